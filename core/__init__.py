@@ -1,0 +1,1 @@
+"""The core: one compiler (Python) and one runtime (C++) for every framework."""

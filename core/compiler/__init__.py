@@ -1,0 +1,1 @@
+"""The compiler: program bytes in, executable artifact bytes out."""

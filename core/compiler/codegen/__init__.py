@@ -1,0 +1,1 @@
+"""Code generation: fusions to LLVM IR, shared by all targets."""
