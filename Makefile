@@ -1,0 +1,47 @@
+# Every command sets up what it needs in a fresh clone. docs/development.md explains them.
+PYTHON ?=
+ARGS ?=
+VENV := .venv
+VENV_WHEEL := .venv-wheel
+RUN := $(VENV)/bin/python
+
+.PHONY: help environment dev build test test-fast test-wheel demo bench lint format clean
+
+help:
+	@sed -n 's/^| `\(make [^`]*\)` | \([^|;]*\).*/\1\t\2/p' docs/development.md | expand -t 16
+
+# The environment, with a Python 3.11 or newer that really runs, and the dependencies of pyproject.toml in it.
+environment:
+	@PYTHON="$(PYTHON)" cmake/make_environment.sh $(VENV)
+
+dev: environment
+	@$(RUN) cmake/develop.py --dependencies
+
+build:
+	@$(RUN) cmake/develop.py --build
+
+test: dev
+	$(RUN) -m pytest $(or $(ARGS),tests)
+
+test-fast: dev
+	$(RUN) -m pytest -m "not slow" $(or $(ARGS),tests)
+
+# The wheel in a clean environment, as a user gets it, on Python 3.12 with the newest JAX where there is one.
+test-wheel: environment
+	@cmake/test_wheel.sh $(VENV) $(VENV_WHEEL)
+
+demo: dev
+	$(RUN) examples/jax_digits/main.py $(ARGS)
+
+bench: dev
+	$(RUN) -m benchmarks $(ARGS)
+
+lint: dev
+	$(VENV)/bin/pre-commit run --all-files $(ARGS)
+
+format: dev
+	$(VENV)/bin/ruff format . && $(VENV)/bin/ruff check --fix .
+	git ls-files '*.cc' '*.h' | xargs -r $(VENV)/bin/clang-format -i
+
+clean:
+	rm -rf build

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# make_environment.sh FOLDER: a virtual environment in FOLDER, of the first Python 3.11 to 3.13 that really runs.
+# An environment that is there and works is kept. PYTHON=... in the environment names the interpreter to use.
+set -euo pipefail
+folder=$1
+
+works() { # Shims of version managers exist without an interpreter behind them, so each candidate is run.
+  "$1" -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' >/dev/null 2>&1
+}
+
+if [[ -x $folder/bin/python ]] && works "$folder/bin/python"; then
+  exit 0
+fi
+
+candidates=("${PYTHON:-}" python3.11 python3.12 python3.13 python3 python)
+for version in 3.11 3.12 3.13; do
+  candidates+=("$HOME"/.pyenv/versions/"$version"*/bin/python /opt/python/cp"${version/./}"-*/bin/python)
+done
+for candidate in "${candidates[@]}"; do
+  if [[ -n $candidate ]] && works "$candidate"; then
+    echo "making $folder with $("$candidate" -c 'import sys; print(sys.version.split()[0], "of", sys.executable)')"
+    rm -rf "$folder"
+    "$candidate" -m venv "$folder"
+    exit 0
+  fi
+done
+echo "no Python 3.11 to 3.13 found (with the modules venv and ensurepip): install one, or name it: make dev PYTHON=/path/to/python" >&2
+exit 1

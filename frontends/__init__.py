@@ -1,0 +1,1 @@
+"""What each framework needs to find the device: one folder a framework."""
