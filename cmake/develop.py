@@ -38,7 +38,9 @@ def read_pyproject() -> dict[str, Any]:
 
 
 def version() -> str:
-    match = re.search(r'"([^"]+)"', (ROOT / "tripont" / "version.py").read_text().split("__version__")[1])
+    match = re.search(
+        r'"([^"]+)"', (ROOT / "tripont" / "version.py").read_text().split("__version__")[1]
+    )
     assert match is not None
     return match.group(1)
 
@@ -94,7 +96,8 @@ def install_metadata(pyproject: dict[str, Any]) -> None:
     requires = "".join(f"Requires-Dist: {r}\n" for r in project["dependencies"])
     files = {
         site / "tripont.pth": f"{TREE}\n",
-        info / "METADATA": f"Metadata-Version: 2.1\nName: tripont\nVersion: {version()}\n{requires}",
+        info
+        / "METADATA": f"Metadata-Version: 2.1\nName: tripont\nVersion: {version()}\n{requires}",
         info / "INSTALLER": "make dev\n",
         info / "WHEEL": "Wheel-Version: 1.0\nGenerator: tripont-develop\nRoot-Is-Purelib: false\n",
         info / "entry_points.txt": "".join(
@@ -102,7 +105,8 @@ def install_metadata(pyproject: dict[str, Any]) -> None:
                 "[console_scripts]\n",
                 *(f"{name} = {value}\n" for name, value in project["scripts"].items()),
                 *(
-                    f"\n[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in entries.items())
+                    f"\n[{group}]\n"
+                    + "".join(f"{name} = {value}\n" for name, value in entries.items())
                     for group, entries in project["entry-points"].items()
                 ),
             ]
@@ -130,7 +134,7 @@ def build(jobs: int, options: list[str]) -> None:
     if cmake is None:
         raise SystemExit("cmake is missing: run `make dev`")
     cache = CMAKE_FOLDER / "CMakeCache.txt"
-    if cache.is_file() and f"Python_EXECUTABLE:FILEPATH={sys.executable}" not in cache.read_text():
+    if cache.is_file() and f"_Python_EXECUTABLE:INTERNAL={sys.executable}" not in cache.read_text():
         shutil.rmtree(CMAKE_FOLDER)  # made for another environment
     configure = [cmake, "-S", str(ROOT), "-B", str(CMAKE_FOLDER), "-G", "Ninja", *options]
     configure.append(f"-DPython_EXECUTABLE={sys.executable}")
@@ -139,16 +143,24 @@ def build(jobs: int, options: list[str]) -> None:
     with open(ROOT / "build" / "lock", "w") as lock:  # one build at a time
         fcntl.flock(lock, fcntl.LOCK_EX)
         subprocess.run(configure, check=True, env=environment, stdout=subprocess.DEVNULL)
-        subprocess.run([cmake, "--build", str(CMAKE_FOLDER), "--parallel", str(jobs)], check=True, env=environment)
+        subprocess.run(
+            [cmake, "--build", str(CMAKE_FOLDER), "--parallel", str(jobs)],
+            check=True,
+            env=environment,
+        )
         subprocess.run(install, check=True, env=environment, stdout=subprocess.DEVNULL)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Install the checkout for development.")
     parser.add_argument("--build", action="store_true", help="only rebuild the C++ part")
-    parser.add_argument("--dependencies", action="store_true", help="first pip install what is needed")
+    parser.add_argument(
+        "--dependencies", action="store_true", help="first pip install what is needed"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2)
-    parser.add_argument("options", nargs="*", help="options for CMake, after --, such as -DTRIPONT_SANITIZE=ON")
+    parser.add_argument(
+        "options", nargs="*", help="options for CMake, after --, such as -DTRIPONT_SANITIZE=ON"
+    )
     arguments = parser.parse_args()
     if sys.prefix == sys.base_prefix:
         raise SystemExit("run this with the Python of a virtual environment (`make dev` does)")

@@ -47,7 +47,14 @@ def download(destination: Path) -> None:
     The interpreter's version is fixed, so that the header is found whichever Python runs the build.
     """
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--disable-pip-version-check",
+        ]
         command += ["--no-deps", "--only-binary=:all:", "--python-version=3.12", "--dest", folder]
         command += [f"--platform=manylinux_2_{minor}_x86_64" for minor in (17, 27, 28, 34)]
         subprocess.run([*command, WHEEL], check=True, stdout=sys.stderr)

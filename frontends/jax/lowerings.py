@@ -1,0 +1,54 @@
+"""Lowerings of JAX primitives for the platform ``xpu``.
+
+JAX lowers most primitives to StableHLO for every platform. A few have a rule only for the platforms that JAX ships
+(they need host callbacks or LAPACK). Until tripont has those, each gets a rule here that says so when a program uses it,
+and what to do instead: JAX's own message names only the primitive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from . import compat
+
+_CALLBACKS = "host callbacks (pure_callback, io_callback, jax.debug.print, jax.debug.callback) are not supported yet"
+_LINEAR_ALGEBRA = "this decomposition is not supported yet"
+_SPARSE = "JAX's experimental sparse kernels are not supported"
+
+#: Why a primitive is missing on this platform. `tests/frontends/jax/test_lowerings.py` compares this list with JAX's.
+MISSING: dict[str, str] = {
+    "debug_callback": _CALLBACKS,
+    "debug_print": _CALLBACKS,
+    "check": "an unconditional `checkify.check` needs jax.experimental.checkify.checkify around the function",
+    "eig": _LINEAR_ALGEBRA,
+    "eigh": _LINEAR_ALGEBRA,
+    "geqp3": _LINEAR_ALGEBRA,
+    "hessenberg": _LINEAR_ALGEBRA,
+    "schur": _LINEAR_ALGEBRA,
+    "tridiagonal": _LINEAR_ALGEBRA,
+    "spsolve": _SPARSE,
+    "csr_spmm": _SPARSE,
+    "csr_spmv": _SPARSE,
+    "coo_spmm": _SPARSE,
+    "coo_spmv": _SPARSE,
+    "scaled_matmul": "jax.nn.scaled_matmul has no portable form in this version of JAX",
+}
+
+
+def _refuse(name: str, reason: str, platform: str) -> Callable[..., Any]:
+    def rule(context: Any, *operands: Any, **parameters: Any) -> Any:
+        shapes = ", ".join(str(aval) for aval in context.avals_in)
+        raise NotImplementedError(
+            f"'{name}' of ({shapes}) on '{platform}': {reason}. Run this part on the CPU: "
+            "`with jax.default_device(jax.devices('cpu')[0]): ...`, or set JAX_PLATFORMS=cpu"
+        )
+
+    return rule
+
+
+def register(platform: str) -> None:
+    """Register the rules of this file for ``platform``."""
+    for name, primitive in compat.primitives_without_lowering(platform).items():
+        if name in MISSING:
+            compat.register_lowering(primitive, _refuse(name, MISSING[name], platform), platform)

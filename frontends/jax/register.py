@@ -1,0 +1,62 @@
+"""What :func:`tripont.frontends.jax.initialize` does: the plugin, donation, JAX's persistent cache, lowerings."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from tripont import library_path
+
+from . import PLATFORM, compat, lowerings, warn
+
+# JAX chooses the platform of highest priority as its default; GPU plugins have 400.
+PRIORITY = 500
+
+
+def plugin_options() -> dict[str, str | int | bool]:
+    """Options for the PJRT client: what the runtime cannot find out by itself.
+
+    ``python``: the interpreter for the compile worker, one that can import tripont and jaxlib.
+    """
+    return {"python": sys.executable} if sys.executable else {}
+
+
+def _on_failure(error: Exception) -> None:
+    warn(
+        f"the device '{PLATFORM}' did not start, JAX goes on without it: {error} (`tripont doctor` says more)"
+    )
+
+
+def _attempt(what: str, consequence: str, action: Callable[[], None]) -> None:
+    """Do a step that the device can live without; if JAX has changed too much for it, say what that means."""
+    try:
+        action()
+    except Exception as error:
+        version = ".".join(map(str, compat.jax_version()))
+        warn(f"{what} could not be set up with JAX {version} ({error}): {consequence}")
+
+
+def register() -> None:
+    """Register the platform with JAX. Raises if the plugin cannot be registered at all."""
+    chosen = compat.selected_platforms()
+    if chosen and PLATFORM not in chosen:
+        return  # JAX_PLATFORMS=cpu and the like: keep out of the way
+    if compat.jax_version() < compat.OLDEST:
+        oldest = ".".join(map(str, compat.OLDEST))
+        raise RuntimeError(f"JAX is older than {oldest}: run `pip install -U 'jax>={oldest}'`")
+    compat.register_plugin(PLATFORM, library_path(), plugin_options, PRIORITY, _on_failure)
+    _attempt(
+        "donation",
+        "donate_argnums has no effect, programs need more memory",
+        lambda: compat.enable_donation(PLATFORM),
+    )
+    _attempt(
+        "JAX's persistent compilation cache",
+        "jax_compilation_cache_dir has no effect; tripont's own cache works",
+        lambda: compat.enable_persistent_cache(PLATFORM),
+    )
+    _attempt(
+        "the list of unsupported primitives",
+        "errors name only the primitive",
+        lambda: lowerings.register(PLATFORM),
+    )
