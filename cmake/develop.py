@@ -71,7 +71,7 @@ def link(link_path: Path, target: Path) -> None:
 
 
 def make_tree(pyproject: dict[str, Any]) -> None:
-    """Links for what stands in each package folder. The folders themselves are real: the libraries are put into them."""
+    """Links for what stands in each package folder. The folders are real: the libraries are put into them."""
     for package, source in pyproject["tool"]["scikit-build"]["wheel"]["packages"].items():
         folder = TREE / package
         folder.mkdir(parents=True, exist_ok=True)
@@ -85,7 +85,7 @@ def make_tree(pyproject: dict[str, Any]) -> None:
 
 
 def install_metadata(pyproject: dict[str, Any]) -> None:
-    """What pip would write: metadata, entry points, a RECORD (so that pip can uninstall), and the command ``tripont``."""
+    """What pip would write: metadata, entry points, a RECORD (so that pip can uninstall), the command ``tripont``."""
     site = Path(sysconfig.get_paths()["purelib"])
     scripts = Path(sysconfig.get_paths()["scripts"])
     project = pyproject["project"]

@@ -1,7 +1,7 @@
 """Print the folder that holds ``xla/pjrt/c/pjrt_c_api.h``, the header of the PJRT C API.
 
-The plugin is built against the header that TensorFlow ships, because its version (0.90) is the oldest that the supported
-frameworks accept. Looked for in this order:
+The plugin is built against the header that TensorFlow ships, because its version (0.90) is one that
+every supported framework accepts. Looked for in this order:
 
 1. ``TRIPONT_PJRT_INCLUDE_DIR`` in the environment;
 2. an installed TensorFlow;

@@ -24,7 +24,7 @@ def jax_version() -> tuple[int, ...]:
 
 def selected_platforms() -> list[str]:
     """The platforms that the user chose by JAX_PLATFORMS or jax.config; empty when JAX is to choose."""
-    value = jax.config.jax_platforms
+    value: str | None = jax.config.read("jax_platforms")
     return value.split(",") if value else []
 
 
@@ -37,8 +37,8 @@ def register_plugin(
 ) -> None:
     """Register a PJRT plugin whose client is made when JAX first needs a backend.
 
-    If the client cannot be made, ``on_failure`` is told, and JAX goes on with its other platforms (unless the user asked
-    for this one by name, in which case JAX raises).
+    If the client cannot be made, ``on_failure`` is told, and JAX goes on with its other platforms (unless the
+    user asked for this one by name, in which case JAX raises).
     """
 
     def factory() -> Any:
@@ -72,8 +72,8 @@ def donation_enabled(platform: str) -> bool:
 def enable_persistent_cache(platform: str) -> None:
     """Have JAX's persistent compilation cache (``jax_compilation_cache_dir``) serve ``platform``.
 
-    JAX asks ``is_cache_used(backend)``, and that function knows the platforms it supports from a list inside itself. So the
-    function is wrapped: our backend is shown to it as one that it knows, every other backend as it is.
+    JAX asks ``is_cache_used(backend)``, and that function knows the platforms it supports from a list inside itself.
+    So the function is wrapped: our backend is shown to it as one that it knows, every other backend as it is.
     """
     original = compilation_cache.is_cache_used
     if getattr(original, "tripont_platform", None) == platform:

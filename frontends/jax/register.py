@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 
 from tripont import library_path
+from tripont.fingerprint import compiler_fingerprint
 
 from . import PLATFORM, compat, lowerings, warn
 
@@ -17,8 +18,12 @@ def plugin_options() -> dict[str, str | int | bool]:
     """Options for the PJRT client: what the runtime cannot find out by itself.
 
     ``python``: the interpreter for the compile worker, one that can import tripont and jaxlib.
+    ``compiler_fingerprint``: part of the key of the on-disk cache, so that a new compiler finds no old artifacts.
     """
-    return {"python": sys.executable} if sys.executable else {}
+    options: dict[str, str | int | bool] = {"compiler_fingerprint": compiler_fingerprint()}
+    if sys.executable:
+        options["python"] = sys.executable
+    return options
 
 
 def _on_failure(error: Exception) -> None:

@@ -1,0 +1,42 @@
+"""What the compiler is, in a few characters: part of the key of the on-disk cache of artifacts."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+from collections.abc import Iterator
+
+from . import __path__ as package_path
+from .version import __version__
+
+
+def _source_files(folder: str) -> Iterator[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            if entry.is_dir():
+                if entry.name != "__pycache__":
+                    yield from _source_files(entry.path)
+            elif entry.name.endswith(".py"):
+                yield entry
+
+
+def compiler_fingerprint() -> str:
+    """Changes when tripont, LLVM's or jaxlib's version changes, or a file of the compiler is edited.
+
+    Names, sizes and modification times stand for the files' contents: this is called whenever a client is created.
+    """
+    digest = hashlib.sha256(__version__.encode())
+    for name in ("llvmlite", "jaxlib"):
+        try:
+            digest.update(importlib.metadata.version(name).encode())
+        except importlib.metadata.PackageNotFoundError:
+            digest.update(b"none")
+    for root in package_path:
+        folder = os.path.join(root, "core", "compiler")
+        if os.path.isdir(folder):
+            for entry in _source_files(folder):
+                status = entry.stat()
+                digest.update(f"{entry.name} {status.st_size} {status.st_mtime_ns}\n".encode())
+            break
+    return digest.hexdigest()[:16]
