@@ -1,0 +1,111 @@
+// The runtime's side of the compile workers: helper processes `PYTHON -m tripont.core.compiler.worker`.
+//
+// A worker compiles one program at a time and is kept warm. The pool starts the first one in the background when a client is
+// created and further ones when all are busy. A worker that dies fails the compile that it was doing, with an error that
+// names the signal or exit code, and the next compile starts a new one. Workers end by themselves when this process ends,
+// however it ends. In the child of a fork the parent's workers are forgotten, and the child starts its own.
+// The protocol is documented in core/compiler/worker.py.
+#ifndef TRIPONT_CORE_RUNTIME_COMPILE_WORKER_H_
+#define TRIPONT_CORE_RUNTIME_COMPILE_WORKER_H_
+
+#include <sys/types.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/runtime/export.h"
+#include "core/runtime/status.h"
+
+namespace tripont {
+
+struct CompileRequest {
+  std::string_view format;           // "mlir", "hlo"
+  std::string_view program;
+  std::string_view compile_options;  // serialized CompileOptionsProto
+  std::map<std::string, std::string> options;
+};
+
+struct CompileWorkerCounters {
+  int64_t started = 0;   // processes
+  int64_t alive = 0;     // as far as we know
+  int64_t compiles = 0;  // requests answered, with an artifact or an error
+  int64_t deaths = 0;    // workers that died while they were needed
+};
+
+// One process and the socket to it. Used by one thread at a time.
+class CompileWorker {
+ public:
+  // Starts the process; does not wait for it to be ready. UNAVAILABLE if it cannot be started.
+  static StatusOr<std::unique_ptr<CompileWorker>> Start(const std::string& python);
+  ~CompileWorker();  // closes the socket and reaps the process in the background
+
+  // The artifact; or the compiler's error with its code; or UNAVAILABLE if the worker could not start (with the last lines
+  // it wrote to stderr) or INTERNAL if it died; after these two usable() is false.
+  StatusOr<std::string> Compile(const CompileRequest& request);
+  bool usable() const { return usable_; }
+  pid_t pid() const { return pid_; }
+  // In the child of a fork: closes the copy of the socket; the process is not ours to wait for.
+  void ForgetAfterFork();
+
+ private:
+  CompileWorker() = default;
+  Status AwaitHello();
+  Status Send(std::string_view bytes);
+  Status Receive(void* data, size_t size);
+  Status Died();
+
+  pid_t pid_ = -1;
+  int socket_ = -1;
+  int pid_fd_ = -1;      // -1 if the kernel has no pidfd
+  int startup_fd_ = -1;  // what the worker wrote to stderr before it was ready
+  bool ready_ = false;
+  bool usable_ = true;
+  std::string python_;
+};
+
+// Thread-safe.
+class TRIPONT_EXPORT CompileWorkerPool {
+ public:
+  explicit CompileWorkerPool(int64_t max_workers);
+
+  // Starts a worker on a background thread if there is none; errors show at the first compile.
+  void Prestart(const std::string& python);
+  // Compiles on an idle worker of that interpreter, on a new one, or waits for one.
+  StatusOr<std::string> Compile(const std::string& python, const CompileRequest& request);
+  CompileWorkerCounters counters() const;
+  // Processes of the workers, for tests and `tripont doctor`.
+  std::vector<pid_t> pids() const;
+  // The interpreter used for option `python`: itself, or python3 found on PATH. NOT_FOUND if there is none.
+  static StatusOr<std::string> FindPython(const std::string& python);
+
+  void LockForFork() { state_->mutex.lock(); }
+  void UnlockInParent() { state_->mutex.unlock(); }
+  void ResetInChild();
+
+ private:
+  struct Slot {
+    std::string python;
+    std::unique_ptr<CompileWorker> worker;
+    pid_t pid = -1;
+    bool busy = false;
+  };
+  struct State {
+    std::mutex mutex;
+    std::condition_variable idle;
+    std::vector<std::unique_ptr<Slot>> slots;
+    CompileWorkerCounters counters;
+  };
+
+  const int64_t max_workers_;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tripont
+
+#endif  // TRIPONT_CORE_RUNTIME_COMPILE_WORKER_H_

@@ -1,0 +1,99 @@
+// Executable: a loaded artifact, ready to run on any device of its target.
+#ifndef TRIPONT_CORE_RUNTIME_EXECUTABLE_H_
+#define TRIPONT_CORE_RUNTIME_EXECUTABLE_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/runtime/artifact.h"
+#include "core/runtime/buffer.h"
+#include "core/runtime/device.h"
+#include "core/runtime/export.h"
+#include "core/runtime/ref_counted.h"
+#include "core/runtime/status.h"
+
+namespace tripont {
+
+class LoadedProgram;  // the pre-resolved thunks: thunk_sequence.h
+
+// Bytes, as PJRT's CompiledMemoryStats has them.
+struct ExecutableMemoryStats {
+  int64_t generated_code_size = 0;
+  int64_t argument_size = 0;
+  int64_t output_size = 0;
+  int64_t alias_size = 0;
+  int64_t temp_size = 0;
+  int64_t constant_size = 0;
+};
+
+// Immutable after Load: every function may be called from any thread, several executions may run at the same time.
+class TRIPONT_EXPORT Executable : public RefCounted<Executable> {
+ public:
+  // Checks all of the artifact and maps its code. Nothing about the artifact can fail later.
+  // INVALID_ARGUMENT for damaged bytes, FAILED_PRECONDITION for another format version, target or a CPU feature that this
+  // machine lacks (named), UNIMPLEMENTED for library calls or imports that this version lacks.
+  static StatusOr<Ref<Executable>> Load(std::string bytes);
+
+  const std::string& name() const { return artifact_.name; }
+  const std::string& fingerprint() const { return artifact_.fingerprint; }
+  // Parameters, results, costs, debug information, program (optimised HLO).
+  const Artifact& artifact() const { return artifact_; }
+  // The bytes it was loaded from.
+  const std::string& bytes() const { return bytes_; }
+  const ExecutableMemoryStats& memory_stats() const { return memory_stats_; }
+  // Estimate of one execution, ns; infinity if a loop's trip count is unknown.
+  double cost_ns() const;
+  // One line a thunk, for people.
+  std::string ThunkSequenceText() const;
+
+  // Runs the program on `device`.
+  //
+  // arguments: one buffer a parameter, of that shape, in a memory of `device`; deleted or donated ones are refused, as is
+  // a buffer that is donated and used twice in one call.
+  // non_donatable: parameters (by number) that the caller wants to keep; the other donatable parameters of the program are
+  // donated, that is deleted before this returns, and their memory is used again where nobody outside can see it.
+  // results: takes one new buffer a result.
+  // done, if not null: takes the event of the end of the execution (null Ref: done already).
+  //
+  // A small program whose inputs are ready runs on this thread when the device's stream is idle, and is finished when this
+  // returns, else it is enqueued. Errors found before the program starts (and all errors of one that ran on this thread)
+  // are returned; later ones come through the definition events of the results. An argument whose producer failed gives
+  // results that failed with the same error.
+  Status Execute(Device* device, std::span<Buffer* const> arguments, std::span<const int64_t> non_donatable,
+                 std::span<Ref<Buffer>> results, Ref<Event>* done = nullptr);
+
+ private:
+  friend class RefCounted<Executable>;
+  class Execution;
+  Executable() = default;
+  ~Executable();
+  Status CheckArgument(Device* device, size_t index, const Buffer* buffer) const;
+
+  // What Execute needs to know of one parameter.
+  struct ParameterPlan {
+    int32_t allocation = -1;   // -1: aliased by a result, or unused
+    int32_t aliased_by = -1;   // result that shares its memory
+    bool donatable = false;
+  };
+  struct ResultPlan {
+    int32_t allocation = -1;
+    int32_t aliased_parameter = -1;
+    MemoryKind memory = MemoryKind::kDevice;
+    size_t byte_size = 0;
+  };
+
+  std::string bytes_;
+  Artifact artifact_;
+  ExecutableMemoryStats memory_stats_;
+  std::vector<ParameterPlan> parameters_;
+  std::vector<ResultPlan> results_;
+  std::unique_ptr<LoadedProgram> program_;
+};
+
+}  // namespace tripont
+
+#endif  // TRIPONT_CORE_RUNTIME_EXECUTABLE_H_

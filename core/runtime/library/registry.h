@@ -1,0 +1,157 @@
+// Library calls: what compiled programs use that is not generated code (oneDNN, sorts, random numbers, linear algebra, ...).
+//
+// One name, one factory. When an artifact is loaded, the factory checks shapes, dtypes and attributes of one call and makes
+// a LibraryCall object with everything precomputed; so what does not fit is refused when loading, not when running. Then
+// Execute is called once an execution, possibly by several threads at the same time.
+//
+// To add one: write a class and a factory in a file of this folder and register it in RegisterLibraryCalls (library.cc).
+#ifndef TRIPONT_CORE_RUNTIME_LIBRARY_REGISTRY_H_
+#define TRIPONT_CORE_RUNTIME_LIBRARY_REGISTRY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "core/runtime/allocator.h"
+#include "core/runtime/export.h"
+#include "core/runtime/parallel.h"
+#include "core/runtime/shape.h"
+#include "core/runtime/status.h"
+
+namespace tripont {
+
+class Device;
+
+// The attributes of one call. A factory reads each with the getter of its type, then calls CheckAllUsed, so that an unknown
+// attribute is an error. Getters: INVALID_ARGUMENT if the attribute is missing or of another type. (The compiler writes
+// int, bool and lists of them as integers; float and lists with a float as floats; str and bytes as bytes.)
+class TRIPONT_EXPORT LibraryAttributes {
+ public:
+  using Value = std::variant<std::vector<int64_t>, std::vector<double>, std::string, const void*>;
+
+  void Add(std::string name, Value value) { values_.insert_or_assign(std::move(name), Entry{std::move(value)}); }
+
+  bool Has(std::string_view name) const;
+  StatusOr<int64_t> Integer(std::string_view name) const;  // a list of exactly one
+  StatusOr<int64_t> IntegerOr(std::string_view name, int64_t otherwise) const;  // otherwise: if it is missing
+  StatusOr<std::vector<int64_t>> Integers(std::string_view name) const;
+  StatusOr<double> Float(std::string_view name) const;  // a list of exactly one; an integer is converted
+  StatusOr<double> FloatOr(std::string_view name, double otherwise) const;
+  StatusOr<std::vector<double>> Floats(std::string_view name) const;
+  StatusOr<std::string> Bytes(std::string_view name) const;
+  // Address of a function in the program's code. Its signature is a matter of the library call.
+  StatusOr<const void*> Function(std::string_view name) const;
+  // INVALID_ARGUMENT naming an attribute that no getter has read.
+  Status CheckAllUsed() const;
+
+ private:
+  struct Entry {
+    Value value;
+    mutable bool used = false;
+  };
+  const Entry* Find(std::string_view name) const;
+  std::map<std::string, Entry, std::less<>> values_;
+};
+
+struct LibraryOperand {
+  Shape shape;
+  // Address of the value if it is a constant of the program (valid as long as the LibraryCall), else null: lets a factory
+  // prepare constant weights once.
+  const void* constant = nullptr;
+};
+
+// What a factory gets. Valid during the call of the factory only.
+struct LibraryCallSignature {
+  std::string name;
+  std::vector<LibraryOperand> operands;
+  std::vector<Shape> results;
+  LibraryAttributes attributes;
+  std::string debug;  // op name and source line, for messages; may be empty
+};
+
+// Scratch memory of the caching allocator, freed when destroyed. Start and end as Allocator says (64 bytes).
+class TRIPONT_EXPORT Scratch {
+ public:
+  Scratch() = default;
+  Scratch(Allocator* allocator, Block block) : allocator_(allocator), block_(block) {}
+  Scratch(Scratch&& other) noexcept
+      : allocator_(std::exchange(other.allocator_, nullptr)), block_(std::exchange(other.block_, Block{})) {}
+  Scratch& operator=(Scratch&& other) noexcept {
+    std::swap(allocator_, other.allocator_);
+    std::swap(block_, other.block_);
+    return *this;
+  }
+  ~Scratch() {
+    if (allocator_ != nullptr) allocator_->Free(block_);
+  }
+  void* data() const { return block_.data; }
+  template <typename T>
+  T* as() const {
+    return static_cast<T*>(block_.data);
+  }
+
+ private:
+  Allocator* allocator_ = nullptr;
+  Block block_;
+};
+
+// What an execution offers to a library call. For parallel loops: ParallelFor of parallel.h.
+class TRIPONT_EXPORT LibraryContext {
+ public:
+  LibraryContext(Device* device, Allocator* allocator, int64_t launch_id)
+      : device_(device), allocator_(allocator), launch_id_(launch_id) {}
+  Device* device() const { return device_; }
+  // At least `size` bytes, content undefined; RESOURCE_EXHAUSTED.
+  StatusOr<Scratch> AllocateScratch(size_t size) const;
+  // The same number for the devices of one launch of a program.
+  int64_t launch_id() const { return launch_id_; }
+
+ private:
+  Device* const device_;
+  Allocator* const allocator_;
+  const int64_t launch_id_;
+};
+
+class TRIPONT_EXPORT LibraryCall {
+ public:
+  virtual ~LibraryCall() = default;
+  // operands[i], results[i]: addresses, at multiples of 64 if the slice starts there (the compiler aligns all values to 64).
+  // Results do not overlap operands unless they are the same slice (the compiler does that only where the call's
+  // documentation in core/compiler says it may). The error gets the op's name and source line put before it.
+  virtual Status Execute(const LibraryContext& context, void* const* operands, void* const* results) const = 0;
+  // True if Execute may wait for something else than its own work: other devices (collectives), the user's Python
+  // (callbacks). Programs with such calls never run on the caller's thread.
+  virtual bool MayBlock() const { return false; }
+};
+
+using LibraryFactory = StatusOr<std::unique_ptr<LibraryCall>> (*)(const LibraryCallSignature& signature);
+
+// Filled once, then read-only.
+class TRIPONT_EXPORT LibraryRegistry {
+ public:
+  void Register(std::string_view name, LibraryFactory factory);
+  // Null if there is none of that name.
+  LibraryFactory Find(std::string_view name) const;
+  std::vector<std::string> names() const;
+  // The process's registry, filled by RegisterLibraryCalls at the first call. Thread-safe.
+  static const LibraryRegistry& Global();
+
+ private:
+  std::map<std::string, LibraryFactory, std::less<>> factories_;
+};
+
+// In library.cc: registers every library call of the runtime.
+void RegisterLibraryCalls(LibraryRegistry& registry);
+
+// Versions and paths of the libraries in use, as (name, text); opens none that is not open. In library.cc.
+TRIPONT_EXPORT std::vector<std::pair<std::string, std::string>> LibraryVersions();
+
+}  // namespace tripont
+
+#endif  // TRIPONT_CORE_RUNTIME_LIBRARY_REGISTRY_H_

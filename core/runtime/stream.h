@@ -1,0 +1,79 @@
+// Stream: the in-order queue of work of one device.
+//
+// Its thread is started with the first task and sleeps when there is nothing to do. Whoever has little work and finds the
+// stream idle may do it on its own thread instead of enqueuing it (the executable decides: see executable.h).
+#ifndef TRIPONT_CORE_RUNTIME_STREAM_H_
+#define TRIPONT_CORE_RUNTIME_STREAM_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "core/runtime/export.h"
+#include "core/runtime/status.h"
+
+namespace tripont {
+
+// One piece of work. Exactly one of the two functions is called, once, then the task is destroyed.
+class StreamTask {
+ public:
+  virtual ~StreamTask() = default;
+  virtual void Run() = 0;
+  // Instead of Run (or of the end of Run) in the child of a fork, where the stream's thread does not exist: must decide
+  // the task's events with `status` and do nothing else.
+  virtual void Abandon(const Status& status) = 0;
+};
+
+class TRIPONT_EXPORT Stream {
+ public:
+  // At most this many tasks wait; Enqueue blocks its caller (not the stream's own thread) when there are more, so that a
+  // program that never waits for results cannot fill the memory with them.
+  static constexpr size_t kMaxPending = 64;
+
+  explicit Stream(std::string name);
+  ~Stream();  // runs what is queued, then ends the thread
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  // Nothing queued and nothing running.
+  bool IsIdle() const { return pending_.load(std::memory_order_acquire) == 0; }
+  // Runs `task` after everything enqueued before it.
+  void Enqueue(std::unique_ptr<StreamTask> task);
+  // The same for a function; `abandon` may be empty.
+  void Enqueue(std::function<void()> run, std::function<void(const Status&)> abandon = nullptr);
+  // Blocks until everything enqueued so far has run. Must not be called on the stream's thread.
+  void Synchronize();
+  // Whether the caller is this stream's thread.
+  bool OnStreamThread() const;
+
+  void LockForFork() { state_->mutex.lock(); }
+  void UnlockInParent() { state_->mutex.unlock(); }
+  // Gives the child a stream that is empty and idle; what was pending is abandoned with an error.
+  void ResetInChild();
+
+ private:
+  struct State {
+    std::mutex mutex;
+    std::condition_variable work;
+    std::condition_variable room;
+    std::deque<std::unique_ptr<StreamTask>> queue;
+    StreamTask* running = nullptr;
+    bool stop = false;
+    bool sleeping = false;
+    std::thread thread;
+  };
+  void Loop();
+
+  const std::string name_;
+  std::atomic<int64_t> pending_{0};
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tripont
+
+#endif  // TRIPONT_CORE_RUNTIME_STREAM_H_
