@@ -5,6 +5,6 @@
 #ifndef TRIPONT_CORE_RUNTIME_EXPORT_H_
 #define TRIPONT_CORE_RUNTIME_EXPORT_H_
 
-#define TRIPONT_EXPORT __attribute__((visibility("default")))
+#define TRIPONT_EXPORT [[gnu::visibility("default")]]
 
 #endif  // TRIPONT_CORE_RUNTIME_EXPORT_H_
