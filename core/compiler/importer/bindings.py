@@ -1,0 +1,127 @@
+"""The one place that knows where jaxlib keeps its MLIR bindings.
+
+Everything that we take from jaxlib goes through this file: the ``ir`` module, the dialects' attribute classes, the
+portable-artifact reader, the HloModuleProto reader and the pass manager. jaxlib's private modules have moved before
+(``xla_extension`` became ``_jax``); when they move again, this file changes and nothing else.
+
+MLIR objects must not outlive the interpreter's shutdown, so no module of the importer keeps one in a global for
+longer than a program is read, but for the context here, which an ``atexit`` hook drops.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from typing import Any, Final
+
+from jaxlib.mlir import ir
+from jaxlib.mlir._mlir_libs import _chlo, _jax_mlir_ext, _mlirHlo, _sdy, _stablehlo
+
+from ..errors import invalid_argument
+
+# A context keeps every type and attribute that it ever saw. Making one costs about as much as reading a small program, so
+# one serves this many programs and is then replaced.
+PROGRAMS_PER_CONTEXT: Final = 64
+
+_lock = threading.Lock()
+_context: ir.Context | None = None
+_context_uses = 0
+_passes_registered = False
+
+MLIRError: Final = ir.MLIRError
+
+
+def context() -> ir.Context:
+    """A context with every dialect that a program may hold; shared, and replaced now and then."""
+    global _context, _context_uses
+    with _lock:
+        if _context is None or _context_uses >= PROGRAMS_PER_CONTEXT:
+            _context = _new_context()
+            _context_uses = 0
+        _context_uses += 1
+        return _context
+
+
+def _new_context() -> ir.Context:
+    new = ir.Context()
+    # Threads of MLIR's own would cost more than they gain on programs of this size.
+    new.enable_multithreading(False)
+    registry = ir.DialectRegistry()
+    _jax_mlir_ext.register_dialects(registry)
+    new.append_dialect_registry(registry)
+    new.load_all_available_dialects()
+    _stablehlo.register_dialect(new)
+    _chlo.register_dialect(new)
+    _mlirHlo.register_mhlo_dialect(new)
+    _sdy.register_dialect(new)
+    return new
+
+
+@atexit.register
+def _drop_context() -> None:
+    global _context
+    _context = None
+
+
+def parse_module(program: bytes | str, in_context: ir.Context) -> ir.Module:
+    """An MLIR module from text or bytecode; raises ``MLIRError`` or ``ValueError``."""
+    return ir.Module.parse(program, in_context)
+
+
+def deserialize_portable_artifact(program: bytes, in_context: ir.Context) -> ir.Module:
+    """An MLIR module from a StableHLO portable artifact of any version that this jaxlib reads."""
+    return _stablehlo.deserialize_portable_artifact(in_context, program)
+
+
+def hlo_to_stablehlo(program: bytes) -> bytes:
+    """MLIR bytecode or text of the StableHLO for a serialized HloModuleProto."""
+    try:
+        from jaxlib import _jax
+    except ImportError:  # jaxlib before 0.7
+        from jaxlib import xla_extension as _jax
+    return _jax.mlir.hlo_to_stablehlo(program)
+
+
+def run_passes(module: ir.Module, pipeline: str) -> None:
+    """Run ``builtin.module(<pipeline>)`` on the module in place; raises ``MLIRError``."""
+    global _passes_registered
+    from jaxlib.mlir.passmanager import PassManager
+
+    with _lock:
+        if not _passes_registered:
+            _stablehlo.register_stablehlo_passes()
+            _mlirHlo.register_mhlo_passes()
+            _passes_registered = True
+    with module.context:
+        PassManager.parse(f"builtin.module({pipeline})").run(module.operation)
+
+
+# ----------------------------------------------------------------------------------------- dialect attributes
+# MLIR hands out a dialect's attribute as a plain Attribute; these classes read its fields.
+
+ComparisonDirection: Final = _stablehlo.ComparisonDirectionAttr
+ComparisonType: Final = _stablehlo.ComparisonTypeAttr
+Precision: Final = _stablehlo.PrecisionAttr
+FftType: Final = _stablehlo.FftTypeAttr
+Transpose: Final = _stablehlo.TransposeAttr
+RngDistribution: Final = _stablehlo.RngDistributionAttr
+RngAlgorithm: Final = _stablehlo.RngAlgorithmAttr
+ChannelHandle: Final = _stablehlo.ChannelHandle
+DotDimensionNumbers: Final = _stablehlo.DotDimensionNumbers
+DotAlgorithm: Final = _stablehlo.DotAlgorithm
+ConvDimensionNumbers: Final = _stablehlo.ConvDimensionNumbers
+GatherDimensionNumbers: Final = _stablehlo.GatherDimensionNumbers
+ScatterDimensionNumbers: Final = _stablehlo.ScatterDimensionNumbers
+OutputOperandAlias: Final = _stablehlo.OutputOperandAlias
+TokenType: Final = _stablehlo.TokenType
+
+
+def is_token(mlir_type: Any) -> bool:
+    """Whether a type is StableHLO's or MHLO's token."""
+    return str(mlir_type) in ("!stablehlo.token", "!mhlo.token")
+
+
+def malformed(what: str, error: Exception) -> Exception:
+    """INVALID_ARGUMENT for bytes that jaxlib refused, with the first lines of what it said."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return invalid_argument(f"the program is not valid {what}: {' '.join(lines[:4])[:800]}")

@@ -1,0 +1,93 @@
+"""Readers of dot products, convolutions, linear algebra and Fourier transforms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from ..hlo import DotDimensionNumbers
+from . import attributes, bindings
+from .attributes import integer_rows, integers, optional_integers
+
+if TYPE_CHECKING:
+    from .stablehlo import BlockReader, Results
+
+
+def read_dot_general(block: BlockReader, operation: Any) -> Results:
+    given = operation.attributes
+    values: dict[str, Any] = {
+        "dimension_numbers": block.program.attribute(
+            attributes.dot_dimension_numbers, given["dot_dimension_numbers"]
+        ),
+        "precision": attributes.precision(operation),
+    }
+    if "algorithm" in given:
+        values["algorithm"] = block.program.attribute(attributes.dot_algorithm, given["algorithm"])
+    return block.emit("dot", block.shape(operation), block.operands(operation), values)
+
+
+def read_dot(block: BlockReader, operation: Any) -> Results:
+    """The older ``dot`` of vectors and matrices: the last dimension of lhs with the first of rhs."""
+    lhs, rhs = block.operands(operation)
+    numbers = DotDimensionNumbers((len(lhs.dims) - 1,), (0,))
+    values = {"dimension_numbers": numbers, "precision": attributes.precision(operation)}
+    return block.emit("dot", block.shape(operation), (lhs, rhs), values)
+
+
+def read_convolution(block: BlockReader, operation: Any) -> Results:
+    given = operation.attributes
+    lhs, rhs = block.operands(operation)[:2]
+    numbers = block.program.attribute(attributes.convolution_dimension_numbers, given["dimension_numbers"])
+    window = attributes.window(
+        tuple(rhs.dims[d] for d in numbers.kernel_spatial),
+        optional_integers(operation, "window_strides"),
+        integer_rows(given["padding"]) if "padding" in given else None,
+        optional_integers(operation, "lhs_dilation"),
+        optional_integers(operation, "rhs_dilation"),
+        attributes.booleans(given["window_reversal"]) if "window_reversal" in given else None,
+    )
+    values = {
+        "window": window,
+        "dimension_numbers": numbers,
+        "feature_group_count": attributes.integer(operation, "feature_group_count", 1),
+        "batch_group_count": attributes.integer(operation, "batch_group_count", 1),
+        "precision": attributes.precision(operation),
+    }
+    return block.emit("convolution", block.shape(operation), (lhs, rhs), values)
+
+
+def read_cholesky(block: BlockReader, operation: Any) -> Results:
+    lower = {"lower": attributes.flag(operation, "lower")}
+    return block.emit("cholesky", block.shape(operation), block.operands(operation), lower)
+
+
+def read_triangular_solve(block: BlockReader, operation: Any) -> Results:
+    values = {
+        "left_side": attributes.flag(operation, "left_side"),
+        "lower": attributes.flag(operation, "lower"),
+        "unit_diagonal": attributes.flag(operation, "unit_diagonal"),
+        "transpose_a": attributes.enumerator(operation, "transpose_a", bindings.Transpose, "NO_TRANSPOSE"),
+    }
+    return block.emit("triangular-solve", block.shape(operation), block.operands(operation), values)
+
+
+def read_fft(block: BlockReader, operation: Any) -> Results:
+    values = {
+        "fft_type": attributes.enumerator(operation, "fft_type", bindings.FftType, "FFT"),
+        "fft_length": integers(operation.attributes["fft_length"]),
+    }
+    return block.emit("fft", block.shape(operation), block.operands(operation), values)
+
+
+READERS: Final[dict[str, Callable[[BlockReader, Any], Results]]] = {
+    f"{dialect}.{name}": reader
+    for dialect in ("stablehlo", "mhlo")
+    for name, reader in {
+        "dot_general": read_dot_general,
+        "dot": read_dot,
+        "convolution": read_convolution,
+        "cholesky": read_cholesky,
+        "triangular_solve": read_triangular_solve,
+        "fft": read_fft,
+    }.items()
+}

@@ -1,0 +1,318 @@
+"""Readers of control flow, calls, custom calls, composites, tuples, tokens, random numbers and Shardy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from .. import hlo
+from ..hlo import Instruction, TupleShape
+from . import attributes, bindings, ops_elementwise, ops_reduction
+
+if TYPE_CHECKING:
+    from .stablehlo import BlockReader, Reader, Results
+
+
+def read_while(block: BlockReader, operation: Any) -> Results:
+    operands = block.operands(operation)
+    condition = block.region(operation, 0)
+    body = block.region(operation, 1)
+    captures = list({**condition.captured, **body.captured})
+    program = block.program
+    called = (
+        condition.computation(program.unique_name("while_condition"), captures),
+        body.computation(program.unique_name("while_body"), captures, pass_through=True),
+    )
+    extra = [block.value(v) for v in captures]
+    if not operands and not extra:
+        raise block.unimplemented(operation, "a loop without any state is not supported")
+    return block.emit_results(
+        operation, "while", [*operands, *extra], {}, called, [e.shape for e in extra]
+    )
+
+
+def _conditional(block: BlockReader, operation: Any) -> Results:
+    """``case``, and ``if`` whose selector is pred: branch 0 when true."""
+    (selector,) = block.operands(operation)
+    operands = [selector]
+    counts, called = [], []
+    for index in range(len(operation.regions)):
+        branch = block.region(operation, index)
+        captures = list(branch.captured)
+        called.append(branch.computation(block.program.unique_name("branch"), captures))
+        operands.extend(block.value(v) for v in captures)
+        counts.append(len(captures))
+    return block.emit_results(
+        operation, "conditional", operands, {"operand_counts": tuple(counts)}, called
+    )
+
+
+def read_call(block: BlockReader, operation: Any) -> Results:
+    return call(block, operation, attributes.symbol(operation.attributes["callee"]))
+
+
+def call(block: BlockReader, operation: Any, function: str) -> Results:
+    """A call of ``function`` with the operands and results of ``operation``."""
+    computation = block.program.function(function)
+    operands = block.operands(operation)
+    if len(operands) != len(computation.parameters):
+        raise block.invalid(
+            operation, f"@{function} takes {len(computation.parameters)} operands, not {len(operands)}"
+        )
+    return block.emit_results(operation, "call", operands, {}, (computation,))
+
+
+def read_composite(block: BlockReader, operation: Any) -> Results:
+    """A composite that we know natively, else its decomposition."""
+    name = operation.attributes["name"].value
+    native = KNOWN_COMPOSITES.get(name)
+    if native is not None:
+        given = {}
+        if "composite_attributes" in operation.attributes:
+            given = attributes.python_value(operation.attributes["composite_attributes"])
+        results = native(block, operation, given)
+        if results is not None:
+            return results
+    return call(block, operation, attributes.symbol(operation.attributes["decomposition"]))
+
+
+# ------------------------------------------------------------------------------------------------- custom calls
+
+_KEPT_ATTRIBUTES: Final = ("call_target_name", "backend_config", "api_version", "has_side_effect")
+
+
+def read_custom_call(block: BlockReader, operation: Any) -> Results:
+    given = operation.attributes
+    target = given["call_target_name"].value
+    known = KNOWN_CUSTOM_CALLS.get(target)
+    if known is not None:
+        config: dict[str, Any] = {}
+        for name in ("mhlo.attributes", "mhlo.backend_config", "backend_config"):
+            if name in given:
+                value = attributes.python_value(given[name])
+                if isinstance(value, dict):
+                    config.update(value)
+        results = known(block, operation, config)
+        if results is not None:
+            return results
+    api_version = attributes.integer(operation, "api_version", 1)
+    backend_config: Any = b""
+    for name in ("backend_config", "mhlo.backend_config"):
+        if name in given:
+            backend_config = attributes.python_value(given[name])
+    if isinstance(backend_config, str):
+        backend_config = backend_config.encode()
+    values: dict[str, Any] = {
+        "custom_call_target": target,
+        "backend_config": backend_config,
+        "api_version": api_version,
+        "has_side_effect": attributes.flag(operation, "has_side_effect"),
+        "output_operand_aliases": _output_operand_aliases(operation),
+    }
+    for name in ("operand_layouts", "result_layouts"):
+        layouts = _layouts(given[name]) if name in given else None
+        if layouts is not None:
+            values[name] = layouts
+    called = []
+    if "called_computations" in given:
+        called = [block.program.function(attributes.symbol(a)) for a in given["called_computations"]]
+    operands = block.operands(operation)
+    if any(isinstance(o.shape, TupleShape) for o in operands):
+        raise block.unimplemented(operation, "custom calls with tuples as operands are not supported")
+    return block.emit_results(operation, "custom-call", operands, values, called)
+
+
+def _layouts(attribute: Any) -> tuple[tuple[int, ...], ...] | None:
+    """Minor-to-major orders, or None if all are row-major."""
+    layouts = tuple(attributes.integers(a) for a in attribute)
+    if all(layout == tuple(range(len(layout) - 1, -1, -1)) for layout in layouts):
+        return None
+    return layouts
+
+
+def _output_operand_aliases(operation: Any) -> tuple[tuple[int, int], ...]:
+    given = operation.attributes
+    if "output_operand_aliases" not in given:
+        return ()
+    pairs = []
+    for attribute in given["output_operand_aliases"]:
+        alias = bindings.OutputOperandAlias(attribute)
+        indices = list(alias.output_tuple_indices)
+        pairs.append((indices[0] if indices else 0, alias.operand_index))
+    return tuple(pairs)
+
+
+Known = Callable[["BlockReader", Any, dict[str, Any]], "Results | None"]
+
+
+def _identity_call(block: BlockReader, operation: Any, config: dict[str, Any]) -> Results | None:
+    del config
+    operands = block.operands(operation)
+    return operands if len(operands) == len(operation.results) else None
+
+
+def _elementwise_call(opcode: str) -> Known:
+    def read(block: BlockReader, operation: Any, config: dict[str, Any]) -> Results | None:
+        del config
+        return block.emit(opcode, block.shape(operation), block.operands(operation))
+
+    return read
+
+
+def _topk_call(block: BlockReader, operation: Any, config: dict[str, Any]) -> Results | None:
+    operands = block.operands(operation)
+    if len(operands) != 1 or len(operation.results) != 2:
+        return None
+    values = {"k": int(config.get("k", block.shape(operation).dims[-1])), "largest": bool(config.get("largest", True))}
+    return block.emit_results(operation, "topk", operands, values)
+
+
+def _square(block: BlockReader, operation: Any, config: dict[str, Any]) -> Results | None:
+    del config
+    return ops_elementwise.read_square(block, operation)
+
+
+# Custom calls that are operations of ours, by target. A reader may return None: then it stays a custom call.
+KNOWN_CUSTOM_CALLS: Final[dict[str, Known]] = {
+    **dict.fromkeys(
+        (
+            "Sharding",
+            "SPMDFullToShardShape",
+            "SPMDShardToFullShape",
+            "annotate_device_placement",
+            "LayoutConstraint",
+            "xla.sdy.FuncResultSharding",
+            "xla.sdy.GlobalToLocalShape",
+            "xla.sdy.LocalToGlobalShape",
+            "xla_ffi_identity",
+        ),
+        _identity_call,
+    ),
+    "tripont.erf": _elementwise_call("erf"),
+    "mhlo.erf": _elementwise_call("erf"),
+    "tripont.topk": _topk_call,
+    "mhlo.topk": _topk_call,
+    "TopK": _topk_call,
+}
+
+# Composites that are operations of ours, by name.
+KNOWN_COMPOSITES: Final[dict[str, Known]] = {
+    "chlo.erf": _elementwise_call("erf"),
+    "chlo.top_k": _topk_call,
+    "chlo.tan": _elementwise_call("tan"),
+    "chlo.square": _square,
+}
+
+
+# ------------------------------------------------------------------------------ tuples, tokens, barriers, random
+
+
+def read_tuple(block: BlockReader, operation: Any) -> Results:
+    operands = block.operands(operation)
+    if any(isinstance(o.shape, TupleShape) for o in operands):
+        raise block.unimplemented(operation, "nested tuples are not supported")
+    return block.emit("tuple", TupleShape(tuple(o.shape for o in operands)), operands)  # type: ignore[misc]
+
+
+def read_get_tuple_element(block: BlockReader, operation: Any) -> Results:
+    (operand,) = block.operands(operation)
+    index = attributes.integer(operation, "index")
+    if operand.opcode == "tuple":
+        return operand.operands[index]
+    return block.emit("get-tuple-element", operand.result_shapes[index], (operand,), {"index": index})
+
+
+def read_optimization_barrier(block: BlockReader, operation: Any) -> Results:
+    operands = block.operands(operation)
+    return block.emit_results(operation, "optimization-barrier", operands) if operands else []
+
+
+def read_after_all(block: BlockReader, operation: Any) -> Results:
+    return block.emit("after-all", hlo.TOKEN, block.operands(operation))
+
+
+def read_rng_bit_generator(block: BlockReader, operation: Any) -> Results:
+    algorithm = attributes.enumerator(operation, "rng_algorithm", bindings.RngAlgorithm, "DEFAULT")
+    return block.emit_results(
+        operation, "rng-bit-generator", block.operands(operation), {"algorithm": algorithm}
+    )
+
+
+def read_rng(block: BlockReader, operation: Any) -> Results:
+    """The third operand is the shape, which the result's type says already."""
+    low, high = block.operands(operation)[:2]
+    kind = attributes.enumerator(operation, "rng_distribution", bindings.RngDistribution, "UNIFORM")
+    return block.emit("rng", block.shape(operation), (low, high), {"distribution": kind.lower()})
+
+
+# -------------------------------------------------------------------------------------------------------- Shardy
+
+
+def read_identity(block: BlockReader, operation: Any) -> Results:
+    """An operation that only says where data lies: its first operand."""
+    operands = block.operands(operation)
+    if operation.results and operands[0].shape != block.shape(operation):
+        raise block.unimplemented(operation, "programs for several devices must be partitioned first")
+    return operands[: len(operation.results)]
+
+
+def read_manual_computation(block: BlockReader, operation: Any) -> Results:
+    """On one device the local shapes are the global ones, and the region is the computation."""
+    inner = block.single_block(operation, 0)
+    operands = block.operands(operation)
+    for argument, operand in zip(inner.arguments, operands, strict=True):
+        if block.program.shape(argument.type) != operand.shape:
+            raise block.unimplemented(operation, "programs for several devices must be partitioned first")
+        block.values[argument] = operand
+    return _inline(block, inner)
+
+
+def read_named_computation(block: BlockReader, operation: Any) -> Results:
+    inner = block.single_block(operation, 0)
+    for argument, operand in zip(inner.arguments, block.operands(operation), strict=True):
+        block.values[argument] = operand
+    return _inline(block, inner)
+
+
+def _inline(block: BlockReader, inner: Any) -> Sequence[Instruction]:
+    outer_results = block.results
+    block.read_operations(inner)
+    results, block.results = block.results, outer_results
+    return results
+
+
+def read_nothing(block: BlockReader, operation: Any) -> Results:
+    """An annotation without results."""
+    del block, operation
+    return []
+
+
+_BOTH: Final[dict[str, Reader]] = {
+    "while": read_while,
+    "if": _conditional,
+    "case": _conditional,
+    "composite": read_composite,
+    "custom_call": read_custom_call,
+    "tuple": read_tuple,
+    "get_tuple_element": read_get_tuple_element,
+    "optimization_barrier": read_optimization_barrier,
+    "after_all": read_after_all,
+    "create_token": read_after_all,
+    "rng_bit_generator": read_rng_bit_generator,
+    "rng": read_rng,
+}
+
+_SHARDY_IDENTITIES: Final = (
+    "sharding_constraint reshard propagation_barrier data_flow_edge all_gather all_slice all_to_all all_reduce"
+    " collective_permute replicated_to_unreduced sharded_to_unreduced"
+)
+
+READERS: Final[dict[str, Reader]] = {
+    **{f"{dialect}.{name}": reader for dialect in ("stablehlo", "mhlo") for name, reader in _BOTH.items()},
+    "func.call": read_call,
+    **{f"sdy.{name}": read_identity for name in _SHARDY_IDENTITIES.split()},
+    "sdy.manual_computation": read_manual_computation,
+    "sdy.named_computation": read_named_computation,
+    "sdy.sharding_group": read_nothing,
+    "chlo.top_k": ops_reduction.read_topk,
+}

@@ -1,0 +1,193 @@
+"""Readers of constants and of operations that move data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from .. import dtypes, hlo
+from ..hlo import Instruction, Shape
+from . import attributes
+from .attributes import integers
+
+if TYPE_CHECKING:
+    from .stablehlo import BlockReader, Results
+
+
+def read_constant(block: BlockReader, operation: Any) -> Results:
+    shape = block.shape(operation)
+    literal, splat = attributes.constant_literal(operation, shape)
+    if splat:
+        scalar = block.emit("constant", Shape(shape.dtype), (), {"literal": literal})
+        return block.emit("broadcast", shape, (scalar,), {"dimensions": ()})
+    return block.emit("constant", shape, (), {"literal": literal})
+
+
+def read_iota(block: BlockReader, operation: Any) -> Results:
+    dimension = attributes.integer(operation, "iota_dimension")
+    return block.emit("iota", block.shape(operation), (), {"dimension": dimension})
+
+
+def broadcast_in_dim(
+    block: BlockReader, operand: Instruction, dims: tuple[int, ...], dimensions: tuple[int, ...]
+) -> Instruction:
+    """StableHLO's broadcast as HLO's: a dimension of size 1 that is stretched is dropped first."""
+    kept = [i for i, size in enumerate(operand.dims) if size == dims[dimensions[i]]]
+    if len(kept) != len(dimensions):
+        smaller = Shape(operand.dtype, tuple(operand.dims[i] for i in kept))
+        operand = block.emit("reshape", smaller, (operand,))
+        dimensions = tuple(dimensions[i] for i in kept)
+    shape = Shape(operand.dtype, dims)
+    return block.emit("broadcast", shape, (operand,), {"dimensions": dimensions})
+
+
+def read_broadcast_in_dim(block: BlockReader, operation: Any) -> Results:
+    (operand,) = block.operands(operation)
+    dimensions = block.program.attribute(integers, operation.attributes["broadcast_dimensions"])
+    return broadcast_in_dim(block, operand, block.shape(operation).dims, dimensions)
+
+
+def read_broadcast(block: BlockReader, operation: Any) -> Results:
+    """The older ``broadcast``: new dimensions in front."""
+    (operand,) = block.operands(operation)
+    shape = block.shape(operation)
+    new = shape.rank - len(operand.dims)
+    return block.emit("broadcast", shape, (operand,), {"dimensions": tuple(range(new, shape.rank))})
+
+
+def read_reshape(block: BlockReader, operation: Any) -> Results:
+    return block.emit("reshape", block.shape(operation), block.operands(operation)[:1])
+
+
+def read_transpose(block: BlockReader, operation: Any) -> Results:
+    dimensions = block.program.attribute(integers, operation.attributes["permutation"])
+    return block.emit("transpose", block.shape(operation), block.operands(operation), {"dimensions": dimensions})
+
+
+def read_slice(block: BlockReader, operation: Any) -> Results:
+    given = operation.attributes
+    convert = block.program.attribute
+    bounds = {
+        "starts": convert(integers, given["start_indices"]),
+        "limits": convert(integers, given["limit_indices"]),
+        "strides": convert(integers, given["strides"]),
+    }
+    return block.emit("slice", block.shape(operation), block.operands(operation), bounds)
+
+
+def read_pad(block: BlockReader, operation: Any) -> Results:
+    given = operation.attributes
+    padding = {
+        "low": integers(given["edge_padding_low"]),
+        "high": integers(given["edge_padding_high"]),
+        "interior": integers(given["interior_padding"]),
+    }
+    return block.emit("pad", block.shape(operation), block.operands(operation), padding)
+
+
+def read_concatenate(block: BlockReader, operation: Any) -> Results:
+    dimension = attributes.integer(operation, "dimension")
+    operands = block.operands(operation)
+    if len(operands) == 1:
+        return operands[0]
+    return block.emit("concatenate", block.shape(operation), operands, {"dimension": dimension})
+
+
+def read_reverse(block: BlockReader, operation: Any) -> Results:
+    dimensions = integers(operation.attributes["dimensions"])
+    return block.emit("reverse", block.shape(operation), block.operands(operation), {"dimensions": dimensions})
+
+
+def read_dynamic_slice(block: BlockReader, operation: Any) -> Results:
+    sizes = block.program.attribute(integers, operation.attributes["slice_sizes"])
+    return block.emit("dynamic-slice", block.shape(operation), block.operands(operation), {"slice_sizes": sizes})
+
+
+def read_dynamic_update_slice(block: BlockReader, operation: Any) -> Results:
+    return block.emit("dynamic-update-slice", block.shape(operation), block.operands(operation))
+
+
+def read_gather(block: BlockReader, operation: Any) -> Results:
+    given = operation.attributes
+    values = {
+        "dimension_numbers": block.program.attribute(
+            attributes.gather_dimension_numbers, given["dimension_numbers"]
+        ),
+        "slice_sizes": integers(given["slice_sizes"]),
+        "indices_are_sorted": attributes.flag(operation, "indices_are_sorted"),
+    }
+    return block.emit("gather", block.shape(operation), block.operands(operation), values)
+
+
+def read_scatter(block: BlockReader, operation: Any) -> Results:
+    values = {
+        "dimension_numbers": block.program.attribute(
+            attributes.scatter_dimension_numbers, operation.attributes["scatter_dimension_numbers"]
+        ),
+        "indices_are_sorted": attributes.flag(operation, "indices_are_sorted"),
+        "unique_indices": attributes.flag(operation, "unique_indices"),
+    }
+    body = block.body(operation, 0, "scatter_body")
+    return block.emit_results(operation, "scatter", block.operands(operation), values, (body,))
+
+
+def read_copy(block: BlockReader, operation: Any) -> Results:
+    return block.emit("copy", block.shape(operation), block.operands(operation))
+
+
+# ------------------------------------------------------------------------------- dynamic operations, when static
+# After shape refinement these have static results; the operands that gave the shape no longer matter.
+
+
+def read_dynamic_broadcast_in_dim(block: BlockReader, operation: Any) -> Results:
+    operand = block.value(operation.operands[0])
+    dimensions = integers(operation.attributes["broadcast_dimensions"])
+    return broadcast_in_dim(block, operand, block.shape(operation).dims, dimensions)
+
+
+def read_get_dimension_size(block: BlockReader, operation: Any) -> Results:
+    operand = block.value(operation.operands[0])
+    size = operand.dims[attributes.integer(operation, "dimension")]
+    return block.emit("constant", Shape(dtypes.S32), (), {"literal": _scalar(size)})
+
+
+def read_set_dimension_size(block: BlockReader, operation: Any) -> Results:
+    operand, size = block.operands(operation)
+    bound = operand.dims[attributes.integer(operation, "dimension")]
+    if size.opcode == "constant" and int(size.attributes["literal"]) == bound:
+        return operand
+    raise block.unimplemented(operation, "dimensions whose size is known only at run time are not supported")
+
+
+def _scalar(value: int) -> np.ndarray:
+    return hlo.constant(value, dtypes.S32).attributes["literal"]  # type: ignore[no-any-return]
+
+
+READERS: Final[dict[str, Callable[[BlockReader, Any], Results]]] = {
+    f"{dialect}.{name}": reader
+    for dialect in ("stablehlo", "mhlo")
+    for name, reader in {
+        "constant": read_constant,
+        "iota": read_iota,
+        "dynamic_iota": read_iota,
+        "broadcast": read_broadcast,
+        "broadcast_in_dim": read_broadcast_in_dim,
+        "dynamic_broadcast_in_dim": read_dynamic_broadcast_in_dim,
+        "reshape": read_reshape,
+        "dynamic_reshape": read_reshape,
+        "transpose": read_transpose,
+        "slice": read_slice,
+        "pad": read_pad,
+        "concatenate": read_concatenate,
+        "reverse": read_reverse,
+        "dynamic_slice": read_dynamic_slice,
+        "dynamic_update_slice": read_dynamic_update_slice,
+        "gather": read_gather,
+        "scatter": read_scatter,
+        "copy": read_copy,
+        "get_dimension_size": read_get_dimension_size,
+        "set_dimension_size": read_set_dimension_size,
+    }.items()
+}

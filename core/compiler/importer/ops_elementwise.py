@@ -1,0 +1,192 @@
+"""Readers of elementwise operations.
+
+To add one that is a plain opcode, add a line to ``ELEMENTWISE``; else write a reader and enter it in ``READERS``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from .. import dtypes, hlo
+from ..hlo import Instruction, Shape
+from . import attributes, bindings
+
+if TYPE_CHECKING:
+    from .stablehlo import BlockReader, Reader, Results
+
+_SAME_NAME: Final = "abs add and atan2 cbrt ceil complex convert divide floor logistic maximum minimum multiply negate not or power"  # fmt: skip
+_SAME_NAME_2: Final = "remainder rsqrt select sign sine cosine sqrt subtract tan tanh xor clamp popcnt erf"
+
+ELEMENTWISE: Final[dict[str, str]] = {
+    f"{dialect}.{name}": opcode
+    for dialect in ("stablehlo", "mhlo")
+    for name, opcode in {
+        **{name: name for name in f"{_SAME_NAME} {_SAME_NAME_2}".split()},
+        "count_leading_zeros": "count-leading-zeros",
+        "exponential": "exponential",
+        "exponential_minus_one": "exponential-minus-one",
+        "is_finite": "is-finite",
+        "log": "log",
+        "log_plus_one": "log-plus-one",
+        "round_nearest_afz": "round-nearest-afz",
+        "round_nearest_even": "round-nearest-even",
+        "shift_left": "shift-left",
+        "shift_right_arithmetic": "shift-right-arithmetic",
+        "shift_right_logical": "shift-right-logical",
+    }.items()
+}
+ELEMENTWISE["chlo.erf"] = "erf"
+ELEMENTWISE["chlo.tan"] = "tan"
+
+
+def read_compare(block: BlockReader, operation: Any) -> Results:
+    lhs, rhs = block.operands(operation)
+    direction = block.program.attribute(_direction, operation.attributes["comparison_direction"])
+    comparison_type = "NOTYPE"
+    if "compare_type" in operation.attributes:
+        comparison_type = block.program.attribute(_comparison_type, operation.attributes["compare_type"])
+    if comparison_type == "NOTYPE":
+        comparison_type = default_comparison_type(lhs.dtype)
+    kind = {"direction": direction, "comparison_type": comparison_type}
+    return block.emit("compare", block.shape(operation), (lhs, rhs), kind)
+
+
+def default_comparison_type(dtype: dtypes.DType) -> str:
+    """The comparison that HLO uses for a dtype when the program does not say."""
+    if dtype.is_float or dtype.is_complex:
+        return "FLOAT"
+    return "SIGNED" if dtype.is_signed else "UNSIGNED"
+
+
+def _direction(attribute: Any) -> str:
+    return str(bindings.ComparisonDirection(attribute).value)
+
+
+def _comparison_type(attribute: Any) -> str:
+    return str(bindings.ComparisonType(attribute).value)
+
+
+def read_part(opcode: str) -> Reader:
+    """``real`` and ``imag``, which StableHLO also allows on real operands."""
+
+    def read(block: BlockReader, operation: Any) -> Results:
+        (operand,) = block.operands(operation)
+        if operand.dtype.is_complex:
+            return block.emit(opcode, block.shape(operation), (operand,))
+        return operand if opcode == "real" else splat(block, 0, operand.shape)  # type: ignore[arg-type]
+
+    return read
+
+
+def read_bitcast_convert(block: BlockReader, operation: Any) -> Results:
+    return block.emit("bitcast-convert", block.shape(operation), block.operands(operation))
+
+
+def read_reduce_precision(block: BlockReader, operation: Any) -> Results:
+    bits = {name: attributes.integer(operation, name) for name in ("exponent_bits", "mantissa_bits")}
+    return block.emit("reduce-precision", block.shape(operation), block.operands(operation), bits)
+
+
+# --------------------------------------------------------------------------------------------------------- chlo
+
+
+def splat(block: BlockReader, value: float, shape: Shape) -> Instruction:
+    """A scalar constant broadcast to ``shape``."""
+    scalar = hlo.constant(np.array(value).astype(shape.dtype.numpy), shape.dtype, block.metadata)
+    block.instructions.append(scalar)
+    if not shape.dims:
+        return scalar
+    return block.emit("broadcast", shape, (scalar,), {"dimensions": ()})
+
+
+def read_square(block: BlockReader, operation: Any) -> Results:
+    (operand,) = block.operands(operation)
+    return block.emit("multiply", operand.shape, (operand, operand))
+
+
+def read_constant_like(block: BlockReader, operation: Any) -> Results:
+    value = operation.attributes["value"].value
+    return splat(block, value, block.shape(operation))
+
+
+def read_constant(block: BlockReader, operation: Any) -> Results:
+    return ops_data.read_constant(block, operation)
+
+
+def read_infinity_test(value: float) -> Reader:
+    """``is_inf`` (of either sign: NaN as ``value``), ``is_pos_inf`` and ``is_neg_inf``."""
+
+    def read(block: BlockReader, operation: Any) -> Results:
+        (operand,) = block.operands(operation)
+        compared = operand
+        if math.isnan(value):
+            compared = block.emit("abs", operand.shape, (operand,))
+        infinity = splat(block, math.inf if math.isnan(value) else value, operand.shape)  # type: ignore[arg-type]
+        kind = {"direction": "EQ", "comparison_type": "FLOAT"}
+        return block.emit("compare", block.shape(operation), (compared, infinity), kind)
+
+    return read
+
+
+def broadcasting(opcode: str) -> Reader:
+    """``chlo.broadcast_*``: a binary operation whose operands may have fewer dimensions than the result."""
+
+    def read(block: BlockReader, operation: Any) -> Results:
+        shape = block.shape(operation)
+        operands = [
+            implicit_broadcast(block, operation, o, shape.dims) for o in block.operands(operation)
+        ]
+        if opcode == "compare":
+            direction = attributes.enumerator(operation, "comparison_direction", None, "EQ")
+            kind = {"direction": direction, "comparison_type": default_comparison_type(operands[0].dtype)}
+            return block.emit("compare", shape, operands, kind)
+        return block.emit(opcode, shape, operands)
+
+    return read
+
+
+def implicit_broadcast(
+    block: BlockReader, operation: Any, operand: Instruction, dims: tuple[int, ...]
+) -> Instruction:
+    """``operand`` broadcast to ``dims`` by NumPy's rule, or by the operation's ``broadcast_dimensions``."""
+    if operand.dims == dims:
+        return operand
+    given = attributes.optional_integers(operation, "broadcast_dimensions")
+    if given is None or len(given) != len(operand.dims):
+        given = tuple(range(len(dims) - len(operand.dims), len(dims)))
+    return ops_data.broadcast_in_dim(block, operand, dims, given)
+
+
+_BROADCASTING: Final = {
+    **{f"chlo.broadcast_{n}": n for n in "add and atan2 divide maximum minimum multiply or power remainder select subtract xor complex compare".split()},  # fmt: skip
+    "chlo.broadcast_shift_left": "shift-left",
+    "chlo.broadcast_shift_right_arithmetic": "shift-right-arithmetic",
+    "chlo.broadcast_shift_right_logical": "shift-right-logical",
+}
+
+READERS: Final[dict[str, Callable[[BlockReader, Any], Results]]] = {
+    **{
+        f"{dialect}.{name}": reader
+        for dialect in ("stablehlo", "mhlo")
+        for name, reader in {
+            "compare": read_compare,
+            "real": read_part("real"),
+            "imag": read_part("imag"),
+            "bitcast_convert": read_bitcast_convert,
+            "reduce_precision": read_reduce_precision,
+        }.items()
+    },
+    "chlo.square": read_square,
+    "chlo.constant": read_constant,
+    "chlo.constant_like": read_constant_like,
+    "chlo.is_inf": read_infinity_test(math.nan),
+    "chlo.is_pos_inf": read_infinity_test(math.inf),
+    "chlo.is_neg_inf": read_infinity_test(-math.inf),
+    **{name: broadcasting(opcode) for name, opcode in _BROADCASTING.items()},
+}
+
+from . import ops_data  # noqa: E402

@@ -1,0 +1,95 @@
+"""Readers of reductions, sorting, maps and batch normalisation: operations with a body on scalars."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from . import attributes
+from .attributes import integers
+
+if TYPE_CHECKING:
+    from .stablehlo import BlockReader, Reader, Results
+
+
+def read_reduce(block: BlockReader, operation: Any) -> Results:
+    dimensions = block.program.attribute(integers, operation.attributes["dimensions"])
+    body = block.body(operation, 0, "reduce_body")
+    return block.emit_results(
+        operation, "reduce", block.operands(operation), {"dimensions": dimensions}, (body,)
+    )
+
+
+def read_reduce_window(block: BlockReader, operation: Any) -> Results:
+    window = {"window": attributes.reduction_window(operation)}
+    body = block.body(operation, 0, "reduce_window_body")
+    return block.emit_results(operation, "reduce-window", block.operands(operation), window, (body,))
+
+
+def read_select_and_scatter(block: BlockReader, operation: Any) -> Results:
+    operands = block.operands(operation)
+    given = operation.attributes
+    sizes = integers(given["window_dimensions"]) if "window_dimensions" in given else (1,) * len(operands[0].dims)
+    window = attributes.window(
+        sizes,
+        attributes.optional_integers(operation, "window_strides"),
+        attributes.integer_rows(given["padding"]) if "padding" in given else None,
+        None,
+        None,
+    )
+    bodies = (block.body(operation, 0, "select_body"), block.body(operation, 1, "scatter_body"))
+    return block.emit("select-and-scatter", block.shape(operation), operands, {"window": window}, bodies)
+
+
+def read_sort(block: BlockReader, operation: Any) -> Results:
+    operands = block.operands(operation)
+    dimension = attributes.integer(operation, "dimension", -1)
+    values = {
+        "dimension": dimension + len(operands[0].dims) if dimension < 0 else dimension,
+        "is_stable": attributes.flag(operation, "is_stable"),
+    }
+    body = block.body(operation, 0, "sort_comparator")
+    return block.emit_results(operation, "sort", operands, values, (body,))
+
+
+def read_map(block: BlockReader, operation: Any) -> Results:
+    dimensions = {"dimensions": integers(operation.attributes["dimensions"])}
+    body = block.body(operation, 0, "map_body")
+    return block.emit("map", block.shape(operation), block.operands(operation), dimensions, (body,))
+
+
+def read_topk(block: BlockReader, operation: Any) -> Results:
+    """``chlo.top_k`` and ``mhlo.topk``: values and s32 indices of the k largest (or smallest) of each row."""
+    values = {"k": attributes.integer(operation, "k"), "largest": attributes.flag(operation, "largest", True)}
+    return block.emit_results(operation, "topk", block.operands(operation), values)
+
+
+def batch_norm(opcode: str) -> Reader:
+    def read(block: BlockReader, operation: Any) -> Results:
+        values = {
+            "epsilon": float(operation.attributes["epsilon"].value),
+            "feature_index": attributes.integer(operation, "feature_index"),
+        }
+        return block.emit_results(operation, opcode, block.operands(operation), values)
+
+    return read
+
+
+READERS: Final[dict[str, Callable[[BlockReader, Any], Results]]] = {
+    **{
+        f"{dialect}.{name}": reader
+        for dialect in ("stablehlo", "mhlo")
+        for name, reader in {
+            "reduce": read_reduce,
+            "reduce_window": read_reduce_window,
+            "select_and_scatter": read_select_and_scatter,
+            "sort": read_sort,
+            "map": read_map,
+            "batch_norm_training": batch_norm("batch-norm-training"),
+            "batch_norm_inference": batch_norm("batch-norm-inference"),
+            "batch_norm_grad": batch_norm("batch-norm-grad"),
+        }.items()
+    },
+    "chlo.top_k": read_topk,
+    "mhlo.topk": read_topk,
+}

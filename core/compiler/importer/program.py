@@ -1,0 +1,103 @@
+"""Program formats: bytes -> MLIR module -> (legalising passes where needed) -> HLO module.
+
+Formats, as the PJRT C API names them:
+
+``mlir``
+    StableHLO as text, MLIR bytecode or a portable artifact of any version that jaxlib reads.
+``hlo``
+    A serialized HloModuleProto.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+
+from .. import hlo
+from ..errors import CompileError, invalid_argument
+from . import bindings, legalize
+from .bindings import MLIRError, ir
+from .stablehlo import NeedsPasses, ProgramReader
+
+FORMATS = ("mlir", "hlo")
+
+_BYTECODE_MAGIC = b"ML\xefR"
+# A portable artifact is bytecode whose producer string, right after magic and version, says so.
+_PORTABLE_PRODUCER = b"StableHLO_v"
+
+# Regions nest as Python calls. Python frames live on the heap, so this bounds memory, not the C stack.
+_RECURSION_LIMIT = 200_000
+
+
+def read_program(program: bytes, format: str) -> hlo.Module:
+    """The HLO module that ``program`` means.
+
+    ``format`` is ``"mlir"`` or ``"hlo"``. Raises :class:`CompileError`: INVALID_ARGUMENT for bytes that are not such a
+    program, UNIMPLEMENTED (with op, shapes and source line) for what we cannot compile.
+    """
+    if format not in FORMATS:
+        raise invalid_argument(f"unknown program format {format!r}; known are {', '.join(FORMATS)}")
+    if not program:
+        raise invalid_argument("the program is empty")
+    context = bindings.context()
+    # Diagnostics travel in the exceptions; nothing of them is for the process's standard error.
+    handler = context.attach_diagnostic_handler(lambda diagnostic: True)
+    try:
+        module = read_mlir(program, format, context)
+        return _read_module(module)
+    finally:
+        handler.detach()
+
+
+def read_mlir(program: bytes, format: str, context: ir.Context) -> ir.Module:
+    """The MLIR module in ``program``, verified but not yet legalised; raises INVALID_ARGUMENT."""
+    try:
+        if format == "hlo":
+            return bindings.parse_module(bindings.hlo_to_stablehlo(program), context)
+        if is_portable_artifact(program):
+            return bindings.deserialize_portable_artifact(program, context)
+        if program.startswith(_BYTECODE_MAGIC):
+            return bindings.parse_module(program, context)
+        try:
+            text = program.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise invalid_argument("the program is neither MLIR bytecode nor UTF-8 text") from error
+        return bindings.parse_module(text, context)
+    except CompileError:
+        raise
+    except (MLIRError, ValueError, RuntimeError, TypeError, SystemError) as error:
+        what = "an HloModuleProto" if format == "hlo" else "StableHLO"
+        raise bindings.malformed(what, error) from error
+
+
+def is_portable_artifact(program: bytes) -> bool:
+    """Whether bytes are StableHLO's versioned serialization (VHLO), as opposed to plain MLIR bytecode."""
+    return program.startswith(_BYTECODE_MAGIC) and _PORTABLE_PRODUCER in program[4:32]
+
+
+def _read_module(module: ir.Module) -> hlo.Module:
+    """Read the module; what the reader cannot take as it is goes through passes first, once each."""
+    done: set[str] = set()
+    with _deep_recursion():
+        while True:
+            try:
+                return ProgramReader(module).read()
+            except NeedsPasses as need:
+                if need.stage in done:
+                    raise need.error from None
+                done.add(need.stage)
+                try:
+                    module = legalize.STAGES[need.stage](module)
+                except (MLIRError, ValueError, RuntimeError) as error:
+                    raise CompileError(need.error.code, f"{need.error.message}: {error}"[:2000]) from error
+
+
+@contextlib.contextmanager
+def _deep_recursion() -> Iterator[None]:
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, _RECURSION_LIMIT))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)

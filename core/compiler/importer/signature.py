@@ -1,0 +1,72 @@
+"""What the entry function's attributes say: aliasing, donation and memory kinds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .. import hlo
+from . import attributes
+
+if TYPE_CHECKING:
+    from .stablehlo import ProgramReader
+
+_DEFAULT_MEMORY = "device"
+_MEMORY_KINDS = ("mhlo.memory_kind", "stablehlo.memory_kind")
+
+
+def read_signature(program: ProgramReader, function: Any, module: hlo.Module) -> None:
+    """Set aliases, donors, memory kinds and parameter names of ``module`` from its entry function."""
+    entry = module.entry
+    argument_attributes = _dictionaries(function, "arg_attrs", len(entry.parameters))
+    results = len(entry.results)
+    result_attributes = _dictionaries(function, "res_attrs", results)
+    aliases: list[tuple[int, int, bool]] = []
+    donors: list[int] = []
+    for j, argument in enumerate(argument_attributes):
+        if "tf.aliasing_output" in argument:
+            aliases.append((argument["tf.aliasing_output"], j, False))
+        if argument.get("jax.buffer_donor"):
+            donors.append(j)
+    aliases.extend(_module_aliases(program))
+    module.input_output_aliases = tuple(sorted(aliases))
+    module.buffer_donors = tuple(donors)
+    module.parameter_memory_kinds = _memory_kinds(argument_attributes)
+    module.result_memory_kinds = _memory_kinds(result_attributes)
+    _name_parameters(program, function, entry)
+
+
+def _dictionaries(function: Any, name: str, count: int) -> list[dict[str, Any]]:
+    if name not in function.attributes:
+        return [{}] * count
+    found = [attributes.python_value(d) for d in function.attributes[name]]
+    return found if len(found) == count else [*found, *([{}] * (count - len(found)))]
+
+
+def _memory_kinds(dictionaries: list[dict[str, Any]]) -> tuple[str, ...]:
+    kinds = tuple(next((str(d[k]) for k in _MEMORY_KINDS if k in d), _DEFAULT_MEMORY) for d in dictionaries)
+    return kinds if any(k != _DEFAULT_MEMORY for k in kinds) else ()
+
+
+def _module_aliases(program: ProgramReader) -> list[tuple[int, int, bool]]:
+    """The aliases that hlo_to_stablehlo keeps as a module attribute, with the names of HloInputOutputAliasProto."""
+    module_attributes = program.module.operation.attributes
+    if "mhlo.input_output_alias" not in module_attributes:
+        return []
+    found: list[tuple[int, int, bool]] = []
+    for entry in attributes.python_value(module_attributes["mhlo.input_output_alias"]):
+        alias = entry.get("alias", {})
+        output = [int(i) for i in entry.get("output_index", ())]
+        parameter_index = list(alias.get("parameter_index", ()))
+        if len(output) > 1 or parameter_index:
+            continue  # inside a nested tuple: we have none
+        kind = str(alias.get("kind", "may_alias"))
+        found.append((output[0] if output else 0, int(alias["parameter_number"]), "must" in kind))
+    return found
+
+
+def _name_parameters(program: ProgramReader, function: Any, entry: hlo.Computation) -> None:
+    """Give the entry's parameters the names and metadata that their locations hold."""
+    for argument, parameter in zip(function.regions[0].blocks[0].arguments, entry.parameters, strict=True):
+        metadata = program.metadata(argument.location) if hasattr(argument, "location") else None
+        if metadata is not None:
+            parameter.metadata = metadata

@@ -1,0 +1,529 @@
+"""The walk over a StableHLO module: functions, blocks, regions and the values they capture.
+
+:class:`ProgramReader` holds what is known of the whole module (functions, caches of types, attributes and locations);
+:class:`BlockReader` reads one block into one computation. The meaning of single operations lies in the ``ops_*`` modules:
+``ELEMENTWISE`` maps an operation that is nothing but an opcode, ``READERS`` maps an operation's name to its reader,
+a function ``(block, operation) -> the instruction(s) of its results``.
+
+Regions of ``while``, ``if`` and ``case`` may use values of the blocks around them. Those become extra operands and parameters
+(and for ``while`` extra results that pass them through); constants, and scalar constants broadcast, are copied inside instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from .. import dtypes, hlo
+from ..errors import CompileError, invalid_argument, unimplemented
+from ..hlo import AnyShape, Computation, Instruction, Metadata, Shape, TupleShape
+from . import attributes as attribute_readers
+from . import bindings, legalize
+from .bindings import ir
+
+Results = Instruction | Sequence[Instruction]
+Reader = Callable[["BlockReader", Any], Results]
+
+_ELEMENT_TYPES: dict[str, dtypes.DType] = {
+    "i1": dtypes.PRED,
+    **{f"i{b}": dtypes.from_name(f"s{b}") for b in (2, 4, 8, 16, 32, 64)},
+    **{f"ui{b}": dtypes.from_name(f"u{b}") for b in (2, 4, 8, 16, 32, 64)},
+    **{f"si{b}": dtypes.from_name(f"s{b}") for b in (2, 4, 8, 16, 32, 64)},
+    "index": dtypes.S64,
+    "complex<f32>": dtypes.C64,
+    "complex<f64>": dtypes.C128,
+    **{d.name: d for d in dtypes.ALL if d.is_float},
+    **{f"f{d.name[1:].upper()}": d for d in dtypes.ALL if d.is_float and d.bits <= 8},  # f8E4M3FN
+}
+
+# Names that HLO text allows; everything else in a location's name becomes an underscore.
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.\-]")
+
+
+class NeedsPasses(Exception):  # noqa: N818 - a request, not a failure
+    """The module must go through a stage of :mod:`.legalize` first; ``error`` is what to say if that does not help."""
+
+    def __init__(self, stage: str, error: CompileError) -> None:
+        super().__init__(stage)
+        self.stage = stage
+        self.error = error
+
+
+class ProgramReader:
+    """Reads one MLIR module; use :meth:`read` once."""
+
+    def __init__(self, module: ir.Module) -> None:
+        self.module = module
+        self.functions: dict[str, Any] = {}
+        self.computations: dict[str, Computation] = {}
+        self.shared_bodies: dict[Any, Computation] = {}
+        self._reading: set[str] = set()
+        self._shapes: dict[Any, AnyShape] = {}
+        self._attributes: dict[tuple[Any, Any], Any] = {}
+        self._metadata: dict[Any, Metadata | None] = {}
+        self._places: dict[Any, tuple[str, int]] = {}
+        self._names: dict[str, int] = {}
+
+    def read(self) -> hlo.Module:
+        """The whole module; its entry is the function ``main``, or the only public one."""
+        operation = self.module.operation
+        for view in self.module.body.operations:
+            function = view.operation
+            if function.name == "func.func":
+                self.functions[function.attributes["sym_name"].value] = function
+            elif function.name not in ("sdy.mesh", "mpmd.topology"):
+                raise unimplemented("not allowed outside a function", op=function.name)
+        main = self.functions.get("main")
+        if main is None:
+            public = [
+                f
+                for f in self.functions.values()
+                if "sym_visibility" not in f.attributes or f.attributes["sym_visibility"].value == "public"
+            ]
+            if len(public) != 1:
+                raise invalid_argument("the module has no function named main")
+            main = public[0]
+        entry = self._function(main, "main")
+        attributes = operation.attributes
+        name = attributes["sym_name"].value if "sym_name" in attributes else "main"
+        read = hlo.Module(_NOT_IN_NAMES.sub("_", name), entry)
+        for key in ("num_replicas", "num_partitions"):
+            if f"mhlo.{key}" in attributes:
+                setattr(read, key, attributes[f"mhlo.{key}"].value)
+        if "mhlo.frontend_attributes" in attributes:
+            frontend = attribute_readers.python_value(attributes["mhlo.frontend_attributes"])
+            read.frontend_attributes = {k: str(v) for k, v in frontend.items()}
+        signature.read_signature(self, main, read)
+        return read
+
+    def function(self, name: str) -> Computation:
+        """The computation of the function called ``name``; read at its first use."""
+        computation = self.computations.get(name)
+        if computation is None:
+            if name not in self.functions:
+                raise invalid_argument(f"call of a function @{name} that the module does not have")
+            if name in self._reading:
+                raise unimplemented(f"the function @{name} calls itself")
+            self._reading.add(name)
+            computation = self._function(self.functions[name], name)
+            self._reading.discard(name)
+            self.computations[name] = computation
+        return computation
+
+    def _function(self, function: Any, name: str) -> Computation:
+        if len(function.regions[0].blocks) != 1:
+            what = "no body" if len(function.regions[0].blocks) == 0 else "several blocks"
+            raise unimplemented(f"the function @{name} has {what}")
+        block = BlockReader(self, None)
+        block.read(function.regions[0].blocks[0])
+        return block.computation(self.unique_name(_NOT_IN_NAMES.sub("_", name)))
+
+    def unique_name(self, base: str) -> str:
+        """``base``, or ``base.N`` if the module has a computation of that name."""
+        count = self._names.get(base, 0)
+        self._names[base] = count + 1
+        return f"{base}.{count}" if count else base
+
+    # ------------------------------------------------------------------------------------------------ caches
+
+    def shape(self, mlir_type: Any) -> AnyShape:
+        """The shape of an MLIR type; raises for dynamic, quantized and unknown types."""
+        shape = self._shapes.get(mlir_type)
+        if shape is None:
+            shape = self._shapes[mlir_type] = self._convert_type(mlir_type)
+        return shape
+
+    def _convert_type(self, mlir_type: Any) -> AnyShape:
+        if isinstance(mlir_type, ir.RankedTensorType):
+            element = str(mlir_type.element_type)
+            dtype = _ELEMENT_TYPES.get(element)
+            if dtype is None:
+                error = unimplemented(f"values of type {mlir_type} are not supported (element type {element})")
+                if element.startswith("!quant"):
+                    raise NeedsPasses(legalize.QUANTIZED, error)
+                raise error
+            if not mlir_type.has_static_shape:
+                error = unimplemented(f"values of the dynamic shape {mlir_type} are not supported")
+                raise NeedsPasses(legalize.DYNAMISM, error)
+            return Shape(dtype, tuple(mlir_type.shape))
+        if isinstance(mlir_type, ir.TupleType):
+            elements = [self.shape(mlir_type.get_type(i)) for i in range(mlir_type.num_types)]
+            if any(isinstance(e, TupleShape) for e in elements):
+                raise unimplemented(f"values of the nested tuple type {mlir_type} are not supported")
+            return TupleShape(tuple(elements))  # type: ignore[arg-type]
+        if bindings.is_token(mlir_type):
+            return hlo.TOKEN
+        raise unimplemented(f"values of type {mlir_type} are not supported")
+
+    def attribute(self, convert: Callable[[Any], Any], attribute: Any) -> Any:
+        """``convert(attribute)``, computed once for each attribute (attributes are unique in a context)."""
+        key = (convert, attribute)
+        value = self._attributes.get(key)
+        if value is None:
+            value = self._attributes[key] = convert(attribute)
+        return value
+
+    def metadata(self, location: Any) -> Metadata | None:
+        """What a location says: the operation's name and the innermost line of the user's program."""
+        key = location.attr
+        if key in self._metadata:
+            return self._metadata[key]
+        metadata = self._metadata[key] = self._read_location(location)
+        return metadata
+
+    def _read_location(self, location: Any) -> Metadata | None:
+        name = ""
+        file, line = "", 0
+        # Fused locations (from HLO) hold a name and a place side by side, names hold their place inside.
+        parts = list(location.locations) if isinstance(location, ir.FusedLoc) else [location]
+        for part in parts:
+            if not name and isinstance(part, ir.NameLoc):
+                name = part.name_str
+            if not file:
+                file, line = self._place(part)
+        if not name and not file:
+            return None
+        return Metadata(name, file, line)
+
+    def _place(self, location: Any) -> tuple[str, int]:
+        """File and line of the innermost call of a location, or ("", 0)."""
+        seen: list[Any] = []
+        place = ("", 0)
+        while True:
+            key = location.attr
+            known = self._places.get(key)
+            if known is not None:
+                place = known
+                break
+            seen.append(key)
+            if isinstance(location, ir.NameLoc):
+                location = location.child_loc
+            elif isinstance(location, ir.CallSiteLoc):
+                location = location.callee
+            elif isinstance(location, ir.FusedLoc) and location.locations:
+                location = location.locations[0]
+            else:
+                if isinstance(location, ir.FileLineColLoc):
+                    place = (location.filename, location.start_line)
+                    if place[0] == "dummy_file_name":  # TensorFlow's placeholder
+                        place = ("", 0)
+                break
+        for key in seen:
+            self._places[key] = place
+        return place
+
+
+class BlockReader:
+    """Reads one MLIR block (with its nested regions) into the instructions of one computation."""
+
+    __slots__ = (
+        "captured",
+        "instructions",
+        "may_capture",
+        "metadata",
+        "parameters",
+        "parent",
+        "program",
+        "results",
+        "values",
+    )
+
+    def __init__(self, program: ProgramReader, parent: BlockReader | None, may_capture: bool = False) -> None:
+        self.program = program
+        self.parent = parent
+        self.may_capture = may_capture
+        self.values: dict[Any, Instruction] = {}
+        self.parameters: list[Instruction] = []
+        self.captured: dict[Any, Instruction] = {}  # value of an outer block -> our parameter
+        self.instructions: list[Instruction] = []
+        self.results: list[Instruction] = []
+        self.metadata: Metadata | None = None
+
+    # -------------------------------------------------------------------------------- for readers of operations
+
+    def operands(self, operation: Any) -> list[Instruction]:
+        """The instructions of an operation's operands."""
+        return [self.value(v) for v in operation.operands]
+
+    def shape(self, operation: Any) -> Shape:
+        """The shape of an operation's first result."""
+        return self.program.shape(operation.results[0].type)  # type: ignore[return-value]
+
+    def emit(
+        self,
+        opcode: str,
+        shape: AnyShape,
+        operands: Sequence[Instruction] = (),
+        attributes: dict[str, Any] | None = None,
+        called: Sequence[Computation] = (),
+    ) -> Instruction:
+        """A new instruction at the end of the block, with the current operation's metadata."""
+        instruction = Instruction(opcode, shape, operands, attributes, called, metadata=self.metadata)
+        self.instructions.append(instruction)
+        return instruction
+
+    def emit_results(
+        self,
+        operation: Any,
+        opcode: str,
+        operands: Sequence[Instruction],
+        attributes: dict[str, Any] | None = None,
+        called: Sequence[Computation] = (),
+        extra: Sequence[AnyShape] = (),
+    ) -> list[Instruction]:
+        """An instruction with the results of ``operation`` (and ``extra`` ones after them), as one instruction a result.
+
+        One result is the instruction itself; several are ``get-tuple-element`` instructions of a tuple shape. The extra
+        results get none.
+        """
+        shapes = [self.program.shape(r.type) for r in operation.results]
+        if len(shapes) == 1 and not extra:
+            return [self.emit(opcode, shapes[0], operands, attributes, called)]
+        whole = self.emit(opcode, TupleShape((*shapes, *extra)), operands, attributes, called)  # type: ignore[arg-type]
+        return [
+            self.emit("get-tuple-element", shape, (whole,), {"index": i}) for i, shape in enumerate(shapes)
+        ]
+
+    def body(self, operation: Any, index: int, kind: str) -> Computation:
+        """The computation of a region that captures nothing but constants (a reduce's body); equal ones are shared."""
+        region = BlockReader(self.program, self, may_capture=False)
+        region.read(self.single_block(operation, index))
+        key = region.structure()
+        if key is not None and key in self.program.shared_bodies:
+            return self.program.shared_bodies[key]
+        computation = region.computation(self.program.unique_name(kind))
+        if key is not None:
+            self.program.shared_bodies[key] = computation
+        return computation
+
+    def region(self, operation: Any, index: int) -> BlockReader:
+        """A region that may capture, read but not yet made into a computation."""
+        region = BlockReader(self.program, self, may_capture=True)
+        region.read(self.single_block(operation, index))
+        return region
+
+    def single_block(self, operation: Any, index: int) -> Any:
+        blocks = operation.regions[index].blocks
+        if len(blocks) != 1:
+            raise self.unimplemented(operation, f"region {index} has {len(blocks)} blocks, not one")
+        return blocks[0]
+
+    def unimplemented(self, operation: Any, message: str) -> CompileError:
+        """An UNIMPLEMENTED error about ``operation``."""
+        return unimplemented(message, **self._describe(operation))
+
+    def invalid(self, operation: Any, message: str) -> CompileError:
+        """An INVALID_ARGUMENT error about ``operation``."""
+        return invalid_argument(message, **self._describe(operation))
+
+    def _describe(self, operation: Any) -> dict[str, Any]:
+        results = [_type_text(r.type) for r in operation.results]
+        return {
+            "op": operation.name,
+            "shapes": [_type_text(v.type) for v in operation.operands],
+            "result": results[0] if len(results) == 1 else f"({', '.join(results)})" if results else None,
+            "metadata": self.program.metadata(operation.location),
+        }
+
+    # ------------------------------------------------------------------------------------------------- reading
+
+    def read(self, block: Any) -> None:
+        """Read a block: its arguments become parameters, its terminator's operands ``results``."""
+        shape = self.program.shape
+        for argument in block.arguments:
+            parameter_shape = shape(argument.type)
+            if isinstance(parameter_shape, TupleShape):
+                raise unimplemented(f"a parameter of the tuple type {parameter_shape} is not supported")
+            parameter = Instruction(
+                "parameter", parameter_shape, (), {"index": len(self.parameters)}, name=f"arg{len(self.parameters)}"
+            )
+            self.values[argument] = parameter
+            self.parameters.append(parameter)
+        self.read_operations(block)
+
+    def read_operations(self, block: Any) -> None:
+        """Read a block's operations; its arguments must be known."""
+        program = self.program
+        values = self.values
+        instructions = self.instructions
+        elementwise = ELEMENTWISE
+        readers = READERS
+        for view in block.operations:
+            operation = view.operation
+            name = operation.name
+            self.metadata = program.metadata(operation.location)
+            opcode = elementwise.get(name)
+            if opcode is not None:
+                operands = []
+                for v in operation.operands:
+                    operand = values.get(v)
+                    operands.append(operand if operand is not None else self.value(v))
+                result = operation.results[0]
+                instruction = Instruction(opcode, program.shape(result.type), operands, metadata=self.metadata)
+                instructions.append(instruction)
+                values[result] = instruction
+                continue
+            reader = readers.get(name)
+            if reader is None:
+                if name in TERMINATORS:
+                    self.results = self.operands(operation)
+                    continue
+                raise self.unknown(operation)
+            produced = reader(self, operation)
+            results = operation.results
+            if isinstance(produced, Instruction):
+                values[results[0]] = produced
+            else:
+                for result, instruction in zip(results, produced, strict=True):
+                    values[result] = instruction
+
+    def unknown(self, operation: Any) -> Exception:
+        """The error for an operation without a reader, or the request for passes that may remove it."""
+        error = self.unimplemented(operation, "this operation is not supported")
+        if operation.name.startswith("chlo."):
+            return NeedsPasses(legalize.CHLO, error)
+        if "dynamic" in operation.name:
+            return NeedsPasses(legalize.DYNAMISM, error)
+        if "quantize" in operation.name:
+            return NeedsPasses(legalize.QUANTIZED, error)
+        return error
+
+    def value(self, mlir_value: Any) -> Instruction:
+        """The instruction of a value of this block, or of one around it (captured)."""
+        found = self.values.get(mlir_value)
+        if found is None:
+            found = self.values[mlir_value] = self._capture(mlir_value)
+        return found
+
+    def _capture(self, mlir_value: Any) -> Instruction:
+        if self.parent is None:
+            raise invalid_argument(f"use of a value that is not defined before: {mlir_value}")
+        outer = self.parent.value(mlir_value)
+        if outer.opcode == "constant" and not outer.dims:
+            return self._copy(outer, ())
+        if outer.opcode == "broadcast" and outer.operands[0].opcode == "constant" and not outer.operands[0].dims:
+            return self._copy(outer, (self._copy(outer.operands[0], ()),))
+        if outer.opcode == "constant" and not self.may_capture:
+            return self._copy(outer, ())
+        if not self.may_capture:
+            raise unimplemented(
+                f"the body of this operation uses the value {_type_text(mlir_value.type)} from outside it, which only"
+                " while, if and case may do",
+                metadata=self.parent.metadata,
+            )
+        if isinstance(outer.shape, TupleShape):
+            raise unimplemented("a region that captures a tuple is not supported", metadata=self.parent.metadata)
+        parameter = hlo.parameter(len(self.parameters) + len(self.captured), outer.shape)
+        self.captured[mlir_value] = parameter
+        return parameter
+
+    def _copy(self, outer: Instruction, operands: Sequence[Instruction]) -> Instruction:
+        copy = Instruction(outer.opcode, outer.shape, operands, outer.attributes, metadata=outer.metadata)
+        self.instructions.append(copy)
+        return copy
+
+    # ------------------------------------------------------------------------------------------ making computations
+
+    def computation(self, name: str, captures: Iterable[Any] = (), pass_through: bool = False) -> Computation:
+        """The computation of what was read.
+
+        ``captures`` are the outer values that stand behind the block's own arguments as further parameters, in that order; a value
+        that this block does not use gets a parameter all the same. With ``pass_through`` they are also further results.
+        """
+        parameters = list(self.parameters)
+        results = list(self.results)
+        for value in captures:
+            parameter = self.captured.get(value)
+            index = len(parameters)
+            if parameter is None:
+                assert self.parent is not None
+                parameter = hlo.parameter(index, self.parent.value(value).shape)
+            else:
+                parameter.attributes["index"] = index  # type: ignore[index]  # not published yet
+                parameter.name = f"param_{index}"
+            parameters.append(parameter)
+            if pass_through:
+                results.append(parameter)
+        instructions = [*parameters, *self.instructions]
+        root = self._root(results, instructions)
+        computation = Computation(name, parameters, instructions, root)
+        computation.assign_names()
+        return computation
+
+    def _root(self, results: Sequence[Instruction], instructions: list[Instruction]) -> Instruction:
+        if len(results) == 1:
+            result = results[0]
+            if not isinstance(result.shape, TupleShape):
+                return result
+            if result.opcode == "tuple":
+                return result
+            results = [
+                Instruction("get-tuple-element", shape, (result,), {"index": i})
+                for i, shape in enumerate(result.shape.elements)
+            ]
+            instructions.extend(results)
+        flat: list[Instruction] = []
+        for result in results:
+            if isinstance(result.shape, TupleShape):
+                raise unimplemented("a function with nested tuples as results is not supported")
+            flat.append(result)
+        shape = TupleShape(tuple(r.shape for r in flat))  # type: ignore[misc]
+        root = Instruction("tuple", shape, flat)
+        instructions.append(root)
+        return root
+
+    def structure(self) -> Any:
+        """A hashable description equal for equal computations, or None if this one is too big or holds literals."""
+        if len(self.instructions) > 8 or self.captured:
+            return None
+        numbers = {p: i for i, p in enumerate(self.parameters)}
+        parts: list[Any] = [tuple(p.shape for p in self.parameters)]
+        for instruction in self.instructions:
+            if instruction.opcode == "constant" or instruction.called:
+                return None
+            numbers[instruction] = len(numbers)
+            parts.append(
+                (
+                    instruction.opcode,
+                    instruction.shape,
+                    tuple(numbers[o] for o in instruction.operands),
+                    tuple(instruction.attributes.items()),
+                )
+            )
+        parts.append(tuple(numbers[r] for r in self.results))
+        return tuple(parts)
+
+
+def _type_text(mlir_type: Any) -> str:
+    """A type as a user of the framework knows it: f32[2,3] where it is a static array, else MLIR's text."""
+    if isinstance(mlir_type, ir.RankedTensorType) and mlir_type.has_static_shape:
+        dtype = _ELEMENT_TYPES.get(str(mlir_type.element_type))
+        if dtype is not None:
+            return str(Shape(dtype, tuple(mlir_type.shape)))
+    return str(mlir_type)
+
+
+TERMINATORS = frozenset(("func.return", "stablehlo.return", "mhlo.return", "sdy.return"))
+ELEMENTWISE: dict[str, str] = {}
+READERS: dict[str, Reader] = {}
+
+
+def _fill_tables() -> None:
+    for module in (ops_elementwise, ops_data, ops_contraction, ops_reduction, ops_control, ops_collective):
+        ELEMENTWISE.update(getattr(module, "ELEMENTWISE", {}))
+        READERS.update(module.READERS)
+
+
+# The families of operations use BlockReader, so they come last.
+from . import (  # noqa: E402
+    ops_collective,
+    ops_contraction,
+    ops_control,
+    ops_data,
+    ops_elementwise,
+    ops_reduction,
+    signature,
+)
+
+_fill_tables()
