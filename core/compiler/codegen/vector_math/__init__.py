@@ -1,0 +1,23 @@
+"""Elementary functions as branch-free code on vectors: ``FUNCTIONS[name](builder, target, x[, y])
+-> value``.
+
+Arguments and results are ``float`` or ``double``, scalars or vectors of any length (f16 and bf16 go
+through float). Each function's docstring states its largest error in units in the last place (ulp)
+over the whole domain, which the tests measure; special values follow C99 Annex F.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from ..llvm_ir import Value
+from .error_function import erf
+from .exponential import cosh, exp, exp2, expm1, logistic, sinh, tanh
+from .logarithm import log, log1p
+from .power import cbrt, rsqrt
+
+FUNCTIONS: Final[dict[str, Callable[..., Value]]] = {
+    f.__name__: f
+    for f in (cbrt, cosh, erf, exp, exp2, expm1, log, log1p, logistic, rsqrt, sinh, tanh)
+}

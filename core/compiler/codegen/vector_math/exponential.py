@@ -1,0 +1,173 @@
+"""exp, exp2, expm1, logistic, tanh, sinh, cosh.
+
+All begin with the same reduction: x = n ln 2 + r with n an integer and |r| <= ln(2)/2 (a little
+more when the rounding of x log2(e) is off), ln 2 in two words of which the first times n is exact,
+so that no fused multiply-add is needed. On that interval
+
+    exp(r) = 1 + r + r^2 q(r),    expm1(r) = r + r^2 q(r)
+
+with q the minimax polynomial (Remez exchange in 180-bit arithmetic, coefficients then rounded to
+the format, for float one after the other with the rest fitted again) for the relative error of exp
+or expm1. Approximation errors: float 2^-28.2 (exp), 2^-26.1 (expm1); double 2^-59.9.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ...targets.target import Target
+from ..llvm_ir import Builder, Value
+from .arithmetic import Arithmetic
+
+_LOG2_E: Final = 1.4426950408889634
+# ln 2 = high + low; high has 9 (float) or 33 (double) significant bits.
+_LN2: Final = {
+    "float": (0.693359375, -2.12194440054690583e-4),
+    "double": (0.6931471803691238, 1.9082149292705877e-10),
+}
+_EXPM1: Final = {
+    "float": (
+        0.4999999701976776, 0.16666539013385773, 0.04166775569319725, 0.008367124013602734,
+        0.0013835640856996179,
+    ),
+    "double": (
+        0.5, 0.16666666666666677, 0.04166666666666651, 0.008333333333321691, 0.0013888888888962383,
+        0.00019841269885966236, 2.480158717251588e-05, 2.7557244373810235e-06,
+        2.7557402660061107e-07, 2.5108979033673004e-08, 2.087532539497715e-09,
+    ),
+}  # fmt: skip
+_EXP: Final = {
+    "float": (
+        0.4999999403953552, 0.16666516661643982, 0.04166810214519501, 0.008369192481040955,
+        0.0013838860904797912,
+    ),
+    "double": _EXPM1["double"],
+}  # fmt: skip
+# Beyond these exp overflows to infinity, or is nearer to 0 than to the smallest denormal.
+_LIMITS: Final = {"float": (-104.0, 89.0), "double": (-746.0, 710.0)}
+
+
+def _reduce(m: Arithmetic, x: Value) -> tuple[Value, Value, Value]:
+    """(r, n as floating, n as integer) with x = n ln 2 + r."""
+    high, low = _LN2[m.scalar]
+    n, n_integer = m.round(x, _LOG2_E)
+    return m.fma(n, -low, m.fma(n, -high, x)), n, n_integer
+
+
+def _exp_reduced(m: Arithmetic, r: Value) -> Value:
+    """exp(r) for |r| <= ln(2)/2."""
+    q = m.polynomial(r, _EXP[m.scalar])
+    return m.add(m.fma(m.mul(r, r), q, r), 1.0)
+
+
+def _expm1_reduced(m: Arithmetic, r: Value) -> Value:
+    return m.fma(m.mul(r, r), m.polynomial(r, _EXPM1[m.scalar]), r)
+
+
+def _scalef(m: Arithmetic, x: Value, n: Value) -> Value | None:
+    """x * 2^n by AVX-512's instruction for just that, where there is one for this vector."""
+    width = m.lanes * m.format.bits
+    if not (
+        m.target.has("avx512vl")
+        if width in (128, 256)
+        else m.target.has("avx512f") and width == 512
+    ):
+        return None
+    suffix = f"{'pd' if m.is_double else 'ps'}.{width}"
+    mask = Value("i8" if m.lanes <= 8 else f"i{m.lanes}", "-1")
+    arguments = [x, n, x, mask] + (
+        [Value("i32", "4")] if width == 512 else []
+    )  # 4: the current rounding mode
+    name = f"llvm.x86.avx512.mask.scalef.{suffix}"
+    m.builder.module.declare(name, m.type, [a.type for a in arguments])
+    return m.builder.call(m.type, name, arguments)
+
+
+def exp(builder: Builder, target: Target, x: Value) -> Value:
+    """e^x. float, double: below 1 ulp. Denormal results are rounded once."""
+    m = Arithmetic(builder, target, x.type)
+    low, high = _LIMITS[m.scalar]
+    x = m.at_least(m.at_most(x, high), low)
+    r, n, n_integer = _reduce(m, x)
+    p = _exp_reduced(m, r)
+    scaled = _scalef(m, p, n)
+    return scaled if scaled is not None else m.scale(p, n_integer)
+
+
+def exp_normal(m: Arithmetic, x: Value) -> Value:
+    """e^x for arguments known to give normal numbers; for use inside other functions."""
+    r, _, n = _reduce(m, x)
+    return m.scale_normal(_exp_reduced(m, r), n)
+
+
+def exp2(builder: Builder, target: Target, x: Value) -> Value:
+    """2^x. float, double: below 1.1 ulp."""
+    m = Arithmetic(builder, target, x.type)
+    low, high = (-151.0, 129.0) if not m.is_double else (-1076.0, 1025.0)
+    x = m.at_least(m.at_most(x, high), low)
+    n, n_integer = m.round(x)
+    f = m.sub(x, n)  # exact
+    return m.scale(_exp_reduced(m, m.mul(f, 0.6931471805599453)), n_integer)
+
+
+def _expm1_scaled(m: Arithmetic, x: Value, n_limit: int | None) -> Value:
+    """2^n expm1(r) + (2^n - 1) = expm1(x) for x clamped; where n would be n_limit it is taken one
+    less and made good.
+    """
+    r, _, n = _reduce(m, x)
+    p = _expm1_reduced(m, r)
+    if n_limit is None:
+        s = m.exp2_integer(n)
+        return m.fma(s, p, m.sub(s, 1.0))
+    is_last = m.int_compare("eq", n, n_limit)
+    s = m.exp2_integer(m.builder.select(is_last, m.integer(n_limit - 1), n))
+    value = m.fma(s, p, m.sub(s, 1.0))
+    return m.select(is_last, m.add(value, value), value)
+
+
+def expm1(builder: Builder, target: Target, x: Value) -> Value:
+    """e^x - 1, accurate near 0 too. float, double: below 1.9 ulp."""
+    m = Arithmetic(builder, target, x.type)
+    _, high = _LIMITS[m.scalar]
+    clamped = m.at_least(m.at_most(x, high), -50.0)
+    value = _expm1_scaled(m, clamped, m.format.bias + 1)
+    return m.copysign(value, x)  # keeps -0
+
+
+def logistic(builder: Builder, target: Target, x: Value) -> Value:
+    """1 / (1 + e^-x), without overflow: denormal results are right. float, double: below 2.5 ulp."""
+    m = Arithmetic(builder, target, x.type)
+    e = exp(builder, target, m.negate(m.absolute(x)))
+    numerator = m.select(m.compare("oge", x, 0.0), 1.0, e)
+    return m.div(numerator, m.add(e, 1.0))
+
+
+def tanh(builder: Builder, target: Target, x: Value) -> Value:
+    """tanh x = t / (t + 2) with t = expm1(2|x|). float, double: below 2.5 ulp."""
+    m = Arithmetic(builder, target, x.type)
+    # From here on the result rounds to 1.
+    a = m.at_most(m.absolute(x), 22.0 if m.is_double else 10.0)
+    t = _expm1_scaled(m, m.add(a, a), None)
+    return m.copysign(m.div(t, m.add(t, 2.0)), x)
+
+
+def sinh(builder: Builder, target: Target, x: Value) -> Value:
+    """sinh x = (t + t / (t + 1)) / 2 with t = expm1|x|. Below 2.5 ulp; overflows where the result does."""
+    m = Arithmetic(builder, target, x.type)
+    a = m.absolute(x)
+    large = m.compare("ogt", a, 709.0 if m.is_double else 88.0)
+    t = expm1(builder, target, a)
+    small_value = m.mul(m.add(t, m.div(t, m.add(t, 1.0))), 0.5)
+    half = exp(builder, target, m.mul(a, 0.5))
+    return m.copysign(m.select(large, m.mul(m.mul(half, 0.5), half), small_value), x)
+
+
+def cosh(builder: Builder, target: Target, x: Value) -> Value:
+    """cosh x = (e^|x| + e^-|x|) / 2. Below 2 ulp; overflows where the result does."""
+    m = Arithmetic(builder, target, x.type)
+    a = m.absolute(x)
+    large = m.compare("ogt", a, 709.0 if m.is_double else 88.0)
+    e = exp(builder, target, a)
+    small_value = m.add(m.mul(e, 0.5), m.div(0.5, e))
+    half = exp(builder, target, m.mul(a, 0.5))
+    return m.select(large, m.mul(m.mul(half, 0.5), half), small_value)

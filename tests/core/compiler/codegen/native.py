@@ -1,0 +1,82 @@
+"""Runs generated code in the test process: maps a code image and calls its functions through
+ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from tripont.core.compiler.codegen import llvm_ir
+from tripont.core.compiler.targets.host import for_cpu
+from tripont.core.compiler.targets.target import Image, Target
+
+_LIBC = ctypes.CDLL(None)
+_LIBM = ctypes.CDLL("libm.so.6")
+
+
+class NativeImage:
+    """A code image that can be called. Kernels take arrays of addresses, as an artifact's do."""
+
+    def __init__(self, image: Image) -> None:
+        code = bytearray(image.code)
+        for name, offset in image.imports:
+            library = _LIBM if name.startswith("fmod") else _LIBC
+            address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+            struct.pack_into("<Q", code, offset, address)
+        protection = mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC
+        self.memory = mmap.mmap(-1, len(code), prot=protection)
+        self.memory.write(bytes(code))
+        self.base = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
+        self.symbols = image.symbols
+
+    def function(self, name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
+        return ctypes.CFUNCTYPE(result, *arguments)(self.base + self.symbols[name])
+
+    def run_kernel(self, name: str, arrays: Sequence[np.ndarray], begin: int, end: int) -> None:
+        kernel = self.function(name, None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+        addresses = (ctypes.c_void_p * len(arrays))(*(a.ctypes.data for a in arrays))
+        kernel(ctypes.addressof(addresses), begin, end)
+
+
+def elementwise(
+    function: Callable[..., llvm_ir.Value],
+    scalar: str,
+    operands: int,
+    cpu: str = "host",
+    lanes: int = 0,
+) -> Callable[..., np.ndarray]:
+    """A NumPy function that applies ``function(builder, target, x...)`` to float or double arrays."""
+    target: Target = for_cpu(cpu)
+    size = 4 if scalar == "float" else 8
+    lanes = lanes or target.vector_bytes // size
+    type_ = llvm_ir.vector(scalar, lanes)
+    module = target.module()
+    b = llvm_ir.Builder(
+        module, "f", ["ptr"] * (operands + 1) + ["i64"], attributes=target.function_attributes
+    )
+    *pointers, count = b.arguments
+    with b.loop(llvm_ir.i64(0), count, lanes) as i:
+        values = [b.load(type_, b.gep(scalar, p, i), size) for p in pointers[:-1]]
+        b.store(function(b, target, *values), b.gep(scalar, pointers[-1], i), size)
+    b.ret()
+    b.finish()
+    image = NativeImage(target.compile(module))
+    dtype = np.float32 if scalar == "float" else np.float64
+    call = image.function("f", None, *[ctypes.c_void_p] * (operands + 1), ctypes.c_int64)
+
+    def apply(*arrays: np.ndarray) -> np.ndarray:
+        n = len(arrays[0])
+        padded = -(-n // lanes) * lanes
+        inputs = [np.zeros(padded, dtype) for _ in arrays]
+        for a, x in zip(inputs, arrays, strict=True):
+            a[:n] = x
+        out = np.empty(padded, dtype)
+        call(*(a.ctypes.data for a in inputs), out.ctypes.data, padded)
+        return out[:n]
+
+    apply.image = image  # type: ignore[attr-defined]
+    return apply
