@@ -1,0 +1,255 @@
+// Functions of PJRT_Buffer. Making buffers is in buffer_creation.cc.
+
+#include "pjrt/buffer.h"
+
+#include <vector>
+
+#include "pjrt/call.h"
+#include "pjrt/event.h"
+#include "pjrt/functions.h"
+#include "pjrt/layouts.h"
+#include "pjrt/types.h"
+
+namespace tripont::pjrt {
+namespace {
+
+int64_t ElementSize(const PJRT_Buffer& buffer) { return static_cast<int64_t>(ByteWidth(buffer.buffer->shape().type)); }
+
+// The address of the content, for callers that read it themselves. They ask for it only when the buffer is ready.
+StatusOr<void*> Address(const PJRT_Buffer& buffer, const char* function) {
+  const Buffer& array = *buffer.buffer;
+  if (array.IsDeleted()) {
+    return InvalidArgument(function, ": the buffer ", array.shape(), " was ", array.IsDonated() ? "donated" : "deleted");
+  }
+  return array.data();
+}
+
+// Byte strides of the host array that `layout` describes, empty for row-major.
+// Checks that an array of `size` bytes has room for them.
+StatusOr<std::vector<int64_t>> DestinationStrides(const PJRT_Buffer& buffer, const PJRT_Buffer_MemoryLayout* layout,
+                                                  size_t size) {
+  if (layout == nullptr) return std::vector<int64_t>();
+  const std::span<const int64_t> dims = buffer.dims();
+  const int64_t element_size = ElementSize(buffer);
+  if (CheckDeviceLayout(layout, dims, element_size).ok()) return std::vector<int64_t>();
+  TRIPONT_ASSIGN_OR_RETURN(std::vector<int64_t> strides, HostStrides(layout, dims, element_size));
+  if (buffer.buffer->byte_size() == 0) return std::vector<int64_t>();
+  uint64_t end = element_size;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    uint64_t extent;
+    if (strides[i] < 0 || __builtin_mul_overflow(static_cast<uint64_t>(dims[i] - 1), strides[i], &extent) ||
+        __builtin_add_overflow(end, extent, &end)) {
+      return InvalidArgument("host layout: byte stride ", strides[i], " of dimension ", i, " is not possible");
+    }
+  }
+  if (end > size) {
+    return InvalidArgument("the host layout of ", buffer.buffer->shape(), " needs ", end, " bytes, but `dst_size` is ", size);
+  }
+  return strides;
+}
+
+// A transfer that waits for its destination: PJRT_Buffer_CopyRawToHostFuture.
+struct PendingRawCopy {
+  Ref<Buffer> buffer;
+  size_t offset;
+  size_t size;
+  Ref<Event> done;
+};
+
+void StartRawCopy(PJRT_Buffer_CopyRawToHostFuture_Callback_Args* args) {
+  if (args == nullptr) return;
+  const std::unique_ptr<PendingRawCopy> pending(static_cast<PendingRawCopy*>(args->callback_data));
+  if (args->error_code != PJRT_Error_Code_OK) {
+    pending->done->SetError(ToStatus(args->error_code, args->error_message, args->error_message_size));
+    return;
+  }
+  StatusOr<Ref<Event>> copied = pending->buffer->CopyRawToHost(args->dst, pending->offset, pending->size);
+  if (!copied.ok()) {
+    pending->done->SetError(copied.status());
+  } else if (!*copied) {
+    pending->done->SetReady();
+  } else {
+    (*copied)->OnReady([done = pending->done](const Status& status) {
+      if (status.ok()) {
+        done->SetReady();
+      } else {
+        done->SetError(status);
+      }
+    });
+  }
+}
+
+Status CheckRange(const PJRT_Buffer& buffer, int64_t offset, int64_t size) {
+  const auto bytes = static_cast<int64_t>(buffer.buffer->byte_size());
+  if (offset < 0 || size < 0 || offset > bytes || size > bytes - offset) {
+    return InvalidArgument("bytes [", offset, ", ", offset, " + ", size, ") do not lie in a buffer of ", bytes, " bytes (",
+                           buffer.buffer->shape(), ")");
+  }
+  return OkStatus();
+}
+
+StatusOr<PJRT_Buffer*> CopyTo(const PJRT_Buffer& source, PJRT_Memory* destination) {
+  if (destination->client != source.memory->client) {
+    return InvalidArgument("cannot copy to ", destination->debug_string, ": it belongs to another client");
+  }
+  TRIPONT_ASSIGN_OR_RETURN(Ref<Buffer> copy, source.buffer->CopyToMemory(destination->memory));
+  return new PJRT_Buffer(std::move(copy), destination);
+}
+
+}  // namespace
+
+Status Buffer_Destroy(PJRT_Buffer_Destroy_Args& args) {
+  if (args.buffer == nullptr) return OkStatus();
+  args.buffer->buffer->Delete();
+  delete args.buffer;
+  return OkStatus();
+}
+
+Status Buffer_ElementType(PJRT_Buffer_ElementType_Args& args) {
+  args.type = ToBufferType(args.buffer->buffer->shape().type);
+  return OkStatus();
+}
+
+Status Buffer_Dimensions(PJRT_Buffer_Dimensions_Args& args) {
+  args.dims = args.buffer->dims().data();
+  args.num_dims = args.buffer->dims().size();
+  return OkStatus();
+}
+
+// All dimensions are static: nothing is padded.
+Status Buffer_UnpaddedDimensions(PJRT_Buffer_UnpaddedDimensions_Args& args) {
+  args.unpadded_dims = args.buffer->dims().data();
+  args.num_dims = args.buffer->dims().size();
+  return OkStatus();
+}
+
+Status Buffer_DynamicDimensionIndices(PJRT_Buffer_DynamicDimensionIndices_Args& args) {
+  args.dynamic_dim_indices = nullptr;
+  args.num_dynamic_dims = 0;
+  return OkStatus();
+}
+
+Status Buffer_GetMemoryLayout(PJRT_Buffer_GetMemoryLayout_Args& args) {
+  const size_t rank = args.buffer->dims().size();
+  PJRT_Buffer_MemoryLayout& layout = args.layout;
+  layout.struct_size = PJRT_Buffer_MemoryLayout_STRUCT_SIZE;
+  layout.extension_start = nullptr;
+  layout.type = PJRT_Buffer_MemoryLayout_Type_Tiled;
+  layout.tiled.struct_size = PJRT_Buffer_MemoryLayout_Tiled_STRUCT_SIZE;
+  layout.tiled.extension_start = nullptr;
+  layout.tiled.minor_to_major = RowMajorMinorToMajor(rank);
+  layout.tiled.minor_to_major_size = rank;
+  layout.tiled.tile_dims = nullptr;
+  layout.tiled.tile_dim_sizes = nullptr;
+  layout.tiled.num_tiles = 0;
+  return OkStatus();
+}
+
+Status Buffer_OnDeviceSizeInBytes(PJRT_Buffer_OnDeviceSizeInBytes_Args& args) {
+  args.on_device_size_in_bytes = args.buffer->buffer->byte_size();
+  return OkStatus();
+}
+
+Status Buffer_Device(PJRT_Buffer_Device_Args& args) {
+  args.device = args.buffer->memory->device;
+  return OkStatus();
+}
+
+Status Buffer_Memory(PJRT_Buffer_Memory_Args& args) {
+  args.memory = args.buffer->memory;
+  return OkStatus();
+}
+
+Status Buffer_Delete(PJRT_Buffer_Delete_Args& args) {
+  args.buffer->buffer->Delete();
+  return OkStatus();
+}
+
+Status Buffer_IsDeleted(PJRT_Buffer_IsDeleted_Args& args) {
+  args.is_deleted = args.buffer->buffer->IsDeleted();
+  return OkStatus();
+}
+
+Status Buffer_IsOnCpu(PJRT_Buffer_IsOnCpu_Args& args) {
+  args.is_on_cpu = true;  // JAX then reads results in place instead of copying them
+  return OkStatus();
+}
+
+Status Buffer_ReadyEvent(PJRT_Buffer_ReadyEvent_Args& args) {
+  const Buffer& buffer = *args.buffer->buffer;
+  if (buffer.IsDeleted()) {
+    args.event = ToHandle(Event::Failed(InvalidArgument(
+        "the buffer ", buffer.shape(), " was ", buffer.IsDonated() ? "donated" : "deleted", "; it is never ready")));
+  } else if (buffer.IsReady()) {
+    args.event = ToHandle(nullptr);
+  } else {
+    args.event = ToHandle(Ref<Event>(buffer.definition_event()));
+  }
+  return OkStatus();
+}
+
+Status Buffer_ToHostBuffer(PJRT_Buffer_ToHostBuffer_Args& args) {
+  Buffer& buffer = *args.src->buffer;
+  if (args.dst == nullptr) {
+    args.dst_size = buffer.byte_size();
+    args.event = ToHandle(nullptr);
+    return OkStatus();
+  }
+  TRIPONT_ASSIGN_OR_RETURN(const std::vector<int64_t> strides,
+                           DestinationStrides(*args.src, args.host_layout, args.dst_size));
+  TRIPONT_ASSIGN_OR_RETURN(Ref<Event> done, buffer.CopyToHost(args.dst, args.dst_size, strides));
+  args.event = ToHandle(std::move(done));
+  return OkStatus();
+}
+
+Status Buffer_CopyRawToHost(PJRT_Buffer_CopyRawToHost_Args& args) {
+  TRIPONT_RETURN_IF_ERROR(CheckRange(*args.buffer, args.offset, args.transfer_size));
+  TRIPONT_ASSIGN_OR_RETURN(Ref<Event> done,
+                           args.buffer->buffer->CopyRawToHost(args.dst, args.offset, args.transfer_size));
+  args.event = ToHandle(std::move(done));
+  return OkStatus();
+}
+
+Status Buffer_CopyRawToHostFuture(PJRT_Buffer_CopyRawToHostFuture_Args& args) {
+  TRIPONT_RETURN_IF_ERROR(CheckRange(*args.buffer, args.offset, args.transfer_size));
+  Ref<Event> done = MakeRef<Event>();
+  args.callback_data = new PendingRawCopy{args.buffer->buffer, static_cast<size_t>(args.offset),
+                                          static_cast<size_t>(args.transfer_size), done};
+  args.future_ready_callback = StartRawCopy;
+  args.event = ToHandle(std::move(done));
+  return OkStatus();
+}
+
+Status Buffer_CopyToDevice(PJRT_Buffer_CopyToDevice_Args& args) {
+  if (args.dst_device == nullptr) return InvalidArgument("PJRT_Buffer_CopyToDevice: `dst_device` is null");
+  TRIPONT_ASSIGN_OR_RETURN(args.dst_buffer, CopyTo(*args.buffer, args.dst_device->default_memory()));
+  return OkStatus();
+}
+
+Status Buffer_CopyToMemory(PJRT_Buffer_CopyToMemory_Args& args) {
+  if (args.dst_memory == nullptr) return InvalidArgument("PJRT_Buffer_CopyToMemory: `dst_memory` is null");
+  TRIPONT_ASSIGN_OR_RETURN(args.dst_buffer, CopyTo(*args.buffer, args.dst_memory));
+  return OkStatus();
+}
+
+Status Buffer_UnsafePointer(PJRT_Buffer_UnsafePointer_Args& args) {
+  TRIPONT_ASSIGN_OR_RETURN(void* const address, Address(*args.buffer, "PJRT_Buffer_UnsafePointer"));
+  args.buffer_pointer = reinterpret_cast<uintptr_t>(address);
+  return OkStatus();
+}
+
+Status Buffer_OpaqueDeviceMemoryDataPointer(PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args& args) {
+  TRIPONT_ASSIGN_OR_RETURN(args.device_memory_ptr,
+                           Address(*args.buffer, "PJRT_Buffer_OpaqueDeviceMemoryDataPointer"));
+  return OkStatus();
+}
+
+Status Buffer_IncreaseExternalReferenceCount(PJRT_Buffer_IncreaseExternalReferenceCount_Args& args) {
+  return args.buffer->buffer->AddExternalReference();
+}
+
+Status Buffer_DecreaseExternalReferenceCount(PJRT_Buffer_DecreaseExternalReferenceCount_Args& args) {
+  return args.buffer->buffer->DropExternalReference();
+}
+
+}  // namespace tripont::pjrt

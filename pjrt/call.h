@@ -1,0 +1,122 @@
+// What stands between a caller of the C API and an implementation: struct_size, null handles, exceptions, errors.
+#ifndef TRIPONT_PJRT_CALL_H_
+#define TRIPONT_PJRT_CALL_H_
+
+#include <cstddef>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <utility>
+
+#include "core/runtime/status.h"
+#include "xla/pjrt/c/pjrt_c_api.h"
+
+// Owned by the caller, who frees it with PJRT_Error_Destroy.
+struct PJRT_Error {
+  tripont::Status status;
+};
+
+namespace tripont::pjrt {
+
+// Null for an OK status, else a new error for the caller.
+inline PJRT_Error* ToError(Status status) {
+  if (status.ok()) [[likely]] {
+    return nullptr;
+  }
+  return new PJRT_Error{std::move(status)};
+}
+
+// The status that a caller's error code and message stand for; OK for PJRT_Error_Code_OK. An unknown code is kUnknown.
+Status ToStatus(PJRT_Error_Code code, const char* message, size_t message_size);
+
+// A string that can be a template argument.
+template <size_t N>
+struct FunctionName {
+  char text[N];
+  consteval FunctionName(const char (&literal)[N]) {  // NOLINT(google-explicit-constructor)
+    for (size_t i = 0; i < N; ++i) text[i] = literal[i];
+  }
+};
+
+// The errors below are out of line so that the checks cost a compare and a branch.
+PJRT_Error* NullArgumentsError(const char* function);
+PJRT_Error* StructTooShortError(const char* function, size_t size, size_t required_size, const char* field);
+PJRT_Error* NullHandleError(const char* function, const char* handle);
+PJRT_Error* UnimplementedError(const char* function);
+PJRT_Error* OutOfMemoryError(const char* function);
+PJRT_Error* ExceptionError(const char* function, const char* what);
+
+// One function of the API. `Contract` says what the caller must give (see functions.h):
+//   using Args; kFullSize, kRequiredSize, kField, kHandleName; static bool HasHandle(const Args&);
+//
+// struct_size is honoured both ways. A caller built with a newer header passes a longer struct: what we do not know
+// is left alone. A caller built with an older header passes a shorter one: the implementation works on a zeroed copy
+// of full length and only the caller's part is copied back, so nothing past its end is read or written.
+template <FunctionName kName, typename Contract, Status (*kImplementation)(typename Contract::Args&)>
+PJRT_Error* Call(typename Contract::Args* args) noexcept {
+  using Args = typename Contract::Args;
+  try {
+    if (args == nullptr) [[unlikely]] {
+      return NullArgumentsError(kName.text);
+    }
+    if (args->struct_size < Contract::kFullSize) [[unlikely]] {
+      const size_t size = args->struct_size;
+      if (size < Contract::kRequiredSize) {
+        return StructTooShortError(kName.text, size, Contract::kRequiredSize, Contract::kField);
+      }
+      Args full{};
+      std::memcpy(static_cast<void*>(&full), args, size);
+      if (!Contract::HasHandle(full)) return NullHandleError(kName.text, Contract::kHandleName);
+      Status status = kImplementation(full);
+      std::memcpy(static_cast<void*>(args), &full, size);
+      return ToError(std::move(status));
+    }
+    if (!Contract::HasHandle(*args)) [[unlikely]] {
+      return NullHandleError(kName.text, Contract::kHandleName);
+    }
+    return ToError(kImplementation(*args));
+  } catch (const std::bad_alloc&) {
+    return OutOfMemoryError(kName.text);
+  } catch (const std::exception& exception) {
+    return ExceptionError(kName.text, exception.what());
+  } catch (...) {
+    return ExceptionError(kName.text, "unknown exception");
+  }
+}
+
+// A function we do not implement.
+template <FunctionName kName>
+struct UnimplementedFunction {
+  template <typename Args>
+  static PJRT_Error* Call(Args*) noexcept {
+    return UnimplementedError(kName.text);
+  }
+};
+
+// Defines `Contract_<name>` for a function of the API or of an extension. Two spellings because a handle may be absent.
+#define TRIPONT_PJRT_CONTRACT(name, ArgsType, last_required_field, handle)                                   \
+  struct Contract_##name {                                                                                   \
+    using Args = ArgsType;                                                                                   \
+    static constexpr size_t kFullSize = ArgsType##_STRUCT_SIZE;                                              \
+    static constexpr size_t kRequiredSize = PJRT_STRUCT_SIZE(ArgsType, last_required_field);                 \
+    static constexpr const char* kField = #last_required_field;                                              \
+    static constexpr const char* kHandleName = #handle;                                                      \
+    static bool HasHandle(const Args& args) { return args.handle != nullptr; }                               \
+  };
+#define TRIPONT_PJRT_CONTRACT_WITHOUT_HANDLE(name, ArgsType, last_required_field)                            \
+  struct Contract_##name {                                                                                   \
+    using Args = ArgsType;                                                                                   \
+    static constexpr size_t kFullSize = ArgsType##_STRUCT_SIZE;                                              \
+    static constexpr size_t kRequiredSize = PJRT_STRUCT_SIZE(ArgsType, last_required_field);                 \
+    static constexpr const char* kField = #last_required_field;                                              \
+    static constexpr const char* kHandleName = "";                                                           \
+    static constexpr bool HasHandle(const Args&) { return true; }                                            \
+  };
+
+// Whether the caller's nested struct (PJRT_ExecuteOptions, PJRT_Program) is long enough to have `field`.
+#define TRIPONT_PJRT_HAS_FIELD(pointer, StructType, field) \
+  ((pointer)->struct_size >= PJRT_STRUCT_SIZE(StructType, field))
+
+}  // namespace tripont::pjrt
+
+#endif  // TRIPONT_PJRT_CALL_H_

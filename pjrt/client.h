@@ -1,0 +1,58 @@
+// PJRT_Client, PJRT_Device and PJRT_Memory: one framework's handles on the shared core.
+#ifndef TRIPONT_PJRT_CLIENT_H_
+#define TRIPONT_PJRT_CLIENT_H_
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/runtime/client.h"
+#include "core/runtime/device.h"
+#include "core/runtime/memory.h"
+#include "pjrt/topology.h"
+#include "xla/pjrt/c/pjrt_c_api.h"
+
+// All three are immutable once the client is made, so every query is a read of a field. Devices and memories are owned by
+// their client. Buffers and executables point to them, but may be destroyed after the client: destroying one touches no
+// handle. The runtime's devices, behind the handles, live as long as the process.
+struct PJRT_Memory {
+  PJRT_Client* client = nullptr;
+  PJRT_Device* device = nullptr;  // the one device that addresses it
+  tripont::Memory* memory = nullptr;
+  std::string debug_string;
+};
+
+struct PJRT_Device {
+  PJRT_Client* client = nullptr;
+  tripont::Device* device = nullptr;
+  PJRT_DeviceDescription* description = nullptr;
+  std::array<PJRT_Memory, tripont::kNumMemoryKinds> memories;  // by kind
+  std::array<PJRT_Memory*, tripont::kNumMemoryKinds> memory_pointers{};
+
+  PJRT_Memory* memory(tripont::MemoryKind kind) { return memory_pointers[static_cast<int>(kind)]; }
+  PJRT_Memory* default_memory() { return memory(tripont::MemoryKind::kDevice); }
+};
+
+struct PJRT_Client {
+  tripont::Ref<tripont::Client> client;
+  std::unique_ptr<PJRT_TopologyDescription> topology;
+  std::vector<std::unique_ptr<PJRT_Device>> devices;  // by id
+  std::vector<PJRT_Device*> device_pointers;
+  std::vector<PJRT_Memory*> memory_pointers;
+
+  // The device of this id, or null.
+  PJRT_Device* device(int64_t id) const {
+    return id >= 0 && id < static_cast<int64_t>(devices.size()) ? devices[id].get() : nullptr;
+  }
+};
+
+namespace tripont::pjrt {
+
+// Where a new buffer shall live: in `memory` if that is given, else in `device`'s default memory.
+// INVALID_ARGUMENT if both are null or they are not the client's.
+StatusOr<PJRT_Memory*> TargetMemory(const PJRT_Client* client, PJRT_Memory* memory, PJRT_Device* device);
+
+}  // namespace tripont::pjrt
+
+#endif  // TRIPONT_PJRT_CLIENT_H_

@@ -1,0 +1,259 @@
+#include "pjrt/compile_options.h"
+
+#include <cstring>
+
+#include "pjrt/wire.h"
+
+namespace tripont::pjrt {
+namespace {
+
+// Field numbers of xla/pjrt/proto/compile_options.proto, xla/xla_data.proto and xla/xla.proto.
+enum CompileOptionsField : uint32_t {
+  kParameterIsTupledArguments = 2,
+  kExecutableBuildOptions = 3,
+  kCompilePortableExecutable = 4,
+  kEnvOptionOverrides = 7,
+};
+enum BuildOptionsField : uint32_t {
+  kDeviceOrdinal = 1,
+  kDebugOptions = 3,
+  kNumReplicas = 4,
+  kNumPartitions = 5,
+  kDeviceAssignment = 9,
+};
+enum DebugOptionsField : uint32_t { kDumpTo = 109, kDumpHloPassRe = 111, kDumpHloAsText = 112 };
+enum DeviceAssignmentField : uint32_t { kReplicaCount = 1, kComputationCount = 2, kComputationDevices = 3 };
+enum ComputationDeviceField : uint32_t { kReplicaDeviceIds = 1 };
+enum MapEntryField : uint32_t { kKey = 1, kValue = 2 };
+enum OverrideField : uint32_t { kString = 1, kBool = 2, kInt = 3, kDouble = 4 };
+
+// More devices than any machine has; keeps arithmetic on counts far from overflow.
+constexpr int64_t kMaxDevices = 1 << 20;
+
+Status Malformed(const char* message) {
+  return InvalidArgument("compile options: the serialized ", message, " is malformed");
+}
+
+StatusOr<DeviceAssignment> ParseDeviceAssignment(std::string_view bytes) {
+  int64_t replicas = 0;
+  int64_t partitions = 0;
+  std::vector<std::vector<int64_t>> computations;
+  WireReader reader(bytes);
+  while (reader.Next()) {
+    switch (reader.field()) {
+      case kReplicaCount:
+        replicas = reader.signed_number();
+        break;
+      case kComputationCount:
+        partitions = reader.signed_number();
+        break;
+      case kComputationDevices: {
+        std::vector<int64_t>& ids = computations.emplace_back();
+        WireReader computation(reader.bytes());
+        while (computation.Next()) {
+          if (computation.field() == kReplicaDeviceIds && !computation.AppendTo(&ids)) {
+            return Malformed("DeviceAssignmentProto");
+          }
+        }
+        if (!computation.ok()) return Malformed("DeviceAssignmentProto");
+        break;
+      }
+      default:
+        break;
+    }
+  }
+  if (!reader.ok()) return Malformed("DeviceAssignmentProto");
+  if (replicas <= 0 || partitions <= 0 || replicas > kMaxDevices || partitions > kMaxDevices ||
+      computations.size() != static_cast<size_t>(partitions)) {
+    return InvalidArgument("compile options: a device assignment for ", replicas, " replicas and ", partitions,
+                           " partitions lists ", computations.size(), " partitions");
+  }
+  DeviceAssignment assignment{replicas, partitions, {}};
+  for (const std::vector<int64_t>& ids : computations) {
+    if (ids.size() != static_cast<size_t>(replicas)) {
+      return InvalidArgument("compile options: a device assignment for ", replicas, " replicas lists ", ids.size(),
+                             " devices for a partition");
+    }
+  }
+  for (int64_t replica = 0; replica < replicas; ++replica) {
+    for (int64_t partition = 0; partition < partitions; ++partition) {
+      assignment.device_ids.push_back(computations[partition][replica]);
+    }
+  }
+  return assignment;
+}
+
+StatusOr<std::pair<std::string, std::string>> ParseOverride(std::string_view bytes) {
+  std::pair<std::string, std::string> result;
+  WireReader entry(bytes);
+  while (entry.Next()) {
+    if (entry.field() == kKey) {
+      result.first = entry.bytes();
+    } else if (entry.field() == kValue) {
+      WireReader value(entry.bytes());
+      while (value.Next()) {
+        switch (value.field()) {
+          case kString:
+            result.second = value.bytes();
+            break;
+          case kBool:
+            result.second = value.number() != 0 ? "true" : "false";
+            break;
+          case kInt:
+            result.second = std::to_string(value.signed_number());
+            break;
+          case kDouble: {
+            double number;
+            const uint64_t bits = value.number();
+            std::memcpy(&number, &bits, sizeof(number));
+            result.second = std::to_string(number);
+            break;
+          }
+          default:
+            break;
+        }
+      }
+      if (!value.ok()) return Malformed("OptionOverrideProto");
+    }
+  }
+  if (!entry.ok()) return Malformed("option override");
+  return result;
+}
+
+Status ParseDebugOptions(std::string_view bytes, CompileOptions* options) {
+  WireReader reader(bytes);
+  while (reader.Next()) {
+    switch (reader.field()) {
+      case kDumpTo:
+        options->dump_to = reader.bytes();
+        break;
+      case kDumpHloPassRe:
+        options->dump_pass_re = reader.bytes();
+        break;
+      case kDumpHloAsText:
+        options->dump_hlo_as_text = reader.number() != 0;
+        break;
+      default:
+        break;
+    }
+  }
+  return reader.ok() ? OkStatus() : Malformed("DebugOptions");
+}
+
+Status ParseBuildOptions(std::string_view bytes, CompileOptions* options) {
+  WireReader reader(bytes);
+  while (reader.Next()) {
+    switch (reader.field()) {
+      case kDeviceOrdinal:
+        options->device_ordinal = reader.signed_number();
+        break;
+      case kDebugOptions:
+        if (Status status = ParseDebugOptions(reader.bytes(), options); !status.ok()) return status;
+        break;
+      case kNumReplicas:
+        options->num_replicas = reader.signed_number();
+        break;
+      case kNumPartitions:
+        options->num_partitions = reader.signed_number();
+        break;
+      case kDeviceAssignment: {
+        StatusOr<DeviceAssignment> assignment = ParseDeviceAssignment(reader.bytes());
+        if (!assignment.ok()) return assignment.status();
+        options->device_assignment = *std::move(assignment);
+        options->has_device_assignment = true;
+        break;
+      }
+      default:
+        break;
+    }
+  }
+  return reader.ok() ? OkStatus() : Malformed("ExecutableBuildOptionsProto");
+}
+
+}  // namespace
+
+std::string DeviceAssignment::Serialize() const {
+  WireWriter writer;
+  writer.Varint(kReplicaCount, static_cast<uint64_t>(num_replicas));
+  writer.Varint(kComputationCount, static_cast<uint64_t>(num_partitions));
+  for (int64_t partition = 0; partition < num_partitions; ++partition) {
+    std::vector<int64_t> ids;
+    for (int64_t replica = 0; replica < num_replicas; ++replica) {
+      ids.push_back(device_ids[replica * num_partitions + partition]);
+    }
+    WireWriter computation;
+    computation.PackedVarints(kReplicaDeviceIds, ids);
+    writer.Bytes(kComputationDevices, computation.str());
+  }
+  return writer.Take();
+}
+
+std::string CanonicalCompileOptions(const CompileOptions& options) {
+  WireWriter debug;
+  if (!options.dump_to.empty()) {
+    debug.Bytes(kDumpTo, options.dump_to);
+    if (!options.dump_pass_re.empty()) debug.Bytes(kDumpHloPassRe, options.dump_pass_re);
+    if (options.dump_hlo_as_text) debug.Varint(kDumpHloAsText, 1);
+  }
+  WireWriter build;
+  if (!debug.str().empty()) build.Bytes(kDebugOptions, debug.str());
+  build.Varint(kNumReplicas, static_cast<uint64_t>(options.num_replicas));
+  build.Varint(kNumPartitions, static_cast<uint64_t>(options.num_partitions));
+  WireWriter writer;
+  if (options.parameter_is_tupled_arguments) writer.Varint(kParameterIsTupledArguments, 1);
+  writer.Bytes(kExecutableBuildOptions, build.str());
+  for (const auto& [name, value] : options.overrides) {
+    WireWriter text;
+    text.Bytes(kString, value);
+    WireWriter entry;
+    entry.Bytes(kKey, name);
+    entry.Bytes(kValue, text.str());
+    writer.Bytes(kEnvOptionOverrides, entry.str());
+  }
+  return writer.Take();
+}
+
+StatusOr<CompileOptions> ParseCompileOptions(std::string_view bytes) {
+  CompileOptions options;
+  WireReader reader(bytes);
+  while (reader.Next()) {
+    switch (reader.field()) {
+      case kParameterIsTupledArguments:
+        options.parameter_is_tupled_arguments = reader.number() != 0;
+        break;
+      case kExecutableBuildOptions:
+        if (Status status = ParseBuildOptions(reader.bytes(), &options); !status.ok()) return status;
+        break;
+      case kCompilePortableExecutable:
+        options.compile_portable_executable = reader.number() != 0;
+        break;
+      case kEnvOptionOverrides: {
+        StatusOr<std::pair<std::string, std::string>> entry = ParseOverride(reader.bytes());
+        if (!entry.ok()) return entry.status();
+        options.overrides.insert_or_assign(std::move(entry->first), std::move(entry->second));
+        break;
+      }
+      default:
+        break;
+    }
+  }
+  if (!reader.ok()) return Malformed("CompileOptionsProto");
+  // proto3 leaves out zeros, and a zero count means "not given".
+  if (options.num_replicas == 0) options.num_replicas = 1;
+  if (options.num_partitions == 0) options.num_partitions = 1;
+  if (options.num_replicas < 0 || options.num_partitions < 0 || options.num_replicas > kMaxDevices ||
+      options.num_partitions > kMaxDevices) {
+    return InvalidArgument("compile options: ", options.num_replicas, " replicas and ", options.num_partitions,
+                           " partitions are not a valid number of devices");
+  }
+  const DeviceAssignment& assignment = options.device_assignment;
+  if (options.has_device_assignment && (assignment.num_replicas != options.num_replicas ||
+                                        assignment.num_partitions != options.num_partitions)) {
+    return InvalidArgument("compile options: the device assignment is for ", assignment.num_replicas, " replicas and ",
+                           assignment.num_partitions, " partitions, the program for ", options.num_replicas, " and ",
+                           options.num_partitions);
+  }
+  return options;
+}
+
+}  // namespace tripont::pjrt

@@ -1,0 +1,98 @@
+// Functions of PJRT_Device and PJRT_Memory.
+
+#include "pjrt/client.h"
+#include "pjrt/functions.h"
+
+namespace tripont::pjrt {
+
+Status Device_GetDescription(PJRT_Device_GetDescription_Args& args) {
+  args.device_description = args.device->description;
+  return OkStatus();
+}
+
+Status Device_IsAddressable(PJRT_Device_IsAddressable_Args& args) {
+  args.is_addressable = true;
+  return OkStatus();
+}
+
+Status Device_LocalHardwareId(PJRT_Device_LocalHardwareId_Args& args) {
+  args.local_hardware_id = args.device->device->id();
+  return OkStatus();
+}
+
+Status Device_AddressableMemories(PJRT_Device_AddressableMemories_Args& args) {
+  args.memories = args.device->memory_pointers.data();
+  args.num_memories = args.device->memory_pointers.size();
+  return OkStatus();
+}
+
+Status Device_DefaultMemory(PJRT_Device_DefaultMemory_Args& args) {
+  args.memory = args.device->default_memory();
+  return OkStatus();
+}
+
+// Of the memory of kind `device`, where arrays live unless a program says otherwise.
+Status Device_MemoryStats(PJRT_Device_MemoryStats_Args& args) {
+  const AllocatorStats stats = args.device->device->default_memory()->allocator().stats();
+  args.bytes_in_use = stats.bytes_in_use;
+#define TRIPONT_SET(field, value) \
+  args.field = value;             \
+  args.field##_is_set = true;
+  TRIPONT_SET(peak_bytes_in_use, stats.peak_bytes_in_use)
+  TRIPONT_SET(num_allocs, stats.num_allocs)
+  TRIPONT_SET(largest_alloc_size, stats.largest_alloc_size)
+  TRIPONT_SET(bytes_limit, stats.bytes_limit)
+  TRIPONT_SET(bytes_reserved, stats.bytes_reserved)
+  TRIPONT_SET(pool_bytes, stats.bytes_reserved)
+#undef TRIPONT_SET
+  args.peak_bytes_reserved_is_set = false;
+  args.bytes_reservable_limit_is_set = false;
+  args.largest_free_block_bytes_is_set = false;
+  args.peak_pool_bytes_is_set = false;
+  return OkStatus();
+}
+
+// No tracker is installed: a null event is what the API has for that.
+Status Device_CreateAsyncTrackingEvent(PJRT_Device_CreateAsyncTrackingEvent_Args& args) {
+  args.event = nullptr;
+  return OkStatus();
+}
+
+Status AsyncTrackingEvent_Destroy(PJRT_AsyncTrackingEvent_Destroy_Args&) { return OkStatus(); }
+
+Status Memory_Id(PJRT_Memory_Id_Args& args) {
+  args.id = args.memory->memory->id();
+  return OkStatus();
+}
+
+Status Memory_Kind(PJRT_Memory_Kind_Args& args) {
+  const std::string_view kind = args.memory->memory->kind_name();
+  args.kind = kind.data();
+  args.kind_size = kind.size();
+  return OkStatus();
+}
+
+Status Memory_Kind_Id(PJRT_Memory_Kind_Id_Args& args) {
+  args.kind_id = static_cast<int>(args.memory->memory->kind());
+  return OkStatus();
+}
+
+Status Memory_DebugString(PJRT_Memory_DebugString_Args& args) {
+  args.debug_string = args.memory->debug_string.data();
+  args.debug_string_size = args.memory->debug_string.size();
+  return OkStatus();
+}
+
+Status Memory_ToString(PJRT_Memory_ToString_Args& args) {
+  args.to_string = args.memory->debug_string.data();
+  args.to_string_size = args.memory->debug_string.size();
+  return OkStatus();
+}
+
+Status Memory_AddressableByDevices(PJRT_Memory_AddressableByDevices_Args& args) {
+  args.devices = &args.memory->device;
+  args.num_devices = 1;
+  return OkStatus();
+}
+
+}  // namespace tripont::pjrt

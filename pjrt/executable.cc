@@ -1,0 +1,327 @@
+// What can be asked of an executable.
+
+#include "pjrt/executable.h"
+
+#include <cstring>
+
+#include "pjrt/call.h"
+#include "pjrt/functions.h"
+#include "pjrt/layouts.h"
+#include "pjrt/types.h"
+#include "pjrt/wire.h"
+
+// Bytes that a caller holds until it calls the deleter that came with them.
+struct PJRT_SerializedExecutable {
+  std::string bytes;
+};
+struct PJRT_SerializedCompileOptions {
+  std::string bytes;
+};
+struct PJRT_DeviceAssignmentSerialized {
+  std::string bytes;
+};
+
+namespace tripont::pjrt {
+namespace {
+
+// Field numbers of xla/xla.proto and xla/service/hlo.proto.
+enum ModuleWithConfigField : uint32_t { kHloModule = 1, kConfig = 2 };
+enum ModuleConfigField : uint32_t { kEntryComputationLayout = 1, kReplicaCount = 4, kNumPartitions = 5 };
+enum ModuleField : uint32_t { kHostProgramShape = 4 };
+// Field numbers of ExecutableAndOptionsProto (xla/pjrt/proto/compile_options.proto): how an executable is serialized.
+enum ExecutableAndOptionsField : uint32_t { kSerializedExecutable = 1, kCompileOptions = 2, kClientName = 3 };
+
+constexpr std::string_view kHloWithConfigFormat = "hlo_with_config";
+
+// XLA's client makes a module only if the config holds the entry computation's layout, which is the module's program shape.
+OptimizedProgram MakeOptimizedProgram(const Artifact& artifact) {
+  OptimizedProgram program;
+  program.module = artifact.program;
+  if (program.module.empty()) return program;
+  std::string_view program_shape;
+  for (WireReader reader(program.module); reader.Next();) {
+    if (reader.field() == kHostProgramShape) program_shape = reader.bytes();
+  }
+  WireWriter config;
+  config.Bytes(kEntryComputationLayout, program_shape);
+  config.Varint(kReplicaCount, static_cast<uint64_t>(artifact.num_replicas));
+  config.Varint(kNumPartitions, static_cast<uint64_t>(artifact.num_partitions));
+  WireWriter after;
+  after.Bytes(kConfig, config.str());
+  program.after = after.Take();
+  WireWriter before;
+  before.BytesHeader(kHloModule, program.module.size());
+  program.before = before.Take();
+  return program;
+}
+
+// Takes apart what PJRT_Executable_Serialize made, or a bare artifact (made by `tripont compile`), which has no options.
+Status ReadSerialized(std::string_view bytes, std::string_view* artifact, std::string_view* compile_options) {
+  if (CheckArtifactHeader(bytes).ok()) {
+    *artifact = bytes;
+    return OkStatus();
+  }
+  WireReader reader(bytes);
+  while (reader.Next()) {
+    if (reader.field() == kSerializedExecutable) *artifact = reader.bytes();
+    if (reader.field() == kCompileOptions) *compile_options = reader.bytes();
+  }
+  if (!reader.ok() || artifact->empty()) {
+    return InvalidArgument("these ", bytes.size(), " bytes are not a serialized executable of platform ", kPlatformName);
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+void OptimizedProgram::WriteTo(char* out) const {
+  for (std::string_view piece : {std::string_view(before), module, std::string_view(after)}) {
+    std::memcpy(out, piece.data(), piece.size());
+    out += piece.size();
+  }
+}
+
+ExecutableInfo::ExecutableInfo(Ref<Executable> executable_share, std::string options)
+    : executable(std::move(executable_share)), compile_options(std::move(options)) {
+  const Artifact& artifact = executable->artifact();
+  for (const ArtifactValue& result : artifact.results) {
+    output_types.push_back(ToBufferType(result.shape.type));
+    output_dims.insert(output_dims.end(), result.shape.dimensions.begin(), result.shape.dimensions.end());
+    output_ranks.push_back(result.shape.rank());
+    output_memory_kinds.push_back(result.memory_kind.data());
+    output_memory_kind_sizes.push_back(result.memory_kind.size());
+    output_memories.push_back(MemoryKindFromName(result.memory_kind).value_or(MemoryKind::kDevice));
+    output_layouts.push_back(RowMajorLayout(result.shape.rank()));
+  }
+  // The names that XLA's cost analysis uses.
+  costs.AddFloat("flops", static_cast<float>(artifact.costs.flops));
+  costs.AddFloat("transcendentals", static_cast<float>(artifact.costs.transcendentals));
+  costs.AddFloat("bytes accessed", static_cast<float>(artifact.costs.bytes_accessed));
+  costs.AddFloat("optimal_seconds", static_cast<float>(artifact.costs.optimal_nanoseconds * 1e-9));
+  optimized_program = MakeOptimizedProgram(artifact);
+}
+
+StatusOr<PJRT_LoadedExecutable*> LoadExecutable(PJRT_Client* client, std::string artifact,
+                                                std::string compile_options) {
+  TRIPONT_ASSIGN_OR_RETURN(CompileOptions options, ParseCompileOptions(compile_options));
+  TRIPONT_ASSIGN_OR_RETURN(Ref<Executable> executable, Executable::Load(std::move(artifact)));
+
+  auto loaded = std::make_unique<PJRT_LoadedExecutable>();
+  loaded->client = client;
+  loaded->portable = options.compile_portable_executable && !options.has_device_assignment;
+  loaded->assigned = options.has_device_assignment;
+  if (options.has_device_assignment) {
+    loaded->device_assignment = std::move(options.device_assignment);
+  } else if (!loaded->portable) {
+    // The default: the device asked for, or the first ones.
+    DeviceAssignment& assignment = loaded->device_assignment;
+    assignment.num_replicas = options.num_replicas;
+    assignment.num_partitions = options.num_partitions;
+    const int64_t first = options.device_ordinal > 0 ? options.device_ordinal : 0;
+    for (int64_t i = 0; i < options.num_replicas * options.num_partitions; ++i) {
+      assignment.device_ids.push_back(first + i);
+    }
+  }
+  for (int64_t id : loaded->device_assignment.device_ids) {
+    PJRT_Device* device = client->device(id);
+    if (device == nullptr) {
+      return InvalidArgument("program ", executable->name(), " is assigned to device ", id, ", but this client has ",
+                             client->devices.size(), " devices (TRIPONT_NUM_DEVICES gives a process more)");
+    }
+    loaded->devices.push_back(device);
+  }
+  loaded->info = std::make_shared<const ExecutableInfo>(std::move(executable), std::move(compile_options));
+  return loaded.release();
+}
+
+Status Executable_Destroy(PJRT_Executable_Destroy_Args& args) {
+  delete args.executable;
+  return OkStatus();
+}
+
+Status Executable_Name(PJRT_Executable_Name_Args& args) {
+  const std::string& name = args.executable->info->executable->name();
+  args.executable_name = name.data();
+  args.executable_name_size = name.size();
+  return OkStatus();
+}
+
+Status Executable_NumReplicas(PJRT_Executable_NumReplicas_Args& args) {
+  args.num_replicas = static_cast<size_t>(args.executable->info->executable->artifact().num_replicas);
+  return OkStatus();
+}
+
+Status Executable_NumPartitions(PJRT_Executable_NumPartitions_Args& args) {
+  args.num_partitions = static_cast<size_t>(args.executable->info->executable->artifact().num_partitions);
+  return OkStatus();
+}
+
+Status Executable_NumOutputs(PJRT_Executable_NumOutputs_Args& args) {
+  args.num_outputs = args.executable->info->num_outputs();
+  return OkStatus();
+}
+
+Status Executable_SizeOfGeneratedCodeInBytes(PJRT_Executable_SizeOfGeneratedCodeInBytes_Args& args) {
+  args.size_in_bytes = args.executable->info->executable->memory_stats().generated_code_size;
+  return OkStatus();
+}
+
+Status Executable_GetCostAnalysis(PJRT_Executable_GetCostAnalysis_Args& args) {
+  args.properties = args.executable->info->costs.data();
+  args.num_properties = args.executable->info->costs.size();
+  return OkStatus();
+}
+
+Status Executable_OutputMemoryKinds(PJRT_Executable_OutputMemoryKinds_Args& args) {
+  args.num_outputs = args.executable->info->num_outputs();
+  args.memory_kinds = args.executable->info->output_memory_kinds.data();
+  args.memory_kind_sizes = args.executable->info->output_memory_kind_sizes.data();
+  return OkStatus();
+}
+
+Status Executable_OutputElementTypes(PJRT_Executable_OutputElementTypes_Args& args) {
+  // The API gives the list away as mutable, but callers only read it.
+  args.output_types = const_cast<PJRT_Buffer_Type*>(args.executable->info->output_types.data());
+  args.num_output_types = args.executable->info->num_outputs();
+  return OkStatus();
+}
+
+Status Executable_OutputDimensions(PJRT_Executable_OutputDimensions_Args& args) {
+  args.num_outputs = args.executable->info->num_outputs();
+  args.dims = args.executable->info->output_dims.data();
+  args.dim_sizes = args.executable->info->output_ranks.data();
+  return OkStatus();
+}
+
+Status Executable_OptimizedProgram(PJRT_Executable_OptimizedProgram_Args& args) {
+  if (args.program == nullptr || !TRIPONT_PJRT_HAS_FIELD(args.program, PJRT_Program, format_size)) {
+    return InvalidArgument("PJRT_Executable_OptimizedProgram: `program` is null or its struct_size is too small");
+  }
+  const OptimizedProgram& program = args.executable->info->optimized_program;
+  if (program.empty()) {
+    return Unimplemented("executable ", args.executable->info->executable->name(), " holds no optimised program");
+  }
+  args.program->format = kHloWithConfigFormat.data();
+  args.program->format_size = kHloWithConfigFormat.size();
+  if (args.program->code == nullptr) {
+    args.program->code_size = program.size();
+    return OkStatus();
+  }
+  if (args.program->code_size < program.size()) {
+    return InvalidArgument("the optimised program has ", program.size(), " bytes, but `code_size` is ",
+                           args.program->code_size);
+  }
+  args.program->code_size = program.size();
+  program.WriteTo(args.program->code);
+  return OkStatus();
+}
+
+Status Executable_Serialize(PJRT_Executable_Serialize_Args& args) {
+  const ExecutableInfo& info = *args.executable->info;
+  WireWriter writer;
+  writer.Bytes(kSerializedExecutable, info.executable->bytes());
+  writer.Bytes(kCompileOptions, info.compile_options);
+  writer.Bytes(kClientName, kPlatformName);
+  auto* serialized = new PJRT_SerializedExecutable{writer.Take()};
+  args.serialized_bytes = serialized->bytes.data();
+  args.serialized_bytes_size = serialized->bytes.size();
+  args.serialized_executable = serialized;
+  args.serialized_executable_deleter = [](PJRT_SerializedExecutable* serialized) { delete serialized; };
+  return OkStatus();
+}
+
+Status Executable_DeserializeAndLoad(PJRT_Executable_DeserializeAndLoad_Args& args) {
+  if (args.serialized_executable == nullptr) {
+    return InvalidArgument("PJRT_Executable_DeserializeAndLoad: `serialized_executable` is null");
+  }
+  std::string_view artifact, options;
+  TRIPONT_RETURN_IF_ERROR(
+      ReadSerialized({args.serialized_executable, args.serialized_executable_size}, &artifact, &options));
+  if (args.overridden_serialized_compile_options != nullptr) {
+    options = {args.overridden_serialized_compile_options, args.overridden_serialized_compile_options_size};
+  }
+  TRIPONT_ASSIGN_OR_RETURN(args.loaded_executable,
+                           LoadExecutable(args.client, std::string(artifact), std::string(options)));
+  return OkStatus();
+}
+
+Status Executable_Fingerprint(PJRT_Executable_Fingerprint_Args& args) {
+  const std::string& fingerprint = args.executable->info->executable->fingerprint();
+  args.executable_fingerprint = fingerprint.data();
+  args.executable_fingerprint_size = fingerprint.size();
+  return OkStatus();
+}
+
+// Device memory is host memory, but every byte is counted once: all of it as device memory.
+Status Executable_GetCompiledMemoryStats(PJRT_Executable_GetCompiledMemoryStats_Args& args) {
+  const ExecutableMemoryStats& stats = args.executable->info->executable->memory_stats();
+  args.generated_code_size_in_bytes = stats.generated_code_size;
+  args.argument_size_in_bytes = stats.argument_size;
+  args.output_size_in_bytes = stats.output_size;
+  args.alias_size_in_bytes = stats.alias_size;
+  args.temp_size_in_bytes = stats.temp_size;
+  args.host_generated_code_size_in_bytes = 0;
+  args.host_argument_size_in_bytes = 0;
+  args.host_output_size_in_bytes = 0;
+  args.host_alias_size_in_bytes = 0;
+  args.host_temp_size_in_bytes = 0;
+  args.peak_memory_in_bytes =
+      stats.argument_size + stats.output_size - stats.alias_size + stats.temp_size + stats.constant_size;
+  args.total_size_in_bytes = args.peak_memory_in_bytes + stats.generated_code_size;
+  return OkStatus();
+}
+
+Status Executable_GetCompileOptions(PJRT_Executable_GetCompileOptions_Args& args) {
+  auto* serialized = new PJRT_SerializedCompileOptions{args.executable->info->compile_options};
+  args.serialized_bytes = serialized->bytes.data();
+  args.serialized_bytes_size = serialized->bytes.size();
+  args.serialized_compile_options = serialized;
+  args.serialized_compile_options_deleter = [](PJRT_SerializedCompileOptions* options) { delete options; };
+  return OkStatus();
+}
+
+Status LoadedExecutable_Destroy(PJRT_LoadedExecutable_Destroy_Args& args) {
+  delete args.executable;
+  return OkStatus();
+}
+
+Status LoadedExecutable_GetExecutable(PJRT_LoadedExecutable_GetExecutable_Args& args) {
+  args.executable = new PJRT_Executable{args.loaded_executable->info};
+  return OkStatus();
+}
+
+Status LoadedExecutable_AddressableDevices(PJRT_LoadedExecutable_AddressableDevices_Args& args) {
+  args.addressable_devices = args.executable->devices.data();
+  args.num_addressable_devices = args.executable->devices.size();
+  return OkStatus();
+}
+
+// No bytes means that the executable is portable and has no assignment.
+Status LoadedExecutable_GetDeviceAssignment(PJRT_LoadedExecutable_GetDeviceAssignment_Args& args) {
+  auto* serialized = new PJRT_DeviceAssignmentSerialized;
+  if (!args.executable->portable) serialized->bytes = args.executable->device_assignment.Serialize();
+  args.serialized_bytes = serialized->bytes.data();
+  args.serialized_bytes_size = serialized->bytes.size();
+  args.serialized_device_assignment = serialized;
+  args.serialized_device_assignment_deleter = [](PJRT_DeviceAssignmentSerialized* assignment) { delete assignment; };
+  return OkStatus();
+}
+
+Status LoadedExecutable_Delete(PJRT_LoadedExecutable_Delete_Args& args) {
+  args.executable->deleted.store(true, std::memory_order_release);
+  return OkStatus();
+}
+
+Status LoadedExecutable_IsDeleted(PJRT_LoadedExecutable_IsDeleted_Args& args) {
+  args.is_deleted = args.executable->deleted.load(std::memory_order_acquire);
+  return OkStatus();
+}
+
+Status LoadedExecutable_Fingerprint(PJRT_LoadedExecutable_Fingerprint_Args& args) {
+  const std::string& fingerprint = args.executable->info->executable->fingerprint();
+  args.executable_fingerprint = fingerprint.data();
+  args.executable_fingerprint_size = fingerprint.size();
+  return OkStatus();
+}
+
+}  // namespace tripont::pjrt

@@ -1,0 +1,77 @@
+// PJRT_Executable and PJRT_LoadedExecutable: handles on a tripont::Executable.
+#ifndef TRIPONT_PJRT_EXECUTABLE_H_
+#define TRIPONT_PJRT_EXECUTABLE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/runtime/executable.h"
+#include "pjrt/client.h"
+#include "pjrt/compile_options.h"
+#include "pjrt/named_values.h"
+#include "xla/pjrt/c/pjrt_c_api.h"
+
+struct PJRT_Layouts_MemoryLayout;
+
+namespace tripont::pjrt {
+
+// The optimised program as a serialized HloModuleProtoWithConfig, which is the form that XLA's client reads. It is the
+// executable's HloModuleProto between two short pieces of our own, put together when somebody asks for it.
+struct OptimizedProgram {
+  std::string before;
+  std::string_view module;
+  std::string after;
+
+  bool empty() const { return module.empty(); }
+  size_t size() const { return before.size() + module.size() + after.size(); }
+  // Writes size() bytes.
+  void WriteTo(char* out) const;
+};
+
+// Everything that is asked of an executable, computed once when it is made: frameworks ask for all of it at every compile.
+// Immutable. Shared by the handles of one executable.
+struct ExecutableInfo {
+  ExecutableInfo(Ref<Executable> executable, std::string compile_options);
+
+  const Ref<Executable> executable;
+  const std::string compile_options;  // the serialized CompileOptionsProto it was compiled with
+  std::vector<PJRT_Buffer_Type> output_types;
+  std::vector<int64_t> output_dims;  // of all outputs, one after the other
+  std::vector<size_t> output_ranks;
+  std::vector<const char*> output_memory_kinds;
+  std::vector<size_t> output_memory_kind_sizes;
+  std::vector<MemoryKind> output_memories;
+  std::vector<PJRT_Layouts_MemoryLayout*> output_layouts;
+  NamedValues costs;
+  OptimizedProgram optimized_program;
+
+  size_t num_outputs() const { return output_types.size(); }
+};
+
+// A loaded executable for `client`, made from the bytes of an artifact and the options that it is to run with.
+StatusOr<PJRT_LoadedExecutable*> LoadExecutable(PJRT_Client* client, std::string artifact, std::string compile_options);
+
+}  // namespace tripont::pjrt
+
+struct PJRT_Executable {
+  std::shared_ptr<const tripont::pjrt::ExecutableInfo> info;
+};
+
+struct PJRT_LoadedExecutable {
+  PJRT_Client* client = nullptr;
+  std::shared_ptr<const tripont::pjrt::ExecutableInfo> info;
+  // Runs on any one device, which the caller names at every execution: no devices and no assignment of its own.
+  bool portable = false;
+  // The devices below were given when it was compiled; without, they are a default and a call may name any other.
+  bool assigned = false;
+  tripont::pjrt::DeviceAssignment device_assignment;
+  std::vector<PJRT_Device*> devices;  // in the order of the assignment
+  // The runtime's executable itself goes with the handle: another thread may be about to run it.
+  std::atomic<bool> deleted{false};
+};
+
+#endif  // TRIPONT_PJRT_EXECUTABLE_H_

@@ -1,0 +1,171 @@
+// PJRT_LoadedExecutable_Execute: the hot path. Nothing here looks anything up by name or builds text unless it fails.
+
+#include <array>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "pjrt/buffer.h"
+#include "pjrt/call.h"
+#include "pjrt/event.h"
+#include "pjrt/executable.h"
+#include "pjrt/functions.h"
+
+struct PJRT_ExecuteContext {};
+
+namespace tripont::pjrt {
+namespace {
+
+// An array of `size` default elements, on the stack unless it is large.
+template <typename T, size_t kInline>
+class ScratchArray {
+ public:
+  explicit ScratchArray(size_t size) : size_(size) {
+    if (size > kInline) large_ = std::make_unique<T[]>(size);
+  }
+  T* data() { return large_ ? large_.get() : small_.data(); }
+  T& operator[](size_t i) { return data()[i]; }
+  std::span<T> span() { return {data(), size_}; }
+
+ private:
+  const size_t size_;
+  std::array<T, kInline> small_{};
+  std::unique_ptr<T[]> large_;
+};
+
+constexpr size_t kInlineBuffers = 32;
+
+Status DeletedError(const PJRT_LoadedExecutable& executable) {
+  return InvalidArgument("program ", executable.info->executable->name(), " was deleted; it cannot run any more");
+}
+
+Status ForeignBufferError(const PJRT_LoadedExecutable& executable, size_t index) {
+  return InvalidArgument("argument ", index, " of program ", executable.info->executable->name(),
+                         " is a buffer of another client");
+}
+
+// Which device runs the one launch of a call that names it, or of a portable executable that does not.
+StatusOr<PJRT_Device*> LaunchDevice(const PJRT_LoadedExecutable& executable, PJRT_Device* requested,
+                                    std::span<PJRT_Buffer* const> arguments) {
+  if (requested == nullptr) {
+    // A portable executable runs where its arguments are.
+    if (!arguments.empty() && arguments[0] != nullptr) return arguments[0]->memory->device;
+    return executable.client->device_pointers[0];
+  }
+  if (requested->client != executable.client) {
+    return InvalidArgument("`execute_device` of program ", executable.info->executable->name(),
+                           " belongs to another client");
+  }
+  if (!executable.assigned) return requested;
+  for (PJRT_Device* device : executable.devices) {
+    if (device == requested) return requested;
+  }
+  return InvalidArgument("program ", executable.info->executable->name(), " was compiled for other devices than ",
+                         requested->description->debug_string);
+}
+
+// Runs on one device and puts handles of the results into `outputs`. On error `outputs` is left as it was.
+Status Launch(const PJRT_LoadedExecutable& executable, PJRT_Device* device, std::span<PJRT_Buffer* const> arguments,
+              std::span<const int64_t> non_donatable, PJRT_Buffer** outputs, PJRT_Event** done_handle) {
+  const ExecutableInfo& info = *executable.info;
+  ScratchArray<Buffer*, kInlineBuffers> buffers(arguments.size());
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i] == nullptr) [[unlikely]] {
+      return InvalidArgument("argument ", i, " of program ", info.executable->name(), " is null");
+    }
+    if (arguments[i]->memory->client != executable.client) [[unlikely]] {
+      return ForeignBufferError(executable, i);
+    }
+    buffers[i] = arguments[i]->buffer.get();
+  }
+  const size_t num_outputs = info.num_outputs();
+  ScratchArray<Ref<Buffer>, kInlineBuffers> results(num_outputs);
+  Ref<Event> done;
+  TRIPONT_RETURN_IF_ERROR(info.executable->Execute(device->device, buffers.span(), non_donatable, results.span(),
+                                                   done_handle != nullptr ? &done : nullptr));
+  for (size_t i = 0; i < num_outputs; ++i) {
+    outputs[i] = new PJRT_Buffer(std::move(results[i]), device->memory(info.output_memories[i]));
+  }
+  if (done_handle != nullptr) *done_handle = ToHandle(std::move(done));
+  return OkStatus();
+}
+
+void DestroyOutputs(std::span<PJRT_Buffer*> outputs, PJRT_Event* done) {
+  for (PJRT_Buffer*& buffer : outputs) {
+    delete buffer;
+    buffer = nullptr;
+  }
+  PJRT_Event_Destroy_Args args{};
+  args.event = done;
+  (void)Event_Destroy(args);
+}
+
+}  // namespace
+
+Status LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args& args) {
+  const PJRT_LoadedExecutable& executable = *args.executable;
+  if (executable.deleted.load(std::memory_order_acquire)) [[unlikely]] {
+    return DeletedError(executable);
+  }
+  const size_t num_args = args.num_args;
+  const size_t num_outputs = executable.info->num_outputs();
+  if (args.num_devices > 0 && ((num_args > 0 && args.argument_lists == nullptr) ||
+                               (num_outputs > 0 && args.output_lists == nullptr))) [[unlikely]] {
+    return InvalidArgument("PJRT_LoadedExecutable_Execute: `argument_lists` or `output_lists` is null");
+  }
+  std::span<const int64_t> non_donatable;
+  if (const PJRT_ExecuteOptions* options = args.options; options != nullptr) {
+    if (TRIPONT_PJRT_HAS_FIELD(options, PJRT_ExecuteOptions, num_non_donatable_input_indices)) {
+      non_donatable = {options->non_donatable_input_indices, options->num_non_donatable_input_indices};
+    }
+    if (TRIPONT_PJRT_HAS_FIELD(options, PJRT_ExecuteOptions, num_recv_ops) &&
+        (options->num_send_ops != 0 || options->num_recv_ops != 0)) [[unlikely]] {
+      return Unimplemented("program ", executable.info->executable->name(),
+                           ": send and recv callbacks are not supported on ", kPlatformName);
+    }
+  }
+
+  const bool one_launch = args.execute_device != nullptr || executable.portable;
+  if (args.num_devices != (one_launch ? 1 : executable.devices.size())) [[unlikely]] {
+    return InvalidArgument("program ", executable.info->executable->name(), " runs on ",
+                           one_launch ? 1 : executable.devices.size(), " devices at a time, but `num_devices` is ",
+                           args.num_devices);
+  }
+  for (size_t i = 0; i < args.num_devices; ++i) {
+    std::span<PJRT_Buffer* const> arguments;
+    if (num_args > 0) arguments = {args.argument_lists[i], num_args};
+    PJRT_Buffer** outputs = num_outputs > 0 ? args.output_lists[i] : nullptr;
+    PJRT_Event** done = args.device_complete_events != nullptr ? &args.device_complete_events[i] : nullptr;
+
+    Status status;
+    PJRT_Device* device = one_launch ? nullptr : executable.devices[i];
+    if (device == nullptr) {
+      StatusOr<PJRT_Device*> chosen = LaunchDevice(executable, args.execute_device, arguments);
+      if (!chosen.ok()) return chosen.status();
+      device = *chosen;
+    }
+    status = Launch(executable, device, arguments, non_donatable, outputs, done);
+    if (!status.ok()) [[unlikely]] {
+      // The caller gets nothing from a call that fails, so what the other devices gave goes.
+      for (size_t j = 0; j < i; ++j) {
+        DestroyOutputs({num_outputs > 0 ? args.output_lists[j] : nullptr, num_outputs},
+                       args.device_complete_events != nullptr ? args.device_complete_events[j] : nullptr);
+      }
+      return status;
+    }
+  }
+  return OkStatus();
+}
+
+Status ExecuteContext_Create(PJRT_ExecuteContext_Create_Args& args) {
+  args.context = new PJRT_ExecuteContext;
+  return OkStatus();
+}
+
+Status ExecuteContext_Destroy(PJRT_ExecuteContext_Destroy_Args& args) {
+  delete args.context;
+  return OkStatus();
+}
+
+}  // namespace tripont::pjrt

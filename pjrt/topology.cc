@@ -1,0 +1,189 @@
+#include "pjrt/topology.h"
+
+#include <utility>
+
+#include "core/runtime/client.h"
+#include "pjrt/functions.h"
+#include "pjrt/wire.h"
+
+struct PJRT_SerializedTopology {
+  std::string bytes;
+};
+
+namespace tripont::pjrt {
+namespace {
+
+// A serialized topology is a PjRtTopologyDescriptionProto (xla/pjrt/proto/topology_description.proto), which is what XLA's
+// client parses it as; our own part stands in its `platform_specific_topology`, a google.protobuf.Any.
+enum TopologyField : uint32_t { kName = 2, kVersion = 3, kPlatformSpecific = 9 };
+enum AnyField : uint32_t { kTypeUrl = 1, kValue = 2 };
+enum OurField : uint32_t { kDeviceKind = 1, kNumDevices = 2 };
+constexpr std::string_view kOurTypeUrl = "type.googleapis.com/tripont.Topology";
+
+constexpr int64_t kMaxDevices = 256;
+
+}  // namespace
+
+std::string PlatformVersion(std::string_view compiler_fingerprint) {
+  if (compiler_fingerprint.empty()) return StrCat("tripont ", Version());
+  return StrCat("tripont ", Version(), " (compiler ", compiler_fingerprint, ")");
+}
+
+std::unique_ptr<PJRT_TopologyDescription> MakeTopology(std::string_view platform_version, std::string_view device_kind,
+                                                       int num_devices) {
+  auto topology = std::make_unique<PJRT_TopologyDescription>();
+  topology->platform_version = platform_version;
+  topology->device_kind = device_kind;
+  for (int id = 0; id < num_devices; ++id) {
+    auto device = std::make_unique<PJRT_DeviceDescription>();
+    device->id = id;
+    device->kind = device_kind;
+    device->debug_string = StrCat(kPlatformName, ":", id, " (", device_kind, ")");
+    device->to_string = StrCat("XpuDevice(id=", id, ")");
+    // Strings, integers and lists of integers only: XLA's client aborts on any other type.
+    device->attributes.AddString("target", "host");
+    topology->device_pointers.push_back(device.get());
+    topology->devices.push_back(std::move(device));
+  }
+  topology->attributes.AddString("target", "host");
+  return topology;
+}
+
+Status TopologyDescription_Create(PJRT_TopologyDescription_Create_Args& args) {
+  int64_t num_devices = 1;
+  std::string device_kind = "host";
+  if (const Core* core = Core::GetIfCreated(); core != nullptr && core->num_devices() > 0) {
+    device_kind = core->device(0)->description();
+  }
+  for (size_t i = 0; i < args.num_options; ++i) {
+    const PJRT_NamedValue& option = args.create_options[i];
+    if (NameOf(option) == "num_devices") {
+      TRIPONT_ASSIGN_OR_RETURN(num_devices, ValueAsInt64(option));
+    } else if (NameOf(option) == "device_kind") {
+      device_kind = ValueAsText(option);
+    } else {
+      return InvalidArgument("unknown topology option '", NameOf(option), "'; known are num_devices, device_kind");
+    }
+  }
+  if (num_devices < 1 || num_devices > kMaxDevices) {
+    return InvalidArgument("topology option num_devices=", num_devices, " is not between 1 and ", kMaxDevices);
+  }
+  args.topology = MakeTopology(PlatformVersion(""), device_kind, static_cast<int>(num_devices)).release();
+  return OkStatus();
+}
+
+Status TopologyDescription_Destroy(PJRT_TopologyDescription_Destroy_Args& args) {
+  delete args.topology;
+  return OkStatus();
+}
+
+Status TopologyDescription_PlatformName(PJRT_TopologyDescription_PlatformName_Args& args) {
+  args.platform_name = kPlatformName.data();
+  args.platform_name_size = kPlatformName.size();
+  return OkStatus();
+}
+
+Status TopologyDescription_PlatformVersion(PJRT_TopologyDescription_PlatformVersion_Args& args) {
+  args.platform_version = args.topology->platform_version.data();
+  args.platform_version_size = args.topology->platform_version.size();
+  return OkStatus();
+}
+
+Status TopologyDescription_GetDeviceDescriptions(PJRT_TopologyDescription_GetDeviceDescriptions_Args& args) {
+  args.descriptions = args.topology->device_pointers.data();
+  args.num_descriptions = args.topology->device_pointers.size();
+  return OkStatus();
+}
+
+Status TopologyDescription_Serialize(PJRT_TopologyDescription_Serialize_Args& args) {
+  WireWriter ours;
+  ours.Bytes(kDeviceKind, args.topology->device_kind);
+  ours.Varint(kNumDevices, args.topology->devices.size());
+  WireWriter any;
+  any.Bytes(kTypeUrl, kOurTypeUrl);
+  any.Bytes(kValue, ours.str());
+  WireWriter topology;
+  topology.Bytes(kName, kPlatformName);
+  topology.Bytes(kVersion, args.topology->platform_version);
+  topology.Bytes(kPlatformSpecific, any.str());
+  auto* serialized = new PJRT_SerializedTopology{topology.Take()};
+  args.serialized_bytes = serialized->bytes.data();
+  args.serialized_bytes_size = serialized->bytes.size();
+  args.serialized_topology = serialized;
+  args.serialized_topology_deleter = [](PJRT_SerializedTopology* topology) { delete topology; };
+  return OkStatus();
+}
+
+Status TopologyDescription_Deserialize(PJRT_TopologyDescription_Deserialize_Args& args) {
+  if (args.serialized_topology == nullptr) {
+    return InvalidArgument("PJRT_TopologyDescription_Deserialize: `serialized_topology` is null");
+  }
+  std::string_view platform_version, any;
+  WireReader topology({args.serialized_topology, args.serialized_topology_size});
+  while (topology.Next()) {
+    if (topology.field() == kVersion) platform_version = topology.bytes();
+    if (topology.field() == kPlatformSpecific) any = topology.bytes();
+  }
+  std::string_view type_url, value;
+  WireReader any_reader(any);
+  while (any_reader.Next()) {
+    if (any_reader.field() == kTypeUrl) type_url = any_reader.bytes();
+    if (any_reader.field() == kValue) value = any_reader.bytes();
+  }
+  std::string_view device_kind;
+  uint64_t num_devices = 0;
+  WireReader ours(value);
+  while (ours.Next()) {
+    if (ours.field() == kDeviceKind) device_kind = ours.bytes();
+    if (ours.field() == kNumDevices) num_devices = ours.number();
+  }
+  if (!topology.ok() || !any_reader.ok() || !ours.ok() || type_url != kOurTypeUrl || num_devices < 1 ||
+      num_devices > static_cast<uint64_t>(kMaxDevices)) {
+    return InvalidArgument("these ", args.serialized_topology_size, " bytes are not a serialized topology of platform ",
+                           kPlatformName);
+  }
+  args.topology = MakeTopology(platform_version, device_kind, static_cast<int>(num_devices)).release();
+  return OkStatus();
+}
+
+Status TopologyDescription_Attributes(PJRT_TopologyDescription_Attributes_Args& args) {
+  args.attributes = args.topology->attributes.data();
+  args.num_attributes = args.topology->attributes.size();
+  return OkStatus();
+}
+
+Status DeviceDescription_Id(PJRT_DeviceDescription_Id_Args& args) {
+  args.id = args.device_description->id;
+  return OkStatus();
+}
+
+Status DeviceDescription_ProcessIndex(PJRT_DeviceDescription_ProcessIndex_Args& args) {
+  args.process_index = 0;
+  return OkStatus();
+}
+
+Status DeviceDescription_Attributes(PJRT_DeviceDescription_Attributes_Args& args) {
+  args.attributes = args.device_description->attributes.data();
+  args.num_attributes = args.device_description->attributes.size();
+  return OkStatus();
+}
+
+Status DeviceDescription_Kind(PJRT_DeviceDescription_Kind_Args& args) {
+  args.device_kind = args.device_description->kind.data();
+  args.device_kind_size = args.device_description->kind.size();
+  return OkStatus();
+}
+
+Status DeviceDescription_DebugString(PJRT_DeviceDescription_DebugString_Args& args) {
+  args.debug_string = args.device_description->debug_string.data();
+  args.debug_string_size = args.device_description->debug_string.size();
+  return OkStatus();
+}
+
+Status DeviceDescription_ToString(PJRT_DeviceDescription_ToString_Args& args) {
+  args.to_string = args.device_description->to_string.data();
+  args.to_string_size = args.device_description->to_string.size();
+  return OkStatus();
+}
+
+}  // namespace tripont::pjrt
