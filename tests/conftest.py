@@ -1,0 +1,47 @@
+"""Fixtures for every test.
+
+The suite must not read or fill the user's caches, and must not depend on settings in the environment: both are
+replaced before any test imports JAX.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from typing import Any
+
+import pytest
+
+_SCRATCH = tempfile.mkdtemp(prefix="tripont-tests-")
+atexit.register(shutil.rmtree, _SCRATCH, ignore_errors=True)
+for _name in [name for name in os.environ if name.startswith("TRIPONT_")]:
+    if _name not in {"TRIPONT_PJRT_INCLUDE_DIR", "TRIPONT_PYTHON"}:
+        del os.environ[_name]
+for _name in ("JAX_PLATFORMS", "JAX_COMPILATION_CACHE_DIR", "JAX_ENABLE_X64", "XLA_FLAGS"):
+    os.environ.pop(_name, None)
+os.environ["TRIPONT_CACHE_DIR"] = os.path.join(_SCRATCH, "cache")
+
+
+@pytest.fixture(scope="session")
+def xpu() -> Any:
+    """The first xpu device. A machine where it does not start fails these tests: it does not skip them."""
+    import jax
+
+    return jax.devices("xpu")[0]
+
+
+@pytest.fixture(scope="session")
+def cpu() -> Any:
+    """The first device of JAX's own CPU backend."""
+    import jax
+
+    return jax.devices("cpu")[0]
+
+
+@pytest.fixture
+def subprocess_environment(tmp_path: Any) -> dict[str, str]:
+    """An environment for a process of its own: with an empty cache folder, and no settings of JAX or tripont."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("TRIPONT_", "JAX_"))}
+    return environment | {"TRIPONT_CACHE_DIR": str(tmp_path / "cache")}
