@@ -54,7 +54,7 @@ def test_donation_is_on(xpu: Any) -> None:
     assert x.is_deleted()
     assert y.unsafe_buffer_pointer() == address
     np.testing.assert_array_equal(np.asarray(y), 2.0)
-    with pytest.raises(RuntimeError, match="deleted|donated"):
+    with pytest.raises(RuntimeError, match=r"deleted|donated"):
         np.asarray(x)
 
 

@@ -124,8 +124,8 @@ def make_data(shape: tuple[int, ...], steps: int) -> list[tuple[np.ndarray, np.n
     return [(a, rng.integers(0, 10, shape[0]).astype(np.int32)) for a in x]
 
 
-def train(model: Model, device: Any, parameters: Any, data: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-    """The losses of one step per batch."""
+def make_step(model: Model) -> Any:
+    """The jitted training step: (parameters, optimizer state, inputs, labels) -> (parameters, state, loss)."""
 
     def loss_of(parameters: Any, x: Any, y: Any) -> Any:
         logits = model.model.apply(parameters, x)
@@ -137,9 +137,14 @@ def train(model: Model, device: Any, parameters: Any, data: list[tuple[np.ndarra
         updates, state = model.optimizer.update(gradients, state, parameters)
         return optax.apply_updates(parameters, updates), state, loss
 
+    return step
+
+
+def train(step: Any, model: Model, device: Any, parameters: Any, data: list[tuple[Any, Any]]) -> np.ndarray:
+    """The losses of one step per batch."""
     with jax.default_device(device):
         parameters = jax.device_put(parameters, device)
-        state = model.optimizer.init(parameters)
+        state = jax.jit(model.optimizer.init)(parameters)
         losses = []
         for x, y in data:
             parameters, state, loss = step(parameters, state, x, y)
@@ -156,10 +161,10 @@ def test_losses_match(model: Model, xpu: Any, cpu: Any) -> None:
     that are off by a few roundings of the model's type (as many as the longest sums lose); xpu may differ from the
     CPU by four times what those runs differ by.
     """
-    data = make_data(model.input_shape, STEPS)
+    data, step = make_data(model.input_shape, STEPS), make_step(model)
     with jax.default_device(cpu):
         parameters = jax.jit(model.model.init)(jax.random.key(0), data[0][0])
-    expected = train(model, cpu, parameters, data)
+    expected = train(step, model, cpu, parameters, data)
     spread = np.full(STEPS, 64 * model.epsilon if model.epsilon < BF16 else model.epsilon) * np.abs(expected) / 16
     for seed in range(3):
         rng = np.random.default_rng(seed)
@@ -168,7 +173,7 @@ def test_losses_match(model: Model, xpu: Any, cpu: Any) -> None:
         def perturb(a: Any, rng: Any = rng, factor: float = factor) -> Any:
             return np.asarray(a) * np.where(rng.random(a.shape) < 0.5, factor, 1 / factor).astype(a.dtype)
 
-        spread = np.maximum(spread, np.abs(train(model, cpu, jax.tree.map(perturb, parameters), data) - expected))
-    actual = train(model, xpu, parameters, data)
+        spread = np.maximum(spread, np.abs(train(step, model, cpu, jax.tree.map(perturb, parameters), data) - expected))
+    actual = train(step, model, xpu, parameters, data)
     assert np.isfinite(actual).all()
     assert (np.abs(actual - expected) <= 4 * np.maximum.accumulate(spread)).all(), (actual, expected, 4 * spread)
