@@ -105,11 +105,12 @@ class Module:
         self.globals: list[str] = []
         self.functions: list[str] = []
         self.declarations: dict[str, str] = {}
+        self.defined: set[str] = set()  # functions of this module: never declared too
         self.attributes: dict[str, int] = {}
         self._constants: dict[tuple[str, str], str] = {}
 
     def declare(self, name: str, result: str, arguments: Sequence[str]) -> None:
-        """Declare an intrinsic or an imported function once."""
+        """Declare an intrinsic or an imported function once; a function of this module needs it not."""
         if name not in self.declarations:
             self.declarations[name] = f"declare {result} @{name}({', '.join(arguments)})"
 
@@ -131,7 +132,8 @@ class Module:
 
     def __str__(self) -> str:
         groups = [f"attributes #{n} = {{ {text} }}" for text, n in self.attributes.items()]
-        parts = [*self.header, *self.globals, *self.functions, *self.declarations.values(), *groups]
+        declarations = [text for name, text in self.declarations.items() if name not in self.defined]
+        parts = [*self.header, *self.globals, *self.functions, *declarations, *groups]
         return "\n".join(parts) + "\n"
 
 
@@ -189,31 +191,59 @@ class Builder:
     def loop_carrying(
         self, start: Value, stop: Value, step: int, initial: Sequence[Value], hint: str = "loop"
     ) -> Iterator[tuple[Value, list[Value], list[Value]]]:
-        """A loop with carried values. Gives (i, carried, results).
+        """A loop with carried values, tested at its end. Gives (i, carried, results).
 
-        In the body put the next values into ``carried[:]``; behind the loop ``results`` holds the last ones.
+        In the body put the next values into ``carried[:]``; ``results`` may be used behind the loop only.
         """
-        before, head, body, done = self.block, self.new_label(hint), self.new_label("body"), self.new_label("done")
-        self.branch(head)
-        self.start_block(head)
-        head_lines = self._lines
+        before, body, done = self.block, self.new_label(hint), self.new_label("done")
+        entered = start.is_constant and stop.is_constant and int(start.ref) < int(stop.ref)
+        if entered:
+            self.branch(body)
+        else:
+            self.branch_if(self.icmp("slt", start, stop), body, done)
+        self.start_block(body)
+        body_lines = self._lines
         index = Value(start.type, self._fresh())
         phis = [Value(v.type, self._fresh()) for v in initial]
-        position = len(head_lines)
-        condition = self.icmp("slt", index, stop)
-        self.branch_if(condition, body, done)
-        self.start_block(body)
         carried = list(phis)
-        results: list[Value] = list(phis)
+        results = [Value(v.type, self._fresh()) for v in initial]
         yield index, carried, results
-        following = self.binary("add nuw nsw" if step > 0 else "add nsw", index, integer(index.type, step))
+        following = self.binary("add nsw", index, integer(index.type, step))
+        condition = self.icmp("slt", following, stop)
         latch = self.block
-        self.branch(head)
+        self.branch_if(condition, body, done)
         lines = [f"  {index.ref} = phi {index.type} [ {start.ref}, %{before} ], [ {following.ref}, %{latch} ]"]
         for phi, first, last in zip(phis, initial, carried, strict=True):
             lines.append(f"  {phi.ref} = phi {phi.type} [ {first.ref}, %{before} ], [ {last.ref}, %{latch} ]")
-        head_lines[position:position] = lines
+        body_lines[1:1] = lines
         self.start_block(done)
+        for result, first, last in zip(results, initial, carried, strict=True):
+            skipped = "" if entered else f"[ {first.ref}, %{before} ], "
+            self._lines.append(f"  {result.ref} = phi {result.type} {skipped}[ {last.ref}, %{latch} ]")
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines of the block being written; see ``insert_before_terminator``."""
+        return self._lines
+
+    @contextmanager
+    def append_to(self, lines: list[str]) -> Iterator[None]:
+        """Write at the end of an unfinished block."""
+        saved, self._lines = self._lines, lines
+        try:
+            yield
+        finally:
+            self._lines = saved
+
+    @contextmanager
+    def insert_before_terminator(self, lines: list[str]) -> Iterator[None]:
+        """Write, without starting blocks, in front of the last line of a block that is finished already."""
+        saved, self._lines = self._lines, []
+        try:
+            yield
+        finally:
+            lines[-1:-1] = self._lines
+            self._lines = saved
 
     # -- instructions
     def _fresh(self) -> str:
@@ -354,6 +384,7 @@ class Builder:
         linkage = self.linkage + " " if self.linkage else ""
         body = "\n".join("\n".join(block) for block in self.blocks)
         head = f"define {linkage}{self.result} @{self.name}({parameters}) {group}"
+        self.module.defined.add(self.name)
         self.module.functions.append(f"{head} {{\n{body}\n}}")
 
 

@@ -1,0 +1,382 @@
+"""The state of generating one function: where code goes, what is computed already, and how elements are read.
+
+:class:`Generator` wraps a :class:`~.llvm_ir.Builder` and knows the *level* (loop depth) of each value it makes. Work goes to
+the outermost level its operands allow, and a value that was made once is found again, so element generators
+(:mod:`.elemental`) need not think of loop-invariant code or common subexpressions.
+
+An index is a tuple of :class:`Coordinate`, one a dimension. A coordinate is affine in the vector lane (``base + lane * stride``)
+or a general vector, and carries what is known statically about it. Generators are thus written once for any number
+of lanes: a load looks at the coordinates and becomes a vector load, a scalar load or a gather.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .. import hlo
+from ..dtypes import DType
+from . import llvm_ir, memory
+from .llvm_ir import Builder, Value, i64
+from .representation import Complex, Element, components
+
+if TYPE_CHECKING:
+    from ..targets.target import Target
+
+UNKNOWN = 1 << 62
+
+
+class Coordinate(NamedTuple):
+    """An index in one dimension: ``base + lane * stride``, or ``vector`` (i64 lanes) if that is not None.
+
+    All values lie in [low, high]; ``base`` is a multiple of ``multiple``; ``lanes`` is 1 for a coordinate that is the
+    same in all lanes.
+    """
+
+    base: Value
+    stride: int = 0
+    lanes: int = 1
+    vector: Value | None = None
+    low: int = 0
+    high: int = UNKNOWN
+    multiple: int = 1
+
+    @property
+    def is_uniform(self) -> bool:
+        return self.lanes == 1
+
+
+Index = tuple[Coordinate, ...]
+
+
+def fixed(value: int) -> Coordinate:
+    """A coordinate known when compiling."""
+    return Coordinate(i64(value), low=value, high=value, multiple=value or 1 << 30)
+
+
+ZERO = fixed(0)
+
+
+class Array(NamedTuple):
+    """A dense row-major array in memory."""
+
+    pointer: Value
+    shape: hlo.Shape
+
+
+class _Level:
+    __slots__ = ("guard", "keys", "preheader")
+
+    def __init__(self, preheader: list[str], guard: bool) -> None:
+        self.preheader = preheader  # the lines of the block that enters the level; its last line is the jump
+        self.guard = guard  # entered under a condition: nothing that could fault may move out
+        self.keys: list[Hashable] = []  # what was remembered at this level
+
+
+class Generator:
+    """Generates code into ``builder``. ``arrays`` and ``values`` say what parameters stand for."""
+
+    def __init__(self, builder: Builder, target: Target) -> None:
+        self.builder = builder
+        self.target = target
+        self.arrays: dict[hlo.Instruction, Array] = {}
+        self.mask: Value | None = None  # i1 lanes that may touch memory; None: all
+        self._levels = [_Level([], False)]
+        self._level_of: dict[str, int] = {}
+        self._memo: dict[Hashable, Any] = {}
+        self._position = 0  # the level that is being written to; below the top while hoisting
+
+    # ------------------------------------------------------------------------------------------ levels
+    @property
+    def depth(self) -> int:
+        return len(self._levels) - 1
+
+    def level_of(self, value: Value) -> int:
+        """The loop depth a value lives at. Values not made through the generator count as of the current depth."""
+        if value.is_constant or value.ref[:2] in ("%a", "@t"):
+            return 0
+        return self._level_of.get(value.ref, self.depth)
+
+    @contextmanager
+    def level(self, *, guard: bool = False, preheader: list[str] | None = None) -> Iterator[None]:
+        """A loop body or a conditional block, entered from the block that is current (or from ``preheader``'s)."""
+        self._levels.append(_Level(self.builder.lines if preheader is None else preheader, guard))
+        self._position = self.depth
+        try:
+            yield
+        finally:
+            for key in self._levels.pop().keys:
+                self._memo.pop(key, None)
+            self._position = self.depth
+
+    @contextmanager
+    def loop(
+        self, start: Value, stop: Value, step: int = 1, carried: Sequence[Value] = ()
+    ) -> Iterator[tuple[Value, list[Value], list[Value]]]:
+        """``builder.loop_carrying`` as a level: gives (i, carried, results)."""
+        with self.level(), self.builder.loop_carrying(start, stop, step, carried) as state:
+            self.note(state[0], *state[1])
+            yield state
+        self.note(*state[2])
+
+    def note(self, *values: Value) -> None:
+        """Say that ``values`` live at the current depth."""
+        for value in values:
+            self._level_of[value.ref] = self.depth
+
+    @contextmanager
+    def at(self, level: int) -> Iterator[None]:
+        """Write straight-line code at ``level`` (at most the current depth)."""
+        if level >= self._position:
+            yield
+            return
+        saved, self._position = self._position, level
+        with self.builder.insert_before_terminator(self._levels[level + 1].preheader):
+            yield
+        self._position = saved
+
+    def guard_level(self) -> int:
+        """The outermost level that code which may fault (a load) can move to."""
+        for number in range(self.depth, 0, -1):
+            if self._levels[number].guard:
+                return number
+        return 0
+
+    # ------------------------------------------------------------------------------- remembering values
+    def recall(self, key: Hashable) -> Any:
+        return self._memo.get(key)
+
+    def remember(self, key: Hashable, value: Any, level: int) -> None:
+        """``recall(key)`` gives ``value`` until the code leaves ``level``."""
+        self._memo[key] = value
+        self._levels[level].keys.append(key)
+
+    @contextmanager
+    def masked(self, mask: Value) -> Iterator[None]:
+        """Loads touch the lanes of ``mask`` only; what is loaded is forgotten afterwards."""
+        saved, saved_memo = self.mask, self._memo
+        self.mask = mask if saved is None else self.apply("and", saved, mask)
+        self._memo = dict(self._memo)
+        try:
+            yield
+        finally:
+            self.mask, self._memo = saved, saved_memo
+
+    def pure(
+        self, key: Hashable, operands: Sequence[Element], emit: Callable[[], Any], floor: int = 0
+    ) -> Any:
+        """The value of ``emit()``, made at the outermost level the operands allow and remembered under ``key``."""
+        hit = self._memo.get(key)
+        if hit is not None:
+            return hit
+        level = floor
+        for operand in operands:
+            for value in components(operand):
+                level = max(level, self.level_of(value))
+        with self.at(level):
+            result = emit()
+        for value in components(result):
+            if not value.is_constant:
+                self._level_of.setdefault(value.ref, level)
+        self.remember(key, result, level)
+        return result
+
+    def apply(self, opcode: str, a: Value, b: Value) -> Value:
+        """A binary LLVM instruction; scalars are splat to meet vectors."""
+        a, b = self.match(a, b)
+        return self.pure((opcode, a, b), (a, b), lambda: self.builder.binary(opcode, a, b))
+
+    def match(self, a: Value, b: Value) -> tuple[Value, Value]:
+        """The two values with equal numbers of lanes."""
+        n, m = llvm_ir.lanes_of(a.type), llvm_ir.lanes_of(b.type)
+        if n != m:
+            return self.splat(a, max(n, m)), self.splat(b, max(n, m))
+        return a, b
+
+    def splat(self, value: Value, lanes: int) -> Value:
+        if lanes == 1 or value.type[0] == "<":
+            return value
+        return self.pure(("splat", value, lanes), (value,), lambda: self.builder.splat(value, lanes))
+
+    def add(self, a: Value, b: Value) -> Value:
+        a, b = self.match(a, b)
+        return self.pure(("add", a, b), (a, b), lambda: self.builder.add(a, b))
+
+    def sub(self, a: Value, b: Value) -> Value:
+        a, b = self.match(a, b)
+        return self.pure(("sub", a, b), (a, b), lambda: self.builder.sub(a, b))
+
+    def mul(self, a: Value, b: Value) -> Value:
+        a, b = self.match(a, b)
+        return self.pure(("mul", a, b), (a, b), lambda: self.builder.mul(a, b))
+
+    def compare(self, predicate: str, a: Value, b: Value) -> Value:
+        """An integer comparison."""
+        a, b = self.match(a, b)
+        return self.pure((predicate, a, b), (a, b), lambda: self.builder.icmp(predicate, a, b))
+
+    # -------------------------------------------------------------------------------------- coordinates
+    def vector(self, c: Coordinate, lanes: int) -> Value:
+        """The coordinate as ``lanes`` i64 values (an i64 for one lane)."""
+        if c.vector is not None:
+            return c.vector
+        if c.is_uniform:
+            return self.splat(c.base, lanes)
+        return self.add(self.splat(c.base, lanes), self.builder.lane_offsets("i64", lanes, c.stride))
+
+    def _general(self, vector: Value, low: int, high: int) -> Coordinate:
+        return Coordinate(i64(0), 0, llvm_ir.lanes_of(vector.type), vector, low, high)
+
+    def shift(self, c: Coordinate, offset: int) -> Coordinate:
+        """c + offset"""
+        if offset == 0:
+            return c
+        low, high = c.low + offset, c.high + offset
+        if c.vector is not None:
+            return self._general(self.add(c.vector, i64(offset)), low, high)
+        base = self.add(c.base, i64(offset))
+        return c._replace(base=base, low=low, high=high, multiple=math.gcd(c.multiple, offset))
+
+    def scale(self, c: Coordinate, factor: int) -> Coordinate:
+        """c * factor, for a factor that may be negative"""
+        if factor == 1:
+            return c
+        low, high = sorted((c.low * factor, c.high * factor))
+        if c.vector is not None:
+            return self._general(self.mul(c.vector, i64(factor)), low, high)
+        return c._replace(
+            base=self.mul(c.base, i64(factor)), stride=c.stride * factor, low=low, high=high,
+            multiple=c.multiple * abs(factor),
+        )  # fmt: skip
+
+    def sum(self, a: Coordinate, b: Coordinate) -> Coordinate:
+        """a + b"""
+        low, high, lanes = a.low + b.low, a.high + b.high, max(a.lanes, b.lanes)
+        if a.vector is not None or b.vector is not None:
+            return self._general(self.add(self.vector(a, lanes), self.vector(b, lanes)), low, high)
+        base, stride = self.add(a.base, b.base), a.stride + b.stride
+        multiple = math.gcd(a.multiple, b.multiple)
+        return Coordinate(base, stride, lanes if stride else 1, None, low, high, multiple)
+
+    def divide(self, c: Coordinate, divisor: int) -> tuple[Coordinate, Coordinate]:
+        """Quotient and remainder of a coordinate that is not negative."""
+        if divisor == 1:
+            return c, ZERO
+        if c.high < divisor:
+            return ZERO, c
+        high = c.high // divisor
+        if c.vector is None:
+            span = c.stride * (c.lanes - 1)
+            if c.stride % divisor == 0:  # all lanes have the same remainder
+                quotient, rest = self._divide(c.base, divisor)
+                return (
+                    Coordinate(quotient, c.stride // divisor, c.lanes, None, 0, high),
+                    Coordinate(rest, 0, 1, None, 0, divisor - 1, math.gcd(c.multiple, divisor)),
+                )
+            if 0 < span < math.gcd(c.multiple, divisor):  # no carry between the lanes
+                quotient, rest = self._divide(c.base, divisor)
+                return (
+                    Coordinate(quotient, 0, 1, None, 0, high),
+                    Coordinate(rest, c.stride, c.lanes, None, 0, divisor - 1, math.gcd(c.multiple, divisor)),
+                )
+        quotient, rest = self._divide(self.vector(c, c.lanes), divisor, c.high)
+        return self._general(quotient, 0, high), self._general(rest, 0, divisor - 1)
+
+    def _divide(self, value: Value, divisor: int, high: int = UNKNOWN) -> tuple[Value, Value]:
+        if value.is_constant and value.type == "i64":
+            return i64(int(value.ref) // divisor), i64(int(value.ref) % divisor)
+        narrow = value.type[0] == "<" and high < 1 << 31  # vectors of i32 have a fast multiply-high
+
+        def emit() -> Value:
+            if not narrow:
+                return self.builder.binary("udiv", value, llvm_ir.integer(value.type, divisor))
+            type_ = llvm_ir.vector("i32", llvm_ir.lanes_of(value.type))
+            short = self.builder.cast("trunc", value, type_)
+            short = self.builder.binary("udiv", short, llvm_ir.integer(type_, divisor))
+            return self.builder.cast("zext", short, value.type)
+
+        quotient = self.pure(("udiv", value, divisor), (value,), emit)
+        return quotient, self.sub(value, self.mul(quotient, llvm_ir.integer(value.type, divisor)))
+
+    def linear(self, index: Index, dims: Sequence[int]) -> Coordinate:
+        """The element number in a row-major array of ``dims``."""
+        total, stride = ZERO, math.prod(dims)
+        for c, dim in zip(index, dims, strict=True):
+            stride = stride // dim if dim else 0
+            if dim != 1:
+                total = self.sum(total, self.scale(c, stride))
+        return total
+
+    def delinear(self, c: Coordinate, dims: Sequence[int]) -> Index:
+        """The index of element number ``c`` of a row-major array of ``dims``."""
+        result: list[Coordinate] = []
+        for dim in reversed(dims):
+            if dim == 1:
+                result.append(ZERO)
+                continue
+            c, rest = self.divide(c, dim)
+            result.append(rest)
+        return tuple(reversed(result))
+
+    # ------------------------------------------------------------------------------------------- memory
+    def address(self, array: Array, index: Index) -> tuple[Value, Coordinate]:
+        """Where element ``index`` is: a pointer plus a coordinate (in elements) that varies with the lane only.
+
+        The parts of the index that belong to outer loops are added to the pointer at their own level.
+        """
+        element, factor = memory.unit(array.shape.dtype)
+        stride = array.shape.elements * factor
+        pointer, lane_part = array.pointer, ZERO
+        uniform: list[Value] = []
+        for c, dim in zip(index, array.shape.dims, strict=True):
+            stride = stride // dim if dim else 0
+            if dim == 1:
+                continue
+            scaled = self.scale(c, stride)
+            if scaled.vector is None:
+                uniform.append(scaled.base)
+                lane_part = self.sum(lane_part, scaled._replace(base=i64(0), low=0, high=UNKNOWN))
+            else:
+                lane_part = self.sum(lane_part, scaled)
+        by_level: dict[int, list[Value]] = {}
+        for value in uniform:
+            by_level.setdefault(self.level_of(value), []).append(value)
+        for level in sorted(by_level):
+            offset = by_level[level][0]
+            for value in by_level[level][1:]:
+                offset = self.add(offset, value)
+            pointer = self.offset_pointer(element, pointer, offset)
+        return pointer, lane_part
+
+    def offset_pointer(self, element: str, pointer: Value, offset: Value) -> Value:
+        if offset.ref == "0":
+            return pointer
+        return self.pure(
+            ("gep", element, pointer, offset), (pointer, offset),
+            lambda: self.builder.gep(element, pointer, offset),
+        )  # fmt: skip
+
+    def load(self, array: Array, index: Index) -> Element:
+        """The element of ``array`` at ``index``, in registers."""
+        return memory.load(self, array, index)
+
+    def store(self, array: Array, index: Index, element: Element, mask: Value | None = None) -> None:
+        """Write an element (or a vector of them, in the lanes of ``mask``)."""
+        memory.store(self, array, index, element, mask)
+
+
+def iterate(dims: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """All indices of a (small) row-major array."""
+    if not dims:
+        yield ()
+        return
+    for head in range(dims[0]):
+        for tail in iterate(dims[1:]):
+            yield (head, *tail)
+
+
+__all__ = [
+    "ZERO", "Array", "Complex", "Coordinate", "DType", "Generator", "Index", "Mapping", "fixed", "iterate",
+]  # fmt: skip

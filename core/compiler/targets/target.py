@@ -1,0 +1,72 @@
+"""What code generation needs to know about a target, and how it turns LLVM IR into a code image.
+
+A target is a folder of this package with a subclass of :class:`Target`. Element generators and kernel emitters ask the
+target how wide a vector is and which features exist, never for its name, so that they are shared by all targets.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+
+from ..codegen import llvm_ir
+from ..dtypes import DType
+
+
+@dataclass(slots=True)
+class Image:
+    """Position-independent code.
+
+    ``symbols`` maps each external function to its offset in ``code``; ``imports`` are 8-byte slots in ``code`` (function
+    name, offset) that the loader fills with addresses. ``optimised_ir`` and ``assembly`` are there when asked for.
+    """
+
+    code: bytes
+    symbols: dict[str, int]
+    imports: list[tuple[str, int]] = field(default_factory=list)
+    optimised_ir: str = ""
+    assembly: str = ""
+
+
+@dataclass(frozen=True)
+class Target(ABC):
+    """A machine to compile for. ``features``: LLVM names of all that the machine must have, sorted.
+
+    ``vector_bytes`` is the width of the vectors that kernels are written in; ``function_attributes`` goes on every
+    function; ``fingerprint`` differs when code for one is not right (or not best) for the other.
+    """
+
+    name: str
+    triple: str
+    data_layout: str
+    cpu: str
+    features: tuple[str, ...]
+    vector_bytes: int
+    function_attributes: str
+    fingerprint: str
+
+    def has(self, feature: str) -> bool:
+        return feature in self.features
+
+    @property
+    def is_x86(self) -> bool:
+        return self.triple.startswith("x86_64")
+
+    def can_mask(self, size: int) -> bool:
+        """Whether vectors of ``size``-byte elements have masked loads and stores (and not a branch a lane)."""
+        return self.vector_bytes >= (32 if size >= 4 else 64)
+
+    def lanes(self, dtype: DType) -> int:
+        """How many elements of ``dtype`` fill a vector (a complex element counts as its component)."""
+        return max(1, self.vector_bytes // dtype.component.size)
+
+    def module(self) -> llvm_ir.Module:
+        """An empty LLVM module for this target."""
+        return llvm_ir.Module(self.triple, self.data_layout)
+
+    @abstractmethod
+    def compile(self, module: llvm_ir.Module, *, dump: bool = False) -> Image:
+        """Optimise ``module`` and turn it into machine code. With ``dump`` also keep optimised IR and assembly.
+
+        Raises CompileError INTERNAL if LLVM rejects the module or it needs a function that no loader provides.
+        """
