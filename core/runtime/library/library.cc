@@ -1,10 +1,19 @@
 // The list of all library calls.
+#include "core/runtime/library/calls.h"
+#include "core/runtime/library/onednn_api.h"
 #include "core/runtime/library/registry.h"
 
 namespace tripont {
 
-void RegisterLibraryCalls(LibraryRegistry& /*registry*/) {}
+void RegisterLibraryCalls(LibraryRegistry& registry) { RegisterGemm(registry); }
 
-std::vector<std::pair<std::string, std::string>> LibraryVersions() { return {}; }
+std::vector<std::pair<std::string, std::string>> LibraryVersions() {
+  std::vector<std::pair<std::string, std::string>> versions;
+  if (const onednn::Api* api = onednn::LoadedOrNull()) {
+    const onednn::Version* version = api->version();
+    versions.emplace_back("oneDNN", StrCat(version->major, ".", version->minor, ".", version->patch, " at ", api->path));
+  }
+  return versions;
+}
 
 }  // namespace tripont

@@ -1,0 +1,13 @@
+// Registration of the library calls, one function a file. RegisterLibraryCalls (library.cc) calls them all.
+#ifndef TRIPONT_CORE_RUNTIME_LIBRARY_CALLS_H_
+#define TRIPONT_CORE_RUNTIME_LIBRARY_CALLS_H_
+
+#include "core/runtime/library/registry.h"
+
+namespace tripont {
+
+void RegisterGemm(LibraryRegistry& registry);
+
+}  // namespace tripont
+
+#endif  // TRIPONT_CORE_RUNTIME_LIBRARY_CALLS_H_

@@ -1,0 +1,270 @@
+#include "core/runtime/library/onednn.h"
+
+#include <tbb/task_arena.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+
+#include "core/runtime/parallel.h"
+
+namespace tripont::onednn {
+namespace {
+
+constexpr size_t kAlignment = 64;
+// Execution states kept for the next call: as many as threads ever run one call at the same time, normally one.
+constexpr size_t kKeptStates = 8;
+
+size_t RoundUp(size_t size) { return (size + kAlignment - 1) / kAlignment * kAlignment; }
+
+}  // namespace
+
+DataType DataTypeOf(PrimitiveType type) {
+  switch (type) {
+    case PrimitiveType::kF32:
+      return DataType::kF32;
+    case PrimitiveType::kBF16:
+      return DataType::kBF16;
+    case PrimitiveType::kF16:
+      return DataType::kF16;
+    case PrimitiveType::kF64:
+      return DataType::kF64;
+    case PrimitiveType::kS8:
+      return DataType::kS8;
+    case PrimitiveType::kU8:
+      return DataType::kU8;
+    case PrimitiveType::kS32:
+      return DataType::kS32;
+    default:
+      return DataType::kUndefined;
+  }
+}
+
+StatusOr<OwnedMemoryDesc> StridedDesc(const Api& api, DataType type, std::span<const int64_t> dimensions,
+                                      std::span<const int64_t> strides) {
+  MemoryDesc desc = nullptr;
+  TRIPONT_RETURN_IF_ERROR(Check(api.memory_desc_create_with_strides(&desc, static_cast<int>(dimensions.size()),
+                                                                    dimensions.data(), type, strides.data()),
+                                "describing a strided array"));
+  return OwnedMemoryDesc(desc);
+}
+
+StatusOr<OwnedMemoryDesc> AnyDesc(const Api& api, DataType type, std::span<const int64_t> dimensions) {
+  MemoryDesc desc = nullptr;
+  TRIPONT_RETURN_IF_ERROR(Check(api.memory_desc_create_with_tag(&desc, static_cast<int>(dimensions.size()),
+                                                                dimensions.data(), type, FormatTag::kAny),
+                                "describing an array"));
+  return OwnedMemoryDesc(desc);
+}
+
+StatusOr<OwnedAttributes> MakeAttributes(const Api& api, std::span<const PostOp> post_ops) {
+  PrimitiveAttributes created = nullptr;
+  TRIPONT_RETURN_IF_ERROR(Check(api.primitive_attr_create(&created), "creating attributes"));
+  OwnedAttributes attributes(created);
+  TRIPONT_RETURN_IF_ERROR(
+      Check(api.primitive_attr_set_scratchpad_mode(created, ScratchpadMode::kUser), "setting the scratchpad mode"));
+  if (post_ops.empty()) return attributes;
+  PostOps list = nullptr;
+  TRIPONT_RETURN_IF_ERROR(Check(api.post_ops_create(&list), "creating post-ops"));
+  Owned<PostOps> owner(list);
+  for (const PostOp& op : post_ops) {
+    TRIPONT_RETURN_IF_ERROR(Check(op.operand != nullptr
+                                      ? api.post_ops_append_binary(list, op.algorithm, op.operand)
+                                      : api.post_ops_append_eltwise(list, op.algorithm, op.alpha, op.beta),
+                                  "adding a post-op"));
+  }
+  TRIPONT_RETURN_IF_ERROR(Check(api.primitive_attr_set_post_ops(created, list), "setting post-ops"));
+  return attributes;
+}
+
+std::string_view ImplementationName(const Api& api, ConstPrimitiveDesc desc) {
+  const char* name = nullptr;
+  if (api.primitive_desc_query(desc, Query::kImplementationName, 0, &name) != StatusCode::kSuccess) return "";
+  return name == nullptr ? "" : name;
+}
+
+bool IsReference(const Api& api, ConstPrimitiveDesc desc) {
+  return ImplementationName(api, desc).find("ref:") != std::string_view::npos;
+}
+
+StatusOr<std::unique_ptr<Plan>> Plan::Create(const Api& api, OwnedPrimitiveDesc desc, std::vector<PlanArray> arrays) {
+  std::unique_ptr<Plan> plan(new Plan(api));
+  plan->arrays_ = std::move(arrays);
+  plan->packed_.resize(plan->arrays_.size(), nullptr);
+
+  std::vector<int> args;
+  std::vector<OwnedMemoryDesc> layouts;
+  for (const PlanArray& array : plan->arrays_) {
+    MemoryDesc wanted = nullptr;
+    TRIPONT_RETURN_IF_ERROR(Check(
+        api.memory_desc_clone(&wanted, api.primitive_desc_query_md(desc.get(), Query::kArgument, array.arg)),
+        "reading an argument's layout"));
+    args.push_back(array.arg);
+    layouts.emplace_back(wanted);
+  }
+  TRIPONT_RETURN_IF_ERROR(plan->AddStep(desc.get(), std::move(args), std::move(layouts)));
+
+  size_t offset = 0;
+  for (size_t i = 0; i < plan->arrays_.size(); ++i) {
+    const PlanArray& array = plan->arrays_[i];
+    ConstMemoryDesc wanted = plan->steps_[0].layouts[i].get();
+    if (api.memory_desc_equal(wanted, array.layout.get()) != 0) continue;
+    if (array.constant != nullptr && !array.is_output) {
+      TRIPONT_RETURN_IF_ERROR(plan->PackConstant(i, wanted));
+      continue;
+    }
+    plan->staged_.push_back({i, plan->steps_.size(), offset});
+    offset += RoundUp(api.memory_desc_get_size(wanted));
+    TRIPONT_RETURN_IF_ERROR(array.is_output ? plan->AddReorder(wanted, array.layout.get())
+                                            : plan->AddReorder(array.layout.get(), wanted));
+  }
+  plan->scratchpad_offset_ = offset;
+  size_t scratchpad = 0;
+  size_t memories = 0;
+  for (const Step& step : plan->steps_) {
+    scratchpad = std::max(scratchpad, step.scratchpad_size);
+    plan->first_.push_back(memories);
+    memories += step.args.size();
+  }
+  plan->scratch_size_ = offset + scratchpad;
+  return plan;
+}
+
+Plan::~Plan() {
+  for (void* data : packed_) std::free(data);
+}
+
+Status Plan::AddStep(ConstPrimitiveDesc desc, std::vector<int> args, std::vector<OwnedMemoryDesc> layouts) {
+  Step step;
+  Primitive primitive = nullptr;
+  TRIPONT_RETURN_IF_ERROR(Check(api_.primitive_create(&primitive, desc), "creating a primitive"));
+  step.primitive.reset(primitive);
+  step.args = std::move(args);
+  step.layouts = std::move(layouts);
+  ConstMemoryDesc scratchpad = api_.primitive_desc_query_md(desc, Query::kScratchpad, 0);
+  if (scratchpad != nullptr) step.scratchpad_size = api_.memory_desc_get_size(scratchpad);
+  if (step.scratchpad_size > 0) {
+    MemoryDesc layout = nullptr;
+    TRIPONT_RETURN_IF_ERROR(Check(api_.memory_desc_clone(&layout, scratchpad), "reading the scratchpad's size"));
+    step.args.push_back(kArgScratchpad);
+    step.layouts.emplace_back(layout);
+  }
+  steps_.push_back(std::move(step));
+  return OkStatus();
+}
+
+Status Plan::AddReorder(ConstMemoryDesc from, ConstMemoryDesc to) {
+  TRIPONT_ASSIGN_OR_RETURN(OwnedAttributes attributes, MakeAttributes(api_));
+  PrimitiveDesc created = nullptr;
+  TRIPONT_RETURN_IF_ERROR(
+      Check(api_.reorder_primitive_desc_create(&created, from, api_.engine, to, api_.engine, attributes.get()),
+            "describing a reorder"));
+  OwnedPrimitiveDesc desc(created);
+  std::vector<OwnedMemoryDesc> layouts;
+  for (ConstMemoryDesc layout : {from, to}) {
+    MemoryDesc copy = nullptr;
+    TRIPONT_RETURN_IF_ERROR(Check(api_.memory_desc_clone(&copy, layout), "copying a layout"));
+    layouts.emplace_back(copy);
+  }
+  return AddStep(desc.get(), {kArgSource, kArgDestination}, std::move(layouts));
+}
+
+Status Plan::PackConstant(size_t index, ConstMemoryDesc to) {
+  // A plan of its own, run once, whose only step is the reorder.
+  Plan reorder(api_);
+  TRIPONT_RETURN_IF_ERROR(reorder.AddReorder(arrays_[index].layout.get(), to));
+  reorder.first_ = {0};
+  const size_t size = RoundUp(api_.memory_desc_get_size(to));
+  packed_[index] = std::aligned_alloc(kAlignment, std::max(size, kAlignment));
+  if (packed_[index] == nullptr) return ResourceExhausted("no memory for ", size, " bytes of packed weights");
+  std::unique_ptr<void, decltype(&std::free)> scratchpad(
+      std::aligned_alloc(kAlignment, std::max(RoundUp(reorder.steps_[0].scratchpad_size), kAlignment)), &std::free);
+  if (scratchpad == nullptr) return ResourceExhausted("no memory to pack weights");
+  TRIPONT_ASSIGN_OR_RETURN(std::unique_ptr<State> state, reorder.MakeState());
+  void* const handles[] = {const_cast<void*>(arrays_[index].constant), packed_[index], scratchpad.get()};
+  return reorder.Run(*state, 0, handles);
+}
+
+StatusOr<std::unique_ptr<Plan::State>> Plan::MakeState() const {
+  auto state = std::make_unique<State>();
+  for (const Step& step : steps_) {
+    for (size_t i = 0; i < step.args.size(); ++i) {
+      Memory memory = nullptr;
+      TRIPONT_RETURN_IF_ERROR(
+          Check(api_.memory_create(&memory, step.layouts[i].get(), api_.engine, nullptr), "creating a memory object"));
+      state->memories.emplace_back(memory);
+      state->arguments.push_back({step.args[i], memory});
+    }
+  }
+  return state;
+}
+
+StatusOr<std::unique_ptr<Plan::State>> Plan::TakeState() const {
+  {
+    std::lock_guard lock(mutex_);
+    if (!free_states_.empty()) {
+      std::unique_ptr<State> state = std::move(free_states_.back());
+      free_states_.pop_back();
+      return state;
+    }
+  }
+  return MakeState();
+}
+
+void Plan::GiveBack(std::unique_ptr<State> state) const {
+  std::lock_guard lock(mutex_);
+  if (free_states_.size() < kKeptStates) free_states_.push_back(std::move(state));
+}
+
+Status Plan::Run(const State& state, size_t index, std::span<void* const> handles) const {
+  const Step& step = steps_[index];
+  const size_t first = first_[index];
+  for (size_t i = 0; i < step.args.size(); ++i) {
+    TRIPONT_RETURN_IF_ERROR(
+        Check(api_.memory_set_data_handle(state.arguments[first + i].memory, handles[i]), "setting an address"));
+  }
+  const auto run = [&] {
+    return Check(api_.primitive_execute(step.primitive.get(), api_.stream, static_cast<int>(step.args.size()),
+                                        state.arguments.data() + first),
+                 "executing a primitive");
+  };
+  if (!InForkedChild()) return run();
+  // TBB's threads did not survive the fork: an arena of one thread never waits for them.
+  tbb::task_arena arena(1);
+  return arena.execute(run);
+}
+
+Status Plan::Execute(const LibraryContext& context, void* const* operands, void* const* results) const {
+  TRIPONT_ASSIGN_OR_RETURN(std::unique_ptr<State> state, TakeState());
+  Scratch scratch;
+  if (scratch_size_ > 0) {
+    TRIPONT_ASSIGN_OR_RETURN(scratch, context.AllocateScratch(scratch_size_));
+  }
+  char* const base = scratch.as<char>();
+  void* const scratchpad = base == nullptr ? nullptr : base + scratchpad_offset_;
+
+  std::vector<void*> handles(arrays_.size() + 1);
+  std::vector<void*> outside(arrays_.size());
+  for (size_t i = 0; i < arrays_.size(); ++i) {
+    outside[i] = arrays_[i].is_output ? results[arrays_[i].index] : operands[arrays_[i].index];
+    handles[i] = packed_[i] != nullptr ? packed_[i] : outside[i];
+  }
+  handles.back() = scratchpad;
+  for (const Staged& staged : staged_) handles[staged.array] = base + staged.offset;
+
+  for (const Staged& staged : staged_) {
+    if (arrays_[staged.array].is_output) continue;
+    void* const ends[] = {outside[staged.array], handles[staged.array], scratchpad};
+    TRIPONT_RETURN_IF_ERROR(Run(*state, staged.step, ends));
+  }
+  TRIPONT_RETURN_IF_ERROR(Run(*state, 0, handles));
+  for (const Staged& staged : staged_) {
+    if (!arrays_[staged.array].is_output) continue;
+    void* const ends[] = {handles[staged.array], outside[staged.array], scratchpad};
+    TRIPONT_RETURN_IF_ERROR(Run(*state, staged.step, ends));
+  }
+  GiveBack(std::move(state));
+  return OkStatus();
+}
+
+}  // namespace tripont::onednn

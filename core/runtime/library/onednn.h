@@ -1,0 +1,123 @@
+// oneDNN in C++: owned objects, and a Plan that runs one primitive with the reorders around it.
+#ifndef TRIPONT_CORE_RUNTIME_LIBRARY_ONEDNN_H_
+#define TRIPONT_CORE_RUNTIME_LIBRARY_ONEDNN_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/runtime/dtype.h"
+#include "core/runtime/library/onednn_api.h"
+#include "core/runtime/library/registry.h"
+#include "core/runtime/status.h"
+
+namespace tripont::onednn {
+
+// Frees any object of the API. The library is never closed, so owners may be destroyed at any time.
+struct Destroyer {
+  void operator()(MemoryDesc object) const { LoadedOrNull()->memory_desc_destroy(object); }
+  void operator()(Memory object) const { LoadedOrNull()->memory_destroy(object); }
+  void operator()(PrimitiveDesc object) const { LoadedOrNull()->primitive_desc_destroy(object); }
+  void operator()(Primitive object) const { LoadedOrNull()->primitive_destroy(object); }
+  void operator()(PrimitiveAttributes object) const { LoadedOrNull()->primitive_attr_destroy(object); }
+  void operator()(PostOps object) const { LoadedOrNull()->post_ops_destroy(object); }
+};
+template <typename Handle>
+using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, Destroyer>;
+
+using OwnedMemoryDesc = Owned<MemoryDesc>;
+using OwnedPrimitiveDesc = Owned<PrimitiveDesc>;
+using OwnedPrimitive = Owned<Primitive>;
+using OwnedAttributes = Owned<PrimitiveAttributes>;
+
+// oneDNN's number for an element type; kUndefined if it has none.
+DataType DataTypeOf(PrimitiveType type);
+
+// An array of `dimensions` at `strides` (in elements).
+StatusOr<OwnedMemoryDesc> StridedDesc(const Api& api, DataType type, std::span<const int64_t> dimensions,
+                                      std::span<const int64_t> strides);
+// An array of `dimensions` whose layout the primitive shall choose.
+StatusOr<OwnedMemoryDesc> AnyDesc(const Api& api, DataType type, std::span<const int64_t> dimensions);
+
+// One operation after the primitive's own, in the order of execution.
+struct PostOp {
+  Algorithm algorithm;
+  float alpha = 0.0F;                 // elementwise algorithms: their parameters
+  float beta = 0.0F;
+  ConstMemoryDesc operand = nullptr;  // binary algorithms: the second operand
+};
+
+// Attributes with user-managed scratchpads (the only mode in which one primitive may run on several threads at once).
+StatusOr<OwnedAttributes> MakeAttributes(const Api& api, std::span<const PostOp> post_ops = {});
+
+// "brgconv:avx512_core", "ref:any", ...
+std::string_view ImplementationName(const Api& api, ConstPrimitiveDesc desc);
+// The reference implementations are correct, and a thousand times slower than the others.
+bool IsReference(const Api& api, ConstPrimitiveDesc desc);
+
+// One input or output of a plan.
+struct PlanArray {
+  int arg;                         // the primitive's argument index
+  bool is_output;
+  size_t index;                    // of the library call's operand or result
+  OwnedMemoryDesc layout;          // how the array lies in the caller's memory
+  const void* constant = nullptr;  // an input that never changes, or null
+};
+
+// A primitive, and a reorder for each array that the primitive wants in another layout than the caller's. Constant inputs are
+// reordered once, when the plan is made. Execute may be called by several threads at once.
+class Plan {
+ public:
+  static StatusOr<std::unique_ptr<Plan>> Create(const Api& api, OwnedPrimitiveDesc desc, std::vector<PlanArray> arrays);
+  ~Plan();
+  Status Execute(const LibraryContext& context, void* const* operands, void* const* results) const;
+
+ private:
+  // One primitive's execution: memory objects, to be pointed at the caller's arrays.
+  struct Step {
+    OwnedPrimitive primitive;
+    std::vector<int> args;                 // argument indices, the scratchpad's (if any) last
+    std::vector<OwnedMemoryDesc> layouts;  // one an argument
+    size_t scratchpad_size = 0;
+  };
+  // Memory objects of all steps. A set is used by one execution at a time.
+  struct State {
+    std::vector<Owned<Memory>> memories;
+    std::vector<ExecutionArgument> arguments;
+  };
+  // An array that goes through a reorder, into or out of `size` bytes at `offset` of the scratch block.
+  struct Staged {
+    size_t array;
+    size_t step;
+    size_t offset;
+  };
+
+  explicit Plan(const Api& api) : api_(api) {}
+  Status AddStep(ConstPrimitiveDesc desc, std::vector<int> args, std::vector<OwnedMemoryDesc> layouts);
+  Status AddReorder(ConstMemoryDesc from, ConstMemoryDesc to);
+  Status PackConstant(size_t array, ConstMemoryDesc to);
+  StatusOr<std::unique_ptr<State>> MakeState() const;
+  StatusOr<std::unique_ptr<State>> TakeState() const;
+  void GiveBack(std::unique_ptr<State> state) const;
+  Status Run(const State& state, size_t step, std::span<void* const> handles) const;
+
+  const Api& api_;
+  std::vector<PlanArray> arrays_;
+  std::vector<Step> steps_;         // [0] is the primitive, then the reorders
+  std::vector<size_t> first_;       // first memory object of each step
+  std::vector<Staged> staged_;
+  std::vector<void*> packed_;       // one an array: the packed constant, or null
+  size_t scratch_size_ = 0;         // of one execution: staged arrays, then the largest scratchpad
+  size_t scratchpad_offset_ = 0;
+  mutable std::mutex mutex_;
+  mutable std::vector<std::unique_ptr<State>> free_states_;
+};
+
+}  // namespace tripont::onednn
+
+#endif  // TRIPONT_CORE_RUNTIME_LIBRARY_ONEDNN_H_
