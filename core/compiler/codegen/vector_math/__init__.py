@@ -15,9 +15,14 @@ from ..llvm_ir import Value
 from .error_function import erf
 from .exponential import cosh, exp, exp2, expm1, logistic, sinh, tanh
 from .logarithm import log, log1p
-from .power import cbrt, rsqrt
+from .power import pow
+from .roots import cbrt, rsqrt
+from .trigonometric import atan, atan2, cos, sin, tan
 
 FUNCTIONS: Final[dict[str, Callable[..., Value]]] = {
     f.__name__: f
-    for f in (cbrt, cosh, erf, exp, exp2, expm1, log, log1p, logistic, rsqrt, sinh, tanh)
-}
+    for f in (
+        atan, atan2, cbrt, cos, cosh, erf, exp, exp2, expm1, log, log1p, logistic, pow, rsqrt, sin,
+        sinh, tan, tanh,
+    )
+}  # fmt: skip

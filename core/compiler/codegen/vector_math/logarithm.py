@@ -48,7 +48,7 @@ def normalise(m: Arithmetic, x: Value) -> tuple[Value, Value]:
     return mantissa, m.builder.select(is_denormal, m.int_sub(k, shift), k)
 
 
-def _to_floating(m: Arithmetic, k: Value) -> Value:
+def to_floating(m: Arithmetic, k: Value) -> Value:
     """A small integer as floating point. (For i64 through the magic number: not every CPU converts those.)"""
     if not m.is_double:
         return m.builder.cast("sitofp", k, m.type)
@@ -58,7 +58,7 @@ def _to_floating(m: Arithmetic, k: Value) -> Value:
 def _log_reduced(m: Arithmetic, f: Value, k: Value) -> Value:
     """log(1 + f) + k ln 2."""
     high, low = _LN2[m.scalar]
-    kf = _to_floating(m, k)
+    kf = to_floating(m, k)
     half_square = m.mul(m.mul(f, 0.5), f)
     if m.is_double:
         s = m.div(f, m.add(f, 2.0))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from scipy import special
+from scipy import special  # type: ignore[import-untyped]
 from tripont.core.compiler.codegen.vector_math import FUNCTIONS
 
 from tests.core.compiler.codegen.native import elementwise
@@ -17,7 +17,7 @@ BASELINE = "x86-64-v2"
 
 def _logistic(x: Array) -> Array:
     e = np.exp(-np.abs(x))
-    return np.where(x >= 0, 1, e) / (1 + e)
+    return np.asarray(np.where(x >= 0, 1, e) / (1 + e))
 
 
 # name: (reference in the wider type, largest error of float in ulp, of double)
@@ -34,6 +34,10 @@ UNARY: dict[str, tuple[Callable[[Array], Array], float, float]] = {
     "cbrt": (np.cbrt, 0.6, 0.6),
     "sinh": (np.sinh, 2.5, 2.7),
     "cosh": (np.cosh, 2.5, 2.7),
+    "sin": (np.sin, 0.8, 0.8),
+    "cos": (np.cos, 0.8, 0.8),
+    "tan": (np.tan, 2.2, 2.2),
+    "atan": (np.arctan, 2.4, 2.4),
 }
 SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0]
 
@@ -134,3 +138,70 @@ def test_any_number_of_lanes(lanes: int) -> None:
         check(
             name, elementwise(FUNCTIONS[name], "float", 1, lanes=lanes)(x), exact, UNARY[name][1], x
         )
+
+
+SCALARS = [("float", np.float32, np.float64), ("double", np.float64, np.longdouble)]
+EDGES = [
+    *SPECIAL,
+    3.0,
+    -3.0,
+    1.5,
+    -2.5,
+    1e30,
+    -1e30,
+    1e-45,
+    2.0**23 + 0.5,
+    2.0**24,
+    2.0**53,
+    7.0,
+    -7.0,
+]
+
+
+def power_arguments(dtype: type) -> tuple[Array, Array]:
+    """Bases of all sizes and near 1, with exponents that reach over- and underflow; all pairs of edges."""
+    generator = np.random.default_rng(3)
+    count, limit = 1 << 16, 90 if dtype == np.float32 else 750
+    bits = generator.integers(0, 2**31 if dtype == np.float32 else 2**63, count)
+    wide = bits.astype(np.uint32 if dtype == np.float32 else np.uint64).view(dtype)
+    near = 1 + generator.uniform(-1, 1, count) * 10.0 ** generator.uniform(-8, 0, count)
+    x = np.concatenate([wide, near.astype(dtype)])
+    with np.errstate(all="ignore"):
+        y = generator.uniform(-1, 1, x.size) * limit / np.log(x.astype(np.longdouble))
+    edges = np.array(EDGES, dtype)
+    x = np.concatenate([x, np.repeat(edges, edges.size)])
+    return x, np.concatenate([y.astype(dtype), np.tile(edges, edges.size)])
+
+
+@pytest.mark.parametrize("cpu", ["host", BASELINE])
+@pytest.mark.parametrize(("scalar", "dtype", "wide"), SCALARS)
+def test_pow(scalar: str, dtype: type, wide: type, cpu: str) -> None:
+    x, y = power_arguments(dtype)
+    with np.errstate(all="ignore"):
+        exact = np.power(x.astype(wide), y.astype(wide))
+    got = elementwise(FUNCTIONS["pow"], scalar, 2, cpu)(x, y)
+    check("pow", got, exact, 0.51 if scalar == "float" else 0.9, x, y)
+
+
+@pytest.mark.parametrize("cpu", ["host", BASELINE])
+@pytest.mark.parametrize(("scalar", "dtype", "wide"), SCALARS)
+def test_atan2(scalar: str, dtype: type, wide: type, cpu: str) -> None:
+    generator = np.random.default_rng(4)
+    near = generator.standard_normal((2, 1 << 16))
+    far = near * 10.0 ** generator.uniform(-30, 30, near.shape)
+    edges = np.array(EDGES)
+    y = np.concatenate([near[0], far[0], np.repeat(edges, edges.size)]).astype(dtype)
+    x = np.concatenate([near[1], far[1], np.tile(edges, edges.size)]).astype(dtype)
+    got = elementwise(FUNCTIONS["atan2"], scalar, 2, cpu)(y, x)
+    check("atan2", got, np.arctan2(y.astype(wide), x.astype(wide)), 2.4, y, x)
+
+
+def test_range_reduction_of_multiples_of_pi() -> None:
+    """The doubles nearest to multiples of pi/2: all digits of the result come from the reduction."""
+    k = np.concatenate([np.arange(1, 4096), 2 ** np.arange(13, 52)]).astype(np.longdouble)
+    x = (k * np.longdouble("1.570796326794896619231321691639751442")).astype(np.float64)
+    # 6381956970095103 * 2^797 is the double nearest to a multiple of pi/2 of all.
+    x = np.concatenate([x, [6381956970095103.0 * 2.0**797]])
+    got = elementwise(FUNCTIONS["cos"], "double", 1)(x)
+    check("cos", got[:-1], np.cos(x[:-1].astype(np.longdouble)), 0.8, x[:-1])
+    assert got[-1] == -4.6871659242546277e-19

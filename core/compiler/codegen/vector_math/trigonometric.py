@@ -1,0 +1,323 @@
+"""sin, cos, tan, atan and atan2.
+
+Reduction: x = q pi/2 + r with q an integer and |r| <= pi/4, r in two words. Up to some size
+(Cody and Waite) q is found by rounding x 2/pi, and pi/2 is subtracted q times in parts of 33 bits,
+whose product with q is exact; ``float`` takes three words and needs fused multiply-add, without
+which it goes through ``double``. Beyond that size (Payne and Hanek) the argument's integer mantissa
+is multiplied with those 192 bits of 2/pi that matter: a scalar function of the module, called lane
+by lane in a block that is entered only if some lane needs it.
+
+On |r| <= pi/4, with z = r^2:
+
+    sin r = r + r z S(z),    cos r = 1 - z/2 + z^2 C(z)
+
+S and C minimax for the relative error of sin and cos (Remez exchange in 180-bit arithmetic):
+2^-27.9 and 2^-33.0 for float, 2^-56.8 and 2^-59.1 for double. atan reduces its argument t <= 1 to
+(t - 1)/(t + 1) where t > tan(pi/8), and there atan t = t + t z A(z): 2^-30.4 and 2^-58.4.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from ...targets.target import Target
+from .. import llvm_ir
+from ..llvm_ir import Builder, Value
+from .arithmetic import INFINITY, NAN, Arithmetic, Pair
+
+_SIN: Final = {
+    "float": (-0.16666655242443085, 0.008332187309861183, -0.00019517897453624755),
+    "double": (
+        -0.1666666666666663, 0.008333333333322004, -0.00019841269829494696,
+        2.7557313587377638e-06, -2.5050742274061048e-08, 1.589590295380006e-10,
+    ),
+}  # fmt: skip
+_COS: Final = {
+    "float": (0.04166664555668831, -0.0013887309469282627, 2.4432327336398885e-05),
+    "double": (
+        0.041666666666666595, -0.0013888888888872895, 2.4801587288748457e-05,
+        -2.75573141486914e-07, 2.0875696580705088e-09, -1.1358310862771745e-11,
+    ),
+}  # fmt: skip
+_ATAN: Final = {
+    "float": (
+        -0.33333316445350647, 0.19998525083065033, -0.1424429714679718, 0.10598266124725342,
+        -0.06087341532111168,
+    ),
+    "double": (
+        -0.3333333333333319, 0.19999999999952384, -0.14285714280075473, 0.11111110777423261,
+        -0.09090897584587365, 0.07692057140693907, -0.06663069133364774, 0.05847635205241042,
+        -0.05038158649869445, 0.03803539715343174, -0.01787520788045405,
+    ),
+}  # fmt: skip
+_TWO_OVER_PI: Final = 0.6366197723675814
+# pi/2 = the sum of these, the first three with 33 significant bits.
+_PI_OVER_2: Final = (
+    1.5707963267341256, 6.077100506303966e-11, 2.0222662487111665e-21, 8.4784276603689e-32,
+)  # fmt: skip
+# Up to here q has at most 20 bits, so that its products with the parts are exact.
+_LARGE: Final = 1.0e6
+# The same for float with fused multiply-add: 24 bits each.
+_PI_OVER_2_FLOAT: Final = (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15)
+_LARGE_FLOAT: Final = 1.0e5
+# pi in two words.
+_PI: Final = {
+    "float": (3.1415927410125732, -8.742277657347586e-08),
+    "double": (3.141592653589793, 1.2246467991473532e-16),
+}
+# The first 1280 bits of 2/pi, after 64 zeros that stand before the binary point.
+_TWO_OVER_PI_WORDS: Final = (
+    0,
+    11743562013128004905, 18169587780923219392, 15808362127397457985, 18325537948574664033,
+    13196794004601950944, 452944820249399836, 18311050168422213438, 16754012890938950788,
+    16833452818741296705, 4148332274289687028, 11278244420634880059, 2303758334597371919,
+    17235013589178936607, 7869616827067468215, 5712322887342352941, 8441921394348257659,
+    4397547296490951402, 7780917995555872008, 6197850593633725355, 17352294737506481693,
+)  # fmt: skip
+_REDUCE_LARGE: Final = "tripont.reduce_large"
+_REDUCED: Final = "{ double, double, i64 }"
+
+
+class _Reduced(NamedTuple):
+    """x = quadrant pi/2 + r.high + r.low; only the quadrant's low 2 bits count (i32 for float)."""
+
+    quadrant: Value
+    r: Pair
+
+
+def _define_reduce_large(module: llvm_ir.Module, target: Target) -> None:
+    """Define ``{r high, r low, quadrant} reduce_large(x)`` for finite |x| >= 2^-20 in the module."""
+    if any(f"@{_REDUCE_LARGE}(" in f[: f.index("\n")] for f in module.functions):
+        return
+    b = Builder(
+        module, _REDUCE_LARGE, ["double"], _REDUCED, linkage="internal",
+        attributes=f"{target.function_attributes} cold noinline",
+    )  # fmt: skip
+    m = Arithmetic(b, target, "double")
+    x = b.arguments[0]
+    bits = m.bits(x)
+    exponent = b.binary("and", b.binary("lshr", bits, llvm_ir.i64(52)), llvm_ir.i64(2047))
+    mantissa = m.int_or(m.int_and(bits, (1 << 52) - 1), 1 << 52)
+    # x = mantissa 2^(exponent - 1075). The bits of 2/pi with weights of 4 and more, after that power
+    # is applied, only add whole turns. The rest begins at this bit of the table:
+    start = m.int_sub(exponent, 1075 + 2 - 64)
+    start = b.select(b.icmp("slt", start, llvm_ir.i64(0)), llvm_ir.i64(0), start)
+    word, shift = b.binary("lshr", start, llvm_ir.i64(6)), m.int_and(start, 63)
+    table = module.constant_array("i64", [str(w) for w in _TWO_OVER_PI_WORDS])
+    words = [b.load("i64", b.gep("i64", table, b.add(word, llvm_ir.i64(i))), 8) for i in range(4)]
+    window = [
+        b.call("i64", "llvm.fshl.i64", [words[i], words[i + 1], shift]) for i in range(3)
+    ]  # most significant first
+    wide = [b.cast("zext", w, "i128") for w in window]
+    wide_mantissa = b.cast("zext", mantissa, "i128")
+    by_64 = Value("i128", "64")
+    low = b.binary("mul", wide_mantissa, wide[2])
+    middle = b.binary("add", b.binary("mul", wide_mantissa, wide[1]), b.binary("lshr", low, by_64))
+    top = b.binary("mul", mantissa, window[0])
+    top = b.binary("add", top, b.cast("trunc", b.binary("lshr", middle, by_64), "i64"))
+    middle_word = b.cast("trunc", middle, "i64")
+    low_word = b.cast("trunc", low, "i64")
+    # The product modulo 4 is (top, middle, low) with 2 bits before the point: round to nearest.
+    quadrant = b.binary("lshr", b.binary("add", top, llvm_ir.i64(1 << 61)), llvm_ir.i64(62))
+    two = llvm_ir.i64(2)
+    fraction = b.call("i64", "llvm.fshl.i64", [top, middle_word, two])  # signed, times 2^-64
+    rest = b.call("i64", "llvm.fshl.i64", [middle_word, low_word, two])
+
+    def halves(value: Value, opcode: str, scale: int) -> tuple[Value, Value]:
+        high = b.binary("ashr" if opcode == "sitofp" else "lshr", value, llvm_ir.i64(32))
+        low = m.int_and(value, 0xFFFFFFFF)
+        return (
+            m.mul(b.cast("sitofp", high, "double"), 2.0 ** (scale + 32)),
+            m.mul(b.cast("sitofp", low, "double"), 2.0**scale),
+        )
+
+    f0, f1 = halves(fraction, "sitofp", -64)
+    f2, f3 = halves(rest, "uitofp", -128)
+    first = m.two_sum(f0, f1)
+    f = m.two_sum(first.high, m.add(first.low, m.add(f2, f3)))
+    high, low_part = (c / 2 for c in _PI["double"])
+    r = m.pair_multiply(f, m.pair_constant(high, low_part))
+    negative = m.compare("olt", x, 0.0)
+    r_high = m.select(negative, m.negate(r.high), r.high)
+    r_low = m.select(negative, m.negate(r.low), r.low)
+    quadrant = b.select(negative, m.int_sub(0, quadrant), quadrant)
+    result = b.emit(_REDUCED, f"insertvalue {_REDUCED} poison, double {r_high.ref}, 0")
+    result = b.emit(_REDUCED, f"insertvalue {_REDUCED} {result.ref}, double {r_low.ref}, 1")
+    result = b.emit(_REDUCED, f"insertvalue {_REDUCED} {result.ref}, i64 {quadrant.ref}, 2")
+    b.ret(result)
+    b.finish()
+
+
+def _reduce_lane(m: Arithmetic, x: Value) -> list[Value]:
+    """r high, r low and quadrant of one finite number, in the scalar types of m."""
+    b = m.builder
+    call = b.call(_REDUCED, _REDUCE_LARGE, [b.cast("fpext", x, "double")])
+    types = ("double", "double", "i64")
+    high, low, quadrant = (
+        b.emit(t, f"extractvalue {_REDUCED} {call.ref}, {i}") for i, t in enumerate(types)
+    )
+    if m.is_double:
+        return [high, low, quadrant]
+    rounded = b.cast("fptrunc", high, "float")
+    rest = b.binary("fsub", high, b.cast("fpext", rounded, "double"))
+    return [rounded, b.cast("fptrunc", rest, "float"), b.cast("trunc", quadrant, "i32")]
+
+
+def _replace_large(m: Arithmetic, x: Value, limit: float, fast: _Reduced) -> _Reduced:
+    """``fast`` with the lanes above ``limit`` reduced exactly."""
+    b = m.builder
+    magnitude = m.absolute(x)
+    large = m.both(m.compare("ogt", magnitude, limit), m.compare("olt", magnitude, INFINITY))
+    _define_reduce_large(b.module, m.target)
+    any_large = large
+    if m.lanes > 1:
+        any_large = b.call("i1", f"llvm.vector.reduce.or.v{m.lanes}i1", [large])
+    before = b.block
+    slow_block, join = b.new_label("large"), b.new_label("reduced")
+    b.branch_if(any_large, slow_block, join)
+    b.start_block(slow_block)
+    values = [fast.r.high, fast.r.low, fast.quadrant]
+    if m.lanes == 1:
+        slow = _reduce_lane(m, x)
+    else:
+        # Lanes that are not large give rubbish here, and are not chosen.
+        start = [Value(v.type, "poison") for v in values]
+        stop = llvm_ir.i64(m.lanes)
+        with b.loop_carrying(llvm_ir.i64(0), stop, 1, start) as (i, carried, slow):
+            lane = b.emit(m.scalar, f"extractelement {x.type} {x.ref}, i64 {i.ref}")
+            carried[:] = [
+                b.emit(
+                    v.type,
+                    f"insertelement {v.type} {v.ref}, {part.type} {part.ref}, i64 {i.ref}",
+                )
+                for v, part in zip(carried, _reduce_lane(m, lane), strict=True)
+            ]
+    chosen = [b.select(large, s, f) for s, f in zip(slow, values, strict=True)]
+    end = b.block
+    b.branch(join)
+    b.start_block(join)
+    high, low, quadrant = (
+        b.emit(f.type, f"phi {f.type} [ {f.ref}, %{before} ], [ {c.ref}, %{end} ]")
+        for f, c in zip(values, chosen, strict=True)
+    )
+    return _Reduced(quadrant, Pair(high, low))
+
+
+def _reduce_double(m: Arithmetic, x: Value) -> _Reduced:
+    n, quadrant = m.round(x, _TWO_OVER_PI)
+    first = m.fnma(n, _PI_OVER_2[0], x)  # exact
+    r = m.two_sum(first, m.mul(n, -_PI_OVER_2[1]))  # the product is exact
+    tail = m.fnma(n, _PI_OVER_2[3], m.fnma(n, _PI_OVER_2[2], r.low))
+    return _Reduced(quadrant, m.two_sum(r.high, tail))
+
+
+def _reduce_float(m: Arithmetic, x: Value) -> _Reduced:
+    """With fused multiply-add: every word of pi/2 may have all 24 bits."""
+    n, quadrant = m.round(x, _TWO_OVER_PI)
+    first = m.fnma(n, _PI_OVER_2_FLOAT[0], x)  # exact
+    product = m.two_product(n, m.constant(_PI_OVER_2_FLOAT[1]))
+    r = m.fast_two_sum(first, m.negate(product.high))
+    low = m.fnma(n, _PI_OVER_2_FLOAT[2], m.sub(r.low, product.low))
+    return _Reduced(quadrant, Pair(r.high, low))
+
+
+def _reduce_float_in_double(m: Arithmetic, x: Value) -> _Reduced:
+    b = m.builder
+    d = Arithmetic(b, m.target, llvm_ir.vector("double", m.lanes))
+    wide = b.cast("fpext", x, d.type)
+    n, quadrant = d.round(wide, _TWO_OVER_PI)
+    r = d.fnma(n, _PI_OVER_2[1] + _PI_OVER_2[2], d.fnma(n, _PI_OVER_2[0], wide))
+    high = b.cast("fptrunc", r, m.type)
+    low = b.cast("fptrunc", d.sub(r, b.cast("fpext", high, d.type)), m.type)
+    return _Reduced(b.cast("trunc", quadrant, m.integer_type), Pair(high, low))
+
+
+def _reduce(m: Arithmetic, x: Value) -> _Reduced:
+    """Infinities and NaN give r = NaN."""
+    if m.is_double:
+        return _replace_large(m, x, _LARGE, _reduce_double(m, x))
+    if m.has_fma:
+        return _replace_large(m, x, _LARGE_FLOAT, _reduce_float(m, x))
+    return _replace_large(m, x, _LARGE, _reduce_float_in_double(m, x))
+
+
+def _sin_cos(m: Arithmetic, r: Pair) -> tuple[Value, Value]:
+    """sin and cos of high + low, |high| <= pi/4."""
+    z = m.mul(r.high, r.high)
+    half = m.mul(z, 0.5)
+    rest = m.sub(1.0, half)
+    s = m.polynomial(z, _SIN[m.scalar])
+    sine = m.add(r.high, m.fma(m.mul(r.high, z), s, m.mul(r.low, rest)))
+    c = m.polynomial(z, _COS[m.scalar])
+    correction = m.sub(m.sub(1.0, rest), half)
+    cosine = m.add(rest, m.fma(m.mul(z, z), c, m.fnma(r.high, r.low, correction)))
+    return sine, cosine
+
+
+def _sine(builder: Builder, target: Target, x: Value, turn: int) -> Value:
+    """sin(x + turn pi/2)."""
+    m = Arithmetic(builder, target, x.type)
+    quadrant, r = _reduce(m, x)
+    if turn:
+        quadrant = m.int_add(quadrant, turn)
+    sine, cosine = _sin_cos(m, r)
+    odd = m.int_compare("ne", m.int_and(quadrant, 1), 0)
+    value = m.select(odd, cosine, sine)
+    sign = m.shift_left(m.int_and(quadrant, 2), m.format.bits - 2)
+    value = m.from_bits(m.int_xor(m.bits(value), sign))
+    if turn:
+        return value
+    return m.select(m.compare("oeq", x, 0.0), x, value)  # -0
+
+
+def sin(builder: Builder, target: Target, x: Value) -> Value:
+    """The sine of any finite number, however large. float, double: below 0.8 ulp."""
+    return _sine(builder, target, x, 0)
+
+
+def cos(builder: Builder, target: Target, x: Value) -> Value:
+    """The cosine of any finite number. float, double: below 0.8 ulp."""
+    return _sine(builder, target, x, 1)
+
+
+def tan(builder: Builder, target: Target, x: Value) -> Value:
+    """The tangent of any finite number. float, double: below 2.2 ulp."""
+    m = Arithmetic(builder, target, x.type)
+    quadrant, r = _reduce(m, x)
+    sine, cosine = _sin_cos(m, r)
+    odd = m.int_compare("ne", m.int_and(quadrant, 1), 0)
+    value = m.div(m.select(odd, m.negate(cosine), sine), m.select(odd, sine, cosine))
+    return m.select(m.compare("oeq", x, 0.0), x, value)
+
+
+def atan2(builder: Builder, target: Target, y: Value, x: Value) -> Value:
+    """The angle of the point (x, y). float, double: below 2.4 ulp. Special values: C99."""
+    m = Arithmetic(builder, target, x.type)
+    ax, ay = m.absolute(x), m.absolute(y)
+    swap = m.compare("ogt", ay, ax)
+    large, small = m.select(swap, ay, ax), m.select(swap, ax, ay)
+    # Two infinities count as equal; two zeros give t = 0; huge numbers must not overflow below.
+    both_infinite = m.compare("oeq", small, INFINITY)
+    small = m.select(both_infinite, 1.0, small)
+    large = m.select(m.either(both_infinite, m.compare("oeq", large, 0.0)), 1.0, large)
+    huge = 2.0**1000 if m.is_double else 2.0**100
+    scale = m.select(m.compare("ogt", large, huge), 2.0**-60, 1.0)
+    large, small = m.mul(large, scale), m.mul(small, scale)
+    reduce = m.compare("ogt", small, m.mul(large, 0.4142135623730950))
+    numerator = m.select(reduce, m.sub(small, large), small)
+    denominator = m.select(reduce, m.add(small, large), large)
+    t = m.div(numerator, denominator)
+    z = m.mul(t, t)
+    angle = m.fma(m.mul(t, z), m.polynomial(z, _ATAN[m.scalar]), t)
+    high, low = _PI[m.scalar]
+    angle = m.select(reduce, m.add(m.add(angle, low / 4), high / 4), angle)
+    angle = m.select(swap, m.sub(high / 2, m.sub(angle, low / 2)), angle)
+    left = m.int_compare("slt", m.bits(x), 0)  # negative or -0
+    angle = m.select(left, m.sub(high, m.sub(angle, low)), angle)
+    angle = m.copysign(angle, y)
+    return m.select(m.compare("uno", x, y), NAN, angle)
+
+
+def atan(builder: Builder, target: Target, x: Value) -> Value:
+    """The arc tangent. float, double: below 2.4 ulp."""
+    return atan2(builder, target, x, llvm_ir.floating(x.type, 1.0))
