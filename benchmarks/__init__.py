@@ -1,0 +1,1 @@
+"""Benchmarks against JAX's own CPU backend: ``python -m benchmarks --help``."""
