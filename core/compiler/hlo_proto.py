@@ -606,8 +606,12 @@ def _custom_call(i: Instruction) -> bytes:
     config = attributes["backend_config"]
     if isinstance(config, dict):
         config = _json(config)
+    several = isinstance(i.shape, TupleShape)
     aliases = b"".join(
-        _message(_Field.OUTPUT_OPERAND_ALIASING, _message(1, _varint(output)) + _integer(2, operand))
+        _message(
+            _Field.OUTPUT_OPERAND_ALIASING,
+            (_message(1, _varint(output)) if several else b"") + _integer(2, operand),
+        )
         for output, operand in attributes["output_operand_aliases"]
     )
     return (

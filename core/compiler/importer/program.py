@@ -15,16 +15,15 @@ import sys
 from collections.abc import Iterator
 
 from .. import hlo
-from ..errors import CompileError, invalid_argument
-from . import bindings, legalize
+from ..errors import CompileError, internal, invalid_argument
+from . import bindings, bytecode, legalize
 from .bindings import MLIRError, ir
 from .stablehlo import NeedsPasses, ProgramReader
 
 FORMATS = ("mlir", "hlo")
 
-_BYTECODE_MAGIC = b"ML\xefR"
-# A portable artifact is bytecode whose producer string, right after magic and version, says so.
-_PORTABLE_PRODUCER = b"StableHLO_v"
+# What a portable artifact's producer starts with.
+_PORTABLE_PRODUCER = "StableHLO_v"
 
 # Regions nest as Python calls. Python frames live on the heap, so this bounds memory, not the C stack.
 _RECURSION_LIMIT = 200_000
@@ -46,6 +45,13 @@ def read_program(program: bytes, format: str) -> hlo.Module:
     try:
         module = read_mlir(program, format, context)
         return _read_module(module)
+    except CompileError:
+        raise
+    except (UnicodeDecodeError, RuntimeError) as error:
+        # The bindings found text that is not UTF-8, in names or locations.
+        raise invalid_argument(f"the program is damaged: {error}") from error
+    except Exception as error:
+        raise internal(f"the program could not be read: {type(error).__name__}: {error}") from error
     finally:
         handler.detach()
 
@@ -55,9 +61,10 @@ def read_mlir(program: bytes, format: str, context: ir.Context) -> ir.Module:
     try:
         if format == "hlo":
             return bindings.parse_module(bindings.hlo_to_stablehlo(program), context)
-        if is_portable_artifact(program):
-            return bindings.deserialize_portable_artifact(program, context)
-        if program.startswith(_BYTECODE_MAGIC):
+        if bytecode.is_bytecode(program):
+            bytecode.check_envelope(program)
+            if is_portable_artifact(program):
+                return bindings.deserialize_portable_artifact(program, context)
             return bindings.parse_module(program, context)
         try:
             text = program.decode("utf-8")
@@ -73,7 +80,7 @@ def read_mlir(program: bytes, format: str, context: ir.Context) -> ir.Module:
 
 def is_portable_artifact(program: bytes) -> bool:
     """Whether bytes are StableHLO's versioned serialization (VHLO), as opposed to plain MLIR bytecode."""
-    return program.startswith(_BYTECODE_MAGIC) and _PORTABLE_PRODUCER in program[4:32]
+    return bytecode.is_bytecode(program) and bytecode.producer(program).startswith(_PORTABLE_PRODUCER)
 
 
 def _read_module(module: ir.Module) -> hlo.Module:
