@@ -38,14 +38,20 @@ class EmittedKernel:
 
 
 class Frame:
-    """A kernel function being written: its builder, generator, operand and result arrays, and range of work."""
+    """A kernel function being written: its builder, generator, operand and result arrays, and range of work.
 
-    def __init__(self, module: Module, target: Target, instruction: hlo.Instruction, name: str) -> None:
+    ``computation`` is the fused one, with dimensions merged (:mod:`.collapse`) unless ``collapsed`` is false.
+    """
+
+    def __init__(
+        self, module: Module, target: Target, instruction: hlo.Instruction, name: str, *, collapsed: bool = True
+    ) -> None:
+        from .collapse import collapse
         from .generator import Array, Generator
 
         self.name = re.sub(r"[^A-Za-z0-9_.$]", "_", name)
         self.instruction = instruction
-        self.computation = computation_of(instruction)
+        self.computation = collapse(computation_of(instruction)) if collapsed else computation_of(instruction)
         self.target = target
         self.builder = Builder(
             module,
@@ -66,7 +72,11 @@ class Frame:
             self.generator.note(pointer)
             (self.operands if n < len(operand_shapes) else self.results).append(Array(pointer, shape))
         for parameter in self.computation.parameters:
-            self.generator.arrays[parameter] = self.operands[parameter.attributes["index"]]
+            array = self.operands[parameter.attributes["index"]]._replace(shape=parameter.shape)
+            self.generator.arrays[parameter] = array
+        if collapsed:
+            results = zip(self.results, self.computation.results, strict=True)
+            self.results = [a._replace(shape=r.shape) for a, r in results]
 
     def finish(self, work_count: int, grain: int, cost_ns: float) -> EmittedKernel:
         self.builder.ret()
