@@ -87,7 +87,7 @@ class _Reduced(NamedTuple):
 
 def _define_reduce_large(module: llvm_ir.Module, target: Target) -> None:
     """Define ``{r high, r low, quadrant} reduce_large(x)`` for finite |x| >= 2^-20 in the module."""
-    if any(f"@{_REDUCE_LARGE}(" in f[: f.index("\n")] for f in module.functions):
+    if _is_defined(module, _REDUCE_LARGE):
         return
     b = Builder(
         module, _REDUCE_LARGE, ["double"], _REDUCED, linkage="internal",
@@ -141,10 +141,7 @@ def _define_reduce_large(module: llvm_ir.Module, target: Target) -> None:
     r_high = m.select(negative, m.negate(r.high), r.high)
     r_low = m.select(negative, m.negate(r.low), r.low)
     quadrant = b.select(negative, m.int_sub(0, quadrant), quadrant)
-    result = b.emit(_REDUCED, f"insertvalue {_REDUCED} poison, double {r_high.ref}, 0")
-    result = b.emit(_REDUCED, f"insertvalue {_REDUCED} {result.ref}, double {r_low.ref}, 1")
-    result = b.emit(_REDUCED, f"insertvalue {_REDUCED} {result.ref}, i64 {quadrant.ref}, 2")
-    b.ret(result)
+    b.ret(_aggregate(b, _REDUCED, [r_high, r_low, quadrant]))
     b.finish()
 
 
@@ -164,11 +161,47 @@ def _reduce_lane(m: Arithmetic, x: Value) -> list[Value]:
 
 
 def _replace_large(m: Arithmetic, x: Value, limit: float, fast: _Reduced) -> _Reduced:
-    """``fast`` with the lanes above ``limit`` reduced exactly."""
+    """``fast`` with the lanes above ``limit`` reduced exactly.
+
+    The branch is in a function that is always inlined, so that what is written here is straight-line
+    code, which callers may put before any instruction.
+    """
     b = m.builder
+    values = [fast.r.high, fast.r.low, fast.quadrant]
+    result = f"{{ {', '.join(v.type for v in values)} }}"
+    name = f"tripont.replace_large.{llvm_ir.mangle(m.type)}"
+    if not _is_defined(b.module, name):
+        _define_reduce_large(b.module, m.target)
+        _define_replace_large(b.module, m.target, name, m.type, limit, values, result)
+    text = ", ".join(f"{v.type} {v.ref}" for v in (x, *values))
+    call = b.emit(result, f"call {result} @{name}({text})")
+    high, low, quadrant = (
+        b.emit(v.type, f"extractvalue {result} {call.ref}, {i}") for i, v in enumerate(values)
+    )
+    return _Reduced(quadrant, Pair(high, low))
+
+
+def _define_replace_large(
+    module: llvm_ir.Module,
+    target: Target,
+    name: str,
+    type_: str,
+    limit: float,
+    fast: list[Value],
+    result: str,
+) -> None:
+    b = Builder(
+        module,
+        name,
+        [type_, *(v.type for v in fast)],
+        result,
+        linkage="internal",
+        attributes=f"{target.function_attributes} alwaysinline",
+    )
+    m = Arithmetic(b, target, type_)
+    x, *values = b.arguments
     magnitude = m.absolute(x)
     large = m.both(m.compare("ogt", magnitude, limit), m.compare("olt", magnitude, INFINITY))
-    _define_reduce_large(b.module, m.target)
     any_large = large
     if m.lanes > 1:
         any_large = b.call("i1", f"llvm.vector.reduce.or.v{m.lanes}i1", [large])
@@ -176,7 +209,6 @@ def _replace_large(m: Arithmetic, x: Value, limit: float, fast: _Reduced) -> _Re
     slow_block, join = b.new_label("large"), b.new_label("reduced")
     b.branch_if(any_large, slow_block, join)
     b.start_block(slow_block)
-    values = [fast.r.high, fast.r.low, fast.quadrant]
     if m.lanes == 1:
         slow = _reduce_lane(m, x)
     else:
@@ -196,11 +228,23 @@ def _replace_large(m: Arithmetic, x: Value, limit: float, fast: _Reduced) -> _Re
     end = b.block
     b.branch(join)
     b.start_block(join)
-    high, low, quadrant = (
+    merged = [
         b.emit(f.type, f"phi {f.type} [ {f.ref}, %{before} ], [ {c.ref}, %{end} ]")
         for f, c in zip(values, chosen, strict=True)
-    )
-    return _Reduced(quadrant, Pair(high, low))
+    ]
+    b.ret(_aggregate(b, result, merged))
+    b.finish()
+
+
+def _aggregate(b: Builder, type_: str, values: list[Value]) -> Value:
+    result = Value(type_, "poison")
+    for i, v in enumerate(values):
+        result = b.emit(type_, f"insertvalue {type_} {result.ref}, {v.type} {v.ref}, {i}")
+    return result
+
+
+def _is_defined(module: llvm_ir.Module, name: str) -> bool:
+    return any(f"@{name}(" in f[: f.index("\n")] for f in module.functions)
 
 
 def _reduce_double(m: Arithmetic, x: Value) -> _Reduced:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from tripont.core.compiler.codegen.vector_math import FUNCTIONS
 
 from tests.core.compiler.codegen.native import elementwise
 
-Array = np.ndarray
+Array = np.ndarray[Any, Any]
 BASELINE = "x86-64-v2"
 
 
@@ -158,7 +159,7 @@ EDGES = [
 ]
 
 
-def power_arguments(dtype: type) -> tuple[Array, Array]:
+def power_arguments(dtype: Any) -> tuple[Array, Array]:
     """Bases of all sizes and near 1, with exponents that reach over- and underflow; all pairs of edges."""
     generator = np.random.default_rng(3)
     count, limit = 1 << 16, 90 if dtype == np.float32 else 750
@@ -175,7 +176,7 @@ def power_arguments(dtype: type) -> tuple[Array, Array]:
 
 @pytest.mark.parametrize("cpu", ["host", BASELINE])
 @pytest.mark.parametrize(("scalar", "dtype", "wide"), SCALARS)
-def test_pow(scalar: str, dtype: type, wide: type, cpu: str) -> None:
+def test_pow(scalar: str, dtype: Any, wide: Any, cpu: str) -> None:
     x, y = power_arguments(dtype)
     with np.errstate(all="ignore"):
         exact = np.power(x.astype(wide), y.astype(wide))
@@ -185,7 +186,7 @@ def test_pow(scalar: str, dtype: type, wide: type, cpu: str) -> None:
 
 @pytest.mark.parametrize("cpu", ["host", BASELINE])
 @pytest.mark.parametrize(("scalar", "dtype", "wide"), SCALARS)
-def test_atan2(scalar: str, dtype: type, wide: type, cpu: str) -> None:
+def test_atan2(scalar: str, dtype: Any, wide: Any, cpu: str) -> None:
     generator = np.random.default_rng(4)
     near = generator.standard_normal((2, 1 << 16))
     far = near * 10.0 ** generator.uniform(-30, 30, near.shape)
