@@ -1,0 +1,173 @@
+"""The driver: program bytes in, artifact bytes out.
+
+:func:`compile_program` is what the compile worker and the command line call. It has no state and reads nothing but its arguments
+and the environment variables that :mod:`.dump` and :mod:`.verifier` name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+from tripont.version import __version__
+
+from . import artifact, buffers, cost, dump, hlo_proto, lowering, pipeline
+from .artifact import Executable
+from .codegen import kernels
+from .errors import CompileError, internal, invalid_argument
+from .hlo import Instruction, Module, Shape
+from .lowering import KernelInfo
+from .targets.target import Target
+
+# What a compilation may be told: name -> what the value means.
+OPTIONS: Mapping[str, str] = {
+    "target": "host (the default)",
+    "cpu": "CPU to compile for: host (the one that runs this, the default) or a name such as x86-64-v2",
+    "dump_to": "folder for dumps of all stages",
+    "dump_hlo_pass_re": "regular expression: passes after which to dump HLO",
+}
+
+
+def compile_program(program: bytes, format: str, options_proto: bytes, options: Mapping[str, str]) -> bytes:
+    """The executable artifact of a program.
+
+    ``format`` is "mlir" (StableHLO text, bytecode or portable artifact) or "hlo" (HloModuleProto); ``options_proto`` a
+    serialized CompileOptionsProto, possibly empty; ``options`` has keys of :data:`OPTIONS`. Raises CompileError.
+    """
+    from .importer.program import read_program
+
+    target = target_for(options)
+    dumping = dump.from_options(options)
+    module = read_program(program, format)
+    if dumping.enabled:
+        dumping.begin(module.name)
+        _dump_program(dumping, program, format)
+    executable = compile_module(module, options, dumping)
+    executable.fingerprint = fingerprint(program, format, options_proto, target)
+    return artifact.serialize(executable)
+
+
+def compile_module(
+    module: Module, options: Mapping[str, str] | None = None, dumping: dump.Dump | None = None
+) -> Executable:
+    """Compile an HLO module. ``options``: see :data:`OPTIONS`. Raises CompileError."""
+    options = options or {}
+    target = target_for(options)
+    if dumping is None:
+        dumping = dump.from_options(options)
+        dumping.begin(module.name)
+    parameters = _values([p.shape for p in module.entry.parameters], module.parameter_memory_kinds, "parameter")
+    results = _values([r.shape for r in module.entry.results], module.result_memory_kinds, "result")
+    costs = cost.of_module(module)
+    module = pipeline.run(module, dumping)
+    assignment = buffers.assign(module)
+    code = target.module()
+
+    def emit(instruction: Instruction, name: str) -> KernelInfo:
+        emitted = kernels.emit_kernel(code, target, instruction, name)
+        return KernelInfo(emitted.function, emitted.work_count, emitted.grain, emitted.cost_ns)
+
+    def emit_comparator(instruction: Instruction, name: str) -> str:
+        from .codegen import sort
+
+        return str(sort.emit_comparator(code, target, instruction, name))
+
+    lowered = lowering.Lowering(module, assignment, emit, emit_comparator, describe).run()
+    if dumping.enabled:
+        dumping.write("ir-no-opt.ll", str(code))
+        dumping.write("buffer_assignment.txt", buffers.print_assignment(assignment))
+    if lowered.symbols:
+        image = target.compile(code, dump=dumping.enabled)
+        missing = [s for s in lowered.symbols if s not in image.symbols]
+        if missing:
+            raise internal(f"code image lacks {missing[0]}")
+        if dumping.enabled:
+            dumping.write("ir-with-opt.ll", image.optimised_ir)
+            dumping.write("s", image.assembly)
+        offsets, code_bytes, imports = image.symbols, image.code, tuple(image.imports)
+    else:
+        offsets, code_bytes, imports = {}, b"", ()
+    if dumping.enabled:
+        dumping.write("thunk_sequence.txt", lowering.print_thunks(lowered))
+    costs.optimal_nanoseconds = cost.of_thunks(lowered.thunks)
+    thunks = lowering.link(lowered, offsets)
+    donatable = sorted({j for _, j, _ in module.input_output_aliases} | set(module.buffer_donors))
+    return Executable(
+        name=module.name,
+        target=target.name,
+        triple=target.triple,
+        cpu=target.cpu,
+        cpu_features=target.features,
+        compiler_version=__version__,
+        fingerprint=target.fingerprint,
+        parameters=parameters,
+        results=results,
+        allocations=tuple(assignment.allocations),
+        thunks=thunks,
+        code=code_bytes,
+        constants=assignment.constants,
+        imports=imports,
+        donatable_parameters=tuple(donatable),
+        num_replicas=module.num_replicas,
+        num_partitions=module.num_partitions,
+        costs=costs,
+        debug=tuple(lowered.debug),
+        program=hlo_proto.write_module(module),
+    )
+
+
+def target_for(options: Mapping[str, str]) -> Target:
+    """The target that ``options`` name; CompileError INVALID_ARGUMENT for one that does not exist."""
+    name = options.get("target") or "host"
+    if name != "host":
+        raise invalid_argument(f"unknown target {name!r}: this version compiles for host")
+    from .targets.host import for_cpu
+
+    return for_cpu(options.get("cpu") or "host")
+
+
+def fingerprint(program: bytes, format: str, options_proto: bytes, target: Target) -> str:
+    """What identifies a compilation: the program, its options, the compiler's version and the target."""
+    digest = hashlib.sha256()
+    for part in (__version__, str(artifact.FORMAT_VERSION), target.fingerprint, format):
+        digest.update(part.encode() + b"\0")
+    digest.update(len(options_proto).to_bytes(8, "little") + options_proto)
+    digest.update(program)
+    return digest.hexdigest()
+
+
+def describe(instruction: Instruction) -> str:
+    """One short line about an instruction, for profiles and errors."""
+    operands = ", ".join([str(o.shape) for o in instruction.operands[:8]])
+    more = ", ..." if len(instruction.operands) > 8 else ""
+    return f"{instruction.shape} {instruction.opcode}({operands}{more})"
+
+
+def _values(
+    shapes: list[object], kinds: tuple[str, ...], what: str
+) -> tuple[artifact.Value, ...]:
+    values = []
+    for n, shape in enumerate(shapes):
+        if not isinstance(shape, Shape):
+            raise CompileError("UNIMPLEMENTED", f"{what} {n} of the program is {shape}: only arrays are supported")
+        values.append(artifact.Value(shape, kinds[n] if kinds else "device"))
+    return tuple(values)
+
+
+def _dump_program(dumping: dump.Dump, program: bytes, format: str) -> None:
+    """The program as it was received, and as text if it is not."""
+    if format == "hlo":
+        dumping.write("received.hlo.pb", program)
+        return
+    from .importer import bindings
+    from .importer.program import read_mlir
+
+    try:
+        text = str(read_mlir(program, format, bindings.context()))
+    except CompileError:
+        dumping.write("received.mlir.bc", program)
+    else:
+        dumping.write("received.mlir", text)
+
+
+__all__ = ["OPTIONS", "compile_module", "compile_program", "fingerprint", "target_for"]

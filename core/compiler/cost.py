@@ -1,0 +1,92 @@
+"""Cost model: what one execution of a program takes, as PJRT's cost analysis reports it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Final
+
+from .artifact import Conditional, Copy, Costs, Kernel, LibraryCall, Thunk, While
+from .hlo import Computation, Instruction, Module, Shape
+
+TRANSCENDENTAL: Final = frozenset(
+    "exponential exponential-minus-one log log-plus-one sqrt rsqrt cbrt tanh tan sine cosine logistic erf power atan2".split()
+)
+_BYTES_PER_NANOSECOND: Final = 20.0
+
+
+def of_module(module: Module) -> Costs:
+    """Arithmetic and memory traffic of the program as it was received, loops counted once or their trip count."""
+    costs = Costs()
+    factor = {module.entry: 1.0}
+    for computation in reversed(module.computations()):
+        times = factor.get(computation, 1.0)
+        for instruction in computation.instructions:
+            for callee in instruction.called:
+                factor[callee] = factor.get(callee, 0.0) + times * _runs(instruction)
+            _add(costs, instruction, times)
+    return costs
+
+
+def _runs(instruction: Instruction) -> float:
+    """How often an instruction runs what it calls."""
+    if instruction.opcode == "while":
+        from .passes.while_loops import known_trip_count
+
+        return float(max(1, instruction.attributes.get("trip_count", known_trip_count(instruction))))
+    if instruction.opcode == "conditional":
+        return 1.0 / max(1, len(instruction.called))
+    if instruction.opcode in ("call", "fusion"):
+        return 1.0
+    if instruction.opcode in ("reduce", "map", "scatter", "reduce-window", "select-and-scatter", "sort", "all-reduce"):
+        return 0.0  # counted with the instruction itself
+    return 1.0
+
+
+def _add(costs: Costs, instruction: Instruction, times: float) -> None:
+    opcode = instruction.opcode
+    if opcode in ("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while", "conditional", "call"):
+        return
+    results = [s for s in instruction.result_shapes if isinstance(s, Shape)]
+    operands = [o.shape for o in instruction.operands if isinstance(o.shape, Shape)]
+    elements = float(sum(s.elements for s in results))
+    costs.bytes_accessed += times * sum(s.bytes for s in [*results, *operands])
+    if opcode in TRANSCENDENTAL:
+        costs.transcendentals += times * elements
+    elif opcode == "dot":
+        lhs = operands[0]
+        contracted = math.prod(lhs.dims[d] for d in instruction.attributes["dimension_numbers"].lhs_contracting)
+        costs.flops += times * 2 * elements * contracted
+    elif opcode == "convolution":
+        d = instruction.attributes["dimension_numbers"]
+        kernel = operands[1]
+        costs.flops += times * 2 * elements * kernel.elements / max(1, kernel.dims[d.kernel_output_feature])
+    elif opcode in ("reduce", "reduce-window", "select-and-scatter", "scatter"):
+        costs.flops += times * sum(s.elements for s in operands)
+    elif instruction.is_elementwise:
+        costs.flops += times * elements
+
+
+def of_thunks(thunks: Iterable[Thunk]) -> float:
+    """Nanoseconds on one core."""
+    total = 0.0
+    for thunk in thunks:
+        match thunk:
+            case Kernel() | LibraryCall():
+                total += thunk.cost_ns
+            case Copy():
+                total += 20 + thunk.source.size / _BYTES_PER_NANOSECOND
+            case While():
+                once = of_thunks(thunk.body) + of_thunks(thunk.condition)
+                total += once * max(1, thunk.trip_count)
+            case Conditional():
+                total += max((of_thunks(b) for b in thunk.branches), default=0.0)
+    return total
+
+
+def of_computation(computation: Computation) -> Costs:
+    """As :func:`of_module`, for one computation alone."""
+    costs = Costs()
+    for instruction in computation.instructions:
+        _add(costs, instruction, 1.0)
+    return costs

@@ -1,0 +1,665 @@
+"""Fusion: which instructions become one kernel.
+
+One sweep over a computation from the last instruction to the first puts every instruction into a :class:`~.clusters.Cluster`.
+When an instruction is reached all its users have been placed, so the choice is between: joining the one cluster that
+uses it (it is then never written to memory), being copied into several (if that is cheap and saves memory traffic),
+becoming a further result of a cluster (several users need it), and starting a cluster.
+
+No cycle can arise, and nothing has to be searched to know it: clusters are numbered downward as they start, so a
+cluster's number is smaller than those of all clusters that read from it. An instruction that others read too may join a cluster only if
+that cluster's number is smaller than those of its other readers; a cluster none of whose inputs has been placed yet may take a new
+smallest number first. The numbers are a valid schedule at any time, and at the end they are the schedule.
+
+Fusions are of these kinds, which code generation knows (``kind`` attribute):
+
+* ``loop``: one or several results of one shape, each element computed from the operands by index.
+* ``reduce``: reductions over the same dimensions of one iteration space, what computes their operands, results of the whole
+  iteration space if others need them, and an elementwise epilogue on the reduced values.
+* ``row``: as reduce, over the last dimensions, where reduced values flow back into the row (softmax, layer normalisation).
+* ``transpose``: a loop that reads an operand with its minor dimension moved.
+* ``dynamic-update-slice``: writes the update, computed in place, into the first operand's memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable
+from typing import Final
+
+import numpy as np
+
+from .clusters import (
+    CHEAP,
+    EXPENSIVE,
+    FORBIDDEN,
+    MAXIMUM_COST,
+    MAXIMUM_INPUTS,
+    MAXIMUM_MEMBERS,
+    MAXIMUM_RECOMPUTED,
+    MAXIMUM_ROW,
+    SCALAR,
+    Cluster,
+    cost_of,
+)
+from .codegen.elemental import INDEXABLE
+from .hlo import Computation, Instruction, Module, Shape, TupleShape, get_tuple_element, parameter
+
+# Values that need no memory: recomputing them is always better than reading them.
+_FREE: Final = frozenset(["iota", "constant", "partition-id", "replica-id"])
+_ALIASES: Final = frozenset(["tuple", "get-tuple-element", "optimization-barrier", "after-all", "bitcast"])
+
+
+def fuse(module: Module) -> Module:
+    """The module with its computations fused; bodies of reductions, sorts and the like are left alone."""
+    keys: dict[Hashable, Computation] = {}
+    done: dict[Computation, Computation] = {}
+    for computation in executable_computations(module):
+        done[computation] = _Fuser(computation, done, keys).run()
+    return Module(
+        module.name,
+        done[module.entry],
+        module.input_output_aliases,
+        module.buffer_donors,
+        module.parameter_memory_kinds,
+        module.result_memory_kinds,
+        module.num_replicas,
+        module.num_partitions,
+        module.frontend_attributes,
+    )
+
+
+def executable_computations(module: Module) -> list[Computation]:
+    """The entry and all computations of control flow in it, callees first: what thunks are made for."""
+    order: list[Computation] = []
+    seen = {module.entry}
+    stack: list[tuple[Computation, bool]] = [(module.entry, False)]
+    while stack:
+        computation, expanded = stack.pop()
+        if expanded:
+            order.append(computation)
+            continue
+        stack.append((computation, True))
+        for instruction in computation.instructions:
+            if instruction.opcode in ("while", "conditional", "call"):
+                for callee in instruction.called:
+                    if callee not in seen:
+                        seen.add(callee)
+                        stack.append((callee, False))
+    return order
+
+
+class _Fuser:
+    """Fuses one computation."""
+
+    def __init__(
+        self,
+        computation: Computation,
+        done: dict[Computation, Computation],
+        keys: dict[Hashable, Computation],
+    ) -> None:
+        self.computation = computation
+        self.done = done
+        self.keys = keys
+        self.users = computation.users()
+        self.placement: dict[Instruction, list[Cluster]] = {}
+        self.home: dict[Instruction, Cluster] = {}  # the cluster that writes the value to memory
+        self.clusters: list[Cluster] = []
+        self.lowest = 0
+        self.position = {i: n for n, i in enumerate(computation.instructions)}
+        self.current = 0
+        self.root = computation.root
+        self.by_space: dict[object, list[Cluster]] = {}
+
+    # ------------------------------------------------------------------------------------------- the sweep
+    def run(self) -> Computation:
+        instructions = self.computation.instructions
+        output = Cluster("", (), 1)  # what reads the results: after everything
+        self.lowest = 0
+        results = set(self.computation.results)
+        placement, users = self.placement, self.users
+        for self.current in range(len(instructions) - 1, -1, -1):
+            instruction = instructions[self.current]
+            opcode = instruction.opcode
+            if opcode == "parameter" or (opcode == "constant" and instruction.shape.dims):  # type: ignore[union-attr]
+                continue
+            if instruction is self.root and opcode == "tuple":
+                placement[instruction] = [output]
+                continue
+            readers: dict[Cluster, None] = {}
+            if instruction in results:
+                readers[output] = None
+            for user in users[instruction]:
+                for cluster in placement[user]:
+                    readers[cluster] = None
+            if readers or instruction.has_side_effect:
+                self.place(instruction, opcode, readers)
+            else:
+                placement[instruction] = []  # dead
+        return self.build()
+
+    def place(self, instruction: Instruction, opcode: str, readers: dict[Cluster, None]) -> None:
+        """Decide where ``instruction`` goes; ``readers``: the clusters that read it."""
+        if opcode == "constant":  # a scalar: written into the code of whatever reads it
+            self.placement[instruction] = []
+            for cluster in readers:
+                if not cluster.boundary:
+                    cluster.add(instruction, (SCALAR,), 0.0, 0.0)
+                    self.placement[instruction].append(cluster)
+            return
+        if opcode == "get-tuple-element" and instruction.operands[0].opcode == "reduce":
+            self.place_reduce_result(instruction, readers)
+            return
+        if opcode == "reduce":
+            self.place_reduce(instruction, readers)
+            return
+        if opcode not in INDEXABLE or not isinstance(instruction.shape, Shape):
+            self.start(instruction, "dynamic-update-slice" if opcode == "dynamic-update-slice" else "")
+            return
+        self.place_indexable(instruction, opcode, readers)
+
+    def place_indexable(
+        self, instruction: Instruction, opcode: str, readers: dict[Cluster, None]
+    ) -> None:
+        users = self.users[instruction]
+        cost = cost_of(instruction)
+        takers: list[tuple[Cluster, tuple[int, ...], float]] = []
+        for cluster in readers:
+            if cluster.boundary:
+                continue
+            contexts = cluster.contexts_for(instruction, users)
+            recomputed = self.recomputation(instruction, cost, cluster, contexts)
+            if recomputed is not None:
+                takers.append((cluster, contexts, recomputed))
+        if takers and len(takers) == len(readers):
+            if len(takers) == 1:
+                self.join(instruction, *takers[0], cost)
+                return
+            if self.worth_copying(instruction, cost, opcode, stored=False):
+                for taker in takers:
+                    self.join(instruction, *taker, cost)
+                return
+        # It has to be in memory. Cheap readers may still compute it themselves.
+        if takers and self.worth_copying(instruction, cost, opcode, stored=True):
+            for taker in takers:
+                self.join(instruction, *taker, cost)
+                del readers[taker[0]]
+            takers = []
+            if not readers:
+                return
+        first = min(c.order for c in readers)
+        for cluster, contexts, recomputed in sorted(takers, key=lambda t: t[0].order):
+            if self.may_be_result(instruction, cluster, contexts) and self.goes_before(
+                cluster, readers, first
+            ):
+                self.join(instruction, cluster, contexts, recomputed, cost)
+                self.make_result(instruction, cluster)
+                return
+        if opcode == "reshape" or opcode == "bitcast":
+            self.start(instruction, "")  # becomes a bitcast: no code at all
+            return
+        sibling = self.find_sibling(instruction, cost, readers, first)
+        if sibling is not None:
+            self.join(instruction, sibling, (sibling.full,), 0.0, cost)
+            self.make_result(instruction, sibling)
+            return
+        self.start(instruction, "loop")
+
+    # ----------------------------------------------------------------------------------------- judgements
+    def recomputation(
+        self, instruction: Instruction, cost: float, cluster: Cluster, contexts: tuple[int, ...]
+    ) -> float | None:
+        """Operations an element that fusing into ``cluster`` would do more than once; None if it must not be."""
+        if not contexts or FORBIDDEN in contexts:
+            return None
+        if cluster.kind == "dynamic-update-slice" and not self.keeps_update_in_place(instruction, cluster):
+            return None
+        if len(cluster.members) >= MAXIMUM_MEMBERS:
+            return None
+        if len(cluster.inputs) + len(instruction.operands) - 1 > MAXIMUM_INPUTS:
+            if any(o not in cluster.inputs and o not in cluster.members for o in instruction.operands):
+                return None
+        many = [c for c in contexts if c not in (SCALAR, cluster.rows)]
+        if not many:
+            return 0.0
+        elements = instruction.shape.elements  # type: ignore[union-attr]
+        ratio = len(many) * cluster.elements / elements if elements else 1.0
+        if cluster.cost + cost * len(many) > MAXIMUM_COST:
+            return None
+        if len(many) > 4 or (ratio > 1.25 and cost >= EXPENSIVE):
+            return None
+        if ratio <= 1.0:
+            return 0.0
+        recomputed = max(cost, 0.25) * min(len(many) - 1 + (cluster.elements > elements), 4)
+        if cluster.recomputed + recomputed > MAXIMUM_RECOMPUTED:
+            return None
+        return recomputed
+
+    def keeps_update_in_place(self, instruction: Instruction, cluster: Cluster) -> bool:
+        """Whether ``instruction`` reads the updated array at most where the update will write the same element."""
+        update = cluster.roots[0]
+        target = update.operands[0]
+        if target not in instruction.operands:
+            return True
+        return (
+            instruction.opcode == "dynamic-slice"
+            and instruction.operands[0] is target
+            and target not in instruction.operands[1:]
+            and instruction.operands[1:] == update.operands[2:]
+            and instruction.dims == update.operands[1].dims
+            and cluster.contexts_for(instruction, self.users[instruction]) == (cluster.full,)
+        )
+
+    def worth_copying(self, instruction: Instruction, cost: float, opcode: str, *, stored: bool) -> bool:
+        """Whether each reader should compute the value itself rather than read it.
+
+        ``stored``: it is in memory anyway, so only reading less than its own size makes up for the work.
+        """
+        if opcode in _FREE or not instruction.operands:
+            return True
+        if cost > CHEAP:
+            return False
+        shape = instruction.shape
+        assert isinstance(shape, Shape)
+        if not shape.dims:
+            return False
+        size = shape.bytes
+        if opcode == "slice" or opcode == "dynamic-slice":
+            return True
+        if opcode in ("transpose", "gather", "concatenate", "pad", "reverse"):
+            return False
+        if opcode == "reshape":
+            return True
+        read = sum(o.shape.bytes for o in instruction.operands if isinstance(o.shape, Shape))
+        return read <= size / 2 if stored else read <= size * 1.01
+
+    def may_be_result(self, instruction: Instruction, cluster: Cluster, contexts: tuple[int, ...]) -> bool:
+        """Whether ``cluster`` could also write ``instruction``: it stands at the cluster's own index."""
+        if cluster.kind == "dynamic-update-slice" or len(contexts) != 1 or len(cluster.roots) >= 16:
+            return False
+        dims = instruction.dims
+        if contexts[0] == cluster.full:
+            return dims == cluster.dims
+        return contexts[0] == cluster.rows and dims == self.row_dims(cluster)
+
+    def row_dims(self, cluster: Cluster) -> tuple[int, ...]:
+        reduced = cluster.reduced or ()
+        return tuple(d for n, d in enumerate(cluster.dims) if n not in reduced)
+
+    def goes_before(self, cluster: Cluster, readers: Iterable[Cluster], first: int) -> bool:
+        """Whether ``cluster`` can run before all other ``readers``; renumbers it if that is what it takes."""
+        if cluster.order <= first:
+            return True
+        return self.move_first(cluster)
+
+    def move_first(self, cluster: Cluster) -> bool:
+        """Give ``cluster`` the smallest number: right if everything it reads has yet to be placed."""
+        position, current = self.position, self.current
+        for operand in cluster.inputs:
+            if position[operand] > current and operand.opcode not in ("parameter", "constant"):
+                return False
+        self.lowest -= 1
+        cluster.order = self.lowest
+        return True
+
+    def find_sibling(
+        self, instruction: Instruction, cost: float, readers: Iterable[Cluster], first: int
+    ) -> Cluster | None:
+        """A loop over the same dimensions that reads an operand of ``instruction`` and can run before its readers."""
+        dims = instruction.dims
+        reading = set(readers)
+        tried = 0
+        for operand in instruction.operands:
+            if operand.shape.dims != dims and dims:  # type: ignore[union-attr]
+                continue
+            for user in self.users[operand]:
+                for cluster in self.placement.get(user, ()):
+                    tried += 1
+                    if tried > 12:
+                        return None
+                    if (
+                        cluster.kind == "loop"
+                        and cluster.dims == dims
+                        and cluster not in reading
+                        and len(cluster.roots) < 16
+                        and cluster.cost + cost <= MAXIMUM_COST
+                        and cluster.can_read_all(len(instruction.operands))
+                        and self.goes_before(cluster, readers, first - 1)
+                    ):
+                        return cluster
+        return None
+
+    # -------------------------------------------------------------------------------------------- actions
+    def join(
+        self,
+        instruction: Instruction,
+        cluster: Cluster,
+        contexts: tuple[int, ...],
+        recomputed: float,
+        cost: float,
+    ) -> None:
+        cluster.add(instruction, contexts, cost * len(contexts), recomputed)
+        if cluster.rows is not None and cluster.comes_back(self.users[instruction]):
+            cluster.feeding.add(instruction)
+        self.placement.setdefault(instruction, []).append(cluster)
+
+    def make_result(self, instruction: Instruction, cluster: Cluster) -> None:
+        cluster.roots.append(instruction)
+        self.home[instruction] = cluster
+
+    def start(self, instruction: Instruction, kind: str) -> Cluster:
+        """A new cluster for ``instruction``; kind "" for one that stays as it is."""
+        self.lowest -= 1
+        if kind == "dynamic-update-slice":
+            dims = instruction.operands[1].dims
+        else:
+            dims = instruction.shape.dims if kind else ()  # type: ignore[union-attr]
+        cluster = Cluster(kind, dims, self.lowest)
+        cluster.add(instruction, (cluster.full,), cost_of(instruction) if kind else 0.0, 0.0)
+        self.clusters.append(cluster)
+        self.placement[instruction] = [cluster]
+        self.make_result(instruction, cluster)
+        return cluster
+
+    # ----------------------------------------------------------------------------------------- reductions
+    def place_reduce(self, reduce: Instruction, readers: dict[Cluster, None]) -> None:
+        space = reduce.operands[0].dims
+        dimensions = tuple(sorted(reduce.attributes["dimensions"]))
+        first = min((c.order for c in readers), default=0)
+        fitting: list[tuple[Cluster, tuple[int, ...]]] = []
+        for cluster in readers:
+            if not cluster.boundary:
+                contexts = cluster.contexts_for(reduce, self.users[reduce])
+                if self.takes_reduce(cluster, reduce, contexts, space, dimensions):
+                    fitting.append((cluster, contexts))
+        single = isinstance(reduce.shape, Shape)
+        for cluster, contexts in sorted(fitting, key=lambda t: t[0].order):
+            stored = len(readers) > 1
+            if stored and not (single and len(cluster.roots) < 16 and self.goes_before(cluster, readers, first)):
+                continue
+            self.turn_into_reduction(cluster, space, dimensions, contexts)
+            self.join(reduce, cluster, contexts, 0.0, 1.0)
+            if reduce in cluster.feeding:
+                cluster.kind = "row"
+            if stored:
+                self.make_result(reduce, cluster)
+            return
+        if single:
+            sibling = self.find_reduce_sibling(reduce, space, dimensions, readers, first)
+            if sibling is not None:
+                assert sibling.rows is not None
+                self.join(reduce, sibling, (sibling.rows,), 0.0, 1.0)
+                self.make_result(reduce, sibling)
+                return
+        cluster = self.start(reduce, "")
+        if single:
+            cluster.boundary = False
+            cluster.kind = "reduce"
+            self.describe_reduction(cluster, space, dimensions, SCALAR if not reduce.dims else 1)
+            cluster.full = 0
+            cluster.members[reduce] = (cluster.rows,)  # type: ignore[assignment]
+
+    def place_reduce_result(self, element: Instruction, readers: dict[Cluster, None]) -> None:
+        """One result of a reduction of several operands: all of them are results of one cluster."""
+        reduce = element.operands[0]
+        for user in self.users[reduce]:
+            for cluster in self.placement.get(user, ()):
+                if cluster.kind == "reduce" and (
+                    cluster.order <= min((c.order for c in readers), default=0) or self.move_first(cluster)
+                ):
+                    assert cluster.rows is not None
+                    self.join(element, cluster, (cluster.rows,), 0.0, 0.0)
+                    self.make_result(element, cluster)
+                    return
+        cluster = self.start(element, "reduce")
+        cluster.full = 0
+        space = reduce.operands[0].dims
+        dimensions = tuple(sorted(reduce.attributes["dimensions"]))
+        self.describe_reduction(cluster, space, dimensions, SCALAR if not element.dims else 1)
+        cluster.members[element] = (cluster.rows,)  # type: ignore[assignment]
+
+    def describe_reduction(
+        self, cluster: Cluster, space: tuple[int, ...], dimensions: tuple[int, ...], rows: int
+    ) -> None:
+        cluster.dims = space
+        cluster.elements = math.prod(space)
+        cluster.reduced = dimensions
+        cluster.rows = rows
+        rank = len(space) - len(dimensions)
+        cluster.row_rank = rank if dimensions == tuple(range(rank, len(space))) else -1
+        self.by_space.setdefault((space, dimensions), []).append(cluster)
+
+    def turn_into_reduction(
+        self, cluster: Cluster, space: tuple[int, ...], dimensions: tuple[int, ...], contexts: tuple[int, ...]
+    ) -> None:
+        """Make a loop cluster the epilogue (or the body) of a reduction."""
+        if cluster.reduced is not None:
+            return
+        if cluster.dims == space:  # the reduced value flows into this iteration space: a row fusion
+            self.describe_reduction(cluster, space, dimensions, contexts[0])
+            cluster.kind = "row"
+            self.mark_feeding(cluster)
+        else:  # the loop is over the reduced values
+            epilogue = cluster.full
+            self.describe_reduction(cluster, space, dimensions, epilogue)
+            cluster.full = cluster.derived("full")
+            cluster.kind = "reduce"
+
+    def mark_feeding(self, cluster: Cluster) -> None:
+        """After a loop has become a row fusion: which of its members at ``rows`` flow into the row."""
+        for member, contexts in cluster.members.items():  # users stand before what they use
+            if cluster.rows in contexts and cluster.comes_back(self.users[member]):
+                cluster.feeding.add(member)
+
+    def takes_reduce(
+        self,
+        cluster: Cluster,
+        reduce: Instruction,
+        contexts: tuple[int, ...],
+        space: tuple[int, ...],
+        dimensions: tuple[int, ...],
+    ) -> bool:
+        if len(contexts) != 1:
+            return False
+        several = isinstance(reduce.shape, TupleShape)
+        if not several and not cluster.can_read_all(len(reduce.operands)):
+            return False
+        rank = len(space) - len(dimensions)
+        minor = dimensions == tuple(range(rank, len(space)))
+        row = math.prod(space[rank:])
+        if cluster.kind == "loop":
+            if contexts[0] == cluster.full and self.result_dims(reduce) == cluster.dims:
+                return cluster.elements * 2 <= math.prod(space)
+            if cluster.dims != space or not minor or row > MAXIMUM_ROW:
+                return False
+            if rank == 0:
+                return contexts[0] == SCALAR
+            return contexts[0] == cluster.derived(("rows", rank))
+        if cluster.kind in ("reduce", "row"):
+            if cluster.dims != space or cluster.reduced != dimensions or contexts[0] != cluster.rows:
+                return False
+            if several:
+                return cluster.kind == "reduce"
+            if cluster.kind == "row" or cluster.comes_back(self.users[reduce]):
+                return minor and row <= MAXIMUM_ROW
+            return True
+        return False
+
+    @staticmethod
+    def result_dims(reduce: Instruction) -> tuple[int, ...]:
+        shape = reduce.result_shapes[0]
+        assert isinstance(shape, Shape)
+        return shape.dims
+
+    def find_reduce_sibling(
+        self,
+        reduce: Instruction,
+        space: tuple[int, ...],
+        dimensions: tuple[int, ...],
+        readers: Iterable[Cluster],
+        first: int,
+    ) -> Cluster | None:
+        """A reduction of the same iteration space that reads some of the same memory."""
+        near = {o for o in reduce.operands if o.shape.dims == space}  # type: ignore[union-attr]
+        near |= {p for o in near for p in o.operands if isinstance(p.shape, Shape) and p.shape.dims == space}
+        for cluster in self.by_space.get((space, dimensions), ())[-4:]:
+            if (
+                cluster.kind == "reduce"
+                and len(cluster.roots) < 8
+                and cluster.can_read_all(len(reduce.operands))
+                and not near.isdisjoint(cluster.inputs)
+                and self.goes_before(cluster, readers, first - 1)
+            ):
+                return cluster
+        return None
+
+    # ----------------------------------------------------------------------------------------------- result
+    def build(self) -> Computation:
+        """The new computation: clusters in the order of their numbers."""
+        mapped: dict[Instruction, Instruction] = {}
+        output: list[Instruction] = []
+        position = self.position
+        for p in self.computation.parameters:
+            mapped[p] = p
+            output.append(p)
+        for instruction in self.computation.instructions:
+            if instruction.opcode == "constant":
+                mapped[instruction] = instruction
+                output.append(instruction)
+        for cluster in sorted(self.clusters, key=lambda c: c.order):
+            if cluster.boundary:
+                (instruction,) = cluster.roots
+                operands = [mapped[o] for o in instruction.operands]
+                called = [self.done.get(c, c) for c in instruction.called]
+                if instruction.opcode == "reshape":
+                    new = Instruction(
+                        "bitcast", instruction.shape, operands, name=instruction.name, metadata=instruction.metadata
+                    )
+                else:
+                    new = instruction.replace(operands=operands, called=called)
+                mapped[instruction] = new
+                output.append(new)
+                continue
+            cluster.roots.sort(key=position.__getitem__)
+            members = sorted(cluster.members, key=position.__getitem__)
+            fusion = make_fusion(members, cluster.roots, cluster_kind(cluster), mapped, self.keys)
+            output.append(fusion)
+            if len(cluster.roots) == 1:
+                mapped[cluster.roots[0]] = fusion
+            else:
+                for n, root in enumerate(cluster.roots):
+                    mapped[root] = get_tuple_element(fusion, n)
+                    output.append(mapped[root])
+        root = self.computation.root
+        if root.opcode == "tuple" and root not in mapped:
+            new_root = root.replace(operands=[mapped[o] for o in root.operands])
+            output.append(new_root)
+        else:
+            new_root = mapped[root]
+        used = {o for i in output for o in i.operands} | {new_root}
+        output = [i for i in output if i.opcode != "constant" or i in used]
+        return Computation(self.computation.name, self.computation.parameters, output, new_root)
+
+
+def cluster_kind(cluster: Cluster) -> str:
+    """The kind of fusion: a loop that reads an array with its minor dimension moved is a transpose."""
+    if cluster.kind == "loop" and cluster.elements >= 1024:
+        for member, contexts in cluster.members.items():
+            if member.opcode == "transpose" and cluster.full in contexts:
+                dimensions = member.attributes["dimensions"]
+                moved = [d for d in dimensions if member.operands[0].dims[d] != 1]
+                if moved and moved[-1] != max(moved):
+                    return "transpose"
+    return cluster.kind
+
+
+def make_fusion(
+    members: list[Instruction],
+    roots: list[Instruction],
+    kind: str,
+    mapped: dict[Instruction, Instruction],
+    keys: dict[Hashable, Computation],
+) -> Instruction:
+    """A fusion instruction of ``members`` (in dependency order) with ``roots`` as results.
+
+    ``mapped`` gives the operands' instructions outside. A computation equal to one made before (same ``keys``) is reused,
+    so that equal fusions are recognised by the identity of their computation.
+    """
+    inner: dict[Instruction, Instruction] = {}
+    operands: list[Instruction] = []
+    parameters: list[Instruction] = []
+    instructions: list[Instruction] = []
+    numbers: dict[Instruction, int] = {}
+    key: list[Hashable] = [kind]
+    for member in members:
+        for operand in member.operands:
+            if operand not in inner:
+                p = parameter(len(parameters), operand.shape)
+                inner[operand] = p
+                numbers[operand] = len(numbers)
+                parameters.append(p)
+                operands.append(mapped[operand])
+                key.append(operand.shape)
+        new = member.replace(operands=[inner[o] for o in member.operands])
+        inner[member] = new
+        instructions.append(new)
+        numbers[member] = len(numbers)
+        key.append(
+            (member.opcode, member.shape, tuple([numbers[o] for o in member.operands]), attributes_key(member))
+        )
+    key.append(tuple(numbers[r] for r in roots))
+    name = fusion_name(members, roots, kind)
+    if len(roots) == 1:
+        root = inner[roots[0]]
+        shape = root.shape
+    else:
+        shape = TupleShape(tuple(r.shape for r in roots))  # type: ignore[misc]
+        root = Instruction("tuple", shape, [inner[r] for r in roots])
+        instructions.append(root)
+    frozen = tuple(key)
+    computation = keys.get(frozen)
+    if computation is None:
+        computation = Computation(f"fused_{name}", parameters, [*parameters, *instructions], root)
+        keys[frozen] = computation
+    metadata = next((r.metadata for r in reversed(roots) if r.metadata), None)
+    return Instruction("fusion", shape, operands, {"kind": kind}, [computation], f"{name}_fusion", metadata)
+
+
+def fusion_name(members: list[Instruction], roots: list[Instruction], kind: str) -> str:
+    """A short name that says what the fusion does: the first interesting opcodes and the last."""
+    dull = ("broadcast", "constant", "reshape", "convert", "parameter", "slice", "get-tuple-element")
+    interesting = [m.opcode for m in members if m.opcode not in dull]
+    last = roots[-1].opcode
+    words = list(dict.fromkeys([*[w for w in interesting if w != last][:2], last]))
+    return "_".join(words).replace("-", "_")
+
+
+def attributes_key(instruction: Instruction) -> Hashable:
+    """Hashable, equal for instructions with equal attributes and called computations."""
+    attributes = instruction.attributes
+    if not attributes and not instruction.called:
+        return None
+    parts: list[Hashable] = []
+    for name, value in attributes.items():
+        if isinstance(value, np.ndarray):
+            parts.append((name, value.tobytes()))
+        elif isinstance(value, dict):
+            parts.append((name, tuple(sorted((k, repr(v)) for k, v in value.items()))))
+        else:
+            parts.append((name, value))
+    parts.extend(computation_key(c) for c in instruction.called)
+    return tuple(parts)
+
+
+def computation_key(computation: Computation) -> Hashable:
+    """Hashable, equal for computations that do the same."""
+    numbers: dict[Instruction, int] = {}
+    parts: list[Hashable] = []
+    for instruction in computation.instructions:
+        numbers[instruction] = len(numbers)
+        operands = tuple([numbers[o] for o in instruction.operands])
+        parts.append((instruction.opcode, instruction.shape, operands, attributes_key(instruction)))
+    parts.append(numbers[computation.root])
+    return tuple(parts)
+
+
+__all__ = ["INDEXABLE", "computation_key", "executable_computations", "fuse", "make_fusion"]

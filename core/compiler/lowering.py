@@ -1,0 +1,276 @@
+"""Lowering: a scheduled module with its buffer assignment becomes a thunk sequence.
+
+Every instruction that is not an alias becomes one thunk: a kernel (a fusion, or an opcode that code generation has an emitter for), a
+library call, a loop, a conditional; the moves that buffer assignment asks for become copies around them. Kernels are numbered by what
+they compute: equal fusions and equal instructions share one function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Final
+
+from . import artifact
+from .artifact import Conditional, Copy, DebugInfo, Kernel, LibraryCall, Thunk, While
+from .buffers import Assignment, Move
+from .errors import of_instruction
+from .fusion import attributes_key
+from .hlo import Computation, Instruction, Module, Shape
+
+ALIASES: Final = frozenset(
+    "parameter constant tuple get-tuple-element bitcast optimization-barrier after-all".split()
+)
+
+
+@dataclass(slots=True)
+class KernelInfo:
+    """A function of the code image, as the emitter described it. ``function``: its symbol."""
+
+    function: str
+    work_count: int
+    grain: int
+    cost_ns: float
+
+
+@dataclass(slots=True)
+class Lowered:
+    """Thunks whose kernels' ``function`` is an index into ``symbols``, until the code is linked."""
+
+    thunks: list[Thunk] = field(default_factory=list)
+    symbols: list[str] = field(default_factory=list)
+    debug: list[DebugInfo] = field(default_factory=list)
+
+
+EmitKernel = Callable[[Instruction, str], KernelInfo]
+EmitFunction = Callable[[Instruction, str], str]
+
+
+class Lowering:
+    """``emit_kernel(instruction, name)`` writes a kernel; ``emit_comparator(sort, name)`` a sort's comparator."""
+
+    def __init__(
+        self,
+        module: Module,
+        assignment: Assignment,
+        emit_kernel: EmitKernel,
+        emit_comparator: EmitFunction,
+        describe: Callable[[Instruction], str],
+    ) -> None:
+        self.module = module
+        self.assignment = assignment
+        self.emit_kernel = emit_kernel
+        self.emit_comparator = emit_comparator
+        self.describe = describe
+        self.kernels: dict[Hashable, KernelInfo] = {}
+        self.symbol_numbers: dict[str, int] = {}
+        self.names: dict[str, int] = {}
+        self.result = Lowered()
+
+    def run(self) -> Lowered:
+        self.result.thunks = self.lower(self.module.entry)
+        self.result.thunks += self.copies(None, "results")
+        return self.result
+
+    def lower(self, computation: Computation) -> list[Thunk]:
+        thunks: list[Thunk] = []
+        for instruction in computation.instructions:
+            opcode = instruction.opcode
+            if opcode in ALIASES:
+                continue
+            if opcode == "while":
+                thunks += self.lower_while(instruction)
+            elif opcode == "conditional":
+                thunks.append(self.lower_conditional(instruction))
+            else:
+                thunks += self.copies(instruction, "copy")
+                if opcode == "library-call":
+                    thunks.append(self.lower_library_call(instruction))
+                elif opcode == "copy":
+                    (source,), (destination,) = (
+                        [self.assignment.slice_of(v) for v in self.assignment.operand_values(instruction)],
+                        self.assignment.slices(instruction),
+                    )
+                    thunks.append(Copy(destination, source, self.debug(instruction)))
+                elif any(isinstance(s, Shape) and s.elements for s in instruction.result_shapes):
+                    thunks.append(self.lower_kernel(instruction))
+        return thunks
+
+    # ------------------------------------------------------------------------------------------- kinds of thunk
+    def lower_kernel(self, instruction: Instruction) -> Kernel:
+        for o in instruction.operands:
+            if not isinstance(o.shape, Shape):
+                raise of_instruction("UNIMPLEMENTED", "no kernel takes this operand", instruction)
+        kernel = self.kernel_for(instruction)
+        a = self.assignment
+        arguments = [a.slice_of(v) for v in a.operand_values(instruction)] + a.slices(instruction)
+        return Kernel(
+            self.symbol(kernel.function),
+            tuple(arguments),
+            kernel.work_count,
+            kernel.grain,
+            kernel.cost_ns,
+            self.debug(instruction),
+        )
+
+    def kernel_for(self, instruction: Instruction) -> KernelInfo:
+        """The kernel that computes ``instruction``, shared with all instructions that compute the same."""
+        if instruction.opcode == "fusion":
+            key: Hashable = instruction.called[0]  # fusion makes equal computations one object
+        else:
+            shapes = tuple(o.shape for o in instruction.operands)
+            same = tuple(instruction.operands.index(o) for o in instruction.operands)
+            key = (instruction.opcode, instruction.shape, shapes, same, attributes_key(instruction))
+        kernel = self.kernels.get(key)
+        if kernel is None:
+            kernel = self.emit_kernel(instruction, self.unique(instruction))
+            self.kernels[key] = kernel
+        return kernel
+
+    def lower_library_call(self, instruction: Instruction) -> LibraryCall:
+        a = self.assignment
+        operands = [
+            artifact.Operand(a.slice_of(v), v.shape) for v in a.operand_values(instruction)
+        ]
+        results = [
+            artifact.Operand(a.slice_of(v), v.shape) for v in a.values[instruction] if v is not None
+        ]
+        config = dict(instruction.attributes["config"])
+        cost = float(config.pop("cost_ns", 0.0))
+        if instruction.called:
+            symbol = self.emit_comparator(instruction, self.unique(instruction))
+            config["comparator"] = artifact.FunctionOffset(self.symbol(symbol))
+        return LibraryCall(
+            instruction.attributes["name"], tuple(operands), tuple(results), config, cost, self.debug(instruction)
+        )
+
+    def lower_while(self, instruction: Instruction) -> list[Thunk]:
+        condition, body = instruction.called
+        thunks = self.copies(instruction, "init")
+        predicate = self.assignment.values[condition.results[0]][0]
+        assert predicate is not None
+        thunks.append(
+            While(
+                tuple(self.lower(condition)),
+                (*self.lower(body), *self.copies(instruction, "body")),
+                self.assignment.slice_of(predicate),
+                instruction.attributes.get("trip_count", -1),
+                self.debug(instruction),
+            )
+        )
+        return thunks
+
+    def lower_conditional(self, instruction: Instruction) -> Conditional:
+        selector = self.assignment.values[instruction.operands[0]][0]
+        assert selector is not None
+        branches = [
+            (*self.lower(branch), *self.copies(instruction, str(n)))
+            for n, branch in enumerate(instruction.called)
+        ]
+        return Conditional(
+            self.assignment.slice_of(selector),
+            selector.shape.dtype.kind == "pred",
+            tuple(branches),
+            self.debug(instruction),
+        )
+
+    def copies(self, instruction: Instruction | None, place: str) -> list[Thunk]:
+        moves = self.assignment.moves.get((instruction, place), [])
+        return [c for c in (self.copy(m, instruction) for m in moves) if c is not None]
+
+    def copy(self, move: Move, instruction: Instruction | None) -> Copy | None:
+        if not move.source.size:
+            return None
+        a = self.assignment
+        debug = self.debug(instruction) if instruction is not None else -1
+        return Copy(a.slice_of(move.destination), a.slice_of(move.source), debug)
+
+    # -------------------------------------------------------------------------------------------------- helpers
+    def symbol(self, name: str) -> int:
+        number = self.symbol_numbers.get(name)
+        if number is None:
+            number = len(self.result.symbols)
+            self.symbol_numbers[name] = number
+            self.result.symbols.append(name)
+        return number
+
+    def unique(self, instruction: Instruction) -> str:
+        """A function name from the instruction's, used once."""
+        base = (instruction.name or instruction.opcode).replace("-", "_").split(".")[0]
+        count = self.names.get(base, 0)
+        self.names[base] = count + 1
+        return f"{base}.{count}" if count else base
+
+    def debug(self, instruction: Instruction) -> int:
+        m = instruction.metadata
+        self.result.debug.append(
+            DebugInfo(
+                instruction.name or instruction.opcode,
+                m.op_name if m else "",
+                m.source_file if m else "",
+                m.source_line if m else 0,
+                self.describe(instruction),
+            )
+        )
+        return len(self.result.debug) - 1
+
+
+def link(lowered: Lowered, offsets: dict[str, int]) -> tuple[Thunk, ...]:
+    """Replace symbol numbers by offsets in the code image."""
+    table = [offsets[s] for s in lowered.symbols]
+
+    def visit(thunks: list[Thunk] | tuple[Thunk, ...]) -> None:
+        for thunk in thunks:
+            if isinstance(thunk, Kernel):
+                thunk.function = table[thunk.function]
+            elif isinstance(thunk, LibraryCall):
+                for name, value in thunk.attributes.items():
+                    if isinstance(value, artifact.FunctionOffset):
+                        thunk.attributes[name] = artifact.FunctionOffset(table[value.offset])
+            elif isinstance(thunk, While):
+                visit(thunk.condition)
+                visit(thunk.body)
+            elif isinstance(thunk, Conditional):
+                for branch in thunk.branches:
+                    visit(branch)
+
+    visit(lowered.thunks)
+    return tuple(lowered.thunks)
+
+
+def print_thunks(lowered: Lowered) -> str:
+    """The thunk sequence as text, one line a thunk."""
+    lines: list[str] = []
+
+    def place(s: artifact.Slice) -> str:
+        return f"{s.allocation}[{s.offset}:{s.offset + s.size}]"
+
+    def visit(thunks: list[Thunk] | tuple[Thunk, ...], indent: str) -> None:
+        for thunk in thunks:
+            name = lowered.debug[thunk.debug].name if thunk.debug >= 0 else ""
+            if isinstance(thunk, Kernel):
+                arguments = ", ".join(map(place, thunk.arguments))
+                lines.append(
+                    f"{indent}kernel {lowered.symbols[thunk.function]}({arguments}) work={thunk.work_count}"
+                    f" grain={thunk.grain} cost={thunk.cost_ns:.0f}ns  # {name}"
+                )
+            elif isinstance(thunk, Copy):
+                lines.append(f"{indent}copy {place(thunk.destination)} <- {place(thunk.source)}  # {name}")
+            elif isinstance(thunk, LibraryCall):
+                operands = ", ".join(f"{o.shape} {place(o.slice)}" for o in thunk.operands)
+                results = ", ".join(f"{o.shape} {place(o.slice)}" for o in thunk.results)
+                attributes = ", ".join(f"{k}={v!r}" for k, v in thunk.attributes.items())
+                lines.append(f"{indent}call {thunk.name}({operands}) -> ({results}) {attributes}  # {name}")
+            elif isinstance(thunk, While):
+                lines.append(f"{indent}while {place(thunk.predicate)} trip_count={thunk.trip_count}  # {name}")
+                visit(thunk.condition, indent + "  | ")
+                lines.append(f"{indent}do")
+                visit(thunk.body, indent + "  ")
+            else:
+                lines.append(f"{indent}conditional {place(thunk.selector)}  # {name}")
+                for n, branch in enumerate(thunk.branches):
+                    lines.append(f"{indent}branch {n}")
+                    visit(branch, indent + "  ")
+
+    visit(lowered.thunks, "")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,1 @@
+"""Passes: functions Module -> Module with one job each. :mod:`..pipeline` says in which order they run."""

@@ -1,0 +1,27 @@
+"""Choose library calls: large dots, convolutions, sorts and linear algebra become ``library-call`` instructions.
+
+:func:`match_library` is the pass. It runs after simplification and before fusion, on every computation that is executed as
+a sequence of thunks (the entry, and what ``while``, ``conditional`` and ``call`` run; never the scalar bodies of reductions
+and the like). Each rule is one function from an instruction to its replacement or None:
+
+=================  =======================  ===================================================================
+opcode             library call             left to generated code
+=================  =======================  ===================================================================
+dot                gemm (oneDNN)            small ones, matrix times vector, f64, complex and wide integers
+convolution        convolution (oneDNN)     what oneDNN cannot do exactly, f64, complex and integers
+sort               sort                     nothing
+topk               topk                     nothing
+fft                fft                      nothing
+cholesky           cholesky                 nothing
+triangular-solve   triangular-solve         nothing
+=================  =======================  ===================================================================
+
+A ``library-call`` has the attributes ``name`` and ``config``; the ``config`` entries become the artifact's attributes. A call
+that needs a function of the program (a sort's comparator) has it in ``called``, and lowering adds the function's address as
+the attribute ``comparator``.
+"""
+
+from .cost import estimate_cost
+from .match import LibraryOptions, match_library
+
+__all__ = ["LibraryOptions", "estimate_cost", "match_library"]

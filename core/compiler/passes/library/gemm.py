@@ -1,0 +1,305 @@
+"""Dots become calls of "gemm" (core/runtime/library/gemm.cc), which takes any strides.
+
+A dot's dimensions fall into four groups: batch, m (free of lhs), n (free of rhs) and k (contracted). gemm wants one m, n and k
+each, so the dimensions of a group must form one dimension in memory, that is, each one's stride must be the next one's
+size times stride. Transposes before and after a dot are only other strides. Where the dimensions do not merge, the
+operand is transposed first.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ... import dtypes
+from ...dtypes import DType
+from ...hlo import DotDimensionNumbers, Instruction, Shape
+from .cost import contraction_cost
+from .options import LibraryOptions
+
+# A matrix product of fewer multiply-adds is generated: calling the library costs more than it gains.
+MIN_MULTIPLY_ADDS: Final = 64**3
+# A product with a vector is bound by memory; generated code reads as fast, and fuses what is around it.
+MIN_ROWS_AND_COLUMNS: Final = 2
+# oneDNN takes 12 dimensions.
+MAX_BATCH_DIMENSIONS: Final = 10
+
+# (lhs, rhs, result): the products that oneDNN computes as they are.
+_TYPES: Final = frozenset(
+    (
+        (dtypes.F32, dtypes.F32, dtypes.F32),
+        (dtypes.BF16, dtypes.BF16, dtypes.BF16),
+        (dtypes.BF16, dtypes.BF16, dtypes.F32),
+        (dtypes.S8, dtypes.S8, dtypes.S32),
+        (dtypes.U8, dtypes.S8, dtypes.S32),
+    )
+)
+_SMALL_FLOATS: Final = frozenset((dtypes.F16, dtypes.BF16))
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """A dimension of an array in memory: its size, and the distance of its elements in elements."""
+
+    size: int
+    stride: int
+
+
+def row_major(dims: tuple[int, ...]) -> list[Dimension]:
+    """The dimensions of a dense array."""
+    result: list[Dimension] = []
+    stride = 1
+    for size in reversed(dims):
+        result.append(Dimension(size, stride))
+        stride *= size
+    return result[::-1]
+
+
+def merge(dimensions: list[Dimension]) -> Dimension | None:
+    """One dimension that stands for all, in their order; None if there is none. Those of size 1 do not count."""
+    merged: Dimension | None = None
+    for dimension in dimensions:
+        if dimension.size == 1:
+            continue
+        if merged is None:
+            merged = dimension
+        elif merged.stride == dimension.size * dimension.stride:
+            merged = Dimension(merged.size * dimension.size, dimension.stride)
+        else:
+            return None
+    return merged or Dimension(1, math.prod(d.size * d.stride for d in dimensions[-1:]) or 1)
+
+
+@dataclass(slots=True)
+class Operand:
+    """A dot's operand: the instruction to read, and the dot's groups of dimensions as they lie in its memory."""
+
+    instruction: Instruction
+    batch: list[Dimension]
+    free: list[Dimension]
+    contracting: list[Dimension]
+
+
+def read_operand(
+    instruction: Instruction, batch: tuple[int, ...], contracting: tuple[int, ...]
+) -> Operand:
+    """The operand, looking through a transpose."""
+    rank = len(instruction.dims)
+    free = [d for d in range(rank) if d not in batch and d not in contracting]
+    if instruction.opcode == "transpose":
+        source = instruction.operands[0]
+        dense = row_major(source.dims)
+        dimensions = [dense[d] for d in instruction.attributes["dimensions"]]
+        instruction = source
+    else:
+        dimensions = row_major(instruction.dims)
+    return Operand(
+        instruction,
+        [dimensions[d] for d in batch],
+        [dimensions[d] for d in free],
+        [dimensions[d] for d in contracting],
+    )
+
+
+def transposed(operand: Instruction, batch: tuple[int, ...], contracting: tuple[int, ...]) -> Operand:
+    """The operand physically transposed to [batch, free, contracting]."""
+    free = [d for d in range(len(operand.dims)) if d not in batch and d not in contracting]
+    order = (*batch, *free, *contracting)
+    shape = Shape(operand.dtype, tuple(operand.dims[d] for d in order))
+    copy = Instruction("transpose", shape, (operand,), {"dimensions": order}, metadata=operand.metadata)
+    dense = row_major(shape.dims)
+    ends = len(batch), len(batch) + len(free)
+    return Operand(copy, dense[: ends[0]], dense[ends[0] : ends[1]], dense[ends[1] :])
+
+
+def merge_operands(dot: Instruction) -> tuple[Operand, Operand] | None:
+    """Both operands with every group but batch merged to one dimension; None if even transposing does not help.
+
+    The contracted dimensions may be walked in any order that is the same on both sides, so they are taken in the order
+    in which one of the operands has them in memory.
+    """
+    numbers: DotDimensionNumbers = dot.attributes["dimension_numbers"]
+    lhs, rhs = dot.operands
+    a = read_operand(lhs, numbers.lhs_batch, numbers.lhs_contracting)
+    b = read_operand(rhs, numbers.rhs_batch, numbers.rhs_contracting)
+    count = len(a.contracting)
+    orders = [
+        sorted(range(count), key=lambda i: -a.contracting[i].stride),
+        sorted(range(count), key=lambda i: -b.contracting[i].stride),
+    ]
+    for order in orders:
+        x, y = _merged(a, order), _merged(b, order)
+        if x is not None and y is not None:
+            return x, y
+    # One operand decides the order if it can; the other is transposed to it. Prefer to move the smaller one.
+    candidates = [(rhs.shape.elements, 0, a), (lhs.shape.elements, 1, b)]  # type: ignore[union-attr]
+    for _, side, fixed in sorted(candidates, key=lambda c: c[0]):
+        kept = _merged(fixed, orders[side])
+        if kept is None:
+            continue
+        order = orders[side]
+        if side == 0:
+            moved = transposed(rhs, numbers.rhs_batch, tuple(numbers.rhs_contracting[i] for i in order))
+        else:
+            moved = transposed(lhs, numbers.lhs_batch, tuple(numbers.lhs_contracting[i] for i in order))
+        other = _merged(moved, list(range(count)))
+        if other is not None:
+            return (kept, other) if side == 0 else (other, kept)
+    order = list(range(count))
+    x = _merged(transposed(lhs, numbers.lhs_batch, numbers.lhs_contracting), order)
+    y = _merged(transposed(rhs, numbers.rhs_batch, numbers.rhs_contracting), order)
+    return (x, y) if x is not None and y is not None else None
+
+
+def _merged(operand: Operand, order: list[int]) -> Operand | None:
+    free = merge(operand.free)
+    contracting = merge([operand.contracting[i] for i in order])
+    if free is None or contracting is None:
+        return None
+    return Operand(operand.instruction, operand.batch, [free], [contracting])
+
+
+def merge_batch(
+    lhs: list[Dimension], rhs: list[Dimension], result: list[Dimension]
+) -> tuple[list[int], list[list[int]]]:
+    """The batch dimensions' sizes, and their strides in the three arrays, with neighbours merged where all three can."""
+    sizes: list[int] = []
+    strides: list[list[int]] = [[], [], []]
+    for group in zip(lhs, rhs, result, strict=True):
+        if group[0].size == 1:
+            continue
+        if sizes and all(s[-1] == d.size * d.stride for s, d in zip(strides, group, strict=True)):
+            sizes[-1] *= group[0].size
+            for s, d in zip(strides, group, strict=True):
+                s[-1] = d.stride
+        else:
+            sizes.append(group[0].size)
+            for s, d in zip(strides, group, strict=True):
+                s.append(d.stride)
+    return sizes, strides
+
+
+def sizes_of(dot: Instruction) -> tuple[int, int, int, int]:
+    """(batch, m, n, k) of a dot."""
+    numbers: DotDimensionNumbers = dot.attributes["dimension_numbers"]
+    lhs, rhs = (o.dims for o in dot.operands)
+    batch = math.prod(lhs[d] for d in numbers.lhs_batch)
+    k = math.prod(lhs[d] for d in numbers.lhs_contracting)
+    return batch, math.prod(lhs) // max(1, batch * k), math.prod(rhs) // max(1, batch * k), k
+
+
+def is_worthwhile(dot: Instruction) -> bool:
+    """Whether the library computes this dot faster than generated code."""
+    if 0 in dot.dims or any(0 in o.dims for o in dot.operands):
+        return False
+    _, m, n, k = sizes_of(dot)
+    return m * n * k >= MIN_MULTIPLY_ADDS and min(m, n) >= MIN_ROWS_AND_COLUMNS
+
+
+def match_dot(dot: Instruction, uses: dict[Instruction, int], options: LibraryOptions) -> Instruction | None:
+    """The gemm that computes ``dot``, or None if it is better generated."""
+    if not options.onednn or not is_worthwhile(dot):
+        return None
+    lhs, rhs = dot.operands
+    types = (lhs.dtype, rhs.dtype, dot.dtype)
+    if types in _TYPES and (options.bf16 or dtypes.BF16 not in types):
+        return make_gemm(dot)
+    floats = {t for t in types if t in _SMALL_FLOATS or t is dtypes.F32}
+    if floats == set(types):
+        # Through f32: exact products, and f32 sums as the small types have them too.
+        wide = dot.replace(
+            operands=[convert(lhs, dtypes.F32), convert(rhs, dtypes.F32)], shape=dot.shape.with_dtype(dtypes.F32)  # type: ignore[union-attr]
+        )
+        gemm = make_gemm(wide)
+        return None if gemm is None else convert(gemm, dot.dtype)
+    return None
+
+
+def convert(operand: Instruction, dtype: DType) -> Instruction:
+    """``operand`` as ``dtype``."""
+    if operand.dtype is dtype:
+        return operand
+    shape = operand.shape.with_dtype(dtype)  # type: ignore[union-attr]
+    return Instruction("convert", shape, (operand,), metadata=operand.metadata)
+
+
+def make_gemm(dot: Instruction) -> Instruction | None:
+    """The gemm of a dot whose element types oneDNN takes; None if it has too many dimensions that do not merge."""
+    operands = merge_operands(dot)
+    if operands is None:
+        return None
+    lhs, rhs = operands
+    assert isinstance(dot.shape, Shape)
+    result = row_major(dot.dims)
+    batch_rank = len(lhs.batch)
+    batch, (lhs_batch, rhs_batch, result_batch) = merge_batch(lhs.batch, rhs.batch, result[:batch_rank])
+    if len(batch) > MAX_BATCH_DIMENSIONS:
+        return None
+    _, m, n, k = sizes_of(dot)
+    config: dict[str, Any] = {
+        "batch": tuple(batch),
+        "m": m,
+        "n": n,
+        "k": k,
+        "lhs_strides": (*lhs_batch, lhs.free[0].stride, lhs.contracting[0].stride),
+        "rhs_strides": (*rhs_batch, rhs.contracting[0].stride, rhs.free[0].stride),
+        "result_strides": (*result_batch, n, 1),
+    }
+    moved = lhs.instruction.shape.bytes + rhs.instruction.shape.bytes + dot.shape.bytes  # type: ignore[union-attr]
+    config["cost_ns"] = contraction_cost(math.prod(batch) * m * n * k, lhs.instruction.dtype, moved)
+    return Instruction(
+        "library-call",
+        dot.shape,
+        (lhs.instruction, rhs.instruction),
+        {"name": "gemm", "config": config},
+        metadata=dot.metadata,
+    )
+
+
+def fold_result_transpose(
+    transpose: Instruction, uses: dict[Instruction, int], options: LibraryOptions
+) -> Instruction | None:
+    """A transpose of a gemm's result, used nowhere else, becomes the strides with which the gemm writes."""
+    gemm = transpose.operands[0]
+    if gemm.opcode != "library-call" or gemm.attributes["name"] != "gemm" or uses.get(gemm, 0) != 1:
+        return None
+    config = gemm.attributes["config"]
+    if config.get("epilogue") or config["result_strides"] != _dense_strides(config):
+        return None
+    written = row_major(transpose.dims)
+    # dimensions[i] is the gemm dimension that result dimension i shows; place[d] where gemm dimension d went.
+    permutation = transpose.attributes["dimensions"]
+    place = [permutation.index(d) for d in range(len(permutation))]
+    dimensions = [written[p] for p in place]
+    groups = _split(dimensions, [*config["batch"], config["m"], config["n"]])
+    if groups is None:
+        return None
+    merged = [merge(g) for g in groups]
+    if any(d is None for d in merged):
+        return None
+    new = {**config, "result_strides": tuple(d.stride for d in merged if d is not None)}
+    return gemm.replace(shape=transpose.shape, attributes={**gemm.attributes, "config": new})
+
+
+def _dense_strides(config: dict[str, Any]) -> tuple[int, ...]:
+    return tuple(d.stride for d in row_major((*config["batch"], config["m"], config["n"])))
+
+
+def _split(dimensions: list[Dimension], sizes: list[int]) -> list[list[Dimension]] | None:
+    """Consecutive groups of ``dimensions`` whose sizes multiply to ``sizes``."""
+    groups: list[list[Dimension]] = []
+    position = 0
+    for size in sizes:
+        group: list[Dimension] = []
+        product = 1
+        while product < size or (position < len(dimensions) and dimensions[position].size == 1):
+            if position == len(dimensions):
+                return None
+            group.append(dimensions[position])
+            product *= dimensions[position].size
+            position += 1
+        if product != size:
+            return None
+        groups.append(group)
+    return groups if all(d.size == 1 for d in dimensions[position:]) else None

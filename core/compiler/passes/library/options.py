@@ -1,0 +1,37 @@
+"""What the rules may rely on."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+# What oneDNN needs to multiply bf16 numbers (without avx512bf16 it still does, by converting inside the kernel).
+_BF16_FEATURES: Final = frozenset(("avx512f", "avx512bw", "avx512vl", "avx512dq"))
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryOptions:
+    """``onednn``: whether the machine that runs the program has it. ``bf16``: whether oneDNN's bf16 works on its CPU."""
+
+    onednn: bool = True
+    bf16: bool = True
+
+    @staticmethod
+    def of_host(cpu_features: frozenset[str] | None = None) -> LibraryOptions:
+        """For programs that run here, on a CPU with ``cpu_features`` (LLVM's names; None: those of a current server)."""
+        bf16 = cpu_features is None or cpu_features >= _BF16_FEATURES
+        return LibraryOptions(onednn=has_onednn(), bf16=bf16)
+
+
+def has_onednn() -> bool:
+    """Whether the runtime will find oneDNN: where core/runtime/library/onednn_api.h says it looks."""
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return False
+    if chosen := os.environ.get("TRIPONT_ONEDNN_PATH"):
+        path = Path(chosen)
+        return (path / "libdnnl.so.3").exists() if path.is_dir() else path.exists()
+    return (Path(sys.prefix) / "lib" / "libdnnl.so.3").exists()

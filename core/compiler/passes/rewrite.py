@@ -1,0 +1,155 @@
+"""What passes are made of.
+
+:func:`map_computations` runs a function over every computation of a module, callees first; :func:`sweep` walks a
+computation once from its first instruction to its last, with operands already replaced, and lets a rule replace each
+instruction. Nothing is written to: what does not change is shared with the module that came in, and a pass that changes nothing gives
+back the same objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from ..hlo import Computation, Instruction, Module
+
+Rule = Callable[[Instruction], Instruction | None]
+MAXIMUM_REWRITES: Final = 16  # of one instruction: rules that undo each other must not hang the compiler
+
+
+def map_computations(module: Module, function: Callable[[Computation], Computation]) -> Module:
+    """The module with ``function`` applied to every computation, callees before callers."""
+    new: dict[Computation, Computation] = {}
+    for computation in module.computations():
+        new[computation] = function(with_called(computation, new))
+    return with_entry(module, new[module.entry])
+
+
+def with_entry(module: Module, entry: Computation) -> Module:
+    """The module with another entry computation (of the same signature)."""
+    if entry is module.entry:
+        return module
+    return Module(
+        module.name,
+        entry,
+        module.input_output_aliases,
+        module.buffer_donors,
+        module.parameter_memory_kinds,
+        module.result_memory_kinds,
+        module.num_replicas,
+        module.num_partitions,
+        module.frontend_attributes,
+    )
+
+
+def with_called(computation: Computation, new: dict[Computation, Computation]) -> Computation:
+    """The computation with what it calls replaced, as far as ``new`` knows it."""
+    changed = False
+    for instruction in computation.instructions:
+        for callee in instruction.called:
+            if new.get(callee, callee) is not callee:
+                changed = True
+                break
+        if changed:
+            break
+    if not changed:
+        return computation
+
+    def replace(instruction: Instruction) -> Instruction | None:
+        if not instruction.called:
+            return None
+        called = [new.get(c, c) for c in instruction.called]
+        if all(a is b for a, b in zip(called, instruction.called, strict=True)):
+            return None
+        return instruction.replace(called=called)
+
+    return sweep(computation, replace, repeat=False)
+
+
+def sweep(computation: Computation, rule: Rule, *, repeat: bool = True) -> Computation:
+    """Replace instructions by what ``rule`` gives for them (None: nothing better), first to last.
+
+    The rule sees instructions whose operands are replaced already, and may build its result from any number of new
+    instructions on top of existing ones; those are given to the rule too (``repeat``). What is no longer needed is dropped.
+    """
+    mapped: dict[Instruction, Instruction] = {}
+    output: list[Instruction] = []
+    placed: set[Instruction] = set()
+    changed = False
+
+    def settle(instruction: Instruction) -> Instruction:
+        """Apply the rule until it has nothing to say; place what it made."""
+        for _ in range(MAXIMUM_REWRITES if repeat else 1):
+            better = rule(instruction)
+            if better is None or better is instruction:
+                break
+            if better in placed:
+                return better
+            fresh = [o for o in better.operands if o not in placed]
+            if fresh:
+                for inner in _unplaced(fresh, placed):
+                    operands = [mapped.get(o, o) for o in inner.operands]
+                    new = _with_operands(inner, operands)
+                    result = settle(new) if repeat else new
+                    if result not in placed:
+                        placed.add(result)
+                        output.append(result)
+                    mapped[inner] = result
+                    placed.add(inner)
+                better = _with_operands(better, [mapped.get(o, o) for o in better.operands])
+            instruction = better
+        if instruction not in placed:
+            placed.add(instruction)
+            output.append(instruction)
+        return instruction
+
+    for instruction in computation.instructions:
+        new = instruction
+        for operand in instruction.operands:
+            if mapped[operand] is not operand:
+                new = instruction.replace(operands=[mapped[o] for o in instruction.operands])
+                break
+        result = settle(new)
+        mapped[instruction] = result
+        if result is not instruction:
+            changed = True
+    if not changed:
+        return computation
+    root = mapped[computation.root]
+    return prune(Computation(computation.name, computation.parameters, output, root))
+
+
+def _with_operands(instruction: Instruction, operands: Sequence[Instruction]) -> Instruction:
+    if all(a is b for a, b in zip(operands, instruction.operands, strict=True)):
+        return instruction
+    return instruction.replace(operands=operands)
+
+
+def _unplaced(roots: Iterable[Instruction], placed: set[Instruction]) -> list[Instruction]:
+    """What ``roots`` need that is not in ``placed``, operands first."""
+    order: list[Instruction] = []
+    seen: set[Instruction] = set()
+    stack = [(r, False) for r in roots]
+    while stack:
+        instruction, expanded = stack.pop()
+        if expanded:
+            order.append(instruction)
+        elif instruction not in placed and instruction not in seen:
+            seen.add(instruction)
+            stack.append((instruction, True))
+            stack.extend((o, False) for o in instruction.operands)
+    return order
+
+
+def prune(computation: Computation) -> Computation:
+    """The computation without what neither its result nor a side effect needs."""
+    needed: set[Instruction] = {computation.root}
+    kept: list[Instruction] = []
+    for instruction in reversed(computation.instructions):
+        if instruction in needed or instruction.opcode == "parameter" or instruction.has_side_effect:
+            kept.append(instruction)
+            needed.update(instruction.operands)
+    if len(kept) == len(computation.instructions):
+        return computation
+    kept.reverse()
+    return Computation(computation.name, computation.parameters, kept, computation.root)

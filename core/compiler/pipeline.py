@@ -1,0 +1,66 @@
+"""The passes, in order. Each is a function Module -> Module with one job; what it does stands at its definition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from . import verifier
+from .dump import Dump
+from .fusion import fuse
+from .hlo import Module
+from .passes.dead_code import eliminate_dead_code
+from .passes.inline import inline_calls, unshare_control_flow
+from .passes.while_loops import annotate_trip_counts
+
+Pass = Callable[[Module], Module]
+
+PASSES: tuple[Pass, ...] = (
+    inline_calls,
+    eliminate_dead_code,
+    unshare_control_flow,
+    annotate_trip_counts,
+    fuse,
+)
+
+
+def run(module: Module, dump: Dump, passes: Iterable[Pass] = PASSES) -> Module:
+    """``module`` after all passes, scheduled: the order of instructions is the order of execution.
+
+    With TRIPONT_VERIFY=1 (and always under pytest) the module is verified after each pass.
+    """
+    check = verifier.enabled()
+    if check:
+        name_everything(module)
+        verifier.verify(module, "import")
+    dump.module(module, "before_optimizations")
+    for number, step in enumerate(passes):
+        name = step.__name__
+        before = module
+        module = step(module)
+        if module is before:
+            continue
+        if check or dump.wants_pass(name):
+            name_everything(module)
+        if check:
+            verifier.verify(module, name)
+        dump.after_pass(module, number, name)
+    name_everything(module)
+    dump.module(module, "after_optimizations")
+    return module
+
+
+def name_everything(module: Module) -> None:
+    """Give every computation of the module, and every instruction of each, a name that is unique there."""
+    taken: dict[str, int] = {}
+    for computation in reversed(module.computations()):  # the entry keeps its name
+        base = computation.name or "computation"
+        count = taken.get(base)
+        name = base
+        if count is not None:
+            while name in taken:
+                count += 1
+                name = f"{base}.{count}"
+            taken[base] = count
+        taken[name] = 0
+        computation.name = name
+        computation.assign_names()
