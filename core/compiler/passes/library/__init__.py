@@ -22,6 +22,7 @@ the attribute ``comparator``.
 """
 
 from .cost import estimate_cost
-from .match import LibraryOptions, match_library
+from .match import match_library
+from .options import LibraryOptions
 
 __all__ = ["LibraryOptions", "estimate_cost", "match_library"]

@@ -8,7 +8,14 @@ from typing import Final
 from ...dtypes import DType
 from ...hlo import Instruction, Shape
 
-FLOPS_PER_NS: Final = {"f32": 200.0, "bf16": 400.0, "f16": 200.0, "s8": 400.0, "u8": 400.0, "f64": 20.0}
+FLOPS_PER_NS: Final = {
+    "f32": 200.0,
+    "bf16": 400.0,
+    "f16": 200.0,
+    "s8": 400.0,
+    "u8": 400.0,
+    "f64": 20.0,
+}
 BYTES_PER_NS: Final = 20.0
 CALL_NS: Final = 1000.0
 SORT_NS_PER_COMPARISON: Final = 1.0
@@ -37,5 +44,7 @@ def estimate_cost(instruction: Instruction) -> float:
     config = instruction.attributes.get("config", {})
     if "cost_ns" in config:
         return float(config["cost_ns"])
-    shapes = [s for o in instruction.operands for s in o.result_shapes] + list(instruction.result_shapes)
+    shapes = [s for o in instruction.operands for s in o.result_shapes] + list(
+        instruction.result_shapes
+    )
     return CALL_NS + memory_cost(*(s for s in shapes if isinstance(s, Shape)))

@@ -18,8 +18,10 @@ from ...hlo import DotDimensionNumbers, Instruction, Shape
 from .cost import contraction_cost
 from .options import LibraryOptions
 
-# A matrix product of fewer multiply-adds is generated: calling the library costs more than it gains.
+# A dot of fewer multiply-adds is generated: calling the library costs more than it gains.
 MIN_MULTIPLY_ADDS: Final = 64**3
+# The same for each matrix product of a batch: oneDNN packs and schedules every one of them.
+MIN_MATRIX_MULTIPLY_ADDS: Final = 32**3
 # A product with a vector is bound by memory; generated code reads as fast, and fuses what is around it.
 MIN_ROWS_AND_COLUMNS: Final = 2
 # oneDNN takes 12 dimensions.
@@ -102,12 +104,16 @@ def read_operand(
     )
 
 
-def transposed(operand: Instruction, batch: tuple[int, ...], contracting: tuple[int, ...]) -> Operand:
+def transposed(
+    operand: Instruction, batch: tuple[int, ...], contracting: tuple[int, ...]
+) -> Operand:
     """The operand physically transposed to [batch, free, contracting]."""
     free = [d for d in range(len(operand.dims)) if d not in batch and d not in contracting]
     order = (*batch, *free, *contracting)
     shape = Shape(operand.dtype, tuple(operand.dims[d] for d in order))
-    copy = Instruction("transpose", shape, (operand,), {"dimensions": order}, metadata=operand.metadata)
+    copy = Instruction(
+        "transpose", shape, (operand,), {"dimensions": order}, metadata=operand.metadata
+    )
     dense = row_major(shape.dims)
     ends = len(batch), len(batch) + len(free)
     return Operand(copy, dense[: ends[0]], dense[ends[0] : ends[1]], dense[ends[1] :])
@@ -140,9 +146,13 @@ def merge_operands(dot: Instruction) -> tuple[Operand, Operand] | None:
             continue
         order = orders[side]
         if side == 0:
-            moved = transposed(rhs, numbers.rhs_batch, tuple(numbers.rhs_contracting[i] for i in order))
+            moved = transposed(
+                rhs, numbers.rhs_batch, tuple(numbers.rhs_contracting[i] for i in order)
+            )
         else:
-            moved = transposed(lhs, numbers.lhs_batch, tuple(numbers.lhs_contracting[i] for i in order))
+            moved = transposed(
+                lhs, numbers.lhs_batch, tuple(numbers.lhs_contracting[i] for i in order)
+            )
         other = _merged(moved, list(range(count)))
         if other is not None:
             return (kept, other) if side == 0 else (other, kept)
@@ -193,11 +203,17 @@ def is_worthwhile(dot: Instruction) -> bool:
     """Whether the library computes this dot faster than generated code."""
     if 0 in dot.dims or any(0 in o.dims for o in dot.operands):
         return False
-    _, m, n, k = sizes_of(dot)
-    return m * n * k >= MIN_MULTIPLY_ADDS and min(m, n) >= MIN_ROWS_AND_COLUMNS
+    batch, m, n, k = sizes_of(dot)
+    return (
+        batch * m * n * k >= MIN_MULTIPLY_ADDS
+        and m * n * k >= MIN_MATRIX_MULTIPLY_ADDS
+        and min(m, n) >= MIN_ROWS_AND_COLUMNS
+    )
 
 
-def match_dot(dot: Instruction, uses: dict[Instruction, int], options: LibraryOptions) -> Instruction | None:
+def match_dot(
+    dot: Instruction, uses: dict[Instruction, int], options: LibraryOptions
+) -> Instruction | None:
     """The gemm that computes ``dot``, or None if it is better generated."""
     if not options.onednn or not is_worthwhile(dot):
         return None
@@ -209,7 +225,8 @@ def match_dot(dot: Instruction, uses: dict[Instruction, int], options: LibraryOp
     if floats == set(types):
         # Through f32: exact products, and f32 sums as the small types have them too.
         wide = dot.replace(
-            operands=[convert(lhs, dtypes.F32), convert(rhs, dtypes.F32)], shape=dot.shape.with_dtype(dtypes.F32)  # type: ignore[union-attr]
+            operands=[convert(lhs, dtypes.F32), convert(rhs, dtypes.F32)],
+            shape=dot.shape.with_dtype(dtypes.F32),  # type: ignore[union-attr]
         )
         gemm = make_gemm(wide)
         return None if gemm is None else convert(gemm, dot.dtype)
@@ -233,7 +250,9 @@ def make_gemm(dot: Instruction) -> Instruction | None:
     assert isinstance(dot.shape, Shape)
     result = row_major(dot.dims)
     batch_rank = len(lhs.batch)
-    batch, (lhs_batch, rhs_batch, result_batch) = merge_batch(lhs.batch, rhs.batch, result[:batch_rank])
+    batch, (lhs_batch, rhs_batch, result_batch) = merge_batch(
+        lhs.batch, rhs.batch, result[:batch_rank]
+    )
     if len(batch) > MAX_BATCH_DIMENSIONS:
         return None
     _, m, n, k = sizes_of(dot)
@@ -279,7 +298,23 @@ def fold_result_transpose(
     if any(d is None for d in merged):
         return None
     new = {**config, "result_strides": tuple(d.stride for d in merged if d is not None)}
-    return gemm.replace(shape=transpose.shape, attributes={**gemm.attributes, "config": new})
+    operands = gemm.operands
+    if new["result_strides"][-1] != 1 and config["n"] > 1:
+        # Columns are contiguous: compute the transposed product, so that oneDNN writes contiguous rows.
+        if operands[0].dtype is not operands[1].dtype or new["result_strides"][-2] != 1:
+            return None
+        operands = operands[::-1]
+        new |= {"m": config["n"], "n": config["m"]}
+        new["lhs_strides"] = _swap_last(config["rhs_strides"])
+        new["rhs_strides"] = _swap_last(config["lhs_strides"])
+        new["result_strides"] = _swap_last(new["result_strides"])
+    return gemm.replace(
+        shape=transpose.shape, operands=operands, attributes={**gemm.attributes, "config": new}
+    )
+
+
+def _swap_last(values: tuple[int, ...]) -> tuple[int, ...]:
+    return (*values[:-2], values[-1], values[-2])
 
 
 def _dense_strides(config: dict[str, Any]) -> tuple[int, ...]:

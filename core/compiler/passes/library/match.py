@@ -28,7 +28,9 @@ def match_library(module: Module, options: LibraryOptions | None = None) -> Modu
     sequences = {module.entry}
     for computation in reversed(module.computations()):  # callers first
         if computation in sequences:
-            sequences.update(c for i in computation.instructions if i.opcode in _SEQUENCES for c in i.called)
+            sequences.update(
+                c for i in computation.instructions if i.opcode in _SEQUENCES for c in i.called
+            )
     new: dict[Computation, Computation] = {}
     for computation in module.computations():
         if computation in sequences:
