@@ -20,7 +20,7 @@ SLICE_SECONDS = 0.004  # a device's turn lasts at least so long
 
 @dataclass(frozen=True)
 class Benchmark:
-    """target: the ratio to XLA:CPU to reach (time of the CPU backend / our time). calls: how often a step does the work."""
+    """target: the ratio to XLA:CPU to reach (their time / ours). calls: how often a step does the work."""
 
     name: str
     description: str

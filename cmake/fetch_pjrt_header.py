@@ -5,7 +5,7 @@ every supported framework accepts. Looked for in this order:
 
 1. ``TRIPONT_PJRT_INCLUDE_DIR`` in the environment;
 2. an installed TensorFlow;
-3. the cache folder, ``~/.cache/tripont/build`` (or ``$XDG_CACHE_HOME/tripont/build``);
+3. the cache folder, ``~/.cache/tripont-build`` (or ``$XDG_CACHE_HOME/tripont-build``);
 4. the wheel of ``tensorflow-cpu``, downloaded by pip; only the header is kept, in the cache folder.
 
 Nothing of TensorFlow is needed after the build.
@@ -38,7 +38,7 @@ def installed_tensorflow() -> Path | None:
 
 def cache_folder() -> Path:
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base, "tripont", "build", WHEEL.replace("==", "-"), "include")
+    return Path(base, "tripont-build", WHEEL.replace("==", "-"), "include")
 
 
 def download(destination: Path) -> None:

@@ -29,9 +29,16 @@ def run_training(epochs: int) -> float:
     """Train on JAX's default device. Returns the accuracy on the test images."""
     x, y, x_test, y_test = train.load_data()
     parameters, state = train.init(jax.random.key(0), x[: train.BATCH])
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     loss = float("nan")
-    with Progress(*columns, TextColumn("loss {task.fields[loss]:.4f}"), console=console) as progress:
+    with Progress(
+        *columns, TextColumn("loss {task.fields[loss]:.4f}"), console=console
+    ) as progress:
         steps = epochs * (len(x) // train.BATCH)
         task = progress.add_task("training", total=steps, loss=loss)
         for epoch in range(epochs):
@@ -77,7 +84,11 @@ def dump_stages(device: Any, folder: Path) -> list[Path]:
     """Compile the training step once more and have the compiler write every stage. Returns the files."""
     x, y, *_ = train.load_data()
     images, labels = x[: train.BATCH], y[: train.BATCH]
-    options = {"xla_dump_to": str(folder), "xla_dump_hlo_as_text": True, "xla_dump_hlo_pass_re": ".*"}
+    options = {
+        "xla_dump_to": str(folder),
+        "xla_dump_hlo_as_text": True,
+        "xla_dump_hlo_pass_re": ".*",
+    }
     with jax.default_device(device):
         parameters, state = train.init(jax.random.key(0), images)
         train.train_step.lower(parameters, state, images, labels).compile(compiler_options=options)
@@ -92,14 +103,24 @@ def report(times: dict[str, list[float]]) -> None:
     for name, values in times.items():
         median = statistics.median(values)
         label = "xpu (tripont)" if name == "xpu" else "cpu (JAX's own)"
-        table.add_row(label, f"{median * 1e3:.2f} ms", f"{min(values) * 1e3:.2f} ms", f"{reference / median:.2f}x")
+        table.add_row(
+            label,
+            f"{median * 1e3:.2f} ms",
+            f"{min(values) * 1e3:.2f} ms",
+            f"{reference / median:.2f}x",
+        )
     console.print(table)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Train a CNN on handwritten digits on xpu.")
     parser.add_argument("--epochs", type=int, default=train.EPOCHS)
-    parser.add_argument("--dump", type=Path, default=Path("dumps/jax_digits"), help="folder for the compiler's stages")
+    parser.add_argument(
+        "--dump",
+        type=Path,
+        default=Path("dumps/jax_digits"),
+        help="folder for the compiler's stages",
+    )
     arguments = parser.parse_args()
 
     device = jax.devices()[0]
@@ -116,7 +137,9 @@ def main() -> int:
     folder = arguments.dump.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     files = dump_stages(device, folder)
-    console.print(f"the stages of the training step, {len(files)} files, are in {folder}:", soft_wrap=True)
+    console.print(
+        f"the stages of the training step, {len(files)} files, are in {folder}:", soft_wrap=True
+    )
     suffixes = sorted({"." + f.name.split(".", 2)[-1] for f in files}, key=len)[:8]
     console.print("  " + "  ".join(suffixes), soft_wrap=True)
     return 0 if good else 1

@@ -42,7 +42,9 @@ def load_data() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     digits = load_digits()
     images = (digits.images / 16.0).astype(np.float32)[..., None]
     labels = digits.target.astype(np.int32)
-    x, x_test, y, y_test = train_test_split(images, labels, test_size=0.2, random_state=0, stratify=labels)
+    x, x_test, y, y_test = train_test_split(
+        images, labels, test_size=0.2, random_state=0, stratify=labels
+    )
     return x, y, x_test, y_test
 
 
@@ -66,7 +68,9 @@ def loss_of(parameters: Any, images: jax.Array, labels: jax.Array) -> jax.Array:
 
 
 @functools.partial(jax.jit, donate_argnums=(0, 1))
-def train_step(parameters: Any, state: Any, images: jax.Array, labels: jax.Array) -> tuple[Any, Any, jax.Array]:
+def train_step(
+    parameters: Any, state: Any, images: jax.Array, labels: jax.Array
+) -> tuple[Any, Any, jax.Array]:
     """One step of Adam: the new parameters, the new optimizer state, and the loss before the step."""
     loss, gradients = jax.value_and_grad(loss_of)(parameters, images, labels)
     updates, state = optimizer.update(gradients, state, parameters)

@@ -24,7 +24,7 @@ def jax_version() -> tuple[int, ...]:
 
 def selected_platforms() -> list[str]:
     """The platforms that the user chose by JAX_PLATFORMS or jax.config; empty when JAX is to choose."""
-    value: str | None = jax.config.read("jax_platforms")
+    value: str | None = jax.config.jax_platforms  # type: ignore[attr-defined]
     return value.split(",") if value else []
 
 

@@ -75,7 +75,9 @@ class Config:
         return self.name
 
     def make_arguments(self) -> tuple[np.ndarray, ...]:
-        specifications = self.arguments.split() if isinstance(self.arguments, str) else self.arguments
+        specifications = (
+            self.arguments.split() if isinstance(self.arguments, str) else self.arguments
+        )
         return tuple(make_array(s, i) for i, s in enumerate(specifications))
 
 
@@ -92,7 +94,9 @@ def run(device: Any, function: Callable[..., Any], arguments: Sequence[Any]) -> 
 def describe_difference(actual: np.ndarray, expected: np.ndarray, allowed: np.ndarray) -> str:
     """Empty if ``actual`` is within ``allowed`` of ``expected``; else what differs most, and where."""
     if actual.dtype != expected.dtype or actual.shape != expected.shape:
-        return f"{actual.dtype}{list(actual.shape)} instead of {expected.dtype}{list(expected.shape)}"
+        return (
+            f"{actual.dtype}{list(actual.shape)} instead of {expected.dtype}{list(expected.shape)}"
+        )
     if not is_inexact(expected.dtype):
         wrong = actual != expected
         difference = np.where(wrong, 1.0, 0.0)
@@ -114,7 +118,9 @@ def describe_difference(actual: np.ndarray, expected: np.ndarray, allowed: np.nd
     )
 
 
-def assert_close(actual: Any, expected: Any, tolerance: Tolerance, arguments: tuple[Any, ...] = ()) -> None:
+def assert_close(
+    actual: Any, expected: Any, tolerance: Tolerance, arguments: tuple[Any, ...] = ()
+) -> None:
     """Compare two trees of arrays leaf by leaf."""
     actual_leaves, actual_tree = jax.tree.flatten(actual)
     expected_leaves, expected_tree = jax.tree.flatten(expected)

@@ -13,8 +13,25 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-DTYPES = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "float16", "float32", "complex64"]
-DTYPES += [ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.int4, ml_dtypes.uint4]
+DTYPES = [
+    "bool",
+    "int8",
+    "uint8",
+    "int16",
+    "uint16",
+    "int32",
+    "uint32",
+    "float16",
+    "float32",
+    "complex64",
+]
+DTYPES += [
+    ml_dtypes.bfloat16,
+    ml_dtypes.float8_e4m3fn,
+    ml_dtypes.float8_e5m2,
+    ml_dtypes.int4,
+    ml_dtypes.uint4,
+]
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: np.dtype(d).name)
@@ -29,7 +46,13 @@ def test_round_trip(xpu: Any, dtype: Any, shape: tuple[int, ...]) -> None:
 
 def test_strided_inputs(xpu: Any) -> None:
     base = np.arange(120, dtype=np.float32).reshape(4, 5, 6)
-    for view in (base.T, base[::2], base[:, ::-1], base[..., 1], np.broadcast_to(base[0], (3, 5, 6))):
+    for view in (
+        base.T,
+        base[::2],
+        base[:, ::-1],
+        base[..., 1],
+        np.broadcast_to(base[0], (3, 5, 6)),
+    ):
         np.testing.assert_array_equal(np.asarray(jax.device_put(view, xpu)), view)
 
 
@@ -99,7 +122,9 @@ def test_out_of_memory(xpu: Any) -> None:
     big = jax.jit(lambda: jnp.zeros((1 << 20, 1 << 20), jnp.float32), device=None)
     with jax.default_device(xpu), pytest.raises(Exception, match="RESOURCE_EXHAUSTED"):
         big().block_until_ready()
-    np.testing.assert_array_equal(np.asarray(jax.jit(lambda x: x + 1)(jax.device_put(np.ones(3), xpu))), 2)
+    np.testing.assert_array_equal(
+        np.asarray(jax.jit(lambda x: x + 1)(jax.device_put(np.ones(3), xpu))), 2
+    )
 
 
 def test_memory_is_returned(xpu: Any) -> None:
@@ -198,7 +223,11 @@ print("several devices work")
 def test_several_devices(subprocess_environment: dict[str, str]) -> None:
     environment = subprocess_environment | {"TRIPONT_NUM_DEVICES": "4"}
     result = subprocess.run(
-        [sys.executable, "-c", SEVERAL_DEVICES], env=environment, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", SEVERAL_DEVICES],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert result.returncode == 0, result.stderr
     assert "several devices work" in result.stdout

@@ -107,24 +107,42 @@ RANDOM = [
     *sample("bits-u8", lambda k: jax.random.bits(k, (33,), "uint8")),
     *sample("uniform", lambda k: jax.random.uniform(k, (33, 7))),
     *sample("uniform-bf16", lambda k: jax.random.uniform(k, (33, 7), jnp.bfloat16)),
-    *sample("uniform-range", lambda k: jax.random.uniform(k, (33,), minval=-2.0, maxval=3.0), Normwise(2)),
+    *sample(
+        "uniform-range",
+        lambda k: jax.random.uniform(k, (33,), minval=-2.0, maxval=3.0),
+        Normwise(2),
+    ),
     *sample("normal", lambda k: jax.random.normal(k, (33, 7)), Normwise(16)),
     *sample("normal-large", lambda k: jax.random.normal(k, (1000, 70)), Normwise(16)),
-    *sample("truncated-normal", lambda k: jax.random.truncated_normal(k, -2.0, 2.0, (33,)), Normwise(16)),
+    *sample(
+        "truncated-normal", lambda k: jax.random.truncated_normal(k, -2.0, 2.0, (33,)), Normwise(16)
+    ),
     *sample("randint", lambda k: jax.random.randint(k, (33,), -5, 17)),
     *sample("bernoulli", lambda k: jax.random.bernoulli(k, 0.3, (33,))),
     *sample("permutation", lambda k: jax.random.permutation(k, 33)),
     *sample("choice", lambda k: jax.random.choice(k, 33, (5,), replace=False)),
-    *sample("categorical", lambda k: jax.random.categorical(k, jnp.linspace(-1, 1, 7), shape=(33,))),
+    *sample(
+        "categorical", lambda k: jax.random.categorical(k, jnp.linspace(-1, 1, 7), shape=(33,))
+    ),
     *sample("exponential", lambda k: jax.random.exponential(k, (33,)), Normwise(8)),
     *sample("gumbel", lambda k: jax.random.gumbel(k, (33,)), Normwise(16)),
     *sample("split", lambda k: jax.random.key_data(jax.random.split(k, 3))),
     *sample("fold-in", lambda k: jax.random.key_data(jax.random.fold_in(k, 7))),
     *sample("dropout", lambda k: jnp.where(jax.random.bernoulli(k, 0.5, (9, 9)), 2.0, 0.0)),
     Config("gamma", lambda: jax.random.gamma(jax.random.key(1), 2.0, (9,)), (), Normwise(256)),
-    Config("rng-bit-generator", lambda: lax.rng_bit_generator(jnp.arange(4, dtype=jnp.uint32), (5, 7), "uint32")),
-    Config("old-style-key", lambda: jax.random.normal(jax.random.PRNGKey(3), (5,)), (), Normwise(16)),
-    Config("vmap-of-split", lambda: jax.vmap(lambda k: jax.random.uniform(k, (3,)))(jax.random.split(jax.random.key(0), 5))),
+    Config(
+        "rng-bit-generator",
+        lambda: lax.rng_bit_generator(jnp.arange(4, dtype=jnp.uint32), (5, 7), "uint32"),
+    ),
+    Config(
+        "old-style-key", lambda: jax.random.normal(jax.random.PRNGKey(3), (5,)), (), Normwise(16)
+    ),
+    Config(
+        "vmap-of-split",
+        lambda: jax.vmap(lambda k: jax.random.uniform(k, (3,)))(
+            jax.random.split(jax.random.key(0), 5)
+        ),
+    ),
 ]
 
 ALL = CONTROL_FLOW + TRANSFORMS + RANDOM

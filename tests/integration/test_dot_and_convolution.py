@@ -118,14 +118,28 @@ def gradients(config: Config) -> Config:
             return Accumulated(self.terms, lambda *_: pair[0]).allowed(expected, arguments)
 
     terms = max(jnp.size(config.make_arguments()[0]), jnp.size(config.make_arguments()[1]))
-    return Config(f"{config.name}-gradient", function, config.arguments, OfEach(int(terms), function))
+    return Config(
+        f"{config.name}-gradient", function, config.arguments, OfEach(int(terms), function)
+    )
 
 
 GRADIENTS = [
     gradients(c)
     for c in CONVOLUTIONS
     if c.name.removeprefix("conv-")
-    in {"same", "valid", "strided", "padded", "dilated-kernel", "depthwise", "grouped", "nchw", "1d", "3d", "1x1"}
+    in {
+        "same",
+        "valid",
+        "strided",
+        "padded",
+        "dilated-kernel",
+        "depthwise",
+        "grouped",
+        "nchw",
+        "1d",
+        "3d",
+        "1x1",
+    }
 ]
 
 ALL = DOTS + CONVOLUTIONS + GRADIENTS

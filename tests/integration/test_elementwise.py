@@ -27,7 +27,9 @@ COMPOSED = Ulps(16)  # a few of the above, one after the other
 N = "[3,131]"  # neither a multiple of a vector nor of the rows
 
 
-def f32(name: str, function: Any, ranges: str = "", tolerance: Any = EXACT, arity: int = 1) -> Config:
+def f32(
+    name: str, function: Any, ranges: str = "", tolerance: Any = EXACT, arity: int = 1
+) -> Config:
     return Config(f"{name}-f32", function, [f"f32{N}{ranges}"] * arity, tolerance)
 
 
@@ -46,7 +48,9 @@ FLOAT = [
     f32("cbrt", jnp.cbrt, ":-9..9!", Ulps(4)),
     f32("exp", jnp.exp, ":-87..88!", EXP),
     f32("exp-overflow", jnp.exp, ":88..120", EXP),
-    f32("exp2", jnp.exp2, ":-100..100!", Ulps(160)),  # XLA: exp(x * log(2)), which loses |x| * log(2) / 2 ulps
+    f32(
+        "exp2", jnp.exp2, ":-100..100!", Ulps(160)
+    ),  # XLA: exp(x * log(2)), which loses |x| * log(2) / 2 ulps
     f32("expm1", jnp.expm1, ":-3..3!", Ulps(5)),
     f32("expm1-small", jnp.expm1, ":-1e-4..1e-4", Ulps(5)),
     f32("log", jnp.log, ":0.001..1000!", LOG),
@@ -72,7 +76,9 @@ FLOAT = [
     f32("atanh", jnp.arctanh, ":-0.99..0.99!", Ulps(8)),
     f32("logistic", jax.nn.sigmoid, ":-20..20!", Ulps(6)),
     f32("erf", special.erf, ":-4..4!", Ulps(8)),
-    f32("erfc", special.erfc, ":-3..3!", Ulps(64)),  # ends in exp(-x*x), whose argument's rounding grows 9-fold
+    f32(
+        "erfc", special.erfc, ":-3..3!", Ulps(64)
+    ),  # ends in exp(-x*x), whose argument's rounding grows 9-fold
     f32("erf-inv", special.erfinv, ":-0.99..0.99", Ulps(16)),
     f32("lgamma", special.gammaln, ":0.1..20", Ulps(32, floor=2e-6)),
     f32("digamma", special.digamma, ":0.5..20", Ulps(32, floor=2e-6)),
@@ -98,7 +104,12 @@ FLOAT = [
     f32("nan-to-num", jnp.nan_to_num, ":-9..9!"),
     f32("modf", lambda x: jnp.modf(x), ":-9..9"),
     f32("frexp", jnp.frexp, ":-9..9"),
-    f32("fused-chain", lambda x: jnp.sin(x) * jnp.exp(-x * x) + jnp.tanh(x) / (1 + x * x), ":-2..2", Normwise(32)),
+    f32(
+        "fused-chain",
+        lambda x: jnp.sin(x) * jnp.exp(-x * x) + jnp.tanh(x) / (1 + x * x),
+        ":-2..2",
+        Normwise(32),
+    ),
 ]
 
 BINARY = [
@@ -131,7 +142,9 @@ BINARY = [
 
 
 def integers(dtype: str) -> list[Config]:
-    full = {"s8": ":-128..128", "u8": ":0..256", "s16": ":-32768..32768", "u16": ":0..65536"}.get(dtype, "")
+    full = {"s8": ":-128..128", "u8": ":0..256", "s16": ":-32768..32768", "u16": ":0..65536"}.get(
+        dtype, ""
+    )
     if not full:
         full = ":-2000000000..2000000000" if dtype[0] == "s" else ":0..4000000000"
     a, nonzero, shift = f"{dtype}{N}{full}", f"{dtype}{N}:1..100", f"{dtype}{N}:0..{int(dtype[1:])}"
@@ -232,7 +245,14 @@ F64 = [
 
 
 def conversions() -> list[Config]:
-    dtypes = {"pred": bool, "s8": "int8", "u8": "uint8", "s16": "int16", "s32": "int32", "u32": "uint32"}
+    dtypes = {
+        "pred": bool,
+        "s8": "int8",
+        "u8": "uint8",
+        "s16": "int16",
+        "s32": "int32",
+        "u32": "uint32",
+    }
     dtypes |= {"f16": "float16", "bf16": "bfloat16", "f32": "float32"}
     configs = []
     for source in dtypes:
@@ -262,8 +282,24 @@ CONVERSION = [
 ]
 
 SHAPES = [
-    Config(f"shape-{'x'.join(map(str, dims)) or 'scalar'}", lambda x: x * 2 + 1, [f"f32{list(dims)}".replace(" ", "")])
-    for dims in ((), (1,), (0,), (3, 0, 2), (1, 1, 1), (15,), (16,), (17,), (100003,), (7, 9, 11, 13), (2,) * 8)
+    Config(
+        f"shape-{'x'.join(map(str, dims)) or 'scalar'}",
+        lambda x: x * 2 + 1,
+        [f"f32{list(dims)}".replace(" ", "")],
+    )
+    for dims in (
+        (),
+        (1,),
+        (0,),
+        (3, 0, 2),
+        (1, 1, 1),
+        (15,),
+        (16,),
+        (17,),
+        (100003,),
+        (7, 9, 11, 13),
+        (2,) * 8,
+    )
 ]
 
 ALL = FLOAT + BINARY + INTEGER + LOW_PRECISION + COMPLEX + F64 + CONVERSION + SHAPES

@@ -32,8 +32,19 @@ MOVEMENT = [
     Config("pad", lambda x: jnp.pad(x, ((1, 2), (0, 3))), "f32[5,7]"),
     Config("pad-interior", lambda x: lax.pad(x, 2.0, ((1, 2, 1), (-1, 3, 2))), "f32[5,7]"),
     Config("pad-negative", lambda x: lax.pad(x, 2.0, ((-2, 1, 0), (1, -3, 0))), "f32[5,7]"),
-    Config("pad-modes", lambda x: [jnp.pad(x, 2, mode=m) for m in ("edge", "wrap", "reflect")], "f32[5,7]"),
-    Config("iota", lambda: (jnp.arange(17), jnp.arange(7, dtype=jnp.float32), jnp.arange(5, dtype=jnp.bfloat16))),
+    Config(
+        "pad-modes",
+        lambda x: [jnp.pad(x, 2, mode=m) for m in ("edge", "wrap", "reflect")],
+        "f32[5,7]",
+    ),
+    Config(
+        "iota",
+        lambda: (
+            jnp.arange(17),
+            jnp.arange(7, dtype=jnp.float32),
+            jnp.arange(5, dtype=jnp.bfloat16),
+        ),
+    ),
     Config("iota-2d", lambda: lax.broadcasted_iota(jnp.int32, (5, 7), 1)),
     Config("eye-tri", lambda: (jnp.eye(5), jnp.tri(5), jnp.ones((3, 3)))),
     Config("linspace", lambda: jnp.linspace(0.0, 1.0, 17), (), Ulps(4)),
@@ -42,7 +53,11 @@ MOVEMENT = [
     Config("triu-tril", lambda x: (jnp.triu(x), jnp.tril(x, -1)), "f32[7,7]"),
     Config("diagonal", lambda x: (jnp.diagonal(x), jnp.diag(x[0])), "f32[7,7]"),
     Config("one-hot", lambda x: jax.nn.one_hot(x, 10), "s32[33]:-1..11"),
-    Config("where-mask", lambda x: jnp.where(jnp.tril(jnp.ones((9, 9), bool)), x, -jnp.inf), "f32[2,9,9]"),
+    Config(
+        "where-mask",
+        lambda x: jnp.where(jnp.tril(jnp.ones((9, 9), bool)), x, -jnp.inf),
+        "f32[2,9,9]",
+    ),
     Config("identity", lambda x: x, "f32[5]"),
     Config("same-result-twice", lambda x: (x + 1, x + 1, x), "f32[5]"),
     Config("constant", lambda: jnp.asarray(np.arange(50, dtype=np.float32).reshape(5, 10))),
@@ -64,8 +79,12 @@ GATHER = [
     Config("take-rows", lambda x, i: x[i], "f32[20,7] s32[13]:0..20"),
     Config("take-columns", lambda x, i: x[:, i], "f32[7,20] s32[13]:0..20"),
     Config("take-2d-indices", lambda x, i: x[i], "f32[20,7] s32[3,4]:0..20"),
-    Config("take-clip", lambda x, i: jnp.take(x, i, axis=0, mode="clip"), "f32[5,7] s32[13]:-9..20"),
-    Config("take-fill", lambda x, i: jnp.take(x, i, axis=0, mode="fill"), "f32[5,7] s32[13]:-9..20"),
+    Config(
+        "take-clip", lambda x, i: jnp.take(x, i, axis=0, mode="clip"), "f32[5,7] s32[13]:-9..20"
+    ),
+    Config(
+        "take-fill", lambda x, i: jnp.take(x, i, axis=0, mode="fill"), "f32[5,7] s32[13]:-9..20"
+    ),
     Config("take-negative", lambda x, i: x[i], "f32[20,7] s32[13]:-20..20"),
     Config("take-pairs", lambda x, i, j: x[i, j], "f32[9,11] s32[6]:0..9 s32[6]:0..11"),
     Config("take-mixed", lambda x, i: x[1:4, i, ::2], "f32[5,9,7] s32[6]:0..9"),
@@ -73,7 +92,11 @@ GATHER = [
     Config("take-u8-indices", lambda x, i: x[i], "f32[20,7] u8[13]:0..20"),
     Config("embedding", lambda w, t: w[t], "bf16[50,16] s32[4,9]:0..50"),
     Config("boolean-as-index", lambda x, i: x[i.astype(int)], "f32[2,3] pred[5]"),
-    Config("vmap-dynamic-slice", jax.vmap(lambda x, i: lax.dynamic_slice(x, (i,), (3,))), "f32[5,9] s32[5]:0..7"),
+    Config(
+        "vmap-dynamic-slice",
+        jax.vmap(lambda x, i: lax.dynamic_slice(x, (i,), (3,))),
+        "f32[5,9] s32[5]:0..7",
+    ),
 ]
 
 SCATTER = [
@@ -109,7 +132,11 @@ SORT = [
     Config("argsort", jnp.argsort, "f32[1000]"),
     Config("argsort-stable", lambda x: jnp.argsort(x, stable=True), "s32[1000]:0..5"),
     Config("sort-pairs", lambda k, v: lax.sort((k, v), num_keys=1), "s32[1000]:0..9 f32[1000]"),
-    Config("sort-two-keys", lambda a, b, c: lax.sort((a, b, c), num_keys=2), "s32[500]:0..9 f32[500] s8[500]"),
+    Config(
+        "sort-two-keys",
+        lambda a, b, c: lax.sort((a, b, c), num_keys=2),
+        "s32[500]:0..9 f32[500] s8[500]",
+    ),
     Config("lexsort", lambda a, b: jnp.lexsort((a, b)), "s32[500]:0..9 s32[500]:0..9"),
     Config("sort-one", jnp.sort, "f32[1]"),
     Config("sort-empty", jnp.sort, "f32[0]"),

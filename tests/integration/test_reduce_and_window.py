@@ -73,8 +73,18 @@ REDUCE = [
 
 CUMULATIVE = [
     # Scans by halves: every element is a sum of at most all terms.
-    Config("cumsum", lambda x: jnp.cumsum(x, 1), "f32[33,65]", Accumulated(65, lambda x: jnp.cumsum(x, 1))),
-    Config("cumsum-axis-0", lambda x: jnp.cumsum(x, 0), "f32[330,5]", Accumulated(330, lambda x: jnp.cumsum(x, 0))),
+    Config(
+        "cumsum",
+        lambda x: jnp.cumsum(x, 1),
+        "f32[33,65]",
+        Accumulated(65, lambda x: jnp.cumsum(x, 1)),
+    ),
+    Config(
+        "cumsum-axis-0",
+        lambda x: jnp.cumsum(x, 0),
+        "f32[330,5]",
+        Accumulated(330, lambda x: jnp.cumsum(x, 0)),
+    ),
     Config("cumsum-reverse", lambda x: lax.cumsum(x, 1, reverse=True), "s32[33,65]"),
     Config("cumsum-long", jnp.cumsum, "s32[10007]"),
     Config("cumprod", lambda x: jnp.cumprod(x, 1), "f32[33,20]:0.5..1.5", Ulps(60)),
@@ -89,14 +99,23 @@ def pool(name: str, reducer: Any, argument: str, tolerance: Any = None, **option
     return Config(f"pool-{name}", lambda x: reducer(x, **options), [argument], tolerance or Exact())
 
 
-def window(name: str, init: Any, body: Any, argument: str, tolerance: Any = None, **options: Any) -> Config:
+def window(
+    name: str, init: Any, body: Any, argument: str, tolerance: Any = None, **options: Any
+) -> Config:
     options = {"window_strides": None, "padding": "VALID"} | options
     rank = argument.count(",") + 1
     options["window_strides"] = options["window_strides"] or (1,) * rank
-    return Config(f"window-{name}", lambda x: lax.reduce_window(x, init, body, **options), [argument], tolerance or Exact())
+    return Config(
+        f"window-{name}",
+        lambda x: lax.reduce_window(x, init, body, **options),
+        [argument],
+        tolerance or Exact(),
+    )
 
 
-NINE = Accumulated(9, lambda x: lax.reduce_window(x, 0.0, lax.add, (1, 3, 3, 1), (1, 2, 2, 1), "SAME"))
+NINE = Accumulated(
+    9, lambda x: lax.reduce_window(x, 0.0, lax.add, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
+)
 WINDOWS = [
     pool("max", nn.max_pool, "f32[2,9,11,5]", window_shape=(2, 2), strides=(2, 2)),
     pool("max-overlapping", nn.max_pool, "f32[2,9,11,5]", window_shape=(3, 3), strides=(2, 2), padding="SAME"),

@@ -65,9 +65,13 @@ class Block(nn.Module):
         q, k, v = jnp.split(nn.Dense(3 * width, dtype=self.dtype)(h), 3, -1)
         q, k, v = (a.reshape(batch, length, 4, width // 4) for a in (q, k, v))
         scores = jnp.einsum("bthd,bshd->bhts", q, k) / (width // 4) ** 0.5
-        scores = jnp.where(jnp.tril(jnp.ones((length, length), bool)), scores.astype(jnp.float32), -1e9)
+        scores = jnp.where(
+            jnp.tril(jnp.ones((length, length), bool)), scores.astype(jnp.float32), -1e9
+        )
         weights = jax.nn.softmax(scores).astype(self.dtype)
-        x = x + nn.Dense(width, dtype=self.dtype)(jnp.einsum("bhts,bshd->bthd", weights, v).reshape(x.shape))
+        x = x + nn.Dense(width, dtype=self.dtype)(
+            jnp.einsum("bhts,bshd->bthd", weights, v).reshape(x.shape)
+        )
         h = nn.gelu(nn.Dense(4 * width, dtype=self.dtype)(nn.LayerNorm(dtype=self.dtype)(x)))
         return x + nn.Dense(width, dtype=self.dtype)(h)
 
@@ -80,7 +84,9 @@ class GPT(nn.Module):
     def __call__(self, tokens: Any) -> Any:
         block = nn.remat(Block) if self.remat else Block
         x = nn.Embed(50, 32, dtype=self.dtype)(tokens)
-        x = x + self.param("positions", nn.initializers.normal(0.02), (tokens.shape[1], 32)).astype(self.dtype)
+        x = x + self.param("positions", nn.initializers.normal(0.02), (tokens.shape[1], 32)).astype(
+            self.dtype
+        )
         for _ in range(2):
             x = block(self.dtype)(x)
         return nn.Dense(50, dtype=self.dtype)(nn.LayerNorm(dtype=self.dtype)(x)).astype(jnp.float32)
@@ -100,7 +106,12 @@ MODELS = [
     Model("mlp-sgd", MLP(), (32, 20), optax.sgd(0.1)),
     Model("mlp-momentum", MLP(), (32, 20), optax.sgd(0.1, momentum=0.9, nesterov=True)),
     Model("mlp-adam", MLP(), (32, 20), optax.adam(1e-2)),
-    Model("mlp-adamw-clip", MLP(), (32, 20), optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-2))),
+    Model(
+        "mlp-adamw-clip",
+        MLP(),
+        (32, 20),
+        optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-2)),
+    ),
     Model("mlp-schedule", MLP(), (32, 20), optax.rmsprop(optax.cosine_decay_schedule(1e-2, 10))),
     Model("mlp-bf16", MLP(jnp.bfloat16), (32, 20), optax.sgd(0.1), BF16),
     Model("mlp-f16", MLP(jnp.float16), (32, 20), optax.sgd(0.1), F16),
@@ -140,7 +151,9 @@ def make_step(model: Model) -> Any:
     return step
 
 
-def train(step: Any, model: Model, device: Any, parameters: Any, data: list[tuple[Any, Any]]) -> np.ndarray:
+def train(
+    step: Any, model: Model, device: Any, parameters: Any, data: list[tuple[Any, Any]]
+) -> np.ndarray:
     """The losses of one step per batch."""
     with jax.default_device(device):
         parameters = jax.device_put(parameters, device)
@@ -165,15 +178,28 @@ def test_losses_match(model: Model, xpu: Any, cpu: Any) -> None:
     with jax.default_device(cpu):
         parameters = jax.jit(model.model.init)(jax.random.key(0), data[0][0])
     expected = train(step, model, cpu, parameters, data)
-    spread = np.full(STEPS, 64 * model.epsilon if model.epsilon < BF16 else model.epsilon) * np.abs(expected) / 16
+    spread = (
+        np.full(STEPS, 64 * model.epsilon if model.epsilon < BF16 else model.epsilon)
+        * np.abs(expected)
+        / 16
+    )
     for seed in range(3):
         rng = np.random.default_rng(seed)
         factor = 1 + 8 * model.epsilon
 
         def perturb(a: Any, rng: Any = rng, factor: float = factor) -> Any:
-            return np.asarray(a) * np.where(rng.random(a.shape) < 0.5, factor, 1 / factor).astype(a.dtype)
+            return np.asarray(a) * np.where(rng.random(a.shape) < 0.5, factor, 1 / factor).astype(
+                a.dtype
+            )
 
-        spread = np.maximum(spread, np.abs(train(step, model, cpu, jax.tree.map(perturb, parameters), data) - expected))
+        spread = np.maximum(
+            spread,
+            np.abs(train(step, model, cpu, jax.tree.map(perturb, parameters), data) - expected),
+        )
     actual = train(step, model, xpu, parameters, data)
     assert np.isfinite(actual).all()
-    assert (np.abs(actual - expected) <= 4 * np.maximum.accumulate(spread)).all(), (actual, expected, 4 * spread)
+    assert (np.abs(actual - expected) <= 4 * np.maximum.accumulate(spread)).all(), (
+        actual,
+        expected,
+        4 * spread,
+    )

@@ -28,9 +28,10 @@ def is_inexact(dtype: np.dtype) -> bool:
 
 def real_dtype(dtype: np.dtype) -> np.dtype:
     """The floating-point type of a number's parts."""
-    return {np.dtype(np.complex64): np.dtype(np.float32), np.dtype(np.complex128): np.dtype(np.float64)}.get(
-        dtype, dtype
-    )
+    return {
+        np.dtype(np.complex64): np.dtype(np.float32),
+        np.dtype(np.complex128): np.dtype(np.float64),
+    }.get(dtype, dtype)
 
 
 def epsilon(dtype: np.dtype) -> float:
@@ -90,9 +91,13 @@ class Accumulated:
     def allowed(self, expected: np.ndarray, arguments: tuple[np.ndarray, ...]) -> np.ndarray:
         if not is_inexact(expected.dtype):
             return np.zeros(expected.shape)
-        absolute = [np.abs(a.astype(np.float32 if a.dtype.kind not in "fc" else a.dtype)) for a in arguments]
+        absolute = [
+            np.abs(a.astype(np.float32 if a.dtype.kind not in "fc" else a.dtype)) for a in arguments
+        ]
         total = np.asarray(self.magnitude(*absolute)).astype(np.float64)
-        return 2 * self.terms * epsilon(np.dtype(self.accumulator)) * total + 2 * unit_in_last_place(expected)
+        return 2 * self.terms * epsilon(
+            np.dtype(self.accumulator)
+        ) * total + 2 * unit_in_last_place(expected)
 
 
 @dataclass(frozen=True)
@@ -107,7 +112,9 @@ class Normwise:
     def allowed(self, expected: np.ndarray, arguments: tuple[np.ndarray, ...]) -> np.ndarray:
         if not is_inexact(expected.dtype):
             return np.zeros(expected.shape)
-        finite = np.abs(expected.astype(np.complex128 if expected.dtype.kind == "c" else np.float64))
+        finite = np.abs(
+            expected.astype(np.complex128 if expected.dtype.kind == "c" else np.float64)
+        )
         finite = finite[np.isfinite(finite)]
         largest = float(finite.max()) if finite.size else 0.0
         return np.full(expected.shape, self.roundings * epsilon(expected.dtype) * largest)

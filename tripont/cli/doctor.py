@@ -1,0 +1,381 @@
+"""``tripont doctor``: what is found, what is missing, and how to mend it.
+
+A check is a function that returns a :class:`Finding`; it never raises. Whatever might crash or hang (loading the
+library, starting the device) runs in a process of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from tripont import __version__, library_path
+
+OK, WARNING, ERROR = "ok", "warning", "error"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """status: OK, WARNING (works, but) or ERROR (the device does not work). fix: what to do about it."""
+
+    name: str
+    status: str
+    detail: str
+    fix: str = ""
+
+
+def in_process(code: str, timeout: float = 120) -> tuple[bool, str]:
+    """Run Python code in a process of its own. Returns success, and its output or the last line of its error."""
+    try:
+        result = subprocess.run(
+            [sys.executable, "-c", code],
+            env=os.environ | {"JAX_TRACEBACK_FILTERING": "off"},
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return False, f"no answer within {timeout:.0f} s"
+    if result.returncode == 0:
+        return True, result.stdout.strip()
+    if result.returncode < 0:
+        return False, f"ended by signal {-result.returncode}"
+    lines = [line for line in result.stderr.strip().splitlines() if line.strip()]
+    for line in lines:  # the frontend's own warning says more than what JAX makes of it
+        if line.startswith("tripont:0: RuntimeWarning: "):
+            return False, line.removeprefix("tripont:0: RuntimeWarning: ").removesuffix(
+                " (`tripont doctor` says more)"
+            )
+    return False, lines[-1] if lines else f"exit code {result.returncode}"
+
+
+def check_python() -> Finding:
+    version = platform.python_version()
+    detail = f"{version} ({sys.executable})"
+    if (3, 11) <= sys.version_info[:2] <= (3, 13):
+        return Finding("Python", OK, detail)
+    return Finding("Python", WARNING, detail, "tripont is tested with Python 3.11 to 3.13")
+
+
+def check_package(name: str, needed_for: str, minimum: str, required: bool) -> Finding:
+    fix = f"pip install '{name}>={minimum}'"
+    try:
+        version = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return Finding(
+            name, ERROR if required else WARNING, f"missing; needed for {needed_for}", fix
+        )
+
+    def numbers(text: str) -> list[int]:
+        return [int(part) if part.isdigit() else 0 for part in text.split("+")[0].split(".")]
+
+    if numbers(version) < numbers(minimum):
+        return Finding(
+            name, ERROR if required else WARNING, f"{version} is older than {minimum}", fix
+        )
+    return Finding(name, OK, f"{version} ({needed_for})")
+
+
+def check_llvm() -> Finding:
+    answer = in_process(
+        "import llvmlite.binding as b; print('.'.join(map(str, b.llvm_version_info)))"
+    )
+    if answer[0]:
+        return Finding("LLVM", OK, f"{answer[1]} (in llvmlite)")
+    return Finding("LLVM", ERROR, answer[1], "pip install --force-reinstall llvmlite")
+
+
+PJRT_VERSION = """
+import ctypes
+class Version(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("next", ctypes.c_void_p), ("major", ctypes.c_int), ("minor", ctypes.c_int)]
+class Api(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("next", ctypes.c_void_p), ("version", Version)]
+library = ctypes.CDLL({path!r})
+library.GetPjrtApi.restype = ctypes.POINTER(Api)
+version = library.GetPjrtApi().contents.version
+print(f"{{version.major}}.{{version.minor}}")
+"""
+
+
+def check_plugin() -> Finding:
+    try:
+        path = library_path()
+    except FileNotFoundError as error:
+        return Finding("plugin", ERROR, "libtripont.so is missing", str(error).split(": run ")[-1])
+    good, answer = in_process(PJRT_VERSION.format(path=path))
+    if good:
+        return Finding("plugin", OK, f"{path}, PJRT C API {answer}")
+    return Finding(
+        "plugin", ERROR, f"{path} does not load: {answer}", "pip install --force-reinstall tripont"
+    )
+
+
+def check_bindings() -> Finding:
+    good, answer = in_process("import tripont.core._tripont as m; print(m.__file__)")
+    if good:
+        return Finding("Python bindings", OK, answer)
+    fix = "build it for this Python: `pip install .`, or `make dev` in a checkout"
+    return Finding(
+        "Python bindings", WARNING, f"`tripont run` and `tripont devices` need them: {answer}", fix
+    )
+
+
+# What libdnnl.so.3 links to. Its wheel has no RPATH, so they must be loaded before it.
+ONEDNN_NEEDS = (
+    ("tbb", "libtbb.so.12"),
+    ("intel-cmplr-lib-rt", "libintlc.so.5"),
+    ("intel-cmplr-lib-rt", "libimf.so"),
+)
+ONEDNN_VERSION = """
+import ctypes
+class Version(ctypes.Structure):
+    _fields_ = [(n, ctypes.c_int) for n in ("major", "minor", "patch")] + [("hash", ctypes.c_char_p)]
+    _fields_ += [(n, ctypes.c_uint) for n in ("cpu_runtime", "gpu_runtime")]
+for needed in {needed!r}:
+    ctypes.CDLL(needed)
+library = ctypes.CDLL({path!r})
+library.dnnl_version.restype = ctypes.POINTER(Version)
+v = library.dnnl_version().contents
+runtimes = {{1: "sequential", 2: "OpenMP", 4: "TBB", 512: "SYCL"}}
+print(f"{{v.major}}.{{v.minor}}.{{v.patch}}", runtimes.get(v.cpu_runtime, v.cpu_runtime))
+"""
+
+
+def find_shared_library(distribution: str, name: str) -> Path | None:
+    """The file of a wheel that installs shared libraries into the environment's lib folder."""
+    try:
+        files = importlib.metadata.files(distribution) or []
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    for file in files:
+        if file.name == name:
+            path = Path(str(file.locate())).resolve()
+            return path if path.exists() else None
+    return None
+
+
+def check_onednn() -> Finding:
+    path = find_shared_library("onednn-cpu-tbb", "libdnnl.so.3")
+    fix = "pip install --force-reinstall onednn-cpu-tbb"
+    if path is None:
+        return Finding("oneDNN", ERROR, "libdnnl.so.3 of onednn-cpu-tbb is missing", fix)
+    needed = []
+    for distribution, name in ONEDNN_NEEDS:
+        found = find_shared_library(distribution, name)
+        if found is None:
+            return Finding(
+                "oneDNN",
+                ERROR,
+                f"{name} is missing",
+                f"pip install --force-reinstall {distribution}",
+            )
+        needed.append(str(found))
+    good, answer = in_process(ONEDNN_VERSION.format(path=str(path), needed=needed))
+    if not good:
+        return Finding("oneDNN", ERROR, f"{path} does not load: {answer}", fix)
+    if not answer.endswith("TBB"):
+        return Finding(
+            "oneDNN", ERROR, f"{path} is built for {answer.split()[-1]}, not for TBB", fix
+        )
+    return Finding("oneDNN", OK, f"{answer}, {path}")
+
+
+def check_tbb() -> Finding:
+    path = find_shared_library("tbb", "libtbb.so.12")
+    if path is None:
+        return Finding(
+            "oneTBB", ERROR, "libtbb.so.12 is missing", "pip install --force-reinstall tbb"
+        )
+    code = f"import ctypes; print(ctypes.CDLL({str(path)!r}).TBB_runtime_interface_version())"
+    good, answer = in_process(code)
+    if good:
+        return Finding("oneTBB", OK, f"interface {answer}, {path}")
+    return Finding("oneTBB", ERROR, answer, "pip install --force-reinstall tbb")
+
+
+FEATURES = (
+    "sse4.2",
+    "avx",
+    "avx2",
+    "fma",
+    "f16c",
+    "avx512f",
+    "avx512bf16",
+    "avx512vnni",
+    "avx512fp16",
+    "amx-bf16",
+)
+
+
+def check_cpu() -> Finding:
+    code = (
+        "import llvmlite.binding as b; f = b.get_host_cpu_features(); "
+        f"print(b.get_host_cpu_name(), *[n for n in {FEATURES!r} if f.get(n)])"
+    )
+    good, answer = in_process(code)
+    if not good:
+        return Finding(
+            "CPU", WARNING, f"its features are unknown: {answer}", "pip install llvmlite"
+        )
+    name, *features = answer.split()
+    threads = len(os.sched_getaffinity(0))
+    detail = f"{name}, {threads} threads, {' '.join(features) or 'baseline x86-64'}"
+    if platform.machine() == "x86_64" and "avx2" not in features:
+        return Finding(
+            "CPU", WARNING, detail, "works, but without AVX2 much slower than it could be"
+        )
+    return Finding("CPU", OK, detail)
+
+
+def check_environment() -> Finding:
+    problems = []
+    platforms = os.environ.get("JAX_PLATFORMS", "")
+    if platforms and "xpu" not in platforms.split(","):
+        problems.append(
+            (f"JAX_PLATFORMS={platforms} leaves xpu out", "unset JAX_PLATFORMS, or add xpu to it")
+        )
+    for folder in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep):
+        for name in ("libdnnl.so.3", "libtbb.so.12"):
+            if folder and Path(folder, name).exists():
+                problems.append(
+                    (
+                        f"LD_LIBRARY_PATH holds another {name} ({folder})",
+                        "remove this folder from LD_LIBRARY_PATH",
+                    )
+                )
+    ours = sorted(f"{k}={v}" for k, v in os.environ.items() if k.startswith("TRIPONT_"))
+    if problems:
+        return Finding(
+            "environment",
+            WARNING,
+            "; ".join(p[0] for p in problems),
+            "; ".join(p[1] for p in problems),
+        )
+    return Finding("environment", OK, " ".join(ours) or "no TRIPONT_ variables set")
+
+
+def cache_folder() -> Path:
+    """The folder of the on-disk cache, as core/runtime/options.h describes it."""
+    given = os.environ.get("TRIPONT_CACHE_DIR")
+    if given:
+        return Path(given)
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(base, "tripont")
+
+
+def check_cache() -> Finding:
+    folder = cache_folder()
+    if os.environ.get("TRIPONT_CACHE") in {"0", "false"}:
+        return Finding("cache", WARNING, "turned off by TRIPONT_CACHE", "unset TRIPONT_CACHE")
+    probe = folder
+    while not probe.exists() and probe != probe.parent:
+        probe = probe.parent
+    if not os.access(probe, os.W_OK):
+        fix = "make it writable, or set TRIPONT_CACHE_DIR to a folder that is"
+        return Finding(
+            "cache", WARNING, f"{folder} cannot be written, every program is compiled again", fix
+        )
+    files = [f for f in folder.rglob("*") if f.is_file()] if folder.exists() else []
+    size = sum(f.stat().st_size for f in files)
+    return Finding("cache", OK, f"{folder}, {len(files)} files, {size / 2**20:.1f} MB")
+
+
+def check_entry_point() -> Finding:
+    entries = importlib.metadata.entry_points(group="jax_plugins")
+    found = [e.value for e in entries if e.value == "tripont.frontends.jax"]
+    if found:
+        return Finding("JAX entry point", OK, found[0])
+    return Finding(
+        "JAX entry point",
+        ERROR,
+        "JAX does not know of tripont",
+        "pip install --force-reinstall tripont",
+    )
+
+
+SELF_TEST = """
+import time, warnings
+import jax, jax.numpy as jnp, numpy as np
+jax.config.update("jax_platforms", "xpu,cpu")
+start = time.perf_counter()
+devices = jax.devices("xpu")
+ready = time.perf_counter()
+x = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
+y = jax.jit(lambda a: jnp.tanh(a @ a).sum(0))(jax.device_put(x, devices[0]))
+y = np.asarray(y)
+done = time.perf_counter()
+difference = np.abs(y - np.tanh(x.astype(np.float64) @ x).sum(0)).max()
+assert difference < 1e-3, f"wrong result: off by {difference}"
+print(f"{len(devices)} x {devices[0].device_kind}; start {ready - start:.2f} s, first result {done - ready:.2f} s")
+"""
+
+
+def check_self_test() -> Finding:
+    start = time.perf_counter()
+    good, answer = in_process(SELF_TEST)
+    if good:
+        return Finding(
+            "self test", OK, f"{answer} ({time.perf_counter() - start:.1f} s with imports)"
+        )
+    fix = "the first error above is the likely cause; TRIPONT_LOG_LEVEL=3 says more"
+    return Finding("self test", ERROR, answer, fix)
+
+
+CHECKS: list[Callable[[], Finding]] = [
+    check_python,
+    lambda: Finding("tripont", OK, f"{__version__} ({', '.join(sys.modules['tripont'].__path__)})"),
+    check_cpu,
+    check_environment,
+    lambda: check_package("numpy", "everything", "2.0", True),
+    lambda: check_package("ml_dtypes", "small floating-point types", "0.5", True),
+    lambda: check_package("llvmlite", "the compiler", "0.50", True),
+    check_llvm,
+    check_tbb,
+    check_onednn,
+    check_plugin,
+    check_bindings,
+    lambda: check_package("jaxlib", "the compiler reads programs with it", "0.10.2", True),
+    lambda: check_package("jax", "JAX programs", "0.10.2", True),
+    check_entry_point,
+    check_cache,
+    check_self_test,
+]
+
+
+def run(json_output: bool) -> int:
+    """Print the findings. Returns 0 if nothing keeps the device from working, else 1."""
+    console = Console()
+    findings: list[Finding] = []
+    with console.status("looking around", spinner="dots") as status:
+        for check in CHECKS:
+            findings.append(check())
+            status.update(f"checked {findings[-1].name}")
+    failed = any(f.status == ERROR for f in findings)
+    if json_output:
+        print(json.dumps([dataclasses.asdict(f) for f in findings], indent=1))
+        return int(failed)
+    table = Table(show_header=False, box=None, pad_edge=False)
+    colors = {OK: "green", WARNING: "yellow", ERROR: "red"}
+    for finding in findings:
+        detail = escape(finding.detail)
+        if finding.fix and finding.status != OK:
+            detail += f"\n[bold]-> {escape(finding.fix)}[/]"
+        table.add_row(f"[{colors[finding.status]}]{finding.status}[/]", finding.name, detail)
+    console.print(table)
+    console.print("[red]xpu does not work[/]" if failed else "[green]xpu works[/]")
+    return int(failed)

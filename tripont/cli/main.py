@@ -1,0 +1,117 @@
+"""``tripont``: the command line. Each command is a function here; what it does is in the module of its name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tripont import __version__
+
+app = typer.Typer(
+    help="Look into tripont: what is installed, what a program compiles to, and how it runs.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        typer.echo(f"tripont {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def doctor(
+    json_output: Annotated[
+        bool, typer.Option("--json", help="Print the findings as JSON.")
+    ] = False,
+) -> None:
+    """Say what is found, what is missing and how to mend it. The exit code is 0 if the device works."""
+    from . import doctor as command
+
+    raise typer.Exit(command.run(json_output))
+
+
+@app.command()
+def devices() -> None:
+    """List the devices and their memory."""
+    from . import devices as command
+
+    raise typer.Exit(command.run())
+
+
+@app.command("compile")
+def compile_file(
+    file: Annotated[
+        Path,
+        typer.Argument(help="StableHLO (text, bytecode, portable artifact) or HloModuleProto."),
+    ],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Where the executable artifact goes.")
+    ],
+    target: Annotated[str, typer.Option(help="What to compile for.")] = "host",
+    dump: Annotated[
+        Path | None, typer.Option(help="Folder for every stage of the compilation.")
+    ] = None,
+    program_format: Annotated[
+        str, typer.Option("--format", help="mlir or hlo; found out without.")
+    ] = "",
+) -> None:
+    """Compile a program ahead of time into an executable artifact."""
+    from . import compile as command
+
+    raise typer.Exit(command.run(file, output, target, dump, program_format))
+
+
+@app.command("run")
+def run_artifact(
+    artifact: Annotated[
+        Path, typer.Argument(help="An executable artifact, from `tripont compile`.")
+    ],
+    inputs: Annotated[
+        list[Path] | None, typer.Argument(help=".npy files, one a parameter; random without.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Folder for the results as .npy.")
+    ] = None,
+    repeat: Annotated[int, typer.Option(min=1, help="How often to run for the timing.")] = 20,
+    seed: Annotated[int, typer.Option(help="Of the random inputs.")] = 0,
+) -> None:
+    """Run an artifact and show its results and how long it takes. Needs no compiler and no framework."""
+    from . import run as command
+
+    raise typer.Exit(command.run(artifact, inputs or [], output, repeat, seed))
+
+
+@app.command()
+def inspect(
+    artifact: Annotated[Path, typer.Argument(help="An executable artifact.")],
+    thunks: Annotated[bool, typer.Option(help="List the thunk sequence.")] = True,
+    memory: Annotated[bool, typer.Option(help="List the buffer assignment.")] = False,
+    hlo: Annotated[bool, typer.Option(help="Print the optimised HLO.")] = False,
+) -> None:
+    """Show what an artifact holds: signature, thunks, memory, code, and what it needs to run."""
+    from . import inspect as command
+
+    raise typer.Exit(command.run(artifact, thunks, memory, hlo))
+
+
+def main() -> None:
+    app(prog_name="tripont")
+
+
+if __name__ == "__main__":
+    main()
