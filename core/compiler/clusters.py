@@ -111,15 +111,15 @@ class Cluster:
 
     def access(self, user: Instruction, context: int, position: int) -> int:
         """The context in which ``user``, itself in ``context``, reads operand ``position``."""
+        opcode = user.opcode
+        if opcode == "get-tuple-element":  # of a reduction of several operands
+            return context
         operand = user.operands[position]
         dims = operand.shape.dims  # type: ignore[union-attr]
         if not dims:
             return SCALAR
-        opcode = user.opcode
         if opcode == "reduce":
             return self.full
-        if opcode == "get-tuple-element":
-            return context
         user_dims = user.shape.dims  # type: ignore[union-attr]
         if user.is_elementwise:
             return context

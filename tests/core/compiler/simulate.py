@@ -1,0 +1,121 @@
+"""Run a lowered module in Python: real thunks on real memory, kernels by the reference evaluator.
+
+This tests fusion, buffer assignment and lowering without code generation: a value that is overwritten too early, or a move in the
+wrong order, gives wrong numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tripont.core.compiler import artifact, buffers, lowering
+from tripont.core.compiler.evaluate import evaluate_instruction
+from tripont.core.compiler.hlo import Instruction, Module
+
+
+class Simulation:
+    """A module lowered with kernels that are instructions; :meth:`run` executes it."""
+
+    def __init__(self, module: Module) -> None:
+        """``module`` is fused and scheduled."""
+        self.module = module
+        self.assignment = buffers.assign(module)
+        buffers.check_assignment(module, self.assignment)
+        self.instructions: dict[str, Instruction] = {}
+        self.lowered = lowering.Lowering(
+            module, self.assignment, self._emit, lambda i, n: n, lambda i: i.opcode
+        ).run()
+        self.copies = 0
+        self.kernels = 0
+
+    def _emit(self, instruction: Instruction, name: str) -> lowering.KernelInfo:
+        self.instructions[name] = instruction
+        return lowering.KernelInfo(name, 1, 1, 1.0)
+
+    def run(self, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
+        rng = np.random.default_rng(0)
+        memory: list[np.ndarray] = []
+        allocations = self.assignment.allocations
+        for a in allocations:
+            block = rng.integers(0, 256, max(a.size, 1), np.uint8)  # garbage: nothing may rely on zeros
+            source: bytes | None = None
+            if a.kind == artifact.ALLOCATION_PARAMETER:
+                source = np.ascontiguousarray(arguments[a.index]).tobytes()
+            elif a.aliased_parameter >= 0:
+                source = np.ascontiguousarray(arguments[a.aliased_parameter]).tobytes()
+            elif a.kind == artifact.ALLOCATION_CONSTANT:
+                source = self.assignment.constants[a.offset : a.offset + a.size]
+            if source is not None:
+                block[: len(source)] = np.frombuffer(source, np.uint8)
+            memory.append(block)
+        before = {n: memory[n].copy() for n, a in enumerate(allocations) if a.kind in (0, 2)}
+        self.memory = memory
+        self._execute(self.lowered.thunks)
+        for n, content in before.items():
+            np.testing.assert_array_equal(memory[n], content, err_msg="a parameter or constant was written")
+        results = []
+        by_index = {a.index: n for n, a in enumerate(allocations) if a.kind == artifact.ALLOCATION_RESULT}
+        for number, r in enumerate(self.module.entry.results):
+            place = artifact.Slice(by_index[number], 0, r.shape.bytes)
+            results.append(self._view(place, r.shape).copy())
+        return results
+
+    def _view(self, place: artifact.Slice, shape) -> np.ndarray:
+        data = self.memory[place.allocation][place.offset : place.offset + place.size]
+        return data.view(shape.dtype.numpy).reshape(shape.dims)
+
+    def _bytes(self, place: artifact.Slice) -> np.ndarray:
+        return self.memory[place.allocation][place.offset : place.offset + place.size]
+
+    def _execute(self, thunks) -> None:
+        for thunk in thunks:
+            if isinstance(thunk, artifact.Copy):
+                self.copies += 1
+                self._bytes(thunk.destination)[:] = self._bytes(thunk.source).copy()
+            elif isinstance(thunk, artifact.Kernel):
+                self.kernels += 1
+                instruction = self.instructions[self.lowered.symbols[thunk.function]]
+                count = len(instruction.operands)
+                operands = [
+                    self._view(s, o.shape).copy()
+                    for s, o in zip(thunk.arguments[:count], instruction.operands, strict=True)
+                ]
+                update = _updates_in_place(instruction)
+                results = evaluate_instruction(instruction, operands)
+                if update is not None:  # the kernel writes only part: the rest has to be in place
+                    target = self._view(thunk.arguments[count], instruction.shape)
+                    np.testing.assert_array_equal(
+                        target.view(np.uint8), operands[update].view(np.uint8), err_msg="not updated in place"
+                    )
+                for s, r in zip(thunk.arguments[count:], results, strict=True):
+                    self._bytes(s)[:] = np.ascontiguousarray(r).reshape(-1).view(np.uint8)
+            elif isinstance(thunk, artifact.While):
+                self._execute(thunk.condition)
+                trips = 0
+                while self._bytes(thunk.predicate)[0]:
+                    self._execute(thunk.body)
+                    self._execute(thunk.condition)
+                    trips += 1
+                if thunk.trip_count >= 0:
+                    assert trips == thunk.trip_count
+            elif isinstance(thunk, artifact.Conditional):
+                selector = self._bytes(thunk.selector)
+                if thunk.selector_is_pred:
+                    branch = 0 if selector[0] else 1
+                else:
+                    branch = int(selector.view(np.int32)[0])
+                    if not 0 <= branch < len(thunk.branches):
+                        branch = len(thunk.branches) - 1
+                self._execute(thunk.branches[branch])
+            else:
+                raise AssertionError(f"no simulation of {thunk}")
+
+
+def _updates_in_place(instruction: Instruction) -> int | None:
+    from tripont.core.compiler.inplace import in_place_operands, must_share
+
+    if not must_share(instruction) or len(instruction.result_shapes) != 1:
+        return None
+    return in_place_operands(instruction)[0][0]
