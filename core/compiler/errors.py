@@ -77,7 +77,9 @@ def unimplemented(
     return CompileError("UNIMPLEMENTED", describe(message, op, shapes, result, metadata))
 
 
-def resource_exhausted(message: str, *, op: str = "", metadata: Metadata | None = None) -> CompileError:
+def resource_exhausted(
+    message: str, *, op: str = "", metadata: Metadata | None = None
+) -> CompileError:
     """The program needs more memory than there is: a RESOURCE_EXHAUSTED error to raise."""
     return CompileError("RESOURCE_EXHAUSTED", describe(message, op, (), None, metadata))
 
@@ -91,7 +93,9 @@ def of_instruction(code: str, message: str, instruction: Instruction) -> Compile
     """An error about ``instruction``: with its opcode, name, operand and result shapes and source line."""
     name = instruction.opcode + (f" %{instruction.name}" if instruction.name else "")
     shapes = [o.shape for o in instruction.operands]
-    return CompileError(code, describe(message, name, shapes, instruction.shape, instruction.metadata))
+    return CompileError(
+        code, describe(message, name, shapes, instruction.shape, instruction.metadata)
+    )
 
 
 def describe(

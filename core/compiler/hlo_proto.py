@@ -1,12 +1,12 @@
 """Write a module as the bytes of an HloModuleProto, the form in which PJRT hands out an optimised program.
 
-The protocol-buffer wire format is simple enough to write by hand, which spares a dependency; the field numbers are those of XLA's
-``hlo.proto`` and ``xla_data.proto`` and stand next to their names in :class:`_Field`.
+The protocol-buffer wire format is simple enough to write by hand, which spares a dependency; the field numbers are
+those of XLA's ``hlo.proto`` and ``xla_data.proto`` and stand next to their names in :class:`_Field`.
 
-Where our IR is flatter than HLO, the proto gets HLO's form: ``while`` and ``conditional`` take tuples (so their computations
-take one tuple parameter each), ``optimization-barrier`` takes one operand. A ``library-call`` becomes a custom call with the
-target ``tripont$<name>``. Large constants are left without their literal (XLA prints them as ``{...}``), so that
-the bytes stay small whatever the program's weights.
+Where our IR is flatter than HLO, the proto gets HLO's form: ``while`` and ``conditional`` take tuples (so their
+computations take one tuple parameter each), ``optimization-barrier`` takes one operand. A ``library-call`` becomes a
+custom call with the target ``tripont$<name>``. Large constants are left without their literal (XLA prints them as
+``{...}``), so that the bytes stay small whatever the program's weights.
 """
 
 from __future__ import annotations
@@ -179,12 +179,16 @@ class _ModuleWriter:
     def write(self) -> bytes:
         module = self.module
         computations = module.computations()
-        forms: dict[Computation, dict[tuple[bool, bool, bool], None]] = {c: {} for c in computations}
+        forms: dict[Computation, dict[tuple[bool, bool, bool], None]] = {
+            c: {} for c in computations
+        }
         forms[module.entry][(False, False, False)] = None
         for computation in reversed(computations):
             for instruction in computation.instructions:
                 for index, called in enumerate(instruction.called):
-                    forms[called][(*_form(instruction, index), instruction.opcode == "fusion")] = None
+                    forms[called][(*_form(instruction, index), instruction.opcode == "fusion")] = (
+                        None
+                    )
         parts = [_text(1, module.name)]
         entry_name, entry_id = "", 0
         for computation in computations:
@@ -206,9 +210,14 @@ class _ModuleWriter:
         if module.input_output_aliases:
             parts.append(_message(8, self._aliases()))
         if module.buffer_donors:
-            parts.append(_message(18, b"".join(_message(1, _integer(1, j)) for j in module.buffer_donors)))
+            parts.append(
+                _message(18, b"".join(_message(1, _integer(1, j)) for j in module.buffer_donors))
+            )
         if module.frontend_attributes:
-            entries = (_message(1, _text(1, k) + _text(2, v)) for k, v in module.frontend_attributes.items())
+            entries = (
+                _message(1, _text(1, k) + _text(2, v))
+                for k, v in module.frontend_attributes.items()
+            )
             parts.append(_message(19, b"".join(entries)))
         return b"".join(parts)
 
@@ -218,7 +227,9 @@ class _ModuleWriter:
         for result, parameter, must in self.module.input_output_aliases:
             # Index 0 is a value that a packed field must hold.
             index = _message(1, _varint(result)) if is_tuple else b""
-            entries.append(_message(1, index + _integer(2, parameter) + _integer(4, 2 if must else 1)))
+            entries.append(
+                _message(1, index + _integer(2, parameter) + _integer(4, 2 if must else 1))
+            )
         return b"".join(entries)
 
     def new_id(self) -> int:
@@ -251,11 +262,15 @@ class _ModuleWriter:
         if isinstance(shape, TokenShape):
             return _integer(2, _TOKEN_TYPE)
         if isinstance(shape, TupleShape):
-            return _integer(2, _TUPLE_TYPE) + b"".join(_message(4, self.shape(e)) for e in shape.elements)
+            return _integer(2, _TUPLE_TYPE) + b"".join(
+                _message(4, self.shape(e)) for e in shape.elements
+            )
         rank = len(shape.dims)
         layout = _integers(1, range(rank - 1, -1, -1)) + _integer(16, 1)
         dynamic = _message(6, bytes(rank)) if rank else b""
-        return _integer(2, shape.dtype.code) + _integers(3, shape.dims) + dynamic + _message(5, layout)
+        return (
+            _integer(2, shape.dtype.code) + _integers(3, shape.dims) + dynamic + _message(5, layout)
+        )
 
     def program_shape(self, computation: Computation) -> bytes:
         """A ProgramShapeProto."""
@@ -268,7 +283,11 @@ class _ModuleWriter:
         """The OpMetadata field of an instruction."""
         found = self._metadata.get(metadata)
         if found is None:
-            body = _text(2, metadata.op_name) + _text(3, metadata.source_file) + _integer(4, metadata.source_line)
+            body = (
+                _text(2, metadata.op_name)
+                + _text(3, metadata.source_file)
+                + _integer(4, metadata.source_line)
+            )
             found = self._metadata[metadata] = _message(_Field.METADATA, body)
         return found
 
@@ -283,7 +302,9 @@ def _form(instruction: Instruction, index: int) -> tuple[bool, bool]:
 class _ComputationWriter:
     """Writes one computation in one form."""
 
-    def __init__(self, module: _ModuleWriter, computation: Computation, takes_tuple: bool, gives_tuple: bool) -> None:
+    def __init__(
+        self, module: _ModuleWriter, computation: Computation, takes_tuple: bool, gives_tuple: bool
+    ) -> None:
         self.module = module
         self.computation = computation
         self.takes_tuple = takes_tuple
@@ -379,10 +400,16 @@ class _ComputationWriter:
         elif opcode == "optimization-barrier" and isinstance(shape, TupleShape):
             operands = [self.tuple_of(instruction.operands)]
         fields = self.fields(instruction)
-        metadata = b"" if instruction.metadata is None else self.module.metadata(instruction.metadata)
-        number = self.emit(_OPCODES.get(opcode, opcode), instruction.name, shape, operands, fields, metadata)
+        metadata = (
+            b"" if instruction.metadata is None else self.module.metadata(instruction.metadata)
+        )
+        number = self.emit(
+            _OPCODES.get(opcode, opcode), instruction.name, shape, operands, fields, metadata
+        )
         if unwrap:
-            number = self.emit("get-tuple-element", "get-tuple-element", instruction.shape, (number,))
+            number = self.emit(
+                "get-tuple-element", "get-tuple-element", instruction.shape, (number,)
+            )
         return number
 
     def fields(self, instruction: Instruction) -> bytes:
@@ -542,16 +569,22 @@ def _scatter(i: Instruction) -> bytes:
 
 
 def _slice(i: Instruction) -> bytes:
-    bounds = zip(i.attributes["starts"], i.attributes["limits"], i.attributes["strides"], strict=True)
+    bounds = zip(
+        i.attributes["starts"], i.attributes["limits"], i.attributes["strides"], strict=True
+    )
     return b"".join(
-        _message(_Field.SLICE_DIMENSIONS, _integer(1, start) + _integer(2, limit) + _integer(3, stride))
+        _message(
+            _Field.SLICE_DIMENSIONS, _integer(1, start) + _integer(2, limit) + _integer(3, stride)
+        )
         for start, limit, stride in bounds
     )
 
 
 def _pad(i: Instruction) -> bytes:
     edges = zip(i.attributes["low"], i.attributes["high"], i.attributes["interior"], strict=True)
-    body = b"".join(_message(1, _integer(1, a) + _integer(2, b) + _integer(3, c)) for a, b, c in edges)
+    body = b"".join(
+        _message(1, _integer(1, a) + _integer(2, b) + _integer(3, c)) for a, b, c in edges
+    )
     return _message(_Field.PADDING_CONFIG, body)
 
 
@@ -572,16 +605,22 @@ def _sort(i: Instruction) -> bytes:
 
 
 def _topk(i: Instruction) -> bytes:
-    return _integer(_Field.K, i.attributes["k"]) + _integer(_Field.LARGEST, int(i.attributes["largest"]))
+    return _integer(_Field.K, i.attributes["k"]) + _integer(
+        _Field.LARGEST, int(i.attributes["largest"])
+    )
 
 
 def _fft(i: Instruction) -> bytes:
     kind = ("FFT", "IFFT", "RFFT", "IRFFT").index(i.attributes["fft_type"])
-    return _integer(_Field.FFT_TYPE, kind) + _integers(_Field.FFT_LENGTH, i.attributes["fft_length"])
+    return _integer(_Field.FFT_TYPE, kind) + _integers(
+        _Field.FFT_LENGTH, i.attributes["fft_length"]
+    )
 
 
 def _triangular_solve(i: Instruction) -> bytes:
-    transpose = ("INVALID", "NO_TRANSPOSE", "TRANSPOSE", "ADJOINT").index(i.attributes["transpose_a"])
+    transpose = ("INVALID", "NO_TRANSPOSE", "TRANSPOSE", "ADJOINT").index(
+        i.attributes["transpose_a"]
+    )
     flags = (int(i.attributes[name]) for name in ("left_side", "lower", "unit_diagonal"))
     body = b"".join(_integer(n, flag) for n, flag in enumerate(flags, 1)) + _integer(4, transpose)
     return _message(_Field.TRIANGULAR_SOLVE_OPTIONS, body)
@@ -598,7 +637,9 @@ def _rng(i: Instruction) -> bytes:
 
 
 def _rng_bit_generator(i: Instruction) -> bytes:
-    return _integer(_Field.RNG_ALGORITHM, ("DEFAULT", "THREE_FRY", "PHILOX").index(i.attributes["algorithm"]))
+    return _integer(
+        _Field.RNG_ALGORITHM, ("DEFAULT", "THREE_FRY", "PHILOX").index(i.attributes["algorithm"])
+    )
 
 
 def _custom_call(i: Instruction) -> bytes:
@@ -671,7 +712,9 @@ def _collective(dimension: str = "") -> Callable[[Instruction], bytes]:
             groups
             + where
             + _integer(_Field.CHANNEL_ID, attributes["channel_id"])
-            + _integer(_Field.USE_GLOBAL_DEVICE_IDS, int(attributes.get("use_global_device_ids", False)))
+            + _integer(
+                _Field.USE_GLOBAL_DEVICE_IDS, int(attributes.get("use_global_device_ids", False))
+            )
         )
 
     return write
@@ -710,7 +753,9 @@ _WRITERS: Final[dict[str, Callable[[Instruction], bytes]]] = {
     "topk": _topk,
     "get-tuple-element": lambda i: _integer(_Field.TUPLE_INDEX, i.attributes["index"]),
     "fft": _fft,
-    "cholesky": lambda i: _message(_Field.CHOLESKY_OPTIONS, _integer(1, int(i.attributes["lower"]))),
+    "cholesky": lambda i: _message(
+        _Field.CHOLESKY_OPTIONS, _integer(1, int(i.attributes["lower"]))
+    ),
     "triangular-solve": _triangular_solve,
     "batch-norm-training": _batch_norm,
     "batch-norm-inference": _batch_norm,

@@ -34,14 +34,20 @@ def print_module(module: Module, *, large_constants: bool = False, metadata: boo
     for computation in module.computations():
         is_entry = computation is module.entry
         parts.append(
-            print_computation(computation, entry=is_entry, large_constants=large_constants, metadata=metadata)
+            print_computation(
+                computation, entry=is_entry, large_constants=large_constants, metadata=metadata
+            )
         )
         parts.append("")
     return "\n".join(parts)
 
 
 def print_computation(
-    computation: Computation, *, entry: bool = False, large_constants: bool = False, metadata: bool = True
+    computation: Computation,
+    *,
+    entry: bool = False,
+    large_constants: bool = False,
+    metadata: bool = True,
 ) -> str:
     """HLO text of one computation."""
     parameters = ", ".join(f"{p.name}: {p.shape}" for p in computation.parameters)
@@ -49,7 +55,10 @@ def print_computation(
     lines = [head]
     for instruction in computation.instructions:
         prefix = "  ROOT " if instruction is computation.root else "  "
-        lines.append(prefix + print_instruction(instruction, large_constants=large_constants, metadata=metadata))
+        lines.append(
+            prefix
+            + print_instruction(instruction, large_constants=large_constants, metadata=metadata)
+        )
     lines.append("}")
     return "\n".join(lines)
 
@@ -89,7 +98,9 @@ def print_metadata(metadata: Metadata) -> str:
     if metadata.op_name:
         fields.append(f"op_name={_quoted(metadata.op_name)}")
     if metadata.source_file:
-        fields.append(f"source_file={_quoted(metadata.source_file)} source_line={metadata.source_line}")
+        fields.append(
+            f"source_file={_quoted(metadata.source_file)} source_line={metadata.source_line}"
+        )
     return f"metadata={{{' '.join(fields)}}}" if fields else ""
 
 
@@ -124,7 +135,11 @@ def _float(value: Any) -> str:
         return "nan"
     if np.isinf(value):
         return "inf" if value > 0 else "-inf"
-    text = np.format_float_positional(value, trim="-") if 1e-4 <= abs(value) < 1e16 else repr(value.item())
+    text = (
+        np.format_float_positional(value, trim="-")
+        if 1e-4 <= abs(value) < 1e16
+        else repr(value.item())
+    )
     return "0" if text == "0.0" else "-0" if text == "-0.0" else text
 
 
@@ -137,7 +152,9 @@ def _header(module: Module) -> str:
         )
         parts.append(f"input_output_alias={{ {aliases} }}")
     if module.buffer_donors:
-        parts.append(f"buffer_donor={{ {', '.join(f'({j}, {{}})' for j in module.buffer_donors)} }}")
+        parts.append(
+            f"buffer_donor={{ {', '.join(f'({j}, {{}})' for j in module.buffer_donors)} }}"
+        )
     parameters = ", ".join(str(p.shape) for p in module.entry.parameters)
     parts.append(f"entry_computation_layout={{({parameters})->{module.entry.root.shape}}}")
     if module.num_replicas != 1:
@@ -205,7 +222,8 @@ def _value(value: Any) -> str:
         case dict():
             return "{" + ", ".join(f"{k}={_value(v)}" for k, v in value.items()) + "}"
         case np.ndarray():
-            return f"{value.dtype}{list(value.shape)}" + ("{...}" if value.size > LARGE_CONSTANT else str(value.tolist()))
+            elements = "{...}" if value.size > LARGE_CONSTANT else str(value.tolist())
+            return f"{value.dtype}{list(value.shape)}{elements}"
         case _:
             return str(value)
 
@@ -263,7 +281,9 @@ def _dimension_numbers(name: str, numbers: Any) -> str:
             ]
             if numbers.operand_batching_dims:
                 fields.append(f"operand_batching_dims={_braces(numbers.operand_batching_dims)}")
-                fields.append(f"start_indices_batching_dims={_braces(numbers.start_indices_batching_dims)}")
+                fields.append(
+                    f"start_indices_batching_dims={_braces(numbers.start_indices_batching_dims)}"
+                )
             fields.append(f"index_vector_dim={numbers.index_vector_dim}")
             return ", ".join(fields)
         case ScatterDimensionNumbers():
@@ -274,7 +294,9 @@ def _dimension_numbers(name: str, numbers: Any) -> str:
             ]
             if numbers.input_batching_dims:
                 fields.append(f"input_batching_dims={_braces(numbers.input_batching_dims)}")
-                fields.append(f"scatter_indices_batching_dims={_braces(numbers.scatter_indices_batching_dims)}")
+                fields.append(
+                    f"scatter_indices_batching_dims={_braces(numbers.scatter_indices_batching_dims)}"
+                )
             fields.append(f"index_vector_dim={numbers.index_vector_dim}")
             return ", ".join(fields)
         case _:
@@ -290,8 +312,13 @@ def convolution_labels(numbers: ConvolutionDimensionNumbers) -> str:
         return "".join(places[d] for d in range(rank))
 
     lhs = labels({numbers.input_batch: "b", numbers.input_feature: "f"}, numbers.input_spatial)
-    kernel = labels({numbers.kernel_input_feature: "i", numbers.kernel_output_feature: "o"}, numbers.kernel_spatial)
-    output = labels({numbers.output_batch: "b", numbers.output_feature: "f"}, numbers.output_spatial)
+    kernel = labels(
+        {numbers.kernel_input_feature: "i", numbers.kernel_output_feature: "o"},
+        numbers.kernel_spatial,
+    )
+    output = labels(
+        {numbers.output_batch: "b", numbers.output_feature: "f"}, numbers.output_spatial
+    )
     return f"{lhs}_{kernel}->{output}"
 
 
@@ -304,7 +331,11 @@ def _precision(name: str, precision: tuple[str, ...]) -> str:
 def _slice(attributes: Mapping[str, Any]) -> str:
     """``slice={[0:4], [1:9:2]}``."""
     ranges = zip(attributes["starts"], attributes["limits"], attributes["strides"], strict=True)
-    return "slice={" + ", ".join(f"[{a}:{b}]" if s == 1 else f"[{a}:{b}:{s}]" for a, b, s in ranges) + "}"
+    return (
+        "slice={"
+        + ", ".join(f"[{a}:{b}]" if s == 1 else f"[{a}:{b}:{s}]" for a, b, s in ranges)
+        + "}"
+    )
 
 
 def _pad(attributes: Mapping[str, Any]) -> str:

@@ -174,7 +174,11 @@ def scatter_dimension_numbers(attribute: Any) -> hlo.ScatterDimensionNumbers:
 def dot_algorithm(attribute: Any) -> str:
     """XLA's name of a dot algorithm: ``bf16_bf16_f32_x3``."""
     algorithm = bindings.DotAlgorithm(attribute)
-    types = [algorithm.lhs_precision_type, algorithm.rhs_precision_type, algorithm.accumulation_type]
+    types = [
+        algorithm.lhs_precision_type,
+        algorithm.rhs_precision_type,
+        algorithm.accumulation_type,
+    ]
     names = [str(t.value if isinstance(t, ir.TypeAttr) else t).lower() for t in types]
     steps = algorithm.num_primitive_operations
     return "_".join(names) + (f"_x{steps}" if steps > 1 else "")
@@ -214,7 +218,7 @@ def python_value(attribute: Any) -> Any:
 
 
 def constant_literal(operation: Any, shape: Shape) -> tuple[np.ndarray, bool]:
-    """The value of a constant operation, and whether it is a splat: then the array is the one element, of no dimensions."""
+    """The value of a constant operation, and whether it is a splat: then the array is a scalar, the one element."""
     try:
         attribute = operation.attributes["value"]
     except TypeError:  # jaxlib cannot cast complex elements to an attribute class
@@ -222,7 +226,9 @@ def constant_literal(operation: Any, shape: Shape) -> tuple[np.ndarray, bool]:
     if isinstance(attribute, ir.DenseElementsAttr):
         try:
             array = np.asarray(memoryview(attribute))
-        except BufferError:  # element types that Python's buffer protocol has no letter for: bf16, f8, i4
+        except (
+            BufferError
+        ):  # element types that Python's buffer protocol has no letter for: bf16, f8, i4
             return _literal_from_text(str(attribute), shape, operation)
         if array.dtype != shape.dtype.numpy:
             array = array.view(shape.dtype.numpy)
@@ -250,11 +256,14 @@ def _literal_from_text(text: str, shape: Shape, operation: Any) -> tuple[np.ndar
     """A literal from MLIR's text: a hex string when it is large, else one number after the other."""
     found = _DENSE.search(text)
     if found is None:
-        raise unimplemented(f"constant {text[:80]} is not supported", op=operation.name, shapes=[shape])
+        raise unimplemented(
+            f"constant {text[:80]} is not supported", op=operation.name, shapes=[shape]
+        )
     body = found.group(1)
     dtype = shape.dtype
     if body.startswith('"0x'):
-        array = np.frombuffer(bytes.fromhex(body[3:-1]), storage_dtype(dtype)).view(dtype.numpy)
+        # MLIR's raw data gives sub-byte elements a byte each, as we do.
+        array = np.frombuffer(bytes.fromhex(body[3:-1]), dtype.numpy)
         splat = array.size == 1 and shape.elements != 1
         return _own(array.reshape(() if splat else shape.dims)), splat
     tokens = body.translate(_BRACKETS).split(",") if body else []
@@ -277,11 +286,6 @@ def _number(token: str, dtype: Any) -> Any:
     if token.startswith(("0x", "0X")):
         return np.array(int(token, 16), f"u{dtype.size}").view(dtype.numpy)[()]
     return float(token)
-
-
-def storage_dtype(dtype: Any) -> np.dtype:
-    """The NumPy type of the elements in MLIR's raw data: sub-byte types take a byte, as here."""
-    return np.dtype(dtype.numpy)
 
 
 def _resource(operation: Any, text: str, shape: Shape) -> np.ndarray:

@@ -14,13 +14,13 @@ import atexit
 import threading
 from typing import Any, Final
 
-from jaxlib.mlir import ir
+from jaxlib.mlir import ir as ir
 from jaxlib.mlir._mlir_libs import _chlo, _jax_mlir_ext, _mlirHlo, _sdy, _stablehlo
 
-from ..errors import invalid_argument
+from ..errors import invalid_argument, unimplemented
 
-# A context keeps every type and attribute that it ever saw. Making one costs about as much as reading a small program, so
-# one serves this many programs and is then replaced.
+# A context keeps every type and attribute that it ever saw. Making one costs about as much as reading a small program,
+# so one serves this many programs and is then replaced.
 PROGRAMS_PER_CONTEXT: Final = 64
 
 _lock = threading.Lock()
@@ -79,7 +79,7 @@ def hlo_to_stablehlo(program: bytes) -> bytes:
         from jaxlib import _jax
     except ImportError:  # jaxlib before 0.7
         from jaxlib import xla_extension as _jax
-    return _jax.mlir.hlo_to_stablehlo(program)
+    return bytes(_jax.mlir.hlo_to_stablehlo(program))
 
 
 def run_passes(module: ir.Module, pipeline: str) -> None:
@@ -122,6 +122,14 @@ def is_token(mlir_type: Any) -> bool:
 
 
 def malformed(what: str, error: Exception) -> Exception:
-    """INVALID_ARGUMENT for bytes that jaxlib refused, with the first lines of what it said."""
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return invalid_argument(f"the program is not valid {what}: {' '.join(lines[:4])[:800]}")
+    """The error for a program that jaxlib refused, with the first lines of what it said.
+
+    INVALID_ARGUMENT, or UNIMPLEMENTED for an operation or type of a dialect that jaxlib does not have.
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    said = " ".join(lines[:4])[:800]
+    if "unregistered dialect" in said or "not found in this MLIRContext" in said:
+        return unimplemented(
+            f"the program uses an operation or type that is not known here: {said}"
+        )
+    return invalid_argument(f"the program is not valid {what}: {said}")

@@ -4,9 +4,9 @@ MLIR's own reader reports most damage as an error, but some makes it abort. Chec
 the sections fill the file exactly catches truncated and arbitrary bytes; damage inside a section can still end the
 process, which is one reason why compiling happens in a worker process.
 
-Layout: magic ``ML\\xefR``, version (varint), producer (text ended by a zero byte), sections. A section: number (one byte, the high bit
-says that an alignment follows), length (varint), alignment (varint) and padding if any, data. A varint keeps its
-length in the trailing zero bits of its first byte.
+Layout: magic ``ML\\xefR``, version (varint), producer (text ended by a zero byte), sections. A section: number (one
+byte, the high bit says that an alignment follows), length (varint), alignment (varint) and padding if any, data. A
+varint keeps its length in the trailing zero bits of its first byte.
 """
 
 from __future__ import annotations
@@ -74,7 +74,9 @@ def _varint(program: bytes, position: int) -> tuple[int, int]:
     raw = program[position : position + size]
     if len(raw) < size:
         raise _damaged("it ends early")
-    value = int.from_bytes(raw[1:], "little") if size == 9 else int.from_bytes(raw, "little") >> size
+    value = (
+        int.from_bytes(raw[1:], "little") if size == 9 else int.from_bytes(raw, "little") >> size
+    )
     return value, position + size
 
 

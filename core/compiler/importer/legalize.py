@@ -1,4 +1,4 @@
-"""MLIR passes that some programs need before they can be read: chlo, dynamic shapes, quantized types.
+"""MLIR passes that some programs need before they can be read: chlo and dynamic shapes.
 
 Most programs need none, and a pass over the module costs more than reading it; so the reader asks for a stage when it
 meets an operation that it cannot take (:class:`.stablehlo.NeedsPasses`).
@@ -14,14 +14,17 @@ from .bindings import ir
 
 CHLO: Final = "chlo"
 DYNAMISM: Final = "dynamism"
-QUANTIZED: Final = "quantized"
 
-# chlo operations that have an opcode of ours: the pass must not expand them. They pass through it as custom calls of these names,
-# which the reader knows (ops_control.KNOWN_CUSTOM_CALLS).
+# chlo operations that have an opcode of ours: the pass must not expand them. They pass through it as custom calls of
+# these names, which the reader knows (ops_control.KNOWN_CUSTOM_CALLS).
 KEPT: Final = {
     "chlo.erf": "tripont.erf",
     "chlo.top_k": "tripont.topk",
 }
+
+# Operations of one operand that exist in MHLO (as operations, or as custom calls of that name), for chlo to expand.
+_UNARY = "acos acosh asin asinh atan atanh cosh sinh erf_inv erfc lgamma digamma bessel_i1e"
+EXPANDED: Final = {f"mhlo.{name}": f"chlo.{name}" for name in _UNARY.split()}
 
 
 def legalize_chlo(module: ir.Module) -> ir.Module:
@@ -40,43 +43,51 @@ def legalize_dynamism(module: ir.Module) -> ir.Module:
     return module
 
 
-def legalize_quantized(module: ir.Module) -> ir.Module:
-    """Turn operations on quantized types into integer and float arithmetic. Works in place."""
-    bindings.run_passes(module, "func.func(stablehlo-legalize-quant-to-math)")
-    return module
-
-
 STAGES: Final[dict[str, Callable[[ir.Module], ir.Module]]] = {
     CHLO: legalize_chlo,
     DYNAMISM: legalize_dynamism,
-    QUANTIZED: legalize_quantized,
 }
 
 
 def _hide_kept(module: ir.Module) -> None:
-    """Replace the operations of :data:`KEPT` by custom calls with the same operands, results and attributes."""
-    found: list[ir.Operation] = []
+    """Replace the operations of :data:`KEPT` by custom calls with the same attributes, and :data:`EXPANDED` by chlo."""
+    found: list[tuple[ir.Operation, str]] = []
 
     def visit(operation: ir.Operation) -> ir.WalkResult:
-        if operation.name in KEPT:
-            found.append(operation)
+        name = operation.name
+        if name in ("stablehlo.custom_call", "mhlo.custom_call"):
+            name = operation.attributes["call_target_name"].value
+        if name in KEPT or name in EXPANDED:
+            found.append((operation, name))
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visit)
     with module.context:
-        for operation in found:
-            attributes = {
-                "call_target_name": ir.StringAttr.get(KEPT[operation.name]),
-                "mhlo.attributes": ir.DictAttr.get({name: operation.attributes[name] for name in operation.attributes}),
-            }
-            replacement = ir.Operation.create(
-                "stablehlo.custom_call",
-                results=[result.type for result in operation.results],
-                operands=list(operation.operands),
-                attributes=attributes,
-                loc=operation.location,
-                ip=ir.InsertionPoint(operation),
-            )
-            for old, new in zip(operation.results, replacement.results, strict=True):
-                old.replace_all_uses_with(new)
-            operation.erase()
+        for operation, name in found:
+            if name in KEPT:
+                given = {key: operation.attributes[key] for key in operation.attributes}
+                _replace(
+                    operation,
+                    "stablehlo.custom_call",
+                    {
+                        "call_target_name": ir.StringAttr.get(KEPT[name]),
+                        "mhlo.attributes": ir.DictAttr.get(given),
+                    },
+                )
+            else:
+                _replace(operation, EXPANDED[name], {})
+
+
+def _replace(operation: ir.Operation, name: str, attributes: dict[str, ir.Attribute]) -> None:
+    """Put an operation of the same operands and results in another one's place."""
+    replacement = ir.Operation.create(
+        name,
+        results=[result.type for result in operation.results],
+        operands=list(operation.operands),
+        attributes=attributes,
+        loc=operation.location,
+        ip=ir.InsertionPoint(operation),
+    )
+    for old, new in zip(operation.results, replacement.results, strict=True):
+        old.replace_all_uses_with(new)
+    operation.erase()

@@ -31,7 +31,9 @@ def _collective(opcode: str, body: bool = False, renamed: dict[str, str] | None 
     def read(block: BlockReader, operation: Any) -> Results:
         values = _groups(operation)
         if values["replica_groups"] is None:
-            raise block.unimplemented(operation, "replica groups given by mesh axes are not supported")
+            raise block.unimplemented(
+                operation, "replica groups given by mesh axes are not supported"
+            )
         if opcode != "all-to-all":
             values["use_global_device_ids"] = attributes.flag(operation, "use_global_device_ids")
         for theirs, ours in (renamed or {}).items():
@@ -46,7 +48,9 @@ def read_collective_permute(block: BlockReader, operation: Any) -> Results:
     channel = _groups(operation)["channel_id"]
     pairs = attributes.integer_rows(operation.attributes["source_target_pairs"])
     values = {"source_target_pairs": pairs, "channel_id": channel}
-    return block.emit("collective-permute", block.shape(operation), block.operands(operation), values)
+    return block.emit(
+        "collective-permute", block.shape(operation), block.operands(operation), values
+    )
 
 
 def _device_number(opcode: str) -> Reader:

@@ -37,7 +37,9 @@ def read_dot(block: BlockReader, operation: Any) -> Results:
 def read_convolution(block: BlockReader, operation: Any) -> Results:
     given = operation.attributes
     lhs, rhs = block.operands(operation)[:2]
-    numbers = block.program.attribute(attributes.convolution_dimension_numbers, given["dimension_numbers"])
+    numbers = block.program.attribute(
+        attributes.convolution_dimension_numbers, given["dimension_numbers"]
+    )
     window = attributes.window(
         tuple(rhs.dims[d] for d in numbers.kernel_spatial),
         optional_integers(operation, "window_strides"),
@@ -66,7 +68,9 @@ def read_triangular_solve(block: BlockReader, operation: Any) -> Results:
         "left_side": attributes.flag(operation, "left_side"),
         "lower": attributes.flag(operation, "lower"),
         "unit_diagonal": attributes.flag(operation, "unit_diagonal"),
-        "transpose_a": attributes.enumerator(operation, "transpose_a", bindings.Transpose, "NO_TRANSPOSE"),
+        "transpose_a": attributes.enumerator(
+            operation, "transpose_a", bindings.Transpose, "NO_TRANSPOSE"
+        ),
     }
     return block.emit("triangular-solve", block.shape(operation), block.operands(operation), values)
 

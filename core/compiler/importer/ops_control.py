@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .. import hlo
 from ..hlo import Instruction, TupleShape
-from . import attributes, bindings, ops_elementwise, ops_reduction
+from . import attributes, bindings, legalize, ops_elementwise, ops_reduction
 
 if TYPE_CHECKING:
     from .stablehlo import BlockReader, Reader, Results
@@ -57,7 +57,8 @@ def call(block: BlockReader, operation: Any, function: str) -> Results:
     operands = block.operands(operation)
     if len(operands) != len(computation.parameters):
         raise block.invalid(
-            operation, f"@{function} takes {len(computation.parameters)} operands, not {len(operands)}"
+            operation,
+            f"@{function} takes {len(computation.parameters)} operands, not {len(operands)}",
         )
     return block.emit_results(operation, "call", operands, {}, (computation,))
 
@@ -78,12 +79,12 @@ def read_composite(block: BlockReader, operation: Any) -> Results:
 
 # ------------------------------------------------------------------------------------------------- custom calls
 
-_KEPT_ATTRIBUTES: Final = ("call_target_name", "backend_config", "api_version", "has_side_effect")
-
 
 def read_custom_call(block: BlockReader, operation: Any) -> Results:
     given = operation.attributes
     target = given["call_target_name"].value
+    if target in legalize.EXPANDED:
+        raise block.unknown(operation, target)
     known = KNOWN_CUSTOM_CALLS.get(target)
     if known is not None:
         config: dict[str, Any] = {}
@@ -115,10 +116,14 @@ def read_custom_call(block: BlockReader, operation: Any) -> Results:
             values[name] = layouts
     called = []
     if "called_computations" in given:
-        called = [block.program.function(attributes.symbol(a)) for a in given["called_computations"]]
+        called = [
+            block.program.function(attributes.symbol(a)) for a in given["called_computations"]
+        ]
     operands = block.operands(operation)
     if any(isinstance(o.shape, TupleShape) for o in operands):
-        raise block.unimplemented(operation, "custom calls with tuples as operands are not supported")
+        raise block.unimplemented(
+            operation, "custom calls with tuples as operands are not supported"
+        )
     return block.emit_results(operation, "custom-call", operands, values, called)
 
 
@@ -163,8 +168,32 @@ def _topk_call(block: BlockReader, operation: Any, config: dict[str, Any]) -> Re
     operands = block.operands(operation)
     if len(operands) != 1 or len(operation.results) != 2:
         return None
-    values = {"k": int(config.get("k", block.shape(operation).dims[-1])), "largest": bool(config.get("largest", True))}
+    values = {
+        "k": int(config.get("k", block.shape(operation).dims[-1])),
+        "largest": bool(config.get("largest", True)),
+    }
     return block.emit_results(operation, "topk", operands, values)
+
+
+def _approximate_topk(block: BlockReader, operation: Any, config: dict[str, Any]) -> Results | None:
+    """``lax.approx_max_k``: the exact answer, by sorting. Operands: values, indices, and an initial value of each."""
+    operands = block.operands(operation)[:2]
+    given = operation.attributes
+    if len(operands) != 2 or "called_computations" not in given or "reduction_dim" not in config:
+        return None
+    comparator = block.program.function(attributes.symbol(given["called_computations"][0]))
+    dimension = int(config["reduction_dim"]) % len(operands[0].dims)
+    values = {"dimension": dimension, "is_stable": True}
+    shapes = [o.shape for o in operands]
+    whole = block.emit("sort", TupleShape(tuple(shapes)), operands, values, (comparator,))  # type: ignore[arg-type]
+    results = []
+    for index, result in enumerate(operation.results):
+        element = block.emit("get-tuple-element", shapes[index], (whole,), {"index": index})
+        shape = block.program.shape(result.type)
+        rank = len(element.dims)
+        bounds = {"starts": (0,) * rank, "limits": shape.dims, "strides": (1,) * rank}  # type: ignore[union-attr]
+        results.append(block.emit("slice", shape, (element,), bounds))
+    return results
 
 
 def _square(block: BlockReader, operation: Any, config: dict[str, Any]) -> Results | None:
@@ -193,6 +222,8 @@ KNOWN_CUSTOM_CALLS: Final[dict[str, Known]] = {
     "tripont.topk": _topk_call,
     "mhlo.topk": _topk_call,
     "TopK": _topk_call,
+    "ApproxTopK": _approximate_topk,
+    "mhlo.tan": _elementwise_call("tan"),
 }
 
 # Composites that are operations of ours, by name.
@@ -219,7 +250,9 @@ def read_get_tuple_element(block: BlockReader, operation: Any) -> Results:
     index = attributes.integer(operation, "index")
     if operand.opcode == "tuple":
         return operand.operands[index]
-    return block.emit("get-tuple-element", operand.result_shapes[index], (operand,), {"index": index})
+    return block.emit(
+        "get-tuple-element", operand.result_shapes[index], (operand,), {"index": index}
+    )
 
 
 def read_optimization_barrier(block: BlockReader, operation: Any) -> Results:
@@ -252,7 +285,9 @@ def read_identity(block: BlockReader, operation: Any) -> Results:
     """An operation that only says where data lies: its first operand."""
     operands = block.operands(operation)
     if operation.results and operands[0].shape != block.shape(operation):
-        raise block.unimplemented(operation, "programs for several devices must be partitioned first")
+        raise block.unimplemented(
+            operation, "programs for several devices must be partitioned first"
+        )
     return operands[: len(operation.results)]
 
 
@@ -262,7 +297,9 @@ def read_manual_computation(block: BlockReader, operation: Any) -> Results:
     operands = block.operands(operation)
     for argument, operand in zip(inner.arguments, operands, strict=True):
         if block.program.shape(argument.type) != operand.shape:
-            raise block.unimplemented(operation, "programs for several devices must be partitioned first")
+            raise block.unimplemented(
+                operation, "programs for several devices must be partitioned first"
+            )
         block.values[argument] = operand
     return _inline(block, inner)
 
@@ -308,7 +345,11 @@ _SHARDY_IDENTITIES: Final = (
 )
 
 READERS: Final[dict[str, Reader]] = {
-    **{f"{dialect}.{name}": reader for dialect in ("stablehlo", "mhlo") for name, reader in _BOTH.items()},
+    **{
+        f"{dialect}.{name}": reader
+        for dialect in ("stablehlo", "mhlo")
+        for name, reader in _BOTH.items()
+    },
     "func.call": read_call,
     **{f"sdy.{name}": read_identity for name in _SHARDY_IDENTITIES.split()},
     "sdy.manual_computation": read_manual_computation,

@@ -63,7 +63,9 @@ def read_reshape(block: BlockReader, operation: Any) -> Results:
 
 def read_transpose(block: BlockReader, operation: Any) -> Results:
     dimensions = block.program.attribute(integers, operation.attributes["permutation"])
-    return block.emit("transpose", block.shape(operation), block.operands(operation), {"dimensions": dimensions})
+    return block.emit(
+        "transpose", block.shape(operation), block.operands(operation), {"dimensions": dimensions}
+    )
 
 
 def read_slice(block: BlockReader, operation: Any) -> Results:
@@ -97,12 +99,16 @@ def read_concatenate(block: BlockReader, operation: Any) -> Results:
 
 def read_reverse(block: BlockReader, operation: Any) -> Results:
     dimensions = integers(operation.attributes["dimensions"])
-    return block.emit("reverse", block.shape(operation), block.operands(operation), {"dimensions": dimensions})
+    return block.emit(
+        "reverse", block.shape(operation), block.operands(operation), {"dimensions": dimensions}
+    )
 
 
 def read_dynamic_slice(block: BlockReader, operation: Any) -> Results:
     sizes = block.program.attribute(integers, operation.attributes["slice_sizes"])
-    return block.emit("dynamic-slice", block.shape(operation), block.operands(operation), {"slice_sizes": sizes})
+    return block.emit(
+        "dynamic-slice", block.shape(operation), block.operands(operation), {"slice_sizes": sizes}
+    )
 
 
 def read_dynamic_update_slice(block: BlockReader, operation: Any) -> Results:
@@ -158,7 +164,9 @@ def read_set_dimension_size(block: BlockReader, operation: Any) -> Results:
     bound = operand.dims[attributes.integer(operation, "dimension")]
     if size.opcode == "constant" and int(size.attributes["literal"]) == bound:
         return operand
-    raise block.unimplemented(operation, "dimensions whose size is known only at run time are not supported")
+    raise block.unimplemented(
+        operation, "dimensions whose size is known only at run time are not supported"
+    )
 
 
 def _scalar(value: int) -> np.ndarray:

@@ -18,14 +18,17 @@ from . import attributes, bindings
 if TYPE_CHECKING:
     from .stablehlo import BlockReader, Reader, Results
 
-_SAME_NAME: Final = "abs add and atan2 cbrt ceil complex convert divide floor logistic maximum minimum multiply negate not or power"  # fmt: skip
-_SAME_NAME_2: Final = "remainder rsqrt select sign sine cosine sqrt subtract tan tanh xor clamp popcnt erf"
+# Operations whose name is the opcode's.
+_SAME_NAME: Final = (
+    "abs add and atan2 cbrt ceil clamp complex convert cosine divide erf floor logistic maximum minimum multiply negate"
+    " not or popcnt power remainder rsqrt select sign sine sqrt subtract tan tanh xor"
+)
 
 ELEMENTWISE: Final[dict[str, str]] = {
     f"{dialect}.{name}": opcode
     for dialect in ("stablehlo", "mhlo")
     for name, opcode in {
-        **{name: name for name in f"{_SAME_NAME} {_SAME_NAME_2}".split()},
+        **{name: name for name in _SAME_NAME.split()},
         "count_leading_zeros": "count-leading-zeros",
         "exponential": "exponential",
         "exponential_minus_one": "exponential-minus-one",
@@ -48,7 +51,9 @@ def read_compare(block: BlockReader, operation: Any) -> Results:
     direction = block.program.attribute(_direction, operation.attributes["comparison_direction"])
     comparison_type = "NOTYPE"
     if "compare_type" in operation.attributes:
-        comparison_type = block.program.attribute(_comparison_type, operation.attributes["compare_type"])
+        comparison_type = block.program.attribute(
+            _comparison_type, operation.attributes["compare_type"]
+        )
     if comparison_type == "NOTYPE":
         comparison_type = default_comparison_type(lhs.dtype)
     kind = {"direction": direction, "comparison_type": comparison_type}
@@ -87,7 +92,9 @@ def read_bitcast_convert(block: BlockReader, operation: Any) -> Results:
 
 
 def read_reduce_precision(block: BlockReader, operation: Any) -> Results:
-    bits = {name: attributes.integer(operation, name) for name in ("exponent_bits", "mantissa_bits")}
+    bits = {
+        name: attributes.integer(operation, name) for name in ("exponent_bits", "mantissa_bits")
+    }
     return block.emit("reduce-precision", block.shape(operation), block.operands(operation), bits)
 
 
@@ -142,7 +149,10 @@ def broadcasting(opcode: str) -> Reader:
         ]
         if opcode == "compare":
             direction = attributes.enumerator(operation, "comparison_direction", None, "EQ")
-            kind = {"direction": direction, "comparison_type": default_comparison_type(operands[0].dtype)}
+            kind = {
+                "direction": direction,
+                "comparison_type": default_comparison_type(operands[0].dtype),
+            }
             return block.emit("compare", shape, operands, kind)
         return block.emit(opcode, shape, operands)
 
@@ -161,8 +171,9 @@ def implicit_broadcast(
     return ops_data.broadcast_in_dim(block, operand, dims, given)
 
 
+_BINARY: Final = "add and atan2 compare complex divide maximum minimum multiply or power remainder select subtract xor"
 _BROADCASTING: Final = {
-    **{f"chlo.broadcast_{n}": n for n in "add and atan2 divide maximum minimum multiply or power remainder select subtract xor complex compare".split()},  # fmt: skip
+    **{f"chlo.broadcast_{name}": name for name in _BINARY.split()},
     "chlo.broadcast_shift_left": "shift-left",
     "chlo.broadcast_shift_right_arithmetic": "shift-right-arithmetic",
     "chlo.broadcast_shift_right_logical": "shift-right-logical",

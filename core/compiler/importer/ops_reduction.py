@@ -23,13 +23,19 @@ def read_reduce(block: BlockReader, operation: Any) -> Results:
 def read_reduce_window(block: BlockReader, operation: Any) -> Results:
     window = {"window": attributes.reduction_window(operation)}
     body = block.body(operation, 0, "reduce_window_body")
-    return block.emit_results(operation, "reduce-window", block.operands(operation), window, (body,))
+    return block.emit_results(
+        operation, "reduce-window", block.operands(operation), window, (body,)
+    )
 
 
 def read_select_and_scatter(block: BlockReader, operation: Any) -> Results:
     operands = block.operands(operation)
     given = operation.attributes
-    sizes = integers(given["window_dimensions"]) if "window_dimensions" in given else (1,) * len(operands[0].dims)
+    sizes = (
+        integers(given["window_dimensions"])
+        if "window_dimensions" in given
+        else (1,) * len(operands[0].dims)
+    )
     window = attributes.window(
         sizes,
         attributes.optional_integers(operation, "window_strides"),
@@ -38,7 +44,9 @@ def read_select_and_scatter(block: BlockReader, operation: Any) -> Results:
         None,
     )
     bodies = (block.body(operation, 0, "select_body"), block.body(operation, 1, "scatter_body"))
-    return block.emit("select-and-scatter", block.shape(operation), operands, {"window": window}, bodies)
+    return block.emit(
+        "select-and-scatter", block.shape(operation), operands, {"window": window}, bodies
+    )
 
 
 def read_sort(block: BlockReader, operation: Any) -> Results:
@@ -60,7 +68,10 @@ def read_map(block: BlockReader, operation: Any) -> Results:
 
 def read_topk(block: BlockReader, operation: Any) -> Results:
     """``chlo.top_k`` and ``mhlo.topk``: values and s32 indices of the k largest (or smallest) of each row."""
-    values = {"k": attributes.integer(operation, "k"), "largest": attributes.flag(operation, "largest", True)}
+    values = {
+        "k": attributes.integer(operation, "k"),
+        "largest": attributes.flag(operation, "largest", True),
+    }
     return block.emit_results(operation, "topk", block.operands(operation), values)
 
 

@@ -80,7 +80,9 @@ def read_mlir(program: bytes, format: str, context: ir.Context) -> ir.Module:
 
 def is_portable_artifact(program: bytes) -> bool:
     """Whether bytes are StableHLO's versioned serialization (VHLO), as opposed to plain MLIR bytecode."""
-    return bytecode.is_bytecode(program) and bytecode.producer(program).startswith(_PORTABLE_PRODUCER)
+    return bytecode.is_bytecode(program) and bytecode.producer(program).startswith(
+        _PORTABLE_PRODUCER
+    )
 
 
 def _read_module(module: ir.Module) -> hlo.Module:
@@ -97,7 +99,9 @@ def _read_module(module: ir.Module) -> hlo.Module:
                 try:
                     module = legalize.STAGES[need.stage](module)
                 except (MLIRError, ValueError, RuntimeError) as error:
-                    raise CompileError(need.error.code, f"{need.error.message}: {error}"[:2000]) from error
+                    raise CompileError(
+                        need.error.code, f"{need.error.message}: {error}"[:2000]
+                    ) from error
 
 
 @contextlib.contextmanager

@@ -43,7 +43,9 @@ def _dictionaries(function: Any, name: str, count: int) -> list[dict[str, Any]]:
 
 
 def _memory_kinds(dictionaries: list[dict[str, Any]]) -> tuple[str, ...]:
-    kinds = tuple(next((str(d[k]) for k in _MEMORY_KINDS if k in d), _DEFAULT_MEMORY) for d in dictionaries)
+    kinds = tuple(
+        next((str(d[k]) for k in _MEMORY_KINDS if k in d), _DEFAULT_MEMORY) for d in dictionaries
+    )
     return kinds if any(k != _DEFAULT_MEMORY for k in kinds) else ()
 
 
@@ -66,7 +68,9 @@ def _module_aliases(program: ProgramReader) -> list[tuple[int, int, bool]]:
 
 def _name_parameters(program: ProgramReader, function: Any, entry: hlo.Computation) -> None:
     """Give the entry's parameters the names and metadata that their locations hold."""
-    for argument, parameter in zip(function.regions[0].blocks[0].arguments, entry.parameters, strict=True):
+    for argument, parameter in zip(
+        function.regions[0].blocks[0].arguments, entry.parameters, strict=True
+    ):
         metadata = program.metadata(argument.location) if hasattr(argument, "location") else None
         if metadata is not None:
             parameter.metadata = metadata

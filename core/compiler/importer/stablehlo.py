@@ -1,12 +1,13 @@
 """The walk over a StableHLO module: functions, blocks, regions and the values they capture.
 
 :class:`ProgramReader` holds what is known of the whole module (functions, caches of types, attributes and locations);
-:class:`BlockReader` reads one block into one computation. The meaning of single operations lies in the ``ops_*`` modules:
-``ELEMENTWISE`` maps an operation that is nothing but an opcode, ``READERS`` maps an operation's name to its reader,
-a function ``(block, operation) -> the instruction(s) of its results``.
+:class:`BlockReader` reads one block into one computation. The meaning of single operations lies in the ``ops_*``
+modules: ``ELEMENTWISE`` maps an operation that is nothing but an opcode, ``READERS`` maps an operation's name to its
+reader, a function ``(block, operation) -> the instruction(s) of its results``.
 
-Regions of ``while``, ``if`` and ``case`` may use values of the blocks around them. Those become extra operands and parameters
-(and for ``while`` extra results that pass them through); constants, and scalar constants broadcast, are copied inside instead.
+Regions of ``while``, ``if`` and ``case`` may use values of the blocks around them. Those become extra operands and
+parameters (and for ``while`` extra results that pass them through); scalar constants, and broadcasts of them, are
+copied inside instead.
 """
 
 from __future__ import annotations
@@ -50,6 +51,18 @@ class NeedsPasses(Exception):  # noqa: N818 - a request, not a failure
         self.error = error
 
 
+class _UnsupportedType(Exception):  # noqa: N818 - becomes an error that names the operation
+    """No shape of ours stands for an MLIR type; ``stage`` names passes that may help, or is empty."""
+
+    def __init__(self, message: str, stage: str = "") -> None:
+        super().__init__(message)
+        self.stage = stage
+
+    def as_error(self, error: CompileError) -> Exception:
+        """``error``, or the request for passes before it is raised."""
+        return NeedsPasses(self.stage, error) if self.stage else error
+
+
 class ProgramReader:
     """Reads one MLIR module; use :meth:`read` once."""
 
@@ -79,7 +92,8 @@ class ProgramReader:
             public = [
                 f
                 for f in self.functions.values()
-                if "sym_visibility" not in f.attributes or f.attributes["sym_visibility"].value == "public"
+                if "sym_visibility" not in f.attributes
+                or f.attributes["sym_visibility"].value == "public"
             ]
             if len(public) != 1:
                 raise invalid_argument("the module has no function named main")
@@ -139,22 +153,19 @@ class ProgramReader:
             element = str(mlir_type.element_type)
             dtype = _ELEMENT_TYPES.get(element)
             if dtype is None:
-                error = unimplemented(f"values of type {mlir_type} are not supported (element type {element})")
-                if element.startswith("!quant"):
-                    raise NeedsPasses(legalize.QUANTIZED, error)
-                raise error
+                raise _UnsupportedType(f"the element type {element} is not supported")
             if not mlir_type.has_static_shape:
-                error = unimplemented(f"values of the dynamic shape {mlir_type} are not supported")
-                raise NeedsPasses(legalize.DYNAMISM, error)
+                message = f"the shape {mlir_type} is known only at run time, which is not supported"
+                raise _UnsupportedType(message, legalize.DYNAMISM)
             return Shape(dtype, tuple(mlir_type.shape))
         if isinstance(mlir_type, ir.TupleType):
             elements = [self.shape(mlir_type.get_type(i)) for i in range(mlir_type.num_types)]
             if any(isinstance(e, TupleShape) for e in elements):
-                raise unimplemented(f"values of the nested tuple type {mlir_type} are not supported")
+                raise _UnsupportedType(f"the nested tuple type {mlir_type} is not supported")
             return TupleShape(tuple(elements))  # type: ignore[arg-type]
         if bindings.is_token(mlir_type):
             return hlo.TOKEN
-        raise unimplemented(f"values of type {mlir_type} are not supported")
+        raise _UnsupportedType(f"the type {mlir_type} is not supported")
 
     def attribute(self, convert: Callable[[Any], Any], attribute: Any) -> Any:
         """``convert(attribute)``, computed once for each attribute (attributes are unique in a context)."""
@@ -208,6 +219,8 @@ class ProgramReader:
                     place = (location.filename, location.start_line)
                     if place[0] == "dummy_file_name":  # TensorFlow's placeholder
                         place = ("", 0)
+                    elif place[0] == "-":  # no file, so the line is one of the program's text
+                        place = ("<program>", place[1])
                 break
         for key in seen:
             self._places[key] = place
@@ -229,7 +242,9 @@ class BlockReader:
         "values",
     )
 
-    def __init__(self, program: ProgramReader, parent: BlockReader | None, may_capture: bool = False) -> None:
+    def __init__(
+        self, program: ProgramReader, parent: BlockReader | None, may_capture: bool = False
+    ) -> None:
         self.program = program
         self.parent = parent
         self.may_capture = may_capture
@@ -259,7 +274,9 @@ class BlockReader:
         called: Sequence[Computation] = (),
     ) -> Instruction:
         """A new instruction at the end of the block, with the current operation's metadata."""
-        instruction = Instruction(opcode, shape, operands, attributes, called, metadata=self.metadata)
+        instruction = Instruction(
+            opcode, shape, operands, attributes, called, metadata=self.metadata
+        )
         self.instructions.append(instruction)
         return instruction
 
@@ -272,7 +289,7 @@ class BlockReader:
         called: Sequence[Computation] = (),
         extra: Sequence[AnyShape] = (),
     ) -> list[Instruction]:
-        """An instruction with the results of ``operation`` (and ``extra`` ones after them), as one instruction a result.
+        """An instruction with the results of ``operation`` (and ``extra`` ones after them): its results, one by one.
 
         One result is the instruction itself; several are ``get-tuple-element`` instructions of a tuple shape. The extra
         results get none.
@@ -282,7 +299,8 @@ class BlockReader:
             return [self.emit(opcode, shapes[0], operands, attributes, called)]
         whole = self.emit(opcode, TupleShape((*shapes, *extra)), operands, attributes, called)  # type: ignore[arg-type]
         return [
-            self.emit("get-tuple-element", shape, (whole,), {"index": i}) for i, shape in enumerate(shapes)
+            self.emit("get-tuple-element", shape, (whole,), {"index": i})
+            for i, shape in enumerate(shapes)
         ]
 
     def body(self, operation: Any, index: int, kind: str) -> Computation:
@@ -322,7 +340,11 @@ class BlockReader:
         return {
             "op": operation.name,
             "shapes": [_type_text(v.type) for v in operation.operands],
-            "result": results[0] if len(results) == 1 else f"({', '.join(results)})" if results else None,
+            "result": results[0]
+            if len(results) == 1
+            else f"({', '.join(results)})"
+            if results
+            else None,
             "metadata": self.program.metadata(operation.location),
         }
 
@@ -330,13 +352,22 @@ class BlockReader:
 
     def read(self, block: Any) -> None:
         """Read a block: its arguments become parameters, its terminator's operands ``results``."""
-        shape = self.program.shape
         for argument in block.arguments:
-            parameter_shape = shape(argument.type)
+            metadata = self.program.metadata(argument.location)
+            what = f"parameter {len(self.parameters)}: "
+            try:
+                parameter_shape = self.program.shape(argument.type)
+            except _UnsupportedType as error:
+                raise error.as_error(unimplemented(f"{what}{error}", metadata=metadata)) from None
             if isinstance(parameter_shape, TupleShape):
-                raise unimplemented(f"a parameter of the tuple type {parameter_shape} is not supported")
+                message = f"{what}the tuple type {parameter_shape} is not supported"
+                raise unimplemented(message, metadata=metadata)
             parameter = Instruction(
-                "parameter", parameter_shape, (), {"index": len(self.parameters)}, name=f"arg{len(self.parameters)}"
+                "parameter",
+                parameter_shape,
+                (),
+                {"index": len(self.parameters)},
+                name=f"arg{len(self.parameters)}",
             )
             self.values[argument] = parameter
             self.parameters.append(parameter)
@@ -344,49 +375,58 @@ class BlockReader:
 
     def read_operations(self, block: Any) -> None:
         """Read a block's operations; its arguments must be known."""
+        operation = None
+        try:
+            for view in block.operations:
+                operation = view.operation
+                self.read_operation(operation)
+        except _UnsupportedType as error:
+            raise error.as_error(self.unimplemented(operation, str(error))) from None
+
+    def read_operation(self, operation: Any) -> None:
+        """Read one operation; its results become known, a terminator's operands ``results``."""
         program = self.program
         values = self.values
-        instructions = self.instructions
-        elementwise = ELEMENTWISE
-        readers = READERS
-        for view in block.operations:
-            operation = view.operation
-            name = operation.name
-            self.metadata = program.metadata(operation.location)
-            opcode = elementwise.get(name)
-            if opcode is not None:
-                operands = []
-                for v in operation.operands:
-                    operand = values.get(v)
-                    operands.append(operand if operand is not None else self.value(v))
-                result = operation.results[0]
-                instruction = Instruction(opcode, program.shape(result.type), operands, metadata=self.metadata)
-                instructions.append(instruction)
-                values[result] = instruction
-                continue
-            reader = readers.get(name)
-            if reader is None:
-                if name in TERMINATORS:
-                    self.results = self.operands(operation)
-                    continue
+        name = operation.name
+        self.metadata = program.metadata(operation.location)
+        opcode = ELEMENTWISE.get(name)
+        if opcode is not None:
+            operands = []
+            for v in operation.operands:
+                operand = values.get(v)
+                operands.append(operand if operand is not None else self.value(v))
+            result = operation.results[0]
+            instruction = Instruction(
+                opcode, program.shape(result.type), operands, metadata=self.metadata
+            )
+            self.instructions.append(instruction)
+            values[result] = instruction
+            return
+        reader = READERS.get(name)
+        if reader is None:
+            if name not in TERMINATORS:
                 raise self.unknown(operation)
-            produced = reader(self, operation)
-            results = operation.results
-            if isinstance(produced, Instruction):
-                values[results[0]] = produced
-            else:
-                for result, instruction in zip(results, produced, strict=True):
-                    values[result] = instruction
+            self.results = self.operands(operation)
+            return
+        produced = reader(self, operation)
+        results = operation.results
+        if isinstance(produced, Instruction):
+            values[results[0]] = produced
+        else:
+            for result, instruction in zip(results, produced, strict=True):
+                values[result] = instruction
 
-    def unknown(self, operation: Any) -> Exception:
-        """The error for an operation without a reader, or the request for passes that may remove it."""
-        error = self.unimplemented(operation, "this operation is not supported")
-        if operation.name.startswith("chlo."):
+    def unknown(self, operation: Any, name: str = "") -> Exception:
+        """The error for an operation without a reader, or the request for passes that may remove it.
+
+        ``name`` is what a custom call stands for.
+        """
+        error = self.unimplemented(operation, f"{name or 'this operation'} is not supported")
+        name = name or operation.name
+        if name.startswith("chlo.") or name in legalize.EXPANDED:
             return NeedsPasses(legalize.CHLO, error)
-        if "dynamic" in operation.name:
+        if "dynamic" in name:
             return NeedsPasses(legalize.DYNAMISM, error)
-        if "quantize" in operation.name:
-            return NeedsPasses(legalize.QUANTIZED, error)
         return error
 
     def value(self, mlir_value: Any) -> Instruction:
@@ -402,7 +442,11 @@ class BlockReader:
         outer = self.parent.value(mlir_value)
         if outer.opcode == "constant" and not outer.dims:
             return self._copy(outer, ())
-        if outer.opcode == "broadcast" and outer.operands[0].opcode == "constant" and not outer.operands[0].dims:
+        if (
+            outer.opcode == "broadcast"
+            and outer.operands[0].opcode == "constant"
+            and not outer.operands[0].dims
+        ):
             return self._copy(outer, (self._copy(outer.operands[0], ()),))
         if outer.opcode == "constant" and not self.may_capture:
             return self._copy(outer, ())
@@ -413,23 +457,30 @@ class BlockReader:
                 metadata=self.parent.metadata,
             )
         if isinstance(outer.shape, TupleShape):
-            raise unimplemented("a region that captures a tuple is not supported", metadata=self.parent.metadata)
+            raise unimplemented(
+                "a region that captures a tuple is not supported", metadata=self.parent.metadata
+            )
         parameter = hlo.parameter(len(self.parameters) + len(self.captured), outer.shape)
         self.captured[mlir_value] = parameter
         return parameter
 
     def _copy(self, outer: Instruction, operands: Sequence[Instruction]) -> Instruction:
-        copy = Instruction(outer.opcode, outer.shape, operands, outer.attributes, metadata=outer.metadata)
+        copy = Instruction(
+            outer.opcode, outer.shape, operands, outer.attributes, metadata=outer.metadata
+        )
         self.instructions.append(copy)
         return copy
 
     # ------------------------------------------------------------------------------------------ making computations
 
-    def computation(self, name: str, captures: Iterable[Any] = (), pass_through: bool = False) -> Computation:
+    def computation(
+        self, name: str, captures: Iterable[Any] = (), pass_through: bool = False
+    ) -> Computation:
         """The computation of what was read.
 
-        ``captures`` are the outer values that stand behind the block's own arguments as further parameters, in that order; a value
-        that this block does not use gets a parameter all the same. With ``pass_through`` they are also further results.
+        ``captures`` are the outer values that stand behind the block's own arguments as further parameters, in that
+        order; a value that this block does not use gets a parameter all the same. With ``pass_through`` they are also
+        further results.
         """
         parameters = list(self.parameters)
         results = list(self.results)
@@ -510,7 +561,14 @@ READERS: dict[str, Reader] = {}
 
 
 def _fill_tables() -> None:
-    for module in (ops_elementwise, ops_data, ops_contraction, ops_reduction, ops_control, ops_collective):
+    for module in (
+        ops_elementwise,
+        ops_data,
+        ops_contraction,
+        ops_reduction,
+        ops_control,
+        ops_collective,
+    ):
         ELEMENTWISE.update(getattr(module, "ELEMENTWISE", {}))
         READERS.update(module.READERS)
 
