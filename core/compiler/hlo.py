@@ -229,6 +229,7 @@ OPCODES: Final[Mapping[str, OpcodeSpec]] = {
     # operand, source, init; called: select(pred), scatter
     "select-and-scatter": OpcodeSpec(3, ("window",), called=2),
     # Contractions. precision: tuple of "DEFAULT" | "HIGH" | "HIGHEST"; the result's dtype is the accumulator's target
+    # algorithm (only if the program asks for one): XLA's name without "dot_", such as "bf16_bf16_f32_x3"
     "dot": OpcodeSpec(2, ("dimension_numbers", "precision")),
     # window: spatial dimensions, in the order of dimension_numbers.*_spatial
     "convolution": OpcodeSpec(
@@ -257,7 +258,8 @@ OPCODES: Final[Mapping[str, OpcodeSpec]] = {
     "batch-norm-inference": OpcodeSpec(5, ("epsilon", "feature_index")),
     "batch-norm-grad": OpcodeSpec(5, ("epsilon", "feature_index")),
     # custom_call_target: str; backend_config: bytes | dict; api_version: int; has_side_effect: bool;
-    # output_operand_aliases: tuple[(output index, operand index), ...]
+    # output_operand_aliases: tuple[(output index, operand index), ...]; operand_layouts and result_layouts (only if one
+    # is not row-major): a minor-to-major order for each
     "custom-call": OpcodeSpec(
         -1, ("custom_call_target", "backend_config", "api_version", "has_side_effect", "output_operand_aliases")
     ),

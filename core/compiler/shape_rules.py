@@ -1,8 +1,9 @@
 """Shape rules: for each opcode, the shape that operands, attributes and called computations imply.
 
 A rule is one small function ``instruction -> expected shape`` in :data:`RULES`; it raises
-:class:`InvalidInstruction` when the operands do not fit together. An opcode without a rule has a shape that nothing else determines (``parameter``,
-``iota``, ``custom-call``); :data:`CHECKS` may still hold a check for it. :mod:`.verifier` applies both.
+:class:`InvalidInstruction` when the operands do not fit together. An opcode without a rule has a shape that nothing
+else determines (``parameter``, ``iota``, ``custom-call``); :data:`CHECKS` may still hold a check for it.
+:mod:`.verifier` applies both.
 """
 
 from __future__ import annotations
