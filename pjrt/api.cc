@@ -10,7 +10,8 @@
 namespace tripont::pjrt {
 namespace {
 
-#define TRIPONT_CONTRACT(name, field, handle) TRIPONT_PJRT_CONTRACT(name, PJRT_##name##_Args, field, handle)
+#define TRIPONT_CONTRACT(name, field, handle) \
+  TRIPONT_PJRT_CONTRACT(name, PJRT_##name##_Args, field, handle)
 #define TRIPONT_CONTRACT_ON_NULL(name, field) \
   TRIPONT_PJRT_CONTRACT_WITHOUT_HANDLE(name, PJRT_##name##_Args, field)
 #define TRIPONT_SKIP(name)
@@ -18,10 +19,12 @@ TRIPONT_PJRT_FUNCTIONS(TRIPONT_CONTRACT, TRIPONT_CONTRACT_ON_NULL, TRIPONT_SKIP)
 #undef TRIPONT_CONTRACT
 #undef TRIPONT_CONTRACT_ON_NULL
 
-// The three functions of PJRT_Error work on errors themselves, so they cannot fail in the usual way.
+// The three functions of PJRT_Error work on errors themselves, so they cannot fail in the usual
+// way.
 
 void ErrorDestroy(PJRT_Error_Destroy_Args* args) {
-  if (args != nullptr && args->struct_size >= PJRT_Error_Destroy_Args_STRUCT_SIZE) delete args->error;
+  if (args != nullptr && args->struct_size >= PJRT_Error_Destroy_Args_STRUCT_SIZE)
+    delete args->error;
 }
 
 void ErrorMessage(PJRT_Error_Message_Args* args) {
@@ -37,7 +40,8 @@ void ErrorMessage(PJRT_Error_Message_Args* args) {
 PJRT_Error* ErrorGetCode(PJRT_Error_GetCode_Args* args) {
   if (args == nullptr) return NullArgumentsError("PJRT_Error_GetCode");
   if (args->struct_size < PJRT_Error_GetCode_Args_STRUCT_SIZE) {
-    return StructTooShortError("PJRT_Error_GetCode", args->struct_size, PJRT_Error_GetCode_Args_STRUCT_SIZE, "code");
+    return StructTooShortError("PJRT_Error_GetCode", args->struct_size,
+                               PJRT_Error_GetCode_Args_STRUCT_SIZE, "code");
   }
   // The codes of both sides are those of absl::StatusCode.
   args->code = args->error == nullptr ? PJRT_Error_Code_OK
@@ -56,7 +60,8 @@ PJRT_Api MakeApi() {
   api.PJRT_Error_Message = ErrorMessage;
   api.PJRT_Error_GetCode = ErrorGetCode;
 #define TRIPONT_WORKS(name, ...) api.PJRT_##name = Call<"PJRT_" #name, Contract_##name, name>;
-#define TRIPONT_UNIMPLEMENTED(name) api.PJRT_##name = UnimplementedFunction<"PJRT_" #name>::Call<PJRT_##name##_Args>;
+#define TRIPONT_UNIMPLEMENTED(name) \
+  api.PJRT_##name = UnimplementedFunction<"PJRT_" #name>::Call<PJRT_##name##_Args>;
   TRIPONT_PJRT_FUNCTIONS(TRIPONT_WORKS, TRIPONT_WORKS, TRIPONT_UNIMPLEMENTED)
 #undef TRIPONT_WORKS
 #undef TRIPONT_UNIMPLEMENTED
@@ -66,7 +71,8 @@ PJRT_Api MakeApi() {
 // The list in functions.h and the header's table must have the same length: no function is null.
 #define TRIPONT_ONE(...) +1
 constexpr size_t kListed = 3 TRIPONT_PJRT_FUNCTIONS(TRIPONT_ONE, TRIPONT_ONE, TRIPONT_ONE);
-constexpr size_t kInHeader = (PJRT_Api_STRUCT_SIZE - offsetof(PJRT_Api, PJRT_Error_Destroy)) / sizeof(void (*)());
+constexpr size_t kInHeader =
+    (PJRT_Api_STRUCT_SIZE - offsetof(PJRT_Api, PJRT_Error_Destroy)) / sizeof(void (*)());
 static_assert(kListed == kInHeader, "pjrt/functions.h misses functions of pjrt_c_api.h");
 #undef TRIPONT_ONE
 
@@ -74,17 +80,20 @@ static_assert(kListed == kInHeader, "pjrt/functions.h misses functions of pjrt_c
 
 Status ToStatus(PJRT_Error_Code code, const char* message, size_t message_size) {
   if (code == PJRT_Error_Code_OK) return OkStatus();
-  return Status(StatusCodeFromInt(code), message == nullptr ? std::string() : std::string(message, message_size));
+  return Status(StatusCodeFromInt(code),
+                message == nullptr ? std::string() : std::string(message, message_size));
 }
 
 PJRT_Error* NullArgumentsError(const char* function) {
   return ToError(InvalidArgument(function, ": the argument struct is null"));
 }
 
-PJRT_Error* StructTooShortError(const char* function, size_t size, size_t required_size, const char* field) {
-  return ToError(InvalidArgument(function, ": struct_size is ", size, ", but ", required_size,
-                                 " bytes are needed (up to field `", field,
-                                 "`); the caller was built with a PJRT header that is too old, or did not set it"));
+PJRT_Error* StructTooShortError(const char* function, size_t size, size_t required_size,
+                                const char* field) {
+  return ToError(InvalidArgument(
+      function, ": struct_size is ", size, ", but ", required_size,
+      " bytes are needed (up to field `", field,
+      "`); the caller was built with a PJRT header that is too old, or did not set it"));
 }
 
 PJRT_Error* NullHandleError(const char* function, const char* handle) {

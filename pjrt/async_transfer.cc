@@ -1,7 +1,8 @@
-// PJRT_AsyncHostToDeviceTransferManager: buffers that exist before their content, which arrives in pieces.
+// PJRT_AsyncHostToDeviceTransferManager: buffers that exist before their content, which arrives in
+// pieces.
 //
-// Device memory is host memory, so a piece is copied while the caller waits; what is asynchronous is that programs may be
-// given the buffers before all pieces are there.
+// Device memory is host memory, so a piece is copied while the caller waits; what is asynchronous
+// is that programs may be given the buffers before all pieces are there.
 
 #include <cstring>
 #include <memory>
@@ -25,7 +26,7 @@ namespace {
 struct PendingBuffer {
   Ref<Buffer> buffer;
   Ref<Event> definition;  // decided when all content is there, or never will be
-  Hold hold;              // keeps the memory while pieces may arrive, even if the buffer is deleted meanwhile
+  Hold hold;  // keeps the memory while pieces may arrive, even if the buffer is deleted meanwhile
   size_t byte_size = 0;
   bool retrieved = false;
   bool last_piece_seen = false;
@@ -47,12 +48,14 @@ namespace {
 
 StatusOr<PendingBuffer*> Find(PJRT_AsyncHostToDeviceTransferManager* manager, int index) {
   if (index < 0 || static_cast<size_t>(index) >= manager->buffers.size()) {
-    return InvalidArgument("buffer_index ", index, ": the transfer manager has ", manager->buffers.size(), " buffers");
+    return InvalidArgument("buffer_index ", index, ": the transfer manager has ",
+                           manager->buffers.size(), " buffers");
   }
   return &manager->buffers[index];
 }
 
-// With the manager's mutex held. The event's callbacks run after it is released: the caller decides `event`.
+// With the manager's mutex held. The event's callbacks run after it is released: the caller decides
+// `event`.
 Ref<Event> MarkDecided(PendingBuffer& pending) {
   pending.decided = true;
   pending.hold.Release();
@@ -60,44 +63,53 @@ Ref<Event> MarkDecided(PendingBuffer& pending) {
 }
 
 // Begins to copy a piece: from here until EndPiece the buffer is not finished by another thread.
-Status BeginPiece(PJRT_AsyncHostToDeviceTransferManager* manager, PendingBuffer& pending, int index) {
+Status BeginPiece(PJRT_AsyncHostToDeviceTransferManager* manager, PendingBuffer& pending,
+                  int index) {
   const std::lock_guard<std::mutex> lock(manager->mutex);
   if (pending.decided || pending.last_piece_seen) {
-    return FailedPrecondition("buffer ", index, " (", pending.buffer->shape(), ") of the transfer manager is complete");
+    return FailedPrecondition("buffer ", index, " (", pending.buffer->shape(),
+                              ") of the transfer manager is complete");
   }
   ++pending.copying;
   return OkStatus();
 }
 
-void EndPiece(PJRT_AsyncHostToDeviceTransferManager* manager, PendingBuffer& pending, bool is_last) {
+void EndPiece(PJRT_AsyncHostToDeviceTransferManager* manager, PendingBuffer& pending,
+              bool is_last) {
   Ref<Event> ready;
   {
     const std::lock_guard<std::mutex> lock(manager->mutex);
     --pending.copying;
     pending.last_piece_seen = pending.last_piece_seen || is_last;
-    if (pending.last_piece_seen && pending.copying == 0 && !pending.decided) ready = MarkDecided(pending);
+    if (pending.last_piece_seen && pending.copying == 0 && !pending.decided)
+      ready = MarkDecided(pending);
   }
   if (ready) ready->SetReady();
 }
 
 }  // namespace
 
-Status Client_CreateBuffersForAsyncHostToDevice(PJRT_Client_CreateBuffersForAsyncHostToDevice_Args& args) {
+Status Client_CreateBuffersForAsyncHostToDevice(
+    PJRT_Client_CreateBuffersForAsyncHostToDevice_Args& args) {
   TRIPONT_ASSIGN_OR_RETURN(PJRT_Memory * memory, TargetMemory(args.client, args.memory, nullptr));
   if (args.num_device_layouts != 0 && args.num_device_layouts != args.num_shape_specs) {
-    return InvalidArgument(args.num_shape_specs, " shapes with ", args.num_device_layouts, " device layouts");
+    return InvalidArgument(args.num_shape_specs, " shapes with ", args.num_device_layouts,
+                           " device layouts");
   }
   auto manager = std::make_unique<PJRT_AsyncHostToDeviceTransferManager>();
   manager->memory = memory;
   for (size_t i = 0; i < args.num_shape_specs; ++i) {
     const PJRT_ShapeSpec& spec = args.shape_specs[i];
-    TRIPONT_ASSIGN_OR_RETURN(const Shape shape, MakeShape(spec.element_type, spec.dims, spec.num_dims));
+    TRIPONT_ASSIGN_OR_RETURN(const Shape shape,
+                             MakeShape(spec.element_type, spec.dims, spec.num_dims));
     if (args.num_device_layouts != 0) {
-      TRIPONT_RETURN_IF_ERROR(CheckDeviceLayout(args.device_layouts[i], shape.dimensions, ByteWidth(shape.type)));
+      TRIPONT_RETURN_IF_ERROR(
+          CheckDeviceLayout(args.device_layouts[i], shape.dimensions, ByteWidth(shape.type)));
     }
     PendingBuffer pending;
     pending.definition = MakeRef<Event>();
-    TRIPONT_ASSIGN_OR_RETURN(pending.buffer, Buffer::Allocate(memory->memory, shape, pending.definition));
+    TRIPONT_ASSIGN_OR_RETURN(pending.buffer,
+                             Buffer::Allocate(memory->memory, shape, pending.definition));
     TRIPONT_ASSIGN_OR_RETURN(pending.hold, pending.buffer->Acquire());
     pending.byte_size = pending.buffer->byte_size();
     manager->buffers.push_back(std::move(pending));
@@ -106,29 +118,35 @@ Status Client_CreateBuffersForAsyncHostToDevice(PJRT_Client_CreateBuffersForAsyn
   return OkStatus();
 }
 
-Status AsyncHostToDeviceTransferManager_Destroy(PJRT_AsyncHostToDeviceTransferManager_Destroy_Args& args) {
+Status AsyncHostToDeviceTransferManager_Destroy(
+    PJRT_AsyncHostToDeviceTransferManager_Destroy_Args& args) {
   const std::unique_ptr<PJRT_AsyncHostToDeviceTransferManager> manager(args.transfer_manager);
   if (manager == nullptr) return OkStatus();
   for (PendingBuffer& pending : manager->buffers) {
     if (!pending.decided) {
       MarkDecided(pending)->SetError(
-          Cancelled("the transfer manager was destroyed before all of the buffer ", pending.buffer->shape(), " arrived"));
+          Cancelled("the transfer manager was destroyed before all of the buffer ",
+                    pending.buffer->shape(), " arrived"));
     }
   }
   return OkStatus();
 }
 
-Status AsyncHostToDeviceTransferManager_TransferData(PJRT_AsyncHostToDeviceTransferManager_TransferData_Args& args) {
+Status AsyncHostToDeviceTransferManager_TransferData(
+    PJRT_AsyncHostToDeviceTransferManager_TransferData_Args& args) {
   PJRT_AsyncHostToDeviceTransferManager* manager = args.transfer_manager;
   TRIPONT_ASSIGN_OR_RETURN(PendingBuffer * pending, Find(manager, args.buffer_index));
   const auto byte_size = static_cast<int64_t>(pending->byte_size);
   if (args.offset < 0 || args.transfer_size < 0 || args.offset > byte_size ||
-      args.transfer_size > byte_size - args.offset || (args.data == nullptr && args.transfer_size > 0)) {
+      args.transfer_size > byte_size - args.offset ||
+      (args.data == nullptr && args.transfer_size > 0)) {
     return InvalidArgument("bytes [", args.offset, ", ", args.offset, " + ", args.transfer_size,
-                           ") do not lie in buffer ", args.buffer_index, " of ", byte_size, " bytes, or `data` is null");
+                           ") do not lie in buffer ", args.buffer_index, " of ", byte_size,
+                           " bytes, or `data` is null");
   }
   TRIPONT_RETURN_IF_ERROR(BeginPiece(manager, *pending, args.buffer_index));
-  ParallelCopy(static_cast<char*>(pending->hold.data()) + args.offset, args.data, args.transfer_size);
+  ParallelCopy(static_cast<char*>(pending->hold.data()) + args.offset, args.data,
+               args.transfer_size);
   EndPiece(manager, *pending, args.is_last_transfer);
   args.done_with_h2d_transfer = ToHandle(nullptr);
   return OkStatus();
@@ -138,19 +156,23 @@ Status AsyncHostToDeviceTransferManager_TransferLiteral(
     PJRT_AsyncHostToDeviceTransferManager_TransferLiteral_Args& args) {
   PJRT_AsyncHostToDeviceTransferManager* manager = args.transfer_manager;
   TRIPONT_ASSIGN_OR_RETURN(PendingBuffer * pending, Find(manager, args.buffer_index));
-  TRIPONT_ASSIGN_OR_RETURN(const Shape shape, MakeShape(args.shape_element_type, args.shape_dims, args.shape_num_dims));
+  TRIPONT_ASSIGN_OR_RETURN(
+      const Shape shape, MakeShape(args.shape_element_type, args.shape_dims, args.shape_num_dims));
   if (!(shape == pending->buffer->shape())) {
     return InvalidArgument("a literal ", shape, " for buffer ", args.buffer_index, ", which is ",
                            pending->buffer->shape());
   }
-  if (args.data == nullptr && pending->byte_size > 0) return InvalidArgument("`data` is null for a literal ", shape);
+  if (args.data == nullptr && pending->byte_size > 0)
+    return InvalidArgument("`data` is null for a literal ", shape);
   const auto element_size = static_cast<int64_t>(ByteWidth(shape.type));
   TRIPONT_ASSIGN_OR_RETURN(const std::vector<int64_t> source,
                            HostStrides(args.shape_layout, shape.dimensions, element_size));
-  TRIPONT_ASSIGN_OR_RETURN(const std::vector<int64_t> destination, HostStrides(nullptr, shape.dimensions, element_size));
+  TRIPONT_ASSIGN_OR_RETURN(const std::vector<int64_t> destination,
+                           HostStrides(nullptr, shape.dimensions, element_size));
   TRIPONT_RETURN_IF_ERROR(BeginPiece(manager, *pending, args.buffer_index));
   if (pending->byte_size > 0) {
-    StridedCopy(pending->hold.data(), destination, args.data, source, shape.dimensions, element_size);
+    StridedCopy(pending->hold.data(), destination, args.data, source, shape.dimensions,
+                element_size);
   }
   EndPiece(manager, *pending, /*is_last=*/true);
   args.done_with_h2d_transfer = ToHandle(nullptr);
@@ -163,24 +185,28 @@ Status AsyncHostToDeviceTransferManager_RetrieveBuffer(
   TRIPONT_ASSIGN_OR_RETURN(PendingBuffer * pending, Find(manager, args.buffer_index));
   const std::lock_guard<std::mutex> lock(manager->mutex);
   if (pending->retrieved) {
-    return FailedPrecondition("buffer ", args.buffer_index, " of the transfer manager was retrieved already");
+    return FailedPrecondition("buffer ", args.buffer_index,
+                              " of the transfer manager was retrieved already");
   }
   args.buffer_out = new PJRT_Buffer(pending->buffer, manager->memory);
   pending->retrieved = true;
   return OkStatus();
 }
 
-Status AsyncHostToDeviceTransferManager_Device(PJRT_AsyncHostToDeviceTransferManager_Device_Args& args) {
+Status AsyncHostToDeviceTransferManager_Device(
+    PJRT_AsyncHostToDeviceTransferManager_Device_Args& args) {
   args.device_out = args.transfer_manager->memory->device;
   return OkStatus();
 }
 
-Status AsyncHostToDeviceTransferManager_BufferCount(PJRT_AsyncHostToDeviceTransferManager_BufferCount_Args& args) {
+Status AsyncHostToDeviceTransferManager_BufferCount(
+    PJRT_AsyncHostToDeviceTransferManager_BufferCount_Args& args) {
   args.buffer_count = args.transfer_manager->buffers.size();
   return OkStatus();
 }
 
-Status AsyncHostToDeviceTransferManager_BufferSize(PJRT_AsyncHostToDeviceTransferManager_BufferSize_Args& args) {
+Status AsyncHostToDeviceTransferManager_BufferSize(
+    PJRT_AsyncHostToDeviceTransferManager_BufferSize_Args& args) {
   TRIPONT_ASSIGN_OR_RETURN(PendingBuffer * pending, Find(args.transfer_manager, args.buffer_index));
   args.buffer_size = pending->byte_size;
   return OkStatus();
@@ -191,12 +217,15 @@ Status AsyncHostToDeviceTransferManager_SetBufferError(
   PJRT_AsyncHostToDeviceTransferManager* manager = args.transfer_manager;
   TRIPONT_ASSIGN_OR_RETURN(PendingBuffer * pending, Find(manager, args.buffer_index));
   Status error = ToStatus(args.error_code, args.error_message, args.error_message_size);
-  if (error.ok()) return InvalidArgument("PJRT_AsyncHostToDeviceTransferManager_SetBufferError: `error_code` is OK");
+  if (error.ok())
+    return InvalidArgument(
+        "PJRT_AsyncHostToDeviceTransferManager_SetBufferError: `error_code` is OK");
   Ref<Event> definition;
   {
     const std::lock_guard<std::mutex> lock(manager->mutex);
     if (pending->decided) {
-      return FailedPrecondition("buffer ", args.buffer_index, " of the transfer manager is complete");
+      return FailedPrecondition("buffer ", args.buffer_index,
+                                " of the transfer manager is complete");
     }
     pending->decided = true;  // the memory stays held: a piece may be on its way
     definition = pending->definition;
@@ -206,7 +235,8 @@ Status AsyncHostToDeviceTransferManager_SetBufferError(
 }
 
 // Metadata is for other runtimes' schedulers.
-Status AsyncHostToDeviceTransferManager_AddMetadata(PJRT_AsyncHostToDeviceTransferManager_AddMetadata_Args&) {
+Status AsyncHostToDeviceTransferManager_AddMetadata(
+    PJRT_AsyncHostToDeviceTransferManager_AddMetadata_Args&) {
   return OkStatus();
 }
 

@@ -2,8 +2,11 @@
 
 #include "pjrt/buffer.h"
 
+#include <memory>
+#include <utility>
 #include <vector>
 
+#include "core/runtime/parallel.h"
 #include "pjrt/call.h"
 #include "pjrt/event.h"
 #include "pjrt/functions.h"
@@ -13,20 +16,25 @@
 namespace tripont::pjrt {
 namespace {
 
-int64_t ElementSize(const PJRT_Buffer& buffer) { return static_cast<int64_t>(ByteWidth(buffer.buffer->shape().type)); }
+int64_t ElementSize(const PJRT_Buffer& buffer) {
+  return static_cast<int64_t>(ByteWidth(buffer.buffer->shape().type));
+}
 
-// The address of the content, for callers that read it themselves. They ask for it only when the buffer is ready.
+// The address of the content, for callers that read it themselves. They ask for it only when the
+// buffer is ready.
 StatusOr<void*> Address(const PJRT_Buffer& buffer, const char* function) {
   const Buffer& array = *buffer.buffer;
   if (array.IsDeleted()) {
-    return InvalidArgument(function, ": the buffer ", array.shape(), " was ", array.IsDonated() ? "donated" : "deleted");
+    return InvalidArgument(function, ": the buffer ", array.shape(), " was ",
+                           array.IsDonated() ? "donated" : "deleted");
   }
   return array.data();
 }
 
 // Byte strides of the host array that `layout` describes, empty for row-major.
 // Checks that an array of `size` bytes has room for them.
-StatusOr<std::vector<int64_t>> DestinationStrides(const PJRT_Buffer& buffer, const PJRT_Buffer_MemoryLayout* layout,
+StatusOr<std::vector<int64_t>> DestinationStrides(const PJRT_Buffer& buffer,
+                                                  const PJRT_Buffer_MemoryLayout* layout,
                                                   size_t size) {
   if (layout == nullptr) return std::vector<int64_t>();
   const std::span<const int64_t> dims = buffer.dims();
@@ -37,20 +45,23 @@ StatusOr<std::vector<int64_t>> DestinationStrides(const PJRT_Buffer& buffer, con
   uint64_t end = element_size;
   for (size_t i = 0; i < dims.size(); ++i) {
     uint64_t extent;
-    if (strides[i] < 0 || __builtin_mul_overflow(static_cast<uint64_t>(dims[i] - 1), strides[i], &extent) ||
+    if (strides[i] < 0 ||
+        __builtin_mul_overflow(static_cast<uint64_t>(dims[i] - 1), strides[i], &extent) ||
         __builtin_add_overflow(end, extent, &end)) {
-      return InvalidArgument("host layout: byte stride ", strides[i], " of dimension ", i, " is not possible");
+      return InvalidArgument("host layout: byte stride ", strides[i], " of dimension ", i,
+                             " is not possible");
     }
   }
   if (end > size) {
-    return InvalidArgument("the host layout of ", buffer.buffer->shape(), " needs ", end, " bytes, but `dst_size` is ", size);
+    return InvalidArgument("the host layout of ", buffer.buffer->shape(), " needs ", end,
+                           " bytes, but `dst_size` is ", size);
   }
   return strides;
 }
 
 // A transfer that waits for its destination: PJRT_Buffer_CopyRawToHostFuture.
 struct PendingRawCopy {
-  Ref<Buffer> buffer;
+  Hold source;  // the buffer may be deleted before the destination comes
   size_t offset;
   size_t size;
   Ref<Event> done;
@@ -58,31 +69,29 @@ struct PendingRawCopy {
 
 void StartRawCopy(PJRT_Buffer_CopyRawToHostFuture_Callback_Args* args) {
   if (args == nullptr) return;
-  const std::unique_ptr<PendingRawCopy> pending(static_cast<PendingRawCopy*>(args->callback_data));
+  const std::shared_ptr<PendingRawCopy> pending(static_cast<PendingRawCopy*>(args->callback_data));
   if (args->error_code != PJRT_Error_Code_OK) {
-    pending->done->SetError(ToStatus(args->error_code, args->error_message, args->error_message_size));
+    pending->done->SetError(
+        ToStatus(args->error_code, args->error_message, args->error_message_size));
     return;
   }
-  StatusOr<Ref<Event>> copied = pending->buffer->CopyRawToHost(args->dst, pending->offset, pending->size);
-  if (!copied.ok()) {
-    pending->done->SetError(copied.status());
-  } else if (!*copied) {
+  Event* definition = pending->source.buffer()->definition_event();
+  definition->OnReady([pending, destination = args->dst](const Status& status) {
+    if (!status.ok()) {
+      pending->done->SetError(status);
+      return;
+    }
+    ParallelCopy(destination, static_cast<const char*>(pending->source.data()) + pending->offset,
+                 pending->size);
     pending->done->SetReady();
-  } else {
-    (*copied)->OnReady([done = pending->done](const Status& status) {
-      if (status.ok()) {
-        done->SetReady();
-      } else {
-        done->SetError(status);
-      }
-    });
-  }
+  });
 }
 
 Status CheckRange(const PJRT_Buffer& buffer, int64_t offset, int64_t size) {
   const auto bytes = static_cast<int64_t>(buffer.buffer->byte_size());
   if (offset < 0 || size < 0 || offset > bytes || size > bytes - offset) {
-    return InvalidArgument("bytes [", offset, ", ", offset, " + ", size, ") do not lie in a buffer of ", bytes, " bytes (",
+    return InvalidArgument("bytes [", offset, ", ", offset, " + ", size,
+                           ") do not lie in a buffer of ", bytes, " bytes (",
                            buffer.buffer->shape(), ")");
   }
   return OkStatus();
@@ -90,7 +99,8 @@ Status CheckRange(const PJRT_Buffer& buffer, int64_t offset, int64_t size) {
 
 StatusOr<PJRT_Buffer*> CopyTo(const PJRT_Buffer& source, PJRT_Memory* destination) {
   if (destination->client != source.memory->client) {
-    return InvalidArgument("cannot copy to ", destination->debug_string, ": it belongs to another client");
+    return InvalidArgument("cannot copy to ", destination->debug_string,
+                           ": it belongs to another client");
   }
   TRIPONT_ASSIGN_OR_RETURN(Ref<Buffer> copy, source.buffer->CopyToMemory(destination->memory));
   return new PJRT_Buffer(std::move(copy), destination);
@@ -178,8 +188,9 @@ Status Buffer_IsOnCpu(PJRT_Buffer_IsOnCpu_Args& args) {
 Status Buffer_ReadyEvent(PJRT_Buffer_ReadyEvent_Args& args) {
   const Buffer& buffer = *args.buffer->buffer;
   if (buffer.IsDeleted()) {
-    args.event = ToHandle(Event::Failed(InvalidArgument(
-        "the buffer ", buffer.shape(), " was ", buffer.IsDonated() ? "donated" : "deleted", "; it is never ready")));
+    args.event = ToHandle(Event::Failed(InvalidArgument("the buffer ", buffer.shape(), " was ",
+                                                        buffer.IsDonated() ? "donated" : "deleted",
+                                                        "; it is never ready")));
   } else if (buffer.IsReady()) {
     args.event = ToHandle(nullptr);
   } else {
@@ -204,16 +215,17 @@ Status Buffer_ToHostBuffer(PJRT_Buffer_ToHostBuffer_Args& args) {
 
 Status Buffer_CopyRawToHost(PJRT_Buffer_CopyRawToHost_Args& args) {
   TRIPONT_RETURN_IF_ERROR(CheckRange(*args.buffer, args.offset, args.transfer_size));
-  TRIPONT_ASSIGN_OR_RETURN(Ref<Event> done,
-                           args.buffer->buffer->CopyRawToHost(args.dst, args.offset, args.transfer_size));
+  TRIPONT_ASSIGN_OR_RETURN(Ref<Event> done, args.buffer->buffer->CopyRawToHost(
+                                                args.dst, args.offset, args.transfer_size));
   args.event = ToHandle(std::move(done));
   return OkStatus();
 }
 
 Status Buffer_CopyRawToHostFuture(PJRT_Buffer_CopyRawToHostFuture_Args& args) {
   TRIPONT_RETURN_IF_ERROR(CheckRange(*args.buffer, args.offset, args.transfer_size));
+  TRIPONT_ASSIGN_OR_RETURN(Hold source, args.buffer->buffer->Acquire());
   Ref<Event> done = MakeRef<Event>();
-  args.callback_data = new PendingRawCopy{args.buffer->buffer, static_cast<size_t>(args.offset),
+  args.callback_data = new PendingRawCopy{std::move(source), static_cast<size_t>(args.offset),
                                           static_cast<size_t>(args.transfer_size), done};
   args.future_ready_callback = StartRawCopy;
   args.event = ToHandle(std::move(done));
@@ -221,13 +233,16 @@ Status Buffer_CopyRawToHostFuture(PJRT_Buffer_CopyRawToHostFuture_Args& args) {
 }
 
 Status Buffer_CopyToDevice(PJRT_Buffer_CopyToDevice_Args& args) {
-  if (args.dst_device == nullptr) return InvalidArgument("PJRT_Buffer_CopyToDevice: `dst_device` is null");
-  TRIPONT_ASSIGN_OR_RETURN(args.dst_buffer, CopyTo(*args.buffer, args.dst_device->default_memory()));
+  if (args.dst_device == nullptr)
+    return InvalidArgument("PJRT_Buffer_CopyToDevice: `dst_device` is null");
+  TRIPONT_ASSIGN_OR_RETURN(args.dst_buffer,
+                           CopyTo(*args.buffer, args.dst_device->default_memory()));
   return OkStatus();
 }
 
 Status Buffer_CopyToMemory(PJRT_Buffer_CopyToMemory_Args& args) {
-  if (args.dst_memory == nullptr) return InvalidArgument("PJRT_Buffer_CopyToMemory: `dst_memory` is null");
+  if (args.dst_memory == nullptr)
+    return InvalidArgument("PJRT_Buffer_CopyToMemory: `dst_memory` is null");
   TRIPONT_ASSIGN_OR_RETURN(args.dst_buffer, CopyTo(*args.buffer, args.dst_memory));
   return OkStatus();
 }
@@ -244,11 +259,13 @@ Status Buffer_OpaqueDeviceMemoryDataPointer(PJRT_Buffer_OpaqueDeviceMemoryDataPo
   return OkStatus();
 }
 
-Status Buffer_IncreaseExternalReferenceCount(PJRT_Buffer_IncreaseExternalReferenceCount_Args& args) {
+Status Buffer_IncreaseExternalReferenceCount(
+    PJRT_Buffer_IncreaseExternalReferenceCount_Args& args) {
   return args.buffer->buffer->AddExternalReference();
 }
 
-Status Buffer_DecreaseExternalReferenceCount(PJRT_Buffer_DecreaseExternalReferenceCount_Args& args) {
+Status Buffer_DecreaseExternalReferenceCount(
+    PJRT_Buffer_DecreaseExternalReferenceCount_Args& args) {
   return args.buffer->buffer->DropExternalReference();
 }
 

@@ -10,9 +10,11 @@
 #include "xla/pjrt/c/pjrt_c_api.h"
 
 struct PJRT_Buffer {
-  PJRT_Buffer(tripont::Ref<tripont::Buffer> buffer, PJRT_Memory* memory) : buffer(std::move(buffer)), memory(memory) {}
+  PJRT_Buffer(tripont::Ref<tripont::Buffer> buffer, PJRT_Memory* memory)
+      : buffer(std::move(buffer)), memory(memory) {}
 
-  // Never null. Destroying the handle deletes the buffer: that is what PJRT asks for, even if others hold shares of it.
+  // Never null. Destroying the handle deletes the buffer: that is what PJRT asks for, even if
+  // others hold shares of it.
   const tripont::Ref<tripont::Buffer> buffer;
   PJRT_Memory* const memory;
 

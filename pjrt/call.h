@@ -1,4 +1,5 @@
-// What stands between a caller of the C API and an implementation: struct_size, null handles, exceptions, errors.
+// What stands between a caller of the C API and an implementation: struct_size, null handles,
+// exceptions, errors.
 #ifndef TRIPONT_PJRT_CALL_H_
 #define TRIPONT_PJRT_CALL_H_
 
@@ -26,7 +27,8 @@ inline PJRT_Error* ToError(Status status) {
   return new PJRT_Error{std::move(status)};
 }
 
-// The status that a caller's error code and message stand for; OK for PJRT_Error_Code_OK. An unknown code is kUnknown.
+// The status that a caller's error code and message stand for; OK for PJRT_Error_Code_OK. An
+// unknown code is kUnknown.
 Status ToStatus(PJRT_Error_Code code, const char* message, size_t message_size);
 
 // A string that can be a template argument.
@@ -40,7 +42,8 @@ struct FunctionName {
 
 // The errors below are out of line so that the checks cost a compare and a branch.
 PJRT_Error* NullArgumentsError(const char* function);
-PJRT_Error* StructTooShortError(const char* function, size_t size, size_t required_size, const char* field);
+PJRT_Error* StructTooShortError(const char* function, size_t size, size_t required_size,
+                                const char* field);
 PJRT_Error* NullHandleError(const char* function, const char* handle);
 PJRT_Error* UnimplementedError(const char* function);
 PJRT_Error* OutOfMemoryError(const char* function);
@@ -49,10 +52,12 @@ PJRT_Error* ExceptionError(const char* function, const char* what);
 // One function of the API. `Contract` says what the caller must give (see functions.h):
 //   using Args; kFullSize, kRequiredSize, kField, kHandleName; static bool HasHandle(const Args&);
 //
-// struct_size is honoured both ways. A caller built with a newer header passes a longer struct: what we do not know
-// is left alone. A caller built with an older header passes a shorter one: the implementation works on a zeroed copy
-// of full length and only the caller's part is copied back, so nothing past its end is read or written.
-template <FunctionName kName, typename Contract, Status (*kImplementation)(typename Contract::Args&)>
+// struct_size is honoured both ways. A caller built with a newer header passes a longer struct:
+// what we do not know is left alone. A caller built with an older header passes a shorter one: the
+// implementation works on a zeroed copy of full length and only the caller's part is copied back,
+// so nothing past its end is read or written.
+template <FunctionName kName, typename Contract,
+          Status (*kImplementation)(typename Contract::Args&)>
 PJRT_Error* Call(typename Contract::Args* args) noexcept {
   using Args = typename Contract::Args;
   try {
@@ -93,27 +98,29 @@ struct UnimplementedFunction {
   }
 };
 
-// Defines `Contract_<name>` for a function of the API or of an extension. Two spellings because a handle may be absent.
-#define TRIPONT_PJRT_CONTRACT(name, ArgsType, last_required_field, handle)                                   \
-  struct Contract_##name {                                                                                   \
-    using Args = ArgsType;                                                                                   \
-    static constexpr size_t kFullSize = ArgsType##_STRUCT_SIZE;                                              \
-    static constexpr size_t kRequiredSize = PJRT_STRUCT_SIZE(ArgsType, last_required_field);                 \
-    static constexpr const char* kField = #last_required_field;                                              \
-    static constexpr const char* kHandleName = #handle;                                                      \
-    static bool HasHandle(const Args& args) { return args.handle != nullptr; }                               \
+// Defines `Contract_<name>` for a function of the API or of an extension. Two spellings because a
+// handle may be absent.
+#define TRIPONT_PJRT_CONTRACT(name, ArgsType, last_required_field, handle)                   \
+  struct Contract_##name {                                                                   \
+    using Args = ArgsType;                                                                   \
+    static constexpr size_t kFullSize = ArgsType##_STRUCT_SIZE;                              \
+    static constexpr size_t kRequiredSize = PJRT_STRUCT_SIZE(ArgsType, last_required_field); \
+    static constexpr const char* kField = #last_required_field;                              \
+    static constexpr const char* kHandleName = #handle;                                      \
+    static bool HasHandle(const Args& args) { return args.handle != nullptr; }               \
   };
-#define TRIPONT_PJRT_CONTRACT_WITHOUT_HANDLE(name, ArgsType, last_required_field)                            \
-  struct Contract_##name {                                                                                   \
-    using Args = ArgsType;                                                                                   \
-    static constexpr size_t kFullSize = ArgsType##_STRUCT_SIZE;                                              \
-    static constexpr size_t kRequiredSize = PJRT_STRUCT_SIZE(ArgsType, last_required_field);                 \
-    static constexpr const char* kField = #last_required_field;                                              \
-    static constexpr const char* kHandleName = "";                                                           \
-    static constexpr bool HasHandle(const Args&) { return true; }                                            \
+#define TRIPONT_PJRT_CONTRACT_WITHOUT_HANDLE(name, ArgsType, last_required_field)            \
+  struct Contract_##name {                                                                   \
+    using Args = ArgsType;                                                                   \
+    static constexpr size_t kFullSize = ArgsType##_STRUCT_SIZE;                              \
+    static constexpr size_t kRequiredSize = PJRT_STRUCT_SIZE(ArgsType, last_required_field); \
+    static constexpr const char* kField = #last_required_field;                              \
+    static constexpr const char* kHandleName = "";                                           \
+    static constexpr bool HasHandle(const Args&) { return true; }                            \
   };
 
-// Whether the caller's nested struct (PJRT_ExecuteOptions, PJRT_Program) is long enough to have `field`.
+// Whether the caller's nested struct (PJRT_ExecuteOptions, PJRT_Program) is long enough to have
+// `field`.
 #define TRIPONT_PJRT_HAS_FIELD(pointer, StructType, field) \
   ((pointer)->struct_size >= PJRT_STRUCT_SIZE(StructType, field))
 

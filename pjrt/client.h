@@ -13,9 +13,10 @@
 #include "pjrt/topology.h"
 #include "xla/pjrt/c/pjrt_c_api.h"
 
-// All three are immutable once the client is made, so every query is a read of a field. Devices and memories are owned by
-// their client. Buffers and executables point to them, but may be destroyed after the client: destroying one touches no
-// handle. The runtime's devices, behind the handles, live as long as the process.
+// All three are immutable once the client is made, so every query is a read of a field. Devices and
+// memories are owned by their client. Buffers and executables point to them, but may be destroyed
+// after the client: destroying one touches no handle. The runtime's devices, behind the handles,
+// live as long as the process.
 struct PJRT_Memory {
   PJRT_Client* client = nullptr;
   PJRT_Device* device = nullptr;  // the one device that addresses it
@@ -51,7 +52,8 @@ namespace tripont::pjrt {
 
 // Where a new buffer shall live: in `memory` if that is given, else in `device`'s default memory.
 // INVALID_ARGUMENT if both are null or they are not the client's.
-StatusOr<PJRT_Memory*> TargetMemory(const PJRT_Client* client, PJRT_Memory* memory, PJRT_Device* device);
+StatusOr<PJRT_Memory*> TargetMemory(const PJRT_Client* client, PJRT_Memory* memory,
+                                    PJRT_Device* device);
 
 }  // namespace tripont::pjrt
 

@@ -1,5 +1,6 @@
-// PJRT_Client_Compile and PJRT_Compile: from program bytes to an executable. The compiler runs in a worker process, or not
-// at all if the artifact is in the cache; neither needs Python's lock of this process.
+// PJRT_Client_Compile and PJRT_Compile: from program bytes to an executable. The compiler runs in a
+// worker process, or not at all if the artifact is in the cache; neither needs Python's lock of
+// this process.
 
 #include <mutex>
 #include <string>
@@ -23,31 +24,36 @@ struct Program {
   CompileOptions options;
 };
 
-StatusOr<Program> ReadProgram(const PJRT_Program* program, const char* compile_options, size_t compile_options_size) {
+StatusOr<Program> ReadProgram(const PJRT_Program* program, const char* compile_options,
+                              size_t compile_options_size) {
   if (program == nullptr || !TRIPONT_PJRT_HAS_FIELD(program, PJRT_Program, format_size)) {
     return InvalidArgument("`program` is null or its struct_size is too small");
   }
-  if (program->code == nullptr || program->code_size == 0) return InvalidArgument("the program is empty");
+  if (program->code == nullptr || program->code_size == 0)
+    return InvalidArgument("the program is empty");
   if (program->format == nullptr) return InvalidArgument("the program's format is not given");
   Program result;
   result.code = {program->code, program->code_size};
   result.format = {program->format, program->format_size};
   if (result.format != "mlir" && result.format != "hlo") {
-    return InvalidArgument("program format '", result.format, "' is not supported; give 'mlir' or 'hlo'");
+    return InvalidArgument("program format '", result.format,
+                           "' is not supported; give 'mlir' or 'hlo'");
   }
   if (compile_options != nullptr) result.compile_options = {compile_options, compile_options_size};
   TRIPONT_ASSIGN_OR_RETURN(result.options, ParseCompileOptions(result.compile_options));
   if (result.options.num_partitions > 1) {
-    return Unimplemented("a program for ", result.options.num_partitions,
-                         " partitions: computations sharded over several devices are not supported yet; run on one "
-                         "device, or replicate the arguments");
+    return Unimplemented(
+        "a program for ", result.options.num_partitions,
+        " partitions: computations sharded over several devices are not supported yet; run on one "
+        "device, or replicate the arguments");
   }
   return result;
 }
 
 StatusOr<std::string> CompileArtifact(Client& client, const Program& program) {
-  TRIPONT_ASSIGN_OR_RETURN(CompileResult result,
-                           client.Compile(program.code, program.format, CanonicalCompileOptions(program.options)));
+  TRIPONT_ASSIGN_OR_RETURN(
+      CompileResult result,
+      client.Compile(program.code, program.format, CanonicalCompileOptions(program.options)));
   return std::move(result.artifact);
 }
 
@@ -67,25 +73,25 @@ StatusOr<Client*> CompileOnlyClient() {
 }  // namespace
 
 Status Client_Compile(PJRT_Client_Compile_Args& args) {
-  TRIPONT_ASSIGN_OR_RETURN(const Program program,
-                           ReadProgram(args.program, args.compile_options, args.compile_options_size));
+  TRIPONT_ASSIGN_OR_RETURN(const Program program, ReadProgram(args.program, args.compile_options,
+                                                              args.compile_options_size));
   TRIPONT_ASSIGN_OR_RETURN(std::string artifact, CompileArtifact(*args.client->client, program));
-  TRIPONT_ASSIGN_OR_RETURN(
-      args.executable, LoadExecutable(args.client, std::move(artifact), std::string(program.compile_options)));
+  TRIPONT_ASSIGN_OR_RETURN(args.executable, LoadExecutable(args.client, std::move(artifact),
+                                                           std::string(program.compile_options)));
   return OkStatus();
 }
 
 Status Compile(PJRT_Compile_Args& args) {
-  TRIPONT_ASSIGN_OR_RETURN(const Program program,
-                           ReadProgram(args.program, args.compile_options, args.compile_options_size));
+  TRIPONT_ASSIGN_OR_RETURN(const Program program, ReadProgram(args.program, args.compile_options,
+                                                              args.compile_options_size));
   Client* client = args.client != nullptr ? args.client->client.get() : nullptr;
   if (client == nullptr) {
     TRIPONT_ASSIGN_OR_RETURN(client, CompileOnlyClient());
   }
   TRIPONT_ASSIGN_OR_RETURN(std::string artifact, CompileArtifact(*client, program));
   TRIPONT_ASSIGN_OR_RETURN(Ref<Executable> executable, Executable::Load(std::move(artifact)));
-  args.executable = new PJRT_Executable{
-      std::make_shared<const ExecutableInfo>(std::move(executable), std::string(program.compile_options))};
+  args.executable = new PJRT_Executable{std::make_shared<const ExecutableInfo>(
+      std::move(executable), std::string(program.compile_options))};
   return OkStatus();
 }
 

@@ -22,7 +22,11 @@ enum BuildOptionsField : uint32_t {
   kDeviceAssignment = 9,
 };
 enum DebugOptionsField : uint32_t { kDumpTo = 109, kDumpHloPassRe = 111, kDumpHloAsText = 112 };
-enum DeviceAssignmentField : uint32_t { kReplicaCount = 1, kComputationCount = 2, kComputationDevices = 3 };
+enum DeviceAssignmentField : uint32_t {
+  kReplicaCount = 1,
+  kComputationCount = 2,
+  kComputationDevices = 3
+};
 enum ComputationDeviceField : uint32_t { kReplicaDeviceIds = 1 };
 enum MapEntryField : uint32_t { kKey = 1, kValue = 2 };
 enum OverrideField : uint32_t { kString = 1, kBool = 2, kInt = 3, kDouble = 4 };
@@ -65,14 +69,14 @@ StatusOr<DeviceAssignment> ParseDeviceAssignment(std::string_view bytes) {
   if (!reader.ok()) return Malformed("DeviceAssignmentProto");
   if (replicas <= 0 || partitions <= 0 || replicas > kMaxDevices || partitions > kMaxDevices ||
       computations.size() != static_cast<size_t>(partitions)) {
-    return InvalidArgument("compile options: a device assignment for ", replicas, " replicas and ", partitions,
-                           " partitions lists ", computations.size(), " partitions");
+    return InvalidArgument("compile options: a device assignment for ", replicas, " replicas and ",
+                           partitions, " partitions lists ", computations.size(), " partitions");
   }
   DeviceAssignment assignment{replicas, partitions, {}};
   for (const std::vector<int64_t>& ids : computations) {
     if (ids.size() != static_cast<size_t>(replicas)) {
-      return InvalidArgument("compile options: a device assignment for ", replicas, " replicas lists ", ids.size(),
-                             " devices for a partition");
+      return InvalidArgument("compile options: a device assignment for ", replicas,
+                             " replicas lists ", ids.size(), " devices for a partition");
     }
   }
   for (int64_t replica = 0; replica < replicas; ++replica) {
@@ -222,7 +226,8 @@ StatusOr<CompileOptions> ParseCompileOptions(std::string_view bytes) {
         options.parameter_is_tupled_arguments = reader.number() != 0;
         break;
       case kExecutableBuildOptions:
-        if (Status status = ParseBuildOptions(reader.bytes(), &options); !status.ok()) return status;
+        if (Status status = ParseBuildOptions(reader.bytes(), &options); !status.ok())
+          return status;
         break;
       case kCompilePortableExecutable:
         options.compile_portable_executable = reader.number() != 0;
@@ -241,16 +246,17 @@ StatusOr<CompileOptions> ParseCompileOptions(std::string_view bytes) {
   // proto3 leaves out zeros, and a zero count means "not given".
   if (options.num_replicas == 0) options.num_replicas = 1;
   if (options.num_partitions == 0) options.num_partitions = 1;
-  if (options.num_replicas < 0 || options.num_partitions < 0 || options.num_replicas > kMaxDevices ||
-      options.num_partitions > kMaxDevices) {
-    return InvalidArgument("compile options: ", options.num_replicas, " replicas and ", options.num_partitions,
-                           " partitions are not a valid number of devices");
+  if (options.num_replicas < 0 || options.num_partitions < 0 ||
+      options.num_replicas > kMaxDevices || options.num_partitions > kMaxDevices) {
+    return InvalidArgument("compile options: ", options.num_replicas, " replicas and ",
+                           options.num_partitions, " partitions are not a valid number of devices");
   }
   const DeviceAssignment& assignment = options.device_assignment;
   if (options.has_device_assignment && (assignment.num_replicas != options.num_replicas ||
                                         assignment.num_partitions != options.num_partitions)) {
-    return InvalidArgument("compile options: the device assignment is for ", assignment.num_replicas, " replicas and ",
-                           assignment.num_partitions, " partitions, the program for ", options.num_replicas, " and ",
+    return InvalidArgument("compile options: the device assignment is for ",
+                           assignment.num_replicas, " replicas and ", assignment.num_partitions,
+                           " partitions, the program for ", options.num_replicas, " and ",
                            options.num_partitions);
   }
   return options;

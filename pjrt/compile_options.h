@@ -43,13 +43,14 @@ struct CompileOptions {
   std::map<std::string, std::string> overrides;
 };
 
-// The parts of a CompileOptionsProto that a compiled program depends on, serialized the same way for the same options.
-// Without the device assignment and XLA's own flags, so that the program for another device, or from a process with other
-// XLA_FLAGS, is found in the cache. Dump options stay: a dump is made by compiling.
+// The parts of a CompileOptionsProto that a compiled program depends on, serialized the same way
+// for the same options. Without the device assignment and XLA's own flags, so that the program for
+// another device, or from a process with other XLA_FLAGS, is found in the cache. Dump options stay:
+// a dump is made by compiling.
 std::string CanonicalCompileOptions(const CompileOptions& options);
 
-// Reads a serialized CompileOptionsProto (empty bytes give the defaults). INVALID_ARGUMENT if the bytes are
-// malformed, or the counts and the device assignment contradict one another.
+// Reads a serialized CompileOptionsProto (empty bytes give the defaults). INVALID_ARGUMENT if the
+// bytes are malformed, or the counts and the device assignment contradict one another.
 StatusOr<CompileOptions> ParseCompileOptions(std::string_view bytes);
 
 }  // namespace tripont::pjrt

@@ -19,7 +19,8 @@ Status Event_IsReady(PJRT_Event_IsReady_Args& args) {
 Status Event_Error(PJRT_Event_Error_Args& args) {
   Event* event = FromHandle(args.event);
   if (!event->IsReady()) {
-    return FailedPrecondition("PJRT_Event_Error: the event is not ready yet; call PJRT_Event_Await first");
+    return FailedPrecondition(
+        "PJRT_Event_Error: the event is not ready yet; call PJRT_Event_Await first");
   }
   return event->status();
 }

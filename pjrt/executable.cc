@@ -26,14 +26,24 @@ namespace {
 
 // Field numbers of xla/xla.proto and xla/service/hlo.proto.
 enum ModuleWithConfigField : uint32_t { kHloModule = 1, kConfig = 2 };
-enum ModuleConfigField : uint32_t { kEntryComputationLayout = 1, kReplicaCount = 4, kNumPartitions = 5 };
+enum ModuleConfigField : uint32_t {
+  kEntryComputationLayout = 1,
+  kReplicaCount = 4,
+  kNumPartitions = 5
+};
 enum ModuleField : uint32_t { kHostProgramShape = 4 };
-// Field numbers of ExecutableAndOptionsProto (xla/pjrt/proto/compile_options.proto): how an executable is serialized.
-enum ExecutableAndOptionsField : uint32_t { kSerializedExecutable = 1, kCompileOptions = 2, kClientName = 3 };
+// Field numbers of ExecutableAndOptionsProto (xla/pjrt/proto/compile_options.proto): how an
+// executable is serialized.
+enum ExecutableAndOptionsField : uint32_t {
+  kSerializedExecutable = 1,
+  kCompileOptions = 2,
+  kClientName = 3
+};
 
 constexpr std::string_view kHloWithConfigFormat = "hlo_with_config";
 
-// XLA's client makes a module only if the config holds the entry computation's layout, which is the module's program shape.
+// XLA's client makes a module only if the config holds the entry computation's layout, which is the
+// module's program shape.
 OptimizedProgram MakeOptimizedProgram(const Artifact& artifact) {
   OptimizedProgram program;
   program.module = artifact.program;
@@ -55,8 +65,10 @@ OptimizedProgram MakeOptimizedProgram(const Artifact& artifact) {
   return program;
 }
 
-// Takes apart what PJRT_Executable_Serialize made, or a bare artifact (made by `tripont compile`), which has no options.
-Status ReadSerialized(std::string_view bytes, std::string_view* artifact, std::string_view* compile_options) {
+// Takes apart what PJRT_Executable_Serialize made, or a bare artifact (made by `tripont compile`),
+// which has no options.
+Status ReadSerialized(std::string_view bytes, std::string_view* artifact,
+                      std::string_view* compile_options) {
   if (CheckArtifactHeader(bytes).ok()) {
     *artifact = bytes;
     return OkStatus();
@@ -67,7 +79,8 @@ Status ReadSerialized(std::string_view bytes, std::string_view* artifact, std::s
     if (reader.field() == kCompileOptions) *compile_options = reader.bytes();
   }
   if (!reader.ok() || artifact->empty()) {
-    return InvalidArgument("these ", bytes.size(), " bytes are not a serialized executable of platform ", kPlatformName);
+    return InvalidArgument("these ", bytes.size(),
+                           " bytes are not a serialized executable of platform ", kPlatformName);
   }
   return OkStatus();
 }
@@ -86,7 +99,8 @@ ExecutableInfo::ExecutableInfo(Ref<Executable> executable_share, std::string opt
   const Artifact& artifact = executable->artifact();
   for (const ArtifactValue& result : artifact.results) {
     output_types.push_back(ToBufferType(result.shape.type));
-    output_dims.insert(output_dims.end(), result.shape.dimensions.begin(), result.shape.dimensions.end());
+    output_dims.insert(output_dims.end(), result.shape.dimensions.begin(),
+                       result.shape.dimensions.end());
     output_ranks.push_back(result.shape.rank());
     output_memory_kinds.push_back(result.memory_kind.data());
     output_memory_kind_sizes.push_back(result.memory_kind.size());
@@ -125,12 +139,14 @@ StatusOr<PJRT_LoadedExecutable*> LoadExecutable(PJRT_Client* client, std::string
   for (int64_t id : loaded->device_assignment.device_ids) {
     PJRT_Device* device = client->device(id);
     if (device == nullptr) {
-      return InvalidArgument("program ", executable->name(), " is assigned to device ", id, ", but this client has ",
-                             client->devices.size(), " devices (TRIPONT_NUM_DEVICES gives a process more)");
+      return InvalidArgument("program ", executable->name(), " is assigned to device ", id,
+                             ", but this client has ", client->devices.size(),
+                             " devices (TRIPONT_NUM_DEVICES gives a process more)");
     }
     loaded->devices.push_back(device);
   }
-  loaded->info = std::make_shared<const ExecutableInfo>(std::move(executable), std::move(compile_options));
+  loaded->info =
+      std::make_shared<const ExecutableInfo>(std::move(executable), std::move(compile_options));
   return loaded.release();
 }
 
@@ -147,12 +163,14 @@ Status Executable_Name(PJRT_Executable_Name_Args& args) {
 }
 
 Status Executable_NumReplicas(PJRT_Executable_NumReplicas_Args& args) {
-  args.num_replicas = static_cast<size_t>(args.executable->info->executable->artifact().num_replicas);
+  args.num_replicas =
+      static_cast<size_t>(args.executable->info->executable->artifact().num_replicas);
   return OkStatus();
 }
 
 Status Executable_NumPartitions(PJRT_Executable_NumPartitions_Args& args) {
-  args.num_partitions = static_cast<size_t>(args.executable->info->executable->artifact().num_partitions);
+  args.num_partitions =
+      static_cast<size_t>(args.executable->info->executable->artifact().num_partitions);
   return OkStatus();
 }
 
@@ -161,7 +179,8 @@ Status Executable_NumOutputs(PJRT_Executable_NumOutputs_Args& args) {
   return OkStatus();
 }
 
-Status Executable_SizeOfGeneratedCodeInBytes(PJRT_Executable_SizeOfGeneratedCodeInBytes_Args& args) {
+Status Executable_SizeOfGeneratedCodeInBytes(
+    PJRT_Executable_SizeOfGeneratedCodeInBytes_Args& args) {
   args.size_in_bytes = args.executable->info->executable->memory_stats().generated_code_size;
   return OkStatus();
 }
@@ -195,11 +214,13 @@ Status Executable_OutputDimensions(PJRT_Executable_OutputDimensions_Args& args) 
 
 Status Executable_OptimizedProgram(PJRT_Executable_OptimizedProgram_Args& args) {
   if (args.program == nullptr || !TRIPONT_PJRT_HAS_FIELD(args.program, PJRT_Program, format_size)) {
-    return InvalidArgument("PJRT_Executable_OptimizedProgram: `program` is null or its struct_size is too small");
+    return InvalidArgument(
+        "PJRT_Executable_OptimizedProgram: `program` is null or its struct_size is too small");
   }
   const OptimizedProgram& program = args.executable->info->optimized_program;
   if (program.empty()) {
-    return Unimplemented("executable ", args.executable->info->executable->name(), " holds no optimised program");
+    return Unimplemented("executable ", args.executable->info->executable->name(),
+                         " holds no optimised program");
   }
   args.program->format = kHloWithConfigFormat.data();
   args.program->format_size = kHloWithConfigFormat.size();
@@ -208,8 +229,8 @@ Status Executable_OptimizedProgram(PJRT_Executable_OptimizedProgram_Args& args) 
     return OkStatus();
   }
   if (args.program->code_size < program.size()) {
-    return InvalidArgument("the optimised program has ", program.size(), " bytes, but `code_size` is ",
-                           args.program->code_size);
+    return InvalidArgument("the optimised program has ", program.size(),
+                           " bytes, but `code_size` is ", args.program->code_size);
   }
   args.program->code_size = program.size();
   program.WriteTo(args.program->code);
@@ -226,7 +247,9 @@ Status Executable_Serialize(PJRT_Executable_Serialize_Args& args) {
   args.serialized_bytes = serialized->bytes.data();
   args.serialized_bytes_size = serialized->bytes.size();
   args.serialized_executable = serialized;
-  args.serialized_executable_deleter = [](PJRT_SerializedExecutable* serialized) { delete serialized; };
+  args.serialized_executable_deleter = [](PJRT_SerializedExecutable* serialized) {
+    delete serialized;
+  };
   return OkStatus();
 }
 
@@ -235,13 +258,15 @@ Status Executable_DeserializeAndLoad(PJRT_Executable_DeserializeAndLoad_Args& ar
     return InvalidArgument("PJRT_Executable_DeserializeAndLoad: `serialized_executable` is null");
   }
   std::string_view artifact, options;
-  TRIPONT_RETURN_IF_ERROR(
-      ReadSerialized({args.serialized_executable, args.serialized_executable_size}, &artifact, &options));
+  TRIPONT_RETURN_IF_ERROR(ReadSerialized(
+      {args.serialized_executable, args.serialized_executable_size}, &artifact, &options));
   if (args.overridden_serialized_compile_options != nullptr) {
-    options = {args.overridden_serialized_compile_options, args.overridden_serialized_compile_options_size};
+    options = {args.overridden_serialized_compile_options,
+               args.overridden_serialized_compile_options_size};
   }
-  TRIPONT_ASSIGN_OR_RETURN(args.loaded_executable,
-                           LoadExecutable(args.client, std::string(artifact), std::string(options)));
+  TRIPONT_ASSIGN_OR_RETURN(
+      args.loaded_executable,
+      LoadExecutable(args.client, std::string(artifact), std::string(options)));
   return OkStatus();
 }
 
@@ -265,8 +290,8 @@ Status Executable_GetCompiledMemoryStats(PJRT_Executable_GetCompiledMemoryStats_
   args.host_output_size_in_bytes = 0;
   args.host_alias_size_in_bytes = 0;
   args.host_temp_size_in_bytes = 0;
-  args.peak_memory_in_bytes =
-      stats.argument_size + stats.output_size - stats.alias_size + stats.temp_size + stats.constant_size;
+  args.peak_memory_in_bytes = stats.argument_size + stats.output_size - stats.alias_size +
+                              stats.temp_size + stats.constant_size;
   args.total_size_in_bytes = args.peak_memory_in_bytes + stats.generated_code_size;
   return OkStatus();
 }
@@ -276,7 +301,9 @@ Status Executable_GetCompileOptions(PJRT_Executable_GetCompileOptions_Args& args
   args.serialized_bytes = serialized->bytes.data();
   args.serialized_bytes_size = serialized->bytes.size();
   args.serialized_compile_options = serialized;
-  args.serialized_compile_options_deleter = [](PJRT_SerializedCompileOptions* options) { delete options; };
+  args.serialized_compile_options_deleter = [](PJRT_SerializedCompileOptions* options) {
+    delete options;
+  };
   return OkStatus();
 }
 
@@ -299,11 +326,14 @@ Status LoadedExecutable_AddressableDevices(PJRT_LoadedExecutable_AddressableDevi
 // No bytes means that the executable is portable and has no assignment.
 Status LoadedExecutable_GetDeviceAssignment(PJRT_LoadedExecutable_GetDeviceAssignment_Args& args) {
   auto* serialized = new PJRT_DeviceAssignmentSerialized;
-  if (!args.executable->portable) serialized->bytes = args.executable->device_assignment.Serialize();
+  if (!args.executable->portable)
+    serialized->bytes = args.executable->device_assignment.Serialize();
   args.serialized_bytes = serialized->bytes.data();
   args.serialized_bytes_size = serialized->bytes.size();
   args.serialized_device_assignment = serialized;
-  args.serialized_device_assignment_deleter = [](PJRT_DeviceAssignmentSerialized* assignment) { delete assignment; };
+  args.serialized_device_assignment_deleter = [](PJRT_DeviceAssignmentSerialized* assignment) {
+    delete assignment;
+  };
   return OkStatus();
 }
 

@@ -19,8 +19,9 @@ struct PJRT_Layouts_MemoryLayout;
 
 namespace tripont::pjrt {
 
-// The optimised program as a serialized HloModuleProtoWithConfig, which is the form that XLA's client reads. It is the
-// executable's HloModuleProto between two short pieces of our own, put together when somebody asks for it.
+// The optimised program as a serialized HloModuleProtoWithConfig, which is the form that XLA's
+// client reads. It is the executable's HloModuleProto between two short pieces of our own, put
+// together when somebody asks for it.
 struct OptimizedProgram {
   std::string before;
   std::string_view module;
@@ -32,8 +33,8 @@ struct OptimizedProgram {
   void WriteTo(char* out) const;
 };
 
-// Everything that is asked of an executable, computed once when it is made: frameworks ask for all of it at every compile.
-// Immutable. Shared by the handles of one executable.
+// Everything that is asked of an executable, computed once when it is made: frameworks ask for all
+// of it at every compile. Immutable. Shared by the handles of one executable.
 struct ExecutableInfo {
   ExecutableInfo(Ref<Executable> executable, std::string compile_options);
 
@@ -52,8 +53,10 @@ struct ExecutableInfo {
   size_t num_outputs() const { return output_types.size(); }
 };
 
-// A loaded executable for `client`, made from the bytes of an artifact and the options that it is to run with.
-StatusOr<PJRT_LoadedExecutable*> LoadExecutable(PJRT_Client* client, std::string artifact, std::string compile_options);
+// A loaded executable for `client`, made from the bytes of an artifact and the options that it is
+// to run with.
+StatusOr<PJRT_LoadedExecutable*> LoadExecutable(PJRT_Client* client, std::string artifact,
+                                                std::string compile_options);
 
 }  // namespace tripont::pjrt
 
@@ -64,9 +67,11 @@ struct PJRT_Executable {
 struct PJRT_LoadedExecutable {
   PJRT_Client* client = nullptr;
   std::shared_ptr<const tripont::pjrt::ExecutableInfo> info;
-  // Runs on any one device, which the caller names at every execution: no devices and no assignment of its own.
+  // Runs on any one device, which the caller names at every execution: no devices and no assignment
+  // of its own.
   bool portable = false;
-  // The devices below were given when it was compiled; without, they are a default and a call may name any other.
+  // The devices below were given when it was compiled; without, they are a default and a call may
+  // name any other.
   bool assigned = false;
   tripont::pjrt::DeviceAssignment device_assignment;
   std::vector<PJRT_Device*> devices;  // in the order of the assignment

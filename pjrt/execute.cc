@@ -1,4 +1,5 @@
-// PJRT_LoadedExecutable_Execute: the hot path. Nothing here looks anything up by name or builds text unless it fails.
+// PJRT_LoadedExecutable_Execute: the hot path. Nothing here looks anything up by name or builds
+// text unless it fails.
 
 #include <array>
 #include <memory>
@@ -37,7 +38,8 @@ class ScratchArray {
 constexpr size_t kInlineBuffers = 32;
 
 Status DeletedError(const PJRT_LoadedExecutable& executable) {
-  return InvalidArgument("program ", executable.info->executable->name(), " was deleted; it cannot run any more");
+  return InvalidArgument("program ", executable.info->executable->name(),
+                         " was deleted; it cannot run any more");
 }
 
 Status ForeignBufferError(const PJRT_LoadedExecutable& executable, size_t index) {
@@ -45,7 +47,8 @@ Status ForeignBufferError(const PJRT_LoadedExecutable& executable, size_t index)
                          " is a buffer of another client");
 }
 
-// Which device runs the one launch of a call that names it, or of a portable executable that does not.
+// Which device runs the one launch of a call that names it, or of a portable executable that does
+// not.
 StatusOr<PJRT_Device*> LaunchDevice(const PJRT_LoadedExecutable& executable, PJRT_Device* requested,
                                     std::span<PJRT_Buffer* const> arguments) {
   if (requested == nullptr) {
@@ -61,13 +64,16 @@ StatusOr<PJRT_Device*> LaunchDevice(const PJRT_LoadedExecutable& executable, PJR
   for (PJRT_Device* device : executable.devices) {
     if (device == requested) return requested;
   }
-  return InvalidArgument("program ", executable.info->executable->name(), " was compiled for other devices than ",
+  return InvalidArgument("program ", executable.info->executable->name(),
+                         " was compiled for other devices than ",
                          requested->description->debug_string);
 }
 
-// Runs on one device and puts handles of the results into `outputs`. On error `outputs` is left as it was.
-Status Launch(const PJRT_LoadedExecutable& executable, PJRT_Device* device, std::span<PJRT_Buffer* const> arguments,
-              std::span<const int64_t> non_donatable, PJRT_Buffer** outputs, PJRT_Event** done_handle) {
+// Runs on one device and puts handles of the results into `outputs`. On error `outputs` is left as
+// it was.
+Status Launch(const PJRT_LoadedExecutable& executable, PJRT_Device* device,
+              std::span<PJRT_Buffer* const> arguments, std::span<const int64_t> non_donatable,
+              PJRT_Buffer** outputs, PJRT_Event** done_handle) {
   const ExecutableInfo& info = *executable.info;
   ScratchArray<Buffer*, kInlineBuffers> buffers(arguments.size());
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -82,7 +88,8 @@ Status Launch(const PJRT_LoadedExecutable& executable, PJRT_Device* device, std:
   const size_t num_outputs = info.num_outputs();
   ScratchArray<Ref<Buffer>, kInlineBuffers> results(num_outputs);
   Ref<Event> done;
-  TRIPONT_RETURN_IF_ERROR(info.executable->Execute(device->device, buffers.span(), non_donatable, results.span(),
+  TRIPONT_RETURN_IF_ERROR(info.executable->Execute(device->device, buffers.span(), non_donatable,
+                                                   results.span(),
                                                    done_handle != nullptr ? &done : nullptr));
   for (size_t i = 0; i < num_outputs; ++i) {
     outputs[i] = new PJRT_Buffer(std::move(results[i]), device->memory(info.output_memories[i]));
@@ -112,12 +119,14 @@ Status LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args& args) {
   const size_t num_outputs = executable.info->num_outputs();
   if (args.num_devices > 0 && ((num_args > 0 && args.argument_lists == nullptr) ||
                                (num_outputs > 0 && args.output_lists == nullptr))) [[unlikely]] {
-    return InvalidArgument("PJRT_LoadedExecutable_Execute: `argument_lists` or `output_lists` is null");
+    return InvalidArgument(
+        "PJRT_LoadedExecutable_Execute: `argument_lists` or `output_lists` is null");
   }
   std::span<const int64_t> non_donatable;
   if (const PJRT_ExecuteOptions* options = args.options; options != nullptr) {
     if (TRIPONT_PJRT_HAS_FIELD(options, PJRT_ExecuteOptions, num_non_donatable_input_indices)) {
-      non_donatable = {options->non_donatable_input_indices, options->num_non_donatable_input_indices};
+      non_donatable = {options->non_donatable_input_indices,
+                       options->num_non_donatable_input_indices};
     }
     if (TRIPONT_PJRT_HAS_FIELD(options, PJRT_ExecuteOptions, num_recv_ops) &&
         (options->num_send_ops != 0 || options->num_recv_ops != 0)) [[unlikely]] {
@@ -129,14 +138,15 @@ Status LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args& args) {
   const bool one_launch = args.execute_device != nullptr || executable.portable;
   if (args.num_devices != (one_launch ? 1 : executable.devices.size())) [[unlikely]] {
     return InvalidArgument("program ", executable.info->executable->name(), " runs on ",
-                           one_launch ? 1 : executable.devices.size(), " devices at a time, but `num_devices` is ",
-                           args.num_devices);
+                           one_launch ? 1 : executable.devices.size(),
+                           " devices at a time, but `num_devices` is ", args.num_devices);
   }
   for (size_t i = 0; i < args.num_devices; ++i) {
     std::span<PJRT_Buffer* const> arguments;
     if (num_args > 0) arguments = {args.argument_lists[i], num_args};
     PJRT_Buffer** outputs = num_outputs > 0 ? args.output_lists[i] : nullptr;
-    PJRT_Event** done = args.device_complete_events != nullptr ? &args.device_complete_events[i] : nullptr;
+    PJRT_Event** done =
+        args.device_complete_events != nullptr ? &args.device_complete_events[i] : nullptr;
 
     Status status;
     PJRT_Device* device = one_launch ? nullptr : executable.devices[i];
@@ -149,8 +159,9 @@ Status LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args& args) {
     if (!status.ok()) [[unlikely]] {
       // The caller gets nothing from a call that fails, so what the other devices gave goes.
       for (size_t j = 0; j < i; ++j) {
-        DestroyOutputs({num_outputs > 0 ? args.output_lists[j] : nullptr, num_outputs},
-                       args.device_complete_events != nullptr ? args.device_complete_events[j] : nullptr);
+        DestroyOutputs(
+            {num_outputs > 0 ? args.output_lists[j] : nullptr, num_outputs},
+            args.device_complete_events != nullptr ? args.device_complete_events[j] : nullptr);
       }
       return status;
     }

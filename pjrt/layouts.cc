@@ -4,10 +4,10 @@
 #include <array>
 #include <string>
 
+#include "core/runtime/strided_copy.h"
 #include "pjrt/buffer.h"
 #include "pjrt/call.h"
 #include "pjrt/executable.h"
-#include "core/runtime/strided_copy.h"
 #include "pjrt/topology.h"
 #include "xla/pjrt/c/pjrt_c_api_layouts_extension.h"
 
@@ -39,7 +39,8 @@ Layouts& AllLayouts() {
 
 StatusOr<PJRT_Layouts_MemoryLayout*> LayoutOfRank(size_t rank) {
   if (rank > kMaxRank) {
-    return InvalidArgument("an array of ", rank, " dimensions: at most ", kMaxRank, " are supported");
+    return InvalidArgument("an array of ", rank, " dimensions: at most ", kMaxRank,
+                           " are supported");
   }
   return &AllLayouts()[rank];
 }
@@ -77,14 +78,16 @@ Status BufferMemoryLayout(PJRT_Layouts_PJRT_Buffer_MemoryLayout_Args& args) {
 
 Status ExecutableGetOutputLayouts(PJRT_Layouts_PJRT_Executable_GetOutputLayouts_Args& args) {
   // The API gives the list away as mutable, but callers only read it.
-  args.layouts = const_cast<PJRT_Layouts_MemoryLayout**>(args.executable->info->output_layouts.data());
+  args.layouts =
+      const_cast<PJRT_Layouts_MemoryLayout**>(args.executable->info->output_layouts.data());
   args.num_outputs = args.executable->info->output_layouts.size();
   return OkStatus();
 }
 
 #define TRIPONT_LAYOUTS_CONTRACT(name, field, handle) \
   TRIPONT_PJRT_CONTRACT(name, PJRT_Layouts_##name##_Args, field, handle)
-TRIPONT_PJRT_CONTRACT_WITHOUT_HANDLE(MemoryLayout_Destroy, PJRT_Layouts_MemoryLayout_Destroy_Args, layout)
+TRIPONT_PJRT_CONTRACT_WITHOUT_HANDLE(MemoryLayout_Destroy, PJRT_Layouts_MemoryLayout_Destroy_Args,
+                                     layout)
 TRIPONT_LAYOUTS_CONTRACT(MemoryLayout_Serialize, serialized_layout_deleter, layout)
 TRIPONT_LAYOUTS_CONTRACT(PJRT_Client_GetDefaultLayout, layout, client)
 TRIPONT_LAYOUTS_CONTRACT(PJRT_Topology_GetDefaultLayout, layout, topology_description)
@@ -93,8 +96,8 @@ TRIPONT_LAYOUTS_CONTRACT(PJRT_Executable_GetOutputLayouts, layouts, executable)
 #undef TRIPONT_LAYOUTS_CONTRACT
 
 // The byte strides of a dense array whose dimensions, fastest first, are `minor_to_major`.
-std::vector<int64_t> DenseStrides(std::span<const int64_t> dims, std::span<const int64_t> minor_to_major,
-                                  int64_t element_size) {
+std::vector<int64_t> DenseStrides(std::span<const int64_t> dims,
+                                  std::span<const int64_t> minor_to_major, int64_t element_size) {
   std::vector<int64_t> strides(dims.size());
   int64_t stride = element_size;
   for (int64_t dimension : minor_to_major) {
@@ -115,16 +118,20 @@ constexpr std::array<int64_t, kMaxRank> kDescending = [] {
 // The last `rank` entries of {63, ..., 1, 0} are the order for any rank.
 const int64_t* RowMajorMinorToMajor(size_t rank) { return kDescending.data() + (kMaxRank - rank); }
 
-PJRT_Layouts_MemoryLayout* RowMajorLayout(size_t rank) { return &AllLayouts()[std::min(rank, kMaxRank)]; }
+PJRT_Layouts_MemoryLayout* RowMajorLayout(size_t rank) {
+  return &AllLayouts()[std::min(rank, kMaxRank)];
+}
 
 PJRT_Extension_Base* LayoutsExtension() {
   static PJRT_Layouts_Extension extension = [] {
     PJRT_Layouts_Extension result{};
     result.base = {PJRT_Layouts_Extension_STRUCT_SIZE, PJRT_Extension_Type_Layouts, nullptr};
     result.PJRT_Layouts_MemoryLayout_Destroy =
-        Call<"PJRT_Layouts_MemoryLayout_Destroy", Contract_MemoryLayout_Destroy, MemoryLayoutDestroy>;
+        Call<"PJRT_Layouts_MemoryLayout_Destroy", Contract_MemoryLayout_Destroy,
+             MemoryLayoutDestroy>;
     result.PJRT_Layouts_MemoryLayout_Serialize =
-        Call<"PJRT_Layouts_MemoryLayout_Serialize", Contract_MemoryLayout_Serialize, MemoryLayoutSerialize>;
+        Call<"PJRT_Layouts_MemoryLayout_Serialize", Contract_MemoryLayout_Serialize,
+             MemoryLayoutSerialize>;
     result.PJRT_Layouts_PJRT_Client_GetDefaultLayout =
         Call<"PJRT_Layouts_PJRT_Client_GetDefaultLayout", Contract_PJRT_Client_GetDefaultLayout,
              ClientGetDefaultLayout>;
@@ -132,25 +139,28 @@ PJRT_Extension_Base* LayoutsExtension() {
         Call<"PJRT_Layouts_PJRT_Topology_GetDefaultLayout", Contract_PJRT_Topology_GetDefaultLayout,
              TopologyGetDefaultLayout>;
     result.PJRT_Layouts_PJRT_Buffer_MemoryLayout =
-        Call<"PJRT_Layouts_PJRT_Buffer_MemoryLayout", Contract_PJRT_Buffer_MemoryLayout, BufferMemoryLayout>;
+        Call<"PJRT_Layouts_PJRT_Buffer_MemoryLayout", Contract_PJRT_Buffer_MemoryLayout,
+             BufferMemoryLayout>;
     result.PJRT_Layouts_PJRT_Executable_GetOutputLayouts =
-        Call<"PJRT_Layouts_PJRT_Executable_GetOutputLayouts", Contract_PJRT_Executable_GetOutputLayouts,
-             ExecutableGetOutputLayouts>;
+        Call<"PJRT_Layouts_PJRT_Executable_GetOutputLayouts",
+             Contract_PJRT_Executable_GetOutputLayouts, ExecutableGetOutputLayouts>;
     return result;
   }();
   return &extension.base;
 }
 
-StatusOr<std::vector<int64_t>> HostStrides(const PJRT_Buffer_MemoryLayout* layout, std::span<const int64_t> dims,
-                                           int64_t element_size) {
-  if (layout == nullptr) return DenseStrides(dims, {RowMajorMinorToMajor(dims.size()), dims.size()}, element_size);
+StatusOr<std::vector<int64_t>> HostStrides(const PJRT_Buffer_MemoryLayout* layout,
+                                           std::span<const int64_t> dims, int64_t element_size) {
+  if (layout == nullptr)
+    return DenseStrides(dims, {RowMajorMinorToMajor(dims.size()), dims.size()}, element_size);
   if (layout->type == PJRT_Buffer_MemoryLayout_Type_Strides) {
     const PJRT_Buffer_MemoryLayout_Strides& strides = layout->strides;
     if (strides.num_byte_strides != dims.size()) {
-      return InvalidArgument("a layout of ", strides.num_byte_strides, " byte strides for an array of ", dims.size(),
-                             " dimensions");
+      return InvalidArgument("a layout of ", strides.num_byte_strides,
+                             " byte strides for an array of ", dims.size(), " dimensions");
     }
-    return std::vector<int64_t>(strides.byte_strides, strides.byte_strides + strides.num_byte_strides);
+    return std::vector<int64_t>(strides.byte_strides,
+                                strides.byte_strides + strides.num_byte_strides);
   }
   if (layout->type != PJRT_Buffer_MemoryLayout_Type_Tiled) {
     return InvalidArgument("unknown memory layout type ", static_cast<int>(layout->type));
@@ -163,11 +173,13 @@ StatusOr<std::vector<int64_t>> HostStrides(const PJRT_Buffer_MemoryLayout* layou
   bool is_permutation = tiled.minor_to_major_size == dims.size() && dims.size() <= kMaxRank;
   for (size_t i = 0; is_permutation && i < dims.size(); ++i) {
     const int64_t dimension = tiled.minor_to_major[i];
-    is_permutation = dimension >= 0 && dimension < static_cast<int64_t>(dims.size()) && !seen[dimension];
+    is_permutation =
+        dimension >= 0 && dimension < static_cast<int64_t>(dims.size()) && !seen[dimension];
     if (is_permutation) seen[dimension] = true;
   }
   if (!is_permutation) {
-    return InvalidArgument("a layout's minor_to_major is not a permutation of the array's ", dims.size(), " dimensions");
+    return InvalidArgument("a layout's minor_to_major is not a permutation of the array's ",
+                           dims.size(), " dimensions");
   }
   return DenseStrides(dims, {tiled.minor_to_major, tiled.minor_to_major_size}, element_size);
 }
@@ -178,8 +190,9 @@ Status CheckDeviceLayout(const PJRT_Buffer_MemoryLayout* layout, std::span<const
   StatusOr<std::vector<int64_t>> strides = HostStrides(layout, dims, element_size);
   if (!strides.ok()) return strides.status();
   if (!IsDense(*strides, dims, element_size)) {
-    return Unimplemented("device buffers are row-major; another device layout was requested for an array of rank ",
-                         dims.size());
+    return Unimplemented(
+        "device buffers are row-major; another device layout was requested for an array of rank ",
+        dims.size());
   }
   return OkStatus();
 }

@@ -26,14 +26,15 @@ PJRT_Layouts_MemoryLayout* RowMajorLayout(size_t rank);
 // The Layouts extension, for PJRT_Api.extension_start.
 PJRT_Extension_Base* LayoutsExtension();
 
-// OK if `layout` (null means the default) is row-major for an array of `dims`, the only layout a device buffer has.
-// Dimensions of size 0 or 1 may stand anywhere.
-Status CheckDeviceLayout(const PJRT_Buffer_MemoryLayout* layout, std::span<const int64_t> dims, int64_t element_size);
+// OK if `layout` (null means the default) is row-major for an array of `dims`, the only layout a
+// device buffer has. Dimensions of size 0 or 1 may stand anywhere.
+Status CheckDeviceLayout(const PJRT_Buffer_MemoryLayout* layout, std::span<const int64_t> dims,
+                         int64_t element_size);
 
 // The byte strides that `layout` (null means row-major) gives a host array.
 // INVALID_ARGUMENT if it is not a layout of such an array, UNIMPLEMENTED if it is tiled.
-StatusOr<std::vector<int64_t>> HostStrides(const PJRT_Buffer_MemoryLayout* layout, std::span<const int64_t> dims,
-                                           int64_t element_size);
+StatusOr<std::vector<int64_t>> HostStrides(const PJRT_Buffer_MemoryLayout* layout,
+                                           std::span<const int64_t> dims, int64_t element_size);
 
 }  // namespace tripont::pjrt
 

@@ -5,7 +5,8 @@
 
 namespace tripont::pjrt {
 
-PJRT_NamedValue& NamedValues::Add(std::string_view name, PJRT_NamedValue_Type type, size_t value_size) {
+PJRT_NamedValue& NamedValues::Add(std::string_view name, PJRT_NamedValue_Type type,
+                                  size_t value_size) {
   const std::string& owned = strings_.emplace_back(name);
   PJRT_NamedValue& value = values_.emplace_back();
   value.struct_size = PJRT_NamedValue_STRUCT_SIZE;

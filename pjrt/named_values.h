@@ -13,7 +13,8 @@
 
 namespace tripont::pjrt {
 
-// Builds a list whose strings and arrays it owns. data() stays valid while the object lives and does not change.
+// Builds a list whose strings and arrays it owns. data() stays valid while the object lives and
+// does not change.
 class NamedValues {
  public:
   NamedValues() = default;
@@ -40,10 +41,13 @@ class NamedValues {
 // The option's value as text, whatever its type ("true", "4", "1,2,3").
 std::string ValueAsText(const PJRT_NamedValue& value);
 
-// The option's value as an integer. INVALID_ARGUMENT naming the option if it is neither an integer nor the text of one.
+// The option's value as an integer. INVALID_ARGUMENT naming the option if it is neither an integer
+// nor the text of one.
 StatusOr<int64_t> ValueAsInt64(const PJRT_NamedValue& value);
 
-inline std::string_view NameOf(const PJRT_NamedValue& value) { return {value.name, value.name_size}; }
+inline std::string_view NameOf(const PJRT_NamedValue& value) {
+  return {value.name, value.name_size};
+}
 
 }  // namespace tripont::pjrt
 

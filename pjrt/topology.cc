@@ -13,8 +13,9 @@ struct PJRT_SerializedTopology {
 namespace tripont::pjrt {
 namespace {
 
-// A serialized topology is a PjRtTopologyDescriptionProto (xla/pjrt/proto/topology_description.proto), which is what XLA's
-// client parses it as; our own part stands in its `platform_specific_topology`, a google.protobuf.Any.
+// A serialized topology is a PjRtTopologyDescriptionProto
+// (xla/pjrt/proto/topology_description.proto), which is what XLA's client parses it as; our own
+// part stands in its `platform_specific_topology`, a google.protobuf.Any.
 enum TopologyField : uint32_t { kName = 2, kVersion = 3, kPlatformSpecific = 9 };
 enum AnyField : uint32_t { kTypeUrl = 1, kValue = 2 };
 enum OurField : uint32_t { kDeviceKind = 1, kNumDevices = 2 };
@@ -29,7 +30,8 @@ std::string PlatformVersion(std::string_view compiler_fingerprint) {
   return StrCat("tripont ", Version(), " (compiler ", compiler_fingerprint, ")");
 }
 
-std::unique_ptr<PJRT_TopologyDescription> MakeTopology(std::string_view platform_version, std::string_view device_kind,
+std::unique_ptr<PJRT_TopologyDescription> MakeTopology(std::string_view platform_version,
+                                                       std::string_view device_kind,
                                                        int num_devices) {
   auto topology = std::make_unique<PJRT_TopologyDescription>();
   topology->platform_version = platform_version;
@@ -62,13 +64,16 @@ Status TopologyDescription_Create(PJRT_TopologyDescription_Create_Args& args) {
     } else if (NameOf(option) == "device_kind") {
       device_kind = ValueAsText(option);
     } else {
-      return InvalidArgument("unknown topology option '", NameOf(option), "'; known are num_devices, device_kind");
+      return InvalidArgument("unknown topology option '", NameOf(option),
+                             "'; known are num_devices, device_kind");
     }
   }
   if (num_devices < 1 || num_devices > kMaxDevices) {
-    return InvalidArgument("topology option num_devices=", num_devices, " is not between 1 and ", kMaxDevices);
+    return InvalidArgument("topology option num_devices=", num_devices, " is not between 1 and ",
+                           kMaxDevices);
   }
-  args.topology = MakeTopology(PlatformVersion(""), device_kind, static_cast<int>(num_devices)).release();
+  args.topology =
+      MakeTopology(PlatformVersion(""), device_kind, static_cast<int>(num_devices)).release();
   return OkStatus();
 }
 
@@ -89,7 +94,8 @@ Status TopologyDescription_PlatformVersion(PJRT_TopologyDescription_PlatformVers
   return OkStatus();
 }
 
-Status TopologyDescription_GetDeviceDescriptions(PJRT_TopologyDescription_GetDeviceDescriptions_Args& args) {
+Status TopologyDescription_GetDeviceDescriptions(
+    PJRT_TopologyDescription_GetDeviceDescriptions_Args& args) {
   args.descriptions = args.topology->device_pointers.data();
   args.num_descriptions = args.topology->device_pointers.size();
   return OkStatus();
@@ -137,12 +143,13 @@ Status TopologyDescription_Deserialize(PJRT_TopologyDescription_Deserialize_Args
     if (ours.field() == kDeviceKind) device_kind = ours.bytes();
     if (ours.field() == kNumDevices) num_devices = ours.number();
   }
-  if (!topology.ok() || !any_reader.ok() || !ours.ok() || type_url != kOurTypeUrl || num_devices < 1 ||
-      num_devices > static_cast<uint64_t>(kMaxDevices)) {
-    return InvalidArgument("these ", args.serialized_topology_size, " bytes are not a serialized topology of platform ",
-                           kPlatformName);
+  if (!topology.ok() || !any_reader.ok() || !ours.ok() || type_url != kOurTypeUrl ||
+      num_devices < 1 || num_devices > static_cast<uint64_t>(kMaxDevices)) {
+    return InvalidArgument("these ", args.serialized_topology_size,
+                           " bytes are not a serialized topology of platform ", kPlatformName);
   }
-  args.topology = MakeTopology(platform_version, device_kind, static_cast<int>(num_devices)).release();
+  args.topology =
+      MakeTopology(platform_version, device_kind, static_cast<int>(num_devices)).release();
   return OkStatus();
 }
 

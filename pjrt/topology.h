@@ -13,13 +13,14 @@
 // Immutable after construction. Owned by its topology.
 struct PJRT_DeviceDescription {
   int id = 0;
-  std::string kind;          // "Intel XPU (host, AMD EPYC ...)": what jax.devices()[0].device_kind shows
+  std::string kind;  // "Intel XPU (host, AMD EPYC ...)": what jax.devices()[0].device_kind shows
   std::string debug_string;  // "xpu:0 (...)"
   std::string to_string;     // "XpuDevice(id=0)"
   tripont::pjrt::NamedValues attributes;
 };
 
-// Immutable after construction. Owned by the client (PJRT_Client_TopologyDescription) or by whoever made it.
+// Immutable after construction. Owned by the client (PJRT_Client_TopologyDescription) or by whoever
+// made it.
 struct PJRT_TopologyDescription {
   std::string platform_version;
   std::string device_kind;
@@ -33,12 +34,14 @@ namespace tripont::pjrt {
 // The name of the platform, as frameworks know it.
 inline constexpr std::string_view kPlatformName = "xpu";
 
-// "tripont 0.1.0", and the fingerprint of the compiler if it is known: what jax.devices()[0].client.platform_version shows.
-// It is part of the key of JAX's persistent cache, so it must change when the compiler does.
+// "tripont 0.1.0", and the fingerprint of the compiler if it is known: what
+// jax.devices()[0].client.platform_version shows. It is part of the key of JAX's persistent cache,
+// so it must change when the compiler does.
 std::string PlatformVersion(std::string_view compiler_fingerprint);
 
 // `num_devices` devices of this kind, with ids 0, 1, ...
-std::unique_ptr<PJRT_TopologyDescription> MakeTopology(std::string_view platform_version, std::string_view device_kind,
+std::unique_ptr<PJRT_TopologyDescription> MakeTopology(std::string_view platform_version,
+                                                       std::string_view device_kind,
                                                        int num_devices);
 
 }  // namespace tripont::pjrt

@@ -7,12 +7,15 @@ namespace tripont::pjrt {
 StatusOr<Shape> MakeShape(PJRT_Buffer_Type type, const int64_t* dims, size_t num_dims) {
   const PrimitiveType element_type = FromBufferType(type);
   if (!IsArrayType(static_cast<uint32_t>(element_type))) {
-    return InvalidArgument("PJRT_Buffer_Type ", static_cast<int>(type), " is not an element type of arrays");
+    return InvalidArgument("PJRT_Buffer_Type ", static_cast<int>(type),
+                           " is not an element type of arrays");
   }
   if (num_dims > kMaxRank) {
-    return InvalidArgument("an array of ", num_dims, " dimensions: at most ", kMaxRank, " are supported");
+    return InvalidArgument("an array of ", num_dims, " dimensions: at most ", kMaxRank,
+                           " are supported");
   }
-  if (num_dims > 0 && dims == nullptr) return InvalidArgument("`dims` is null for an array of ", num_dims, " dimensions");
+  if (num_dims > 0 && dims == nullptr)
+    return InvalidArgument("`dims` is null for an array of ", num_dims, " dimensions");
   Shape shape{element_type, Dimensions(std::span<const int64_t>(dims, num_dims))};
   StatusOr<size_t> size = shape.ByteSize();
   if (!size.ok()) return size.status();

@@ -64,15 +64,17 @@ inline constexpr std::array<PJRT_Buffer_Type, 64> kBufferTypes = [] {
 // kInvalid for a number that is no type.
 inline PrimitiveType FromBufferType(PJRT_Buffer_Type type) {
   const auto index = static_cast<size_t>(type);
-  return index < internal::kPrimitiveTypes.size() ? internal::kPrimitiveTypes[index] : PrimitiveType::kInvalid;
+  return index < internal::kPrimitiveTypes.size() ? internal::kPrimitiveTypes[index]
+                                                  : PrimitiveType::kInvalid;
 }
 
 inline PJRT_Buffer_Type ToBufferType(PrimitiveType type) {
   return internal::kBufferTypes[static_cast<size_t>(type) & 63];
 }
 
-// The shape that a caller describes. INVALID_ARGUMENT if it is not one of an array (type, negative dimension, rank over
-// kMaxRank), RESOURCE_EXHAUSTED if its size in bytes overflows. Its ByteSize() is OK.
+// The shape that a caller describes. INVALID_ARGUMENT if it is not one of an array (type, negative
+// dimension, rank over kMaxRank), RESOURCE_EXHAUSTED if its size in bytes overflows. Its ByteSize()
+// is OK.
 StatusOr<Shape> MakeShape(PJRT_Buffer_Type type, const int64_t* dims, size_t num_dims);
 
 }  // namespace tripont::pjrt

@@ -1,8 +1,9 @@
 // Reading and writing the protocol-buffer wire format, as much of it as the PJRT API needs.
 //
 // PJRT passes a few protobuf messages as bytes (CompileOptionsProto, DeviceAssignmentProto,
-// HloModuleProtoWithConfig). Linking libprotobuf would put a second copy of it into processes that already
-// hold one, so the handful of fields we use are read by hand. Field numbers are named where they are used.
+// HloModuleProtoWithConfig). Linking libprotobuf would put a second copy of it into processes that
+// already hold one, so the handful of fields we use are read by hand. Field numbers are named where
+// they are used.
 #ifndef TRIPONT_PJRT_WIRE_H_
 #define TRIPONT_PJRT_WIRE_H_
 
@@ -15,8 +16,9 @@ namespace tripont::pjrt {
 
 enum class WireType : uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
 
-// Walks the fields of one message in the order they stand. `bytes` must outlive the reader and every
-// string_view it returns. Never reads out of bounds: malformed input ends the walk with ok() == false.
+// Walks the fields of one message in the order they stand. `bytes` must outlive the reader and
+// every string_view it returns. Never reads out of bounds: malformed input ends the walk with ok()
+// == false.
 //
 //   for (WireReader reader(bytes); reader.Next();) { switch (reader.field()) ... }
 class WireReader {

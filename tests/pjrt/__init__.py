@@ -1,0 +1,1 @@
+"""Conformance of the PJRT C API: every function, called through the header's structs as a framework would."""
