@@ -15,6 +15,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <vector>
 
 #include "core/runtime/export.h"
@@ -38,6 +39,8 @@ struct AllocatorStats {
   int64_t bytes_reserved = 0;      // mapped from the system: in use, cached and slabs
 };
 
+class Allocator;
+
 // How much memory all allocators of the process may map together. Thread-safe.
 class TRIPONT_EXPORT MemoryBudget {
  public:
@@ -48,10 +51,18 @@ class TRIPONT_EXPORT MemoryBudget {
   void Release(size_t size);
   int64_t limit() const { return limit_; }
   int64_t reserved() const { return reserved_.load(std::memory_order_relaxed); }
+  // Gives the free blocks of all allocators of this budget back to the system.
+  void TrimAll();
+
+  void LockForFork() { mutex_.lock(); }
+  void UnlockAfterFork() { mutex_.unlock(); }
 
  private:
+  friend class Allocator;
   int64_t limit_;
   std::atomic<int64_t> reserved_{0};
+  std::mutex mutex_;
+  std::vector<Allocator*> allocators_;  // guarded by mutex_
 };
 
 class TRIPONT_EXPORT Allocator {
@@ -98,17 +109,19 @@ class TRIPONT_EXPORT Allocator {
   struct FreeBlock {
     FreeBlock* next;
   };
-  struct SizeClass {
+  // Guarded by its lock, all of it.
+  struct alignas(64) SizeClass {
     SpinLock lock;
-    FreeBlock* free = nullptr;  // small classes: linked through the blocks
-    std::vector<void*> large;   // large classes: kept outside, so that cached pages can be clean
+    FreeBlock* free = nullptr;   // linked through the blocks themselves
+    int64_t num_allocs = 0;
   };
-  static constexpr int kNumClasses = 400;
+  // Sixteen classes of 64 bytes each up to 1024, then eight a doubling.
+  static constexpr int kLinearClasses = 16;
+  static constexpr int kNumClasses = kLinearClasses + 8 * 38;
 
   static int ClassOf(size_t size);
   static size_t ClassSize(int index);
-  void* AllocateSmall(int index, size_t size);
-  void* AllocateLarge(int index, size_t size);
+  void* CutFromSlab(size_t size);
   void* Map(size_t size);
   void Unmap(void* data, size_t size);
 
@@ -116,7 +129,6 @@ class TRIPONT_EXPORT Allocator {
   const int64_t cache_limit_;
   std::atomic<int64_t> in_use_{0};
   std::atomic<int64_t> peak_{0};
-  std::atomic<int64_t> num_allocs_{0};
   std::atomic<int64_t> largest_{0};
   std::atomic<int64_t> cached_{0};
   std::atomic<int64_t> reserved_{0};

@@ -40,9 +40,10 @@ class TRIPONT_EXPORT Hold {
   Buffer* buffer() const { return buffer_.get(); }
   void Release();
 
- private:
-  friend class Buffer;
+  // Takes over a hold that Buffer::TryHold took.
   explicit Hold(Ref<Buffer> buffer) : buffer_(std::move(buffer)) {}
+
+ private:
   Ref<Buffer> buffer_;
 };
 
@@ -58,8 +59,6 @@ class TRIPONT_EXPORT Donation {
   bool exclusive() const { return exclusive_; }
   void* data() const { return data_; }
   Buffer* buffer() const { return buffer_.get(); }
-  // Blocks until nobody else reads the memory. Before the first write. OK to call when not exclusive (then does nothing).
-  void WaitForReaders() const;
   // Makes the buffer as it was before; only if nothing has been written.
   void Undo();
 
@@ -114,6 +113,12 @@ class TRIPONT_EXPORT Buffer : public RefCounted<Buffer> {
   bool IsDonated() const { return (state_.load(std::memory_order_acquire) & kDonated) != 0; }
   // Deletes the buffer and hands its memory over. INVALID_ARGUMENT if it was deleted or donated before.
   StatusOr<Donation> Donate();
+  // Blocks until the last hold goes. Before the first write into a donated buffer's memory, with no hold of one's own.
+  void WaitForHolds();
+
+  // What Acquire does, for callers that keep a reference to the buffer themselves until ReleaseHold: false if deleted.
+  bool TryHold();
+  void ReleaseHold() { DropHold(kHold); }
 
   // External references: somebody outside knows the address. They keep the memory like holds, and a donated buffer that has
   // one is not overwritten. Add fails with INVALID_ARGUMENT once the buffer is deleted; Drop without Add FAILED_PRECONDITION.
@@ -146,7 +151,7 @@ class TRIPONT_EXPORT Buffer : public RefCounted<Buffer> {
   Buffer(Memory* memory, const Shape& shape, size_t byte_size, Ref<Event> definition);
   ~Buffer();
   void DropHold(uint64_t what);
-  void FreeMemoryIfUnused();
+  void FreeMemoryIfUnused(uint64_t state);
   void FreeMemory();
   Status DeletedError() const;
 

@@ -49,6 +49,8 @@ class CompileWorker {
   // it wrote to stderr) or INTERNAL if it died; after these two usable() is false.
   StatusOr<std::string> Compile(const CompileRequest& request);
   bool usable() const { return usable_; }
+  // Whether the process ended between two compiles.
+  bool EndedWhileIdle() const;
   pid_t pid() const { return pid_; }
   // In the child of a fork: closes the copy of the socket; the process is not ours to wait for.
   void ForgetAfterFork();

@@ -37,6 +37,10 @@ class TRIPONT_EXPORT Event : public RefCounted<Event> {
   // Callbacks must not block; they run in the order in which they were added.
   void OnReady(Callback callback);
 
+  // Called, in the child of a fork, before an event is waited for that is still pending. Set once, by the core.
+  static void SetForkHook(void (*hook)());
+
+  // The caller holds a reference until these return.
   void SetReady() { Decide(Status()); }
   void SetError(Status status) { Decide(std::move(status)); }
 

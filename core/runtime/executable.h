@@ -72,6 +72,8 @@ class TRIPONT_EXPORT Executable : public RefCounted<Executable> {
   Executable() = default;
   ~Executable();
   Status CheckArgument(Device* device, size_t index, const Buffer* buffer) const;
+  // The addresses of all parameters and results; the thunks run on this thread.
+  Status RunProgram(Device* device, void* const* parameters, void* const* results) const;
 
   // What Execute needs to know of one parameter.
   struct ParameterPlan {

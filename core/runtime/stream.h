@@ -13,6 +13,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "core/runtime/export.h"
 #include "core/runtime/status.h"
@@ -53,8 +54,10 @@ class TRIPONT_EXPORT Stream {
 
   void LockForFork() { state_->mutex.lock(); }
   void UnlockInParent() { state_->mutex.unlock(); }
-  // Gives the child a stream that is empty and idle; what was pending is abandoned with an error.
+  // Gives the child a stream that is empty and idle. Runs no callbacks: the child may be about to exec.
   void ResetInChild();
+  // Decides the events of what was pending at the fork, with an error. Called when the child first waits for something.
+  void AbandonInChild();
 
  private:
   struct State {
@@ -72,6 +75,7 @@ class TRIPONT_EXPORT Stream {
   const std::string name_;
   std::atomic<int64_t> pending_{0};
   std::unique_ptr<State> state_;
+  std::vector<StreamTask*> abandoned_;  // in the child of a fork: the parent's tasks; never freed
 };
 
 }  // namespace tripont

@@ -1,0 +1,130 @@
+#include "core/bindings/arrays.h"
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace tripont::python {
+namespace py = pybind11;
+namespace {
+
+PyObject* status_error = nullptr;
+
+struct DtypeName {
+  PrimitiveType type;
+  std::string_view name;  // numpy.dtype.name
+  bool in_numpy;          // else ml_dtypes
+};
+
+constexpr DtypeName kDtypes[] = {
+    {PrimitiveType::kPred, "bool", true},
+    {PrimitiveType::kS8, "int8", true},
+    {PrimitiveType::kS16, "int16", true},
+    {PrimitiveType::kS32, "int32", true},
+    {PrimitiveType::kS64, "int64", true},
+    {PrimitiveType::kU8, "uint8", true},
+    {PrimitiveType::kU16, "uint16", true},
+    {PrimitiveType::kU32, "uint32", true},
+    {PrimitiveType::kU64, "uint64", true},
+    {PrimitiveType::kF16, "float16", true},
+    {PrimitiveType::kF32, "float32", true},
+    {PrimitiveType::kF64, "float64", true},
+    {PrimitiveType::kC64, "complex64", true},
+    {PrimitiveType::kC128, "complex128", true},
+    {PrimitiveType::kBF16, "bfloat16", false},
+    {PrimitiveType::kS2, "int2", false},
+    {PrimitiveType::kS4, "int4", false},
+    {PrimitiveType::kU2, "uint2", false},
+    {PrimitiveType::kU4, "uint4", false},
+    {PrimitiveType::kF4E2M1FN, "float4_e2m1fn", false},
+    {PrimitiveType::kF8E3M4, "float8_e3m4", false},
+    {PrimitiveType::kF8E4M3, "float8_e4m3", false},
+    {PrimitiveType::kF8E4M3FN, "float8_e4m3fn", false},
+    {PrimitiveType::kF8E4M3B11FNUZ, "float8_e4m3b11fnuz", false},
+    {PrimitiveType::kF8E4M3FNUZ, "float8_e4m3fnuz", false},
+    {PrimitiveType::kF8E5M2, "float8_e5m2", false},
+    {PrimitiveType::kF8E5M2FNUZ, "float8_e5m2fnuz", false},
+    {PrimitiveType::kF8E8M0FNU, "float8_e8m0fnu", false},
+};
+
+}  // namespace
+
+void DefineStatusError(py::module_& module) {
+  // Lives as long as the interpreter.
+  status_error = PyErr_NewExceptionWithDoc(
+      "tripont.core._tripont.StatusError",
+      "An error of the runtime. `code` is the name of its status code, for example \"INVALID_ARGUMENT\".",
+      PyExc_RuntimeError, nullptr);
+  if (status_error == nullptr) throw py::error_already_set();
+  module.attr("StatusError") = py::handle(status_error);
+}
+
+void Check(const Status& status) {
+  if (status.ok()) return;
+  // Messages may quote bytes that are not UTF-8.
+  const std::string text = status.ToString();
+  const py::object message = py::reinterpret_steal<py::object>(
+      PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "backslashreplace"));
+  const py::object error = py::reinterpret_borrow<py::object>(status_error)(message);
+  error.attr("code") = std::string(StatusCodeName(status.code()));
+  PyErr_SetObject(status_error, error.ptr());
+  throw py::error_already_set();
+}
+
+PrimitiveType TypeOfDtype(const py::dtype& dtype) {
+  const std::string name = py::str(dtype.attr("name"));
+  for (const DtypeName& entry : kDtypes) {
+    if (entry.name == name && dtype.attr("isnative").cast<bool>()) return entry.type;
+  }
+  throw py::type_error("arrays of dtype " + name + " are not supported");
+}
+
+py::dtype DtypeOfType(PrimitiveType type) {
+  for (const DtypeName& entry : kDtypes) {
+    if (entry.type != type) continue;
+    if (entry.in_numpy) return py::dtype(std::string(entry.name));
+    const py::object scalar = py::module_::import("ml_dtypes").attr(std::string(entry.name).c_str());
+    return py::dtype::from_args(scalar);
+  }
+  throw py::type_error("element type " + std::string(TypeName(type)) + " has no NumPy dtype");
+}
+
+Ref<Buffer> BufferFromArray(Memory* memory, const py::array& array) {
+  Shape shape;
+  shape.type = TypeOfDtype(array.dtype());
+  const std::vector<int64_t> dimensions(array.shape(), array.shape() + array.ndim());
+  const std::vector<int64_t> strides(array.strides(), array.strides() + array.ndim());
+  shape.dimensions = Dimensions(dimensions);
+  StatusOr<Ref<Buffer>> buffer = Ref<Buffer>();
+  const void* const data = array.data();
+  {
+    const py::gil_scoped_release release;
+    buffer = Buffer::FromHost(memory, shape, data, strides);
+  }
+  return Value(std::move(buffer));
+}
+
+py::array ArrayFromBuffer(Buffer& buffer) {
+  const Shape& shape = buffer.shape();
+  py::array array(DtypeOfType(shape.type), std::vector<py::ssize_t>(shape.dimensions.begin(), shape.dimensions.end()));
+  Status status;
+  {
+    void* const destination = array.mutable_data();
+    const size_t size = static_cast<size_t>(array.nbytes());
+    const py::gil_scoped_release release;
+    StatusOr<Ref<Event>> copied = buffer.CopyToHost(destination, size);
+    status = copied.status();
+    if (copied.ok() && *copied) status = (*copied)->Await();
+  }
+  Check(status);
+  return array;
+}
+
+py::tuple DimensionsTuple(const Dimensions& dimensions) {
+  py::tuple tuple(dimensions.size());
+  for (size_t i = 0; i < dimensions.size(); ++i) tuple[i] = dimensions[i];
+  return tuple;
+}
+
+}  // namespace tripont::python

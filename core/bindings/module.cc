@@ -1,0 +1,284 @@
+// The Python module tripont.core._tripont.
+//
+// Small on purpose: the devices of this process, running artifacts on NumPy arrays, and what `tripont doctor` and
+// `tripont inspect` show. It needs NumPy, and neither jaxlib nor a compiler.
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/bindings/arrays.h"
+#include "core/bindings/testing.h"
+#include "core/runtime/client.h"
+#include "core/runtime/cpu_info.h"
+#include "core/runtime/executable.h"
+#include "core/runtime/library/registry.h"
+#include "core/runtime/parallel.h"
+
+PYBIND11_DECLARE_HOLDER_TYPE(T, tripont::Ref<T>, true)
+
+namespace tripont::python {
+namespace py = pybind11;
+namespace {
+
+// Options values may be str, int, float or bool, as JAX passes them.
+using OptionValue = std::variant<bool, int64_t, double, std::string>;
+
+std::string OptionText(const OptionValue& value) {
+  if (const auto* flag = std::get_if<bool>(&value)) return *flag ? "1" : "0";
+  if (const auto* number = std::get_if<int64_t>(&value)) return std::to_string(*number);
+  if (const auto* number = std::get_if<double>(&value)) return StrCat(*number);
+  return std::get<std::string>(value);
+}
+
+Ref<Client> MakeClient(const std::map<std::string, OptionValue>& settings) {
+  Options options = Value(Options::FromEnvironment());
+  for (const auto& [name, value] : settings) Check(options.Set(name, OptionText(value)));
+  return Value(Client::Create(options));
+}
+
+Memory* FindMemory(const Device& device, const std::string& kind) {
+  const std::optional<MemoryKind> found = MemoryKindFromName(kind);
+  if (!found) throw py::value_error("no memory of kind '" + kind + "'");
+  return device.memory(*found);
+}
+
+py::dict MemoryStats(const Device& device, const std::string& kind) {
+  const AllocatorStats stats = FindMemory(device, kind)->allocator().stats();
+  py::dict dict;
+  dict["bytes_in_use"] = stats.bytes_in_use;
+  dict["peak_bytes_in_use"] = stats.peak_bytes_in_use;
+  dict["num_allocs"] = stats.num_allocs;
+  dict["largest_alloc_size"] = stats.largest_alloc_size;
+  dict["bytes_limit"] = stats.bytes_limit;
+  dict["bytes_cached"] = stats.bytes_cached;
+  dict["bytes_reserved"] = stats.bytes_reserved;
+  return dict;
+}
+
+py::tuple CompileProgram(Client& client, const std::string& program, const std::string& format,
+                         const std::string& compile_options, const std::map<std::string, OptionValue>& options) {
+  std::map<std::string, std::string> texts;
+  for (const auto& [name, value] : options) texts[name] = OptionText(value);
+  StatusOr<CompileResult> result = Internal("");
+  {
+    const py::gil_scoped_release release;
+    result = client.Compile(program, format, compile_options, texts);
+  }
+  const CompileResult compiled = Value(std::move(result));
+  return py::make_tuple(py::bytes(compiled.artifact), compiled.from_cache);
+}
+
+py::list DescribeValues(const std::vector<ArtifactValue>& values) {
+  py::list list;
+  for (const ArtifactValue& value : values) {
+    py::dict dict;
+    dict["dtype"] = std::string(TypeName(value.shape.type));
+    dict["dimensions"] = DimensionsTuple(value.shape.dimensions);
+    dict["memory_kind"] = value.memory_kind;
+    list.append(dict);
+  }
+  return list;
+}
+
+py::dict DescribeExecutable(const Executable& executable) {
+  const Artifact& artifact = executable.artifact();
+  const ExecutableMemoryStats& memory = executable.memory_stats();
+  py::dict dict;
+  dict["name"] = artifact.name;
+  dict["target"] = artifact.target;
+  dict["triple"] = artifact.triple;
+  dict["cpu"] = artifact.cpu;
+  dict["cpu_features"] = artifact.cpu_features;
+  dict["compiler_version"] = artifact.compiler_version;
+  dict["fingerprint"] = artifact.fingerprint;
+  dict["num_replicas"] = artifact.num_replicas;
+  dict["num_partitions"] = artifact.num_partitions;
+  dict["parameters"] = DescribeValues(artifact.parameters);
+  dict["results"] = DescribeValues(artifact.results);
+  dict["donatable_parameters"] = artifact.donatable_parameters;
+  dict["flops"] = artifact.costs.flops;
+  dict["transcendentals"] = artifact.costs.transcendentals;
+  dict["bytes_accessed"] = artifact.costs.bytes_accessed;
+  dict["cost_ns"] = executable.cost_ns();
+  dict["generated_code_size"] = memory.generated_code_size;
+  dict["argument_size"] = memory.argument_size;
+  dict["output_size"] = memory.output_size;
+  dict["alias_size"] = memory.alias_size;
+  dict["temp_size"] = memory.temp_size;
+  dict["constant_size"] = memory.constant_size;
+  dict["thunks"] = executable.ThunkSequenceText();
+  return dict;
+}
+
+std::vector<Ref<Buffer>> Execute(Executable& executable, Device* device, const std::vector<Ref<Buffer>>& arguments,
+                                 const std::vector<int64_t>& non_donatable) {
+  std::vector<Buffer*> pointers;
+  for (const Ref<Buffer>& argument : arguments) pointers.push_back(argument.get());
+  std::vector<Ref<Buffer>> results(executable.artifact().results.size());
+  Status status;
+  {
+    const py::gil_scoped_release release;
+    status = executable.Execute(device, pointers, non_donatable, results);
+  }
+  Check(status);
+  return results;
+}
+
+py::list Run(Executable& executable, Device* device, const std::vector<py::array>& arrays) {
+  std::vector<Ref<Buffer>> arguments;
+  for (const py::array& array : arrays) arguments.push_back(BufferFromArray(device->default_memory(), array));
+  py::list outputs;
+  for (const Ref<Buffer>& result : Execute(executable, device, arguments, {})) {
+    outputs.append(ArrayFromBuffer(*result));
+  }
+  return outputs;
+}
+
+py::dict CacheCounters() {
+  const ArtifactCacheCounters counters = ArtifactCache::counters();
+  py::dict dict;
+  dict["hits"] = counters.hits;
+  dict["misses"] = counters.misses;
+  dict["writes"] = counters.writes;
+  dict["corrupted"] = counters.corrupted;
+  dict["evicted"] = counters.evicted;
+  return dict;
+}
+
+py::dict WorkerCounters() {
+  py::dict dict;
+  const Core* const core = Core::GetIfCreated();
+  const CompileWorkerCounters counters =
+      core == nullptr ? CompileWorkerCounters() : const_cast<Core*>(core)->workers().counters();
+  dict["started"] = counters.started;
+  dict["alive"] = counters.alive;
+  dict["compiles"] = counters.compiles;
+  dict["deaths"] = counters.deaths;
+  return dict;
+}
+
+std::vector<pid_t> WorkerProcesses() {
+  Core* const core = Core::GetIfCreated();
+  return core == nullptr ? std::vector<pid_t>() : core->workers().pids();
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_tripont, m) {
+  m.doc() = "The runtime of tripont: devices, buffers, and compiled programs.";
+  DefineStatusError(m);
+
+  py::class_<Device, std::unique_ptr<Device, py::nodelete>>(m, "Device", "Something that programs run on.")
+      .def_property_readonly("id", &Device::id)
+      .def_property_readonly("target", &Device::target)
+      .def_property_readonly("description", &Device::description)
+      .def_property_readonly("memory_kinds",
+                             [](const Device& device) {
+                               std::vector<std::string> kinds;
+                               for (const Memory* memory : device.memories()) kinds.emplace_back(memory->kind_name());
+                               return kinds;
+                             })
+      .def("memory_stats", &MemoryStats, py::arg("kind") = "device", "Statistics of one of its memories, in bytes.")
+      .def(
+          "trim", [](const Device& device, const std::string& kind) { FindMemory(device, kind)->allocator().Trim(); },
+          py::arg("kind") = "device", "Gives memory kept for reuse back to the system.")
+      .def("synchronize", [](Device& device) { device.stream().Synchronize(); },
+           py::call_guard<py::gil_scoped_release>(), "Waits for everything that was started on the device.")
+      .def("__repr__", [](const Device& device) { return StrCat("<tripont device ", device.id(), ": ", device.description(), ">"); });
+
+  py::class_<Client, Ref<Client>>(m, "Client", "A view of the process's core, with options of its own.")
+      .def(py::init(&MakeClient), py::arg("options") = std::map<std::string, OptionValue>(),
+           "options: names and values as `options()` lists them; they go over the environment.")
+      .def_property_readonly(
+          "devices",
+          [](const Client& client) {
+            py::list list;
+            for (Device* device : client.devices()) list.append(py::cast(device, py::return_value_policy::reference));
+            return list;
+          })
+      .def("compile", &CompileProgram, py::arg("program"), py::arg("format") = "mlir",
+           py::arg("compile_options") = py::bytes(""), py::arg("options") = std::map<std::string, OptionValue>(),
+           "(artifact bytes, whether they came from the on-disk cache). format: \"mlir\" or \"hlo\".")
+      .def_property_readonly("cache_folder", [](Client& client) { return client.cache().folder(); })
+      .def("clear_cache", [](Client& client) { return client.cache().Clear(); }, "Removes all entries; how many.");
+
+  py::class_<Buffer, Ref<Buffer>>(m, "Buffer", "An array in a device's memory.")
+      .def_static(
+          "from_array",
+          [](const py::array& array, Device& device, const std::string& kind) {
+            return BufferFromArray(FindMemory(device, kind), array);
+          },
+          py::arg("array"), py::arg("device"), py::arg("memory_kind") = "device", "A copy of a NumPy array.")
+      .def("numpy", &ArrayFromBuffer, "A NumPy array with a copy of the content. Waits for it.")
+      .def_property_readonly("dtype", [](const Buffer& buffer) { return std::string(TypeName(buffer.shape().type)); })
+      .def_property_readonly("shape", [](const Buffer& buffer) { return DimensionsTuple(buffer.shape().dimensions); })
+      .def_property_readonly("device", &Buffer::device, py::return_value_policy::reference)
+      .def_property_readonly("memory_kind", [](const Buffer& buffer) { return std::string(buffer.memory()->kind_name()); })
+      .def_property_readonly("is_ready", [](const Buffer& buffer) { return buffer.definition_event()->IsReady(); })
+      .def_property_readonly("is_deleted", &Buffer::IsDeleted)
+      .def("wait",
+           [](const Buffer& buffer) {
+             Status status;
+             {
+               const py::gil_scoped_release release;
+               status = buffer.definition_event()->Await();
+             }
+             Check(status);
+           },
+           "Waits until the content is there; raises the error if there will be none.")
+      .def("delete", &Buffer::Delete)
+      .def("copy_to",
+           [](Buffer& buffer, Device& device, const std::string& kind) {
+             return Value(buffer.CopyToMemory(FindMemory(device, kind)));
+           },
+           py::arg("device"), py::arg("memory_kind") = "device")
+      .def("pointer", [](const Buffer& buffer) { return reinterpret_cast<uintptr_t>(buffer.data()); },
+           "Address of the content; only meaningful with an external reference.")
+      .def("add_external_reference", [](Buffer& buffer) { Check(buffer.AddExternalReference()); })
+      .def("drop_external_reference", [](Buffer& buffer) { Check(buffer.DropExternalReference()); });
+
+  py::class_<Executable, Ref<Executable>>(m, "Executable", "A compiled program, ready to run.")
+      .def_static(
+          "load", [](const py::bytes& artifact) { return Value(Executable::Load(std::string(artifact))); },
+          py::arg("artifact"), "Raises StatusError for bytes that are damaged or do not fit this machine.")
+      .def_property_readonly("name", &Executable::name)
+      .def_property_readonly("program", [](const Executable& e) { return py::bytes(std::string(e.artifact().program)); },
+                             "The optimised HLO, as HloModuleProto bytes; may be empty.")
+      .def("describe", &DescribeExecutable, "Everything that `tripont inspect` shows.")
+      .def("execute", &Execute, py::arg("device"), py::arg("arguments"),
+           py::arg("non_donatable") = std::vector<int64_t>(),
+           "Buffers in, buffers out. Donatable parameters that are not listed in non_donatable are donated.")
+      .def("run", &Run, py::arg("device"), py::arg("arrays"), "NumPy arrays in, NumPy arrays out.");
+
+  m.def("version", [] { return std::string(Version()); });
+  m.def("options",
+        [] {
+          py::list list;
+          for (const OptionInfo& info : Options::List()) {
+            list.append(py::make_tuple(std::string(info.name), std::string(info.environment), std::string(info.help)));
+          }
+          return list;
+        },
+        "All settings as (client option, environment variable, help).");
+  m.def("cpu_name", &CpuName);
+  m.def("cpu_features", &CpuFeatures, "What this CPU and system support, by LLVM's names.");
+  m.def("num_threads", &NumThreads, "Threads of parallel kernels.");
+  m.def("library_calls", [] { return LibraryRegistry::Global().names(); }, "Library calls that programs can make.");
+  m.def("library_versions", &LibraryVersions, "(name, version and path) of the libraries in use.");
+  m.def("find_python",
+        [](const std::string& python) { return Value(CompileWorkerPool::FindPython(python)); },
+        py::arg("python") = "", "The interpreter that compile workers run on.");
+  m.def("cache_counters", &CacheCounters, "Of all clients of the process.");
+  m.def("worker_counters", &WorkerCounters);
+  m.def("worker_processes", &WorkerProcesses, "Process ids of the compile workers.");
+  py::module_ testing = m.def_submodule("testing", "Parts of the runtime by themselves, for its tests.");
+  DefineTesting(testing);
+}
+
+}  // namespace tripont::python

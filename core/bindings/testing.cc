@@ -1,0 +1,207 @@
+#include "core/bindings/testing.h"
+
+#include <pybind11/functional.h>
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <random>
+#include <thread>
+
+#include "core/bindings/arrays.h"
+#include "core/runtime/allocator.h"
+#include "core/runtime/checksum.h"
+#include "core/runtime/event.h"
+#include "core/runtime/executable.h"
+#include "core/runtime/parallel.h"
+#include "core/runtime/stream.h"
+
+PYBIND11_DECLARE_HOLDER_TYPE(T, tripont::Ref<T>, true)
+
+namespace tripont::python {
+namespace py = pybind11;
+namespace {
+
+// An allocator with a budget of its own.
+class TestAllocator {
+ public:
+  TestAllocator(int64_t limit, int64_t cache_limit) : budget_(limit), allocator_(&budget_, cache_limit) {}
+  std::pair<uintptr_t, size_t> Allocate(uint64_t size) {
+    const Block block = Value(allocator_.Allocate(size));
+    return {reinterpret_cast<uintptr_t>(block.data), block.size};
+  }
+  void Free(std::pair<uintptr_t, size_t> block) {
+    allocator_.Free({reinterpret_cast<void*>(block.first), block.second});
+  }
+  void Trim() { allocator_.Trim(); }
+  py::dict Stats() const {
+    const AllocatorStats stats = allocator_.stats();
+    py::dict dict;
+    dict["bytes_in_use"] = stats.bytes_in_use;
+    dict["peak_bytes_in_use"] = stats.peak_bytes_in_use;
+    dict["num_allocs"] = stats.num_allocs;
+    dict["largest_alloc_size"] = stats.largest_alloc_size;
+    dict["bytes_limit"] = stats.bytes_limit;
+    dict["bytes_cached"] = stats.bytes_cached;
+    dict["bytes_reserved"] = stats.bytes_reserved;
+    return dict;
+  }
+  double NanosecondsPerPair(size_t size, int64_t count) {
+    const auto start = std::chrono::steady_clock::now();
+    for (int64_t i = 0; i < count; ++i) allocator_.Free(allocator_.TryAllocate(size));
+    const std::chrono::duration<double, std::nano> elapsed = std::chrono::steady_clock::now() - start;
+    return elapsed.count() / static_cast<double>(count);
+  }
+  // Threads that allocate, fill, check and free blocks at random; how many blocks were found overwritten.
+  int64_t Stress(int threads, int64_t rounds) {
+    std::atomic<int64_t> damaged{0};
+    std::vector<std::thread> workers;
+    for (int t = 0; t < threads; ++t) {
+      workers.emplace_back([&, t] {
+        std::mt19937_64 random(static_cast<uint64_t>(t));
+        std::vector<std::pair<Block, uint8_t>> live;
+        for (int64_t i = 0; i < rounds; ++i) {
+          if (live.size() < 16) {
+            const size_t size = size_t{1} << (random() % 18);
+            const Block block = allocator_.TryAllocate(size);
+            if (block.data == nullptr) continue;
+            const auto mark = static_cast<uint8_t>(random());
+            std::memset(block.data, mark, block.size);
+            live.emplace_back(block, mark);
+          } else {
+            std::swap(live[random() % live.size()], live.back());
+            const auto [block, mark] = live.back();
+            live.pop_back();
+            const auto* const bytes = static_cast<const uint8_t*>(block.data);
+            for (size_t k = 0; k < block.size; k += 61) damaged += bytes[k] != mark;
+            allocator_.Free(block);
+          }
+        }
+        for (const auto& [block, mark] : live) allocator_.Free(block);
+      });
+    }
+    for (std::thread& worker : workers) worker.join();
+    return damaged;
+  }
+
+ private:
+  MemoryBudget budget_;
+  Allocator allocator_;
+};
+
+class TestStream {
+ public:
+  TestStream() : stream_("tripont-test") {}
+  void Sleep(double seconds, int mark) {
+    stream_.Enqueue([this, seconds, mark] {
+      std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+      const std::lock_guard<std::mutex> lock(mutex_);
+      marks_.push_back(mark);
+    });
+  }
+  std::vector<int> Marks() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return marks_;
+  }
+  bool IsIdle() const { return stream_.IsIdle(); }
+  void Synchronize() { stream_.Synchronize(); }
+
+ private:
+  std::mutex mutex_;
+  std::vector<int> marks_;
+  Stream stream_;  // last: its destructor runs what is queued
+};
+
+std::pair<std::string, std::string> StatusParts(const Status& status) {
+  return {std::string(StatusCodeName(status.code())), status.message()};
+}
+
+// ns per execution, results dropped at once.
+double NanosecondsPerExecution(Executable& executable, Device* device, const std::vector<Ref<Buffer>>& arguments,
+                               int64_t count) {
+  std::vector<Buffer*> pointers;
+  for (const Ref<Buffer>& argument : arguments) pointers.push_back(argument.get());
+  std::vector<Ref<Buffer>> results(executable.artifact().results.size());
+  const auto start = std::chrono::steady_clock::now();
+  for (int64_t i = 0; i < count; ++i) {
+    Check(executable.Execute(device, pointers, {}, results));
+    for (Ref<Buffer>& result : results) result = nullptr;
+  }
+  const std::chrono::duration<double, std::nano> elapsed = std::chrono::steady_clock::now() - start;
+  return elapsed.count() / static_cast<double>(count);
+}
+
+}  // namespace
+
+void DefineTesting(py::module_& m) {
+  py::class_<TestAllocator>(m, "Allocator")
+      .def(py::init<int64_t, int64_t>(), py::arg("limit"), py::arg("cache_limit"))
+      .def("allocate", &TestAllocator::Allocate)
+      .def("free", &TestAllocator::Free)
+      .def("trim", &TestAllocator::Trim)
+      .def("stats", &TestAllocator::Stats)
+      .def("stress", &TestAllocator::Stress, py::call_guard<py::gil_scoped_release>())
+      .def("nanoseconds_per_pair", &TestAllocator::NanosecondsPerPair, py::call_guard<py::gil_scoped_release>());
+
+  py::class_<Event, Ref<Event>>(m, "Event")
+      .def(py::init([] { return MakeRef<Event>(); }))
+      .def_static("always_ready", [] { return Ref<Event>(Event::AlwaysReady()); })
+      .def("is_ready", &Event::IsReady)
+      .def("set_ready", &Event::SetReady, py::call_guard<py::gil_scoped_release>())
+      .def("set_error",
+           [](Event& event, int code, const std::string& message) {
+             event.SetError(Status(StatusCodeFromInt(code), message));
+           },
+           py::call_guard<py::gil_scoped_release>())
+      .def("wait",
+           [](const Event& event) {
+             Status status;
+             {
+               const py::gil_scoped_release release;
+               status = event.Await();
+             }
+             return StatusParts(status);
+           })
+      .def("on_ready", [](Event& event, const std::function<void(const std::string&, const std::string&)>& callback) {
+        event.OnReady([callback](const Status& status) {
+          const py::gil_scoped_acquire acquire;
+          const auto [code, message] = StatusParts(status);
+          callback(code, message);
+        });
+      });
+
+  py::class_<TestStream>(m, "Stream")
+      .def(py::init<>())
+      .def("sleep", &TestStream::Sleep, py::call_guard<py::gil_scoped_release>())
+      .def("marks", &TestStream::Marks)
+      .def("is_idle", &TestStream::IsIdle)
+      .def("synchronize", &TestStream::Synchronize, py::call_guard<py::gil_scoped_release>());
+
+  m.def("crc32", [](const py::bytes& data) { return Crc32(std::string_view(data)); });
+  m.def("sha256", [](const std::vector<std::string>& parts) {
+    Sha256 sha;
+    for (const std::string& part : parts) sha.Update(part);
+    return sha.FinishHex();
+  });
+  m.def("pending_buffer", [](Device& device, const py::array& like, const Ref<Event>& definition) {
+    Ref<Buffer> filled = BufferFromArray(device.default_memory(), like);
+    Ref<Buffer> buffer = Value(Buffer::Allocate(device.default_memory(), filled->shape(), definition));
+    std::memcpy(buffer->data(), filled->data(), filled->byte_size());
+    return buffer;
+  }, "A buffer whose content is there when the event says so.");
+  m.def("external_buffer", [](Device& device, const py::array& array, const std::function<void()>& on_delete) {
+    Shape shape{TypeOfDtype(array.dtype()), {}};
+    const std::vector<int64_t> dimensions(array.shape(), array.shape() + array.ndim());
+    shape.dimensions = Dimensions(dimensions);
+    return Value(Buffer::FromExternal(device.default_memory(), shape, const_cast<void*>(array.data()), [on_delete] {
+      const py::gil_scoped_acquire acquire;
+      on_delete();
+    }));
+  }, "A view of an array's memory.");
+  m.def("nanoseconds_per_execution", &NanosecondsPerExecution);
+  m.def("in_forked_child", &InForkedChild);
+}
+
+}  // namespace tripont::python

@@ -1,0 +1,208 @@
+"""The compile worker: a helper process that the runtime starts, keeps warm and asks to compile programs.
+
+``python -m tripont.core.compiler.worker FD STDERR_FD`` talks over the stream socket ``FD`` and ends when that is closed,
+even in the middle of a compile. Descriptor 2 is a file in which the runtime looks for the reason if the worker cannot
+start; once the worker is ready it moves descriptors 1 and 2 to ``STDERR_FD``, the user's stderr.
+
+Protocol. All numbers are little-endian; ``bytes32`` is u32 size + bytes, ``bytes64`` is u64 size + bytes. First the worker
+says that it is ready; then each request is answered by one response, in turn.
+
+    hello       u32 0x49485054 ("TPHI"), u32 PROTOCOL_VERSION, bytes32 version of tripont
+    request     u32 0x51525054 ("TPRQ"), u64 size of the rest, then
+                bytes32 format, bytes64 program, bytes64 CompileOptionsProto,
+                u32 count of options, each bytes32 key, bytes32 value
+    response    u32 0x53525054 ("TPRS"), u32 status code (0 is OK, else absl's numbers), bytes32 message, bytes64 artifact
+
+The other side is ``core/runtime/compile_worker.cc``.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from typing import Final
+
+HELLO: Final = 0x49485054
+REQUEST: Final = 0x51525054
+RESPONSE: Final = 0x53525054
+PROTOCOL_VERSION: Final = 1
+
+STATUS_CODES: Final = {
+    "CANCELLED": 1,
+    "UNKNOWN": 2,
+    "INVALID_ARGUMENT": 3,
+    "DEADLINE_EXCEEDED": 4,
+    "NOT_FOUND": 5,
+    "ALREADY_EXISTS": 6,
+    "PERMISSION_DENIED": 7,
+    "RESOURCE_EXHAUSTED": 8,
+    "FAILED_PRECONDITION": 9,
+    "ABORTED": 10,
+    "OUT_OF_RANGE": 11,
+    "UNIMPLEMENTED": 12,
+    "INTERNAL": 13,
+    "UNAVAILABLE": 14,
+    "DATA_LOSS": 15,
+}
+
+CompileFunction = Callable[[bytes, str, bytes, dict[str, str]], bytes]
+
+
+class Fields:
+    """Reads the fields of a request; struct.error or ValueError if it is malformed."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.position = 0
+
+    def number(self, layout: str) -> int:
+        (value,) = struct.unpack_from(layout, self.data, self.position)
+        self.position += struct.calcsize(layout)
+        return int(value)
+
+    def _take(self, size: int) -> bytes:
+        if self.position + size > len(self.data):
+            raise ValueError("the request ends early")
+        data = self.data[self.position : self.position + size]
+        self.position += size
+        return data
+
+    def bytes32(self) -> bytes:
+        return self._take(self.number("<I"))
+
+    def bytes64(self) -> bytes:
+        return self._take(self.number("<Q"))
+
+
+def describe(error: BaseException) -> tuple[int, str]:
+    """Status code and message of what a compile raised.
+
+    An error that carries a ``code`` (the name of a status code) was written for the user; anything else is a bug in the
+    compiler, reported with its type and the line that raised it.
+    """
+    code = STATUS_CODES.get(str(getattr(error, "code", "")))
+    if code is not None:
+        return code, str(error)
+    if isinstance(error, MemoryError):
+        return STATUS_CODES["RESOURCE_EXHAUSTED"], "the compiler ran out of memory"
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name})" if frames else ""
+    return STATUS_CODES["INTERNAL"], f"{type(error).__name__}: {error}{place}"
+
+
+def handle(payload: bytes, compile_program: CompileFunction) -> tuple[int, str, bytes]:
+    """Status code, message and artifact for one request."""
+    try:
+        fields = Fields(payload)
+        format_ = fields.bytes32().decode()
+        program = fields.bytes64()
+        options_proto = fields.bytes64()
+        options: dict[str, str] = {}
+        for _ in range(fields.number("<I")):
+            key = fields.bytes32().decode()
+            options[key] = fields.bytes32().decode()
+        return 0, "", compile_program(program, format_, options_proto, options)
+    except Exception as error:
+        code, message = describe(error)
+        if code == STATUS_CODES["INTERNAL"] and os.environ.get("TRIPONT_LOG_LEVEL", "1") >= "2":
+            traceback.print_exc()
+        return code, message, b""
+
+
+def receive(connection: socket.socket, size: int) -> bytes | None:
+    """Exactly ``size`` bytes, or None if the other side is gone."""
+    data = bytearray(size)
+    view = memoryview(data)
+    done = 0
+    while done < size:
+        count = connection.recv_into(view[done:])
+        if count == 0:
+            return None
+        done += count
+    return bytes(data)
+
+
+def serve(connection: socket.socket, compile_program: CompileFunction) -> None:
+    """Answer requests until the other side closes the connection or sends something else."""
+    header = struct.Struct("<IQ")
+    while (head := receive(connection, header.size)) is not None:
+        magic, size = header.unpack(head)
+        if magic != REQUEST:
+            print("tripont: compile worker: not a request; ending", file=sys.stderr)
+            return
+        payload = receive(connection, size)
+        if payload is None:
+            return
+        code, message, artifact = handle(payload, compile_program)
+        text = message.encode(errors="replace")
+        connection.sendall(struct.pack("<III", RESPONSE, code, len(text)) + text + struct.pack("<Q", len(artifact)))
+        connection.sendall(artifact)
+
+
+def end_with_connection(connection: socket.socket) -> None:
+    """End this process, whatever it is doing, as soon as the other side closes the connection."""
+
+    def watch() -> None:
+        poller = select.poll()
+        poller.register(connection.fileno(), select.POLLRDHUP | select.POLLHUP)
+        while not poller.poll():
+            pass
+        os._exit(0)
+
+    threading.Thread(target=watch, name="tripont-watch", daemon=True).start()
+
+
+def move_output(stderr_fd: int) -> None:
+    """Copy what was written to descriptor 2 so far to the user's stderr, then write there directly."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        written = os.pread(2, 1 << 20, 0)
+    except OSError:
+        written = b""
+    if written:
+        os.write(stderr_fd, written)
+    os.dup2(stderr_fd, 1)
+    os.dup2(stderr_fd, 2)
+    os.close(stderr_fd)
+
+
+def main(arguments: list[str]) -> int:
+    connection_fd, stderr_fd = int(arguments[0]), int(arguments[1])
+    # Ctrl-C in a terminal goes to all processes of the group: it is for the user's program to act on.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Nothing of the user's program that was inherited by accident stays open here.
+    os.closerange(max(connection_fd, stderr_fd) + 1, min(os.sysconf("SC_OPEN_MAX"), 1 << 16))
+    os.set_inheritable(connection_fd, False)
+    os.set_inheritable(stderr_fd, False)
+    connection = socket.socket(fileno=connection_fd)
+    end_with_connection(connection)
+    # The heavy imports (LLVM, the MLIR bindings) happen here, so that the first compile finds them done.
+    from .compile import compile_program
+
+    try:
+        from tripont.version import __version__ as version
+    except ImportError:
+        version = "unknown"
+
+    move_output(stderr_fd)
+    text = version.encode()
+    connection.sendall(struct.pack("<III", HELLO, PROTOCOL_VERSION, len(text)) + text)
+    try:
+        serve(connection, compile_program)
+    except (BrokenPipeError, ConnectionResetError):
+        pass
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # no teardown: there is nothing to save, and LLVM's takes time
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,259 @@
+#include "core/runtime/allocator.h"
+
+#include <sched.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <fstream>
+#include <limits>
+#include <string>
+
+namespace tripont {
+namespace {
+
+constexpr size_t kSmallLimit = 32 << 10;  // larger blocks are mappings of their own
+constexpr size_t kSlabSize = 1 << 20;
+constexpr size_t kHugePage = 2 << 20;
+// Where no block of the right class is free, one of the next classes is taken if it is not much larger.
+constexpr int kClassesToTry = 3;
+
+size_t RoundUp(size_t size, size_t multiple) { return (size + multiple - 1) / multiple * multiple; }
+
+// The number in a cgroup file, or none ("max", no such file).
+int64_t ReadLimit(const std::string& path) {
+  std::ifstream file(path);
+  int64_t value = 0;
+  return file >> value && value > 0 ? value : std::numeric_limits<int64_t>::max();
+}
+
+int64_t SystemMemory() {
+  int64_t limit = std::numeric_limits<int64_t>::max();
+  const int64_t pages = sysconf(_SC_PHYS_PAGES);
+  if (pages > 0) limit = pages * sysconf(_SC_PAGESIZE);
+  limit = std::min(limit, ReadLimit("/sys/fs/cgroup/memory/memory.limit_in_bytes"));  // version 1
+  // Version 2: "0::/a/b"; limits hold for the whole path.
+  std::ifstream cgroups("/proc/self/cgroup");
+  for (std::string line; std::getline(cgroups, line);) {
+    if (line.rfind("0::/", 0) != 0) continue;
+    for (std::string path = line.substr(3); !path.empty(); path.resize(path.rfind('/'))) {
+      limit = std::min(limit, ReadLimit("/sys/fs/cgroup" + path + (path == "/" ? "" : "/") + "memory.max"));
+    }
+  }
+  return std::min(limit, ReadLimit("/sys/fs/cgroup/memory.max"));
+}
+
+}  // namespace
+
+MemoryBudget::MemoryBudget(int64_t limit) : limit_(limit > 0 ? limit : SystemMemory()) {}
+
+bool MemoryBudget::TryReserve(size_t size) {
+  if (size > static_cast<size_t>(limit_)) return false;
+  const auto wanted = static_cast<int64_t>(size);
+  if (reserved_.fetch_add(wanted, std::memory_order_relaxed) + wanted <= limit_) return true;
+  reserved_.fetch_sub(wanted, std::memory_order_relaxed);
+  return false;
+}
+
+void MemoryBudget::Release(size_t size) {
+  reserved_.fetch_sub(static_cast<int64_t>(size), std::memory_order_relaxed);
+}
+
+void MemoryBudget::TrimAll() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (Allocator* allocator : allocators_) allocator->Trim();
+}
+
+void Allocator::SpinLock::Wait() {
+  // The holder is a few instructions from done, unless it was preempted: then give it our time.
+  for (int i = 0; i < 64 && locked_.load(std::memory_order_relaxed); ++i) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+  }
+  if (locked_.load(std::memory_order_relaxed)) sched_yield();
+}
+
+Allocator::Allocator(MemoryBudget* budget, int64_t cache_limit) : budget_(budget), cache_limit_(cache_limit) {
+  const std::lock_guard<std::mutex> lock(budget_->mutex_);
+  budget_->allocators_.push_back(this);
+}
+
+Allocator::~Allocator() {
+  {
+    const std::lock_guard<std::mutex> lock(budget_->mutex_);
+    std::erase(budget_->allocators_, this);
+  }
+  Trim();
+}
+
+int Allocator::ClassOf(size_t size) {
+  if (size <= 1024) return size == 0 ? 0 : static_cast<int>((size - 1) / 64);
+  const size_t last = size - 1;
+  const int log2 = std::bit_width(last) - 1;  // at least 10
+  return kLinearClasses + 8 * (log2 - 10) + static_cast<int>(last >> (log2 - 3) & 7);
+}
+
+size_t Allocator::ClassSize(int index) {
+  if (index < kLinearClasses) return static_cast<size_t>(index + 1) * 64;
+  const int doubling = (index - kLinearClasses) / 8;
+  const int eighth = (index - kLinearClasses) % 8;
+  return (size_t{1024} << doubling) + static_cast<size_t>(eighth + 1) * (size_t{128} << doubling);
+}
+
+void* Allocator::CutFromSlab(size_t size) {
+  const std::lock_guard<SpinLock> lock(slab_lock_);
+  if (slab_left_ < size) {
+    // What is left of the old slab is less than one small block: not worth keeping track of.
+    void* slab = Map(kSlabSize);
+    if (slab == nullptr) return nullptr;
+    slab_ = static_cast<char*>(slab);
+    slab_left_ = kSlabSize;
+  }
+  void* block = slab_;
+  slab_ += size;
+  slab_left_ -= size;
+  return block;
+}
+
+void* Allocator::Map(size_t size) {
+  size = RoundUp(size, 4096);
+  if (!budget_->TryReserve(size)) return nullptr;
+  const bool huge = size >= kHugePage;
+  const size_t mapped = huge ? size + kHugePage : size;
+  void* const mapping = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapping == MAP_FAILED) {
+    budget_->Release(size);
+    return nullptr;
+  }
+  reserved_.fetch_add(static_cast<int64_t>(size), std::memory_order_relaxed);
+  if (!huge) return mapping;
+  // Cut the mapping to start at a huge page.
+  char* const begin = static_cast<char*>(mapping);
+  char* const start = reinterpret_cast<char*>(RoundUp(reinterpret_cast<uintptr_t>(begin), kHugePage));
+  if (start != begin) munmap(begin, start - begin);
+  if (start + size != begin + mapped) munmap(start + size, begin + mapped - (start + size));
+  madvise(start, size, MADV_HUGEPAGE);  // advice: works without
+  return start;
+}
+
+void Allocator::Unmap(void* data, size_t size) {
+  size = RoundUp(size, 4096);
+  munmap(data, size);
+  reserved_.fetch_sub(static_cast<int64_t>(size), std::memory_order_relaxed);
+  budget_->Release(size);
+}
+
+Block Allocator::TryAllocate(size_t size) {
+  int index = ClassOf(size);
+  if (index >= kNumClasses) return {};
+  size_t class_size = ClassSize(index);
+  void* data = nullptr;
+  const bool large = class_size > kSmallLimit;
+  const int last_try = large ? std::min(index + kClassesToTry, kNumClasses) : index + 1;
+  for (int i = index; i < last_try && data == nullptr; ++i) {
+    SizeClass& size_class = classes_[i];
+    const std::lock_guard<SpinLock> lock(size_class.lock);
+    if (i == index) ++size_class.num_allocs;
+    if (size_class.free != nullptr) {
+      data = size_class.free;
+      size_class.free = size_class.free->next;
+      class_size = ClassSize(i);
+    }
+  }
+  if (data != nullptr) {
+    if (large) cached_.fetch_sub(static_cast<int64_t>(class_size), std::memory_order_relaxed);
+  } else {
+    class_size = ClassSize(index);
+    const auto fresh = [&] { return large ? Map(class_size) : CutFromSlab(class_size); };
+    data = fresh();
+    if (data == nullptr) {
+      budget_->TrimAll();
+      data = fresh();
+      if (data == nullptr) return {};
+    }
+  }
+  const auto taken = static_cast<int64_t>(class_size);
+  const int64_t in_use = in_use_.fetch_add(taken, std::memory_order_relaxed) + taken;
+  int64_t peak = peak_.load(std::memory_order_relaxed);
+  while (in_use > peak && !peak_.compare_exchange_weak(peak, in_use, std::memory_order_relaxed)) {
+  }
+  int64_t largest = largest_.load(std::memory_order_relaxed);
+  while (taken > largest && !largest_.compare_exchange_weak(largest, taken, std::memory_order_relaxed)) {
+  }
+  return {data, class_size};
+}
+
+StatusOr<Block> Allocator::Allocate(size_t size) {
+  const Block block = TryAllocate(size);
+  if (block.data == nullptr) return Exhausted(size);
+  return block;
+}
+
+Status Allocator::Exhausted(size_t size) const {
+  const AllocatorStats now = stats();
+  return ResourceExhausted("out of memory: ", size, " bytes requested; ", now.bytes_in_use, " bytes are in use and ",
+                           budget_->reserved(), " of at most ", budget_->limit(),
+                           " bytes reserved (TRIPONT_MEMORY_LIMIT sets the limit)");
+}
+
+void Allocator::Free(Block block) {
+  if (block.data == nullptr) return;
+  in_use_.fetch_sub(static_cast<int64_t>(block.size), std::memory_order_relaxed);
+  if (block.size > kSmallLimit) {
+    const auto size = static_cast<int64_t>(block.size);
+    if (cached_.fetch_add(size, std::memory_order_relaxed) + size > cache_limit_) {
+      cached_.fetch_sub(size, std::memory_order_relaxed);
+      Unmap(block.data, block.size);
+      return;
+    }
+  }
+  SizeClass& size_class = classes_[ClassOf(block.size)];
+  const std::lock_guard<SpinLock> lock(size_class.lock);
+  size_class.free = new (block.data) FreeBlock{size_class.free};
+}
+
+void Allocator::Trim(size_t keep) {
+  for (int index = kNumClasses - 1; index >= 0 && ClassSize(index) > kSmallLimit; --index) {
+    const size_t size = ClassSize(index);
+    while (cached_.load(std::memory_order_relaxed) > static_cast<int64_t>(keep)) {
+      FreeBlock* block = nullptr;
+      {
+        const std::lock_guard<SpinLock> lock(classes_[index].lock);
+        block = classes_[index].free;
+        if (block == nullptr) break;
+        classes_[index].free = block->next;
+      }
+      cached_.fetch_sub(static_cast<int64_t>(size), std::memory_order_relaxed);
+      Unmap(block, size);
+    }
+  }
+}
+
+AllocatorStats Allocator::stats() const {
+  AllocatorStats stats;
+  stats.bytes_in_use = in_use_.load(std::memory_order_relaxed);
+  stats.peak_bytes_in_use = peak_.load(std::memory_order_relaxed);
+  for (SizeClass& size_class : const_cast<Allocator*>(this)->classes_) {
+    const std::lock_guard<SpinLock> lock(size_class.lock);
+    stats.num_allocs += size_class.num_allocs;
+  }
+  stats.largest_alloc_size = largest_.load(std::memory_order_relaxed);
+  stats.bytes_limit = budget_->limit();
+  stats.bytes_cached = cached_.load(std::memory_order_relaxed);
+  stats.bytes_reserved = reserved_.load(std::memory_order_relaxed);
+  return stats;
+}
+
+void Allocator::LockForFork() {
+  slab_lock_.lock();
+  for (SizeClass& size_class : classes_) size_class.lock.lock();
+}
+
+void Allocator::UnlockAfterFork() {
+  for (SizeClass& size_class : classes_) size_class.lock.unlock();
+  slab_lock_.unlock();
+}
+
+}  // namespace tripont

@@ -1,0 +1,305 @@
+#include "core/runtime/buffer.h"
+
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "core/runtime/parallel.h"
+#include "core/runtime/strided_copy.h"
+
+namespace tripont {
+namespace {
+
+// Copies between memories below this many bytes are made on the caller's thread.
+constexpr size_t kInlineCopyBytes = 256 << 10;
+
+std::vector<int64_t> DenseStrides(const Shape& shape) {
+  std::vector<int64_t> strides(shape.rank());
+  auto stride = static_cast<int64_t>(ByteWidth(shape.type));
+  for (size_t i = shape.rank(); i-- > 0;) {
+    strides[i] = stride;
+    stride *= shape.dimensions[i];
+  }
+  return strides;
+}
+
+// Empty if dense.
+StatusOr<std::vector<int64_t>> CheckStrides(const Shape& shape, std::span<const int64_t> byte_strides) {
+  if (byte_strides.empty()) return std::vector<int64_t>();
+  if (byte_strides.size() != shape.rank()) {
+    return InvalidArgument(byte_strides.size(), " byte strides given for an array of shape ", shape);
+  }
+  if (IsDense(byte_strides, shape.dimensions, ByteWidth(shape.type))) return std::vector<int64_t>();
+  return std::vector<int64_t>(byte_strides.begin(), byte_strides.end());
+}
+
+}  // namespace
+
+// ------------------------------------------------------------------------------------------------------ Hold, Donation
+
+Hold& Hold::operator=(Hold&& other) noexcept {
+  Release();
+  buffer_ = std::move(other.buffer_);
+  return *this;
+}
+
+void* Hold::data() const { return buffer_ ? buffer_->data_ : nullptr; }
+
+void Hold::Release() {
+  if (!buffer_) return;
+  buffer_->DropHold(Buffer::kHold);
+  buffer_ = nullptr;
+}
+
+Donation::Donation(Donation&& other) noexcept
+    : buffer_(std::move(other.buffer_)), data_(std::exchange(other.data_, nullptr)), exclusive_(other.exclusive_) {}
+
+Donation& Donation::operator=(Donation&& other) noexcept {
+  std::swap(buffer_, other.buffer_);
+  std::swap(data_, other.data_);
+  std::swap(exclusive_, other.exclusive_);
+  return *this;
+}
+
+Donation::~Donation() {
+  if (!buffer_) return;
+  if (exclusive_) {
+    // Nobody took the memory over: it is the deleted buffer's again, and goes with its last hold.
+    const uint64_t before = buffer_->state_.fetch_and(~Buffer::kTaken, std::memory_order_acq_rel);
+    buffer_->FreeMemoryIfUnused(before & ~Buffer::kTaken);
+  } else {
+    buffer_->DropHold(Buffer::kHold);
+  }
+}
+
+void Donation::Undo() {
+  if (!buffer_) return;
+  const uint64_t flags = Buffer::kDeleted | Buffer::kDonated | (exclusive_ ? Buffer::kTaken : 0);
+  buffer_->state_.fetch_and(~flags, std::memory_order_acq_rel);
+  if (!exclusive_) buffer_->DropHold(Buffer::kHold);
+  buffer_ = nullptr;
+}
+
+// ------------------------------------------------------------------------------------------------------------- Buffer
+
+Buffer::Buffer(Memory* memory, const Shape& shape, size_t byte_size, Ref<Event> definition)
+    : memory_(memory), byte_size_(byte_size), definition_(std::move(definition)), shape_(shape) {}
+
+Buffer::~Buffer() {
+  if ((state_.load(std::memory_order_acquire) & kTaken) == 0) FreeMemory();
+}
+
+Ref<Buffer> Buffer::TryAllocate(Memory* memory, const Shape& shape, size_t byte_size, Ref<Event> definition) {
+  const Block block = memory->allocator().TryAllocate(byte_size);
+  if (block.data == nullptr) return nullptr;
+  Ref<Buffer> buffer(new Buffer(memory, shape, byte_size, std::move(definition)));
+  buffer->data_ = block.data;
+  buffer->block_ = block;
+  buffer->allocator_ = &memory->allocator();
+  return buffer;
+}
+
+StatusOr<Ref<Buffer>> Buffer::Allocate(Memory* memory, const Shape& shape, Ref<Event> definition) {
+  TRIPONT_ASSIGN_OR_RETURN(const size_t size, shape.ByteSize());
+  Ref<Buffer> buffer = TryAllocate(memory, shape, size, std::move(definition));
+  if (!buffer) return memory->allocator().Exhausted(size).WithPrefix(StrCat("array of shape ", shape));
+  return buffer;
+}
+
+StatusOr<Ref<Buffer>> Buffer::FromHost(Memory* memory, const Shape& shape, const void* data,
+                                       std::span<const int64_t> byte_strides) {
+  TRIPONT_ASSIGN_OR_RETURN(const std::vector<int64_t> strides, CheckStrides(shape, byte_strides));
+  TRIPONT_ASSIGN_OR_RETURN(Ref<Buffer> buffer, Allocate(memory, shape));
+  if (data == nullptr && buffer->byte_size() != 0) {
+    return InvalidArgument("no host memory given for an array of shape ", shape);
+  }
+  if (strides.empty()) {
+    ParallelCopy(buffer->data_, data, buffer->byte_size());
+  } else {
+    StridedCopy(buffer->data_, DenseStrides(shape), data, strides, shape.dimensions, ByteWidth(shape.type));
+  }
+  return buffer;
+}
+
+StatusOr<Ref<Buffer>> Buffer::FromExternal(Memory* memory, const Shape& shape, void* data,
+                                           std::function<void()> on_delete) {
+  TRIPONT_ASSIGN_OR_RETURN(const size_t size, shape.ByteSize());
+  if (data == nullptr && size != 0) return InvalidArgument("no memory given for an array of shape ", shape);
+  if (!CanViewInPlace(data)) {
+    return InvalidArgument("memory at ", data, " for an array of shape ", shape, " is not aligned to 64 bytes");
+  }
+  Ref<Buffer> buffer(new Buffer(memory, shape, size, nullptr));
+  buffer->data_ = data;
+  buffer->on_delete_ = std::move(on_delete);
+  return buffer;
+}
+
+Ref<Buffer> Buffer::Failed(Memory* memory, const Shape& shape, const Status& status) {
+  const StatusOr<size_t> size = shape.ByteSize();
+  return Ref<Buffer>(new Buffer(memory, shape, size.ok() ? *size : 0, Event::Failed(status)));
+}
+
+Ref<Buffer> Buffer::FromDonation(Memory* memory, const Shape& shape, Donation donation, Ref<Event> definition) {
+  Buffer& donated = *donation.buffer_;
+  Ref<Buffer> buffer(new Buffer(memory, shape, donated.byte_size_, std::move(definition)));
+  buffer->data_ = donation.data_;
+  buffer->block_ = std::exchange(donated.block_, Block{});
+  buffer->allocator_ = donated.allocator_;
+  donation.buffer_ = nullptr;  // kTaken stays set: the old buffer has nothing to free
+  return buffer;
+}
+
+Status Buffer::DeletedError() const {
+  return InvalidArgument("the array of shape ", shape_, " has been ", IsDonated() ? "donated" : "deleted",
+                         IsDonated() ? " to an earlier computation and cannot be used again" : "");
+}
+
+bool Buffer::TryHold() {
+  if ((state_.fetch_add(kHold, std::memory_order_acq_rel) & kDeleted) == 0) return true;
+  DropHold(kHold);
+  return false;
+}
+
+StatusOr<Hold> Buffer::Acquire() {
+  if (!TryHold()) return DeletedError();
+  return Hold(Ref<Buffer>(this));
+}
+
+void Buffer::DropHold(uint64_t what) {
+  const uint64_t now = state_.fetch_sub(what, std::memory_order_acq_rel) - what;
+  if ((now & (kDeleted | kWaiter)) == 0) return;
+  if ((now & kWaiter) != 0 && (now & kHoldMask) == 0) state_.notify_all();
+  FreeMemoryIfUnused(now);
+}
+
+void Buffer::FreeMemoryIfUnused(uint64_t state) {
+  // Two holds that go at the same time may both see zero: kTaken lets one of them through.
+  while ((state & kDeleted) != 0 && (state & (kHoldMask | kExternalMask | kTaken)) == 0) {
+    if (state_.compare_exchange_weak(state, state | kTaken, std::memory_order_acq_rel)) return FreeMemory();
+  }
+}
+
+void Buffer::FreeMemory() {
+  data_ = nullptr;
+  if (allocator_ != nullptr) allocator_->Free(std::exchange(block_, Block{}));
+  if (on_delete_) std::exchange(on_delete_, nullptr)();
+}
+
+void Buffer::Delete() {
+  const uint64_t before = state_.fetch_or(kDeleted, std::memory_order_acq_rel);
+  if ((before & kDeleted) == 0) FreeMemoryIfUnused(before | kDeleted);
+}
+
+StatusOr<Donation> Buffer::Donate() {
+  uint64_t state = state_.load(std::memory_order_acquire);
+  Donation donation;
+  uint64_t wanted;
+  do {
+    if ((state & kDeleted) != 0) return DeletedError();
+    donation.exclusive_ = allocator_ != nullptr && (state & kExternalMask) == 0;
+    wanted = (state | kDeleted | kDonated) + (donation.exclusive_ ? kTaken : kHold);
+  } while (!state_.compare_exchange_weak(state, wanted, std::memory_order_acq_rel));
+  donation.buffer_ = Ref<Buffer>(this);
+  donation.data_ = data_;
+  return donation;
+}
+
+void Buffer::WaitForHolds() {
+  for (int i = 0; (state_.load(std::memory_order_acquire) & kHoldMask) != 0; ++i) {
+    if (i < 200) continue;
+    const uint64_t seen = state_.fetch_or(kWaiter, std::memory_order_acq_rel) | kWaiter;
+    if ((seen & kHoldMask) != 0) state_.wait(seen, std::memory_order_acquire);
+  }
+}
+
+Status Buffer::AddExternalReference() {
+  if ((state_.fetch_add(kExternal, std::memory_order_acq_rel) & kDeleted) == 0) return OkStatus();
+  DropHold(kExternal);
+  return DeletedError();
+}
+
+Status Buffer::DropExternalReference() {
+  if ((state_.load(std::memory_order_acquire) & kExternalMask) == 0) {
+    return FailedPrecondition("the array of shape ", shape_, " has no external reference to drop");
+  }
+  DropHold(kExternal);
+  return OkStatus();
+}
+
+StatusOr<Ref<Event>> Buffer::CopyToHost(void* destination, size_t size, std::span<const int64_t> byte_strides) {
+  TRIPONT_ASSIGN_OR_RETURN(std::vector<int64_t> strides, CheckStrides(shape_, byte_strides));
+  if (strides.empty()) {
+    if (size < byte_size_) {
+      return InvalidArgument("an array of shape ", shape_, " has ", byte_size_, " bytes, the destination ", size);
+    }
+    return CopyRawToHost(destination, 0, byte_size_);
+  }
+  if (!TryHold()) return DeletedError();
+  Hold hold{Ref<Buffer>(this)};
+  const auto copy = [this, destination, strides = std::move(strides)] {
+    StridedCopy(destination, strides, data_, DenseStrides(shape_), shape_.dimensions, ByteWidth(shape_.type));
+  };
+  if (IsReady()) {
+    copy();
+    return Ref<Event>();
+  }
+  auto done = MakeRef<Event>();
+  definition_->OnReady([copy, done, hold = std::make_shared<Hold>(std::move(hold))](const Status& status) {
+    if (status.ok()) copy();
+    hold->Release();
+    status.ok() ? done->SetReady() : done->SetError(status);
+  });
+  return done;
+}
+
+StatusOr<Ref<Event>> Buffer::CopyRawToHost(void* destination, size_t offset, size_t size) {
+  if (offset > byte_size_ || size > byte_size_ - offset) {
+    return InvalidArgument("bytes ", offset, " to ", offset, " + ", size, " are outside the array of shape ", shape_,
+                           " (", byte_size_, " bytes)");
+  }
+  if (!TryHold()) return DeletedError();
+  Hold hold{Ref<Buffer>(this)};
+  const auto copy = [this, destination, offset, size] {
+    ParallelCopy(destination, static_cast<const char*>(data_) + offset, size);
+  };
+  if (IsReady()) {
+    copy();
+    return Ref<Event>();
+  }
+  auto done = MakeRef<Event>();
+  definition_->OnReady([copy, done, hold = std::make_shared<Hold>(std::move(hold))](const Status& status) {
+    if (status.ok()) copy();
+    hold->Release();
+    status.ok() ? done->SetReady() : done->SetError(status);
+  });
+  return done;
+}
+
+StatusOr<Ref<Buffer>> Buffer::CopyToMemory(Memory* destination) {
+  TRIPONT_ASSIGN_OR_RETURN(Hold hold, Acquire());
+  Stream& stream = destination->device()->stream();
+  const bool ready = IsReady();
+  Ref<Event> copied;
+  if (!ready || byte_size_ > kInlineCopyBytes || !stream.IsIdle()) copied = MakeRef<Event>();
+  TRIPONT_ASSIGN_OR_RETURN(Ref<Buffer> copy, Allocate(destination, shape_, copied));
+  if (!copied) {
+    if (byte_size_ > 0) std::memcpy(copy->data_, data_, byte_size_);
+    return copy;
+  }
+  TRIPONT_ASSIGN_OR_RETURN(Hold copy_hold, copy->Acquire());
+  auto holds = std::make_shared<std::pair<Hold, Hold>>(std::move(hold), std::move(copy_hold));
+  stream.Enqueue(
+      [holds, copied] {
+        auto& [from, to] = *holds;
+        const Status status = from.buffer()->definition_event()->Await();
+        if (status.ok()) ParallelCopy(to.data(), from.data(), from.buffer()->byte_size());
+        from.Release();
+        to.Release();
+        status.ok() ? copied->SetReady() : copied->SetError(status);
+      },
+      [copied](const Status& status) { copied->SetError(status); });
+  return copy;
+}
+
+}  // namespace tripont

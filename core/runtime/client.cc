@@ -1,0 +1,171 @@
+#include "core/runtime/client.h"
+
+#include <pthread.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <utility>
+
+#include "core/runtime/artifact.h"
+#include "core/runtime/event.h"
+#include "core/runtime/logging.h"
+#include "core/runtime/parallel.h"
+
+#ifndef TRIPONT_VERSION
+#define TRIPONT_VERSION "0.1.0"
+#endif
+
+namespace tripont {
+namespace {
+
+std::atomic<Core*> core_instance{nullptr};
+
+// Serialises the creation of the core. Never destroyed: a client may be created while the process exits.
+std::mutex& CreationMutex() {
+  static auto* const mutex = new std::mutex;
+  return *mutex;
+}
+
+int64_t AllocatorCacheLimit(const Options& options, const MemoryBudget& budget) {
+  return options.allocator_cache >= 0 ? options.allocator_cache : budget.limit() / 4;
+}
+
+}  // namespace
+
+std::string_view Version() { return TRIPONT_VERSION; }
+
+// --------------------------------------------------------------------------------------------------------------- Core
+
+Core::Core(const Options& options)
+    : options_(options), budget_(options.memory_limit), workers_(options.max_workers) {}
+
+Core* Core::GetIfCreated() { return core_instance.load(std::memory_order_acquire); }
+
+StatusOr<Core*> Core::Get(const Options& options) {
+  if (!options.device.empty() && options.device != "host") {
+    return Unimplemented("TRIPONT_DEVICE=", options.device, ": this version has host devices only");
+  }
+  const std::lock_guard<std::mutex> lock(CreationMutex());
+  Core* core = GetIfCreated();
+  if (core == nullptr) {
+    SetLogLevel(static_cast<int>(options.log_level));
+    SetNumThreads(static_cast<int>(options.num_threads));
+    core = new Core(options);
+    core_instance.store(core, std::memory_order_release);
+    pthread_atfork(&Core::PrepareFork, &Core::ParentAfterFork, &Core::ChildAfterFork);
+    Event::SetForkHook([] {
+      Core* const forked = GetIfCreated();
+      for (int i = 0; i < forked->num_devices(); ++i) forked->device(i)->stream().AbandonInChild();
+    });
+  } else {
+    const auto differs = [&](std::string_view name, int64_t first, int64_t now) {
+      if (first == now) return;
+      TRIPONT_LOG(kInfo, "option ", name, "=", now, " has no effect: the process's first client set ", first);
+    };
+    differs("num_threads", core->options_.num_threads, options.num_threads);
+    differs("memory_limit", core->options_.memory_limit, options.memory_limit);
+    differs("max_workers", core->options_.max_workers, options.max_workers);
+    differs("inline_ns", core->options_.inline_ns, options.inline_ns);
+  }
+  core->AddDevices(options.num_devices);
+  return core;
+}
+
+void Core::AddDevices(int64_t count) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  while (static_cast<int64_t>(devices_.size()) < count) {
+    devices_.push_back(std::make_unique<Device>(static_cast<int>(devices_.size()), &budget_,
+                                                AllocatorCacheLimit(options_, budget_), options_.inline_ns));
+  }
+}
+
+Device* Core::device(int id) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return id >= 0 && static_cast<size_t>(id) < devices_.size() ? devices_[static_cast<size_t>(id)].get() : nullptr;
+}
+
+int Core::num_devices() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return static_cast<int>(devices_.size());
+}
+
+// Around fork(): every lock of the core is held, so that the child finds what they guard in order.
+void Core::PrepareFork() {
+  CreationMutex().lock();
+  Core* const core = GetIfCreated();
+  core->mutex_.lock();
+  core->workers_.LockForFork();
+  core->budget_.LockForFork();
+  for (const std::unique_ptr<Device>& device : core->devices_) {
+    device->stream().LockForFork();
+    for (Memory* const memory : device->memories()) memory->allocator().LockForFork();
+  }
+}
+
+void Core::ParentAfterFork() {
+  Core* const core = GetIfCreated();
+  for (const std::unique_ptr<Device>& device : core->devices_) {
+    for (Memory* const memory : device->memories()) memory->allocator().UnlockAfterFork();
+    device->stream().UnlockInParent();
+  }
+  core->budget_.UnlockAfterFork();
+  core->workers_.UnlockInParent();
+  core->mutex_.unlock();
+  CreationMutex().unlock();
+}
+
+void Core::ChildAfterFork() {
+  MarkForkedChild();
+  Core* const core = GetIfCreated();
+  for (const std::unique_ptr<Device>& device : core->devices_) {
+    for (Memory* const memory : device->memories()) memory->allocator().UnlockAfterFork();
+    device->stream().ResetInChild();
+  }
+  core->budget_.UnlockAfterFork();
+  core->workers_.ResetInChild();
+  core->mutex_.unlock();
+  CreationMutex().unlock();
+}
+
+// ------------------------------------------------------------------------------------------------------------- Client
+
+Client::Client(Core* core, Options options, std::vector<Device*> devices)
+    : core_(core), options_(std::move(options)), devices_(std::move(devices)), cache_(options_) {}
+
+StatusOr<Ref<Client>> Client::Create(const Options& options) {
+  if (options.num_devices < 1 || options.num_devices > 256) {
+    return InvalidArgument("num_devices=", options.num_devices, ": expected 1 to 256");
+  }
+  TRIPONT_ASSIGN_OR_RETURN(Core* const core, Core::Get(options));
+  std::vector<Device*> devices;
+  for (int i = 0; i < options.num_devices; ++i) devices.push_back(core->device(i));
+  if (options.prestart_worker && std::getenv("TRIPONT_IN_WORKER") == nullptr) {
+    core->workers().Prestart(options.python);
+  }
+  return Ref<Client>(new Client(core, options, std::move(devices)));
+}
+
+StatusOr<CompileResult> Client::Compile(std::string_view program, std::string_view format,
+                                        std::string_view compile_options,
+                                        const std::map<std::string, std::string>& extra) {
+  if (std::getenv("TRIPONT_IN_WORKER") != nullptr) {
+    return FailedPrecondition("a compile worker cannot compile through itself");
+  }
+  CompileRequest request{format, program, compile_options, extra};
+  request.options.insert(options_.compiler_options.begin(), options_.compiler_options.end());
+  const std::string key = cache_.enabled() ? cache_.Key(program, format, compile_options, request.options) : "";
+  // Who asks for dumps wants the compiler to run.
+  if (options_.dump_to.empty()) {
+    if (std::optional<std::string> artifact = cache_.Lookup(key)) return CompileResult{std::move(*artifact), true};
+  } else {
+    request.options.insert_or_assign("dump_to", options_.dump_to);
+  }
+  TRIPONT_ASSIGN_OR_RETURN(std::string artifact, core_->workers().Compile(options_.python, request));
+  if (const Status status = CheckArtifactHeader(artifact); !status.ok()) {
+    return Internal("the compile worker gave a bad artifact: ", status.message());
+  }
+  cache_.Store(key, artifact);
+  return CompileResult{std::move(artifact), false};
+}
+
+}  // namespace tripont

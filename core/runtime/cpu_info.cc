@@ -1,0 +1,269 @@
+#include "core/runtime/cpu_info.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+
+#include "core/runtime/strings.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
+
+namespace tripont {
+namespace {
+
+#if defined(__x86_64__)
+
+enum Register { kEax, kEbx, kEcx, kEdx };
+
+// What the operating system must save for a feature to be usable: bits of XCR0.
+constexpr uint64_t kAvxState = 0x6;
+constexpr uint64_t kAvx512State = 0xe6;
+constexpr uint64_t kAmxState = 0x60000;
+
+struct Feature {
+  std::string_view name;  // LLVM's
+  uint32_t leaf;
+  uint32_t subleaf;
+  Register reg;
+  uint32_t bit;
+  uint64_t state = 0;
+};
+
+// Source: the CPUID chapters of Intel's and AMD's manuals; names as in LLVM's X86.td.
+constexpr Feature kFeatures[] = {
+    {"sse3", 1, 0, kEcx, 0},
+    {"pclmul", 1, 0, kEcx, 1},
+    {"ssse3", 1, 0, kEcx, 9},
+    {"fma", 1, 0, kEcx, 12, kAvxState},
+    {"cx16", 1, 0, kEcx, 13},
+    {"sse4.1", 1, 0, kEcx, 19},
+    {"sse4.2", 1, 0, kEcx, 20},
+    {"crc32", 1, 0, kEcx, 20},
+    {"movbe", 1, 0, kEcx, 22},
+    {"popcnt", 1, 0, kEcx, 23},
+    {"aes", 1, 0, kEcx, 25},
+    {"xsave", 1, 0, kEcx, 27, kAvxState},
+    {"avx", 1, 0, kEcx, 28, kAvxState},
+    {"f16c", 1, 0, kEcx, 29, kAvxState},
+    {"rdrnd", 1, 0, kEcx, 30},
+    {"x87", 1, 0, kEdx, 0},
+    {"cx8", 1, 0, kEdx, 8},
+    {"cmov", 1, 0, kEdx, 15},
+    {"mmx", 1, 0, kEdx, 23},
+    {"fxsr", 1, 0, kEdx, 24},
+    {"sse", 1, 0, kEdx, 25},
+    {"sse2", 1, 0, kEdx, 26},
+    {"fsgsbase", 7, 0, kEbx, 0},
+    {"sgx", 7, 0, kEbx, 2},
+    {"bmi", 7, 0, kEbx, 3},
+    {"avx2", 7, 0, kEbx, 5, kAvxState},
+    {"bmi2", 7, 0, kEbx, 8},
+    {"invpcid", 7, 0, kEbx, 10},
+    {"rtm", 7, 0, kEbx, 11},
+    {"avx512f", 7, 0, kEbx, 16, kAvx512State},
+    {"avx512dq", 7, 0, kEbx, 17, kAvx512State},
+    {"rdseed", 7, 0, kEbx, 18},
+    {"adx", 7, 0, kEbx, 19},
+    {"avx512ifma", 7, 0, kEbx, 21, kAvx512State},
+    {"clflushopt", 7, 0, kEbx, 23},
+    {"clwb", 7, 0, kEbx, 24},
+    {"avx512cd", 7, 0, kEbx, 28, kAvx512State},
+    {"sha", 7, 0, kEbx, 29},
+    {"avx512bw", 7, 0, kEbx, 30, kAvx512State},
+    {"avx512vl", 7, 0, kEbx, 31, kAvx512State},
+    {"avx512vbmi", 7, 0, kEcx, 1, kAvx512State},
+    {"pku", 7, 0, kEcx, 4},
+    {"waitpkg", 7, 0, kEcx, 5},
+    {"avx512vbmi2", 7, 0, kEcx, 6, kAvx512State},
+    {"shstk", 7, 0, kEcx, 7},
+    {"gfni", 7, 0, kEcx, 8},
+    {"vaes", 7, 0, kEcx, 9, kAvxState},
+    {"vpclmulqdq", 7, 0, kEcx, 10, kAvxState},
+    {"avx512vnni", 7, 0, kEcx, 11, kAvx512State},
+    {"avx512bitalg", 7, 0, kEcx, 12, kAvx512State},
+    {"avx512vpopcntdq", 7, 0, kEcx, 14, kAvx512State},
+    {"rdpid", 7, 0, kEcx, 22},
+    {"kl", 7, 0, kEcx, 23},
+    {"cldemote", 7, 0, kEcx, 25},
+    {"movdiri", 7, 0, kEcx, 27},
+    {"movdir64b", 7, 0, kEcx, 28},
+    {"enqcmd", 7, 0, kEcx, 29},
+    {"uintr", 7, 0, kEdx, 5},
+    {"avx512vp2intersect", 7, 0, kEdx, 8, kAvx512State},
+    {"serialize", 7, 0, kEdx, 14},
+    {"tsxldtrk", 7, 0, kEdx, 16},
+    {"pconfig", 7, 0, kEdx, 18},
+    {"amx-bf16", 7, 0, kEdx, 22, kAmxState},
+    {"avx512fp16", 7, 0, kEdx, 23, kAvx512State},
+    {"amx-tile", 7, 0, kEdx, 24, kAmxState},
+    {"amx-int8", 7, 0, kEdx, 25, kAmxState},
+    {"sha512", 7, 1, kEax, 0},
+    {"sm3", 7, 1, kEax, 1},
+    {"sm4", 7, 1, kEax, 2},
+    {"raoint", 7, 1, kEax, 3},
+    {"avxvnni", 7, 1, kEax, 4, kAvxState},
+    {"avx512bf16", 7, 1, kEax, 5, kAvx512State},
+    {"cmpccxadd", 7, 1, kEax, 7},
+    {"amx-fp16", 7, 1, kEax, 21, kAmxState},
+    {"hreset", 7, 1, kEax, 22},
+    {"avxifma", 7, 1, kEax, 23, kAvxState},
+    {"movrs", 7, 1, kEax, 31},
+    {"avxvnniint8", 7, 1, kEdx, 4, kAvxState},
+    {"avxneconvert", 7, 1, kEdx, 5, kAvxState},
+    {"amx-complex", 7, 1, kEdx, 8, kAmxState},
+    {"avxvnniint16", 7, 1, kEdx, 10, kAvxState},
+    {"prefetchi", 7, 1, kEdx, 14},
+    {"usermsr", 7, 1, kEdx, 15},
+    {"avx10.1", 7, 1, kEdx, 19, kAvx512State},
+    {"xsaveopt", 0xd, 1, kEax, 0, kAvxState},
+    {"xsavec", 0xd, 1, kEax, 1, kAvxState},
+    {"xsaves", 0xd, 1, kEax, 3, kAvxState},
+    {"ptwrite", 0x14, 0, kEbx, 4},
+    {"widekl", 0x19, 0, kEbx, 2},
+    {"sahf", 0x80000001, 0, kEcx, 0},
+    {"lzcnt", 0x80000001, 0, kEcx, 5},
+    {"sse4a", 0x80000001, 0, kEcx, 6},
+    {"prfchw", 0x80000001, 0, kEcx, 8},
+    {"xop", 0x80000001, 0, kEcx, 11, kAvxState},
+    {"lwp", 0x80000001, 0, kEcx, 15},
+    {"fma4", 0x80000001, 0, kEcx, 16, kAvxState},
+    {"tbm", 0x80000001, 0, kEcx, 21},
+    {"mwaitx", 0x80000001, 0, kEcx, 29},
+    {"64bit", 0x80000001, 0, kEdx, 29},
+    {"clzero", 0x80000008, 0, kEbx, 0},
+    {"rdpru", 0x80000008, 0, kEbx, 4},
+    {"wbnoinvd", 0x80000008, 0, kEbx, 9},
+};
+
+using Registers = std::array<uint32_t, 4>;
+
+Registers Cpuid(uint32_t leaf, uint32_t subleaf) {
+  Registers r{};
+  const uint32_t highest = __get_cpuid_max(leaf & 0x80000000u, nullptr);
+  if (leaf > highest) return r;
+  if (leaf == 7 && subleaf > 0) {
+    Registers first{};
+    __cpuid_count(7, 0, first[0], first[1], first[2], first[3]);
+    if (subleaf > first[kEax]) return r;
+  }
+  __cpuid_count(leaf, subleaf, r[0], r[1], r[2], r[3]);
+  return r;
+}
+
+uint64_t EnabledState() {
+  if ((Cpuid(1, 0)[kEcx] >> 27 & 1) == 0) return 0;  // no OSXSAVE
+  uint32_t low;
+  uint32_t high;
+  __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return uint64_t{high} << 32 | low;
+}
+
+std::vector<std::string> DetectFeatures() {
+  const uint64_t state = EnabledState();
+  std::vector<std::string> found;
+  for (const Feature& feature : kFeatures) {
+    if ((state & feature.state) != feature.state) continue;
+    if (Cpuid(feature.leaf, feature.subleaf)[feature.reg] >> feature.bit & 1) found.emplace_back(feature.name);
+  }
+  return found;
+}
+
+std::string DetectName() {
+  char brand[49] = {};
+  for (uint32_t i = 0; i < 3; ++i) {
+    const Registers r = Cpuid(0x80000002 + i, 0);
+    std::memcpy(brand + 16 * i, r.data(), 16);
+  }
+  std::string name(brand);
+  name.erase(0, std::min(name.find_first_not_of(' '), name.size()));
+  name.erase(name.find_last_not_of(' ') + 1);
+  return name.empty() ? "x86-64 CPU" : name;
+}
+
+std::string ModelNumber() { return StrCat("x86_64-", Cpuid(1, 0)[kEax]); }
+
+#elif defined(__aarch64__)
+
+struct Feature {
+  std::string_view name;  // LLVM's
+  int word;               // AT_HWCAP or AT_HWCAP2
+  uint32_t bit;
+};
+
+// Source: Linux, Documentation/arch/arm64/elf_hwcaps.rst; names as in LLVM's AArch64Features.td.
+constexpr Feature kFeatures[] = {
+    {"fp-armv8", AT_HWCAP, 0}, {"neon", AT_HWCAP, 1},      {"aes", AT_HWCAP, 3},      {"sha2", AT_HWCAP, 6},
+    {"crc", AT_HWCAP, 7},      {"lse", AT_HWCAP, 8},       {"fullfp16", AT_HWCAP, 9}, {"rdm", AT_HWCAP, 12},
+    {"jsconv", AT_HWCAP, 13},  {"complxnum", AT_HWCAP, 14}, {"rcpc", AT_HWCAP, 15},    {"sha3", AT_HWCAP, 17},
+    {"sm4", AT_HWCAP, 19},     {"dotprod", AT_HWCAP, 20},  {"sve", AT_HWCAP, 22},     {"fp16fml", AT_HWCAP, 23},
+    {"sve2", AT_HWCAP2, 1},    {"i8mm", AT_HWCAP2, 13},    {"bf16", AT_HWCAP2, 14},
+};
+
+std::vector<std::string> DetectFeatures() {
+  std::vector<std::string> found;
+  for (const Feature& feature : kFeatures) {
+    if (getauxval(feature.word) >> feature.bit & 1) found.emplace_back(feature.name);
+  }
+  return found;
+}
+
+std::string ReadField(const char* wanted) {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind(wanted, 0) == 0 && line.find(':') != std::string::npos) return line.substr(line.find(':') + 2);
+  }
+  return "?";
+}
+
+std::string DetectName() { return StrCat("Arm CPU ", ReadField("CPU implementer"), " ", ReadField("CPU part")); }
+std::string ModelNumber() { return StrCat("aarch64-", ReadField("CPU implementer"), "-", ReadField("CPU part")); }
+
+#else
+#error "tripont's host target supports x86-64 and AArch64"
+#endif
+
+}  // namespace
+
+const std::vector<std::string>& CpuFeatures() {
+  static const auto* const features = [] {
+    auto* list = new std::vector<std::string>(DetectFeatures());
+    std::sort(list->begin(), list->end());
+    return list;
+  }();
+  return *features;
+}
+
+bool CpuHasFeature(std::string_view name) {
+  const std::vector<std::string>& features = CpuFeatures();
+  return std::binary_search(features.begin(), features.end(), name);
+}
+
+bool CpuKnowsFeature(std::string_view name) {
+  return std::any_of(std::begin(kFeatures), std::end(kFeatures), [&](const Feature& f) { return f.name == name; });
+}
+
+const std::string& CpuName() {
+  static const auto* const name = new std::string(DetectName());
+  return *name;
+}
+
+std::string_view CpuArchitecture() {
+#if defined(__x86_64__)
+  return "x86_64";
+#else
+  return "aarch64";
+#endif
+}
+
+const std::string& CpuFingerprint() {
+  static const auto* const text = new std::string(StrCat(ModelNumber(), ":", StrJoin(CpuFeatures(), ",")));
+  return *text;
+}
+
+}  // namespace tripont

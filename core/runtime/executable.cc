@@ -1,0 +1,316 @@
+#include "core/runtime/executable.h"
+
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <utility>
+
+#include "core/runtime/cpu_info.h"
+#include "core/runtime/parallel.h"
+#include "core/runtime/thunk_sequence.h"
+
+namespace tripont {
+namespace {
+
+// Tables up to this many pointers live on the stack.
+constexpr size_t kStackEntries = 256;
+
+// `size` elements, on the stack if they are few.
+template <typename T>
+class SmallArray {
+ public:
+  explicit SmallArray(size_t size) {
+    if (size > kStackEntries) heap_.reset(new T[size]);
+    data_ = heap_ ? heap_.get() : stack_;
+  }
+  T* data() { return data_; }
+  T& operator[](size_t i) { return data_[i]; }
+
+ private:
+  T stack_[kStackEntries];
+  std::unique_ptr<T[]> heap_;
+  T* data_;
+};
+
+Status CheckTarget(const Artifact& artifact) {
+  if (artifact.target != "host") {
+    return FailedPrecondition("the artifact is for target '", artifact.target, "', this device is 'host'");
+  }
+  const std::string_view architecture = std::string_view(artifact.triple).substr(0, artifact.triple.find('-'));
+  if (architecture != CpuArchitecture()) {
+    return FailedPrecondition("the artifact is for ", artifact.triple, ", this machine is ", CpuArchitecture());
+  }
+  std::vector<std::string> missing;
+  for (const std::string& feature : artifact.cpu_features) {
+    if (!CpuHasFeature(feature)) missing.push_back(feature);
+  }
+  if (missing.empty()) return OkStatus();
+  return FailedPrecondition("the artifact was compiled for a CPU (", artifact.cpu, ") with features that this one (",
+                            CpuName(), ") lacks: ", StrJoin(missing, ", "), "; compile the program again");
+}
+
+}  // namespace
+
+// One execution that has been set up: what it reads, what it writes, and what it must give back.
+class Executable::Execution : public StreamTask {
+ public:
+  Ref<Executable> executable;
+  Device* device = nullptr;
+  std::vector<Hold> inputs;             // one a parameter, empty for donated ones
+  std::vector<Donation> donations;      // those that no result took over
+  std::vector<Ref<Buffer>> overwritten;  // donated buffers whose memory is a result's now
+  std::vector<Ref<Buffer>> awaited;     // inputs that may not be ready
+  std::vector<Hold> outputs;            // one a result
+  std::vector<void*> parameter_data;    // address of each parameter's content
+  Ref<Event> done;
+
+  void Run() override {
+    Status status;
+    for (const Ref<Buffer>& input : awaited) {
+      status = input->definition_event()->Await();
+      if (!status.ok()) break;
+    }
+    awaited.clear();
+    if (status.ok()) {
+      for (const Ref<Buffer>& buffer : overwritten) buffer->WaitForHolds();
+      SmallArray<void*> results(outputs.size());
+      for (size_t i = 0; i < outputs.size(); ++i) results[i] = outputs[i].data();
+      status = executable->RunProgram(device, parameter_data.data(), results.data());
+    }
+    // Readers of the results must find the inputs' memory free again and nothing of ours in the way.
+    inputs.clear();
+    donations.clear();
+    overwritten.clear();
+    outputs.clear();
+    const Ref<Event> event = std::move(done);
+    status.ok() ? event->SetReady() : event->SetError(status);
+  }
+
+  void Abandon(const Status& status) override { done->SetError(status); }
+};
+
+StatusOr<Ref<Executable>> Executable::Load(std::string bytes) {
+  Ref<Executable> executable(new Executable);
+  executable->bytes_ = std::move(bytes);
+  TRIPONT_ASSIGN_OR_RETURN(executable->artifact_, ParseArtifact(executable->bytes_));
+  const Artifact& artifact = executable->artifact_;
+  TRIPONT_RETURN_IF_ERROR(CheckTarget(artifact));
+
+  executable->parameters_.resize(artifact.parameters.size());
+  executable->results_.resize(artifact.results.size());
+  for (const int64_t index : artifact.donatable_parameters) executable->parameters_[index].donatable = true;
+  ExecutableMemoryStats& stats = executable->memory_stats_;
+  for (size_t i = 0; i < artifact.allocations.size(); ++i) {
+    const Allocation& allocation = artifact.allocations[i];
+    if (allocation.kind == AllocationKind::kParameter) {
+      executable->parameters_[allocation.index].allocation = static_cast<int32_t>(i);
+    } else if (allocation.kind == AllocationKind::kResult) {
+      ResultPlan& result = executable->results_[allocation.index];
+      result.allocation = static_cast<int32_t>(i);
+      result.aliased_parameter = static_cast<int32_t>(allocation.aliased_parameter);
+      if (allocation.aliased_parameter < 0) continue;
+      executable->parameters_[allocation.aliased_parameter].aliased_by = static_cast<int32_t>(allocation.index);
+      stats.alias_size += static_cast<int64_t>(*artifact.results[allocation.index].shape.ByteSize());
+    }
+  }
+  for (const ArtifactValue& value : artifact.parameters) {
+    if (!MemoryKindFromName(value.memory_kind)) return Unimplemented("memory kind '", value.memory_kind, "'");
+    stats.argument_size += static_cast<int64_t>(*value.shape.ByteSize());
+  }
+  for (size_t i = 0; i < artifact.results.size(); ++i) {
+    const ArtifactValue& value = artifact.results[i];
+    const std::optional<MemoryKind> kind = MemoryKindFromName(value.memory_kind);
+    if (!kind) return Unimplemented("memory kind '", value.memory_kind, "'");
+    executable->results_[i].memory = *kind;
+    executable->results_[i].byte_size = *value.shape.ByteSize();
+    stats.output_size += static_cast<int64_t>(executable->results_[i].byte_size);
+  }
+  TRIPONT_ASSIGN_OR_RETURN(executable->program_, LoadedProgram::Load(artifact));
+  stats.generated_code_size = static_cast<int64_t>(artifact.code.size());
+  stats.temp_size = static_cast<int64_t>(executable->program_->temp_size());
+  stats.constant_size = static_cast<int64_t>(artifact.constants.size());
+  return executable;
+}
+
+Executable::~Executable() = default;
+
+double Executable::cost_ns() const { return program_->cost_ns(); }
+std::string Executable::ThunkSequenceText() const { return tripont::ThunkSequenceText(artifact_); }
+
+Status Executable::CheckArgument(Device* device, size_t index, const Buffer* buffer) const {
+  if (buffer == nullptr) return InvalidArgument(name(), ": argument ", index, " is null");
+  const Shape& expected = artifact_.parameters[index].shape;
+  if (!(buffer->shape() == expected)) {
+    return InvalidArgument(name(), ": argument ", index, " has shape ", buffer->shape(), ", the program expects ",
+                           expected);
+  }
+  if (buffer->device() != device) {
+    return InvalidArgument(name(), ": argument ", index, " of shape ", expected, " is on device ",
+                           buffer->device()->id(), ", the program runs on device ", device->id());
+  }
+  return OkStatus();
+}
+
+Status Executable::RunProgram(Device* device, void* const* parameters, void* const* results) const {
+  Allocator& allocator = device->default_memory()->allocator();
+  Scratch arena;
+  if (const size_t size = program_->temp_size(); size > 0) {
+    const Block block = allocator.TryAllocate(size);
+    if (block.data == nullptr) {
+      return allocator.Exhausted(size).WithPrefix(StrCat(name(), ": the temporary arena of the program"));
+    }
+    arena = Scratch(&allocator, block);
+  }
+  const std::vector<void*>& constants = program_->constant_bases();
+  SmallArray<void*> bases(constants.size());
+  if (arena.data() == nullptr) {
+    std::copy(constants.begin(), constants.end(), bases.data());
+  } else {
+    const std::vector<int64_t>& temp_offsets = program_->temp_offsets();
+    for (size_t i = 0; i < constants.size(); ++i) {
+      bases[i] = temp_offsets[i] < 0 ? constants[i] : arena.as<char>() + temp_offsets[i];
+    }
+  }
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const ParameterPlan& plan = parameters_[i];
+    if (plan.allocation >= 0) {
+      bases[plan.allocation] = parameters[i];
+    } else if (plan.aliased_by >= 0) {
+      // Not donated, or memory that others can see: the result got memory of its own, which starts as a copy.
+      ParallelCopy(results[plan.aliased_by], parameters[i], results_[plan.aliased_by].byte_size);
+    }
+  }
+  for (size_t i = 0; i < results_.size(); ++i) {
+    if (results_[i].allocation >= 0) bases[results_[i].allocation] = results[i];
+  }
+  const LibraryContext context(device, &allocator, 0);
+  try {
+    return program_->Run(bases.data(), context);
+  } catch (const std::exception& error) {
+    return Internal(name(), ": ", error.what());
+  }
+}
+
+Status Executable::Execute(Device* device, std::span<Buffer* const> arguments, std::span<const int64_t> non_donatable,
+                           std::span<Ref<Buffer>> results, Ref<Event>* done) {
+  const size_t num_parameters = parameters_.size();
+  const size_t num_results = results_.size();
+  if (arguments.size() != num_parameters) {
+    return InvalidArgument(name(), ": ", arguments.size(), " arguments given, the program takes ", num_parameters);
+  }
+  if (results.size() != num_results) {
+    return InvalidArgument(name(), ": room for ", results.size(), " results, the program has ", num_results);
+  }
+  for (size_t i = 0; i < num_parameters; ++i) TRIPONT_RETURN_IF_ERROR(CheckArgument(device, i, arguments[i]));
+
+  // Donations come first, so that a buffer that is donated and used too is found out by its hold failing. From here on
+  // every way out gives back what was taken: the destructors do, and Undo.
+  std::vector<Donation> donations;
+  SmallArray<int32_t> donation_of(num_parameters);
+  std::fill_n(donation_of.data(), num_parameters, -1);
+  const auto undo = [&](Status status) {
+    for (Donation& donation : donations) donation.Undo();
+    return status;
+  };
+  for (const int64_t index : artifact_.donatable_parameters) {
+    if (std::find(non_donatable.begin(), non_donatable.end(), index) != non_donatable.end()) continue;
+    StatusOr<Donation> donation = arguments[index]->Donate();
+    if (!donation.ok()) return undo(donation.status().WithPrefix(StrCat(name(), ": argument ", index)));
+    donation_of[index] = static_cast<int32_t>(donations.size());
+    donations.push_back(std::move(donation).value());
+  }
+  bool ready = true;
+  size_t held = 0;
+  const auto release_holds = [&] {
+    for (size_t i = 0; i < held; ++i) {
+      if (donation_of[i] < 0) arguments[i]->ReleaseHold();
+    }
+  };
+  for (; held < num_parameters; ++held) {
+    Buffer* const buffer = arguments[held];
+    if (donation_of[held] < 0 && !buffer->TryHold()) {
+      const bool both = std::any_of(donations.begin(), donations.end(),
+                                    [&](const Donation& donation) { return donation.buffer() == buffer; });
+      const Status status =
+          both ? InvalidArgument("the array of shape ", buffer->shape(), " is donated and used in the same call")
+               : buffer->Acquire().status();
+      release_holds();
+      return undo(status.WithPrefix(StrCat(name(), ": argument ", held)));
+    }
+    ready = ready && buffer->IsReady();
+  }
+
+  const bool run_inline = ready && !program_->may_block() &&
+                          program_->cost_ns() < static_cast<double>(device->inline_ns()) && device->stream().IsIdle();
+  Ref<Event> event;
+  if (!run_inline) event = MakeRef<Event>();
+
+  // Results: fresh memory first, because only that can fail; then those that take over donated memory.
+  SmallArray<void*> result_data(num_results);
+  const auto donation_for = [&](size_t i) -> Donation* {
+    const int32_t parameter = results_[i].aliased_parameter;
+    if (parameter < 0 || donation_of[parameter] < 0) return nullptr;
+    Donation& donation = donations[donation_of[parameter]];
+    return donation.exclusive() ? &donation : nullptr;
+  };
+  for (size_t i = 0; i < num_results; ++i) {
+    if (donation_for(i) != nullptr) continue;
+    const ResultPlan& plan = results_[i];
+    Memory* const memory = device->memory(plan.memory);
+    results[i] = Buffer::TryAllocate(memory, artifact_.results[i].shape, plan.byte_size, event);
+    if (!results[i]) {
+      for (Ref<Buffer>& result : results) result = nullptr;
+      release_holds();
+      return undo(memory->allocator().Exhausted(plan.byte_size).WithPrefix(
+          StrCat(name(), ": result ", i, " of shape ", artifact_.results[i].shape)));
+    }
+    result_data[i] = results[i]->data();
+  }
+  SmallArray<void*> parameter_data(num_parameters);
+  for (size_t i = 0; i < num_parameters; ++i) {
+    parameter_data[i] = donation_of[i] < 0 ? arguments[i]->data() : donations[donation_of[i]].data();
+  }
+  std::vector<Ref<Buffer>> overwritten;
+  for (size_t i = 0; i < num_results; ++i) {
+    Donation* const donation = donation_for(i);
+    if (donation == nullptr) continue;
+    overwritten.emplace_back(donation->buffer());
+    results[i] = Buffer::FromDonation(device->memory(results_[i].memory), artifact_.results[i].shape,
+                                      std::move(*donation), event);
+    result_data[i] = results[i]->data();
+  }
+
+  if (run_inline) {
+    for (const Ref<Buffer>& buffer : overwritten) buffer->WaitForHolds();
+    Status status = RunProgram(device, parameter_data.data(), result_data.data());
+    release_holds();
+    if (!status.ok()) {
+      for (Ref<Buffer>& result : results) result = nullptr;
+      return status;
+    }
+    if (done != nullptr) *done = nullptr;
+    return status;
+  }
+
+  auto execution = std::make_unique<Execution>();
+  execution->executable = Ref<Executable>(this);
+  execution->device = device;
+  execution->parameter_data.assign(parameter_data.data(), parameter_data.data() + num_parameters);
+  execution->inputs.reserve(num_parameters);
+  for (size_t i = 0; i < num_parameters; ++i) {
+    Ref<Buffer> buffer(arguments[i]);
+    if (!buffer->IsReady()) execution->awaited.push_back(buffer);
+    if (donation_of[i] < 0) execution->inputs.push_back(Hold(std::move(buffer)));
+  }
+  for (const Ref<Buffer>& result : results) {
+    if (result->TryHold()) execution->outputs.push_back(Hold(result));
+  }
+  execution->donations = std::move(donations);
+  execution->overwritten = std::move(overwritten);
+  execution->done = event;
+  device->stream().Enqueue(std::move(execution));
+  if (done != nullptr) *done = std::move(event);
+  return OkStatus();
+}
+
+}  // namespace tripont

@@ -1,0 +1,94 @@
+// The thunks of a loaded program, resolved: pointers to code and objects, slices in one table, costs summed up.
+#ifndef TRIPONT_CORE_RUNTIME_THUNK_SEQUENCE_H_
+#define TRIPONT_CORE_RUNTIME_THUNK_SEQUENCE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/runtime/artifact.h"
+#include "core/runtime/code_image.h"
+#include "core/runtime/library/registry.h"
+#include "core/runtime/status.h"
+
+namespace tripont {
+
+// Kernels: see core/compiler/artifact.py.
+using KernelFunction = void (*)(void* const* arguments, int64_t begin, int64_t end);
+
+struct LoadedThunk;
+using LoadedSequence = std::vector<LoadedThunk>;
+
+struct LoadedThunk {
+  ArtifactThunk::Kind kind = ArtifactThunk::Kind::kKernel;
+  bool selector_is_pred = false;
+  int32_t debug = -1;
+  // Into LoadedProgram's table of slices: a kernel's arguments; destination and source of a copy; the predicate or
+  // selector; operands and then results of a library call.
+  uint32_t first_slice = 0;
+  uint32_t num_slices = 0;
+  uint32_t num_operands = 0;  // library call
+  KernelFunction function = nullptr;
+  int64_t work_count = 0;
+  int64_t grain = 1;
+  int64_t trip_count = -1;
+  size_t size = 0;  // copy
+  std::vector<LoadedSequence> bodies;
+  std::unique_ptr<LibraryCall> call;
+};
+
+// Immutable after Load. Run may be called by several threads at the same time.
+class LoadedProgram {
+ public:
+  // Maps the code, copies the constants, makes the library calls. `artifact` passed ParseArtifact and outlives this.
+  static StatusOr<std::unique_ptr<LoadedProgram>> Load(const Artifact& artifact);
+  ~LoadedProgram();
+
+  // Runs all thunks. bases: address of each allocation. The error names the op that failed.
+  Status Run(void* const* bases, const LibraryContext& context) const;
+
+  // Address of each constant's allocation, null for the others: what an execution's table of bases starts from.
+  const std::vector<void*>& constant_bases() const { return constant_bases_; }
+  // Temporary allocations lie one after the other in one arena: where each starts (for the others: -1), and how large it is.
+  const std::vector<int64_t>& temp_offsets() const { return temp_offsets_; }
+  size_t temp_size() const { return temp_size_; }
+  // Estimate, ns on one core; infinity if a trip count is unknown.
+  double cost_ns() const { return cost_ns_; }
+  bool may_block() const { return may_block_; }
+
+ private:
+  struct CompactSlice {
+    uint32_t allocation;
+    uint64_t offset;
+  };
+  struct State;
+
+  explicit LoadedProgram(const Artifact& artifact) : artifact_(artifact) {}
+  StatusOr<LoadedSequence> LoadSequence(const std::vector<ArtifactThunk>& thunks, double* cost_ns);
+  Status LoadLibraryCall(const ArtifactThunk& thunk, LoadedThunk& loaded);
+  void AddSlice(LoadedThunk& thunk, const Slice& slice);
+  void* Resolve(const State& state, uint32_t slice) const;
+  Status RunSequence(const LoadedSequence& sequence, const State& state) const;
+  Status RunLibraryCall(const LoadedThunk& thunk, const State& state) const;
+  std::string Describe(int32_t debug) const;
+
+  const Artifact& artifact_;
+  std::unique_ptr<CodeImage> code_;
+  char* constants_ = nullptr;  // 64-byte aligned and padded
+  std::vector<void*> constant_bases_;
+  std::vector<int64_t> temp_offsets_;
+  size_t temp_size_ = 0;
+  size_t max_arguments_ = 0;
+  double cost_ns_ = 0;
+  bool may_block_ = false;
+  std::vector<CompactSlice> slices_;
+  LoadedSequence thunks_;
+};
+
+// One line a thunk, for people.
+std::string ThunkSequenceText(const Artifact& artifact);
+
+}  // namespace tripont
+
+#endif  // TRIPONT_CORE_RUNTIME_THUNK_SEQUENCE_H_
