@@ -46,7 +46,7 @@ _FORMATS: Final[dict[DType, Format]] = {
     dtypes.F8E4M3FNUZ: Format(4, 3, 8, 0x7F, 0x80, 0x80, False, False),
     dtypes.F8E4M3B11FNUZ: Format(4, 3, 11, 0x7F, 0x80, 0x80, False, False),
     dtypes.F8E5M2FNUZ: Format(5, 2, 16, 0x7F, 0x80, 0x80, False, False),
-    dtypes.F4E2M1FN: Format(2, 1, 1, 0x7, 0x7, 0x8, False),
+    dtypes.F4E2M1FN: Format(2, 1, 1, 0x7, 0x7, 0x8),  # no NaN: a zero of the other sign stands for it
 }
 
 
@@ -165,21 +165,22 @@ def _encode(g: Generator, value: Value, form: Format) -> Value:
         keep = b.icmp("ne", b.binary("and", code, c(0x7F)), c(0))
         sign = b.select(keep, sign, c(0))
     signed = b.binary("or", code, sign)
-    return b.select(nan, b.binary("or", sign, c(form.nan)) if form.nan_signed else c(form.nan), signed)
+    return b.select(nan, b.binary("xor", sign, c(form.nan)) if form.nan_signed else c(form.nan), signed)
 
 
 def _encode_exponent(g: Generator, value: Value) -> Value:
-    """f8e8m0fnu: powers of two from 2^-127 on (code 0), NaN (255) for NaN, infinities, zero and negative numbers."""
+    """f8e8m0fnu: powers of two from 2^-127 on (code 0), NaN (255) for NaN, infinities, zero and negative numbers.
+
+    Halfway goes up, as in ml_dtypes (one does not have an odd or even mantissa of no bits).
+    """
     b = g.builder
     integer = vector("i32", lanes_of(value.type))
     c = lambda number: llvm_ir.integer(integer, number)
     bits = b.cast("bitcast", value, integer)
     exponent = b.binary("lshr", bits, c(23))
     mantissa = b.binary("and", bits, c(0x7FFFFF))
-    odd = b.binary("and", exponent, c(1))
-    up = b.icmp("ugt", b.binary("add", mantissa, odd), c(0x400000))
-    subnormal_up = b.icmp("ugt", mantissa, c(0x600000))
-    up = b.select(b.icmp("eq", exponent, c(0)), subnormal_up, up)
+    half = b.select(b.icmp("eq", exponent, c(0)), c(0x400000), c(0x3FFFFF))  # 2^-127 is itself 0x400000
+    up = b.icmp("ugt", mantissa, half)
     code = b.select(up, b.binary("add", exponent, c(1)), exponent)
     bad = b.icmp("ugt", b.binary("sub", bits, c(1)), c(0x7F7FFFFF - 1))
     return b.select(bad, c(255), code)
