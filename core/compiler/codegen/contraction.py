@@ -1,0 +1,659 @@
+"""The "dot" kernel: contractions of any dimension numbers and dtypes, written for small and odd
+ones.
+
+Large matrix products go to a library; what is left is products whose matrices fit in the caches,
+matrix-vector products (bound by memory), and dtypes no library knows. Operands may be computed on
+the fly (a "dot" fusion reads its operands through element generators) and elementwise instructions
+may follow.
+
+Dimensions fall into four groups: batch, rows (free in lhs), columns (free in rhs) and contracted.
+Neighbours of a group that are neighbours in every array are merged. Three ways to compute a tile of
+the result:
+
+* columns: a vector holds neighbouring columns; elements of lhs are broadcast. For rhs with columns
+  minor (``[K,N]``), and, with the operands exchanged, for lhs with rows minor.
+* dots: a vector holds neighbouring contracted elements of both operands; the accumulators of a tile
+  are summed across lanes at the end, all at once. For operands with the contracted dimension minor
+  (``[M,K] x [N,K]``).
+* panels: a long row vector times a large matrix: a block of columns is accumulated in memory while
+  eight rows of the matrix at a time stream by.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from .. import errors, hlo
+from ..dtypes import DType
+from . import conversion, costs, llvm_ir
+from .elemental import element
+from .generator import ZERO, Array, Coordinate, Generator, Index
+from .kernels import EmittedKernel, Frame
+from .llvm_ir import Module, Value, i64
+from .loops import count
+from .representation import Complex, Element, components, register_type
+
+if TYPE_CHECKING:
+    from ..targets.target import Target
+
+_PANEL_COLUMNS: Final = 1024
+_PANEL_ROWS: Final = 8
+_PANEL_BYTES: Final = 1 << 18  # a matrix above this is worth streaming
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """A loop of the contraction: its size and where it stands in each array (-1: nowhere)."""
+
+    size: int
+    lhs: int = -1
+    rhs: int = -1
+    result: int = -1
+
+
+@dataclass(slots=True)
+class Contraction:
+    """The loops of a dot by group, and the arrays' dimensions in the same numbering."""
+
+    batch: list[Dimension]
+    rows: list[Dimension]
+    columns: list[Dimension]
+    contracted: list[Dimension]
+    lhs: tuple[int, ...]
+    rhs: tuple[int, ...]
+    result: tuple[int, ...]
+
+    @property
+    def groups(self) -> list[list[Dimension]]:
+        return [self.batch, self.rows, self.columns, self.contracted]
+
+    def exchanged(self) -> Contraction:
+        """The same contraction with lhs and rhs in each other's place."""
+
+        def swap(group: list[Dimension]) -> list[Dimension]:
+            return [replace(d, lhs=d.rhs, rhs=d.lhs) for d in group]
+
+        return Contraction(
+            swap(self.batch),
+            swap(self.columns),
+            swap(self.rows),
+            swap(self.contracted),
+            self.rhs,
+            self.lhs,
+            self.result,
+        )
+
+    def minor(self, array: str) -> Dimension | None:
+        """The fastest-varying dimension of ``array`` ("lhs", "rhs" or "result")."""
+        used = [d for group in self.groups for d in group if getattr(d, array) >= 0 and d.size > 1]
+        return max(used, key=lambda d: int(getattr(d, array)), default=None)
+
+
+def analyse(dot: hlo.Instruction, merge: bool) -> Contraction:
+    """The loops of ``dot``; with ``merge`` neighbouring dimensions become one where all arrays allow it."""
+    lhs, rhs = (o.dims for o in dot.operands)
+    n: hlo.DotDimensionNumbers = dot.attributes["dimension_numbers"]
+    batch = [
+        Dimension(lhs[a], a, b, i)
+        for i, (a, b) in enumerate(zip(n.lhs_batch, n.rhs_batch, strict=True))
+    ]
+    at = len(batch)
+    free = [d for d in range(len(lhs)) if d not in n.lhs_batch and d not in n.lhs_contracting]
+    rows = [Dimension(lhs[d], d, -1, at + i) for i, d in enumerate(free)]
+    at += len(rows)
+    free = [d for d in range(len(rhs)) if d not in n.rhs_batch and d not in n.rhs_contracting]
+    columns = [Dimension(rhs[d], -1, d, at + i) for i, d in enumerate(free)]
+    contracted = [
+        Dimension(lhs[a], a, b) for a, b in zip(n.lhs_contracting, n.rhs_contracting, strict=True)
+    ]
+    contracted.sort(key=lambda d: d.lhs)
+    c = Contraction(batch, rows, columns, contracted, lhs, rhs, dot.dims)
+    return _merged(c) if merge else c
+
+
+def _merged(c: Contraction) -> Contraction:
+    """Dimensions of size one dropped, neighbours joined, and all numbered anew."""
+    arrays = ("lhs", "rhs", "result")
+    rank: dict[str, dict[int, int]] = {}  # old position -> position among the dimensions that count
+    for a, dims in zip(arrays, (c.lhs, c.rhs, c.result), strict=True):
+        rank[a] = {d: n for n, d in enumerate(d for d, dim in enumerate(dims) if dim != 1)}
+
+    def follows(d: Dimension, last: Dimension) -> bool:
+        places = [(getattr(last, a), getattr(d, a), rank[a]) for a in arrays]
+        return all((p < 0) == (q < 0) and (q < 0 or r[q] == r[p] + 1) for p, q, r in places)
+
+    groups: list[list[list[Dimension]]] = []  # by group: runs of dimensions that become one
+    for group in c.groups:
+        runs: list[list[Dimension]] = []
+        for d in group:
+            if d.size == 1:
+                continue
+            if runs and follows(d, runs[-1][-1]):
+                runs[-1].append(d)
+            else:
+                runs.append([d])
+        groups.append(runs)
+    position: dict[tuple[str, Dimension], int] = {}
+    shapes: list[tuple[int, ...]] = []
+    for a in arrays:
+        present = [run for runs in groups for run in runs if getattr(run[0], a) >= 0]
+        present.sort(key=lambda run: int(getattr(run[0], a)))
+        position.update({(a, run[0]): n for n, run in enumerate(present)})
+        shapes.append(tuple(math.prod(d.size for d in run) for run in present))
+    merged = [
+        [
+            Dimension(
+                math.prod(d.size for d in run), *(position.get((a, run[0]), -1) for a in arrays)
+            )
+            for run in runs
+        ]
+        for runs in groups
+    ]
+    return Contraction(merged[0], merged[1], merged[2], merged[3], *shapes)
+
+
+Reader = Callable[[Index], Element]
+Writer = Callable[[Index, Element, "Value | None"], None]
+Coordinates = dict[Dimension, Coordinate]
+
+
+class _Kernel:
+    """A dot kernel being written. ``c`` may have its operands exchanged, and the readers with them."""
+
+    def __init__(
+        self,
+        frame: Frame,
+        dot: hlo.Instruction,
+        c: Contraction,
+        readers: Sequence[Reader],
+        write: Writer,
+    ) -> None:
+        self.frame = frame
+        self.g: Generator = frame.generator
+        self.target = frame.target
+        self.dot = dot
+        self.c = c
+        self.readers = list(readers)
+        self.source_dtypes = [o.dtype for o in dot.operands]
+        self.write = write
+        self.dtype: DType = dot.dtype
+        self.type = register_type(self.dtype)
+        size = {"float": 4, "double": 8}.get(self.type) or max(1, int(self.type[1:]) // 8)
+        self.lanes = max(1, self.target.vector_bytes // size)
+        self.can_mask = self.target.can_mask(
+            min(o.dtype.component.size for o in dot.operands)
+        ) and self.target.can_mask(self.dtype.component.size)
+        self.registers = 32 if self.target.vector_bytes >= 64 else 16
+        self.parts = 2 if self.dtype.is_complex else 1
+
+    def exchange(self) -> None:
+        self.c = self.c.exchanged()
+        self.readers.reverse()
+        self.source_dtypes.reverse()
+
+    # -- elements
+    def read(self, side: int, at: Coordinates) -> Element:
+        """An element of lhs (0) or rhs (1), converted to the type of the accumulator."""
+        array = ("lhs", "rhs")[side]
+        dims = (self.c.lhs, self.c.rhs)[side]
+        index: list[Coordinate] = [ZERO] * len(dims)
+        for d, coordinate in at.items():
+            if getattr(d, array) >= 0:
+                index[getattr(d, array)] = coordinate
+        value = self.readers[side](tuple(index))
+        source = self.source_dtypes[side]
+        if source is self.dtype or (
+            source.is_float and register_type(source) == self.type and not self.dtype.is_complex
+        ):
+            return value  # small floats are float in registers; the accumulator is not rounded
+        target = self.dtype
+        key = ("dot operand", side, value, target)
+        return self.g.pure(key, [value], lambda: conversion.convert(self.g, value, source, target))  # type: ignore[no-any-return]
+
+    def store(self, at: Coordinates, value: Element, mask: Value | None = None) -> None:
+        index: list[Coordinate] = [ZERO] * len(self.c.result)
+        for d, coordinate in at.items():
+            if d.result >= 0:
+                index[d.result] = coordinate
+        self.write(tuple(index), value, mask)
+
+    def zeros(self, lanes: int) -> Element:
+        value = llvm_ir.zero(llvm_ir.vector(self.type, lanes))
+        return Complex(value, value) if self.dtype.is_complex else value
+
+    def multiply_add(self, a: Element, b: Element, c: Element) -> Element:
+        """a*b + c in the accumulator's type; and/or for predicates."""
+        if isinstance(a, Complex):
+            assert isinstance(b, Complex)
+            assert isinstance(c, Complex)
+            real = self._fma(self._negated(a.imag), b.imag, self._fma(a.real, b.real, c.real))
+            imag = self._fma(a.imag, b.real, self._fma(a.real, b.imag, c.imag))
+            return Complex(real, imag)
+        assert isinstance(b, Value)
+        assert isinstance(c, Value)
+        return self._fma(a, b, c)
+
+    def _negated(self, a: Value) -> Value:
+        return self.g.pure(("fneg", a), [a], lambda: self.g.builder.fneg(a))  # type: ignore[no-any-return]
+
+    def _fma(self, a: Value, b: Value, c: Value) -> Value:
+        builder = self.g.builder
+        lanes = llvm_ir.lanes_of(c.type)
+        a, b = self.g.splat(a, lanes), self.g.splat(b, lanes)
+        if self.dtype.kind == "pred":
+            return builder.binary("or", builder.binary("and", a, b), c)
+        if self.type[0] == "i":
+            return builder.binary("add", builder.binary("mul", a, b), c)
+        if self.target.has("fma") or not self.target.is_x86:
+            return builder.intrinsic("fma", [a, b, c])
+        return builder.binary("fadd", builder.binary("fmul", a, b), c)
+
+    def add(self, a: Value, b: Value) -> Value:
+        opcode = "or" if self.dtype.kind == "pred" else "add" if self.type[0] == "i" else "fadd"
+        return self.g.builder.binary(opcode, a, b)
+
+    # -- loops
+    def offset(self, start: Coordinate, by: int, lanes: int, size: int) -> Coordinate:
+        """The coordinates start + by ... start + by + lanes - 1 of a dimension, for a uniform start."""
+        base = self.g.add(start.base, i64(by))
+        multiple = math.gcd(start.multiple, by) if by else start.multiple
+        return Coordinate(base, int(lanes > 1), lanes, None, 0, size - 1, multiple)
+
+    def start(self, block: Coordinate, step: int, size: int) -> Coordinate:
+        """Where a block begins: the last one is moved back to end at ``size``."""
+        if size % step == 0 or size < step:
+            return self.g.scale(block, step)._replace(high=max(size - 1, 0))
+        scaled = self.g.scale(block, step)
+        key = ("block start", scaled.base, size, step)
+        operands = [scaled.base]
+        base = self.g.pure(
+            key, operands, lambda: self.g.builder.intrinsic("smin", [scaled.base, i64(size - step)])
+        )
+        return Coordinate(base, 0, 1, None, 0, size - 1, math.gcd(step, size - step))
+
+    def contract(
+        self,
+        dims: Sequence[Dimension],
+        unroll: int,
+        accumulators: list[Element],
+        body: Callable[[Coordinates, list[Element]], None],
+    ) -> list[Element]:
+        """Nested loops over ``dims`` around ``body(coordinates, accumulators)``, which updates the list."""
+
+        def nest(level: int, at: Coordinates, values: list[Element]) -> list[Element]:
+            if level == len(dims):
+                values = list(values)
+                body(at, values)
+                return values
+            d = dims[level]
+            step = unroll if level == len(dims) - 1 else 1
+            whole = d.size // step * step
+            if whole > step:
+                flat = [v for e in values for v in components(e)]
+                with self.g.loop(i64(0), i64(whole), step, flat) as (i, carried, results):
+                    inner = self._grouped(carried)
+                    for n in range(step):
+                        c = Coordinate(self.g.add(i, i64(n)), 0, 1, None, 0, d.size - 1, 1)
+                        inner = nest(level + 1, {**at, d: c}, inner)
+                    carried[:] = [v for e in inner for v in components(e)]
+                values = self._grouped(results)
+                rest = range(whole, d.size)
+            else:
+                rest = range(d.size)
+            for n in rest:
+                values = nest(
+                    level + 1, {**at, d: Coordinate(i64(n), 0, 1, None, n, n, n or 1 << 30)}, values
+                )
+            return values
+
+        return nest(0, {}, accumulators)
+
+    def _grouped(self, values: Sequence[Value]) -> list[Element]:
+        if self.parts == 1:
+            return list(values)
+        return [Complex(values[n], values[n + 1]) for n in range(0, len(values), 2)]
+
+    # -- ways
+    def emit(self) -> tuple[int, float]:
+        """Write the kernel; (units of work, cost)."""
+        c = self.c
+        rows, columns = (math.prod(d.size for d in g) for g in (c.rows, c.columns))
+        depth, batches = (math.prod(d.size for d in g) for g in (c.contracted, c.batch))
+        flops_ns = batches * rows * columns * depth * self.parts**2 / (self.lanes * 4.0)
+        shapes = [*(o.shape for o in self.dot.operands), self.dot.shape]
+        moved = sum(s.bytes for s in shapes if isinstance(s, hlo.Shape))
+        cost = 20.0 + max(flops_ns, moved * 0.03)
+        lhs_minor, rhs_minor = c.minor("lhs"), c.minor("rhs")
+        if rhs_minor not in c.columns and lhs_minor in c.rows:
+            self.exchange()
+        elif rhs_minor in c.contracted and lhs_minor == rhs_minor:
+            return self.dots(), cost
+        c = self.c
+        last = c.columns[-1] if c.columns else None
+        matrix_bytes = math.prod(c.rhs) * self.source_dtypes[1].size
+        if (
+            math.prod(d.size for d in c.rows) == 1
+            and last is not None
+            and last.size >= 2 * self.lanes
+            and c.minor("rhs") == last
+            and matrix_bytes >= _PANEL_BYTES
+            and len(c.contracted) == 1
+            and not self.dtype.is_complex
+        ):
+            return self.panels(last), cost
+        return self.columns_tiles(), cost
+
+    def columns_tiles(self) -> int:
+        c, g = self.c, self.g
+        row = c.rows[-1] if c.rows else Dimension(1)
+        column = c.columns[-1] if c.columns else Dimension(1)
+        lanes = min(self.lanes, _power_of_two(column.size, up=self.can_mask))
+        vectors = (
+            -(-column.size // lanes)
+            if self.can_mask or column.size % lanes == 0
+            else max(1, column.size // lanes)
+        )
+        budget = self.registers * 3 // 4 // self.parts
+        most = 8 if row.size == 1 else 4 if self.registers == 32 else 2
+        most = max(1, min(most // self.parts, budget))
+        blocks = -(-vectors // most)
+        width = -(-vectors // blocks)
+        blocks = -(-column.size // (width * lanes))
+        height = _tile(row.size, max(1, min(budget // width, 12)))
+        unroll = max(1, min(4, 48 // (height * width * self.parts)))
+        tail = column.size - (width - 1) * lanes  # lanes of the last vector, if there is one block
+        mask = None
+        if column.size < width * lanes:
+            text = ", ".join(f"i1 {'true' if n < tail else 'false'}" for n in range(lanes))
+            mask = Value(f"<{lanes} x i1>", f"<{text}>")
+        outer = [*c.batch, *c.rows[:-1], *c.columns[:-1]]
+
+        def tile(index: Index) -> None:
+            fixed_at = dict(zip(outer, index, strict=False))
+            top = self.start(index[-2], height, row.size)
+            left = self.start(index[-1], width * lanes, column.size)
+            row_at = [self.offset(top, r, 1, row.size) for r in range(height)]
+            column_at = [self.offset(left, v * lanes, lanes, column.size) for v in range(width)]
+
+            def step(at: Coordinates, accumulators: list[Element]) -> None:
+                right = []
+                for v in range(width):
+                    if mask is not None and v == width - 1:
+                        with g.masked(mask):
+                            right.append(self.read(1, {**fixed_at, **at, column: column_at[v]}))
+                    else:
+                        right.append(self.read(1, {**fixed_at, **at, column: column_at[v]}))
+                for r in range(height):
+                    left_value = self.read(0, {**fixed_at, **at, row: row_at[r]})
+                    for v in range(width):
+                        n = r * width + v
+                        accumulators[n] = self.multiply_add(left_value, right[v], accumulators[n])
+
+            start = [self.zeros(lanes) for _ in range(height * width)]
+            values = self.contract(c.contracted, unroll, start, step)
+            for n, value in enumerate(values):
+                v = n % width
+                at = {**fixed_at, row: row_at[n // width], column: column_at[v]}
+                self.store(at, value, mask if v == width - 1 else None)
+
+        dims = [*(d.size for d in outer), -(-row.size // height), blocks]
+        count(g, self.frame.begin, self.frame.end, dims, tile)
+        return math.prod(dims)
+
+    def dots(self) -> int:
+        """A vector runs along the contracted dimension that is minor in both operands."""
+        c, g = self.c, self.g
+        minor = c.minor("lhs")
+        assert minor is not None
+        others = [d for d in c.contracted if d is not minor]
+        row = c.rows[-1] if c.rows else Dimension(1)
+        column = c.columns[-1] if c.columns else Dimension(1)
+        lanes = min(self.lanes, _power_of_two(minor.size, up=self.can_mask))
+        main = minor.size // lanes * lanes
+        budget = 16 // self.parts if self.registers == 32 else 8 // self.parts
+        height = _tile(row.size, 4)
+        width = _tile(column.size, max(1, budget // height))
+        if height < 4:
+            height = _tile(row.size, max(1, budget // width))
+        tiles = height * width
+        outer = [*c.batch, *c.rows[:-1], *c.columns[:-1]]
+        rest = minor.size - main
+        mask = None
+        if rest and self.can_mask:
+            text = ", ".join(f"i1 {'true' if n < rest else 'false'}" for n in range(lanes))
+            mask = Value(f"<{lanes} x i1>", f"<{text}>")
+
+        def tile(index: Index) -> None:
+            fixed_at = dict(zip(outer, index, strict=False))
+            top = self.start(index[-2], height, row.size)
+            left = self.start(index[-1], width, column.size)
+            row_at = [self.offset(top, r, 1, row.size) for r in range(height)]
+            column_at = [self.offset(left, v, 1, column.size) for v in range(width)]
+
+            def product(at: Coordinates, k: Coordinate, accumulators: list[Element]) -> None:
+                at = {**fixed_at, **at, minor: k}
+                right = [self.read(1, {**at, column: column_at[v]}) for v in range(width)]
+                for r in range(height):
+                    left_value = self.read(0, {**at, row: row_at[r]})
+                    for v in range(width):
+                        n = r * width + v
+                        accumulators[n] = self.multiply_add(left_value, right[v], accumulators[n])
+
+            def along(at: Coordinates, accumulators: list[Element]) -> None:
+                vectors, scalars = accumulators[:tiles], accumulators[tiles:]
+                step = lanes * (
+                    2 if tiles <= 4 and main >= 4 * lanes and main % (2 * lanes) == 0 else 1
+                )
+                if main > step:
+                    flat = [v for e in vectors for v in components(e)]
+                    with g.loop(i64(0), i64(main), step, flat) as (i, carried, results):
+                        inner = self._grouped(carried)
+                        start = Coordinate(i, 0, 1, None, 0, minor.size - 1, lanes)
+                        for by in range(0, step, lanes):
+                            product(at, self.offset(start, by, lanes, minor.size), inner)
+                        carried[:] = [v for e in inner for v in components(e)]
+                    vectors = self._grouped(results)
+                else:
+                    for by in range(0, main, lanes):
+                        product(at, self.offset(ZERO, by, lanes, minor.size), vectors)
+                if mask is not None:
+                    with g.masked(mask):
+                        product(at, self.offset(ZERO, main, lanes, minor.size), vectors)
+                elif rest:
+                    for by in range(main, minor.size):
+                        product(at, self.offset(ZERO, by, 1, minor.size), scalars)
+                accumulators[:] = [*vectors, *scalars]
+
+            start = [self.zeros(lanes) for _ in range(tiles)]
+            if rest and mask is None:
+                start += [self.zeros(1) for _ in range(tiles)]
+            values = self.contract(others, 1, start, along)
+            scalars = values[tiles:]
+            for r in range(height):
+                part = values[r * width : (r + 1) * width]
+                sums = self.sum_lanes(part)
+                if scalars:
+                    tail = scalars[r * width : (r + 1) * width]
+                    sums = [self.add_elements(a, b) for a, b in zip(sums, tail, strict=True)]
+                wide = _power_of_two(width, up=False)
+                at = 0
+                while at < width:
+                    while wide > width - at:
+                        wide //= 2
+                    value = self.gathered(sums[at : at + wide])
+                    place = self.offset(left, at, wide, column.size)
+                    self.store({**fixed_at, row: row_at[r], column: place}, value)
+                    at += wide
+
+        dims = [*(d.size for d in outer), -(-row.size // height), -(-column.size // width)]
+        count(g, self.frame.begin, self.frame.end, dims, tile)
+        return math.prod(dims)
+
+    def add_elements(self, a: Element, b: Element) -> Element:
+        if isinstance(a, Complex):
+            assert isinstance(b, Complex)
+            return Complex(self.add(a.real, b.real), self.add(a.imag, b.imag))
+        assert isinstance(b, Value)
+        return self.add(a, b)
+
+    def gathered(self, scalars: Sequence[Element]) -> Element:
+        """Scalars as the lanes of one vector."""
+
+        def gather(values: Sequence[Value]) -> Value:
+            if len(values) == 1:
+                return values[0]
+            result = Value(llvm_ir.vector(self.type, len(values)), "poison")
+            for n, v in enumerate(values):
+                result = self.g.builder.insert(result, v, n)
+            return result
+
+        if self.parts == 1:
+            return gather([components(s)[0] for s in scalars])
+        return Complex(
+            gather([components(s)[0] for s in scalars]), gather([components(s)[1] for s in scalars])
+        )
+
+    def sum_lanes(self, vectors: Sequence[Element]) -> list[Element]:
+        """The sum over the lanes of each vector; pairs of vectors share their additions."""
+        if self.parts == 2:
+            sums = [self._sum_lanes([components(v)[n] for v in vectors]) for n in (0, 1)]
+            return [Complex(a, b) for a, b in zip(*sums, strict=True)]
+        return list(self._sum_lanes([components(v)[0] for v in vectors]))
+
+    def _sum_lanes(self, vectors: list[Value]) -> list[Value]:
+        b = self.g.builder
+        lanes = llvm_ir.lanes_of(vectors[0].type)
+        if lanes == 1:
+            return vectors
+        sums: list[Value] = []
+        while len(sums) < len(vectors):
+            part = vectors[len(sums) :]
+            part = part[: min(_power_of_two(len(part), up=False), lanes)]
+            segments = len(part)
+            while len(part) > 1:  # lanes of two vectors become the halves of one
+                part = [
+                    self.add(
+                        b.shuffle(x, y, range(0, 2 * lanes, 2)),
+                        b.shuffle(x, y, range(1, 2 * lanes, 2)),
+                    )
+                    for x, y in zip(part[::2], part[1::2], strict=True)
+                ]
+            value, width = part[0], lanes
+            while width > segments:
+                width //= 2
+                value = (
+                    self.add(
+                        b.shuffle(value, value, range(0, 2 * width, 2)),
+                        b.shuffle(value, value, range(1, 2 * width, 2)),
+                    )
+                    if width > 1
+                    else self.add(b.extract(value, 0), b.extract(value, 1))
+                )
+            sums += [b.extract(value, n) for n in range(segments)]
+        return sums
+
+    def panels(self, column: Dimension) -> int:
+        """Blocks of columns accumulated in memory, while several rows of the matrix stream by."""
+        c, g, b = self.c, self.g, self.g.builder
+        depth = c.contracted[0]
+        lanes = self.lanes
+        block = min(_PANEL_COLUMNS, column.size // lanes * lanes)
+        while column.size // block < 2 and block >= 4 * lanes:
+            block = block // 2 // lanes * lanes
+        blocks = -(-column.size // block)
+        buffer = b.alloca(self.type, block)
+        g.note(buffer)
+        bytes_ = self.target.vector_bytes
+        type_ = llvm_ir.vector(self.type, lanes)
+        outer = [*c.batch, *c.rows, *c.columns[:-1]]
+
+        def unit(index: Index) -> None:
+            fixed_at = dict(zip(outer, index, strict=False))
+            left = self.start(index[-1], block, column.size)
+
+            def chunk(rows: int, k: Coordinate, first: bool) -> None:
+                k_at = [self.offset(k, n, 1, depth.size) for n in range(rows)]
+                scalars = [self.read(0, {**fixed_at, depth: at}) for at in k_at]
+                with g.loop(i64(0), i64(block), lanes) as (i, _, _):
+                    place = b.gep(self.type, buffer, i)
+                    total: Element = llvm_ir.zero(type_) if first else b.load(type_, place, bytes_)
+                    at = self.offset(left._replace(base=g.add(left.base, i)), 0, lanes, column.size)
+                    for scalar, k_coordinate in zip(scalars, k_at, strict=True):
+                        value = self.read(1, {**fixed_at, depth: k_coordinate, column: at})
+                        total = self.multiply_add(scalar, value, total)
+                    assert isinstance(total, Value)
+                    b.store(total, place, bytes_)
+
+            rest = depth.size % _PANEL_ROWS or min(_PANEL_ROWS, depth.size)
+            chunk(rest, ZERO, True)
+            with g.loop(i64(rest), i64(depth.size), _PANEL_ROWS) as (k, _, _):
+                chunk(_PANEL_ROWS, Coordinate(k, 0, 1, None, 0, depth.size - 1, 1), False)
+            with g.loop(i64(0), i64(block), lanes) as (i, _, _):
+                value = b.load(type_, b.gep(self.type, buffer, i), bytes_)
+                at = self.offset(left._replace(base=g.add(left.base, i)), 0, lanes, column.size)
+                self.store({**fixed_at, column: at}, value)
+
+        dims = [*(d.size for d in outer), blocks]
+        count(g, self.frame.begin, self.frame.end, dims, unit)
+        return math.prod(dims)
+
+
+def _power_of_two(n: int, *, up: bool) -> int:
+    """The power of two next to n >= 1, at least or at most n."""
+    return 1 << ((n - 1).bit_length() if up else n.bit_length() - 1) if n > 0 else 1
+
+
+def _tile(size: int, most: int) -> int:
+    """The tile length up to ``most`` for ``size``: tiles overlap at the end, and each costs a little."""
+    return min(range(1, max(2, min(size, most) + 1)), key=lambda t: -(-size // t) * (t + 2))
+
+
+def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
+    """The kernel of a dot, or of a "dot" fusion: one dot, with indexable instructions before and after it."""
+    frame = Frame(module, target, instruction, name, collapsed=False)
+    g = frame.generator
+    computation = frame.computation
+    found = [i for i in computation.instructions if i.opcode == "dot"]
+    if len(found) != 1:
+        raise errors.of_instruction("INTERNAL", "a dot fusion holds one dot", instruction)
+    dot = found[0]
+    roots = computation.results
+    plain = all(o.opcode == "parameter" for o in dot.operands) and roots == (dot,)
+    if any(r.dims != dot.dims for r in roots):
+        raise errors.of_instruction(
+            "INTERNAL", "results of a dot fusion have the dot's dimensions", instruction
+        )
+    if math.prod(dot.dims) == 0:
+        return frame.finish(0, 1, 0.0)
+    contraction = analyse(dot, merge=plain)
+    if plain:
+        merged = (contraction.lhs, contraction.rhs)
+        arrays = [
+            Array(g.arrays[o].pointer, hlo.Shape(o.dtype, dims))
+            for o, dims in zip(dot.operands, merged, strict=True)
+        ]
+        result = Array(frame.results[0].pointer, hlo.Shape(dot.dtype, contraction.result))
+        readers: list[Reader] = [lambda index, a=a: g.load(a, index) for a in arrays]  # type: ignore[misc]
+
+        def write(index: Index, value: Element, mask: Value | None) -> None:
+            g.store(result, index, value, mask)
+
+    else:
+        readers = [lambda index, o=o: element(g, o, index) for o in dot.operands]  # type: ignore[misc]
+
+        def write(index: Index, value: Element, mask: Value | None) -> None:
+            g.note(*components(value))
+            g.remember((dot, index), value, g.depth)
+            if mask is None:
+                values = [element(g, root, index) for root in roots]
+            else:
+                with g.masked(mask):
+                    values = [element(g, root, index) for root in roots]
+            for array, root_value in zip(frame.results, values, strict=True):
+                g.store(array, index, root_value, mask)
+
+    units, cost = _Kernel(frame, dot, contraction, readers, write).emit()
+    return frame.finish(units, costs.grain(cost, units), cost)
