@@ -6,6 +6,7 @@
 
 namespace tripont {
 
+void RegisterConvolution(LibraryRegistry& registry);
 void RegisterGemm(LibraryRegistry& registry);
 
 }  // namespace tripont

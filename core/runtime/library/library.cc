@@ -5,7 +5,10 @@
 
 namespace tripont {
 
-void RegisterLibraryCalls(LibraryRegistry& registry) { RegisterGemm(registry); }
+void RegisterLibraryCalls(LibraryRegistry& registry) {
+  RegisterConvolution(registry);
+  RegisterGemm(registry);
+}
 
 std::vector<std::pair<std::string, std::string>> LibraryVersions() {
   std::vector<std::pair<std::string, std::string>> versions;

@@ -18,7 +18,7 @@ namespace tripont::onednn {
 enum class StatusCode : int { kSuccess = 0, kOutOfMemory = 1, kInvalidArguments = 2, kUnimplemented = 3 };
 enum class DataType : int { kUndefined = 0, kF16 = 1, kBF16 = 2, kF32 = 3, kS32 = 4, kS8 = 5, kU8 = 6, kF64 = 7 };
 enum class EngineKind : int { kCpu = 1 };
-enum class PropagationKind : int { kForwardInference = 96 };
+enum class PropagationKind : int { kForwardTraining = 64, kForwardInference = 96 };
 enum class Algorithm : int {
   kConvolutionDirect = 0x1,
   kRelu = 0x20,

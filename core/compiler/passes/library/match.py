@@ -7,6 +7,7 @@ from typing import Final
 
 from ...hlo import Computation, Instruction, Module
 from .. import rewrite
+from .convolution import match_convolution
 from .gemm import fold_result_transpose, match_dot
 from .options import LibraryOptions
 
@@ -14,6 +15,7 @@ Rule = Callable[[Instruction, "Uses", LibraryOptions], Instruction | None]
 Uses = dict[Instruction, int]
 
 RULES: Final[dict[str, Rule]] = {
+    "convolution": match_convolution,
     "dot": match_dot,
     "transpose": fold_result_transpose,
 }

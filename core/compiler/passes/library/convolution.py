@@ -1,0 +1,377 @@
+"""Convolutions become calls of "convolution" (core/runtime/library/convolution.cc).
+
+HLO has one convolution, oneDNN three: forward, the gradient of the input and the gradient of the weights. HLO's
+general form, in one spatial dimension (b: base dilation, d: window dilation, s: stride, p: low padding):
+
+    out[n, o, y] = sum over i, k of  dilated(lhs)[n, i, y s + k d - p] rhs[o, i, k]
+
+* Gradient of the input: the stride is 1, lhs is the gradient of the output, base-dilated by the forward stride, and
+  the kernel is the reversed one of the forward convolution, with features swapped. The forward padding is
+  (k - 1) d - p.
+* Gradient of the weights: lhs is the forward input with batch and features swapped, rhs the gradient of the
+  output, spread by the forward stride (the window dilation), and the stride is the forward dilation. (Any undilated
+  convolution can be read so; it pays when the "kernel" is larger than the result.) With a batch group count it is the
+  weights' gradient of a grouped convolution.
+
+What is left over (negative padding, base dilation together with a stride, padding wider than the kernel) is made simple
+by a ``pad`` or a ``slice`` before the call.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from ... import dtypes
+from ...hlo import ConvolutionDimensionNumbers, Instruction, Shape, WindowDimension, constant
+from .cost import contraction_cost
+from .gemm import Dimension, convert, row_major
+from .options import LibraryOptions
+
+# Of fewer multiply-adds than this the call costs more than the work.
+MIN_MULTIPLY_ADDS: Final = 2**12
+MAX_SPATIAL_DIMENSIONS: Final = 3
+
+_TYPES: Final = frozenset(
+    (
+        (dtypes.F32, dtypes.F32, dtypes.F32),
+        (dtypes.BF16, dtypes.BF16, dtypes.BF16),
+        (dtypes.BF16, dtypes.BF16, dtypes.F32),
+    )
+)
+_FLOATS: Final = frozenset((dtypes.F16, dtypes.BF16, dtypes.F32))
+
+
+def match_convolution(
+    convolution: Instruction, uses: dict[Instruction, int], options: LibraryOptions
+) -> Instruction | None:
+    """The library call that computes ``convolution``, or None if it is left to generated code."""
+    if not options.onednn or not is_worthwhile(convolution):
+        return None
+    lhs, rhs = convolution.operands
+    types = (lhs.dtype, rhs.dtype, convolution.dtype)
+    if types in _TYPES and (options.bf16 or dtypes.BF16 not in types):
+        return make_call(convolution)
+    if _FLOATS.issuperset(types):
+        wide = convolution.replace(
+            operands=[convert(lhs, dtypes.F32), convert(rhs, dtypes.F32)],
+            shape=convolution.shape.with_dtype(dtypes.F32),  # type: ignore[union-attr]
+        )
+        return convert(make_call(wide), convolution.dtype)
+    return None
+
+
+def multiply_adds(convolution: Instruction) -> int:
+    """Multiplications of a convolution, those with padding included."""
+    numbers: ConvolutionDimensionNumbers = convolution.attributes["dimension_numbers"]
+    rhs = convolution.operands[1].dims
+    return (
+        math.prod(convolution.dims) * math.prod(rhs) // max(1, rhs[numbers.kernel_output_feature])
+    )
+
+
+def is_worthwhile(convolution: Instruction) -> bool:
+    """Whether the library can compute the convolution, and faster than generated code."""
+    spatial = len(convolution.attributes["window"])
+    empty = 0 in convolution.dims or any(0 in o.dims for o in convolution.operands)
+    return (
+        not empty
+        and spatial <= MAX_SPATIAL_DIMENSIONS
+        and multiply_adds(convolution) >= MIN_MULTIPLY_ADDS
+    )
+
+
+@dataclass(slots=True)
+class View:
+    """An array read with other dimensions than it lies in memory: ``dimensions`` of ``instruction``'s buffer."""
+
+    instruction: Instruction
+    dimensions: list[Dimension]
+    reversed: frozenset[int] = frozenset()
+
+    def pick(self, *indices: int) -> list[Dimension]:
+        return [self.dimensions[i] for i in indices]
+
+
+def view(instruction: Instruction, through_reverse: bool) -> View:
+    """The array behind transposes and (for a kernel) reverses."""
+    order = list(range(len(instruction.dims)))  # place of each of our dimensions in the source
+    backwards: set[int] = set()
+    while True:
+        if instruction.opcode == "transpose":
+            order = [instruction.attributes["dimensions"][d] for d in order]
+        elif instruction.opcode == "reverse" and through_reverse:
+            flipped = instruction.attributes["dimensions"]
+            backwards ^= {i for i, d in enumerate(order) if d in flipped}
+        else:
+            break
+        instruction = instruction.operands[0]
+    dense = row_major(instruction.dims)
+    return View(instruction, [dense[d] for d in order], frozenset(backwards))
+
+
+def make_call(convolution: Instruction) -> Instruction:
+    """The call for a convolution whose element types oneDNN takes."""
+    windows: tuple[WindowDimension, ...] = convolution.attributes["window"]
+    if is_input_gradient(convolution):
+        call = input_gradient(convolution)
+        if call is not None:
+            return call
+    if any(w.base_dilation != 1 for w in windows):
+        return make_call(dilate_explicitly(convolution))
+    if any(needs_explicit_padding(w) for w in windows):
+        return make_call(pad_explicitly(convolution))
+    if is_weights_gradient(convolution):
+        return weights_gradient(convolution)
+    return forward(convolution)
+
+
+def needs_explicit_padding(window: WindowDimension) -> bool:
+    """Whether the padding is negative, or such that a whole window can lie in it (which oneDNN takes, but slowly)."""
+    extent = (window.size - 1) * window.window_dilation + 1
+    high = window.padding_high
+    return not (0 <= window.padding_low < extent) or not (0 <= high < extent + window.stride)
+
+
+def is_input_gradient(convolution: Instruction) -> bool:
+    """Whether the convolution is best read as the gradient of another one's input."""
+    windows: tuple[WindowDimension, ...] = convolution.attributes["window"]
+    if any(w.stride != 1 for w in windows) or convolution.attributes["batch_group_count"] != 1:
+        return False
+    if any(w.base_dilation != 1 for w in windows):
+        return True
+    spatial = convolution.attributes["dimension_numbers"].kernel_spatial
+    flipped = view(convolution.operands[1], through_reverse=True).reversed
+    wide = [i for i, w in enumerate(windows) if w.size > 1]
+    return bool(wide) and all((spatial[i] in flipped) != windows[i].reversal for i in wide)
+
+
+def is_weights_gradient(convolution: Instruction) -> bool:
+    """Whether the convolution is best read as the gradient of another one's weights."""
+    if convolution.attributes["batch_group_count"] != 1:
+        return True
+    if convolution.attributes["feature_group_count"] != 1:
+        return False
+    numbers: ConvolutionDimensionNumbers = convolution.attributes["dimension_numbers"]
+    kernel = math.prod(w.size for w in convolution.attributes["window"])
+    result = math.prod(convolution.dims[d] for d in numbers.output_spatial)
+    # Frameworks write the features outermost only when they have swapped batch and features.
+    return kernel > result and numbers.input_feature == 0
+
+
+# ------------------------------------------------------------------------------------------- the three kinds
+
+
+def forward(convolution: Instruction) -> Instruction:
+    windows: tuple[WindowDimension, ...] = convolution.attributes["window"]
+    numbers: ConvolutionDimensionNumbers = convolution.attributes["dimension_numbers"]
+    groups = convolution.attributes["feature_group_count"]
+    lhs = view(convolution.operands[0], through_reverse=False)
+    rhs = oriented_kernel(convolution, backwards=False)
+    result = row_major(convolution.dims)
+    return make_instruction(
+        convolution,
+        "forward",
+        (lhs.instruction, rhs.instruction),
+        src=lhs.pick(numbers.input_batch, numbers.input_feature, *numbers.input_spatial),
+        weights=group_features(
+            rhs.pick(
+                numbers.kernel_output_feature, numbers.kernel_input_feature, *numbers.kernel_spatial
+            ),
+            groups,
+            split=0,
+        ),
+        dst=[
+            result[d]
+            for d in (numbers.output_batch, numbers.output_feature, *numbers.output_spatial)
+        ],
+        strides=[w.stride for w in windows],
+        dilations=[w.window_dilation for w in windows],
+        padding_low=[w.padding_low for w in windows],
+    )
+
+
+def input_gradient(convolution: Instruction) -> Instruction | None:
+    """The convolution as the gradient of the input, or None if oneDNN has no such padding."""
+    windows: tuple[WindowDimension, ...] = convolution.attributes["window"]
+    numbers: ConvolutionDimensionNumbers = convolution.attributes["dimension_numbers"]
+    groups = convolution.attributes["feature_group_count"]
+    low = [(w.size - 1) * w.window_dilation - w.padding_low for w in windows]
+    lhs_dims = convolution.operands[0].dims
+    for i, w in enumerate(windows):
+        extent = (w.size - 1) * w.window_dilation + 1
+        reach = (lhs_dims[numbers.input_spatial[i]] - 1) * w.base_dilation + extent
+        high = reach - convolution.dims[numbers.output_spatial[i]] - low[i]
+        if not (0 <= low[i] < extent and -w.base_dilation < high < extent):
+            return None
+    lhs = view(convolution.operands[0], through_reverse=False)
+    rhs = oriented_kernel(convolution, backwards=True)
+    result = row_major(convolution.dims)
+    return make_instruction(
+        convolution,
+        "backward_data",
+        (lhs.instruction, rhs.instruction),
+        src=[
+            result[d]
+            for d in (numbers.output_batch, numbers.output_feature, *numbers.output_spatial)
+        ],
+        weights=group_features(
+            rhs.pick(
+                numbers.kernel_input_feature, numbers.kernel_output_feature, *numbers.kernel_spatial
+            ),
+            groups,
+            split=1,
+        ),
+        dst=lhs.pick(numbers.input_batch, numbers.input_feature, *numbers.input_spatial),
+        strides=[w.base_dilation for w in windows],
+        dilations=[w.window_dilation for w in windows],
+        padding_low=low,
+    )
+
+
+def weights_gradient(convolution: Instruction) -> Instruction:
+    windows: tuple[WindowDimension, ...] = convolution.attributes["window"]
+    numbers: ConvolutionDimensionNumbers = convolution.attributes["dimension_numbers"]
+    groups = convolution.attributes["batch_group_count"]
+    lhs = view(convolution.operands[0], through_reverse=False)
+    rhs = oriented_kernel(convolution, backwards=False)
+    result = row_major(convolution.dims)
+    return make_instruction(
+        convolution,
+        "backward_weights",
+        (lhs.instruction, rhs.instruction),
+        src=lhs.pick(numbers.input_feature, numbers.input_batch, *numbers.input_spatial),
+        weights=group_features(
+            [
+                result[d]
+                for d in (numbers.output_feature, numbers.output_batch, *numbers.output_spatial)
+            ],
+            groups,
+            split=0,
+        ),
+        dst=rhs.pick(
+            numbers.kernel_input_feature, numbers.kernel_output_feature, *numbers.kernel_spatial
+        ),
+        strides=[w.window_dilation for w in windows],
+        dilations=[w.stride for w in windows],
+        padding_low=[w.padding_low for w in windows],
+    )
+
+
+def group_features(weights: list[Dimension], groups: int, split: int) -> list[Dimension]:
+    """[o, c, spatial...] as [g, o / g, c / g, spatial...]; dimension ``split`` is the one that runs over all groups."""
+    if groups == 1:
+        return weights
+    whole = weights[split]
+    size = whole.size // groups
+    weights = list(weights)
+    weights[split] = Dimension(size, whole.stride)
+    return [Dimension(groups, size * whole.stride), *weights]
+
+
+def make_instruction(
+    convolution: Instruction,
+    kind: str,
+    operands: tuple[Instruction, Instruction],
+    *,
+    src: list[Dimension],
+    weights: list[Dimension],
+    dst: list[Dimension],
+    strides: list[int],
+    dilations: list[int],
+    padding_low: list[int],
+) -> Instruction:
+    """The library call; without spatial dimensions it gets one of size 1. The high padding is what fits the sizes."""
+    if not strides:
+        src, weights, dst = ([*d, Dimension(1, 1)] for d in (src, weights, dst))
+        strides, dilations, padding_low = [1], [1], [0]
+    rank = len(strides)
+    extents = [(w.size - 1) * d + 1 for w, d in zip(weights[-rank:], dilations, strict=True)]
+    padding_high = [
+        (y.size - 1) * stride + extent - x.size - low
+        for x, y, extent, stride, low in zip(
+            src[2:], dst[2:], extents, strides, padding_low, strict=True
+        )
+    ]
+    shapes = [o.shape for o in (*operands, convolution)]
+    moved = sum(s.bytes for s in shapes if isinstance(s, Shape))
+    config: dict[str, Any] = {
+        "kind": kind,
+        "src_dimensions": tuple(d.size for d in src),
+        "src_strides": tuple(d.stride for d in src),
+        "weights_dimensions": tuple(d.size for d in weights),
+        "weights_strides": tuple(d.stride for d in weights),
+        "dst_dimensions": tuple(d.size for d in dst),
+        "dst_strides": tuple(d.stride for d in dst),
+        "strides": tuple(strides),
+        "dilations": tuple(dilations),
+        "padding_low": tuple(padding_low),
+        "padding_high": tuple(padding_high),
+        "cost_ns": contraction_cost(multiply_adds(convolution), operands[0].dtype, moved),
+    }
+    return Instruction(
+        "library-call",
+        convolution.shape,
+        operands,
+        {"name": "convolution", "config": config},
+        metadata=convolution.metadata,
+    )
+
+
+# --------------------------------------------------------------------------------------- making it simple first
+
+
+def oriented_kernel(convolution: Instruction, backwards: bool) -> View:
+    """The kernel, read backwards in all its spatial dimensions or in none; reversed by an instruction if it must be."""
+    windows: tuple[WindowDimension, ...] = convolution.attributes["window"]
+    spatial = convolution.attributes["dimension_numbers"].kernel_spatial
+    rhs = convolution.operands[1]
+    kernel = view(rhs, through_reverse=True)
+    if all(
+        ((d in kernel.reversed) != w.reversal) == backwards or w.size == 1
+        for d, w in zip(spatial, windows, strict=True)
+    ) and kernel.reversed <= set(spatial):
+        return kernel
+    flip = tuple(
+        d for d, w in zip(spatial, windows, strict=True) if w.reversal != backwards and w.size > 1
+    )
+    if flip:
+        rhs = Instruction("reverse", rhs.shape, (rhs,), {"dimensions": flip}, metadata=rhs.metadata)
+    return View(rhs, row_major(rhs.dims))
+
+
+def dilate_explicitly(convolution: Instruction) -> Instruction:
+    """The convolution with its base dilation and padding done by a pad."""
+    return _padded(convolution, dilate=True)
+
+
+def pad_explicitly(convolution: Instruction) -> Instruction:
+    """The convolution with its padding done by a pad (a negative one cuts)."""
+    return _padded(convolution, dilate=False)
+
+
+def _padded(convolution: Instruction, dilate: bool) -> Instruction:
+    windows: tuple[WindowDimension, ...] = convolution.attributes["window"]
+    numbers: ConvolutionDimensionNumbers = convolution.attributes["dimension_numbers"]
+    lhs = convolution.operands[0]
+    low, high, interior = ([0] * len(lhs.dims) for _ in range(3))
+    new_windows: list[WindowDimension] = []
+    for d, w in zip(numbers.input_spatial, windows, strict=True):
+        if dilate or needs_explicit_padding(w):
+            low[d], high[d], interior[d] = w.padding_low, w.padding_high, w.base_dilation - 1
+            w = replace(w, padding_low=0, padding_high=0, base_dilation=1)
+        new_windows.append(w)
+    dims = tuple(
+        n + l + h + max(n - 1, 0) * i
+        for n, l, h, i in zip(lhs.dims, low, high, interior, strict=True)
+    )
+    zero = constant(0, lhs.dtype)
+    attributes = {"low": tuple(low), "high": tuple(high), "interior": tuple(interior)}
+    padded = Instruction(
+        "pad", Shape(lhs.dtype, dims), (lhs, zero), attributes, metadata=convolution.metadata
+    )
+    return convolution.replace(
+        operands=(padded, convolution.operands[1]),
+        attributes={**convolution.attributes, "window": tuple(new_windows)},
+    )
