@@ -39,7 +39,7 @@ Status Client_BufferFromHostBuffer(PJRT_Client_BufferFromHostBuffer_Args& args) 
   if (args.data == nullptr && size != 0)
     return InvalidArgument("`data` is null for an array ", shape);
   std::span<const int64_t> strides(args.byte_strides, args.num_byte_strides);
-  if (IsDense(strides, shape.dimensions, ElementSize(shape)) || strides.empty()) strides = {};
+  if (!strides.empty() && IsDense(strides, shape.dimensions, ElementSize(shape))) strides = {};
 
   const bool may_alias =
       args.host_buffer_semantics == PJRT_HostBufferSemantics_kImmutableZeroCopy ||

@@ -40,6 +40,9 @@ def same(a: np.ndarray, b: np.ndarray) -> bool:
 @pytest.mark.parametrize("shape", [(), (3,), (5, 7), (2, 3, 4, 5), (0,), (3, 0, 2)])
 def test_round_trip(api: Api, client: Client, name: str, shape: tuple[int, ...]) -> None:
     array = sample(NUMPY_TYPES[name], shape)
+    without_strides = client.buffer(array, strides=False)
+    assert same(client.get(without_strides), array)
+    client.destroy(without_strides)
     buffer = client.buffer(array)
     assert same(client.get(buffer), array)
     assert client.shape(buffer) == shape
