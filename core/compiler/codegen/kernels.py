@@ -102,6 +102,7 @@ Emitter = Callable[[Module, "Target", hlo.Instruction, str], EmittedKernel]
 EMITTERS: Final[dict[str, str]] = {
     "loop": "loops",
     "dot": "contraction",
+    "scatter": "scatter",
 }
 
 

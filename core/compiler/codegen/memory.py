@@ -29,6 +29,12 @@ def load(g: Generator, array: Array, index: Index) -> Element:
     )
 
 
+def reload(g: Generator, array: Array, index: Index) -> Element:
+    """As :func:`load`, but what memory holds now: for arrays that the kernel itself writes."""
+    pointer, lane = g.address(array, index)
+    return _load(g, array.shape.dtype, pointer, lane, None if lane.is_uniform else g.mask)
+
+
 def _load(g: Generator, dtype: DType, pointer: Value, lane: Coordinate, mask: Value | None) -> Element:
     type_, factor = unit(dtype)
     parts = [_load_part(g, type_, factor, pointer, lane, mask, n) for n in range(factor)]
