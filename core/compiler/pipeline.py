@@ -8,14 +8,21 @@ from . import verifier
 from .dump import Dump
 from .fusion import fuse
 from .hlo import Module
+from .passes.common_subexpressions import eliminate_common_subexpressions, share_computations
 from .passes.dead_code import eliminate_dead_code
 from .passes.inline import inline_calls, unshare_control_flow
+from .passes.simplify import simplify
 from .passes.while_loops import annotate_trip_counts
 
 Pass = Callable[[Module], Module]
 
 PASSES: tuple[Pass, ...] = (
     inline_calls,
+    eliminate_dead_code,
+    share_computations,
+    simplify,
+    eliminate_common_subexpressions,
+    simplify,
     eliminate_dead_code,
     unshare_control_flow,
     annotate_trip_counts,

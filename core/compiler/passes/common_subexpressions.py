@@ -1,0 +1,76 @@
+"""Common subexpressions: equal instructions on equal operands are computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+
+from ..fusion import computation_key
+from ..hlo import Computation, Instruction, Module
+from .inline import CONTROL_FLOW
+from .rewrite import map_computations, with_called, with_entry
+
+MAXIMUM_LITERAL = 1 << 16  # bytes of a constant that is compared with others
+
+
+def share_computations(module: Module) -> Module:
+    """Equal bodies of reductions, scatters and sorts become one object, so that what calls them can be equal."""
+    known: dict[Hashable, Computation] = {}
+    new: dict[Computation, Computation] = {}
+    flow = {c for x in module.computations() for i in x.instructions if i.opcode in CONTROL_FLOW for c in i.called}
+
+    for computation in module.computations():
+        updated = with_called(computation, new)
+        if computation is not module.entry and computation not in flow:
+            updated = known.setdefault(computation_key(updated), updated)
+        new[computation] = updated
+    return with_entry(module, new[module.entry])
+
+
+def eliminate_common_subexpressions(module: Module) -> Module:
+    """One instruction for all that are equal."""
+    return map_computations(module, _eliminate)
+
+
+def _eliminate(computation: Computation) -> Computation:
+    known: dict[Hashable, Instruction] = {}
+    mapped: dict[Instruction, Instruction] = {}
+    output: list[Instruction] = []
+    changed = False
+    for instruction in computation.instructions:
+        new = instruction
+        for operand in instruction.operands:
+            if mapped[operand] is not operand:
+                new = instruction.replace(operands=[mapped[o] for o in instruction.operands])
+                break
+        if instruction.opcode != "parameter" and not instruction.has_side_effect:
+            key = _key(new)
+            if key is not None:
+                first = known.setdefault(key, new)
+                if first is not new:
+                    mapped[instruction] = first
+                    changed = True
+                    continue
+        mapped[instruction] = new
+        output.append(new)
+    if not changed:
+        return computation
+    return Computation(computation.name, computation.parameters, output, mapped[computation.root])
+
+
+def _key(instruction: Instruction) -> Hashable | None:
+    """Equal for equal instructions; None for those that are never merged."""
+    attributes: Any = instruction.attributes
+    if instruction.opcode == "constant":
+        literal: np.ndarray = attributes["literal"]
+        if literal.nbytes > MAXIMUM_LITERAL:
+            return None
+        return ("constant", instruction.shape, literal.tobytes())
+    values = tuple(attributes.values())
+    try:
+        hash(values)
+    except TypeError:
+        return None  # custom and library calls hold dicts
+    return (instruction.opcode, instruction.shape, instruction.operands, values, instruction.called)

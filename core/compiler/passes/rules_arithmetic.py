@@ -1,0 +1,345 @@
+"""Rewrite rules for arithmetic: opcode -> functions that give something simpler, or None.
+
+Every rule keeps the value of every element, bit for bit, except that x + 0 drops the sign of a zero (as XLA does) and
+that NaN payloads may change.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from ..hlo import Instruction
+from .patterns import constant_value, is_constant, scalar_of, splat, splat_value
+
+Rule = Callable[[Instruction], Instruction | None]
+
+
+def _binary(opcode: str, a: Instruction, b: Instruction, like: Instruction) -> Instruction:
+    return Instruction(opcode, like.shape, (a, b), metadata=like.metadata)
+
+
+def _unary(opcode: str, a: Instruction, like: Instruction) -> Instruction:
+    return Instruction(opcode, like.shape, (a,), metadata=like.metadata)
+
+
+def add_zero(i: Instruction) -> Instruction | None:
+    """x + 0 = x."""
+    a, b = i.operands
+    if i.dtype.kind == "pred":
+        return None
+    if is_constant(b, 0):
+        return a
+    return b if is_constant(a, 0) else None
+
+
+def subtract_zero(i: Instruction) -> Instruction | None:
+    """x - 0 = x; x - x = 0 for integers (a float could be NaN); 0 - x = -x for integers (a float's zero has a sign)."""
+    a, b = i.operands
+    if is_constant(b, 0):
+        return a
+    if i.dtype.is_integer and a is b:
+        return splat_value(0, i)
+    if i.dtype.is_integer and is_constant(a, 0):
+        return _unary("negate", b, i)
+    return None
+
+
+def multiply_identity(i: Instruction) -> Instruction | None:
+    """x * 1 = x; x * 0 = 0 for integers; x * -1 = -x."""
+    for x, y in (i.operands, i.operands[::-1]):
+        value = constant_value(y)
+        if value is None:
+            continue
+        if value == 1:
+            return x
+        if i.dtype.is_integer and value == 0:
+            return y
+        if value == -1 and i.dtype.kind in ("int", "float"):
+            return _unary("negate", x, i)
+    return None
+
+
+def divide_constant(i: Instruction) -> Instruction | None:
+    """x / 1 = x; division by a power of two is an exact multiplication (which is several times faster)."""
+    a, b = i.operands
+    value = constant_value(b)
+    if value is None:
+        return None
+    if value == 1:
+        return a
+    if i.dtype.is_float and i.dtype.bits >= 16 and np.isfinite(value) and value != 0:
+        mantissa, exponent = math.frexp(float(value))
+        limits = {16: 13, 32: 125, 64: 1000}[i.dtype.bits]
+        if abs(mantissa) == 0.5 and abs(exponent) < limits:
+            return _binary("multiply", a, splat_value(1.0 / float(value), i), i)
+    return None
+
+
+def power_small(i: Instruction) -> Instruction | None:
+    """x ^ 2 = x * x and other whole exponents that are one or two multiplications; x ^ 0.5 is not sqrt (at -inf, -0)."""
+    a, b = i.operands
+    value = constant_value(b)
+    if value is None or i.dtype.is_complex:
+        return None
+    if value == 1:
+        return a
+    if value == 2:
+        return _binary("multiply", a, a, i)
+    if value == 3 and not i.dtype.is_integer:
+        return _binary("multiply", _binary("multiply", a, a, i), a, i)
+    if value == 0:
+        return splat_value(1, i)
+    if value == -1 and i.dtype.is_float:
+        return _binary("divide", splat_value(1, i), a, i)
+    return None
+
+
+def same_twice(i: Instruction) -> Instruction | None:
+    """max(x, x), min(x, x), x & x, x | x = x."""
+    a, b = i.operands
+    return a if a is b else None
+
+
+def extremum_limit(i: Instruction) -> Instruction | None:
+    """max(x, lowest) = x; min(x, highest) = x (NaN stays NaN)."""
+    if i.dtype.is_complex:
+        return None
+    wanted: Any
+    if i.dtype.is_float:
+        wanted = -np.inf if i.opcode == "maximum" else np.inf
+    elif i.dtype.is_integer and i.dtype.bits >= 8:
+        limits = np.iinfo(i.dtype.numpy)
+        wanted = limits.min if i.opcode == "maximum" else limits.max
+    else:
+        return None
+    for x, y in (i.operands, i.operands[::-1]):
+        value = constant_value(y)
+        if value is not None and value == wanted:
+            return x
+    return None
+
+
+def logical_constant(i: Instruction) -> Instruction | None:
+    """x & all ones, x | 0, x ^ 0 = x; x & 0 = 0; x | all ones = all ones."""
+    ones: Any = True if i.dtype.kind == "pred" else np.array(-1).astype(i.dtype.numpy)[()]
+    for x, y in (i.operands, i.operands[::-1]):
+        value = constant_value(y)
+        if value is None:
+            continue
+        if i.opcode == "and":
+            if value == ones:
+                return x
+            if value == 0:
+                return y
+        elif value == 0:
+            return x
+        elif i.opcode == "or" and value == ones:
+            return y
+    return None
+
+
+def shift_zero(i: Instruction) -> Instruction | None:
+    """x << 0 = x."""
+    return i.operands[0] if is_constant(i.operands[1], 0) else None
+
+
+def undo(*pairs: str) -> Rule:
+    """f(f(x)) = x for f its own inverse."""
+
+    def rule(i: Instruction) -> Instruction | None:
+        inner = i.operands[0]
+        return inner.operands[0] if inner.opcode in pairs else None
+
+    return rule
+
+
+def idempotent(i: Instruction) -> Instruction | None:
+    """f(f(x)) = f(x): abs of abs, floor of floor."""
+    return i.operands[0] if i.operands[0].opcode == i.opcode and not i.dtype.is_complex else None
+
+
+def part_of_complex(i: Instruction) -> Instruction | None:
+    """real(complex(a, b)) = a."""
+    inner = i.operands[0]
+    if inner.opcode == "complex":
+        return inner.operands[0 if i.opcode == "real" else 1]
+    return None
+
+
+def select_known(i: Instruction) -> Instruction | None:
+    """A known predicate, or the same value on both sides; select(p, true, false) = p."""
+    predicate, on_true, on_false = i.operands
+    value = constant_value(predicate)
+    if value is not None:
+        return on_true if value else on_false
+    if on_true is on_false:
+        return on_true
+    if predicate.opcode == "not" and predicate.dims == i.dims:
+        return i.replace(operands=(predicate.operands[0], on_false, on_true))
+    if i.dtype.kind == "pred" and predicate.dims == i.dims:
+        if is_constant(on_true, 1) and is_constant(on_false, 0):
+            return predicate
+    return None
+
+
+def compare_known(i: Instruction) -> Instruction | None:
+    """Integers against themselves; pred != false = pred."""
+    a, b = i.operands
+    direction = i.attributes["direction"]
+    if a is b and a.dtype.is_integer:
+        return splat_value(direction in ("EQ", "LE", "GE"), i)
+    if a.dtype.kind == "pred" and constant_value(b) is not None and direction in ("EQ", "NE"):
+        return a if bool(constant_value(b)) == (direction == "EQ") else _unary("not", a, i)
+    return None
+
+
+_INVERSE: Final = {"EQ": "NE", "NE": "EQ", "LT": "GE", "GE": "LT", "GT": "LE", "LE": "GT"}
+
+
+def not_of_compare(i: Instruction) -> Instruction | None:
+    """not(a < b) = a >= b where there is no NaN."""
+    inner = i.operands[0]
+    if inner.opcode == "not":
+        return inner.operands[0]
+    if inner.opcode == "compare" and (
+        inner.operands[0].dtype.is_integer or inner.attributes["direction"] in ("EQ", "NE")
+    ):
+        return inner.replace(
+            attributes={**inner.attributes, "direction": _INVERSE[inner.attributes["direction"]]}
+        )
+    return None
+
+
+def convert_trivial(i: Instruction) -> Instruction | None:
+    """To the same type; through a type that holds every value of the source."""
+    a = i.operands[0]
+    if a.dtype is i.dtype:
+        return a
+    if a.opcode != "convert":
+        return None
+    source, between = a.operands[0].dtype, a.dtype
+    if not _holds(between, source):
+        return None
+    if source is i.dtype:
+        return a.operands[0]
+    return _unary("convert", a.operands[0], i)
+
+
+def _holds(wide: Any, narrow: Any) -> bool:
+    """Whether ``wide`` represents every value of ``narrow`` exactly."""
+    if wide is narrow:
+        return True
+    if narrow.kind == "pred":
+        return not wide.is_complex
+    if wide.kind == narrow.kind and narrow.kind in ("int", "uint"):
+        return bool(wide.bits > narrow.bits)
+    if narrow.kind == "uint" and wide.kind == "int":
+        return bool(wide.bits > narrow.bits)
+    if wide.is_float and narrow.is_float and narrow.bits >= 16:
+        return wide.bits > narrow.bits
+    if wide.is_float and narrow.is_integer:
+        exact = {"f64": 53, "f32": 24, "bf16": 8, "f16": 11}.get(wide.name, 0)
+        return bool(narrow.bits <= exact)
+    return False
+
+
+def clamp_trivial(i: Instruction) -> Instruction | None:
+    """clamp(x, x, x)."""
+    low, x, high = i.operands
+    return x if low is x and high is x else None
+
+
+def on_splats(i: Instruction) -> Instruction | None:
+    """f(splat a, splat b) = splat f(a, b): computed once, and perhaps when compiling."""
+    if not i.dims:
+        return None
+    scalars = []
+    for operand in i.operands:
+        scalar = scalar_of(operand)
+        if scalar is None:
+            return None
+        scalars.append(scalar)
+    if not scalars:
+        return None
+    inner = Instruction(i.opcode, i.shape.with_dims(()), scalars, i.attributes, metadata=i.metadata)  # type: ignore[union-attr]
+    return splat(inner, i.dims)
+
+
+def on_broadcasts(i: Instruction) -> Instruction | None:
+    """f(broadcast a, broadcast b) = broadcast f(a, b) when both are broadcast alike (splats fit any)."""
+    first = next((o for o in i.operands if o.opcode == "broadcast" and o.operands[0].dims), None)
+    if first is None or first.operands[0].shape.elements >= i.shape.elements:  # type: ignore[union-attr]
+        return None
+    dims, dimensions = first.operands[0].dims, first.attributes["dimensions"]
+    inner = []
+    for operand in i.operands:
+        if operand.opcode == "broadcast" and operand.operands[0].dims == dims:
+            if operand.attributes["dimensions"] != dimensions:
+                return None
+            inner.append(operand.operands[0])
+            continue
+        scalar = scalar_of(operand)
+        if scalar is None:
+            return None
+        inner.append(splat(scalar, dims) if operand.dims == i.dims else scalar)
+    small = Instruction(i.opcode, i.shape.with_dims(dims), inner, i.attributes, metadata=i.metadata)  # type: ignore[union-attr]
+    return first.replace(operands=(small,), shape=i.shape)
+
+
+def on_reshapes(i: Instruction) -> Instruction | None:
+    """f(reshape a, reshape b) = reshape f(a, b): reshapes move towards where they vanish, into broadcasts and results."""
+    dims: tuple[int, ...] | None = None
+    for operand in i.operands:
+        if operand.opcode == "reshape":
+            source = operand.operands[0].dims
+            if dims is not None and dims != source:
+                return None
+            dims = source
+        elif scalar_of(operand) is None:
+            return None
+    if dims is None:
+        return None
+    inner = []
+    for operand in i.operands:
+        if operand.opcode == "reshape":
+            inner.append(operand.operands[0])
+        else:
+            scalar = scalar_of(operand)
+            assert scalar is not None
+            inner.append(splat(scalar, dims) if operand.dims == i.dims else scalar)
+    new = Instruction(i.opcode, i.shape.with_dims(dims), inner, i.attributes, metadata=i.metadata)  # type: ignore[union-attr]
+    return Instruction("reshape", i.shape, (new,), metadata=i.metadata)
+
+
+ELEMENTWISE_RULES: Final[tuple[Rule, ...]] = (on_splats, on_broadcasts, on_reshapes)
+
+RULES: Final[dict[str, tuple[Rule, ...]]] = {
+    "add": (add_zero,),
+    "subtract": (subtract_zero,),
+    "multiply": (multiply_identity,),
+    "divide": (divide_constant,),
+    "power": (power_small,),
+    "maximum": (same_twice, extremum_limit),
+    "minimum": (same_twice, extremum_limit),
+    "and": (same_twice, logical_constant),
+    "or": (same_twice, logical_constant),
+    "xor": (logical_constant,),
+    "shift-left": (shift_zero,),
+    "shift-right-logical": (shift_zero,),
+    "shift-right-arithmetic": (shift_zero,),
+    "negate": (undo("negate"),),
+    "not": (not_of_compare,),
+    "abs": (idempotent,),
+    "floor": (idempotent,),
+    "ceil": (idempotent,),
+    "real": (part_of_complex,),
+    "imag": (part_of_complex,),
+    "select": (select_known,),
+    "compare": (compare_known,),
+    "convert": (convert_trivial,),
+    "clamp": (clamp_trivial,),
+}

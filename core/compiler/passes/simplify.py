@@ -1,0 +1,68 @@
+"""Algebraic simplification and constant folding: one sweep applies all rules to each instruction until none says anything."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .. import evaluate
+from ..hlo import OPCODES, Instruction, Module, Shape, constant
+from . import rules_arithmetic, rules_shape
+from .rewrite import Rule, map_computations, sweep
+
+MAXIMUM_FOLDED: Final = 4096  # elements of a folded constant
+MAXIMUM_FOLDED_OPERAND: Final = 1 << 16
+
+
+def _rules() -> dict[str, tuple[Rule, ...]]:
+    """All rules of each opcode. Elementwise opcodes have common ones; constants are splat before anything looks at them."""
+    table: dict[str, tuple[Rule, ...]] = {}
+    for opcode, spec in OPCODES.items():
+        rules = (*rules_arithmetic.RULES.get(opcode, ()), *rules_shape.RULES.get(opcode, ()))
+        if spec.elementwise:
+            rules = (*rules, *rules_arithmetic.ELEMENTWISE_RULES)
+        if rules:
+            table[opcode] = rules
+    return table
+
+
+_TABLE: Final = _rules()
+# Not folded: what has no value yet, what would only grow the program, and what is not a function of its operands.
+_NOT_FOLDED: Final = frozenset("broadcast while conditional call fusion custom-call rng sort optimization-barrier".split())
+
+
+def simplify(module: Module) -> Module:
+    """Replace instructions by simpler ones, and instructions on constants by their values."""
+    return map_computations(module, lambda computation: sweep(computation, simplify_instruction))
+
+
+def simplify_instruction(instruction: Instruction) -> Instruction | None:
+    """Something simpler than ``instruction`` with the same value, or None."""
+    for rule in _TABLE.get(instruction.opcode, ()):
+        better = rule(instruction)
+        if better is not None:
+            return better
+    return fold(instruction)
+
+
+def fold(instruction: Instruction) -> Instruction | None:
+    """The constant that an instruction on constants is, if it is small."""
+    operands = instruction.operands
+    if not operands or operands[0].opcode != "constant" or instruction.opcode in _NOT_FOLDED:
+        return None
+    for operand in operands:
+        if operand.opcode != "constant":
+            return None
+    shape = instruction.shape
+    if not isinstance(shape, Shape) or shape.elements > MAXIMUM_FOLDED:
+        return None
+    if not evaluate.can_evaluate(instruction.opcode):
+        return None
+    if sum(o.shape.elements for o in operands) > MAXIMUM_FOLDED_OPERAND:  # type: ignore[union-attr]
+        return None
+    if instruction.called and sum(o.shape.elements for o in operands) > 256:  # type: ignore[union-attr]
+        return None
+    try:
+        (value,) = evaluate.evaluate_instruction(instruction, [o.attributes["literal"] for o in operands])
+    except evaluate.CompileError:
+        return None
+    return constant(value, shape.dtype, instruction.metadata)
