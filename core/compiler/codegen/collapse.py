@@ -29,8 +29,8 @@ class _Joints:
         self._first: dict[hlo.Instruction, int] = {}
         count = 0
         for i in instructions:
-            if isinstance(i.shape, hlo.Shape):
-                self.significant[i] = [d for d, dim in enumerate(i.dims) if dim != 1]
+            if isinstance(i.shape, hlo.Shape) or i.opcode == "reduce":
+                self.significant[i] = [d for d, dim in enumerate(_dims(i)) if dim != 1]
                 self._first[i] = count
                 count += max(len(self.significant[i]) - 1, 0)
         self._parent = list(range(count))
@@ -94,7 +94,14 @@ class _Joints:
         return groups
 
     def dims(self, i: hlo.Instruction) -> tuple[int, ...]:
-        return tuple(math.prod(i.dims[d] for d in group) for group in self.groups(i))
+        return tuple(math.prod(_dims(i)[d] for d in group) for group in self.groups(i))
+
+
+def _dims(i: hlo.Instruction) -> tuple[int, ...]:
+    """The dimensions of an array, or those that all results of a reduction have."""
+    shape = i.result_shapes[0]
+    assert isinstance(shape, hlo.Shape)
+    return shape.dims
 
 
 # ------------------------------------------------------------------------------------------------- who ties what
@@ -139,10 +146,12 @@ def _reduce(j: _Joints, i: hlo.Instruction) -> None:
     operands = i.operands[: len(i.operands) // 2]
     kept = [d for d in range(len(operands[0].dims)) if d not in reduced]
     for operand in operands:
-        if isinstance(i.shape, hlo.Shape):
-            _mapped(j, i, operand, dict(enumerate(kept)))
-        else:
-            j.cut_all(operand)
+        _mapped(j, i, operand, dict(enumerate(kept)))
+
+
+def _get_tuple_element(j: _Joints, i: hlo.Instruction) -> None:
+    for pair in j.pairs(i):
+        j.tie(i, pair, i.operands[0], pair)
 
 
 def _along(i: hlo.Instruction) -> tuple[Callable[[int, int], bool], bool]:
@@ -234,6 +243,7 @@ _TIES: Final[dict[str, Callable[[_Joints, hlo.Instruction], None]]] = {
     "copy": _same,
     "dynamic-slice": _slice_like,
     "gather": _gather,
+    "get-tuple-element": _get_tuple_element,
     "iota": _iota,
     "map": _same,
     "pad": _slice_like,
@@ -252,7 +262,7 @@ def _tie(j: _Joints, i: hlo.Instruction) -> None:
         rule(j, i)
     elif i.is_elementwise or (i.opcode == "bitcast-convert" and i.dims == i.operands[0].dims):
         _same(j, i)
-    elif i.opcode not in ("tuple", "get-tuple-element"):
+    elif i.opcode != "tuple":
         _cut_everything(j, i)
 
 
@@ -262,14 +272,15 @@ def _tie(j: _Joints, i: hlo.Instruction) -> None:
 def collapse(computation: hlo.Computation) -> hlo.Computation:
     """An equal computation over the same memory with as few dimensions as can be.
 
-    All results of equal dimensions keep equal dimensions. Parameters keep their numbers.
+    Results and operands of reductions that have equal dimensions keep equal dimensions. Parameters keep their numbers.
     """
     instructions = computation.instructions
     j = _Joints(instructions)
     for i in instructions:
         _tie(j, i)
     by_dims: dict[tuple[int, ...], hlo.Instruction] = {}
-    for root in computation.results:
+    spaces = [o for i in instructions if i.opcode == "reduce" for o in i.operands[: len(i.operands) // 2]]
+    for root in (*spaces, *computation.results):
         first = by_dims.setdefault(root.dims, root)
         for pair in j.pairs(root):
             j.tie(root, pair, first, pair)
@@ -294,10 +305,14 @@ def _bitcast(operand: hlo.Instruction, dims: Sequence[int]) -> hlo.Instruction:
 
 
 def _rewrite(j: _Joints, i: hlo.Instruction, operands: list[hlo.Instruction]) -> hlo.Instruction:
-    if not isinstance(i.shape, hlo.Shape) or (i.opcode == "reduce" and len(operands) != 2):
-        original = [_bitcast(n, o.dims) for n, o in zip(operands, i.operands, strict=True)]
-        return i.replace(operands=original)
+    if i.opcode == "reduce":
+        return _rewrite_reduce(j, i, operands)
+    assert isinstance(i.shape, hlo.Shape)
     dims = j.dims(i)
+    if i.opcode == "get-tuple-element":
+        if operands[0].opcode == "tuple":
+            return operands[0].operands[i.attributes["index"]]
+        return i.replace(operands=operands, shape=i.shape.with_dims(dims))
     if dims == i.dims and all(n.dims == o.dims for n, o in zip(operands, i.operands, strict=True)):
         return i.replace(operands=operands)
     shape = i.shape.with_dims(dims)
@@ -345,13 +360,25 @@ def _rewrite_reshape(j: _Joints, i: hlo.Instruction, o: list[hlo.Instruction], s
     return _bitcast(o[0], shape.dims)
 
 
-def _rewrite_reduce(j: _Joints, i: hlo.Instruction, o: list[hlo.Instruction], shape: hlo.Shape) -> hlo.Instruction:
+def _rewrite_reduce(j: _Joints, i: hlo.Instruction, o: list[hlo.Instruction]) -> hlo.Instruction:
+    """Over dimensions of size one alone, it is its body applied to the initial value and the operand."""
     reduced = i.attributes["dimensions"]
     mapped = tuple(n for n, g in enumerate(j.groups(i.operands[0])) if g[0] in reduced)
-    if not mapped:  # only ones were reduced; the body must still see the initial value
-        o = [_bitcast(o[0], (1, *o[0].dims)), o[1]]
-        return i.replace(operands=o, shape=shape, attributes={"dimensions": (0,)})
-    return i.replace(operands=o, shape=shape, attributes={"dimensions": mapped})
+    dims = j.dims(i)
+    shapes = tuple(s.with_dims(dims) for s in i.result_shapes)  # type: ignore[union-attr]
+    single = isinstance(i.shape, hlo.Shape)
+    if mapped:
+        shape = shapes[0] if single else hlo.TupleShape(shapes)
+        return i.replace(operands=o, shape=shape, attributes={"dimensions": mapped})
+    count = len(shapes)
+    starts = [hlo.broadcast(x, dims) if dims else x for x in o[count:]]
+    body = i.called[0]
+    parts = []
+    for n, shape in enumerate(shapes):
+        one = hlo.Computation(body.name, body.parameters, body.instructions, body.results[n])
+        attributes = {"dimensions": tuple(range(len(dims)))}
+        parts.append(hlo.Instruction("map", shape, (*starts, *o[:count]), attributes, (one,), metadata=i.metadata))
+    return parts[0] if single else hlo.Instruction("tuple", hlo.TupleShape(shapes), parts)
 
 
 def _rewrite_iota(j: _Joints, i: hlo.Instruction, o: list[hlo.Instruction], shape: hlo.Shape) -> hlo.Instruction:
@@ -445,7 +472,6 @@ _REWRITES: Final[
     "gather": _rewrite_gather,
     "iota": _rewrite_iota,
     "pad": _rewrite_slice_like,
-    "reduce": _rewrite_reduce,
     "reshape": _rewrite_reshape,
     "reverse": _rewrite_slice_like,
     "slice": _rewrite_slice_like,

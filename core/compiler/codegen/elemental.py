@@ -44,23 +44,28 @@ def element(g: Generator, instruction: hlo.Instruction, index: Index) -> Element
     stack = [instruction]
     while stack:
         top = stack[-1]
-        if g.recall((top, index if top.dims else ())) is not None:
+        at = index if top.dims else ()
+        if _known(g, top, index) is not None:
             stack.pop()
-            continue
-        if not _is_elementwise(top):
-            at = index if top.dims else ()
+        elif not _is_elementwise(top):
             _remember(g, top, at, _generator(top)(g, top, at))
             stack.pop()
-            continue
-        missing = [o for o in top.operands if g.recall((o, index if o.dims else ())) is None]
-        if missing:
-            stack.extend(reversed(missing))
-            continue
-        operands = [g.recall((o, index if o.dims else ())) for o in top.operands]
-        result = elementwise.emit(g, top, operands)
-        _remember(g, top, index if top.dims else (), result)
-        stack.pop()
-    return g.recall((instruction, index))  # type: ignore[no-any-return]
+        else:
+            missing = [o for o in top.operands if _known(g, o, index) is None]
+            if missing:
+                stack.extend(reversed(missing))
+                continue
+            operands = [_known(g, o, index) for o in top.operands]
+            _remember(g, top, at, elementwise.emit(g, top, operands))  # type: ignore[arg-type]
+            stack.pop()
+    return _known(g, instruction, index)  # type: ignore[return-value]
+
+
+def _known(g: Generator, instruction: hlo.Instruction, index: Index) -> Element | None:
+    bound = g.bound.get(instruction)
+    if bound is not None:
+        return bound
+    return g.recall((instruction, index if instruction.dims else ()))  # type: ignore[no-any-return]
 
 
 def _remember(g: Generator, instruction: hlo.Instruction, index: Index, value: Element) -> None:

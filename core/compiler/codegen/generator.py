@@ -76,12 +76,13 @@ class _Level:
 
 
 class Generator:
-    """Generates code into ``builder``. ``arrays`` and ``values`` say what parameters stand for."""
+    """Generates code into ``builder``. ``arrays`` says where parameters lie in memory."""
 
     def __init__(self, builder: Builder, target: Target) -> None:
         self.builder = builder
         self.target = target
         self.arrays: dict[hlo.Instruction, Array] = {}
+        self.bound: dict[hlo.Instruction, Element] = {}  # values known whatever the index (reduced values)
         self.mask: Value | None = None  # i1 lanes that may touch memory; None: all
         self._levels = [_Level([], False)]
         self._level_of: dict[str, int] = {}

@@ -101,6 +101,7 @@ Emitter = Callable[[Module, "Target", hlo.Instruction, str], EmittedKernel]
 # Fusion kind or opcode -> module of this package whose `emit` writes the kernel.
 EMITTERS: Final[dict[str, str]] = {
     "loop": "loops",
+    "reduce": "reductions",
     "dot": "contraction",
     "scatter": "scatter",
 }

@@ -27,12 +27,18 @@ BLOCK = 1024  # elements of a unit of work in a long minor dimension
 
 def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
     """The kernel of a "loop" fusion or of a single indexable instruction."""
-    frame = Frame(module, target, instruction, name)
-    computation = frame.computation
+    return emit_frame(Frame(module, target, instruction, name))
+
+
+def emit_frame(frame: Frame) -> EmittedKernel:
+    """The loops over the results of a frame's computation."""
+    target, computation = frame.target, frame.computation
     roots = computation.results
     dims = roots[0].dims
     if any(r.dims != dims for r in roots):
-        raise errors.of_instruction("INTERNAL", "results of a loop fusion differ in dimensions", instruction)
+        raise errors.of_instruction(
+            "INTERNAL", "results of a loop fusion differ in dimensions", frame.instruction
+        )
     if math.prod(dims) == 0:
         return frame.finish(0, 1, 0.0)
 
@@ -152,18 +158,19 @@ Step = Callable[[Coordinate, "Value | None"], None]
 
 
 def span(
-    g: Generator, start: Value | int, stop: Value | int, size: int, lanes: int, masked: bool, step: Step
-) -> None:
-    """Write steps for the minor coordinates [start, stop) of ``size``.
+    g: Generator, start: Value | int, stop: Value | int, size: int, lanes: int, masked: bool, step: Step,
+    unrolled: bool = False,
+) -> None:  # fmt: skip
+    """Write steps for the minor coordinates [start, stop) of ``size``, without a loop if there are few or ``unrolled``.
 
     If they are not known when compiling, ``start`` is a multiple of BLOCK, and ``stop`` is one too or else is ``size``.
     """
     b = g.builder
     main = size // lanes * lanes
     if isinstance(start, int) and isinstance(stop, int):
-        if (main - start) // lanes <= 4:
+        if unrolled or (main - start) // lanes <= 4:
             for at in range(start, main, lanes):
-                step(Coordinate(i64(at), 1, lanes, None, at, at + lanes - 1, math.gcd(at, 1 << 30)), None)
+                step(Coordinate(i64(at), int(lanes > 1), lanes, None, at, at + lanes - 1, math.gcd(at, 1 << 30)), None)
         else:
             with g.loop(i64(start), i64(main), lanes) as (i, _, _):
                 step(Coordinate(i, int(lanes > 1), lanes, None, 0, main - 1, lanes), None)
@@ -189,6 +196,12 @@ def span(
         b.start_block(done)
 
 
+def mask_of(count: int, lanes: int) -> Value:
+    """The constant mask of the first ``count`` lanes."""
+    text = ", ".join(f"i1 {'true' if n < count else 'false'}" for n in range(lanes))
+    return Value(f"<{lanes} x i1>", f"<{text}>")
+
+
 def tail(g: Generator, start: int, stop: int, lanes: int, masked: bool, step: Step) -> None:
     """The coordinates [start, stop) that do not fill a vector: one masked step, or steps of halved width."""
     while start < stop:
@@ -202,8 +215,7 @@ def tail(g: Generator, start: int, stop: int, lanes: int, masked: bool, step: St
                 lanes //= 2
             mask = None
             if rest < lanes:
-                text = ", ".join(f"i1 {'true' if n < rest else 'false'}" for n in range(lanes))
-                mask = Value(f"<{lanes} x i1>", f"<{text}>")
+                mask = mask_of(rest, lanes)
             c = Coordinate(i64(start), 1, lanes, None, start, start + lanes - 1, math.gcd(start, 1 << 30))
             if mask is None:
                 step(c, None)
