@@ -10,9 +10,12 @@ from .fusion import fuse
 from .hlo import Module
 from .passes.common_subexpressions import eliminate_common_subexpressions, share_computations
 from .passes.dead_code import eliminate_dead_code
+from .passes.decompose import decompose, remove_barriers
 from .passes.inline import inline_calls, unshare_control_flow
+from .passes.library import match_library
 from .passes.simplify import simplify
-from .passes.while_loops import annotate_trip_counts
+from .passes.split_reductions import split_reductions
+from .passes.while_loops import annotate_trip_counts, hoist_invariants, simplify_loops
 
 Pass = Callable[[Module], Module]
 
@@ -20,9 +23,15 @@ PASSES: tuple[Pass, ...] = (
     inline_calls,
     eliminate_dead_code,
     share_computations,
+    decompose,
     simplify,
     eliminate_common_subexpressions,
-    simplify,
+    simplify_loops,
+    hoist_invariants,
+    simplify,  # what common subexpressions and loops have brought to light
+    remove_barriers,
+    match_library,
+    split_reductions,
     eliminate_dead_code,
     unshare_control_flow,
     annotate_trip_counts,

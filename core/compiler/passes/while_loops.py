@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from ..hlo import Instruction, Module
-from .rewrite import map_computations, sweep
+from ..hlo import (
+    OPCODES,
+    Computation,
+    Instruction,
+    Module,
+    Shape,
+    TupleShape,
+    get_tuple_element,
+    parameter,
+    topological_order,
+)
+from .rewrite import map_computations, prune, sweep
 
 
 def annotate_trip_counts(module: Module) -> Module:
@@ -73,3 +83,295 @@ def _count(first: int, limit: int, step: int, direction: str, bits: int, signed:
     last = first + count * step  # the comparison is only right if the counter never wraps
     low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
     return count if low <= last <= high else -1
+
+
+# ------------------------------------------------------------------------------------------------- simplification
+
+
+def simplify_loops(module: Module) -> Module:
+    """States of a ``while`` that never change and are constants become constants inside; states nobody needs go."""
+    if not any(i.opcode == "while" for c in module.computations() for i in c.instructions):
+        return module
+    return map_computations(module, _simplify_in)
+
+
+def _simplify_in(computation: Computation) -> Computation:
+    if not any(i.opcode == "while" for i in computation.instructions):
+        return computation
+    users = computation.users()
+    mapped: dict[Instruction, Instruction] = {}
+    # A loop with fewer states: from the old state number to the new one, or the value itself.
+    elements: dict[Instruction, list[Instruction | None]] = {}
+    output: list[Instruction] = []
+    changed = False
+    for instruction in computation.instructions:
+        if instruction.opcode == "get-tuple-element" and instruction.operands[0] in elements:
+            value = elements[instruction.operands[0]][instruction.attributes["index"]]
+            assert value is not None
+            mapped[instruction] = value
+            continue
+        operands = [mapped[o] for o in instruction.operands]
+        same = all(a is b for a, b in zip(operands, instruction.operands, strict=True))
+        new = instruction if same else instruction.replace(operands=operands)
+        if instruction.opcode == "while" and instruction is not computation.root:
+            used = {u.attributes["index"] for u in users[instruction] if u.opcode == "get-tuple-element"}
+            if all(u.opcode == "get-tuple-element" for u in users[instruction]):
+                smaller = _shrink(new, used)
+                if smaller is not None:
+                    loop, kept, outside = smaller
+                    changed = True
+                    output.append(loop)
+                    place = {old: n for n, old in enumerate(kept)}
+                    values: list[Instruction | None] = []
+                    for n in range(len(new.operands)):
+                        if n in place:
+                            element = get_tuple_element(loop, place[n])
+                            output.append(element)
+                            values.append(element)
+                        else:
+                            values.append(outside.get(n))
+                    elements[instruction] = values
+                    mapped[instruction] = loop
+                    continue
+        mapped[instruction] = new
+        output.append(new)
+    if not changed:
+        return computation
+    return prune(Computation(computation.name, computation.parameters, output, mapped[computation.root]))
+
+
+def _shrink(
+    loop: Instruction, used: set[int]
+) -> tuple[Instruction, list[int], dict[int, Instruction]] | None:
+    """A loop with fewer states: (loop, numbers of the states kept, values of the others outside); None if all are needed."""
+    condition, body = loop.called
+    count = len(loop.operands)
+    if body.root.opcode != "tuple" and count != 1:
+        return None
+    results = body.results
+    invariant = [results[n] is body.parameters[n] for n in range(count)]
+    constants = {
+        n: loop.operands[n]
+        for n in range(count)
+        if invariant[n] and loop.operands[n].opcode == "constant" and not loop.operands[n].dims
+    }
+    uses_body = _parameters_used(body)
+    needed = {p.attributes["index"] for p in _reachable(condition, [condition.root]) if p.opcode == "parameter"}
+    needed |= uses_body.effects
+    needed |= {n for n in used if not invariant[n]}
+    pending = list(needed)
+    while pending:
+        n = pending.pop()
+        for other in uses_body.of_result[n]:
+            if other not in needed:
+                needed.add(other)
+                pending.append(other)
+    kept = [n for n in range(count) if n in needed and n not in constants]
+    if len(kept) == count or not kept:
+        return None
+    replaced = {n: c for n, c in constants.items() if n in needed}
+    new_condition = _specialise(condition, kept, replaced, None)
+    new_body = _specialise(body, kept, replaced, [results[n] for n in kept])
+    shape = TupleShape(tuple(loop.result_shapes[n] for n in kept))
+    new = Instruction(
+        "while",
+        shape,
+        [loop.operands[n] for n in kept],
+        {k: v for k, v in loop.attributes.items()},
+        [new_condition, new_body],
+        loop.name,
+        loop.metadata,
+    )
+    outside = {n: loop.operands[n] for n in range(count) if invariant[n]}
+    return new, kept, outside
+
+
+class _Uses:
+    """Which parameters each result of a body depends on, and which its side effects do."""
+
+    def __init__(self, of_result: list[set[int]], effects: set[int]) -> None:
+        self.of_result = of_result
+        self.effects = effects
+
+
+def _parameters_used(body: Computation) -> _Uses:
+    # A bit set for each instruction: linear in instructions times states / 64.
+    bits: dict[Instruction, int] = {}
+    effects = 0
+    for i in body.instructions:
+        value = 1 << i.attributes["index"] if i.opcode == "parameter" else 0
+        for o in i.operands:
+            value |= bits[o]
+        bits[i] = value
+        if i.has_side_effect:
+            effects |= value
+
+    def numbers(value: int) -> set[int]:
+        return {n for n in range(len(body.parameters)) if value >> n & 1}
+
+    return _Uses([numbers(bits[r]) for r in body.results], numbers(effects))
+
+
+def _reachable(computation: Computation, roots: list[Instruction]) -> set[Instruction]:
+    effects = [i for i in computation.instructions if i.has_side_effect]
+    return set(topological_order([*roots, *effects]))
+
+
+def _specialise(
+    computation: Computation,
+    kept: list[int],
+    replaced: dict[int, Instruction],
+    results: list[Instruction] | None,
+) -> Computation:
+    """The computation with the parameters ``kept`` alone; ``replaced`` ones are constants; ``results`` for a new root."""
+    mapped: dict[Instruction, Instruction] = {}
+    parameters: list[Instruction] = []
+    output: list[Instruction] = []
+    for number, old in enumerate(kept):
+        p = computation.parameters[old]
+        new = parameter(number, p.shape, p.name)
+        new.metadata = p.metadata
+        mapped[p] = new
+        parameters.append(new)
+        output.append(new)
+    for number, value in replaced.items():
+        clone = value.replace()
+        clone.name = ""
+        mapped[computation.parameters[number]] = clone
+        output.append(clone)
+    roots = [computation.root] if results is None else results
+    wanted = _reachable(computation, roots)
+    for i in computation.instructions:
+        if i.opcode == "parameter" or i not in wanted:
+            continue
+        operands = [mapped[o] for o in i.operands]
+        new = i if all(a is b for a, b in zip(operands, i.operands, strict=True)) else i.replace(operands=operands)
+        mapped[i] = new
+        output.append(new)
+    if results is None:
+        root = mapped[computation.root]
+    else:
+        values = [mapped[r] for r in results]
+        root = Instruction("tuple", TupleShape(tuple(v.shape for v in values)), values)  # type: ignore[misc]
+        output.append(root)
+    return Computation(computation.name, parameters, output, root)
+
+
+# ------------------------------------------------------------------------------------------------------- hoisting
+
+# What is worth doing once before a loop rather than in each iteration; anything it needs goes along.
+_WORTH_HOISTING = frozenset(
+    "transpose convert dot reduce convolution exponential log tanh logistic power sine cosine sqrt rsqrt divide gather"
+    " concatenate pad reverse reduce-window erf library-call".split()
+)
+_MAY_HOIST = frozenset([opcode for opcode, spec in OPCODES.items() if spec.elementwise and not spec.side_effect]) | {
+    *_WORTH_HOISTING,
+    *"reshape broadcast iota slice constant bitcast".split(),
+}
+
+
+def hoist_invariants(module: Module) -> Module:
+    """Move work that is the same in every iteration in front of the loop.
+
+    Its result becomes one more state of the loop that never changes (buffer assignment gives such a state no copy).
+    """
+    if not any(i.opcode == "while" for c in module.computations() for i in c.instructions):
+        return module
+    return map_computations(module, _hoist_in)
+
+
+def _hoist_in(computation: Computation) -> Computation:
+    if not any(i.opcode == "while" for i in computation.instructions):
+        return computation
+    mapped: dict[Instruction, Instruction] = {}
+    output: list[Instruction] = []
+    changed = False
+    for instruction in computation.instructions:
+        operands = [mapped[o] for o in instruction.operands]
+        same = all(a is b for a, b in zip(operands, instruction.operands, strict=True))
+        new = instruction if same else instruction.replace(operands=operands)
+        if instruction.opcode == "while" and instruction is not computation.root:
+            hoisted = _hoist(new)
+            if hoisted is not None:
+                before, new = hoisted
+                output += before
+                changed = True
+        mapped[instruction] = new
+        output.append(new)
+    if not changed:
+        return computation
+    return Computation(computation.name, computation.parameters, output, mapped[computation.root])
+
+
+def _hoist(loop: Instruction) -> tuple[list[Instruction], Instruction] | None:
+    """(instructions in front of the loop, the loop without them), or None if there is nothing to move."""
+    condition, body = loop.called
+    if body.root.opcode != "tuple":
+        return None
+    same_before_and_after = {
+        p for p, r in zip(body.parameters, body.root.operands, strict=True) if p is r
+    }
+    invariant: set[Instruction] = set(same_before_and_after)
+    worth: set[Instruction] = set()
+    for i in body.instructions:
+        if i.opcode == "parameter" or i.opcode not in _MAY_HOIST or not isinstance(i.shape, Shape):
+            continue
+        if all(o in invariant for o in i.operands):
+            invariant.add(i)
+            if i.operands and (i.opcode in _WORTH_HOISTING or any(o in worth for o in i.operands)):
+                worth.add(i)
+    if not worth:
+        return None
+    frontier: list[Instruction] = []
+    seen: set[Instruction] = set()
+    for i in body.instructions:
+        if i not in invariant:
+            for o in i.operands:
+                if o in worth and o not in seen and _small_enough(o):
+                    seen.add(o)
+                    frontier.append(o)
+    if not frontier:
+        return None
+    outside: dict[Instruction, Instruction] = {
+        p: loop.operands[p.attributes["index"]] for p in same_before_and_after
+    }
+    before: list[Instruction] = []
+    for i in topological_order(frontier):
+        if i not in outside:
+            clone = i.replace(operands=[outside[o] for o in i.operands])
+            clone.name = ""
+            outside[i] = clone
+            before.append(clone)
+    count = len(loop.operands)
+    extra = [parameter(count + n, i.shape) for n, i in enumerate(frontier)]
+    inner: dict[Instruction, Instruction] = dict(zip(frontier, extra, strict=True))
+    instructions: list[Instruction] = [*body.parameters, *extra]
+    mapped: dict[Instruction, Instruction] = {p: p for p in body.parameters} | inner
+    for i in body.instructions:
+        if i.opcode == "parameter" or i in inner:
+            continue
+        operands = [mapped[o] for o in i.operands]
+        if i is body.root:
+            operands += extra
+            mapped[i] = Instruction("tuple", TupleShape(tuple(o.shape for o in operands)), operands)  # type: ignore[misc]
+        else:
+            unchanged = all(a is b for a, b in zip(operands, i.operands, strict=True))
+            mapped[i] = i if unchanged else i.replace(operands=operands)
+        instructions.append(mapped[i])
+    new_body = prune(Computation(body.name, [*body.parameters, *extra], instructions, mapped[body.root]))
+    more = [parameter(count + n, i.shape) for n, i in enumerate(frontier)]
+    new_condition = Computation(
+        condition.name, [*condition.parameters, *more], [*condition.instructions, *more], condition.root
+    )
+    shape = TupleShape((*loop.result_shapes, *[i.shape for i in frontier]))  # type: ignore[arg-type]
+    new = loop.replace(
+        operands=[*loop.operands, *[outside[i] for i in frontier]], shape=shape, called=[new_condition, new_body]
+    )
+    return before, new
+
+
+def _small_enough(instruction: Instruction) -> bool:
+    """Whether keeping the value for the whole loop costs less memory than is sensible."""
+    assert isinstance(instruction.shape, Shape)
+    read = sum(o.shape.bytes for o in instruction.operands if isinstance(o.shape, Shape))
+    return instruction.shape.bytes <= max(4 * read, 1 << 16)

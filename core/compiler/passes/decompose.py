@@ -1,0 +1,170 @@
+"""Decomposition: operations that are shorthand for others become the others, so that fusion sees through them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+
+from ..hlo import Computation, Instruction, Module, Shape, TupleShape, broadcast, constant, parameter
+from .patterns import body_on_arrays
+from .rewrite import map_computations, sweep
+
+
+def decompose(module: Module) -> Module:
+    """Batch normalisation and ``map`` become elementwise operations and reductions."""
+    if not any(i.opcode in _SHORTHAND for c in module.computations() for i in c.instructions):
+        return module
+    return map_computations(module, lambda computation: sweep(computation, _rule))
+
+
+def remove_barriers(module: Module) -> Module:
+    """Optimization barriers have done their work once no pass moves code any more."""
+
+    def rule(i: Instruction) -> Instruction | None:
+        if i.opcode == "optimization-barrier":
+            if len(i.operands) == 1 and not isinstance(i.shape, TupleShape):
+                return i.operands[0]
+            return Instruction("tuple", i.shape, i.operands, metadata=i.metadata)
+        if i.opcode == "get-tuple-element" and i.operands[0].opcode == "tuple":
+            return i.operands[0].operands[i.attributes["index"]]
+        return None
+
+    if not any(i.opcode == "optimization-barrier" for c in module.computations() for i in c.instructions):
+        return module
+    return map_computations(module, lambda computation: sweep(computation, rule))
+
+
+def _rule(instruction: Instruction) -> Instruction | None:
+    rule = _RULES.get(instruction.opcode)
+    return rule(instruction) if rule is not None else None
+
+
+def _op(opcode: str, *operands: Instruction) -> Instruction:
+    return Instruction(opcode, operands[0].shape, operands, metadata=operands[-1].metadata)
+
+
+def _number(value: float, like: Instruction) -> Instruction:
+    scalar = constant(np.asarray(value).astype(like.dtype.numpy))
+    return broadcast(scalar, like.dims) if like.dims else scalar
+
+
+def sum_body(dtype_of: Instruction) -> Computation:
+    """A reduction's body that adds."""
+    shape = Shape(dtype_of.dtype)
+    a, b = parameter(0, shape, "a"), parameter(1, shape, "b")
+    return Computation.from_root(f"sum_{shape.dtype.name}", [a, b], Instruction("add", shape, (a, b)))
+
+
+def _sum(x: Instruction, feature: int) -> Instruction:
+    """The sum over all dimensions but ``feature``."""
+    dimensions = tuple(n for n in range(len(x.dims)) if n != feature)
+    shape = Shape(x.dtype, (x.dims[feature],))
+    return Instruction(
+        "reduce", shape, (x, constant(0, x.dtype)), {"dimensions": dimensions}, (sum_body(x),), metadata=x.metadata
+    )
+
+
+def _wide(x: Instruction) -> Instruction:
+    """Half-precision statistics are taken in f32."""
+    if x.dtype.name in ("f16", "bf16"):
+        from ..dtypes import F32
+
+        return Instruction("convert", x.shape.with_dtype(F32), (x,), metadata=x.metadata)  # type: ignore[union-attr]
+    return x
+
+
+def _as(x: Instruction, like: Instruction) -> Instruction:
+    if x.dtype is like.dtype:
+        return x
+    return Instruction("convert", Shape(like.dtype, x.dims), (x,), metadata=like.metadata)
+
+
+def _tuple(i: Instruction, values: Sequence[Instruction]) -> Instruction:
+    return Instruction("tuple", i.shape, values, metadata=i.metadata)
+
+
+def batch_norm_training(i: Instruction) -> Instruction:
+    """(x - mean) * rsqrt(variance + epsilon) * scale + offset, with the batch's mean and variance."""
+    source, scale, offset = i.operands
+    x = _wide(source)
+    feature = i.attributes["feature_index"]
+    count = x.shape.elements / max(1, x.dims[feature])  # type: ignore[union-attr]
+
+    def spread(v: Instruction) -> Instruction:
+        return broadcast(v, x.dims, (feature,))
+
+    total = _sum(x, feature)
+    mean = _op("divide", total, _number(count, total))
+    centred = _op("subtract", x, spread(mean))
+    squares = _sum(_op("multiply", centred, centred), feature)
+    variance = _op("divide", squares, _number(count, squares))
+    factor = _op("multiply", _op("rsqrt", _op("add", variance, _number(i.attributes["epsilon"], variance))), _as(scale, mean))
+    result = _op("add", _op("multiply", centred, spread(factor)), spread(_as(offset, mean)))
+    return _tuple(i, (_as(result, source), _as(mean, scale), _as(variance, scale)))
+
+
+def batch_norm_inference(i: Instruction) -> Instruction:
+    """(x - mean) * rsqrt(variance + epsilon) * scale + offset, with given mean and variance."""
+    source, scale, offset, mean, variance = i.operands
+    x = _wide(source)
+    feature = i.attributes["feature_index"]
+
+    def spread(v: Instruction) -> Instruction:
+        return broadcast(_as(v, x), x.dims, (feature,))
+
+    wide = _as(variance, x)
+    inverse = _op("rsqrt", _op("add", wide, _number(i.attributes["epsilon"], wide)))
+    factor = _op("multiply", inverse, _as(scale, x))
+    result = _op("add", _op("multiply", _op("subtract", x, spread(mean)), spread(factor)), spread(offset))
+    return _as(result, source)
+
+
+def batch_norm_grad(i: Instruction) -> Instruction:
+    """Gradients of batch_norm_training with respect to operand, scale and offset.
+
+    With h = (x - mean) * rsqrt(variance + epsilon) and N elements a feature:
+    dx = scale * rsqrt(variance + epsilon) * (dy - sum(dy) / N - h * sum(dy * h) / N).
+    """
+    source, scale, mean, variance, gradient = i.operands
+    x, dy = _wide(source), _wide(gradient)
+    feature = i.attributes["feature_index"]
+    count = x.shape.elements / max(1, x.dims[feature])  # type: ignore[union-attr]
+
+    def spread(v: Instruction) -> Instruction:
+        return broadcast(v, x.dims, (feature,))
+
+    wide = _as(variance, x)
+    inverse = _op("rsqrt", _op("add", wide, _number(i.attributes["epsilon"], wide)))
+    normalised = _op("multiply", _op("subtract", x, spread(_as(mean, x))), spread(inverse))
+    offset_gradient = _sum(dy, feature)
+    scale_gradient = _sum(_op("multiply", dy, normalised), feature)
+    n = _number(count, offset_gradient)
+    inner = _op("subtract", dy, spread(_op("divide", offset_gradient, n)))
+    inner = _op("subtract", inner, _op("multiply", normalised, spread(_op("divide", scale_gradient, n))))
+    operand_gradient = _op("multiply", spread(_op("multiply", _as(scale, x), inverse)), inner)
+    return _tuple(
+        i, (_as(operand_gradient, source), _as(scale_gradient, scale), _as(offset_gradient, scale))
+    )
+
+
+def inline_map(i: Instruction) -> Instruction | None:
+    """A map of scalar operations is those operations on arrays."""
+    results = body_on_arrays(i.called[0], i.operands)
+    return results[0] if results is not None else None
+
+
+def element_of_tuple(i: Instruction) -> Instruction | None:
+    operand = i.operands[0]
+    return operand.operands[i.attributes["index"]] if operand.opcode == "tuple" else None
+
+
+_RULES: Final[dict[str, Callable[[Instruction], Instruction | None]]] = {
+    "batch-norm-training": batch_norm_training,
+    "batch-norm-inference": batch_norm_inference,
+    "batch-norm-grad": batch_norm_grad,
+    "map": inline_map,
+    "get-tuple-element": element_of_tuple,
+}
+_SHORTHAND: Final = frozenset(["batch-norm-training", "batch-norm-inference", "batch-norm-grad", "map"])

@@ -1,0 +1,93 @@
+"""Large reductions to few values, in two steps: the first gives work to many threads (and rounds less)."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from ..clusters import MAXIMUM_ROW
+from ..hlo import Instruction, Module, Shape, constant
+from .patterns import binary_body, identity_value, reshape
+from .rewrite import map_computations, sweep
+
+MINIMUM_ELEMENTS: Final = 1 << 17  # below this one thread is as fast
+MAXIMUM_RESULTS: Final = 64  # with more there is enough to share out without a split
+PARTS: Final = 64
+
+
+def split_reductions(module: Module) -> Module:
+    """reduce[n] -> reshape [parts, n / parts] -> reduce -> reduce, where the operation may be regrouped.
+
+    Known operations only (add, multiply, minimum, maximum, and, or, xor); lengths that do not divide are padded with the value that
+    changes nothing.
+    """
+    return map_computations(module, lambda computation: sweep(computation, _split, repeat=False))
+
+
+def _split(i: Instruction) -> Instruction | None:
+    if i.opcode != "reduce" or not isinstance(i.shape, Shape) or "split" in i.attributes:
+        return None
+    operand, initial = i.operands
+    if operand.shape.elements < MINIMUM_ELEMENTS or i.shape.elements > MAXIMUM_RESULTS:  # type: ignore[union-attr]
+        return None
+    opcode = binary_body(i.called[0])
+    if opcode is None:
+        return None
+    neutral = identity_value(opcode, i)
+    if neutral is None:
+        return None
+    none = constant(neutral, i.dtype, i.metadata)
+    dims, dimensions = operand.dims, sorted(i.attributes["dimensions"])
+    reduced = math.prod(dims[d] for d in dimensions)
+    if reduced <= MAXIMUM_ROW:
+        return None
+    source = operand
+    left = next((d for d in dimensions if 32 <= dims[d] <= 4096 and reduced // dims[d] >= 256), None)
+    if left is not None:  # that dimension is left for the second step
+        inner_dimensions = tuple(d for d in dimensions if d != left)
+        outer_at = left - sum(d < left for d in inner_dimensions)
+    else:
+        at = max(dimensions, key=dims.__getitem__)
+        length = dims[at]
+        parts = _parts(length)
+        if parts is None:
+            parts = PARTS
+            operand = _pad(operand, none, at, -length % parts)
+            length = operand.dims[at]
+        source = reshape(operand, (*dims[:at], parts, length // parts, *dims[at + 1 :]))
+        inner_dimensions = tuple(d + (d >= at) for d in dimensions)
+        outer_at = at - sum(d < at for d in inner_dimensions)
+    kept = [d for n, d in enumerate(source.dims) if n not in inner_dimensions]
+    attributes = {**i.attributes, "split": True}
+    inner = Instruction(
+        "reduce",
+        Shape(i.dtype, tuple(kept)),
+        (source, none),
+        {**attributes, "dimensions": inner_dimensions},
+        i.called,
+        metadata=i.metadata,
+    )
+    return i.replace(operands=(inner, initial), attributes={**attributes, "dimensions": (outer_at,)})
+
+
+def _parts(length: int) -> int | None:
+    """A number of equal parts near PARTS, if there is one."""
+    if length < 2 * PARTS:
+        return None
+    for parts in range(PARTS, 4 * PARTS):
+        if length % parts == 0:
+            return parts
+    for parts in range(PARTS, PARTS // 4, -1):
+        if length % parts == 0:
+            return parts
+    return None
+
+
+def _pad(operand: Instruction, value: Instruction, dimension: int, amount: int) -> Instruction:
+    zero = (0,) * len(operand.dims)
+    high = tuple([amount if n == dimension else 0 for n in range(len(zero))])
+    dims = tuple([d + h for d, h in zip(operand.dims, high, strict=True)])
+    attributes = {"low": zero, "high": high, "interior": zero}
+    return Instruction(
+        "pad", Shape(operand.dtype, dims), (operand, value), attributes, metadata=operand.metadata
+    )
