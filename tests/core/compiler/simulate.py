@@ -39,7 +39,10 @@ class Simulation:
         memory: list[np.ndarray] = []
         allocations = self.assignment.allocations
         for a in allocations:
-            block = rng.integers(0, 256, max(a.size, 1), np.uint8)  # garbage: nothing may rely on zeros
+            # Garbage, for nothing may rely on zeros; aligned as the runtime aligns it.
+            raw = rng.integers(0, 256, max(a.size, 1) + 127, np.uint8)
+            skip = -raw.ctypes.data % 64
+            block = raw[skip : skip + (max(a.size, 1) + 63) // 64 * 64]
             source: bytes | None = None
             if a.kind == artifact.ALLOCATION_PARAMETER:
                 source = np.ascontiguousarray(arguments[a.index]).tobytes()
@@ -69,6 +72,22 @@ class Simulation:
     def _bytes(self, place: artifact.Slice) -> np.ndarray:
         return self.memory[place.allocation][place.offset : place.offset + place.size]
 
+    def _run_kernel(self, thunk, instruction) -> None:
+        count = len(instruction.operands)
+        operands = [
+            self._view(s, o.shape).copy()
+            for s, o in zip(thunk.arguments[:count], instruction.operands, strict=True)
+        ]
+        update = _updates_in_place(instruction)
+        results = evaluate_instruction(instruction, operands)
+        if update is not None:  # the kernel writes only part: the rest has to be in place
+            target = self._view(thunk.arguments[count], instruction.shape)
+            np.testing.assert_array_equal(
+                target.view(np.uint8), operands[update].view(np.uint8), err_msg="not updated in place"
+            )
+        for s, r in zip(thunk.arguments[count:], results, strict=True):
+            self._bytes(s)[:] = np.ascontiguousarray(r).reshape(-1).view(np.uint8)
+
     def _execute(self, thunks) -> None:
         for thunk in thunks:
             if isinstance(thunk, artifact.Copy):
@@ -77,20 +96,7 @@ class Simulation:
             elif isinstance(thunk, artifact.Kernel):
                 self.kernels += 1
                 instruction = self.instructions[self.lowered.symbols[thunk.function]]
-                count = len(instruction.operands)
-                operands = [
-                    self._view(s, o.shape).copy()
-                    for s, o in zip(thunk.arguments[:count], instruction.operands, strict=True)
-                ]
-                update = _updates_in_place(instruction)
-                results = evaluate_instruction(instruction, operands)
-                if update is not None:  # the kernel writes only part: the rest has to be in place
-                    target = self._view(thunk.arguments[count], instruction.shape)
-                    np.testing.assert_array_equal(
-                        target.view(np.uint8), operands[update].view(np.uint8), err_msg="not updated in place"
-                    )
-                for s, r in zip(thunk.arguments[count:], results, strict=True):
-                    self._bytes(s)[:] = np.ascontiguousarray(r).reshape(-1).view(np.uint8)
+                self._run_kernel(thunk, instruction)
             elif isinstance(thunk, artifact.While):
                 self._execute(thunk.condition)
                 trips = 0

@@ -1,0 +1,48 @@
+"""Whole programs through the compiler, their kernels as native code, run thunk by thunk in Python."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.core.compiler import programs
+from tests.core.compiler.codegen.native import NativeImage
+from tests.core.compiler.simulate import Simulation
+from tests.core.compiler.test_simulation import close
+from tripont.core.compiler import lowering, pipeline
+from tripont.core.compiler.codegen import kernels
+from tripont.core.compiler.dump import Dump
+from tripont.core.compiler.evaluate import evaluate
+from tripont.core.compiler.hlo import Instruction, Module
+from tripont.core.compiler.importer.program import read_program
+from tripont.core.compiler.targets.host import for_cpu
+
+
+class NativeSimulation(Simulation):
+    """A simulation whose kernels are compiled code, each run in uneven pieces of its work."""
+
+    def __init__(self, module: Module, cpu: str = "host") -> None:
+        self.target = for_cpu(cpu)
+        self.code = self.target.module()
+        super().__init__(module)
+        self.image = NativeImage(self.target.compile(self.code)) if self.lowered.symbols else None
+
+    def _emit(self, instruction: Instruction, name: str) -> lowering.KernelInfo:
+        emitted = kernels.emit_kernel(self.code, self.target, instruction, name)
+        self.instructions[emitted.function] = instruction
+        return lowering.KernelInfo(emitted.function, emitted.work_count, emitted.grain, emitted.cost_ns)
+
+    def _run_kernel(self, thunk, instruction) -> None:
+        arrays = [self._bytes(s) for s in thunk.arguments]
+        step = max(1, thunk.work_count // 3)
+        for begin in range(0, thunk.work_count, step):
+            end = min(begin + step, thunk.work_count)
+            self.image.run_kernel(self.lowered.symbols[thunk.function], arrays, begin, end)
+
+
+@pytest.mark.parametrize("name", programs.PROGRAMS)
+def test_program(name: str) -> None:
+    module = read_program(programs.stablehlo(name), "mlir")
+    reference = evaluate(module, programs.arguments_of(name))
+    simulation = NativeSimulation(pipeline.run(module, Dump()))
+    close(simulation.run(programs.arguments_of(name)), reference)
