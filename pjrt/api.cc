@@ -78,9 +78,9 @@ static_assert(kListed == kInHeader, "pjrt/functions.h misses functions of pjrt_c
 
 }  // namespace
 
-Status ToStatus(PJRT_Error_Code code, const char* message, size_t message_size) {
-  if (code == PJRT_Error_Code_OK) return OkStatus();
-  return Status(StatusCodeFromInt(code),
+Status ToStatus(const PJRT_Error_Code& code, const char* message, size_t message_size) {
+  if (NumberOf(code) == PJRT_Error_Code_OK) return OkStatus();
+  return Status(StatusCodeFromInt(NumberOf(code)),
                 message == nullptr ? std::string() : std::string(message, message_size));
 }
 

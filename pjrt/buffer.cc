@@ -70,7 +70,7 @@ struct PendingRawCopy {
 void StartRawCopy(PJRT_Buffer_CopyRawToHostFuture_Callback_Args* args) {
   if (args == nullptr) return;
   const std::shared_ptr<PendingRawCopy> pending(static_cast<PendingRawCopy*>(args->callback_data));
-  if (args->error_code != PJRT_Error_Code_OK) {
+  if (NumberOf(args->error_code) != PJRT_Error_Code_OK) {
     pending->done->SetError(
         ToStatus(args->error_code, args->error_message, args->error_message_size));
     return;

@@ -41,9 +41,9 @@ Status Client_BufferFromHostBuffer(PJRT_Client_BufferFromHostBuffer_Args& args) 
   std::span<const int64_t> strides(args.byte_strides, args.num_byte_strides);
   if (!strides.empty() && IsDense(strides, shape.dimensions, ElementSize(shape))) strides = {};
 
-  const bool may_alias =
-      args.host_buffer_semantics == PJRT_HostBufferSemantics_kImmutableZeroCopy ||
-      args.host_buffer_semantics == PJRT_HostBufferSemantics_kMutableZeroCopy;
+  const int semantics = NumberOf(args.host_buffer_semantics);
+  const bool may_alias = semantics == PJRT_HostBufferSemantics_kImmutableZeroCopy ||
+                         semantics == PJRT_HostBufferSemantics_kMutableZeroCopy;
   if (may_alias && strides.empty() && size >= kMinAliasBytes && Buffer::CanViewInPlace(args.data)) {
     Ref<Event> done = MakeRef<Event>();
     TRIPONT_ASSIGN_OR_RETURN(

@@ -27,9 +27,19 @@ inline PJRT_Error* ToError(Status status) {
   return new PJRT_Error{std::move(status)};
 }
 
+// The number in an enum of the caller, who may have put any there: reading it as an enum would be
+// undefined behaviour.
+template <typename Enum>
+int NumberOf(const Enum& value) {
+  static_assert(sizeof(Enum) == sizeof(int));
+  int number;
+  std::memcpy(&number, &value, sizeof(number));
+  return number;
+}
+
 // The status that a caller's error code and message stand for; OK for PJRT_Error_Code_OK. An
 // unknown code is kUnknown.
-Status ToStatus(PJRT_Error_Code code, const char* message, size_t message_size);
+Status ToStatus(const PJRT_Error_Code& code, const char* message, size_t message_size);
 
 // A string that can be a template argument.
 template <size_t N>

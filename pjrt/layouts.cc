@@ -153,7 +153,7 @@ StatusOr<std::vector<int64_t>> HostStrides(const PJRT_Buffer_MemoryLayout* layou
                                            std::span<const int64_t> dims, int64_t element_size) {
   if (layout == nullptr)
     return DenseStrides(dims, {RowMajorMinorToMajor(dims.size()), dims.size()}, element_size);
-  if (layout->type == PJRT_Buffer_MemoryLayout_Type_Strides) {
+  if (NumberOf(layout->type) == PJRT_Buffer_MemoryLayout_Type_Strides) {
     const PJRT_Buffer_MemoryLayout_Strides& strides = layout->strides;
     if (strides.num_byte_strides != dims.size()) {
       return InvalidArgument("a layout of ", strides.num_byte_strides,
@@ -162,8 +162,8 @@ StatusOr<std::vector<int64_t>> HostStrides(const PJRT_Buffer_MemoryLayout* layou
     return std::vector<int64_t>(strides.byte_strides,
                                 strides.byte_strides + strides.num_byte_strides);
   }
-  if (layout->type != PJRT_Buffer_MemoryLayout_Type_Tiled) {
-    return InvalidArgument("unknown memory layout type ", static_cast<int>(layout->type));
+  if (NumberOf(layout->type) != PJRT_Buffer_MemoryLayout_Type_Tiled) {
+    return InvalidArgument("unknown memory layout type ", NumberOf(layout->type));
   }
   const PJRT_Buffer_MemoryLayout_Tiled& tiled = layout->tiled;
   if (tiled.num_tiles != 0) {

@@ -3,6 +3,8 @@
 #include <charconv>
 #include <utility>
 
+#include "pjrt/call.h"
+
 namespace tripont::pjrt {
 
 PJRT_NamedValue& NamedValues::Add(std::string_view name, PJRT_NamedValue_Type type,
@@ -41,7 +43,7 @@ void NamedValues::AddBool(std::string_view name, bool value) {
 }
 
 std::string ValueAsText(const PJRT_NamedValue& value) {
-  switch (value.type) {
+  switch (NumberOf(value.type)) {
     case PJRT_NamedValue_kString:
       return std::string(value.string_value, value.value_size);
     case PJRT_NamedValue_kInt64:

@@ -4,10 +4,10 @@
 
 namespace tripont::pjrt {
 
-StatusOr<Shape> MakeShape(PJRT_Buffer_Type type, const int64_t* dims, size_t num_dims) {
+StatusOr<Shape> MakeShape(const PJRT_Buffer_Type& type, const int64_t* dims, size_t num_dims) {
   const PrimitiveType element_type = FromBufferType(type);
   if (!IsArrayType(static_cast<uint32_t>(element_type))) {
-    return InvalidArgument("PJRT_Buffer_Type ", static_cast<int>(type),
+    return InvalidArgument("PJRT_Buffer_Type ", NumberOf(type),
                            " is not an element type of arrays");
   }
   if (num_dims > kMaxRank) {

@@ -9,6 +9,7 @@
 #include "core/runtime/dtype.h"
 #include "core/runtime/shape.h"
 #include "core/runtime/status.h"
+#include "pjrt/call.h"
 #include "xla/pjrt/c/pjrt_c_api.h"
 
 namespace tripont::pjrt {
@@ -62,8 +63,8 @@ inline constexpr std::array<PJRT_Buffer_Type, 64> kBufferTypes = [] {
 }  // namespace internal
 
 // kInvalid for a number that is no type.
-inline PrimitiveType FromBufferType(PJRT_Buffer_Type type) {
-  const auto index = static_cast<size_t>(type);
+inline PrimitiveType FromBufferType(const PJRT_Buffer_Type& type) {
+  const auto index = static_cast<size_t>(NumberOf(type));
   return index < internal::kPrimitiveTypes.size() ? internal::kPrimitiveTypes[index]
                                                   : PrimitiveType::kInvalid;
 }
@@ -75,7 +76,7 @@ inline PJRT_Buffer_Type ToBufferType(PrimitiveType type) {
 // The shape that a caller describes. INVALID_ARGUMENT if it is not one of an array (type, negative
 // dimension, rank over kMaxRank), RESOURCE_EXHAUSTED if its size in bytes overflows. Its ByteSize()
 // is OK.
-StatusOr<Shape> MakeShape(PJRT_Buffer_Type type, const int64_t* dims, size_t num_dims);
+StatusOr<Shape> MakeShape(const PJRT_Buffer_Type& type, const int64_t* dims, size_t num_dims);
 
 }  // namespace tripont::pjrt
 
