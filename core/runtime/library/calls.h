@@ -8,6 +8,7 @@ namespace tripont {
 
 void RegisterConvolution(LibraryRegistry& registry);
 void RegisterGemm(LibraryRegistry& registry);
+void RegisterSort(LibraryRegistry& registry);
 
 }  // namespace tripont
 

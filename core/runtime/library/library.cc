@@ -8,6 +8,7 @@ namespace tripont {
 void RegisterLibraryCalls(LibraryRegistry& registry) {
   RegisterConvolution(registry);
   RegisterGemm(registry);
+  RegisterSort(registry);
 }
 
 std::vector<std::pair<std::string, std::string>> LibraryVersions() {
