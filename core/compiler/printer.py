@@ -362,7 +362,7 @@ _ATTRIBUTES: Final[dict[tuple[str, str], AttributePrinter]] = {
     ("reduce-scatter", "scatter_dimension"): _dimension_as_list,
     ("compare", "comparison_type"): _renamed("type"),
     ("dot", "algorithm"): lambda name, value: f"algorithm=dot_{value}",
-    ("conditional", "operand_counts"): _generic,
+    ("dynamic-slice", "slice_sizes"): _renamed("dynamic_slice_sizes"),
     ("custom-call", "custom_call_target"): _quoted_value,
     ("custom-call", "backend_config"): _unless(b""),
     ("custom-call", "api_version"): _unless(1),
