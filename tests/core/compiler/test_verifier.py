@@ -38,7 +38,10 @@ def pred(*dims: int) -> Shape:
 
 
 def body(
-    opcode: str = "add", shape: AnyShape | None = None, result: AnyShape | None = None
+    opcode: str = "add",
+    shape: AnyShape | None = None,
+    result: AnyShape | None = None,
+    name: str = "body",
 ) -> Computation:
     """A computation of two scalars."""
     shape = shape or f32()
