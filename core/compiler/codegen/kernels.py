@@ -46,12 +46,15 @@ class Frame:
     def __init__(
         self, module: Module, target: Target, instruction: hlo.Instruction, name: str, *, collapsed: bool = True
     ) -> None:
+        from .bits import as_bits
         from .collapse import collapse
         from .generator import Array, Generator
 
         self.name = re.sub(r"[^A-Za-z0-9_.$]", "_", name)
         self.instruction = instruction
-        self.computation = collapse(computation_of(instruction)) if collapsed else computation_of(instruction)
+        self.computation = as_bits(computation_of(instruction))
+        if collapsed:
+            self.computation = collapse(self.computation)
         self.target = target
         self.builder = Builder(
             module,
@@ -74,9 +77,8 @@ class Frame:
         for parameter in self.computation.parameters:
             array = self.operands[parameter.attributes["index"]]._replace(shape=parameter.shape)
             self.generator.arrays[parameter] = array
-        if collapsed:
-            results = zip(self.results, self.computation.results, strict=True)
-            self.results = [a._replace(shape=r.shape) for a, r in results]
+        results = zip(self.results, self.computation.results, strict=True)
+        self.results = [a._replace(shape=r.shape) for a, r in results]
 
     def finish(self, work_count: int, grain: int, cost_ns: float) -> EmittedKernel:
         self.builder.ret()
@@ -102,8 +104,11 @@ Emitter = Callable[[Module, "Target", hlo.Instruction, str], EmittedKernel]
 EMITTERS: Final[dict[str, str]] = {
     "loop": "loops",
     "reduce": "reductions",
+    "transpose": "transposes",
     "dot": "contraction",
+    "reduce-window": "reduce_window",
     "scatter": "scatter",
+    "select-and-scatter": "select_and_scatter",
 }
 
 

@@ -1,0 +1,58 @@
+"""Small floats and predicates that are only moved about are moved as unsigned integers: no conversions, no rounding."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from .. import dtypes, hlo
+from ..dtypes import DType
+
+_MOVES: Final = frozenset(
+    "bitcast broadcast concatenate constant copy dynamic-slice dynamic-update-slice gather pad parameter reshape"
+    " reverse select slice transpose tuple".split()
+)
+_UNSIGNED: Final = {1: dtypes.U8, 2: dtypes.U16}
+
+
+def as_bits(computation: hlo.Computation) -> hlo.Computation:
+    """The computation with each dtype of one or two bytes that it does not compute with replaced by an unsigned integer.
+
+    The memory of parameters and results stays the same.
+    """
+    candidates = {
+        i.dtype for i in computation.instructions if isinstance(i.shape, hlo.Shape) and _is_candidate(i.dtype)
+    }
+    for i in computation.instructions:
+        if not candidates:
+            return computation
+        if i.opcode not in _MOVES:
+            shapes = [*i.result_shapes, *(s for o in i.operands for s in o.result_shapes)]
+            candidates -= {s.dtype for s in shapes if isinstance(s, hlo.Shape)}
+        elif i.opcode == "select":
+            candidates.discard(i.operands[0].dtype)
+    if not candidates:
+        return computation
+    new: dict[hlo.Instruction, hlo.Instruction] = {}
+    for i in computation.instructions:
+        if i.opcode == "tuple":
+            continue
+        shape = i.shape
+        attributes = i.attributes
+        if isinstance(shape, hlo.Shape) and shape.dtype in candidates:
+            unsigned = _UNSIGNED[shape.dtype.size]
+            shape = shape.with_dtype(unsigned)
+            if i.opcode == "constant":
+                data = np.ascontiguousarray(attributes["literal"]).view(unsigned.numpy)
+                attributes = {"literal": data.reshape(i.dims)}
+        new[i] = i.replace(operands=[new[o] for o in i.operands], shape=shape, attributes=attributes)
+    results = [new[r] for r in computation.results]
+    root = results[0]
+    if computation.root.opcode == "tuple":
+        root = hlo.Instruction("tuple", hlo.TupleShape(tuple(r.shape for r in results)), results)  # type: ignore[misc]
+    return hlo.Computation.from_root(computation.name, [new[p] for p in computation.parameters], root)
+
+
+def _is_candidate(dtype: DType) -> bool:
+    return dtype.size <= 2 and (dtype.is_float or dtype.kind == "pred")
