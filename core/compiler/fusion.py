@@ -46,7 +46,16 @@ from .hlo import Computation, Instruction, Module, Shape, TupleShape, get_tuple_
 
 # Values that need no memory: recomputing them is always better than reading them.
 _FREE: Final = frozenset(["iota", "constant", "partition-id", "replica-id"])
-_ALIASES: Final = frozenset(["tuple", "get-tuple-element", "optimization-barrier", "after-all", "bitcast"])
+_LOOK_BACK: Final = 24  # instructions looked at when searching for a reduction that a value comes from
+
+
+def _bytes_behind(operand: Instruction) -> int:
+    """The bytes of memory that computing ``operand`` reads, for those that are cheap to fuse in turn."""
+    if operand.opcode == "broadcast" or operand.opcode == "convert":
+        operand = operand.operands[0]
+    if operand.opcode in _FREE or not isinstance(operand.shape, Shape):
+        return 0
+    return operand.shape.bytes
 
 
 def fuse(module: Module) -> Module:
@@ -167,27 +176,31 @@ class _Fuser:
             if cluster.boundary:
                 continue
             contexts = cluster.contexts_for(instruction, users)
+            self.expect_rows(instruction, cluster, contexts)
             recomputed = self.recomputation(instruction, cost, cluster, contexts)
             if recomputed is not None:
                 takers.append((cluster, contexts, recomputed))
+        if len(takers) == 1 and len(readers) == 1:
+            self.join(instruction, *takers[0], cost)
+            return
+        # Several read it. If all of them compute it themselves it need not be in memory at all.
         if takers and len(takers) == len(readers):
-            if len(takers) == 1:
-                self.join(instruction, *takers[0], cost)
+            if all(self.worth_copying(instruction, cost, opcode, t[0], stored=False) for t in takers):
+                for cluster, contexts, recomputed in takers:
+                    self.join(instruction, cluster, contexts, recomputed + cost, cost)
                 return
-            if self.worth_copying(instruction, cost, opcode, stored=False):
-                for taker in takers:
-                    self.join(instruction, *taker, cost)
-                return
-        # It has to be in memory. Cheap readers may still compute it themselves.
-        if takers and self.worth_copying(instruction, cost, opcode, stored=True):
-            for taker in takers:
-                self.join(instruction, *taker, cost)
-                del readers[taker[0]]
-            takers = []
-            if not readers:
-                return
+        # It has to be in memory. Some readers may still do better to compute it themselves.
+        reading: list[tuple[Cluster, tuple[int, ...], float]] = []
+        for cluster, contexts, recomputed in takers:
+            if self.worth_copying(instruction, cost, opcode, cluster, stored=True):
+                self.join(instruction, cluster, contexts, recomputed + cost, cost)
+                del readers[cluster]
+            else:
+                reading.append((cluster, contexts, recomputed))
+        if not readers:
+            return
         first = min(c.order for c in readers)
-        for cluster, contexts, recomputed in sorted(takers, key=lambda t: t[0].order):
+        for cluster, contexts, recomputed in sorted(reading, key=lambda t: t[0].order):
             if self.may_be_result(instruction, cluster, contexts) and self.goes_before(
                 cluster, readers, first
             ):
@@ -249,28 +262,81 @@ class _Fuser:
             and cluster.contexts_for(instruction, self.users[instruction]) == (cluster.full,)
         )
 
-    def worth_copying(self, instruction: Instruction, cost: float, opcode: str, *, stored: bool) -> bool:
-        """Whether each reader should compute the value itself rather than read it.
+    def worth_copying(
+        self, instruction: Instruction, cost: float, opcode: str, cluster: Cluster, *, stored: bool
+    ) -> bool:
+        """Whether ``cluster`` should compute the value itself though others need it too.
 
-        ``stored``: it is in memory anyway, so only reading less than its own size makes up for the work.
+        ``stored``: it is in memory anyway, so the reader has to read less than the value's own size for it.
         """
         if opcode in _FREE or not instruction.operands:
             return True
-        if cost > CHEAP:
+        if cost > CHEAP or cluster.recomputed + cost > MAXIMUM_RECOMPUTED:
             return False
         shape = instruction.shape
         assert isinstance(shape, Shape)
         if not shape.dims:
             return False
-        size = shape.bytes
-        if opcode == "slice" or opcode == "dynamic-slice":
+        if opcode == "slice" or opcode == "dynamic-slice" or opcode == "reshape":
             return True
         if opcode in ("transpose", "gather", "concatenate", "pad", "reverse"):
             return False
-        if opcode == "reshape":
-            return True
-        read = sum(o.shape.bytes for o in instruction.operands if isinstance(o.shape, Shape))
-        return read <= size / 2 if stored else read <= size * 1.01
+        read = 0
+        for operand in instruction.operands:
+            if operand not in cluster.inputs and operand not in cluster.members:
+                read += _bytes_behind(operand)
+        return read <= shape.bytes / 2 if stored else read <= shape.bytes * 1.02
+
+    def expect_rows(self, instruction: Instruction, cluster: Cluster, contexts: tuple[int, ...]) -> None:
+        """Turn a loop into a row fusion ahead of time: ``instruction``, one value a row, comes from a row's reduction."""
+        if cluster.kind != "loop" or len(contexts) != 1:
+            return
+        rank = len(instruction.dims)
+        dims = cluster.dims
+        if not 0 < rank < len(dims) or instruction.dims != dims[:rank]:
+            return
+        if contexts[0] != cluster.derived(("rows", rank)):
+            return
+        dimensions = tuple(range(rank, len(dims)))
+        if math.prod(dims[rank:]) <= MAXIMUM_ROW and self.reduced_rows(instruction, dims, dimensions):
+            self.turn_into_reduction(cluster, dims, dimensions, contexts)
+
+    def reduced_rows(
+        self, instruction: Instruction, space: tuple[int, ...], dimensions: tuple[int, ...]
+    ) -> bool:
+        """Whether ``instruction`` is computed elementwise from a reduction of ``space`` over ``dimensions``."""
+        stack = [instruction]
+        for _ in range(_LOOK_BACK):
+            if not stack:
+                return False
+            top = stack.pop()
+            if top.opcode == "reduce":
+                if top.operands[0].dims == space and tuple(sorted(top.attributes["dimensions"])) == dimensions:
+                    return isinstance(top.shape, Shape)
+            elif top.is_elementwise:
+                stack.extend(o for o in top.operands if o.dims == instruction.dims)
+        return False
+
+    def flows_from_rows(self, instruction: Instruction, space: tuple[int, ...]) -> bool:
+        """Whether ``instruction`` needs, near by, a reduction over the last dimensions of its own iteration space.
+
+        Then it belongs into a row fusion with that reduction, not into a reduction over the first dimensions.
+        """
+        stack = [instruction]
+        for _ in range(_LOOK_BACK):
+            if not stack:
+                return False
+            top = stack.pop()
+            if top.opcode == "broadcast":
+                rank = len(top.operands[0].dims)
+                prefix = top.attributes["dimensions"] == tuple(range(rank))
+                if prefix and 0 < rank < len(space) and self.reduced_rows(
+                    top.operands[0], space, tuple(range(rank, len(space)))
+                ):
+                    return True
+            elif top.is_elementwise:
+                stack.extend(o for o in top.operands if o.dims == space)
+        return False
 
     def may_be_result(self, instruction: Instruction, cluster: Cluster, contexts: tuple[int, ...]) -> bool:
         """Whether ``cluster`` could also write ``instruction``: it stands at the cluster's own index."""
@@ -278,7 +344,9 @@ class _Fuser:
             return False
         dims = instruction.dims
         if contexts[0] == cluster.full:
-            return dims == cluster.dims
+            if dims != cluster.dims:
+                return False
+            return cluster.kind != "reduce" or not self.flows_from_rows(instruction, dims)
         return contexts[0] == cluster.rows and dims == self.row_dims(cluster)
 
     def row_dims(self, cluster: Cluster) -> tuple[int, ...]:
@@ -308,8 +376,9 @@ class _Fuser:
         dims = instruction.dims
         reading = set(readers)
         tried = 0
+        elements = instruction.shape.elements  # type: ignore[union-attr]
         for operand in instruction.operands:
-            if operand.shape.dims != dims and dims:  # type: ignore[union-attr]
+            if operand.shape.elements < elements or not isinstance(operand.shape, Shape):  # type: ignore[union-attr]
                 continue
             for user in self.users[operand]:
                 for cluster in self.placement.get(user, ()):
@@ -501,9 +570,11 @@ class _Fuser:
         """A reduction of the same iteration space that reads some of the same memory."""
         near = {o for o in reduce.operands if o.shape.dims == space}  # type: ignore[union-attr]
         near |= {p for o in near for p in o.operands if isinstance(p.shape, Shape) and p.shape.dims == space}
+        reading = set(readers)
         for cluster in self.by_space.get((space, dimensions), ())[-4:]:
             if (
                 cluster.kind == "reduce"
+                and cluster not in reading
                 and len(cluster.roots) < 8
                 and cluster.can_read_all(len(reduce.operands))
                 and not near.isdisjoint(cluster.inputs)
