@@ -10,6 +10,7 @@ from .. import rewrite
 from .convolution import match_convolution
 from .gemm import fold_result_transpose, match_dot
 from .options import LibraryOptions
+from .sort import match_sort
 
 Rule = Callable[[Instruction, "Uses", LibraryOptions], Instruction | None]
 Uses = dict[Instruction, int]
@@ -17,6 +18,7 @@ Uses = dict[Instruction, int]
 RULES: Final[dict[str, Rule]] = {
     "convolution": match_convolution,
     "dot": match_dot,
+    "sort": match_sort,
     "transpose": fold_result_transpose,
 }
 
