@@ -4,6 +4,6 @@
 the ``ops_*`` modules hold one small reader an operation, in tables; ``bindings`` alone knows jaxlib's modules.
 """
 
-from .program import read_program
+from .program import read_program, warm_up
 
-__all__ = ["read_program"]
+__all__ = ["read_program", "warm_up"]

@@ -11,8 +11,13 @@ longer than a program is read, but for the context here, which an ``atexit`` hoo
 from __future__ import annotations
 
 import atexit
+import os
 import threading
 from typing import Any, Final
+
+# jaxlib logs a stack trace for each malformed HloModuleProto; what is wrong with it is in the exception anyway. The
+# level is read when the library is loaded, and a process that has loaded it (or set a level) keeps its own.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 from jaxlib.mlir import ir as ir
 from jaxlib.mlir._mlir_libs import _chlo, _jax_mlir_ext, _mlirHlo, _sdy, _stablehlo

@@ -260,6 +260,14 @@ def read_optimization_barrier(block: BlockReader, operation: Any) -> Results:
     return block.emit_results(operation, "optimization-barrier", operands) if operands else []
 
 
+def read_add_dependency(block: BlockReader, operation: Any) -> Results:
+    """A value that must not be had before a token."""
+    operands = block.operands(operation)
+    both = TupleShape(tuple(o.shape for o in operands))  # type: ignore[misc]
+    barrier = block.emit("optimization-barrier", both, operands)
+    return block.emit("get-tuple-element", operands[0].shape, (barrier,), {"index": 0})
+
+
 def read_after_all(block: BlockReader, operation: Any) -> Results:
     return block.emit("after-all", hlo.TOKEN, block.operands(operation))
 
@@ -341,7 +349,7 @@ _BOTH: Final[dict[str, Reader]] = {
 
 _SHARDY_IDENTITIES: Final = (
     "sharding_constraint reshard propagation_barrier data_flow_edge all_gather all_slice all_to_all all_reduce"
-    " collective_permute replicated_to_unreduced sharded_to_unreduced"
+    " collective_permute reduce_scatter replicated_to_unreduced sharded_to_unreduced"
 )
 
 READERS: Final[dict[str, Reader]] = {
@@ -351,6 +359,7 @@ READERS: Final[dict[str, Reader]] = {
         for name, reader in _BOTH.items()
     },
     "func.call": read_call,
+    "mhlo.add_dependency": read_add_dependency,
     **{f"sdy.{name}": read_identity for name in _SHARDY_IDENTITIES.split()},
     "sdy.manual_computation": read_manual_computation,
     "sdy.named_computation": read_named_computation,

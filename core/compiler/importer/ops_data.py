@@ -198,4 +198,4 @@ READERS: Final[dict[str, Callable[[BlockReader, Any], Results]]] = {
         "get_dimension_size": read_get_dimension_size,
         "set_dimension_size": read_set_dimension_size,
     }.items()
-}
+} | {"sdy.constant": read_constant}

@@ -56,6 +56,17 @@ def read_program(program: bytes, format: str) -> hlo.Module:
         handler.detach()
 
 
+def warm_up() -> None:
+    """Read a small program of each format's kind, so that the first real one finds every module loaded."""
+    read_program(
+        b"func.func @main(%a: tensor<f32>) -> tensor<f32> { return %a : tensor<f32> }", "mlir"
+    )
+    with contextlib.suppress(CompileError):
+        read_program(
+            b"\n\x01m", "hlo"
+        )  # a nameless HloModuleProto: loads the reader, and is refused
+
+
 def read_mlir(program: bytes, format: str, context: ir.Context) -> ir.Module:
     """The MLIR module in ``program``, verified but not yet legalised; raises INVALID_ARGUMENT."""
     try:
