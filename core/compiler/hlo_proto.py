@@ -103,18 +103,6 @@ def write_module(module: Module) -> bytes:
     return _ModuleWriter(module).write()
 
 
-def write_module_with_config(module: Module) -> bytes:
-    """The module as a serialized HloModuleProtoWithConfig, whose config holds the entry computation's layout."""
-    writer = _ModuleWriter(module)
-    proto = writer.write()
-    config = (
-        _message(1, writer.program_shape(module.entry))
-        + _integer(4, module.num_replicas)
-        + _integer(5, module.num_partitions)
-    )
-    return _message(1, proto) + _message(2, config)
-
-
 # --------------------------------------------------------------------------------------------------- wire format
 
 

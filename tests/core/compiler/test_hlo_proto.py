@@ -120,14 +120,11 @@ def test_the_same_names_in_two_computations() -> None:
     assert text.count(" parameter(") == 5
 
 
-def test_with_config_holds_the_layout() -> None:
+def test_program_shape_is_a_field_of_its_own() -> None:
+    """PJRT copies field 4 of the module into the config of an HloModuleProtoWithConfig."""
     a = hlo.parameter(0, F32_4, "a")
-    module = module_of(Instruction("sine", F32_4, (a,)), a)
-    plain, wrapped = hlo_proto.write_module(module), hlo_proto.write_module_with_config(module)
-    # Field 1 is the module itself, field 2 the config.
-    assert wrapped[:1] == b"\x0a"
-    start = wrapped.index(plain)
-    assert wrapped[start + len(plain)] == 0x12
+    text = text_of(module_of(Instruction("sine", F32_4, (a,)), a))
+    assert "entry_computation_layout={(f32[4]{0})->f32[4]{0}}" in text
 
 
 @pytest.mark.parametrize("value", [0, 1, 127, 128, 300, 2**31, 2**63 - 1, -1, -(2**63)])
