@@ -161,6 +161,10 @@ def _along(i: hlo.Instruction) -> tuple[Callable[[int, int], bool], bool]:
         operand = i.operands[0]
         full = lambda d: (at["starts"][d], at["limits"][d], at["strides"][d]) == (0, operand.dims[d], 1)
         return lambda a, b: full(b) and at["strides"][a] == 1, True
+    if i.opcode == "dynamic-update-slice":
+        update = i.operands[1]
+        all_of = lambda d: update.dims[d] == i.dims[d]
+        return lambda a, b: all_of(a) and all_of(b), False
     if i.opcode == "dynamic-slice":
         operand = i.operands[0]
         whole = lambda d: at["slice_sizes"][d] == operand.dims[d]
@@ -177,7 +181,7 @@ def _along(i: hlo.Instruction) -> tuple[Callable[[int, int], bool], bool]:
 def _slice_like(j: _Joints, i: hlo.Instruction) -> None:
     """Dimension d of the result belongs to dimension d of the operands."""
     may_merge, operand_is_larger = _along(i)
-    arrays = {"concatenate": len(i.operands)}.get(i.opcode, 1)
+    arrays = {"concatenate": len(i.operands), "dynamic-update-slice": 2}.get(i.opcode, 1)
     for operand in dict.fromkeys(i.operands[:arrays]):
         large, small = (operand, i) if operand_is_larger else (i, operand)
         for pair in j.pairs(large):
@@ -242,6 +246,7 @@ _TIES: Final[dict[str, Callable[[_Joints, hlo.Instruction], None]]] = {
     "constant": lambda j, i: None,
     "copy": _same,
     "dynamic-slice": _slice_like,
+    "dynamic-update-slice": _slice_like,
     "gather": _gather,
     "get-tuple-element": _get_tuple_element,
     "iota": _iota,
@@ -398,7 +403,7 @@ def _rewrite_slice_like(
     sizes = lambda x: tuple(math.prod(x.dims[d] for d in g) for g in groups)
     inner = lambda g: math.prod(larger.dims[d] for d in g[1:])
     at = i.attributes
-    arrays = {"concatenate": len(o)}.get(i.opcode, 1)
+    arrays = {"concatenate": len(o), "dynamic-update-slice": 2}.get(i.opcode, 1)
     operands = [_bitcast(n, sizes(old)) for n, old in zip(o[:arrays], i.operands[:arrays], strict=True)]
     attributes: dict[str, object]
     if i.opcode == "slice":
@@ -410,6 +415,9 @@ def _rewrite_slice_like(
     elif i.opcode == "dynamic-slice":
         attributes = {"slice_sizes": sizes(i)}
         operands += [o[1 + g[0]] for g in groups]
+    elif i.opcode == "dynamic-update-slice":
+        attributes = {}
+        operands += [o[2 + g[0]] for g in groups]
     elif i.opcode == "pad":
         attributes = {
             "low": tuple(at["low"][g[0]] * inner(g) for g in groups),
@@ -425,7 +433,7 @@ def _rewrite_slice_like(
     else:
         flipped = tuple(n for n, g in enumerate(groups) if g[0] in at["dimensions"])
         attributes = {"dimensions": flipped}
-    if not groups and i.opcode != "pad":
+    if not groups and i.opcode not in ("pad", "dynamic-update-slice"):
         return operands[0]
     result = i.replace(operands=operands, shape=i.shape.with_dims(sizes(i)), attributes=attributes)  # type: ignore[union-attr]
     return _bitcast(result, shape.dims)
@@ -469,6 +477,7 @@ _REWRITES: Final[
     "concatenate": _rewrite_slice_like,
     "constant": _rewrite_constant,
     "dynamic-slice": _rewrite_slice_like,
+    "dynamic-update-slice": _rewrite_slice_like,
     "gather": _rewrite_gather,
     "iota": _rewrite_iota,
     "pad": _rewrite_slice_like,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from .. import hlo
@@ -24,16 +25,29 @@ _BYTE_NS: Final = 0.03  # reading or writing memory beyond the nearest caches
 GRAIN_NS: Final = 8000.0  # less than this is not worth waking a thread
 
 
+def weight(i: hlo.Instruction) -> float:
+    """What an element costs to compute, in cheap vector instructions."""
+    if i.opcode in _FREE:
+        return 0.0
+    return max(1.0, _VECTOR_NS.get(i.opcode, _CHEAP) * 2)
+
+
 def of_computation(target: Target, computation: hlo.Computation) -> float:
     """Nanoseconds on one core for a whole fused computation."""
+    return of_instructions(target, computation.instructions, [*computation.parameters, *computation.results])
+
+
+def of_instructions(
+    target: Target, instructions: Iterable[hlo.Instruction], arrays: Iterable[hlo.Instruction]
+) -> float:
+    """Nanoseconds on one core for computing ``instructions`` and reading or writing ``arrays``."""
     vectors = 0.0
-    for i in computation.instructions:
-        if i.opcode in _FREE or not isinstance(i.shape, hlo.Shape):
-            continue
-        elements = max([i.shape.elements, *(o.shape.elements for o in i.operands if isinstance(o.shape, hlo.Shape))])
-        vectors += _VECTOR_NS.get(i.opcode, _CHEAP) * elements / target.lanes(i.dtype)
-    moved = sum(p.shape.bytes for p in computation.parameters if isinstance(p.shape, hlo.Shape))
-    moved += sum(r.shape.bytes for r in computation.results if isinstance(r.shape, hlo.Shape))
+    for i in instructions:
+        shapes = [s for x in (i, *i.operands) for s in x.result_shapes if isinstance(s, hlo.Shape)]
+        if i.opcode not in _FREE and shapes:
+            size = max(s.elements for s in shapes)
+            vectors += _VECTOR_NS.get(i.opcode, _CHEAP) * size / target.lanes(shapes[0].dtype)
+    moved = sum(a.shape.bytes for a in arrays if isinstance(a.shape, hlo.Shape))
     return 10.0 + max(vectors, moved * _BYTE_NS)
 
 

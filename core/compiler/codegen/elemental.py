@@ -47,6 +47,10 @@ def element(g: Generator, instruction: hlo.Instruction, index: Index) -> Element
         at = index if top.dims else ()
         if _known(g, top, index) is not None:
             stack.pop()
+        elif top in g.scratch:
+            array, first = g.scratch[top]
+            _remember(g, top, at, g.load(array, at[first:], g.depth))
+            stack.pop()
         elif not _is_elementwise(top):
             _remember(g, top, at, _generator(top)(g, top, at))
             stack.pop()

@@ -83,6 +83,8 @@ class Generator:
         self.target = target
         self.arrays: dict[hlo.Instruction, Array] = {}
         self.bound: dict[hlo.Instruction, Element] = {}  # values known whatever the index (reduced values)
+        # Values that lie in scratch memory, with the first dimension of the index that the scratch has.
+        self.scratch: dict[hlo.Instruction, tuple[Array, int]] = {}
         self.mask: Value | None = None  # i1 lanes that may touch memory; None: all
         self._levels = [_Level([], False)]
         self._level_of: dict[str, int] = {}
@@ -359,9 +361,9 @@ class Generator:
             lambda: self.builder.gep(element, pointer, offset),
         )  # fmt: skip
 
-    def load(self, array: Array, index: Index) -> Element:
-        """The element of ``array`` at ``index``, in registers."""
-        return memory.load(self, array, index)
+    def load(self, array: Array, index: Index, floor: int | None = None) -> Element:
+        """The element of ``array`` at ``index``, in registers; it moves out to level ``floor`` at most."""
+        return memory.load(self, array, index, floor)
 
     def store(self, array: Array, index: Index, element: Element, mask: Value | None = None) -> None:
         """Write an element (or a vector of them, in the lanes of ``mask``)."""

@@ -103,7 +103,9 @@ Emitter = Callable[[Module, "Target", hlo.Instruction, str], EmittedKernel]
 # Fusion kind or opcode -> module of this package whose `emit` writes the kernel.
 EMITTERS: Final[dict[str, str]] = {
     "loop": "loops",
+    "dynamic-update-slice": "update_slices",
     "reduce": "reductions",
+    "row": "rows",
     "transpose": "transposes",
     "dot": "contraction",
     "reduce-window": "reduce_window",

@@ -18,14 +18,20 @@ def unit(dtype: DType) -> tuple[str, int]:
     return memory_type(dtype), 2 if dtype.is_complex else 1
 
 
-def load(g: Generator, array: Array, index: Index) -> Element:
-    """The element of ``array`` at ``index``: a scalar if the index is the same in all lanes, else a vector."""
+def load(g: Generator, array: Array, index: Index, floor: int | None = None) -> Element:
+    """The element of ``array`` at ``index``: a scalar if the index is the same in all lanes, else a vector.
+
+    ``floor`` is the outermost level that the load may move to; memory that the kernel itself writes needs one.
+    """
     dtype = array.shape.dtype
     pointer, lane = g.address(array, index)
     mask = None if lane.is_uniform else g.mask
     operands = [pointer] + [v for v in (lane.vector, mask) if v is not None]
     return g.pure(  # type: ignore[no-any-return]
-        ("load", pointer, lane, mask), operands, lambda: _load(g, dtype, pointer, lane, mask), g.guard_level()
+        ("load", pointer, lane, mask),
+        operands,
+        lambda: _load(g, dtype, pointer, lane, mask),
+        g.guard_level() if floor is None else floor,
     )
 
 

@@ -37,7 +37,7 @@ def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str
     reduces = [i for i in computation.instructions if i.opcode == "reduce"]
     if not reduces:  # only dimensions of size one were reduced
         return loops.emit_frame(frame)
-    return _Reduction(frame, reduces).emit()
+    return Reduction(frame, reduces).emit()
 
 
 def identity(body: hlo.Computation, dtype: DType) -> Element | None:
@@ -59,7 +59,11 @@ def identity(body: hlo.Computation, dtype: DType) -> Element | None:
     return literal(dtype, value)
 
 
-class _Reduction:
+class Reduction:
+    """Reductions over the same dimensions of one space. ``full``: values of the whole space to store in the same pass, each
+    with its array and the first dimension of the index that the array has; ``last``: results one a kept index.
+    """
+
     def __init__(self, frame: Frame, reduces: list[hlo.Instruction]) -> None:
         self.frame = frame
         self.g: Generator = frame.generator
@@ -76,17 +80,12 @@ class _Reduction:
                 )
         results = frame.computation.results
         arrays = frame.results
-        self.full = [(r, a) for r, a in zip(results, arrays, strict=True) if r.dims == self.dims]
+        self.full = [(r, a, 0) for r, a in zip(results, arrays, strict=True) if r.dims == self.dims]
         self.last = [(r, a) for r, a in zip(results, arrays, strict=True) if r.dims != self.dims]
-        for root, _ in self.last:
-            if root.dims != self.kept_dims:
-                raise errors.of_instruction(
-                    "INTERNAL", f"result {root.dims} of a reduction of {self.dims}", frame.instruction
-                )
         self.lanes = loops.lanes_for(frame.target, frame.computation)
         self.masked = loops.can_mask(frame.target, frame.computation)
-        size = len([i for i in frame.computation.instructions if i.is_elementwise])
-        self.unroll = 8 if size <= 3 else 4 if size <= 16 else 2 if size <= 40 else 1
+        size = sum(costs.weight(i) for i in frame.computation.instructions)
+        self.unroll = 8 if size <= 2 else 4 if size <= 8 else 2 if size <= 24 else 1
 
     # ------------------------------------------------------------------------------------------ accumulators
     def initial(self, count: int) -> list[Value]:
@@ -132,9 +131,9 @@ class _Reduction:
         operands = [
             [element(g, o, index) for o in reduce.operands[: len(reduce.operands) // 2]] for reduce in self.reduces
         ]
-        written = [element(g, root, index) for root, _ in self.full]
-        for (_, array), value in zip(self.full, written, strict=True):
-            g.store(array, index, value, mask)
+        written = [element(g, root, index) for root, _, _ in self.full]
+        for (_, array, first), value in zip(self.full, written, strict=True):
+            g.store(array, index[first:], value, mask)
         new = self.combine(flat, operands)
         if mask is None:
             return new
@@ -157,24 +156,29 @@ class _Reduction:
         return flat
 
     # ----------------------------------------------------------------------------------------------- results
+    def values(self, flat: Sequence[Value]) -> dict[hlo.Instruction, Element]:
+        """What each reduction (or element of one with several results) gives, from the accumulators at the end."""
+        g = self.g
+        result: dict[hlo.Instruction, Element] = {}
+        parts: dict[tuple[hlo.Instruction, int], Element] = {}
+        for reduce, elements in zip(self.reduces, self.structured(flat), strict=True):
+            if len(elements) == 1:
+                neutral = identity(reduce.called[0], reduce.operands[0].dtype)
+                start = element(g, reduce.operands[1], ())
+                if neutral is not None and start != neutral:
+                    elements = inline(g, reduce.called[0], [start, *elements])
+            parts.update({(reduce, k): value for k, value in enumerate(elements)})
+            if isinstance(reduce.shape, hlo.Shape):
+                result[reduce] = elements[0]
+        for i in self.frame.computation.instructions:
+            if i.opcode == "get-tuple-element" and i.operands[0] in self.reduces:
+                result[i] = parts[i.operands[0], i.attributes["index"]]
+        return result
+
     def write(self, flat: Sequence[Value], index: Index, mask: Value | None) -> None:
         """The epilogue: the results of the kept dimensions at ``index``."""
         g = self.g
-        values: dict[tuple[hlo.Instruction, int], Element] = {}
-        for reduce, elements in zip(self.reduces, self.structured(flat), strict=True):
-            number = len(elements)
-            if number == 1 and identity(reduce.called[0], reduce.operands[0].dtype) is not None:
-                start = element(g, reduce.operands[1], ())
-                if start != identity(reduce.called[0], reduce.operands[0].dtype):
-                    elements = inline(g, reduce.called[0], [start, *elements])
-            for k, value in enumerate(elements):
-                values[reduce, k] = value
-        for reduce in self.reduces:
-            if isinstance(reduce.shape, hlo.Shape):
-                g.bound[reduce] = values[reduce, 0]
-        for i in self.frame.computation.instructions:
-            if i.opcode == "get-tuple-element":
-                g.bound[i] = values[i.operands[0], i.attributes["index"]]
+        g.bound.update(self.values(flat))
         results = [element(g, root, index) for root, _ in self.last]
         for (_, array), value in zip(self.last, results, strict=True):
             g.store(array, index, value, mask)
@@ -183,6 +187,11 @@ class _Reduction:
     # ------------------------------------------------------------------------------------------------- loops
     def emit(self) -> EmittedKernel:
         frame, dims = self.frame, self.dims
+        for root, _ in self.last:
+            if root.dims != self.kept_dims:
+                raise errors.of_instruction(
+                    "INTERNAL", f"result {root.dims} of a reduction of {self.dims}", frame.instruction
+                )
         cost = costs.of_computation(frame.target, frame.computation)
         if math.prod(self.kept_dims) == 0:
             return frame.finish(0, 1, 0.0)
@@ -223,6 +232,18 @@ class _Reduction:
 
     def emit_rows(self, lane: int) -> int:
         """A unit of work is one result; the lanes run along a reduced dimension."""
+
+        def row(kept: Index) -> None:
+            self.write(self.totals(kept, lane), kept, None)
+
+        if not self.kept:
+            row(())
+            return 1
+        loops.count(self.g, self.frame.begin, self.frame.end, self.kept_dims, row)
+        return math.prod(self.kept_dims)
+
+    def totals(self, kept: Index, lane: int) -> list[Value]:
+        """The scalar accumulators at the end of one row; the lanes run along the reduced dimension ``lane``."""
         g = self.g
         size = self.dims[lane]
         count = min(self.lanes, 1 << max(size - 1, 0).bit_length())
@@ -235,63 +256,56 @@ class _Reduction:
         scalar_tail = not self.masked and size % count != 0
         width = len(self.initial(1))
 
-        def row(kept: Index) -> None:
-            def along(at: dict[int, Coordinate], flat: list[Value]) -> list[Value]:
-                sets = [flat[u * width : (u + 1) * width] for u in range(unroll)]
-                extra = flat[unroll * width :]
-
-                def take(position: int, c: Coordinate, mask: Value | None = None) -> None:
-                    sets[position] = self.step(sets[position], self.index(kept, {**at, lane: c}), mask)
-
-                def vector(start: int) -> Coordinate:
-                    return Coordinate(
-                        i64(start), int(count > 1), count, None, start, start + count - 1, math.gcd(start, 1 << 30)
-                    )
-
-                if main <= 2 * unroll * count:
-                    for start in range(0, main, count):
-                        take(start // count % unroll, vector(start))
-                else:
-                    flat_sets = [v for s in sets for v in s]
-                    with g.loop(i64(0), i64(main), unroll * count, flat_sets) as (i, carried, results):
-                        sets[:] = [carried[u * width : (u + 1) * width] for u in range(unroll)]
-                        for u in range(unroll):
-                            base = g.add(i, i64(u * count))
-                            take(u, Coordinate(base, int(count > 1), count, None, 0, size - 1, count))
-                        carried[:] = [v for s in sets for v in s]
-                    sets[:] = [results[u * width : (u + 1) * width] for u in range(unroll)]
-                for number, start in enumerate(range(main, vectors * count, count)):
-                    take(number % unroll, vector(start))
-                rest = vectors * count
-                if rest < size and not scalar_tail:
-                    c = vector(rest)
-                    mask = loops.mask_of(size - rest, count)
-                    with g.masked(mask):
-                        take(0, c, mask)
-                elif rest < size:
-                    with g.loop(i64(rest), i64(size), 1, extra) as (i, carried, results):
-                        c = Coordinate(i, 0, 1, None, rest, size - 1)
-                        carried[:] = self.step(carried, self.index(kept, {**at, lane: c}), None)
-                    extra = results
-                return [*(v for s in sets for v in s), *extra]
-
-            flat = self.initial(count) * unroll + (self.initial(1) if scalar_tail else [])
-            flat = self.nest(others, {}, flat, along)
+        def along(at: dict[int, Coordinate], flat: list[Value]) -> list[Value]:
             sets = [flat[u * width : (u + 1) * width] for u in range(unroll)]
-            while len(sets) > 1:
-                half = (len(sets) + 1) // 2
-                paired = zip(sets[:half], sets[half:], strict=False)
-                sets = [self.combine(a, self.structured(b)) for a, b in paired] + sets[len(sets) - half : half]
-            total = self.across_lanes(sets[0])
-            if scalar_tail:
-                total = self.combine(total, self.structured(flat[unroll * width :]))
-            self.write(total, kept, None)
+            extra = flat[unroll * width :]
 
-        if not self.kept:
-            row(())
-            return 1
-        loops.count(g, self.frame.begin, self.frame.end, self.kept_dims, row)
-        return math.prod(self.kept_dims)
+            def take(position: int, c: Coordinate, mask: Value | None = None) -> None:
+                sets[position] = self.step(sets[position], self.index(kept, {**at, lane: c}), mask)
+
+            def vector(start: int) -> Coordinate:
+                return Coordinate(
+                    i64(start), int(count > 1), count, None, start, start + count - 1, math.gcd(start, 1 << 30)
+                )
+
+            if main <= 2 * unroll * count:
+                for start in range(0, main, count):
+                    take(start // count % unroll, vector(start))
+            else:
+                flat_sets = [v for s in sets for v in s]
+                with g.loop(i64(0), i64(main), unroll * count, flat_sets) as (i, carried, results):
+                    sets[:] = [carried[u * width : (u + 1) * width] for u in range(unroll)]
+                    for u in range(unroll):
+                        base = g.add(i, i64(u * count))
+                        take(u, Coordinate(base, int(count > 1), count, None, 0, size - 1, count))
+                    carried[:] = [v for s in sets for v in s]
+                sets[:] = [results[u * width : (u + 1) * width] for u in range(unroll)]
+            for number, start in enumerate(range(main, vectors * count, count)):
+                take(number % unroll, vector(start))
+            rest = vectors * count
+            if rest < size and not scalar_tail:
+                c = vector(rest)
+                mask = loops.mask_of(size - rest, count)
+                with g.masked(mask):
+                    take(0, c, mask)
+            elif rest < size:
+                with g.loop(i64(rest), i64(size), 1, extra) as (i, carried, results):
+                    c = Coordinate(i, 0, 1, None, rest, size - 1)
+                    carried[:] = self.step(carried, self.index(kept, {**at, lane: c}), None)
+                extra = results
+            return [*(v for s in sets for v in s), *extra]
+
+        flat = self.initial(count) * unroll + (self.initial(1) if scalar_tail else [])
+        flat = self.nest(others, {}, flat, along)
+        sets = [flat[u * width : (u + 1) * width] for u in range(unroll)]
+        while len(sets) > 1:
+            half = (len(sets) + 1) // 2
+            paired = zip(sets[:half], sets[half:], strict=False)
+            sets = [self.combine(a, self.structured(b)) for a, b in paired] + sets[len(sets) - half : half]
+        total = self.across_lanes(sets[0])
+        if scalar_tail:
+            total = self.combine(total, self.structured(flat[unroll * width :]))
+        return total
 
     def emit_blocks(self, lane: int) -> int:
         """A unit of work is a block of results that are neighbours in the kept dimension ``lane``."""
