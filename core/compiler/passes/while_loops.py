@@ -124,10 +124,12 @@ def _simplify_in(computation: Computation) -> Computation:
                     place = {old: n for n, old in enumerate(kept)}
                     values: list[Instruction | None] = []
                     for n in range(len(new.operands)):
-                        if n in place:
+                        if n in place and len(kept) > 1:
                             element = get_tuple_element(loop, place[n])
                             output.append(element)
                             values.append(element)
+                        elif n in place:  # the only state left: the loop is its value
+                            values.append(loop)
                         else:
                             values.append(outside.get(n))
                     elements[instruction] = values
@@ -172,7 +174,8 @@ def _shrink(
     replaced = {n: c for n, c in constants.items() if n in needed}
     new_condition = _specialise(condition, kept, replaced, None)
     new_body = _specialise(body, kept, replaced, [results[n] for n in kept])
-    shape = TupleShape(tuple(loop.result_shapes[n] for n in kept))
+    shapes = tuple(loop.result_shapes[n] for n in kept)
+    shape = TupleShape(shapes) if len(shapes) > 1 else shapes[0]
     new = Instruction(
         "while",
         shape,
@@ -252,8 +255,10 @@ def _specialise(
         root = mapped[computation.root]
     else:
         values = [mapped[r] for r in results]
-        root = Instruction("tuple", TupleShape(tuple(v.shape for v in values)), values)  # type: ignore[misc]
-        output.append(root)
+        root = values[0]
+        if len(values) > 1:
+            root = Instruction("tuple", TupleShape(tuple(v.shape for v in values)), values)  # type: ignore[misc]
+            output.append(root)
     return Computation(computation.name, parameters, output, root)
 
 

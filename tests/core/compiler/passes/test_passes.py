@@ -1,0 +1,303 @@
+"""The other passes, one by one: what they change, and that values stay."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.core.compiler import programs
+from tests.core.compiler.builders import (
+    S32,
+    arguments,
+    compare,
+    module,
+    number,
+    op,
+    opcodes,
+    parameter,
+    reduce,
+)
+from tripont.core.compiler import hlo, pipeline, verifier
+from tripont.core.compiler.evaluate import evaluate
+from tripont.core.compiler.hlo import Computation, Instruction, Module, TupleShape
+from tripont.core.compiler.importer.program import read_program
+from tripont.core.compiler.passes import while_loops
+from tripont.core.compiler.passes.common_subexpressions import (
+    eliminate_common_subexpressions,
+    share_computations,
+)
+from tripont.core.compiler.passes.dead_code import eliminate_dead_code
+from tripont.core.compiler.passes.decompose import decompose, remove_barriers
+from tripont.core.compiler.passes.inline import inline_calls, unshare_control_flow
+from tripont.core.compiler.passes.split_reductions import split_reductions
+
+
+def check(step, before: Module, tolerance: float = 0.0) -> Module:
+    """Run a pass; the result is valid and gives the same values."""
+    pipeline.name_everything(before)
+    verifier.verify(before)
+    after = step(before)
+    pipeline.name_everything(after)
+    verifier.verify(after, step.__name__)
+    values = arguments(before)
+    for a, b in zip(evaluate(before, values), evaluate(after, values), strict=True):
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+    return after
+
+
+def call(callee: Computation, *operands: Instruction) -> Instruction:
+    return Instruction("call", callee.root.shape, operands, called=[callee])
+
+
+def test_inline_nested_calls() -> None:
+    a = parameter(0, 4)
+    inner = Computation.from_root("inner", [a], op("exponential", a))
+    b = parameter(0, 4)
+    outer = Computation.from_root("outer", [b], op("add", call(inner, b), call(inner, op("negate", b))))
+    x = parameter(0, 4)
+    after = check(inline_calls, module([x], call(outer, x)))
+    assert "call" not in opcodes(after.entry)
+    assert opcodes(after.entry).count("exponential") == 2
+
+
+def test_inline_several_results() -> None:
+    a = parameter(0, 4)
+    shape = TupleShape((a.shape, a.shape))
+    pair = Computation.from_root("pair", [a], Instruction("tuple", shape, [op("exponential", a), a]))
+    x = parameter(0, 4)
+    two = call(pair, x)
+    after = check(inline_calls, module([x], hlo.get_tuple_element(two, 0), hlo.get_tuple_element(two, 1)))
+    assert opcodes(after.entry) == ["exponential", "tuple"]
+
+
+def test_inline_call_as_root() -> None:
+    a = parameter(0, 4)
+    shape = TupleShape((a.shape, a.shape))
+    pair = Computation.from_root("pair", [a], Instruction("tuple", shape, [op("exponential", a), a]))
+    x = parameter(0, 4)
+    before = Module("test", Computation.from_root("main", [x], call(pair, x)))
+    assert opcodes(inline_calls(before).entry) == ["exponential", "tuple"]
+
+
+def test_unshare_gives_every_loop_its_own_body() -> None:
+    loop = counting_loop(3)
+    x = parameter(0, dtype=S32)
+    before = module([x], loop(loop(x)))
+    loops = [i for i in before.entry.instructions if i.opcode == "while"]
+    assert loops[0].called[1] is loops[1].called[1]
+    after = unshare_control_flow(before)
+    loops = [i for i in after.entry.instructions if i.opcode == "while"]
+    assert loops[0].called[1] is not loops[1].called[1]
+    assert loops[0].called[0] is not loops[1].called[0]
+
+
+def counting_loop(limit: int):
+    """while (i < limit) i += 1, as a function from the start."""
+    c = parameter(0, dtype=S32)
+    condition = Computation.from_root("condition", [c], compare(c, number(limit, dtype=S32), "LT"))
+    b = parameter(0, dtype=S32)
+    following = op("add", b, number(1, dtype=S32))
+    step = Computation.from_root("step", [b], following)
+    return lambda start: Instruction("while", b.shape, [start], called=[condition, step])
+
+
+def test_common_subexpressions() -> None:
+    x = parameter(0, 4)
+    y = op("add", op("exponential", x), op("exponential", x))
+    after = check(eliminate_common_subexpressions, module([x], y))
+    assert opcodes(after.entry) == ["exponential", "add"]
+
+
+def test_equal_constants_and_bodies_are_one() -> None:
+    x = parameter(0, 4, 5)
+    before = module([x], op("add", reduce(x, (1,)), reduce(x, (1,))))
+    after = check(eliminate_common_subexpressions, check(share_computations, before))
+    assert opcodes(after.entry) == ["reduce", "add"]
+
+
+def test_different_literals_of_equal_bytes_stay_apart() -> None:
+    zero, negative_zero = number(0.0), number(-0.0)
+    x = parameter(0)
+    after = eliminate_common_subexpressions(module([x], op("divide", x, zero), op("divide", x, negative_zero)))
+    assert opcodes(after.entry).count("divide") == 2
+
+
+def test_dead_code_keeps_side_effects() -> None:
+    x = parameter(0, 4)
+    effect = Instruction(
+        "custom-call",
+        x.shape,
+        [x],
+        {
+            "custom_call_target": "print",
+            "backend_config": b"",
+            "api_version": 4,
+            "has_side_effect": True,
+            "output_operand_aliases": (),
+        },
+    )
+    dead = op("exponential", x)
+    main = Computation("main", [x], [x, dead, effect], x)
+    after = eliminate_dead_code(Module("test", main))
+    assert opcodes(after.entry) == ["custom-call"]
+
+
+def test_batch_norm() -> None:
+    x, scale, offset = parameter(0, 4, 3, 5), parameter(1, 3), parameter(2, 3)
+    shape = TupleShape((x.shape, scale.shape, scale.shape))
+    attributes = {"epsilon": 1e-3, "feature_index": 1}
+    norm = Instruction("batch-norm-training", shape, [x, scale, offset], attributes)
+    before = module([x, scale, offset], *(hlo.get_tuple_element(norm, n) for n in range(3)))
+    after = decompose(before)
+    pipeline.name_everything(after)
+    verifier.verify(after)
+    values = arguments(before)
+    out, mean, variance = evaluate(after, values)
+    np.testing.assert_allclose(mean, values[0].mean((0, 2)), atol=1e-5)
+    np.testing.assert_allclose(variance, values[0].var((0, 2)), atol=1e-5)
+    spread = (slice(None), None)
+    expected = (values[0] - mean[spread]) / np.sqrt(variance[spread] + 1e-3)
+    expected = expected * values[1][spread] + values[2][spread]
+    np.testing.assert_allclose(out, expected, atol=1e-5)
+
+
+def test_map_becomes_array_operations() -> None:
+    a, b = parameter(0), parameter(1)
+    scalar = Computation.from_root("scalar", [a, b], op("add", op("multiply", a, b), number(1)))
+    x, y = parameter(0, 3, 2), parameter(1, 3, 2)
+    after = decompose(module([x, y], op("map", x, y, dimensions=(0, 1), called=[scalar])))
+    assert opcodes(after.entry) == ["broadcast", "multiply", "add"]
+
+
+def test_barriers_go() -> None:
+    x = parameter(0, 4)
+    shape = TupleShape((x.shape, x.shape))
+    barrier = Instruction("optimization-barrier", shape, [x, op("negate", x)])
+    y = op("add", hlo.get_tuple_element(barrier, 0), hlo.get_tuple_element(barrier, 1))
+    after = check(remove_barriers, module([x], y))
+    assert opcodes(after.entry) == ["negate", "add"]
+
+
+def test_large_reduction_is_split() -> None:
+    for dims, dimensions in (
+        ((1 << 18,), (0,)),
+        ((262_147,), (0,)),
+        ((512, 1000), (0, 1)),
+        ((200_000, 3), (0,)),
+        ((3, 8, 70_000), (1, 2)),
+    ):
+        for opcode, initial in (("add", 0.0), ("maximum", -np.inf), ("minimum", np.inf)):
+            x = parameter(0, *dims)
+            after = check(split_reductions, module([x], reduce(x, dimensions, opcode, initial)), 1e-2)
+            assert opcodes(after.entry).count("reduce") == 2, dims
+
+
+def test_small_or_unknown_reductions_stay() -> None:
+    x = parameter(0, 1 << 18)
+    a, b = parameter(0), parameter(1)
+    odd = Computation.from_root("odd", [a, b], op("add", op("multiply", a, number(0.5)), b))
+    unknown = op("reduce", x, number(0), dims=(), dimensions=(0,), called=[odd])
+    assert opcodes(split_reductions(module([x], unknown)).entry) == ["reduce"]
+    y = parameter(0, 64, 4096)
+    assert opcodes(split_reductions(module([y], reduce(y, (1,)))).entry) == ["reduce"]
+
+
+def test_trip_counts() -> None:
+    for start, limit, step, direction, expected in (
+        (0, 10, 1, "LT", 10),
+        (0, 10, 3, "LT", 4),
+        (0, 10, 1, "LE", 11),
+        (10, 0, -2, "GT", 5),
+        (0, 9, 3, "NE", 3),
+        (0, 10, 3, "NE", -1),
+        (5, 5, 1, "LT", 0),
+        (0, 10, -1, "LT", -1),
+        (0, 2**31 - 1, 2, "LT", -1),  # would wrap
+    ):
+        c = parameter(0, dtype=S32)
+        condition = Computation.from_root("c", [c], compare(c, number(limit, dtype=S32), direction))
+        b = parameter(0, dtype=S32)
+        following = op("add", b, number(step, dtype=S32))
+        step_ = Computation.from_root("b", [b], following)
+        loop = Instruction("while", b.shape, [number(start, dtype=S32)], called=[condition, step_])
+        assert while_loops.known_trip_count(loop) == expected, (start, limit, step, direction)
+
+
+def loop_program(name: str) -> Module:
+    before = inline_calls(read_program(programs.stablehlo(name), "mlir"))
+    pipeline.name_everything(before)
+    return before
+
+
+def states(module_: Module) -> int:
+    return next(len(i.operands) for i in module_.entry.instructions if i.opcode == "while")
+
+
+def test_unused_states_go() -> None:
+    i, x, unused = (parameter(n, dtype=S32) for n in range(3))
+    condition = Computation.from_root("c", [i, x, unused], compare(i, number(4, dtype=S32), "LT"))
+    i, x, unused = (parameter(n, dtype=S32) for n in range(3))
+    one = number(1, dtype=S32)
+    new = [op("add", i, one), op("multiply", x, i), op("add", unused, x)]
+    shape = TupleShape(tuple(n.shape for n in new))
+    step = Computation.from_root("b", [i, x, unused], Instruction("tuple", shape, new))
+    a, b = parameter(0, dtype=S32), parameter(1, dtype=S32)
+    loop = Instruction("while", shape, [number(0, dtype=S32), a, b], called=[condition, step])
+    after = check(while_loops.simplify_loops, module([a, b], hlo.get_tuple_element(loop, 1)))
+    assert states(after) == 2
+
+
+def test_constant_states_become_constants() -> None:
+    i, n = parameter(0, dtype=S32), parameter(1, dtype=S32)
+    condition = Computation.from_root("c", [i, n], compare(i, n, "LT"))
+    i, n = parameter(0, dtype=S32), parameter(1, dtype=S32)
+    shape = TupleShape((i.shape, n.shape))
+    step = Computation.from_root(
+        "b", [i, n], Instruction("tuple", shape, [op("add", i, number(1, dtype=S32)), n])
+    )
+    loop = Instruction("while", shape, [number(0, dtype=S32), number(7, dtype=S32)], called=[condition, step])
+    before = module([], hlo.get_tuple_element(loop, 0), hlo.get_tuple_element(loop, 1))
+    after = check(while_loops.simplify_loops, before)
+    assert states(after) == 1
+    annotated = while_loops.annotate_trip_counts(after)
+    assert next(i for i in annotated.entry.instructions if i.opcode == "while").attributes["trip_count"] == 7
+
+
+def test_invariant_work_is_hoisted() -> None:
+    i, w, x = parameter(0, dtype=S32), parameter(1, 4, 4), parameter(2, 4)
+    condition = Computation.from_root("c", [i, w, x], compare(i, number(3, dtype=S32), "LT"))
+    i, w, x = parameter(0, dtype=S32), parameter(1, 4, 4), parameter(2, 4)
+    scaled = op("exponential", reduce(w, (1,)))
+    new = [op("add", i, number(1, dtype=S32)), w, op("multiply", x, scaled)]
+    shape = TupleShape(tuple(n.shape for n in new))
+    step = Computation.from_root("b", [i, w, x], Instruction("tuple", shape, new))
+    a, b = parameter(0, 4, 4), parameter(1, 4)
+    loop = Instruction("while", shape, [number(0, dtype=S32), a, b], called=[condition, step])
+    after = check(while_loops.hoist_invariants, module([a, b], hlo.get_tuple_element(loop, 2)))
+    assert "exponential" in opcodes(after.entry)
+    loop = next(i for i in after.entry.instructions if i.opcode == "while")
+    assert "exponential" not in opcodes(loop.called[1])
+    assert states(after) == 4
+
+
+def test_loops_of_jax_programs_stay_right() -> None:
+    for name in ("lstm_gradient", "nested_loop", "power_iteration", "rotate_loop"):
+        before = loop_program(name)
+        values = programs.arguments_of(name)
+        expected = evaluate(before, values)
+        after = while_loops.hoist_invariants(while_loops.simplify_loops(before))
+        pipeline.name_everything(after)
+        verifier.verify(after)
+        for a, b in zip(evaluate(after, values), expected, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+
+
+def test_passes_do_not_recurse() -> None:
+    x: Instruction = parameter(0, 8)
+    top = x
+    for n in range(20_000):
+        top = op("negate" if n % 3 else "exponential", top)
+    before = module([x], top)
+    after = pipeline.run(before, pipeline.Dump())
+    assert len(after.entry.instructions) < 400
+
+
