@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 from collections.abc import Iterator
 
 from .. import hlo
@@ -28,6 +29,9 @@ _PORTABLE_PRODUCER = "StableHLO_v"
 # Regions nest as Python calls. Python frames live on the heap, so this bounds memory, not the C stack.
 _RECURSION_LIMIT = 200_000
 
+# MLIR's context is shared, and Python's recursion limit is one for the process.
+_one_at_a_time = threading.Lock()
+
 
 def read_program(program: bytes, format: str) -> hlo.Module:
     """The HLO module that ``program`` means.
@@ -39,6 +43,11 @@ def read_program(program: bytes, format: str) -> hlo.Module:
         raise invalid_argument(f"unknown program format {format!r}; known are {', '.join(FORMATS)}")
     if not program:
         raise invalid_argument("the program is empty")
+    with _one_at_a_time:
+        return _read(program, format)
+
+
+def _read(program: bytes, format: str) -> hlo.Module:
     context = bindings.context()
     # Diagnostics travel in the exceptions; nothing of them is for the process's standard error.
     handler = context.attach_diagnostic_handler(lambda diagnostic: True)

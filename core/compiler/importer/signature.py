@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import hlo
+from ..errors import unimplemented
 from . import attributes
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ def read_signature(program: ProgramReader, function: Any, module: hlo.Module) ->
     argument_attributes = _dictionaries(function, "arg_attrs", len(entry.parameters))
     results = len(entry.results)
     result_attributes = _dictionaries(function, "res_attrs", results)
+    for what, dictionaries in (("parameter", argument_attributes), ("result", result_attributes)):
+        for number, dictionary in enumerate(dictionaries):
+            _check_layout(what, number, str(dictionary.get("mhlo.layout_mode", "default")))
     aliases: list[tuple[int, int, bool]] = []
     donors: list[int] = []
     for j, argument in enumerate(argument_attributes):
@@ -47,6 +51,21 @@ def _memory_kinds(dictionaries: list[dict[str, Any]]) -> tuple[str, ...]:
         next((str(d[k]) for k in _MEMORY_KINDS if k in d), _DEFAULT_MEMORY) for d in dictionaries
     )
     return kinds if any(k != _DEFAULT_MEMORY for k in kinds) else ()
+
+
+def _check_layout(what: str, number: int, mode: str) -> None:
+    """Refuse a layout that the program demands (``{0,1}``: minor to major) unless it is row-major, as all of ours are.
+
+    (The result layouts in an HloModuleProto are not demands but what XLA would find convenient; PJRT asks us.)
+    """
+    if mode in ("default", "auto", ""):
+        return
+    order = mode.strip("{}").split(":")[0]
+    axes = [int(axis) for axis in order.split(",") if axis.strip().isdigit()]
+    if axes != sorted(axes, reverse=True) or ":" in mode:
+        raise unimplemented(
+            f"{what} {number} must have the layout {mode}; only row-major layouts are supported"
+        )
 
 
 def _module_aliases(program: ProgramReader) -> list[tuple[int, int, bool]]:

@@ -6,6 +6,7 @@ import random
 import sys
 import textwrap
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -296,6 +297,15 @@ def test_donation_and_memory_kinds() -> None:
     assert module.result_memory_kinds == ("device", "unpinned_host")
 
 
+def test_layouts_that_are_not_row_major() -> None:
+    program = """func.func @main(%a: tensor<3x4xf32> {{mhlo.layout_mode = "{}"}}) -> tensor<3x4xf32> {{
+        return %a : tensor<3x4xf32> }}"""
+    for mode in ("default", "auto", "{1,0}"):
+        read_text(program.format(mode))
+    for mode in ("{0,1}", "{1,0:T(8,128)}"):
+        assert "parameter 0 must have the layout" in unimplemented(program.format(mode))
+
+
 def test_locations_become_metadata() -> None:
     module = read_text(
         """func.func @main(%a: tensor<3xf32> loc("x")) -> tensor<3xf32> {
@@ -307,3 +317,13 @@ def test_locations_become_metadata() -> None:
     )
     found = [str(i.metadata) for i in module.entry.instructions]
     assert found == ["x", "jit(f)/sin at inner.py:3", "named at other.py:5", "None"]
+
+
+def test_threads_may_read_at_once() -> None:
+    program = (PROGRAMS / "jax_scan.mlir").read_bytes()
+    expected = printer.print_module(read_program(program, "mlir"))
+    with ThreadPoolExecutor(8) as pool:
+        texts = list(
+            pool.map(lambda _: printer.print_module(read_program(program, "mlir")), range(100))
+        )
+    assert set(texts) == {expected}
