@@ -105,7 +105,7 @@ class Module:
         self.globals: list[str] = []
         self.functions: list[str] = []
         self.declarations: dict[str, str] = {}
-        self.defined: set[str] = set()  # functions of this module: never declared too
+        self.defined: dict[str, None] = {}  # functions of this module, in order: never declared too
         self.attributes: dict[str, int] = {}
         self._constants: dict[tuple[str, str], str] = {}
 
@@ -113,6 +113,10 @@ class Module:
         """Declare an intrinsic or an imported function once; a function of this module needs it not."""
         if name not in self.declarations:
             self.declarations[name] = f"declare {result} @{name}({', '.join(arguments)})"
+
+    def function_texts(self) -> Iterator[tuple[str, str]]:
+        """The name and text of each function written so far."""
+        return zip(self.defined, self.functions, strict=True)
 
     def constant_array(self, element: str, values: Iterable[str]) -> Value:
         """A private read-only array of constants (each in LLVM syntax, without its type); equal arrays are shared."""
@@ -384,7 +388,7 @@ class Builder:
         linkage = self.linkage + " " if self.linkage else ""
         body = "\n".join("\n".join(block) for block in self.blocks)
         head = f"define {linkage}{self.result} @{self.name}({parameters}) {group}"
-        self.module.defined.add(self.name)
+        self.module.defined[self.name] = None
         self.module.functions.append(f"{head} {{\n{body}\n}}")
 
 

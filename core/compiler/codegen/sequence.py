@@ -1,0 +1,192 @@
+"""Loops of small kernels as one function.
+
+A ``while`` whose body takes a microsecond would spend its time in the runtime, thunk by thunk. ``emit_sequence`` writes a function that does
+what a sequence of thunks does, with the loop and the branches inside and the kernels called directly (small ones inlined). It
+knows buffers only as slices: each distinct slice is one argument, and the addresses that the kernels take are put together
+once before the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from ..artifact import Conditional, Copy, Kernel, LibraryCall, Slice, Thunk, While
+from . import llvm_ir
+from .kernels import EmittedKernel
+from .llvm_ir import Builder, Module, Value, i64
+
+if TYPE_CHECKING:
+    from ..targets.target import Target
+
+INLINED_LINES: Final = 120  # kernels of at most this many lines of IR become part of the function
+UNKNOWN_TRIPS: Final = 16  # the number of iterations to reckon with where it is not known
+
+
+def can_emit(thunks: Sequence[Thunk]) -> bool:
+    """Whether all thunks, nested ones too, are kernels, copies and control flow: no library calls."""
+    return all(not isinstance(t, LibraryCall) for t in _walk(thunks))
+
+
+def cost_of(thunks: Sequence[Thunk]) -> float:
+    """The estimated nanoseconds of the kernels of one pass over ``thunks``."""
+    total = 0.0
+    for thunk in thunks:
+        if isinstance(thunk, Kernel | LibraryCall):
+            total += thunk.cost_ns
+        elif isinstance(thunk, Copy):
+            total += 5.0 + 0.03 * thunk.source.size
+        elif isinstance(thunk, While):
+            trips = thunk.trip_count if thunk.trip_count >= 0 else UNKNOWN_TRIPS
+            total += trips * (cost_of(thunk.condition) + cost_of(thunk.body))
+        else:
+            total += max(map(cost_of, thunk.branches), default=0.0)
+    return total
+
+
+def _walk(thunks: Sequence[Thunk]) -> Iterator[Thunk]:
+    for thunk in thunks:
+        yield thunk
+        if isinstance(thunk, While):
+            yield from _walk(thunk.condition)
+            yield from _walk(thunk.body)
+        elif isinstance(thunk, Conditional):
+            for branch in thunk.branches:
+                yield from _walk(branch)
+
+
+def emit_sequence(
+    module: Module, target: Target, thunks: Sequence[Thunk], symbols: Sequence[str], name: str
+) -> tuple[EmittedKernel, tuple[Slice, ...]]:
+    """Write the function that runs ``thunks``, and give it with the slices to call it with.
+
+    ``symbols[kernel.function]`` is the name of a kernel's function, which must be in ``module`` already. The function
+    has one unit of work. ``can_emit(thunks)`` must hold.
+    """
+    slices: dict[Slice, int] = {}
+    for thunk in _walk(thunks):
+        for s in _slices(thunk):
+            slices.setdefault(s, len(slices))
+    builder = Builder(
+        module,
+        name,
+        ["ptr", "i64", "i64"],
+        attributes=target.function_attributes,
+        parameter_attributes=["noalias readonly", "", ""],
+    )
+    _Sequence(builder, slices, symbols).run(thunks)
+    builder.ret()
+    builder.finish()
+    return EmittedKernel(name, 1, 1, cost_of(thunks)), tuple(slices)
+
+
+def _slices(thunk: Thunk) -> tuple[Slice, ...]:
+    if isinstance(thunk, Kernel):
+        return thunk.arguments
+    if isinstance(thunk, Copy):
+        return (thunk.source, thunk.destination)
+    if isinstance(thunk, While):
+        return (thunk.predicate,)
+    if isinstance(thunk, Conditional):
+        return (thunk.selector,)
+    return ()
+
+
+class _Sequence:
+    def __init__(self, builder: Builder, slices: dict[Slice, int], symbols: Sequence[str]) -> None:
+        self.b = builder
+        self.symbols = symbols
+        table = builder.arguments[0]
+        self.addresses = {
+            s: builder.load("ptr", builder.gep("ptr", table, i64(n)), 8) for s, n in slices.items()
+        }
+        self.tables: dict[tuple[Slice, ...], Value] = {}
+        self.sizes = {name: text.count("\n") for name, text in builder.module.function_texts()}
+        self.setup = builder.lines  # the entry block: address tables are filled there
+
+    def run(self, thunks: Sequence[Thunk]) -> None:
+        """Write the thunks; the entry block jumps to the first, so that tables can be filled before it."""
+        start = self.b.new_label("start")
+        self.b.branch(start)
+        self.b.start_block(start)
+        self.write(thunks)
+
+    def write(self, thunks: Sequence[Thunk]) -> None:
+        for thunk in thunks:
+            if isinstance(thunk, Kernel):
+                self.kernel(thunk)
+            elif isinstance(thunk, Copy):
+                self.copy(thunk)
+            elif isinstance(thunk, While):
+                self.loop(thunk)
+            elif isinstance(thunk, Conditional):
+                self.conditional(thunk)
+
+    def kernel(self, thunk: Kernel) -> None:
+        if not thunk.work_count:
+            return
+        name = self.symbols[thunk.function]
+        attribute = " alwaysinline" if self.sizes.get(name, INLINED_LINES + 1) <= INLINED_LINES else ""
+        table = self.table(thunk.arguments)
+        call = f"call void @{name}(ptr {table.ref}, i64 0, i64 {thunk.work_count}){attribute}"
+        self.b.emit_void(call)
+
+    def table(self, arguments: tuple[Slice, ...]) -> Value:
+        """An array of addresses on the stack, filled at the start of the function."""
+        table = self.tables.get(arguments)
+        if table is None:
+            table = self.b.alloca("ptr", max(1, len(arguments)), 8)
+            with self.b.insert_before_terminator(self.setup):
+                for n, argument in enumerate(arguments):
+                    self.b.store(self.addresses[argument], self.b.gep("ptr", table, i64(n)), 8)
+            self.tables[arguments] = table
+        return table
+
+    def copy(self, thunk: Copy) -> None:
+        if thunk.source == thunk.destination or not thunk.source.size:
+            return
+        to, from_ = self.addresses[thunk.destination], self.addresses[thunk.source]
+        size = thunk.source.size
+        if size in (1, 2, 4, 8, 16, 32, 64):
+            type_ = f"i{size * 8}" if size <= 8 else f"<{size // 8} x i64>"
+            self.b.store(self.b.load(type_, from_, 1), to, 1)
+            return
+        self.b.call("void", "llvm.memcpy.p0.p0.i64", [to, from_, i64(size), llvm_ir.FALSE])
+
+    def loop(self, thunk: While) -> None:
+        b = self.b
+        if thunk.trip_count >= 0:  # nobody but the loop reads the predicate
+            with b.loop(i64(0), i64(thunk.trip_count)):
+                self.write(thunk.body)
+            return
+        head, body, done = b.new_label("condition"), b.new_label("body"), b.new_label("done")
+        b.branch(head)
+        b.start_block(head)
+        self.write(thunk.condition)
+        predicate = b.load("i8", self.addresses[thunk.predicate], 1)
+        b.branch_if(b.icmp("ne", predicate, llvm_ir.zero("i8")), body, done)
+        b.start_block(body)
+        self.write(thunk.body)
+        b.branch(head)
+        b.start_block(done)
+
+    def conditional(self, thunk: Conditional) -> None:
+        b = self.b
+        if not thunk.branches:
+            return
+        count = len(thunk.branches)
+        labels = [b.new_label("branch") for _ in range(count)]
+        done = b.new_label("done")
+        address = self.addresses[thunk.selector]
+        if thunk.selector_is_pred:
+            selector = b.load("i8", address, 1)
+            b.switch(selector, labels[0], [(0, labels[1])])
+        else:
+            selector = b.load("i32", address, 4)
+            b.switch(selector, labels[-1], [(n, labels[n]) for n in range(count - 1)])
+        for label, branch in zip(labels, thunk.branches, strict=True):
+            b.start_block(label)
+            self.write(branch)
+            b.branch(done)
+        b.start_block(done)
+
