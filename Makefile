@@ -37,9 +37,11 @@ bench: dev
 	$(RUN) -m benchmarks $(ARGS)
 
 lint: dev
-	$(VENV)/bin/pre-commit run --all-files $(ARGS)
+	@$(RUN) cmake/develop.py --lint
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" pre-commit run --all-files $(ARGS)
 
 format: dev
+	@$(RUN) cmake/develop.py --lint
 	$(VENV)/bin/ruff format . && $(VENV)/bin/ruff check --fix .
 	git ls-files '*.cc' '*.h' | xargs -r $(VENV)/bin/clang-format -i
 

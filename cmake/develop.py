@@ -30,7 +30,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 TREE = ROOT / "build" / "dev"
 CMAKE_FOLDER = ROOT / "build" / "cmake"
-EXTRAS = ("jax", "examples", "test", "dev")
+EXTRAS = ("jax", "examples", "test")
 
 
 def read_pyproject() -> dict[str, Any]:
@@ -45,13 +45,13 @@ def version() -> str:
     return match.group(1)
 
 
-def install_dependencies(pyproject: dict[str, Any]) -> None:
+def install_dependencies(pyproject: dict[str, Any], extras: tuple[str, ...]) -> None:
     """pip install what the build, the package and the extras need, unless nothing changed since the last time."""
     project = pyproject["project"]
     requirements = [*pyproject["build-system"]["requires"], *project["dependencies"]]
-    for extra in EXTRAS:
+    for extra in extras:
         requirements += project["optional-dependencies"][extra]
-    stamp = Path(sys.prefix, "tripont-dependencies.sha256")
+    stamp = Path(sys.prefix, f"tripont-{'-'.join(extras)}.sha256")
     digest = hashlib.sha256("\n".join([sys.version, *requirements]).encode()).hexdigest()
     if stamp.is_file() and stamp.read_text() == digest:
         return
@@ -157,6 +157,7 @@ def main() -> None:
     parser.add_argument(
         "--dependencies", action="store_true", help="first pip install what is needed"
     )
+    parser.add_argument("--lint", action="store_true", help="only pip install the tools of `make lint`")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2)
     parser.add_argument(
         "options", nargs="*", help="options for CMake, after --, such as -DTRIPONT_SANITIZE=ON"
@@ -165,8 +166,11 @@ def main() -> None:
     if sys.prefix == sys.base_prefix:
         raise SystemExit("run this with the Python of a virtual environment (`make dev` does)")
     pyproject = read_pyproject()
+    if arguments.lint:
+        install_dependencies(pyproject, ("dev",))
+        return
     if arguments.dependencies:
-        install_dependencies(pyproject)
+        install_dependencies(pyproject, EXTRAS)
     if not arguments.build:
         make_tree(pyproject)
         install_metadata(pyproject)

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# test_wheel.sh DEVELOPMENT_ENVIRONMENT NEW_ENVIRONMENT
+#
+# Builds the wheel and installs it with the extra "jax" into a clean environment, as `pip install .[jax]` does for a user,
+# then runs the smaller test set there, outside the checkout's packages. The environment is of Python 3.12 with the
+# newest JAX if a Python 3.12 is found; else it says so and takes the development environment's Python.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+development=$1
+environment=$2
+root=$PWD
+
+works() {
+  "$1" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info[:2] != (3, 12))' >/dev/null 2>&1
+}
+
+python=""
+for candidate in python3.12 python3 "$HOME"/.pyenv/versions/3.12*/bin/python /opt/python/cp312-*/bin/python; do
+  if works "$candidate"; then
+    python=$candidate
+    break
+  fi
+done
+if [[ -z $python ]]; then
+  echo "SKIPPED: no Python 3.12 found, so the newest JAX is not tested; testing the wheel with $development's Python"
+  python=$development/bin/python
+fi
+
+# The same interpreter and dependencies: keep the environment, and only install the new wheel.
+wanted=$("$python" -c 'import sys; print(sys.version)'; sha256sum pyproject.toml)
+if [[ $(cat "$environment/stamp" 2>/dev/null) != "$wanted" ]]; then
+  rm -rf "$environment"
+  "$python" -m venv "$environment"
+fi
+
+rm -rf build/wheel && mkdir -p build/wheel
+echo "building the wheel"
+"$environment/bin/python" -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/wheel .
+wheel=$(echo build/wheel/tripont-*.whl)
+"$environment/bin/python" -m pip install --quiet --disable-pip-version-check "$wheel[jax,test]"
+"$environment/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall "$wheel"
+echo "$wanted" >"$environment/stamp"
+
+"$environment/bin/python" - <<'EOF'
+import jax
+import sys
+import tripont
+
+print(f"testing {tripont.__path__[0]} with Python {sys.version.split()[0]} and JAX {jax.__version__}")
+assert "site-packages" in tripont.__path__[0], tripont.__path__
+EOF
+
+# A copy of the tests, so that the checkout's folders do not shadow the installed package.
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT
+cp -r tests examples pyproject.toml "$copy"
+cd "$copy"
+"$root/$environment/bin/python" -m pytest -m "not slow" tests/integration tests/frontends tests/cli
+"$root/$environment/bin/tripont" doctor
