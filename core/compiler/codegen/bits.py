@@ -10,19 +10,23 @@ from .. import dtypes, hlo
 from ..dtypes import DType
 
 _MOVES: Final = frozenset(
-    "bitcast broadcast concatenate constant copy dynamic-slice dynamic-update-slice gather pad parameter reshape"
-    " reverse select slice transpose tuple".split()
+    ["bitcast", "broadcast", "concatenate", "constant", "copy", "dynamic-slice"]
+    + ["dynamic-update-slice", "gather", "pad", "parameter", "reshape", "reverse", "select"]
+    + ["slice", "transpose", "tuple"]
 )
 _UNSIGNED: Final = {1: dtypes.U8, 2: dtypes.U16}
 
 
 def as_bits(computation: hlo.Computation) -> hlo.Computation:
-    """The computation with each dtype of one or two bytes that it does not compute with replaced by an unsigned integer.
+    """The computation with each dtype of one or two bytes that it does not compute with replaced by an unsigned
+    integer.
 
     The memory of parameters and results stays the same.
     """
     candidates = {
-        i.dtype for i in computation.instructions if isinstance(i.shape, hlo.Shape) and _is_candidate(i.dtype)
+        i.dtype
+        for i in computation.instructions
+        if isinstance(i.shape, hlo.Shape) and _is_candidate(i.dtype)
     }
     for i in computation.instructions:
         if not candidates:
@@ -46,12 +50,16 @@ def as_bits(computation: hlo.Computation) -> hlo.Computation:
             if i.opcode == "constant":
                 data = np.ascontiguousarray(attributes["literal"]).view(unsigned.numpy)
                 attributes = {"literal": data.reshape(i.dims)}
-        new[i] = i.replace(operands=[new[o] for o in i.operands], shape=shape, attributes=attributes)
+        new[i] = i.replace(
+            operands=[new[o] for o in i.operands], shape=shape, attributes=attributes
+        )
     results = [new[r] for r in computation.results]
     root = results[0]
     if computation.root.opcode == "tuple":
         root = hlo.Instruction("tuple", hlo.TupleShape(tuple(r.shape for r in results)), results)  # type: ignore[misc]
-    return hlo.Computation.from_root(computation.name, [new[p] for p in computation.parameters], root)
+    return hlo.Computation.from_root(
+        computation.name, [new[p] for p in computation.parameters], root
+    )
 
 
 def _is_candidate(dtype: DType) -> bool:

@@ -1,16 +1,19 @@
 """Merge dimensions that always travel together, so that kernels have few and long loops.
 
-``collapse`` rewrites a fused computation into an equal one over the same memory: dimensions of size one go, and neighbouring
-dimensions become one wherever every instruction treats them as one. ``f32[8,28,28,64] + broadcast(f32[64])`` becomes
-``f32[6272,64] + broadcast(f32[64])``, and a chain of elementwise instructions runs over a single dimension.
+``collapse`` rewrites a fused computation into an equal one over the same memory: dimensions of size one go, and
+neighbouring dimensions become one wherever every instruction treats them as one. ``f32[8,28,28,64] +
+broadcast(f32[64])`` becomes ``f32[6272,64] + broadcast(f32[64])``, and a chain of elementwise instructions runs
+over a single dimension.
 
-How: between each two neighbouring dimensions (not counting ones) of each instruction stands a *joint*. Instructions tie joints
-of their operands to their own (a broadcast that keeps two dimensions together) or cut them (a transpose that parts them).
-Tied joints are one class in a union-find; where no joint of a class is cut, the dimensions merge. Linear time.
+How: between each two neighbouring dimensions (not counting ones) of each instruction stands a *joint*.
+Instructions tie joints of their operands to their own (a broadcast that keeps two dimensions together) or cut
+them (a transpose that parts them). Tied joints are one class in a union-find; where no joint of a class is cut,
+the dimensions merge. Linear time.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -46,7 +49,7 @@ class _Joints:
     def pairs(self, i: hlo.Instruction) -> list[tuple[int, int]]:
         """The neighbouring dimensions of each joint."""
         dims = self.significant[i]
-        return list(zip(dims, dims[1:], strict=False))
+        return list(itertools.pairwise(dims))
 
     def joint(self, i: hlo.Instruction, pair: tuple[int, int]) -> int | None:
         """The joint between two dimensions, None if they are not neighbours."""
@@ -154,38 +157,35 @@ def _get_tuple_element(j: _Joints, i: hlo.Instruction) -> None:
         j.tie(i, pair, i.operands[0], pair)
 
 
-def _along(i: hlo.Instruction) -> tuple[Callable[[int, int], bool], bool]:
-    """For slice-like instructions: whether dimensions a, b may merge, and whether the operand has the larger dimensions."""
+def _may_merge(i: hlo.Instruction, a: int, b: int) -> bool:
+    """Whether an instruction that changes sizes treats its neighbouring dimensions a and b as one."""
     at = i.attributes
     if i.opcode == "slice":
-        operand = i.operands[0]
-        full = lambda d: (at["starts"][d], at["limits"][d], at["strides"][d]) == (0, operand.dims[d], 1)
-        return lambda a, b: full(b) and at["strides"][a] == 1, True
-    if i.opcode == "dynamic-update-slice":
-        update = i.operands[1]
-        all_of = lambda d: update.dims[d] == i.dims[d]
-        return lambda a, b: all_of(a) and all_of(b), False
+        full = (at["starts"][b], at["limits"][b], at["strides"][b]) == (0, i.operands[0].dims[b], 1)
+        return full and at["strides"][a] == 1
     if i.opcode == "dynamic-slice":
-        operand = i.operands[0]
-        whole = lambda d: at["slice_sizes"][d] == operand.dims[d]
-        return lambda a, b: whole(a) and whole(b), True
+        return all(at["slice_sizes"][d] == i.operands[0].dims[d] for d in (a, b))
+    if i.opcode == "dynamic-update-slice":
+        return all(i.operands[1].dims[d] == i.dims[d] for d in (a, b))
     if i.opcode == "pad":
-        plain = lambda d: (at["low"][d], at["high"][d], at["interior"][d]) == (0, 0, 0)
-        return lambda a, b: plain(b) and at["interior"][a] == 0, False
+        return (at["low"][b], at["high"][b], at["interior"][b], at["interior"][a]) == (0, 0, 0, 0)
     if i.opcode == "concatenate":
-        return lambda a, b: b != at["dimension"], False
+        return bool(b != at["dimension"])
     assert i.opcode == "reverse"
-    return lambda a, b: (a in at["dimensions"]) == (b in at["dimensions"]), False
+    return (a in at["dimensions"]) == (b in at["dimensions"])
+
+
+# Of these the operand has the larger dimensions, of the others like them the result.
+_SHRINKING: Final = frozenset(["slice", "dynamic-slice"])
 
 
 def _slice_like(j: _Joints, i: hlo.Instruction) -> None:
     """Dimension d of the result belongs to dimension d of the operands."""
-    may_merge, operand_is_larger = _along(i)
     arrays = {"concatenate": len(i.operands), "dynamic-update-slice": 2}.get(i.opcode, 1)
     for operand in dict.fromkeys(i.operands[:arrays]):
-        large, small = (operand, i) if operand_is_larger else (i, operand)
+        large, small = (operand, i) if i.opcode in _SHRINKING else (i, operand)
         for pair in j.pairs(large):
-            if not may_merge(*pair):
+            if not _may_merge(i, *pair):
                 j.cut(large, pair)
                 j.cut(small, pair)
             elif j.joint(small, pair) is not None:
@@ -205,7 +205,7 @@ def _reshape(j: _Joints, i: hlo.Instruction) -> None:
     operand = i.operands[0]
     ours, theirs = j.significant[i], j.significant[operand]
     groups = reshape_groups([i.dims[d] for d in ours], [operand.dims[d] for d in theirs])
-    for before, after in zip(groups, groups[1:], strict=False):
+    for before, after in itertools.pairwise(groups):
         if before[0] and after[0] and before[1] and after[1]:
             pair = (ours[before[0][-1]], ours[after[0][0]])
             j.tie(i, pair, operand, (theirs[before[1][-1]], theirs[after[1][0]]))
@@ -284,7 +284,9 @@ def collapse(computation: hlo.Computation) -> hlo.Computation:
     for i in instructions:
         _tie(j, i)
     by_dims: dict[tuple[int, ...], hlo.Instruction] = {}
-    spaces = [o for i in instructions if i.opcode == "reduce" for o in i.operands[: len(i.operands) // 2]]
+    spaces = [
+        o for i in instructions if i.opcode == "reduce" for o in i.operands[: len(i.operands) // 2]
+    ]
     for root in (*spaces, *computation.results):
         first = by_dims.setdefault(root.dims, root)
         for pair in j.pairs(root):
@@ -300,13 +302,17 @@ def collapse(computation: hlo.Computation) -> hlo.Computation:
     if computation.root.opcode == "tuple":
         shapes = tuple(r.shape for r in results)
         root = hlo.Instruction("tuple", hlo.TupleShape(shapes), results)  # type: ignore[arg-type]
-    return hlo.Computation.from_root(computation.name, [new[p] for p in computation.parameters], root)
+    return hlo.Computation.from_root(
+        computation.name, [new[p] for p in computation.parameters], root
+    )
 
 
 def _bitcast(operand: hlo.Instruction, dims: Sequence[int]) -> hlo.Instruction:
     if operand.dims == tuple(dims):
         return operand
-    return hlo.Instruction("bitcast", hlo.Shape(operand.dtype, tuple(dims)), (operand,), metadata=operand.metadata)
+    return hlo.Instruction(
+        "bitcast", hlo.Shape(operand.dtype, tuple(dims)), (operand,), metadata=operand.metadata
+    )
 
 
 def _rewrite(j: _Joints, i: hlo.Instruction, operands: list[hlo.Instruction]) -> hlo.Instruction:
@@ -316,7 +322,8 @@ def _rewrite(j: _Joints, i: hlo.Instruction, operands: list[hlo.Instruction]) ->
     dims = j.dims(i)
     if i.opcode == "get-tuple-element":
         if operands[0].opcode == "tuple":
-            return operands[0].operands[i.attributes["index"]]
+            part: int = i.attributes["index"]
+            return operands[0].operands[part]
         return i.replace(operands=operands, shape=i.shape.with_dims(dims))
     if dims == i.dims and all(n.dims == o.dims for n, o in zip(operands, i.operands, strict=True)):
         return i.replace(operands=operands)
@@ -324,15 +331,19 @@ def _rewrite(j: _Joints, i: hlo.Instruction, operands: list[hlo.Instruction]) ->
     rule = _REWRITES.get(i.opcode)
     if rule is not None:
         return rule(j, i, operands, shape)
-    if i.is_elementwise or i.opcode in ("copy", "map", "parameter") or (
-        i.opcode == "bitcast-convert" and i.dims == i.operands[0].dims
+    if (
+        i.is_elementwise
+        or i.opcode in ("copy", "map", "parameter")
+        or (i.opcode == "bitcast-convert" and i.dims == i.operands[0].dims)
     ):
         return i.replace(operands=operands, shape=shape)
     original = [_bitcast(n, o.dims) for n, o in zip(operands, i.operands, strict=True)]
     return _bitcast(i.replace(operands=original), dims)
 
 
-def _rewrite_constant(j: _Joints, i: hlo.Instruction, o: list[hlo.Instruction], shape: hlo.Shape) -> hlo.Instruction:
+def _rewrite_constant(
+    j: _Joints, i: hlo.Instruction, o: list[hlo.Instruction], shape: hlo.Shape
+) -> hlo.Instruction:
     data: np.ndarray = i.attributes["literal"]
     return i.replace(shape=shape, attributes={"literal": data.reshape(shape.dims)})
 
@@ -341,7 +352,9 @@ def _group_numbers(groups: list[list[int]]) -> dict[int, int]:
     return {d: n for n, group in enumerate(groups) for d in group}
 
 
-def _rewrite_broadcast(j: _Joints, i: hlo.Instruction, o: list[hlo.Instruction], shape: hlo.Shape) -> hlo.Instruction:
+def _rewrite_broadcast(
+    j: _Joints, i: hlo.Instruction, o: list[hlo.Instruction], shape: hlo.Shape
+) -> hlo.Instruction:
     if o[0].dims == shape.dims and o[0].dims:
         ordered = [i.attributes["dimensions"][d] for d in j.significant[i.operands[0]]]
         if ordered == sorted(ordered):
@@ -353,7 +366,9 @@ def _rewrite_broadcast(j: _Joints, i: hlo.Instruction, o: list[hlo.Instruction],
     return i.replace(operands=o, shape=shape, attributes={"dimensions": mapped})
 
 
-def _rewrite_transpose(j: _Joints, i: hlo.Instruction, o: list[hlo.Instruction], shape: hlo.Shape) -> hlo.Instruction:
+def _rewrite_transpose(
+    j: _Joints, i: hlo.Instruction, o: list[hlo.Instruction], shape: hlo.Shape
+) -> hlo.Instruction:
     number = _group_numbers(j.groups(i.operands[0]))
     order = tuple(number[i.attributes["dimensions"][g[0]]] for g in j.groups(i))
     if order == tuple(range(len(order))):
@@ -361,7 +376,9 @@ def _rewrite_transpose(j: _Joints, i: hlo.Instruction, o: list[hlo.Instruction],
     return i.replace(operands=o, shape=shape, attributes={"dimensions": order})
 
 
-def _rewrite_reshape(j: _Joints, i: hlo.Instruction, o: list[hlo.Instruction], shape: hlo.Shape) -> hlo.Instruction:
+def _rewrite_reshape(
+    j: _Joints, i: hlo.Instruction, o: list[hlo.Instruction], shape: hlo.Shape
+) -> hlo.Instruction:
     return _bitcast(o[0], shape.dims)
 
 
@@ -382,15 +399,25 @@ def _rewrite_reduce(j: _Joints, i: hlo.Instruction, o: list[hlo.Instruction]) ->
     for n, shape in enumerate(shapes):
         one = hlo.Computation(body.name, body.parameters, body.instructions, body.results[n])
         attributes = {"dimensions": tuple(range(len(dims)))}
-        parts.append(hlo.Instruction("map", shape, (*starts, *o[:count]), attributes, (one,), metadata=i.metadata))
+        parts.append(
+            hlo.Instruction(
+                "map", shape, (*starts, *o[:count]), attributes, (one,), metadata=i.metadata
+            )
+        )
     return parts[0] if single else hlo.Instruction("tuple", hlo.TupleShape(shapes), parts)
 
 
-def _rewrite_iota(j: _Joints, i: hlo.Instruction, o: list[hlo.Instruction], shape: hlo.Shape) -> hlo.Instruction:
+def _rewrite_iota(
+    j: _Joints, i: hlo.Instruction, o: list[hlo.Instruction], shape: hlo.Shape
+) -> hlo.Instruction:
     number = _group_numbers(j.groups(i))
     d = i.attributes["dimension"]
     if d not in number:
-        return hlo.broadcast(hlo.constant(0, i.dtype), shape.dims) if shape.dims else hlo.constant(0, i.dtype)
+        return (
+            hlo.broadcast(hlo.constant(0, i.dtype), shape.dims)
+            if shape.dims
+            else hlo.constant(0, i.dtype)
+        )
     return i.replace(shape=shape, attributes={"dimension": number[d]})
 
 
@@ -398,13 +425,20 @@ def _rewrite_slice_like(
     j: _Joints, i: hlo.Instruction, o: list[hlo.Instruction], shape: hlo.Shape
 ) -> hlo.Instruction:
     """In the groups of the larger side, the sizes of the smaller side are products over the same dimensions."""
-    larger = i.operands[0] if i.opcode in ("slice", "dynamic-slice") else i
+    larger = i.operands[0] if i.opcode in _SHRINKING else i
     groups = j.groups(larger)
-    sizes = lambda x: tuple(math.prod(x.dims[d] for d in g) for g in groups)
-    inner = lambda g: math.prod(larger.dims[d] for d in g[1:])
+
+    def sizes(x: hlo.Instruction) -> tuple[int, ...]:
+        return tuple(math.prod(x.dims[d] for d in g) for g in groups)
+
+    def inner(g: list[int]) -> int:
+        return math.prod(larger.dims[d] for d in g[1:])
+
     at = i.attributes
     arrays = {"concatenate": len(o), "dynamic-update-slice": 2}.get(i.opcode, 1)
-    operands = [_bitcast(n, sizes(old)) for n, old in zip(o[:arrays], i.operands[:arrays], strict=True)]
+    operands = [
+        _bitcast(n, sizes(old)) for n, old in zip(o[:arrays], i.operands[:arrays], strict=True)
+    ]
     attributes: dict[str, object]
     if i.opcode == "slice":
         attributes = {
@@ -439,7 +473,9 @@ def _rewrite_slice_like(
     return _bitcast(result, shape.dims)
 
 
-def _rewrite_gather(j: _Joints, i: hlo.Instruction, o: list[hlo.Instruction], shape: hlo.Shape) -> hlo.Instruction:
+def _rewrite_gather(
+    j: _Joints, i: hlo.Instruction, o: list[hlo.Instruction], shape: hlo.Shape
+) -> hlo.Instruction:
     """Merge the batch dimensions; the operand and the offset dimensions keep their ones."""
     numbers: hlo.GatherDimensionNumbers = i.attributes["dimension_numbers"]
     operand, indices = i.operands
@@ -465,12 +501,16 @@ def _rewrite_gather(j: _Joints, i: hlo.Instruction, o: list[hlo.Instruction], sh
     )
     operands = [_bitcast(o[0], operand.dims), _bitcast(o[1], (*batch_dims, *vector))]
     attributes = {**i.attributes, "dimension_numbers": new_numbers}
-    result = i.replace(operands=operands, shape=hlo.Shape(i.dtype, tuple(dims)), attributes=attributes)
+    result = i.replace(
+        operands=operands, shape=hlo.Shape(i.dtype, tuple(dims)), attributes=attributes
+    )
     return _bitcast(result, shape.dims)
 
 
 _REWRITES: Final[
-    dict[str, Callable[[_Joints, hlo.Instruction, list[hlo.Instruction], hlo.Shape], hlo.Instruction]]
+    dict[
+        str, Callable[[_Joints, hlo.Instruction, list[hlo.Instruction], hlo.Shape], hlo.Instruction]
+    ]
 ] = {
     "bitcast": _rewrite_reshape,
     "broadcast": _rewrite_broadcast,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -40,7 +41,7 @@ def _make(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
 
 def multiply(g: Generator, x: Complex, y: Complex) -> Complex:
     b = g.builder
-    mul = lambda p, q: b.binary("fmul contract", p, q)
+    mul = functools.partial(b.binary, "fmul contract")
     return Complex(
         b.binary("fsub contract", mul(x.real, y.real), mul(x.imag, y.imag)),
         b.binary("fadd contract", mul(x.real, y.imag), mul(x.imag, y.real)),
@@ -165,7 +166,9 @@ class _Real:
         excess = self.mul(self.sub(large, one), self.add(large, one))
         near = self.scale(self.call("log1p", self.add(excess, self.mul(small, small))), 0.5)
         far = self.call("log", self.hypot(x.real, x.imag))
-        is_near = b.fcmp("olt", self.abs(self.sub(large, self.constant(large, 1.0))), self.constant(large, 0.3))
+        is_near = b.fcmp(
+            "olt", self.abs(self.sub(large, self.constant(large, 1.0))), self.constant(large, 0.3)
+        )
         return Complex(b.select(is_near, near, far), self.call("atan2", x.imag, x.real))
 
     def sqrt_complex(self, x: Complex) -> Complex:
@@ -287,7 +290,9 @@ def _is_finite(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
     x = o[0]
     assert isinstance(x, Complex)
     b = g.builder
-    finite = [b.fcmp("one", b.intrinsic("fabs", [v]), llvm_ir.floating(v.type, float("inf"))) for v in x]
+    finite = [
+        b.fcmp("one", b.intrinsic("fabs", [v]), llvm_ir.floating(v.type, float("inf"))) for v in x
+    ]
     return b.binary("and", finite[0], finite[1])
 
 

@@ -13,14 +13,28 @@ if TYPE_CHECKING:
 # Nanoseconds a full vector takes; anything else elementwise takes _CHEAP.
 _CHEAP: Final = 0.25
 _VECTOR_NS: Final[dict[str, float]] = {
-    **dict.fromkeys("exponential logistic tanh exponential-minus-one log log-plus-one erf".split(), 6.0),
-    **dict.fromkeys("sine cosine tan cbrt".split(), 10.0),
-    **dict.fromkeys("power atan2".split(), 15.0),
-    **dict.fromkeys("divide sqrt rsqrt".split(), 3.0),
+    **dict.fromkeys(
+        ["exponential", "logistic", "tanh", "exponential-minus-one", "log", "log-plus-one", "erf"],
+        6.0,
+    ),
+    **dict.fromkeys(["sine", "cosine", "tan", "cbrt"], 10.0),
+    **dict.fromkeys(["power", "atan2"], 15.0),
+    **dict.fromkeys(["divide", "sqrt", "rsqrt"], 3.0),
     "remainder": 60.0,
     "gather": 12.0,
 }
-_FREE: Final = frozenset("parameter constant broadcast reshape bitcast tuple get-tuple-element slice".split())
+_FREE: Final = frozenset(
+    [
+        "parameter",
+        "constant",
+        "broadcast",
+        "reshape",
+        "bitcast",
+        "tuple",
+        "get-tuple-element",
+        "slice",
+    ]
+)
 _BYTE_NS: Final = 0.03  # reading or writing memory beyond the nearest caches
 GRAIN_NS: Final = 8000.0  # less than this is not worth waking a thread
 
@@ -34,7 +48,9 @@ def weight(i: hlo.Instruction) -> float:
 
 def of_computation(target: Target, computation: hlo.Computation) -> float:
     """Nanoseconds on one core for a whole fused computation."""
-    return of_instructions(target, computation.instructions, [*computation.parameters, *computation.results])
+    return of_instructions(
+        target, computation.instructions, [*computation.parameters, *computation.results]
+    )
 
 
 def of_instructions(

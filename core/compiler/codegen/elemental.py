@@ -1,7 +1,8 @@
 """Element generators: one element (or a vector of elements) of any indexable instruction.
 
-``element(g, instruction, index)`` is the way in. Elementwise instructions evaluate their operands at the same index; the
-instructions here compute their operands' index from their own. Adding one is one entry of ``_GENERATORS``.
+``element(g, instruction, index)`` is the way in. Elementwise instructions evaluate their operands at the same
+index; the instructions here compute their operands' index from their own. Adding one is one entry of
+``_GENERATORS``.
 
 Conditions that are the same in all lanes become branches; others evaluate both sides, loads masked (``g.masked``).
 """
@@ -85,21 +86,29 @@ def _is_elementwise(instruction: hlo.Instruction) -> bool:
     return instruction.opcode == "copy" or instruction.is_elementwise
 
 
-def _generator(instruction: hlo.Instruction) -> Callable[[Generator, hlo.Instruction, Index], Element]:
+def _generator(
+    instruction: hlo.Instruction,
+) -> Callable[[Generator, hlo.Instruction, Index], Element]:
     generator = _GENERATORS.get(instruction.opcode)
     if generator is None:
-        raise errors.of_instruction("UNIMPLEMENTED", "this operation cannot be part of a fusion", instruction)
+        raise errors.of_instruction(
+            "UNIMPLEMENTED", "this operation cannot be part of a fusion", instruction
+        )
     return generator
 
 
-def inline(g: Generator, computation: hlo.Computation, arguments: Sequence[Element]) -> list[Element]:
+def inline(
+    g: Generator, computation: hlo.Computation, arguments: Sequence[Element]
+) -> list[Element]:
     """The results of a computation on scalars (a reduction's body, a map's), for arguments of any number of lanes."""
     values: dict[hlo.Instruction, Element] = {}
     for instruction in computation.instructions:
         if instruction.opcode == "parameter":
             values[instruction] = arguments[instruction.attributes["index"]]
         elif instruction.opcode == "constant":
-            values[instruction] = representation.literal(instruction.dtype, instruction.attributes["literal"][()])
+            values[instruction] = representation.literal(
+                instruction.dtype, instruction.attributes["literal"][()]
+            )
         elif instruction.opcode == "tuple":
             continue
         elif instruction.opcode in ("broadcast", "reshape", "bitcast"):
@@ -108,7 +117,9 @@ def inline(g: Generator, computation: hlo.Computation, arguments: Sequence[Eleme
             body = instruction.called[0]
             values[instruction] = inline(g, body, [values[o] for o in instruction.operands])[0]
         else:
-            values[instruction] = elementwise.emit(g, instruction, [values[o] for o in instruction.operands])
+            values[instruction] = elementwise.emit(
+                g, instruction, [values[o] for o in instruction.operands]
+            )
     return [values[r] for r in computation.results]
 
 
@@ -128,7 +139,8 @@ def _constant(g: Generator, i: hlo.Instruction, index: Index) -> Element:
         return representation.literal(i.dtype, data.reshape(-1)[0])
     if not i.dtype.is_complex and data.size and _is_splat(data):
         return representation.literal(i.dtype, data.reshape(-1)[0])
-    return g.load(Array(constant_table(g, data), i.shape), index)
+    shape = hlo.Shape(i.dtype, i.dims)
+    return g.load(Array(constant_table(g, data), shape), index)
 
 
 def _is_splat(data: np.ndarray) -> bool:
@@ -153,7 +165,9 @@ def _reshape(g: Generator, i: hlo.Instruction, index: Index) -> Element:
     return element(g, operand, reshape_index(g, index, i.dims, operand.dims))
 
 
-def reshape_index(g: Generator, index: Index, dims: Sequence[int], operand_dims: Sequence[int]) -> Index:
+def reshape_index(
+    g: Generator, index: Index, dims: Sequence[int], operand_dims: Sequence[int]
+) -> Index:
     """The operand's index of a reshape, worked out for each group of dimensions with equal products alone."""
     result: list[Coordinate] = []
     for ours, theirs in reshape_groups(dims, operand_dims):
@@ -166,7 +180,7 @@ def reshape_index(g: Generator, index: Index, dims: Sequence[int], operand_dims:
 
 
 def reshape_groups(a: Sequence[int], b: Sequence[int]) -> list[tuple[list[int], list[int]]]:
-    """The smallest runs of dimensions of ``a`` and ``b`` that hold the same number of elements; ones go where they stand."""
+    """The smallest runs of dimensions of ``a`` and ``b`` that hold equal numbers of elements, in order."""
     groups: list[tuple[list[int], list[int]]] = []
     i = j = 0
     while i < len(a) or j < len(b):
@@ -220,7 +234,7 @@ def _reverse(g: Generator, i: hlo.Instruction, index: Index) -> Element:
 def _iota(g: Generator, i: hlo.Instruction, index: Index) -> Element:
     c = index[i.attributes["dimension"]]
     value = g.vector(c, c.lanes)
-    return g.pure(  # type: ignore[no-any-return]
+    return g.pure(
         ("iota", i.dtype, c), [value], lambda: conversion.convert(g, value, dtypes.S64, i.dtype)
     )
 
@@ -238,11 +252,15 @@ def _bitcast_convert(g: Generator, i: hlo.Instruction, index: Index) -> Element:
     if source.is_complex or target.is_complex or min(source.bits, target.bits) < 8:
         raise errors.of_instruction("UNIMPLEMENTED", "bitcast-convert between these widths", i)
     if source.size > target.size:
-        wide = elementwise.bitcast_convert(g, element(g, operand, index[:-1]), source, unsigned[source.bits])
+        wide = elementwise.bitcast_convert(
+            g, element(g, operand, index[:-1]), source, unsigned[source.bits]
+        )
         assert isinstance(wide, Value)
         by = g.mul(g.vector(index[-1], index[-1].lanes), i64(target.bits))
         by = conversion.convert(g, by, dtypes.S64, unsigned[source.bits])  # type: ignore[assignment]
-        part = conversion.convert(g, g.apply("lshr", wide, by), unsigned[source.bits], unsigned[target.bits])
+        part = conversion.convert(
+            g, g.apply("lshr", wide, by), unsigned[source.bits], unsigned[target.bits]
+        )
         return elementwise.bitcast_convert(g, part, unsigned[target.bits], target)
     total: Value | None = None
     for n in range(target.size // source.size):
@@ -294,7 +312,9 @@ def _dynamic_slice(g: Generator, i: hlo.Instruction, index: Index) -> Element:
     operand, *starts = i.operands
     moved = [
         g.sum(c, start_coordinate(g, start, (), dim - size))
-        for c, start, dim, size in zip(index, starts, operand.dims, i.attributes["slice_sizes"], strict=True)
+        for c, start, dim, size in zip(
+            index, starts, operand.dims, i.attributes["slice_sizes"], strict=True
+        )
     ]
     return element(g, operand, tuple(moved))
 
@@ -316,7 +336,9 @@ def _gather(g: Generator, i: hlo.Instruction, index: Index) -> Element:
             at.insert(vector_dim, fixed(k))
         start = start_coordinate(g, indices, tuple(at), operand.dims[d] - sizes[d])
         moved[d] = g.sum(moved[d], start)
-    for d, batch_dim in zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True):
+    for d, batch_dim in zip(
+        numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True
+    ):
         moved[d] = batch[batch_dim if batch_dim < vector_dim else batch_dim - 1]
     return element(g, operand, tuple(moved))
 
@@ -342,7 +364,9 @@ def _pad(g: Generator, i: hlo.Instruction, index: Index) -> Element:
             if rest.low != 0 or rest.high != 0:
                 conditions.append(g.compare("eq", g.vector(rest, rest.lanes), i64(0)))
         moved.append(c._replace(low=0, high=dim - 1))
-    return _when(g, conditions, lambda: element(g, operand, tuple(moved)), lambda: element(g, padding, ()))
+    return _when(
+        g, conditions, lambda: element(g, operand, tuple(moved)), lambda: element(g, padding, ())
+    )
 
 
 _NEVER: Final = llvm_ir.FALSE
@@ -423,7 +447,9 @@ def branch(
     first, second = ends
     merged = []
     for v, w in zip(components(first[0]), components(second[0]), strict=True):
-        merged.append(b.emit(v.type, f"phi {v.type} [ {v.ref}, %{first[1]} ], [ {w.ref}, %{second[1]} ]"))
+        merged.append(
+            b.emit(v.type, f"phi {v.type} [ {v.ref}, %{first[1]} ], [ {w.ref}, %{second[1]} ]")
+        )
     g.note(*merged)
     return Complex(merged[0], merged[1]) if len(merged) == 2 else merged[0]
 

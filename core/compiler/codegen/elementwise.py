@@ -8,6 +8,7 @@ Multiplications and additions carry ``contract``: inside a kernel they may fuse,
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
@@ -44,11 +45,15 @@ def _emit(g: Generator, instruction: hlo.Instruction, operands: list[Element]) -
     if instruction.operands[-1].dtype.is_complex or instruction.dtype.is_complex:
         operation = complex_math.OPERATIONS.get(opcode)
         if operation is None:
-            raise errors.of_instruction("UNIMPLEMENTED", "not available for complex numbers", instruction)
+            raise errors.of_instruction(
+                "UNIMPLEMENTED", "not available for complex numbers", instruction
+            )
         return operation(g, instruction, operands)
     real = _REAL.get(opcode)
     if real is None:
-        raise errors.of_instruction("UNIMPLEMENTED", "no code generation for this operation", instruction)
+        raise errors.of_instruction(
+            "UNIMPLEMENTED", "no code generation for this operation", instruction
+        )
     result = real(g, instruction, operands)  # type: ignore[arg-type]
     dtype = instruction.dtype
     return conversion.wrap(g, result, dtype) if dtype.is_integer else result
@@ -73,7 +78,10 @@ def _intrinsic(name: str) -> Operation:
 
 
 def _by_kind(
-    integer: str | Operation, floating: str | Operation, unsigned: str | Operation | None = None, pred: str = ""
+    integer: str | Operation,
+    floating: str | Operation,
+    unsigned: str | Operation | None = None,
+    pred: str = "",
 ) -> Operation:
     """An LLVM binary opcode (or an operation) for each kind of operand."""
 
@@ -176,7 +184,9 @@ def _divide_integers(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
     if signed:
         minus = b.icmp("eq", y, _constant(y, -1))
         safe = b.select(b.binary("or", zero, minus), _constant(y, 1), y)
-        quotient = b.select(minus, b.binary("sub", llvm_ir.zero(x.type), x), _quotient(g, i.dtype, x, safe))
+        quotient = b.select(
+            minus, b.binary("sub", llvm_ir.zero(x.type), x), _quotient(g, i.dtype, x, safe)
+        )
     else:
         quotient = _quotient(g, i.dtype, x, b.select(zero, _constant(y, 1), y))
     return b.select(zero, _constant(x, -1), quotient)
@@ -270,7 +280,8 @@ def _integer_power(g: Generator, dtype: DType, x: Value, y: Value) -> Value:
             square = b.binary("mul", square, square)
     if constant is not None or not dtype.is_signed:
         return result
-    # x is 1, -1 or else: for a negative exponent, 1, +-1 by parity, or 0 (and -1 for the 1/0 of x == 0, as division has it).
+    # x is 1, -1 or else: for a negative exponent, 1, +-1 by parity, or 0 (and -1 for the 1/0 of x == 0, as
+    # division has it).
     odd = b.icmp("ne", b.binary("and", y, _constant(y, 1)), llvm_ir.zero(y.type))
     inverse = b.select(b.icmp("eq", x, one), one, llvm_ir.zero(x.type))
     minus = b.select(odd, _constant(x, -1), one)
@@ -283,7 +294,9 @@ def _shift(opcode: str) -> Operation:
         b = g.builder
         x, by = o
         bits = i.dtype.bits
-        if opcode == "lshr" and bits < 8 and i.dtype.is_signed:  # the sign extension is not part of the value
+        if (
+            opcode == "lshr" and bits < 8 and i.dtype.is_signed
+        ):  # the sign extension is not part of the value
             x = b.binary("and", x, _constant(x, (1 << bits) - 1))
         if bits < 8:
             by = b.binary("and", by, _constant(by, 0xFF if i.dtype.is_signed else (1 << bits) - 1))
@@ -317,13 +330,29 @@ def _popcnt(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
 
 def _is_finite(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
     b, x = g.builder, o[0]
-    if i.operands[0].dtype in (dtypes.F16,):  # computed in f32: what would not fit f16 is not finite
+    if i.operands[0].dtype in (
+        dtypes.F16,
+    ):  # computed in f32: what would not fit f16 is not finite
         return b.fcmp("olt", b.intrinsic("fabs", [x]), _constant(x, 65520.0))
     return b.fcmp("one", b.intrinsic("fabs", [x]), _constant(x, float("inf")))
 
 
-_FLOAT_PREDICATES: Final = {"EQ": "oeq", "NE": "une", "LT": "olt", "LE": "ole", "GT": "ogt", "GE": "oge"}
-_INTEGER_PREDICATES: Final = {"EQ": "eq", "NE": "ne", "LT": "lt", "LE": "le", "GT": "gt", "GE": "ge"}
+_FLOAT_PREDICATES: Final = {
+    "EQ": "oeq",
+    "NE": "une",
+    "LT": "olt",
+    "LE": "ole",
+    "GT": "ogt",
+    "GE": "oge",
+}
+_INTEGER_PREDICATES: Final = {
+    "EQ": "eq",
+    "NE": "ne",
+    "LT": "lt",
+    "LE": "le",
+    "GT": "gt",
+    "GE": "ge",
+}
 
 
 def _compare(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
@@ -359,7 +388,9 @@ def _clamp(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
     if i.dtype.is_float:
         return minimum(g, None, [maximum(g, None, [x, low]), high])
     prefix = "s" if i.dtype.is_signed else "u"
-    return g.builder.intrinsic(prefix + "min", [g.builder.intrinsic(prefix + "max", [x, low]), high])
+    return g.builder.intrinsic(
+        prefix + "min", [g.builder.intrinsic(prefix + "max", [x, low]), high]
+    )
 
 
 def _reduce_precision(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
@@ -372,7 +403,7 @@ def reduce_precision(g: Generator, x: Value, exponent_bits: int, mantissa_bits: 
     double = scalar_of(x.type) == "double"
     full_exponent, full_mantissa = (11, 52) if double else (8, 23)
     bits = bits_of(g, x)
-    c = lambda number: llvm_ir.integer(bits.type, number)
+    c = functools.partial(llvm_ir.integer, bits.type)
     sign_bit = 1 << (full_exponent + full_mantissa)
     result = bits
     if mantissa_bits < full_mantissa:
@@ -391,7 +422,9 @@ def reduce_precision(g: Generator, x: Value, exponent_bits: int, mantissa_bits: 
         result = b.select(underflows, sign, result)
     rounded = b.cast("bitcast", result, x.type)
     if mantissa_bits == 0:
-        return b.select(b.fcmp("uno", x, x), b.intrinsic("copysign", [_constant(x, float("inf")), x]), rounded)
+        return b.select(
+            b.fcmp("uno", x, x), b.intrinsic("copysign", [_constant(x, float("inf")), x]), rounded
+        )
     return b.select(b.fcmp("uno", x, x), x, rounded)
 
 

@@ -1,23 +1,23 @@
 """The state of generating one function: where code goes, what is computed already, and how elements are read.
 
-:class:`Generator` wraps a :class:`~.llvm_ir.Builder` and knows the *level* (loop depth) of each value it makes. Work goes to
-the outermost level its operands allow, and a value that was made once is found again, so element generators
-(:mod:`.elemental`) need not think of loop-invariant code or common subexpressions.
+:class:`Generator` wraps a :class:`~.llvm_ir.Builder` and knows the *level* (loop depth) of each value it makes.
+Work goes to the outermost level its operands allow, and a value that was made once is found again, so element
+generators (:mod:`.elemental`) need not think of loop-invariant code or common subexpressions.
 
-An index is a tuple of :class:`Coordinate`, one a dimension. A coordinate is affine in the vector lane (``base + lane * stride``)
-or a general vector, and carries what is known statically about it. Generators are thus written once for any number
-of lanes: a load looks at the coordinates and becomes a vector load, a scalar load or a gather.
+An index is a tuple of :class:`Coordinate`, one a dimension. A coordinate is affine in the vector lane (``base +
+lane * stride``) or a general vector, and carries what is known statically about it. Generators are thus written
+once for any number of lanes: a load looks at the coordinates and becomes a vector load, a scalar load or a
+gather.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from .. import hlo
-from ..dtypes import DType
 from . import llvm_ir, memory
 from .llvm_ir import Builder, Value, i64
 from .representation import Complex, Element, components
@@ -25,7 +25,8 @@ from .representation import Complex, Element, components
 if TYPE_CHECKING:
     from ..targets.target import Target
 
-UNKNOWN = 1 << 62
+UNKNOWN: Final = 1 << 62
+AnyElement = TypeVar("AnyElement", Value, Complex, Element)
 
 
 class Coordinate(NamedTuple):
@@ -70,7 +71,9 @@ class _Level:
     __slots__ = ("guard", "keys", "preheader")
 
     def __init__(self, preheader: list[str], guard: bool) -> None:
-        self.preheader = preheader  # the lines of the block that enters the level; its last line is the jump
+        self.preheader = (
+            preheader  # the lines of the block that enters the level; its last line is the jump
+        )
         self.guard = guard  # entered under a condition: nothing that could fault may move out
         self.keys: list[Hashable] = []  # what was remembered at this level
 
@@ -82,7 +85,9 @@ class Generator:
         self.builder = builder
         self.target = target
         self.arrays: dict[hlo.Instruction, Array] = {}
-        self.bound: dict[hlo.Instruction, Element] = {}  # values known whatever the index (reduced values)
+        self.bound: dict[
+            hlo.Instruction, Element
+        ] = {}  # values known whatever the index (reduced values)
         # Values that lie in scratch memory, with the first dimension of the index that the scratch has.
         self.scratch: dict[hlo.Instruction, tuple[Array, int]] = {}
         self.mask: Value | None = None  # i1 lanes that may touch memory; None: all
@@ -168,10 +173,14 @@ class Generator:
             self.mask, self._memo = saved, saved_memo
 
     def pure(
-        self, key: Hashable, operands: Sequence[Element], emit: Callable[[], Any], floor: int = 0
-    ) -> Any:
+        self,
+        key: Hashable,
+        operands: Sequence[Element],
+        emit: Callable[[], AnyElement],
+        floor: int = 0,
+    ) -> AnyElement:
         """The value of ``emit()``, made at the outermost level the operands allow and remembered under ``key``."""
-        hit = self._memo.get(key)
+        hit: AnyElement | None = self._memo.get(key)
         if hit is not None:
             return hit
         level = floor
@@ -201,7 +210,9 @@ class Generator:
     def splat(self, value: Value, lanes: int) -> Value:
         if lanes == 1 or value.type[0] == "<":
             return value
-        return self.pure(("splat", value, lanes), (value,), lambda: self.builder.splat(value, lanes))
+        return self.pure(
+            ("splat", value, lanes), (value,), lambda: self.builder.splat(value, lanes)
+        )
 
     def add(self, a: Value, b: Value) -> Value:
         a, b = self.match(a, b)
@@ -227,7 +238,9 @@ class Generator:
             return c.vector
         if c.is_uniform:
             return self.splat(c.base, lanes)
-        return self.add(self.splat(c.base, lanes), self.builder.lane_offsets("i64", lanes, c.stride))
+        return self.add(
+            self.splat(c.base, lanes), self.builder.lane_offsets("i64", lanes, c.stride)
+        )
 
     def _general(self, vector: Value, low: int, high: int) -> Coordinate:
         return Coordinate(i64(0), 0, llvm_ir.lanes_of(vector.type), vector, low, high)
@@ -282,7 +295,9 @@ class Generator:
                 quotient, rest = self._divide(c.base, divisor)
                 return (
                     Coordinate(quotient, 0, 1, None, 0, high),
-                    Coordinate(rest, c.stride, c.lanes, None, 0, divisor - 1, math.gcd(c.multiple, divisor)),
+                    Coordinate(
+                        rest, c.stride, c.lanes, None, 0, divisor - 1, math.gcd(c.multiple, divisor)
+                    ),
                 )
         quotient, rest = self._divide(self.vector(c, c.lanes), divisor, c.high)
         return self._general(quotient, 0, high), self._general(rest, 0, divisor - 1)
@@ -303,7 +318,7 @@ class Generator:
         quotient = self.pure(("udiv", value, divisor), (value,), emit)
         return quotient, self.sub(value, self.mul(quotient, llvm_ir.integer(value.type, divisor)))
 
-    def linear(self, index: Index, dims: Sequence[int]) -> Coordinate:
+    def linear(self, index: Sequence[Coordinate], dims: Sequence[int]) -> Coordinate:
         """The element number in a row-major array of ``dims``."""
         total, stride = ZERO, math.prod(dims)
         for c, dim in zip(index, dims, strict=True):
@@ -365,21 +380,8 @@ class Generator:
         """The element of ``array`` at ``index``, in registers; it moves out to level ``floor`` at most."""
         return memory.load(self, array, index, floor)
 
-    def store(self, array: Array, index: Index, element: Element, mask: Value | None = None) -> None:
+    def store(
+        self, array: Array, index: Index, element: Element, mask: Value | None = None
+    ) -> None:
         """Write an element (or a vector of them, in the lanes of ``mask``)."""
         memory.store(self, array, index, element, mask)
-
-
-def iterate(dims: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """All indices of a (small) row-major array."""
-    if not dims:
-        yield ()
-        return
-    for head in range(dims[0]):
-        for tail in iterate(dims[1:]):
-            yield (head, *tail)
-
-
-__all__ = [
-    "ZERO", "Array", "Complex", "Coordinate", "DType", "Generator", "Index", "Mapping", "fixed", "iterate",
-]  # fmt: skip

@@ -1,8 +1,8 @@
 """Kernels: a fusion (or an instruction that has an emitter of its own) becomes one function.
 
-``emit_kernel`` looks the fusion's kind, or the opcode, up in ``EMITTERS``; adding a kind of kernel is one entry there. The ABI is in
-:mod:`..artifact`: ``void kernel(void* const* arguments, int64_t begin, int64_t end)``, the arguments being the
-instruction's operand arrays in order and then its result arrays.
+``emit_kernel`` looks the fusion's kind, or the opcode, up in ``EMITTERS``; adding a kind of kernel is one entry
+there. The ABI is in :mod:`..artifact`: ``void kernel(void* const* arguments, int64_t begin, int64_t end)``, the
+arguments being the instruction's operand arrays in order and then its result arrays.
 
 In-place use: a result may share its memory with an operand only where ``may_share`` says so.
 """
@@ -44,7 +44,13 @@ class Frame:
     """
 
     def __init__(
-        self, module: Module, target: Target, instruction: hlo.Instruction, name: str, *, collapsed: bool = True
+        self,
+        module: Module,
+        target: Target,
+        instruction: hlo.Instruction,
+        name: str,
+        *,
+        collapsed: bool = True,
     ) -> None:
         from .bits import as_bits
         from .collapse import collapse
@@ -70,15 +76,20 @@ class Frame:
         operand_shapes = [o.shape for o in instruction.operands]
         for n, shape in enumerate([*operand_shapes, *instruction.result_shapes]):
             if not isinstance(shape, hlo.Shape):
-                raise errors.of_instruction("INTERNAL", "a kernel takes and gives arrays only", instruction)
+                raise errors.of_instruction(
+                    "INTERNAL", "a kernel takes and gives arrays only", instruction
+                )
             pointer = self.builder.load("ptr", self.builder.gep("ptr", arguments, i64(n)), 8)
             self.generator.note(pointer)
-            (self.operands if n < len(operand_shapes) else self.results).append(Array(pointer, shape))
+            (self.operands if n < len(operand_shapes) else self.results).append(
+                Array(pointer, shape)
+            )
         for parameter in self.computation.parameters:
-            array = self.operands[parameter.attributes["index"]]._replace(shape=parameter.shape)
-            self.generator.arrays[parameter] = array
+            pointer = self.operands[parameter.attributes["index"]].pointer
+            shape = hlo.Shape(parameter.dtype, parameter.dims)
+            self.generator.arrays[parameter] = Array(pointer, shape)
         results = zip(self.results, self.computation.results, strict=True)
-        self.results = [a._replace(shape=r.shape) for a, r in results]
+        self.results = [Array(a.pointer, hlo.Shape(r.dtype, r.dims)) for a, r in results]
 
     def finish(self, work_count: int, grain: int, cost_ns: float) -> EmittedKernel:
         self.builder.ret()
@@ -95,7 +106,9 @@ def computation_of(instruction: hlo.Instruction) -> hlo.Computation:
     if instruction.opcode == "fusion":
         return instruction.called[0]
     parameters = [hlo.parameter(n, o.shape) for n, o in enumerate(instruction.operands)]
-    return hlo.Computation.from_root(instruction.opcode, parameters, instruction.replace(operands=parameters))
+    return hlo.Computation.from_root(
+        instruction.opcode, parameters, instruction.replace(operands=parameters)
+    )
 
 
 Emitter = Callable[[Module, "Target", hlo.Instruction, str], EmittedKernel]
@@ -114,7 +127,9 @@ EMITTERS: Final[dict[str, str]] = {
 }
 
 
-def emit_kernel(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
+def emit_kernel(
+    module: Module, target: Target, instruction: hlo.Instruction, name: str
+) -> EmittedKernel:
     """Write the kernel of ``instruction`` into ``module``; its function is called ``name`` (or nearly so).
 
     Raises CompileError UNIMPLEMENTED if there is no emitter for it or for something inside it.

@@ -1,11 +1,12 @@
 """A small writer of LLVM IR text.
 
-llvmlite's IR builder makes a Python object an instruction and prints it later; here an instruction is one formatted line,
-which is several times faster, and what one reads in a dump is what was written. llvmlite only parses and compiles it.
+llvmlite's IR builder makes a Python object an instruction and prints it later; here an instruction is one
+formatted line, which is several times faster, and what one reads in a dump is what was written. llvmlite only
+parses and compiles it.
 
-Types are LLVM's own spelling (``"float"``, ``"<16 x float>"``, ``"i64"``, ``"ptr"``); a :class:`Value` is a type and
-an operand as it stands in the text (``"%v12"`` or a constant). Integer arithmetic on two constants is folded, and so are
-the usual identities (x+0, x*1, x*0), because index arithmetic is full of them.
+Types are LLVM's own spelling (``"float"``, ``"<16 x float>"``, ``"i64"``, ``"ptr"``); a :class:`Value` is a
+type and an operand as it stands in the text (``"%v12"`` or a constant). Integer arithmetic on two constants is
+folded, and so are the usual identities (x+0, x*1, x*0), because index arithmetic is full of them.
 """
 
 from __future__ import annotations
@@ -136,7 +137,9 @@ class Module:
 
     def __str__(self) -> str:
         groups = [f"attributes #{n} = {{ {text} }}" for text, n in self.attributes.items()]
-        declarations = [text for name, text in self.declarations.items() if name not in self.defined]
+        declarations = [
+            text for name, text in self.declarations.items() if name not in self.defined
+        ]
         parts = [*self.header, *self.globals, *self.functions, *declarations, *groups]
         return "\n".join(parts) + "\n"
 
@@ -144,8 +147,17 @@ class Module:
 class Builder:
     """Writes one function. Make it, write its blocks, then call :meth:`finish`."""
 
-    def __init__(self, module: Module, name: str, parameters: Sequence[str], result: str = "void", *,
-                 attributes: str = "nounwind", linkage: str = "", parameter_attributes: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        module: Module,
+        name: str,
+        parameters: Sequence[str],
+        result: str = "void",
+        *,
+        attributes: str = "nounwind",
+        linkage: str = "",
+        parameter_attributes: Sequence[str] = (),
+    ) -> None:
         self.module = module
         self.name = name
         self.result = result
@@ -216,14 +228,20 @@ class Builder:
         condition = self.icmp("slt", following, stop)
         latch = self.block
         self.branch_if(condition, body, done)
-        lines = [f"  {index.ref} = phi {index.type} [ {start.ref}, %{before} ], [ {following.ref}, %{latch} ]"]
+        lines = [
+            f"  {index.ref} = phi {index.type} [ {start.ref}, %{before} ], [ {following.ref}, %{latch} ]"
+        ]
         for phi, first, last in zip(phis, initial, carried, strict=True):
-            lines.append(f"  {phi.ref} = phi {phi.type} [ {first.ref}, %{before} ], [ {last.ref}, %{latch} ]")
+            lines.append(
+                f"  {phi.ref} = phi {phi.type} [ {first.ref}, %{before} ], [ {last.ref}, %{latch} ]"
+            )
         body_lines[1:1] = lines
         self.start_block(done)
         for result, first, last in zip(results, initial, carried, strict=True):
             skipped = "" if entered else f"[ {first.ref}, %{before} ], "
-            self._lines.append(f"  {result.ref} = phi {result.type} {skipped}[ {last.ref}, %{latch} ]")
+            self._lines.append(
+                f"  {result.ref} = phi {result.type} {skipped}[ {last.ref}, %{latch} ]"
+            )
 
     @property
     def lines(self) -> list[str]:
@@ -295,10 +313,14 @@ class Builder:
         return self.binary("mul nsw" if a.type == "i64" else "mul", a, b)
 
     def icmp(self, predicate: str, a: Value, b: Value) -> Value:
-        return self.emit(vector("i1", lanes_of(a.type)), f"icmp {predicate} {a.type} {a.ref}, {b.ref}")
+        return self.emit(
+            vector("i1", lanes_of(a.type)), f"icmp {predicate} {a.type} {a.ref}, {b.ref}"
+        )
 
     def fcmp(self, predicate: str, a: Value, b: Value) -> Value:
-        return self.emit(vector("i1", lanes_of(a.type)), f"fcmp {predicate} {a.type} {a.ref}, {b.ref}")
+        return self.emit(
+            vector("i1", lanes_of(a.type)), f"fcmp {predicate} {a.type} {a.ref}, {b.ref}"
+        )
 
     def select(self, condition: Value, a: Value, b: Value) -> Value:
         text = f"select {condition.type} {condition.ref}, {a.type} {a.ref}, {b.type} {b.ref}"
@@ -315,14 +337,18 @@ class Builder:
         return self.emit(type_, f"load {type_}, ptr {pointer.ref}, align {align}{metadata}")
 
     def store(self, value: Value, pointer: Value, align: int, metadata: str = "") -> None:
-        self._lines.append(f"  store {value.type} {value.ref}, ptr {pointer.ref}, align {align}{metadata}")
+        self._lines.append(
+            f"  store {value.type} {value.ref}, ptr {pointer.ref}, align {align}{metadata}"
+        )
 
     def gep(self, element: str, pointer: Value, index: Value) -> Value:
         """The address of element ``index`` (i64, or a vector of them for a vector of pointers)."""
         if index.ref == "0":
             return pointer
         type_ = vector("ptr", lanes_of(index.type))
-        return self.emit(type_, f"getelementptr inbounds {element}, ptr {pointer.ref}, {index.type} {index.ref}")
+        return self.emit(
+            type_, f"getelementptr inbounds {element}, ptr {pointer.ref}, {index.type} {index.ref}"
+        )
 
     def alloca(self, type_: str, count: int = 1, align: int = 64) -> Value:
         """``count`` elements on the stack, made once at function entry."""
@@ -354,19 +380,24 @@ class Builder:
             return Value(type_, f"splat ({value.type} {value.ref})")
         one = self.emit(type_, f"insertelement {type_} poison, {value.type} {value.ref}, i64 0")
         return self.emit(
-            type_, f"shufflevector {type_} {one.ref}, {type_} poison, <{lanes} x i32> zeroinitializer"
+            type_,
+            f"shufflevector {type_} {one.ref}, {type_} poison, <{lanes} x i32> zeroinitializer",
         )
 
     def lane_offsets(self, scalar: str, lanes: int, stride: int = 1) -> Value:
         """The constant vector <0, stride, 2*stride, ...>; the constant 0 for one lane."""
         if lanes == 1:
             return Value(scalar, "0")
-        return Value(vector(scalar, lanes), f"<{', '.join(f'{scalar} {n * stride}' for n in range(lanes))}>")
+        return Value(
+            vector(scalar, lanes), f"<{', '.join(f'{scalar} {n * stride}' for n in range(lanes))}>"
+        )
 
     def extract(self, value: Value, lane: int) -> Value:
         if value.type[0] != "<":
             return value
-        return self.emit(scalar_of(value.type), f"extractelement {value.type} {value.ref}, i64 {lane}")
+        return self.emit(
+            scalar_of(value.type), f"extractelement {value.type} {value.ref}, i64 {lane}"
+        )
 
     def insert(self, vector_: Value, value: Value, lane: int) -> Value:
         text = f"insertelement {vector_.type} {vector_.ref}, {value.type} {value.ref}, i64 {lane}"
@@ -375,7 +406,10 @@ class Builder:
     def shuffle(self, a: Value, b: Value, mask: Sequence[int]) -> Value:
         type_ = vector(scalar_of(a.type), len(mask))
         lanes = ", ".join(f"i32 {m}" for m in mask)
-        return self.emit(type_, f"shufflevector {a.type} {a.ref}, {b.type} {b.ref}, <{len(mask)} x i32> <{lanes}>")
+        return self.emit(
+            type_,
+            f"shufflevector {a.type} {a.ref}, {b.type} {b.ref}, <{len(mask)} x i32> <{lanes}>",
+        )
 
     def finish(self) -> None:
         """Close the function (its last block must have a terminator) and add it to the module."""
@@ -395,5 +429,7 @@ class Builder:
 def mangle(type_: str) -> str:
     """The suffix of an overloaded intrinsic's name: float -> f32, <16 x float> -> v16f32, ptr -> p0."""
     scalar = scalar_of(type_)
-    name = {"float": "f32", "double": "f64", "half": "f16", "bfloat": "bf16", "ptr": "p0"}.get(scalar, scalar)
+    name = {"float": "f32", "double": "f64", "half": "f16", "bfloat": "bf16", "ptr": "p0"}.get(
+        scalar, scalar
+    )
     return name if type_[0] != "<" else f"v{lanes_of(type_)}{name}"

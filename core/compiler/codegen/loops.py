@@ -1,7 +1,8 @@
 """The "loop" kernel: results of equal dimensions, computed element by element.
 
-The iteration space is rows x minor dimension. The minor dimension runs in vectors, with a masked (or narrower) piece for what is left;
-a unit of work is a row, or a block of a long row. Row numbers are taken apart into an index once a call and then counted.
+The iteration space is rows x minor dimension. The minor dimension runs in vectors, with a masked (or narrower)
+piece for what is left; a unit of work is a row, or a block of a long row. Row numbers are taken apart into an
+index once a call and then counted.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ def emit_frame(frame: Frame) -> EmittedKernel:
         for array, value in zip(frame.results, values, strict=True):
             g.store(array, index, value, mask)
 
-    units = iterate(frame, dims, lanes_for(target, computation), can_mask(target, computation), body)
+    units = iterate(
+        frame, dims, lanes_for(target, computation), can_mask(target, computation), body
+    )
     cost = costs.of_computation(target, computation)
     return frame.finish(units, costs.grain(cost, units), cost)
 
@@ -92,7 +95,9 @@ def iterate(frame: Frame, dims: Sequence[int], lanes: int, masked: bool, body: B
     if rows == 1:
         prefix: Index = tuple(ZERO for _ in outer)
         if minor <= 4 * lanes:
-            span(g, 0, minor, minor, lanes, masked, lambda c, mask: body(g, (*prefix, *at(c)), mask))
+            span(
+                g, 0, minor, minor, lanes, masked, lambda c, mask: body(g, (*prefix, *at(c)), mask)
+            )
             return 1
         units = -(-minor // BLOCK)
         b = frame.builder
@@ -118,7 +123,9 @@ def iterate(frame: Frame, dims: Sequence[int], lanes: int, masked: bool, body: B
     return rows * blocks
 
 
-def count(g: Generator, begin: Value, end: Value, dims: Sequence[int], body: Callable[[Index], None]) -> None:
+def count(
+    g: Generator, begin: Value, end: Value, dims: Sequence[int], body: Callable[[Index], None]
+) -> None:
     """Run ``body`` for the indices numbered [begin, end) of a row-major space, counting them up like an odometer."""
     b = g.builder
     used = [d for d, dim in enumerate(dims) if dim != 1]
@@ -126,7 +133,8 @@ def count(g: Generator, begin: Value, end: Value, dims: Sequence[int], body: Cal
     def coordinates(values: Sequence[Value]) -> Index:
         by_dim = dict(zip(used, values, strict=True))
         return tuple(
-            Coordinate(by_dim[d], 0, 1, None, 0, dim - 1) if d in by_dim else ZERO for d, dim in enumerate(dims)
+            Coordinate(by_dim[d], 0, 1, None, 0, dim - 1) if d in by_dim else ZERO
+            for d, dim in enumerate(dims)
         )
 
     if len(used) <= 1:
@@ -170,7 +178,18 @@ def span(
     if isinstance(start, int) and isinstance(stop, int):
         if unrolled or (main - start) // lanes <= 4:
             for at in range(start, main, lanes):
-                step(Coordinate(i64(at), int(lanes > 1), lanes, None, at, at + lanes - 1, math.gcd(at, 1 << 30)), None)
+                step(
+                    Coordinate(
+                        i64(at),
+                        int(lanes > 1),
+                        lanes,
+                        None,
+                        at,
+                        at + lanes - 1,
+                        math.gcd(at, 1 << 30),
+                    ),
+                    None,
+                )
         else:
             with g.loop(i64(start), i64(main), lanes) as (i, _, _):
                 step(Coordinate(i, int(lanes > 1), lanes, None, 0, main - 1, lanes), None)
@@ -210,13 +229,15 @@ def tail(g: Generator, start: int, stop: int, lanes: int, masked: bool, step: St
             step(fixed(start), None)
             start += 1
             continue
-        if masked and rest > 1 or rest == lanes:
+        if (masked and rest > 1) or rest == lanes:
             while lanes // 2 >= rest:
                 lanes //= 2
             mask = None
             if rest < lanes:
                 mask = mask_of(rest, lanes)
-            c = Coordinate(i64(start), 1, lanes, None, start, start + lanes - 1, math.gcd(start, 1 << 30))
+            c = Coordinate(
+                i64(start), 1, lanes, None, start, start + lanes - 1, math.gcd(start, 1 << 30)
+            )
             if mask is None:
                 step(c, None)
             else:
@@ -225,7 +246,9 @@ def tail(g: Generator, start: int, stop: int, lanes: int, masked: bool, step: St
             return
         lanes //= 2
         if rest >= lanes:
-            c = Coordinate(i64(start), 1, lanes, None, start, start + lanes - 1, math.gcd(start, 1 << 30))
+            c = Coordinate(
+                i64(start), 1, lanes, None, start, start + lanes - 1, math.gcd(start, 1 << 30)
+            )
             step(c if lanes > 1 else fixed(start), None)
             start += lanes
             lanes *= 2

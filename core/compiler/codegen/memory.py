@@ -27,7 +27,7 @@ def load(g: Generator, array: Array, index: Index, floor: int | None = None) -> 
     pointer, lane = g.address(array, index)
     mask = None if lane.is_uniform else g.mask
     operands = [pointer] + [v for v in (lane.vector, mask) if v is not None]
-    return g.pure(  # type: ignore[no-any-return]
+    return g.pure(
         ("load", pointer, lane, mask),
         operands,
         lambda: _load(g, dtype, pointer, lane, mask),
@@ -41,7 +41,9 @@ def reload(g: Generator, array: Array, index: Index) -> Element:
     return _load(g, array.shape.dtype, pointer, lane, None if lane.is_uniform else g.mask)
 
 
-def _load(g: Generator, dtype: DType, pointer: Value, lane: Coordinate, mask: Value | None) -> Element:
+def _load(
+    g: Generator, dtype: DType, pointer: Value, lane: Coordinate, mask: Value | None
+) -> Element:
     type_, factor = unit(dtype)
     parts = [_load_part(g, type_, factor, pointer, lane, mask, n) for n in range(factor)]
     if factor == 2 and not lane.is_uniform and lane.stride == 2:  # both parts came as one vector
@@ -53,7 +55,13 @@ def _load(g: Generator, dtype: DType, pointer: Value, lane: Coordinate, mask: Va
 
 
 def _load_part(
-    g: Generator, type_: str, factor: int, pointer: Value, lane: Coordinate, mask: Value | None, part: int
+    g: Generator,
+    type_: str,
+    factor: int,
+    pointer: Value,
+    lane: Coordinate,
+    mask: Value | None,
+    part: int,
 ) -> Value | None:
     b, size, count = g.builder, _size(type_), lane.lanes
     if lane.is_uniform:
@@ -71,7 +79,9 @@ def _load_part(
         mask = Value(f"<{count} x i1>", "splat (i1 true)")
     name = f"llvm.masked.gather.{llvm_ir.mangle(result)}.{llvm_ir.mangle(addresses.type)}"
     passthru = llvm_ir.zero(result)
-    return b.call(result, name, [Value(f"{addresses.type} align {size}", addresses.ref), mask, passthru])
+    return b.call(
+        result, name, [Value(f"{addresses.type} align {size}", addresses.ref), mask, passthru]
+    )
 
 
 def _contiguous(g: Generator, type_: str, pointer: Value, count: int, mask: Value | None) -> Value:
@@ -96,7 +106,7 @@ def store(g: Generator, array: Array, index: Index, element: Element, mask: Valu
             if isinstance(element, Complex)
             else g.splat(element, lane.lanes)
         )
-    parts = [conversion.to_memory(g, v, dtype) for v in (element if factor == 2 else (element,))]  # type: ignore[union-attr,arg-type]
+    parts = [conversion.to_memory(g, v, dtype) for v in (element if factor == 2 else (element,))]  # type: ignore[arg-type]
     if lane.is_uniform:
         for n, part in enumerate(parts):
             b.store(part, b.gep(type_, pointer, i64(n)), size)
@@ -117,8 +127,12 @@ def store(g: Generator, array: Array, index: Index, element: Element, mask: Valu
             mask = Value(f"<{count} x i1>", "splat (i1 true)")
         for n, part in enumerate(parts):
             addresses = b.gep(type_, b.gep(type_, pointer, i64(n)), offsets)
-            name = f"llvm.masked.scatter.{llvm_ir.mangle(part.type)}.{llvm_ir.mangle(addresses.type)}"
-            b.call("void", name, [part, Value(f"{addresses.type} align {size}", addresses.ref), mask])
+            name = (
+                f"llvm.masked.scatter.{llvm_ir.mangle(part.type)}.{llvm_ir.mangle(addresses.type)}"
+            )
+            b.call(
+                "void", name, [part, Value(f"{addresses.type} align {size}", addresses.ref), mask]
+            )
 
 
 def _interleave(g: Generator, a: Value | None, b: Value | None) -> Value | None:

@@ -1,12 +1,12 @@
 """The "reduce" kernel: reductions over the same dimensions of one iteration space, in one pass over it.
 
-What computes their operands is fused in; results of the whole iteration space may be written in the same pass; elementwise
-instructions on the reduced values follow at the end (a mean is one kernel).
+What computes their operands is fused in; results of the whole iteration space may be written in the same pass;
+elementwise instructions on the reduced values follow at the end (a mean is one kernel).
 
-One dimension runs in vector lanes. If it is a reduced one, a unit of work is one result: several vector accumulators run along the
-dimension and are combined at the end, across lanes too. If it is a kept one, a unit is a block of neighbouring results, with
-the loops over the reduced dimensions inside. Both reassociate; a floating-point sum thus has many partial sums, which is
-more exact than a running one.
+One dimension runs in vector lanes. If it is a reduced one, a unit of work is one result: several vector
+accumulators run along the dimension and are combined at the end, across lanes too. If it is a kept one, a unit
+is a block of neighbouring results, with the loops over the reduced dimensions inside. Both reassociate; a
+floating-point sum thus has many partial sums, which is more exact than a running one.
 """
 
 from __future__ import annotations
@@ -43,10 +43,18 @@ def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str
 def identity(body: hlo.Computation, dtype: DType) -> Element | None:
     """The neutral element of a body that is a single commutative operation on its two arguments; None for any other."""
     root = body.root
-    if len(body.parameters) != 2 or set(root.operands) != set(body.parameters) or root.dtype is not dtype:
+    if (
+        len(body.parameters) != 2
+        or set(root.operands) != set(body.parameters)
+        or root.dtype is not dtype
+    ):
         return None
     infinity = {
-        "maximum": -math.inf if dtype.is_float else -(1 << (dtype.bits - 1)) if dtype.is_signed else 0,
+        "maximum": -math.inf
+        if dtype.is_float
+        else -(1 << (dtype.bits - 1))
+        if dtype.is_signed
+        else 0,
         "minimum": math.inf
         if dtype.is_float
         else (1 << (dtype.bits - (1 if dtype.is_signed else 0))) - 1,
@@ -54,13 +62,14 @@ def identity(body: hlo.Computation, dtype: DType) -> Element | None:
     if dtype.kind == "pred":
         infinity = {"maximum": 0, "minimum": 1}
     value = {"add": 0, "multiply": 1, "and": -1, "or": 0, "xor": 0, **infinity}.get(root.opcode)
-    if value is None or dtype.is_complex and root.opcode not in ("add", "multiply"):
+    if value is None or (dtype.is_complex and root.opcode not in ("add", "multiply")):
         return None
     return literal(dtype, value)
 
 
 class Reduction:
-    """Reductions over the same dimensions of one space. ``full``: values of the whole space to store in the same pass, each
+    """Reductions over the same dimensions of one space. ``full``: values of the whole space to store in the
+    same pass, each
     with its array and the first dimension of the index that the array has; ``last``: results one a kept index.
     """
 
@@ -74,7 +83,10 @@ class Reduction:
         self.kept = tuple(d for d in range(len(self.dims)) if d not in self.reduced)
         self.kept_dims = tuple(self.dims[d] for d in self.kept)
         for other in reduces:
-            if other.operands[0].dims != self.dims or tuple(sorted(other.attributes["dimensions"])) != self.reduced:
+            if (
+                other.operands[0].dims != self.dims
+                or tuple(sorted(other.attributes["dimensions"])) != self.reduced
+            ):
                 raise errors.of_instruction(
                     "INTERNAL", "reductions of one kernel differ in dimensions", frame.instruction
                 )
@@ -94,7 +106,11 @@ class Reduction:
         for reduce in self.reduces:
             number = len(reduce.operands) // 2
             neutral = identity(reduce.called[0], reduce.operands[0].dtype) if number == 1 else None
-            starts = [neutral] if neutral is not None else [element(self.g, o, ()) for o in reduce.operands[number:]]
+            starts = (
+                [neutral]
+                if neutral is not None
+                else [element(self.g, o, ()) for o in reduce.operands[number:]]
+            )
             for start in starts:
                 flat += [self.g.splat(v, count) for v in components(start)]
         return flat
@@ -129,7 +145,8 @@ class Reduction:
         """Take in the elements at ``index``; write the results of the whole space there."""
         g = self.g
         operands = [
-            [element(g, o, index) for o in reduce.operands[: len(reduce.operands) // 2]] for reduce in self.reduces
+            [element(g, o, index) for o in reduce.operands[: len(reduce.operands) // 2]]
+            for reduce in self.reduces
         ]
         written = [element(g, root, index) for root, _, _ in self.full]
         for (_, array, first), value in zip(self.full, written, strict=True):
@@ -190,7 +207,9 @@ class Reduction:
         for root, _ in self.last:
             if root.dims != self.kept_dims:
                 raise errors.of_instruction(
-                    "INTERNAL", f"result {root.dims} of a reduction of {self.dims}", frame.instruction
+                    "INTERNAL",
+                    f"result {root.dims} of a reduction of {self.dims}",
+                    frame.instruction,
                 )
         cost = costs.of_computation(frame.target, frame.computation)
         if math.prod(self.kept_dims) == 0:
@@ -198,7 +217,12 @@ class Reduction:
         minor = len(dims) - 1
         if minor in self.reduced:
             lane = minor
-            if self.kept and dims[minor] < 8 and dims[self.kept[-1]] >= self.lanes and not self.full:
+            if (
+                self.kept
+                and dims[minor] < 8
+                and dims[self.kept[-1]] >= self.lanes
+                and not self.full
+            ):
                 lane = self.kept[-1]  # too short for lanes
         else:
             lane = minor
@@ -265,7 +289,13 @@ class Reduction:
 
             def vector(start: int) -> Coordinate:
                 return Coordinate(
-                    i64(start), int(count > 1), count, None, start, start + count - 1, math.gcd(start, 1 << 30)
+                    i64(start),
+                    int(count > 1),
+                    count,
+                    None,
+                    start,
+                    start + count - 1,
+                    math.gcd(start, 1 << 30),
                 )
 
             if main <= 2 * unroll * count:
@@ -301,7 +331,9 @@ class Reduction:
         while len(sets) > 1:
             half = (len(sets) + 1) // 2
             paired = zip(sets[:half], sets[half:], strict=False)
-            sets = [self.combine(a, self.structured(b)) for a, b in paired] + sets[len(sets) - half : half]
+            sets = [self.combine(a, self.structured(b)) for a, b in paired] + sets[
+                len(sets) - half : half
+            ]
         total = self.across_lanes(sets[0])
         if scalar_tail:
             total = self.combine(total, self.structured(flat[unroll * width :]))
@@ -328,7 +360,9 @@ class Reduction:
             def piece(c: Coordinate, mask: Value | None) -> None:
                 if c.vector is None and not start.is_constant:
                     base = g.add(start, c.base)
-                    c = Coordinate(base, c.stride, c.lanes, None, 0, size - 1, math.gcd(count, int(c.base.ref)))
+                    c = Coordinate(
+                        base, c.stride, c.lanes, None, 0, size - 1, math.gcd(count, int(c.base.ref))
+                    )
                 else:
                     c = g.shift(c, first)
                 pieces.append((c, mask))
@@ -393,4 +427,3 @@ class Reduction:
     @staticmethod
     def with_lane(prefix: Index, place: int, c: Coordinate) -> Index:
         return (*prefix[:place], c, *prefix[place:])
-

@@ -71,7 +71,7 @@ def map_components(function: Callable[..., Value], *elements: Element) -> Elemen
     if isinstance(elements[0], Complex):
         return Complex(
             function(*(e[0] for e in elements)),
-            function(*(e[1] for e in elements)),  # type: ignore[misc]
+            function(*(e[1] for e in elements)),
         )
     return function(*elements)
 

@@ -1,9 +1,9 @@
-"""The "row" kernel: normalisations. Reductions over the last dimensions whose results flow back into the row they came from.
+"""The "row" kernel: normalisations, where values reduced over the last dimensions flow back into the row.
 
-Softmax, layer normalisation, cross entropy and their gradients: every value is of the whole space [rows..., k...] or one a row. One
-unit of work is a row, done in passes: pass p computes the reductions that need p reductions before them, the last one the
-results. The row stays in the nearest cache between passes; values that are expensive to compute again are kept in a
-row-sized scratch on the stack.
+Softmax, layer normalisation, cross entropy and their gradients: every value is of the whole space [rows...,
+k...] or one a row. One unit of work is a row, done in passes: pass p computes the reductions that need p
+reductions before them, the last one the results. The row stays in the nearest cache between passes; values that
+are expensive to compute again are kept in a row-sized scratch on the stack.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 CHEAP: Final = 3.0  # values of at most this weight are computed again rather than kept
 SCRATCH_BYTES: Final = 1 << 18  # on the stack, for all values kept
-LONGEST_ROW: Final = 1 << 15  # elements; longer ones do not stay in cache, and are not made row fusions
 
 
 def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
@@ -53,7 +52,9 @@ class _Rows:
         for root, _ in self.last:
             if root.dims != self.dims[: self.rank]:
                 raise errors.of_instruction(
-                    "INTERNAL", f"result {root.dims} of a row fusion over {self.dims}", frame.instruction
+                    "INTERNAL",
+                    f"result {root.dims} of a row fusion over {self.dims}",
+                    frame.instruction,
                 )
         self.layer = self.layers()
         self.passes = 1 + max(self.layer[r] - 1 for r in reduces)
@@ -129,7 +130,9 @@ class _Rows:
             for number in range(self.passes):
                 of_pass = [r for r in self.reduces if self.layer[r] == number + 1]
                 reduction = reductions.Reduction(frame, of_pass)
-                reduction.full = [(i, a, self.rank) for i, a in scratch.items() if self.kept_in[i] == number]
+                reduction.full = [
+                    (i, a, self.rank) for i, a in scratch.items() if self.kept_in[i] == number
+                ]
                 reduction.last = []
                 g.bound.update(reduction.values(reduction.totals(kept, len(self.dims) - 1)))
                 for i, array in scratch.items():
@@ -137,7 +140,9 @@ class _Rows:
                         g.scratch[i] = (array, self.rank)
             if self.full:
                 self.write_row(kept)
-            for (_, array), value in zip(self.last, [element(g, r, kept) for r, _ in self.last], strict=True):
+            for (_, array), value in zip(
+                self.last, [element(g, r, kept) for r, _ in self.last], strict=True
+            ):
                 g.store(array, kept, value)
             g.bound.clear()
             g.scratch.clear()
@@ -152,7 +157,9 @@ class _Rows:
     def write_row(self, kept: Index) -> None:
         """The last pass: results of the whole space."""
         g, frame = self.g, self.frame
-        lanes = min(loops.lanes_for(frame.target, frame.computation), 1 << (self.dims[-1] - 1).bit_length())
+        lanes = min(
+            loops.lanes_for(frame.target, frame.computation), 1 << (self.dims[-1] - 1).bit_length()
+        )
         masked = loops.can_mask(frame.target, frame.computation)
 
         def step(index: Index, mask: Value | None) -> None:
@@ -164,7 +171,9 @@ class _Rows:
             d = len(prefix)
             if d == len(self.dims) - 1:
                 size = self.dims[-1]
-                loops.span(g, 0, size, size, lanes, masked, lambda c, mask: step((*prefix, c), mask))
+                loops.span(
+                    g, 0, size, size, lanes, masked, lambda c, mask: step((*prefix, c), mask)
+                )
                 return
             with g.loop(i64(0), i64(self.dims[d]), 1) as (i, _, _):
                 nest((*prefix, Coordinate(i, 0, 1, None, 0, self.dims[d] - 1)))

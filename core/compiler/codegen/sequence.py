@@ -1,9 +1,9 @@
 """Loops of small kernels as one function.
 
-A ``while`` whose body takes a microsecond would spend its time in the runtime, thunk by thunk. ``emit_sequence`` writes a function that does
-what a sequence of thunks does, with the loop and the branches inside and the kernels called directly (small ones inlined). It
-knows buffers only as slices: each distinct slice is one argument, and the addresses that the kernels take are put together
-once before the loop.
+A ``while`` whose body takes a microsecond would spend its time in the runtime, thunk by thunk.
+``emit_sequence`` writes a function that does what a sequence of thunks does, with the loop and the branches
+inside and the kernels called directly (small ones inlined). It knows buffers only as slices: each distinct
+slice is one argument, and the addresses that the kernels take are put together once before the loop.
 """
 
 from __future__ import annotations
@@ -126,7 +126,9 @@ class _Sequence:
         if not thunk.work_count:
             return
         name = self.symbols[thunk.function]
-        attribute = " alwaysinline" if self.sizes.get(name, INLINED_LINES + 1) <= INLINED_LINES else ""
+        attribute = (
+            " alwaysinline" if self.sizes.get(name, INLINED_LINES + 1) <= INLINED_LINES else ""
+        )
         table = self.table(thunk.arguments)
         call = f"call void @{name}(ptr {table.ref}, i64 0, i64 {thunk.work_count}){attribute}"
         self.b.emit_void(call)
@@ -189,4 +191,3 @@ class _Sequence:
             self.write(branch)
             b.branch(done)
         b.start_block(done)
-

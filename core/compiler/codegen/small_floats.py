@@ -1,12 +1,13 @@
 """Floats narrower than 32 bits: decoding to f32 and encoding with rounding to nearest even.
 
-A format is exponent bits, mantissa bits, bias and what stands for infinity and NaN. Encoding works on the bits of an f32:
-normal results by adding half a unit in the last place less the tie bit, subnormal results by adding a power of two whose own
-last place is the format's smallest subnormal, so that the addition rounds.
+A format is exponent bits, mantissa bits, bias and what stands for infinity and NaN. Encoding works on the bits
+of an f32: normal results by adding half a unit in the last place less the tie bit, subnormal results by adding
+a power of two whose own last place is the format's smallest subnormal, so that the addition rounds.
 """
 
 from __future__ import annotations
 
+import functools
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -46,7 +47,9 @@ _FORMATS: Final[dict[DType, Format]] = {
     dtypes.F8E4M3FNUZ: Format(4, 3, 8, 0x7F, 0x80, 0x80, False, False),
     dtypes.F8E4M3B11FNUZ: Format(4, 3, 11, 0x7F, 0x80, 0x80, False, False),
     dtypes.F8E5M2FNUZ: Format(5, 2, 16, 0x7F, 0x80, 0x80, False, False),
-    dtypes.F4E2M1FN: Format(2, 1, 1, 0x7, 0x7, 0x8),  # no NaN: a zero of the other sign stands for it
+    dtypes.F4E2M1FN: Format(
+        2, 1, 1, 0x7, 0x7, 0x8
+    ),  # no NaN: a zero of the other sign stands for it
 }
 
 
@@ -73,7 +76,11 @@ def decode(g: Generator, raw: Value, dtype: DType) -> Value:
     addresses = b.gep("float", table, wide)
     name = f"llvm.masked.gather.{llvm_ir.mangle(float_)}.{llvm_ir.mangle(addresses.type)}"
     mask = Value(f"<{count} x i1>", "splat (i1 true)")
-    return b.call(float_, name, [Value(f"{addresses.type} align 4", addresses.ref), mask, llvm_ir.zero(float_)])
+    return b.call(
+        float_,
+        name,
+        [Value(f"{addresses.type} align 4", addresses.ref), mask, llvm_ir.zero(float_)],
+    )
 
 
 def _decode_table(g: Generator, dtype: DType) -> Value:
@@ -90,7 +97,7 @@ def _decode_half(g: Generator, raw: Value) -> Value:
     b = g.builder
     count = lanes_of(raw.type)
     integer, float_ = vector("i32", count), vector("float", count)
-    c = lambda value: llvm_ir.integer(integer, value)
+    c = functools.partial(llvm_ir.integer, integer)
     wide = b.cast("zext", raw, integer)
     magnitude = b.binary("and", wide, c(0x7FFF))
     scaled = b.cast("bitcast", b.binary("shl", magnitude, c(13)), float_)
@@ -129,7 +136,7 @@ def _round_bfloat16(g: Generator, value: Value) -> Value:
     """The bits of an f32 rounded to bf16; the low half may hold anything where it was not NaN."""
     b = g.builder
     integer = vector("i32", lanes_of(value.type))
-    c = lambda number: llvm_ir.integer(integer, number)
+    c = functools.partial(llvm_ir.integer, integer)
     bits = b.cast("bitcast", value, integer)
     odd = b.binary("and", b.binary("lshr", bits, c(16)), c(1))
     rounded = b.binary("add", bits, b.binary("add", odd, c(0x7FFF)))
@@ -142,14 +149,16 @@ def _encode(g: Generator, value: Value, form: Format) -> Value:
     b = g.builder
     count = lanes_of(value.type)
     integer, float_ = vector("i32", count), vector("float", count)
-    c = lambda number: llvm_ir.integer(integer, number)
+    c = functools.partial(llvm_ir.integer, integer)
     bits = b.cast("bitcast", value, integer)
     magnitude = b.binary("and", bits, c(0x7FFFFFFF))
     drop = 23 - form.mantissa
     # Normal: round off `drop` bits and change the bias.
     odd = b.binary("and", b.binary("lshr", magnitude, c(drop)), c(1))
     rounded = b.binary("add", magnitude, b.binary("add", odd, c((1 << (drop - 1)) - 1)))
-    normal = b.binary("sub", b.binary("lshr", rounded, c(drop)), c((127 - form.bias) << form.mantissa))
+    normal = b.binary(
+        "sub", b.binary("lshr", rounded, c(drop)), c((127 - form.bias) << form.mantissa)
+    )
     # Subnormal.
     magic = llvm_ir.floating(float_, 2.0 ** (24 - form.bias - form.mantissa))
     magic_bits = struct.unpack("<I", struct.pack("<f", 2.0 ** (24 - form.bias - form.mantissa)))[0]
@@ -165,7 +174,9 @@ def _encode(g: Generator, value: Value, form: Format) -> Value:
         keep = b.icmp("ne", b.binary("and", code, c(0x7F)), c(0))
         sign = b.select(keep, sign, c(0))
     signed = b.binary("or", code, sign)
-    return b.select(nan, b.binary("xor", sign, c(form.nan)) if form.nan_signed else c(form.nan), signed)
+    return b.select(
+        nan, b.binary("xor", sign, c(form.nan)) if form.nan_signed else c(form.nan), signed
+    )
 
 
 def _encode_exponent(g: Generator, value: Value) -> Value:
@@ -175,11 +186,13 @@ def _encode_exponent(g: Generator, value: Value) -> Value:
     """
     b = g.builder
     integer = vector("i32", lanes_of(value.type))
-    c = lambda number: llvm_ir.integer(integer, number)
+    c = functools.partial(llvm_ir.integer, integer)
     bits = b.cast("bitcast", value, integer)
     exponent = b.binary("lshr", bits, c(23))
     mantissa = b.binary("and", bits, c(0x7FFFFF))
-    half = b.select(b.icmp("eq", exponent, c(0)), c(0x400000), c(0x3FFFFF))  # 2^-127 is itself 0x400000
+    half = b.select(
+        b.icmp("eq", exponent, c(0)), c(0x400000), c(0x3FFFFF)
+    )  # 2^-127 is itself 0x400000
     up = b.icmp("ugt", mantissa, half)
     code = b.select(up, b.binary("add", exponent, c(1)), exponent)
     bad = b.icmp("ugt", b.binary("sub", bits, c(1)), c(0x7F7FFFFF - 1))

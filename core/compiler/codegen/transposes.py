@@ -1,8 +1,8 @@
 """The "transpose" kernel: a loop in which some operand runs along another dimension than the result.
 
-The result is written in square tiles. For each tile, what is to be transposed is computed along its own minor dimension, one
-vector a row, and the square is transposed in registers; then the rows of the result are computed as in a loop kernel.
-What does not fill a tile is done as a loop kernel does it.
+The result is written in square tiles. For each tile, what is to be transposed is computed along its own minor
+dimension, one vector a row, and the square is transposed in registers; then the rows of the result are computed
+as in a loop kernel. What does not fill a tile is done as a loop kernel does it.
 """
 
 from __future__ import annotations
@@ -178,7 +178,10 @@ class _Tiles:
         """Each component of a square of elements transposed."""
         tile = self.tile
         wide = [map_components(lambda v: self.g.splat(v, tile), line) for line in lines]
-        parts = [transpose_square(self.g.builder, list(p)) for p in zip(*map(components, wide), strict=True)]
+        parts = [
+            transpose_square(self.g.builder, list(p))
+            for p in zip(*map(components, wide), strict=True)
+        ]
         if len(parts) == 1:
             return list(parts[0])
         from .representation import Complex
@@ -239,7 +242,10 @@ def _transpose_parts(b: llvm_ir.Builder, rows: list[Value], part: int) -> list[V
         return [pick(rows[0], rows[1], [0, 2]), pick(rows[0], rows[1], [1, 3])]
     # Halves first, then every other part.
     half = count // 2
-    low = [pick(x, y, [*range(half), *range(count, count + half)]) for x, y in zip(rows[::2], rows[1::2], strict=True)]
+    low = [
+        pick(x, y, [*range(half), *range(count, count + half)])
+        for x, y in zip(rows[::2], rows[1::2], strict=True)
+    ]
     high = [
         pick(x, y, [*range(half, count), *range(count + half, 2 * count)])
         for x, y in zip(rows[::2], rows[1::2], strict=True)

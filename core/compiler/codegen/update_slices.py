@@ -1,7 +1,7 @@
 """The "dynamic-update-slice" kernel: writes the update, computed on the way, into the result's memory.
 
-The rest of the result must be there already: the result shares the memory of operand 0, or has been made a copy of it before. Only
-the updated region is touched, so the time is the update's and not the array's.
+The rest of the result must be there already: the result shares the memory of operand 0, or has been made a copy
+of it before. Only the updated region is touched, so the time is the update's and not the array's.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str
     frame = Frame(module, target, instruction, name)
     computation = frame.computation
     if len(computation.results) != 1 or computation.root.opcode != "dynamic-update-slice":
-        raise errors.of_instruction("INTERNAL", "the root is not a dynamic-update-slice", instruction)
+        raise errors.of_instruction(
+            "INTERNAL", "the root is not a dynamic-update-slice", instruction
+        )
     operand, update, *starts = computation.root.operands
     g = frame.generator
     offsets = [
@@ -43,6 +45,8 @@ def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str
     lanes = loops.lanes_for(target, computation)
     units = loops.iterate(frame, update.dims, lanes, loops.can_mask(target, computation), body)
     cost = costs.of_instructions(
-        target, [i for i in computation.instructions if i not in (operand, computation.root)], [update]
+        target,
+        [i for i in computation.instructions if i not in (operand, computation.root)],
+        [update],
     )
     return frame.finish(units, costs.grain(cost, units), cost)

@@ -17,8 +17,9 @@ from ..dtypes import DType
 class Image:
     """Position-independent code.
 
-    ``symbols`` maps each external function to its offset in ``code``; ``imports`` are 8-byte slots in ``code`` (function
-    name, offset) that the loader fills with addresses. ``optimised_ir`` and ``assembly`` are there when asked for.
+    ``symbols`` maps each external function to its offset in ``code``; ``imports`` are 8-byte slots in ``code``
+    (function name, offset) that the loader fills with addresses. ``optimised_ir`` and ``assembly`` are there
+    when asked for.
     """
 
     code: bytes

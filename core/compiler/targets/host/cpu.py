@@ -1,7 +1,7 @@
 """CPU models and features, in LLVM's names.
 
-Code is generated for a *feature set*, not for a CPU name: the artifact lists the features, and any CPU that has them may
-run it. The name only tunes instruction scheduling.
+Code is generated for a *feature set*, not for a CPU name: the artifact lists the features, and any CPU that has
+them may run it. The name only tunes instruction scheduling.
 """
 
 from __future__ import annotations

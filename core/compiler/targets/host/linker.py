@@ -1,8 +1,9 @@
 """A linker of one object file: ELF64 relocatable in, flat position-independent image out.
 
-The image holds the object's code and read-only data in one piece; everything in it is reached relative to the program counter,
-so it runs wherever it is mapped (at a page boundary). References to functions outside go through stubs that jump
-by way of 8-byte slots, which the loader fills with addresses before the image becomes read-only and executable.
+The image holds the object's code and read-only data in one piece; everything in it is reached relative to the
+program counter, so it runs wherever it is mapped (at a page boundary). References to functions outside go
+through stubs that jump by way of 8-byte slots, which the loader fills with addresses before the image becomes
+read-only and executable.
 
 Layout: allocated sections in the object's order, then a stub and a slot for each import.
 """
@@ -104,7 +105,9 @@ def link(obj: bytes) -> Image:
             offset, info, addend = _RELA.unpack_from(obj, at)
             target = addresses.get(info >> 32)
             if target is None:
-                raise internal(f"linker: relocation against symbol {info >> 32}, which is not in the image")
+                raise internal(
+                    f"linker: relocation against symbol {info >> 32}, which is not in the image"
+                )
             apply(code, info & 0xFFFFFFFF, base + offset, target, addend)
     return Image(bytes(code), symbols, imports)
 
@@ -125,7 +128,9 @@ def _read_symbols(
             continue
         strings = sections[table.link].offset
         for index in range(1, table.size // _SYM.size):
-            name, info, _, section_index, value, _ = _SYM.unpack_from(obj, table.offset + index * _SYM.size)
+            name, info, _, section_index, value, _ = _SYM.unpack_from(
+                obj, table.offset + index * _SYM.size
+            )
             if info & 15 == _STT_FILE:
                 continue
             if section_index == 0:
@@ -167,5 +172,7 @@ def _apply_aarch64(code: bytearray, kind: int, place: int, target: int, addend: 
     elif kind == 261:  # PREL32
         word = (value - place) & 0xFFFFFFFF
     else:
-        raise internal(f"linker: AArch64 relocation {kind} is not position-independent or not known")
+        raise internal(
+            f"linker: AArch64 relocation {kind} is not position-independent or not known"
+        )
     struct.pack_into("<I", code, place, word)

@@ -39,7 +39,7 @@ class HostTarget(Target):
         return image
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def for_cpu(model: str = "host") -> HostTarget:
     """The target for ``model``: ``"host"`` (the CPU that runs this) or a name such as ``"x86-64-v2"``.
 
@@ -75,25 +75,34 @@ def _initialise() -> None:
     llvm.initialize_all_asmprinters()
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _machine(triple: str, features: tuple[str, ...]) -> Any:
     """The one TargetMachine of the process for a triple and feature set."""
     _initialise()
     generic = "x86-64" if triple == _X86_TRIPLE else "generic"
     return llvm.Target.from_triple(triple).create_target_machine(
-        cpu=generic, features=",".join(f"+{f}" for f in features), opt=2, reloc="pic", codemodel="small"
+        cpu=generic,
+        features=",".join(f"+{f}" for f in features),
+        opt=2,
+        reloc="pic",
+        codemodel="small",
     )
 
 
 def _optimise(module: Any, machine: Any) -> None:
-    """A short pipeline: kernels are written with explicit vectors and hoisted code, so cleaning up is all there is to do.
+    """A short pipeline: kernels are written with explicit vectors and hoisted code, so cleaning up is all there
+    is to do.
 
     Against LLVM's O1 this takes a tenth of the time, for the same speed of the kernels.
     """
-    with llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=1)) as builder:
-        with llvm.create_new_module_pass_manager() as passes:
-            passes.add_always_inliner_pass()
-            passes.add_sroa_pass()
-            passes.add_instruction_combine_pass()
-            passes.add_simplify_cfg_pass()
-            passes.run(module, builder)
+    with (
+        llvm.create_pass_builder(
+            machine, llvm.create_pipeline_tuning_options(speed_level=1)
+        ) as builder,
+        llvm.create_new_module_pass_manager() as passes,
+    ):
+        passes.add_always_inliner_pass()
+        passes.add_sroa_pass()
+        passes.add_instruction_combine_pass()
+        passes.add_simplify_cfg_pass()
+        passes.run(module, builder)

@@ -69,7 +69,9 @@ def test_bodies_and_dtypes(dtype, dims, dimension):
     elif dtype is C64:
         opcodes = ["add", "multiply"]
     else:
-        opcodes = ["add", "multiply", "maximum", "minimum"] + (["or", "xor"] if dtype.is_integer else [])
+        opcodes = ["add", "multiply", "maximum", "minimum"] + (
+            ["or", "xor"] if dtype.is_integer else []
+        )
     rng = np.random.default_rng(0)
     data = rng.integers(0, 2, dims) if not dtype.is_float else rng.normal(size=dims) * 0.2 + 1
     for opcode in opcodes:
@@ -81,9 +83,13 @@ def test_bodies_and_dtypes(dtype, dims, dimension):
 def test_initial_value_counts_once():
     x, init = parameters(S(F32, (3, 100)), S(F32))
     ones = np.ones((3, 100), np.float32)
-    (result,) = Kernel(fusion("reduce", [x, init], reduce(x, [1], "add", init))).run([ones, np.float32(5)])
+    (result,) = Kernel(fusion("reduce", [x, init], reduce(x, [1], "add", init))).run(
+        [ones, np.float32(5)]
+    )
     np.testing.assert_array_equal(result, 105)
-    (result,) = Kernel(fusion("reduce", [x, init], reduce(x, [0], "maximum", init))).run([ones, np.float32(5)])
+    (result,) = Kernel(fusion("reduce", [x, init], reduce(x, [0], "maximum", init))).run(
+        [ones, np.float32(5)]
+    )
     np.testing.assert_array_equal(result, 5)
 
 
@@ -97,7 +103,9 @@ def test_nan_reaches_a_maximum():
         np.testing.assert_array_equal(result, data.max(dimension))
 
 
-@pytest.mark.parametrize(("dims", "dimension"), [((6, 50), 1), ((50, 6), 0), ((40, 70), 0), ((1000,), 0), ((3, 1), 1)])
+@pytest.mark.parametrize(
+    ("dims", "dimension"), [((6, 50), 1), ((50, 6), 0), ((40, 70), 0), ((1000,), 0), ((3, 1), 1)]
+)
 def test_argmax(dims, dimension):
     (x,) = parameters(S(F32, dims))
     rest = tuple(d for n, d in enumerate(dims) if n != dimension)
@@ -115,7 +123,10 @@ def test_argmax(dims, dimension):
     np.testing.assert_array_equal(alone, data.argmax(dimension))
 
 
-@pytest.mark.parametrize(("dims", "dimensions"), [((6, 50), (1,)), ((50, 60), (0,)), ((4, 5, 40), (0, 1)), ((9, 1), (1,))])
+@pytest.mark.parametrize(
+    ("dims", "dimensions"),
+    [((6, 50), (1,)), ((50, 60), (0,)), ((4, 5, 40), (0, 1)), ((9, 1), (1,))],
+)
 def test_producers_epilogues_and_whole_results(dims, dimensions):
     """sum((x * y)) / n and max(x), with x * y written as well."""
     x, y = parameters(S(F32, dims), S(F32, dims[-1:]))
@@ -132,7 +143,10 @@ def test_producers_epilogues_and_whole_results(dims, dimensions):
 def test_unsorted_results_of_a_reshaped_epilogue():
     (x,) = parameters(S(F32, (4, 6, 30)))
     total = reduce(x, (2,))
-    check(fusion("reduce", [x], op("reshape", S(F32, (24,)), op("negate", total.shape, total))), rtol=1e-4)
+    check(
+        fusion("reduce", [x], op("reshape", S(F32, (24,)), op("negate", total.shape, total))),
+        rtol=1e-4,
+    )
 
 
 def test_transposed_operand():
@@ -144,9 +158,14 @@ def test_transposed_operand():
 
 def test_empty():
     x, y = parameters(S(F32, (3, 0)), S(F32, (0, 3)))
-    (result,) = Kernel(fusion("reduce", [x], reduce(x, (1,), "add", hlo.constant(2.0, F32)))).run([np.ones((3, 0))])
+    (result,) = Kernel(fusion("reduce", [x], reduce(x, (1,), "add", hlo.constant(2.0, F32)))).run(
+        [np.ones((3, 0))]
+    )
     np.testing.assert_array_equal(result, [2, 2, 2])
-    assert Kernel(fusion("reduce", [hlo.parameter(0, y.shape)], reduce(y, (1,)))).emitted.work_count == 0
+    assert (
+        Kernel(fusion("reduce", [hlo.parameter(0, y.shape)], reduce(y, (1,)))).emitted.work_count
+        == 0
+    )
 
 
 def test_sum_of_many_is_exact_enough():

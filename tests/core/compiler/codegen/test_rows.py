@@ -32,7 +32,9 @@ def softmax(x, rank):
 def layer_norm(x, gamma, rank):
     minor = tuple(range(rank, len(x.dims)))
     n = int(np.prod(x.dims[rank:]))
-    scale = lambda v: op("multiply", v.shape, v, hlo.broadcast(hlo.constant(1 / n, v.dtype), v.dims))
+    scale = lambda v: op(
+        "multiply", v.shape, v, hlo.broadcast(hlo.constant(1 / n, v.dtype), v.dims)
+    )
     mean = scale(reduce(x, minor))
     centred = op("subtract", x.shape, x, over_rows(mean, x.dims))
     variance = scale(reduce(op("multiply", x.shape, centred, centred), minor))
@@ -43,7 +45,8 @@ def layer_norm(x, gamma, rank):
     return op("multiply", x.shape, normal, wide), mean, inverse
 
 
-SPACES = [((7, 50), 1), ((3, 5, 64), 2), ((4, 10), 1), ((2, 3), 1), ((5, 1000), 1), ((6, 4, 9), 1), ((200,), 0), ((3, 8, 1), 2),
+SPACES = [((7, 50), 1), ((3, 5, 64), 2), ((4, 10), 1), ((2, 3), 1), ((5, 1000), 1), ((6, 4, 9), 1), ((200,), 0),
+((3, 8, 1), 2),
           ((1, 4, 33), 2), ((2, 16385), 1)]  # fmt: skip
 
 
@@ -84,7 +87,14 @@ def test_cross_entropy():
     shifted = op("subtract", x.shape, x, over_rows(largest, x.dims))
     log = op("subtract", x.shape, shifted, over_rows(op("log", total.shape, total), x.dims))
     iota = op("iota", S(S32, x.dims), dimension=1)
-    hit = op("compare", S(PRED, x.dims), iota, over_rows(label, x.dims), direction="EQ", comparison_type="SIGNED")
+    hit = op(
+        "compare",
+        S(PRED, x.dims),
+        iota,
+        over_rows(label, x.dims),
+        direction="EQ",
+        comparison_type="SIGNED",
+    )
     zero = hlo.broadcast(hlo.constant(0.0, F32), x.dims)
     loss = op("negate", S(F32, (9,)), reduce(op("select", x.shape, hit, log, zero), (1,)))
     rng = np.random.default_rng(0)
@@ -114,8 +124,9 @@ def test_narrower_cpus(cpu):
 
 
 UPDATES = [
-    ((10,), (3,)), ((10, 40), (1, 40)), ((10, 40), (10, 3)), ((10, 40), (2, 33)), ((5, 6, 7), (1, 6, 7)), ((5, 6, 7), (5, 1, 7)),
-    ((1, 8), (1, 1)), ((6, 1, 20), (1, 1, 20)), ((4, 4), (4, 4)), ((), ()), ((3, 1000), (1, 1000)),
+    ((10,), (3,)), ((10, 40), (1, 40)), ((10, 40), (10, 3)), ((10, 40), (2, 33)), ((5, 6, 7), (1, 6, 7)), ((5,
+    6, 7), (5, 1, 7)), ((1, 8), (1, 1)), ((6, 1, 20), (1, 1, 20)), ((4, 4), (4, 4)), ((), ()), ((3, 1000), (1,
+    1000)),
 ]  # fmt: skip
 
 
@@ -136,6 +147,8 @@ def test_dynamic_update_slice(dims, size, dtype):
             array = aligned(np.shape(data), np.asarray(data).dtype)
             array[...] = data
             arrays.append(array)
-        expected[tuple(slice(p, p + n) for p, n in zip(place, size, strict=True))] = -new if dtype in (F32, C64) else new
+        expected[tuple(slice(p, p + n) for p, n in zip(place, size, strict=True))] = (
+            -new if dtype in (F32, C64) else new
+        )
         kernel.call([*arrays, arrays[0]], [kernel.emitted.work_count // 2])
         np.testing.assert_array_equal(arrays[0], expected)

@@ -35,11 +35,15 @@ class Program:
         name = f"k{len(self.symbols)}"
         emitted = emit_kernel(self.module, self.target, instruction, name)
         self.symbols.append(emitted.function)
-        return Kernel(len(self.symbols) - 1, tuple(slots), emitted.work_count, emitted.grain, emitted.cost_ns)
+        return Kernel(
+            len(self.symbols) - 1, tuple(slots), emitted.work_count, emitted.grain, emitted.cost_ns
+        )
 
     def run(self, thunks, arena):
         assert sequence.can_emit(thunks)
-        emitted, slices = sequence.emit_sequence(self.module, self.target, thunks, self.symbols, "main")
+        emitted, slices = sequence.emit_sequence(
+            self.module, self.target, thunks, self.symbols, "main"
+        )
         loaded = LoadedImage(self.target.compile(self.module))
         pointers = (ctypes.c_void_p * len(slices))(*(arena.ctypes.data + s.offset for s in slices))
         function = loaded.function(emitted.function)
@@ -54,7 +58,9 @@ def increment():
 
 def less(limit):
     i = hlo.parameter(0, S(S32))
-    root = op("compare", S(PRED), i, hlo.constant(limit, S32), direction="LT", comparison_type="SIGNED")
+    root = op(
+        "compare", S(PRED), i, hlo.constant(limit, S32), direction="LT", comparison_type="SIGNED"
+    )
     return fusion("loop", [i], root)
 
 
@@ -113,7 +119,15 @@ def test_a_step_takes_nanoseconds():
 
 
 def test_conditional_and_nesting():
-    for is_pred, choice in [(True, 1), (True, 0), (False, 0), (False, 1), (False, 2), (False, 9), (False, -1)]:
+    for is_pred, choice in [
+        (True, 1),
+        (True, 0),
+        (False, 0),
+        (False, 1),
+        (False, 2),
+        (False, 9),
+        (False, -1),
+    ]:
         p = Program()
         arena = aligned((64 * 6,), np.uint8)
         arena[...] = 0
@@ -153,8 +167,19 @@ def test_comparator():
     name = emit_comparator(module, target, sort, "less")
     loaded = LoadedImage(target.compile(module))
     function = ctypes.CFUNCTYPE(ctypes.c_uint8, ctypes.c_void_p)(loaded.base + loaded.symbols[name])
-    for (x, i), (y, j) in [((1, 2), (3, 4)), ((1, 4), (3, 2)), ((1, 4), (3, 4)), ((3, 4), (3, 4)), ((-0.0, 1), (0.0, 1))]:
-        data = [np.array([v], t) for v, t in ((x, np.float32), (y, np.float32), (i, np.int32), (j, np.int32))]
+    for (x, i), (y, j) in [
+        ((1, 2), (3, 4)),
+        ((1, 4), (3, 2)),
+        ((1, 4), (3, 4)),
+        ((3, 4), (3, 4)),
+        ((-0.0, 1), (0.0, 1)),
+    ]:
+        data = [
+            np.array([v], t)
+            for v, t in ((x, np.float32), (y, np.float32), (i, np.int32), (j, np.int32))
+        ]
         pairs = (ctypes.c_void_p * 4)(*(d.ctypes.data for d in data))
-        expected = i > j or (i == j and (x < y or (x == 0 == y and np.signbit(x) and not np.signbit(y))))
+        expected = i > j or (
+            i == j and (x < y or (x == 0 == y and np.signbit(x) and not np.signbit(y)))
+        )
         assert function(ctypes.addressof(pairs)) == int(expected)

@@ -1,0 +1,137 @@
+"""The host target: CPU models, the linker, and what it refuses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tripont.core.compiler import hlo
+from tripont.core.compiler.codegen import llvm_ir
+from tripont.core.compiler.codegen.kernels import emit_kernel
+from tripont.core.compiler.dtypes import BF16, F32, F64, S8
+from tripont.core.compiler.errors import CompileError
+from tripont.core.compiler.targets import host
+from tripont.core.compiler.targets.host import cpu
+from tripont.core.compiler.targets.host.linker import link
+
+from ..codegen.harness import Kernel, LoadedImage, aligned, fusion, op
+
+S = hlo.Shape
+
+
+def remainder(dtype=F32, n=20):
+    x, y = hlo.parameter(0, S(dtype, (n,))), hlo.parameter(1, S(dtype, (n,)))
+    return fusion("loop", [x, y], op("remainder", x.shape, x, y))
+
+
+def test_models():
+    assert host.for_cpu("x86-64-v2").vector_bytes == 16
+    assert host.for_cpu("x86-64-v3").vector_bytes == 32
+    assert host.for_cpu("x86-64-v4").vector_bytes == 64
+    assert host.for_cpu("x86-64-v3").lanes(F32) == 8
+    assert host.for_cpu("x86-64-v3").has("fma")
+    assert not host.for_cpu("x86-64-v2").has("avx")
+    fingerprints = {host.for_cpu(m).fingerprint for m in cpu.known_models()}
+    assert len(fingerprints) == len(cpu.known_models())
+    assert host.for_cpu() is host.for_cpu()
+
+
+def test_unknown_cpu():
+    with pytest.raises(CompileError, match=r"unknown CPU 'pentium'.*x86-64-v2") as error:
+        host.for_cpu("pentium")
+    assert error.value.code == "INVALID_ARGUMENT"
+
+
+def test_every_model_compiles():
+    for model in cpu.known_models():
+        target = host.for_cpu(model)
+        module = target.module()
+        for n, dtype in enumerate([F32, BF16, F64, S8]):
+            x = hlo.parameter(0, S(dtype, (1000,)))
+            emit_kernel(module, target, fusion("loop", [x], op("add", x.shape, x, x)), f"k{n}")
+        x = hlo.parameter(0, S(F32, (1000,)))
+        emit_kernel(module, target, fusion("loop", [x], op("tanh", x.shape, x)), "tanh")
+        image = target.compile(module)
+        assert set(image.symbols) == {"k0", "k1", "k2", "k3", "tanh"}
+
+
+def test_imports_are_called_through_slots():
+    kernel = Kernel(remainder())
+    assert [name for name, _ in kernel.image.imports] == ["fmodf"]
+    assert all(offset % 8 == 0 for _, offset in kernel.image.imports)
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=20).astype(np.float32) * 10, rng.normal(size=20).astype(np.float32)
+    np.testing.assert_array_equal(kernel.run([x, y])[0], np.fmod(x, y))
+
+
+def test_tables_and_several_functions():
+    target = host.for_cpu()
+    module = target.module()
+    rng = np.random.default_rng(1)
+    tables = [rng.normal(size=33).astype(np.float32) for _ in range(3)]
+    x = hlo.parameter(0, S(F32, (33,)))
+    for n, table in enumerate(tables):
+        emit_kernel(
+            module,
+            target,
+            fusion("loop", [x], op("add", x.shape, x, hlo.constant(table, F32))),
+            f"k{n}",
+        )
+    loaded = LoadedImage(target.compile(module))
+    for n, table in enumerate(tables):
+        source, result = aligned((33,), np.float32), aligned((33,), np.float32)
+        source[...] = 1
+        pointers = np.array([source.ctypes.data, result.ctypes.data], np.uintp)
+        loaded.function(f"k{n}")(pointers.ctypes.data, 0, 1)
+        np.testing.assert_array_equal(result, table + 1)
+
+
+def test_the_same_module_gives_the_same_bytes():
+    images = []
+    for _ in range(2):
+        target = host.for_cpu()
+        module = target.module()
+        emit_kernel(module, target, remainder(), "k")
+        images.append(target.compile(module).code)
+    assert images[0] == images[1]
+
+
+def test_dump():
+    kernel = Kernel(remainder(), dump=True)
+    assert "define void @kernel" in kernel.image.optimised_ir
+    assert "fmodf" in kernel.image.assembly
+    assert not Kernel(remainder()).image.assembly
+
+
+def function(body: str, *globals_: str) -> llvm_ir.Module:
+    module = host.for_cpu().module()
+    module.globals += globals_
+    module.functions.append(body)
+    return module
+
+
+def test_refused():
+    target = host.for_cpu()
+    with pytest.raises(CompileError, match="undefined symbol system"):
+        target.compile(
+            function(
+                "declare i32 @system(ptr)\ndefine i32 @f(ptr %a0) {\n  %v = call i32 @system(ptr %a0)\n  ret i32 %v\n}"
+            )
+        )
+    with pytest.raises(CompileError, match="writable section"):
+        target.compile(
+            function("define ptr @f() {\n  ret ptr @state\n}", "@state = internal global i32 1")
+        )
+    with pytest.raises(CompileError, match="LLVM rejects"):
+        target.compile(function("define void @f() {\n  nonsense\n}"))
+    with pytest.raises(CompileError, match="not an x86-64 or AArch64 ELF object"):
+        link(b"\x7fELF" + bytes(200))
+
+
+def test_internal_functions_are_linked_but_not_exported():
+    target = host.for_cpu()
+    module = function(
+        "define internal i32 @twice(i32 %a0) noinline {\n  %v = shl i32 %a0, 1\n  ret i32 %v\n}\n"
+        "define i32 @f(i32 %a0) {\n  %v = call i32 @twice(i32 %a0)\n  ret i32 %v\n}"
+    )
+    image = target.compile(module)
+    assert list(image.symbols) == ["f"]
