@@ -6,9 +6,13 @@
 
 namespace tripont {
 
+void RegisterCholesky(LibraryRegistry& registry);
 void RegisterConvolution(LibraryRegistry& registry);
+void RegisterFft(LibraryRegistry& registry);
 void RegisterGemm(LibraryRegistry& registry);
 void RegisterSort(LibraryRegistry& registry);
+void RegisterTopK(LibraryRegistry& registry);
+void RegisterTriangularSolve(LibraryRegistry& registry);
 
 }  // namespace tripont
 

@@ -6,9 +6,13 @@
 namespace tripont {
 
 void RegisterLibraryCalls(LibraryRegistry& registry) {
+  RegisterCholesky(registry);
   RegisterConvolution(registry);
+  RegisterFft(registry);
   RegisterGemm(registry);
   RegisterSort(registry);
+  RegisterTopK(registry);
+  RegisterTriangularSolve(registry);
 }
 
 std::vector<std::pair<std::string, std::string>> LibraryVersions() {

@@ -10,16 +10,21 @@ from .. import rewrite
 from .convolution import match_convolution
 from .gemm import fold_result_transpose, match_dot
 from .options import LibraryOptions
+from .other import match_cholesky, match_fft, match_topk, match_triangular_solve
 from .sort import match_sort
 
 Rule = Callable[[Instruction, "Uses", LibraryOptions], Instruction | None]
 Uses = dict[Instruction, int]
 
 RULES: Final[dict[str, Rule]] = {
+    "cholesky": match_cholesky,
     "convolution": match_convolution,
     "dot": match_dot,
+    "fft": match_fft,
     "sort": match_sort,
+    "topk": match_topk,
     "transpose": fold_result_transpose,
+    "triangular-solve": match_triangular_solve,
 }
 
 # What runs the computations it calls as sequences of thunks; other called computations are bodies inside one kernel.

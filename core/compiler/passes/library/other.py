@@ -1,0 +1,78 @@
+"""Operations that are library calls as they stand: top-k, Fourier transforms, Cholesky, triangular solve."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+from ...errors import of_instruction
+from ...hlo import Instruction, Shape
+from .cost import CALL_NS, FLOPS_PER_NS, memory_cost, sort_cost
+from .options import LibraryOptions
+
+_FLOATS: Final = frozenset("f32 f64 c64 c128".split())
+
+
+def _call(
+    instruction: Instruction, name: str, config: dict[str, Any], cost_ns: float
+) -> Instruction:
+    return Instruction(
+        "library-call",
+        instruction.shape,
+        instruction.operands,
+        {"name": name, "config": {**config, "cost_ns": cost_ns}},
+        metadata=instruction.metadata,
+    )
+
+
+def match_topk(
+    topk: Instruction, uses: dict[Instruction, int], options: LibraryOptions
+) -> Instruction | None:
+    operand = topk.operands[0].shape
+    assert isinstance(operand, Shape)
+    k = topk.attributes["k"]
+    rows = operand.elements // max(1, operand.dims[-1])
+    cost = memory_cost(operand) + operand.elements + sort_cost(rows * k, k, generic=False)
+    return _call(topk, "topk", {"k": k, "largest": int(topk.attributes["largest"])}, cost)
+
+
+def match_fft(
+    fft: Instruction, uses: dict[Instruction, int], options: LibraryOptions
+) -> Instruction | None:
+    """Raises CompileError (UNIMPLEMENTED) for element types other than f32, f64, c64 and c128."""
+    if fft.operands[0].dtype.name not in _FLOATS:
+        raise of_instruction("UNIMPLEMENTED", "no transform of this element type", fft)
+    lengths = fft.attributes["fft_length"]
+    elements = max(fft.operands[0].shape.elements, math.prod(fft.dims))  # type: ignore[union-attr]
+    cost = CALL_NS + elements * sum(1.0 + math.log2(max(n, 2)) for n in lengths)
+    config = {"fft_type": fft.attributes["fft_type"], "fft_length": tuple(lengths)}
+    return _call(fft, "fft", config, cost)
+
+
+def match_cholesky(
+    cholesky: Instruction, uses: dict[Instruction, int], options: LibraryOptions
+) -> Instruction | None:
+    _check_matrix_type(cholesky)
+    flops = math.prod(cholesky.dims) * cholesky.dims[-1] / 3
+    cost = CALL_NS + flops / FLOPS_PER_NS["f64"]
+    return _call(cholesky, "cholesky", {"lower": int(cholesky.attributes["lower"])}, cost)
+
+
+def match_triangular_solve(
+    solve: Instruction, uses: dict[Instruction, int], options: LibraryOptions
+) -> Instruction | None:
+    _check_matrix_type(solve)
+    a = solve.attributes
+    config = {
+        "left_side": int(a["left_side"]),
+        "lower": int(a["lower"]),
+        "unit_diagonal": int(a["unit_diagonal"]),
+        "transpose_a": a["transpose_a"],
+    }
+    flops = math.prod(solve.dims) * solve.operands[0].dims[-1]
+    return _call(solve, "triangular-solve", config, CALL_NS + flops / FLOPS_PER_NS["f64"])
+
+
+def _check_matrix_type(instruction: Instruction) -> None:
+    if instruction.dtype.name not in _FLOATS:
+        raise of_instruction("UNIMPLEMENTED", "only f32, f64, c64 and c128 matrices", instruction)

@@ -1,0 +1,124 @@
+// Library call "triangular-solve": solves op(a) x = b ("left_side") or x op(a) = b for x, for a batch of triangular matrices a.
+//
+// Attributes: "left_side", "lower" (which triangle of a is read), "unit_diagonal" (a's diagonal is taken as ones),
+// "transpose_a": "NO_TRANSPOSE", "TRANSPOSE" or "ADJOINT". f32, f64, c64, c128.
+#include <complex>
+#include <memory>
+
+#include "core/runtime/library/calls.h"
+#include "core/runtime/library/linear_algebra.h"
+#include "core/runtime/library/registry.h"
+#include "core/runtime/parallel.h"
+
+namespace tripont {
+namespace {
+
+// Multiply-adds that make a task worth another thread.
+constexpr int64_t kTaskWork = 1 << 15;
+
+struct Problem {
+  int64_t batch;
+  int64_t n;     // a is n x n
+  int64_t rows;  // of b
+  int64_t columns;
+  bool left_side;
+  bool lower;
+  bool unit_diagonal;
+  bool transpose;
+  bool conjugate;
+};
+
+template <typename T>
+class TriangularSolve final : public LibraryCall {
+ public:
+  explicit TriangularSolve(const Problem& problem) : problem_(problem) {}
+
+  Status Execute(const LibraryContext& /*context*/, void* const* operands, void* const* results) const override {
+    const int64_t a_size = problem_.n * problem_.n;
+    const int64_t b_size = problem_.rows * problem_.columns;
+    if (problem_.batch == 0 || b_size == 0) return OkStatus();
+    const auto* a = static_cast<const T*>(operands[0]);
+    auto* x = static_cast<T*>(results[0]);
+    ParallelCopy(x, operands[1], static_cast<size_t>(problem_.batch * b_size) * sizeof(T));
+    ParallelFor(problem_.batch, std::max<int64_t>(1, kTaskWork / (problem_.n * b_size)),
+                [&](int64_t begin, int64_t end) {
+                  for (int64_t i = begin; i < end; ++i) Solve(a + i * a_size, x + i * b_size);
+                });
+    return OkStatus();
+  }
+
+ private:
+  void Solve(const T* a_data, T* x_data) const {
+    using linear_algebra::View;
+    // The view of a is only read.
+    View<T> a{const_cast<T*>(a_data), problem_.n, problem_.n, problem_.n, 1, problem_.conjugate};
+    View<T> x{x_data, problem_.rows, problem_.columns, problem_.columns, 1};
+    // x op(a) = b is op(a)^T x^T = b^T.
+    if (!problem_.left_side) x = x.Transposed();
+    const bool transposed = problem_.transpose != !problem_.left_side;
+    if (transposed) a = a.Transposed();
+    // An upper triangle read from its last row and column on is a lower one.
+    if (problem_.lower == transposed) {
+      a = a.Reversed();
+      x = x.RowsReversed();
+    }
+    linear_algebra::SolveLower(a, x, problem_.unit_diagonal);
+  }
+
+  const Problem problem_;
+};
+
+StatusOr<std::unique_ptr<LibraryCall>> MakeTriangularSolve(const LibraryCallSignature& signature) {
+  const LibraryAttributes& attributes = signature.attributes;
+  if (signature.operands.size() != 2 || signature.results.size() != 1) {
+    return InvalidArgument("expected 2 operands and 1 result");
+  }
+  const Shape& a = signature.operands[0].shape;
+  const Shape& b = signature.operands[1].shape;
+  TRIPONT_ASSIGN_OR_RETURN(const int64_t left_side, attributes.Integer("left_side"));
+  TRIPONT_ASSIGN_OR_RETURN(const int64_t lower, attributes.Integer("lower"));
+  TRIPONT_ASSIGN_OR_RETURN(const int64_t unit_diagonal, attributes.Integer("unit_diagonal"));
+  TRIPONT_ASSIGN_OR_RETURN(const std::string transpose, attributes.Bytes("transpose_a"));
+  TRIPONT_RETURN_IF_ERROR(attributes.CheckAllUsed());
+  if (transpose != "NO_TRANSPOSE" && transpose != "TRANSPOSE" && transpose != "ADJOINT") {
+    return InvalidArgument("attribute transpose_a is '", transpose, "'");
+  }
+  const size_t rank = a.rank();
+  if (rank < 2 || b.rank() != rank || !(b == signature.results[0]) || a.type != b.type) {
+    return InvalidArgument("operands ", a, " and ", b, " and result ", signature.results[0], " do not fit");
+  }
+  Problem problem{};
+  problem.n = a.dimensions[rank - 1];
+  problem.rows = b.dimensions[rank - 2];
+  problem.columns = b.dimensions[rank - 1];
+  problem.batch = 1;
+  bool fits = a.dimensions[rank - 2] == problem.n && (left_side != 0 ? problem.rows : problem.columns) == problem.n;
+  for (size_t d = 0; d + 2 < rank; ++d) {
+    problem.batch *= a.dimensions[d];
+    fits &= a.dimensions[d] == b.dimensions[d];
+  }
+  if (!fits) return InvalidArgument("operands ", a, " and ", b, " do not fit");
+  problem.left_side = left_side != 0;
+  problem.lower = lower != 0;
+  problem.unit_diagonal = unit_diagonal != 0;
+  problem.transpose = transpose != "NO_TRANSPOSE";
+  problem.conjugate = transpose == "ADJOINT";
+  switch (a.type) {
+    case PrimitiveType::kF32:
+      return std::unique_ptr<LibraryCall>(new TriangularSolve<float>(problem));
+    case PrimitiveType::kF64:
+      return std::unique_ptr<LibraryCall>(new TriangularSolve<double>(problem));
+    case PrimitiveType::kC64:
+      return std::unique_ptr<LibraryCall>(new TriangularSolve<std::complex<float>>(problem));
+    case PrimitiveType::kC128:
+      return std::unique_ptr<LibraryCall>(new TriangularSolve<std::complex<double>>(problem));
+    default:
+      return Unimplemented("element type ", TypeName(a.type));
+  }
+}
+
+}  // namespace
+
+void RegisterTriangularSolve(LibraryRegistry& registry) { registry.Register("triangular-solve", MakeTriangularSolve); }
+
+}  // namespace tripont
