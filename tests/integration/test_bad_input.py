@@ -7,6 +7,7 @@ import resource
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -154,13 +155,16 @@ def test_array_larger_than_memory(xpu: Any) -> None:
         jax.jit(lambda: jnp.zeros((1 << 24, 1 << 24), jnp.float32))().block_until_ready()
 
 
-def test_shape_that_overflows(xpu: Any) -> None:
-    """More bytes than 64 bits can count. (With 2^63 elements JAX itself aborts, on every device.)"""
-    with (
-        jax.default_device(xpu),
-        pytest.raises(Exception, match=r"RESOURCE_EXHAUSTED|INVALID_ARGUMENT|overflow|large"),
-    ):
-        jax.jit(lambda: jnp.zeros((1 << 31, 1 << 30, 2), jnp.float32))().block_until_ready()
+@pytest.mark.parametrize("dims", ["2147483648x1073741824", "2147483648x2147483648x64", "9223372036854775807"])
+def test_shape_that_overflows(client: Any, dims: str) -> None:
+    """More bytes than 64 bits can count. (JAX itself aborts on such shapes, on every device.)"""
+    program = f"""
+        func.func @main(%x: tensor<f32>) -> tensor<{dims}xf32> {{
+          %0 = stablehlo.broadcast_in_dim %x, dims = [] : (tensor<f32>) -> tensor<{dims}xf32>
+          return %0 : tensor<{dims}xf32>
+        }}"""
+    with pytest.raises(Exception, match=r"RESOURCE_EXHAUSTED|INVALID_ARGUMENT"):
+        client.compile(program.encode())
 
 
 def test_killed_worker_while_compiling(subprocess_environment: dict[str, str]) -> None:
@@ -320,7 +324,11 @@ def test_several_processes_share_the_cache(subprocess_environment: dict[str, str
 
 
 def test_fork(subprocess_environment: dict[str, str]) -> None:
-    """A child that does something else is undisturbed, and so is its parent; one that computes gets an error or a result."""
+    """A child that does something else is undisturbed, and so is its parent; one that computes gets an error or a result.
+
+    The child compiles with the runtime itself: compiling through JAX in a child hangs with JAX's own CPU backend too,
+    because JAX's compile threads do not exist there.
+    """
     result = run_python(
         """
 import warnings
@@ -342,7 +350,10 @@ compiled = jax.jit(lambda x: x * 2)
 x = jax.device_put(np.ones(3, np.float32), xpu)
 compiled(x)
 print("running child:", child(lambda: compiled(x).block_until_ready()))
-print("compiling child:", child(lambda: jax.jit(lambda x: x * 5)(x).block_until_ready()))
+from tripont.core import _tripont
+client = _tripont.Client({"python": sys.executable})
+program = b"func.func @main(%x: tensor<3xf32>) -> tensor<3xf32> { return %x : tensor<3xf32> }"
+print("compiling child:", child(lambda: client.compile(program)))
 works()
 print("parent:", jax.jit(lambda x: x * 7)(x).tolist())
 """,
@@ -357,34 +368,31 @@ print("parent:", jax.jit(lambda x: x * 7)(x).tolist())
     assert "parent: [7.0, 7.0, 7.0]" in result.stdout
 
 
-@pytest.mark.parametrize("ending", ["sys.exit(0)", "os._exit(0)", "raise KeyboardInterrupt"])
-def test_exit_in_the_middle_of_a_compile(
-    subprocess_environment: dict[str, str], ending: str
-) -> None:
-    """The process ends, and its workers with it."""
+@pytest.mark.parametrize(
+    "ending", ["os._exit(0)", "os.kill(os.getpid(), signal.SIGTERM)", "os.kill(os.getpid(), signal.SIGKILL)", "sys.exit(0)"]
+)
+def test_exit_in_the_middle_of_a_compile(subprocess_environment: dict[str, str], ending: str) -> None:
+    """The process ends, and its workers with it.
+
+    Not tested: sys.exit while a daemon thread compiles, which aborts in JAX itself (with its own CPU backend too).
+    """
     result = run_python(
         f"""
 works()
 print(*workers(), flush=True)
 lowered = jax.jit(large).lower(np.ones((4, 4), np.float32))
-threading.Thread(target=lowered.compile, daemon=True).start()
+threading.Thread(target=lowered.compile).start()
 time.sleep(0.3)
 {ending}
 """,
         subprocess_environment | {"TRIPONT_CACHE": "0"},
         timeout=60,
     )
-    assert result.returncode >= 0, f"ended by signal {-result.returncode}: {result.stderr}"
-    import time
-
+    assert result.returncode in (0, -signal.SIGTERM, -signal.SIGKILL), result.stderr
     pids = [int(pid) for pid in result.stdout.split()]
     assert pids
     deadline = time.monotonic() + 10
     while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < deadline:
         time.sleep(0.1)
-    left = [
-        pid
-        for pid in pids
-        if Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text()
-    ]
+    left = [pid for pid in pids if Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text()]
     assert not left, f"workers {left} outlived the process"
