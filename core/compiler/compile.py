@@ -6,8 +6,10 @@ and the environment variables that :mod:`.dump` and :mod:`.verifier` name.
 
 from __future__ import annotations
 
+import gc
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from tripont.version import __version__
 
@@ -38,13 +40,26 @@ def compile_program(program: bytes, format: str, options_proto: bytes, options: 
 
     target = target_for(options)
     dumping = dump.from_options(options)
-    module = read_program(program, format)
-    if dumping.enabled:
-        dumping.begin(module.name)
-        _dump_program(dumping, program, format)
-    executable = compile_module(module, options, dumping)
-    executable.fingerprint = fingerprint(program, format, options_proto, target)
-    return artifact.serialize(executable)
+    with _no_garbage_collection():
+        module = read_program(program, format)
+        if dumping.enabled:
+            dumping.begin(module.name)
+            _dump_program(dumping, program, format)
+        executable = compile_module(module, options, dumping)
+        executable.fingerprint = fingerprint(program, format, options_proto, target)
+        return artifact.serialize(executable)
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """A compilation makes many objects and few cycles: looking for those in the middle takes a fifth of its time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def compile_module(

@@ -23,7 +23,7 @@ Fusions are of these kinds, which code generation knows (``kind`` attribute):
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Final
 
 import numpy as np
@@ -285,7 +285,7 @@ class _Fuser:
         for operand in instruction.operands:
             if operand not in cluster.inputs and operand not in cluster.members:
                 read += _bytes_behind(operand)
-        return read <= shape.bytes / 2 if stored else read <= shape.bytes * 1.02
+        return read <= shape.bytes / 2 if stored else read <= shape.bytes * 1.25
 
     def expect_rows(self, instruction: Instruction, cluster: Cluster, contexts: tuple[int, ...]) -> None:
         """Turn a loop into a row fusion ahead of time: ``instruction``, one value a row, comes from a row's reduction."""
@@ -610,16 +610,20 @@ class _Fuser:
                 mapped[instruction] = new
                 output.append(new)
                 continue
-            cluster.roots.sort(key=position.__getitem__)
             members = sorted(cluster.members, key=position.__getitem__)
-            fusion = make_fusion(members, cluster.roots, cluster_kind(cluster), mapped, self.keys)
-            output.append(fusion)
-            if len(cluster.roots) == 1:
-                mapped[cluster.roots[0]] = fusion
-            else:
-                for n, root in enumerate(cluster.roots):
-                    mapped[root] = get_tuple_element(fusion, n)
-                    output.append(mapped[root])
+            for roots, kind in self.kernels_of(cluster, members):
+                roots.sort(key=position.__getitem__)
+                if len(roots) < len(cluster.roots):
+                    members = _needed(roots, cluster.members, mapped)
+                    members.sort(key=position.__getitem__)
+                fusion = make_fusion(members, roots, kind, mapped, self.keys)
+                output.append(fusion)
+                if len(roots) == 1:
+                    mapped[roots[0]] = fusion
+                else:
+                    for n, root in enumerate(roots):
+                        mapped[root] = get_tuple_element(fusion, n)
+                        output.append(mapped[root])
         root = self.computation.root
         if root.opcode == "tuple" and root not in mapped:
             new_root = root.replace(operands=[mapped[o] for o in root.operands])
@@ -629,6 +633,35 @@ class _Fuser:
         used = {o for i in output for o in i.operands} | {new_root}
         output = [i for i in output if i.opcode != "constant" or i in used]
         return Computation(self.computation.name, self.computation.parameters, output, new_root)
+
+
+    def kernels_of(
+        self, cluster: Cluster, members: Iterable[Instruction]
+    ) -> list[tuple[list[Instruction], str]]:
+        """The fusions that a cluster becomes, each with its results: one, but for a row fusion whose reduction stayed away.
+
+        That one is loops over different dimensions: the values of one a row first.
+        """
+        kind = cluster_kind(cluster)
+        if kind != "row" or any(m.opcode == "reduce" for m in members):
+            return [(list(cluster.roots), kind)]
+        full = [r for r in cluster.roots if r.dims == cluster.dims]
+        rows = [r for r in cluster.roots if r.dims != cluster.dims]
+        return [(roots, "loop") for roots in (rows, full) if roots]
+
+
+def _needed(
+    roots: Iterable[Instruction], members: Mapping[Instruction, object], mapped: Mapping[Instruction, Instruction]
+) -> list[Instruction]:
+    """The members that ``roots`` are computed from, other than values that are in memory already."""
+    needed: dict[Instruction, None] = {}
+    stack = list(roots)
+    while stack:
+        top = stack.pop()
+        if top not in needed:
+            needed[top] = None
+            stack.extend(o for o in top.operands if o in members and (o not in mapped or o.opcode == "constant"))
+    return list(needed)
 
 
 def cluster_kind(cluster: Cluster) -> str:
