@@ -88,8 +88,9 @@ class Frame:
             pointer = self.operands[parameter.attributes["index"]].pointer
             shape = hlo.Shape(parameter.dtype, parameter.dims)
             self.generator.arrays[parameter] = Array(pointer, shape)
-        results = zip(self.results, self.computation.results, strict=True)
-        self.results = [Array(a.pointer, hlo.Shape(r.dtype, r.dims)) for a, r in results]
+        if isinstance(self.computation.root.shape, hlo.Shape) or self.computation.root.opcode == "tuple":
+            results = zip(self.results, self.computation.results, strict=True)
+            self.results = [Array(a.pointer, hlo.Shape(r.dtype, r.dims)) for a, r in results]
 
     def finish(self, work_count: int, grain: int, cost_ns: float) -> EmittedKernel:
         self.builder.ret()
