@@ -42,9 +42,9 @@ def match_fft(
     """Raises CompileError (UNIMPLEMENTED) for element types other than f32, f64, c64 and c128."""
     if fft.operands[0].dtype.name not in _FLOATS:
         raise of_instruction("UNIMPLEMENTED", "no transform of this element type", fft)
-    lengths = fft.attributes["fft_length"]
-    elements = max(fft.operands[0].shape.elements, math.prod(fft.dims))  # type: ignore[union-attr]
-    cost = CALL_NS + elements * sum(1.0 + math.log2(max(n, 2)) for n in lengths)
+    lengths: tuple[int, ...] = fft.attributes["fft_length"]
+    elements = max(math.prod(fft.operands[0].dims), math.prod(fft.dims))
+    cost = CALL_NS + elements * math.log2(2.0 * max(1, math.prod(lengths)))
     config = {"fft_type": fft.attributes["fft_type"], "fft_length": tuple(lengths)}
     return _call(fft, "fft", config, cost)
 
