@@ -2,6 +2,7 @@
 // worker process, or not at all if the artifact is in the cache; neither needs Python's lock of
 // this process.
 
+#include <map>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -50,10 +51,25 @@ StatusOr<Program> ReadProgram(const PJRT_Program* program, const char* compile_o
   return result;
 }
 
+// What the caller's options tell the compiler: where to dump its stages (from XLA_FLAGS, or from
+// jax.jit's compiler_options by XLA's names), and whatever else compiler_options holds, by its name.
+std::map<std::string, std::string> CompilerOptions(const CompileOptions& options) {
+  constexpr std::string_view kXlaDump = "xla_dump_";
+  std::map<std::string, std::string> result;
+  if (!options.dump_to.empty()) result["dump_to"] = options.dump_to;
+  if (!options.dump_pass_re.empty()) result["dump_hlo_pass_re"] = options.dump_pass_re;
+  for (const auto& [name, value] : options.overrides) {
+    const bool is_dump = name.starts_with(kXlaDump);
+    result[is_dump ? name.substr(kXlaDump.size() - std::string_view("dump_").size()) : name] = value;
+  }
+  return result;
+}
+
 StatusOr<std::string> CompileArtifact(Client& client, const Program& program) {
   TRIPONT_ASSIGN_OR_RETURN(
       CompileResult result,
-      client.Compile(program.code, program.format, CanonicalCompileOptions(program.options)));
+      client.Compile(program.code, program.format, CanonicalCompileOptions(program.options),
+                     CompilerOptions(program.options)));
   return std::move(result.artifact);
 }
 

@@ -155,10 +155,9 @@ StatusOr<CompileResult> Client::Compile(std::string_view program, std::string_vi
   request.options.insert(options_.compiler_options.begin(), options_.compiler_options.end());
   const std::string key = cache_.enabled() ? cache_.Key(program, format, compile_options, request.options) : "";
   // Who asks for dumps wants the compiler to run.
-  if (options_.dump_to.empty()) {
+  if (!options_.dump_to.empty()) request.options.try_emplace("dump_to", options_.dump_to);
+  if (!request.options.contains("dump_to")) {
     if (std::optional<std::string> artifact = cache_.Lookup(key)) return CompileResult{std::move(*artifact), true};
-  } else {
-    request.options.insert_or_assign("dump_to", options_.dump_to);
   }
   TRIPONT_ASSIGN_OR_RETURN(std::string artifact, core_->workers().Compile(options_.python, request));
   if (const Status status = CheckArtifactHeader(artifact); !status.ok()) {
