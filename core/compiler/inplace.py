@@ -25,8 +25,8 @@ def in_place_operands(instruction: Instruction) -> list[tuple[int, ...]]:
     count = len(instruction.result_shapes)
     if opcode == "fusion":
         kind = instruction.attributes["kind"]
-        if kind == "loop":
-            return _loop_in_place(instruction)
+        if kind in ("loop", "reduce", "row"):
+            return _fusion_in_place(instruction)
         if kind == "dynamic-update-slice":
             (body,) = instruction.called
             target = body.root.operands[0]
@@ -41,30 +41,56 @@ def in_place_operands(instruction: Instruction) -> list[tuple[int, ...]]:
     return [()] * count
 
 
-def _loop_in_place(fusion: Instruction) -> list[tuple[int, ...]]:
-    """Operands that a loop fusion reads at the index it writes and nowhere else.
+# Where a value is read: at the kernel's own index, at that index without the reduced dimensions, or anywhere.
+_FULL, _ROWS, _ELSEWHERE = 1, 2, 4
 
-    All results are computed before any is stored, so one list serves every result.
+
+def _fusion_in_place(fusion: Instruction) -> list[tuple[int, ...]]:
+    """Operands that a loop, reduce or row fusion reads at the index it writes and nowhere else.
+
+    These kernels compute all results of an index before they store any. A row kernel stores a row after all its reductions; a reduce
+    kernel stores a reduced value after all that belongs to it, and reads every element of the whole space once.
     """
     (body,) = fusion.called
-    dims = body.results[0].dims
-    elsewhere: set[Instruction] = set()  # read at another index than the loop's own
-    here = set(body.results)
-    for instruction in reversed(body.instructions):
-        at_index = instruction in here
-        if instruction in elsewhere:
-            elsewhere.update(instruction.operands)
-        if not at_index:
+    reduce = next((i for i in body.instructions if i.opcode == "reduce"), None)
+    full = body.results[0].dims if reduce is None else reduce.operands[0].dims
+    rows: tuple[int, ...] | None = None
+    if reduce is not None:
+        reduced = reduce.attributes["dimensions"]
+        rows = tuple([d for n, d in enumerate(full) if n not in reduced])
+    read: dict[Instruction, int] = {}
+    for root in body.results:
+        read[root] = _FULL if root.dims == full else _ROWS
+    is_row = fusion.attributes["kind"] == "row"
+    for i in reversed(body.instructions):
+        where = read.get(i, 0)
+        if not where or i.opcode == "tuple":
             continue
-        if OPCODES[instruction.opcode].elementwise:
-            for operand in instruction.operands:
-                (here if operand.dims == dims else elsewhere).add(operand)
-        elif instruction.opcode != "tuple":
-            elsewhere.update(instruction.operands)
-    usable = tuple(
-        p.attributes["index"]
-        for p in body.parameters
-        if p in here and p not in elsewhere and isinstance(p.shape, Shape) and p.dims == dims
-    )
-    sizes = [p.dtype.size for p in body.parameters]
-    return [tuple(n for n in usable if sizes[n] == r.dtype.size) for r in body.results]
+        for position, operand in enumerate(i.operands):
+            if i.opcode == "get-tuple-element":
+                at = where
+            elif i.opcode == "reduce":
+                at = _FULL if position < len(i.operands) // 2 else _ELSEWHERE
+            elif OPCODES[i.opcode].elementwise and operand.dims == i.dims:
+                at = where
+            elif i.opcode == "broadcast" and is_row and where == _FULL and _is_prefix(i, operand, rows):
+                at = _ROWS
+            else:
+                at = _ELSEWHERE
+            read[operand] = read.get(operand, 0) | at
+    parameters = [p for p in body.parameters if isinstance(p.shape, Shape)]
+    result: list[tuple[int, ...]] = []
+    for root in body.results:
+        wanted = _FULL if root.dims == full else _ROWS
+        result.append(
+            tuple(
+                p.attributes["index"]
+                for p in parameters
+                if read.get(p) == wanted and p.dims == root.dims and p.dtype.size == root.dtype.size
+            )
+        )
+    return result
+
+
+def _is_prefix(i: Instruction, operand: Instruction, rows: tuple[int, ...] | None) -> bool:
+    return operand.dims == rows and i.attributes["dimensions"] == tuple(range(len(operand.dims)))

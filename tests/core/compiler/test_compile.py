@@ -1,0 +1,168 @@
+"""The driver: artifacts, options, errors, dumps, debug information and bounded time."""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.core.compiler import programs
+from tests.core.compiler.builders import module, number, op, parameter
+from tripont.core.compiler import artifact, dump, hlo, pipeline
+from tripont.core.compiler.compile import compile_module, compile_program
+from tripont.core.compiler.cost import of_module
+from tripont.core.compiler.errors import CompileError
+from tripont.core.compiler.hlo import Instruction
+
+
+def compiled(name: str, **options: str) -> artifact.Executable:
+    return artifact.deserialize(compile_program(programs.stablehlo(name), "mlir", b"", options))
+
+
+def test_signature_and_debug_information() -> None:
+    executable = compiled("mlp_gradient")
+    assert [str(v.shape) for v in executable.parameters][:2] == ["f32[12,16]", "f32[16]"]
+    assert [str(v.shape) for v in executable.results][-1] == "f32[5]"
+    kernels = [t for t in executable.thunks if isinstance(t, artifact.Kernel)]
+    assert kernels and all(0 <= t.debug < len(executable.debug) for t in kernels)
+    assert any(d.source_line for d in executable.debug)
+    assert executable.costs.flops > 0 and executable.costs.optimal_nanoseconds > 0
+    assert executable.target == "host" and executable.code and executable.program
+
+
+def test_same_program_same_artifact() -> None:
+    program = programs.stablehlo("attention")
+    assert compile_program(program, "mlir", b"", {}) == compile_program(program, "mlir", b"", {})
+
+
+def test_fingerprint_depends_on_program_and_options() -> None:
+    program = programs.stablehlo("elementwise")
+    prints = {
+        artifact.deserialize(compile_program(p, "mlir", options, {})).fingerprint
+        for p, options in ((program, b""), (program + b"\n", b""), (program, b"\x18\x01"))
+    }
+    assert len(prints) == 3
+
+
+def test_other_cpu() -> None:
+    executable = compiled("softmax", cpu="x86-64-v2")
+    assert "avx" not in executable.cpu_features
+
+
+def test_donated_parameters_are_listed() -> None:
+    program = programs.stablehlo("elementwise", donate=(0,))
+    assert artifact.deserialize(compile_program(program, "mlir", b"", {})).donatable_parameters == (0,)
+
+
+@pytest.mark.parametrize("options", [{"target": "moon"}, {"cpu": "z80"}])
+def test_unknown_option_values(options: dict[str, str]) -> None:
+    with pytest.raises(CompileError) as error:
+        compile_program(programs.stablehlo("elementwise"), "mlir", b"", options)
+    assert error.value.code == "INVALID_ARGUMENT"
+
+
+@pytest.mark.parametrize("program", [b"", b"garbage", b"ML\xefR" + bytes(20), b"module {"])
+@pytest.mark.parametrize("format", ["mlir", "hlo", "tar"])
+def test_garbage(program: bytes, format: str) -> None:
+    if format == "hlo" and not program:
+        pytest.skip("no bytes are an empty HloModuleProto")
+    with pytest.raises(CompileError):
+        compile_program(program, format, b"", {})
+
+
+def test_unsupported_operation_names_itself() -> None:
+    x = parameter(0, 4)
+    attributes = {
+        "custom_call_target": "somebody_elses_call",
+        "backend_config": b"",
+        "api_version": 4,
+        "has_side_effect": False,
+        "output_operand_aliases": (),
+    }
+    call = Instruction("custom-call", x.shape, [x], attributes, name="foreign")
+    with pytest.raises(CompileError) as error:
+        compile_module(module([x], op("negate", call)))
+    assert error.value.code == "UNIMPLEMENTED"
+    assert "custom-call" in str(error.value) and "f32[4]" in str(error.value)
+
+
+STAGES = (
+    "received.mlir before_optimizations.txt after_optimizations.txt ir-no-opt.ll ir-with-opt.ll s"
+    " thunk_sequence.txt buffer_assignment.txt"
+).split()
+
+
+def test_dumps(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "dumps"
+    for _ in range(2):
+        compiled("lstm", dump_to=str(folder), dump_hlo_pass_re="simplify|fuse")
+    names = sorted(p.name for p in folder.iterdir())
+    prefixes = sorted({".".join(n.split(".")[:2]) for n in names})
+    assert len(prefixes) == 2 and prefixes[0].startswith("module_")
+    for prefix in prefixes:
+        for stage in STAGES:
+            assert (folder / f"{prefix}.{stage}").stat().st_size > 0, stage
+        assert any("after_fuse" in n for n in names)
+        assert not any("after_inline" in n for n in names)
+    thunks = (folder / f"{prefixes[0]}.thunk_sequence.txt").read_text()
+    assert "while" in thunks and "kernel" in thunks
+
+
+def test_dump_settings() -> None:
+    environment = {"XLA_FLAGS": "--xla_dump_to=/somewhere --xla_dump_hlo_as_text --xla_dump_hlo_pass_re=.*"}
+    flags = dump.xla_flags(environment["XLA_FLAGS"])
+    assert flags["xla_dump_to"] == "/somewhere" and flags["xla_dump_hlo_as_text"] == "true"
+    assert not dump.from_options({}, {}).enabled
+
+
+def test_dump_to_an_impossible_folder_is_a_warning(tmp_path: Path, caplog) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with caplog.at_level(logging.WARNING):
+        assert compiled("elementwise", dump_to=str(blocked / "dumps")).code
+    assert "cannot write dumps" in caplog.text
+
+
+def test_bad_pass_pattern_is_a_warning(tmp_path: Path, caplog) -> None:
+    with caplog.at_level(logging.WARNING):
+        compiled("elementwise", dump_to=str(tmp_path), dump_hlo_pass_re="(")
+    assert "not a regular expression" in caplog.text
+
+
+def test_costs() -> None:
+    a, b = parameter(0, 8, 16), parameter(1, 16, 4)
+    numbers = hlo.DotDimensionNumbers((1,), (0,))
+    dot = op("dot", a, b, dims=(8, 4), dimension_numbers=numbers, precision=("DEFAULT",) * 2)
+    costs = of_module(module([a, b], op("tanh", dot)))
+    assert costs.flops == 2 * 8 * 16 * 4
+    assert costs.transcendentals == 32
+    assert costs.bytes_accessed == 4 * (8 * 16 + 16 * 4 + 32 + 32 + 32)
+
+
+def test_long_straight_line_program() -> None:
+    """20,000 instructions: every pass is (nearly) linear and none recurses."""
+    x, y = parameter(0, 64), parameter(1, 64)
+    top = x
+    for n in range(20_000):
+        top = op(("add", "multiply", "subtract", "maximum")[n % 4], top, y if n % 3 else x)
+    begin = time.process_time()
+    executable = compile_module(module([x, y], top))
+    assert time.process_time() - begin < 8
+    assert len(executable.thunks) < 400
+
+
+def test_wide_program() -> None:
+    """Thousands of results and parameters."""
+    parameters = [parameter(n, 3) for n in range(3000)]
+    results = [op("add", p, number(n, 3)) for n, p in enumerate(parameters)]
+    begin = time.process_time()
+    executable = compile_module(module(parameters, *results))
+    assert time.process_time() - begin < 20
+    assert len(executable.results) == 3000
+
+
+def test_pipeline_names_are_unique() -> None:
+    names = [step.__name__ for step in pipeline.PASSES]
+    assert all(not n.startswith("<") for n in names)
