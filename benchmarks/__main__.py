@@ -16,6 +16,7 @@ import platform
 import sys
 import traceback
 from pathlib import Path
+from typing import Literal
 
 
 def format_time(seconds: float | None, unit: str) -> str:
@@ -68,7 +69,8 @@ def main() -> int:
     )
     table = Table()
     for column in ("benchmark", "xpu", "XLA:CPU", "ratio", "of minima", "target", ""):
-        table.add_column(column, justify="left" if column in ("benchmark", "target") else "right")
+        justify: Literal["left", "right"] = "left" if column in ("benchmark", "target") else "right"
+        table.add_column(column, justify=justify, no_wrap=True)
     results: list[Result] = []
     failures = 0
     for entry in chosen:
@@ -96,10 +98,11 @@ def main() -> int:
                 (result.reference_median, result.reference_minimum),
             )
         ]
+        medians = [text.split(" / ")[0] for text in pair]
         ratios = [
             f"{r:.2f}x" if r else "" for r in (result.ratio_of_medians, result.ratio_of_minima)
         ]
-        table.add_row(entry.name, *pair, *ratios, result.target, mark)
+        table.add_row(entry.name, *medians, *ratios, result.target, mark)
         console.print(
             f"[dim]{entry.name}: {pair[0]} against {pair[1]} {ratios[0]}[/]", highlight=False
         )

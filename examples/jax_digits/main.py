@@ -22,6 +22,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 REQUIRED_ACCURACY = 0.97
+STAGES = {
+    "received.mlir": "the program as JAX gave it",
+    "before_optimizations.txt": "HLO as it was read",
+    "after_optimizations.txt": "HLO after all passes: fusions and library calls",
+    "thunk_sequence.txt": "what runs, in order",
+    "buffer_assignment.txt": "where every value lives",
+    "ir-no-opt.ll": "LLVM IR as it was generated",
+    "ir-with-opt.ll": "LLVM IR after LLVM's passes",
+    ".s": "machine code",
+}
 console = Console()
 
 
@@ -92,7 +102,8 @@ def dump_stages(device: Any, folder: Path) -> list[Path]:
     with jax.default_device(device):
         parameters, state = train.init(jax.random.key(0), images)
         train.train_step.lower(parameters, state, images, labels).compile(compiler_options=options)
-    return sorted(folder.glob("*train_step*"))
+    newest = max(folder.glob("module_*train_step*"), key=lambda file: file.name, default=None)
+    return sorted(folder.glob(f"{newest.name.split('.')[0]}.*")) if newest else []
 
 
 def report(times: dict[str, list[float]]) -> None:
@@ -124,7 +135,9 @@ def main() -> int:
     arguments = parser.parse_args()
 
     device = jax.devices()[0]
-    console.print(f"JAX {jax.__version__} trains on [bold]{device}[/] ({device.device_kind})")
+    console.print(
+        f"JAX {jax.__version__} trains on [bold]{device.platform}[/], {device.device_kind}"
+    )
     if device.platform != "xpu":
         console.print("[red]JAX did not choose xpu: run `tripont doctor` to see why[/]")
         return 1
@@ -138,10 +151,15 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
     files = dump_stages(device, folder)
     console.print(
-        f"the stages of the training step, {len(files)} files, are in {folder}:", soft_wrap=True
+        f"what the compiler made of the training step is in [bold]{folder}[/]:", soft_wrap=True
     )
-    suffixes = sorted({"." + f.name.split(".", 2)[-1] for f in files}, key=len)[:8]
-    console.print("  " + "  ".join(suffixes), soft_wrap=True)
+    for suffix, meaning in STAGES.items():
+        for file in files:
+            if file.name.endswith(suffix):
+                console.print(f"  {file.name:52} {meaning}", highlight=False, soft_wrap=True)
+    if not files:
+        console.print("[red]nothing: the compiler wrote no files[/]")
+        return 1
     return 0 if good else 1
 
 
