@@ -278,8 +278,9 @@ OPCODES: Final[Mapping[str, OpcodeSpec]] = {
     "fusion": OpcodeSpec(-1, ("kind",), called=1),
     # A reshape that moves no data: the result is the operand's buffer.
     "bitcast": OpcodeSpec(1),
-    # A call of the runtime's library (oneDNN and our own C++): name: str, config: dict[str, LibraryAttribute].
-    "library-call": OpcodeSpec(-1, ("name", "config")),
+    # A call of the runtime's library (oneDNN and our own C++): name: str, config: dict[str, LibraryAttribute]. called: the
+    # function that the library calls back (a sort's comparator), if any.
+    "library-call": OpcodeSpec(-1, ("name", "config"), called=-1),
 }
 
 

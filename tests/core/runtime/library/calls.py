@@ -1,0 +1,89 @@
+"""Run one library call by itself: an artifact with one thunk, loaded and executed by the runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from tripont.core import _tripont
+from tripont.core.compiler import artifact, dtypes
+from tripont.core.compiler.artifact import (
+    ALLOCATION_CONSTANT,
+    ALLOCATION_PARAMETER,
+    ALLOCATION_RESULT,
+    Allocation,
+    DebugInfo,
+    LibraryCall,
+    Operand,
+    Slice,
+    Value,
+)
+from tripont.core.compiler.hlo import Shape
+
+from .. import programs
+
+Array = np.ndarray[Any, Any]
+
+
+def shape_of(array: Array) -> Shape:
+    return Shape(dtypes.from_numpy(array.dtype), array.shape)
+
+
+def load(
+    name: str,
+    operands: Sequence[Array],
+    results: Sequence[Shape],
+    attributes: dict[str, Any],
+    constants: Sequence[int] = (),
+) -> Any:
+    """The executable that makes one call. ``constants``: the operands that are constants of the program."""
+    shapes = [shape_of(o) for o in operands]
+    allocations: list[Allocation] = []
+    pool = b""
+    parameters: list[Value] = []
+    for i, (operand, shape) in enumerate(zip(operands, shapes, strict=True)):
+        if i in constants:
+            pool += bytes(-len(pool) % 64)
+            allocations.append(Allocation(ALLOCATION_CONSTANT, 0, shape.bytes, len(pool)))
+            pool += np.ascontiguousarray(operand).tobytes()
+        else:
+            allocations.append(Allocation(ALLOCATION_PARAMETER, len(parameters), shape.bytes))
+            parameters.append(Value(shape))
+    allocations += [Allocation(ALLOCATION_RESULT, i, s.bytes) for i, s in enumerate(results)]
+    arrays = [
+        Operand(Slice(n, 0, shape.bytes), shape) for n, shape in enumerate([*shapes, *results])
+    ]
+    call = LibraryCall(
+        name, tuple(arrays[: len(shapes)]), tuple(arrays[len(shapes) :]), attributes, 1e6, debug=0
+    )
+    program = programs.executable(
+        name=name,
+        parameters=tuple(parameters),
+        results=tuple(Value(s) for s in results),
+        allocations=tuple(allocations),
+        thunks=(call,),
+        debug=(DebugInfo(f"{name}.1", f"jit(f)/{name}", "model.py", 7),),
+        constants=pool,
+    )
+    return _tripont.Executable.load(artifact.serialize(program))
+
+
+def run(
+    device: Any,
+    name: str,
+    operands: Sequence[Array],
+    results: Sequence[Shape],
+    attributes: dict[str, Any],
+    constants: Sequence[int] = (),
+) -> list[Array]:
+    executable = load(name, operands, results, attributes, constants)
+    return executable.run(device, [o for i, o in enumerate(operands) if i not in constants])  # type: ignore[no-any-return]
+
+
+def row_major(dims: Sequence[int]) -> list[int]:
+    """Strides of a dense array, in elements."""
+    strides = [1] * len(dims)
+    for i in range(len(dims) - 1, 0, -1):
+        strides[i - 1] = strides[i] * dims[i]
+    return strides

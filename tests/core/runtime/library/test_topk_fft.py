@@ -1,0 +1,97 @@
+"""Library calls "topk" and "fft"."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from tripont.core.compiler import dtypes
+from tripont.core.compiler.hlo import Shape
+
+from ..conftest import status
+from .calls import load, run
+
+RNG = np.random.default_rng(0)
+
+
+def total_order(x):
+    """Integers with the total order of floating-point numbers; integers as they are."""
+    if x.dtype.kind in "iu":
+        return x.astype(np.int64)
+    bits = x.view(f"i{x.dtype.itemsize}").astype(np.int64)
+    return np.where(bits < 0, np.iinfo(f"i{x.dtype.itemsize}").min - bits - 1, bits)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, ml_dtypes.bfloat16, np.float16, np.int32, np.uint8])
+@pytest.mark.parametrize(("rows", "length", "k"), [(5, 40, 1), (5, 40, 7), (3, 40, 40), (1, 100000, 10), (2, 9, 0)])
+@pytest.mark.parametrize("largest", [0, 1])
+def test_topk(device, dtype, rows, length, k, largest):
+    x = np.round(RNG.standard_normal((rows, length)) * 9)
+    if np.dtype(dtype).kind not in "iu":
+        x[RNG.random(x.shape) < 0.05] = np.nan
+        x[RNG.random(x.shape) < 0.05] = -0.0
+    x = np.abs(x).astype(dtype) if dtype is np.uint8 else x.astype(dtype)
+    shapes = [Shape(dtypes.from_numpy(dtype), (rows, k)), Shape(dtypes.S32, (rows, k))]
+    got, indices = run(device, "topk", [x], shapes, {"k": k, "largest": largest})
+    key = total_order(x)
+    want = np.argsort(-key if largest else key, axis=-1, kind="stable")[:, :k]
+    np.testing.assert_array_equal(indices, want)
+    assert got.tobytes() == np.ascontiguousarray(np.take_along_axis(x, want, -1)).tobytes()
+
+
+def test_topk_refuses_a_k_beyond_the_row():
+    x = np.zeros((2, 3), np.float32)
+    shapes = [Shape(dtypes.F32, (2, 4)), Shape(dtypes.S32, (2, 4))]
+    code, message = status(lambda: load("topk", [x], shapes, {"k": 4, "largest": 1}))
+    assert code == "INVALID_ARGUMENT"
+    assert "k = 4 of 3" in message
+
+
+def signal(*dims, dtype):
+    x = RNG.standard_normal(dims) + 1j * RNG.standard_normal(dims)
+    return x.astype(dtype)
+
+
+def fft(device, kind, x, lengths):
+    c = dtypes.C128 if x.dtype in (np.complex128, np.float64) else dtypes.C64
+    dims = (*x.shape[: -len(lengths)], *lengths)
+    if kind == "RFFT":
+        dims = (*dims[:-1], dims[-1] // 2 + 1)
+    shape = Shape(c.component if kind == "IRFFT" else c, dims)
+    return run(device, "fft", [x], [shape], {"fft_type": kind, "fft_length": list(lengths)})[0]
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_lengths(device, dtype):
+    # Powers, mixed radices, primes (Bluestein's algorithm), and products of large primes.
+    tolerance = 3e-6 if dtype is np.complex64 else 1e-13
+    for n in (1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 16, 17, 30, 49, 60, 64, 97, 101, 128, 221, 360, 1000, 1009, 1024, 4096):
+        x = signal(3, n, dtype=dtype)
+        wide = x.astype(np.complex128)
+        half = signal(3, n // 2 + 1, dtype=dtype)
+        for kind, operand, want in (
+            ("FFT", x, np.fft.fft(wide)),
+            ("IFFT", x, np.fft.ifft(wide)),
+            ("RFFT", np.ascontiguousarray(x.real), np.fft.rfft(wide.real)),
+            ("IRFFT", half, np.fft.irfft(half.astype(np.complex128), n)),
+        ):
+            got = fft(device, kind, operand, [n])
+            assert np.abs(got - want).max() <= tolerance * max(1.0, np.abs(want).max()), (kind, n)
+
+
+def test_several_dimensions(device):
+    x = signal(3, 12, 10, 7, dtype=np.complex128)
+    np.testing.assert_allclose(fft(device, "FFT", x, [12, 10, 7]), np.fft.fftn(x, axes=(1, 2, 3)), atol=1e-11)
+    np.testing.assert_allclose(fft(device, "IFFT", x, [10, 7]), np.fft.ifft2(x), atol=1e-13)
+    real = np.ascontiguousarray(x.real)
+    np.testing.assert_allclose(fft(device, "RFFT", real, [10, 7]), np.fft.rfft2(real), atol=1e-12)
+    half = signal(3, 12, 6, dtype=np.complex128)
+    np.testing.assert_allclose(fft(device, "IRFFT", half, [12, 10]), np.fft.irfft2(half, (12, 10)), atol=1e-13)
+
+
+def test_fft_refuses_what_does_not_fit():
+    x = np.zeros((4, 8), np.complex64)
+    shape = Shape(dtypes.C64, (4, 9))
+    code, message = status(lambda: load("fft", [x], [shape], {"fft_type": "FFT", "fft_length": [9]}))
+    assert code == "INVALID_ARGUMENT"
+    assert "c64[4,8]" in message
