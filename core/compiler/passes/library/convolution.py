@@ -29,8 +29,6 @@ from .cost import contraction_cost
 from .gemm import Dimension, convert, row_major
 from .options import LibraryOptions
 
-# Of fewer multiply-adds than this the call costs more than the work.
-MIN_MULTIPLY_ADDS: Final = 2**12
 MAX_SPATIAL_DIMENSIONS: Final = 3
 
 _TYPES: Final = frozenset(
@@ -47,7 +45,7 @@ def match_convolution(
     convolution: Instruction, uses: dict[Instruction, int], options: LibraryOptions
 ) -> Instruction | None:
     """The library call that computes ``convolution``, or None if it is left to generated code."""
-    if not options.onednn or not is_worthwhile(convolution):
+    if not options.onednn or not is_possible(convolution):
         return None
     lhs, rhs = convolution.operands
     types = (lhs.dtype, rhs.dtype, convolution.dtype)
@@ -71,15 +69,10 @@ def multiply_adds(convolution: Instruction) -> int:
     )
 
 
-def is_worthwhile(convolution: Instruction) -> bool:
-    """Whether the library can compute the convolution, and faster than generated code."""
-    spatial = len(convolution.attributes["window"])
+def is_possible(convolution: Instruction) -> bool:
+    """Whether oneDNN takes the convolution's dimensions."""
     empty = 0 in convolution.dims or any(0 in o.dims for o in convolution.operands)
-    return (
-        not empty
-        and spatial <= MAX_SPATIAL_DIMENSIONS
-        and multiply_adds(convolution) >= MIN_MULTIPLY_ADDS
-    )
+    return not empty and len(convolution.attributes["window"]) <= MAX_SPATIAL_DIMENSIONS
 
 
 @dataclass(slots=True)

@@ -53,7 +53,9 @@ def test_layouts(device, batch, transpose_lhs, transpose_rhs, dtype):
     (got,) = run(device, "gemm", [lhs, rhs], [result], config)
     x, y = lhs.astype(np.float64), rhs.astype(np.float64)
     want = (swap(x) if transpose_lhs else x) @ (swap(y) if transpose_rhs else y)
-    np.testing.assert_allclose(got.astype(np.float64), want, rtol=1e-2, atol=1e-4 if dtype is np.float32 else 0.2)
+    np.testing.assert_allclose(
+        got.astype(np.float64), want, rtol=1e-2, atol=1e-4 if dtype is np.float32 else 0.2
+    )
 
 
 @pytest.mark.parametrize(
@@ -126,7 +128,9 @@ def test_epilogue(device, epilogue, function, alpha):
             operands.append(residual)
     config = attributes([], m, n, k, alpha=alpha, epilogue=epilogue)
     (got,) = run(device, "gemm", operands, [Shape(dtypes.F32, (m, n))], config)
-    np.testing.assert_allclose(got, function(alpha * (lhs @ rhs), bias, residual), rtol=2e-3, atol=2e-4)
+    np.testing.assert_allclose(
+        got, function(alpha * (lhs @ rhs), bias, residual), rtol=2e-3, atol=2e-4
+    )
 
 
 def test_several_threads_share_one_call(client):

@@ -63,7 +63,9 @@ def test_triangular_solve(device, dtype, transpose):
             # The other triangle, and a unit diagonal, must not be read: they hold NaN.
             a = (np.tril if lower else np.triu)(base).astype(dtype)
             solved = a.astype(np.complex128)
-            poisoned = np.where((np.tril if lower else np.triu)(np.ones((n, n))) == 0, np.nan, a).astype(dtype)
+            poisoned = np.where(
+                (np.tril if lower else np.triu)(np.ones((n, n))) == 0, np.nan, a
+            ).astype(dtype)
             if unit:
                 solved[:, np.arange(n), np.arange(n)] = 1
                 poisoned[:, np.arange(n), np.arange(n)] = np.nan
@@ -76,7 +78,12 @@ def test_triangular_solve(device, dtype, transpose):
                 want = np.linalg.solve(solved, b)
             else:
                 want = np.linalg.solve(solved.swapaxes(-1, -2), b.swapaxes(-1, -2)).swapaxes(-1, -2)
-            config = {"left_side": left, "lower": lower, "unit_diagonal": unit, "transpose_a": transpose}
+            config = {
+                "left_side": left,
+                "lower": lower,
+                "unit_diagonal": unit,
+                "transpose_a": transpose,
+            }
             (got,) = run(device, "triangular-solve", [poisoned, b], [shape_of(b)], config)
             error = np.abs(got - want).max() / np.abs(want).max()
             assert error <= tolerance(dtype), (n, left, lower, unit)

@@ -27,7 +27,15 @@ DTYPES = [
     np.float64,
 ]
 # Networks, std::sort, radix, rows along an outer dimension, threads, nothing at all.
-SHAPES = [((5,), 0), ((100,), 0), ((3000,), 0), ((40, 17), 1), ((40, 300), 0), ((5, 7, 30), 1), ((3, 2500), 1)]
+SHAPES = [
+    ((5,), 0),
+    ((100,), 0),
+    ((3000,), 0),
+    ((40, 17), 1),
+    ((40, 300), 0),
+    ((5, 7, 30), 1),
+    ((3, 2500), 1),
+]
 EDGES = [((300000,), 0), ((1, 1), 1), ((0, 5), 1), ((5, 0), 1)]
 
 
@@ -49,7 +57,10 @@ def rank(key, descending):
     """int64 numbers with the order of ``key``: zeros equal, NaNs equal and last (first if descending)."""
     if key.dtype.kind not in "biu":
         key = key.astype(np.float64)
-        key = np.where(np.isnan(key), np.inf, np.where(np.isinf(key), np.sign(key) * 1e300, key)) + 0.0
+        key = (
+            np.where(np.isnan(key), np.inf, np.where(np.isinf(key), np.sign(key) * 1e300, key))
+            + 0.0
+        )
     _, ranks = np.unique(key, return_inverse=True)
     ranks = ranks.reshape(key.shape)
     return -ranks if descending else ranks
@@ -66,7 +77,13 @@ def config(dimension, keys=(0,), descending=(0,), orders=None):
 
 
 def check(device, operands, dimension, descending):
-    got = run(device, "sort", operands, [shape_of(o) for o in operands], config(dimension, (0,), (descending,)))
+    got = run(
+        device,
+        "sort",
+        operands,
+        [shape_of(o) for o in operands],
+        config(dimension, (0,), (descending,)),
+    )
     order = np.argsort(rank(operands[0], descending), axis=dimension, kind="stable")
     for result, operand in zip(got, operands, strict=True):
         want = np.take_along_axis(operand, order, dimension)

@@ -22,8 +22,12 @@ def total_order(x):
     return np.where(bits < 0, np.iinfo(f"i{x.dtype.itemsize}").min - bits - 1, bits)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, ml_dtypes.bfloat16, np.float16, np.int32, np.uint8])
-@pytest.mark.parametrize(("rows", "length", "k"), [(5, 40, 1), (5, 40, 7), (3, 40, 40), (1, 100000, 10), (2, 9, 0)])
+@pytest.mark.parametrize(
+    "dtype", [np.float32, np.float64, ml_dtypes.bfloat16, np.float16, np.int32, np.uint8]
+)
+@pytest.mark.parametrize(
+    ("rows", "length", "k"), [(5, 40, 1), (5, 40, 7), (3, 40, 40), (1, 100000, 10), (2, 9, 0)]
+)
 @pytest.mark.parametrize("largest", [0, 1])
 def test_topk(device, dtype, rows, length, k, largest):
     x = np.round(RNG.standard_normal((rows, length)) * 9)
@@ -65,7 +69,34 @@ def fft(device, kind, x, lengths):
 def test_lengths(device, dtype):
     # Powers, mixed radices, primes (Bluestein's algorithm), and products of large primes.
     tolerance = 3e-6 if dtype is np.complex64 else 1e-13
-    for n in (1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 16, 17, 30, 49, 60, 64, 97, 101, 128, 221, 360, 1000, 1009, 1024, 4096):
+    for n in (
+        1,
+        2,
+        3,
+        4,
+        5,
+        6,
+        7,
+        8,
+        11,
+        12,
+        13,
+        16,
+        17,
+        30,
+        49,
+        60,
+        64,
+        97,
+        101,
+        128,
+        221,
+        360,
+        1000,
+        1009,
+        1024,
+        4096,
+    ):
         x = signal(3, n, dtype=dtype)
         wide = x.astype(np.complex128)
         half = signal(3, n // 2 + 1, dtype=dtype)
@@ -81,17 +112,23 @@ def test_lengths(device, dtype):
 
 def test_several_dimensions(device):
     x = signal(3, 12, 10, 7, dtype=np.complex128)
-    np.testing.assert_allclose(fft(device, "FFT", x, [12, 10, 7]), np.fft.fftn(x, axes=(1, 2, 3)), atol=1e-11)
+    np.testing.assert_allclose(
+        fft(device, "FFT", x, [12, 10, 7]), np.fft.fftn(x, axes=(1, 2, 3)), atol=1e-11
+    )
     np.testing.assert_allclose(fft(device, "IFFT", x, [10, 7]), np.fft.ifft2(x), atol=1e-13)
     real = np.ascontiguousarray(x.real)
     np.testing.assert_allclose(fft(device, "RFFT", real, [10, 7]), np.fft.rfft2(real), atol=1e-12)
     half = signal(3, 12, 6, dtype=np.complex128)
-    np.testing.assert_allclose(fft(device, "IRFFT", half, [12, 10]), np.fft.irfft2(half, (12, 10)), atol=1e-13)
+    np.testing.assert_allclose(
+        fft(device, "IRFFT", half, [12, 10]), np.fft.irfft2(half, (12, 10)), atol=1e-13
+    )
 
 
 def test_fft_refuses_what_does_not_fit():
     x = np.zeros((4, 8), np.complex64)
     shape = Shape(dtypes.C64, (4, 9))
-    code, message = status(lambda: load("fft", [x], [shape], {"fft_type": "FFT", "fft_length": [9]}))
+    code, message = status(
+        lambda: load("fft", [x], [shape], {"fft_type": "FFT", "fft_length": [9]})
+    )
     assert code == "INVALID_ARGUMENT"
     assert "c64[4,8]" in message

@@ -1,0 +1,305 @@
+"""The pass that chooses library calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from jax import lax
+from tripont.core.compiler import verifier
+from tripont.core.compiler.hlo import Instruction, Module
+from tripont.core.compiler.importer import read_program
+from tripont.core.compiler.passes.inline import inline_calls
+from tripont.core.compiler.passes.library import LibraryOptions, estimate_cost, match_library
+from tripont.core.compiler.passes.simplify import simplify
+
+OPTIONS = LibraryOptions(onednn=True, bf16=True)
+F32, F16, BF16 = np.float32, np.float16, ml_dtypes.bfloat16
+
+
+def matched(function: Any, *arguments: Any, options: LibraryOptions = OPTIONS) -> Module:
+    """The function's module after the pass; arguments: (dims, dtype)."""
+    shapes = [jax.ShapeDtypeStruct(*a) for a in arguments]
+    text = jax.jit(function).lower(*shapes).as_text()
+    module = simplify(inline_calls(read_program(text.encode(), "mlir")))
+    module = match_library(module, options)
+    verifier.verify(module)
+    return module
+
+
+def instructions(module: Module, opcode: str) -> list[Instruction]:
+    return [i for c in module.computations() for i in c.instructions if i.opcode == opcode]
+
+
+def calls(module: Module) -> list[str]:
+    return [i.attributes["name"] for i in instructions(module, "library-call")]
+
+
+def config(module: Module) -> dict[str, Any]:
+    (call,) = instructions(module, "library-call")
+    return call.attributes["config"]  # type: ignore[no-any-return]
+
+
+def value_of(module: Module, arguments: list[np.ndarray]) -> np.ndarray:
+    """The value of a module that is one gemm, by its configuration."""
+    (call,) = instructions(module, "library-call")
+    c = call.attributes["config"]
+    a, b = (arguments[o.attributes["index"]].ravel() for o in call.operands)
+
+    def view(flat, sizes, strides):
+        return np.lib.stride_tricks.as_strided(flat, sizes, [s * flat.itemsize for s in strides])
+
+    batch = c["batch"]
+    product = view(a, (*batch, c["m"], c["k"]), c["lhs_strides"]) @ view(
+        b, (*batch, c["k"], c["n"]), c["rhs_strides"]
+    )
+    result = np.zeros(call.dims, product.dtype)
+    view(result.ravel(), product.shape, c["result_strides"])[...] = product
+    return result
+
+
+@pytest.mark.parametrize(
+    ("equation", "dims", "transposes"),
+    [
+        ("mk,kn->mn", ((96, 64), (64, 80)), 0),
+        ("km,kn->mn", ((64, 96), (64, 80)), 0),
+        ("mk,nk->mn", ((96, 64), (80, 64)), 0),
+        ("mk,kn->nm", ((96, 64), (64, 80)), 0),
+        ("bmk,bkn->bmn", ((3, 96, 64), (3, 64, 80)), 0),
+        ("bthd,bshd->bhts", ((2, 64, 4, 32), (2, 80, 4, 32)), 0),  # attention scores
+        (
+            "bhts,bshd->bthd",
+            ((2, 4, 64, 80), (2, 80, 4, 32)),
+            0,
+        ),  # attention values, written in place
+        ("btd,dhk->bthk", ((2, 64, 80), (80, 4, 32)), 0),
+        ("bthk,hkd->btd", ((2, 64, 4, 32), (4, 32, 80)), 0),  # two contracted dimensions
+        ("bthk,khd->btd", ((2, 64, 4, 32), (32, 4, 80)), 1),  # contracted in another order
+        ("bthk,btd->dhk", ((2, 64, 4, 32), (2, 64, 80)), 0),
+        (
+            "akb,kn->abn",
+            ((8, 64, 12), (64, 80)),
+            1,
+        ),  # free dimensions on both sides of the contracted one
+    ],
+)
+def test_gemm_reads_any_layout(equation, dims, transposes):
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(d).astype(F32) for d in dims]
+    module = matched(lambda a, b: jnp.einsum(equation, a, b), *((d, F32) for d in dims))
+    assert calls(module) == ["gemm"]
+    assert len(instructions(module, "transpose")) == transposes
+    if not transposes:
+        want = np.einsum(equation, *arrays)
+        np.testing.assert_allclose(value_of(module, arrays), want, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("lhs", "rhs", "dtype"),
+    [
+        ((16, 16), (16, 16), F32),  # small
+        ((1, 4096), (4096, 512), F32),  # a vector
+        ((512, 512), (512,), F32),
+        ((128, 128), (128, 128), np.int32),
+        ((100, 8, 8), (100, 8, 8), F32),  # a batch of small ones
+        ((0, 512), (512, 512), F32),
+    ],
+)
+def test_dots_that_stay(lhs, rhs, dtype):
+    assert calls(matched(jnp.matmul, (lhs, dtype), (rhs, dtype))) == []
+
+
+def test_element_types():
+    square = (128, 128)
+    assert calls(matched(jnp.matmul, (square, BF16), (square, BF16))) == ["gemm"]
+    module = matched(jnp.matmul, (square, F16), (square, F16))
+    (call,) = instructions(module, "library-call")
+    assert {o.dtype.name for o in call.operands} == {"f32"}
+    assert module.entry.results[0].dtype.name == "f16"
+    no_bf16 = LibraryOptions(onednn=True, bf16=False)
+    module = matched(jnp.matmul, (square, BF16), (square, BF16), options=no_bf16)
+    assert {o.dtype.name for o in instructions(module, "library-call")[0].operands} == {"f32"}
+
+    def product(a, b):
+        return lax.dot(a, b, preferred_element_type=jnp.int32)
+
+    assert calls(matched(product, (square, np.int8), (square, np.int8))) == ["gemm"]
+    assert calls(matched(product, (square, np.uint8), (square, np.uint8))) == []
+
+
+def test_without_onednn():
+    none = LibraryOptions(onednn=False)
+    assert calls(matched(jnp.matmul, ((128, 128), F32), ((128, 128), F32), options=none)) == []
+    assert calls(matched(jnp.sort, ((128,), F32), options=none)) == ["sort"]
+
+
+def test_a_gemm_with_two_users_keeps_its_layout():
+    def both(a, b):
+        product = a @ b
+        return product, product.T
+
+    module = matched(both, ((96, 64), F32), ((64, 80), F32))
+    assert len(instructions(module, "transpose")) == 1
+
+
+def test_loop_bodies_are_matched():
+    def loop(w, x):
+        return lax.fori_loop(0, 3, lambda i, x: jnp.tanh(x @ w), x)
+
+    assert calls(matched(loop, ((128, 128), F32), ((128, 128), F32))) == ["gemm"]
+
+
+def conv(strides=(1, 1), padding="SAME", **more):
+    def function(x, w):
+        return lax.conv_general_dilated(
+            x, w, strides, padding, dimension_numbers=("NHWC", "HWIO", "NHWC"), **more
+        )
+
+    return function
+
+
+IMAGE, KERNEL = ((4, 14, 14, 8), F32), ((3, 3, 8, 16), F32)
+
+
+@pytest.mark.parametrize("strides", [(1, 1), (2, 2), (2, 1)])
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+def test_convolution_kinds(strides, padding):
+    function = conv(strides, padding)
+    assert config(matched(function, IMAGE, KERNEL))["kind"] == "forward"
+
+    def input_gradient(x, w):
+        return jax.grad(lambda x: function(x, w).sum())(x)
+
+    def weights_gradient(x, w):
+        return jax.grad(lambda w: (function(x, w) ** 2).sum())(w)
+
+    module = matched(input_gradient, IMAGE, KERNEL)
+    assert config(module)["kind"] == "backward_data"
+    assert not instructions(module, "reverse")  # the kernel is read where it lies
+    kinds = [
+        i.attributes["config"]["kind"]
+        for i in instructions(matched(weights_gradient, IMAGE, KERNEL), "library-call")
+    ]
+    assert kinds == ["forward", "backward_weights"]
+
+
+def test_grouped_convolution():
+    function = conv(feature_group_count=8)
+    module = matched(function, IMAGE, ((3, 3, 1, 16), F32))
+    assert config(module)["weights_dimensions"] == (8, 2, 1, 3, 3)
+
+
+def test_negative_padding_is_cut_first():
+    module = matched(conv(padding=((-1, 0), (0, 1))), IMAGE, KERNEL)
+    assert config(module)["padding_low"] == (0, 0)
+    (pad,) = instructions(module, "pad")
+    assert pad.attributes["low"] == (0, -1, 0, 0)
+
+
+def test_transposed_convolution_is_an_input_gradient():
+    module = matched(lambda x, w: lax.conv_transpose(x, w, (2, 2), "SAME"), IMAGE, KERNEL)
+    assert config(module)["kind"] == "backward_data"
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.int32])
+def test_convolutions_that_stay(dtype):
+    with jax.enable_x64(True):
+        assert calls(matched(conv(), (IMAGE[0], dtype), (KERNEL[0], dtype))) == []
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16, F16, np.int32, np.uint8, np.bool_])
+def test_sort_keys(dtype):
+    c = config(matched(jnp.sort, ((100,), dtype)))
+    assert (c["key_operands"], c["key_descending"], c["key_orders"]) == ((0,), (0,), (0,))
+
+
+def test_lexicographic_sort_keys():
+    c = config(
+        matched(lambda a, b: lax.sort((a, b), num_keys=2), ((100,), np.int32), ((100,), F32))
+    )
+    assert (c["key_operands"], c["key_descending"]) == ((0, 1), (0, 0))
+
+
+def sort_text(comparison: str) -> str:
+    return f"""
+    func.func @main(%x: tensor<9xf32>) -> tensor<9xf32> {{
+      %0 = "stablehlo.sort"(%x) ({{
+      ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+        {comparison}
+        stablehlo.return %r : tensor<i1>
+      }}) {{dimension = 0 : i64, is_stable = false}} : (tensor<9xf32>) -> tensor<9xf32>
+      return %0 : tensor<9xf32>
+    }}"""
+
+
+@pytest.mark.parametrize(
+    ("comparison", "descending", "order"),
+    [
+        (
+            "%r = stablehlo.compare LT, %a, %b, FLOAT : (tensor<f32>, tensor<f32>) -> tensor<i1>",
+            0,
+            0,
+        ),
+        (
+            "%r = stablehlo.compare GT, %a, %b, FLOAT : (tensor<f32>, tensor<f32>) -> tensor<i1>",
+            1,
+            0,
+        ),
+        (
+            "%r = stablehlo.compare GT, %b, %a, TOTALORDER : (tensor<f32>, tensor<f32>) -> tensor<i1>",
+            0,
+            1,
+        ),
+        (
+            "%r = stablehlo.compare GT, %a, %b, TOTALORDER : (tensor<f32>, tensor<f32>) -> tensor<i1>",
+            1,
+            1,
+        ),
+    ],
+)
+def test_plain_comparators(comparison, descending, order):
+    c = config(match_library(read_program(sort_text(comparison).encode(), "mlir"), OPTIONS))
+    assert (c["key_descending"], c["key_orders"]) == ((descending,), (order,))
+
+
+@pytest.mark.parametrize(
+    "comparison",
+    [
+        "%r = stablehlo.compare LE, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>",
+        "%r = stablehlo.compare LT, %a, %a : (tensor<f32>, tensor<f32>) -> tensor<i1>",
+        """%c = stablehlo.abs %a : tensor<f32>
+        %r = stablehlo.compare LT, %c, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>""",
+    ],
+)
+def test_other_comparators_are_called(comparison):
+    module = match_library(read_program(sort_text(comparison).encode(), "mlir"), OPTIONS)
+    (call,) = instructions(module, "library-call")
+    assert "key_operands" not in call.attributes["config"]
+    assert len(call.called) == 1
+
+
+def test_linear_algebra_and_transforms():
+    def function(a, b):
+        return (
+            jnp.linalg.cholesky(a),
+            lax.linalg.triangular_solve(a, b, left_side=True),
+            jnp.fft.rfft(b),
+            lax.top_k(b, 3),
+        )
+
+    shapes = [jax.ShapeDtypeStruct((16, 16), F32), jax.ShapeDtypeStruct((16, 16), F32)]
+    text = jax.jit(function).trace(*shapes).lower(lowering_platforms=("tpu",)).as_text()
+    module = match_library(inline_calls(read_program(text.encode(), "mlir")), OPTIONS)
+    assert {"triangular-solve", "fft", "topk", "cholesky"} <= set(calls(module))
+
+
+def test_costs():
+    small = matched(jnp.matmul, ((128, 128), F32), ((128, 128), F32))
+    large = matched(jnp.matmul, ((1024, 1024), F32), ((1024, 1024), F32))
+    costs = [estimate_cost(instructions(m, "library-call")[0]) for m in (small, large)]
+    assert 5e3 < costs[0] < 1e5
+    assert 1e6 < costs[1] < 1e8
