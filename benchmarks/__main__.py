@@ -51,7 +51,7 @@ def main() -> int:
     for module in ("kernels", "training", "compiling"):  # they register their benchmarks
         importlib.import_module(f"benchmarks.{module}")
 
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 120)
     chosen = [
         entry
         for name, entry in REGISTRY.items()

@@ -18,11 +18,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from tripont import __version__, library_path
+
+from .terminal import make_console
 
 OK, WARNING, ERROR = "ok", "warning", "error"
 
@@ -359,7 +360,7 @@ CHECKS: list[Callable[[], Finding]] = [
 
 def run(json_output: bool) -> int:
     """Print the findings. Returns 0 if nothing keeps the device from working, else 1."""
-    console = Console()
+    console = make_console()
     findings: list[Finding] = []
     with console.status("looking around", spinner="dots") as status:
         for check in CHECKS:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from tripont.core.compiler import artifact
 
-from .program_file import fail, read
+from .program_file import read
+from .terminal import fail, make_console
 
 ALLOCATION_KINDS = {
     artifact.ALLOCATION_PARAMETER: "parameter",
@@ -96,13 +96,13 @@ def thunk_rows(
 
 def program_text(program: bytes) -> str:
     """The optimised HLO as text; needs jaxlib."""
-    from jaxlib import xla_client
+    from jaxlib import _hlo
 
-    return str(xla_client._xla.HloModule.from_serialized_hlo_module_proto(program).to_string())
+    return str(_hlo.HloModule.from_serialized_hlo_module_proto(program).to_string())
 
 
 def run(path: Path, thunks: bool, memory: bool, hlo: bool) -> int:
-    console = Console()
+    console = make_console()
     try:
         executable = artifact.deserialize(read(path))
     except artifact.ArtifactError as error:

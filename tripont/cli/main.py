@@ -40,17 +40,17 @@ def doctor(
     ] = False,
 ) -> None:
     """Say what is found, what is missing and how to mend it. The exit code is 0 if the device works."""
-    from . import doctor as command
+    from .doctor import run
 
-    raise typer.Exit(command.run(json_output))
+    raise typer.Exit(run(json_output))
 
 
 @app.command()
 def devices() -> None:
     """List the devices and their memory."""
-    from . import devices as command
+    from .devices import run
 
-    raise typer.Exit(command.run())
+    raise typer.Exit(run())
 
 
 @app.command("compile")
@@ -71,9 +71,9 @@ def compile_file(
     ] = "",
 ) -> None:
     """Compile a program ahead of time into an executable artifact."""
-    from . import compile as command
+    from .compile import run
 
-    raise typer.Exit(command.run(file, output, target, dump, program_format))
+    raise typer.Exit(run(file, output, target, dump, program_format))
 
 
 @app.command("run")
@@ -91,9 +91,9 @@ def run_artifact(
     seed: Annotated[int, typer.Option(help="Of the random inputs.")] = 0,
 ) -> None:
     """Run an artifact and show its results and how long it takes. Needs no compiler and no framework."""
-    from . import run as command
+    from .run import run
 
-    raise typer.Exit(command.run(artifact, inputs or [], output, repeat, seed))
+    raise typer.Exit(run(artifact, inputs or [], output, repeat, seed))
 
 
 @app.command()
@@ -104,9 +104,9 @@ def inspect(
     hlo: Annotated[bool, typer.Option(help="Print the optimised HLO.")] = False,
 ) -> None:
     """Show what an artifact holds: signature, thunks, memory, code, and what it needs to run."""
-    from . import inspect as command
+    from .inspect import run
 
-    raise typer.Exit(command.run(artifact, thunks, memory, hlo))
+    raise typer.Exit(run(artifact, thunks, memory, hlo))
 
 
 def main() -> None:

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import NoReturn
 
-from rich.console import Console
-from rich.markup import escape
+from .terminal import fail
 
 MLIR_BYTECODE = b"ML\xefR"
-
-
-def fail(message: str) -> NoReturn:
-    """Print an error and end the command with exit code 1."""
-    Console(stderr=True).print(f"[red]error:[/] {escape(message)}", soft_wrap=True, highlight=False)
-    sys.exit(1)
 
 
 def read(path: Path) -> bytes:

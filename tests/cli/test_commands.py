@@ -1,0 +1,190 @@
+"""The command line: a program goes through compile, inspect and run; errors say what is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+PROGRAM = """
+module @scale_and_add {
+  func.func @main(%x: tensor<3x4xf32>, %y: tensor<4xf32>, %n: tensor<5xi32>) -> (tensor<3x4xf32>, tensor<5xi32>) {
+    %0 = stablehlo.broadcast_in_dim %y, dims = [1] : (tensor<4xf32>) -> tensor<3x4xf32>
+    %1 = stablehlo.multiply %x, %0 : tensor<3x4xf32>
+    %2 = stablehlo.add %n, %n : tensor<5xi32>
+    return %1, %2 : tensor<3x4xf32>, tensor<5xi32>
+  }
+}
+"""
+
+
+def tripont(
+    *arguments: str | Path, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tripont.cli.main", *map(str, arguments)]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=180, env=os.environ | (environment or {})
+    )
+
+
+@pytest.fixture(scope="module")
+def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("artifact")
+    (folder / "program.mlir").write_text(PROGRAM)
+    result = tripont(
+        "compile",
+        folder / "program.mlir",
+        "-o",
+        folder / "program.tripont",
+        "--dump",
+        folder / "dump",
+    )
+    assert result.returncode == 0, result.stderr
+    return folder / "program.tripont"
+
+
+def test_compile_dumps_every_stage(artifact: Path) -> None:
+    names = {path.name.split(".", 2)[2] for path in (artifact.parent / "dump").iterdir()}
+    assert {
+        "before_optimizations.txt",
+        "after_optimizations.txt",
+        "ir-no-opt.ll",
+        "ir-with-opt.ll",
+        "s",
+    } <= names
+    assert {"thunk_sequence.txt", "buffer_assignment.txt"} <= names
+
+
+def test_inspect(artifact: Path) -> None:
+    result = tripont("inspect", artifact, "--memory", "--hlo")
+    assert result.returncode == 0, result.stderr
+    for text in (
+        "scale_and_add",
+        "0: f32[3,4], 1: f32[4], 2: s32[5]",
+        "kernel",
+        "parameter 2",
+        "ENTRY",
+    ):
+        assert text in result.stdout
+
+
+def test_run_with_inputs(artifact: Path, tmp_path: Path) -> None:
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    y = np.array([1, 2, 3, 4], np.float32)
+    n = np.arange(5, dtype=np.int32)
+    for name, array in (("x", x), ("y", y), ("n", n)):
+        np.save(tmp_path / f"{name}.npy", array)
+    files = [tmp_path / f"{name}.npy" for name in "xyn"]
+    result = tripont("run", artifact, *files, "-o", tmp_path / "results", "--repeat", "3")
+    assert result.returncode == 0, result.stderr
+    np.testing.assert_array_equal(np.load(tmp_path / "results" / "result_0.npy"), x * y)
+    np.testing.assert_array_equal(np.load(tmp_path / "results" / "result_1.npy"), n + n)
+    assert "median" in result.stdout
+
+
+def test_run_with_random_inputs_is_repeatable(artifact: Path, tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        result = tripont("run", artifact, "-o", tmp_path / folder, "--seed", "3", "--repeat", "1")
+        assert result.returncode == 0, result.stderr
+    a, b = (np.load(tmp_path / folder / "result_0.npy") for folder in "ab")
+    np.testing.assert_array_equal(a, b)
+
+
+def test_run_needs_no_compiler(artifact: Path) -> None:
+    """Neither jaxlib nor llvmlite is imported, and the worker cannot start."""
+    code = (
+        "import sys\n"
+        "for name in ('jax', 'jaxlib', 'llvmlite'): sys.modules[name] = None\n"
+        "from tripont.cli.main import main\n"
+        f"sys.argv = ['tripont', 'run', {str(artifact)!r}]\n"
+        "main()"
+    )
+    environment = os.environ | {"TRIPONT_PYTHON": "/no/such/python"}
+    result = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert result.returncode == 0, result.stderr
+    assert "median" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "{artifact}", "{artifact}"], "takes 3 arguments"),
+        (["run", "/no/such/file"], "cannot read /no/such/file"),
+        (["inspect", "{garbage}"], "not a tripont artifact"),
+        (["run", "{garbage}"], "not a tripont artifact"),
+        (["inspect", "{truncated}"], "truncated"),
+        (["run", "{truncated}"], "truncated"),
+        (["compile", "{artifact}", "-o", "x"], "already an executable artifact"),
+        (["compile", "{garbage}", "-o", "x"], "error:"),
+        (["compile", "{program}", "-o", "x", "--target", "abacus"], "abacus"),
+        (["compile", "{program}", "-o", "x", "--format", "fortran"], "give mlir or hlo"),
+        (["compile", "{program}", "-o", "{garbage}/x"], "cannot write"),
+    ],
+    ids=lambda value: "-".join(value)[:40] if isinstance(value, list) else "",
+)
+def test_errors(artifact: Path, tmp_path: Path, arguments: list[str], message: str) -> None:
+    (tmp_path / "garbage").write_bytes(b"not anything")
+    (tmp_path / "truncated").write_bytes(artifact.read_bytes()[:300])
+    names = {
+        "artifact": artifact,
+        "garbage": tmp_path / "garbage",
+        "truncated": tmp_path / "truncated",
+        "program": artifact.parent / "program.mlir",
+    }
+    result = tripont(*[argument.format(**names) for argument in arguments])
+    assert result.returncode == 1, (result.stdout, result.stderr)
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_wrong_shape_of_an_input(artifact: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "wrong.npy", np.zeros((3, 3), np.float32))
+    result = tripont("run", artifact, *[tmp_path / "wrong.npy"] * 3)
+    assert result.returncode == 1
+    assert "parameter 0 is f32[3,4]" in result.stderr
+
+
+def test_devices() -> None:
+    result = tripont("devices", environment={"TRIPONT_NUM_DEVICES": "3"})
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("host (") == 3
+
+
+def test_doctor_finds_nothing_wrong() -> None:
+    result = tripont("doctor", "--json")
+    findings = json.loads(result.stdout)
+    assert result.returncode == 0, findings
+    assert {f["name"] for f in findings} >= {
+        "plugin",
+        "oneDNN",
+        "oneTBB",
+        "LLVM",
+        "self test",
+        "cache",
+    }
+    assert all(f["status"] != "error" for f in findings)
+
+
+def test_doctor_says_how_to_mend_it() -> None:
+    result = tripont("doctor", environment={"TRIPONT_NUM_DEVICES": "many"})
+    assert result.returncode == 1
+    assert "TRIPONT_NUM_DEVICES" in result.stdout
+    assert "xpu does not work" in result.stdout
+
+
+def test_doctor_warns_about_the_environment() -> None:
+    result = tripont("doctor", environment={"JAX_PLATFORMS": "cpu"})
+    assert "unset JAX_PLATFORMS" in result.stdout
+
+
+def test_version() -> None:
+    from tripont import __version__
+
+    assert tripont("--version").stdout.strip() == f"tripont {__version__}"
