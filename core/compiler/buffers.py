@@ -1,19 +1,19 @@
 """Buffer assignment: where every value of a scheduled program lives.
 
-Time. :class:`_Liveness` walks the schedule (the order of instructions, loops and branches in place) and numbers what
-happens. A value is alive from the time it is made to its last use; something used in a loop but made outside stays alive to the
-loop's end. Values that are other values (get-tuple-element, bitcast, an invariant of a loop, a branch's parameter) are aliases and
-have no memory of their own.
+Time. :mod:`.liveness` finds the values and when they are alive.
 
-Sharing. A :class:`Group` is a set of values, no two alive at once, that live in the same memory. Groups are joined where
-that saves a copy or memory: a loop's state from iteration to iteration, a donated parameter and the result that takes its place,
-dynamic-update-slice and scatter with the array they update, an elementwise kernel with a dying operand. Where values that must be
-in one place (a loop's state) could not be joined, a copy moves them.
+Sharing. A :class:`~.liveness.Group` is a set of values, no two alive at once, that live in the same
+memory. Groups are joined where that saves a copy or memory: a loop's state from iteration to
+iteration, a donated parameter and the result that takes its place, dynamic-update-slice and scatter
+with the array they update, an elementwise kernel with a dying operand. Where values that must be in
+one place (a loop's state) could not be joined, a copy moves them.
 
-Placing. Groups of parameters, constants and results have allocations of their own; the others get offsets in one
-temporary arena, by best fit along the time axis. Total cost O(n log n).
+Placing. Groups of parameters, constants and results have allocations of their own; the others get
+offsets in one temporary arena, by best fit along the time axis
+(:mod:`.arena`). Total cost O(n log n).
 
-Every control flow computation must have one caller (pass ``unshare_control_flow``), since values are known by their instruction.
+Every control flow computation must have one caller (pass ``unshare_control_flow``), since values
+are known by their instruction.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 import numpy as np
 
+from .arena import place_in_arena
 from .artifact import (
     ALIGNMENT,
     ALLOCATION_CONSTANT,
@@ -34,54 +34,10 @@ from .artifact import (
     Allocation,
     Slice,
 )
-from .errors import internal, resource_exhausted
-from .hlo import Computation, Instruction, Module, Shape
+from .errors import internal
+from .hlo import Instruction, Module
 from .inplace import in_place_operands, must_share
-
-MAXIMUM_BYTES: Final = 1 << 46  # no machine has more memory; beyond this sizes are a mistake in the program
-_FOREVER: Final = 1 << 60
-
-
-class Value:
-    """One array: alive in [start, end], both times included."""
-
-    __slots__ = ("end", "group", "index", "instruction", "shape", "start")
-
-    def __init__(self, instruction: Instruction, index: int, shape: Shape, start: int) -> None:
-        self.instruction = instruction
-        self.index = index
-        self.shape = shape
-        self.start = start
-        self.end = start
-        self.group = Group(self)
-
-    @property
-    def size(self) -> int:
-        return self.shape.bytes
-
-    def __repr__(self) -> str:
-        return f"{self.instruction.name}.{self.index} {self.shape} [{self.start}, {self.end}]"
-
-
-class Group:
-    """Values in the same memory. ``allocation``: where it is bound to be, None for the arena."""
-
-    __slots__ = ("allocation", "offset", "read_only", "size", "values")
-
-    def __init__(self, value: Value) -> None:
-        self.values = [value]  # sorted by start; none overlap
-        self.size = value.shape.bytes
-        self.allocation: int | None = None
-        self.read_only = False
-        self.offset = 0
-
-    @property
-    def start(self) -> int:
-        return self.values[0].start
-
-    @property
-    def end(self) -> int:
-        return max(v.end for v in self.values)
+from .liveness import FOREVER, Group, Liveness, Value
 
 
 @dataclass(slots=True)
@@ -114,194 +70,6 @@ class Assignment:
     def operand_values(self, instruction: Instruction) -> list[Value]:
         values = [self.values[o][0] for o in instruction.operands]
         return [v for v in values if v is not None]
-
-
-# ---------------------------------------------------------------------------------------------------- liveness
-
-
-class _Liveness:
-    """Numbers the schedule and finds the values and when they are alive."""
-
-    def __init__(self, module: Module) -> None:
-        self.time = 0
-        self.values: dict[Instruction, tuple[Value | None, ...]] = {}
-        self.all: list[Value] = []
-        # Pairs (dying value, new value) that touch in time but may share memory all the same.
-        self.touching: set[tuple[Value, Value]] = set()
-        self.wishes: list[tuple[int, int, Value, Value]] = []  # (priority, -bytes, new value, old value)
-        self.loops: list[_Loop] = []
-        self.branches: list[_Branches] = []
-        entry = module.entry
-        for p in entry.parameters:
-            self.values[p] = (self.define(p, 0, p.shape),)
-        self.visit(entry)
-        self.end = self.tick()
-        self.results = [self.values[r][0] for r in entry.results]
-        for value in self.results:
-            if value is not None:
-                value.end = _FOREVER
-
-    def tick(self) -> int:
-        self.time += 1
-        return self.time
-
-    def define(self, instruction: Instruction, index: int, shape: object) -> Value | None:
-        if not isinstance(shape, Shape):
-            return None
-        if shape.bytes > MAXIMUM_BYTES:
-            raise resource_exhausted(
-                f"{shape} takes {shape.bytes} bytes", op=instruction.opcode, metadata=instruction.metadata
-            )
-        value = Value(instruction, index, shape, self.time)
-        self.all.append(value)
-        return value
-
-    def use(self, values: Iterable[Value | None], time: int) -> None:
-        for value in values:
-            if value is not None and value.end < time:
-                value.end = time
-
-    def operands(self, instruction: Instruction) -> list[Value | None]:
-        return [self.values[o][0] for o in instruction.operands]
-
-    def visit(self, computation: Computation) -> None:
-        values = self.values
-        for instruction in computation.instructions:
-            opcode = instruction.opcode
-            if opcode == "parameter":
-                continue
-            if opcode == "get-tuple-element":
-                values[instruction] = (values[instruction.operands[0]][instruction.attributes["index"]],)
-            elif opcode == "tuple" or opcode == "optimization-barrier":
-                values[instruction] = tuple(self.operands(instruction))
-            elif opcode == "bitcast":
-                values[instruction] = (values[instruction.operands[0]][0],)
-            elif opcode == "after-all":
-                values[instruction] = (None,)
-            elif opcode == "while":
-                self.visit_while(instruction)
-            elif opcode == "conditional":
-                self.visit_conditional(instruction)
-            else:
-                self.visit_plain(instruction)
-
-    def visit_plain(self, instruction: Instruction) -> None:
-        time = self.tick()
-        operands = self.operands(instruction)
-        self.use(operands, time)
-        results = tuple(self.define(instruction, n, s) for n, s in enumerate(instruction.result_shapes))
-        self.values[instruction] = results
-        if not operands:
-            return
-        priority = 1 if must_share(instruction) else 3
-        for result, candidates in zip(results, in_place_operands(instruction), strict=True):
-            if result is None:
-                continue
-            for position in candidates:
-                operand = operands[position]
-                if operand is None or operand.size != result.size:
-                    continue
-                # The same memory must not come in through another operand that is read elsewhere.
-                if all(o is not operand or n in candidates for n, o in enumerate(operands)):
-                    self.touching.add((operand, result))
-                    self.wishes.append((priority, -result.size, result, operand))
-
-    def visit_while(self, instruction: Instruction) -> None:
-        condition, body = instruction.called
-        begin = self.tick()
-        init = self.operands(instruction)
-        self.use(init, begin)
-        count = len(init)
-        invariant = [_resolve(r) is p for r, p in zip(body.results, body.parameters, strict=True)]
-        state: list[Value | None] = []
-        for n, (value, p) in enumerate(zip(init, body.parameters, strict=True)):
-            carried = value if invariant[n] else self.define(instruction, n, p.shape)
-            state.append(carried)
-            self.values[p] = self.values[condition.parameters[n]] = (carried,)
-            if carried is not None and value is not None and not invariant[n]:
-                self.touching.add((value, carried))
-        self.visit(condition)
-        self.use([*state, self.values[condition.results[0]][0]], self.tick())
-        self.visit(body)
-        following = [self.values[r][0] for r in body.results]
-        body_end = self.tick()
-        self.use(following, body_end)
-        end = self.tick()
-        self.use([v for v, fixed in zip(state, invariant, strict=True) if fixed], end)
-        results = tuple(
-            state[n] if invariant[n] else self.define(instruction, n, instruction.result_shapes[n])
-            for n in range(count)
-        )
-        self.values[instruction] = results
-        carried_numbers = [n for n in range(count) if not invariant[n] and state[n] is not None]
-        self.loops.append(
-            _Loop(
-                instruction,
-                [init[n] for n in carried_numbers],  # type: ignore[misc]
-                [state[n] for n in carried_numbers],  # type: ignore[misc]
-                [following[n] for n in carried_numbers],  # type: ignore[misc]
-                [results[n] for n in carried_numbers],  # type: ignore[misc]
-                body_end,
-            )
-        )
-
-    def visit_conditional(self, instruction: Instruction) -> None:
-        begin = self.tick()
-        operands = self.operands(instruction)
-        self.use(operands, begin)
-        first = 1
-        branches: list[list[Value | None]] = []
-        ends: list[int] = []
-        for branch in instruction.called:
-            for p in branch.parameters:
-                self.values[p] = (operands[first + p.attributes["index"]],)
-            first += len(branch.parameters)
-            self.visit(branch)
-            results = [self.values[r][0] for r in branch.results]
-            ends.append(self.tick())
-            self.use(results, ends[-1])
-            branches.append(results)
-        self.tick()
-        values = tuple(self.define(instruction, n, s) for n, s in enumerate(instruction.result_shapes))
-        self.values[instruction] = values
-        self.branches.append(_Branches(instruction, branches, values, ends))
-
-
-@dataclass(slots=True)
-class _Loop:
-    """The states of a while that change: lists in parallel, one entry a state."""
-
-    instruction: Instruction
-    init: list[Value]
-    state: list[Value]
-    following: list[Value]  # the body's results
-    results: list[Value]
-    body_end: int
-
-
-@dataclass(slots=True)
-class _Branches:
-    instruction: Instruction
-    results_of_branch: list[list[Value | None]]
-    results: tuple[Value | None, ...]
-    ends: list[int]
-
-
-def _resolve(instruction: Instruction) -> Instruction:
-    """The instruction whose memory ``instruction`` is, as far as its own computation tells."""
-    while True:
-        if instruction.opcode == "get-tuple-element":
-            source = instruction.operands[0]
-            if source.opcode not in ("tuple", "optimization-barrier"):
-                return instruction
-            instruction = source.operands[instruction.attributes["index"]]
-        elif instruction.opcode in ("bitcast", "optimization-barrier") and len(instruction.operands) == 1:
-            instruction = instruction.operands[0]
-        else:
-            return instruction
-
-
-# ------------------------------------------------------------------------------------------------------ sharing
 
 
 class _Sharing:
@@ -349,13 +117,14 @@ class _Sharing:
 def assign(module: Module) -> Assignment:
     """Give every value of the (fused, scheduled) module a place.
 
-    Moves are keyed (while, "init") before the loop, (while, "body") at the end of each iteration, (conditional, "0"), ... at
-    the end of a branch, (instruction, "copy") before an instruction that updates its operand in place, and (None, "results")
-    at the end of the program; each list is in an order in which no move overwrites what a later one reads.
+    Moves are keyed (while, "init") before the loop, (while, "body") at the end of each iteration,
+    (conditional, "0"), ... at the end of a branch, (instruction, "copy") before an instruction that
+    updates its operand in place, and (None, "results") at the end of the program; each list is in
+    an order in which no move overwrites what a later one reads.
 
     Raises CompileError (RESOURCE_EXHAUSTED) for sizes that no machine has.
     """
-    live = _Liveness(module)
+    live = Liveness(module)
     sharing = _Sharing(live.touching)
     entry = module.entry
     allocations: list[Allocation] = []
@@ -395,7 +164,12 @@ def assign(module: Module) -> Assignment:
         parameter = aliases.get(number, -1)
         if parameter >= 0:
             group = parameters[parameter].group
-        elif group.allocation is not None or group.read_only or id(group) in taken or _reserved(group, aliases, parameters):
+        elif (
+            group.allocation is not None
+            or group.read_only
+            or id(group) in taken
+            or _reserved(group, aliases, parameters)
+        ):
             fresh.append((number, value))
             allocations.append(Allocation(ALLOCATION_RESULT, number, value.size))
             result_groups.append(None)
@@ -416,12 +190,12 @@ def assign(module: Module) -> Assignment:
             sharing.join(state.group, other.group)
     for branches in live.branches:
         for results_of_branch in branches.results_of_branch:
-            for result, value_ in zip(branches.results, results_of_branch, strict=True):
-                if result is not None and value_ is not None:
-                    sharing.join(result.group, value_.group)
+            for target, source in zip(branches.results, results_of_branch, strict=True):
+                if target is not None and source is not None:
+                    sharing.join(target.group, source.group)
     live.wishes.sort(key=lambda w: w[:2])
-    for _, _, result, operand in live.wishes:
-        sharing.join(result.group, operand.group)
+    for _, _, target_value, operand in live.wishes:
+        sharing.join(target_value.group, operand.group)
 
     # What could not be joined is copied.
     temporaries: list[Group] = []
@@ -438,23 +212,21 @@ def assign(module: Module) -> Assignment:
     for branches in live.branches:
         for n, results_of_branch in enumerate(branches.results_of_branch):
             pairs = [
-                (r, v)
-                for r, v in zip(branches.results, results_of_branch, strict=True)
-                if r is not None and v is not None
+                (target, source)
+                for target, source in zip(branches.results, results_of_branch, strict=True)
+                if target is not None and source is not None
             ]
             moves[branches.instruction, str(n)] = ordered(pairs, branches.ends[n])
     for instruction, values in live.values.items():
         if must_share(instruction):
-            for result, candidates in zip(values, in_place_operands(instruction), strict=True):
-                if not candidates:
-                    continue
-                operand = live.values[instruction.operands[candidates[0]]][0]
-                if result is not None and operand is not None and operand.group is not result.group:
-                    moves.setdefault((instruction, "copy"), []).append(Move(result, operand))
+            for new, candidates in zip(values, in_place_operands(instruction), strict=True):
+                old = live.values[instruction.operands[candidates[0]]][0] if candidates else None
+                if new is not None and old is not None and old.group is not new.group:
+                    moves.setdefault((instruction, "copy"), []).append(Move(new, old))
     final = _final_moves(results, aliases, parameters, fresh, allocations, live)
     moves[None, "results"] = ordered(final, live.end)
 
-    arena = _place_in_arena([*_groups(live.all), *temporaries], len(allocations))
+    arena = place_in_arena([*_groups(live.all), *temporaries], len(allocations))
     if arena:
         allocations.append(Allocation(ALLOCATION_TEMP, 0, arena))
     return Assignment(allocations, constants, live.values, moves, live.all)
@@ -469,8 +241,10 @@ def _reserved(group: Group, aliases: dict[int, int], parameters: Sequence[Value]
     return any(parameters[p].group is group for p in aliases.values())
 
 
-def _place_constants(live: _Liveness) -> tuple[bytes, list[tuple[Value, int]]]:
-    """The CONSTANTS section, and each distinct constant's value with its offset. Equal literals are one value."""
+def _place_constants(live: Liveness) -> tuple[bytes, list[tuple[Value, int]]]:
+    """The CONSTANTS section, and each distinct constant's value with its offset. Equal literals are
+    one value.
+    """
     parts: list[bytes] = []
     size = 0
     found: dict[tuple[bytes, int], Value] = {}
@@ -482,7 +256,7 @@ def _place_constants(live: _Liveness) -> tuple[bytes, list[tuple[Value, int]]]:
         data = np.ascontiguousarray(literal).tobytes()
         value.group.read_only = True
         value.start = 0
-        value.end = _FOREVER
+        value.end = FOREVER
         first = found.get((data, value.size))
         if first is not None:
             first.group.values.append(value)
@@ -502,7 +276,8 @@ def _donate(
 ) -> dict[int, int]:
     """Which result takes over which parameter's memory: result number -> parameter number.
 
-    A "may" alias is dropped where the parameter is still read when the result must be there: then a fresh result saves a copy.
+    A "may" alias is dropped where the parameter is still read when the result must be there: then a
+    fresh result saves a copy.
     """
     aliases: dict[int, int] = {}
     used: set[int] = set()
@@ -511,13 +286,12 @@ def _donate(
         value, old = results[result], parameters[parameter]
         if result in aliases or parameter in used or value.size != old.size:
             return
-        if value is old or (not value.group.read_only and value.group.allocation is None):
-            if sharing.join(value.group, old.group, donated=True):
-                old.group.read_only = False
-                aliases[result] = parameter
-                used.add(parameter)
-                return
-        if must:
+        free = value is old or not (value.group.read_only or value.group.allocation is not None)
+        if free and sharing.join(value.group, old.group, donated=True):
+            old.group.read_only = False
+            aliases[result] = parameter
+            used.add(parameter)
+        elif must:
             aliases[result] = parameter
             used.add(parameter)
             old.group.read_only = True
@@ -538,14 +312,14 @@ def _final_moves(
     parameters: Sequence[Value],
     fresh: Sequence[tuple[int, Value]],
     allocations: Sequence[Allocation],
-    live: _Liveness,
+    live: Liveness,
 ) -> list[tuple[Value, Value]]:
     """Copies at the end of the program: results that are parameters, constants or other results."""
     pairs: list[tuple[Value, Value]] = []
     by_number = {a.index: n for n, a in enumerate(allocations) if a.kind == ALLOCATION_RESULT}
     for number, value in fresh:
         place = Value(value.instruction, value.index, value.shape, live.end)
-        place.end = _FOREVER
+        place.end = FOREVER
         place.group.allocation = by_number[number]
         pairs.append((place, value))
     for number, parameter in aliases.items():
@@ -557,7 +331,8 @@ def _final_moves(
 def _sequence(
     pairs: Sequence[tuple[Value, Value]], time: int, values: list[Value], temporaries: list[Group]
 ) -> list[Move]:
-    """Order simultaneous moves (destination, source) so that none overwrites a source still to be read.
+    """Order simultaneous moves (destination, source) so that none overwrites a source still to be
+    read.
 
     Cycles are broken through a temporary.
     """
@@ -590,96 +365,26 @@ def _sequence(
     return moves
 
 
-# ------------------------------------------------------------------------------------------------------ placing
-
-
-def _place_in_arena(groups: Sequence[Group], allocation: int) -> int:
-    """Give every group without an allocation an offset in the arena; its size."""
-    placing = [g for g in groups if g.allocation is None]
-    events = sorted(placing, key=lambda g: (g.start, -g.size))
-    ending = sorted(((g.end, n) for n, g in enumerate(events)))
-    free = _FreeList()
-    next_end = 0
-    for group in events:
-        while next_end < len(ending) and ending[next_end][0] < group.start:
-            done = events[ending[next_end][1]]
-            free.release(done.offset, _rounded(done.size))
-            next_end += 1
-        group.allocation = allocation
-        group.offset = free.take(_rounded(group.size))
-    return free.top
-
-
-def _rounded(size: int) -> int:
-    return max(ALIGNMENT, -(-size // ALIGNMENT) * ALIGNMENT)
-
-
-class _FreeList:
-    """Free blocks of the arena: best fit, neighbours merged."""
-
-    def __init__(self) -> None:
-        self.top = 0
-        self.by_size: list[tuple[int, int]] = []  # (size, offset)
-        self.by_start: dict[int, int] = {}  # offset -> size
-        self.by_end: dict[int, int] = {}  # end -> size
-
-    def _insert(self, offset: int, size: int) -> None:
-        bisect.insort(self.by_size, (size, offset))
-        self.by_start[offset] = size
-        self.by_end[offset + size] = size
-
-    def _remove(self, offset: int, size: int) -> None:
-        del self.by_size[bisect.bisect_left(self.by_size, (size, offset))]
-        del self.by_start[offset]
-        del self.by_end[offset + size]
-
-    def take(self, size: int) -> int:
-        at = bisect.bisect_left(self.by_size, (size, 0))
-        if at < len(self.by_size):
-            found, offset = self.by_size[at]
-            self._remove(offset, found)
-            if found > size:
-                self._insert(offset + size, found - size)
-            return offset
-        last = self.by_end.get(self.top)
-        if last is not None:  # grow the free block at the end
-            offset = self.top - last
-            self._remove(offset, last)
-            self.top = offset + size
-            return offset
-        offset = self.top
-        self.top += size
-        return offset
-
-    def release(self, offset: int, size: int) -> None:
-        before = self.by_end.get(offset)
-        if before is not None:
-            self._remove(offset - before, before)
-            offset -= before
-            size += before
-        after = self.by_start.get(offset + size)
-        if after is not None:
-            self._remove(offset + size, after)
-            size += after
-        self._insert(offset, size)
-
-
-# ----------------------------------------------------------------------------------------------------- checking
+# ---------------------------------------------------------------------------------------- checking
 
 
 def check_assignment(module: Module, assignment: Assignment) -> None:
-    """Prove that no two values that are alive at once overlap in memory; CompileError (INTERNAL) if they do.
+    """Prove that no two values that are alive at once overlap in memory; CompileError (INTERNAL) if
+    they do.
 
-    Values that touch in time are looked at by the instruction: it must allow that result in that operand's place.
+    Values that touch in time are looked at by the instruction: it must allow that result in that
+    operand's place.
     """
-    live = _Liveness(module)
+    live = Liveness(module)
     spans: list[tuple[int, int, int, int, Value]] = []  # allocation, begin, end, start time; value
     fresh = {(v.instruction, v.index, v.start): v for v in live.all}
     for value in assignment.all_values:
         twin = fresh.get((value.instruction, value.index, value.start)) or value
         place = assignment.slice_of(value)
         if value.size and value.instruction.opcode != "constant":
-            spans.append((place.allocation, place.offset, place.offset + value.size, value.start, twin))
+            spans.append(
+                (place.allocation, place.offset, place.offset + value.size, value.start, twin)
+            )
             if place.offset % ALIGNMENT:
                 raise internal(f"buffer of {value!r} is not aligned")
             if place.offset + place.size > assignment.allocations[place.allocation].size:
@@ -698,7 +403,9 @@ def check_assignment(module: Module, assignment: Assignment) -> None:
 
 
 def print_assignment(assignment: Assignment) -> str:
-    """The assignment as text: allocations, then every value with its place and the time it is alive."""
+    """The assignment as text: allocations, then every value with its place and the time it is
+    alive.
+    """
     kinds = {
         ALLOCATION_PARAMETER: "parameter",
         ALLOCATION_RESULT: "result",
@@ -707,12 +414,18 @@ def print_assignment(assignment: Assignment) -> str:
     }
     lines = []
     for n, a in enumerate(assignment.allocations):
-        alias = f", in the memory of parameter {a.aliased_parameter}" if a.aliased_parameter >= 0 else ""
+        alias = (
+            f", in the memory of parameter {a.aliased_parameter}"
+            if a.aliased_parameter >= 0
+            else ""
+        )
         lines.append(f"allocation {n}: {kinds[a.kind]} {a.index}, {a.size} bytes{alias}")
     for value in assignment.all_values:
         place = assignment.slice_of(value)
-        end = "end" if value.end >= _FOREVER else str(value.end)
-        name = value.instruction.name + (f".{value.index}" if len(value.instruction.result_shapes) > 1 else "")
+        end = "end" if value.end >= FOREVER else str(value.end)
+        name = value.instruction.name + (
+            f".{value.index}" if len(value.instruction.result_shapes) > 1 else ""
+        )
         where = f"{place.allocation}[{place.offset}:{place.offset + place.size}]"
         lines.append(f"{name}: {value.shape} at {where}, alive {value.start} to {end}")
     return "\n".join(lines) + "\n"

@@ -1,10 +1,11 @@
 """A cluster: the instructions that one fusion will hold, while fusion is deciding what goes where.
 
-A cluster evaluates its members at *contexts*. Context ``full`` is "at the index the loop stands at" in the cluster's iteration
-space ``dims``; elementwise uses stay in their user's context; a transpose, slice or broadcast derives a new one. An
-instruction in two contexts is computed twice an iteration, so contexts tell what fusing a producer costs, before any code
-exists. Two special ones: ``SCALAR`` (a value of one element: computed once, outside the loop) and ``rows``, the
-context of the reduced values in a cluster with reductions: the same index without the reduced dimensions.
+A cluster evaluates its members at *contexts*. Context ``full`` is "at the index the loop stands at"
+in the cluster's iteration space ``dims``; elementwise uses stay in their user's context; a
+transpose, slice or broadcast derives a new one. An instruction in two contexts is computed twice an
+iteration, so contexts tell what fusing a producer costs, before any code exists. Two special ones:
+``SCALAR`` (a value of one element: computed once, outside the loop) and ``rows``, the context of
+the reduced values in a cluster with reductions: the same index without the reduced dimensions.
 """
 
 from __future__ import annotations
@@ -16,26 +17,56 @@ from typing import Final
 from .hlo import Instruction, Shape
 
 SCALAR: Final = -1
-FORBIDDEN: Final = -2  # read in a way that nothing may be fused into: the operand that is updated in place
+FORBIDDEN: Final = (
+    -2
+)  # read in a way that nothing may be fused into: the operand that is updated in place
 
 MAXIMUM_MEMBERS: Final = 200
 MAXIMUM_INPUTS: Final = 48
 MAXIMUM_COST: Final = 600.0  # arithmetic operations an element, counted with recomputation
-MAXIMUM_RECOMPUTED: Final = 24.0  # operations an element that a fusion does more than separate kernels would
+# Operations an element that a fusion does more than separate kernels would.
+MAXIMUM_RECOMPUTED: Final = 24.0
 MAXIMUM_ROW: Final = 1 << 15  # elements of a row that a row fusion keeps in cache
 
 # Rough arithmetic cost of an element, in vector instructions. 1 unless listed.
 COST: Final[dict[str, float]] = {
     **dict.fromkeys(
-        "parameter constant iota broadcast reshape transpose slice reverse bitcast copy real imag complex get-tuple-element"
-        " partition-id replica-id".split(),
+        [
+            "parameter",
+            "constant",
+            "iota",
+            "broadcast",
+            "reshape",
+            "transpose",
+            "slice",
+            "reverse",
+            "bitcast",
+            "copy",
+            "real",
+            "imag",
+            "complex",
+            "get-tuple-element",
+            "partition-id",
+            "replica-id",
+        ],
         0.0,
     ),
     **dict.fromkeys(["pad", "concatenate", "dynamic-slice", "gather", "bitcast-convert"], 2.0),
     **dict.fromkeys(["divide", "sqrt", "rsqrt", "remainder"], 5.0),
     **dict.fromkeys(["exponential", "logistic", "log"], 10.0),
     **dict.fromkeys(
-        "exponential-minus-one log-plus-one tanh erf sine cosine cbrt tan atan2".split(), 16.0
+        [
+            "exponential-minus-one",
+            "log-plus-one",
+            "tanh",
+            "erf",
+            "sine",
+            "cosine",
+            "cbrt",
+            "tan",
+            "atan2",
+        ],
+        16.0,
     ),
     "power": 30.0,
     "popcnt": 4.0,
@@ -62,7 +93,9 @@ def is_scalar(instruction: Instruction) -> bool:
 
 
 class Cluster:
-    """See the module's text. ``order`` is its place in the schedule: producers have smaller numbers."""
+    """See the module's text. ``order`` is its place in the schedule: producers have smaller
+    numbers.
+    """
 
     __slots__ = (
         "boundary",
@@ -96,10 +129,14 @@ class Cluster:
         self.recomputed = 0.0
         self.full = SCALAR if not dims else 0
         self.rows: int | None = None
-        self.row_rank = -1  # leading dimensions that are rows' dimensions, if the reduced ones are the last ones
+        self.row_rank = (
+            -1
+        )  # leading dimensions that are rows' dimensions, if the reduced ones are the last ones
         self.reduced: tuple[int, ...] | None = None
         self.contexts: dict[object, int] = {}
-        self.feeding: set[Instruction] = set()  # members at ``rows`` whose value comes back into ``full``
+        self.feeding: set[Instruction] = (
+            set()
+        )  # members at ``rows`` whose value comes back into ``full``
 
     def derived(self, key: object) -> int:
         """The number of the context that ``key`` describes."""
@@ -128,7 +165,11 @@ class Cluster:
             if dims == user_dims:
                 return context
             rank = len(dims)
-            if context == self.full and dimensions == tuple(range(rank)) and dims == self.dims[:rank]:
+            if (
+                context == self.full
+                and dimensions == tuple(range(rank))
+                and dims == self.dims[:rank]
+            ):
                 return self.rows_context(rank)
             return self.derived((context, opcode, dimensions, dims, user_dims))
         if opcode == "dynamic-update-slice" and self.kind == opcode:
@@ -174,7 +215,9 @@ class Cluster:
                 return True
         return False
 
-    def add(self, instruction: Instruction, contexts: tuple[int, ...], cost: float, recomputed: float) -> None:
+    def add(
+        self, instruction: Instruction, contexts: tuple[int, ...], cost: float, recomputed: float
+    ) -> None:
         """Make ``instruction`` a member."""
         self.members[instruction] = contexts
         self.inputs.pop(instruction, None)

@@ -1,7 +1,8 @@
 """The driver: program bytes in, artifact bytes out.
 
-:func:`compile_program` is what the compile worker and the command line call. It has no state and reads nothing but its arguments
-and the environment variables that :mod:`.dump` and :mod:`.verifier` name.
+:func:`compile_program` is what the compile worker and the command line call. It has no state and
+reads nothing but its arguments and the environment variables that :mod:`.dump` and :mod:`.verifier`
+name.
 """
 
 from __future__ import annotations
@@ -30,11 +31,14 @@ OPTIONS: Mapping[str, str] = {
 }
 
 
-def compile_program(program: bytes, format: str, options_proto: bytes, options: Mapping[str, str]) -> bytes:
+def compile_program(
+    program: bytes, format: str, options_proto: bytes, options: Mapping[str, str]
+) -> bytes:
     """The executable artifact of a program.
 
-    ``format`` is "mlir" (StableHLO text, bytecode or portable artifact) or "hlo" (HloModuleProto); ``options_proto`` a
-    serialized CompileOptionsProto, possibly empty; ``options`` has keys of :data:`OPTIONS`. Raises CompileError.
+    ``format`` is "mlir" (StableHLO text, bytecode or portable artifact) or "hlo" (HloModuleProto);
+    ``options_proto`` a serialized CompileOptionsProto, possibly empty; ``options`` has keys of
+    :data:`OPTIONS`. Raises CompileError.
     """
     from .importer.program import read_program
 
@@ -52,7 +56,9 @@ def compile_program(program: bytes, format: str, options_proto: bytes, options: 
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """A compilation makes many objects and few cycles: looking for those in the middle takes a fifth of its time."""
+    """A compilation makes many objects and few cycles: looking for those in the middle takes a
+    fifth of its time.
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -71,7 +77,9 @@ def compile_module(
     if dumping is None:
         dumping = dump.from_options(options)
         dumping.begin(module.name)
-    parameters = _values([p.shape for p in module.entry.parameters], module.parameter_memory_kinds, "parameter")
+    parameters = _values(
+        [p.shape for p in module.entry.parameters], module.parameter_memory_kinds, "parameter"
+    )
     results = _values([r.shape for r in module.entry.results], module.result_memory_kinds, "result")
     costs = cost.of_module(module)
     module = pipeline.run(module, dumping)
@@ -142,7 +150,9 @@ def target_for(options: Mapping[str, str]) -> Target:
 
 
 def fingerprint(program: bytes, format: str, options_proto: bytes, target: Target) -> str:
-    """What identifies a compilation: the program, its options, the compiler's version and the target."""
+    """What identifies a compilation: the program, its options, the compiler's version and the
+    target.
+    """
     digest = hashlib.sha256()
     for part in (__version__, str(artifact.FORMAT_VERSION), target.fingerprint, format):
         digest.update(part.encode() + b"\0")
@@ -158,13 +168,13 @@ def describe(instruction: Instruction) -> str:
     return f"{instruction.shape} {instruction.opcode}({operands}{more})"
 
 
-def _values(
-    shapes: list[object], kinds: tuple[str, ...], what: str
-) -> tuple[artifact.Value, ...]:
+def _values(shapes: list[object], kinds: tuple[str, ...], what: str) -> tuple[artifact.Value, ...]:
     values = []
     for n, shape in enumerate(shapes):
         if not isinstance(shape, Shape):
-            raise CompileError("UNIMPLEMENTED", f"{what} {n} of the program is {shape}: only arrays are supported")
+            raise CompileError(
+                "UNIMPLEMENTED", f"{what} {n} of the program is {shape}: only arrays are supported"
+            )
         values.append(artifact.Value(shape, kinds[n] if kinds else "device"))
     return tuple(values)
 

@@ -10,13 +10,31 @@ from .artifact import Conditional, Copy, Costs, Kernel, LibraryCall, Thunk, Whil
 from .hlo import Computation, Instruction, Module, Shape
 
 TRANSCENDENTAL: Final = frozenset(
-    "exponential exponential-minus-one log log-plus-one sqrt rsqrt cbrt tanh tan sine cosine logistic erf power atan2".split()
+    [
+        "exponential",
+        "exponential-minus-one",
+        "log",
+        "log-plus-one",
+        "sqrt",
+        "rsqrt",
+        "cbrt",
+        "tanh",
+        "tan",
+        "sine",
+        "cosine",
+        "logistic",
+        "erf",
+        "power",
+        "atan2",
+    ]
 )
 _BYTES_PER_NANOSECOND: Final = 20.0
 
 
 def of_module(module: Module) -> Costs:
-    """Arithmetic and memory traffic of the program as it was received, loops counted once or their trip count."""
+    """Arithmetic and memory traffic of the program as it was received, loops counted once or their
+    trip count.
+    """
     costs = Costs()
     factor = {module.entry: 1.0}
     for computation in reversed(module.computations()):
@@ -33,19 +51,38 @@ def _runs(instruction: Instruction) -> float:
     if instruction.opcode == "while":
         from .passes.while_loops import known_trip_count
 
-        return float(max(1, instruction.attributes.get("trip_count", known_trip_count(instruction))))
+        return float(
+            max(1, instruction.attributes.get("trip_count", known_trip_count(instruction)))
+        )
     if instruction.opcode == "conditional":
         return 1.0 / max(1, len(instruction.called))
     if instruction.opcode in ("call", "fusion"):
         return 1.0
-    if instruction.opcode in ("reduce", "map", "scatter", "reduce-window", "select-and-scatter", "sort", "all-reduce"):
+    if instruction.opcode in (
+        "reduce",
+        "map",
+        "scatter",
+        "reduce-window",
+        "select-and-scatter",
+        "sort",
+        "all-reduce",
+    ):
         return 0.0  # counted with the instruction itself
     return 1.0
 
 
 def _add(costs: Costs, instruction: Instruction, times: float) -> None:
     opcode = instruction.opcode
-    if opcode in ("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while", "conditional", "call"):
+    if opcode in (
+        "parameter",
+        "constant",
+        "tuple",
+        "get-tuple-element",
+        "bitcast",
+        "while",
+        "conditional",
+        "call",
+    ):
         return
     results = [s for s in instruction.result_shapes if isinstance(s, Shape)]
     operands = [o.shape for o in instruction.operands if isinstance(o.shape, Shape)]
@@ -55,12 +92,16 @@ def _add(costs: Costs, instruction: Instruction, times: float) -> None:
         costs.transcendentals += times * elements
     elif opcode == "dot":
         lhs = operands[0]
-        contracted = math.prod(lhs.dims[d] for d in instruction.attributes["dimension_numbers"].lhs_contracting)
+        contracted = math.prod(
+            lhs.dims[d] for d in instruction.attributes["dimension_numbers"].lhs_contracting
+        )
         costs.flops += times * 2 * elements * contracted
     elif opcode == "convolution":
         d = instruction.attributes["dimension_numbers"]
         kernel = operands[1]
-        costs.flops += times * 2 * elements * kernel.elements / max(1, kernel.dims[d.kernel_output_feature])
+        costs.flops += (
+            times * 2 * elements * kernel.elements / max(1, kernel.dims[d.kernel_output_feature])
+        )
     elif opcode in ("reduce", "reduce-window", "select-and-scatter", "scatter"):
         costs.flops += times * sum(s.elements for s in operands)
     elif instruction.is_elementwise:

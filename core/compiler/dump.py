@@ -1,8 +1,8 @@
 """Dumps: every stage of a compilation as files that one can read.
 
-Asked for with the option ``dump_to``, the environment variable TRIPONT_DUMP_TO, or XLA's own flags in XLA_FLAGS
-(``--xla_dump_to=DIR``, ``--xla_dump_hlo_pass_re=REGEX``). A compilation writes ``DIR/module_0001.<name>.<stage>``. A folder that
-cannot be written is a warning, never an error.
+Asked for with the option ``dump_to``, the environment variable TRIPONT_DUMP_TO, or XLA's own flags
+in XLA_FLAGS (``--xla_dump_to=DIR``, ``--xla_dump_hlo_pass_re=REGEX``). A compilation writes
+``DIR/module_0001.<name>.<stage>``. A folder that cannot be written is a warning, never an error.
 """
 
 from __future__ import annotations
@@ -40,13 +40,17 @@ class Dump:
         return self.folder is not None
 
     def begin(self, name: str) -> None:
-        """Choose the files' common beginning: the number of the next compilation in the folder, and its name."""
+        """Choose the files' common beginning: the number of the next compilation in the folder, and
+        its name.
+        """
         global _count
         if self.folder is None:
             return
         _count += 1
         try:
-            numbers = [int(m[1]) for p in os.listdir(self.folder) if (m := re.match(r"module_(\d+)\.", p))]
+            numbers = [
+                int(m[1]) for p in os.listdir(self.folder) if (m := re.match(r"module_(\d+)\.", p))
+            ]
         except OSError as error:
             self._give_up(error)
             return
@@ -76,7 +80,11 @@ class Dump:
             self.write(f"{stage}.txt", printer.print_module(module))
 
     def wants_pass(self, name: str) -> bool:
-        return self.folder is not None and self.pass_pattern is not None and bool(self.pass_pattern.search(name))
+        return (
+            self.folder is not None
+            and self.pass_pattern is not None
+            and bool(self.pass_pattern.search(name))
+        )
 
     def after_pass(self, module: Module, number: int, name: str) -> None:
         """HLO text after a pass, if its name was asked for."""
@@ -91,7 +99,9 @@ class Dump:
 def from_options(options: Mapping[str, str], environment: Mapping[str, str] = os.environ) -> Dump:
     """The dump that options and environment ask for; options come first."""
     flags = xla_flags(environment.get("XLA_FLAGS", ""))
-    folder = options.get("dump_to") or environment.get("TRIPONT_DUMP_TO") or flags.get("xla_dump_to", "")
+    folder = (
+        options.get("dump_to") or environment.get("TRIPONT_DUMP_TO") or flags.get("xla_dump_to", "")
+    )
     pattern = options.get("dump_hlo_pass_re") or flags.get("xla_dump_hlo_pass_re", "")
     try:
         return Dump(folder, pattern)

@@ -1,9 +1,10 @@
 """A reference evaluator: HLO instructions on NumPy arrays.
 
-Two uses. Constant folding asks for the value of one instruction (:func:`evaluate_instruction`); tests run whole small
-modules, fused or not (:func:`evaluate`), and compare. It is written to be obviously right, not fast: the only speed taken is
-NumPy's own. Semantics are those of XLA where the HLO specification leaves a choice: integer division by zero gives all
-ones, a shift by the width or more gives 0 (or the sign), out-of-bounds gather starts are clamped, scatters skipped.
+Two uses. Constant folding asks for the value of one instruction (:func:`evaluate_instruction`);
+tests run whole small modules, fused or not (:func:`evaluate`), and compare. It is written to be
+obviously right, not fast: the only speed taken is NumPy's own. Semantics are those of XLA where the
+HLO specification leaves a choice: integer division by zero gives all ones, a shift by the width or
+more gives 0 (or the sign), out-of-bounds gather starts are clamped, scatters skipped.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 from . import dtypes
 from .dtypes import DType
 from .errors import CompileError, of_instruction
+from .evaluate_elementwise import ELEMENTWISE, native_int, total_order
 from .hlo import Computation, Instruction, Module, Shape, TokenShape, WindowDimension
 
 Array = np.ndarray[Any, Any]
@@ -54,7 +56,7 @@ def evaluate_instruction(instruction: Instruction, operands: Sequence[Array]) ->
     """
     opcode = instruction.opcode
     with np.errstate(all="ignore"):
-        elementwise = _ELEMENTWISE.get(opcode)
+        elementwise = ELEMENTWISE.get(opcode)
         if elementwise is not None:
             results = [elementwise(instruction, *operands)]
         else:
@@ -67,7 +69,7 @@ def evaluate_instruction(instruction: Instruction, operands: Sequence[Array]) ->
 
 def can_evaluate(opcode: str) -> bool:
     """Whether :func:`evaluate_instruction` knows ``opcode``."""
-    return opcode in _ELEMENTWISE or opcode in _FUNCTIONS
+    return opcode in ELEMENTWISE or opcode in _FUNCTIONS
 
 
 def _shaped(result: Array, shape: Shape | TokenShape) -> Array:
@@ -97,7 +99,7 @@ def evaluate_elementwise(body: Computation, arguments: Sequence[Array]) -> list[
             results = evaluate_elementwise(i.called[0], [values[o] for o in i.operands])
             values[i] = results if len(i.result_shapes) > 1 else results[0]
         else:
-            function = _ELEMENTWISE.get(i.opcode)
+            function = ELEMENTWISE.get(i.opcode)
             if function is None:
                 raise of_instruction("UNIMPLEMENTED", "not an elementwise body", i)
             with np.errstate(all="ignore"):
@@ -108,287 +110,7 @@ def evaluate_elementwise(body: Computation, arguments: Sequence[Array]) -> list[
     return list(root) if body.root.opcode == "tuple" else [root]
 
 
-# -------------------------------------------------------------------------------------------------- elementwise
-
-
-def _wide(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A floating-point function computed in the next wider type, so that the rounding is the only error."""
-
-    def apply(i: Instruction, *operands: Array) -> Array:
-        dtype = operands[0].dtype
-        if dtype.kind == "c":
-            wide: Any = np.complex128
-        else:
-            wide = np.float32 if dtype.itemsize < 4 else np.float64
-        return np.asarray(function(*[np.asarray(o).astype(wide) for o in operands])).astype(dtype)
-
-    return apply
-
-
-def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda i, *operands: function(*operands)
-
-
-def _erf(x: Array) -> Array:
-    return np.vectorize(math.erf, otypes=[np.float64])(x) if x.size else x
-
-
-def _logistic(x: Array) -> Array:
-    return 1 / (1 + np.exp(-x))
-
-
-def _sign(x: Array) -> Array:
-    if x.dtype.kind == "c":
-        magnitude = np.abs(x)
-        return np.where(magnitude == 0, x, x / np.where(magnitude == 0, 1, magnitude))
-    return np.sign(x) if x.dtype.kind in "iu" else np.where(x == 0, x, np.sign(x))
-
-
-def _signed_range(dtype: np.dtype) -> tuple[int, int]:
-    bits = dtypes.from_numpy(dtype).bits
-    kind = dtypes.from_numpy(dtype).kind
-    return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if kind == "int" else (0, (1 << bits) - 1)
-
-
-def _divide(i: Instruction, a: Array, b: Array) -> Array:
-    a, b = np.broadcast_arrays(a, b)
-    if not i.dtype.is_integer:
-        return a / b
-    native = i.dtype.numpy
-    a, b = _native_int(a), _native_int(b)
-    low, _ = _signed_range(native)
-    zero = b == 0
-    overflow = (a == low) & (b == -1) if i.dtype.is_signed else np.zeros_like(zero)
-    safe = np.where(zero | overflow, np.ones_like(b), b)
-    quotient = a // safe
-    remainder = a - quotient * safe
-    quotient = quotient + ((remainder != 0) & ((remainder < 0) != (safe < 0)) & _differ(a, safe))
-    all_ones = np.array(-1).astype(a.dtype) if i.dtype.is_signed else a.dtype.type(_signed_range(native)[1])
-    return np.where(zero, all_ones, np.where(overflow, a, _truncated(a, safe)))
-
-
-def _differ(a: Array, b: Array) -> Array:
-    return (a < 0) != (b < 0)
-
-
-def _truncated(a: Array, b: Array) -> Array:
-    """Integer quotient rounded toward zero."""
-    quotient = a // b
-    return quotient + ((a - quotient * b != 0) & _differ(a, b)).astype(a.dtype)
-
-
-def _native_int(a: Array) -> Array:
-    """Sub-byte integers as int8/uint8: ml_dtypes lacks some operations on them."""
-    dtype = dtypes.from_numpy(a.dtype)
-    return a.astype(np.int8 if dtype.is_signed else np.uint8) if dtype.bits < 8 else a
-
-
-def _remainder(i: Instruction, a: Array, b: Array) -> Array:
-    a, b = np.broadcast_arrays(a, b)
-    if not i.dtype.is_integer:
-        wide = np.float64 if a.dtype == np.float64 else np.float32
-        return np.fmod(a.astype(wide), b.astype(wide))
-    a, b = _native_int(a), _native_int(b)
-    low, _ = _signed_range(i.dtype.numpy)
-    special = (b == 0) | ((a == low) & (b == -1) if i.dtype.is_signed else False)
-    safe = np.where(special, np.ones_like(b), b)
-    return np.where(b == 0, a, a - _truncated(a, safe) * safe * (b != 0))
-
-
-def _power(i: Instruction, a: Array, b: Array) -> Array:
-    if i.dtype.is_integer:
-        base, exponent = np.broadcast_arrays(a, b)
-        result = np.ones_like(base)
-        negative = exponent < 0
-        one, minus_one = base == 1, base == -1
-        left, factor = np.where(negative, 0, exponent).astype(base.dtype), base.copy()
-        for _ in range(i.dtype.bits):
-            result = np.where(left & 1, result * factor, result)
-            factor, left = factor * factor, left >> 1
-        odd = (exponent & 1) != 0
-        inverse = np.where(one, 1, np.where(minus_one, np.where(odd, -1, 1), 0)).astype(base.dtype)
-        return np.where(negative, inverse, result)
-    return np.asarray(_wide(np.power)(i, a, b))
-
-
-def _shift(i: Instruction, a: Array, b: Array) -> Array:
-    bits = i.dtype.bits
-    unsigned = np.dtype(f"u{i.dtype.size}")
-    amount = b.astype(np.int64) if i.dtype.size < 8 else b.view(unsigned) if b.ndim else b.astype(unsigned)
-    too_far = (amount >= bits) | (amount < 0)
-    safe = np.where(too_far, 0, amount)
-    if i.opcode == "shift-left":
-        return np.where(too_far, 0, _native_int(a) << safe.astype(_native_int(a).dtype)).astype(a.dtype)
-    if i.opcode == "shift-right-logical":
-        mask = (1 << bits) - 1
-        logical = a.astype(unsigned) & unsigned.type(mask)
-        return np.where(too_far, 0, logical >> safe.astype(unsigned)).astype(unsigned).astype(a.dtype)
-    signed = np.dtype(f"i{i.dtype.size}")
-    arithmetic = a.astype(signed)
-    return (arithmetic >> np.where(too_far, bits - 1, amount).astype(signed)).astype(a.dtype)
-
-
-def _popcount(i: Instruction, a: Array) -> Array:
-    unsigned = a.astype(np.dtype(f"u{i.dtype.size}")).astype(np.uint64) & np.uint64((1 << i.dtype.bits) - 1)
-    count = np.zeros(unsigned.shape, np.int64)
-    for bit in range(i.dtype.bits):
-        count += ((unsigned >> np.uint64(bit)) & np.uint64(1)).astype(np.int64)
-    return count
-
-
-def _leading_zeros(i: Instruction, a: Array) -> Array:
-    unsigned = a.astype(np.dtype(f"u{i.dtype.size}")).astype(np.uint64) & np.uint64((1 << i.dtype.bits) - 1)
-    count = np.full(unsigned.shape, i.dtype.bits, np.int64)
-    for bit in range(i.dtype.bits):
-        count = np.where((unsigned >> np.uint64(bit)) & np.uint64(1), i.dtype.bits - 1 - bit, count)
-    return count
-
-
-def _convert(i: Instruction, a: Array) -> Array:
-    a = np.asarray(a)
-    target = i.dtype
-    if target.is_integer and a.dtype.kind not in "iub" and not dtypes.from_numpy(a.dtype).is_integer:
-        if a.dtype.kind == "c":
-            a = a.real
-        wide = a.astype(np.float64)  # out of range saturates and NaN is 0, as in XLA
-        low, high = _signed_range(target.numpy)
-        inside = np.clip(np.trunc(np.nan_to_num(wide, nan=0.0, posinf=0.0, neginf=0.0)), low, high)
-        exact = np.where((inside > low) & (inside < high), inside, 0)
-        result = exact.astype(np.uint64 if low == 0 else np.int64)
-        result = np.where(wide >= high, np.array(high, result.dtype), result)
-        result = np.where(wide <= low, np.array(low, result.dtype), result)
-        return np.where(np.isnan(wide), np.zeros((), result.dtype), result).astype(target.numpy)
-    if a.dtype.kind == "c" and not target.is_complex:
-        a = a.real
-    if target.kind == "pred":
-        return a != 0
-    return a.astype(target.numpy)
-
-
-def _compare(i: Instruction, a: Array, b: Array) -> Array:
-    if i.attributes["comparison_type"] == "TOTALORDER":
-        a, b = _total_order(a), _total_order(b)
-    match i.attributes["direction"]:
-        case "EQ":
-            return np.asarray(a == b)
-        case "NE":
-            return np.asarray(a != b)
-        case "LT":
-            return np.asarray(a < b)
-        case "LE":
-            return np.asarray(a <= b)
-        case "GT":
-            return np.asarray(a > b)
-        case _:
-            return np.asarray(a >= b)
-
-
-def _total_order(a: Array) -> Array:
-    """Floats as integers that compare as IEEE totalOrder does: -NaN < -inf < ... < -0 < 0 < ... < NaN."""
-    a = np.asarray(a)
-    bits = np.atleast_1d(a).view(np.dtype(f"i{a.dtype.itemsize}")).astype(np.int64).reshape(a.shape)
-    return np.where(bits < 0, bits ^ np.int64((1 << (8 * a.dtype.itemsize - 1)) - 1), bits)
-
-
-def _extremum(i: Instruction, a: Array, b: Array) -> Array:
-    maximum = i.opcode == "maximum"
-    if i.dtype.is_complex:
-        a, b = np.broadcast_arrays(a, b)
-        first = (a.real > b.real) | ((a.real == b.real) & (a.imag >= b.imag))
-        return np.where(first == maximum, a, b)
-    if i.dtype.kind == "pred":
-        return (a | b) if maximum else (a & b)
-    return np.asarray(np.maximum(a, b) if maximum else np.minimum(a, b))
-
-
-def _clamp(i: Instruction, low: Array, x: Array, high: Array) -> Array:
-    return np.asarray(np.minimum(np.maximum(low, x), high))
-
-
-def _reduce_precision(i: Instruction, a: Array) -> Array:
-    exponent_bits, mantissa_bits = i.attributes["exponent_bits"], i.attributes["mantissa_bits"]
-    wide = np.asarray(a).astype(np.float64)
-    mantissa, exponent = np.frexp(wide)
-    scaled = np.round(np.ldexp(mantissa, mantissa_bits + 1))  # half to even
-    rounded = np.ldexp(scaled, exponent - mantissa_bits - 1)
-    bias = (1 << (exponent_bits - 1)) - 1
-    overflow = np.abs(rounded) >= 2.0 ** (bias + 1)
-    underflow = np.abs(rounded) < 2.0 ** (1 - bias)
-    result = np.where(overflow, np.copysign(np.inf, wide), rounded)
-    result = np.where(underflow, np.copysign(0.0, wide), result)
-    return np.where(np.isfinite(wide), result, wide)
-
-
-def _not(i: Instruction, a: Array) -> Array:
-    return ~a
-
-
-def _complex(i: Instruction, a: Array, b: Array) -> Array:
-    result = np.empty(np.broadcast_shapes(np.shape(a), np.shape(b)), i.dtype.numpy)
-    result.real, result.imag = a, b
-    return result
-
-
-def _round_away(x: Array) -> Array:
-    return np.where(np.abs(x) < 2.0**52, np.copysign(np.floor(np.abs(x) + 0.5), x), x)
-
-
-def _atan2(i: Instruction, a: Array, b: Array) -> Array:
-    return np.asarray(_wide(np.arctan2)(i, a, b))
-
-
-_ELEMENTWISE: Final[Mapping[str, Callable[..., Array]]] = {
-    "abs": lambda i, a: np.abs(a) if a.dtype.kind == "c" or not i.dtype.is_integer else np.abs(_native_int(a)),
-    "negate": _plain(np.negative),
-    "sign": _plain(_sign),
-    "not": _not,
-    "exponential": _wide(np.exp),
-    "exponential-minus-one": _wide(np.expm1),
-    "log": _wide(np.log),
-    "log-plus-one": _wide(np.log1p),
-    "sqrt": _wide(np.sqrt),
-    "rsqrt": _wide(lambda x: 1 / np.sqrt(x)),
-    "cbrt": _wide(np.cbrt),
-    "tanh": _wide(np.tanh),
-    "tan": _wide(np.tan),
-    "sine": _wide(np.sin),
-    "cosine": _wide(np.cos),
-    "logistic": _wide(_logistic),
-    "erf": _wide(_erf),
-    "floor": _wide(np.floor),
-    "ceil": _wide(np.ceil),
-    "round-nearest-afz": _wide(_round_away),
-    "round-nearest-even": _wide(np.rint),
-    "popcnt": _popcount,
-    "count-leading-zeros": _leading_zeros,
-    "is-finite": lambda i, a: np.isfinite(a.astype(np.float64)),
-    "real": lambda i, a: np.real(a),
-    "imag": lambda i, a: np.imag(a),
-    "convert": _convert,
-    "reduce-precision": _reduce_precision,
-    "add": lambda i, a, b: a | b if i.dtype.kind == "pred" else a + b,
-    "subtract": _plain(np.subtract),
-    "multiply": lambda i, a, b: a & b if i.dtype.kind == "pred" else a * b,
-    "divide": _divide,
-    "remainder": _remainder,
-    "maximum": _extremum,
-    "minimum": _extremum,
-    "power": _power,
-    "atan2": _atan2,
-    "and": _plain(lambda a, b: a & b),
-    "or": _plain(lambda a, b: a | b),
-    "xor": _plain(lambda a, b: a ^ b),
-    "shift-left": _shift,
-    "shift-right-logical": _shift,
-    "shift-right-arithmetic": _shift,
-    "complex": _complex,
-    "compare": _compare,
-    "select": lambda i, p, a, b: np.where(p, a, b),
-    "clamp": _clamp,
-}
-
-
-# ------------------------------------------------------------------------------------------------ data movement
+# ------------------------------------------------------------------------------------ data movement
 
 
 def _bitcast_convert(i: Instruction, a: Array) -> list[Array]:
@@ -403,14 +125,19 @@ def _broadcast(i: Instruction, a: Array) -> list[Array]:
     dims = [1] * len(i.dims)
     for source, target in enumerate(i.attributes["dimensions"]):
         dims[target] = a.shape[source]
-    order = np.argsort(i.attributes["dimensions"], kind="stable") if a.ndim else []
-    return [np.broadcast_to(np.transpose(a, [int(n) for n in order]).reshape(dims), i.dims)]
+    dimensions = i.attributes["dimensions"]
+    order = sorted(range(a.ndim), key=dimensions.__getitem__)
+    return [np.broadcast_to(np.transpose(a, order).reshape(dims), i.dims)]
 
 
 def _iota(i: Instruction) -> list[Array]:
     dimension = i.attributes["dimension"]
     line = np.arange(i.dims[dimension]).astype(i.dtype.numpy)
-    return [np.broadcast_to(line.reshape([-1 if n == dimension else 1 for n in range(len(i.dims))]), i.dims)]
+    return [
+        np.broadcast_to(
+            line.reshape([-1 if n == dimension else 1 for n in range(len(i.dims))]), i.dims
+        )
+    ]
 
 
 def _slice(i: Instruction, a: Array) -> list[Array]:
@@ -419,7 +146,9 @@ def _slice(i: Instruction, a: Array) -> list[Array]:
         a[
             tuple(
                 slice(*s)
-                for s in zip(attributes["starts"], attributes["limits"], attributes["strides"], strict=True)
+                for s in zip(
+                    attributes["starts"], attributes["limits"], attributes["strides"], strict=True
+                )
             )
         ]
     ]
@@ -439,7 +168,8 @@ def _pad_array(
     ]
     big = np.full(big_dims, value, a.dtype)
     place = tuple(
-        slice(max(0, lo), max(0, lo) + d, n + 1) for lo, d, n in zip(low, dilated, interior, strict=True)
+        slice(max(0, lo), max(0, lo) + d, n + 1)
+        for lo, d, n in zip(low, dilated, interior, strict=True)
     )
     if a.size:
         big[place] = a
@@ -450,7 +180,9 @@ def _pad_array(
     return big[crop]
 
 
-def _starts(operand_dims: Sequence[int], sizes: Sequence[int], indices: Sequence[Array]) -> tuple[slice, ...]:
+def _starts(
+    operand_dims: Sequence[int], sizes: Sequence[int], indices: Sequence[Array]
+) -> tuple[slice, ...]:
     starts = [
         max(0, min(int(n), d - s)) for n, d, s in zip(indices, operand_dims, sizes, strict=True)
     ]
@@ -473,15 +205,21 @@ def _gather(i: Instruction, operand: Array, indices: Array) -> list[Array]:
     result = np.empty(i.dims, i.dtype.numpy)
     batch_positions = [n for n in range(len(i.dims)) if n not in d.offset_dims]
     kept = [
-        n for n in range(operand.ndim) if n not in d.collapsed_slice_dims and n not in d.operand_batching_dims
+        n
+        for n in range(operand.ndim)
+        if n not in d.collapsed_slice_dims and n not in d.operand_batching_dims
     ]
     batch_dims = [i.dims[n] for n in batch_positions]
     for batch in np.ndindex(*batch_dims):
         start = [0] * operand.ndim
         for component, dimension in enumerate(d.start_index_map):
-            start[dimension] = int(indices[_with(batch, d.index_vector_dim, component, indices.ndim)])
+            start[dimension] = int(
+                indices[_with(batch, d.index_vector_dim, component, indices.ndim)]
+            )
         start = [max(0, min(s, n - z)) for s, n, z in zip(start, operand.shape, sizes, strict=True)]
-        for dimension, source in zip(d.operand_batching_dims, d.start_indices_batching_dims, strict=True):
+        for dimension, source in zip(
+            d.operand_batching_dims, d.start_indices_batching_dims, strict=True
+        ):
             start[dimension] = batch[source - (source > d.index_vector_dim)]
         piece = operand[tuple(slice(s, s + z) for s, z in zip(start, sizes, strict=True))]
         piece = piece.reshape([sizes[n] for n in kept])
@@ -492,7 +230,9 @@ def _gather(i: Instruction, operand: Array, indices: Array) -> list[Array]:
     return [result]
 
 
-def _with(batch: tuple[int, ...], index_vector_dim: int, component: int, rank: int) -> tuple[int, ...]:
+def _with(
+    batch: tuple[int, ...], index_vector_dim: int, component: int, rank: int
+) -> tuple[int, ...]:
     """The position of an index component: ``batch`` with ``component`` put at ``index_vector_dim``."""
     if index_vector_dim == rank:
         return batch
@@ -515,8 +255,12 @@ def _scatter(i: Instruction, *operands: Array) -> list[Array]:
     for batch in np.ndindex(*[update_dims[n] for n in batch_positions]):
         start = [0] * len(shape)
         for component, dimension in enumerate(d.scatter_dims_to_operand_dims):
-            start[dimension] = int(indices[_with(batch, d.index_vector_dim, component, indices.ndim)])
-        for dimension, source in zip(d.input_batching_dims, d.scatter_indices_batching_dims, strict=True):
+            start[dimension] = int(
+                indices[_with(batch, d.index_vector_dim, component, indices.ndim)]
+            )
+        for dimension, source in zip(
+            d.input_batching_dims, d.scatter_indices_batching_dims, strict=True
+        ):
             start[dimension] = batch[source - (source > d.index_vector_dim)]
         for window in np.ndindex(*[update_dims[n] for n in window_positions]):
             place = list(start)
@@ -532,13 +276,15 @@ def _scatter(i: Instruction, *operands: Array) -> list[Array]:
             at = tuple(place)
             arguments = [r[at] for r in results] + [u[tuple(source_index)] for u in updates]
             for r, value in zip(
-                results, evaluate_elementwise(i.called[0], [np.asarray(a) for a in arguments]), strict=True
+                results,
+                evaluate_elementwise(i.called[0], [np.asarray(a) for a in arguments]),
+                strict=True,
             ):
                 r[at] = value
     return results
 
 
-# --------------------------------------------------------------------------------------------------- reductions
+# --------------------------------------------------------------------------------------- reductions
 
 
 def _fold(body: Computation, values: list[Array], initial: list[Array]) -> list[Array]:
@@ -549,9 +295,12 @@ def _fold(body: Computation, values: list[Array], initial: list[Array]) -> list[
         combined = evaluate_elementwise(
             body, [v[:half] for v in values] + [v[half : 2 * half] for v in values]
         )
-        combined = [np.broadcast_to(c, v[:half].shape) for c, v in zip(combined, values, strict=True)]
+        combined = [
+            np.broadcast_to(c, v[:half].shape) for c, v in zip(combined, values, strict=True)
+        ]
         values = [
-            np.concatenate([c, v[2 * half :]]) if odd else c for c, v in zip(combined, values, strict=True)
+            np.concatenate([c, v[2 * half :]]) if odd else c
+            for c, v in zip(combined, values, strict=True)
         ]
     if values[0].shape[0] == 0:
         return [np.broadcast_to(n, v.shape[1:]) for n, v in zip(initial, values, strict=True)]
@@ -572,7 +321,10 @@ def _reduce(i: Instruction, *operands: Array) -> list[Array]:
 
 
 def _window_views(
-    operands: Sequence[Array], fill: Sequence[Array], window: Sequence[WindowDimension], dims: Sequence[int]
+    operands: Sequence[Array],
+    fill: Sequence[Array],
+    window: Sequence[WindowDimension],
+    dims: Sequence[int],
 ) -> list[list[Array]]:
     """For each operand the list, over window positions, of the elements each result reads there."""
     views: list[list[Array]] = []
@@ -587,7 +339,9 @@ def _window_views(
         pieces = []
         for offset in itertools.product(*[range(w.size) for w in window]):
             place = tuple(
-                slice(o * w.window_dilation, o * w.window_dilation + (d - 1) * w.stride + 1, w.stride)
+                slice(
+                    o * w.window_dilation, o * w.window_dilation + (d - 1) * w.stride + 1, w.stride
+                )
                 for o, w, d in zip(offset, window, dims, strict=True)
             )
             pieces.append(padded[place])
@@ -605,7 +359,9 @@ def _reduce_window(i: Instruction, *operands: Array) -> list[Array]:
     return _fold(i.called[0], [np.stack(v) for v in views], list(operands[count:]))
 
 
-def _select_and_scatter(i: Instruction, operand: Array, source: Array, initial: Array) -> list[Array]:
+def _select_and_scatter(
+    i: Instruction, operand: Array, source: Array, initial: Array
+) -> list[Array]:
     window: Sequence[WindowDimension] = i.attributes["window"]
     select, scatter = i.called
     result = np.full(i.dims, initial, i.dtype.numpy)
@@ -613,12 +369,15 @@ def _select_and_scatter(i: Instruction, operand: Array, source: Array, initial: 
         best: tuple[int, ...] | None = None
         for offset in itertools.product(*[range(w.size) for w in window]):
             at = tuple(
-                n * w.stride + o - w.padding_low for n, o, w in zip(index, offset, window, strict=True)
+                n * w.stride + o - w.padding_low
+                for n, o, w in zip(index, offset, window, strict=True)
             )
             if any(p < 0 or p >= d for p, d in zip(at, operand.shape, strict=True)):
                 continue
             if best is None or not bool(
-                evaluate_elementwise(select, [np.asarray(operand[best]), np.asarray(operand[at])])[0]
+                evaluate_elementwise(select, [np.asarray(operand[best]), np.asarray(operand[at])])[
+                    0
+                ]
             ):
                 best = at
         if best is not None:
@@ -628,7 +387,7 @@ def _select_and_scatter(i: Instruction, operand: Array, source: Array, initial: 
     return [result]
 
 
-# ------------------------------------------------------------------------------------- contractions and ordering
+# ------------------------------------------------------------------------ contractions and ordering
 
 
 def _accumulator(dtype: DType) -> Any:
@@ -664,7 +423,9 @@ def _convolution(i: Instruction, lhs: Array, rhs: Array) -> list[Array]:
     groups, batch_groups = i.attributes["feature_group_count"], i.attributes["batch_group_count"]
     wide = _accumulator(i.dtype)
     x = np.transpose(lhs, [d.input_batch, d.input_feature, *d.input_spatial]).astype(wide)
-    k = np.transpose(rhs, [d.kernel_output_feature, d.kernel_input_feature, *d.kernel_spatial]).astype(wide)
+    k = np.transpose(
+        rhs, [d.kernel_output_feature, d.kernel_input_feature, *d.kernel_spatial]
+    ).astype(wide)
     for n, w in enumerate(window):
         if w.reversal:
             k = np.flip(k, n + 2)
@@ -688,13 +449,16 @@ def _convolution(i: Instruction, lhs: Array, rhs: Array) -> list[Array]:
             width = x.shape[1] // groups
             source = padded[:, group * width : (group + 1) * width]
         for offset in itertools.product(*[range(w.size) for w in window]):
-            place = tuple(
-                slice(o * w.window_dilation, o * w.window_dilation + (n - 1) * w.stride + 1, w.stride)
+            place: tuple[Any, ...] = tuple(
+                slice(
+                    o * w.window_dilation, o * w.window_dilation + (n - 1) * w.stride + 1, w.stride
+                )
                 for o, w, n in zip(offset, window, out_spatial, strict=True)
             )
             if 0 in out_spatial:
                 continue
-            weights = k[(some_outputs, slice(None), *offset)]
+            at: Any = (some_outputs, slice(None), *offset)
+            weights = k[at]
             result[:, some_outputs] += np.einsum("bi...,oi->bo...", source[(..., *place)], weights)
     order = [0] * len(i.dims)
     order[d.output_batch], order[d.output_feature] = 0, 1
@@ -726,14 +490,14 @@ def _sort(i: Instruction, *operands: Array) -> list[Array]:
 
 
 def _topk(i: Instruction, a: Array) -> list[Array]:
-    keys = _total_order(a) if dtypes.from_numpy(a.dtype).is_float else _native_int(a)
+    keys = total_order(a) if dtypes.from_numpy(a.dtype).is_float else native_int(a)
     if i.attributes["largest"]:
         keys = ~keys
     order = np.argsort(keys, axis=-1, kind="stable")[..., : i.attributes["k"]]
     return [np.take_along_axis(a, order, -1), order.astype(np.int32)]
 
 
-# ------------------------------------------------------------------------------------------------- control flow
+# ------------------------------------------------------------------------------------- control flow
 
 
 def _while(i: Instruction, *operands: Array) -> list[Array]:
@@ -755,15 +519,18 @@ def _conditional(i: Instruction, selector: Array, *operands: Array) -> list[Arra
     return evaluate_computation(i.called[branch], operands[first : first + counts[branch]])
 
 
-# -------------------------------------------------------------------------------------- linear algebra and others
+# ------------------------------------------------------------------------ linear algebra and others
 
 
 def _fft(i: Instruction, a: Array) -> list[Array]:
     axes = list(range(a.ndim - len(i.attributes["fft_length"]), a.ndim))
     length = i.attributes["fft_length"]
-    function = {"FFT": np.fft.fftn, "IFFT": np.fft.ifftn, "RFFT": np.fft.rfftn, "IRFFT": np.fft.irfftn}[
-        i.attributes["fft_type"]
-    ]
+    function: Any = {
+        "FFT": np.fft.fftn,
+        "IFFT": np.fft.ifftn,
+        "RFFT": np.fft.rfftn,
+        "IRFFT": np.fft.irfftn,
+    }[i.attributes["fft_type"]]
     return [np.asarray(function(a, s=length, axes=axes))]
 
 
@@ -778,14 +545,20 @@ def _cholesky(i: Instruction, a: Array) -> list[Array]:
 def _triangular_solve(i: Instruction, a: Array, b: Array) -> list[Array]:
     matrix = np.tril(a) if i.attributes["lower"] else np.triu(a)
     if i.attributes["unit_diagonal"]:
-        matrix = matrix - matrix * np.eye(a.shape[-1], dtype=a.dtype) + np.eye(a.shape[-1], dtype=a.dtype)
+        matrix = (
+            matrix
+            - matrix * np.eye(a.shape[-1], dtype=a.dtype)
+            + np.eye(a.shape[-1], dtype=a.dtype)
+        )
     if i.attributes["transpose_a"] != "NO_TRANSPOSE":
         matrix = np.swapaxes(matrix, -1, -2)
         if i.attributes["transpose_a"] == "ADJOINT":
             matrix = matrix.conj()
     if i.attributes["left_side"]:
         return [np.linalg.solve(matrix, b)]
-    return [np.swapaxes(np.linalg.solve(np.swapaxes(matrix, -1, -2), np.swapaxes(b, -1, -2)), -1, -2)]
+    return [
+        np.swapaxes(np.linalg.solve(np.swapaxes(matrix, -1, -2), np.swapaxes(b, -1, -2)), -1, -2)
+    ]
 
 
 def _constant(i: Instruction) -> list[Array]:

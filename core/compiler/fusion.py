@@ -1,21 +1,26 @@
 """Fusion: which instructions become one kernel.
 
-One sweep over a computation from the last instruction to the first puts every instruction into a :class:`~.clusters.Cluster`.
-When an instruction is reached all its users have been placed, so the choice is between: joining the one cluster that
-uses it (it is then never written to memory), being copied into several (if that is cheap and saves memory traffic),
-becoming a further result of a cluster (several users need it), and starting a cluster.
+One sweep over a computation from the last instruction to the first puts every instruction into a
+:class:`~.clusters.Cluster`. When an instruction is reached all its users have been placed, so the
+choice is between: joining the one cluster that uses it (it is then never written to memory), being
+copied into several (if that is cheap and saves memory traffic), becoming a further result of a
+cluster (several users need it), and starting a cluster.
 
-No cycle can arise, and nothing has to be searched to know it: clusters are numbered downward as they start, so a
-cluster's number is smaller than those of all clusters that read from it. An instruction that others read too may join a cluster only if
-that cluster's number is smaller than those of its other readers; a cluster none of whose inputs has been placed yet may take a new
-smallest number first. The numbers are a valid schedule at any time, and at the end they are the schedule.
+No cycle can arise, and nothing has to be searched to know it: clusters are numbered downward as
+they start, so a cluster's number is smaller than those of all clusters that read from it. An
+instruction that others read too may join a cluster only if that cluster's number is smaller than
+those of its other readers; a cluster none of whose inputs has been placed yet may take a new
+smallest number first. The numbers are a valid schedule at any time, and at the end they are the
+schedule.
 
 Fusions are of these kinds, which code generation knows (``kind`` attribute):
 
 * ``loop``: one or several results of one shape, each element computed from the operands by index.
-* ``reduce``: reductions over the same dimensions of one iteration space, what computes their operands, results of the whole
-  iteration space if others need them, and an elementwise epilogue on the reduced values.
-* ``row``: as reduce, over the last dimensions, where reduced values flow back into the row (softmax, layer normalisation).
+* ``reduce``: reductions over the same dimensions of one iteration space, what computes their
+  operands, results of the whole iteration space if others need them, and an elementwise epilogue on
+  the reduced values.
+* ``row``: as reduce, over the last dimensions, where reduced values flow back into the row
+  (softmax, layer normalisation).
 * ``transpose``: a loop that reads an operand with its minor dimension moved.
 * ``dynamic-update-slice``: writes the update, computed in place, into the first operand's memory.
 """
@@ -25,8 +30,6 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Final
-
-import numpy as np
 
 from .clusters import (
     CHEAP,
@@ -42,15 +45,19 @@ from .clusters import (
     cost_of,
 )
 from .codegen.elemental import INDEXABLE
-from .hlo import Computation, Instruction, Module, Shape, TupleShape, get_tuple_element, parameter
+from .fused import make_fusion
+from .hlo import Computation, Instruction, Module, Shape, TupleShape, get_tuple_element
 
 # Values that need no memory: recomputing them is always better than reading them.
 _FREE: Final = frozenset(["iota", "constant", "partition-id", "replica-id"])
-_LOOK_BACK: Final = 24  # instructions looked at when searching for a reduction that a value comes from
+# Instructions looked at when searching for a reduction that a value comes from.
+_LOOK_BACK: Final = 24
 
 
 def _bytes_behind(operand: Instruction) -> int:
-    """The bytes of memory that computing ``operand`` reads, for those that are cheap to fuse in turn."""
+    """The bytes of memory that computing ``operand`` reads, for those that are cheap to fuse in
+    turn.
+    """
     if operand.opcode == "broadcast" or operand.opcode == "convert":
         operand = operand.operands[0]
     if operand.opcode in _FREE or not isinstance(operand.shape, Shape):
@@ -59,7 +66,9 @@ def _bytes_behind(operand: Instruction) -> int:
 
 
 def fuse(module: Module) -> Module:
-    """The module with its computations fused; bodies of reductions, sorts and the like are left alone."""
+    """The module with its computations fused; bodies of reductions, sorts and the like are left
+    alone.
+    """
     keys: dict[Hashable, Computation] = {}
     done: dict[Computation, Computation] = {}
     for computation in executable_computations(module):
@@ -78,7 +87,9 @@ def fuse(module: Module) -> Module:
 
 
 def executable_computations(module: Module) -> list[Computation]:
-    """The entry and all computations of control flow in it, callees first: what thunks are made for."""
+    """The entry and all computations of control flow in it, callees first: what thunks are made
+    for.
+    """
     order: list[Computation] = []
     seen = {module.entry}
     stack: list[tuple[Computation, bool]] = [(module.entry, False)]
@@ -119,7 +130,7 @@ class _Fuser:
         self.root = computation.root
         self.by_space: dict[object, list[Cluster]] = {}
 
-    # ------------------------------------------------------------------------------------------- the sweep
+    # ------------------------------------------------------------------------------------ the sweep
     def run(self) -> Computation:
         instructions = self.computation.instructions
         output = Cluster("", (), 1)  # what reads the results: after everything
@@ -162,7 +173,9 @@ class _Fuser:
             self.place_reduce(instruction, readers)
             return
         if opcode not in INDEXABLE or not isinstance(instruction.shape, Shape):
-            self.start(instruction, "dynamic-update-slice" if opcode == "dynamic-update-slice" else "")
+            self.start(
+                instruction, "dynamic-update-slice" if opcode == "dynamic-update-slice" else ""
+            )
             return
         self.place_indexable(instruction, opcode, readers)
 
@@ -184,11 +197,12 @@ class _Fuser:
             self.join(instruction, *takers[0], cost)
             return
         # Several read it. If all of them compute it themselves it need not be in memory at all.
-        if takers and len(takers) == len(readers):
-            if all(self.worth_copying(instruction, cost, opcode, t[0], stored=False) for t in takers):
-                for cluster, contexts, recomputed in takers:
-                    self.join(instruction, cluster, contexts, recomputed + cost, cost)
-                return
+        if len(takers) == len(readers) and all(
+            self.worth_copying(instruction, cost, opcode, t[0], stored=False) for t in takers
+        ):
+            for cluster, contexts, recomputed in takers:
+                self.join(instruction, cluster, contexts, recomputed + cost, cost)
+            return
         # It has to be in memory. Some readers may still do better to compute it themselves.
         reading: list[tuple[Cluster, tuple[int, ...], float]] = []
         for cluster, contexts, recomputed in takers:
@@ -217,24 +231,29 @@ class _Fuser:
             return
         self.start(instruction, "loop")
 
-    # ----------------------------------------------------------------------------------------- judgements
+    # ----------------------------------------------------------------------------------- judgements
     def recomputation(
         self, instruction: Instruction, cost: float, cluster: Cluster, contexts: tuple[int, ...]
     ) -> float | None:
-        """Operations an element that fusing into ``cluster`` would do more than once; None if it must not be."""
+        """Operations an element that fusing into ``cluster`` would do more than once; None if it
+        must not be.
+        """
         if not contexts or FORBIDDEN in contexts:
             return None
-        if cluster.kind == "dynamic-update-slice" and not self.keeps_update_in_place(instruction, cluster):
+        if cluster.kind == "dynamic-update-slice" and not self.keeps_update_in_place(
+            instruction, cluster
+        ):
             return None
         if len(cluster.members) >= MAXIMUM_MEMBERS:
             return None
-        if len(cluster.inputs) + len(instruction.operands) - 1 > MAXIMUM_INPUTS:
-            if any(o not in cluster.inputs and o not in cluster.members for o in instruction.operands):
-                return None
+        if len(cluster.inputs) + len(instruction.operands) - 1 > MAXIMUM_INPUTS and any(
+            o not in cluster.inputs and o not in cluster.members for o in instruction.operands
+        ):
+            return None
         many = [c for c in contexts if c not in (SCALAR, cluster.rows)]
         if not many:
             return 0.0
-        elements = instruction.shape.elements  # type: ignore[union-attr]
+        elements = instruction.elements
         ratio = len(many) * cluster.elements / elements if elements else 1.0
         if cluster.cost + cost * len(many) > MAXIMUM_COST:
             return None
@@ -248,7 +267,9 @@ class _Fuser:
         return recomputed
 
     def keeps_update_in_place(self, instruction: Instruction, cluster: Cluster) -> bool:
-        """Whether ``instruction`` reads the updated array at most where the update will write the same element."""
+        """Whether ``instruction`` reads the updated array at most where the update will write the
+        same element.
+        """
         update = cluster.roots[0]
         target = update.operands[0]
         if target not in instruction.operands:
@@ -267,7 +288,8 @@ class _Fuser:
     ) -> bool:
         """Whether ``cluster`` should compute the value itself though others need it too.
 
-        ``stored``: it is in memory anyway, so the reader has to read less than the value's own size for it.
+        ``stored``: it is in memory anyway, so the reader has to read less than the value's own size
+        for it.
         """
         if opcode in _FREE or not instruction.operands:
             return True
@@ -287,8 +309,12 @@ class _Fuser:
                 read += _bytes_behind(operand)
         return read <= shape.bytes / 2 if stored else read <= shape.bytes * 1.25
 
-    def expect_rows(self, instruction: Instruction, cluster: Cluster, contexts: tuple[int, ...]) -> None:
-        """Turn a loop into a row fusion ahead of time: ``instruction``, one value a row, comes from a row's reduction."""
+    def expect_rows(
+        self, instruction: Instruction, cluster: Cluster, contexts: tuple[int, ...]
+    ) -> None:
+        """Turn a loop into a row fusion ahead of time: ``instruction``, one value a row, comes from
+        a row's reduction.
+        """
         if cluster.kind != "loop" or len(contexts) != 1:
             return
         rank = len(instruction.dims)
@@ -298,29 +324,38 @@ class _Fuser:
         if contexts[0] != cluster.derived(("rows", rank)):
             return
         dimensions = tuple(range(rank, len(dims)))
-        if math.prod(dims[rank:]) <= MAXIMUM_ROW and self.reduced_rows(instruction, dims, dimensions):
+        if math.prod(dims[rank:]) <= MAXIMUM_ROW and self.reduced_rows(
+            instruction, dims, dimensions
+        ):
             self.turn_into_reduction(cluster, dims, dimensions, contexts)
 
     def reduced_rows(
         self, instruction: Instruction, space: tuple[int, ...], dimensions: tuple[int, ...]
     ) -> bool:
-        """Whether ``instruction`` is computed elementwise from a reduction of ``space`` over ``dimensions``."""
+        """Whether ``instruction`` is computed elementwise from a reduction of ``space`` over
+        ``dimensions``.
+        """
         stack = [instruction]
         for _ in range(_LOOK_BACK):
             if not stack:
                 return False
             top = stack.pop()
             if top.opcode == "reduce":
-                if top.operands[0].dims == space and tuple(sorted(top.attributes["dimensions"])) == dimensions:
+                if (
+                    top.operands[0].dims == space
+                    and tuple(sorted(top.attributes["dimensions"])) == dimensions
+                ):
                     return isinstance(top.shape, Shape)
             elif top.is_elementwise:
                 stack.extend(o for o in top.operands if o.dims == instruction.dims)
         return False
 
     def flows_from_rows(self, instruction: Instruction, space: tuple[int, ...]) -> bool:
-        """Whether ``instruction`` needs, near by, a reduction over the last dimensions of its own iteration space.
+        """Whether ``instruction`` needs, near by, a reduction over the last dimensions of its own
+        iteration space.
 
-        Then it belongs into a row fusion with that reduction, not into a reduction over the first dimensions.
+        Then it belongs into a row fusion with that reduction, not into a reduction over the first
+        dimensions.
         """
         stack = [instruction]
         for _ in range(_LOOK_BACK):
@@ -330,16 +365,22 @@ class _Fuser:
             if top.opcode == "broadcast":
                 rank = len(top.operands[0].dims)
                 prefix = top.attributes["dimensions"] == tuple(range(rank))
-                if prefix and 0 < rank < len(space) and self.reduced_rows(
-                    top.operands[0], space, tuple(range(rank, len(space)))
+                if (
+                    prefix
+                    and 0 < rank < len(space)
+                    and self.reduced_rows(top.operands[0], space, tuple(range(rank, len(space))))
                 ):
                     return True
             elif top.is_elementwise:
                 stack.extend(o for o in top.operands if o.dims == space)
         return False
 
-    def may_be_result(self, instruction: Instruction, cluster: Cluster, contexts: tuple[int, ...]) -> bool:
-        """Whether ``cluster`` could also write ``instruction``: it stands at the cluster's own index."""
+    def may_be_result(
+        self, instruction: Instruction, cluster: Cluster, contexts: tuple[int, ...]
+    ) -> bool:
+        """Whether ``cluster`` could also write ``instruction``: it stands at the cluster's own
+        index.
+        """
         if cluster.kind == "dynamic-update-slice" or len(contexts) != 1 or len(cluster.roots) >= 16:
             return False
         dims = instruction.dims
@@ -354,7 +395,9 @@ class _Fuser:
         return tuple(d for n, d in enumerate(cluster.dims) if n not in reduced)
 
     def goes_before(self, cluster: Cluster, readers: Iterable[Cluster], first: int) -> bool:
-        """Whether ``cluster`` can run before all other ``readers``; renumbers it if that is what it takes."""
+        """Whether ``cluster`` can run before all other ``readers``; renumbers it if that is what it
+        takes.
+        """
         if cluster.order <= first:
             return True
         return self.move_first(cluster)
@@ -372,13 +415,15 @@ class _Fuser:
     def find_sibling(
         self, instruction: Instruction, cost: float, readers: Iterable[Cluster], first: int
     ) -> Cluster | None:
-        """A loop over the same dimensions that reads an operand of ``instruction`` and can run before its readers."""
+        """A loop over the same dimensions that reads an operand of ``instruction`` and can run
+        before its readers.
+        """
         dims = instruction.dims
         reading = set(readers)
         tried = 0
-        elements = instruction.shape.elements  # type: ignore[union-attr]
+        elements = instruction.elements
         for operand in instruction.operands:
-            if operand.shape.elements < elements or not isinstance(operand.shape, Shape):  # type: ignore[union-attr]
+            if not isinstance(operand.shape, Shape) or operand.elements < elements:
                 continue
             for user in self.users[operand]:
                 for cluster in self.placement.get(user, ()):
@@ -397,7 +442,7 @@ class _Fuser:
                         return cluster
         return None
 
-    # -------------------------------------------------------------------------------------------- actions
+    # -------------------------------------------------------------------------------------- actions
     def join(
         self,
         instruction: Instruction,
@@ -429,7 +474,7 @@ class _Fuser:
         self.make_result(instruction, cluster)
         return cluster
 
-    # ----------------------------------------------------------------------------------------- reductions
+    # ----------------------------------------------------------------------------------- reductions
     def place_reduce(self, reduce: Instruction, readers: dict[Cluster, None]) -> None:
         space = reduce.operands[0].dims
         dimensions = tuple(sorted(reduce.attributes["dimensions"]))
@@ -443,7 +488,9 @@ class _Fuser:
         single = isinstance(reduce.shape, Shape)
         for cluster, contexts in sorted(fitting, key=lambda t: t[0].order):
             stored = len(readers) > 1
-            if stored and not (single and len(cluster.roots) < 16 and self.goes_before(cluster, readers, first)):
+            if stored and not (
+                single and len(cluster.roots) < 16 and self.goes_before(cluster, readers, first)
+            ):
                 continue
             self.turn_into_reduction(cluster, space, dimensions, contexts)
             self.join(reduce, cluster, contexts, 0.0, 1.0)
@@ -473,7 +520,8 @@ class _Fuser:
         for user in self.users[reduce]:
             for cluster in self.placement.get(user, ()):
                 if cluster.kind == "reduce" and (
-                    cluster.order <= min((c.order for c in readers), default=0) or self.move_first(cluster)
+                    cluster.order <= min((c.order for c in readers), default=0)
+                    or self.move_first(cluster)
                 ):
                     assert cluster.rows is not None
                     self.join(element, cluster, (cluster.rows,), 0.0, 0.0)
@@ -498,7 +546,11 @@ class _Fuser:
         self.by_space.setdefault((space, dimensions), []).append(cluster)
 
     def turn_into_reduction(
-        self, cluster: Cluster, space: tuple[int, ...], dimensions: tuple[int, ...], contexts: tuple[int, ...]
+        self,
+        cluster: Cluster,
+        space: tuple[int, ...],
+        dimensions: tuple[int, ...],
+        contexts: tuple[int, ...],
     ) -> None:
         """Make a loop cluster the epilogue (or the body) of a reduction."""
         if cluster.reduced is not None:
@@ -544,7 +596,11 @@ class _Fuser:
                 return contexts[0] == SCALAR
             return contexts[0] == cluster.derived(("rows", rank))
         if cluster.kind in ("reduce", "row"):
-            if cluster.dims != space or cluster.reduced != dimensions or contexts[0] != cluster.rows:
+            if (
+                cluster.dims != space
+                or cluster.reduced != dimensions
+                or contexts[0] != cluster.rows
+            ):
                 return False
             if several:
                 return cluster.kind == "reduce"
@@ -569,7 +625,12 @@ class _Fuser:
     ) -> Cluster | None:
         """A reduction of the same iteration space that reads some of the same memory."""
         near = {o for o in reduce.operands if o.shape.dims == space}  # type: ignore[union-attr]
-        near |= {p for o in near for p in o.operands if isinstance(p.shape, Shape) and p.shape.dims == space}
+        near |= {
+            p
+            for o in near
+            for p in o.operands
+            if isinstance(p.shape, Shape) and p.shape.dims == space
+        }
         reading = set(readers)
         for cluster in self.by_space.get((space, dimensions), ())[-4:]:
             if (
@@ -583,7 +644,7 @@ class _Fuser:
                 return cluster
         return None
 
-    # ----------------------------------------------------------------------------------------------- result
+    # --------------------------------------------------------------------------------------- result
     def build(self) -> Computation:
         """The new computation: clusters in the order of their numbers."""
         mapped: dict[Instruction, Instruction] = {}
@@ -603,7 +664,11 @@ class _Fuser:
                 called = [self.done.get(c, c) for c in instruction.called]
                 if instruction.opcode == "reshape":
                     new = Instruction(
-                        "bitcast", instruction.shape, operands, name=instruction.name, metadata=instruction.metadata
+                        "bitcast",
+                        instruction.shape,
+                        operands,
+                        name=instruction.name,
+                        metadata=instruction.metadata,
                     )
                 else:
                     new = instruction.replace(operands=operands, called=called)
@@ -634,11 +699,11 @@ class _Fuser:
         output = [i for i in output if i.opcode != "constant" or i in used]
         return Computation(self.computation.name, self.computation.parameters, output, new_root)
 
-
     def kernels_of(
         self, cluster: Cluster, members: Iterable[Instruction]
     ) -> list[tuple[list[Instruction], str]]:
-        """The fusions that a cluster becomes, each with its results: one, but for a row fusion whose reduction stayed away.
+        """The fusions that a cluster becomes, each with its results: one, but for a row fusion
+        whose reduction stayed away.
 
         That one is loops over different dimensions: the values of one a row first.
         """
@@ -651,7 +716,9 @@ class _Fuser:
 
 
 def _needed(
-    roots: Iterable[Instruction], members: Mapping[Instruction, object], mapped: Mapping[Instruction, Instruction]
+    roots: Iterable[Instruction],
+    members: Mapping[Instruction, object],
+    mapped: Mapping[Instruction, Instruction],
 ) -> list[Instruction]:
     """The members that ``roots`` are computed from, other than values that are in memory already."""
     needed: dict[Instruction, None] = {}
@@ -660,7 +727,11 @@ def _needed(
         top = stack.pop()
         if top not in needed:
             needed[top] = None
-            stack.extend(o for o in top.operands if o in members and (o not in mapped or o.opcode == "constant"))
+            stack.extend(
+                o
+                for o in top.operands
+                if o in members and (o not in mapped or o.opcode == "constant")
+            )
     return list(needed)
 
 
@@ -674,96 +745,3 @@ def cluster_kind(cluster: Cluster) -> str:
                 if moved and moved[-1] != max(moved):
                     return "transpose"
     return cluster.kind
-
-
-def make_fusion(
-    members: list[Instruction],
-    roots: list[Instruction],
-    kind: str,
-    mapped: dict[Instruction, Instruction],
-    keys: dict[Hashable, Computation],
-) -> Instruction:
-    """A fusion instruction of ``members`` (in dependency order) with ``roots`` as results.
-
-    ``mapped`` gives the operands' instructions outside. A computation equal to one made before (same ``keys``) is reused,
-    so that equal fusions are recognised by the identity of their computation.
-    """
-    inner: dict[Instruction, Instruction] = {}
-    operands: list[Instruction] = []
-    parameters: list[Instruction] = []
-    instructions: list[Instruction] = []
-    numbers: dict[Instruction, int] = {}
-    key: list[Hashable] = [kind]
-    for member in members:
-        for operand in member.operands:
-            if operand not in inner:
-                p = parameter(len(parameters), operand.shape)
-                inner[operand] = p
-                numbers[operand] = len(numbers)
-                parameters.append(p)
-                operands.append(mapped[operand])
-                key.append(operand.shape)
-        new = member.replace(operands=[inner[o] for o in member.operands])
-        inner[member] = new
-        instructions.append(new)
-        numbers[member] = len(numbers)
-        key.append(
-            (member.opcode, member.shape, tuple([numbers[o] for o in member.operands]), attributes_key(member))
-        )
-    key.append(tuple(numbers[r] for r in roots))
-    name = fusion_name(members, roots, kind)
-    if len(roots) == 1:
-        root = inner[roots[0]]
-        shape = root.shape
-    else:
-        shape = TupleShape(tuple(r.shape for r in roots))  # type: ignore[misc]
-        root = Instruction("tuple", shape, [inner[r] for r in roots])
-        instructions.append(root)
-    frozen = tuple(key)
-    computation = keys.get(frozen)
-    if computation is None:
-        computation = Computation(f"fused_{name}", parameters, [*parameters, *instructions], root)
-        keys[frozen] = computation
-    metadata = next((r.metadata for r in reversed(roots) if r.metadata), None)
-    return Instruction("fusion", shape, operands, {"kind": kind}, [computation], f"{name}_fusion", metadata)
-
-
-def fusion_name(members: list[Instruction], roots: list[Instruction], kind: str) -> str:
-    """A short name that says what the fusion does: the first interesting opcodes and the last."""
-    dull = ("broadcast", "constant", "reshape", "convert", "parameter", "slice", "get-tuple-element")
-    interesting = [m.opcode for m in members if m.opcode not in dull]
-    last = roots[-1].opcode
-    words = list(dict.fromkeys([*[w for w in interesting if w != last][:2], last]))
-    return "_".join(words).replace("-", "_")
-
-
-def attributes_key(instruction: Instruction) -> Hashable:
-    """Hashable, equal for instructions with equal attributes and called computations."""
-    attributes = instruction.attributes
-    if not attributes and not instruction.called:
-        return None
-    parts: list[Hashable] = []
-    for name, value in attributes.items():
-        if isinstance(value, np.ndarray):
-            parts.append((name, value.tobytes()))
-        elif isinstance(value, dict):
-            parts.append((name, tuple(sorted((k, repr(v)) for k, v in value.items()))))
-        else:
-            parts.append((name, value))
-    parts.extend(computation_key(c) for c in instruction.called)
-    return tuple(parts)
-
-
-def computation_key(computation: Computation) -> Hashable:
-    """Hashable, equal for computations that do the same."""
-    numbers: dict[Instruction, int] = {}
-    parts: list[Hashable] = []
-    for instruction in computation.instructions:
-        numbers[instruction] = len(numbers)
-        operands = tuple([numbers[o] for o in instruction.operands])
-        parts.append((instruction.opcode, instruction.shape, operands, attributes_key(instruction)))
-    parts.append(numbers[computation.root])
-    return tuple(parts)
-
-
-__all__ = ["INDEXABLE", "computation_key", "executable_computations", "fuse", "make_fusion"]

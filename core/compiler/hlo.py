@@ -325,6 +325,11 @@ class Instruction:
         return self.shape.dtype  # type: ignore[union-attr]
 
     @property
+    def elements(self) -> int:
+        """The number of elements of an array-shaped result."""
+        return math.prod(self.shape.dims)  # type: ignore[union-attr]
+
+    @property
     def result_shapes(self) -> tuple[Shape | TokenShape, ...]:
         """The shapes of the results: one for an array, all elements of a tuple."""
         return self.shape.elements if isinstance(self.shape, TupleShape) else (self.shape,)

@@ -6,7 +6,9 @@ from .hlo import OPCODES, Instruction, Shape
 
 
 def must_share(instruction: Instruction) -> bool:
-    """Whether the instruction's kernel only changes part of its result: the rest must be there already."""
+    """Whether the instruction's kernel only changes part of its result: the rest must be there
+    already.
+    """
     opcode = instruction.opcode
     if opcode == "fusion":
         return bool(instruction.attributes["kind"] == "dynamic-update-slice")
@@ -16,10 +18,12 @@ def must_share(instruction: Instruction) -> bool:
 
 
 def in_place_operands(instruction: Instruction) -> list[tuple[int, ...]]:
-    """For each result the operands in whose memory it may be written (if they are of one size, and die here).
+    """For each result the operands in whose memory it may be written (if they are of one size, and
+    die here).
 
-    An operand is listed for a result only if each element is read, if at all, before or when the element at the same
-    place of the result is written. For instructions with :func:`must_share` there is exactly one.
+    An operand is listed for a result only if each element is read, if at all, before or when the
+    element at the same place of the result is written. For instructions with :func:`must_share`
+    there is exactly one.
     """
     opcode = instruction.opcode
     count = len(instruction.result_shapes)
@@ -41,15 +45,17 @@ def in_place_operands(instruction: Instruction) -> list[tuple[int, ...]]:
     return [()] * count
 
 
-# Where a value is read: at the kernel's own index, at that index without the reduced dimensions, or anywhere.
+# Where a value is read: at the kernel's own index, at that index without the reduced dimensions, or
+# anywhere.
 _FULL, _ROWS, _ELSEWHERE = 1, 2, 4
 
 
 def _fusion_in_place(fusion: Instruction) -> list[tuple[int, ...]]:
     """Operands that a loop, reduce or row fusion reads at the index it writes and nowhere else.
 
-    These kernels compute all results of an index before they store any. A row kernel stores a row after all its reductions; a reduce
-    kernel stores a reduced value after all that belongs to it, and reads every element of the whole space once.
+    These kernels compute all results of an index before they store any. A row kernel stores a row
+    after all its reductions; a reduce kernel stores a reduced value after all that belongs to it,
+    and reads every element of the whole space once.
     """
     (body,) = fusion.called
     reduce = next((i for i in body.instructions if i.opcode == "reduce"), None)
@@ -73,7 +79,12 @@ def _fusion_in_place(fusion: Instruction) -> list[tuple[int, ...]]:
                 at = _FULL if position < len(i.operands) // 2 else _ELSEWHERE
             elif OPCODES[i.opcode].elementwise and operand.dims == i.dims:
                 at = where
-            elif i.opcode == "broadcast" and is_row and where == _FULL and _is_prefix(i, operand, rows):
+            elif (
+                i.opcode == "broadcast"
+                and is_row
+                and where == _FULL
+                and _is_prefix(i, operand, rows)
+            ):
                 at = _ROWS
             else:
                 at = _ELSEWHERE

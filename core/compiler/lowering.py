@@ -1,8 +1,9 @@
 """Lowering: a scheduled module with its buffer assignment becomes a thunk sequence.
 
-Every instruction that is not an alias becomes one thunk: a kernel (a fusion, or an opcode that code generation has an emitter for), a
-library call, a loop, a conditional; the moves that buffer assignment asks for become copies around them. Kernels are numbered by what
-they compute: equal fusions and equal instructions share one function.
+Every instruction that is not an alias becomes one thunk: a kernel (a fusion, or an opcode that code
+generation has an emitter for), a library call, a loop, a conditional; the moves that buffer
+assignment asks for become copies around them. Kernels are numbered by what they compute: equal
+fusions and equal instructions share one function.
 """
 
 from __future__ import annotations
@@ -15,11 +16,19 @@ from . import artifact
 from .artifact import Conditional, Copy, DebugInfo, Kernel, LibraryCall, Thunk, While
 from .buffers import Assignment, Move
 from .errors import of_instruction
-from .fusion import attributes_key
+from .fused import attributes_key
 from .hlo import Computation, Instruction, Module, Shape
 
 ALIASES: Final = frozenset(
-    "parameter constant tuple get-tuple-element bitcast optimization-barrier after-all".split()
+    [
+        "parameter",
+        "constant",
+        "tuple",
+        "get-tuple-element",
+        "bitcast",
+        "optimization-barrier",
+        "after-all",
+    ]
 )
 
 
@@ -47,7 +56,9 @@ EmitFunction = Callable[[Instruction, str], str]
 
 
 class Lowering:
-    """``emit_kernel(instruction, name)`` writes a kernel; ``emit_comparator(sort, name)`` a sort's comparator."""
+    """``emit_kernel(instruction, name)`` writes a kernel; ``emit_comparator(sort, name)`` a sort's
+    comparator.
+    """
 
     def __init__(
         self,
@@ -88,7 +99,10 @@ class Lowering:
                     thunks.append(self.lower_library_call(instruction))
                 elif opcode == "copy":
                     (source,), (destination,) = (
-                        [self.assignment.slice_of(v) for v in self.assignment.operand_values(instruction)],
+                        [
+                            self.assignment.slice_of(v)
+                            for v in self.assignment.operand_values(instruction)
+                        ],
                         self.assignment.slices(instruction),
                     )
                     thunks.append(Copy(destination, source, self.debug(instruction)))
@@ -96,7 +110,7 @@ class Lowering:
                     thunks.append(self.lower_kernel(instruction))
         return thunks
 
-    # ------------------------------------------------------------------------------------------- kinds of thunk
+    # ------------------------------------------------------------------------------- kinds of thunk
     def lower_kernel(self, instruction: Instruction) -> Kernel:
         for o in instruction.operands:
             if not isinstance(o.shape, Shape):
@@ -114,7 +128,9 @@ class Lowering:
         )
 
     def kernel_for(self, instruction: Instruction) -> KernelInfo:
-        """The kernel that computes ``instruction``, shared with all instructions that compute the same."""
+        """The kernel that computes ``instruction``, shared with all instructions that compute the
+        same.
+        """
         if instruction.opcode == "fusion":
             key: Hashable = instruction.called[0]  # fusion makes equal computations one object
         else:
@@ -129,9 +145,7 @@ class Lowering:
 
     def lower_library_call(self, instruction: Instruction) -> LibraryCall:
         a = self.assignment
-        operands = [
-            artifact.Operand(a.slice_of(v), v.shape) for v in a.operand_values(instruction)
-        ]
+        operands = [artifact.Operand(a.slice_of(v), v.shape) for v in a.operand_values(instruction)]
         results = [
             artifact.Operand(a.slice_of(v), v.shape) for v in a.values[instruction] if v is not None
         ]
@@ -141,7 +155,12 @@ class Lowering:
             symbol = self.emit_comparator(instruction, self.unique(instruction))
             config["comparator"] = artifact.FunctionOffset(self.symbol(symbol))
         return LibraryCall(
-            instruction.attributes["name"], tuple(operands), tuple(results), config, cost, self.debug(instruction)
+            instruction.attributes["name"],
+            tuple(operands),
+            tuple(results),
+            config,
+            cost,
+            self.debug(instruction),
         )
 
     def lower_while(self, instruction: Instruction) -> list[Thunk]:
@@ -185,7 +204,7 @@ class Lowering:
         debug = self.debug(instruction) if instruction is not None else -1
         return Copy(a.slice_of(move.destination), a.slice_of(move.source), debug)
 
-    # -------------------------------------------------------------------------------------------------- helpers
+    # -------------------------------------------------------------------------------------- helpers
     def symbol(self, name: str) -> int:
         number = self.symbol_numbers.get(name)
         if number is None:
@@ -255,14 +274,20 @@ def print_thunks(lowered: Lowered) -> str:
                     f" grain={thunk.grain} cost={thunk.cost_ns:.0f}ns  # {name}"
                 )
             elif isinstance(thunk, Copy):
-                lines.append(f"{indent}copy {place(thunk.destination)} <- {place(thunk.source)}  # {name}")
+                lines.append(
+                    f"{indent}copy {place(thunk.destination)} <- {place(thunk.source)}  # {name}"
+                )
             elif isinstance(thunk, LibraryCall):
                 operands = ", ".join(f"{o.shape} {place(o.slice)}" for o in thunk.operands)
                 results = ", ".join(f"{o.shape} {place(o.slice)}" for o in thunk.results)
                 attributes = ", ".join(f"{k}={v!r}" for k, v in thunk.attributes.items())
-                lines.append(f"{indent}call {thunk.name}({operands}) -> ({results}) {attributes}  # {name}")
+                lines.append(
+                    f"{indent}call {thunk.name}({operands}) -> ({results}) {attributes}  # {name}"
+                )
             elif isinstance(thunk, While):
-                lines.append(f"{indent}while {place(thunk.predicate)} trip_count={thunk.trip_count}  # {name}")
+                lines.append(
+                    f"{indent}while {place(thunk.predicate)} trip_count={thunk.trip_count}  # {name}"
+                )
                 visit(thunk.condition, indent + "  | ")
                 lines.append(f"{indent}do")
                 visit(thunk.body, indent + "  ")

@@ -1,4 +1,6 @@
-"""The passes, in order. Each is a function Module -> Module with one job; what it does stands at its definition."""
+"""The passes, in order. Each is a function Module -> Module with one job; what it does stands at
+its definition.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,9 @@ def run(module: Module, dump: Dump, passes: Iterable[Pass] = PASSES) -> Module:
 
 
 def name_everything(module: Module) -> None:
-    """Give every computation of the module, and every instruction of each, a name that is unique there."""
+    """Give every computation of the module, and every instruction of each, a name that is unique
+    there.
+    """
     taken: dict[str, int] = {}
     for computation in reversed(module.computations()):  # the entry keeps its name
         base = computation.name or "computation"

@@ -1,1 +1,3 @@
-"""Passes: functions Module -> Module with one job each. :mod:`..pipeline` says in which order they run."""
+"""Passes: functions Module -> Module with one job each. :mod:`..pipeline` says in which order they
+run.
+"""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..fusion import computation_key
+from ..fused import computation_key
 from ..hlo import Computation, Instruction, Module
 from .inline import CONTROL_FLOW
 from .rewrite import map_computations, with_called, with_entry
@@ -16,10 +16,18 @@ MAXIMUM_LITERAL = 1 << 16  # bytes of a constant that is compared with others
 
 
 def share_computations(module: Module) -> Module:
-    """Equal bodies of reductions, scatters and sorts become one object, so that what calls them can be equal."""
+    """Equal bodies of reductions, scatters and sorts become one object, so that what calls them can
+    be equal.
+    """
     known: dict[Hashable, Computation] = {}
     new: dict[Computation, Computation] = {}
-    flow = {c for x in module.computations() for i in x.instructions if i.opcode in CONTROL_FLOW for c in i.called}
+    flow = {
+        c
+        for x in module.computations()
+        for i in x.instructions
+        if i.opcode in CONTROL_FLOW
+        for c in i.called
+    }
 
     for computation in module.computations():
         updated = with_called(computation, new)

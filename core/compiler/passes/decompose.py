@@ -1,4 +1,6 @@
-"""Decomposition: operations that are shorthand for others become the others, so that fusion sees through them."""
+"""Decomposition: operations that are shorthand for others become the others, so that fusion sees
+through them.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,16 @@ from typing import Final
 
 import numpy as np
 
-from ..hlo import Computation, Instruction, Module, Shape, TupleShape, broadcast, constant, parameter
+from ..hlo import (
+    Computation,
+    Instruction,
+    Module,
+    Shape,
+    TupleShape,
+    broadcast,
+    constant,
+    parameter,
+)
 from .patterns import body_on_arrays
 from .rewrite import map_computations, sweep
 
@@ -28,10 +39,12 @@ def remove_barriers(module: Module) -> Module:
                 return i.operands[0]
             return Instruction("tuple", i.shape, i.operands, metadata=i.metadata)
         if i.opcode == "get-tuple-element" and i.operands[0].opcode == "tuple":
-            return i.operands[0].operands[i.attributes["index"]]
+            return element_of_tuple(i)
         return None
 
-    if not any(i.opcode == "optimization-barrier" for c in module.computations() for i in c.instructions):
+    if not any(
+        i.opcode == "optimization-barrier" for c in module.computations() for i in c.instructions
+    ):
         return module
     return map_computations(module, lambda computation: sweep(computation, rule))
 
@@ -54,7 +67,9 @@ def sum_body(dtype_of: Instruction) -> Computation:
     """A reduction's body that adds."""
     shape = Shape(dtype_of.dtype)
     a, b = parameter(0, shape, "a"), parameter(1, shape, "b")
-    return Computation.from_root(f"sum_{shape.dtype.name}", [a, b], Instruction("add", shape, (a, b)))
+    return Computation.from_root(
+        f"sum_{shape.dtype.name}", [a, b], Instruction("add", shape, (a, b))
+    )
 
 
 def _sum(x: Instruction, feature: int) -> Instruction:
@@ -62,7 +77,12 @@ def _sum(x: Instruction, feature: int) -> Instruction:
     dimensions = tuple(n for n in range(len(x.dims)) if n != feature)
     shape = Shape(x.dtype, (x.dims[feature],))
     return Instruction(
-        "reduce", shape, (x, constant(0, x.dtype)), {"dimensions": dimensions}, (sum_body(x),), metadata=x.metadata
+        "reduce",
+        shape,
+        (x, constant(0, x.dtype)),
+        {"dimensions": dimensions},
+        (sum_body(x),),
+        metadata=x.metadata,
     )
 
 
@@ -90,7 +110,7 @@ def batch_norm_training(i: Instruction) -> Instruction:
     source, scale, offset = i.operands
     x = _wide(source)
     feature = i.attributes["feature_index"]
-    count = x.shape.elements / max(1, x.dims[feature])  # type: ignore[union-attr]
+    count = x.elements / max(1, x.dims[feature])
 
     def spread(v: Instruction) -> Instruction:
         return broadcast(v, x.dims, (feature,))
@@ -100,7 +120,11 @@ def batch_norm_training(i: Instruction) -> Instruction:
     centred = _op("subtract", x, spread(mean))
     squares = _sum(_op("multiply", centred, centred), feature)
     variance = _op("divide", squares, _number(count, squares))
-    factor = _op("multiply", _op("rsqrt", _op("add", variance, _number(i.attributes["epsilon"], variance))), _as(scale, mean))
+    factor = _op(
+        "multiply",
+        _op("rsqrt", _op("add", variance, _number(i.attributes["epsilon"], variance))),
+        _as(scale, mean),
+    )
     result = _op("add", _op("multiply", centred, spread(factor)), spread(_as(offset, mean)))
     return _tuple(i, (_as(result, source), _as(mean, scale), _as(variance, scale)))
 
@@ -117,7 +141,9 @@ def batch_norm_inference(i: Instruction) -> Instruction:
     wide = _as(variance, x)
     inverse = _op("rsqrt", _op("add", wide, _number(i.attributes["epsilon"], wide)))
     factor = _op("multiply", inverse, _as(scale, x))
-    result = _op("add", _op("multiply", _op("subtract", x, spread(mean)), spread(factor)), spread(offset))
+    result = _op(
+        "add", _op("multiply", _op("subtract", x, spread(mean)), spread(factor)), spread(offset)
+    )
     return _as(result, source)
 
 
@@ -130,7 +156,7 @@ def batch_norm_grad(i: Instruction) -> Instruction:
     source, scale, mean, variance, gradient = i.operands
     x, dy = _wide(source), _wide(gradient)
     feature = i.attributes["feature_index"]
-    count = x.shape.elements / max(1, x.dims[feature])  # type: ignore[union-attr]
+    count = x.elements / max(1, x.dims[feature])
 
     def spread(v: Instruction) -> Instruction:
         return broadcast(v, x.dims, (feature,))
@@ -142,7 +168,9 @@ def batch_norm_grad(i: Instruction) -> Instruction:
     scale_gradient = _sum(_op("multiply", dy, normalised), feature)
     n = _number(count, offset_gradient)
     inner = _op("subtract", dy, spread(_op("divide", offset_gradient, n)))
-    inner = _op("subtract", inner, _op("multiply", normalised, spread(_op("divide", scale_gradient, n))))
+    inner = _op(
+        "subtract", inner, _op("multiply", normalised, spread(_op("divide", scale_gradient, n)))
+    )
     operand_gradient = _op("multiply", spread(_op("multiply", _as(scale, x), inverse)), inner)
     return _tuple(
         i, (_as(operand_gradient, source), _as(scale_gradient, scale), _as(offset_gradient, scale))
@@ -157,7 +185,8 @@ def inline_map(i: Instruction) -> Instruction | None:
 
 def element_of_tuple(i: Instruction) -> Instruction | None:
     operand = i.operands[0]
-    return operand.operands[i.attributes["index"]] if operand.opcode == "tuple" else None
+    number: int = i.attributes["index"]
+    return operand.operands[number] if operand.opcode == "tuple" else None
 
 
 _RULES: Final[dict[str, Callable[[Instruction], Instruction | None]]] = {
@@ -167,4 +196,6 @@ _RULES: Final[dict[str, Callable[[Instruction], Instruction | None]]] = {
     "map": inline_map,
     "get-tuple-element": element_of_tuple,
 }
-_SHORTHAND: Final = frozenset(["batch-norm-training", "batch-norm-inference", "batch-norm-grad", "map"])
+_SHORTHAND: Final = frozenset(
+    ["batch-norm-training", "batch-norm-inference", "batch-norm-grad", "map"]
+)

@@ -11,7 +11,9 @@ CONTROL_FLOW = ("while", "conditional")
 
 
 def inline_calls(module: Module) -> Module:
-    """Replace every ``call`` by the body of what it calls, and drop optimization barriers of one operand's own value."""
+    """Replace every ``call`` by the body of what it calls, and drop optimization barriers of one
+    operand's own value.
+    """
     done: dict[Computation, Computation] = {}
     for computation in module.computations():
         done[computation] = _inline(computation, done)
@@ -22,7 +24,8 @@ def _inline(computation: Computation, done: dict[Computation, Computation]) -> C
     if not any(i.called for i in computation.instructions):
         return computation
     mapped: dict[Instruction, Instruction] = {}
-    # A call of several results is replaced by their instructions; its get-tuple-elements pick from them.
+    # A call of several results is replaced by their instructions; its get-tuple-elements pick from
+    # them.
     results: dict[Instruction, Sequence[Instruction]] = {}
     output: list[Instruction] = []
     changed = False
@@ -65,7 +68,9 @@ def _inline(computation: Computation, done: dict[Computation, Computation]) -> C
 def clone_into(
     body: Computation, arguments: Sequence[Instruction], output: list[Instruction]
 ) -> dict[Instruction, Instruction]:
-    """Append a copy of ``body`` on ``arguments`` to ``output``; a map from its instructions to the copies."""
+    """Append a copy of ``body`` on ``arguments`` to ``output``; a map from its instructions to the
+    copies.
+    """
     mapped: dict[Instruction, Instruction] = {}
     for instruction in body.instructions:
         if instruction.opcode == "parameter":
@@ -80,11 +85,15 @@ def clone_into(
 
 
 def unshare_control_flow(module: Module) -> Module:
-    """Give every loop and branch computation exactly one caller, by copying: buffer assignment needs that."""
+    """Give every loop and branch computation exactly one caller, by copying: buffer assignment
+    needs that.
+    """
     seen: set[Computation] = set()
 
     def unshare(computation: Computation) -> Computation:
-        """The computation, or a copy if another instruction has it already, with its callees unshared."""
+        """The computation, or a copy if another instruction has it already, with its callees
+        unshared.
+        """
         fresh = computation in seen
         seen.add(computation)
         mapped: dict[Instruction, Instruction] = {}
@@ -95,7 +104,9 @@ def unshare_control_flow(module: Module) -> Module:
             called = instruction.called
             if instruction.opcode in CONTROL_FLOW:
                 called = tuple(unshare(c) for c in called)
-            same = not fresh and all(a is b for a, b in zip(operands, instruction.operands, strict=True))
+            same = not fresh and all(
+                a is b for a, b in zip(operands, instruction.operands, strict=True)
+            )
             same = same and all(a is b for a, b in zip(called, instruction.called, strict=True))
             new = instruction if same else instruction.replace(operands=operands, called=called)
             changed = changed or not same

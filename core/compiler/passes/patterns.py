@@ -43,7 +43,9 @@ def splat(scalar: Instruction, dims: Sequence[int]) -> Instruction:
 
 def splat_value(value: Any, like: Instruction) -> Instruction:
     """An array of ``like``'s shape that holds ``value`` everywhere."""
-    return splat(constant(np.asarray(value).astype(like.dtype.numpy), metadata=like.metadata), like.dims)
+    return splat(
+        constant(np.asarray(value).astype(like.dtype.numpy), metadata=like.metadata), like.dims
+    )
 
 
 def reshape(operand: Instruction, dims: Sequence[int]) -> Instruction:
@@ -97,7 +99,9 @@ def identity_value(opcode: str, instruction: Instruction) -> Any | None:
 
 
 def body_on_arrays(body: Computation, arguments: Sequence[Instruction]) -> list[Instruction] | None:
-    """A scalar body's instructions rebuilt on arrays of one shape; None if the body holds something not elementwise."""
+    """A scalar body's instructions rebuilt on arrays of one shape; None if the body holds something
+    not elementwise.
+    """
     dims = arguments[0].dims
     values: dict[Instruction, Instruction] = {}
     for i in body.instructions:

@@ -1,9 +1,9 @@
 """What passes are made of.
 
-:func:`map_computations` runs a function over every computation of a module, callees first; :func:`sweep` walks a
-computation once from its first instruction to its last, with operands already replaced, and lets a rule replace each
-instruction. Nothing is written to: what does not change is shared with the module that came in, and a pass that changes nothing gives
-back the same objects.
+:func:`map_computations` runs a function over every computation of a module, callees first;
+:func:`sweep` walks a computation once from its first instruction to its last, with operands already
+replaced, and lets a rule replace each instruction. Nothing is written to: what does not change is
+shared with the module that came in, and a pass that changes nothing gives back the same objects.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Final
 from ..hlo import Computation, Instruction, Module
 
 Rule = Callable[[Instruction], Instruction | None]
-MAXIMUM_REWRITES: Final = 16  # of one instruction: rules that undo each other must not hang the compiler
+# Of one instruction: rules that undo each other must not hang the compiler.
+MAXIMUM_REWRITES: Final = 16
 
 
 def map_computations(module: Module, function: Callable[[Computation], Computation]) -> Module:
@@ -69,8 +70,9 @@ def with_called(computation: Computation, new: dict[Computation, Computation]) -
 def sweep(computation: Computation, rule: Rule, *, repeat: bool = True) -> Computation:
     """Replace instructions by what ``rule`` gives for them (None: nothing better), first to last.
 
-    The rule sees instructions whose operands are replaced already, and may build its result from any number of new
-    instructions on top of existing ones; those are given to the rule too (``repeat``). What is no longer needed is dropped.
+    The rule sees instructions whose operands are replaced already, and may build its result from
+    any number of new instructions on top of existing ones; those are given to the rule too
+    (``repeat``). What is no longer needed is dropped.
     """
     mapped: dict[Instruction, Instruction] = {}
     output: list[Instruction] = []
@@ -146,7 +148,11 @@ def prune(computation: Computation) -> Computation:
     needed: set[Instruction] = {computation.root}
     kept: list[Instruction] = []
     for instruction in reversed(computation.instructions):
-        if instruction in needed or instruction.opcode == "parameter" or instruction.has_side_effect:
+        if (
+            instruction in needed
+            or instruction.opcode == "parameter"
+            or instruction.has_side_effect
+        ):
             kept.append(instruction)
             needed.update(instruction.operands)
     if len(kept) == len(computation.instructions):

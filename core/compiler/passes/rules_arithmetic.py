@@ -1,7 +1,7 @@
 """Rewrite rules for arithmetic: opcode -> functions that give something simpler, or None.
 
-Every rule keeps the value of every element, bit for bit, except that x + 0 drops the sign of a zero (as XLA does) and
-that NaN payloads may change.
+Every rule keeps the value of every element, bit for bit, except that x + 0 drops the sign of a zero
+(as XLA does) and that NaN payloads may change.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ def add_zero(i: Instruction) -> Instruction | None:
 
 
 def subtract_zero(i: Instruction) -> Instruction | None:
-    """x - 0 = x; x - x = 0 for integers (a float could be NaN); 0 - x = -x for integers (a float's zero has a sign)."""
+    """x - 0 = x; x - x = 0 for integers (a float could be NaN); 0 - x = -x for integers (a float's
+    zero has a sign).
+    """
     a, b = i.operands
     if is_constant(b, 0):
         return a
@@ -64,7 +66,9 @@ def multiply_identity(i: Instruction) -> Instruction | None:
 
 
 def divide_constant(i: Instruction) -> Instruction | None:
-    """x / 1 = x; division by a power of two is an exact multiplication (which is several times faster)."""
+    """x / 1 = x; division by a power of two is an exact multiplication (which is several times
+    faster).
+    """
     a, b = i.operands
     value = constant_value(b)
     if value is None:
@@ -80,7 +84,9 @@ def divide_constant(i: Instruction) -> Instruction | None:
 
 
 def power_small(i: Instruction) -> Instruction | None:
-    """x ^ 2 = x * x and other whole exponents that are one or two multiplications; x ^ 0.5 is not sqrt (at -inf, -0)."""
+    """x ^ 2 = x * x and other whole exponents that are one or two multiplications; x ^ 0.5 is not
+    sqrt (at -inf, -0).
+    """
     a, b = i.operands
     value = constant_value(b)
     if value is None or i.dtype.is_complex:
@@ -180,9 +186,13 @@ def select_known(i: Instruction) -> Instruction | None:
         return on_true
     if predicate.opcode == "not" and predicate.dims == i.dims:
         return i.replace(operands=(predicate.operands[0], on_false, on_true))
-    if i.dtype.kind == "pred" and predicate.dims == i.dims:
-        if is_constant(on_true, 1) and is_constant(on_false, 0):
-            return predicate
+    if (
+        i.dtype.kind == "pred"
+        and predicate.dims == i.dims
+        and is_constant(on_true, 1)
+        and is_constant(on_false, 0)
+    ):
+        return predicate
     return None
 
 
@@ -240,7 +250,7 @@ def _holds(wide: Any, narrow: Any) -> bool:
     if narrow.kind == "uint" and wide.kind == "int":
         return bool(wide.bits > narrow.bits)
     if wide.is_float and narrow.is_float and narrow.bits >= 16:
-        return wide.bits > narrow.bits
+        return bool(wide.bits > narrow.bits)
     if wide.is_float and narrow.is_integer:
         exact = {"f64": 53, "f32": 24, "bf16": 8, "f16": 11}.get(wide.name, 0)
         return bool(narrow.bits <= exact)
@@ -270,9 +280,11 @@ def on_splats(i: Instruction) -> Instruction | None:
 
 
 def on_broadcasts(i: Instruction) -> Instruction | None:
-    """f(broadcast a, broadcast b) = broadcast f(a, b) when both are broadcast alike (splats fit any)."""
+    """f(broadcast a, broadcast b) = broadcast f(a, b) when both are broadcast alike (splats fit
+    any).
+    """
     first = next((o for o in i.operands if o.opcode == "broadcast" and o.operands[0].dims), None)
-    if first is None or first.operands[0].shape.elements >= i.shape.elements:  # type: ignore[union-attr]
+    if first is None or first.operands[0].elements >= i.elements:
         return None
     dims, dimensions = first.operands[0].dims, first.attributes["dimensions"]
     inner = []
@@ -291,7 +303,9 @@ def on_broadcasts(i: Instruction) -> Instruction | None:
 
 
 def on_reshapes(i: Instruction) -> Instruction | None:
-    """f(reshape a, reshape b) = reshape f(a, b): reshapes move towards where they vanish, into broadcasts and results."""
+    """f(reshape a, reshape b) = reshape f(a, b): reshapes move towards where they vanish, into
+    broadcasts and results.
+    """
     dims: tuple[int, ...] | None = None
     for operand in i.operands:
         if operand.opcode == "reshape":

@@ -8,7 +8,16 @@ from typing import Final
 import numpy as np
 
 from ..hlo import Instruction, Shape, constant
-from .patterns import binary_body, body_on_arrays, constant_value, is_constant, reshape, scalar_of, splat, squeezed
+from .patterns import (
+    binary_body,
+    body_on_arrays,
+    constant_value,
+    is_constant,
+    reshape,
+    scalar_of,
+    splat,
+    squeezed,
+)
 
 Rule = Callable[[Instruction], Instruction | None]
 
@@ -46,7 +55,11 @@ def broadcast_simpler(i: Instruction) -> Instruction | None:
     if 1 in operand.dims:
         kept = tuple([t for d, t in zip(operand.dims, dimensions, strict=True) if d != 1])
         return Instruction(
-            "broadcast", i.shape, (reshape(operand, squeezed(operand.dims)),), {"dimensions": kept}, metadata=i.metadata
+            "broadcast",
+            i.shape,
+            (reshape(operand, squeezed(operand.dims)),),
+            {"dimensions": kept},
+            metadata=i.metadata,
         )
     if operand.dims and operand.dims == squeezed(i.dims) and list(dimensions) == sorted(dimensions):
         return reshape(operand, i.dims)
@@ -64,7 +77,9 @@ def broadcast_simpler(i: Instruction) -> Instruction | None:
 
 
 def reshape_simpler(i: Instruction) -> Instruction | None:
-    """No-op reshapes, reshapes of reshapes, of splats, and of broadcasts when only sizes of 1 come or go."""
+    """No-op reshapes, reshapes of reshapes, of splats, and of broadcasts when only sizes of 1 come
+    or go.
+    """
     operand = i.operands[0]
     if operand.dims == i.dims:
         return operand
@@ -76,7 +91,7 @@ def reshape_simpler(i: Instruction) -> Instruction | None:
             return splat(scalar, i.dims)
         if squeezed(operand.dims) == squeezed(i.dims) and 1 not in operand.operands[0].dims:
             places = [n for n, d in enumerate(i.dims) if d != 1]
-            where = {}
+            where: dict[int, int] = {}
             for n, d in enumerate(operand.dims):
                 if d != 1:
                     where[n] = places[len(where)]
@@ -92,7 +107,9 @@ def reshape_simpler(i: Instruction) -> Instruction | None:
 
 
 def transpose_simpler(i: Instruction) -> Instruction | None:
-    """No-op transposes, transposes of transposes and broadcasts; one that moves only sizes of 1 is a reshape."""
+    """No-op transposes, transposes of transposes and broadcasts; one that moves only sizes of 1 is
+    a reshape.
+    """
     operand = i.operands[0]
     dimensions = i.attributes["dimensions"]
     moved = [d for d in dimensions if operand.dims[d] != 1]
@@ -101,7 +118,8 @@ def transpose_simpler(i: Instruction) -> Instruction | None:
     if operand.opcode == "transpose":
         inner = operand.attributes["dimensions"]
         return i.replace(
-            operands=operand.operands, attributes={"dimensions": tuple([inner[d] for d in dimensions])}
+            operands=operand.operands,
+            attributes={"dimensions": tuple([inner[d] for d in dimensions])},
         )
     if operand.opcode == "broadcast":
         place = {d: n for n, d in enumerate(dimensions)}
@@ -122,22 +140,31 @@ def of_splat(i: Instruction) -> Instruction | None:
 
 
 def slice_simpler(i: Instruction) -> Instruction | None:
-    """The whole operand; slices of slices; a slice within one piece of a concatenation or inside a padding."""
+    """The whole operand; slices of slices; a slice within one piece of a concatenation or inside a
+    padding.
+    """
     operand = i.operands[0]
     if operand.dims == i.dims:
         return operand
     a = i.attributes
     if operand.opcode == "slice":
         b = operand.attributes
-        starts = tuple([s + x * t for s, x, t in zip(b["starts"], a["starts"], b["strides"], strict=True)])
+        starts = tuple(
+            [s + x * t for s, x, t in zip(b["starts"], a["starts"], b["strides"], strict=True)]
+        )
         strides = tuple([x * y for x, y in zip(a["strides"], b["strides"], strict=True)])
-        limits = tuple([s + (d - 1) * t + 1 if d else s for s, d, t in zip(starts, i.dims, strides, strict=True)])
+        limits = tuple(
+            [
+                s + (d - 1) * t + 1 if d else s
+                for s, d, t in zip(starts, i.dims, strides, strict=True)
+            ]
+        )
         if all(limit <= d for limit, d in zip(limits, operand.operands[0].dims, strict=True)):
             return i.replace(
                 operands=operand.operands,
                 attributes={"starts": starts, "limits": limits, "strides": strides},
             )
-    if operand.opcode == "concatenate" and i.shape.elements:  # type: ignore[union-attr]
+    if operand.opcode == "concatenate" and i.elements:
         dimension = operand.attributes["dimension"]
         begin = 0
         for piece in operand.operands:
@@ -149,7 +176,9 @@ def slice_simpler(i: Instruction) -> Instruction | None:
         low = operand.attributes["low"]
         inside = all(
             s >= n and limit <= n + d
-            for s, limit, n, d in zip(a["starts"], a["limits"], low, operand.operands[0].dims, strict=True)
+            for s, limit, n, d in zip(
+                a["starts"], a["limits"], low, operand.operands[0].dims, strict=True
+            )
         )
         if inside:
             new = {
@@ -181,7 +210,7 @@ def pad_simpler(i: Instruction) -> Instruction | None:
         return None
     if not any(low) and not any(high):
         return operand
-    if all(n <= 0 for n in (*low, *high)) and i.shape.elements:  # type: ignore[union-attr]
+    if all(n <= 0 for n in (*low, *high)) and i.elements:
         starts = tuple([-n for n in low])
         limits = tuple([s + d for s, d in zip(starts, i.dims, strict=True)])
         return Instruction(
@@ -193,7 +222,7 @@ def pad_simpler(i: Instruction) -> Instruction | None:
         )
     if operand.opcode == "broadcast" and operand.operands[0] is value:
         return splat(value, i.dims)
-    if not operand.shape.elements:  # type: ignore[union-attr]
+    if not operand.elements:
         return splat(value, i.dims)
     return None
 
@@ -212,9 +241,11 @@ def concatenate_simpler(i: Instruction) -> Instruction | None:
     if len(pieces) == 1:
         return pieces[0]
     first = pieces[0]
-    if first.opcode == "broadcast" and not first.operands[0].dims:
-        if all(p.opcode == "broadcast" and p.operands[0] is first.operands[0] for p in pieces):
-            return splat(first.operands[0], i.dims)
+    one_splat = first.opcode == "broadcast" and not first.operands[0].dims
+    if one_splat and all(
+        p.opcode == "broadcast" and p.operands[0] is first.operands[0] for p in pieces
+    ):
+        return splat(first.operands[0], i.dims)
     if tuple(pieces) != i.operands and len(pieces) <= 64:
         return i.replace(operands=pieces)
     return None
@@ -261,7 +292,7 @@ def dynamic_update_slice_known(i: Instruction) -> Instruction | None:
     operand, update = i.operands[:2]
     if update.dims == operand.dims:
         return update
-    return operand if not update.shape.elements else None  # type: ignore[union-attr]
+    return operand if not update.elements else None
 
 
 def element_of_tuple(i: Instruction) -> Instruction | None:
@@ -276,12 +307,14 @@ def value_itself(i: Instruction) -> Instruction | None:
 
 
 def reduce_simpler(i: Instruction) -> Instruction | None:
-    """Dimensions of size 1 are dropped rather than reduced; a transposed operand is reduced as it lies."""
+    """Dimensions of size 1 are dropped rather than reduced; a transposed operand is reduced as it
+    lies.
+    """
     if not isinstance(i.shape, Shape):
         return None
     operand, initial = i.operands
     dimensions = i.attributes["dimensions"]
-    if not operand.shape.elements:  # type: ignore[union-attr]
+    if not operand.elements:
         return splat(initial, i.dims)
     if 1 in operand.dims or not dimensions:
         reduced = set(dimensions)
@@ -290,7 +323,9 @@ def reduce_simpler(i: Instruction) -> Instruction | None:
         left = tuple([n for n, (_, r) in enumerate(sizes) if r])
         if left:
             shape = i.shape.with_dims([d for d, r in sizes if not r])
-            inner = i.replace(operands=(small, initial), shape=shape, attributes={"dimensions": left})
+            inner = i.replace(
+                operands=(small, initial), shape=shape, attributes={"dimensions": left}
+            )
             return reshape(inner, i.dims)
         results = body_on_arrays(i.called[0], [splat(initial, small.dims), small])
         return reshape(results[0], i.dims) if results is not None else None
@@ -301,11 +336,15 @@ def reduce_simpler(i: Instruction) -> Instruction | None:
         kept = [order[n] for n in range(len(order)) if n not in set(dimensions)]
         in_order = sorted(kept)
         shape = i.shape.with_dims([source.dims[d] for d in in_order])
-        inner = i.replace(operands=(source, initial), shape=shape, attributes={"dimensions": reduced_source})
+        inner = i.replace(
+            operands=(source, initial), shape=shape, attributes={"dimensions": reduced_source}
+        )
         if kept == in_order:
             return inner
         back = tuple([in_order.index(d) for d in kept])
-        return Instruction("transpose", i.shape, (inner,), {"dimensions": back}, metadata=i.metadata)
+        return Instruction(
+            "transpose", i.shape, (inner,), {"dimensions": back}, metadata=i.metadata
+        )
     if operand.opcode == "reduce" and isinstance(operand.shape, Shape):
         return _reduce_of_reduce(i, operand)
     return None

@@ -1,4 +1,6 @@
-"""Algebraic simplification and constant folding: one sweep applies all rules to each instruction until none says anything."""
+"""Algebraic simplification and constant folding: one sweep applies all rules to each instruction
+until none says anything.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ MAXIMUM_FOLDED_OPERAND: Final = 1 << 16
 
 
 def _rules() -> dict[str, tuple[Rule, ...]]:
-    """All rules of each opcode. Elementwise opcodes have common ones; constants are splat before anything looks at them."""
+    """All rules of each opcode. Elementwise opcodes have common ones; constants are splat before
+    anything looks at them.
+    """
     table: dict[str, tuple[Rule, ...]] = {}
     for opcode, spec in OPCODES.items():
         rules = (*rules_arithmetic.RULES.get(opcode, ()), *rules_shape.RULES.get(opcode, ()))
@@ -26,8 +30,21 @@ def _rules() -> dict[str, tuple[Rule, ...]]:
 
 
 _TABLE: Final = _rules()
-# Not folded: what has no value yet, what would only grow the program, and what is not a function of its operands.
-_NOT_FOLDED: Final = frozenset("broadcast while conditional call fusion custom-call rng sort optimization-barrier".split())
+# Not folded: what has no value yet, what would only grow the program, and what is not a function of
+# its operands.
+_NOT_FOLDED: Final = frozenset(
+    [
+        "broadcast",
+        "while",
+        "conditional",
+        "call",
+        "fusion",
+        "custom-call",
+        "rng",
+        "sort",
+        "optimization-barrier",
+    ]
+)
 
 
 def simplify(module: Module) -> Module:
@@ -57,12 +74,14 @@ def fold(instruction: Instruction) -> Instruction | None:
         return None
     if not evaluate.can_evaluate(instruction.opcode):
         return None
-    if sum(o.shape.elements for o in operands) > MAXIMUM_FOLDED_OPERAND:  # type: ignore[union-attr]
+    if sum(o.elements for o in operands) > MAXIMUM_FOLDED_OPERAND:
         return None
-    if instruction.called and sum(o.shape.elements for o in operands) > 256:  # type: ignore[union-attr]
+    if instruction.called and sum(o.elements for o in operands) > 256:
         return None
     try:
-        (value,) = evaluate.evaluate_instruction(instruction, [o.attributes["literal"] for o in operands])
+        (value,) = evaluate.evaluate_instruction(
+            instruction, [o.attributes["literal"] for o in operands]
+        )
     except evaluate.CompileError:
         return None
     return constant(value, shape.dtype, instruction.metadata)

@@ -1,4 +1,6 @@
-"""Large reductions to few values, in two steps: the first gives work to many threads (and rounds less)."""
+"""Large reductions to few values, in two steps: the first gives work to many threads (and rounds
+less).
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,11 @@ PARTS: Final = 64
 
 
 def split_reductions(module: Module) -> Module:
-    """reduce[n] -> reshape [parts, n / parts] -> reduce -> reduce, where the operation may be regrouped.
+    """reduce[n] -> reshape [parts, n / parts] -> reduce -> reduce, where the operation may be
+    regrouped.
 
-    Known operations only (add, multiply, minimum, maximum, and, or, xor); lengths that do not divide are padded with the value that
-    changes nothing.
+    Known operations only (add, multiply, minimum, maximum, and, or, xor); lengths that do not
+    divide are padded with the value that changes nothing.
     """
     return map_computations(module, lambda computation: sweep(computation, _split, repeat=False))
 
@@ -28,7 +31,7 @@ def _split(i: Instruction) -> Instruction | None:
     if i.opcode != "reduce" or not isinstance(i.shape, Shape) or "split" in i.attributes:
         return None
     operand, initial = i.operands
-    if operand.shape.elements < MINIMUM_ELEMENTS or i.shape.elements > MAXIMUM_RESULTS:  # type: ignore[union-attr]
+    if operand.elements < MINIMUM_ELEMENTS or i.elements > MAXIMUM_RESULTS:
         return None
     opcode = binary_body(i.called[0])
     if opcode is None:
@@ -42,7 +45,9 @@ def _split(i: Instruction) -> Instruction | None:
     if reduced <= MAXIMUM_ROW:
         return None
     source = operand
-    left = next((d for d in dimensions if 32 <= dims[d] <= 4096 and reduced // dims[d] >= 256), None)
+    left = next(
+        (d for d in dimensions if 32 <= dims[d] <= 4096 and reduced // dims[d] >= 256), None
+    )
     if left is not None:  # that dimension is left for the second step
         inner_dimensions = tuple(d for d in dimensions if d != left)
         outer_at = left - sum(d < left for d in inner_dimensions)
@@ -67,7 +72,9 @@ def _split(i: Instruction) -> Instruction | None:
         i.called,
         metadata=i.metadata,
     )
-    return i.replace(operands=(inner, initial), attributes={**attributes, "dimensions": (outer_at,)})
+    return i.replace(
+        operands=(inner, initial), attributes={**attributes, "dimensions": (outer_at,)}
+    )
 
 
 def _parts(length: int) -> int | None:

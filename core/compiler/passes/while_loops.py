@@ -17,7 +17,9 @@ from .rewrite import map_computations, prune, sweep
 
 
 def annotate_trip_counts(module: Module) -> Module:
-    """Put the number of iterations, where it is known, into the attribute ``trip_count`` of each while."""
+    """Put the number of iterations, where it is known, into the attribute ``trip_count`` of each
+    while.
+    """
 
     def annotate(instruction: Instruction) -> Instruction | None:
         if instruction.opcode != "while" or "trip_count" in instruction.attributes:
@@ -33,7 +35,8 @@ def annotate_trip_counts(module: Module) -> Module:
 def known_trip_count(loop: Instruction) -> int:
     """How many times a ``while`` runs if the program says so plainly, else -1.
 
-    Known: a scalar integer state that starts at a constant, is advanced by a constant, and is compared with a constant.
+    Known: a scalar integer state that starts at a constant, is advanced by a constant, and is
+    compared with a constant.
     """
     condition, body = loop.called
     test = condition.results[0]
@@ -85,11 +88,13 @@ def _count(first: int, limit: int, step: int, direction: str, bits: int, signed:
     return count if low <= last <= high else -1
 
 
-# ------------------------------------------------------------------------------------------------- simplification
+# ----------------------------------------------------------------------------------- simplification
 
 
 def simplify_loops(module: Module) -> Module:
-    """States of a ``while`` that never change and are constants become constants inside; states nobody needs go."""
+    """States of a ``while`` that never change and are constants become constants inside; states
+    nobody needs go.
+    """
     if not any(i.opcode == "while" for c in module.computations() for i in c.instructions):
         return module
     return map_computations(module, _simplify_in)
@@ -114,7 +119,9 @@ def _simplify_in(computation: Computation) -> Computation:
         same = all(a is b for a, b in zip(operands, instruction.operands, strict=True))
         new = instruction if same else instruction.replace(operands=operands)
         if instruction.opcode == "while" and instruction is not computation.root:
-            used = {u.attributes["index"] for u in users[instruction] if u.opcode == "get-tuple-element"}
+            used = {
+                u.attributes["index"] for u in users[instruction] if u.opcode == "get-tuple-element"
+            }
             if all(u.opcode == "get-tuple-element" for u in users[instruction]):
                 smaller = _shrink(new, used)
                 if smaller is not None:
@@ -139,13 +146,17 @@ def _simplify_in(computation: Computation) -> Computation:
         output.append(new)
     if not changed:
         return computation
-    return prune(Computation(computation.name, computation.parameters, output, mapped[computation.root]))
+    return prune(
+        Computation(computation.name, computation.parameters, output, mapped[computation.root])
+    )
 
 
 def _shrink(
     loop: Instruction, used: set[int]
 ) -> tuple[Instruction, list[int], dict[int, Instruction]] | None:
-    """A loop with fewer states: (loop, numbers of the states kept, values of the others outside); None if all are needed."""
+    """A loop with fewer states: (loop, numbers of the states kept, values of the others outside);
+    None if all are needed.
+    """
     condition, body = loop.called
     count = len(loop.operands)
     if body.root.opcode != "tuple" and count != 1:
@@ -158,7 +169,11 @@ def _shrink(
         if invariant[n] and loop.operands[n].opcode == "constant" and not loop.operands[n].dims
     }
     uses_body = _parameters_used(body)
-    needed = {p.attributes["index"] for p in _reachable(condition, [condition.root]) if p.opcode == "parameter"}
+    needed = {
+        p.attributes["index"]
+        for p in _reachable(condition, [condition.root])
+        if p.opcode == "parameter"
+    }
     needed |= uses_body.effects
     needed |= {n for n in used if not invariant[n]}
     pending = list(needed)
@@ -180,7 +195,7 @@ def _shrink(
         "while",
         shape,
         [loop.operands[n] for n in kept],
-        {k: v for k, v in loop.attributes.items()},
+        dict(loop.attributes.items()),
         [new_condition, new_body],
         loop.name,
         loop.metadata,
@@ -226,7 +241,9 @@ def _specialise(
     replaced: dict[int, Instruction],
     results: list[Instruction] | None,
 ) -> Computation:
-    """The computation with the parameters ``kept`` alone; ``replaced`` ones are constants; ``results`` for a new root."""
+    """The computation with the parameters ``kept`` alone; ``replaced`` ones are constants;
+    ``results`` for a new root.
+    """
     mapped: dict[Instruction, Instruction] = {}
     parameters: list[Instruction] = []
     output: list[Instruction] = []
@@ -248,7 +265,11 @@ def _specialise(
         if i.opcode == "parameter" or i not in wanted:
             continue
         operands = [mapped[o] for o in i.operands]
-        new = i if all(a is b for a, b in zip(operands, i.operands, strict=True)) else i.replace(operands=operands)
+        new = (
+            i
+            if all(a is b for a, b in zip(operands, i.operands, strict=True))
+            else i.replace(operands=operands)
+        )
         mapped[i] = new
         output.append(new)
     if results is None:
@@ -262,23 +283,49 @@ def _specialise(
     return Computation(computation.name, parameters, output, root)
 
 
-# ------------------------------------------------------------------------------------------------------- hoisting
+# ----------------------------------------------------------------------------------------- hoisting
 
-# What is worth doing once before a loop rather than in each iteration; anything it needs goes along.
+# What is worth doing once before a loop rather than in each iteration; anything it needs goes
+# along.
 _WORTH_HOISTING = frozenset(
-    "transpose convert dot reduce convolution exponential log tanh logistic power sine cosine sqrt rsqrt divide gather"
-    " concatenate pad reverse reduce-window erf library-call".split()
+    [
+        "transpose",
+        "convert",
+        "dot",
+        "reduce",
+        "convolution",
+        "exponential",
+        "log",
+        "tanh",
+        "logistic",
+        "power",
+        "sine",
+        "cosine",
+        "sqrt",
+        "rsqrt",
+        "divide",
+        "gather",
+        "concatenate",
+        "pad",
+        "reverse",
+        "reduce-window",
+        "erf",
+        "library-call",
+    ]
 )
-_MAY_HOIST = frozenset([opcode for opcode, spec in OPCODES.items() if spec.elementwise and not spec.side_effect]) | {
+_MAY_HOIST = frozenset(
+    [opcode for opcode, spec in OPCODES.items() if spec.elementwise and not spec.side_effect]
+) | {
     *_WORTH_HOISTING,
-    *"reshape broadcast iota slice constant bitcast".split(),
+    *["reshape", "broadcast", "iota", "slice", "constant", "bitcast"],
 }
 
 
 def hoist_invariants(module: Module) -> Module:
     """Move work that is the same in every iteration in front of the loop.
 
-    Its result becomes one more state of the loop that never changes (buffer assignment gives such a state no copy).
+    Its result becomes one more state of the loop that never changes (buffer assignment gives such a
+    state no copy).
     """
     if not any(i.opcode == "while" for c in module.computations() for i in c.instructions):
         return module
@@ -309,7 +356,9 @@ def _hoist_in(computation: Computation) -> Computation:
 
 
 def _hoist(loop: Instruction) -> tuple[list[Instruction], Instruction] | None:
-    """(instructions in front of the loop, the loop without them), or None if there is nothing to move."""
+    """(instructions in front of the loop, the loop without them), or None if there is nothing to
+    move.
+    """
     condition, body = loop.called
     if body.root.opcode != "tuple":
         return None
@@ -363,14 +412,21 @@ def _hoist(loop: Instruction) -> tuple[list[Instruction], Instruction] | None:
             unchanged = all(a is b for a, b in zip(operands, i.operands, strict=True))
             mapped[i] = i if unchanged else i.replace(operands=operands)
         instructions.append(mapped[i])
-    new_body = prune(Computation(body.name, [*body.parameters, *extra], instructions, mapped[body.root]))
+    new_body = prune(
+        Computation(body.name, [*body.parameters, *extra], instructions, mapped[body.root])
+    )
     more = [parameter(count + n, i.shape) for n, i in enumerate(frontier)]
     new_condition = Computation(
-        condition.name, [*condition.parameters, *more], [*condition.instructions, *more], condition.root
+        condition.name,
+        [*condition.parameters, *more],
+        [*condition.instructions, *more],
+        condition.root,
     )
     shape = TupleShape((*loop.result_shapes, *[i.shape for i in frontier]))  # type: ignore[arg-type]
     new = loop.replace(
-        operands=[*loop.operands, *[outside[i] for i in frontier]], shape=shape, called=[new_condition, new_body]
+        operands=[*loop.operands, *[outside[i] for i in frontier]],
+        shape=shape,
+        called=[new_condition, new_body],
     )
     return before, new
 

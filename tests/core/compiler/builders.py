@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-
 from tripont.core.compiler import dtypes, hlo
 from tripont.core.compiler.hlo import Computation, Instruction, Module, Shape
 
@@ -18,7 +17,14 @@ def parameter(index: int, *dims: int, dtype: dtypes.DType = F32) -> Instruction:
     return hlo.parameter(index, Shape(dtype, dims))
 
 
-def op(opcode: str, *operands: Instruction, dims: Sequence[int] | None = None, dtype=None, called=(), **attributes):
+def op(
+    opcode: str,
+    *operands: Instruction,
+    dims: Sequence[int] | None = None,
+    dtype=None,
+    called=(),
+    **attributes,
+):
     """An instruction with its first operand's shape unless ``dims`` or ``dtype`` say otherwise."""
     first = operands[0].shape if operands else Shape(dtype)
     shape = Shape(dtype or first.dtype, first.dims if dims is None else tuple(dims))
@@ -40,7 +46,9 @@ def body(opcode: str, dtype: dtypes.DType = F32) -> Computation:
     return Computation.from_root(f"{opcode}_body", [a, b], op(opcode, a, b))
 
 
-def reduce(x: Instruction, dimensions: Sequence[int], opcode: str = "add", initial: float = 0) -> Instruction:
+def reduce(
+    x: Instruction, dimensions: Sequence[int], opcode: str = "add", initial: float = 0
+) -> Instruction:
     dims = [d for n, d in enumerate(x.dims) if n not in dimensions]
     return op(
         "reduce",

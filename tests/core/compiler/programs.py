@@ -191,7 +191,11 @@ def stablehlo(name: str, donate: tuple[int, ...] = ()) -> bytes:
     """The program as StableHLO text."""
     function, arguments = PROGRAMS[name]
     with jax.enable_x64(False):
-        lowered = jax.jit(function, donate_argnums=donate, keep_unused=True).trace(*arguments).lower(lowering_platforms=("cpu",))
+        lowered = (
+            jax.jit(function, donate_argnums=donate, keep_unused=True)
+            .trace(*arguments)
+            .lower(lowering_platforms=("cpu",))
+        )
     return str(lowered.compiler_ir("stablehlo")).encode()
 
 

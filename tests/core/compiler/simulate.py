@@ -1,7 +1,7 @@
 """Run a lowered module in Python: real thunks on real memory, kernels by the reference evaluator.
 
-This tests fusion, buffer assignment and lowering without code generation: a value that is overwritten too early, or a move in the
-wrong order, gives wrong numbers.
+This tests fusion, buffer assignment and lowering without code generation: a value that is
+overwritten too early, or a move in the wrong order, gives wrong numbers.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-
 from tripont.core.compiler import artifact, buffers, lowering
 from tripont.core.compiler.evaluate import evaluate_instruction
 from tripont.core.compiler.hlo import Instruction, Module
@@ -57,9 +56,13 @@ class Simulation:
         self.memory = memory
         self._execute(self.lowered.thunks)
         for n, content in before.items():
-            np.testing.assert_array_equal(memory[n], content, err_msg="a parameter or constant was written")
+            np.testing.assert_array_equal(
+                memory[n], content, err_msg="a parameter or constant was written"
+            )
         results = []
-        by_index = {a.index: n for n, a in enumerate(allocations) if a.kind == artifact.ALLOCATION_RESULT}
+        by_index = {
+            a.index: n for n, a in enumerate(allocations) if a.kind == artifact.ALLOCATION_RESULT
+        }
         for number, r in enumerate(self.module.entry.results):
             place = artifact.Slice(by_index[number], 0, r.shape.bytes)
             results.append(self._view(place, r.shape).copy())
@@ -83,7 +86,9 @@ class Simulation:
         if update is not None:  # the kernel writes only part: the rest has to be in place
             target = self._view(thunk.arguments[count], instruction.shape)
             np.testing.assert_array_equal(
-                target.view(np.uint8), operands[update].view(np.uint8), err_msg="not updated in place"
+                target.view(np.uint8),
+                operands[update].view(np.uint8),
+                err_msg="not updated in place",
             )
         for s, r in zip(thunk.arguments[count:], results, strict=True):
             self._bytes(s)[:] = np.ascontiguousarray(r).reshape(-1).view(np.uint8)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
-from tests.core.compiler import programs
-from tests.core.compiler.builders import S32, arguments, compare, module, number, op, parameter
-from tests.core.compiler.simulate import Simulation
+from tripont.core.compiler import arena as arena_module
 from tripont.core.compiler import artifact, buffers, hlo, pipeline
 from tripont.core.compiler.errors import CompileError
 from tripont.core.compiler.evaluate import evaluate
 from tripont.core.compiler.hlo import Computation, Instruction, Module
 from tripont.core.compiler.importer.program import read_program
+
+from tests.core.compiler import programs
+from tests.core.compiler.builders import S32, arguments, compare, module, number, op, parameter
+from tests.core.compiler.simulate import Simulation
 
 
 def simulate(before: Module, passes=pipeline.PASSES) -> Simulation:
@@ -36,12 +37,21 @@ def jax_program(name: str, *donated: int) -> Simulation:
 
 
 def arena(simulation: Simulation) -> int:
-    return sum(a.size for a in simulation.assignment.allocations if a.kind == artifact.ALLOCATION_TEMP)
+    return sum(
+        a.size for a in simulation.assignment.allocations if a.kind == artifact.ALLOCATION_TEMP
+    )
 
 
 def dot(a, b):
     numbers = hlo.DotDimensionNumbers((1,), (0,))
-    return op("dot", a, b, dims=(a.dims[0], b.dims[1]), dimension_numbers=numbers, precision=("DEFAULT",) * 2)
+    return op(
+        "dot",
+        a,
+        b,
+        dims=(a.dims[0], b.dims[1]),
+        dimension_numbers=numbers,
+        precision=("DEFAULT",) * 2,
+    )
 
 
 def test_chain_of_dots_reuses_two_blocks() -> None:
@@ -100,9 +110,11 @@ def test_donation_waits_for_the_last_read() -> None:
     new = dot(x, w)
     later = dot(dot(new, w), x)
     may = simulate(module([x, w], new, later, input_output_aliases=((0, 0, False),)))
-    assert donated(may) == {} and may.copies == 0
+    assert donated(may) == {}
+    assert may.copies == 0
     must = simulate(module([x, w], new, later, input_output_aliases=((0, 0, True),)))
-    assert donated(must) == {0: 0} and must.copies == 1
+    assert donated(must) == {0: 0}
+    assert must.copies == 1
 
 
 def test_swapped_donations() -> None:
@@ -126,7 +138,9 @@ def test_buffer_donor_takes_any_result_of_its_shape() -> None:
 def test_optimizer_step_in_place() -> None:
     simulation = jax_program("adam", 0, 1, 2)
     assert simulation.copies == 0
-    assert len(donated(simulation)) >= 16  # two biases are also read by the kernel that would write them
+    assert (
+        len(donated(simulation)) >= 16
+    )  # two biases are also read by the kernel that would write them
 
 
 def test_scan_updates_its_stack_in_place() -> None:
@@ -142,7 +156,12 @@ def test_permuting_loops() -> None:
 def test_invariant_state_has_no_copy() -> None:
     """A parameter that a loop reads is neither copied nor written."""
     simulation = jax_program("power_iteration")
-    big = max(s.size for t in simulation.lowered.thunks if isinstance(t, artifact.Copy) for s in [t.source])
+    big = max(
+        s.size
+        for t in simulation.lowered.thunks
+        if isinstance(t, artifact.Copy)
+        for s in [t.source]
+    )
     assert big < 6 * 6 * 4
 
 
@@ -155,7 +174,9 @@ def test_one_init_for_two_states() -> None:
     body = Computation.from_root("b", [i, a, b], Instruction("tuple", shape, new))
     x = parameter(0, 4)
     start = op("tanh", x)
-    loop = Instruction("while", shape, [number(0, dtype=S32), start, start], called=[condition, body])
+    loop = Instruction(
+        "while", shape, [number(0, dtype=S32), start, start], called=[condition, body]
+    )
     simulate(module([x], hlo.get_tuple_element(loop, 1), hlo.get_tuple_element(loop, 2), start))
 
 
@@ -189,7 +210,9 @@ def test_checker_finds_an_overlap() -> None:
     assignment = buffers.assign(fused)
     buffers.check_assignment(fused, assignment)
     temporaries = [
-        v for v in assignment.all_values if assignment.allocations[v.group.allocation].kind == artifact.ALLOCATION_TEMP
+        v
+        for v in assignment.all_values
+        if assignment.allocations[v.group.allocation].kind == artifact.ALLOCATION_TEMP
     ]
     for value in temporaries:
         value.group.offset = 0
@@ -205,7 +228,7 @@ def test_huge_array_is_resource_exhausted() -> None:
 
 
 def test_free_list_reuses_and_merges() -> None:
-    free = buffers._FreeList()
+    free = arena_module.FreeList()
     a, b, c = free.take(64), free.take(128), free.take(64)
     assert (a, b, c, free.top) == (0, 64, 192, 256)
     free.release(a, 64)

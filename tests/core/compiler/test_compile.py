@@ -7,14 +7,14 @@ import time
 from pathlib import Path
 
 import pytest
-
-from tests.core.compiler import programs
-from tests.core.compiler.builders import module, number, op, parameter
 from tripont.core.compiler import artifact, dump, hlo, pipeline
 from tripont.core.compiler.compile import compile_module, compile_program
 from tripont.core.compiler.cost import of_module
 from tripont.core.compiler.errors import CompileError
 from tripont.core.compiler.hlo import Instruction
+
+from tests.core.compiler import programs
+from tests.core.compiler.builders import module, number, op, parameter
 
 
 def compiled(name: str, **options: str) -> artifact.Executable:
@@ -26,10 +26,14 @@ def test_signature_and_debug_information() -> None:
     assert [str(v.shape) for v in executable.parameters][:2] == ["f32[12,16]", "f32[16]"]
     assert [str(v.shape) for v in executable.results][-1] == "f32[5]"
     kernels = [t for t in executable.thunks if isinstance(t, artifact.Kernel)]
-    assert kernels and all(0 <= t.debug < len(executable.debug) for t in kernels)
+    assert kernels
+    assert all(0 <= t.debug < len(executable.debug) for t in kernels)
     assert any(d.source_line for d in executable.debug)
-    assert executable.costs.flops > 0 and executable.costs.optimal_nanoseconds > 0
-    assert executable.target == "host" and executable.code and executable.program
+    assert executable.costs.flops > 0
+    assert executable.costs.optimal_nanoseconds > 0
+    assert executable.target == "host"
+    assert executable.code
+    assert executable.program
 
 
 def test_same_program_same_artifact() -> None:
@@ -53,7 +57,9 @@ def test_other_cpu() -> None:
 
 def test_donated_parameters_are_listed() -> None:
     program = programs.stablehlo("elementwise", donate=(0,))
-    assert artifact.deserialize(compile_program(program, "mlir", b"", {})).donatable_parameters == (0,)
+    assert artifact.deserialize(compile_program(program, "mlir", b"", {})).donatable_parameters == (
+        0,
+    )
 
 
 @pytest.mark.parametrize("options", [{"target": "moon"}, {"cpu": "z80"}])
@@ -85,13 +91,20 @@ def test_unsupported_operation_names_itself() -> None:
     with pytest.raises(CompileError) as error:
         compile_module(module([x], op("negate", call)))
     assert error.value.code == "UNIMPLEMENTED"
-    assert "custom-call" in str(error.value) and "f32[4]" in str(error.value)
+    assert "custom-call" in str(error.value)
+    assert "f32[4]" in str(error.value)
 
 
-STAGES = (
-    "received.mlir before_optimizations.txt after_optimizations.txt ir-no-opt.ll ir-with-opt.ll s"
-    " thunk_sequence.txt buffer_assignment.txt"
-).split()
+STAGES = [
+    "received.mlir",
+    "before_optimizations.txt",
+    "after_optimizations.txt",
+    "ir-no-opt.ll",
+    "ir-with-opt.ll",
+    "s",
+    "thunk_sequence.txt",
+    "buffer_assignment.txt",
+]
 
 
 def test_dumps(tmp_path: Path) -> None:
@@ -100,20 +113,25 @@ def test_dumps(tmp_path: Path) -> None:
         compiled("lstm", dump_to=str(folder), dump_hlo_pass_re="simplify|fuse")
     names = sorted(p.name for p in folder.iterdir())
     prefixes = sorted({".".join(n.split(".")[:2]) for n in names})
-    assert len(prefixes) == 2 and prefixes[0].startswith("module_")
+    assert len(prefixes) == 2
+    assert prefixes[0].startswith("module_")
     for prefix in prefixes:
         for stage in STAGES:
             assert (folder / f"{prefix}.{stage}").stat().st_size > 0, stage
         assert any("after_fuse" in n for n in names)
         assert not any("after_inline" in n for n in names)
     thunks = (folder / f"{prefixes[0]}.thunk_sequence.txt").read_text()
-    assert "while" in thunks and "kernel" in thunks
+    assert "while" in thunks
+    assert "kernel" in thunks
 
 
 def test_dump_settings() -> None:
-    environment = {"XLA_FLAGS": "--xla_dump_to=/somewhere --xla_dump_hlo_as_text --xla_dump_hlo_pass_re=.*"}
+    environment = {
+        "XLA_FLAGS": "--xla_dump_to=/somewhere --xla_dump_hlo_as_text --xla_dump_hlo_pass_re=.*"
+    }
     flags = dump.xla_flags(environment["XLA_FLAGS"])
-    assert flags["xla_dump_to"] == "/somewhere" and flags["xla_dump_hlo_as_text"] == "true"
+    assert flags["xla_dump_to"] == "/somewhere"
+    assert flags["xla_dump_hlo_as_text"] == "true"
     assert not dump.from_options({}, {}).enabled
 
 

@@ -6,6 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tripont.core.compiler import hlo, pipeline, verifier
+from tripont.core.compiler.evaluate import evaluate
+from tripont.core.compiler.fusion import fuse
+from tripont.core.compiler.hlo import Instruction, Module
 
 from tests.core.compiler.builders import (
     S32,
@@ -18,10 +22,6 @@ from tests.core.compiler.builders import (
     reduce,
 )
 from tests.core.compiler.simulate import Simulation
-from tripont.core.compiler import hlo, pipeline, verifier
-from tripont.core.compiler.evaluate import evaluate
-from tripont.core.compiler.fusion import fuse
-from tripont.core.compiler.hlo import Instruction, Module
 
 
 def fused(*args) -> Module:
@@ -56,12 +56,21 @@ def transpose(x, *order):
 
 def dot(a, b):
     numbers = hlo.DotDimensionNumbers((1,), (0,))
-    return op("dot", a, b, dims=(a.dims[0], b.dims[1]), dimension_numbers=numbers, precision=("DEFAULT",) * 2)
+    return op(
+        "dot",
+        a,
+        b,
+        dims=(a.dims[0], b.dims[1]),
+        dimension_numbers=numbers,
+        precision=("DEFAULT",) * 2,
+    )
 
 
 def test_chain_is_one_loop() -> None:
     x, y = parameter(0, 9), parameter(1, 9)
-    assert kinds(fused([x, y], op("tanh", op("add", op("multiply", x, number(2, 9)), y)))) == ["loop"]
+    assert kinds(fused([x, y], op("tanh", op("add", op("multiply", x, number(2, 9)), y)))) == [
+        "loop"
+    ]
 
 
 def test_several_results_are_one_loop() -> None:
@@ -100,7 +109,11 @@ def test_cheap_value_of_two_kernels_is_computed_twice() -> None:
     h = op("add", dot(x, w), hlo.broadcast(bias, (8, 8), (1,)))
     out = dot(op("tanh", h), w)
     after = fused([x, w, bias], out, op("multiply", h, out))
-    stored = [i for i in after.entry.instructions if i.opcode == "fusion" and isinstance(i.shape, hlo.TupleShape)]
+    stored = [
+        i
+        for i in after.entry.instructions
+        if i.opcode == "fusion" and isinstance(i.shape, hlo.TupleShape)
+    ]
     assert not stored  # h itself is never written
 
 
@@ -196,7 +209,8 @@ def test_slices_do_not_multiply() -> None:
     for _ in range(12):
         n = level.dims[0] // 2
         pieces = [
-            op("slice", level, dims=(n,), starts=(s,), limits=(s + n,), strides=(1,)) for s in (0, n)
+            op("slice", level, dims=(n,), starts=(s,), limits=(s + n,), strides=(1,))
+            for s in (0, n)
         ]
         level = op("add", *pieces)
     after = fused([x], level)
@@ -218,7 +232,11 @@ def test_fusions_are_bounded() -> None:
     for n in range(1500):
         top = op(["add", "multiply", "maximum"][n % 3], top, x)
     after = fuse(module([x], top))
-    assert all(len(i.called[0].instructions) <= 260 for i in after.entry.instructions if i.opcode == "fusion")
+    assert all(
+        len(i.called[0].instructions) <= 260
+        for i in after.entry.instructions
+        if i.opcode == "fusion"
+    )
 
 
 def test_results_that_are_parameters_or_equal() -> None:
@@ -235,9 +253,17 @@ def test_odd_shapes(dims) -> None:
 
 @st.composite
 def programs(draw) -> Module:
-    """Random programs of elementwise instructions, broadcasts, reductions, transposes, slices, updates and dots."""
+    """Random programs of elementwise instructions, broadcasts, reductions, transposes, slices,
+    updates and dots.
+    """
     n, k = draw(st.sampled_from([(3, 5), (4, 4), (2, 7)]))
-    parameters = [parameter(0, n, k), parameter(1, n, k), parameter(2, n), parameter(3, k), parameter(4, dtype=S32)]
+    parameters = [
+        parameter(0, n, k),
+        parameter(1, n, k),
+        parameter(2, n),
+        parameter(3, k),
+        parameter(4, dtype=S32),
+    ]
     values = parameters[:4]
 
     def pick(dims):
@@ -245,7 +271,22 @@ def programs(draw) -> Module:
         return candidates[draw(st.integers(0, len(candidates) - 1))]
 
     for _ in range(draw(st.integers(3, 24))):
-        choice = draw(st.sampled_from("unary binary rows columns reduce_rows reduce_columns square update slice max".split()))
+        choice = draw(
+            st.sampled_from(
+                [
+                    "unary",
+                    "binary",
+                    "rows",
+                    "columns",
+                    "reduce_rows",
+                    "reduce_columns",
+                    "square",
+                    "update",
+                    "slice",
+                    "max",
+                ]
+            )
+        )
         dims = draw(st.sampled_from([(n, k), (n, k), (n,), (k,)]))
         if choice == "unary":
             new = op(draw(st.sampled_from(["tanh", "negate", "logistic", "abs"])), pick(dims))
@@ -265,10 +306,14 @@ def programs(draw) -> Module:
             new = op("tanh", dot(dot(pick((n, k)), transpose(pick((n, k)), 1, 0)), pick((n, k))))
         elif choice == "update":
             zero = number(0, dtype=S32)
-            update = op("slice", pick((n, k)), dims=(1, k), starts=(1, 0), limits=(2, k), strides=(1, 1))
+            update = op(
+                "slice", pick((n, k)), dims=(1, k), starts=(1, 0), limits=(2, k), strides=(1, 1)
+            )
             new = op("dynamic-update-slice", pick((n, k)), update, parameters[4], zero)
         else:
-            new = op("slice", pick((n, k)), dims=(1, k), starts=(0, 0), limits=(1, k), strides=(1, 1))
+            new = op(
+                "slice", pick((n, k)), dims=(1, k), starts=(0, 0), limits=(1, k), strides=(1, 1)
+            )
             new = op("reshape", new, dims=(k,))
         values.append(new)
     count = draw(st.integers(1, 4))
@@ -283,7 +328,9 @@ def programs(draw) -> Module:
     return module(parameters, *results, input_output_aliases=tuple(aliases))
 
 
-@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
 @given(programs())
 def test_random_programs(before: Module) -> None:
     values = arguments(before)

@@ -3,19 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-
-from tests.core.compiler import programs
-from tests.core.compiler.builders import (
-    S32,
-    arguments,
-    compare,
-    module,
-    number,
-    op,
-    opcodes,
-    parameter,
-    reduce,
-)
 from tripont.core.compiler import hlo, pipeline, verifier
 from tripont.core.compiler.evaluate import evaluate
 from tripont.core.compiler.hlo import Computation, Instruction, Module, TupleShape
@@ -29,6 +16,19 @@ from tripont.core.compiler.passes.dead_code import eliminate_dead_code
 from tripont.core.compiler.passes.decompose import decompose, remove_barriers
 from tripont.core.compiler.passes.inline import inline_calls, unshare_control_flow
 from tripont.core.compiler.passes.split_reductions import split_reductions
+
+from tests.core.compiler import programs
+from tests.core.compiler.builders import (
+    S32,
+    arguments,
+    compare,
+    module,
+    number,
+    op,
+    opcodes,
+    parameter,
+    reduce,
+)
 
 
 def check(step, before: Module, tolerance: float = 0.0) -> Module:
@@ -52,7 +52,9 @@ def test_inline_nested_calls() -> None:
     a = parameter(0, 4)
     inner = Computation.from_root("inner", [a], op("exponential", a))
     b = parameter(0, 4)
-    outer = Computation.from_root("outer", [b], op("add", call(inner, b), call(inner, op("negate", b))))
+    outer = Computation.from_root(
+        "outer", [b], op("add", call(inner, b), call(inner, op("negate", b)))
+    )
     x = parameter(0, 4)
     after = check(inline_calls, module([x], call(outer, x)))
     assert "call" not in opcodes(after.entry)
@@ -62,17 +64,23 @@ def test_inline_nested_calls() -> None:
 def test_inline_several_results() -> None:
     a = parameter(0, 4)
     shape = TupleShape((a.shape, a.shape))
-    pair = Computation.from_root("pair", [a], Instruction("tuple", shape, [op("exponential", a), a]))
+    pair = Computation.from_root(
+        "pair", [a], Instruction("tuple", shape, [op("exponential", a), a])
+    )
     x = parameter(0, 4)
     two = call(pair, x)
-    after = check(inline_calls, module([x], hlo.get_tuple_element(two, 0), hlo.get_tuple_element(two, 1)))
+    after = check(
+        inline_calls, module([x], hlo.get_tuple_element(two, 0), hlo.get_tuple_element(two, 1))
+    )
     assert opcodes(after.entry) == ["exponential", "tuple"]
 
 
 def test_inline_call_as_root() -> None:
     a = parameter(0, 4)
     shape = TupleShape((a.shape, a.shape))
-    pair = Computation.from_root("pair", [a], Instruction("tuple", shape, [op("exponential", a), a]))
+    pair = Computation.from_root(
+        "pair", [a], Instruction("tuple", shape, [op("exponential", a), a])
+    )
     x = parameter(0, 4)
     before = Module("test", Computation.from_root("main", [x], call(pair, x)))
     assert opcodes(inline_calls(before).entry) == ["exponential", "tuple"]
@@ -117,7 +125,9 @@ def test_equal_constants_and_bodies_are_one() -> None:
 def test_different_literals_of_equal_bytes_stay_apart() -> None:
     zero, negative_zero = number(0.0), number(-0.0)
     x = parameter(0)
-    after = eliminate_common_subexpressions(module([x], op("divide", x, zero), op("divide", x, negative_zero)))
+    after = eliminate_common_subexpressions(
+        module([x], op("divide", x, zero), op("divide", x, negative_zero))
+    )
     assert opcodes(after.entry).count("divide") == 2
 
 
@@ -187,7 +197,9 @@ def test_large_reduction_is_split() -> None:
     ):
         for opcode, initial in (("add", 0.0), ("maximum", -np.inf), ("minimum", np.inf)):
             x = parameter(0, *dims)
-            after = check(split_reductions, module([x], reduce(x, dimensions, opcode, initial)), 1e-2)
+            after = check(
+                split_reductions, module([x], reduce(x, dimensions, opcode, initial)), 1e-2
+            )
             assert opcodes(after.entry).count("reduce") == 2, dims
 
 
@@ -254,12 +266,19 @@ def test_constant_states_become_constants() -> None:
     step = Computation.from_root(
         "b", [i, n], Instruction("tuple", shape, [op("add", i, number(1, dtype=S32)), n])
     )
-    loop = Instruction("while", shape, [number(0, dtype=S32), number(7, dtype=S32)], called=[condition, step])
+    loop = Instruction(
+        "while", shape, [number(0, dtype=S32), number(7, dtype=S32)], called=[condition, step]
+    )
     before = module([], hlo.get_tuple_element(loop, 0), hlo.get_tuple_element(loop, 1))
     after = check(while_loops.simplify_loops, before)
     assert states(after) == 1
     annotated = while_loops.annotate_trip_counts(after)
-    assert next(i for i in annotated.entry.instructions if i.opcode == "while").attributes["trip_count"] == 7
+    assert (
+        next(i for i in annotated.entry.instructions if i.opcode == "while").attributes[
+            "trip_count"
+        ]
+        == 7
+    )
 
 
 def test_invariant_work_is_hoisted() -> None:
@@ -299,5 +318,3 @@ def test_passes_do_not_recurse() -> None:
     before = module([x], top)
     after = pipeline.run(before, pipeline.Dump())
     assert len(after.entry.instructions) < 400
-
-

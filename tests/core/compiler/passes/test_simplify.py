@@ -6,6 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from tripont.core.compiler import dtypes, hlo, pipeline, verifier
+from tripont.core.compiler.evaluate import evaluate
+from tripont.core.compiler.hlo import Instruction
+from tripont.core.compiler.passes.simplify import simplify
 
 from tests.core.compiler.builders import (
     PRED,
@@ -19,19 +23,17 @@ from tests.core.compiler.builders import (
     parameter,
     reduce,
 )
-from tripont.core.compiler import dtypes, hlo, pipeline, verifier
-from tripont.core.compiler.evaluate import evaluate
-from tripont.core.compiler.hlo import Instruction
-from tripont.core.compiler.passes.simplify import simplify
 
-X = lambda *dims, dtype=dtypes.F32: parameter(0, *dims, dtype=dtype)  # noqa: E731
+X = lambda *dims, dtype=dtypes.F32: parameter(0, *dims, dtype=dtype)
 Make = Callable[[Instruction], Instruction]
 
 
 def slice_(x, starts, limits, strides=None):
     strides = strides or (1,) * len(starts)
     dims = [-(-(b - a) // s) for a, b, s in zip(starts, limits, strides, strict=True)]
-    return op("slice", x, dims=dims, starts=tuple(starts), limits=tuple(limits), strides=tuple(strides))
+    return op(
+        "slice", x, dims=dims, starts=tuple(starts), limits=tuple(limits), strides=tuple(strides)
+    )
 
 
 def transpose(x, *order):
@@ -40,7 +42,9 @@ def transpose(x, *order):
 
 def pad(x, value, low, high):
     dims = [d + a + b for d, a, b in zip(x.dims, low, high, strict=True)]
-    return op("pad", x, value, dims=dims, low=tuple(low), high=tuple(high), interior=(0,) * len(low))
+    return op(
+        "pad", x, value, dims=dims, low=tuple(low), high=tuple(high), interior=(0,) * len(low)
+    )
 
 
 def concatenate(dimension, *pieces):

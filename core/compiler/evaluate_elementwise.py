@@ -1,0 +1,322 @@
+"""The reference evaluator's elementwise operations: opcode -> function of the instruction and NumPy
+arrays.
+
+They work on arrays of any shape, whatever the instruction's own shape is: so a scalar computation
+(the body of a reduction) can be run on whole arrays at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from . import dtypes
+from .hlo import Instruction
+
+Array = np.ndarray[Any, Any]
+
+
+def _wide(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A floating-point function computed in the next wider type, so that the rounding is the only
+    error.
+    """
+
+    def apply(i: Instruction, *operands: Array) -> Array:
+        dtype = operands[0].dtype
+        if dtype.kind == "c":
+            wide: Any = np.complex128
+        else:
+            wide = np.float32 if dtype.itemsize < 4 else np.float64
+        return np.asarray(function(*[np.asarray(o).astype(wide) for o in operands])).astype(dtype)
+
+    return apply
+
+
+def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda i, *operands: function(*operands)
+
+
+def _erf(x: Array) -> Array:
+    return np.vectorize(math.erf, otypes=[np.float64])(x) if x.size else x
+
+
+def _logistic(x: Array) -> Array:
+    return 1 / (1 + np.exp(-x))
+
+
+def _sign(x: Array) -> Array:
+    if x.dtype.kind == "c":
+        magnitude = np.abs(x)
+        return np.where(magnitude == 0, x, x / np.where(magnitude == 0, 1, magnitude))
+    return np.sign(x) if x.dtype.kind in "iu" else np.where(x == 0, x, np.sign(x))
+
+
+def _signed_range(dtype: np.dtype) -> tuple[int, int]:
+    bits = dtypes.from_numpy(dtype).bits
+    kind = dtypes.from_numpy(dtype).kind
+    return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if kind == "int" else (0, (1 << bits) - 1)
+
+
+def _divide(i: Instruction, a: Array, b: Array) -> Array:
+    a, b = np.broadcast_arrays(a, b)
+    if not i.dtype.is_integer:
+        return np.asarray(a / b)
+    native = i.dtype.numpy
+    a, b = native_int(a), native_int(b)
+    low, _ = _signed_range(native)
+    zero = b == 0
+    overflow = (a == low) & (b == -1) if i.dtype.is_signed else np.zeros_like(zero)
+    safe = np.where(zero | overflow, np.ones_like(b), b)
+    all_ones = (
+        np.array(-1).astype(a.dtype)
+        if i.dtype.is_signed
+        else a.dtype.type(_signed_range(native)[1])
+    )
+    return np.where(zero, all_ones, np.where(overflow, a, _truncated(a, safe)))
+
+
+def _differ(a: Array, b: Array) -> Array:
+    return np.asarray((a < 0) != (b < 0))
+
+
+def _truncated(a: Array, b: Array) -> Array:
+    """Integer quotient rounded toward zero."""
+    quotient = a // b
+    return np.asarray(quotient + ((a - quotient * b != 0) & _differ(a, b)).astype(a.dtype))
+
+
+def native_int(a: Array) -> Array:
+    """Sub-byte integers as int8/uint8: ml_dtypes lacks some operations on them."""
+    dtype = dtypes.from_numpy(a.dtype)
+    return a.astype(np.int8 if dtype.is_signed else np.uint8) if dtype.bits < 8 else a
+
+
+def _remainder(i: Instruction, a: Array, b: Array) -> Array:
+    a, b = np.broadcast_arrays(a, b)
+    if not i.dtype.is_integer:
+        wide = np.float64 if a.dtype == np.float64 else np.float32
+        return np.asarray(np.fmod(a.astype(wide), b.astype(wide)))
+    a, b = native_int(a), native_int(b)
+    low, _ = _signed_range(i.dtype.numpy)
+    special = (b == 0) | ((a == low) & (b == -1) if i.dtype.is_signed else False)
+    safe = np.where(special, np.ones_like(b), b)
+    return np.where(b == 0, a, a - _truncated(a, safe) * safe * (b != 0))
+
+
+def _power(i: Instruction, a: Array, b: Array) -> Array:
+    if i.dtype.is_integer:
+        base, exponent = np.broadcast_arrays(a, b)
+        result = np.ones_like(base)
+        negative = exponent < 0
+        one, minus_one = base == 1, base == -1
+        left, factor = np.where(negative, 0, exponent).astype(base.dtype), base.copy()
+        for _ in range(i.dtype.bits):
+            result = np.where(left & 1, result * factor, result)
+            factor, left = factor * factor, left >> 1
+        odd = (exponent & 1) != 0
+        inverse = np.where(one, 1, np.where(minus_one, np.where(odd, -1, 1), 0)).astype(base.dtype)
+        return np.where(negative, inverse, result)
+    return np.asarray(_wide(np.power)(i, a, b))
+
+
+def _shift(i: Instruction, a: Array, b: Array) -> Array:
+    bits = i.dtype.bits
+    unsigned = np.dtype(f"u{i.dtype.size}")
+    amount = (
+        b.astype(np.int64)
+        if i.dtype.size < 8
+        else b.view(unsigned)
+        if b.ndim
+        else b.astype(unsigned)
+    )
+    too_far = (amount >= bits) | (amount < 0)
+    safe = np.where(too_far, 0, amount)
+    if i.opcode == "shift-left":
+        return np.where(too_far, 0, native_int(a) << safe.astype(native_int(a).dtype)).astype(
+            a.dtype
+        )
+    if i.opcode == "shift-right-logical":
+        mask = (1 << bits) - 1
+        logical = a.astype(unsigned) & unsigned.type(mask)
+        return (
+            np.where(too_far, 0, logical >> safe.astype(unsigned)).astype(unsigned).astype(a.dtype)
+        )
+    signed = np.dtype(f"i{i.dtype.size}")
+    arithmetic = a.astype(signed)
+    shifted = arithmetic >> np.where(too_far, bits - 1, amount).astype(signed)
+    return np.asarray(shifted).astype(a.dtype)
+
+
+def _popcount(i: Instruction, a: Array) -> Array:
+    unsigned = a.astype(np.dtype(f"u{i.dtype.size}")).astype(np.uint64) & np.uint64(
+        (1 << i.dtype.bits) - 1
+    )
+    count = np.zeros(unsigned.shape, np.int64)
+    for bit in range(i.dtype.bits):
+        count += ((unsigned >> np.uint64(bit)) & np.uint64(1)).astype(np.int64)
+    return count
+
+
+def _leading_zeros(i: Instruction, a: Array) -> Array:
+    unsigned = a.astype(np.dtype(f"u{i.dtype.size}")).astype(np.uint64) & np.uint64(
+        (1 << i.dtype.bits) - 1
+    )
+    count = np.full(unsigned.shape, i.dtype.bits, np.int64)
+    for bit in range(i.dtype.bits):
+        count = np.where((unsigned >> np.uint64(bit)) & np.uint64(1), i.dtype.bits - 1 - bit, count)
+    return count
+
+
+def _convert(i: Instruction, a: Array) -> Array:
+    a = np.asarray(a)
+    target = i.dtype
+    if (
+        target.is_integer
+        and a.dtype.kind not in "iub"
+        and not dtypes.from_numpy(a.dtype).is_integer
+    ):
+        if a.dtype.kind == "c":
+            a = a.real
+        wide = a.astype(np.float64)  # out of range saturates and NaN is 0, as in XLA
+        low, high = _signed_range(target.numpy)
+        inside = np.clip(np.trunc(np.nan_to_num(wide, nan=0.0, posinf=0.0, neginf=0.0)), low, high)
+        exact = np.where((inside > low) & (inside < high), inside, 0)
+        result = exact.astype(np.uint64 if low == 0 else np.int64)
+        result = np.where(wide >= high, np.array(high, result.dtype), result)
+        result = np.where(wide <= low, np.array(low, result.dtype), result)
+        return np.where(np.isnan(wide), np.zeros((), result.dtype), result).astype(target.numpy)
+    if a.dtype.kind == "c" and not target.is_complex:
+        a = a.real
+    if target.kind == "pred":
+        return np.asarray(a != 0)
+    return a.astype(target.numpy)
+
+
+def _compare(i: Instruction, a: Array, b: Array) -> Array:
+    if i.attributes["comparison_type"] == "TOTALORDER":
+        a, b = total_order(a), total_order(b)
+    match i.attributes["direction"]:
+        case "EQ":
+            return np.asarray(a == b)
+        case "NE":
+            return np.asarray(a != b)
+        case "LT":
+            return np.asarray(a < b)
+        case "LE":
+            return np.asarray(a <= b)
+        case "GT":
+            return np.asarray(a > b)
+        case _:
+            return np.asarray(a >= b)
+
+
+def total_order(a: Array) -> Array:
+    """Floats as integers that compare as IEEE totalOrder does: -NaN < -inf < ... < -0 < 0 < ... <
+    NaN.
+    """
+    a = np.asarray(a)
+    bits = np.atleast_1d(a).view(np.dtype(f"i{a.dtype.itemsize}")).astype(np.int64).reshape(a.shape)
+    return np.where(bits < 0, bits ^ np.int64((1 << (8 * a.dtype.itemsize - 1)) - 1), bits)
+
+
+def _extremum(i: Instruction, a: Array, b: Array) -> Array:
+    maximum = i.opcode == "maximum"
+    if i.dtype.is_complex:
+        a, b = np.broadcast_arrays(a, b)
+        first = (a.real > b.real) | ((a.real == b.real) & (a.imag >= b.imag))
+        return np.where(first == maximum, a, b)
+    if i.dtype.kind == "pred":
+        return (a | b) if maximum else (a & b)
+    return np.asarray(np.maximum(a, b) if maximum else np.minimum(a, b))
+
+
+def _clamp(i: Instruction, low: Array, x: Array, high: Array) -> Array:
+    return np.asarray(np.minimum(np.maximum(low, x), high))
+
+
+def _reduce_precision(i: Instruction, a: Array) -> Array:
+    exponent_bits, mantissa_bits = i.attributes["exponent_bits"], i.attributes["mantissa_bits"]
+    wide = np.asarray(a).astype(np.float64)
+    mantissa, exponent = np.frexp(wide)
+    scaled = np.round(np.ldexp(mantissa, mantissa_bits + 1))  # half to even
+    rounded = np.ldexp(scaled, exponent - mantissa_bits - 1)
+    bias = (1 << (exponent_bits - 1)) - 1
+    overflow = np.abs(rounded) >= 2.0 ** (bias + 1)
+    underflow = np.abs(rounded) < 2.0 ** (1 - bias)
+    result = np.where(overflow, np.copysign(np.inf, wide), rounded)
+    result = np.where(underflow, np.copysign(0.0, wide), result)
+    return np.where(np.isfinite(wide), result, wide)
+
+
+def _not(i: Instruction, a: Array) -> Array:
+    return ~a
+
+
+def _complex(i: Instruction, a: Array, b: Array) -> Array:
+    result = np.empty(np.broadcast_shapes(np.shape(a), np.shape(b)), i.dtype.numpy)
+    result.real, result.imag = a, b
+    return result
+
+
+def _round_away(x: Array) -> Array:
+    return np.where(np.abs(x) < 2.0**52, np.copysign(np.floor(np.abs(x) + 0.5), x), x)
+
+
+def _atan2(i: Instruction, a: Array, b: Array) -> Array:
+    return np.asarray(_wide(np.arctan2)(i, a, b))
+
+
+ELEMENTWISE: Final[Mapping[str, Callable[..., Array]]] = {
+    "abs": lambda i, a: (
+        np.abs(a) if a.dtype.kind == "c" or not i.dtype.is_integer else np.abs(native_int(a))
+    ),
+    "negate": _plain(np.negative),
+    "sign": _plain(_sign),
+    "not": _not,
+    "exponential": _wide(np.exp),
+    "exponential-minus-one": _wide(np.expm1),
+    "log": _wide(np.log),
+    "log-plus-one": _wide(np.log1p),
+    "sqrt": _wide(np.sqrt),
+    "rsqrt": _wide(lambda x: 1 / np.sqrt(x)),
+    "cbrt": _wide(np.cbrt),
+    "tanh": _wide(np.tanh),
+    "tan": _wide(np.tan),
+    "sine": _wide(np.sin),
+    "cosine": _wide(np.cos),
+    "logistic": _wide(_logistic),
+    "erf": _wide(_erf),
+    "floor": _wide(np.floor),
+    "ceil": _wide(np.ceil),
+    "round-nearest-afz": _wide(_round_away),
+    "round-nearest-even": _wide(np.rint),
+    "popcnt": _popcount,
+    "count-leading-zeros": _leading_zeros,
+    "is-finite": lambda i, a: np.isfinite(a.astype(np.float64)),
+    "real": lambda i, a: np.real(a),
+    "imag": lambda i, a: np.imag(a),
+    "convert": _convert,
+    "reduce-precision": _reduce_precision,
+    "add": lambda i, a, b: a | b if i.dtype.kind == "pred" else a + b,
+    "subtract": _plain(np.subtract),
+    "multiply": lambda i, a, b: a & b if i.dtype.kind == "pred" else a * b,
+    "divide": _divide,
+    "remainder": _remainder,
+    "maximum": _extremum,
+    "minimum": _extremum,
+    "power": _power,
+    "atan2": _atan2,
+    "and": _plain(np.bitwise_and),
+    "or": _plain(np.bitwise_or),
+    "xor": _plain(np.bitwise_xor),
+    "shift-left": _shift,
+    "shift-right-logical": _shift,
+    "shift-right-arithmetic": _shift,
+    "complex": _complex,
+    "compare": _compare,
+    "select": lambda i, p, a, b: np.asarray(np.where(p, a, b)),
+    "clamp": _clamp,
+}
