@@ -17,9 +17,8 @@ from typing import Final
 from .hlo import Instruction, Shape
 
 SCALAR: Final = -1
-FORBIDDEN: Final = (
-    -2
-)  # read in a way that nothing may be fused into: the operand that is updated in place
+# Read in a way that nothing may be fused into: the operand that is updated in place.
+FORBIDDEN: Final = -2
 
 MAXIMUM_MEMBERS: Final = 200
 MAXIMUM_INPUTS: Final = 48

@@ -181,7 +181,10 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID"),
         (_f(2, 4, 4, 3),),
     ),
-    "bfloat16": (lambda x, y: jax.nn.softmax(x.astype(jnp.bfloat16) * 2) @ y.astype(jnp.bfloat16), (_f(4, 6), _f(6, 3))),
+    "bfloat16": (
+        lambda x, y: jax.nn.softmax(x.astype(jnp.bfloat16) * 2) @ y.astype(jnp.bfloat16),
+        (_f(4, 6), _f(6, 3)),
+    ),
     "empty": (lambda x: (x[:, :0] * 2, x[:, :0].sum(), x.sum()), (_f(3, 4),)),
     "scalars": (lambda a, b: (jnp.exp(a) * b, a * b + 1, jnp.where(a > b, a, b)), (np.float32(1), np.float32(2))),
 }  # fmt: skip

@@ -74,7 +74,11 @@ CASES: dict[str, tuple[Instruction, Make, list[str]]] = {
     ),
     "max(x, x)": (X(4), lambda x: op("maximum", x, x), []),
     "max(x, -inf)": (X(4), lambda x: op("maximum", x, number(-np.inf, 4)), []),
-    "select(true)": (X(4), lambda x: op("select", number(True, 4, dtype=PRED), x, op("negate", x), dtype=dtypes.F32), []),
+    "select(true)": (
+        X(4),
+        lambda x: op("select", number(True, 4, dtype=PRED), x, op("negate", x), dtype=dtypes.F32),
+        [],
+    ),
     "convert to itself": (X(4), lambda x: op("convert", x), []),
     "bf16 -> f32 -> bf16": (
         X(4, dtype=dtypes.BF16),
