@@ -11,31 +11,22 @@ if TYPE_CHECKING:
     from ..targets.target import Target
 
 # Nanoseconds a full vector takes; anything else elementwise takes _CHEAP.
-_CHEAP: Final = 0.25
+_CHEAP: Final = 0.15
 _VECTOR_NS: Final[dict[str, float]] = {
-    **dict.fromkeys(
-        ["exponential", "logistic", "tanh", "exponential-minus-one", "log", "log-plus-one", "erf"],
-        6.0,
-    ),
-    **dict.fromkeys(["sine", "cosine", "tan", "cbrt"], 10.0),
-    **dict.fromkeys(["power", "atan2"], 15.0),
-    **dict.fromkeys(["divide", "sqrt", "rsqrt"], 3.0),
+    "exponential": 1.5,
+    **dict.fromkeys(["logistic", "tanh", "exponential-minus-one"], 2.2),
+    **dict.fromkeys(["log", "log-plus-one", "erf", "sine", "cosine"], 3.5),
+    **dict.fromkeys(["tan", "cbrt", "atan2"], 6.0),
+    "power": 8.0,
+    **dict.fromkeys(["divide", "sqrt", "rsqrt"], 1.0),
     "remainder": 60.0,
-    "gather": 12.0,
+    "gather": 8.0,
 }
 _FREE: Final = frozenset(
-    [
-        "parameter",
-        "constant",
-        "broadcast",
-        "reshape",
-        "bitcast",
-        "tuple",
-        "get-tuple-element",
-        "slice",
-    ]
+    ["bitcast", "broadcast", "constant", "get-tuple-element", "parameter", "reshape", "slice"]
+    + ["tuple"]
 )
-_BYTE_NS: Final = 0.03  # reading or writing memory beyond the nearest caches
+_BYTE_NS: Final = 0.015  # reading or writing memory beyond the nearest caches
 GRAIN_NS: Final = 8000.0  # less than this is not worth waking a thread
 
 
@@ -43,7 +34,7 @@ def weight(i: hlo.Instruction) -> float:
     """What an element costs to compute, in cheap vector instructions."""
     if i.opcode in _FREE:
         return 0.0
-    return max(1.0, _VECTOR_NS.get(i.opcode, _CHEAP) * 2)
+    return max(1.0, _VECTOR_NS.get(i.opcode, _CHEAP) * 4)
 
 
 def of_computation(target: Target, computation: hlo.Computation) -> float:

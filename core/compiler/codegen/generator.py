@@ -90,6 +90,9 @@ class Generator:
         ] = {}  # values known whatever the index (reduced values)
         # Values that lie in scratch memory, with the first dimension of the index that the scratch has.
         self.scratch: dict[hlo.Instruction, tuple[Array, int]] = {}
+        self.streamed = (
+            False  # whether a store past the caches was written: it needs a fence at the end
+        )
         self.mask: Value | None = None  # i1 lanes that may touch memory; None: all
         self._levels = [_Level([], False)]
         self._level_of: dict[str, int] = {}
@@ -162,8 +165,11 @@ class Generator:
         self._levels[level].keys.append(key)
 
     @contextmanager
-    def masked(self, mask: Value) -> Iterator[None]:
-        """Loads touch the lanes of ``mask`` only; what is loaded is forgotten afterwards."""
+    def masked(self, mask: Value | None) -> Iterator[None]:
+        """Loads touch the lanes of ``mask`` only; what is loaded is forgotten afterwards. None: no mask."""
+        if mask is None:
+            yield
+            return
         saved, saved_memo = self.mask, self._memo
         self.mask = mask if saved is None else self.apply("and", saved, mask)
         self._memo = dict(self._memo)
@@ -381,7 +387,15 @@ class Generator:
         return memory.load(self, array, index, floor)
 
     def store(
-        self, array: Array, index: Index, element: Element, mask: Value | None = None
+        self,
+        array: Array,
+        index: Index,
+        element: Element,
+        mask: Value | None = None,
+        streaming: bool = False,
     ) -> None:
-        """Write an element (or a vector of them, in the lanes of ``mask``)."""
-        memory.store(self, array, index, element, mask)
+        """Write an element (or a vector of them, in the lanes of ``mask``).
+
+        ``streaming``: past the caches, where whole aligned vectors are written.
+        """
+        memory.store(self, array, index, element, mask, streaming)

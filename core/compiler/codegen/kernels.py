@@ -88,11 +88,20 @@ class Frame:
             pointer = self.operands[parameter.attributes["index"]].pointer
             shape = hlo.Shape(parameter.dtype, parameter.dims)
             self.generator.arrays[parameter] = Array(pointer, shape)
-        if isinstance(self.computation.root.shape, hlo.Shape) or self.computation.root.opcode == "tuple":
+        if (
+            isinstance(self.computation.root.shape, hlo.Shape)
+            or self.computation.root.opcode == "tuple"
+        ):
             results = zip(self.results, self.computation.results, strict=True)
             self.results = [Array(a.pointer, hlo.Shape(r.dtype, r.dims)) for a, r in results]
 
+    def moves_at_least(self, size: int) -> bool:
+        """Whether operands and results together take at least ``size`` bytes."""
+        return sum(a.shape.bytes for a in (*self.operands, *self.results)) >= size
+
     def finish(self, work_count: int, grain: int, cost_ns: float) -> EmittedKernel:
+        if self.generator.streamed and self.target.is_x86:
+            self.builder.call("void", "llvm.x86.sse.sfence", [])
         self.builder.ret()
         self.builder.finish()
         return EmittedKernel(self.name, work_count, max(1, grain), cost_ns)

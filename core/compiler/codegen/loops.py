@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from ..targets.target import Target
 
 BLOCK = 1024  # elements of a unit of work in a long minor dimension
+# Kernels that move at least this much write past the caches: nothing of it would be found there again.
+STREAMING_BYTES = 1 << 25
 
 
 def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
@@ -46,8 +48,9 @@ def emit_frame(frame: Frame) -> EmittedKernel:
     def body(g: Generator, index: Index, mask: Value | None) -> None:
         values = [element(g, root, index) for root in roots]  # all loads stand before all stores
         for array, value in zip(frame.results, values, strict=True):
-            g.store(array, index, value, mask)
+            g.store(array, index, value, mask, streaming)
 
+    streaming = frame.moves_at_least(STREAMING_BYTES)
     units = iterate(
         frame, dims, lanes_for(target, computation), can_mask(target, computation), body
     )

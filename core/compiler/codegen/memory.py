@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from ..dtypes import DType
@@ -93,8 +94,10 @@ def _contiguous(g: Generator, type_: str, pointer: Value, count: int, mask: Valu
     return g.builder.call(result, name, [address, mask, llvm_ir.zero(result)])
 
 
-def store(g: Generator, array: Array, index: Index, element: Element, mask: Value | None) -> None:
-    """Write ``element`` to ``array`` at ``index``, in the lanes of ``mask`` if given."""
+def store(
+    g: Generator, array: Array, index: Index, element: Element, mask: Value | None, streaming: bool
+) -> None:
+    """Write ``element`` to ``array`` at ``index``, in the lanes of ``mask`` if given; see Generator.store."""
     b = g.builder
     dtype = array.shape.dtype
     type_, factor = unit(dtype)
@@ -116,6 +119,11 @@ def store(g: Generator, array: Array, index: Index, element: Element, mask: Valu
             value = _interleave(g, parts[0], parts[1])  # type: ignore[assignment]
             mask = _interleave(g, mask, mask)
         if mask is None:
+            width = size * llvm_ir.lanes_of(value.type)
+            if streaming and width == g.target.vector_bytes and _is_aligned(array, index, width):
+                b.store(value, pointer, width, ", !nontemporal !{i32 1}")
+                g.streamed = True
+                return
             b.store(value, pointer, size)
         else:
             name = f"llvm.masked.store.{llvm_ir.mangle(value.type)}.p0"
@@ -133,6 +141,18 @@ def store(g: Generator, array: Array, index: Index, element: Element, mask: Valu
             b.call(
                 "void", name, [part, Value(f"{addresses.type} align {size}", addresses.ref), mask]
             )
+
+
+def _is_aligned(array: Array, index: Index, width: int) -> bool:
+    """Whether an element's address is known to be a multiple of ``width`` bytes (arrays start at multiples of 64)."""
+    stride, multiple = array.shape.bytes, 0
+    for c, dim in zip(index, array.shape.dims, strict=True):
+        stride //= max(dim, 1)
+        if c.vector is not None:
+            return False
+        if dim != 1:
+            multiple = math.gcd(multiple, c.multiple * stride)
+    return 0 < width <= 64 and multiple % width == 0
 
 
 def _interleave(g: Generator, a: Value | None, b: Value | None) -> Value | None:

@@ -27,7 +27,8 @@ from .representation import Complex, Element, components, literal
 if TYPE_CHECKING:
     from ..targets.target import Target
 
-UNROLLED: Final = 4  # a reduced dimension of at most this size has no loop
+UNROLLED: Final = 4  # an innermost reduced dimension of at most this size has no loop,
+UNROLLED_SIZE: Final = 64  # if what is written out then is not more than this
 
 
 def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
@@ -96,8 +97,8 @@ class Reduction:
         self.last = [(r, a) for r, a in zip(results, arrays, strict=True) if r.dims != self.dims]
         self.lanes = loops.lanes_for(frame.target, frame.computation)
         self.masked = loops.can_mask(frame.target, frame.computation)
-        size = sum(costs.weight(i) for i in frame.computation.instructions)
-        self.unroll = 8 if size <= 2 else 4 if size <= 8 else 2 if size <= 24 else 1
+        self.size = sum(costs.weight(i) for i in frame.computation.instructions)
+        self.unroll = 8 if self.size <= 2 else 4 if self.size <= 8 else 2 if self.size <= 24 else 1
 
     # ------------------------------------------------------------------------------------------ accumulators
     def initial(self, count: int) -> list[Value]:
@@ -245,7 +246,7 @@ class Reduction:
         if not dims:
             return body(at, flat)
         size = self.dims[dims[0]]
-        if size <= UNROLLED:
+        if size <= UNROLLED and len(dims) == 1 and size * self.size * len(flat) <= UNROLLED_SIZE:
             for n in range(size):
                 flat = self.nest(dims[1:], {**at, dims[0]: fixed(n)}, flat, body)
             return flat
@@ -341,7 +342,7 @@ class Reduction:
 
     def emit_blocks(self, lane: int) -> int:
         """A unit of work is a block of results that are neighbours in the kept dimension ``lane``."""
-        g = self.g
+        g, b = self.g, self.g.builder
         size = self.dims[lane]
         count = min(self.lanes, 1 << (size - 1).bit_length())
         place = self.kept.index(lane)
@@ -378,23 +379,15 @@ class Reduction:
             def body(at: dict[int, Coordinate], flat: list[Value]) -> list[Value]:
                 result: list[Value] = []
                 for n, (_, mask) in enumerate(pieces):
-                    mine = flat[cuts[n] : cuts[n + 1]]
-                    index = self.index(kept[n], at)
-                    if mask is None:
-                        result += self.step(mine, index, None)
-                    else:
-                        with g.masked(mask):
-                            result += self.step(mine, index, mask)
+                    with g.masked(mask):
+                        index = self.index(kept[n], at)
+                        result += self.step(flat[cuts[n] : cuts[n + 1]], index, mask)
                 return result
 
             flat = self.nest(self.reduced, {}, flat, body)
             for n, (_, mask) in enumerate(pieces):
-                mine = flat[cuts[n] : cuts[n + 1]]
-                if mask is None:
-                    self.write(mine, kept[n], None)
-                else:
-                    with g.masked(mask):
-                        self.write(mine, kept[n], mask)
+                with g.masked(mask):
+                    self.write(flat[cuts[n] : cuts[n + 1]], kept[n], mask)
 
         def unit(index: Index) -> None:
             number, prefix = index[-1], index[:-1]
@@ -405,7 +398,6 @@ class Reduction:
             if whole == blocks:
                 do(prefix, start, 0, block)
                 return
-            b = g.builder
             condition = b.icmp("slt", number.base, i64(whole))
             then, otherwise, done = b.new_label("block"), b.new_label("tail"), b.new_label("done")
             entry = b.lines

@@ -8,7 +8,8 @@ as in a loop kernel. What does not fill a tile is done as a loop kernel does it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from .. import hlo
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 LARGEST_TILE: Final = 16
 SMALLEST_TILE: Final = 4
+# Larger ones write past the caches: with a power of two as row length all lines of a tile compete for a few places.
+STREAMING_BYTES: Final = 1 << 24
 
 
 def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
@@ -83,34 +86,47 @@ class _Tiles:
         self.tile = tile
         self.lanes = lanes
         self.masked = loops.can_mask(frame.target, frame.computation)
+        self.streaming = frame.moves_at_least(STREAMING_BYTES)
 
     def body(self, g: Generator, index: Index, mask: Value | None) -> None:
         values = [element(g, root, index) for root in self.roots]
         for array, value in zip(self.frame.results, values, strict=True):
-            g.store(array, index, value, mask)
+            g.store(array, index, value, mask, self.streaming)
 
     def emit(self) -> EmittedKernel:
         g, frame, tile, across = self.g, self.frame, self.tile, self.across
         length, width = self.dims[across], self.dims[-1]
         tiled_length, tiled_width = length // tile * tile, width // tile * tile
-        group = next(k for k in (4, 2, 1) if tiled_length % (k * tile) == 0)
+        group, columns = (
+            next(k for k in (4, 2, 1) if n % (k * tile) == 0) for n in (tiled_length, tiled_width)
+        )
         groups = tiled_length // (group * tile)
         others = [d for d in range(len(self.dims) - 1) if d != across]
         units = groups + (tiled_length < length)
+
+        @contextmanager
+        def each(count: int) -> Iterator[Value]:
+            """The starts of ``count`` tiles; no loop for one."""
+            if count == 1:
+                yield i64(0)
+                return
+            with g.loop(i64(0), i64(count * tile), tile) as (i, _, _):
+                yield i
 
         def unit(index: Index) -> None:
             number = index[-1]
             at = dict(zip(others, index[:-1], strict=True))
 
             def tiles() -> None:
+                """Squares of squares: all that is read of a line is used while it is near, and neighbours are written
+                soon after each other."""
                 start = g.mul(number.base, i64(group * tile))
-                # Along the result's rows outside, so that neighbouring tiles write neighbouring memory.
-                with g.loop(i64(0), i64(tiled_width), tile) as (column, _, _):
-                    if group == 1:
-                        self.one_tile(at, start, column)
-                    else:
-                        with g.loop(i64(0), i64(group * tile), tile) as (row, _, _):
-                            self.one_tile(at, g.add(start, row), column)
+                with (
+                    g.loop(i64(0), i64(tiled_width), columns * tile) as (left, _, _),
+                    each(group) as row,
+                    each(columns) as column,
+                ):
+                    self.one_tile(at, g.add(start, row), g.add(left, column))
                 if tiled_width < width:
                     with g.loop(i64(0), i64(group * tile), 1) as (row, _, _):
                         self.row(at, g.add(start, row), tiled_width)

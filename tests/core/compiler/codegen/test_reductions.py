@@ -140,6 +140,22 @@ def test_producers_epilogues_and_whole_results(dims, dimensions):
     check(fusion("reduce", [x, y], mean, product, both), rtol=1e-4)
 
 
+@pytest.mark.parametrize("dtype", [F32, BF16], ids=str)
+@pytest.mark.parametrize("dims", [(9, 70), (3, 5, 600), (40, 1030), (2, 64)], ids=str)
+def test_wide_rows_of_an_expensive_operand(dims, dtype):
+    """Column sums of tanh(x) * erf(x), with the products written too, and whether any is large."""
+    (x,) = parameters(S(dtype, dims))
+    dimensions = tuple(range(len(dims) - 1))
+    product = op("multiply", x.shape, op("tanh", x.shape, x), op("erf", x.shape, x))
+    one = hlo.broadcast(hlo.constant(0.9, dtype), dims)
+    large = op("compare", S(PRED, dims), product, one, direction="GT", comparison_type="FLOAT")
+    found = reduce(large, dimensions, "or", hlo.constant(False, PRED))
+    tolerance = 1e-4 if dtype is F32 else 5e-2
+    check(fusion("reduce", [x], product, reduce(product, dimensions)), rtol=tolerance)
+    if dtype is F32:
+        check(fusion("reduce", [x], found))
+
+
 def test_unsorted_results_of_a_reshaped_epilogue():
     (x,) = parameters(S(F32, (4, 6, 30)))
     total = reduce(x, (2,))

@@ -65,3 +65,14 @@ def test_narrower_cpus(cpu):
         for dtype in (F32, BF16):
             (x,) = parameters(S(dtype, dims))
             check(fusion("transpose", [x], transpose(x, order)), target=target)
+
+
+def test_large_ones_are_written_past_the_caches():
+    (x,) = parameters(S(F32, (1040, 2048)))
+    kernel = check(fusion("transpose", [x], transpose(x, (1, 0))))
+    assert "!nontemporal" in kernel.ir
+    assert "sfence" in kernel.ir
+    n = 1 << 23
+    (x,) = parameters(S(F32, (n,)))
+    kernel = check(fusion("loop", [x], op("negate", x.shape, x)), splits=[1, 5000])
+    assert "!nontemporal" in kernel.ir
