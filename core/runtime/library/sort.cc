@@ -63,27 +63,53 @@ struct Problem {
 
 // ---------------------------------------------------------------------------------------------------- keys of a row
 
+// Part of a row: positions [begin, end).
+struct Range {
+  int64_t begin;
+  int64_t end;
+};
+
+// Calls body(range) for parts of the row, on several threads if it is worth it.
+template <typename Body>
+void ForEachPart(const Problem& problem, bool parallel, const Body& body) {
+  ParallelFor(problem.length, parallel ? kTaskElements : problem.length,
+              [&](int64_t begin, int64_t end) { body(Range{begin, end}); });
+}
+
 // Calls visitor(position, key) for the row's elements, in order; keys as bits shifted to their place.
 template <typename Visitor>
-void ForEachKey(const Problem& problem, const Key& key, void* const* operands, int64_t row, const Visitor& visitor) {
+void ForEachKey(const Problem& problem, const Key& key, void* const* operands, int64_t row, Range range,
+                const Visitor& visitor) {
   VisitKeyTraits(key.type, [&](auto traits) {
     using Traits = decltype(traits);
     const auto* source =
         static_cast<const typename Traits::Unsigned*>(operands[key.operand]) + problem.RowStart(row);
-    for (int64_t i = 0; i < problem.length; ++i) {
-      visitor(i, static_cast<uint64_t>(Traits::Encode(source[i * problem.inner], key.order, key.descending)) << key.shift);
+    const int64_t inner = problem.inner;
+    const int shift = key.shift;
+    const bool descending = key.descending;
+    const auto visit = [&](auto order) {
+      for (int64_t i = range.begin; i < range.end; ++i) {
+        visitor(i, static_cast<uint64_t>(Traits::Encode(source[i * inner], order(), descending)) << shift);
+      }
+    };
+    // The order as a constant of each loop, so that the loops become vector code.
+    if (key.order == SortOrder::kNumeric) {
+      visit([] { return SortOrder::kNumeric; });
+    } else {
+      visit([] { return SortOrder::kTotal; });
     }
   });
 }
 
 // Writes the row's combined keys to destination[i * stride].
 template <typename T>
-void EncodeRow(const Problem& problem, void* const* operands, int64_t row, T* destination, int64_t stride) {
-  ForEachKey(problem, problem.keys[0], operands, row,
-             [&](int64_t i, uint64_t key) { destination[i * stride] = static_cast<T>(key); });
+void EncodeRow(const Problem& problem, void* const* operands, int64_t row, Range range, T* destination,
+               int64_t stride) {
+  ForEachKey(problem, problem.keys[0], operands, row, range,
+             [=](int64_t i, uint64_t key) { destination[i * stride] = static_cast<T>(key); });
   for (const Key& more : std::span(problem.keys).subspan(1)) {
-    ForEachKey(problem, more, operands, row,
-               [&](int64_t i, uint64_t key) { destination[i * stride] |= static_cast<T>(key); });
+    ForEachKey(problem, more, operands, row, range,
+               [=](int64_t i, uint64_t key) { destination[i * stride] |= static_cast<T>(key); });
   }
 }
 
@@ -91,13 +117,14 @@ void EncodeRow(const Problem& problem, void* const* operands, int64_t row, T* de
 
 // result[i] = operand[source[i]] along the row, for all operands. index_of(i): source of position i.
 template <typename IndexOf>
-void Permute(const Problem& problem, void* const* operands, void* const* results, int64_t row, const IndexOf& index_of) {
+void Permute(const Problem& problem, void* const* operands, void* const* results, int64_t row, Range range,
+             const IndexOf& index_of) {
   const int64_t start = problem.RowStart(row);
   const int64_t inner = problem.inner;
   const auto move = [&]<typename T>(T /*unused*/, size_t operand) {
     const T* from = static_cast<const T*>(operands[operand]) + start;
     T* to = static_cast<T*>(results[operand]) + start;
-    for (int64_t i = 0; i < problem.length; ++i) to[i * inner] = from[index_of(i) * inner];
+    for (int64_t i = range.begin; i < range.end; ++i) to[i * inner] = from[index_of(i) * inner];
   };
   struct Wide {
     uint64_t parts[2];
@@ -127,7 +154,7 @@ void Permute(const Problem& problem, void* const* operands, void* const* results
 // copied from the operand, in their order there, so that the result is what a stable sort of the values gives.
 template <typename T>
 void DecodeRow(const Problem& problem, void* const* operands, void* const* results, int64_t row, const T* keys,
-               int64_t stride) {
+               int64_t stride, bool parallel = false) {
   const Key& key = problem.keys[0];
   const int64_t start = problem.RowStart(row);
   const int64_t inner = problem.inner;
@@ -135,13 +162,18 @@ void DecodeRow(const Problem& problem, void* const* operands, void* const* resul
     using Traits = decltype(traits);
     using Bits = typename Traits::Unsigned;
     Bits* to = static_cast<Bits*>(results[0]) + start;
-    bool special = false;
-    for (int64_t i = 0; i < problem.length; ++i) {
-      const Bits bits = Traits::Decode(static_cast<Bits>(keys[i * stride]), key.descending);
-      special |= Traits::IsZero(bits) || Traits::IsNan(bits);
-      to[i * inner] = bits;
-    }
-    if (!Traits::kFloat || key.order != SortOrder::kNumeric || !special) return;
+    std::atomic<bool> any_special{false};
+    ForEachPart(problem, parallel, [&](Range range) {
+      const bool descending = key.descending;
+      bool special = false;
+      for (int64_t i = range.begin; i < range.end; ++i) {
+        const Bits bits = Traits::Decode(static_cast<Bits>(keys[i * stride]), descending);
+        special |= Traits::IsZero(bits) | Traits::IsNan(bits);
+        to[i * inner] = bits;
+      }
+      if (special) any_special.store(true, std::memory_order_relaxed);
+    });
+    if (!Traits::kFloat || key.order != SortOrder::kNumeric || !any_special) return;
     const Bits* from = static_cast<const Bits*>(operands[0]) + start;
     int64_t zero = 0;
     while (zero < problem.length && !Traits::IsZero(to[zero * inner])) ++zero;
@@ -172,7 +204,7 @@ void SortByNetwork(const Problem& problem, void* const* operands, void* const* r
     const int64_t lanes = std::min(kLanes, end - row);
     for (int64_t lane = 0; lane < lanes; ++lane) {
       T* column = columns.get() + lane;
-      EncodeRow(problem, operands, row + lane, column, kLanes);
+      EncodeRow(problem, operands, row + lane, {0, problem.length}, column, kLanes);
       if (with_index) {
         for (int64_t i = 0; i < problem.length; ++i) {
           column[i * kLanes] = static_cast<T>(static_cast<uint64_t>(column[i * kLanes]) << 32 | static_cast<uint64_t>(i));
@@ -185,8 +217,8 @@ void SortByNetwork(const Problem& problem, void* const* operands, void* const* r
     for (int64_t lane = 0; lane < lanes; ++lane) {
       const T* column = columns.get() + lane;
       if (with_index) {
-        Permute(problem, operands, results, row + lane,
-                [&](int64_t i) { return static_cast<int64_t>(column[i * kLanes] & 0xffffffff); });
+        Permute(problem, operands, results, row + lane, {0, problem.length},
+                [=](int64_t i) { return static_cast<int64_t>(column[i * kLanes] & 0xffffffff); });
       } else {
         DecodeRow(problem, operands, results, row + lane, column, kLanes);
       }
@@ -200,18 +232,19 @@ void SortRow(const Problem& problem, void* const* operands, void* const* results
              Record* scratch, bool with_index, bool parallel) {
   constexpr bool kWide = std::is_same_v<Record, KeyAndIndex>;
   const int64_t n = problem.length;
-  if constexpr (kWide) {
-    static_assert(sizeof(KeyAndIndex) == 2 * sizeof(uint64_t));
-    EncodeRow(problem, operands, row, reinterpret_cast<uint64_t*>(records), 2);
-    for (int64_t i = 0; i < n; ++i) records[i].index = static_cast<uint64_t>(i);
-  } else {
-    EncodeRow(problem, operands, row, records, 1);
-    if (with_index) {
-      for (int64_t i = 0; i < n; ++i) {
+  ForEachPart(problem, parallel, [&](Range range) {
+    if constexpr (kWide) {
+      static_assert(sizeof(KeyAndIndex) == 2 * sizeof(uint64_t));
+      EncodeRow(problem, operands, row, range, reinterpret_cast<uint64_t*>(records), 2);
+      for (int64_t i = range.begin; i < range.end; ++i) records[i].index = static_cast<uint64_t>(i);
+    } else {
+      EncodeRow(problem, operands, row, range, records, 1);
+      if (!with_index) return;
+      for (int64_t i = range.begin; i < range.end; ++i) {
         records[i] = static_cast<Record>(static_cast<uint64_t>(records[i]) << 32 | static_cast<uint64_t>(i));
       }
     }
-  }
+  });
   const Record* sorted = records;
   if (n <= kMaxComparisonLength) {
     std::sort(records, records + n, [](const Record& a, const Record& b) {
@@ -222,13 +255,16 @@ void SortRow(const Problem& problem, void* const* operands, void* const* results
     const int first_bit = with_index && !kWide ? 32 : 0;
     sorted = RadixSort(records, scratch, n, first_bit, first_bit + problem.key_bits, parallel);
   }
-  if constexpr (kWide) {
-    Permute(problem, operands, results, row, [&](int64_t i) { return static_cast<int64_t>(sorted[i].index); });
-  } else if (with_index) {
-    Permute(problem, operands, results, row, [&](int64_t i) { return static_cast<int64_t>(sorted[i] & 0xffffffff); });
-  } else {
-    DecodeRow(problem, operands, results, row, sorted, 1);
+  if (!with_index) {
+    if constexpr (!kWide) DecodeRow(problem, operands, results, row, sorted, 1, parallel);
+    return;
   }
+  ForEachPart(problem, parallel, [&](Range range) {
+    Permute(problem, operands, results, row, range, [sorted](int64_t i) {
+      if constexpr (kWide) return static_cast<int64_t>(sorted[i].index);
+      else return static_cast<int64_t>(sorted[i] & 0xffffffff);
+    });
+  });
 }
 
 template <typename Record>
@@ -389,7 +425,9 @@ Status SortByComparator(const LibraryContext& context, const Problem& problem, v
       const int64_t* sorted = parallel_rows
                                   ? PositionSorter(problem, operands, row).Sort(positions, positions + n, n)
                                   : SortPositionsInParallel(problem, operands, row, positions, positions + n);
-      Permute(problem, operands, results, row, [&](int64_t i) { return sorted[i]; });
+      ForEachPart(problem, !parallel_rows, [&](Range range) {
+        Permute(problem, operands, results, row, range, [sorted](int64_t i) { return sorted[i]; });
+      });
     }
   };
   if (parallel_rows) {
