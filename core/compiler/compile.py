@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import gc
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from tripont.version import __version__
 
 from . import artifact, buffers, cost, dump, hlo_proto, lowering, pipeline
-from .artifact import Executable
-from .codegen import kernels
+from .artifact import Executable, Slice, Thunk
+from .codegen import kernels, sequence
 from .errors import CompileError, internal, invalid_argument
 from .hlo import Instruction, Module, Shape
 from .lowering import KernelInfo
@@ -95,7 +95,16 @@ def compile_module(
 
         return str(sort.emit_comparator(code, target, instruction, name))
 
-    lowered = lowering.Lowering(module, assignment, emit, emit_comparator, describe).run()
+    def emit_sequence(
+        thunks: Sequence[Thunk], symbols: Sequence[str], name: str
+    ) -> tuple[KernelInfo, tuple[Slice, ...]]:
+        emitted, slices = sequence.emit_sequence(code, target, thunks, symbols, name)
+        info = KernelInfo(emitted.function, emitted.work_count, emitted.grain, emitted.cost_ns)
+        return info, slices
+
+    lowered = lowering.Lowering(
+        module, assignment, emit, emit_comparator, describe, emit_sequence
+    ).run()
     if dumping.enabled:
         dumping.write("ir-no-opt.ll", str(code))
         dumping.write("buffer_assignment.txt", buffers.print_assignment(assignment))

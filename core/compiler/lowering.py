@@ -8,12 +8,12 @@ fusions and equal instructions share one function.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from . import artifact
-from .artifact import Conditional, Copy, DebugInfo, Kernel, LibraryCall, Thunk, While
+from .artifact import Conditional, Copy, DebugInfo, Kernel, LibraryCall, Slice, Thunk, While
 from .buffers import Assignment, Move
 from .errors import of_instruction
 from .fused import attributes_key
@@ -53,6 +53,12 @@ class Lowered:
 
 EmitKernel = Callable[[Instruction, str], KernelInfo]
 EmitFunction = Callable[[Instruction, str], str]
+EmitSequence = Callable[[Sequence[Thunk], Sequence[str], str], tuple[KernelInfo, tuple[Slice, ...]]]
+
+# A loop or conditional becomes one function if no kernel in it is worth a second thread, and if an
+# iteration is short enough for the cost of a thunk to matter.
+LONGEST_KERNEL_NS: Final = 10_000.0
+LONGEST_ITERATION_NS: Final = 20_000.0
 
 
 class Lowering:
@@ -67,12 +73,14 @@ class Lowering:
         emit_kernel: EmitKernel,
         emit_comparator: EmitFunction,
         describe: Callable[[Instruction], str],
+        emit_sequence: EmitSequence | None = None,
     ) -> None:
         self.module = module
         self.assignment = assignment
         self.emit_kernel = emit_kernel
         self.emit_comparator = emit_comparator
         self.describe = describe
+        self.emit_sequence = emit_sequence
         self.kernels: dict[Hashable, KernelInfo] = {}
         self.symbol_numbers: dict[str, int] = {}
         self.names: dict[str, int] = {}
@@ -168,30 +176,44 @@ class Lowering:
         thunks = self.copies(instruction, "init")
         predicate = self.assignment.values[condition.results[0]][0]
         assert predicate is not None
-        thunks.append(
-            While(
-                tuple(self.lower(condition)),
-                (*self.lower(body), *self.copies(instruction, "body")),
-                self.assignment.slice_of(predicate),
-                instruction.attributes.get("trip_count", -1),
-                self.debug(instruction),
-            )
+        loop = While(
+            tuple(self.lower(condition)),
+            (*self.lower(body), *self.copies(instruction, "body")),
+            self.assignment.slice_of(predicate),
+            instruction.attributes.get("trip_count", -1),
+            self.debug(instruction),
         )
+        thunks.append(self.as_function(loop, instruction))
         return thunks
 
-    def lower_conditional(self, instruction: Instruction) -> Conditional:
+    def as_function(self, thunk: While | Conditional, instruction: Instruction) -> Thunk:
+        """The loop or conditional as one kernel if it is small enough to gain from it."""
+        if self.emit_sequence is None or not _is_small(thunk):
+            return thunk
+        kernel, slices = self.emit_sequence([thunk], self.result.symbols, self.unique(instruction))
+        return Kernel(
+            self.symbol(kernel.function),
+            slices,
+            kernel.work_count,
+            kernel.grain,
+            kernel.cost_ns,
+            thunk.debug,
+        )
+
+    def lower_conditional(self, instruction: Instruction) -> Thunk:
         selector = self.assignment.values[instruction.operands[0]][0]
         assert selector is not None
         branches = [
             (*self.lower(branch), *self.copies(instruction, str(n)))
             for n, branch in enumerate(instruction.called)
         ]
-        return Conditional(
+        thunk = Conditional(
             self.assignment.slice_of(selector),
             selector.shape.dtype.kind == "pred",
             tuple(branches),
             self.debug(instruction),
         )
+        return self.as_function(thunk, instruction)
 
     def copies(self, instruction: Instruction | None, place: str) -> list[Thunk]:
         moves = self.assignment.moves.get((instruction, place), [])
@@ -232,6 +254,27 @@ class Lowering:
             )
         )
         return len(self.result.debug) - 1
+
+
+def _is_small(thunk: While | Conditional) -> bool:
+    """Whether one pass over the thunks inside is short, and none of them a library call."""
+    total = 0.0
+    stack: list[Thunk] = [thunk]
+    while stack:
+        top = stack.pop()
+        if isinstance(top, LibraryCall):
+            return False
+        if isinstance(top, While):
+            stack += [*top.condition, *top.body]
+        elif isinstance(top, Conditional):
+            stack += [t for branch in top.branches for t in branch]
+        elif isinstance(top, Kernel):
+            if top.cost_ns > LONGEST_KERNEL_NS and top.work_count > top.grain:
+                return False
+            total += top.cost_ns
+        else:
+            total += top.source.size / 20
+    return total <= LONGEST_ITERATION_NS
 
 
 def link(lowered: Lowered, offsets: dict[str, int]) -> tuple[Thunk, ...]:

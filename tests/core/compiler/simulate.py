@@ -17,6 +17,8 @@ from tripont.core.compiler.hlo import Instruction, Module
 class Simulation:
     """A module lowered with kernels that are instructions; :meth:`run` executes it."""
 
+    emit_sequence = None
+
     def __init__(self, module: Module) -> None:
         """``module`` is fused and scheduled."""
         self.module = module
@@ -24,7 +26,12 @@ class Simulation:
         buffers.check_assignment(module, self.assignment)
         self.instructions: dict[str, Instruction] = {}
         self.lowered = lowering.Lowering(
-            module, self.assignment, self._emit, lambda i, n: n, lambda i: i.opcode
+            module,
+            self.assignment,
+            self._emit,
+            lambda i, n: n,
+            lambda i: i.opcode,
+            self.emit_sequence,
         ).run()
         self.copies = 0
         self.kernels = 0
@@ -100,7 +107,7 @@ class Simulation:
                 self._bytes(thunk.destination)[:] = self._bytes(thunk.source).copy()
             elif isinstance(thunk, artifact.Kernel):
                 self.kernels += 1
-                instruction = self.instructions[self.lowered.symbols[thunk.function]]
+                instruction = self.instructions.get(self.lowered.symbols[thunk.function])
                 self._run_kernel(thunk, instruction)
             elif isinstance(thunk, artifact.While):
                 self._execute(thunk.condition)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tripont.core.compiler import lowering, pipeline
-from tripont.core.compiler.codegen import kernels
+from tripont.core.compiler.codegen import kernels, sequence
 from tripont.core.compiler.dump import Dump
 from tripont.core.compiler.evaluate import evaluate
 from tripont.core.compiler.hlo import Instruction, Module
@@ -33,6 +33,11 @@ class NativeSimulation(Simulation):
             emitted.function, emitted.work_count, emitted.grain, emitted.cost_ns
         )
 
+    def emit_sequence(self, thunks, symbols, name):
+        emitted, slices = sequence.emit_sequence(self.code, self.target, thunks, symbols, name)
+        info = lowering.KernelInfo(emitted.function, 1, 1, emitted.cost_ns)
+        return info, slices
+
     def _run_kernel(self, thunk, instruction) -> None:
         arrays = [self._bytes(s) for s in thunk.arguments]
         step = max(1, thunk.work_count // 3)
@@ -43,7 +48,10 @@ class NativeSimulation(Simulation):
 
 # A convolution is always a library call.
 @pytest.mark.parametrize("name", [n for n in programs.PROGRAMS if n != "convolution"])
-def test_program(name: str) -> None:
+@pytest.mark.parametrize("loops", ["thunks", "functions"])
+def test_program(name: str, loops: str, monkeypatch) -> None:
+    if loops == "thunks":
+        monkeypatch.setattr(NativeSimulation, "emit_sequence", None)
     module = read_program(programs.stablehlo(name), "mlir")
     reference = evaluate(module, programs.arguments_of(name))
     simulation = NativeSimulation(pipeline.run(module, Dump(), GENERATED))
