@@ -113,7 +113,7 @@ def inline(
             continue
         elif instruction.opcode in ("broadcast", "reshape", "bitcast"):
             values[instruction] = values[instruction.operands[0]]
-        elif instruction.opcode == "map":
+        elif instruction.opcode in ("map", "call"):
             body = instruction.called[0]
             values[instruction] = inline(g, body, [values[o] for o in instruction.operands])[0]
         else:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -35,6 +36,9 @@ class EmittedKernel:
     work_count: int
     grain: int
     cost_ns: float
+
+
+RECURSION_LIMIT: Final = 20_000
 
 
 class Frame:
@@ -144,6 +148,8 @@ def emit_kernel(
 
     Raises CompileError UNIMPLEMENTED if there is no emitter for it or for something inside it.
     """
+    # Element generators call each other along chains of slices and the like; Python's default limit is for mistakes.
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), RECURSION_LIMIT))
     kind = instruction.attributes["kind"] if instruction.opcode == "fusion" else instruction.opcode
     where = EMITTERS.get(kind)
     if where is None:

@@ -639,6 +639,56 @@ def test_narrower_cpus(cpu):
         )
 
 
+def test_long_chains():
+    """Fusions may be long: neither elementwise chains nor chains of index arithmetic exhaust the stack."""
+    (x,) = parameters(S(F32, (40,)))
+    y = x
+    for n in range(300):
+        y = op("negate", x.shape, y) if n % 2 else op("abs", x.shape, y)
+    check(fusion("loop", [x], y))
+    y = x
+    for _ in range(300):
+        y = op("reverse", x.shape, y, dimensions=(0,))
+        y = op("negate", x.shape, y)
+    check(fusion("loop", [x], y))
+
+
+@pytest.mark.parametrize("cpu", ["x86-64-v2", "generic-aarch64"])
+def test_no_operation_needs_a_library(cpu):
+    """Whatever LLVM makes of an operation on a small CPU, it is code and not a call that nobody provides."""
+    target = host.for_cpu(cpu)
+    module = target.module()
+    count = itertools.count()
+    emit = lambda i: emit_kernel(module, target, i, f"k{next(count)}")
+    for dtype in (F32, F64, F16):
+        x, y = parameters(S(dtype, (3,)), S(dtype, (3,)))
+        for opcode in FLOAT_UNARY:
+            emit(
+                fusion(
+                    "loop", [x], op(opcode, S(PRED if opcode == "is-finite" else dtype, (3,)), x)
+                )
+            )
+        for opcode in ["add", "divide", "maximum", "remainder", "atan2", "power"]:
+            emit(fusion("loop", [x, y], op(opcode, x.shape, x, y)))
+    for dtype in (S8, S64, U32, U64):
+        x, y = parameters(S(dtype, (3,)), S(dtype, (3,)))
+        for opcode in ["divide", "remainder", "power"]:
+            emit(fusion("loop", [x, y], op(opcode, x.shape, x, y)))
+        for opcode in ["popcnt", "count-leading-zeros"]:
+            emit(fusion("loop", [x], op(opcode, x.shape, x)))
+    for source, goal in [
+        (F64, BF16),
+        (U64, F32),
+        (F32, U64),
+        (F16, dtypes.S4),
+        (dtypes.F8E4M3FN, F64),
+        (F32, dtypes.F8E5M2),
+    ]:
+        (x,) = parameters(S(source, (3,)))
+        emit(fusion("loop", [x], op("convert", S(goal, (3,)), x)))
+    assert len(target.compile(module).symbols) == next(count)
+
+
 def test_what_is_not_indexable_is_refused():
     (x,) = parameters(S(F32, (4, 4)))
     target = host.for_cpu()
