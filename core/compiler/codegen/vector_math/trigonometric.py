@@ -108,15 +108,12 @@ def _define_reduce_large(module: llvm_ir.Module, target: Target) -> None:
     window = [
         b.call("i64", "llvm.fshl.i64", [words[i], words[i + 1], shift]) for i in range(3)
     ]  # most significant first
-    wide = [b.cast("zext", w, "i128") for w in window]
-    wide_mantissa = b.cast("zext", mantissa, "i128")
-    by_64 = Value("i128", "64")
-    low = b.binary("mul", wide_mantissa, wide[2])
-    middle = b.binary("add", b.binary("mul", wide_mantissa, wide[1]), b.binary("lshr", low, by_64))
-    top = b.binary("mul", mantissa, window[0])
-    top = b.binary("add", top, b.cast("trunc", b.binary("lshr", middle, by_64), "i64"))
-    middle_word = b.cast("trunc", middle, "i64")
-    low_word = b.cast("trunc", low, "i64")
+    low_high, low_word = _multiply_wide(b, mantissa, window[2])
+    middle_high, middle_low = _multiply_wide(b, mantissa, window[1])
+    middle_word = b.binary("add", middle_low, low_high)
+    carry = b.cast("zext", b.icmp("ult", middle_word, low_high), "i64")
+    top = b.binary("add", b.binary("mul", mantissa, window[0]), middle_high)
+    top = b.binary("add", top, carry)
     # The product modulo 4 is (top, middle, low) with 2 bits before the point: round to nearest.
     quadrant = b.binary("lshr", b.binary("add", top, llvm_ir.i64(1 << 61)), llvm_ir.i64(62))
     two = llvm_ir.i64(2)
@@ -143,6 +140,17 @@ def _define_reduce_large(module: llvm_ir.Module, target: Target) -> None:
     quadrant = b.select(negative, m.int_sub(0, quadrant), quadrant)
     b.ret(_aggregate(b, _REDUCED, [r_high, r_low, quadrant]))
     b.finish()
+
+
+def _multiply_wide(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
+    """The high and the low word of a product of two i64, in halves of 32 bits: not every target has i128."""
+    mask, by_32 = llvm_ir.i64(0xFFFFFFFF), llvm_ir.i64(32)
+    x0, x1 = b.binary("and", x, mask), b.binary("lshr", x, by_32)
+    y0, y1 = b.binary("and", y, mask), b.binary("lshr", y, by_32)
+    cross = b.binary("add", b.binary("mul", x1, y0), b.binary("lshr", b.binary("mul", x0, y0), by_32))
+    other = b.binary("add", b.binary("mul", x0, y1), b.binary("and", cross, mask))
+    high = b.binary("add", b.binary("mul", x1, y1), b.binary("lshr", cross, by_32))
+    return b.binary("add", high, b.binary("lshr", other, by_32)), b.binary("mul", x, y)
 
 
 def _reduce_lane(m: Arithmetic, x: Value) -> list[Value]:
