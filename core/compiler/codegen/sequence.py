@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 from ..artifact import Conditional, Copy, Kernel, LibraryCall, Slice, Thunk, While
 from . import llvm_ir
-from .costs import GRAIN_NS
 from .kernels import EmittedKernel
 from .llvm_ir import Builder, Module, Value, i64
 
@@ -21,52 +20,7 @@ if TYPE_CHECKING:
     from ..targets.target import Target
 
 INLINED_LINES: Final = 120  # kernels of at most this many lines of IR become part of the function
-LONGEST_STEP_NS: Final = 2 * GRAIN_NS  # a loop whose iterations take longer stays a loop of thunks
 UNKNOWN_TRIPS: Final = 16  # the number of iterations to reckon with where it is not known
-
-
-def compact(
-    module: Module, target: Target, thunks: Sequence[Thunk], symbols: list[str]
-) -> list[Thunk]:
-    """``thunks`` with each loop of small kernels replaced by one kernel thunk.
-
-    The new functions are written into ``module`` and their names appended to ``symbols``, whose numbers
-    ``Kernel.function`` holds until the code is linked. Call it when all kernels are in ``module``.
-    """
-    result: list[Thunk] = []
-    for thunk in thunks:
-        if isinstance(thunk, While) and _is_small([*thunk.condition, *thunk.body]):
-            emitted, slices = emit_sequence(
-                module, target, [thunk], symbols, f"loop_of_kernels.{len(symbols)}"
-            )
-            symbols.append(emitted.function)
-            number = len(symbols) - 1
-            cost = emitted.cost_ns
-            result.append(
-                Kernel(number, slices, emitted.work_count, emitted.grain, cost, thunk.debug)
-            )
-            continue
-        if isinstance(thunk, While):
-            thunk.body = tuple(compact(module, target, thunk.body, symbols))
-        elif isinstance(thunk, Conditional):
-            thunk.branches = tuple(
-                tuple(compact(module, target, branch, symbols)) for branch in thunk.branches
-            )
-        result.append(thunk)
-    return result
-
-
-def _is_small(thunks: Sequence[Thunk]) -> bool:
-    """Whether one pass is short enough that neither threads nor the runtime's bookkeeping would be of use."""
-    return (
-        can_emit(thunks)
-        and cost_of(thunks) <= LONGEST_STEP_NS
-        and all(
-            t.work_count <= t.grain or t.cost_ns <= GRAIN_NS
-            for t in _walk(thunks)
-            if isinstance(t, Kernel)
-        )
-    )
 
 
 def can_emit(thunks: Sequence[Thunk]) -> bool:

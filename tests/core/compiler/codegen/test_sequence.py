@@ -151,32 +151,6 @@ def test_library_calls_stay_outside():
     assert not sequence.can_emit([While((), (call,), Slice(0, 0, 1))])
 
 
-def test_compact():
-    """Loops of small kernels become one kernel each, wherever they stand; others stay."""
-    p = Program()
-    arena = aligned((64 * 6,), np.uint8)
-    arena[...] = 0
-    floats(arena, 3)[:] = 1
-    small = loop_thunks(p, 3, -1)
-    call = LibraryCall("gemm", (), (), {}, 1.0)
-    outer = While((), (call, *loop_thunks(p, 5, -1)), p.slot(1, 1))
-    chosen = Conditional(p.slot(5, 4), True, (tuple(loop_thunks(p, 2, 2)), (call,)))
-    thunks = sequence.compact(p.module, p.target, [*small, outer, chosen], p.symbols)
-    assert isinstance(thunks[0], Kernel)
-    assert isinstance(thunks[1].body[0], LibraryCall)
-    assert isinstance(thunks[1].body[1], Kernel)
-    assert isinstance(thunks[2].branches[0][0], Kernel)
-    loaded = LoadedImage(p.target.compile(p.module))
-    pointers = (ctypes.c_void_p * 9)(*(arena.ctypes.data + s.offset for s in thunks[0].arguments))
-    loaded.function(p.symbols[thunks[0].function])(ctypes.addressof(pointers), 0, 1)
-    assert ints(arena, 0)[0] == 3
-    np.testing.assert_array_equal(floats(arena, 2), [1.75] * N)
-    long = Kernel(0, (), 1000, 10, 1e6)
-    assert sequence.compact(p.module, p.target, [While((), (long,), p.slot(1, 1))], p.symbols)[
-        0
-    ].body == (long,)
-
-
 def test_comparator():
     """By the second operand descending, then by the first ascending."""
     a0, b0, a1, b1 = (hlo.parameter(n, S(d)) for n, d in enumerate([F32, F32, S32, S32]))
