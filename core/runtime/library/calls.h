@@ -1,4 +1,5 @@
-// Registration of the library calls, one function a file. RegisterLibraryCalls (library.cc) calls them all.
+// Registration of the library calls, one function a file. RegisterLibraryCalls (library.cc) calls
+// them all.
 #ifndef TRIPONT_CORE_RUNTIME_LIBRARY_CALLS_H_
 #define TRIPONT_CORE_RUNTIME_LIBRARY_CALLS_H_
 

@@ -1,7 +1,8 @@
 // Library call "cholesky": Cholesky factors of a batch of matrices.
 //
-// Attribute "lower": the lower triangle is read and L returned with a = L L*; else the upper one, and U with a = U* U. The
-// other triangle of the result is zero. A matrix that is not positive definite gives NaNs. f32, f64, c64, c128.
+// Attribute "lower": the lower triangle is read and L returned with a = L L*; else the upper one,
+// and U with a = U* U. The other triangle of the result is zero. A matrix that is not positive
+// definite gives NaNs. f32, f64, c64, c128.
 #include <complex>
 #include <limits>
 #include <memory>
@@ -22,14 +23,17 @@ class Cholesky final : public LibraryCall {
  public:
   Cholesky(int64_t batch, int64_t n, bool lower) : batch_(batch), n_(n), lower_(lower) {}
 
-  Status Execute(const LibraryContext& /*context*/, void* const* operands, void* const* results) const override {
+  Status Execute(const LibraryContext& /*context*/, void* const* operands,
+                 void* const* results) const override {
     if (batch_ == 0 || n_ == 0) return OkStatus();
     const int64_t size = n_ * n_;
-    ParallelFor(batch_, std::max<int64_t>(1, kTaskWork / (size * n_)), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        Factor(static_cast<const T*>(operands[0]) + i * size, static_cast<T*>(results[0]) + i * size);
-      }
-    });
+    ParallelFor(batch_, std::max<int64_t>(1, kTaskWork / (size * n_)),
+                [&](int64_t begin, int64_t end) {
+                  for (int64_t i = begin; i < end; ++i) {
+                    Factor(static_cast<const T*>(operands[0]) + i * size,
+                           static_cast<T*>(results[0]) + i * size);
+                  }
+                });
     return OkStatus();
   }
 
@@ -62,7 +66,8 @@ StatusOr<std::unique_ptr<LibraryCall>> MakeCholesky(const LibraryCallSignature& 
   }
   const Shape& shape = signature.operands[0].shape;
   const size_t rank = shape.rank();
-  if (rank < 2 || !(shape == signature.results[0]) || shape.dimensions[rank - 1] != shape.dimensions[rank - 2]) {
+  if (rank < 2 || !(shape == signature.results[0]) ||
+      shape.dimensions[rank - 1] != shape.dimensions[rank - 2]) {
     return InvalidArgument("expected square matrices, not ", shape, " to ", signature.results[0]);
   }
   TRIPONT_ASSIGN_OR_RETURN(const int64_t lower, signature.attributes.Integer("lower"));

@@ -7,10 +7,11 @@
 //   "backward_data"      diff_dst, weights      diff_src
 //   "backward_weights"   src, diff_dst          diff_weights
 //
-// Other attributes, in oneDNN's logical order and always those of the forward convolution: "src_dimensions" [n, c, spatial...],
-// "weights_dimensions" [o, c, spatial...] or with groups [g, o / g, c / g, spatial...], "dst_dimensions" [n, o, spatial...];
-// "src_strides", "weights_strides", "dst_strides" in elements; "strides", "dilations" (1: dense), "padding_low", "padding_high",
-// one number a spatial dimension; "alpha" and "epilogue" (forward only) as epilogue.h says.
+// Other attributes, in oneDNN's logical order and always those of the forward convolution:
+// "src_dimensions" [n, c, spatial...], "weights_dimensions" [o, c, spatial...] or with groups [g, o
+// / g, c / g, spatial...], "dst_dimensions" [n, o, spatial...]; "src_strides", "weights_strides",
+// "dst_strides" in elements; "strides", "dilations" (1: dense), "padding_low", "padding_high", one
+// number a spatial dimension; "alpha" and "epilogue" (forward only) as epilogue.h says.
 //
 // Element types: f32, and bf16 (with bf16 or f32 results).
 #include <algorithm>
@@ -48,12 +49,15 @@ struct Problem {
   std::vector<int64_t> padding_high;
 };
 
-StatusOr<Array> ReadArray(const LibraryAttributes& attributes, const Shape& shape, const std::string& name) {
+StatusOr<Array> ReadArray(const LibraryAttributes& attributes, const Shape& shape,
+                          const std::string& name) {
   Array array{shape, {}, {}};
   TRIPONT_ASSIGN_OR_RETURN(array.dimensions, attributes.Integers(name + "_dimensions"));
   TRIPONT_ASSIGN_OR_RETURN(array.strides, attributes.Integers(name + "_strides"));
-  if (array.dimensions.size() < 3 || array.dimensions.size() > 6 || array.strides.size() != array.dimensions.size()) {
-    return InvalidArgument("attributes ", name, "_dimensions and ", name, "_strides must have the same 3 to 6 numbers");
+  if (array.dimensions.size() < 3 || array.dimensions.size() > 6 ||
+      array.strides.size() != array.dimensions.size()) {
+    return InvalidArgument("attributes ", name, "_dimensions and ", name,
+                           "_strides must have the same 3 to 6 numbers");
   }
   int64_t last = 0;
   for (size_t i = 0; i < array.dimensions.size(); ++i) {
@@ -61,16 +65,20 @@ StatusOr<Array> ReadArray(const LibraryAttributes& attributes, const Shape& shap
     if (array.dimensions[i] < 1 || array.strides[i] < 0 ||
         __builtin_mul_overflow(array.strides[i], array.dimensions[i] - 1, &reach) ||
         __builtin_add_overflow(last, reach, &last)) {
-      return InvalidArgument("attributes ", name, "_dimensions and ", name, "_strides are out of range");
+      return InvalidArgument("attributes ", name, "_dimensions and ", name,
+                             "_strides are out of range");
     }
   }
-  if (last >= shape.ElementCount()) return InvalidArgument("attribute ", name, "_strides reaches outside of ", shape);
+  if (last >= shape.ElementCount())
+    return InvalidArgument("attribute ", name, "_strides reaches outside of ", shape);
   return array;
 }
 
-StatusOr<std::vector<int64_t>> ReadSpatial(const LibraryAttributes& attributes, std::string_view name, size_t rank) {
+StatusOr<std::vector<int64_t>> ReadSpatial(const LibraryAttributes& attributes,
+                                           std::string_view name, size_t rank) {
   TRIPONT_ASSIGN_OR_RETURN(std::vector<int64_t> values, attributes.Integers(name));
-  if (values.size() != rank) return InvalidArgument("attribute ", name, " must have ", rank, " numbers");
+  if (values.size() != rank)
+    return InvalidArgument("attribute ", name, " must have ", rank, " numbers");
   return values;
 }
 
@@ -94,7 +102,8 @@ bool IsChannelsLast(const Array& array) {
   return array.strides[1] == 1;
 }
 
-StatusOr<OwnedPrimitiveDesc> DescribeWith(const Api& api, const Problem& problem, bool any_data, bool any_weights,
+StatusOr<OwnedPrimitiveDesc> DescribeWith(const Api& api, const Problem& problem, bool any_data,
+                                          bool any_weights,
                                           const onednn::OwnedAttributes& attributes) {
   TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc src, Layout(api, problem.src, any_data));
   TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc weights, Layout(api, problem.weights, any_weights));
@@ -108,52 +117,56 @@ StatusOr<OwnedPrimitiveDesc> DescribeWith(const Api& api, const Problem& problem
   onednn::PrimitiveDesc created = nullptr;
   if (problem.kind == Kind::kForward) {
     TRIPONT_RETURN_IF_ERROR(onednn::Check(
-        api.convolution_forward_primitive_desc_create(&created, api.engine,
-                                                      onednn::PropagationKind::kForwardInference, kDirect, src.get(),
-                                                      weights.get(), nullptr, dst.get(), strides, dilations, low, high,
-                                                      attributes.get()),
+        api.convolution_forward_primitive_desc_create(
+            &created, api.engine, onednn::PropagationKind::kForwardInference, kDirect, src.get(),
+            weights.get(), nullptr, dst.get(), strides, dilations, low, high, attributes.get()),
         "convolution"));
     return OwnedPrimitiveDesc(created);
   }
-  // The gradients want the descriptor of a forward convolution as a hint. It decides nothing that matters here, so its
-  // layouts and element types are oneDNN's choice.
-  const auto hint_type = problem.src.shape.type == PrimitiveType::kBF16 ? onednn::DataType::kBF16 : onednn::DataType::kF32;
-  TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc hint_src, onednn::AnyDesc(api, hint_type, problem.src.dimensions));
-  TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc hint_weights, onednn::AnyDesc(api, hint_type, problem.weights.dimensions));
-  TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc hint_dst, onednn::AnyDesc(api, hint_type, problem.dst.dimensions));
+  // The gradients want the descriptor of a forward convolution as a hint. It decides nothing that
+  // matters here, so its layouts and element types are oneDNN's choice.
+  const auto hint_type = problem.src.shape.type == PrimitiveType::kBF16 ? onednn::DataType::kBF16
+                                                                        : onednn::DataType::kF32;
+  TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc hint_src,
+                           onednn::AnyDesc(api, hint_type, problem.src.dimensions));
+  TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc hint_weights,
+                           onednn::AnyDesc(api, hint_type, problem.weights.dimensions));
+  TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc hint_dst,
+                           onednn::AnyDesc(api, hint_type, problem.dst.dimensions));
   TRIPONT_RETURN_IF_ERROR(onednn::Check(
-      api.convolution_forward_primitive_desc_create(&created, api.engine, onednn::PropagationKind::kForwardTraining,
-                                                    kDirect, hint_src.get(), hint_weights.get(), nullptr,
-                                                    hint_dst.get(), strides, dilations, low, high, nullptr),
+      api.convolution_forward_primitive_desc_create(
+          &created, api.engine, onednn::PropagationKind::kForwardTraining, kDirect, hint_src.get(),
+          hint_weights.get(), nullptr, hint_dst.get(), strides, dilations, low, high, nullptr),
       "convolution"));
   const OwnedPrimitiveDesc hint(created);
   created = nullptr;
   if (problem.kind == Kind::kBackwardData) {
-    TRIPONT_RETURN_IF_ERROR(onednn::Check(
-        api.convolution_backward_data_primitive_desc_create(&created, api.engine, kDirect, src.get(), weights.get(),
-                                                            dst.get(), strides, dilations, low, high, hint.get(),
-                                                            attributes.get()),
-        "gradient of a convolution's input"));
+    TRIPONT_RETURN_IF_ERROR(
+        onednn::Check(api.convolution_backward_data_primitive_desc_create(
+                          &created, api.engine, kDirect, src.get(), weights.get(), dst.get(),
+                          strides, dilations, low, high, hint.get(), attributes.get()),
+                      "gradient of a convolution's input"));
   } else {
-    TRIPONT_RETURN_IF_ERROR(onednn::Check(
-        api.convolution_backward_weights_primitive_desc_create(&created, api.engine, kDirect, src.get(), weights.get(),
-                                                               nullptr, dst.get(), strides, dilations, low, high,
-                                                               hint.get(), attributes.get()),
-        "gradient of a convolution's weights"));
+    TRIPONT_RETURN_IF_ERROR(
+        onednn::Check(api.convolution_backward_weights_primitive_desc_create(
+                          &created, api.engine, kDirect, src.get(), weights.get(), nullptr,
+                          dst.get(), strides, dilations, low, high, hint.get(), attributes.get()),
+                      "gradient of a convolution's weights"));
   }
   return OwnedPrimitiveDesc(created);
 }
 
-// Weights in a layout of oneDNN's choice always (they are small, and reordering them pays many times over); activations where
-// they lie if that is channels last, else also in a layout of its choice. A reference implementation only if nothing else is
-// there.
+// Weights in a layout of oneDNN's choice always (they are small, and reordering them pays many
+// times over); activations where they lie if that is channels last, else also in a layout of its
+// choice. A reference implementation only if nothing else is there.
 StatusOr<OwnedPrimitiveDesc> Describe(const Api& api, const Problem& problem,
                                       const onednn::OwnedAttributes& attributes) {
   struct Attempt {
     bool any_data, any_weights;
   };
   std::array<Attempt, 3> attempts = {Attempt{false, true}, {true, true}, {false, false}};
-  if (!IsChannelsLast(problem.src) || !IsChannelsLast(problem.dst)) std::swap(attempts[0], attempts[1]);
+  if (!IsChannelsLast(problem.src) || !IsChannelsLast(problem.dst))
+    std::swap(attempts[0], attempts[1]);
   OwnedPrimitiveDesc best;
   Status failure;
   for (const Attempt& attempt : attempts) {
@@ -173,7 +186,8 @@ StatusOr<OwnedPrimitiveDesc> Describe(const Api& api, const Problem& problem,
 class Convolution final : public LibraryCall {
  public:
   explicit Convolution(std::unique_ptr<onednn::Plan> plan) : plan_(std::move(plan)) {}
-  Status Execute(const LibraryContext& context, void* const* operands, void* const* results) const override {
+  Status Execute(const LibraryContext& context, void* const* operands,
+                 void* const* results) const override {
     return plan_->Execute(context, operands, results);
   }
 
@@ -190,15 +204,16 @@ StatusOr<Problem> ReadProblem(const LibraryCallSignature& signature) {
   const Shape& result = signature.results[0];
   const Shape& src = problem.kind == Kind::kBackwardData ? result : first;
   const Shape& weights = problem.kind == Kind::kBackwardWeights ? result : second;
-  const Shape& dst = problem.kind == Kind::kForward          ? result
-                     : problem.kind == Kind::kBackwardData   ? first
-                                                             : second;
+  const Shape& dst = problem.kind == Kind::kForward        ? result
+                     : problem.kind == Kind::kBackwardData ? first
+                                                           : second;
   TRIPONT_ASSIGN_OR_RETURN(problem.src, ReadArray(attributes, src, "src"));
   TRIPONT_ASSIGN_OR_RETURN(problem.weights, ReadArray(attributes, weights, "weights"));
   TRIPONT_ASSIGN_OR_RETURN(problem.dst, ReadArray(attributes, dst, "dst"));
   const size_t rank = problem.src.dimensions.size();
   if (rank > 5 || problem.dst.dimensions.size() != rank ||
-      (problem.weights.dimensions.size() != rank && problem.weights.dimensions.size() != rank + 1)) {
+      (problem.weights.dimensions.size() != rank &&
+       problem.weights.dimensions.size() != rank + 1)) {
     return InvalidArgument("src, weights and dst differ in their number of dimensions");
   }
   TRIPONT_ASSIGN_OR_RETURN(problem.strides, ReadSpatial(attributes, "strides", rank - 2));
@@ -220,7 +235,8 @@ StatusOr<std::unique_ptr<LibraryCall>> MakeConvolution(const LibraryCallSignatur
   if (attributes.Has("epilogue")) {
     TRIPONT_ASSIGN_OR_RETURN(text, attributes.Bytes("epilogue"));
   }
-  TRIPONT_ASSIGN_OR_RETURN(const std::vector<onednn::EpilogueStep> steps, onednn::ParseEpilogue(text, 2));
+  TRIPONT_ASSIGN_OR_RETURN(const std::vector<onednn::EpilogueStep> steps,
+                           onednn::ParseEpilogue(text, 2));
   TRIPONT_RETURN_IF_ERROR(attributes.CheckAllUsed());
   if (signature.operands.size() != 2 + onednn::EpilogueOperands(steps)) {
     return InvalidArgument("expected ", 2 + onednn::EpilogueOperands(steps), " operands");
@@ -232,7 +248,8 @@ StatusOr<std::unique_ptr<LibraryCall>> MakeConvolution(const LibraryCallSignatur
   TRIPONT_ASSIGN_OR_RETURN(const Api* api, onednn::Load());
   std::vector<onednn::PostOp> post_ops;
   std::vector<onednn::PlanArray> arrays;
-  if (alpha != 1.0) post_ops.push_back({onednn::Algorithm::kLinear, static_cast<float>(alpha), 0.0F});
+  if (alpha != 1.0)
+    post_ops.push_back({onednn::Algorithm::kLinear, static_cast<float>(alpha), 0.0F});
   for (const onednn::EpilogueStep& step : steps) {
     if (step.kind == onednn::EpilogueStep::Kind::kElementwise) {
       post_ops.push_back({step.algorithm});
@@ -242,17 +259,20 @@ StatusOr<std::unique_ptr<LibraryCall>> MakeConvolution(const LibraryCallSignatur
     Array operand{shape, problem.dst.dimensions, problem.dst.strides};
     if (step.kind == onednn::EpilogueStep::Kind::kVector) {
       const int64_t features = operand.dimensions[1];
-      if (shape.ElementCount() != features) return InvalidArgument("bias ", shape, " does not have ", features, " elements");
+      if (shape.ElementCount() != features)
+        return InvalidArgument("bias ", shape, " does not have ", features, " elements");
       std::fill(operand.dimensions.begin(), operand.dimensions.end(), 1);
       std::fill(operand.strides.begin(), operand.strides.end(), features);
       operand.dimensions[1] = features;
       operand.strides[1] = 1;
     } else if (shape.ElementCount() != signature.results[0].ElementCount()) {
-      return InvalidArgument("operand ", step.operand, ", ", shape, ", is not of the result's shape");
+      return InvalidArgument("operand ", step.operand, ", ", shape,
+                             ", is not of the result's shape");
     }
     TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc desc, Layout(*api, operand, false));
     post_ops.push_back({step.algorithm, 0.0F, 0.0F, desc.get()});
-    arrays.push_back({onednn::ArgPostOp(static_cast<int>(post_ops.size()) - 1), false, step.operand, std::move(desc)});
+    arrays.push_back({onednn::ArgPostOp(static_cast<int>(post_ops.size()) - 1), false, step.operand,
+                      std::move(desc)});
   }
   TRIPONT_ASSIGN_OR_RETURN(const onednn::OwnedAttributes primitive_attributes,
                            onednn::MakeAttributes(*api, post_ops));
@@ -287,6 +307,8 @@ StatusOr<std::unique_ptr<LibraryCall>> MakeConvolution(const LibraryCallSignatur
 
 }  // namespace
 
-void RegisterConvolution(LibraryRegistry& registry) { registry.Register("convolution", MakeConvolution); }
+void RegisterConvolution(LibraryRegistry& registry) {
+  registry.Register("convolution", MakeConvolution);
+}
 
 }  // namespace tripont

@@ -32,8 +32,10 @@ StatusOr<std::vector<EpilogueStep>> ParseEpilogue(std::string_view text, size_t 
     const size_t end = std::min(text.find(' '), text.size());
     const std::string_view name = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
-    const auto* word = std::find_if(kWords.begin(), kWords.end(), [&](const Word& w) { return w.name == name; });
-    if (word == kWords.end()) return InvalidArgument("unknown step '", name, "' in attribute epilogue");
+    const auto* word =
+        std::find_if(kWords.begin(), kWords.end(), [&](const Word& w) { return w.name == name; });
+    if (word == kWords.end())
+      return InvalidArgument("unknown step '", name, "' in attribute epilogue");
     EpilogueStep step{word->kind, word->algorithm};
     if (step.kind != EpilogueStep::Kind::kElementwise) step.operand = first_operand++;
     steps.push_back(step);
@@ -42,8 +44,9 @@ StatusOr<std::vector<EpilogueStep>> ParseEpilogue(std::string_view text, size_t 
 }
 
 size_t EpilogueOperands(const std::vector<EpilogueStep>& steps) {
-  return static_cast<size_t>(std::count_if(
-      steps.begin(), steps.end(), [](const EpilogueStep& s) { return s.kind != EpilogueStep::Kind::kElementwise; }));
+  return static_cast<size_t>(std::count_if(steps.begin(), steps.end(), [](const EpilogueStep& s) {
+    return s.kind != EpilogueStep::Kind::kElementwise;
+  }));
 }
 
 }  // namespace tripont::onednn

@@ -1,9 +1,10 @@
 // What a gemm or convolution does to its result before storing it: the "epilogue" attribute.
 //
-// The attribute is a list of words separated by spaces, applied in order: "relu", "tanh", "logistic", "gelu_tanh",
-// "gelu_erf" (elementwise), "bias" (adds the next operand, a vector along the last dimension (gemm) or the features
-// (convolution)), "add" and "multiply" (by the next operand, an array of the result's shape and element type). The attribute
-// "alpha" (default 1) multiplies the contraction's result before anything else.
+// The attribute is a list of words separated by spaces, applied in order: "relu", "tanh",
+// "logistic", "gelu_tanh", "gelu_erf" (elementwise), "bias" (adds the next operand, a vector along
+// the last dimension (gemm) or the features (convolution)), "add" and "multiply" (by the next
+// operand, an array of the result's shape and element type). The attribute "alpha" (default 1)
+// multiplies the contraction's result before anything else.
 #ifndef TRIPONT_CORE_RUNTIME_LIBRARY_EPILOGUE_H_
 #define TRIPONT_CORE_RUNTIME_LIBRARY_EPILOGUE_H_
 

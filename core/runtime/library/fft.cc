@@ -1,7 +1,8 @@
 // Library call "fft": discrete Fourier transforms over the last one to three dimensions.
 //
-// Attributes: "fft_type" ("FFT", "IFFT", "RFFT", "IRFFT") and "fft_length" (one number a transformed dimension). Element types
-// c64 and c128, with f32 and f64 on the real side of RFFT and IRFFT. Inverse transforms are scaled by 1 / length.
+// Attributes: "fft_type" ("FFT", "IFFT", "RFFT", "IRFFT") and "fft_length" (one number a
+// transformed dimension). Element types c64 and c128, with f32 and f64 on the real side of RFFT and
+// IRFFT. Inverse transforms are scaled by 1 / length.
 #include <algorithm>
 #include <atomic>
 #include <memory>
@@ -40,7 +41,8 @@ class Fft final : public LibraryCall {
     for (int64_t length : problem_.lengths) plans_.push_back(std::make_unique<FftPlan<T>>(length));
   }
 
-  Status Execute(const LibraryContext& context, void* const* operands, void* const* results) const override {
+  Status Execute(const LibraryContext& context, void* const* operands,
+                 void* const* results) const override {
     const int64_t size = Product(problem_.result, 0, problem_.result.size());
     if (size == 0) return OkStatus();
     switch (problem_.kind) {
@@ -49,13 +51,15 @@ class Fft final : public LibraryCall {
         auto* data = static_cast<Complex<T>*>(results[0]);
         ParallelCopy(data, operands[0], static_cast<size_t>(size) * sizeof(Complex<T>));
         for (size_t d = 0; d < plans_.size(); ++d) {
-          TRIPONT_RETURN_IF_ERROR(TransformDimension(context, data, problem_.result, d, problem_.kind == Kind::kInverse));
+          TRIPONT_RETURN_IF_ERROR(TransformDimension(context, data, problem_.result, d,
+                                                     problem_.kind == Kind::kInverse));
         }
         return OkStatus();
       }
       case Kind::kFromReal: {
         auto* data = static_cast<Complex<T>*>(results[0]);
-        TRIPONT_RETURN_IF_ERROR(TransformFromReal(context, static_cast<const T*>(operands[0]), data));
+        TRIPONT_RETURN_IF_ERROR(
+            TransformFromReal(context, static_cast<const T*>(operands[0]), data));
         for (size_t d = 0; d + 1 < plans_.size(); ++d) {
           TRIPONT_RETURN_IF_ERROR(TransformDimension(context, data, problem_.result, d, false));
         }
@@ -63,7 +67,8 @@ class Fft final : public LibraryCall {
       }
       case Kind::kToReal: {
         const size_t bytes =
-            static_cast<size_t>(Product(problem_.operand, 0, problem_.operand.size())) * sizeof(Complex<T>);
+            static_cast<size_t>(Product(problem_.operand, 0, problem_.operand.size())) *
+            sizeof(Complex<T>);
         TRIPONT_ASSIGN_OR_RETURN(const Scratch copy, context.AllocateScratch(bytes));
         auto* data = copy.as<Complex<T>>();
         ParallelCopy(data, operands[0], bytes);
@@ -79,7 +84,8 @@ class Fft final : public LibraryCall {
  private:
   // Calls body(row, buffer, scratch) for rows [0, rows), each with a buffer of the plan's length.
   template <typename Body>
-  Status ForEachRow(const LibraryContext& context, const FftPlan<T>& plan, int64_t rows, const Body& body) const {
+  Status ForEachRow(const LibraryContext& context, const FftPlan<T>& plan, int64_t rows,
+                    const Body& body) const {
     const int64_t n = plan.length();
     const size_t bytes = static_cast<size_t>(n + plan.scratch_size()) * sizeof(Complex<T>);
     std::atomic<bool> out_of_memory{false};
@@ -97,20 +103,23 @@ class Fft final : public LibraryCall {
   }
 
   // Transforms dimension `index` of the transformed ones, in place.
-  Status TransformDimension(const LibraryContext& context, Complex<T>* data, const std::vector<int64_t>& dimensions,
-                            size_t index, bool inverse) const {
+  Status TransformDimension(const LibraryContext& context, Complex<T>* data,
+                            const std::vector<int64_t>& dimensions, size_t index,
+                            bool inverse) const {
     const FftPlan<T>& plan = *plans_[index];
     const size_t dimension = dimensions.size() - plans_.size() + index;
     const int64_t n = plan.length();
     const int64_t inner = Product(dimensions, dimension + 1, dimensions.size());
     const int64_t rows = Product(dimensions, 0, dimension) * inner;
     const T scale = inverse ? T{1} / static_cast<T>(n) : T{1};
-    return ForEachRow(context, plan, rows, [&](int64_t row, Complex<T>* buffer, Complex<T>* scratch) {
-      Complex<T>* start = data + row / inner * n * inner + row % inner;
-      for (int64_t i = 0; i < n; ++i) buffer[i] = start[i * inner];
-      plan.Transform(buffer, scratch, inverse);
-      for (int64_t i = 0; i < n; ++i) start[i * inner] = inverse ? buffer[i] * scale : buffer[i];
-    });
+    return ForEachRow(context, plan, rows,
+                      [&](int64_t row, Complex<T>* buffer, Complex<T>* scratch) {
+                        Complex<T>* start = data + row / inner * n * inner + row % inner;
+                        for (int64_t i = 0; i < n; ++i) buffer[i] = start[i * inner];
+                        plan.Transform(buffer, scratch, inverse);
+                        for (int64_t i = 0; i < n; ++i)
+                          start[i * inner] = inverse ? buffer[i] * scale : buffer[i];
+                      });
   }
 
   Status TransformFromReal(const LibraryContext& context, const T* from, Complex<T>* to) const {
@@ -118,31 +127,34 @@ class Fft final : public LibraryCall {
     const int64_t n = plan.length();
     const int64_t half = n / 2 + 1;
     const int64_t rows = Product(problem_.operand, 0, problem_.operand.size() - 1);
-    return ForEachRow(context, plan, rows, [&](int64_t row, Complex<T>* buffer, Complex<T>* scratch) {
-      for (int64_t i = 0; i < n; ++i) buffer[i] = {from[row * n + i], T{0}};
-      plan.Transform(buffer, scratch, false);
-      std::copy(buffer, buffer + half, to + row * half);
-    });
+    return ForEachRow(context, plan, rows,
+                      [&](int64_t row, Complex<T>* buffer, Complex<T>* scratch) {
+                        for (int64_t i = 0; i < n; ++i) buffer[i] = {from[row * n + i], T{0}};
+                        plan.Transform(buffer, scratch, false);
+                        std::copy(buffer, buffer + half, to + row * half);
+                      });
   }
 
-  // The other half of the spectrum is the conjugate of the first; imaginary parts that a real signal cannot have are ignored.
+  // The other half of the spectrum is the conjugate of the first; imaginary parts that a real
+  // signal cannot have are ignored.
   Status TransformToReal(const LibraryContext& context, const Complex<T>* from, T* to) const {
     const FftPlan<T>& plan = *plans_.back();
     const int64_t n = plan.length();
     const int64_t half = n / 2 + 1;
     const int64_t rows = Product(problem_.result, 0, problem_.result.size() - 1);
     const T scale = T{1} / static_cast<T>(n);
-    return ForEachRow(context, plan, rows, [&](int64_t row, Complex<T>* buffer, Complex<T>* scratch) {
-      const Complex<T>* in = from + row * half;
-      buffer[0] = {in[0].real, T{0}};
-      for (int64_t i = 1; i < half; ++i) {
-        buffer[i] = in[i];
-        buffer[n - i] = {in[i].real, -in[i].imaginary};
-      }
-      if (n % 2 == 0) buffer[n / 2] = {in[n / 2].real, T{0}};
-      plan.Transform(buffer, scratch, true);
-      for (int64_t i = 0; i < n; ++i) to[row * n + i] = buffer[i].real * scale;
-    });
+    return ForEachRow(context, plan, rows,
+                      [&](int64_t row, Complex<T>* buffer, Complex<T>* scratch) {
+                        const Complex<T>* in = from + row * half;
+                        buffer[0] = {in[0].real, T{0}};
+                        for (int64_t i = 1; i < half; ++i) {
+                          buffer[i] = in[i];
+                          buffer[n - i] = {in[i].real, -in[i].imaginary};
+                        }
+                        if (n % 2 == 0) buffer[n / 2] = {in[n / 2].real, T{0}};
+                        plan.Transform(buffer, scratch, true);
+                        for (int64_t i = 0; i < n; ++i) to[row * n + i] = buffer[i].real * scale;
+                      });
   }
 
   const Problem problem_;
@@ -178,11 +190,13 @@ StatusOr<std::unique_ptr<LibraryCall>> MakeFft(const LibraryCallSignature& signa
   }
   // What the dimensions of operand and result must be.
   std::vector<int64_t> from = problem.result;
-  std::copy(problem.lengths.begin(), problem.lengths.end(), from.end() - static_cast<ptrdiff_t>(count));
+  std::copy(problem.lengths.begin(), problem.lengths.end(),
+            from.end() - static_cast<ptrdiff_t>(count));
   std::vector<int64_t> to = from;
   if (problem.kind == Kind::kFromReal) to.back() = to.back() / 2 + 1;
   if (problem.kind == Kind::kToReal) from.back() = from.back() / 2 + 1;
-  const bool fits = std::all_of(problem.lengths.begin(), problem.lengths.end(), [](int64_t n) { return n > 0; });
+  const bool fits =
+      std::all_of(problem.lengths.begin(), problem.lengths.end(), [](int64_t n) { return n > 0; });
   if (!fits || from != problem.operand || to != problem.result) {
     return InvalidArgument("fft_length does not fit ", operand, " and ", result);
   }

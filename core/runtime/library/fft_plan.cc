@@ -13,8 +13,10 @@
 #include <utility>
 
 // One version a vector width; the loader picks the one for this CPU.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
-#define TRIPONT_VECTOR_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
+    !defined(__SANITIZE_ADDRESS__)
+#define TRIPONT_VECTOR_CLONES \
+  __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define TRIPONT_VECTOR_CLONES
 #endif
@@ -22,12 +24,14 @@
 namespace tripont {
 namespace {
 
-// exp(-2 pi i numerator / denominator), computed in double precision from an angle of at most an eighth of a turn.
+// exp(-2 pi i numerator / denominator), computed in double precision from an angle of at most an
+// eighth of a turn.
 template <typename T>
 Complex<T> Root(int64_t numerator, int64_t denominator) {
   // Exact reduction: numerator / denominator of a turn, in [0, 1).
   numerator %= denominator;
-  const double angle = -2.0 * std::numbers::pi * (static_cast<double>(numerator) / static_cast<double>(denominator));
+  const double angle =
+      -2.0 * std::numbers::pi * (static_cast<double>(numerator) / static_cast<double>(denominator));
   return {static_cast<T>(std::cos(angle)), static_cast<T>(std::sin(angle))};
 }
 
@@ -42,9 +46,11 @@ Complex<T> TimesMinusI(Complex<T> z) {
   return {z.imaginary, -z.real};
 }
 
-// One stage of Stockham's algorithm: from[stride * (p + rest * j) + q] to to[stride * (radix * p + j) + q].
+// One stage of Stockham's algorithm: from[stride * (p + rest * j) + q] to to[stride * (radix * p +
+// j) + q].
 template <typename T>
-[[gnu::always_inline]] inline void Stage2(int64_t rest, int64_t stride, const Complex<T>* twiddles, const Complex<T>* from, Complex<T>* to) {
+[[gnu::always_inline]] inline void Stage2(int64_t rest, int64_t stride, const Complex<T>* twiddles,
+                                          const Complex<T>* from, Complex<T>* to) {
   for (int64_t p = 0; p < rest; ++p) {
     const Complex<T> w = twiddles[p];
     const Complex<T>* a = from + stride * p;
@@ -58,7 +64,8 @@ template <typename T>
 }
 
 template <typename T>
-[[gnu::always_inline]] inline void Stage3(int64_t rest, int64_t stride, const Complex<T>* twiddles, const Complex<T>* from, Complex<T>* to) {
+[[gnu::always_inline]] inline void Stage3(int64_t rest, int64_t stride, const Complex<T>* twiddles,
+                                          const Complex<T>* from, Complex<T>* to) {
   const T half_root_3 = static_cast<T>(std::numbers::sqrt3 / 2);
   for (int64_t p = 0; p < rest; ++p) {
     const Complex<T> w1 = twiddles[2 * p];
@@ -80,7 +87,8 @@ template <typename T>
 }
 
 template <typename T>
-[[gnu::always_inline]] inline void Stage4(int64_t rest, int64_t stride, const Complex<T>* twiddles, const Complex<T>* from, Complex<T>* to) {
+[[gnu::always_inline]] inline void Stage4(int64_t rest, int64_t stride, const Complex<T>* twiddles,
+                                          const Complex<T>* from, Complex<T>* to) {
   for (int64_t p = 0; p < rest; ++p) {
     const Complex<T> w1 = twiddles[3 * p];
     const Complex<T> w2 = twiddles[3 * p + 1];
@@ -105,8 +113,9 @@ template <typename T>
 }
 
 template <typename T>
-[[gnu::always_inline]] inline void StageAny(int64_t radix, int64_t rest, int64_t stride, const Complex<T>* twiddles, const Complex<T>* roots,
-              const Complex<T>* from, Complex<T>* to) {
+[[gnu::always_inline]] inline void StageAny(int64_t radix, int64_t rest, int64_t stride,
+                                            const Complex<T>* twiddles, const Complex<T>* roots,
+                                            const Complex<T>* from, Complex<T>* to) {
   for (int64_t p = 0; p < rest; ++p) {
     const Complex<T>* in = from + stride * p;
     Complex<T>* out = to + stride * radix * p;
@@ -114,7 +123,8 @@ template <typename T>
       const Complex<T> w = j == 0 ? Complex<T>{1, 0} : twiddles[(radix - 1) * p + j - 1];
       for (int64_t q = 0; q < stride; ++q) {
         Complex<T> sum = in[q];
-        for (int64_t i = 1; i < radix; ++i) sum = sum + in[q + i * stride * rest] * roots[i * j % radix];
+        for (int64_t i = 1; i < radix; ++i)
+          sum = sum + in[q + i * stride * rest] * roots[i * j % radix];
         out[q + j * stride] = sum * w;
       }
     }
@@ -132,7 +142,8 @@ struct StageView {
 };
 
 template <typename T>
-[[gnu::always_inline]] inline void RunStageAs(const StageView<T>& stage, const Complex<T>* from, Complex<T>* to) {
+[[gnu::always_inline]] inline void RunStageAs(const StageView<T>& stage, const Complex<T>* from,
+                                              Complex<T>* to) {
   switch (stage.radix) {
     case 2:
       return Stage2(stage.rest, stage.stride, stage.twiddles, from, to);
@@ -144,10 +155,12 @@ template <typename T>
       return StageAny(stage.radix, stage.rest, stage.stride, stage.twiddles, stage.roots, from, to);
   }
 }
-TRIPONT_VECTOR_CLONES void RunStage(const StageView<float>& stage, const Complex<float>* from, Complex<float>* to) {
+TRIPONT_VECTOR_CLONES void RunStage(const StageView<float>& stage, const Complex<float>* from,
+                                    Complex<float>* to) {
   RunStageAs(stage, from, to);
 }
-TRIPONT_VECTOR_CLONES void RunStage(const StageView<double>& stage, const Complex<double>* from, Complex<double>* to) {
+TRIPONT_VECTOR_CLONES void RunStage(const StageView<double>& stage, const Complex<double>* from,
+                                    Complex<double>* to) {
   RunStageAs(stage, from, to);
 }
 
@@ -189,11 +202,13 @@ FftPlan<T>::FftPlan(int64_t n) : n_(n) {
   chirp_transform_.resize(static_cast<size_t>(size));
   for (int64_t k = 0; k < n; ++k) {
     // k^2 modulo 2n, without overflow: exp(-i pi k^2 / n) has that period.
-    const auto square = static_cast<int64_t>(static_cast<unsigned __int128>(k) * static_cast<uint64_t>(k) %
-                                             static_cast<unsigned __int128>(2 * n));
+    const auto square =
+        static_cast<int64_t>(static_cast<unsigned __int128>(k) * static_cast<uint64_t>(k) %
+                             static_cast<unsigned __int128>(2 * n));
     chirp_[static_cast<size_t>(k)] = Root<T>(square, 2 * n);
     chirp_transform_[static_cast<size_t>(k)] = Conjugate(chirp_[static_cast<size_t>(k)]);
-    if (k > 0) chirp_transform_[static_cast<size_t>(size - k)] = Conjugate(chirp_[static_cast<size_t>(k)]);
+    if (k > 0)
+      chirp_transform_[static_cast<size_t>(size - k)] = Conjugate(chirp_[static_cast<size_t>(k)]);
   }
   std::vector<Complex<T>> scratch(static_cast<size_t>(convolution_->scratch_size()));
   convolution_->Transform(chirp_transform_.data(), scratch.data(), false);
@@ -225,7 +240,9 @@ void FftPlan<T>::RunStages(Complex<T>* data, Complex<T>* scratch) const {
   Complex<T>* from = data;
   Complex<T>* to = scratch;
   for (const Stage& stage : stages_) {
-    RunStage(StageView<T>{stage.radix, stage.rest, stage.stride, stage.twiddles.data(), stage.roots.data()}, from, to);
+    RunStage(StageView<T>{stage.radix, stage.rest, stage.stride, stage.twiddles.data(),
+                          stage.roots.data()},
+             from, to);
     std::swap(from, to);
   }
   if (from != data) std::copy(from, from + n_, data);
@@ -239,7 +256,8 @@ void FftPlan<T>::Bluestein(Complex<T>* data, Complex<T>* scratch) const {
   for (int64_t k = 0; k < n_; ++k) padded[k] = data[k] * chirp_[static_cast<size_t>(k)];
   std::fill(padded + n_, padded + size, Complex<T>{0, 0});
   convolution_->Transform(padded, more, false);
-  for (int64_t k = 0; k < size; ++k) padded[k] = padded[k] * chirp_transform_[static_cast<size_t>(k)];
+  for (int64_t k = 0; k < size; ++k)
+    padded[k] = padded[k] * chirp_transform_[static_cast<size_t>(k)];
   convolution_->Transform(padded, more, true);
   const T scale = T{1} / static_cast<T>(size);
   for (int64_t k = 0; k < n_; ++k) data[k] = padded[k] * chirp_[static_cast<size_t>(k)] * scale;

@@ -2,9 +2,10 @@
 //
 //   result[b..., m, n] = epilogue(alpha * sum over k of lhs[b..., m, k] * rhs[b..., k, n])
 //
-// Attributes: "batch" (list of sizes, may be empty), "m", "n", "k"; "lhs_strides", "rhs_strides", "result_strides": one
-// number a dimension of [b..., m, k], [b..., k, n], [b..., m, n], in elements (a stride of 0 repeats along a batch
-// dimension); "alpha" and "epilogue" as epilogue.h says. So transposed and interleaved operands need no copy.
+// Attributes: "batch" (list of sizes, may be empty), "m", "n", "k"; "lhs_strides", "rhs_strides",
+// "result_strides": one number a dimension of [b..., m, k], [b..., k, n], [b..., m, n], in elements
+// (a stride of 0 repeats along a batch dimension); "alpha" and "epilogue" as epilogue.h says. So
+// transposed and interleaved operands need no copy.
 //
 // Element types: f32, bf16 and f16 where the CPU has them, s8 or u8 times s8 to s32.
 #include <algorithm>
@@ -29,18 +30,19 @@ struct Matrix {
   std::vector<int64_t> strides;
 };
 
-StatusOr<Matrix> ReadMatrix(const LibraryCallSignature& signature, const Shape& shape, std::vector<int64_t> dimensions,
-                            std::string_view strides_name) {
+StatusOr<Matrix> ReadMatrix(const LibraryCallSignature& signature, const Shape& shape,
+                            std::vector<int64_t> dimensions, std::string_view strides_name) {
   Matrix matrix{shape, std::move(dimensions), {}};
   TRIPONT_ASSIGN_OR_RETURN(matrix.strides, signature.attributes.Integers(strides_name));
   if (matrix.strides.size() != matrix.dimensions.size()) {
-    return InvalidArgument("attribute ", strides_name, " has ", matrix.strides.size(), " numbers, not ",
-                           matrix.dimensions.size());
+    return InvalidArgument("attribute ", strides_name, " has ", matrix.strides.size(),
+                           " numbers, not ", matrix.dimensions.size());
   }
   int64_t last = 0;
   for (size_t i = 0; i < matrix.strides.size(); ++i) {
     int64_t reach = 0;
-    if (matrix.strides[i] < 0 || __builtin_mul_overflow(matrix.strides[i], matrix.dimensions[i] - 1, &reach) ||
+    if (matrix.strides[i] < 0 ||
+        __builtin_mul_overflow(matrix.strides[i], matrix.dimensions[i] - 1, &reach) ||
         __builtin_add_overflow(last, reach, &last)) {
       return InvalidArgument("attribute ", strides_name, " is out of range");
     }
@@ -54,7 +56,8 @@ StatusOr<Matrix> ReadMatrix(const LibraryCallSignature& signature, const Shape& 
 class Gemm final : public LibraryCall {
  public:
   explicit Gemm(std::unique_ptr<onednn::Plan> plan) : plan_(std::move(plan)) {}
-  Status Execute(const LibraryContext& context, void* const* operands, void* const* results) const override {
+  Status Execute(const LibraryContext& context, void* const* operands,
+                 void* const* results) const override {
     return plan_->Execute(context, operands, results);
   }
 
@@ -68,10 +71,12 @@ StatusOr<OwnedMemoryDesc> Layout(const Api& api, const Matrix& matrix, bool any)
              : onednn::StridedDesc(api, type, matrix.dimensions, matrix.strides);
 }
 
-// Tries the operands where they lie first; where oneDNN has only its reference implementation for that, layouts of its
-// choice. A constant right-hand side is packed once, so there its choice comes first.
-StatusOr<OwnedPrimitiveDesc> Describe(const Api& api, const Matrix& lhs, const Matrix& rhs, const Matrix& result,
-                                      bool constant_rhs, const onednn::OwnedAttributes& attributes) {
+// Tries the operands where they lie first; where oneDNN has only its reference implementation for
+// that, layouts of its choice. A constant right-hand side is packed once, so there its choice comes
+// first.
+StatusOr<OwnedPrimitiveDesc> Describe(const Api& api, const Matrix& lhs, const Matrix& rhs,
+                                      const Matrix& result, bool constant_rhs,
+                                      const onednn::OwnedAttributes& attributes) {
   struct Attempt {
     bool any_lhs, any_rhs, any_result;
   };
@@ -82,11 +87,12 @@ StatusOr<OwnedPrimitiveDesc> Describe(const Api& api, const Matrix& lhs, const M
   for (size_t i = constant_rhs ? 1 : 0; i < kAttempts.size(); ++i) {
     TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc lhs_desc, Layout(api, lhs, kAttempts[i].any_lhs));
     TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc rhs_desc, Layout(api, rhs, kAttempts[i].any_rhs));
-    TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc result_desc, Layout(api, result, kAttempts[i].any_result));
+    TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc result_desc,
+                             Layout(api, result, kAttempts[i].any_result));
     onednn::PrimitiveDesc created = nullptr;
     Status status = onednn::Check(
-        api.matmul_primitive_desc_create(&created, api.engine, lhs_desc.get(), rhs_desc.get(), nullptr,
-                                         result_desc.get(), attributes.get()),
+        api.matmul_primitive_desc_create(&created, api.engine, lhs_desc.get(), rhs_desc.get(),
+                                         nullptr, result_desc.get(), attributes.get()),
         "matrix multiplication");
     if (!status.ok()) {
       if (failure.ok()) failure = status;
@@ -118,21 +124,24 @@ StatusOr<std::unique_ptr<LibraryCall>> MakeGemm(const LibraryCallSignature& sign
   if (result_dimensions.size() > onednn::kMaxDimensions) {
     return Unimplemented("more than ", onednn::kMaxDimensions, " dimensions");
   }
-  if (k < 1 || std::any_of(result_dimensions.begin(), result_dimensions.end(), [](int64_t d) { return d < 1; })) {
+  if (k < 1 ||
+      std::any_of(
+          result_dimensions.begin(), result_dimensions.end(), [](int64_t d) { return d < 1; })) {
     return InvalidArgument("sizes must be at least 1");
   }
-  TRIPONT_ASSIGN_OR_RETURN(const Matrix lhs,
-                           ReadMatrix(signature, signature.operands[0].shape, dimensions(m, k), "lhs_strides"));
-  TRIPONT_ASSIGN_OR_RETURN(const Matrix rhs,
-                           ReadMatrix(signature, signature.operands[1].shape, dimensions(k, n), "rhs_strides"));
-  TRIPONT_ASSIGN_OR_RETURN(const Matrix result,
-                           ReadMatrix(signature, signature.results[0], result_dimensions, "result_strides"));
+  TRIPONT_ASSIGN_OR_RETURN(const Matrix lhs, ReadMatrix(signature, signature.operands[0].shape,
+                                                        dimensions(m, k), "lhs_strides"));
+  TRIPONT_ASSIGN_OR_RETURN(const Matrix rhs, ReadMatrix(signature, signature.operands[1].shape,
+                                                        dimensions(k, n), "rhs_strides"));
+  TRIPONT_ASSIGN_OR_RETURN(const Matrix result, ReadMatrix(signature, signature.results[0],
+                                                           result_dimensions, "result_strides"));
   TRIPONT_ASSIGN_OR_RETURN(const double alpha, attributes.FloatOr("alpha", 1.0));
   std::string text;
   if (attributes.Has("epilogue")) {
     TRIPONT_ASSIGN_OR_RETURN(text, attributes.Bytes("epilogue"));
   }
-  TRIPONT_ASSIGN_OR_RETURN(const std::vector<onednn::EpilogueStep> steps, onednn::ParseEpilogue(text, 2));
+  TRIPONT_ASSIGN_OR_RETURN(const std::vector<onednn::EpilogueStep> steps,
+                           onednn::ParseEpilogue(text, 2));
   TRIPONT_RETURN_IF_ERROR(attributes.CheckAllUsed());
   if (signature.operands.size() != 2 + onednn::EpilogueOperands(steps)) {
     return InvalidArgument("expected ", 2 + onednn::EpilogueOperands(steps), " operands");
@@ -141,7 +150,8 @@ StatusOr<std::unique_ptr<LibraryCall>> MakeGemm(const LibraryCallSignature& sign
   TRIPONT_ASSIGN_OR_RETURN(const Api* api, onednn::Load());
   std::vector<onednn::PostOp> post_ops;
   std::vector<onednn::PlanArray> arrays;
-  if (alpha != 1.0) post_ops.push_back({onednn::Algorithm::kLinear, static_cast<float>(alpha), 0.0F});
+  if (alpha != 1.0)
+    post_ops.push_back({onednn::Algorithm::kLinear, static_cast<float>(alpha), 0.0F});
   for (const onednn::EpilogueStep& step : steps) {
     if (step.kind == onednn::EpilogueStep::Kind::kElementwise) {
       post_ops.push_back({step.algorithm});
@@ -153,24 +163,30 @@ StatusOr<std::unique_ptr<LibraryCall>> MakeGemm(const LibraryCallSignature& sign
       std::fill(operand.dimensions.begin(), operand.dimensions.end() - 1, 1);
       std::fill(operand.strides.begin(), operand.strides.end(), n);
       operand.strides.back() = 1;
-      if (shape.ElementCount() != n) return InvalidArgument("bias ", shape, " does not have ", n, " elements");
+      if (shape.ElementCount() != n)
+        return InvalidArgument("bias ", shape, " does not have ", n, " elements");
     } else if (shape.ElementCount() != signature.results[0].ElementCount()) {
-      return InvalidArgument("operand ", step.operand, ", ", shape, ", is not of the result's shape");
+      return InvalidArgument("operand ", step.operand, ", ", shape,
+                             ", is not of the result's shape");
     }
     TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc desc, Layout(*api, operand, false));
     post_ops.push_back({step.algorithm, 0.0F, 0.0F, desc.get()});
-    arrays.push_back({onednn::ArgPostOp(static_cast<int>(post_ops.size()) - 1), false, step.operand, std::move(desc)});
+    arrays.push_back({onednn::ArgPostOp(static_cast<int>(post_ops.size()) - 1), false, step.operand,
+                      std::move(desc)});
   }
   TRIPONT_ASSIGN_OR_RETURN(const onednn::OwnedAttributes primitive_attributes,
                            onednn::MakeAttributes(*api, post_ops));
   TRIPONT_ASSIGN_OR_RETURN(
       OwnedPrimitiveDesc desc,
-      Describe(*api, lhs, rhs, result, signature.operands[1].constant != nullptr, primitive_attributes));
+      Describe(*api, lhs, rhs, result, signature.operands[1].constant != nullptr,
+               primitive_attributes));
   TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc lhs_desc, Layout(*api, lhs, false));
   TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc rhs_desc, Layout(*api, rhs, false));
   TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc result_desc, Layout(*api, result, false));
-  arrays.push_back({onednn::kArgSource, false, 0, std::move(lhs_desc), signature.operands[0].constant});
-  arrays.push_back({onednn::kArgWeights, false, 1, std::move(rhs_desc), signature.operands[1].constant});
+  arrays.push_back(
+      {onednn::kArgSource, false, 0, std::move(lhs_desc), signature.operands[0].constant});
+  arrays.push_back(
+      {onednn::kArgWeights, false, 1, std::move(rhs_desc), signature.operands[1].constant});
   arrays.push_back({onednn::kArgDestination, true, 0, std::move(result_desc)});
   TRIPONT_ASSIGN_OR_RETURN(std::unique_ptr<onednn::Plan> plan,
                            onednn::Plan::Create(*api, std::move(desc), std::move(arrays)));

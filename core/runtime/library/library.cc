@@ -19,7 +19,8 @@ std::vector<std::pair<std::string, std::string>> LibraryVersions() {
   std::vector<std::pair<std::string, std::string>> versions;
   if (const onednn::Api* api = onednn::LoadedOrNull()) {
     const onednn::Version* version = api->version();
-    versions.emplace_back("oneDNN", StrCat(version->major, ".", version->minor, ".", version->patch, " at ", api->path));
+    versions.emplace_back("oneDNN", StrCat(version->major, ".", version->minor, ".", version->patch,
+                                           " at ", api->path));
   }
   return versions;
 }

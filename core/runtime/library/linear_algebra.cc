@@ -1,4 +1,5 @@
-// Multiply and add in one instruction: rounding once is as right as rounding twice, and twice as fast.
+// Multiply and add in one instruction: rounding once is as right as rounding twice, and twice as
+// fast.
 #if defined(__clang__)
 #pragma clang fp contract(fast)
 #elif defined(__GNUC__)
@@ -13,8 +14,10 @@
 
 #include "core/runtime/parallel.h"
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
-#define TRIPONT_VECTOR_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
+    !defined(__SANITIZE_ADDRESS__)
+#define TRIPONT_VECTOR_CLONES \
+  __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define TRIPONT_VECTOR_CLONES
 #endif
@@ -22,7 +25,8 @@
 namespace tripont::linear_algebra {
 namespace {
 
-// Columns that a triangular factorisation or solve does at a time before updating the rest by a matrix product.
+// Columns that a triangular factorisation or solve does at a time before updating the rest by a
+// matrix product.
 constexpr int64_t kBlock = 64;
 // Rows that are solved one by one, without matrix products.
 constexpr int64_t kLeaf = 16;
@@ -128,7 +132,8 @@ void PackColumns(View<T> b, int part, Real<T>* packed) {
   }
 }
 
-// One tile of c -= a b, of at most kTileRows x kTileColumns. Elements with column - row > last_diagonal are left alone.
+// One tile of c -= a b, of at most kTileRows x kTileColumns. Elements with column - row >
+// last_diagonal are left alone.
 template <typename T>
 void MultiplySubtractTile(View<T> c, View<T> a, View<T> b, int64_t last_diagonal) {
   using R = Real<T>;
@@ -150,14 +155,15 @@ void MultiplySubtractTile(View<T> c, View<T> a, View<T> b, int64_t last_diagonal
       for (int x = 0; x < kParts; ++x) {
         for (int y = 0; y < kParts; ++y) {
           Micro(packed_a.data() + x * rows_size + row * kRows * depth,
-                packed_b.data() + y * columns_size + column * kColumns<T> * depth, depth, products[x * kParts + y]);
+                packed_b.data() + y * columns_size + column * kColumns<T> * depth, depth,
+                products[x * kParts + y]);
         }
       }
       const int64_t first_row = row * kRows;
       const int64_t first_column = column * kColumns<T>;
       for (int64_t i = 0; i < std::min(kRows, c.rows - first_row); ++i) {
-        const int64_t end =
-            std::min({kColumns<T>, c.columns - first_column, first_row + i + last_diagonal + 1 - first_column});
+        const int64_t end = std::min({kColumns<T>, c.columns - first_column,
+                                      first_row + i + last_diagonal + 1 - first_column});
         for (int64_t j = 0; j < end; ++j) {
           const int64_t at = i * kColumns<T> + j;
           T product;
@@ -185,7 +191,8 @@ TRIPONT_VECTOR_CLONES void SubtractScaled(double* y, const double* x, double fac
   Subtract(y, x, factor, n);
 }
 template <typename R>
-void SubtractScaled(std::complex<R>* y, const std::complex<R>* x, std::complex<R> factor, int64_t n) {
+void SubtractScaled(std::complex<R>* y, const std::complex<R>* x, std::complex<R> factor,
+                    int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
     y[i] -= std::complex<R>(factor.real() * x[i].real() - factor.imag() * x[i].imag(),
                             factor.real() * x[i].imag() + factor.imag() * x[i].real());
@@ -199,7 +206,8 @@ void SolveLowerSmall(View<T> a, T* b, int64_t m, bool unit_diagonal) {
   if (n > kLeaf) {
     const int64_t half = (n / 2 + kLeaf - 1) / kLeaf * kLeaf;
     SolveLowerSmall(a.Block(0, 0, half, half), b, m, unit_diagonal);
-    MultiplySubtractTile<T>({b + half * m, n - half, m, m, 1}, a.Block(half, 0, n - half, half), {b, half, m, m, 1}, m);
+    MultiplySubtractTile<T>({b + half * m, n - half, m, m, 1}, a.Block(half, 0, n - half, half),
+                            {b, half, m, m, 1}, m);
     SolveLowerSmall(a.Block(half, half, n - half, n - half), b + half * m, m, unit_diagonal);
     return;
   }
@@ -217,11 +225,13 @@ template <typename T>
 void SolveLowerCopied(View<T> a, View<T> b, bool unit_diagonal) {
   std::vector<T> copy(static_cast<size_t>(b.rows * b.columns));
   for (int64_t i = 0; i < b.rows; ++i) {
-    for (int64_t j = 0; j < b.columns; ++j) copy[static_cast<size_t>(i * b.columns + j)] = b.Get(i, j);
+    for (int64_t j = 0; j < b.columns; ++j)
+      copy[static_cast<size_t>(i * b.columns + j)] = b.Get(i, j);
   }
   SolveLowerSmall(a, copy.data(), b.columns, unit_diagonal);
   for (int64_t i = 0; i < b.rows; ++i) {
-    for (int64_t j = 0; j < b.columns; ++j) b.Set(i, j, copy[static_cast<size_t>(i * b.columns + j)]);
+    for (int64_t j = 0; j < b.columns; ++j)
+      b.Set(i, j, copy[static_cast<size_t>(i * b.columns + j)]);
   }
 }
 
@@ -261,17 +271,19 @@ void MultiplySubtract(View<T> c, View<T> a, View<T> b, bool lower_only) {
   const int64_t column_tiles = (c.columns + kTileColumns - 1) / kTileColumns;
   const int64_t tiles = row_tiles * column_tiles;
   const int64_t tile_work = kTileRows * kTileColumns * a.columns;
-  ParallelFor(tiles, std::max<int64_t>(1, kParallelMultiplyAdds / tile_work), [&](int64_t begin, int64_t end) {
-    for (int64_t tile = begin; tile < end; ++tile) {
-      const int64_t row = tile / column_tiles * kTileRows;
-      const int64_t column = tile % column_tiles * kTileColumns;
-      if (lower_only && column > row + kTileRows - 1) continue;
-      const int64_t rows = std::min(kTileRows, c.rows - row);
-      const int64_t columns = std::min(kTileColumns, c.columns - column);
-      MultiplySubtractTile(c.Block(row, column, rows, columns), a.Block(row, 0, rows, a.columns),
-                           b.Block(0, column, b.rows, columns), lower_only ? row - column : c.columns);
-    }
-  });
+  ParallelFor(tiles, std::max<int64_t>(1, kParallelMultiplyAdds / tile_work),
+              [&](int64_t begin, int64_t end) {
+                for (int64_t tile = begin; tile < end; ++tile) {
+                  const int64_t row = tile / column_tiles * kTileRows;
+                  const int64_t column = tile % column_tiles * kTileColumns;
+                  if (lower_only && column > row + kTileRows - 1) continue;
+                  const int64_t rows = std::min(kTileRows, c.rows - row);
+                  const int64_t columns = std::min(kTileColumns, c.columns - column);
+                  MultiplySubtractTile(
+                      c.Block(row, column, rows, columns), a.Block(row, 0, rows, a.columns),
+                      b.Block(0, column, b.rows, columns), lower_only ? row - column : c.columns);
+                }
+              });
 }
 
 template <typename T>
@@ -284,7 +296,8 @@ void SolveLower(View<T> a, View<T> b, bool unit_diagonal) {
                 [&](int64_t begin, int64_t end) {
                   for (int64_t column = begin; column < end; column += kTileColumns) {
                     const int64_t columns = std::min(kTileColumns, end - column);
-                    SolveLowerCopied(diagonal, b.Block(first, column, size, columns), unit_diagonal);
+                    SolveLowerCopied(diagonal, b.Block(first, column, size, columns),
+                                     unit_diagonal);
                   }
                 });
     const int64_t next = first + size;
@@ -310,9 +323,9 @@ bool FactorCholesky(View<T> a) {
   return true;
 }
 
-#define TRIPONT_INSTANTIATE(T)                                              \
-  template void MultiplySubtract<T>(View<T>, View<T>, View<T>, bool);       \
-  template void SolveLower<T>(View<T>, View<T>, bool);                      \
+#define TRIPONT_INSTANTIATE(T)                                        \
+  template void MultiplySubtract<T>(View<T>, View<T>, View<T>, bool); \
+  template void SolveLower<T>(View<T>, View<T>, bool);                \
   template bool FactorCholesky<T>(View<T>);
 TRIPONT_INSTANTIATE(float)
 TRIPONT_INSTANTIATE(double)

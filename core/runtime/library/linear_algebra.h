@@ -1,7 +1,9 @@
-// Dense linear algebra on strided views: what the library calls "cholesky" and "triangular-solve" are made of.
+// Dense linear algebra on strided views: what the library calls "cholesky" and "triangular-solve"
+// are made of.
 //
-// A view is a matrix with any strides, also negative ones, read and written through an optional conjugation. So transposed,
-// adjoint, upper triangular and right-sided problems are all the lower triangular left-sided one through another view.
+// A view is a matrix with any strides, also negative ones, read and written through an optional
+// conjugation. So transposed, adjoint, upper triangular and right-sided problems are all the lower
+// triangular left-sided one through another view.
 #ifndef TRIPONT_CORE_RUNTIME_LIBRARY_LINEAR_ALGEBRA_H_
 #define TRIPONT_CORE_RUNTIME_LIBRARY_LINEAR_ALGEBRA_H_
 
@@ -41,7 +43,11 @@ struct View {
     data[row * row_stride + column * column_stride] = conjugate ? Conjugate(value) : value;
   }
   View Block(int64_t row, int64_t column, int64_t block_rows, int64_t block_columns) const {
-    return {data + row * row_stride + column * column_stride, block_rows, block_columns, row_stride, column_stride,
+    return {data + row * row_stride + column * column_stride,
+            block_rows,
+            block_columns,
+            row_stride,
+            column_stride,
             conjugate};
   }
   View Transposed() const { return {data, columns, rows, column_stride, row_stride, conjugate}; }
@@ -54,17 +60,18 @@ struct View {
   View Reversed() const { return RowsReversed().Transposed().RowsReversed().Transposed(); }
 };
 
-// c -= a b. `lower_only`: elements above the diagonal of c are left alone. On several threads if it is large.
-// T: float, double and complex of both.
+// c -= a b. `lower_only`: elements above the diagonal of c are left alone. On several threads if it
+// is large. T: float, double and complex of both.
 template <typename T>
 void MultiplySubtract(View<T> c, View<T> a, View<T> b, bool lower_only = false);
 
-// b := inverse of a times b. Only a's lower triangle is read; `unit_diagonal`: its diagonal is taken as ones.
+// b := inverse of a times b. Only a's lower triangle is read; `unit_diagonal`: its diagonal is
+// taken as ones.
 template <typename T>
 void SolveLower(View<T> a, View<T> b, bool unit_diagonal);
 
-// a := its Cholesky factor L, a = L times the adjoint of L; the upper triangle is neither read nor written. False if a is not
-// positive definite (then a's content is undefined).
+// a := its Cholesky factor L, a = L times the adjoint of L; the upper triangle is neither read nor
+// written. False if a is not positive definite (then a's content is undefined).
 template <typename T>
 bool FactorCholesky(View<T> a);
 

@@ -12,7 +12,8 @@ namespace tripont::onednn {
 namespace {
 
 constexpr size_t kAlignment = 64;
-// Execution states kept for the next call: as many as threads ever run one call at the same time, normally one.
+// Execution states kept for the next call: as many as threads ever run one call at the same time,
+// normally one.
 constexpr size_t kKeptStates = 8;
 
 size_t RoundUp(size_t size) { return (size + kAlignment - 1) / kAlignment * kAlignment; }
@@ -40,20 +41,24 @@ DataType DataTypeOf(PrimitiveType type) {
   }
 }
 
-StatusOr<OwnedMemoryDesc> StridedDesc(const Api& api, DataType type, std::span<const int64_t> dimensions,
+StatusOr<OwnedMemoryDesc> StridedDesc(const Api& api, DataType type,
+                                      std::span<const int64_t> dimensions,
                                       std::span<const int64_t> strides) {
   MemoryDesc desc = nullptr;
-  TRIPONT_RETURN_IF_ERROR(Check(api.memory_desc_create_with_strides(&desc, static_cast<int>(dimensions.size()),
-                                                                    dimensions.data(), type, strides.data()),
-                                "describing a strided array"));
+  TRIPONT_RETURN_IF_ERROR(
+      Check(api.memory_desc_create_with_strides(&desc, static_cast<int>(dimensions.size()),
+                                                dimensions.data(), type, strides.data()),
+            "describing a strided array"));
   return OwnedMemoryDesc(desc);
 }
 
-StatusOr<OwnedMemoryDesc> AnyDesc(const Api& api, DataType type, std::span<const int64_t> dimensions) {
+StatusOr<OwnedMemoryDesc> AnyDesc(const Api& api, DataType type,
+                                  std::span<const int64_t> dimensions) {
   MemoryDesc desc = nullptr;
-  TRIPONT_RETURN_IF_ERROR(Check(api.memory_desc_create_with_tag(&desc, static_cast<int>(dimensions.size()),
-                                                                dimensions.data(), type, FormatTag::kAny),
-                                "describing an array"));
+  TRIPONT_RETURN_IF_ERROR(
+      Check(api.memory_desc_create_with_tag(&desc, static_cast<int>(dimensions.size()),
+                                            dimensions.data(), type, FormatTag::kAny),
+            "describing an array"));
   return OwnedMemoryDesc(desc);
 }
 
@@ -62,24 +67,27 @@ StatusOr<OwnedAttributes> MakeAttributes(const Api& api, std::span<const PostOp>
   TRIPONT_RETURN_IF_ERROR(Check(api.primitive_attr_create(&created), "creating attributes"));
   OwnedAttributes attributes(created);
   TRIPONT_RETURN_IF_ERROR(
-      Check(api.primitive_attr_set_scratchpad_mode(created, ScratchpadMode::kUser), "setting the scratchpad mode"));
+      Check(api.primitive_attr_set_scratchpad_mode(created, ScratchpadMode::kUser),
+            "setting the scratchpad mode"));
   if (post_ops.empty()) return attributes;
   PostOps list = nullptr;
   TRIPONT_RETURN_IF_ERROR(Check(api.post_ops_create(&list), "creating post-ops"));
   Owned<PostOps> owner(list);
   for (const PostOp& op : post_ops) {
-    TRIPONT_RETURN_IF_ERROR(Check(op.operand != nullptr
-                                      ? api.post_ops_append_binary(list, op.algorithm, op.operand)
-                                      : api.post_ops_append_eltwise(list, op.algorithm, op.alpha, op.beta),
-                                  "adding a post-op"));
+    TRIPONT_RETURN_IF_ERROR(Check(
+        op.operand != nullptr ? api.post_ops_append_binary(list, op.algorithm, op.operand)
+                              : api.post_ops_append_eltwise(list, op.algorithm, op.alpha, op.beta),
+        "adding a post-op"));
   }
-  TRIPONT_RETURN_IF_ERROR(Check(api.primitive_attr_set_post_ops(created, list), "setting post-ops"));
+  TRIPONT_RETURN_IF_ERROR(
+      Check(api.primitive_attr_set_post_ops(created, list), "setting post-ops"));
   return attributes;
 }
 
 std::string_view ImplementationName(const Api& api, ConstPrimitiveDesc desc) {
   const char* name = nullptr;
-  if (api.primitive_desc_query(desc, Query::kImplementationName, 0, &name) != StatusCode::kSuccess) return "";
+  if (api.primitive_desc_query(desc, Query::kImplementationName, 0, &name) != StatusCode::kSuccess)
+    return "";
   return name == nullptr ? "" : name;
 }
 
@@ -87,7 +95,8 @@ bool IsReference(const Api& api, ConstPrimitiveDesc desc) {
   return ImplementationName(api, desc).find("ref:") != std::string_view::npos;
 }
 
-StatusOr<std::unique_ptr<Plan>> Plan::Create(const Api& api, OwnedPrimitiveDesc desc, std::vector<PlanArray> arrays) {
+StatusOr<std::unique_ptr<Plan>> Plan::Create(const Api& api, OwnedPrimitiveDesc desc,
+                                             std::vector<PlanArray> arrays) {
   std::unique_ptr<Plan> plan(new Plan(api));
   plan->arrays_ = std::move(arrays);
   plan->packed_.resize(plan->arrays_.size(), nullptr);
@@ -96,9 +105,10 @@ StatusOr<std::unique_ptr<Plan>> Plan::Create(const Api& api, OwnedPrimitiveDesc 
   std::vector<OwnedMemoryDesc> layouts;
   for (const PlanArray& array : plan->arrays_) {
     MemoryDesc wanted = nullptr;
-    TRIPONT_RETURN_IF_ERROR(Check(
-        api.memory_desc_clone(&wanted, api.primitive_desc_query_md(desc.get(), Query::kArgument, array.arg)),
-        "reading an argument's layout"));
+    TRIPONT_RETURN_IF_ERROR(
+        Check(api.memory_desc_clone(
+                  &wanted, api.primitive_desc_query_md(desc.get(), Query::kArgument, array.arg)),
+              "reading an argument's layout"));
     args.push_back(array.arg);
     layouts.emplace_back(wanted);
   }
@@ -134,7 +144,8 @@ Plan::~Plan() {
   for (void* data : packed_) std::free(data);
 }
 
-Status Plan::AddStep(ConstPrimitiveDesc desc, std::vector<int> args, std::vector<OwnedMemoryDesc> layouts) {
+Status Plan::AddStep(ConstPrimitiveDesc desc, std::vector<int> args,
+                     std::vector<OwnedMemoryDesc> layouts) {
   Step step;
   Primitive primitive = nullptr;
   TRIPONT_RETURN_IF_ERROR(Check(api_.primitive_create(&primitive, desc), "creating a primitive"));
@@ -145,7 +156,8 @@ Status Plan::AddStep(ConstPrimitiveDesc desc, std::vector<int> args, std::vector
   if (scratchpad != nullptr) step.scratchpad_size = api_.memory_desc_get_size(scratchpad);
   if (step.scratchpad_size > 0) {
     MemoryDesc layout = nullptr;
-    TRIPONT_RETURN_IF_ERROR(Check(api_.memory_desc_clone(&layout, scratchpad), "reading the scratchpad's size"));
+    TRIPONT_RETURN_IF_ERROR(
+        Check(api_.memory_desc_clone(&layout, scratchpad), "reading the scratchpad's size"));
     step.args.push_back(kArgScratchpad);
     step.layouts.emplace_back(layout);
   }
@@ -156,9 +168,9 @@ Status Plan::AddStep(ConstPrimitiveDesc desc, std::vector<int> args, std::vector
 Status Plan::AddReorder(ConstMemoryDesc from, ConstMemoryDesc to) {
   TRIPONT_ASSIGN_OR_RETURN(OwnedAttributes attributes, MakeAttributes(api_));
   PrimitiveDesc created = nullptr;
-  TRIPONT_RETURN_IF_ERROR(
-      Check(api_.reorder_primitive_desc_create(&created, from, api_.engine, to, api_.engine, attributes.get()),
-            "describing a reorder"));
+  TRIPONT_RETURN_IF_ERROR(Check(api_.reorder_primitive_desc_create(&created, from, api_.engine, to,
+                                                                   api_.engine, attributes.get()),
+                                "describing a reorder"));
   OwnedPrimitiveDesc desc(created);
   std::vector<OwnedMemoryDesc> layouts;
   for (ConstMemoryDesc layout : {from, to}) {
@@ -176,12 +188,16 @@ Status Plan::PackConstant(size_t index, ConstMemoryDesc to) {
   reorder.first_ = {0};
   const size_t size = RoundUp(api_.memory_desc_get_size(to));
   packed_[index] = std::aligned_alloc(kAlignment, std::max(size, kAlignment));
-  if (packed_[index] == nullptr) return ResourceExhausted("no memory for ", size, " bytes of packed weights");
+  if (packed_[index] == nullptr)
+    return ResourceExhausted("no memory for ", size, " bytes of packed weights");
   std::unique_ptr<void, decltype(&std::free)> scratchpad(
-      std::aligned_alloc(kAlignment, std::max(RoundUp(reorder.steps_[0].scratchpad_size), kAlignment)), &std::free);
+      std::aligned_alloc(kAlignment,
+                         std::max(RoundUp(reorder.steps_[0].scratchpad_size), kAlignment)),
+      &std::free);
   if (scratchpad == nullptr) return ResourceExhausted("no memory to pack weights");
   TRIPONT_ASSIGN_OR_RETURN(std::unique_ptr<State> state, reorder.MakeState());
-  void* const handles[] = {const_cast<void*>(arrays_[index].constant), packed_[index], scratchpad.get()};
+  void* const handles[] = {const_cast<void*>(arrays_[index].constant), packed_[index],
+                           scratchpad.get()};
   return reorder.Run(*state, 0, handles);
 }
 
@@ -191,7 +207,8 @@ StatusOr<std::unique_ptr<Plan::State>> Plan::MakeState() const {
     for (size_t i = 0; i < step.args.size(); ++i) {
       Memory memory = nullptr;
       TRIPONT_RETURN_IF_ERROR(
-          Check(api_.memory_create(&memory, step.layouts[i].get(), api_.engine, nullptr), "creating a memory object"));
+          Check(api_.memory_create(&memory, step.layouts[i].get(), api_.engine, nullptr),
+                "creating a memory object"));
       state->memories.emplace_back(memory);
       state->arguments.push_back({step.args[i], memory});
     }
@@ -221,12 +238,14 @@ Status Plan::Run(const State& state, size_t index, std::span<void* const> handle
   const size_t first = first_[index];
   for (size_t i = 0; i < step.args.size(); ++i) {
     TRIPONT_RETURN_IF_ERROR(
-        Check(api_.memory_set_data_handle(state.arguments[first + i].memory, handles[i]), "setting an address"));
+        Check(api_.memory_set_data_handle(state.arguments[first + i].memory, handles[i]),
+              "setting an address"));
   }
   const auto run = [&] {
-    return Check(api_.primitive_execute(step.primitive.get(), api_.stream, static_cast<int>(step.args.size()),
-                                        state.arguments.data() + first),
-                 "executing a primitive");
+    return Check(
+        api_.primitive_execute(step.primitive.get(), api_.stream,
+                               static_cast<int>(step.args.size()), state.arguments.data() + first),
+        "executing a primitive");
   };
   if (!InForkedChild()) return run();
   // TBB's threads did not survive the fork: an arena of one thread never waits for them.
@@ -234,7 +253,8 @@ Status Plan::Run(const State& state, size_t index, std::span<void* const> handle
   return arena.execute(run);
 }
 
-Status Plan::Execute(const LibraryContext& context, void* const* operands, void* const* results) const {
+Status Plan::Execute(const LibraryContext& context, void* const* operands,
+                     void* const* results) const {
   TRIPONT_ASSIGN_OR_RETURN(std::unique_ptr<State> state, TakeState());
   Scratch scratch;
   if (scratch_size_ > 0) {

@@ -24,7 +24,9 @@ struct Destroyer {
   void operator()(Memory object) const { LoadedOrNull()->memory_destroy(object); }
   void operator()(PrimitiveDesc object) const { LoadedOrNull()->primitive_desc_destroy(object); }
   void operator()(Primitive object) const { LoadedOrNull()->primitive_destroy(object); }
-  void operator()(PrimitiveAttributes object) const { LoadedOrNull()->primitive_attr_destroy(object); }
+  void operator()(PrimitiveAttributes object) const {
+    LoadedOrNull()->primitive_attr_destroy(object);
+  }
   void operator()(PostOps object) const { LoadedOrNull()->post_ops_destroy(object); }
 };
 template <typename Handle>
@@ -39,20 +41,23 @@ using OwnedAttributes = Owned<PrimitiveAttributes>;
 DataType DataTypeOf(PrimitiveType type);
 
 // An array of `dimensions` at `strides` (in elements).
-StatusOr<OwnedMemoryDesc> StridedDesc(const Api& api, DataType type, std::span<const int64_t> dimensions,
+StatusOr<OwnedMemoryDesc> StridedDesc(const Api& api, DataType type,
+                                      std::span<const int64_t> dimensions,
                                       std::span<const int64_t> strides);
 // An array of `dimensions` whose layout the primitive shall choose.
-StatusOr<OwnedMemoryDesc> AnyDesc(const Api& api, DataType type, std::span<const int64_t> dimensions);
+StatusOr<OwnedMemoryDesc> AnyDesc(const Api& api, DataType type,
+                                  std::span<const int64_t> dimensions);
 
 // One operation after the primitive's own, in the order of execution.
 struct PostOp {
   Algorithm algorithm;
-  float alpha = 0.0F;                 // elementwise algorithms: their parameters
+  float alpha = 0.0F;  // elementwise algorithms: their parameters
   float beta = 0.0F;
   ConstMemoryDesc operand = nullptr;  // binary algorithms: the second operand
 };
 
-// Attributes with user-managed scratchpads (the only mode in which one primitive may run on several threads at once).
+// Attributes with user-managed scratchpads (the only mode in which one primitive may run on several
+// threads at once).
 StatusOr<OwnedAttributes> MakeAttributes(const Api& api, std::span<const PostOp> post_ops = {});
 
 // "brgconv:avx512_core", "ref:any", ...
@@ -62,18 +67,20 @@ bool IsReference(const Api& api, ConstPrimitiveDesc desc);
 
 // One input or output of a plan.
 struct PlanArray {
-  int arg;                         // the primitive's argument index
+  int arg;  // the primitive's argument index
   bool is_output;
   size_t index;                    // of the library call's operand or result
   OwnedMemoryDesc layout;          // how the array lies in the caller's memory
   const void* constant = nullptr;  // an input that never changes, or null
 };
 
-// A primitive, and a reorder for each array that the primitive wants in another layout than the caller's. Constant inputs are
-// reordered once, when the plan is made. Execute may be called by several threads at once.
+// A primitive, and a reorder for each array that the primitive wants in another layout than the
+// caller's. Constant inputs are reordered once, when the plan is made. Execute may be called by
+// several threads at once.
 class Plan {
  public:
-  static StatusOr<std::unique_ptr<Plan>> Create(const Api& api, OwnedPrimitiveDesc desc, std::vector<PlanArray> arrays);
+  static StatusOr<std::unique_ptr<Plan>> Create(const Api& api, OwnedPrimitiveDesc desc,
+                                                std::vector<PlanArray> arrays);
   ~Plan();
   Status Execute(const LibraryContext& context, void* const* operands, void* const* results) const;
 
@@ -90,7 +97,8 @@ class Plan {
     std::vector<Owned<Memory>> memories;
     std::vector<ExecutionArgument> arguments;
   };
-  // An array that goes through a reorder, into or out of `size` bytes at `offset` of the scratch block.
+  // An array that goes through a reorder, into or out of `size` bytes at `offset` of the scratch
+  // block.
   struct Staged {
     size_t array;
     size_t step;
@@ -98,7 +106,8 @@ class Plan {
   };
 
   explicit Plan(const Api& api) : api_(api) {}
-  Status AddStep(ConstPrimitiveDesc desc, std::vector<int> args, std::vector<OwnedMemoryDesc> layouts);
+  Status AddStep(ConstPrimitiveDesc desc, std::vector<int> args,
+                 std::vector<OwnedMemoryDesc> layouts);
   Status AddReorder(ConstMemoryDesc from, ConstMemoryDesc to);
   Status PackConstant(size_t array, ConstMemoryDesc to);
   StatusOr<std::unique_ptr<State>> MakeState() const;
@@ -108,11 +117,11 @@ class Plan {
 
   const Api& api_;
   std::vector<PlanArray> arrays_;
-  std::vector<Step> steps_;         // [0] is the primitive, then the reorders
-  std::vector<size_t> first_;       // first memory object of each step
+  std::vector<Step> steps_;    // [0] is the primitive, then the reorders
+  std::vector<size_t> first_;  // first memory object of each step
   std::vector<Staged> staged_;
-  std::vector<void*> packed_;       // one an array: the packed constant, or null
-  size_t scratch_size_ = 0;         // of one execution: staged arrays, then the largest scratchpad
+  std::vector<void*> packed_;  // one an array: the packed constant, or null
+  size_t scratch_size_ = 0;    // of one execution: staged arrays, then the largest scratchpad
   size_t scratchpad_offset_ = 0;
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<State>> free_states_;

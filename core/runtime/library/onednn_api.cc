@@ -17,8 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kLibraryName[] = "libdnnl.so.3";
-// What the oneDNN wheel's library needs besides oneTBB. The wheel names no run path, so they are opened first, by full
-// path; the dynamic linker then finds them by their names.
+// What the oneDNN wheel's library needs besides oneTBB. The wheel names no run path, so they are
+// opened first, by full path; the dynamic linker then finds them by their names.
 constexpr const char* kIntelRuntimes[] = {"libintlc.so.5", "libimf.so"};
 
 std::atomic<const Api*> loaded{nullptr};
@@ -33,7 +33,8 @@ fs::path FolderOf(const void* address) {
 }
 
 std::vector<fs::path> Candidates() {
-  if (const char* chosen = std::getenv("TRIPONT_ONEDNN_PATH"); chosen != nullptr && *chosen != '\0') {
+  if (const char* chosen = std::getenv("TRIPONT_ONEDNN_PATH");
+      chosen != nullptr && *chosen != '\0') {
     std::error_code error;
     fs::path path(chosen);
     return {fs::is_directory(path, error) ? path / kLibraryName : path};
@@ -42,13 +43,15 @@ std::vector<fs::path> Candidates() {
   if (fs::path folder = FolderOf(reinterpret_cast<const void*>(&Load)); !folder.empty()) {
     candidates.push_back((folder / "../../../.." / kLibraryName).lexically_normal());
   }
-  if (fs::path folder = FolderOf(reinterpret_cast<const void*>(&TBB_runtime_version)); !folder.empty()) {
+  if (fs::path folder = FolderOf(reinterpret_cast<const void*>(&TBB_runtime_version));
+      !folder.empty()) {
     candidates.push_back(folder / kLibraryName);
   }
   return candidates;
 }
 
-// Opens the Intel runtimes that lie next to oneDNN. What is not there may still be found by the dynamic linker.
+// Opens the Intel runtimes that lie next to oneDNN. What is not there may still be found by the
+// dynamic linker.
 void OpenIntelRuntimes(const fs::path& folder) {
   for (const char* name : kIntelRuntimes) {
     fs::path path = folder / name;
@@ -62,30 +65,35 @@ StatusOr<const Api*> Open(const fs::path& path) {
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     std::string reason = dlerror();
-    if (reason.find("libimf") != std::string::npos || reason.find("libintlc") != std::string::npos) {
+    if (reason.find("libimf") != std::string::npos ||
+        reason.find("libintlc") != std::string::npos) {
       reason += " (it needs the Intel compiler's runtime: pip install intel-cmplr-lib-rt)";
     }
     return Unavailable("cannot load ", path.string(), ": ", reason);
   }
   auto api = std::make_unique<Api>();
   api->path = path.string();
-#define TRIPONT_ONEDNN_RESOLVE(member, symbol, result, parameters)                          \
-  api->member = reinterpret_cast<decltype(api->member)>(dlsym(handle, symbol));             \
+#define TRIPONT_ONEDNN_RESOLVE(member, symbol, result, parameters)              \
+  api->member = reinterpret_cast<decltype(api->member)>(dlsym(handle, symbol)); \
   if (api->member == nullptr) return Unavailable(path.string(), " has no function " symbol);
   TRIPONT_ONEDNN_FUNCTIONS(TRIPONT_ONEDNN_RESOLVE)
 #undef TRIPONT_ONEDNN_RESOLVE
   const Version* version = api->version();
   if (version->major != 3) {
-    return Unavailable(path.string(), " is oneDNN ", version->major, ".", version->minor, ", but version 3 is needed");
+    return Unavailable(path.string(), " is oneDNN ", version->major, ".", version->minor,
+                       ", but version 3 is needed");
   }
   if (version->cpu_runtime != kRuntimeTbb) {
-    return Unavailable(path.string(), " is a oneDNN without oneTBB threads (its CPU runtime is number ", version->cpu_runtime,
-                       "); install onednn-cpu-tbb");
+    return Unavailable(path.string(),
+                       " is a oneDNN without oneTBB threads (its CPU runtime is number ",
+                       version->cpu_runtime, "); install onednn-cpu-tbb");
   }
-  TRIPONT_RETURN_IF_ERROR(Check(api->engine_create(&api->engine, EngineKind::kCpu, 0), "creating the CPU engine"));
   TRIPONT_RETURN_IF_ERROR(
-      Check(api->stream_create(&api->stream, api->engine, kStreamInOrder), "creating the CPU stream"));
-  TRIPONT_LOG(kDebug, "oneDNN ", version->major, ".", version->minor, ".", version->patch, " at ", api->path);
+      Check(api->engine_create(&api->engine, EngineKind::kCpu, 0), "creating the CPU engine"));
+  TRIPONT_RETURN_IF_ERROR(Check(api->stream_create(&api->stream, api->engine, kStreamInOrder),
+                                "creating the CPU stream"));
+  TRIPONT_LOG(kDebug, "oneDNN ", version->major, ".", version->minor, ".", version->patch, " at ",
+              api->path);
   return static_cast<const Api*>(api.release());  // as long as the process
 }
 
@@ -100,8 +108,10 @@ StatusOr<const Api*> FindAndOpen() {
     }
     return Open(path);
   }
-  return Unavailable("oneDNN is not installed: there is no ", StrJoin(looked_at, " nor "),
-                     "; pip install onednn-cpu-tbb intel-cmplr-lib-rt, or set TRIPONT_ONEDNN_PATH to a ", kLibraryName);
+  return Unavailable(
+      "oneDNN is not installed: there is no ", StrJoin(looked_at, " nor "),
+      "; pip install onednn-cpu-tbb intel-cmplr-lib-rt, or set TRIPONT_ONEDNN_PATH to a ",
+      kLibraryName);
 }
 
 }  // namespace

@@ -1,8 +1,10 @@
-// The part of oneDNN's C API (version 3) that the runtime uses, declared by its documentation, and the loader of the library.
+// The part of oneDNN's C API (version 3) that the runtime uses, declared by its documentation, and
+// the loader of the library.
 //
-// libtripont.so does not link oneDNN: the library (65 MB) is opened at the first use, by full path and with local symbols, so
-// that a program without contractions never pays for it and another copy in the process (a framework's own) is never
-// mixed up with ours. A missing or unfit library is a Status, not an abort.
+// libtripont.so does not link oneDNN: the library (65 MB) is opened at the first use, by full path
+// and with local symbols, so that a program without contractions never pays for it and another copy
+// in the process (a framework's own) is never mixed up with ours. A missing or unfit library is a
+// Status, not an abort.
 #ifndef TRIPONT_CORE_RUNTIME_LIBRARY_ONEDNN_API_H_
 #define TRIPONT_CORE_RUNTIME_LIBRARY_ONEDNN_API_H_
 
@@ -15,8 +17,22 @@
 namespace tripont::onednn {
 
 // Names and numbers are oneDNN's (dnnl_types.h); only those in use are listed.
-enum class StatusCode : int { kSuccess = 0, kOutOfMemory = 1, kInvalidArguments = 2, kUnimplemented = 3 };
-enum class DataType : int { kUndefined = 0, kF16 = 1, kBF16 = 2, kF32 = 3, kS32 = 4, kS8 = 5, kU8 = 6, kF64 = 7 };
+enum class StatusCode : int {
+  kSuccess = 0,
+  kOutOfMemory = 1,
+  kInvalidArguments = 2,
+  kUnimplemented = 3
+};
+enum class DataType : int {
+  kUndefined = 0,
+  kF16 = 1,
+  kBF16 = 2,
+  kF32 = 3,
+  kS32 = 4,
+  kS8 = 5,
+  kU8 = 6,
+  kF64 = 7
+};
 enum class EngineKind : int { kCpu = 1 };
 enum class PropagationKind : int { kForwardTraining = 64, kForwardInference = 96 };
 enum class Algorithm : int {
@@ -57,7 +73,8 @@ constexpr int kArgScratchpad = 80;
 constexpr int kArgDiffSource = 129;
 constexpr int kArgDiffDestination = 145;
 constexpr int kArgDiffWeights = 161;
-// The second operand of binary post-op number `index` (DNNL_ARG_ATTR_MULTIPLE_POST_OP(index) | DNNL_ARG_SRC_1).
+// The second operand of binary post-op number `index` (DNNL_ARG_ATTR_MULTIPLE_POST_OP(index) |
+// DNNL_ARG_SRC_1).
 constexpr int ArgPostOp(int index) { return (32768 * (index + 1)) | 2; }
 
 // Opaque objects.
@@ -88,70 +105,82 @@ struct ExecutionArgument {
 };
 
 // X(member, symbol, return type, parameters)
-#define TRIPONT_ONEDNN_FUNCTIONS(X)                                                                                    \
-  X(version, "dnnl_version", const Version*, ())                                                                       \
-  X(engine_create, "dnnl_engine_create", StatusCode, (Engine*, EngineKind, size_t))                                    \
-  X(stream_create, "dnnl_stream_create", StatusCode, (Stream*, Engine, unsigned))                                      \
-  X(memory_desc_create_with_strides, "dnnl_memory_desc_create_with_strides", StatusCode,                               \
-    (MemoryDesc*, int, const int64_t*, DataType, const int64_t*))                                                      \
-  X(memory_desc_create_with_tag, "dnnl_memory_desc_create_with_tag", StatusCode,                                       \
-    (MemoryDesc*, int, const int64_t*, DataType, FormatTag))                                                           \
-  X(memory_desc_clone, "dnnl_memory_desc_clone", StatusCode, (MemoryDesc*, ConstMemoryDesc))                           \
-  X(memory_desc_destroy, "dnnl_memory_desc_destroy", StatusCode, (MemoryDesc))                                         \
-  X(memory_desc_equal, "dnnl_memory_desc_equal", int, (ConstMemoryDesc, ConstMemoryDesc))                              \
-  X(memory_desc_get_size, "dnnl_memory_desc_get_size", size_t, (ConstMemoryDesc))                                      \
-  X(memory_create, "dnnl_memory_create", StatusCode, (Memory*, ConstMemoryDesc, Engine, void*))                        \
-  X(memory_set_data_handle, "dnnl_memory_set_data_handle", StatusCode, (Memory, void*))                                \
-  X(memory_destroy, "dnnl_memory_destroy", StatusCode, (Memory))                                                       \
-  X(primitive_desc_query, "dnnl_primitive_desc_query", StatusCode, (ConstPrimitiveDesc, Query, int, void*))            \
-  X(primitive_desc_query_md, "dnnl_primitive_desc_query_md", ConstMemoryDesc, (ConstPrimitiveDesc, Query, int))        \
-  X(primitive_desc_destroy, "dnnl_primitive_desc_destroy", StatusCode, (PrimitiveDesc))                                \
-  X(primitive_create, "dnnl_primitive_create", StatusCode, (Primitive*, ConstPrimitiveDesc))                           \
-  X(primitive_execute, "dnnl_primitive_execute", StatusCode,                                                           \
-    (Primitive, Stream, int, const ExecutionArgument*))                                                                \
-  X(primitive_destroy, "dnnl_primitive_destroy", StatusCode, (Primitive))                                              \
-  X(primitive_attr_create, "dnnl_primitive_attr_create", StatusCode, (PrimitiveAttributes*))                           \
-  X(primitive_attr_destroy, "dnnl_primitive_attr_destroy", StatusCode, (PrimitiveAttributes))                          \
-  X(primitive_attr_set_scratchpad_mode, "dnnl_primitive_attr_set_scratchpad_mode", StatusCode,                         \
-    (PrimitiveAttributes, ScratchpadMode))                                                                             \
-  X(primitive_attr_set_post_ops, "dnnl_primitive_attr_set_post_ops", StatusCode, (PrimitiveAttributes, PostOps))       \
-  X(post_ops_create, "dnnl_post_ops_create", StatusCode, (PostOps*))                                                   \
-  X(post_ops_destroy, "dnnl_post_ops_destroy", StatusCode, (PostOps))                                                  \
-  X(post_ops_append_eltwise, "dnnl_post_ops_append_eltwise", StatusCode, (PostOps, Algorithm, float, float))           \
-  X(post_ops_append_binary, "dnnl_post_ops_append_binary", StatusCode, (PostOps, Algorithm, ConstMemoryDesc))          \
-  X(reorder_primitive_desc_create, "dnnl_reorder_primitive_desc_create", StatusCode,                                   \
-    (PrimitiveDesc*, ConstMemoryDesc, Engine, ConstMemoryDesc, Engine, ConstPrimitiveAttributes))                      \
-  X(matmul_primitive_desc_create, "dnnl_matmul_primitive_desc_create", StatusCode,                                     \
-    (PrimitiveDesc*, Engine, ConstMemoryDesc, ConstMemoryDesc, ConstMemoryDesc, ConstMemoryDesc,                       \
-     ConstPrimitiveAttributes))                                                                                        \
-  X(convolution_forward_primitive_desc_create, "dnnl_convolution_forward_primitive_desc_create", StatusCode,           \
-    (PrimitiveDesc*, Engine, PropagationKind, Algorithm, ConstMemoryDesc, ConstMemoryDesc, ConstMemoryDesc,            \
-     ConstMemoryDesc, const int64_t*, const int64_t*, const int64_t*, const int64_t*, ConstPrimitiveAttributes))       \
-  X(convolution_backward_data_primitive_desc_create, "dnnl_convolution_backward_data_primitive_desc_create",           \
-    StatusCode,                                                                                                        \
-    (PrimitiveDesc*, Engine, Algorithm, ConstMemoryDesc, ConstMemoryDesc, ConstMemoryDesc, const int64_t*,             \
-     const int64_t*, const int64_t*, const int64_t*, ConstPrimitiveDesc, ConstPrimitiveAttributes))                    \
-  X(convolution_backward_weights_primitive_desc_create, "dnnl_convolution_backward_weights_primitive_desc_create",     \
-    StatusCode,                                                                                                        \
-    (PrimitiveDesc*, Engine, Algorithm, ConstMemoryDesc, ConstMemoryDesc, ConstMemoryDesc, ConstMemoryDesc,            \
-     const int64_t*, const int64_t*, const int64_t*, const int64_t*, ConstPrimitiveDesc, ConstPrimitiveAttributes))
+#define TRIPONT_ONEDNN_FUNCTIONS(X)                                                               \
+  X(version, "dnnl_version", const Version*, ())                                                  \
+  X(engine_create, "dnnl_engine_create", StatusCode, (Engine*, EngineKind, size_t))               \
+  X(stream_create, "dnnl_stream_create", StatusCode, (Stream*, Engine, unsigned))                 \
+  X(memory_desc_create_with_strides, "dnnl_memory_desc_create_with_strides", StatusCode,          \
+    (MemoryDesc*, int, const int64_t*, DataType, const int64_t*))                                 \
+  X(memory_desc_create_with_tag, "dnnl_memory_desc_create_with_tag", StatusCode,                  \
+    (MemoryDesc*, int, const int64_t*, DataType, FormatTag))                                      \
+  X(memory_desc_clone, "dnnl_memory_desc_clone", StatusCode, (MemoryDesc*, ConstMemoryDesc))      \
+  X(memory_desc_destroy, "dnnl_memory_desc_destroy", StatusCode, (MemoryDesc))                    \
+  X(memory_desc_equal, "dnnl_memory_desc_equal", int, (ConstMemoryDesc, ConstMemoryDesc))         \
+  X(memory_desc_get_size, "dnnl_memory_desc_get_size", size_t, (ConstMemoryDesc))                 \
+  X(memory_create, "dnnl_memory_create", StatusCode, (Memory*, ConstMemoryDesc, Engine, void*))   \
+  X(memory_set_data_handle, "dnnl_memory_set_data_handle", StatusCode, (Memory, void*))           \
+  X(memory_destroy, "dnnl_memory_destroy", StatusCode, (Memory))                                  \
+  X(primitive_desc_query, "dnnl_primitive_desc_query", StatusCode,                                \
+    (ConstPrimitiveDesc, Query, int, void*))                                                      \
+  X(primitive_desc_query_md, "dnnl_primitive_desc_query_md", ConstMemoryDesc,                     \
+    (ConstPrimitiveDesc, Query, int))                                                             \
+  X(primitive_desc_destroy, "dnnl_primitive_desc_destroy", StatusCode, (PrimitiveDesc))           \
+  X(primitive_create, "dnnl_primitive_create", StatusCode, (Primitive*, ConstPrimitiveDesc))      \
+  X(primitive_execute, "dnnl_primitive_execute", StatusCode,                                      \
+    (Primitive, Stream, int, const ExecutionArgument*))                                           \
+  X(primitive_destroy, "dnnl_primitive_destroy", StatusCode, (Primitive))                         \
+  X(primitive_attr_create, "dnnl_primitive_attr_create", StatusCode, (PrimitiveAttributes*))      \
+  X(primitive_attr_destroy, "dnnl_primitive_attr_destroy", StatusCode, (PrimitiveAttributes))     \
+  X(primitive_attr_set_scratchpad_mode, "dnnl_primitive_attr_set_scratchpad_mode", StatusCode,    \
+    (PrimitiveAttributes, ScratchpadMode))                                                        \
+  X(primitive_attr_set_post_ops, "dnnl_primitive_attr_set_post_ops", StatusCode,                  \
+    (PrimitiveAttributes, PostOps))                                                               \
+  X(post_ops_create, "dnnl_post_ops_create", StatusCode, (PostOps*))                              \
+  X(post_ops_destroy, "dnnl_post_ops_destroy", StatusCode, (PostOps))                             \
+  X(post_ops_append_eltwise, "dnnl_post_ops_append_eltwise", StatusCode,                          \
+    (PostOps, Algorithm, float, float))                                                           \
+  X(post_ops_append_binary, "dnnl_post_ops_append_binary", StatusCode,                            \
+    (PostOps, Algorithm, ConstMemoryDesc))                                                        \
+  X(reorder_primitive_desc_create, "dnnl_reorder_primitive_desc_create", StatusCode,              \
+    (PrimitiveDesc*, ConstMemoryDesc, Engine, ConstMemoryDesc, Engine, ConstPrimitiveAttributes)) \
+  X(matmul_primitive_desc_create, "dnnl_matmul_primitive_desc_create", StatusCode,                \
+    (PrimitiveDesc*, Engine, ConstMemoryDesc, ConstMemoryDesc, ConstMemoryDesc, ConstMemoryDesc,  \
+     ConstPrimitiveAttributes))                                                                   \
+  X(convolution_forward_primitive_desc_create, "dnnl_convolution_forward_primitive_desc_create",  \
+    StatusCode,                                                                                   \
+    (PrimitiveDesc*, Engine, PropagationKind, Algorithm, ConstMemoryDesc, ConstMemoryDesc,        \
+     ConstMemoryDesc, ConstMemoryDesc, const int64_t*, const int64_t*, const int64_t*,            \
+     const int64_t*, ConstPrimitiveAttributes))                                                   \
+  X(convolution_backward_data_primitive_desc_create,                                              \
+    "dnnl_convolution_backward_data_primitive_desc_create", StatusCode,                           \
+    (PrimitiveDesc*, Engine, Algorithm, ConstMemoryDesc, ConstMemoryDesc, ConstMemoryDesc,        \
+     const int64_t*, const int64_t*, const int64_t*, const int64_t*, ConstPrimitiveDesc,          \
+     ConstPrimitiveAttributes))                                                                   \
+  X(convolution_backward_weights_primitive_desc_create,                                           \
+    "dnnl_convolution_backward_weights_primitive_desc_create", StatusCode,                        \
+    (PrimitiveDesc*, Engine, Algorithm, ConstMemoryDesc, ConstMemoryDesc, ConstMemoryDesc,        \
+     ConstMemoryDesc, const int64_t*, const int64_t*, const int64_t*, const int64_t*,             \
+     ConstPrimitiveDesc, ConstPrimitiveAttributes))
 
 struct Api {
-#define TRIPONT_ONEDNN_MEMBER(member, symbol, result, parameters) result(*member) parameters = nullptr;
+#define TRIPONT_ONEDNN_MEMBER(member, symbol, result, parameters) \
+  result(*member) parameters = nullptr;
   TRIPONT_ONEDNN_FUNCTIONS(TRIPONT_ONEDNN_MEMBER)
 #undef TRIPONT_ONEDNN_MEMBER
-  // One CPU engine and one stream for the process; both may be used by several threads at once (the CPU stream of the TBB
-  // build runs a primitive inside the call that executes it).
+  // One CPU engine and one stream for the process; both may be used by several threads at once (the
+  // CPU stream of the TBB build runs a primitive inside the call that executes it).
   Engine engine = nullptr;
   Stream stream = nullptr;
   std::string path;
 };
 
-// The opened library; it stays open until the process ends. The first call opens it, later ones return the same answer.
-// UNAVAILABLE if no fit library is found: the message lists the places and says what to install. Thread-safe.
+// The opened library; it stays open until the process ends. The first call opens it, later ones
+// return the same answer. UNAVAILABLE if no fit library is found: the message lists the places and
+// says what to install. Thread-safe.
 //
-// Places, in this order: $TRIPONT_ONEDNN_PATH (a file, or a folder that holds libdnnl.so.3) and nothing else if it is set;
-// <prefix>/lib seen from <prefix>/lib/python3.x/site-packages/tripont/lib/libtripont.so; the folder of libtbb.so.12.
+// Places, in this order: $TRIPONT_ONEDNN_PATH (a file, or a folder that holds libdnnl.so.3) and
+// nothing else if it is set; <prefix>/lib seen from
+// <prefix>/lib/python3.x/site-packages/tripont/lib/libtripont.so; the folder of libtbb.so.12.
 StatusOr<const Api*> Load();
 
 // The library if Load() has opened it, else null. Opens nothing.

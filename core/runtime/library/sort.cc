@@ -1,12 +1,14 @@
 // Library call "sort": sorts one or more arrays of one shape together along a dimension, stably.
 //
-// Attributes: "dimension"; "is_stable" (sorting is always stable); and what comes first, either as a function of the program,
-// "comparator" (uint8_t(void* const* pairs): pairs[2 i] and pairs[2 i + 1] point to the two elements of operand i; true if
-// the first comes before the second), or as keys in order of priority: "key_operands" (operand numbers), "key_descending" and
-// "key_orders" (SortOrder; integers ignore it), one number a key. Keys of more than 64 bits together need a comparator.
+// Attributes: "dimension"; "is_stable" (sorting is always stable); and what comes first, either as
+// a function of the program, "comparator" (uint8_t(void* const* pairs): pairs[2 i] and pairs[2 i +
+// 1] point to the two elements of operand i; true if the first comes before the second), or as keys
+// in order of priority: "key_operands" (operand numbers), "key_descending" and "key_orders"
+// (SortOrder; integers ignore it), one number a key. Keys of more than 64 bits together need a
+// comparator.
 //
-// How rows are sorted: by keys, short rows in sorting networks, one row a vector lane (sort_network.h), longer ones by
-// radix (sort_radix.h); by a comparator, merge sort of positions.
+// How rows are sorted: by keys, short rows in sorting networks, one row a vector lane
+// (sort_network.h), longer ones by radix (sort_radix.h); by a comparator, merge sort of positions.
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -29,9 +31,11 @@ namespace {
 
 using Comparator = uint8_t (*)(void* const* pairs);
 
-// Rows up to this many elements go through a sorting network; for longer ones radix sort does less work.
+// Rows up to this many elements go through a sorting network; for longer ones radix sort does less
+// work.
 constexpr int64_t kMaxNetworkLength = 2048;
-// A row that has not enough neighbours to fill the lanes goes through std::sort up to this length, then radix.
+// A row that has not enough neighbours to fill the lanes goes through std::sort up to this length,
+// then radix.
 constexpr int64_t kMaxComparisonLength = 512;
 // A row of this many elements is worth several threads.
 constexpr int64_t kParallelLength = 1 << 17;
@@ -61,7 +65,8 @@ struct Problem {
   int64_t RowStart(int64_t row) const { return row / inner * length * inner + row % inner; }
 };
 
-// ---------------------------------------------------------------------------------------------------- keys of a row
+// ----------------------------------------------------------------------------------------------------
+// keys of a row
 
 // Part of a row: positions [begin, end).
 struct Range {
@@ -76,20 +81,22 @@ void ForEachPart(const Problem& problem, bool parallel, const Body& body) {
               [&](int64_t begin, int64_t end) { body(Range{begin, end}); });
 }
 
-// Calls visitor(position, key) for the row's elements, in order; keys as bits shifted to their place.
+// Calls visitor(position, key) for the row's elements, in order; keys as bits shifted to their
+// place.
 template <typename Visitor>
-void ForEachKey(const Problem& problem, const Key& key, void* const* operands, int64_t row, Range range,
-                const Visitor& visitor) {
+void ForEachKey(const Problem& problem, const Key& key, void* const* operands, int64_t row,
+                Range range, const Visitor& visitor) {
   VisitKeyTraits(key.type, [&](auto traits) {
     using Traits = decltype(traits);
-    const auto* source =
-        static_cast<const typename Traits::Unsigned*>(operands[key.operand]) + problem.RowStart(row);
+    const auto* source = static_cast<const typename Traits::Unsigned*>(operands[key.operand]) +
+                         problem.RowStart(row);
     const int64_t inner = problem.inner;
     const int shift = key.shift;
     const bool descending = key.descending;
     const auto visit = [&](auto order) {
       for (int64_t i = range.begin; i < range.end; ++i) {
-        visitor(i, static_cast<uint64_t>(Traits::Encode(source[i * inner], order(), descending)) << shift);
+        visitor(i, static_cast<uint64_t>(Traits::Encode(source[i * inner], order(), descending))
+                       << shift);
       }
     };
     // The order as a constant of each loop, so that the loops become vector code.
@@ -103,8 +110,8 @@ void ForEachKey(const Problem& problem, const Key& key, void* const* operands, i
 
 // Writes the row's combined keys to destination[i * stride].
 template <typename T>
-void EncodeRow(const Problem& problem, void* const* operands, int64_t row, Range range, T* destination,
-               int64_t stride) {
+void EncodeRow(const Problem& problem, void* const* operands, int64_t row, Range range,
+               T* destination, int64_t stride) {
   ForEachKey(problem, problem.keys[0], operands, row, range,
              [=](int64_t i, uint64_t key) { destination[i * stride] = static_cast<T>(key); });
   for (const Key& more : std::span(problem.keys).subspan(1)) {
@@ -113,12 +120,14 @@ void EncodeRow(const Problem& problem, void* const* operands, int64_t row, Range
   }
 }
 
-// ------------------------------------------------------------------------------------------------- results of a row
+// -------------------------------------------------------------------------------------------------
+// results of a row
 
-// result[i] = operand[source[i]] along the row, for all operands. index_of(i): source of position i.
+// result[i] = operand[source[i]] along the row, for all operands. index_of(i): source of position
+// i.
 template <typename IndexOf>
-void Permute(const Problem& problem, void* const* operands, void* const* results, int64_t row, Range range,
-             const IndexOf& index_of) {
+void Permute(const Problem& problem, void* const* operands, void* const* results, int64_t row,
+             Range range, const IndexOf& index_of) {
   const int64_t start = problem.RowStart(row);
   const int64_t inner = problem.inner;
   const auto move = [&]<typename T>(T /*unused*/, size_t operand) {
@@ -150,11 +159,12 @@ void Permute(const Problem& problem, void* const* operands, void* const* results
   }
 }
 
-// Writes a row of sorted keys as values. Zeros' signs and NaNs' bits are not in the keys of kNumeric: those elements are
-// copied from the operand, in their order there, so that the result is what a stable sort of the values gives.
+// Writes a row of sorted keys as values. Zeros' signs and NaNs' bits are not in the keys of
+// kNumeric: those elements are copied from the operand, in their order there, so that the result is
+// what a stable sort of the values gives.
 template <typename T>
-void DecodeRow(const Problem& problem, void* const* operands, void* const* results, int64_t row, const T* keys,
-               int64_t stride, bool parallel = false) {
+void DecodeRow(const Problem& problem, void* const* operands, void* const* results, int64_t row,
+               const T* keys, int64_t stride, bool parallel = false) {
   const Key& key = problem.keys[0];
   const int64_t start = problem.RowStart(row);
   const int64_t inner = problem.inner;
@@ -187,19 +197,22 @@ void DecodeRow(const Problem& problem, void* const* operands, void* const* resul
   });
 }
 
-// -------------------------------------------------------------------------------------------------- sorting by keys
+// --------------------------------------------------------------------------------------------------
+// sorting by keys
 
-// Rows [begin, end) of at most kMaxNetworkLength elements, in sorting networks. T: uint32_t or uint64_t. `with_index`: the
-// positions are in the low 32 bits of 64-bit records.
+// Rows [begin, end) of at most kMaxNetworkLength elements, in sorting networks. T: uint32_t or
+// uint64_t. `with_index`: the positions are in the low 32 bits of 64-bit records.
 template <typename T>
-void SortByNetwork(const Problem& problem, void* const* operands, void* const* results, int64_t begin, int64_t end,
-                   bool with_index) {
+void SortByNetwork(const Problem& problem, void* const* operands, void* const* results,
+                   int64_t begin, int64_t end, bool with_index) {
   constexpr int64_t kLanes = 64 / sizeof(T);
   const auto padded = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(problem.length)));
   std::unique_ptr<T[], void (*)(T*)> columns(
-      static_cast<T*>(std::aligned_alloc(64, static_cast<size_t>(padded) * 64)), [](T* p) { std::free(p); });
+      static_cast<T*>(std::aligned_alloc(64, static_cast<size_t>(padded) * 64)),
+      [](T* p) { std::free(p); });
   // Longer than any key: stays at the end.
-  std::fill(columns.get() + problem.length * kLanes, columns.get() + padded * kLanes, std::numeric_limits<T>::max());
+  std::fill(columns.get() + problem.length * kLanes, columns.get() + padded * kLanes,
+            std::numeric_limits<T>::max());
   for (int64_t row = begin; row < end; row += kLanes) {
     const int64_t lanes = std::min(kLanes, end - row);
     for (int64_t lane = 0; lane < lanes; ++lane) {
@@ -207,11 +220,13 @@ void SortByNetwork(const Problem& problem, void* const* operands, void* const* r
       EncodeRow(problem, operands, row + lane, {0, problem.length}, column, kLanes);
       if (with_index) {
         for (int64_t i = 0; i < problem.length; ++i) {
-          column[i * kLanes] = static_cast<T>(static_cast<uint64_t>(column[i * kLanes]) << 32 | static_cast<uint64_t>(i));
+          column[i * kLanes] = static_cast<T>(static_cast<uint64_t>(column[i * kLanes]) << 32 |
+                                              static_cast<uint64_t>(i));
         }
       }
       // What the last sort left below the values.
-      for (int64_t i = problem.length; i < padded; ++i) column[i * kLanes] = std::numeric_limits<T>::max();
+      for (int64_t i = problem.length; i < padded; ++i)
+        column[i * kLanes] = std::numeric_limits<T>::max();
     }
     SortColumns(columns.get(), static_cast<size_t>(padded));
     for (int64_t lane = 0; lane < lanes; ++lane) {
@@ -226,10 +241,11 @@ void SortByNetwork(const Problem& problem, void* const* operands, void* const* r
   }
 }
 
-// One row by std::sort or radix sort. Records: uint32_t or uint64_t (a key; with_index: key << 32 | position), or KeyAndIndex.
+// One row by std::sort or radix sort. Records: uint32_t or uint64_t (a key; with_index: key << 32 |
+// position), or KeyAndIndex.
 template <typename Record>
-void SortRow(const Problem& problem, void* const* operands, void* const* results, int64_t row, Record* records,
-             Record* scratch, bool with_index, bool parallel) {
+void SortRow(const Problem& problem, void* const* operands, void* const* results, int64_t row,
+             Record* records, Record* scratch, bool with_index, bool parallel) {
   constexpr bool kWide = std::is_same_v<Record, KeyAndIndex>;
   const int64_t n = problem.length;
   ForEachPart(problem, parallel, [&](Range range) {
@@ -241,15 +257,18 @@ void SortRow(const Problem& problem, void* const* operands, void* const* results
       EncodeRow(problem, operands, row, range, records, 1);
       if (!with_index) return;
       for (int64_t i = range.begin; i < range.end; ++i) {
-        records[i] = static_cast<Record>(static_cast<uint64_t>(records[i]) << 32 | static_cast<uint64_t>(i));
+        records[i] =
+            static_cast<Record>(static_cast<uint64_t>(records[i]) << 32 | static_cast<uint64_t>(i));
       }
     }
   });
   const Record* sorted = records;
   if (n <= kMaxComparisonLength) {
     std::sort(records, records + n, [](const Record& a, const Record& b) {
-      if constexpr (kWide) return a.key != b.key ? a.key < b.key : a.index < b.index;
-      else return a < b;
+      if constexpr (kWide)
+        return a.key != b.key ? a.key < b.key : a.index < b.index;
+      else
+        return a < b;
     });
   } else {
     const int first_bit = with_index && !kWide ? 32 : 0;
@@ -261,15 +280,17 @@ void SortRow(const Problem& problem, void* const* operands, void* const* results
   }
   ForEachPart(problem, parallel, [&](Range range) {
     Permute(problem, operands, results, row, range, [sorted](int64_t i) {
-      if constexpr (kWide) return static_cast<int64_t>(sorted[i].index);
-      else return static_cast<int64_t>(sorted[i] & 0xffffffff);
+      if constexpr (kWide)
+        return static_cast<int64_t>(sorted[i].index);
+      else
+        return static_cast<int64_t>(sorted[i] & 0xffffffff);
     });
   });
 }
 
 template <typename Record>
-Status SortLongRows(const LibraryContext& context, const Problem& problem, void* const* operands, void* const* results,
-                    bool with_index) {
+Status SortLongRows(const LibraryContext& context, const Problem& problem, void* const* operands,
+                    void* const* results, bool with_index) {
   const auto bytes = 2 * static_cast<size_t>(problem.length) * sizeof(Record);
   const bool parallel_rows = problem.rows >= NumThreads() || problem.length < kParallelLength;
   if (!parallel_rows) {
@@ -281,50 +302,63 @@ Status SortLongRows(const LibraryContext& context, const Problem& problem, void*
     return OkStatus();
   }
   std::atomic<bool> out_of_memory{false};
-  ParallelFor(problem.rows, std::max<int64_t>(1, kTaskElements / problem.length), [&](int64_t begin, int64_t end) {
-    StatusOr<Scratch> memory = context.AllocateScratch(bytes);
-    if (!memory.ok()) {
-      out_of_memory = true;
-      return;
-    }
-    auto* records = memory->template as<Record>();
-    for (int64_t row = begin; row < end; ++row) {
-      SortRow(problem, operands, results, row, records, records + problem.length, with_index, false);
-    }
-  });
-  if (out_of_memory) return ResourceExhausted("no memory to sort rows of ", problem.length, " elements");
+  ParallelFor(problem.rows, std::max<int64_t>(1, kTaskElements / problem.length),
+              [&](int64_t begin, int64_t end) {
+                StatusOr<Scratch> memory = context.AllocateScratch(bytes);
+                if (!memory.ok()) {
+                  out_of_memory = true;
+                  return;
+                }
+                auto* records = memory->template as<Record>();
+                for (int64_t row = begin; row < end; ++row) {
+                  SortRow(problem, operands, results, row, records, records + problem.length,
+                          with_index, false);
+                }
+              });
+  if (out_of_memory)
+    return ResourceExhausted("no memory to sort rows of ", problem.length, " elements");
   return OkStatus();
 }
 
-Status SortByKeys(const LibraryContext& context, const Problem& problem, void* const* operands, void* const* results) {
+Status SortByKeys(const LibraryContext& context, const Problem& problem, void* const* operands,
+                  void* const* results) {
   const bool with_index = problem.widths.size() > 1 || problem.keys.size() > 1;
   const bool narrow = problem.key_bits <= 32;
-  const bool wide_records = with_index && (!narrow || problem.length > std::numeric_limits<uint32_t>::max());
+  const bool wide_records =
+      with_index && (!narrow || problem.length > std::numeric_limits<uint32_t>::max());
   const int64_t lanes = narrow && !with_index ? kLanes32 : kLanes64;
   if (problem.length <= kMaxNetworkLength && problem.rows >= lanes / 2 && !wide_records) {
     const int64_t groups = (problem.rows + lanes - 1) / lanes;
-    ParallelFor(groups, std::max<int64_t>(1, kTaskElements / (problem.length * lanes)), [&](int64_t begin, int64_t end) {
-      const int64_t last = std::min(end * lanes, problem.rows);
-      if (narrow && !with_index) {
-        SortByNetwork<uint32_t>(problem, operands, results, begin * lanes, last, false);
-      } else {
-        SortByNetwork<uint64_t>(problem, operands, results, begin * lanes, last, with_index);
-      }
-    });
+    ParallelFor(groups, std::max<int64_t>(1, kTaskElements / (problem.length * lanes)),
+                [&](int64_t begin, int64_t end) {
+                  const int64_t last = std::min(end * lanes, problem.rows);
+                  if (narrow && !with_index) {
+                    SortByNetwork<uint32_t>(problem, operands, results, begin * lanes, last, false);
+                  } else {
+                    SortByNetwork<uint64_t>(problem, operands, results, begin * lanes, last,
+                                            with_index);
+                  }
+                });
     return OkStatus();
   }
   if (wide_records) return SortLongRows<KeyAndIndex>(context, problem, operands, results, true);
-  if (narrow && !with_index) return SortLongRows<uint32_t>(context, problem, operands, results, false);
+  if (narrow && !with_index)
+    return SortLongRows<uint32_t>(context, problem, operands, results, false);
   return SortLongRows<uint64_t>(context, problem, operands, results, with_index);
 }
 
-// ------------------------------------------------------------------------------------------- sorting by a comparator
+// -------------------------------------------------------------------------------------------
+// sorting by a comparator
 
-// Merge sort of positions. An inconsistent comparator gives an unsorted row, never an access out of bounds.
+// Merge sort of positions. An inconsistent comparator gives an unsorted row, never an access out of
+// bounds.
 class PositionSorter {
  public:
   PositionSorter(const Problem& problem, void* const* operands, int64_t row)
-      : problem_(problem), pairs_(2 * problem.widths.size()), bases_(problem.widths.size()), steps_(problem.widths.size()) {
+      : problem_(problem),
+        pairs_(2 * problem.widths.size()),
+        bases_(problem.widths.size()),
+        steps_(problem.widths.size()) {
     for (size_t i = 0; i < bases_.size(); ++i) {
       const auto width = static_cast<int64_t>(problem.widths[i]);
       bases_[i] = static_cast<char*>(operands[i]) + problem.RowStart(row) * width;
@@ -368,7 +402,8 @@ class PositionSorter {
     for (int64_t i = 1; i < n; ++i) {
       const int64_t moved = positions[i];
       int64_t place = i;
-      for (; place > 0 && Before(moved, positions[place - 1]); --place) positions[place] = positions[place - 1];
+      for (; place > 0 && Before(moved, positions[place - 1]); --place)
+        positions[place] = positions[place - 1];
       positions[place] = moved;
     }
   }
@@ -380,8 +415,8 @@ class PositionSorter {
 };
 
 // One long row: chunks sorted in parallel, then merged pairwise in parallel.
-int64_t* SortPositionsInParallel(const Problem& problem, void* const* operands, int64_t row, int64_t* positions,
-                                 int64_t* scratch) {
+int64_t* SortPositionsInParallel(const Problem& problem, void* const* operands, int64_t row,
+                                 int64_t* positions, int64_t* scratch) {
   const int64_t n = problem.length;
   const auto chunks = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(NumThreads())) * 2);
   const int64_t chunk = (n + chunks - 1) / chunks;
@@ -399,7 +434,8 @@ int64_t* SortPositionsInParallel(const Problem& problem, void* const* operands, 
       PositionSorter sorter(problem, operands, row);
       for (int64_t pair = begin; pair < end; ++pair) {
         const int64_t first = pair * 2 * run;
-        sorter.Merge(positions, scratch, first, std::min(first + run, n), std::min(first + 2 * run, n));
+        sorter.Merge(positions, scratch, first, std::min(first + run, n),
+                     std::min(first + 2 * run, n));
       }
     });
     std::swap(positions, scratch);
@@ -407,8 +443,8 @@ int64_t* SortPositionsInParallel(const Problem& problem, void* const* operands, 
   return positions;
 }
 
-Status SortByComparator(const LibraryContext& context, const Problem& problem, void* const* operands,
-                        void* const* results) {
+Status SortByComparator(const LibraryContext& context, const Problem& problem,
+                        void* const* operands, void* const* results) {
   const int64_t n = problem.length;
   const auto bytes = 2 * static_cast<size_t>(n) * sizeof(int64_t);
   const bool parallel_rows = problem.rows >= NumThreads() || n < kTaskElements;
@@ -422,9 +458,9 @@ Status SortByComparator(const LibraryContext& context, const Problem& problem, v
     auto* positions = memory->as<int64_t>();
     for (int64_t row = begin; row < end; ++row) {
       std::iota(positions, positions + n, int64_t{0});
-      const int64_t* sorted = parallel_rows
-                                  ? PositionSorter(problem, operands, row).Sort(positions, positions + n, n)
-                                  : SortPositionsInParallel(problem, operands, row, positions, positions + n);
+      const int64_t* sorted =
+          parallel_rows ? PositionSorter(problem, operands, row).Sort(positions, positions + n, n)
+                        : SortPositionsInParallel(problem, operands, row, positions, positions + n);
       ForEachPart(problem, !parallel_rows, [&](Range range) {
         Permute(problem, operands, results, row, range, [sorted](int64_t i) { return sorted[i]; });
       });
@@ -439,12 +475,14 @@ Status SortByComparator(const LibraryContext& context, const Problem& problem, v
   return OkStatus();
 }
 
-// ---------------------------------------------------------------------------------------------------------- the call
+// ----------------------------------------------------------------------------------------------------------
+// the call
 
 class Sort final : public LibraryCall {
  public:
   explicit Sort(Problem problem) : problem_(std::move(problem)) {}
-  Status Execute(const LibraryContext& context, void* const* operands, void* const* results) const override {
+  Status Execute(const LibraryContext& context, void* const* operands,
+                 void* const* results) const override {
     if (problem_.rows == 0 || problem_.length == 0) return OkStatus();
     return problem_.comparator != nullptr ? SortByComparator(context, problem_, operands, results)
                                           : SortByKeys(context, problem_, operands, results);
@@ -456,22 +494,29 @@ class Sort final : public LibraryCall {
 
 Status ReadKeys(const LibraryCallSignature& signature, Problem& problem) {
   const LibraryAttributes& attributes = signature.attributes;
-  TRIPONT_ASSIGN_OR_RETURN(const std::vector<int64_t> operands, attributes.Integers("key_operands"));
-  TRIPONT_ASSIGN_OR_RETURN(const std::vector<int64_t> descending, attributes.Integers("key_descending"));
+  TRIPONT_ASSIGN_OR_RETURN(const std::vector<int64_t> operands,
+                           attributes.Integers("key_operands"));
+  TRIPONT_ASSIGN_OR_RETURN(const std::vector<int64_t> descending,
+                           attributes.Integers("key_descending"));
   TRIPONT_ASSIGN_OR_RETURN(const std::vector<int64_t> orders, attributes.Integers("key_orders"));
-  if (operands.empty() || descending.size() != operands.size() || orders.size() != operands.size()) {
-    return InvalidArgument("attributes key_operands, key_descending and key_orders must have the same number of numbers");
+  if (operands.empty() || descending.size() != operands.size() ||
+      orders.size() != operands.size()) {
+    return InvalidArgument(
+        "attributes key_operands, key_descending and key_orders must have the same number of "
+        "numbers");
   }
   for (size_t i = operands.size(); i-- > 0;) {  // the last key has the lowest bits
     if (operands[i] < 0 || static_cast<size_t>(operands[i]) >= signature.operands.size()) {
       return InvalidArgument("there is no operand ", operands[i], " to sort by");
     }
-    if (orders[i] != 0 && orders[i] != 1) return InvalidArgument("attribute key_orders holds ", orders[i]);
+    if (orders[i] != 0 && orders[i] != 1)
+      return InvalidArgument("attribute key_orders holds ", orders[i]);
     const auto operand = static_cast<size_t>(operands[i]);
     const PrimitiveType type = signature.operands[operand].shape.type;
-    if (!VisitKeyTraits(type, [](auto) {})) return Unimplemented("keys of type ", TypeName(type), " need a comparator");
-    problem.keys.insert(problem.keys.begin(), Key{operand, type, static_cast<SortOrder>(orders[i]), descending[i] != 0,
-                                                  problem.key_bits});
+    if (!VisitKeyTraits(type, [](auto) {}))
+      return Unimplemented("keys of type ", TypeName(type), " need a comparator");
+    problem.keys.insert(problem.keys.begin(), Key{operand, type, static_cast<SortOrder>(orders[i]),
+                                                  descending[i] != 0, problem.key_bits});
     problem.key_bits += static_cast<int>(8 * ByteWidth(type));
     if (problem.key_bits > 64) return Unimplemented("keys of more than 64 bits need a comparator");
   }
@@ -488,7 +533,8 @@ StatusOr<std::unique_ptr<LibraryCall>> MakeSort(const LibraryCallSignature& sign
   for (size_t i = 0; i < signature.operands.size(); ++i) {
     const Shape& operand = signature.operands[i].shape;
     if (!(operand.dimensions == shape.dimensions) || !(operand == signature.results[i])) {
-      return InvalidArgument("operands and results must have the same dimensions, and each pair the same type");
+      return InvalidArgument(
+          "operands and results must have the same dimensions, and each pair the same type");
     }
     problem.widths.push_back(ByteWidth(operand.type));
   }
@@ -499,7 +545,8 @@ StatusOr<std::unique_ptr<LibraryCall>> MakeSort(const LibraryCallSignature& sign
   }
   problem.length = shape.dimensions[static_cast<size_t>(dimension)];
   problem.inner = 1;
-  for (size_t d = static_cast<size_t>(dimension) + 1; d < shape.rank(); ++d) problem.inner *= shape.dimensions[d];
+  for (size_t d = static_cast<size_t>(dimension) + 1; d < shape.rank(); ++d)
+    problem.inner *= shape.dimensions[d];
   problem.rows = problem.length == 0 ? 0 : shape.ElementCount() / problem.length;
   if (attributes.Has("comparator")) {
     TRIPONT_ASSIGN_OR_RETURN(const void* function, attributes.Function("comparator"));

@@ -16,14 +16,16 @@ enum class SortOrder : int {
   kTotal = 1,    // -NaN < -inf < ... < -0 < 0 < ... < inf < NaN
 };
 
-// Element type as the bits that sorting looks at. `kInfinity`: the bits of +inf of a floating-point type, else 0.
+// Element type as the bits that sorting looks at. `kInfinity`: the bits of +inf of a floating-point
+// type, else 0.
 template <typename Bits, bool is_signed, Bits kInfinityBits>
 struct KeyTraits {
   using Unsigned = Bits;
   static constexpr bool kSigned = is_signed;
   static constexpr Bits kInfinity = kInfinityBits;
   static constexpr bool kFloat = kInfinityBits != 0;
-  static constexpr Bits kSignBit = static_cast<Bits>(Bits{1} << (std::numeric_limits<Bits>::digits - 1));
+  static constexpr int kSignPlace = std::numeric_limits<Bits>::digits - 1;
+  static constexpr Bits kSignBit = static_cast<Bits>(Bits{1} << kSignPlace);
 
   static bool IsNan(Bits bits) { return kFloat && static_cast<Bits>(bits & ~kSignBit) > kInfinity; }
   static bool IsZero(Bits bits) { return kFloat && static_cast<Bits>(bits & ~kSignBit) == 0; }
@@ -35,7 +37,10 @@ struct KeyTraits {
         if (IsZero(bits)) bits = 0;
         if (IsNan(bits)) bits = static_cast<Bits>(~kSignBit);
       }
-      key = static_cast<Bits>(bits ^ ((bits & kSignBit) != 0 ? static_cast<Bits>(~Bits{0}) : kSignBit));
+      // Negative numbers are inverted, of others the sign bit is: without a branch, for signs are
+      // unpredictable.
+      const Bits negative = static_cast<Bits>(bits >> kSignPlace);
+      key = static_cast<Bits>(bits ^ static_cast<Bits>(static_cast<Bits>(-negative) | kSignBit));
     } else if constexpr (kSigned) {
       key = static_cast<Bits>(bits ^ kSignBit);
     }
@@ -44,7 +49,10 @@ struct KeyTraits {
   // Undoes Encode but for zeros' signs and NaNs' bits.
   static Bits Decode(Bits key, bool descending) {
     if (descending) key = static_cast<Bits>(~key);
-    if constexpr (kFloat) return static_cast<Bits>(key ^ ((key & kSignBit) != 0 ? kSignBit : static_cast<Bits>(~Bits{0})));
+    if constexpr (kFloat) {
+      const Bits positive = static_cast<Bits>(key >> kSignPlace);
+      return static_cast<Bits>(key ^ static_cast<Bits>(static_cast<Bits>(positive - 1) | kSignBit));
+    }
     if constexpr (kSigned) return static_cast<Bits>(key ^ kSignBit);
     return key;
   }

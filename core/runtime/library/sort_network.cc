@@ -1,8 +1,10 @@
 #include "core/runtime/library/sort_network.h"
 
 // One version a vector width; the loader picks the one for this CPU.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
-#define TRIPONT_VECTOR_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
+    !defined(__SANITIZE_ADDRESS__)
+#define TRIPONT_VECTOR_CLONES \
+  __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define TRIPONT_VECTOR_CLONES
 #endif
@@ -22,7 +24,8 @@ template <typename Vector>
   data[j] = a < b ? b : a;
 }
 
-// One merge step of distance k: pairs (i, i + k) for the i in blocks of 2k that start at k mod p and stay within blocks of 2p.
+// One merge step of distance k: pairs (i, i + k) for the i in blocks of 2k that start at k mod p
+// and stay within blocks of 2p.
 template <typename Vector>
 [[gnu::always_inline]] inline void Step(Vector* data, size_t n, size_t p, size_t k) {
   if (k == p) {

@@ -19,7 +19,8 @@ struct KeyAndIndex {
   uint64_t index;
 };
 
-// The part of a record that is sorted by. Records of 32-bit keys with positions are one number: key << 32 | position.
+// The part of a record that is sorted by. Records of 32-bit keys with positions are one number: key
+// << 32 | position.
 inline uint32_t SortKey(uint32_t record) { return record; }
 inline uint64_t SortKey(uint64_t record) { return record; }
 inline uint64_t SortKey(const KeyAndIndex& record) { return record.key; }
@@ -48,13 +49,17 @@ void Scatter(const Record* data, int64_t n, int bit, Record* destination, DigitC
   for (int64_t i = 0; i < n; ++i) destination[next[Digit(data[i], bit)]++] = data[i];
 }
 
-// Sorts data[0, n) by bits [first_bit, last_bit) of the keys; all other bits above first_bit must be 0. `scratch` holds n
-// records. The result is in the array returned: data or scratch. `parallel`: spread each pass over threads.
+// Sorts data[0, n) by bits [first_bit, last_bit) of the keys; all other bits above first_bit must
+// be 0. `scratch` holds n records. The result is in the array returned: data or scratch.
+// `parallel`: spread each pass over threads.
 template <typename Record>
-Record* RadixSort(Record* data, Record* scratch, int64_t n, int first_bit, int last_bit, bool parallel) {
-  const int64_t blocks = parallel ? std::clamp<int64_t>(n / kRadixBlock, 1, 4 * int64_t{NumThreads()}) : 1;
+Record* RadixSort(Record* data, Record* scratch, int64_t n, int first_bit, int last_bit,
+                  bool parallel) {
+  const int64_t blocks =
+      parallel ? std::clamp<int64_t>(n / kRadixBlock, 1, 4 * int64_t{NumThreads()}) : 1;
   std::vector<int64_t> edges;
-  for (int64_t block = 0; block <= blocks; ++block) edges.push_back(n / blocks * block + std::min(n % blocks, block));
+  for (int64_t block = 0; block <= blocks; ++block)
+    edges.push_back(n / blocks * block + std::min(n % blocks, block));
   std::vector<DigitCounts> counts(static_cast<size_t>(blocks));
   const auto for_each_block = [&](const auto& body) {
     ParallelFor(blocks, 1, [&](int64_t begin, int64_t end) {
@@ -65,7 +70,9 @@ Record* RadixSort(Record* data, Record* scratch, int64_t n, int first_bit, int l
     });
   };
   for (int bit = first_bit; bit < last_bit; bit += kDigitBits) {
-    for_each_block([&](const Record* from, int64_t size, DigitCounts& count) { CountDigits(from, size, bit, count); });
+    for_each_block([&](const Record* from, int64_t size, DigitCounts& count) {
+      CountDigits(from, size, bit, count);
+    });
     int64_t position = 0;
     bool one_digit = false;
     for (size_t digit = 0; digit < kDigits; ++digit) {
@@ -74,7 +81,9 @@ Record* RadixSort(Record* data, Record* scratch, int64_t n, int first_bit, int l
       one_digit |= position - start == n;
     }
     if (one_digit) continue;
-    for_each_block([&](const Record* from, int64_t size, DigitCounts& next) { Scatter(from, size, bit, scratch, next); });
+    for_each_block([&](const Record* from, int64_t size, DigitCounts& next) {
+      Scatter(from, size, bit, scratch, next);
+    });
     std::swap(data, scratch);
   }
   return data;

@@ -1,7 +1,9 @@
-// Library call "topk": the k largest (or smallest) elements along the last dimension, best first, and their positions.
+// Library call "topk": the k largest (or smallest) elements along the last dimension, best first,
+// and their positions.
 //
-// Attributes: "k", "largest". Operand [..., n]; results [..., k] of the operand's type, and s32 [..., k]. Floating-point numbers
-// compare in total order (-NaN < -inf < ... < -0 < 0 < ... < NaN); of equal elements the first comes first.
+// Attributes: "k", "largest". Operand [..., n]; results [..., k] of the operand's type, and s32
+// [..., k]. Floating-point numbers compare in total order (-NaN < -inf < ... < -0 < 0 < ... < NaN);
+// of equal elements the first comes first.
 #include <algorithm>
 #include <limits>
 #include <memory>
@@ -31,14 +33,17 @@ template <typename Bits>
 struct Candidate {
   Bits key;
   int32_t index;
-  bool operator<(const Candidate& other) const { return key != other.key ? key < other.key : index < other.index; }
+  bool operator<(const Candidate& other) const {
+    return key != other.key ? key < other.key : index < other.index;
+  }
 };
 
-// The best k of source[begin, end), unsorted, appended to `best` (at most k of them). One pass: elements that are not better than
-// the worst of the best so far are skipped; the others collect until there are enough to select again.
+// The best k of source[begin, end), unsorted, appended to `best` (at most k of them). One pass:
+// elements that are not better than the worst of the best so far are skipped; the others collect
+// until there are enough to select again.
 template <typename Traits>
-void Select(const Problem& problem, const typename Traits::Unsigned* source, int64_t begin, int64_t end,
-            std::vector<Candidate<typename Traits::Unsigned>>& best) {
+void Select(const Problem& problem, const typename Traits::Unsigned* source, int64_t begin,
+            int64_t end, std::vector<Candidate<typename Traits::Unsigned>>& best) {
   using Bits = typename Traits::Unsigned;
   const auto k = static_cast<size_t>(problem.k);
   const size_t capacity = std::max<size_t>(2 * k, 64);
@@ -51,14 +56,16 @@ void Select(const Problem& problem, const typename Traits::Unsigned* source, int
     if (limited && key >= limit) continue;  // later positions lose ties
     candidates.push_back({key, static_cast<int32_t>(i)});
     if (candidates.size() == capacity) {
-      std::nth_element(candidates.begin(), candidates.begin() + static_cast<ptrdiff_t>(k - 1), candidates.end());
+      std::nth_element(candidates.begin(), candidates.begin() + static_cast<ptrdiff_t>(k - 1),
+                       candidates.end());
       candidates.resize(k);
       limit = candidates[k - 1].key;
       limited = true;
     }
   }
   if (candidates.size() > k) {
-    std::nth_element(candidates.begin(), candidates.begin() + static_cast<ptrdiff_t>(k - 1), candidates.end());
+    std::nth_element(candidates.begin(), candidates.begin() + static_cast<ptrdiff_t>(k - 1),
+                     candidates.end());
     candidates.resize(k);
   }
   best.insert(best.end(), candidates.begin(), candidates.end());
@@ -66,7 +73,8 @@ void Select(const Problem& problem, const typename Traits::Unsigned* source, int
 
 template <typename Traits>
 void Write(const Problem& problem, std::vector<Candidate<typename Traits::Unsigned>>& best,
-           const typename Traits::Unsigned* source, typename Traits::Unsigned* values, int32_t* indices) {
+           const typename Traits::Unsigned* source, typename Traits::Unsigned* values,
+           int32_t* indices) {
   std::partial_sort(best.begin(), best.begin() + static_cast<ptrdiff_t>(problem.k), best.end());
   for (int64_t i = 0; i < problem.k; ++i) {
     indices[i] = best[static_cast<size_t>(i)].index;
@@ -78,9 +86,11 @@ class TopK final : public LibraryCall {
  public:
   explicit TopK(const Problem& problem) : problem_(problem) {}
 
-  Status Execute(const LibraryContext& /*context*/, void* const* operands, void* const* results) const override {
+  Status Execute(const LibraryContext& /*context*/, void* const* operands,
+                 void* const* results) const override {
     if (problem_.rows == 0 || problem_.k == 0) return OkStatus();
-    VisitKeyTraits(problem_.type, [&](auto traits) { Run<decltype(traits)>(operands[0], results); });
+    VisitKeyTraits(problem_.type,
+                   [&](auto traits) { Run<decltype(traits)>(operands[0], results); });
     return OkStatus();
   }
 
@@ -109,14 +119,15 @@ class TopK final : public LibraryCall {
       }
       return;
     }
-    ParallelFor(problem_.rows, std::max<int64_t>(1, kTaskElements / n), [&](int64_t begin, int64_t end) {
-      std::vector<Candidate<Bits>> best;
-      for (int64_t row = begin; row < end; ++row) {
-        best.clear();
-        Select<Traits>(problem_, source + row * n, 0, n, best);
-        Write<Traits>(problem_, best, source + row * n, values + row * k, indices + row * k);
-      }
-    });
+    ParallelFor(
+        problem_.rows, std::max<int64_t>(1, kTaskElements / n), [&](int64_t begin, int64_t end) {
+          std::vector<Candidate<Bits>> best;
+          for (int64_t row = begin; row < end; ++row) {
+            best.clear();
+            Select<Traits>(problem_, source + row * n, 0, n, best);
+            Write<Traits>(problem_, best, source + row * n, values + row * k, indices + row * k);
+          }
+        });
   }
 
   const Problem problem_;
@@ -124,7 +135,8 @@ class TopK final : public LibraryCall {
 
 StatusOr<std::unique_ptr<LibraryCall>> MakeTopK(const LibraryCallSignature& signature) {
   const LibraryAttributes& attributes = signature.attributes;
-  if (signature.operands.size() != 1 || signature.results.size() != 2 || signature.operands[0].shape.rank() == 0) {
+  if (signature.operands.size() != 1 || signature.results.size() != 2 ||
+      signature.operands[0].shape.rank() == 0) {
     return InvalidArgument("expected 1 operand of at least 1 dimension, and 2 results");
   }
   const Shape& shape = signature.operands[0].shape;
@@ -139,12 +151,15 @@ StatusOr<std::unique_ptr<LibraryCall>> MakeTopK(const LibraryCallSignature& sign
   if (problem.k < 0 || problem.k > problem.length) {
     return InvalidArgument("k = ", problem.k, " of ", problem.length, " elements");
   }
-  if (problem.length > std::numeric_limits<int32_t>::max()) return Unimplemented("rows of more than 2^31 - 1 elements");
-  if (!VisitKeyTraits(problem.type, [](auto) {})) return Unimplemented("element type ", TypeName(problem.type));
+  if (problem.length > std::numeric_limits<int32_t>::max())
+    return Unimplemented("rows of more than 2^31 - 1 elements");
+  if (!VisitKeyTraits(problem.type, [](auto) {}))
+    return Unimplemented("element type ", TypeName(problem.type));
   if (signature.results[0].type != shape.type || signature.results[1].type != PrimitiveType::kS32 ||
       signature.results[0].ElementCount() != problem.rows * problem.k ||
       signature.results[1].ElementCount() != problem.rows * problem.k) {
-    return InvalidArgument("results ", signature.results[0], " and ", signature.results[1], " do not fit ", shape);
+    return InvalidArgument("results ", signature.results[0], " and ", signature.results[1],
+                           " do not fit ", shape);
   }
   return std::unique_ptr<LibraryCall>(new TopK(problem));
 }

@@ -1,7 +1,8 @@
-// Library call "triangular-solve": solves op(a) x = b ("left_side") or x op(a) = b for x, for a batch of triangular matrices a.
+// Library call "triangular-solve": solves op(a) x = b ("left_side") or x op(a) = b for x, for a
+// batch of triangular matrices a.
 //
-// Attributes: "left_side", "lower" (which triangle of a is read), "unit_diagonal" (a's diagonal is taken as ones),
-// "transpose_a": "NO_TRANSPOSE", "TRANSPOSE" or "ADJOINT". f32, f64, c64, c128.
+// Attributes: "left_side", "lower" (which triangle of a is read), "unit_diagonal" (a's diagonal is
+// taken as ones), "transpose_a": "NO_TRANSPOSE", "TRANSPOSE" or "ADJOINT". f32, f64, c64, c128.
 #include <complex>
 #include <memory>
 
@@ -33,7 +34,8 @@ class TriangularSolve final : public LibraryCall {
  public:
   explicit TriangularSolve(const Problem& problem) : problem_(problem) {}
 
-  Status Execute(const LibraryContext& /*context*/, void* const* operands, void* const* results) const override {
+  Status Execute(const LibraryContext& /*context*/, void* const* operands,
+                 void* const* results) const override {
     const int64_t a_size = problem_.n * problem_.n;
     const int64_t b_size = problem_.rows * problem_.columns;
     if (problem_.batch == 0 || b_size == 0) return OkStatus();
@@ -85,14 +87,16 @@ StatusOr<std::unique_ptr<LibraryCall>> MakeTriangularSolve(const LibraryCallSign
   }
   const size_t rank = a.rank();
   if (rank < 2 || b.rank() != rank || !(b == signature.results[0]) || a.type != b.type) {
-    return InvalidArgument("operands ", a, " and ", b, " and result ", signature.results[0], " do not fit");
+    return InvalidArgument("operands ", a, " and ", b, " and result ", signature.results[0],
+                           " do not fit");
   }
   Problem problem{};
   problem.n = a.dimensions[rank - 1];
   problem.rows = b.dimensions[rank - 2];
   problem.columns = b.dimensions[rank - 1];
   problem.batch = 1;
-  bool fits = a.dimensions[rank - 2] == problem.n && (left_side != 0 ? problem.rows : problem.columns) == problem.n;
+  bool fits = a.dimensions[rank - 2] == problem.n &&
+              (left_side != 0 ? problem.rows : problem.columns) == problem.n;
   for (size_t d = 0; d + 2 < rank; ++d) {
     problem.batch *= a.dimensions[d];
     fits &= a.dimensions[d] == b.dimensions[d];
@@ -119,6 +123,8 @@ StatusOr<std::unique_ptr<LibraryCall>> MakeTriangularSolve(const LibraryCallSign
 
 }  // namespace
 
-void RegisterTriangularSolve(LibraryRegistry& registry) { registry.Register("triangular-solve", MakeTriangularSolve); }
+void RegisterTriangularSolve(LibraryRegistry& registry) {
+  registry.Register("triangular-solve", MakeTriangularSolve);
+}
 
 }  // namespace tripont

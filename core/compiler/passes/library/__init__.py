@@ -1,8 +1,8 @@
 """Choose library calls: large dots, convolutions, sorts and linear algebra become ``library-call`` instructions.
 
-:func:`match_library` is the pass. It runs after simplification and before fusion, on every computation that is executed as
-a sequence of thunks (the entry, and what ``while``, ``conditional`` and ``call`` run; never the scalar bodies of reductions
-and the like). Each rule is one function from an instruction to its replacement or None:
+:func:`match_library` is the pass. It runs after simplification and before fusion, on every computation that
+is executed as a sequence of thunks (the entry, and what ``while``, ``conditional`` and ``call`` run; never the
+scalar bodies of reductions and the like). Each rule is one function from an instruction to its replacement or None:
 
 =================  =======================  ===================================================================
 opcode             library call             left to generated code
@@ -16,9 +16,9 @@ cholesky           cholesky                 nothing
 triangular-solve   triangular-solve         nothing
 =================  =======================  ===================================================================
 
-A ``library-call`` has the attributes ``name`` and ``config``; the ``config`` entries become the artifact's attributes. A call
-that needs a function of the program (a sort's comparator) has it in ``called``, and lowering adds the function's address as
-the attribute ``comparator``.
+A ``library-call`` has the attributes ``name`` and ``config``; the ``config`` entries become the artifact's
+attributes, but for ``cost_ns``, the estimate of its time. A call that needs a function of the program (a sort's
+comparator) has it in ``called``, and lowering adds the function's address as the attribute ``comparator``.
 """
 
 from .cost import estimate_cost

@@ -356,8 +356,8 @@ def _padded(convolution: Instruction, dilate: bool) -> Instruction:
             w = replace(w, padding_low=0, padding_high=0, base_dilation=1)
         new_windows.append(w)
     dims = tuple(
-        n + l + h + max(n - 1, 0) * i
-        for n, l, h, i in zip(lhs.dims, low, high, interior, strict=True)
+        n + before + after + max(n - 1, 0) * i
+        for n, before, after, i in zip(lhs.dims, low, high, interior, strict=True)
     )
     zero = constant(0, lhs.dtype)
     attributes = {"low": tuple(low), "high": tuple(high), "interior": tuple(interior)}

@@ -1,4 +1,4 @@
-"""Estimates of how long a library call takes on one core, in nanoseconds. The runtime uses them to decide where to run."""
+"""Estimates of how long a library call takes on one core, in nanoseconds: by them the runtime decides where to run."""
 
 from __future__ import annotations
 

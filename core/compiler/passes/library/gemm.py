@@ -1,9 +1,9 @@
 """Dots become calls of "gemm" (core/runtime/library/gemm.cc), which takes any strides.
 
-A dot's dimensions fall into four groups: batch, m (free of lhs), n (free of rhs) and k (contracted). gemm wants one m, n and k
-each, so the dimensions of a group must form one dimension in memory, that is, each one's stride must be the next one's
-size times stride. Transposes before and after a dot are only other strides. Where the dimensions do not merge, the
-operand is transposed first.
+A dot's dimensions fall into four groups: batch, m (free of lhs), n (free of rhs) and k (contracted). gemm wants one
+m, n and k each, so the dimensions of a group must form one dimension in memory, that is, each one's stride must be
+the next one's size times stride. Transposes before and after a dot are only other strides. Where the dimensions do
+not merge, the operand is transposed first.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def _merged(operand: Operand, order: list[int]) -> Operand | None:
 def merge_batch(
     lhs: list[Dimension], rhs: list[Dimension], result: list[Dimension]
 ) -> tuple[list[int], list[list[int]]]:
-    """The batch dimensions' sizes, and their strides in the three arrays, with neighbours merged where all three can."""
+    """The batch dimensions' sizes and strides in the three arrays, neighbours merged where all three can be."""
     sizes: list[int] = []
     strides: list[list[int]] = [[], [], []]
     for group in zip(lhs, rhs, result, strict=True):

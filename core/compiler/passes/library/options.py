@@ -15,14 +15,14 @@ _BF16_FEATURES: Final = frozenset(("avx512f", "avx512bw", "avx512vl", "avx512dq"
 
 @dataclass(frozen=True, slots=True)
 class LibraryOptions:
-    """``onednn``: whether the machine that runs the program has it. ``bf16``: whether oneDNN's bf16 works on its CPU."""
+    """``onednn``: whether the machine that runs the program has it; ``bf16``: whether its bf16 works on that CPU."""
 
     onednn: bool = True
     bf16: bool = True
 
     @staticmethod
     def of_host(cpu_features: frozenset[str] | None = None) -> LibraryOptions:
-        """For programs that run here, on a CPU with ``cpu_features`` (LLVM's names; None: those of a current server)."""
+        """For programs that run here; ``cpu_features``: LLVM's names (None: those of a current server)."""
         bf16 = cpu_features is None or cpu_features >= _BF16_FEATURES
         return LibraryOptions(onednn=has_onednn(), bf16=bf16)
 
