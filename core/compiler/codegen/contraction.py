@@ -182,7 +182,8 @@ class _Kernel:
         self.dtype: DType = dot.dtype
         self.type = register_type(self.dtype)
         size = {"float": 4, "double": 8}.get(self.type) or max(1, int(self.type[1:]) // 8)
-        self.lanes = max(1, self.target.vector_bytes // size)
+        self.register_bytes = size
+        self.lanes = self.target.lane_count(size, self.dtype.is_complex)
         self.can_mask = self.target.can_mask(
             min(o.dtype.component.size for o in dot.operands)
         ) and self.target.can_mask(self.dtype.component.size)
@@ -566,7 +567,7 @@ class _Kernel:
         blocks = -(-column.size // block)
         buffer = b.alloca(self.type, block)
         g.note(buffer)
-        bytes_ = self.target.vector_bytes
+        bytes_ = self.lanes * self.register_bytes
         type_ = llvm_ir.vector(self.type, lanes)
         outer = [*c.batch, *c.rows, *c.columns[:-1]]
 

@@ -60,12 +60,13 @@ def emit_frame(frame: Frame) -> EmittedKernel:
 
 def lanes_for(target: Target, computation: hlo.Computation) -> int:
     """How many elements to compute at a time: as many as the widest dtype among the arrays leaves room for."""
-    size = 1
+    size, is_complex = 1, False
     for instruction in computation.instructions:
         if isinstance(instruction.shape, hlo.Shape) and instruction.dims:
             dtype: DType = instruction.dtype.component
+            is_complex |= instruction.dtype.is_complex
             size = max(size, 4 if dtype.is_float and dtype.size < 4 else dtype.size)
-    return max(1, target.vector_bytes // size)
+    return target.lane_count(size, is_complex)
 
 
 def can_mask(target: Target, computation: hlo.Computation) -> bool:

@@ -78,7 +78,8 @@ class _Scatter:
             shared = [d for d in self.scattered if d in self.batch_of.values()]
         size = max(4 if r.shape.dtype.is_float else 1 for r in self.results)
         size = max(size, *(r.shape.dtype.component.size for r in self.results))
-        lanes = max(1, frame.target.vector_bytes // size)
+        is_complex = any(r.shape.dtype.is_complex for r in self.results)
+        lanes = frame.target.lane_count(size, is_complex)
         masked = all(frame.target.can_mask(r.shape.dtype.component.size) for r in self.results)
         minor = self.minor()
         blocks = 1

@@ -45,6 +45,7 @@ class Target(ABC):
     vector_bytes: int
     function_attributes: str
     fingerprint: str
+    max_lanes: int = 1 << 16  # of a vector, whatever the size of its elements
 
     def has(self, feature: str) -> bool:
         return feature in self.features
@@ -59,7 +60,14 @@ class Target(ABC):
 
     def lanes(self, dtype: DType) -> int:
         """How many elements of ``dtype`` fill a vector (a complex element counts as its component)."""
-        return max(1, self.vector_bytes // dtype.component.size)
+        return self.lane_count(dtype.component.size, dtype.is_complex)
+
+    def lane_count(self, size: int, is_complex: bool = False) -> int:
+        """How many elements whose widest register type has ``size`` bytes to compute at a time.
+
+        Complex elements are loaded as one vector of both components.
+        """
+        return max(1, min(self.vector_bytes // size, self.max_lanes // (2 if is_complex else 1)))
 
     def module(self) -> llvm_ir.Module:
         """An empty LLVM module for this target."""
