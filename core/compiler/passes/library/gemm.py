@@ -18,12 +18,15 @@ from ...hlo import DotDimensionNumbers, Instruction, Shape
 from .cost import contraction_cost
 from .options import LibraryOptions
 
-# A dot of fewer multiply-adds is generated: calling the library costs more than it gains.
-MIN_MULTIPLY_ADDS: Final = 64**3
-# The same for each matrix product of a batch: oneDNN packs and schedules every one of them.
+# A dot of fewer multiply-adds is generated: as fast or faster, and it fuses with what is around it.
+MIN_MULTIPLY_ADDS: Final = 80**3
+# The same of small element types, for which oneDNN has instructions that sum several products at once.
+MIN_SMALL_MULTIPLY_ADDS: Final = 64**3
+# And for each matrix product of a batch: oneDNN packs and schedules every one of them.
 MIN_MATRIX_MULTIPLY_ADDS: Final = 32**3
-# A product with a vector is bound by memory; generated code reads as fast, and fuses what is around it.
-MIN_ROWS_AND_COLUMNS: Final = 2
+# A product with few rows is bound by reading the other matrix, which generated code does as it lies.
+MIN_ROWS: Final = 5
+MIN_COLUMNS: Final = 2
 # oneDNN takes 12 dimensions.
 MAX_BATCH_DIMENSIONS: Final = 10
 
@@ -204,10 +207,13 @@ def is_worthwhile(dot: Instruction) -> bool:
     if 0 in dot.dims or any(0 in o.dims for o in dot.operands):
         return False
     batch, m, n, k = sizes_of(dot)
+    small = dot.operands[0].dtype.size < 4 and dot.operands[0].dtype is not dtypes.F16
+    enough = MIN_SMALL_MULTIPLY_ADDS if small else MIN_MULTIPLY_ADDS
     return (
-        batch * m * n * k >= MIN_MULTIPLY_ADDS
+        batch * m * n * k >= enough
         and m * n * k >= MIN_MATRIX_MULTIPLY_ADDS
-        and min(m, n) >= MIN_ROWS_AND_COLUMNS
+        and m >= MIN_ROWS
+        and n >= MIN_COLUMNS
     )
 
 

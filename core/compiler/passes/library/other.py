@@ -10,7 +10,7 @@ from ...hlo import Instruction, Shape
 from .cost import CALL_NS, FLOPS_PER_NS, memory_cost, sort_cost
 from .options import LibraryOptions
 
-_FLOATS: Final = frozenset("f32 f64 c64 c128".split())
+_FLOATS: Final = frozenset(["f32", "f64", "c64", "c128"])
 
 
 def _call(

@@ -4,9 +4,9 @@ Frameworks write comparators in a handful of forms. For keys x0, x1, ... in orde
 
     x0 < y0      or      x0 < y0  or  (x0 == y0  and  (the same for the next key))
 
-where a key is an operand, and with floating-point numbers often the operand with both zeros made 0 and all NaNs made one
-NaN (``select(x == 0, 0, x)``, ``select(x != x, nan, x)``), compared in total order. Any other comparator is compiled
-and called for each comparison.
+where a key is an operand, and with floating-point numbers often the operand with both zeros made 0 and all NaNs
+made one NaN (``select(x == 0, 0, x)``, ``select(x != x, nan, x)``), compared in total order. Any other comparator
+is compiled and called for each comparison.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from .options import LibraryOptions
 NUMERIC: Final = 0  # SortOrder in sort_keys.h
 TOTAL: Final = 1
 MAX_KEY_BITS: Final = 64
-_KEY_TYPES: Final = frozenset("pred s8 s16 s32 s64 u8 u16 u32 u64 f16 bf16 f32 f64".split())
+_KEY_TYPES: Final = frozenset(
+    ("pred", "s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64", "f16", "bf16", "f32", "f64")
+)
 
 
 @dataclass(frozen=True, slots=True)
