@@ -108,6 +108,10 @@ def executable_computations(module: Module) -> list[Computation]:
     return order
 
 
+# The clusters that read a value, each with the users of the value that are its members.
+Readers = dict[Cluster, list[Instruction]]
+
+
 class _Fuser:
     """Fuses one computation."""
 
@@ -145,20 +149,20 @@ class _Fuser:
             if instruction is self.root and opcode == "tuple":
                 placement[instruction] = [output]
                 continue
-            readers: dict[Cluster, None] = {}
+            readers: Readers = {}
             if instruction in results:
-                readers[output] = None
+                readers[output] = []
             for user in users[instruction]:
                 for cluster in placement[user]:
-                    readers[cluster] = None
+                    readers.setdefault(cluster, []).append(user)
             if readers or instruction.has_side_effect:
                 self.place(instruction, opcode, readers)
             else:
                 placement[instruction] = []  # dead
         return self.build()
 
-    def place(self, instruction: Instruction, opcode: str, readers: dict[Cluster, None]) -> None:
-        """Decide where ``instruction`` goes; ``readers``: the clusters that read it."""
+    def place(self, instruction: Instruction, opcode: str, readers: Readers) -> None:
+        """Decide where ``instruction`` goes."""
         if opcode == "constant":  # a scalar: written into the code of whatever reads it
             self.placement[instruction] = []
             for cluster in readers:
@@ -179,13 +183,10 @@ class _Fuser:
             return
         self.place_indexable(instruction, opcode, readers)
 
-    def place_indexable(
-        self, instruction: Instruction, opcode: str, readers: dict[Cluster, None]
-    ) -> None:
-        users = self.users[instruction]
+    def place_indexable(self, instruction: Instruction, opcode: str, readers: Readers) -> None:
         cost = cost_of(instruction)
         takers: list[tuple[Cluster, tuple[int, ...], float]] = []
-        for cluster in readers:
+        for cluster, users in readers.items():
             if cluster.boundary:
                 continue
             contexts = cluster.contexts_for(instruction, users)
@@ -452,7 +453,7 @@ class _Fuser:
         cost: float,
     ) -> None:
         cluster.add(instruction, contexts, cost * len(contexts), recomputed)
-        if cluster.rows is not None and cluster.comes_back(self.users[instruction]):
+        if cluster.rows in contexts and cluster.comes_back(self.users[instruction]):
             cluster.feeding.add(instruction)
         self.placement.setdefault(instruction, []).append(cluster)
 
@@ -475,14 +476,14 @@ class _Fuser:
         return cluster
 
     # ----------------------------------------------------------------------------------- reductions
-    def place_reduce(self, reduce: Instruction, readers: dict[Cluster, None]) -> None:
+    def place_reduce(self, reduce: Instruction, readers: Readers) -> None:
         space = reduce.operands[0].dims
         dimensions = tuple(sorted(reduce.attributes["dimensions"]))
         first = min((c.order for c in readers), default=0)
         fitting: list[tuple[Cluster, tuple[int, ...]]] = []
-        for cluster in readers:
+        for cluster, users in readers.items():
             if not cluster.boundary:
-                contexts = cluster.contexts_for(reduce, self.users[reduce])
+                contexts = cluster.contexts_for(reduce, users)
                 if self.takes_reduce(cluster, reduce, contexts, space, dimensions):
                     fitting.append((cluster, contexts))
         single = isinstance(reduce.shape, Shape)
@@ -514,7 +515,7 @@ class _Fuser:
             cluster.full = 0
             cluster.members[reduce] = (cluster.rows,)  # type: ignore[assignment]
 
-    def place_reduce_result(self, element: Instruction, readers: dict[Cluster, None]) -> None:
+    def place_reduce_result(self, element: Instruction, readers: Readers) -> None:
         """One result of a reduction of several operands: all of them are results of one cluster."""
         reduce = element.operands[0]
         for user in self.users[reduce]:
