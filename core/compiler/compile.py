@@ -24,7 +24,8 @@ from .targets.target import Target
 
 # What a compilation may be told: name -> what the value means.
 OPTIONS: Mapping[str, str] = {
-    "target": "host (the default)",
+    "target": "host (the default) or sycl",
+    "sycl_device": "SYCL device to compile for: cpu or gpu, and what it has of fp16, fp64: cpu,fp16,fp64 (the default)",
     "cpu": "CPU to compile for: host (the one that runs this, the default) or a name such as x86-64-v2",
     "dump_to": "folder for dumps of all stages",
     "dump_hlo_pass_re": "regular expression: passes after which to dump HLO",
@@ -93,7 +94,7 @@ def compile_module(
     def emit_comparator(instruction: Instruction, name: str) -> str:
         from .codegen import sort
 
-        return str(sort.emit_comparator(code, target, instruction, name))
+        return str(sort.emit_comparator(*target.callbacks(code), instruction, name))
 
     def emit_sequence(
         thunks: Sequence[Thunk], symbols: Sequence[str], name: str
@@ -115,7 +116,9 @@ def compile_module(
             raise internal(f"code image lacks {missing[0]}")
         if dumping.enabled:
             dumping.write("ir-with-opt.ll", image.optimised_ir)
-            dumping.write("s", image.assembly)
+            dumping.write(target.assembly_suffix, image.assembly)
+            for suffix, content in image.files.items():
+                dumping.write(suffix, content)
         offsets, code_bytes, imports = image.symbols, image.code, tuple(image.imports)
     else:
         offsets, code_bytes, imports = {}, b"", ()
@@ -151,11 +154,16 @@ def compile_module(
 def target_for(options: Mapping[str, str]) -> Target:
     """The target that ``options`` name; CompileError INVALID_ARGUMENT for one that does not exist."""
     name = options.get("target") or "host"
-    if name != "host":
-        raise invalid_argument(f"unknown target {name!r}: this version compiles for host")
-    from .targets.host import for_cpu
+    cpu = options.get("cpu") or "host"
+    if name == "host":
+        from .targets.host import for_cpu
 
-    return for_cpu(options.get("cpu") or "host")
+        return for_cpu(cpu)
+    if name == "sycl":
+        from .targets.sycl import for_device
+
+        return for_device(options.get("sycl_device") or "", cpu)
+    raise invalid_argument(f"unknown target {name!r}: there are host and sycl")
 
 
 def fingerprint(program: bytes, format: str, options_proto: bytes, target: Target) -> str:

@@ -54,7 +54,7 @@ _FORMATS: Final[dict[DType, Format]] = {
 
 
 def _has_native_half(g: Generator) -> bool:
-    return not g.target.is_x86 or g.target.has("f16c")
+    return g.target.has_native_half
 
 
 def decode(g: Generator, raw: Value, dtype: DType) -> Value:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from ..codegen import llvm_ir
 from ..dtypes import DType
@@ -27,6 +28,7 @@ class Image:
     imports: list[tuple[str, int]] = field(default_factory=list)
     optimised_ir: str = ""
     assembly: str = ""
+    files: dict[str, bytes] = field(default_factory=dict)  # more to dump, by suffix
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,13 @@ class Target(ABC):
     def has(self, feature: str) -> bool:
         return feature in self.features
 
+    assembly_suffix: ClassVar[str] = "s"
+
+    @property
+    def has_native_half(self) -> bool:
+        """Whether there are instructions that convert between f16 and f32."""
+        return not self.is_x86 or self.has("f16c")
+
     @property
     def is_x86(self) -> bool:
         return self.triple.startswith("x86_64")
@@ -72,6 +81,10 @@ class Target(ABC):
     def module(self) -> llvm_ir.Module:
         """An empty LLVM module for this target."""
         return llvm_ir.Module(self.triple, self.data_layout)
+
+    def callbacks(self, module: llvm_ir.Module) -> tuple[llvm_ir.Module, Target]:
+        """Where functions that library calls call go (a sort's comparator), and their target. Library calls run on the host."""
+        return module, self
 
     @abstractmethod
     def compile(self, module: llvm_ir.Module, *, dump: bool = False) -> Image:

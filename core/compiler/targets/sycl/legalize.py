@@ -16,6 +16,7 @@ of a module line by line (:mod:`...codegen.llvm_ir` writes one instruction a lin
 from __future__ import annotations
 
 import re
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import Final
 
@@ -39,6 +40,7 @@ _MASKED: Final = re.compile(
 )
 _ANY: Final = re.compile(r"  (%\w+) = call i1 @llvm\.vector\.reduce\.or\.v(\d+)i1\(<\d+ x i1> (\S+)\)$")
 _NONTEMPORAL: Final = ", !nontemporal !{i32 1}"
+_CALL: Final = re.compile(r"(  call void @)([\w.$]+)(\(.*)$")
 _EXPANDED: Final = ("llvm.masked.", "llvm.vector.reduce.or.")
 _ARGUMENT: Final = re.compile(r"getelementptr inbounds ptr, ptr %a0, i64 (\d+)$")
 _KERNEL_PARAMETERS: Final = re.compile(r"ptr (?:\w+ )*%a0, i64 %a1, i64 %a2$")
@@ -63,8 +65,13 @@ def legalize(module: llvm_ir.Module, attributes: str) -> str:
     for line in module.globals:
         parts.append(line.replace("private unnamed_addr constant", "internal addrspace(1) constant"))
     kernels: list[str] = []
+    calls = {
+        name
+        for name, text in module.function_texts()
+        if (head := _DEFINE.match(text[: text.index("\n")])) and _is_kernel(head)
+    }
     for name, text in module.function_texts():
-        function = _Function(name, text)
+        function = _Function(name, text, calls)
         parts.append(function.rewrite())
         if function.num_arguments is not None:
             kernels.append(_kernel(function.name, function.num_arguments))
@@ -114,11 +121,17 @@ def _mangled(text: str) -> str:
     return re.sub(r"(@llvm\.[\w.]*)", lambda m: m[1].replace(".p0", ".p4"), text)
 
 
+def _is_kernel(head: re.Match[str]) -> bool:
+    """Whether a function header is a kernel's."""
+    return not head[1] and head[2] == "void" and _KERNEL_PARAMETERS.match(head[4]) is not None
+
+
 class _Function:
     """Rewrites one function. ``num_arguments``: of a kernel, the arrays it takes; None for any other function."""
 
-    def __init__(self, name: str, text: str) -> None:
+    def __init__(self, name: str, text: str, kernels: Set[str]) -> None:
         self.name = name
+        self.kernels = kernels  # of the module: sequences call them
         self.text = text
         self.lanes: dict[str, _Lanes] = {}
         self.dummies: dict[str, str] = {}  # LLVM type -> a place on the stack that nobody reads
@@ -131,12 +144,11 @@ class _Function:
         head = _DEFINE.match(lines[0])
         if head is None:
             raise internal(f"sycl: unexpected function header {lines[0]!r}")
-        linkage, result, name, parameters, attributes = head.groups()
-        is_kernel = not linkage and result == "void" and _KERNEL_PARAMETERS.match(parameters)
-        if is_kernel:
+        _, result, name, parameters, attributes = head.groups()
+        if _is_kernel(head):
             self.num_arguments = self.count_arguments(lines)
             name += ".body"
-        parameters = _POINTER.sub(GENERIC, parameters)
+        parameters = _POINTER.sub(GENERIC, parameters.replace("noalias readonly ", ""))
         start = f"define internal {result} @{name}({parameters}) #{attributes} {{"
         for line in lines[1:]:
             self.line(line)
@@ -179,6 +191,9 @@ class _Function:
         if "vector.reduce" in line and (match := _ANY.match(line)):
             self.any_lane(match[1], int(match[2]), match[3])
             return
+        if line.startswith("  call void @") and (match := _CALL.match(line)):
+            if match[2] in self.kernels:
+                line = f"{match[1]}{match[2]}.body{match[3]}"
         self.out.append(self.operands(line))
 
     @staticmethod

@@ -1,0 +1,234 @@
+"""SPIR-V through LLVM: legalise the IR, inline, emit a SPIR-V module.
+
+The code of an artifact for this target holds two pieces: the SPIR-V module with all kernels, and an image of native
+code with the functions that the host's library calls call back (comparators of sorts)::
+
+    spirv_size   u64
+    image_size   u64
+    spirv        spirv_size bytes, at offset 16
+    image        image_size bytes, at the next multiple of 4096 (empty if there are none)
+
+A kernel's function offset is that of its name in the SPIR-V (in its OpEntryPoint, ended by a zero byte); offsets of
+callbacks and imports lie in the image. All are relative to the start of the code.
+
+Schedules by kind of device. On a CPU a work-item does a block of work in explicit vectors of up to 16 lanes, in a
+work-group of its own: a device compiler vectorises across work-items, which gains nothing over explicit vectors and
+loses with loops inside a work-item. On a GPU a work-item works on single elements.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+import struct
+from dataclasses import dataclass
+from typing import Any, Final
+
+import llvmlite
+import llvmlite.binding as llvm
+
+from ...codegen import llvm_ir
+from ...errors import CompileError, internal, invalid_argument
+from ..target import Image, Target
+from .legalize import legalize
+
+TRIPLE: Final = "spirv64-unknown-unknown"
+HEADER: Final = struct.Struct("<QQ")
+PAGE: Final = 4096
+KINDS: Final = ("cpu", "gpu")
+ASPECTS: Final = ("fp16", "fp64")
+
+_OP_CAPABILITY, _OP_ENTRY_POINT = 17, 15
+_CAPABILITY_FLOAT16, _CAPABILITY_FLOAT64 = 9, 10
+# What SPIR-V lacks, or LLVM's SPIR-V backend gets wrong or ends the process over.
+_ILLEGAL: Final = re.compile(r"<(?!2 x|3 x|4 x|8 x|16 x)\d+ x |\bi(?!1\b|8\b|16\b|32\b|64\b)\d+\b|\bbfloat\b")
+_COMMENT_OR_NAME: Final = re.compile(r';.*|"[^"]*"|[%@][\w.$]+')
+
+
+class SyclModule(llvm_ir.Module):
+    """Kernels, and the functions of the program that the host calls (``callbacks``)."""
+
+    def __init__(self, triple: str, data_layout: str, callbacks: llvm_ir.Module) -> None:
+        super().__init__(triple, data_layout)
+        self.callbacks = callbacks
+
+
+@dataclass(frozen=True)
+class SyclTarget(Target):
+    """A SYCL device. Make one with :func:`for_device`. ``host``: the CPU that library calls run on."""
+
+    host: Target | None = None
+
+    assembly_suffix = "spvasm"
+
+    def can_mask(self, size: int) -> bool:
+        return False
+
+    @property
+    def has_native_half(self) -> bool:
+        return self.has("fp16")
+
+    def module(self) -> SyclModule:
+        assert self.host is not None
+        return SyclModule(self.triple, self.data_layout, self.host.module())
+
+    def callbacks(self, module: llvm_ir.Module) -> tuple[llvm_ir.Module, Target]:
+        assert isinstance(module, SyclModule)
+        assert self.host is not None
+        return module.callbacks, self.host
+
+    def compile(self, module: llvm_ir.Module, *, dump: bool = False) -> Image:
+        assert isinstance(module, SyclModule)
+        assert self.host is not None
+        spirv, optimised, assembly = self.emit(module, dump)
+        callbacks = Image(b"", {})
+        if module.callbacks.functions:
+            callbacks = self.host.compile(module.callbacks)
+        offset = -(-(HEADER.size + len(spirv)) // PAGE) * PAGE
+        code = HEADER.pack(len(spirv), len(callbacks.code)) + spirv
+        if callbacks.code:
+            code = code.ljust(offset, b"\0") + callbacks.code
+        symbols = {name: HEADER.size + at for name, at in kernel_names(spirv).items()}
+        symbols |= {name: offset + at for name, at in callbacks.symbols.items()}
+        imports = [(name, offset + at) for name, at in callbacks.imports]
+        image = Image(code, symbols, imports, optimised, assembly)
+        if dump:
+            image.files["spv"] = spirv
+        return image
+
+    def emit(self, module: llvm_ir.Module, dump: bool) -> tuple[bytes, str, str]:
+        """The SPIR-V module; with ``dump`` also the optimised IR and the assembly."""
+        if not module.functions:
+            return b"", "", ""
+        machine = _machine()
+        context = llvm.context.create_context()
+        text = legalize(module, self.function_attributes)
+        try:
+            parsed = llvm.parse_assembly(text, context)
+        except RuntimeError as error:
+            raise internal(f"LLVM rejects the legalised IR: {error}") from error
+        with parsed:
+            _optimise(parsed, machine)
+            optimised = str(parsed)
+            check_legal(optimised)
+            spirv = machine.emit_object(parsed)
+            assembly = machine.emit_assembly(parsed) if dump else ""
+        self.check_capabilities(spirv)
+        return spirv, optimised, assembly
+
+    def check_capabilities(self, spirv: bytes) -> None:
+        """Raises CompileError UNIMPLEMENTED if the module needs floats that the device does not have."""
+        needed = capabilities(spirv)
+        for capability, aspect, what in (
+            (_CAPABILITY_FLOAT64, "fp64", "64-bit floats (f64, c128)"),
+            (_CAPABILITY_FLOAT16, "fp16", "16-bit floats (f16)"),
+        ):
+            if capability in needed and not self.has(aspect):
+                raise CompileError(
+                    "UNIMPLEMENTED",
+                    f"the program computes with {what}, which the device ({self.cpu}) does not have; "
+                    "TRIPONT_DEVICE=host runs it on the CPU",
+                )
+
+
+def for_device(device: str = "", cpu: str = "host") -> SyclTarget:
+    """The target for a device described as ``kind[,aspect...]``: "cpu,fp16,fp64" (the default), "gpu", "gpu,fp64".
+
+    ``cpu``: the CPU of the host, see :func:`..host.for_cpu`. Raises CompileError INVALID_ARGUMENT.
+    """
+    return _for_device(device or "cpu,fp16,fp64", cpu)
+
+
+@functools.cache
+def _for_device(device: str, cpu: str) -> SyclTarget:
+    from ..host import for_cpu
+
+    kind, *aspects = device.split(",")
+    if kind not in KINDS or not set(aspects) <= set(ASPECTS):
+        raise invalid_argument(
+            f"unknown SYCL device {device!r}: expected one of {', '.join(KINDS)}, "
+            f"followed by what it has of {', '.join(ASPECTS)}"
+        )
+    host = for_cpu(cpu)
+    is_cpu = kind == "cpu"
+    text = "|".join([device, host.fingerprint, str(llvm.llvm_version_info), llvmlite.__version__])
+    return SyclTarget(
+        name="sycl",
+        triple=TRIPLE,
+        data_layout=str(_machine().target_data),
+        cpu=kind,
+        features=tuple(sorted(aspects)),
+        vector_bytes=64 if is_cpu else 8,
+        function_attributes="nounwind",
+        fingerprint=hashlib.sha256(text.encode()).hexdigest()[:16],
+        max_lanes=16 if is_cpu else 1,
+        host=host,
+    )
+
+
+@functools.cache
+def _machine() -> Any:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    return llvm.Target.from_triple(TRIPLE).create_target_machine(opt=2)
+
+
+def _optimise(module: Any, machine: Any) -> None:
+    """What makes functions fit for SPIR-V. Combining instructions is left to the device's compiler: LLVM's own would
+    make integers of odd widths and wide vectors again.
+    """
+    with (
+        llvm.create_pass_builder(
+            machine, llvm.create_pipeline_tuning_options(speed_level=1)
+        ) as builder,
+        llvm.create_new_module_pass_manager() as passes,
+    ):
+        passes.add_always_inliner_pass()
+        passes.add_global_dead_code_eliminate_pass()
+        passes.add_sroa_pass()
+        passes.add_simplify_cfg_pass()
+        passes.run(module, builder)
+
+
+def check_legal(text: str) -> None:
+    """Raises CompileError INTERNAL for IR that SPIR-V cannot hold: better than what LLVM does with it."""
+    for line in text.split("\n"):
+        if _ILLEGAL.search(line) is None:
+            continue
+        found = _ILLEGAL.search(_COMMENT_OR_NAME.sub("", line))
+        if found is not None and not line.startswith(("declare", "target", "!")):
+            raise internal(f"sycl: SPIR-V has no {found[0].strip()}: {line.strip()}")
+
+
+def _instructions(spirv: bytes) -> list[tuple[int, int, int]]:
+    """(opcode, offset, size in bytes) of each instruction before the first function."""
+    found = []
+    at = 20
+    while at < len(spirv):
+        word = int.from_bytes(spirv[at : at + 4], "little")
+        opcode, size = word & 0xFFFF, (word >> 16) * 4
+        if opcode == 54 or size == 0:  # OpFunction
+            break
+        found.append((opcode, at, size))
+        at += size
+    return found
+
+
+def kernel_names(spirv: bytes) -> dict[str, int]:
+    """Where in the module the name of each kernel stands (ended by a zero byte)."""
+    names = {}
+    for opcode, at, _ in _instructions(spirv):
+        if opcode == _OP_ENTRY_POINT:
+            start = at + 12
+            names[spirv[start : spirv.index(b"\0", start)].decode()] = start
+    return names
+
+
+def capabilities(spirv: bytes) -> set[int]:
+    """The numbers of the capabilities that the module declares."""
+    return {
+        int.from_bytes(spirv[at + 4 : at + 8], "little")
+        for opcode, at, _ in _instructions(spirv)
+        if opcode == _OP_CAPABILITY
+    }
