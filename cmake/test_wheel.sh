@@ -41,7 +41,12 @@ wheel=$(echo build/wheel/tripont-*.whl)
 "$environment/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall "$wheel"
 echo "$wanted" >"$environment/stamp"
 
-"$environment/bin/python" - <<'EOF'
+# A copy of the tests, so that the checkout's folders do not shadow the installed package.
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT
+cp -r tests examples pyproject.toml "$copy"
+cd "$copy"
+"$root/$environment/bin/python" - <<'EOF'
 import jax
 import sys
 import tripont
@@ -50,10 +55,5 @@ print(f"testing {tripont.__path__[0]} with Python {sys.version.split()[0]} and J
 assert "site-packages" in tripont.__path__[0], tripont.__path__
 EOF
 
-# A copy of the tests, so that the checkout's folders do not shadow the installed package.
-copy=$(mktemp -d)
-trap 'rm -rf "$copy"' EXIT
-cp -r tests examples pyproject.toml "$copy"
-cd "$copy"
 "$root/$environment/bin/python" -m pytest -m "not slow" tests/integration tests/frontends tests/cli
 "$root/$environment/bin/tripont" doctor
