@@ -104,6 +104,7 @@ def test_truncated_programs(client: Any, fraction: float) -> None:
         client.compile(program[: int(len(program) * fraction)])
 
 
+@pytest.mark.slow  # one of these programs takes the reader to its time limit
 def test_flipped_bytes(client: Any, xpu: Any) -> None:
     """A damaged program is refused, or happens to be another valid program; the process and the device live on."""
     program = portable_program()
