@@ -142,7 +142,9 @@ def serve(connection: socket.socket, compile_program: CompileFunction) -> None:
             return
         code, message, artifact = handle(payload, compile_program)
         text = message.encode(errors="replace")
-        connection.sendall(struct.pack("<III", RESPONSE, code, len(text)) + text + struct.pack("<Q", len(artifact)))
+        connection.sendall(
+            struct.pack("<III", RESPONSE, code, len(text)) + text + struct.pack("<Q", len(artifact))
+        )
         connection.sendall(artifact)
 
 
@@ -186,7 +188,9 @@ def main(arguments: list[str]) -> int:
     end_with_connection(connection)
     # The heavy imports (LLVM, the MLIR bindings) happen here, so that the first compile finds them done.
     from .compile import compile_program
+    from .importer.reading_limit import enable as enable_reading_limit
 
+    enable_reading_limit()
     try:
         from tripont.version import __version__ as version
     except ImportError:

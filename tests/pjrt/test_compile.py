@@ -253,6 +253,18 @@ def test_a_killed_worker(compiler: Client) -> None:
     check_add_one(compiler, compiler.compile(ADD_ONE))
 
 
+# A portable artifact with flipped bits: a dictionary attribute that holds itself twice, so that MLIR's reader would
+# take until the end of the world.
+ENDLESS = Path(__file__).with_name("endless_to_read.mlirbc")
+
+
+def test_a_program_that_takes_for_ever_to_read(compiler: Client) -> None:
+    with pytest.raises(PjrtError, match="worker") as error:
+        compiler.compile(ENDLESS.read_bytes())
+    assert error.value.code == "INTERNAL"
+    check_add_one(compiler, compiler.compile(ADD_ONE))
+
+
 def test_compiles_from_several_threads(compiler: Client) -> None:
     errors: list[Exception] = []
 

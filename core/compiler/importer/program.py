@@ -21,6 +21,7 @@ from .. import hlo
 from ..errors import CompileError, internal, invalid_argument
 from . import bindings, bytecode, legalize
 from .bindings import MLIRError, ir
+from .reading_limit import reading_limit
 from .stablehlo import NeedsPasses, ProgramReader
 
 FORMATS = ("mlir", "hlo")
@@ -75,7 +76,8 @@ def _read(program: bytes, format: str) -> hlo.Module:
     # Diagnostics travel in the exceptions; nothing of them is for the process's standard error.
     handler = context.attach_diagnostic_handler(lambda diagnostic: True)
     try:
-        module = read_mlir(program, format, context)
+        with reading_limit(len(program)):
+            module = read_mlir(program, format, context)
         return _read_module(module)
     except CompileError:
         raise
