@@ -1,0 +1,108 @@
+"""Finding and opening oneDNN: the errors when there is none, and life after fork()."""
+
+from __future__ import annotations
+
+import ctypes.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tripont.core import _tripont
+from tripont.core.compiler import dtypes
+from tripont.core.compiler.hlo import Shape
+
+from .calls import run
+from .test_gemm import attributes, normal
+
+_SCRIPT = """
+import numpy as np
+from tripont.core import _tripont
+from tripont.core.compiler.compile import compile_program
+
+program = b'''
+func.func @main(%x: tensor<200x200xf32>) -> tensor<200x200xf32> {
+  %0 = stablehlo.dot %x, %x : (tensor<200x200xf32>, tensor<200x200xf32>) -> tensor<200x200xf32>
+  return %0 : tensor<200x200xf32>
+}'''
+from tripont.core.compiler.passes.library import options
+if MUST_CALL:
+    options.has_onednn = lambda: True
+artifact = compile_program(program, "mlir", b"", {})
+print("calls gemm:", b"gemm" in artifact)
+client = _tripont.Client({"prestart_worker": False, "cache": False})
+x = np.ones((200, 200), np.float32)
+try:
+    (y,) = _tripont.Executable.load(artifact).run(client.devices[0], [x])
+    print("result:", y[0, 0])
+except _tripont.StatusError as error:
+    print(error.code, error)
+"""
+
+
+def run_script(must_call: bool, path: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", f"MUST_CALL = {must_call}\n{_SCRIPT}"],
+        env=os.environ | {"TRIPONT_ONEDNN_PATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    return done.stdout
+
+
+def test_without_the_library_dots_are_generated(tmp_path):
+    out = run_script(False, str(tmp_path))
+    assert "calls gemm: False" in out
+    assert "result: 200.0" in out
+
+
+def test_a_program_that_needs_the_library_is_refused(tmp_path):
+    out = run_script(True, str(tmp_path))
+    assert "calls gemm: True" in out
+    assert "UNAVAILABLE" in out
+    assert f"{tmp_path}/libdnnl.so.3" in out
+    assert "pip install onednn-cpu-tbb" in out
+
+
+def test_another_library_is_refused():
+    name = ctypes.util.find_library("m")
+    paths = [
+        p
+        for f in ("/lib64", "/lib/x86_64-linux-gnu", "/usr/lib64")
+        for p in Path(f).glob(str(name))
+    ]
+    if not paths:
+        pytest.skip("libm is not in a folder that this test knows")
+    out = run_script(True, str(paths[0]))
+    assert "UNAVAILABLE" in out
+    assert "has no function dnnl_" in out
+
+
+def test_the_library_is_listed_once_it_is_open(device):
+    multiply(device)
+    versions = dict(_tripont.library_versions())
+    assert versions["oneDNN"].startswith("3.")
+
+
+def multiply(device):
+    m = n = k = 200
+    lhs, rhs = normal(m, k), normal(k, n)
+    (got,) = run(device, "gemm", [lhs, rhs], [Shape(dtypes.F32, (m, n))], attributes([], m, n, k))
+    np.testing.assert_allclose(got, lhs @ rhs, rtol=1e-4, atol=1e-4)
+
+
+def test_after_fork(device):
+    multiply(device)  # the parent's threads exist, the child has none of them
+    pid = os.fork()
+    if pid == 0:
+        try:
+            multiply(device)
+            os._exit(0)
+        except BaseException as error:
+            print(error, file=sys.stderr, flush=True)
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
