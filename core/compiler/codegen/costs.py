@@ -30,11 +30,20 @@ _BYTE_NS: Final = 0.015  # reading or writing memory beyond the nearest caches
 GRAIN_NS: Final = 8000.0  # less than this is not worth waking a thread
 
 
+def _vector_ns(i: hlo.Instruction) -> float:
+    """Nanoseconds that a full vector of an instruction takes."""
+    if i.opcode in _FREE:
+        return 0.0
+    if i.opcode in ("divide", "remainder", "power") and i.operands[0].dtype.is_integer:
+        return 4.0
+    return _VECTOR_NS.get(i.opcode, _CHEAP)
+
+
 def weight(i: hlo.Instruction) -> float:
     """What an element costs to compute, in cheap vector instructions."""
     if i.opcode in _FREE:
         return 0.0
-    return max(1.0, _VECTOR_NS.get(i.opcode, _CHEAP) * 4)
+    return max(1.0, 4 * _vector_ns(i))
 
 
 def of_computation(target: Target, computation: hlo.Computation) -> float:
@@ -53,7 +62,7 @@ def of_instructions(
         shapes = [s for x in (i, *i.operands) for s in x.result_shapes if isinstance(s, hlo.Shape)]
         if i.opcode not in _FREE and shapes:
             size = max(s.elements for s in shapes)
-            vectors += _VECTOR_NS.get(i.opcode, _CHEAP) * size / target.lanes(shapes[0].dtype)
+            vectors += _vector_ns(i) * size / target.lanes(shapes[0].dtype)
     moved = sum(a.shape.bytes for a in arrays if isinstance(a.shape, hlo.Shape))
     return 10.0 + max(vectors, moved * _BYTE_NS)
 

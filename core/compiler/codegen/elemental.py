@@ -357,6 +357,7 @@ def _pad(g: Generator, i: hlo.Instruction, index: Index) -> Element:
         c = g.shift(c, -low)
         last = (dim - 1) * (interior + 1)
         conditions += _inside(g, c, 0, last + 1)
+        c = _near(g, c, last + 1)
         c = c._replace(low=max(c.low, 0), high=max(min(c.high, last), 0))
         if interior:
             # Where it is negative the condition above is false already, whatever an unsigned division gives.
@@ -384,6 +385,24 @@ def _inside(g: Generator, c: Coordinate, start: int, stop: int) -> list[Value]:
     if c.low >= start:
         return [g.compare("slt", value, i64(stop))]
     return [g.compare("ult", g.sub(value, i64(start)), i64(stop - start))]
+
+
+def _near(g: Generator, c: Coordinate, size: int) -> Coordinate:
+    """``c``, but 0 where no lane of a vector is in [0, size).
+
+    Such vectors are masked off altogether. Their address must be a good one nevertheless: the machine takes long over
+    a masked load of memory that is not there.
+    """
+    if c.is_uniform or c.vector is not None or (c.low >= 0 and c.high < size):
+        return c
+    span = c.stride * (c.lanes - 1)
+    first, last = min(0, span), max(0, span)
+    moved = g.add(c.base, i64(last))
+    some = g.compare("ult", moved, i64(size + last - first))
+    base = g.pure(
+        ("near", c.base, some), (c.base, some), lambda: g.builder.select(some, c.base, i64(0))
+    )
+    return c._replace(base=base)
 
 
 def _when(
@@ -467,7 +486,7 @@ def _concatenate(g: Generator, i: hlo.Instruction, index: Index) -> Element:
 
     def piece(number: int) -> Element:
         first, last, operand = pieces[number]
-        moved = g.shift(c, -first)
+        moved = _near(g, g.shift(c, -first), last - first)
         moved = moved._replace(low=max(moved.low, 0), high=min(moved.high, last - first - 1))
         return element(g, operand, (*index[:dimension], moved, *index[dimension + 1 :]))
 

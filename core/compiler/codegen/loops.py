@@ -7,6 +7,7 @@ index once a call and then counted.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ from .representation import memory_type
 if TYPE_CHECKING:
     from ..targets.target import Target
 
+LONGEST_CODE = 256  # weight of the code that writing it once for each part of a row may come to
 BLOCK = 1024  # elements of a unit of work in a long minor dimension
 # Kernels that move at least this much write past the caches: nothing of it would be found there again.
 STREAMING_BYTES = 1 << 25
@@ -51,11 +53,49 @@ def emit_frame(frame: Frame) -> EmittedKernel:
             g.store(array, index, value, mask, streaming)
 
     streaming = frame.moves_at_least(STREAMING_BYTES)
-    units = iterate(
-        frame, dims, lanes_for(target, computation), can_mask(target, computation), body
-    )
+    lanes, masked = lanes_for(target, computation), can_mask(target, computation)
+    cuts = cuts_of(roots)
+    if len(cuts) * sum(map(costs.weight, computation.instructions)) > LONGEST_CODE:
+        cuts = []
+    units = iterate(frame, dims, lanes, masked, body, cuts)
     cost = costs.of_computation(target, computation)
     return frame.finish(units, costs.grain(cost, units), cost)
+
+
+def cuts_of(roots: Sequence[hlo.Instruction]) -> list[int]:
+    """Where in the last dimension of a loop the operand changes: at the seams of concatenations and pads."""
+    size = roots[0].dims[-1] if roots[0].dims else 0
+    cuts: set[int] = set()
+    seen: set[tuple[hlo.Instruction, int]] = set()
+    stack = [(root, 0) for root in roots]  # instructions, and where their own first element stands
+    while stack:
+        i, offset = stack.pop()
+        if (i, offset) in seen or not isinstance(i.shape, hlo.Shape) or not i.dims:
+            continue
+        seen.add((i, offset))
+        minor = len(i.dims) - 1
+        if i.opcode == "concatenate":
+            at = offset
+            for operand in i.operands:
+                stack.append((operand, at))
+                if i.attributes["dimension"] == minor:
+                    at += operand.dims[-1]
+                    cuts.add(at)
+        elif i.opcode == "pad":
+            if i.attributes["interior"][-1] == 0:
+                start = offset + i.attributes["low"][-1]
+                cuts.update((start, start + i.operands[0].dims[-1]))
+                stack.append((i.operands[0], start))
+        elif i.opcode == "slice":
+            if i.attributes["strides"][-1] == 1:
+                stack.append((i.operands[0], offset - i.attributes["starts"][-1]))
+        elif i.opcode == "broadcast":
+            mapped = i.attributes["dimensions"]
+            if mapped and mapped[-1] == minor:
+                stack.append((i.operands[0], offset))
+        elif i.opcode == "copy" or i.is_elementwise:
+            stack += [(o, offset) for o in i.operands if o.dims == i.dims]
+    return sorted(c for c in cuts if 0 < c < size)
 
 
 def lanes_for(target: Target, computation: hlo.Computation) -> int:
@@ -86,44 +126,63 @@ def dtype_bytes(dtype: DType) -> int:
 Body = Callable[[Generator, Index, Value | None], None]
 
 
-def iterate(frame: Frame, dims: Sequence[int], lanes: int, masked: bool, body: Body) -> int:
+def iterate(
+    frame: Frame,
+    dims: Sequence[int],
+    lanes: int,
+    masked: bool,
+    body: Body,
+    cuts: Sequence[int] = (),
+) -> int:
     """Write the loops over an iteration space and give the number of units of work.
 
-    ``body(g, index, mask)`` writes one step, for an index whose last coordinate covers a number of lanes.
+    ``body(g, index, mask)`` writes one step, for an index whose last coordinate covers a number of lanes. No step lies
+    across one of the ``cuts`` of the last dimension: the code is written once for each part.
     """
-    g = frame.generator
+    g, b = frame.generator, frame.builder
     outer, minor = tuple(dims[:-1]), dims[-1] if dims else 1
     rows = math.prod(outer)
     lanes = min(lanes, 1 << (minor - 1).bit_length())
-    at = (lambda c: (c,)) if dims else (lambda c: ())
+    parts = list(itertools.pairwise([0, *cuts, minor]))
+    prefix: Index = tuple(ZERO for _ in outer)
+
+    def step(c: Coordinate, mask: Value | None) -> None:
+        body(g, (*prefix, c) if dims else (), mask)
+
+    def all_parts() -> None:
+        for low, high in parts:
+            span(g, low, high, high, lanes, masked, step)
+
     if rows == 1:
-        prefix: Index = tuple(ZERO for _ in outer)
         if minor <= 4 * lanes:
-            span(
-                g, 0, minor, minor, lanes, masked, lambda c, mask: body(g, (*prefix, *at(c)), mask)
-            )
+            all_parts()
             return 1
-        units = -(-minor // BLOCK)
-        b = frame.builder
-        start = b.mul(frame.begin, i64(BLOCK))
-        stop = b.intrinsic("smin", [b.mul(frame.end, i64(BLOCK)), i64(minor)])
-        g.note(start, stop)
-        span(g, start, stop, minor, lanes, masked, lambda c, mask: body(g, (*prefix, c), mask))
+        units = 0
+        for low, high in parts:
+            count_of_part = -(-(high - low) // BLOCK)
+            # Units [units, units + count_of_part) of all are this part's: which of them are to be done?
+            first = b.intrinsic("smax", [b.sub(frame.begin, i64(units)), i64(0)])
+            last = b.intrinsic("smin", [b.sub(frame.end, i64(units)), i64(count_of_part)])
+            start = b.add(b.mul(first, i64(BLOCK)), i64(low))
+            stop = b.intrinsic("smin", [b.add(b.mul(last, i64(BLOCK)), i64(low)), i64(high)])
+            g.note(start, stop)
+            span(g, start, stop, high, lanes, masked, step, origin=low)
+            units += count_of_part
         return units
-    blocks = -(-minor // BLOCK) if minor >= 2 * BLOCK else 1
-    counted = (*outer, blocks)
+    blocks = -(-minor // BLOCK) if minor >= 2 * BLOCK and not cuts else 1
 
     def row(index: Index) -> None:
+        nonlocal prefix
         prefix, block = index[:-1], index[-1]
         if blocks == 1:
-            span(g, 0, minor, minor, lanes, masked, lambda c, mask: body(g, (*prefix, c), mask))
+            all_parts()
             return
         start = g.mul(block.base, i64(BLOCK))
-        stop = g.builder.intrinsic("smin", [g.add(start, i64(BLOCK)), i64(minor)])
+        stop = b.intrinsic("smin", [g.add(start, i64(BLOCK)), i64(minor)])
         g.note(stop)
-        span(g, start, stop, minor, lanes, masked, lambda c, mask: body(g, (*prefix, c), mask))
+        span(g, start, stop, minor, lanes, masked, step)
 
-    count(g, frame.begin, frame.end, counted, row)
+    count(g, frame.begin, frame.end, (*outer, blocks), row)
     return rows * blocks
 
 
@@ -171,44 +230,42 @@ Step = Callable[[Coordinate, "Value | None"], None]
 
 def span(
     g: Generator, start: Value | int, stop: Value | int, size: int, lanes: int, masked: bool, step: Step,
-    unrolled: bool = False,
+    unrolled: bool = False, origin: int = 0,
 ) -> None:  # fmt: skip
-    """Write steps for the minor coordinates [start, stop) of ``size``, without a loop if there are few or ``unrolled``.
+    """Write steps for the minor coordinates [start, stop), without a loop if there are few or ``unrolled``.
 
-    If they are not known when compiling, ``start`` is a multiple of BLOCK, and ``stop`` is one too or else is ``size``.
+    ``size`` is the end that ``stop`` can have. If they are not known when compiling, ``start`` is ``origin`` and a
+    multiple of BLOCK, and ``stop`` is one too or else is ``size``; there may be nothing to do.
     """
     b = g.builder
-    main = size // lanes * lanes
-    if isinstance(start, int) and isinstance(stop, int):
+    vector = int(lanes > 1)
+    if isinstance(start, int):
+        main = start + (size - start) // lanes * lanes
         if unrolled or (main - start) // lanes <= 4:
             for at in range(start, main, lanes):
-                step(
-                    Coordinate(
-                        i64(at),
-                        int(lanes > 1),
-                        lanes,
-                        None,
-                        at,
-                        at + lanes - 1,
-                        math.gcd(at, 1 << 30),
-                    ),
-                    None,
-                )
+                multiple = math.gcd(at, 1 << 30)
+                step(Coordinate(i64(at), vector, lanes, None, at, at + lanes - 1, multiple), None)
         else:
             with g.loop(i64(start), i64(main), lanes) as (i, _, _):
-                step(Coordinate(i, int(lanes > 1), lanes, None, 0, main - 1, lanes), None)
+                step(
+                    Coordinate(i, vector, lanes, None, start, main - 1, math.gcd(start, lanes)),
+                    None,
+                )
         tail(g, main, size, lanes, masked, step)
         return
-    assert isinstance(start, Value)
     assert isinstance(stop, Value)
+    main = origin + (size - origin) // lanes * lanes
     limit = stop
     if main < size:
         limit = b.intrinsic("smin", [stop, i64(main)])
         g.note(limit)
-    with g.loop(start, limit, lanes) as (i, _, _):
-        step(Coordinate(i, int(lanes > 1), lanes, None, 0, main - 1, lanes), None)
+    if main > origin:
+        with g.loop(start, limit, lanes) as (i, _, _):
+            step(
+                Coordinate(i, vector, lanes, None, origin, main - 1, math.gcd(origin, lanes)), None
+            )
     if main < size:
-        condition = b.icmp("sgt", stop, i64(main))
+        condition = b.binary("and", b.icmp("sgt", stop, i64(main)), b.icmp("slt", start, stop))
         then, done = b.new_label("tail"), b.new_label("done")
         entry = b.lines
         b.branch_if(condition, then, done)
@@ -239,9 +296,8 @@ def tail(g: Generator, start: int, stop: int, lanes: int, masked: bool, step: St
             mask = None
             if rest < lanes:
                 mask = mask_of(rest, lanes)
-            c = Coordinate(
-                i64(start), 1, lanes, None, start, start + lanes - 1, math.gcd(start, 1 << 30)
-            )
+            multiple = math.gcd(start, 1 << 30)
+            c = Coordinate(i64(start), 1, lanes, None, start, stop - 1, multiple)
             if mask is None:
                 step(c, None)
             else:

@@ -73,6 +73,8 @@ def _load_part(
         start = b.gep(type_, pointer, i64(1 - count))
         forward = _contiguous(g, type_, start, count, None)
         return b.shuffle(forward, forward, range(count - 1, -1, -1))
+    if lane.vector is None and 2 <= lane.stride <= 4 and factor == 1 and mask is None:
+        return _strided(g, type_, pointer, count, lane.stride)
     offsets = lane.vector or b.lane_offsets("i64", count, lane.stride)
     addresses = b.gep(type_, b.gep(type_, pointer, i64(part)), offsets)
     result = llvm_ir.vector(type_, count)
@@ -83,6 +85,30 @@ def _load_part(
     return b.call(
         result, name, [Value(f"{addresses.type} align {size}", addresses.ref), mask, passthru]
     )
+
+
+def _strided(g: Generator, type_: str, pointer: Value, count: int, stride: int) -> Value:
+    """Every ``stride``-th element: contiguous vectors, and shuffles that pick from them.
+
+    The last vector ends with the last element that is needed: nothing behind it is touched.
+    """
+    b = g.builder
+    starts = [n * count for n in range(stride - 1)] + [(count - 1) * stride + 1 - count]
+    picked: Value | None = None
+    for n, start in enumerate(starts):
+        piece = _contiguous(g, type_, b.gep(type_, pointer, i64(start)), count, None)
+        if picked is None:
+            first = [lane * stride if lane * stride < count else 0 for lane in range(count)]
+            picked = b.shuffle(piece, piece, first)
+            continue
+        low, high = n * count, (n + 1) * count if n + 1 < stride else count * stride
+        mask = [
+            count + lane * stride - start if low <= lane * stride < high else lane
+            for lane in range(count)
+        ]
+        picked = b.shuffle(picked, piece, mask)
+    assert picked is not None
+    return picked
 
 
 def _contiguous(g: Generator, type_: str, pointer: Value, count: int, mask: Value | None) -> Value:

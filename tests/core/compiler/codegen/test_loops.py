@@ -403,6 +403,40 @@ def test_data_movement(dtype):
             check(fusion("loop", [x, y, z, start, other], root), arguments)
 
 
+@pytest.mark.parametrize("dtype", [F32, F64, S8, BF16, C64], ids=str)
+@pytest.mark.parametrize("stride", [2, 3, 4, 5])
+def test_strided_slices(stride, dtype):
+    for n in (70, 64 * stride, 64 * stride - stride + 1, 1000):
+        (x,) = parameters(S(dtype, (3, n)))
+        shape = S(dtype, (3, -(-n // stride)))
+        root = op("slice", shape, x, starts=(0, 0), limits=(3, n), strides=(1, stride))
+        check(fusion("loop", [x], root))
+        back = op("reverse", shape, root, dimensions=(1,))
+        check(fusion("loop", [x], back))
+
+
+def test_many_pieces():
+    """A vector of parameters flattened into one: no step lies across a seam."""
+    sizes = [5, 1, 2000, 16, 33, 1024, 7, 4000]
+    pieces = parameters(*(S(F32, (n,)) for n in sizes))
+    whole = op("concatenate", S(F32, (sum(sizes),)), *pieces, dimension=0)
+    for root in (whole, op("negate", whole.shape, op("abs", whole.shape, whole))):
+        kernel = check(fusion("loop", pieces, root), splits=[1, 2, 3, 5, 7])
+        assert kernel.emitted.work_count == sum(-(-n // 1024) for n in sizes)
+    rows = parameters(*(S(F32, (3, n)) for n in sizes))
+    wide = op("concatenate", S(F32, (3, sum(sizes))), *rows, dimension=1)
+    check(fusion("loop", rows, wide))
+    start, stop = 30, 3000
+    part = op(
+        "slice", S(F32, (stop - start,)), whole, starts=(start,), limits=(stop,), strides=(1,)
+    )
+    zero = hlo.constant(0.0, F32)
+    padded = op("pad", S(F32, (stop - start + 9,)), part, zero, low=(4,), high=(5,), interior=(0,))
+    check(fusion("loop", pieces, padded))
+    many = parameters(*(S(F32, (3,)) for _ in range(300)))
+    check(fusion("loop", many, op("concatenate", S(F32, (900,)), *many, dimension=0)))
+
+
 @pytest.mark.parametrize("dimension", [0, 1, 2])
 def test_iota(dimension):
     dims = (3, 5, 40)
