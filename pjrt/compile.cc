@@ -52,7 +52,8 @@ StatusOr<Program> ReadProgram(const PJRT_Program* program, const char* compile_o
 }
 
 // What the caller's options tell the compiler: where to dump its stages (from XLA_FLAGS, or from
-// jax.jit's compiler_options by XLA's names), and whatever else compiler_options holds, by its name.
+// jax.jit's compiler_options by XLA's names), and whatever else compiler_options holds, by its
+// name.
 std::map<std::string, std::string> CompilerOptions(const CompileOptions& options) {
   constexpr std::string_view kXlaDump = "xla_dump_";
   std::map<std::string, std::string> result;
@@ -60,7 +61,8 @@ std::map<std::string, std::string> CompilerOptions(const CompileOptions& options
   if (!options.dump_pass_re.empty()) result["dump_hlo_pass_re"] = options.dump_pass_re;
   for (const auto& [name, value] : options.overrides) {
     const bool is_dump = name.starts_with(kXlaDump);
-    result[is_dump ? name.substr(kXlaDump.size() - std::string_view("dump_").size()) : name] = value;
+    result[is_dump ? name.substr(kXlaDump.size() - std::string_view("dump_").size()) : name] =
+        value;
   }
   return result;
 }

@@ -245,3 +245,20 @@ def test_damaged_executables(api: Api, client: Client) -> None:
         assert error.value.code in ("INVALID_ARGUMENT", "FAILED_PRECONDITION", "DATA_LOSS")
     with pytest.raises(PjrtError, match="null"):
         api.call("PJRT_Executable_DeserializeAndLoad", client=client.handle)
+
+
+def test_loading_and_destroying_leaves_nothing(client: Client) -> None:
+    """Code, constants and handles of a thousand executables go with them."""
+    import resource
+
+    def work(count: int) -> None:
+        for _ in range(count):
+            loaded = client.load(artifact)
+            client.api.call("PJRT_Executable_Destroy", executable=client.executable(loaded))
+            client.destroy_executable(loaded)
+
+    artifact = programs.add_one()
+    work(100)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    work(1000)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak < 2048  # KiB
