@@ -43,7 +43,8 @@ _OP_CAPABILITY, _OP_ENTRY_POINT = 17, 15
 _CAPABILITY_FLOAT16, _CAPABILITY_FLOAT64 = 9, 10
 # What SPIR-V lacks, or LLVM's SPIR-V backend gets wrong or ends the process over.
 _ILLEGAL: Final = re.compile(r"<(?!2 x|3 x|4 x|8 x|16 x)\d+ x |\bi(?!1\b|8\b|16\b|32\b|64\b)\d+\b|\bbfloat\b")
-_COMMENT_OR_NAME: Final = re.compile(r';.*|"[^"]*"|[%@][\w.$]+')
+_LIFETIME: Final = re.compile(r"^ *call void @llvm\.lifetime\.\w+\.p\d\(.*\n", re.MULTILINE)
+_COMMENT_OR_NAME: Final = re.compile(r';.*|^[\w.]+:|"[^"]*"|[%@][\w.$]+')
 
 
 class SyclModule(llvm_ir.Module):
@@ -101,19 +102,18 @@ class SyclTarget(Target):
         """The SPIR-V module; with ``dump`` also the optimised IR and the assembly."""
         if not module.functions:
             return b"", "", ""
-        machine = _machine()
-        context = llvm.context.create_context()
-        text = legalize(module, self.function_attributes)
-        try:
-            parsed = llvm.parse_assembly(text, context)
-        except RuntimeError as error:
-            raise internal(f"LLVM rejects the legalised IR: {error}") from error
-        with parsed:
-            _optimise(parsed, machine)
+        with _parse(legalize(module, self.function_attributes)) as parsed:
+            _optimise(parsed, _machine())
             optimised = str(parsed)
-            check_legal(optimised)
-            spirv = machine.emit_object(parsed)
-            assembly = machine.emit_assembly(parsed) if dump else ""
+        # The inliner marks lifetimes of variables, and the backend fails on those of casted pointers.
+        optimised = _LIFETIME.sub("", optimised)
+        check_legal(optimised)
+        with _parse(optimised) as parsed:
+            spirv = _machine().emit_object(parsed)
+        assembly = ""
+        if dump:  # emitting changes a module
+            with _parse(optimised) as parsed:
+                assembly = _machine().emit_assembly(parsed)
         self.check_capabilities(spirv)
         return spirv, optimised, assembly
 
@@ -167,11 +167,19 @@ def _for_device(device: str, cpu: str) -> SyclTarget:
     )
 
 
-@functools.cache
 def _machine() -> Any:
+    """A new TargetMachine: SPIR-V's keeps types of the module that it emitted, and must not be used again."""
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     return llvm.Target.from_triple(TRIPLE).create_target_machine(opt=2)
+
+
+def _parse(text: str) -> Any:
+    """An LLVM module in a context of its own: types and constants die with it."""
+    try:
+        return llvm.parse_assembly(text, llvm.context.create_context())
+    except RuntimeError as error:
+        raise internal(f"LLVM rejects the legalised IR: {error}") from error
 
 
 def _optimise(module: Any, machine: Any) -> None:
