@@ -130,9 +130,13 @@ std::vector<Ref<Buffer>> Execute(Executable& executable, Device* device, const s
   return results;
 }
 
-py::list Run(Executable& executable, Device* device, const std::vector<py::array>& arrays) {
+py::list Run(Executable& executable, Device* device, const std::vector<py::object>& arrays) {
   std::vector<Ref<Buffer>> arguments;
-  for (const py::array& array : arrays) arguments.push_back(BufferFromArray(device->default_memory(), array));
+  for (const py::object& object : arrays) {
+    const py::array array = py::array::ensure(object);  // takes scalars too
+    if (!array) throw py::type_error("an argument is not an array");
+    arguments.push_back(BufferFromArray(device->default_memory(), array));
+  }
   py::list outputs;
   for (const Ref<Buffer>& result : Execute(executable, device, arguments, {})) {
     outputs.append(ArrayFromBuffer(*result));
@@ -254,7 +258,7 @@ PYBIND11_MODULE(_tripont, m) {
       .def("execute", &Execute, py::arg("device"), py::arg("arguments"),
            py::arg("non_donatable") = std::vector<int64_t>(),
            "Buffers in, buffers out. Donatable parameters that are not listed in non_donatable are donated.")
-      .def("run", &Run, py::arg("device"), py::arg("arrays"), "NumPy arrays in, NumPy arrays out.");
+      .def("run", &Run, py::arg("device"), py::arg("arrays"), "NumPy arrays (or scalars) in, NumPy arrays out.");
 
   m.def("version", [] { return std::string(Version()); });
   m.def("options",

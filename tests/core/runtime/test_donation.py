@@ -1,0 +1,209 @@
+"""Donation, aliasing, deletion and external references."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tripont.core import _tripont
+from tripont.core.compiler import dtypes
+from tripont.core.compiler.artifact import (
+    ALLOCATION_PARAMETER,
+    ALLOCATION_RESULT,
+    Allocation,
+    Kernel,
+    Value,
+)
+from tripont.core.compiler.hlo import Shape
+
+from tests.core.runtime import programs
+from tests.core.runtime.conftest import status
+from tests.core.runtime.programs import function, whole
+
+X = np.arange(8, dtype=np.float32)
+
+
+def load(program):
+    return _tripont.Executable.load(programs.serialize(program))
+
+
+@pytest.fixture(params=[10.0, 1e9], ids=["inline", "stream"])
+def double(request):
+    return load(programs.in_place(8, cost_ns=request.param))
+
+
+def test_donated_memory_is_reused(device, double):
+    x = _tripont.Buffer.from_array(X, device)
+    address = x.pointer()
+    (y,) = double.execute(device, [x])
+    assert x.is_deleted
+    y.wait()
+    assert y.pointer() == address
+    np.testing.assert_array_equal(y.numpy(), 2 * X)
+    code, message = status(x.numpy)
+    assert code == "INVALID_ARGUMENT"
+    assert "donated" in message
+    assert "donated" in status(lambda: double.execute(device, [x]))[1]
+
+
+def test_parameter_that_is_not_donated_is_kept(device, double):
+    x = _tripont.Buffer.from_array(X, device)
+    (y,) = double.execute(device, [x], [0])
+    assert not x.is_deleted
+    assert y.pointer() != x.pointer()
+    np.testing.assert_array_equal(y.numpy(), 2 * X)
+    np.testing.assert_array_equal(x.numpy(), X)
+
+
+def test_external_reference_keeps_the_memory_unchanged(device, double):
+    x = _tripont.Buffer.from_array(X, device)
+    x.add_external_reference()
+    address = x.pointer()
+    (y,) = double.execute(device, [x])
+    assert x.is_deleted
+    np.testing.assert_array_equal(y.numpy(), 2 * X)
+    assert y.pointer() != address
+    content = np.ctypeslib.as_array((np.ctypeslib.ctypes.c_float * 8).from_address(address))
+    np.testing.assert_array_equal(content, X)
+    x.drop_external_reference()
+    assert status(x.drop_external_reference)[0] == "FAILED_PRECONDITION"
+
+
+def aligned(array):
+    """A copy of ``array`` at a multiple of 64 bytes."""
+    room = np.empty(array.nbytes + 64, np.uint8)
+    start = -room.ctypes.data % 64
+    copy = room[start : start + array.nbytes].view(array.dtype)
+    copy[:] = array
+    return copy
+
+
+def test_external_memory_is_never_written(device, double):
+    array = aligned(X)
+    deleted = []
+    x = _tripont.testing.external_buffer(device, array, lambda: deleted.append(1))
+    assert x.pointer() == array.ctypes.data
+    (y,) = double.execute(device, [x])
+    np.testing.assert_array_equal(y.numpy(), 2 * X)
+    np.testing.assert_array_equal(array, X)
+    device.synchronize()
+    assert deleted == [1]
+    del x
+    assert deleted == [1]
+
+
+def test_external_memory_must_be_aligned(device):
+    array = aligned(np.zeros(32, np.float32))[1:]
+    assert "aligned" in status(lambda: _tripont.testing.external_buffer(device, array, lambda: None))[1]
+
+
+def test_on_delete_waits_for_readers(device):
+    deleted = []
+    array = aligned(X)
+    x = _tripont.testing.external_buffer(device, array, lambda: deleted.append(1))
+    slow = load(programs.unary("slow_add_one", 8, cost_ns=1e9))
+    (y,) = slow.execute(device, [x])
+    x.delete()
+    assert deleted == []
+    np.testing.assert_array_equal(y.numpy(), X + 1)
+    device.synchronize()
+    assert deleted == [1]
+
+
+def test_chain_of_donations_on_the_stream(device):
+    """What a training loop does: every step takes over the memory of the step before, which is still running."""
+    step = load(programs.in_place(8, cost_ns=1e9))
+    x = _tripont.Buffer.from_array(np.ones(8, np.float32), device)
+    address = x.pointer()
+    for _ in range(100):
+        (x,) = step.execute(device, [x])
+    np.testing.assert_array_equal(x.numpy(), np.full(8, 2.0**100, np.float32))
+    assert x.pointer() == address
+
+
+def test_donation_waits_for_readers_on_other_devices(client):
+    """The copy to device 1 is enqueued before the donation and must see the content before it."""
+    device, other = client.devices
+    event = _tripont.testing.Event()
+    double = load(programs.in_place(8))
+    for _ in range(20):
+        event = _tripont.testing.Event()
+        x = _tripont.testing.pending_buffer(device, X, event)
+        copy = x.copy_to(other)
+        (y,) = double.execute(device, [x])
+        event.set_ready()
+        np.testing.assert_array_equal(copy.numpy(), X)
+        np.testing.assert_array_equal(y.numpy(), 2 * X)
+
+
+def two_parameters(donatable):
+    f32_8 = Shape(dtypes.F32, (8,))
+    return load(
+        programs.executable(
+            parameters=(Value(f32_8), Value(f32_8)),
+            allocations=(
+                Allocation(ALLOCATION_PARAMETER, 0, 32),
+                Allocation(ALLOCATION_PARAMETER, 1, 32),
+                Allocation(ALLOCATION_RESULT, 0, 32),
+            ),
+            thunks=(Kernel(function("add"), (whole(0, 32), whole(1, 32), whole(2, 32)), 8, 64, 1.0),),
+            donatable_parameters=donatable,
+        )
+    )
+
+
+def test_same_buffer_donated_and_used(device):
+    x = _tripont.Buffer.from_array(X, device)
+    code, message = status(lambda: two_parameters((0,)).execute(device, [x, x]))
+    assert code == "INVALID_ARGUMENT"
+    assert "donated and used in the same call" in message
+    assert not x.is_deleted  # nothing happened
+    np.testing.assert_array_equal(x.numpy(), X)
+
+
+def test_same_buffer_donated_twice(device):
+    x = _tripont.Buffer.from_array(X, device)
+    code, message = status(lambda: two_parameters((0, 1)).execute(device, [x, x]))
+    assert code == "INVALID_ARGUMENT"
+    assert "donated" in message
+    assert not x.is_deleted
+
+
+def test_buffer_donors_are_deleted_although_nothing_aliases_them(device):
+    x, y = (_tripont.Buffer.from_array(X, device) for _ in range(2))
+    before = device.memory_stats()["bytes_in_use"]
+    (z,) = two_parameters((1,)).execute(device, [x, y])
+    np.testing.assert_array_equal(z.numpy(), 2 * X)
+    assert y.is_deleted
+    assert not x.is_deleted
+    device.synchronize()
+    assert device.memory_stats()["bytes_in_use"] == before  # the result came, the donor went
+
+
+def test_failed_call_donates_nothing(device):
+    x, y = (_tripont.Buffer.from_array(X, device) for _ in range(2))
+    y.delete()
+    assert "deleted" in status(lambda: two_parameters((0,)).execute(device, [x, y]))[1]
+    assert not x.is_deleted
+    np.testing.assert_array_equal(x.numpy(), X)
+
+
+def test_deleting_gives_the_memory_back(device):
+    before = device.memory_stats()["bytes_in_use"]
+    x = _tripont.Buffer.from_array(np.zeros(1 << 20, np.float32), device)
+    assert device.memory_stats()["bytes_in_use"] > before
+    x.delete()
+    x.delete()
+    assert x.is_deleted
+    assert device.memory_stats()["bytes_in_use"] == before
+    assert status(x.add_external_reference)[0] == "INVALID_ARGUMENT"
+    assert status(lambda: x.copy_to(device))[0] == "INVALID_ARGUMENT"
+
+
+def test_memory_lives_as_long_as_an_external_reference(device):
+    before = device.memory_stats()["bytes_in_use"]
+    x = _tripont.Buffer.from_array(X, device)
+    x.add_external_reference()
+    x.delete()
+    assert device.memory_stats()["bytes_in_use"] > before
+    x.drop_external_reference()
+    assert device.memory_stats()["bytes_in_use"] == before
