@@ -471,7 +471,7 @@ class _Fuser:
         cluster = Cluster(kind, dims, self.lowest)
         cluster.add(instruction, (cluster.full,), cost_of(instruction) if kind else 0.0, 0.0)
         self.clusters.append(cluster)
-        self.placement[instruction] = [cluster]
+        self.placement.setdefault(instruction, []).append(cluster)  # others may have a copy
         self.make_result(instruction, cluster)
         return cluster
 

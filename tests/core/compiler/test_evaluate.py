@@ -138,7 +138,10 @@ PROGRAMS: dict[str, tuple[Any, tuple[np.ndarray, ...]]] = {
     "integer dot": (lambda a, b: a @ b, (i(3, 4), i(4, 5))),
     "convolution": (convolution(), (f(2, 6, 5, 3), f(3, 3, 3, 4))),
     "strided convolution": (convolution(strides=(2, 1), padding="VALID"), (f(2, 6, 5, 3), f(3, 2, 3, 4))),
-    "dilated convolution": (convolution(lhs=(2, 1), rhs=(1, 2), padding=((2, 1), (0, 3))), (f(2, 6, 5, 3), f(3, 2, 3, 4))),
+    "dilated convolution": (
+        convolution(lhs=(2, 1), rhs=(1, 2), padding=((2, 1), (0, 3))),
+        (f(2, 6, 5, 3), f(3, 2, 3, 4)),
+    ),
     "grouped convolution": (convolution(groups=2), (f(2, 6, 5, 4), f(3, 3, 2, 6))),
     "depthwise convolution": (convolution(groups=4), (f(2, 6, 5, 4), f(3, 3, 1, 8))),
     "batch grouped convolution": (convolution(batch_groups=2), (f(4, 6, 5, 3), f(3, 3, 3, 4))),

@@ -117,6 +117,17 @@ def test_cheap_value_of_two_kernels_is_computed_twice() -> None:
     assert not stored  # h itself is never written
 
 
+def test_value_that_is_copied_here_and_stored_there() -> None:
+    """One reader computes a cheap value itself, another reads it: what it is made of serves both."""
+    x, w = parameter(0, 8), parameter(1, 8, 8)
+    total = reduce(w, (1,))
+    positive = compare(total, hlo.broadcast(number(0.5), (8,)), "GT")
+    kept = op("select", positive, total, op("negate", total), dtype=total.dtype)
+    product = dot(hlo.broadcast(kept, (8, 8), (0,)), w)
+    wide = hlo.broadcast(op("select", positive, x, total, dtype=x.dtype), (8, 8), (1,))
+    fused([x, w], op("add", product, wide), positive)
+
+
 def test_reduction_with_producer_and_epilogue() -> None:
     x = parameter(0, 16, 8)
     mean = op("multiply", reduce(op("exponential", x), (0,)), number(1 / 16, 8))
