@@ -136,6 +136,7 @@ EMITTERS: Final[dict[str, str]] = {
     "transpose": "transposes",
     "dot": "contraction",
     "reduce-window": "reduce_window",
+    "rng-bit-generator": "rng",
     "scatter": "scatter",
     "select-and-scatter": "select_and_scatter",
 }
