@@ -262,6 +262,33 @@ def test_odd_shapes(dims) -> None:
     fused([x], reduce(op("exponential", x), tuple(range(len(dims)))), op("negate", x))
 
 
+def loop(x: Instruction, y: Instruction, swap: bool) -> Instruction:
+    """Three iterations of (a, b) -> (tanh(a + b), b) or -> (b, a * b); the first state."""
+    i, a, b = parameter(0, dtype=S32), parameter(1, *x.dims), parameter(2, *x.dims)
+    condition = hlo.Computation.from_root("c", [i, a, b], compare(i, number(3, dtype=S32), "LT"))
+    i, a, b = parameter(0, dtype=S32), parameter(1, *x.dims), parameter(2, *x.dims)
+    following = [op("add", i, number(1, dtype=S32))]
+    following += [b, op("multiply", a, b)] if swap else [op("tanh", op("add", a, b)), b]
+    shape = hlo.TupleShape(tuple(f.shape for f in following))
+    body = hlo.Computation.from_root("b", [i, a, b], Instruction("tuple", shape, following))
+    start = [number(0, dtype=S32), x, y]
+    return hlo.get_tuple_element(Instruction("while", shape, start, called=[condition, body]), 1)
+
+
+def scatter_row(x: Instruction, row: Instruction, index: Instruction) -> Instruction:
+    """Add ``row`` to one row of ``x``."""
+    a, b = parameter(0), parameter(1)
+    add = hlo.Computation.from_root("add_scalars", [a, b], op("add", a, b))
+    numbers = hlo.ScatterDimensionNumbers((0,), (0,), (0,), 0)
+    attributes = {
+        "dimension_numbers": numbers,
+        "indices_are_sorted": False,
+        "unique_indices": False,
+    }
+    indices = op("reshape", index, dims=(1,))
+    return Instruction("scatter", x.shape, [x, indices, row], attributes, [add])
+
+
 @st.composite
 def programs(draw) -> Module:
     """Random programs of elementwise instructions, broadcasts, reductions, transposes, slices,
@@ -295,6 +322,12 @@ def programs(draw) -> Module:
                     "update",
                     "slice",
                     "max",
+                    "select",
+                    "shift",
+                    "splat",
+                    "total",
+                    "loop",
+                    "scatter",
                 ]
             )
         )
@@ -313,6 +346,25 @@ def programs(draw) -> Module:
             new = reduce(pick((n, k)), (0,))
         elif choice == "max":
             new = reduce(pick((n, k)), (1,), "maximum", -np.inf)
+        elif choice == "select":
+            a, b = pick(dims), pick(dims)
+            new = op("select", compare(a, b, "GT"), pick(dims), a, dtype=a.dtype)
+        elif choice == "shift":
+            a = pick((n, k))
+            rest = op("slice", a, dims=(n - 1, k), starts=(1, 0), limits=(n, k), strides=(1, 1))
+            first = op(
+                "slice", pick((n, k)), dims=(1, k), starts=(0, 0), limits=(1, k), strides=(1, 1)
+            )
+            new = op("concatenate", rest, first, dims=(n, k), dimension=0)
+        elif choice == "splat":
+            new = op("maximum", pick(dims), number(0.25, *dims))
+        elif choice == "total":
+            total = op("tanh", reduce(pick((n, k)), (0, 1)))
+            new = op("subtract", pick(dims), hlo.broadcast(total, dims))
+        elif choice == "loop":
+            new = loop(pick((n, k)), pick((n, k)), draw(st.booleans()))
+        elif choice == "scatter":
+            new = scatter_row(pick((n, k)), pick((k,)), parameters[4])
         elif choice == "square":
             new = op("tanh", dot(dot(pick((n, k)), transpose(pick((n, k)), 1, 0)), pick((n, k))))
         elif choice == "update":
@@ -340,7 +392,7 @@ def programs(draw) -> Module:
 
 
 @settings(
-    max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
 )
 @given(programs())
 def test_random_programs(before: Module) -> None:
