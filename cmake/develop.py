@@ -157,7 +157,9 @@ def main() -> None:
     parser.add_argument(
         "--dependencies", action="store_true", help="first pip install what is needed"
     )
-    parser.add_argument("--lint", action="store_true", help="only pip install the tools of `make lint`")
+    parser.add_argument(
+        "--lint", action="store_true", help="only pip install the tools of `make lint`"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2)
     parser.add_argument(
         "options", nargs="*", help="options for CMake, after --, such as -DTRIPONT_SANITIZE=ON"

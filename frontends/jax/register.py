@@ -22,7 +22,9 @@ def plugin_options() -> dict[str, str | int | bool]:
     ``compiler_fingerprint``: part of the key of the on-disk cache, so that a new compiler finds no old artifacts.
     """
     options: dict[str, str | int | bool] = {"compiler_fingerprint": compiler_fingerprint()}
-    if sys.executable and "TRIPONT_PYTHON" not in os.environ:  # an option would go over the environment
+    if (
+        sys.executable and "TRIPONT_PYTHON" not in os.environ
+    ):  # an option would go over the environment
         options["python"] = sys.executable
     return options
 

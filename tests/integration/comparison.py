@@ -92,7 +92,7 @@ def run(device: Any, function: Callable[..., Any], arguments: Sequence[Any]) -> 
 
 
 def describe_difference(actual: np.ndarray, expected: np.ndarray, allowed: np.ndarray) -> str:
-    """Empty if ``actual`` is within ``allowed`` of ``expected``; else where it differs most."""
+    """Empty if ``actual`` is within ``allowed`` of ``expected``; else the largest difference and its place."""
     if actual.dtype != expected.dtype or actual.shape != expected.shape:
         return (
             f"{actual.dtype}{list(actual.shape)} instead of {expected.dtype}{list(expected.shape)}"

@@ -156,7 +156,9 @@ def test_array_larger_than_memory(xpu: Any) -> None:
         jax.jit(lambda: jnp.zeros((1 << 24, 1 << 24), jnp.float32))().block_until_ready()
 
 
-@pytest.mark.parametrize("dims", ["2147483648x1073741824", "2147483648x2147483648x64", "9223372036854775807"])
+@pytest.mark.parametrize(
+    "dims", ["2147483648x1073741824", "2147483648x2147483648x64", "9223372036854775807"]
+)
 def test_shape_that_overflows(client: Any, dims: str) -> None:
     """More bytes than 64 bits can count. (JAX itself aborts on such shapes, on every device.)"""
     program = f"""
@@ -370,9 +372,17 @@ print("parent:", jax.jit(lambda x: x * 7)(x).tolist())
 
 
 @pytest.mark.parametrize(
-    "ending", ["os._exit(0)", "os.kill(os.getpid(), signal.SIGTERM)", "os.kill(os.getpid(), signal.SIGKILL)", "sys.exit(0)"]
+    "ending",
+    [
+        "os._exit(0)",
+        "os.kill(os.getpid(), signal.SIGTERM)",
+        "os.kill(os.getpid(), signal.SIGKILL)",
+        "sys.exit(0)",
+    ],
 )
-def test_exit_in_the_middle_of_a_compile(subprocess_environment: dict[str, str], ending: str) -> None:
+def test_exit_in_the_middle_of_a_compile(
+    subprocess_environment: dict[str, str], ending: str
+) -> None:
     """The process ends, and its workers with it.
 
     Not tested: sys.exit while a daemon thread compiles, which aborts in JAX itself (with its own CPU backend too).
@@ -395,5 +405,9 @@ time.sleep(0.3)
     deadline = time.monotonic() + 10
     while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < deadline:
         time.sleep(0.1)
-    left = [pid for pid in pids if Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text()]
+    left = [
+        pid
+        for pid in pids
+        if Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text()
+    ]
     assert not left, f"workers {left} outlived the process"

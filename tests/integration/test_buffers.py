@@ -132,7 +132,9 @@ def test_memory_is_returned(xpu: Any) -> None:
     stats = xpu.memory_stats()
     assert stats is not None
     before = stats["bytes_in_use"]
-    fill = jax.jit(lambda i: jnp.full(1 << 18, i, jnp.float32))  # what comes from NumPy may be a view of its memory
+    fill = jax.jit(
+        lambda i: jnp.full(1 << 18, i, jnp.float32)
+    )  # what comes from NumPy may be a view of its memory
     arrays = [fill(jax.device_put(i, xpu)) for i in range(8)]
     jax.block_until_ready(arrays)
     during = xpu.memory_stats()["bytes_in_use"]

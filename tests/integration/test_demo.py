@@ -21,7 +21,13 @@ def test_digits(subprocess_environment: dict[str, str], tmp_path: Path) -> None:
     assert "trains on xpu" in result.stdout
     assert "accuracy on the test images" in result.stdout
     names = [path.name for path in (tmp_path / "dump").iterdir()]
-    for stage in ("received.mlir", "after_optimizations.txt", "thunk_sequence.txt", "ir-with-opt.ll", ".s"):
+    for stage in (
+        "received.mlir",
+        "after_optimizations.txt",
+        "thunk_sequence.txt",
+        "ir-with-opt.ll",
+        ".s",
+    ):
         assert any(name.endswith(stage) and "train_step" in name for name in names), (stage, names)
     assert "LLVM IR as it was generated" in result.stdout
 
