@@ -112,7 +112,7 @@ def describe_difference(actual: np.ndarray, expected: np.ndarray, allowed: np.nd
         return ""
     worst = np.unravel_index(np.argmax(np.where(wrong, difference, -1)), wrong.shape)
     return (
-        f"{int(wrong.sum())} of {wrong.size} elements differ; at {[int(i) for i in worst]} {actual[worst]!r} instead of "
+        f"{int(wrong.sum())} of {wrong.size} differ; at {[int(i) for i in worst]} {actual[worst]!r} instead of "
         f"{expected[worst]!r} (difference {difference[worst]:.3g}, allowed "
         f"{np.broadcast_to(allowed, wrong.shape)[worst]:.3g})"
     )
