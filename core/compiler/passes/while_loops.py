@@ -125,7 +125,7 @@ def _simplify_in(computation: Computation) -> Computation:
             if all(u.opcode == "get-tuple-element" for u in users[instruction]):
                 smaller = _shrink(new, used)
                 if smaller is not None:
-                    loop, kept, outside = smaller
+                    loop, kept, outside, twins = smaller
                     changed = True
                     output.append(loop)
                     place = {old: n for n, old in enumerate(kept)}
@@ -139,6 +139,8 @@ def _simplify_in(computation: Computation) -> Computation:
                             values.append(loop)
                         else:
                             values.append(outside.get(n))
+                    for n, twin in twins.items():
+                        values[n] = values[twin]
                     elements[instruction] = values
                     mapped[instruction] = loop
                     continue
@@ -153,14 +155,20 @@ def _simplify_in(computation: Computation) -> Computation:
 
 def _shrink(
     loop: Instruction, used: set[int]
-) -> tuple[Instruction, list[int], dict[int, Instruction]] | None:
-    """A loop with fewer states: (loop, numbers of the states kept, values of the others outside);
-    None if all are needed.
+) -> tuple[Instruction, list[int], dict[int, Instruction], dict[int, int]] | None:
+    """A loop with fewer states, or None if all are needed.
+
+    Gives the loop, the numbers of the states kept, the values outside of states that never change,
+    and the states that count in step with another one (number -> that one's).
     """
     condition, body = loop.called
     count = len(loop.operands)
     if body.root.opcode != "tuple" and count != 1:
         return None
+    twins = _equal_counters(loop)
+    if twins:
+        condition, body = (_with_parameters_replaced(c, twins) for c in (condition, body))
+        used = {twins.get(n, n) for n in used}
     results = body.results
     invariant = [results[n] is body.parameters[n] for n in range(count)]
     constants = {
@@ -201,7 +209,46 @@ def _shrink(
         loop.metadata,
     )
     outside = {n: loop.operands[n] for n in range(count) if invariant[n]}
-    return new, kept, outside
+    return new, kept, outside, twins
+
+
+def _equal_counters(loop: Instruction) -> dict[int, int]:
+    """States that start at the same constant and advance by the same constant as an earlier one."""
+    _, body = loop.called
+    first: dict[object, int] = {}
+    twins: dict[int, int] = {}
+    for n, (start, p, following) in enumerate(
+        zip(loop.operands, body.parameters, body.results, strict=True)
+    ):
+        if start.opcode != "constant" or following.opcode != "add" or following.dims:
+            continue
+        x, step = following.operands
+        if x.opcode == "constant":
+            x, step = step, x
+        if x is not p or step.opcode != "constant":
+            continue
+        literals = tuple(i.attributes["literal"].tobytes() for i in (start, step))
+        earlier = first.setdefault((p.shape, literals), n)
+        if earlier != n:
+            twins[n] = earlier
+    return twins
+
+
+def _with_parameters_replaced(computation: Computation, twins: dict[int, int]) -> Computation:
+    """The computation reading parameter ``twins[n]`` instead of parameter n."""
+    mapped: dict[Instruction, Instruction] = {}
+    output: list[Instruction] = []
+    for i in computation.instructions:
+        new = i
+        if any(mapped[o] is not o for o in i.operands):
+            new = i.replace(operands=[mapped[o] for o in i.operands])
+        output.append(new)
+        number = i.attributes["index"] if i.opcode == "parameter" else -1
+        mapped[i] = computation.parameters[twins[number]] if number in twins else new
+    # Parameters stand first, so that one may stand for another behind it.
+    output.sort(key=lambda i: i.opcode != "parameter")
+    root = mapped[computation.root]
+    return Computation(computation.name, computation.parameters, output, root)
 
 
 class _Uses:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
 from tripont.core.compiler import lowering, pipeline
 from tripont.core.compiler.codegen import kernels, sequence
 from tripont.core.compiler.dump import Dump
@@ -12,8 +14,10 @@ from tripont.core.compiler.importer.program import read_program
 from tripont.core.compiler.targets.host import for_cpu
 
 from tests.core.compiler import programs
+from tests.core.compiler.builders import arguments
 from tests.core.compiler.codegen.native import NativeImage
 from tests.core.compiler.simulate import Simulation
+from tests.core.compiler.test_fusion import programs as random_programs
 from tests.core.compiler.test_simulation import GENERATED, close
 
 
@@ -56,3 +60,13 @@ def test_program(name: str, loops: str, monkeypatch) -> None:
     reference = evaluate(module, programs.arguments_of(name))
     simulation = NativeSimulation(pipeline.run(module, Dump(), GENERATED))
     close(simulation.run(programs.arguments_of(name)), reference)
+
+
+@settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(random_programs())
+def test_random_programs(before: Module) -> None:
+    values = arguments(before)
+    expected = evaluate(before, values)
+    actual = NativeSimulation(pipeline.run(before, Dump(), GENERATED)).run(values)
+    for a, b in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-3)

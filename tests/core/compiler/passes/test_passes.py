@@ -281,6 +281,29 @@ def test_constant_states_become_constants() -> None:
     )
 
 
+def test_equal_counters_are_one() -> None:
+    def states_of() -> list[Instruction]:
+        return [parameter(0, dtype=S32), parameter(1, dtype=S32), parameter(2, dtype=S32)]
+
+    i, j, x = states_of()
+    condition = Computation.from_root("c", [i, j, x], compare(j, number(4, dtype=S32), "LT"))
+    i, j, x = states_of()
+    one = number(1, dtype=S32)
+    new = [
+        op("add", i, one),
+        op("add", number(1, dtype=S32), j),
+        op("add", x, op("multiply", i, j)),
+    ]
+    shape = TupleShape(tuple(n.shape for n in new))
+    step = Computation.from_root("b", [i, j, x], Instruction("tuple", shape, new))
+    a = parameter(0, dtype=S32)
+    zero = [number(0, dtype=S32), number(0, dtype=S32)]
+    loop = Instruction("while", shape, [*zero, a], called=[condition, step])
+    results = [hlo.get_tuple_element(loop, n) for n in range(3)]
+    after = check(while_loops.simplify_loops, module([a], *results))
+    assert states(after) == 2
+
+
 def test_invariant_work_is_hoisted() -> None:
     i, w, x = parameter(0, dtype=S32), parameter(1, 4, 4), parameter(2, 4)
     condition = Computation.from_root("c", [i, w, x], compare(i, number(3, dtype=S32), "LT"))
