@@ -27,14 +27,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from .. import errors, hlo
-from ..dtypes import DType
-from . import conversion, costs, llvm_ir
+from . import costs, llvm_ir
 from .elemental import element
-from .generator import ZERO, Array, Coordinate, Generator, Index
+from .generator import ZERO, Array, Coordinate, Index
 from .kernels import EmittedKernel, Frame
 from .llvm_ir import Module, Value, i64
 from .loops import count
-from .representation import Complex, Element, components, register_type
+from .products import Products
+from .representation import Complex, Element, components
 
 if TYPE_CHECKING:
     from ..targets.target import Target
@@ -160,7 +160,7 @@ Writer = Callable[[Index, Element, "Value | None"], None]
 Coordinates = dict[Dimension, Coordinate]
 
 
-class _Kernel:
+class _Kernel(Products):
     """A dot kernel being written. ``c`` may have its operands exchanged, and the readers with them."""
 
     def __init__(
@@ -171,16 +171,14 @@ class _Kernel:
         readers: Sequence[Reader],
         write: Writer,
     ) -> None:
+        super().__init__(frame.generator, dot.dtype)
         self.frame = frame
-        self.g: Generator = frame.generator
         self.target = frame.target
         self.dot = dot
         self.c = c
         self.readers = list(readers)
         self.source_dtypes = [o.dtype for o in dot.operands]
         self.write = write
-        self.dtype: DType = dot.dtype
-        self.type = register_type(self.dtype)
         size = {"float": 4, "double": 8}.get(self.type) or max(1, int(self.type[1:]) // 8)
         self.register_bytes = size
         self.lanes = self.target.lane_count(size, self.dtype.is_complex)
@@ -188,7 +186,6 @@ class _Kernel:
             min(o.dtype.component.size for o in dot.operands)
         ) and self.target.can_mask(self.dtype.component.size)
         self.registers = 32 if self.target.vector_bytes >= 64 else 16
-        self.parts = 2 if self.dtype.is_complex else 1
 
     def exchange(self) -> None:
         self.c = self.c.exchanged()
@@ -205,14 +202,7 @@ class _Kernel:
             if getattr(d, array) >= 0:
                 index[getattr(d, array)] = coordinate
         value = self.readers[side](tuple(index))
-        source = self.source_dtypes[side]
-        if source is self.dtype or (
-            source.is_float and register_type(source) == self.type and not self.dtype.is_complex
-        ):
-            return value  # small floats are float in registers; the accumulator is not rounded
-        target = self.dtype
-        key = ("dot operand", side, value, target)
-        return self.g.pure(key, [value], lambda: conversion.convert(self.g, value, source, target))  # type: ignore[no-any-return]
+        return self.factor(value, self.source_dtypes[side])
 
     def store(self, at: Coordinates, value: Element, mask: Value | None = None) -> None:
         index: list[Coordinate] = [ZERO] * len(self.c.result)
@@ -220,41 +210,6 @@ class _Kernel:
             if d.result >= 0:
                 index[d.result] = coordinate
         self.write(tuple(index), value, mask)
-
-    def zeros(self, lanes: int) -> Element:
-        value = llvm_ir.zero(llvm_ir.vector(self.type, lanes))
-        return Complex(value, value) if self.dtype.is_complex else value
-
-    def multiply_add(self, a: Element, b: Element, c: Element) -> Element:
-        """a*b + c in the accumulator's type; and/or for predicates."""
-        if isinstance(a, Complex):
-            assert isinstance(b, Complex)
-            assert isinstance(c, Complex)
-            real = self._fma(self._negated(a.imag), b.imag, self._fma(a.real, b.real, c.real))
-            imag = self._fma(a.imag, b.real, self._fma(a.real, b.imag, c.imag))
-            return Complex(real, imag)
-        assert isinstance(b, Value)
-        assert isinstance(c, Value)
-        return self._fma(a, b, c)
-
-    def _negated(self, a: Value) -> Value:
-        return self.g.pure(("fneg", a), [a], lambda: self.g.builder.fneg(a))  # type: ignore[no-any-return]
-
-    def _fma(self, a: Value, b: Value, c: Value) -> Value:
-        builder = self.g.builder
-        lanes = llvm_ir.lanes_of(c.type)
-        a, b = self.g.splat(a, lanes), self.g.splat(b, lanes)
-        if self.dtype.kind == "pred":
-            return builder.binary("or", builder.binary("and", a, b), c)
-        if self.type[0] == "i":
-            return builder.binary("add", builder.binary("mul", a, b), c)
-        if self.target.has("fma") or not self.target.is_x86:
-            return builder.intrinsic("fma", [a, b, c])
-        return builder.binary("fadd", builder.binary("fmul", a, b), c)
-
-    def add(self, a: Value, b: Value) -> Value:
-        opcode = "or" if self.dtype.kind == "pred" else "add" if self.type[0] == "i" else "fadd"
-        return self.g.builder.binary(opcode, a, b)
 
     # -- loops
     def offset(self, start: Coordinate, by: int, lanes: int, size: int) -> Coordinate:
@@ -295,12 +250,12 @@ class _Kernel:
             if whole > step:
                 flat = [v for e in values for v in components(e)]
                 with self.g.loop(i64(0), i64(whole), step, flat) as (i, carried, results):
-                    inner = self._grouped(carried)
+                    inner = self.grouped(carried)
                     for n in range(step):
                         c = Coordinate(self.g.add(i, i64(n)), 0, 1, None, 0, d.size - 1, 1)
                         inner = nest(level + 1, {**at, d: c}, inner)
                     carried[:] = [v for e in inner for v in components(e)]
-                values = self._grouped(results)
+                values = self.grouped(results)
                 rest = range(whole, d.size)
             else:
                 rest = range(d.size)
@@ -311,11 +266,6 @@ class _Kernel:
             return values
 
         return nest(0, {}, accumulators)
-
-    def _grouped(self, values: Sequence[Value]) -> list[Element]:
-        if self.parts == 1:
-            return list(values)
-        return [Complex(values[n], values[n + 1]) for n in range(0, len(values), 2)]
 
     # -- ways
     def emit(self) -> tuple[int, float]:
@@ -451,12 +401,12 @@ class _Kernel:
                 if main > step:
                     flat = [v for e in vectors for v in components(e)]
                     with g.loop(i64(0), i64(main), step, flat) as (i, carried, results):
-                        inner = self._grouped(carried)
+                        inner = self.grouped(carried)
                         start = Coordinate(i, 0, 1, None, 0, minor.size - 1, lanes)
                         for by in range(0, step, lanes):
                             product(at, self.offset(start, by, lanes, minor.size), inner)
                         carried[:] = [v for e in inner for v in components(e)]
-                    vectors = self._grouped(results)
+                    vectors = self.grouped(results)
                 else:
                     for by in range(0, main, lanes):
                         product(at, self.offset(ZERO, by, lanes, minor.size), vectors)
@@ -492,13 +442,6 @@ class _Kernel:
         dims = [*(d.size for d in outer), -(-row.size // height), -(-column.size // width)]
         count(g, self.frame.begin, self.frame.end, dims, tile)
         return math.prod(dims)
-
-    def add_elements(self, a: Element, b: Element) -> Element:
-        if isinstance(a, Complex):
-            assert isinstance(b, Complex)
-            return Complex(self.add(a.real, b.real), self.add(a.imag, b.imag))
-        assert isinstance(b, Value)
-        return self.add(a, b)
 
     def gathered(self, scalars: Sequence[Element]) -> Element:
         """Scalars as the lanes of one vector."""

@@ -134,6 +134,7 @@ EMITTERS: Final[dict[str, str]] = {
     "reduce": "reductions",
     "row": "rows",
     "transpose": "transposes",
+    "convolution": "convolution",
     "dot": "contraction",
     "reduce-window": "reduce_window",
     "rng-bit-generator": "rng",

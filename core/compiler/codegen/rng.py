@@ -72,7 +72,9 @@ class _Kernel:
         self.b = frame.builder
         self.dtype = dtype
         self.type = register_type(dtype)
-        self.lanes = max(1, frame.target.vector_bytes // (4 if dtype.bits <= 32 else 8))
+        # Blocks to do at a time: their words become one vector of two (or four) times as many lanes.
+        size = 4 if dtype.bits <= 32 else 8
+        self.lanes = min(frame.target.lane_count(size), max(1, frame.target.max_lanes // 4))
         self.masked = frame.target.can_mask(dtype.size)
         self.bits = frame.results[1]
         state = frame.operands[0]
@@ -249,7 +251,6 @@ class _Philox(_Kernel):
         elements = self.bits.shape.elements
         wide = self.dtype.bits == 64
         self.words_per_element = 2.0 if wide else 1.0
-        self.lanes = max(1, self.frame.target.vector_bytes // 4)
         per_block = 2 if wide else 4
         whole, rest = divmod(elements, per_block)
         self.flat = Array(self.bits.pointer, hlo.Shape(self.dtype, (elements,)))

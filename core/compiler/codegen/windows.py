@@ -144,8 +144,6 @@ def choose(
 def lanes_and_mask(target: Target, shapes: Sequence[hlo.Shape]) -> tuple[int, bool]:
     """How many lanes to compute arrays of these dtypes in, and whether their vectors can be masked."""
     sizes = [s.dtype.component.size for s in shapes]
-    registers = [
-        4 if s.dtype.is_float and s.dtype.size < 4 else s.dtype.component.size for s in shapes
-    ]
+    registers = [max(s.dtype.component.size, 4 if s.dtype.is_float else 1) for s in shapes]
     lanes = target.lane_count(max(registers), any(s.dtype.is_complex for s in shapes))
     return lanes, all(target.can_mask(s) for s in sizes)
