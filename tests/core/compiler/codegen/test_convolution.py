@@ -192,9 +192,14 @@ def test_against_jax() -> None:
     got, x, k = run(i)
     with jax.default_device(jax.devices("cpu")[0]):
         expected = jax.lax.conv_general_dilated(
-            jax.numpy.asarray(x), jax.numpy.asarray(k), (2, 1), [(1, 1), (1, 0)], rhs_dilation=(1, 2), dimension_numbers=("NCHW", "OIHW", "NCHW"),
+            jax.numpy.asarray(x),
+            jax.numpy.asarray(k),
+            (2, 1),
+            [(1, 1), (1, 0)],
+            rhs_dilation=(1, 2),
+            dimension_numbers=("NCHW", "OIHW", "NCHW"),
             feature_group_count=2,
-        )  # fmt: skip
+        )
     np.testing.assert_array_equal(got, np.asarray(expected))
 
 
