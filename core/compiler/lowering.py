@@ -153,7 +153,11 @@ class Lowering:
 
     def lower_library_call(self, instruction: Instruction) -> LibraryCall:
         a = self.assignment
-        operands = [artifact.Operand(a.slice_of(v), v.shape) for v in a.operand_values(instruction)]
+        operands = [  # of the operand's own shape: a value seen through a bitcast has another one
+            artifact.Operand(a.slice_of(value), operand.shape)  # type: ignore[arg-type]
+            for operand in instruction.operands
+            if (value := a.values[operand][0]) is not None
+        ]
         results = [
             artifact.Operand(a.slice_of(v), v.shape) for v in a.values[instruction] if v is not None
         ]
