@@ -90,22 +90,14 @@ def executable_computations(module: Module) -> list[Computation]:
     """The entry and all computations of control flow in it, callees first: what thunks are made
     for.
     """
-    order: list[Computation] = []
-    seen = {module.entry}
-    stack: list[tuple[Computation, bool]] = [(module.entry, False)]
-    while stack:
-        computation, expanded = stack.pop()
-        if expanded:
-            order.append(computation)
-            continue
-        stack.append((computation, True))
-        for instruction in computation.instructions:
-            if instruction.opcode in ("while", "conditional", "call"):
-                for callee in instruction.called:
-                    if callee not in seen:
-                        seen.add(callee)
-                        stack.append((callee, False))
-    return order
+    executed = {module.entry}
+    computations = module.computations()
+    for computation in reversed(computations):  # callers first
+        if computation in executed:
+            for instruction in computation.instructions:
+                if instruction.opcode in ("while", "conditional", "call"):
+                    executed.update(instruction.called)
+    return [computation for computation in computations if computation in executed]
 
 
 # The clusters that read a value, each with the users of the value that are its members.
