@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .hlo import OPCODES, Instruction, Shape
+from .passes.library import in_place_operand
 
 
 def must_share(instruction: Instruction) -> bool:
@@ -42,6 +43,9 @@ def in_place_operands(instruction: Instruction) -> list[tuple[int, ...]]:
     elif opcode == "custom-call":
         aliases = dict(instruction.attributes["output_operand_aliases"])
         return [(aliases[n],) if n in aliases else () for n in range(count)]
+    elif opcode == "library-call":
+        operand = in_place_operand(instruction)
+        return [(operand,)] if operand is not None else [()] * count
     return [()] * count
 
 

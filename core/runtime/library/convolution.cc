@@ -249,10 +249,11 @@ StatusOr<std::unique_ptr<LibraryCall>> MakeConvolution(const LibraryCallSignatur
   std::vector<onednn::PostOp> post_ops;
   std::vector<onednn::PlanArray> arrays;
   if (alpha != 1.0)
-    post_ops.push_back({onednn::Algorithm::kLinear, static_cast<float>(alpha), 0.0F});
+    post_ops.push_back(
+        onednn::PostOp::Elementwise(onednn::Algorithm::kLinear, static_cast<float>(alpha)));
   for (const onednn::EpilogueStep& step : steps) {
     if (step.kind == onednn::EpilogueStep::Kind::kElementwise) {
-      post_ops.push_back({step.algorithm});
+      post_ops.push_back(onednn::PostOp::Elementwise(step.algorithm));
       continue;
     }
     const Shape& shape = signature.operands[step.operand].shape;
@@ -270,7 +271,7 @@ StatusOr<std::unique_ptr<LibraryCall>> MakeConvolution(const LibraryCallSignatur
                              ", is not of the result's shape");
     }
     TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc desc, Layout(*api, operand, false));
-    post_ops.push_back({step.algorithm, 0.0F, 0.0F, desc.get()});
+    post_ops.push_back(onednn::PostOp::Binary(step.algorithm, desc.get()));
     arrays.push_back({onednn::ArgPostOp(static_cast<int>(post_ops.size()) - 1), false, step.operand,
                       std::move(desc)});
   }

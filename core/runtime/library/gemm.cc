@@ -7,6 +7,9 @@
 // (a stride of 0 repeats along a batch dimension); "alpha" and "epilogue" as epilogue.h says. So
 // transposed and interleaved operands need no copy.
 //
+// The result may be written over the operand of the epilogue's last step if that is an "add" (and
+// the operand is no other operand of the call).
+//
 // Element types: f32, bf16 and f16 where the CPU has them, s8 or u8 times s8 to s32.
 #include <algorithm>
 #include <array>
@@ -15,6 +18,7 @@
 #include "core/runtime/library/calls.h"
 #include "core/runtime/library/epilogue.h"
 #include "core/runtime/library/onednn.h"
+#include "core/runtime/parallel.h"
 
 namespace tripont {
 namespace {
@@ -53,16 +57,42 @@ StatusOr<Matrix> ReadMatrix(const LibraryCallSignature& signature, const Shape& 
   return matrix;
 }
 
+// The matrix product with its epilogue, checked.
+struct Problem {
+  Matrix lhs;
+  Matrix rhs;
+  Matrix result;
+  float alpha;
+  std::vector<onednn::EpilogueStep> steps;
+  std::vector<Matrix> step_operands;  // of the steps that have one, in order
+  const void* lhs_constant;
+  const void* rhs_constant;
+};
+
 class Gemm final : public LibraryCall {
  public:
-  explicit Gemm(std::unique_ptr<onednn::Plan> plan) : plan_(std::move(plan)) {}
+  Gemm(size_t bytes, size_t added, std::unique_ptr<onednn::Plan> plan,
+       std::unique_ptr<onednn::Plan> in_place)
+      : bytes_(bytes), added_(added), plan_(std::move(plan)), in_place_(std::move(in_place)) {}
+
   Status Execute(const LibraryContext& context, void* const* operands,
                  void* const* results) const override {
-    return plan_->Execute(context, operands, results);
+    if (added_ == 0 || operands[added_] != results[0] || plan_->StagesOutputs()) {
+      return plan_->Execute(context, operands, results);
+    }
+    if (in_place_ != nullptr) return in_place_->Execute(context, operands, results);
+    TRIPONT_ASSIGN_OR_RETURN(const Scratch copy, context.AllocateScratch(bytes_));
+    ParallelCopy(copy.data(), operands[added_], bytes_);
+    std::vector<void*> moved(operands, operands + added_ + 1);
+    moved[added_] = copy.data();
+    return plan_->Execute(context, moved.data(), results);
   }
 
  private:
+  const size_t bytes_;  // of the result
+  const size_t added_;  // the operand whose memory the result may take, or 0
   std::unique_ptr<onednn::Plan> plan_;
+  std::unique_ptr<onednn::Plan> in_place_;  // for that case; may be null
 };
 
 StatusOr<OwnedMemoryDesc> Layout(const Api& api, const Matrix& matrix, bool any) {
@@ -106,11 +136,47 @@ StatusOr<OwnedPrimitiveDesc> Describe(const Api& api, const Matrix& lhs, const M
   return best;
 }
 
-StatusOr<std::unique_ptr<LibraryCall>> MakeGemm(const LibraryCallSignature& signature) {
-  const LibraryAttributes& attributes = signature.attributes;
-  if (signature.operands.size() < 2 || signature.results.size() != 1) {
-    return InvalidArgument("expected at least 2 operands and 1 result");
+// The plan of the problem. `in_place`: the operand of the last step, an "add", is in the result's
+// memory.
+StatusOr<std::unique_ptr<onednn::Plan>> MakePlan(const Api& api, const Problem& problem,
+                                                 bool in_place) {
+  using onednn::PostOp;
+  std::vector<PostOp> post_ops;
+  std::vector<onednn::PlanArray> arrays;
+  if (problem.alpha != 1.0F) {
+    post_ops.push_back(PostOp::Elementwise(onednn::Algorithm::kLinear, problem.alpha));
   }
+  size_t next = 0;
+  for (size_t i = 0; i < problem.steps.size(); ++i) {
+    const onednn::EpilogueStep& step = problem.steps[i];
+    if (step.kind == onednn::EpilogueStep::Kind::kElementwise) {
+      post_ops.push_back(PostOp::Elementwise(step.algorithm));
+    } else if (in_place && i + 1 == problem.steps.size()) {
+      post_ops.push_back(PostOp::Sum());
+    } else {
+      TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc desc,
+                               Layout(api, problem.step_operands[next++], false));
+      post_ops.push_back(PostOp::Binary(step.algorithm, desc.get()));
+      arrays.push_back({onednn::ArgPostOp(static_cast<int>(post_ops.size()) - 1), false,
+                        step.operand, std::move(desc)});
+    }
+  }
+  TRIPONT_ASSIGN_OR_RETURN(const onednn::OwnedAttributes attributes,
+                           onednn::MakeAttributes(api, post_ops));
+  TRIPONT_ASSIGN_OR_RETURN(OwnedPrimitiveDesc desc,
+                           Describe(api, problem.lhs, problem.rhs, problem.result,
+                                    problem.rhs_constant != nullptr, attributes));
+  TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc lhs, Layout(api, problem.lhs, false));
+  TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc rhs, Layout(api, problem.rhs, false));
+  TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc result, Layout(api, problem.result, false));
+  arrays.push_back({onednn::kArgSource, false, 0, std::move(lhs), problem.lhs_constant});
+  arrays.push_back({onednn::kArgWeights, false, 1, std::move(rhs), problem.rhs_constant});
+  arrays.push_back({onednn::kArgDestination, true, 0, std::move(result)});
+  return onednn::Plan::Create(api, std::move(desc), std::move(arrays));
+}
+
+StatusOr<Problem> ReadProblem(const LibraryCallSignature& signature) {
+  const LibraryAttributes& attributes = signature.attributes;
   TRIPONT_ASSIGN_OR_RETURN(const std::vector<int64_t> batch, attributes.Integers("batch"));
   TRIPONT_ASSIGN_OR_RETURN(const int64_t m, attributes.Integer("m"));
   TRIPONT_ASSIGN_OR_RETURN(const int64_t n, attributes.Integer("n"));
@@ -120,77 +186,71 @@ StatusOr<std::unique_ptr<LibraryCall>> MakeGemm(const LibraryCallSignature& sign
     all.insert(all.end(), {rows, columns});
     return all;
   };
-  const std::vector<int64_t> result_dimensions = dimensions(m, n);
-  if (result_dimensions.size() > onednn::kMaxDimensions) {
+  const std::vector<int64_t> sizes = dimensions(m, n);
+  if (sizes.size() > onednn::kMaxDimensions) {
     return Unimplemented("more than ", onednn::kMaxDimensions, " dimensions");
   }
-  if (k < 1 ||
-      std::any_of(
-          result_dimensions.begin(), result_dimensions.end(), [](int64_t d) { return d < 1; })) {
+  if (k < 1 || std::any_of(sizes.begin(), sizes.end(), [](int64_t d) { return d < 1; })) {
     return InvalidArgument("sizes must be at least 1");
   }
-  TRIPONT_ASSIGN_OR_RETURN(const Matrix lhs, ReadMatrix(signature, signature.operands[0].shape,
-                                                        dimensions(m, k), "lhs_strides"));
-  TRIPONT_ASSIGN_OR_RETURN(const Matrix rhs, ReadMatrix(signature, signature.operands[1].shape,
-                                                        dimensions(k, n), "rhs_strides"));
-  TRIPONT_ASSIGN_OR_RETURN(const Matrix result, ReadMatrix(signature, signature.results[0],
-                                                           result_dimensions, "result_strides"));
+  Problem problem{};
+  problem.lhs_constant = signature.operands[0].constant;
+  problem.rhs_constant = signature.operands[1].constant;
+  TRIPONT_ASSIGN_OR_RETURN(problem.lhs, ReadMatrix(signature, signature.operands[0].shape,
+                                                   dimensions(m, k), "lhs_strides"));
+  TRIPONT_ASSIGN_OR_RETURN(problem.rhs, ReadMatrix(signature, signature.operands[1].shape,
+                                                   dimensions(k, n), "rhs_strides"));
+  TRIPONT_ASSIGN_OR_RETURN(problem.result,
+                           ReadMatrix(signature, signature.results[0], sizes, "result_strides"));
   TRIPONT_ASSIGN_OR_RETURN(const double alpha, attributes.FloatOr("alpha", 1.0));
+  problem.alpha = static_cast<float>(alpha);
   std::string text;
   if (attributes.Has("epilogue")) {
     TRIPONT_ASSIGN_OR_RETURN(text, attributes.Bytes("epilogue"));
   }
-  TRIPONT_ASSIGN_OR_RETURN(const std::vector<onednn::EpilogueStep> steps,
-                           onednn::ParseEpilogue(text, 2));
+  TRIPONT_ASSIGN_OR_RETURN(problem.steps, onednn::ParseEpilogue(text, 2));
   TRIPONT_RETURN_IF_ERROR(attributes.CheckAllUsed());
-  if (signature.operands.size() != 2 + onednn::EpilogueOperands(steps)) {
-    return InvalidArgument("expected ", 2 + onednn::EpilogueOperands(steps), " operands");
+  if (signature.operands.size() != 2 + onednn::EpilogueOperands(problem.steps)) {
+    return InvalidArgument("expected ", 2 + onednn::EpilogueOperands(problem.steps), " operands");
   }
-
-  TRIPONT_ASSIGN_OR_RETURN(const Api* api, onednn::Load());
-  std::vector<onednn::PostOp> post_ops;
-  std::vector<onednn::PlanArray> arrays;
-  if (alpha != 1.0)
-    post_ops.push_back({onednn::Algorithm::kLinear, static_cast<float>(alpha), 0.0F});
-  for (const onednn::EpilogueStep& step : steps) {
-    if (step.kind == onednn::EpilogueStep::Kind::kElementwise) {
-      post_ops.push_back({step.algorithm});
-      continue;
-    }
+  for (const onednn::EpilogueStep& step : problem.steps) {
+    if (step.kind == onednn::EpilogueStep::Kind::kElementwise) continue;
     const Shape& shape = signature.operands[step.operand].shape;
-    Matrix operand{shape, result.dimensions, result.strides};
+    Matrix operand{shape, problem.result.dimensions, problem.result.strides};
     if (step.kind == onednn::EpilogueStep::Kind::kVector) {
       std::fill(operand.dimensions.begin(), operand.dimensions.end() - 1, 1);
       std::fill(operand.strides.begin(), operand.strides.end(), n);
       operand.strides.back() = 1;
-      if (shape.ElementCount() != n)
+      if (shape.ElementCount() != n) {
         return InvalidArgument("bias ", shape, " does not have ", n, " elements");
-    } else if (shape.ElementCount() != signature.results[0].ElementCount()) {
+      }
+    } else if (!(shape == signature.results[0])) {
       return InvalidArgument("operand ", step.operand, ", ", shape,
                              ", is not of the result's shape");
     }
-    TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc desc, Layout(*api, operand, false));
-    post_ops.push_back({step.algorithm, 0.0F, 0.0F, desc.get()});
-    arrays.push_back({onednn::ArgPostOp(static_cast<int>(post_ops.size()) - 1), false, step.operand,
-                      std::move(desc)});
+    problem.step_operands.push_back(std::move(operand));
   }
-  TRIPONT_ASSIGN_OR_RETURN(const onednn::OwnedAttributes primitive_attributes,
-                           onednn::MakeAttributes(*api, post_ops));
-  TRIPONT_ASSIGN_OR_RETURN(
-      OwnedPrimitiveDesc desc,
-      Describe(*api, lhs, rhs, result, signature.operands[1].constant != nullptr,
-               primitive_attributes));
-  TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc lhs_desc, Layout(*api, lhs, false));
-  TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc rhs_desc, Layout(*api, rhs, false));
-  TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc result_desc, Layout(*api, result, false));
-  arrays.push_back(
-      {onednn::kArgSource, false, 0, std::move(lhs_desc), signature.operands[0].constant});
-  arrays.push_back(
-      {onednn::kArgWeights, false, 1, std::move(rhs_desc), signature.operands[1].constant});
-  arrays.push_back({onednn::kArgDestination, true, 0, std::move(result_desc)});
-  TRIPONT_ASSIGN_OR_RETURN(std::unique_ptr<onednn::Plan> plan,
-                           onednn::Plan::Create(*api, std::move(desc), std::move(arrays)));
-  return std::unique_ptr<LibraryCall>(new Gemm(std::move(plan)));
+  return problem;
+}
+
+StatusOr<std::unique_ptr<LibraryCall>> MakeGemm(const LibraryCallSignature& signature) {
+  if (signature.operands.size() < 2 || signature.results.size() != 1) {
+    return InvalidArgument("expected at least 2 operands and 1 result");
+  }
+  TRIPONT_ASSIGN_OR_RETURN(const Problem problem, ReadProblem(signature));
+  TRIPONT_ASSIGN_OR_RETURN(const size_t bytes, signature.results[0].ByteSize());
+  TRIPONT_ASSIGN_OR_RETURN(const Api* api, onednn::Load());
+  TRIPONT_ASSIGN_OR_RETURN(std::unique_ptr<onednn::Plan> plan, MakePlan(*api, problem, false));
+  size_t added = 0;
+  std::unique_ptr<onednn::Plan> in_place;
+  if (!problem.steps.empty() && problem.steps.back().kind == onednn::EpilogueStep::Kind::kArray &&
+      problem.steps.back().algorithm == onednn::Algorithm::kBinaryAdd) {
+    added = problem.steps.back().operand;
+    // Without this plan, or when it would not add to the caller's memory, the call makes a copy.
+    StatusOr<std::unique_ptr<onednn::Plan>> sum = MakePlan(*api, problem, true);
+    if (sum.ok() && !(*sum)->StagesOutputs()) in_place = std::move(*sum);
+  }
+  return std::unique_ptr<LibraryCall>(new Gemm(bytes, added, std::move(plan), std::move(in_place)));
 }
 
 }  // namespace

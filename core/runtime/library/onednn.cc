@@ -73,12 +73,18 @@ StatusOr<OwnedAttributes> MakeAttributes(const Api& api, std::span<const PostOp>
   PostOps list = nullptr;
   TRIPONT_RETURN_IF_ERROR(Check(api.post_ops_create(&list), "creating post-ops"));
   Owned<PostOps> owner(list);
-  for (const PostOp& op : post_ops) {
-    TRIPONT_RETURN_IF_ERROR(Check(
-        op.operand != nullptr ? api.post_ops_append_binary(list, op.algorithm, op.operand)
-                              : api.post_ops_append_eltwise(list, op.algorithm, op.alpha, op.beta),
-        "adding a post-op"));
-  }
+  const auto append = [&](const PostOp& op) {
+    switch (op.kind) {
+      case PostOp::Kind::kElementwise:
+        return api.post_ops_append_eltwise(list, op.algorithm, op.alpha, op.beta);
+      case PostOp::Kind::kBinary:
+        return api.post_ops_append_binary(list, op.algorithm, op.operand);
+      case PostOp::Kind::kSum:
+        return api.post_ops_append_sum(list, 1.0F, 0, DataType::kUndefined);
+    }
+    return StatusCode::kInvalidArguments;
+  };
+  for (const PostOp& op : post_ops) TRIPONT_RETURN_IF_ERROR(Check(append(op), "adding a post-op"));
   TRIPONT_RETURN_IF_ERROR(
       Check(api.primitive_attr_set_post_ops(created, list), "setting post-ops"));
   return attributes;
@@ -251,6 +257,11 @@ Status Plan::Run(const State& state, size_t index, std::span<void* const> handle
   // TBB's threads did not survive the fork: an arena of one thread never waits for them.
   tbb::task_arena arena(1);
   return arena.execute(run);
+}
+
+bool Plan::StagesOutputs() const {
+  return std::any_of(staged_.begin(), staged_.end(),
+                     [this](const Staged& staged) { return arrays_[staged.array].is_output; });
 }
 
 Status Plan::Execute(const LibraryContext& context, void* const* operands,

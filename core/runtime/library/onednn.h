@@ -50,10 +50,21 @@ StatusOr<OwnedMemoryDesc> AnyDesc(const Api& api, DataType type,
 
 // One operation after the primitive's own, in the order of execution.
 struct PostOp {
-  Algorithm algorithm;
-  float alpha = 0.0F;  // elementwise algorithms: their parameters
+  enum class Kind { kElementwise, kBinary, kSum };
+  Kind kind;
+  Algorithm algorithm;  // not of kSum
+  float alpha = 0.0F;   // kElementwise: the algorithm's parameters
   float beta = 0.0F;
-  ConstMemoryDesc operand = nullptr;  // binary algorithms: the second operand
+  ConstMemoryDesc operand = nullptr;  // kBinary: the second operand
+
+  static PostOp Elementwise(Algorithm algorithm, float alpha = 0.0F, float beta = 0.0F) {
+    return {Kind::kElementwise, algorithm, alpha, beta};
+  }
+  static PostOp Binary(Algorithm algorithm, ConstMemoryDesc operand) {
+    return {Kind::kBinary, algorithm, 0.0F, 0.0F, operand};
+  }
+  // Adds what is in the result's memory already.
+  static PostOp Sum() { return {Kind::kSum, Algorithm::kBinaryAdd}; }
 };
 
 // Attributes with user-managed scratchpads (the only mode in which one primitive may run on several
@@ -83,6 +94,8 @@ class Plan {
                                                 std::vector<PlanArray> arrays);
   ~Plan();
   Status Execute(const LibraryContext& context, void* const* operands, void* const* results) const;
+  // Whether an output is computed elsewhere and reordered into the caller's memory at the end.
+  bool StagesOutputs() const;
 
  private:
   // One primitive's execution: memory objects, to be pointed at the caller's arrays.

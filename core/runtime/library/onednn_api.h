@@ -139,6 +139,8 @@ struct ExecutionArgument {
   X(post_ops_destroy, "dnnl_post_ops_destroy", StatusCode, (PostOps))                             \
   X(post_ops_append_eltwise, "dnnl_post_ops_append_eltwise", StatusCode,                          \
     (PostOps, Algorithm, float, float))                                                           \
+  X(post_ops_append_sum, "dnnl_post_ops_append_sum", StatusCode,                                  \
+    (PostOps, float, int32_t, DataType))                                                          \
   X(post_ops_append_binary, "dnnl_post_ops_append_binary", StatusCode,                            \
     (PostOps, Algorithm, ConstMemoryDesc))                                                        \
   X(reorder_primitive_desc_create, "dnnl_reorder_primitive_desc_create", StatusCode,              \

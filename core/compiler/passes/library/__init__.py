@@ -8,6 +8,7 @@ scalar bodies of reductions and the like). Each rule is one function from an ins
 opcode             library call             left to generated code
 =================  =======================  ===================================================================
 dot                gemm (oneDNN)            small ones, matrix times vector, f64, complex and wide integers
+add, multiply ...  gemm's epilogue          what other elementwise operations read, and all but f32
 convolution        convolution (oneDNN)     what oneDNN cannot do exactly, f64, complex and integers
 sort               sort                     nothing
 topk               topk                     nothing
@@ -22,7 +23,8 @@ comparator) has it in ``called``, and lowering adds the function's address as th
 """
 
 from .cost import estimate_cost
+from .epilogue import in_place_operand
 from .match import match_library
 from .options import LibraryOptions
 
-__all__ = ["LibraryOptions", "estimate_cost", "match_library"]
+__all__ = ["LibraryOptions", "estimate_cost", "in_place_operand", "match_library"]

@@ -27,7 +27,7 @@ from ... import dtypes
 from ...hlo import ConvolutionDimensionNumbers, Instruction, Shape, WindowDimension, constant
 from .cost import contraction_cost
 from .gemm import Dimension, convert, row_major
-from .options import LibraryOptions
+from .options import Context
 
 MAX_SPATIAL_DIMENSIONS: Final = 3
 
@@ -41,15 +41,13 @@ _TYPES: Final = frozenset(
 _FLOATS: Final = frozenset((dtypes.F16, dtypes.BF16, dtypes.F32))
 
 
-def match_convolution(
-    convolution: Instruction, uses: dict[Instruction, int], options: LibraryOptions
-) -> Instruction | None:
+def match_convolution(convolution: Instruction, context: Context) -> Instruction | None:
     """The library call that computes ``convolution``, or None if it is left to generated code."""
-    if not options.onednn or not is_possible(convolution):
+    if not context.options.onednn or not is_possible(convolution):
         return None
     lhs, rhs = convolution.operands
     types = (lhs.dtype, rhs.dtype, convolution.dtype)
-    if types in _TYPES and (options.bf16 or dtypes.BF16 not in types):
+    if types in _TYPES and (context.options.bf16 or dtypes.BF16 not in types):
         return make_call(convolution)
     if _FLOATS.issuperset(types):
         wide = convolution.replace(

@@ -16,7 +16,7 @@ from ... import dtypes
 from ...dtypes import DType
 from ...hlo import DotDimensionNumbers, Instruction, Shape
 from .cost import contraction_cost
-from .options import LibraryOptions
+from .options import Context
 
 # A dot of fewer multiply-adds is generated: as fast or faster, and it fuses with what is around it.
 MIN_MULTIPLY_ADDS: Final = 80**3
@@ -217,15 +217,13 @@ def is_worthwhile(dot: Instruction) -> bool:
     )
 
 
-def match_dot(
-    dot: Instruction, uses: dict[Instruction, int], options: LibraryOptions
-) -> Instruction | None:
+def match_dot(dot: Instruction, context: Context) -> Instruction | None:
     """The gemm that computes ``dot``, or None if it is better generated."""
-    if not options.onednn or not is_worthwhile(dot):
+    if not context.options.onednn or not is_worthwhile(dot):
         return None
     lhs, rhs = dot.operands
     types = (lhs.dtype, rhs.dtype, dot.dtype)
-    if types in _TYPES and (options.bf16 or dtypes.BF16 not in types):
+    if types in _TYPES and (context.options.bf16 or dtypes.BF16 not in types):
         return make_gemm(dot)
     floats = {t for t in types if t in _SMALL_FLOATS or t is dtypes.F32}
     if floats == set(types):
@@ -282,12 +280,14 @@ def make_gemm(dot: Instruction) -> Instruction | None:
     )
 
 
-def fold_result_transpose(
-    transpose: Instruction, uses: dict[Instruction, int], options: LibraryOptions
-) -> Instruction | None:
+def fold_result_transpose(transpose: Instruction, context: Context) -> Instruction | None:
     """A transpose of a gemm's result, used nowhere else, becomes the strides with which the gemm writes."""
     gemm = transpose.operands[0]
-    if gemm.opcode != "library-call" or gemm.attributes["name"] != "gemm" or uses.get(gemm, 0) != 1:
+    if (
+        gemm.opcode != "library-call"
+        or gemm.attributes["name"] != "gemm"
+        or not context.is_only_use(gemm)
+    ):
         return None
     config = gemm.attributes["config"]
     if config.get("epilogue") or config["result_strides"] != _dense_strides(config):

@@ -8,20 +8,23 @@ from typing import Final
 from ...hlo import Computation, Instruction, Module
 from .. import rewrite
 from .convolution import match_convolution
+from .epilogue import fold_add, fold_multiply, fold_subtract
 from .gemm import fold_result_transpose, match_dot
-from .options import LibraryOptions
+from .options import Context, LibraryOptions
 from .other import match_cholesky, match_fft, match_topk, match_triangular_solve
 from .sort import match_sort
 
-Rule = Callable[[Instruction, "Uses", LibraryOptions], Instruction | None]
-Uses = dict[Instruction, int]
+Rule = Callable[[Instruction, Context], Instruction | None]
 
 RULES: Final[dict[str, Rule]] = {
+    "add": fold_add,
     "cholesky": match_cholesky,
     "convolution": match_convolution,
     "dot": match_dot,
     "fft": match_fft,
+    "multiply": fold_multiply,
     "sort": match_sort,
+    "subtract": fold_subtract,
     "topk": match_topk,
     "transpose": fold_result_transpose,
     "triangular-solve": match_triangular_solve,
@@ -29,6 +32,24 @@ RULES: Final[dict[str, Rule]] = {
 
 # What runs the computations it calls as sequences of thunks; other called computations are bodies inside one kernel.
 _SEQUENCES: Final = frozenset(("while", "conditional", "call"))
+
+# Users that read their operands from memory: no kernel computes them together with what they read.
+_BARRIERS: Final = frozenset(
+    (
+        "tuple",
+        "dot",
+        "convolution",
+        "sort",
+        "topk",
+        "fft",
+        "cholesky",
+        "triangular-solve",
+        "custom-call",
+        "while",
+        "conditional",
+        "call",
+    )
+)
 
 
 def match_library(module: Module, options: LibraryOptions | None = None) -> Module:
@@ -48,17 +69,23 @@ def match_library(module: Module, options: LibraryOptions | None = None) -> Modu
 
 
 def _match(computation: Computation, options: LibraryOptions) -> Computation:
-    uses: Uses = dict.fromkeys(computation.instructions, 0)
-    for instruction in computation.instructions:
+    uses = dict.fromkeys(computation.instructions, 0)
+    fusible: set[Instruction] = set()  # those that a user could be fused with
+    for instruction in reversed(computation.instructions):
         for operand in instruction.operands:
             uses[operand] += 1
+        is_barrier = instruction.opcode in _BARRIERS
+        if not is_barrier and not (instruction.opcode == "reshape" and instruction not in fusible):
+            fusible.update(instruction.operands)
     uses[computation.root] += 1
+    context = Context(options, uses)
     originals = iter(computation.instructions)
 
     def rule(instruction: Instruction) -> Instruction | None:
         original = next(originals)  # sweep gives every instruction once, in order
+        context.is_materialized = original not in fusible
         matched = RULES.get(instruction.opcode)
-        result = matched(instruction, uses, options) if matched is not None else None
+        result = matched(instruction, context) if matched is not None else None
         uses[result or instruction] = uses[original]
         return result
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from ...errors import of_instruction
 from ...hlo import Instruction, Shape
 from .cost import CALL_NS, FLOPS_PER_NS, memory_cost, sort_cost
-from .options import LibraryOptions
+from .options import Context
 
 _FLOATS: Final = frozenset(["f32", "f64", "c64", "c128"])
 
@@ -25,9 +25,7 @@ def _call(
     )
 
 
-def match_topk(
-    topk: Instruction, uses: dict[Instruction, int], options: LibraryOptions
-) -> Instruction | None:
+def match_topk(topk: Instruction, context: Context) -> Instruction | None:
     operand = topk.operands[0].shape
     assert isinstance(operand, Shape)
     k = topk.attributes["k"]
@@ -36,9 +34,7 @@ def match_topk(
     return _call(topk, "topk", {"k": k, "largest": int(topk.attributes["largest"])}, cost)
 
 
-def match_fft(
-    fft: Instruction, uses: dict[Instruction, int], options: LibraryOptions
-) -> Instruction | None:
+def match_fft(fft: Instruction, context: Context) -> Instruction | None:
     """Raises CompileError (UNIMPLEMENTED) for element types other than f32, f64, c64 and c128."""
     if fft.operands[0].dtype.name not in _FLOATS:
         raise of_instruction("UNIMPLEMENTED", "no transform of this element type", fft)
@@ -49,18 +45,14 @@ def match_fft(
     return _call(fft, "fft", config, cost)
 
 
-def match_cholesky(
-    cholesky: Instruction, uses: dict[Instruction, int], options: LibraryOptions
-) -> Instruction | None:
+def match_cholesky(cholesky: Instruction, context: Context) -> Instruction | None:
     _check_matrix_type(cholesky)
     flops = math.prod(cholesky.dims) * cholesky.dims[-1] / 3
     cost = CALL_NS + flops / FLOPS_PER_NS["f64"]
     return _call(cholesky, "cholesky", {"lower": int(cholesky.attributes["lower"])}, cost)
 
 
-def match_triangular_solve(
-    solve: Instruction, uses: dict[Instruction, int], options: LibraryOptions
-) -> Instruction | None:
+def match_triangular_solve(solve: Instruction, context: Context) -> Instruction | None:
     _check_matrix_type(solve)
     a = solve.attributes
     config = {

@@ -20,7 +20,7 @@ import numpy as np
 from ...dtypes import DType
 from ...hlo import Computation, Instruction, Shape
 from .cost import sort_cost
-from .options import LibraryOptions
+from .options import Context
 
 NUMERIC: Final = 0  # SortOrder in sort_keys.h
 TOTAL: Final = 1
@@ -39,9 +39,7 @@ class SortKey:
     order: int
 
 
-def match_sort(
-    sort: Instruction, uses: dict[Instruction, int], options: LibraryOptions
-) -> Instruction | None:
+def match_sort(sort: Instruction, context: Context) -> Instruction | None:
     """The library call that sorts."""
     shape = sort.operands[0].shape
     assert isinstance(shape, Shape)

@@ -1,4 +1,4 @@
-"""Library call "convolution", and the pass that finds it: JAX's convolutions and their gradients against JAX on the CPU."""
+"""Library call "convolution": convolutions and their gradients on xpu, against JAX on the CPU."""
 
 from __future__ import annotations
 
