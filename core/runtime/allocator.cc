@@ -10,6 +10,8 @@
 #include <limits>
 #include <string>
 
+#include "core/runtime/backend.h"
+
 namespace tripont {
 namespace {
 
@@ -75,7 +77,8 @@ void Allocator::SpinLock::Wait() {
   if (locked_.load(std::memory_order_relaxed)) sched_yield();
 }
 
-Allocator::Allocator(MemoryBudget* budget, int64_t cache_limit) : budget_(budget), cache_limit_(cache_limit) {
+Allocator::Allocator(MemoryBudget* budget, int64_t cache_limit, MemorySource* source)
+    : budget_(budget), cache_limit_(cache_limit), source_(source) {
   const std::lock_guard<std::mutex> lock(budget_->mutex_);
   budget_->allocators_.push_back(this);
 }
@@ -120,6 +123,15 @@ void* Allocator::CutFromSlab(size_t size) {
 void* Allocator::Map(size_t size) {
   size = RoundUp(size, 4096);
   if (!budget_->TryReserve(size)) return nullptr;
+  if (source_ != nullptr) {
+    void* const memory = source_->Map(size);
+    if (memory == nullptr) {
+      budget_->Release(size);
+    } else {
+      reserved_.fetch_add(static_cast<int64_t>(size), std::memory_order_relaxed);
+    }
+    return memory;
+  }
   const bool huge = size >= kHugePage;
   const size_t mapped = huge ? size + kHugePage : size;
   void* const mapping = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -140,7 +152,7 @@ void* Allocator::Map(size_t size) {
 
 void Allocator::Unmap(void* data, size_t size) {
   size = RoundUp(size, 4096);
-  munmap(data, size);
+  source_ != nullptr ? source_->Unmap(data, size) : static_cast<void>(munmap(data, size));
   reserved_.fetch_sub(static_cast<int64_t>(size), std::memory_order_relaxed);
   budget_->Release(size);
 }

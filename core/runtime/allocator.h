@@ -40,6 +40,7 @@ struct AllocatorStats {
 };
 
 class Allocator;
+class MemorySource;
 
 // How much memory all allocators of the process may map together. Thread-safe.
 class TRIPONT_EXPORT MemoryBudget {
@@ -69,8 +70,9 @@ class TRIPONT_EXPORT Allocator {
  public:
   static constexpr size_t kAlignment = 64;
 
-  // `budget` outlives the allocator. `cache_limit`: bytes of free large blocks to keep.
-  Allocator(MemoryBudget* budget, int64_t cache_limit);
+  // `budget` outlives the allocator. `cache_limit`: bytes of free large blocks to keep. `source`: where memory comes from
+  // (outlives the allocator; see backend.h); null: the system.
+  Allocator(MemoryBudget* budget, int64_t cache_limit, MemorySource* source = nullptr);
   ~Allocator();  // blocks still in use are leaked, not unmapped
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
@@ -127,6 +129,7 @@ class TRIPONT_EXPORT Allocator {
 
   MemoryBudget* const budget_;
   const int64_t cache_limit_;
+  MemorySource* const source_;
   std::atomic<int64_t> in_use_{0};
   std::atomic<int64_t> peak_{0};
   std::atomic<int64_t> largest_{0};

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "core/runtime/event.h"
 #include "core/runtime/logging.h"
 #include "core/runtime/parallel.h"
+#include "core/runtime/sycl/backend.h"
 
 #ifndef TRIPONT_VERSION
 #define TRIPONT_VERSION "0.1.0"
@@ -36,21 +38,29 @@ std::string_view Version() { return TRIPONT_VERSION; }
 
 // --------------------------------------------------------------------------------------------------------------- Core
 
-Core::Core(const Options& options)
-    : options_(options), budget_(options.memory_limit), workers_(options.max_workers) {}
+Core::Core(const Options& options, Backend* backend)
+    : options_(options), backend_(backend), budget_(options.memory_limit), workers_(options.max_workers) {}
 
 Core* Core::GetIfCreated() { return core_instance.load(std::memory_order_acquire); }
 
+StatusOr<Backend*> Core::ChooseBackend(const Options& options) {
+  if (options.device == "host") return static_cast<Backend*>(nullptr);
+  if (!options.device.empty()) return sycl::MakeBackend(options.device, options.python);
+  if (!sycl::MayHaveGpu(options.python)) return static_cast<Backend*>(nullptr);
+  StatusOr<Backend*> backend = sycl::MakeBackend("sycl:gpu", options.python);
+  if (backend.ok()) return backend;
+  TRIPONT_LOG(kInfo, "no SYCL GPU, using the host: ", backend.status().message());
+  return static_cast<Backend*>(nullptr);
+}
+
 StatusOr<Core*> Core::Get(const Options& options) {
-  if (!options.device.empty() && options.device != "host") {
-    return Unimplemented("TRIPONT_DEVICE=", options.device, ": this version has host devices only");
-  }
   const std::lock_guard<std::mutex> lock(CreationMutex());
   Core* core = GetIfCreated();
   if (core == nullptr) {
     SetLogLevel(static_cast<int>(options.log_level));
     SetNumThreads(static_cast<int>(options.num_threads));
-    core = new Core(options);
+    TRIPONT_ASSIGN_OR_RETURN(Backend* const backend, ChooseBackend(options));
+    core = new Core(options, backend);
     core_instance.store(core, std::memory_order_release);
     pthread_atfork(&Core::PrepareFork, &Core::ParentAfterFork, &Core::ChildAfterFork);
     Event::SetForkHook([] {
@@ -67,16 +77,29 @@ StatusOr<Core*> Core::Get(const Options& options) {
     differs("max_workers", core->options_.max_workers, options.max_workers);
     differs("inline_ns", core->options_.inline_ns, options.inline_ns);
   }
-  core->AddDevices(options.num_devices);
+  const std::string_view used = core->backend_ != nullptr ? core->backend_->target() : "host";
+  const std::string_view wanted = std::string_view(options.device).substr(0, options.device.find(':'));
+  if (!wanted.empty() && wanted != used) {
+    return FailedPrecondition("TRIPONT_DEVICE=", options.device, ": this process uses ", used,
+                              " devices already, and a process can use one kind");
+  }
+  TRIPONT_RETURN_IF_ERROR(core->AddDevices(options.num_devices));
   return core;
 }
 
-void Core::AddDevices(int64_t count) {
+Status Core::AddDevices(int64_t count) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  if (backend_ != nullptr) count = std::max<int64_t>(count, backend_->num_devices());
   while (static_cast<int64_t>(devices_.size()) < count) {
-    devices_.push_back(std::make_unique<Device>(static_cast<int>(devices_.size()), &budget_,
-                                                AllocatorCacheLimit(options_, budget_), options_.inline_ns));
+    const int id = static_cast<int>(devices_.size());
+    std::unique_ptr<DeviceQueue> queue;
+    if (backend_ != nullptr) {
+      TRIPONT_ASSIGN_OR_RETURN(queue, backend_->MakeQueue(id));
+    }
+    devices_.push_back(std::make_unique<Device>(id, &budget_, AllocatorCacheLimit(options_, budget_), options_.inline_ns,
+                                                backend_, std::move(queue)));
   }
+  return OkStatus();
 }
 
 Device* Core::device(int id) const {
@@ -138,7 +161,9 @@ StatusOr<Ref<Client>> Client::Create(const Options& options) {
   }
   TRIPONT_ASSIGN_OR_RETURN(Core* const core, Core::Get(options));
   std::vector<Device*> devices;
-  for (int i = 0; i < options.num_devices; ++i) devices.push_back(core->device(i));
+  int64_t count = options.num_devices;
+  if (core->backend() != nullptr) count = std::max<int64_t>(count, core->backend()->num_devices());
+  for (int i = 0; i < count; ++i) devices.push_back(core->device(i));
   if (options.prestart_worker && std::getenv("TRIPONT_IN_WORKER") == nullptr) {
     core->workers().Prestart(options.python);
   }
@@ -153,6 +178,7 @@ StatusOr<CompileResult> Client::Compile(std::string_view program, std::string_vi
   }
   CompileRequest request{format, program, compile_options, extra};
   request.options.insert(options_.compiler_options.begin(), options_.compiler_options.end());
+  if (core_->backend() != nullptr) request.options.merge(core_->backend()->compiler_options());
   const std::string key = cache_.enabled() ? cache_.Key(program, format, compile_options, request.options) : "";
   // Who asks for dumps wants the compiler to run.
   if (!options_.dump_to.empty()) request.options.try_emplace("dump_to", options_.dump_to);

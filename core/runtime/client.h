@@ -14,6 +14,7 @@
 
 #include "core/runtime/allocator.h"
 #include "core/runtime/artifact_cache.h"
+#include "core/runtime/backend.h"
 #include "core/runtime/compile_worker.h"
 #include "core/runtime/device.h"
 #include "core/runtime/export.h"
@@ -29,7 +30,8 @@ TRIPONT_EXPORT std::string_view Version();
 // Made with the first client and never destroyed (threads may still use it while the process exits). Thread-safe.
 class TRIPONT_EXPORT Core {
  public:
-  // The core, made now with `options` if there is none yet, with at least options.num_devices devices.
+  // The core, made now with `options` if there is none yet, with at least options.num_devices devices (and at least one
+  // for each device of a backend). FAILED_PRECONDITION if options.device asks for another kind than the process uses.
   static StatusOr<Core*> Get(const Options& options);
   // The core, or null before the first client.
   static Core* GetIfCreated();
@@ -37,18 +39,23 @@ class TRIPONT_EXPORT Core {
   // Device `id`, which exists if a client with that many devices was made; else null.
   Device* device(int id) const;
   int num_devices() const;
+  // What the devices are devices of; null if they are host devices.
+  Backend* backend() const { return backend_; }
   MemoryBudget& budget() { return budget_; }
   CompileWorkerPool& workers() { return workers_; }
 
  private:
   friend class Client;
-  explicit Core(const Options& options);
-  void AddDevices(int64_t count);
+  Core(const Options& options, Backend* backend);
+  Status AddDevices(int64_t count);
+  // The backend that options.device means; null for the host. INVALID_ARGUMENT, UNAVAILABLE or NOT_FOUND.
+  static StatusOr<Backend*> ChooseBackend(const Options& options);
   static void PrepareFork();
   static void ParentAfterFork();
   static void ChildAfterFork();
 
   const Options options_;
+  Backend* const backend_;
   MemoryBudget budget_;
   CompileWorkerPool workers_;
   mutable std::mutex mutex_;

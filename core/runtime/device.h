@@ -1,6 +1,7 @@
-// Device: what programs run on. For now always a host device: this machine's CPU.
+// Device: what programs run on: this machine's CPU, or a device of a backend (backend.h).
 //
-// Several host devices share the CPU's threads; each has its own stream, memories and statistics.
+// Several host devices share the CPU's threads; each has its own stream, memories and statistics. A device of a backend
+// has a queue of that backend too, which its stream's tasks fill.
 #ifndef TRIPONT_CORE_RUNTIME_DEVICE_H_
 #define TRIPONT_CORE_RUNTIME_DEVICE_H_
 
@@ -9,6 +10,7 @@
 #include <span>
 #include <string>
 
+#include "core/runtime/backend.h"
 #include "core/runtime/export.h"
 #include "core/runtime/memory.h"
 #include "core/runtime/stream.h"
@@ -18,13 +20,19 @@ namespace tripont {
 // Owned by the core; lives as long as the process. Thread-safe.
 class TRIPONT_EXPORT Device {
  public:
-  Device(int id, MemoryBudget* budget, int64_t cache_limit, int64_t inline_ns);
+  // A host device, or one of `backend` if that is not null, with `queue` as its queue.
+  Device(int id, MemoryBudget* budget, int64_t cache_limit, int64_t inline_ns, Backend* backend = nullptr,
+         std::unique_ptr<DeviceQueue> queue = nullptr);
 
   int id() const { return id_; }
-  // "host"
+  // "host", or the backend's: "sycl"
   const std::string& target() const { return target_; }
   // For people: "host (AMD EPYC 9654)"
   const std::string& description() const { return description_; }
+  // Null for a host device.
+  DeviceQueue* queue() const { return queue_.get(); }
+  // Whether the device can read and write all memory of the process, not only what its memories allocated.
+  bool uses_host_memory() const { return uses_host_memory_; }
   Stream& stream() { return stream_; }
   Memory* memory(MemoryKind kind) const { return memories_[static_cast<int>(kind)].get(); }
   Memory* default_memory() const { return memory(MemoryKind::kDevice); }
@@ -35,8 +43,10 @@ class TRIPONT_EXPORT Device {
 
  private:
   const int id_;
-  const std::string target_ = "host";
-  std::string description_;
+  const std::string target_;
+  const std::string description_;
+  const bool uses_host_memory_;
+  const std::unique_ptr<DeviceQueue> queue_;
   const int64_t inline_ns_;
   Stream stream_;
   std::array<std::unique_ptr<Memory>, kNumMemoryKinds> memories_;

@@ -25,8 +25,9 @@ TRIPONT_EXPORT std::optional<MemoryKind> MemoryKindFromName(std::string_view nam
 // Owned by its device; lives as long as the process. Thread-safe.
 class TRIPONT_EXPORT Memory {
  public:
-  Memory(Device* device, MemoryKind kind, int id, MemoryBudget* budget, int64_t cache_limit)
-      : device_(device), kind_(kind), id_(id), allocator_(budget, cache_limit) {}
+  Memory(Device* device, MemoryKind kind, int id, MemoryBudget* budget, int64_t cache_limit,
+         MemorySource* source = nullptr)
+      : device_(device), kind_(kind), id_(id), allocator_(budget, cache_limit, source) {}
 
   Device* device() const { return device_; }
   MemoryKind kind() const { return kind_; }

@@ -22,7 +22,7 @@ struct Setting {
 constexpr int64_t kMany = std::numeric_limits<int64_t>::max();
 
 constexpr Setting kSettings[] = {
-    {.info = {"device", "TRIPONT_DEVICE", "what to run on: host (the CPU; default)"}, .text = &Options::device},
+    {.info = {"device", "TRIPONT_DEVICE", "host, sycl, sycl:gpu or sycl:cpu (default: a SYCL GPU if there is one, else host)"}, .text = &Options::device},
     {.info = {"num_devices", "TRIPONT_NUM_DEVICES", "number of host devices, 1 to 256 (default 1)"},
      .number = &Options::num_devices, .smallest = 1, .largest = 256},
     {.info = {"num_threads", "TRIPONT_NUM_THREADS", "threads of parallel kernels (default 0: one per CPU)"},

@@ -24,8 +24,8 @@ struct OptionInfo {
 };
 
 struct TRIPONT_EXPORT Options {
-  std::string device;                  // TRIPONT_DEVICE: "host" (default, "" means choose); "sycl..." is refused for now
-  int64_t num_devices = 1;             // TRIPONT_NUM_DEVICES: host devices of this client, 1 to 256
+  std::string device;                  // TRIPONT_DEVICE: host, sycl, sycl:gpu, sycl:cpu; "" (default): a SYCL GPU, else host
+  int64_t num_devices = 1;             // TRIPONT_NUM_DEVICES: devices of this client, 1 to 256
   int64_t num_threads = 0;             // TRIPONT_NUM_THREADS (process): threads of parallel kernels; 0: one per CPU
   std::string python;                  // TRIPONT_PYTHON: interpreter of the compile worker; "": python3 on PATH
   int64_t max_workers = 2;             // TRIPONT_MAX_WORKERS (process): compile workers at the same time, 1 to 16

@@ -7,6 +7,7 @@
 #include <limits>
 #include <new>
 
+#include "core/runtime/device.h"
 #include "core/runtime/parallel.h"
 
 namespace tripont {
@@ -24,14 +25,29 @@ struct LoadedProgram::State {
   void* const* bases;
   void** arguments;  // room for max_arguments_ pointers
   const LibraryContext& context;
+  DeviceQueue* queue;  // null on the host
+
+  // Until what was enqueued is done: the host reads what kernels wrote.
+  Status Wait() const { return queue == nullptr ? OkStatus() : queue->Wait(); }
 };
 
-StatusOr<std::unique_ptr<LoadedProgram>> LoadedProgram::Load(const Artifact& artifact) {
+StatusOr<std::unique_ptr<LoadedProgram>> LoadedProgram::Load(const Artifact& artifact, Backend* backend) {
   std::unique_ptr<LoadedProgram> program(new LoadedProgram(artifact));
-  TRIPONT_ASSIGN_OR_RETURN(program->code_, CodeImage::Map(artifact.code, artifact.imports));
+  if (backend == nullptr) {
+    TRIPONT_ASSIGN_OR_RETURN(program->code_, CodeImage::Map(artifact.code, artifact.imports));
+  } else {
+    TRIPONT_ASSIGN_OR_RETURN(program->device_program_, backend->Load(artifact));
+    program->constants_source_ = backend->memory_source();
+    program->code_offset_ = program->device_program_->host_code_offset();
+    std::vector<std::pair<std::string, int64_t>> imports = artifact.imports;
+    for (auto& [name, offset] : imports) offset -= program->code_offset_;
+    TRIPONT_ASSIGN_OR_RETURN(program->code_, CodeImage::Map(program->device_program_->host_code(), imports));
+  }
   const size_t constants_size = (artifact.constants.size() + 63) / 64 * 64;
   if (constants_size > 0) {
-    program->constants_ = static_cast<char*>(std::aligned_alloc(64, constants_size));
+    program->constants_ =
+        static_cast<char*>(program->constants_source_ != nullptr ? program->constants_source_->Map(constants_size)
+                                                                 : std::aligned_alloc(64, constants_size));
     if (program->constants_ == nullptr) {
       return ResourceExhausted("no memory for ", constants_size, " bytes of constants");
     }
@@ -55,7 +71,19 @@ StatusOr<std::unique_ptr<LoadedProgram>> LoadedProgram::Load(const Artifact& art
   return program;
 }
 
-LoadedProgram::~LoadedProgram() { std::free(constants_); }
+LoadedProgram::~LoadedProgram() {
+  if (constants_source_ == nullptr) {
+    std::free(constants_);
+  } else if (constants_ != nullptr) {
+    constants_source_->Unmap(constants_, (artifact_.constants.size() + 63) / 64 * 64);
+  }
+}
+
+StatusOr<const void*> LoadedProgram::HostFunction(int64_t offset) const {
+  const void* const function = code_->Function(offset - code_offset_);
+  if (function == nullptr) return InvalidArgument("function at ", offset, " is outside the host's code");
+  return function;
+}
 
 void LoadedProgram::AddSlice(LoadedThunk& thunk, const Slice& slice) {
   if (thunk.num_slices == 0) thunk.first_slice = static_cast<uint32_t>(slices_.size());
@@ -74,7 +102,11 @@ StatusOr<LoadedSequence> LoadedProgram::LoadSequence(const std::vector<ArtifactT
     *cost_ns += kThunkNs;
     switch (thunk.kind) {
       case ArtifactThunk::Kind::kKernel:
-        loaded.function = reinterpret_cast<KernelFunction>(const_cast<void*>(code_->Function(thunk.function)));
+        if (device_program_ != nullptr) {
+          TRIPONT_ASSIGN_OR_RETURN(loaded.kernel, device_program_->FindKernel(thunk.function));
+        } else {
+          loaded.function = reinterpret_cast<KernelFunction>(const_cast<void*>(code_->Function(thunk.function)));
+        }
         loaded.work_count = thunk.work_count;
         loaded.grain = std::max<int64_t>(thunk.grain, 1);
         for (const Slice& slice : thunk.arguments) AddSlice(loaded, slice);
@@ -141,10 +173,15 @@ Status LoadedProgram::LoadLibraryCall(const ArtifactThunk& thunk, LoadedThunk& l
   }
   for (const auto& [name, attribute] : thunk.attributes) {
     if (signature.attributes.Has(name)) return InvalidArgument("attribute ", name, " is there twice");
+    if (const auto* const offset = std::get_if<FunctionOffset>(&attribute)) {
+      TRIPONT_ASSIGN_OR_RETURN(const void* const function, HostFunction(offset->offset));
+      signature.attributes.Add(name, function);
+      continue;
+    }
     signature.attributes.Add(name, std::visit(
                                        [&](const auto& value) -> LibraryAttributes::Value {
                                          if constexpr (std::is_same_v<decltype(value), const FunctionOffset&>) {
-                                           return code_->Function(value.offset);
+                                           return nullptr;
                                          } else {
                                            return value;
                                          }
@@ -175,7 +212,8 @@ Status LoadedProgram::Run(void* const* bases, const LibraryContext& context) con
   void* stack[kStackArguments];
   std::unique_ptr<void*[]> heap;
   if (max_arguments_ > kStackArguments) heap.reset(new void*[max_arguments_]);
-  const State state{bases, heap ? heap.get() : stack, context};
+  DeviceQueue* const queue = device_program_ != nullptr ? context.device()->queue() : nullptr;
+  const State state{bases, heap ? heap.get() : stack, context, queue};
   return RunSequence(thunks_, state);
 }
 
@@ -185,7 +223,11 @@ Status LoadedProgram::RunSequence(const LoadedSequence& sequence, const State& s
       case ArtifactThunk::Kind::kKernel: {
         void** const arguments = state.arguments;
         for (uint32_t i = 0; i < thunk.num_slices; ++i) arguments[i] = Resolve(state, thunk.first_slice + i);
-        if (thunk.work_count <= thunk.grain) {
+        if (state.queue != nullptr) {
+          const Status status = device_program_->Launch(*state.queue, thunk.kernel, arguments, thunk.num_slices,
+                                                        thunk.work_count, thunk.grain);
+          if (!status.ok()) return status.WithPrefix(StrCat("kernel", Describe(thunk.debug)));
+        } else if (thunk.work_count <= thunk.grain) {
           if (thunk.work_count > 0) thunk.function(arguments, 0, thunk.work_count);
         } else {
           const KernelFunction function = thunk.function;
@@ -195,7 +237,12 @@ Status LoadedProgram::RunSequence(const LoadedSequence& sequence, const State& s
         break;
       }
       case ArtifactThunk::Kind::kCopy:
-        ParallelCopy(Resolve(state, thunk.first_slice), Resolve(state, thunk.first_slice + 1), thunk.size);
+        if (state.queue != nullptr) {
+          TRIPONT_RETURN_IF_ERROR(state.queue->Copy(Resolve(state, thunk.first_slice),
+                                                    Resolve(state, thunk.first_slice + 1), thunk.size));
+        } else {
+          ParallelCopy(Resolve(state, thunk.first_slice), Resolve(state, thunk.first_slice + 1), thunk.size);
+        }
         break;
       case ArtifactThunk::Kind::kWhile: {
         const LoadedSequence& body = thunk.bodies[1];
@@ -206,12 +253,14 @@ Status LoadedProgram::RunSequence(const LoadedSequence& sequence, const State& s
         const auto* const predicate = static_cast<const volatile uint8_t*>(Resolve(state, thunk.first_slice));
         while (true) {
           TRIPONT_RETURN_IF_ERROR(RunSequence(thunk.bodies[0], state));
+          TRIPONT_RETURN_IF_ERROR(state.Wait());
           if (*predicate == 0) break;
           TRIPONT_RETURN_IF_ERROR(RunSequence(body, state));
         }
         break;
       }
       case ArtifactThunk::Kind::kConditional: {
+        TRIPONT_RETURN_IF_ERROR(state.Wait());
         const void* const selector = Resolve(state, thunk.first_slice);
         size_t branch;
         if (thunk.selector_is_pred) {
@@ -232,6 +281,7 @@ Status LoadedProgram::RunSequence(const LoadedSequence& sequence, const State& s
 }
 
 Status LoadedProgram::RunLibraryCall(const LoadedThunk& thunk, const State& state) const {
+  TRIPONT_RETURN_IF_ERROR(state.Wait());  // library calls run on the host, on memory that it shares with the device
   void** const arguments = state.arguments;
   for (uint32_t i = 0; i < thunk.num_slices; ++i) arguments[i] = Resolve(state, thunk.first_slice + i);
   Status status;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/runtime/artifact.h"
+#include "core/runtime/backend.h"
 #include "core/runtime/code_image.h"
 #include "core/runtime/library/registry.h"
 #include "core/runtime/status.h"
@@ -29,7 +30,8 @@ struct LoadedThunk {
   uint32_t first_slice = 0;
   uint32_t num_slices = 0;
   uint32_t num_operands = 0;  // library call
-  KernelFunction function = nullptr;
+  KernelFunction function = nullptr;  // on the host
+  uint32_t kernel = 0;                // on a backend's device: its number in the DeviceProgram
   int64_t work_count = 0;
   int64_t grain = 1;
   int64_t trip_count = -1;
@@ -42,7 +44,8 @@ struct LoadedThunk {
 class LoadedProgram {
  public:
   // Maps the code, copies the constants, makes the library calls. `artifact` passed ParseArtifact and outlives this.
-  static StatusOr<std::unique_ptr<LoadedProgram>> Load(const Artifact& artifact);
+  // `backend`: of the devices that it will run on; null for the host.
+  static StatusOr<std::unique_ptr<LoadedProgram>> Load(const Artifact& artifact, Backend* backend = nullptr);
   ~LoadedProgram();
 
   // Runs all thunks. bases: address of each allocation. The error names the op that failed.
@@ -74,7 +77,12 @@ class LoadedProgram {
   std::string Describe(int32_t debug) const;
 
   const Artifact& artifact_;
-  std::unique_ptr<CodeImage> code_;
+  StatusOr<const void*> HostFunction(int64_t offset) const;
+
+  std::unique_ptr<CodeImage> code_;                // null if there is no host code
+  int64_t code_offset_ = 0;                        // of the image in the artifact's code
+  MemorySource* constants_source_ = nullptr;       // where the constants' memory is from; null: the system
+  std::unique_ptr<DeviceProgram> device_program_;  // null on the host
   char* constants_ = nullptr;  // 64-byte aligned and padded
   std::vector<void*> constant_bases_;
   std::vector<int64_t> temp_offsets_;

@@ -1,0 +1,226 @@
+#include "core/runtime/sycl/backend.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "core/runtime/logging.h"
+#include "core/runtime/sycl/dpctl_api.h"
+#include "core/runtime/sycl/program.h"
+#include "core/runtime/sycl/queue.h"
+
+namespace tripont::sycl {
+namespace {
+
+constexpr size_t kPage = 4096;
+
+std::string BackendName(int backend) {
+  switch (backend) {
+    case kOpenCl: return "opencl";
+    case kLevelZero: return "level_zero";
+    case kCuda: return "cuda";
+    case kHip: return "hip";
+    default: return "unknown";
+  }
+}
+
+std::string KindName(int type) {
+  switch (type) {
+    case kCpu: return "cpu";
+    case kGpu: return "gpu";
+    case kAccelerator: return "accelerator";
+    default: return "other";
+  }
+}
+
+struct FoundDevice {
+  Handle<DeviceRef> handle;
+  DeviceInfo info;
+};
+
+DeviceInfo Describe(const Api& api, DeviceRef device) {
+  DeviceInfo info;
+  info.name = TakeString(api, api.Device_GetName(device));
+  while (!info.name.empty() && info.name.back() == ' ') info.name.pop_back();
+  info.name.erase(0, std::min(info.name.find_first_not_of(' '), info.name.size()));
+  info.vendor = TakeString(api, api.Device_GetVendor(device));
+  info.backend = BackendName(api.Device_GetBackend(device));
+  info.kind = KindName(api.Device_GetDeviceType(device));
+  info.driver_version = TakeString(api, api.Device_GetDriverVersion(device));
+  info.memory = static_cast<int64_t>(api.Device_GetGlobalMemSize(device));
+  info.compute_units = api.Device_GetMaxComputeUnits(device);
+  info.fp64 = api.Device_HasAspect(device, kFp64);
+  info.fp16 = api.Device_HasAspect(device, kFp16);
+  info.usm_shared = api.Device_HasAspect(device, kUsmShared);
+  info.usm_system = api.Device_HasAspect(device, kUsmSystem);
+  return info;
+}
+
+std::vector<FoundDevice> FindDevices(const Api& api) {
+  std::vector<FoundDevice> devices;
+  const DeviceVectorRef list = api.DeviceMgr_GetDevices(static_cast<int>(kAllBackends) | static_cast<int>(kAllDevices));
+  const size_t count = list != nullptr ? api.DeviceVector_Size(list) : 0;
+  for (size_t i = 0; i < count; ++i) {
+    Handle<DeviceRef> device(api.DeviceVector_GetAt(list, i));
+    if (!device) continue;
+    DeviceInfo info = Describe(api, device.get());
+    devices.push_back({std::move(device), std::move(info)});
+  }
+  if (list != nullptr) api.DeviceVector_Delete(list);
+  return devices;
+}
+
+// Shared memory of one device's context, for devices that cannot access all memory of the process.
+class SharedMemory : public MemorySource {
+ public:
+  SharedMemory(const Api& api, QueueRef queue) : api_(api), queue_(queue) {}
+  void* Map(size_t size) override { return api_.aligned_alloc_shared(kPage, size, queue_); }
+  void Unmap(void* data, size_t) override { api_.free_with_queue(static_cast<UsmRef>(data), queue_); }
+
+ private:
+  const Api& api_;
+  const QueueRef queue_;
+};
+
+class SyclBackend : public Backend {
+ public:
+  static StatusOr<Backend*> Make(const Api& api, std::vector<FoundDevice> devices) {
+    std::unique_ptr<SyclBackend> backend(new SyclBackend(api, std::move(devices)));
+    TRIPONT_RETURN_IF_ERROR(backend->Open());
+    return static_cast<Backend*>(backend.release());
+  }
+
+  std::string_view target() const override { return "sycl"; }
+
+  std::map<std::string, std::string> compiler_options() const override {
+    const DeviceInfo& info = devices_[0].info;
+    std::string description = info.kind == "cpu" ? "cpu" : "gpu";
+    if (AllHave(&DeviceInfo::fp16)) description += ",fp16";
+    if (AllHave(&DeviceInfo::fp64)) description += ",fp64";
+    return {{"target", "sycl"}, {"sycl_device", description}};
+  }
+
+  int num_devices() const override { return static_cast<int>(devices_.size()); }
+
+  StatusOr<std::unique_ptr<DeviceQueue>> MakeQueue(int index) override {
+    const size_t number = static_cast<size_t>(index) % devices_.size();
+    const FoundDevice& device = devices_[number];
+    TRIPONT_ASSIGN_OR_RETURN(std::unique_ptr<Queue> queue,
+                             Queue::Make(api_, context_, device.handle.get(), static_cast<int>(number), device.info));
+    return std::unique_ptr<DeviceQueue>(std::move(queue));
+  }
+
+  StatusOr<std::unique_ptr<DeviceProgram>> Load(const Artifact& artifact) override {
+    if (artifact.target != target()) {
+      return FailedPrecondition("the artifact is for target '", artifact.target, "', this process's devices are SYCL devices (",
+                                devices_[0].info.name, ")");
+    }
+    const std::string kind = devices_[0].info.kind == "cpu" ? "cpu" : "gpu";
+    if (artifact.cpu != kind) {
+      return FailedPrecondition("the artifact was compiled for a SYCL ", artifact.cpu, ", but ", devices_[0].info.name,
+                                " is a ", kind, "; compile the program again");
+    }
+    for (const std::string& feature : artifact.cpu_features) {
+      const bool has = (feature == "fp64" && AllHave(&DeviceInfo::fp64)) ||
+                       (feature == "fp16" && AllHave(&DeviceInfo::fp16));
+      if (!has) {
+        return FailedPrecondition("the artifact was compiled for a device with ", feature, ", which ",
+                                  devices_[0].info.name, " does not have; compile the program again");
+      }
+    }
+    std::vector<DeviceRef> handles;
+    for (const FoundDevice& device : devices_) handles.push_back(device.handle.get());
+    TRIPONT_ASSIGN_OR_RETURN(std::unique_ptr<Program> program, Program::Build(api_, context_, handles, artifact));
+    return std::unique_ptr<DeviceProgram>(std::move(program));
+  }
+
+  MemorySource* memory_source() override { return memory_.get(); }
+
+ private:
+  SyclBackend(const Api& api, std::vector<FoundDevice> devices) : api_(api), devices_(std::move(devices)) {}
+
+  // One context for all devices: what is allocated in it can be used by each.
+  Status Open() {
+    std::vector<DeviceRef> handles;
+    for (const FoundDevice& device : devices_) handles.push_back(device.handle.get());
+    const DeviceVectorRef list = api_.DeviceVector_CreateFromArray(handles.size(), handles.data());
+    if (list != nullptr) {
+      context_ = api_.Context_CreateFromDevices(list, nullptr, 0);
+      api_.DeviceVector_Delete(list);
+    }
+    if (context_ == nullptr) return Unavailable("cannot make a SYCL context for ", devices_[0].info.name);
+    if (AllHave(&DeviceInfo::usm_system)) return OkStatus();
+    if (!AllHave(&DeviceInfo::usm_shared)) {
+      return Unimplemented(devices_[0].info.name, " has no memory that it shares with the host (USM shared allocations)");
+    }
+    memory_queue_ = Handle<QueueRef>(api_.Queue_Create(context_, handles[0], nullptr, kInOrder));
+    if (!memory_queue_) return Unavailable("cannot make a SYCL queue for ", devices_[0].info.name);
+    memory_ = std::make_unique<SharedMemory>(api_, memory_queue_.get());
+    return OkStatus();
+  }
+
+  bool AllHave(bool DeviceInfo::* feature) const {
+    return std::all_of(devices_.begin(), devices_.end(),
+                       [&](const FoundDevice& device) { return device.info.*feature; });
+  }
+
+  const Api& api_;
+  const std::vector<FoundDevice> devices_;
+  ContextRef context_ = nullptr;  // as long as the process
+  Handle<QueueRef> memory_queue_;
+  std::unique_ptr<SharedMemory> memory_;
+};
+
+}  // namespace
+
+StatusOr<std::vector<DeviceInfo>> ListDevices(const std::string& python) {
+  TRIPONT_ASSIGN_OR_RETURN(const Api* const api, sycl::Load(python));
+  std::vector<DeviceInfo> infos;
+  for (FoundDevice& device : FindDevices(*api)) infos.push_back(std::move(device.info));
+  return infos;
+}
+
+bool MayHaveGpu(const std::string& python) {
+  std::error_code error;
+  bool node = std::filesystem::exists("/dev/dxg", error);  // Windows' subsystem for Linux
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/dri", error)) {
+    node = node || entry.path().filename().string().rfind("renderD", 0) == 0;
+  }
+  return node && IsInstalled(python);
+}
+
+StatusOr<Backend*> MakeBackend(std::string_view choice, const std::string& python) {
+  std::string_view wanted;
+  if (choice.rfind("sycl:", 0) == 0) wanted = choice.substr(5);
+  if ((choice != "sycl" && wanted.empty()) || (!wanted.empty() && wanted != "cpu" && wanted != "gpu")) {
+    return InvalidArgument("TRIPONT_DEVICE=", choice, ": expected host, sycl, sycl:cpu or sycl:gpu");
+  }
+  StatusOr<const Api*> api = sycl::Load(python);
+  if (!api.ok()) return api.status().WithPrefix(StrCat("TRIPONT_DEVICE=", choice));
+  std::vector<FoundDevice> found = FindDevices(**api);
+  std::vector<std::string> names;
+  for (const FoundDevice& device : found) {
+    names.push_back(StrCat(device.info.name, " (", device.info.backend, ":", device.info.kind, ")"));
+  }
+  const auto any = [&](std::string_view kind) {
+    return std::any_of(found.begin(), found.end(), [&](const FoundDevice& device) { return device.info.kind == kind; });
+  };
+  if (wanted.empty()) wanted = any("gpu") ? "gpu" : "cpu";
+  std::vector<FoundDevice> chosen;
+  for (FoundDevice& device : found) {
+    if (device.info.kind != wanted) continue;
+    // The same device may be there through two backends (Level Zero and OpenCL): the first is preferred.
+    if (!chosen.empty() && device.info.backend != chosen[0].info.backend) continue;
+    chosen.push_back(std::move(device));
+  }
+  if (chosen.empty()) {
+    return NotFound("TRIPONT_DEVICE=", choice, ": there is no SYCL ", wanted, "; the SYCL runtime has ",
+                    names.empty() ? "no device (is intel-opencl-rt installed, with the oneTBB that it asks for?)"
+                                  : StrJoin(names, ", "));
+  }
+  return SyclBackend::Make(**api, std::move(chosen));
+}
+
+}  // namespace tripont::sycl

@@ -1,0 +1,141 @@
+#include "core/runtime/sycl/program.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "core/runtime/sycl/build_log.h"
+#include "core/runtime/sycl/queue.h"
+
+namespace tripont::sycl {
+namespace {
+
+constexpr size_t kHeaderSize = 16;
+constexpr uint64_t kPage = 4096;
+constexpr uint32_t kSpirvMagic = 0x07230203;
+// Pieces of work a thread gets on a CPU device, for balance.
+constexpr int64_t kPiecesPerThread = 8;
+constexpr size_t kStackArguments = 64;
+
+template <typename T>
+T At(std::string_view bytes, size_t offset) {
+  T value;
+  std::memcpy(&value, bytes.data() + offset, sizeof(T));
+  return value;
+}
+
+}  // namespace
+
+Status Program::Split() {
+  if (code_.empty()) return OkStatus();
+  if (code_.size() < kHeaderSize) return InvalidArgument("artifact: ", code_.size(), " bytes of code for a SYCL device");
+  const auto spirv_size = At<uint64_t>(code_, 0);
+  const auto host_size = At<uint64_t>(code_, 8);
+  if (spirv_size > code_.size() - kHeaderSize || spirv_size % 4 != 0) {
+    return InvalidArgument("artifact: a SPIR-V module of ", spirv_size, " bytes in ", code_.size(), " bytes of code");
+  }
+  spirv_ = code_.substr(kHeaderSize, spirv_size);
+  if (!spirv_.empty() && (spirv_.size() < 20 || At<uint32_t>(spirv_, 0) != kSpirvMagic)) {
+    return InvalidArgument("artifact: the code is not SPIR-V");
+  }
+  if (host_size == 0) return OkStatus();
+  const uint64_t offset = (kHeaderSize + spirv_size + kPage - 1) / kPage * kPage;
+  if (offset > code_.size() || host_size > code_.size() - offset) {
+    return InvalidArgument("artifact: host code of ", host_size, " bytes at ", offset, " is outside the code");
+  }
+  host_code_ = code_.substr(offset, host_size);
+  host_code_offset_ = static_cast<int64_t>(offset);
+  return OkStatus();
+}
+
+StatusOr<std::unique_ptr<Program>> Program::Build(const Api& api, ContextRef context, std::span<const DeviceRef> devices,
+                                                  const Artifact& artifact) {
+  std::unique_ptr<Program> program(new Program(api, artifact.code));
+  TRIPONT_RETURN_IF_ERROR(program->Split());
+  if (program->spirv_.empty()) return program;
+  for (const DeviceRef device : devices) {
+    const std::string_view spirv = program->spirv_;
+    Handle<KernelBundleRef> bundle(api.KernelBundle_CreateFromSpirv(context, device, spirv.data(), spirv.size(), ""));
+    if (!bundle) {
+      const std::string log = BuildLog([&] {
+        Handle<KernelBundleRef>(api.KernelBundle_CreateFromSpirv(context, device, spirv.data(), spirv.size(), ""));
+      });
+      return Internal("the SYCL device's compiler refuses the kernels of ", artifact.name, ":\n",
+                      log.empty() ? "(it says no more)" : log);
+    }
+    program->bundles_.push_back(std::move(bundle));
+  }
+  return program;
+}
+
+StatusOr<uint32_t> Program::FindKernel(int64_t function) {
+  if (const auto found = numbers_.find(function); found != numbers_.end()) return found->second;
+  const int64_t end = static_cast<int64_t>(kHeaderSize + spirv_.size());
+  if (function < static_cast<int64_t>(kHeaderSize) || function >= end) {
+    return InvalidArgument("kernel at ", function, " is outside the SPIR-V module");
+  }
+  const std::string_view rest = spirv_.substr(static_cast<size_t>(function) - kHeaderSize);
+  const size_t length = rest.find('\0');
+  if (length == std::string_view::npos || length == 0 || length > 4096) {
+    return InvalidArgument("there is no kernel's name at ", function);
+  }
+  Kernel kernel{std::string(rest.substr(0, length)), {}};
+  for (const Handle<KernelBundleRef>& bundle : bundles_) {
+    if (!api_.KernelBundle_HasKernel(bundle.get(), kernel.name.c_str())) {
+      return InvalidArgument("the SPIR-V module has no kernel ", kernel.name);
+    }
+    kernel.by_device.emplace_back(api_.KernelBundle_GetKernel(bundle.get(), kernel.name.c_str()));
+    if (!kernel.by_device.back()) return Internal("the kernel ", kernel.name, " cannot be created");
+  }
+  const auto number = static_cast<uint32_t>(kernels_.size());
+  kernels_.push_back(std::move(kernel));
+  numbers_.emplace(function, number);
+  return number;
+}
+
+Status Program::Launch(DeviceQueue& device_queue, uint32_t number, void* const* arguments, size_t num_arguments,
+                       int64_t work_count, int64_t grain) const {
+  if (work_count <= 0) return OkStatus();
+  auto& queue = static_cast<Queue&>(device_queue);
+  const Kernel& kernel = kernels_[number];
+  // A work-item does `chunk` units, in a work-group of its own.
+  int64_t chunk = 1;
+  if (queue.is_cpu()) {
+    const int64_t most = kPiecesPerThread * queue.compute_units();
+    chunk = std::max((work_count + most - 1) / most, std::min(grain, work_count));
+  }
+  const auto items = static_cast<size_t>((work_count + chunk - 1) / chunk);
+
+  void* stack_values[kStackArguments + 2];
+  int stack_types[kStackArguments + 2];
+  std::vector<void*> heap_values;
+  std::vector<int> heap_types;
+  void** values = stack_values;
+  int* types = stack_types;
+  if (num_arguments > kStackArguments) {
+    heap_values.resize(num_arguments + 2);
+    heap_types.resize(num_arguments + 2);
+    values = heap_values.data();
+    types = heap_types.data();
+  }
+  for (size_t i = 0; i < num_arguments; ++i) {
+    values[i] = arguments[i];
+    types[i] = kPointer;
+  }
+  values[num_arguments] = &work_count;
+  values[num_arguments + 1] = &chunk;
+  types[num_arguments] = types[num_arguments + 1] = kInt64;
+  const size_t global[3] = {items, 1, 1};
+  const size_t local[3] = {1, 1, 1};
+  const KernelRef handle = kernel.by_device[static_cast<size_t>(queue.number())].get();
+  const EventRef event =
+      queue.is_cpu() ? api_.Queue_SubmitNDRange(handle, queue.handle(), values, types, num_arguments + 2, global, local,
+                                                1, nullptr, 0)
+                     : api_.Queue_SubmitRange(handle, queue.handle(), values, types, num_arguments + 2, global, 1,
+                                              nullptr, 0);
+  if (event == nullptr) return Internal("the kernel ", kernel.name, " could not be launched on ", queue.description());
+  api_.Event_Delete(event);
+  return OkStatus();
+}
+
+}  // namespace tripont::sycl
