@@ -31,6 +31,7 @@ import llvmlite.binding as llvm
 from ...codegen import llvm_ir
 from ...errors import CompileError, internal, invalid_argument
 from ..target import Image, Target
+from .child import run_in_child
 from .legalize import legalize
 
 TRIPLE: Final = "spirv64-unknown-unknown"
@@ -108,12 +109,12 @@ class SyclTarget(Target):
         # The inliner marks lifetimes of variables, and the backend fails on those of casted pointers.
         optimised = _LIFETIME.sub("", optimised)
         check_legal(optimised)
-        with _parse(optimised) as parsed:
-            spirv = _machine().emit_object(parsed)
+        what = "LLVM cannot emit SPIR-V for the program"
+        spirv = run_in_child(lambda: bytes(_machine().emit_object(_parse(optimised))), what)
         assembly = ""
-        if dump:  # emitting changes a module
-            with _parse(optimised) as parsed:
-                assembly = _machine().emit_assembly(parsed)
+        if dump:
+            text = run_in_child(lambda: _machine().emit_assembly(_parse(optimised)).encode(), what)
+            assembly = text.decode()
         self.check_capabilities(spirv)
         return spirv, optimised, assembly
 
@@ -167,8 +168,8 @@ def _for_device(device: str, cpu: str) -> SyclTarget:
     )
 
 
+@functools.cache
 def _machine() -> Any:
-    """A new TargetMachine: SPIR-V's keeps types of the module that it emitted, and must not be used again."""
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     return llvm.Target.from_triple(TRIPLE).create_target_machine(opt=2)

@@ -1,0 +1,55 @@
+"""Run a function in a child process and take its result.
+
+LLVM's SPIR-V backend keeps state from module to module (the numbers of basic blocks, by addresses that are used again),
+so the second module that a process emits may be wrong; and it ends the process over what it cannot do. In a child that
+emits one module neither matters: the parent never emits, and a child's end is an error with LLVM's last words.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import warnings
+from collections.abc import Callable
+
+from ...errors import internal
+
+
+def run_in_child(function: Callable[[], bytes], what: str) -> bytes:
+    """``function()``, computed by a fork of this process.
+
+    Raises CompileError INTERNAL if the child dies or raises; the message has ``what`` and what it wrote to stderr.
+    """
+    with tempfile.TemporaryFile() as messages:
+        read_end, write_end = os.pipe()
+        with warnings.catch_warnings():
+            # About forks of processes with threads: the child runs LLVM only and takes no lock of another library.
+            warnings.simplefilter("ignore")
+            child = os.fork()
+        if child == 0:
+            _child(function, write_end, messages.fileno())
+        os.close(write_end)
+        with os.fdopen(read_end, "rb") as pipe:
+            result = pipe.read()
+        _, status = os.waitpid(child, 0)
+        if status == 0:
+            return result
+        messages.seek(0)
+        text = messages.read().decode(errors="replace").strip()
+    reason = text.splitlines()[-1] if text else f"it ended with status {status}"
+    raise internal(f"{what}: {reason}")
+
+
+def _child(function: Callable[[], bytes], write_end: int, messages: int) -> None:
+    """Never returns, and runs nothing of the parent's exit handlers."""
+    code = 1
+    try:
+        os.dup2(messages, 2)
+        data = memoryview(function())
+        while data:
+            data = data[os.write(write_end, data) :]
+        code = 0
+    except BaseException as error:  # whatever it is, the parent must hear of it
+        os.write(2, f"{type(error).__name__}: {error}".encode())
+    finally:
+        os._exit(code)
