@@ -1,0 +1,223 @@
+"""The on-disk cache of artifacts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+from tripont.core import _tripont
+
+from tests.core.runtime import programs
+from tests.core.runtime.conftest import status
+
+
+@pytest.fixture
+def program(tmp_path):
+    path = tmp_path / "program.bin"
+    path.write_bytes(programs.serialize(programs.executable()))
+    return b"artifact " + bytes(path)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "cache"
+
+
+def counters():
+    return _tripont.cache_counters()
+
+
+def entries(folder):
+    return sorted(folder.glob("*.tripont"))
+
+
+def test_second_compile_is_a_hit(make_client, program, folder):
+    client = make_client(cache=True)
+    assert client.cache_folder == str(folder)
+    before = counters()
+    first, from_cache = client.compile(program)
+    assert not from_cache
+    second, from_cache = client.compile(program)
+    assert from_cache
+    assert first == second
+    after = counters()
+    assert after["misses"] - before["misses"] == 1
+    assert after["hits"] - before["hits"] == 1
+    assert after["writes"] - before["writes"] == 1
+    assert len(entries(folder)) == 1
+    assert [p for p in folder.iterdir() if p.suffix == ".tmp"] == []
+
+
+def test_everything_that_matters_is_in_the_key(make_client, program, folder):
+    client = make_client(cache=True)
+    client.compile(program)
+    variations = [
+        lambda: client.compile(program + b" "[:0], format="hlo"),
+        lambda: client.compile(program, compile_options=b"1"),
+        lambda: client.compile(program, options={"a": 1}),
+        lambda: client.compile(program, options={"a": 2}),
+        lambda: make_client(cache=True, compiler_fingerprint="other").compile(program),
+        lambda: make_client(cache=True, b=3).compile(program),
+    ]
+    for i, variation in enumerate(variations):
+        assert variation()[1] is False
+        assert len(entries(folder)) == i + 2
+
+
+def test_errors_are_not_stored(make_client, folder):
+    client = make_client(cache=True)
+    for _ in range(2):
+        assert status(lambda: client.compile(b"refuse ABORTED"))[0] == "ABORTED"
+    assert status(lambda: client.compile(b"echo garbage"))[0] == "INTERNAL"
+    assert entries(folder) == []
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [lambda b: b"", lambda b: b[:-1], lambda b: b[:100], lambda b: b[:-9] + b"x" + b[-8:], lambda b: b"junk" * 99],
+    ids=["empty", "cut", "short", "changed", "junk"],
+)
+def test_damaged_entry_is_compiled_again_and_replaced(make_client, program, folder, damage, capfd):
+    client = make_client(cache=True)
+    good, _ = client.compile(program)
+    (entry,) = entries(folder)
+    entry.write_bytes(damage(good))
+    before = counters()
+    again, from_cache = client.compile(program)
+    assert again == good
+    assert not from_cache
+    assert counters()["corrupted"] - before["corrupted"] == 1
+    assert entry.read_bytes() == good
+    assert "is damaged" in capfd.readouterr().err
+    assert client.compile(program)[1]
+
+
+def test_another_format_version_is_compiled_again(make_client, program, folder):
+    client = make_client(cache=True)
+    good, _ = client.compile(program)
+    (entry,) = entries(folder)
+    entry.write_bytes(good[:8] + b"\x63" + good[9:])
+    assert client.compile(program) == (good, False)
+
+
+def test_off(make_client, program, folder):
+    client = make_client(cache=False)
+    assert client.compile(program)[1] is False
+    assert client.compile(program)[1] is False
+    assert not folder.exists()
+
+
+def test_dumping_goes_past_the_cache(make_client, program, folder):
+    make_client(cache=True).compile(program)
+    assert make_client(cache=True, dump_to="/tmp/x").compile(program)[1] is False
+
+
+def test_folder_that_cannot_be_made(make_client, program, tmp_path, capfd):
+    (tmp_path / "file").write_text("")
+    client = make_client(cache=True, cache_dir=str(tmp_path / "file" / "cache"))
+    for _ in range(3):
+        assert client.compile(program)[1] is False
+    assert capfd.readouterr().err.count("cache folder") == 1  # said once
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_read_only_folder(make_client, program, folder, capfd):
+    folder.mkdir()
+    folder.chmod(0o500)
+    assert make_client(cache=True).compile(program)[1] is False
+    assert "cache folder" in capfd.readouterr().err
+
+
+def test_full_disk(make_client, program, capfd):
+    """/dev/full is not a folder; a file size limit of the process has the same effect as a full disk."""
+    script = (
+        "import resource, signal, sys\n"
+        "from tripont.core import _tripont\n"
+        "client = _tripont.Client({'python': sys.argv[1], 'cache_dir': sys.argv[2], 'prestart_worker': False})\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
+        "data, hit = client.compile(sys.argv[3].encode())\n"
+        "print(len(data) > 1000, hit, client.compile(sys.argv[3].encode())[1])\n"
+    )
+    folder = os.path.join(os.path.dirname(program.split(b" ")[1].decode()), "full")
+    python = os.path.join(os.path.dirname(folder), "python")
+    process = subprocess.run(
+        [sys.executable, "-c", script, python, folder, program.decode()],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert process.stdout.split() == ["True", "False", "False"], process.stderr
+    assert process.stderr.count("cannot write to the cache folder") == 1
+    assert os.listdir(folder) == []
+
+
+def test_size_limit_removes_what_was_used_longest_ago(make_client, program, folder):
+    size = len(programs.serialize(programs.executable()))
+    client = make_client(cache=True, cache_size=size * 5 + 100)
+    for i in range(5):
+        client.compile(program, options={"i": i})
+    assert len(entries(folder)) == 5
+    for position, i in enumerate((1, 2, 3, 4, 0)):  # 1 becomes the oldest, 0 the newest
+        key = {p: p.stat().st_mtime for p in entries(folder)}
+        assert client.compile(program, options={"i": i})[1]
+        touched = [p for p in entries(folder) if p.stat().st_mtime != key[p]]
+        for path in touched:
+            os.utime(path, (1_000_000 + position, 1_000_000 + position))
+    client.compile(program, options={"i": 5})
+    assert sum(p.stat().st_size for p in entries(folder)) <= size * 5 + 100
+    assert client.compile(program, options={"i": 0})[1]
+    assert not client.compile(program, options={"i": 1})[1]
+
+
+def test_entry_larger_than_the_limit_is_not_stored(make_client, program, folder):
+    client = make_client(cache=True, cache_size=100)
+    assert client.compile(program)[1] is False
+    assert client.compile(program)[1] is False
+    assert entries(folder) == []
+
+
+def test_clear(make_client, program, folder):
+    client = make_client(cache=True)
+    client.compile(program)
+    assert client.clear_cache() == 1
+    assert entries(folder) == []
+    assert client.compile(program)[1] is False
+
+
+def test_many_threads_and_processes(make_client, program, folder, fake_python):
+    """Readers and writers of the same entries at the same time, one of them damaging entries: always the right bytes."""
+    script = (
+        "import sys\n"
+        "from tripont.core import _tripont\n"
+        "client = _tripont.Client({'python': sys.argv[1], 'cache_dir': sys.argv[2], 'prestart_worker': False})\n"
+        "expected = open(sys.argv[3], 'rb').read()\n"
+        "for i in range(40):\n"
+        "    assert client.compile(b'artifact ' + sys.argv[3].encode(), options={'i': i % 4})[0] == expected\n"
+        "print('fine')\n"
+    )
+    path = program.split(b" ", 1)[1].decode()
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, fake_python, str(folder), path],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for _ in range(3)
+    ]  # fmt: skip
+    stop = threading.Event()
+
+    def damage():
+        while not stop.wait(0.02):
+            for entry in entries(folder):
+                try:
+                    entry.write_bytes(b"damage")
+                except OSError:
+                    pass
+
+    thread = threading.Thread(target=damage)
+    thread.start()
+    outputs = [process.communicate(timeout=60) for process in processes]
+    stop.set()
+    thread.join()
+    assert [output for output, _ in outputs] == ["fine\n"] * 3, outputs

@@ -1,0 +1,276 @@
+"""Damaged and unsuitable artifacts: refused with a reason when they are loaded, never a crash."""
+
+from __future__ import annotations
+
+import random
+import struct
+import zlib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tripont.core import _tripont
+from tripont.core.compiler import artifact, dtypes
+from tripont.core.compiler.artifact import (
+    ALLOCATION_CONSTANT,
+    ALLOCATION_PARAMETER,
+    ALLOCATION_RESULT,
+    ALLOCATION_TEMP,
+    Allocation,
+    Conditional,
+    Copy,
+    DebugInfo,
+    FunctionOffset,
+    Kernel,
+    LibraryCall,
+    Operand,
+    Slice,
+    Value,
+    While,
+)
+from tripont.core.compiler.hlo import Shape
+
+from tests.core.runtime import programs
+from tests.core.runtime.conftest import status
+from tests.core.runtime.programs import F32_8, function, whole
+
+
+def load(data: bytes):
+    return _tripont.Executable.load(data)
+
+
+def refusal(**changes):
+    """Code and message for the example with some fields replaced."""
+    return status(lambda: load(programs.serialize(programs.executable(**changes))))
+
+
+def repair(data: bytes) -> bytes:
+    """The bytes with size and checksum made right again, so that damage gets past them."""
+    return data[:12] + struct.pack("<IQ", zlib.crc32(data[24:]), len(data)) + data[24:]
+
+
+@pytest.fixture(scope="module")
+def rich() -> bytes:
+    """An artifact with every kind of thunk, attribute and allocation."""
+    kernel = Kernel(function("add"), (whole(0, 32), whole(1, 32), whole(2, 32)), 8, 1024, 10.0, debug=0)
+    size = 32
+    return programs.serialize(
+        programs.executable(
+            thunks=(
+                kernel,
+                Copy(Slice(3, 0, 32), whole(0, size), debug=1),
+                While((kernel,), (kernel, Copy(Slice(3, 0, 8), Slice(0, 0, 8))), Slice(3, 0, 1), 3),
+                Conditional(Slice(3, 4, 4), False, ((kernel,), (), (kernel, kernel))),
+            ),
+            allocations=(
+                *programs.executable().allocations,
+                Allocation(ALLOCATION_TEMP, 0, 256),
+                Allocation(ALLOCATION_CONSTANT, 0, 32, offset=64),
+            ),
+            constants=bytes(range(96)),
+            imports=(("memcpy", function("import_memcpy")),),
+            debug=(DebugInfo("a", "b", "c.py", 3, "text"), DebugInfo("d")),
+            donatable_parameters=(1,),
+            program=b"hlo",
+        )
+    )
+
+
+def test_the_examples_load(rich):
+    assert load(rich).program == b"hlo"
+    assert load(repair(rich)).name == "add"
+
+
+@pytest.mark.parametrize("data", [b"", b"TRIPONT", b"not an artifact" * 10, b"\x7fELF" + bytes(200)])
+def test_other_bytes(data):
+    code, message = status(lambda: load(data))
+    assert code == "INVALID_ARGUMENT"
+    assert "not a tripont artifact" in message
+
+
+def test_another_format_version(rich):
+    code, message = status(lambda: load(rich[:8] + struct.pack("<I", 99) + rich[12:]))
+    assert code == "FAILED_PRECONDITION"
+    assert "format 99" in message
+    assert f"format {artifact.FORMAT_VERSION}" in message
+
+
+def test_every_truncation(rich):
+    for size in [*range(0, 400), *range(400, len(rich), 13)]:
+        assert status(lambda size=size: load(rich[:size]))[0] == "INVALID_ARGUMENT"
+    assert "truncated or padded" in status(lambda: load(rich + b"x"))[1]
+
+
+def test_every_changed_byte_is_found(rich):
+    for position in [*range(0, 600), *range(600, len(rich), 7)]:
+        damaged = bytearray(rich)
+        damaged[position] ^= 0x10
+        assert status(lambda damaged=damaged: load(bytes(damaged)))[0] in {
+            "INVALID_ARGUMENT",
+            "FAILED_PRECONDITION",
+        }
+
+
+def test_truncations_with_a_right_checksum(rich):
+    end = struct.unpack_from("<Q", rich, 32 + 8)[0] + struct.unpack_from("<Q", rich, 32 + 16)[0]
+    for size in range(32, end):
+        assert status(lambda size=size: load(repair(rich[:size])))[0] == "INVALID_ARGUMENT"
+
+
+def test_random_damage_with_a_right_checksum(rich):
+    """Loads or is refused with a status; what it may not do is crash or read outside its bytes."""
+    generator = random.Random(1)
+    offset, size = struct.unpack_from("<QQ", rich, 32 + 8)  # META is the first section
+    outcomes = set()
+    for _ in range(6000):
+        damaged = bytearray(rich)
+        for _ in range(generator.choice((1, 1, 1, 2, 5))):
+            where = generator.randrange(24, 152) if generator.random() < 0.1 else generator.randrange(offset, offset + size)
+            damaged[where] = generator.choice((0, 1, 0x7F, 0x80, 0xFF, generator.randrange(256)))
+        try:
+            load(repair(bytes(damaged)))
+            outcomes.add("OK")
+        except _tripont.StatusError as error:
+            outcomes.add(error.code)
+        except TypeError:
+            pytest.fail("an error without a status")
+    assert {"OK", "INVALID_ARGUMENT"} <= outcomes
+    assert outcomes <= {"OK", "INVALID_ARGUMENT", "FAILED_PRECONDITION", "UNIMPLEMENTED", "RESOURCE_EXHAUSTED"}
+
+
+def test_target_and_architecture():
+    code, message = refusal(target="sycl")
+    assert code == "FAILED_PRECONDITION"
+    assert "'sycl'" in message
+    code, message = refusal(triple="riscv64-unknown-linux-gnu")
+    assert code == "FAILED_PRECONDITION"
+    assert "riscv64" in message
+
+
+def test_missing_cpu_feature_is_named():
+    code, message = refusal(cpu_features=("sse2", "amx-future"), cpu="futurelake")
+    assert code == "FAILED_PRECONDITION"
+    assert "amx-future" in message
+    assert "futurelake" in message
+    assert "sse2" not in message
+
+
+def test_unknown_import_and_memory_kind():
+    code, message = refusal(imports=(("system", function("import_memcpy")),))
+    assert (code, "system" in message) == ("UNIMPLEMENTED", True)
+    assert refusal(results=(Value(F32_8, "hbm3"),))[0] == "UNIMPLEMENTED"
+
+
+def kernel(**changes):
+    base = Kernel(function("add"), (whole(0, 32), whole(1, 32), whole(2, 32)), 8, 1024, 10.0)
+    return replace(base, **changes)
+
+
+BIG = 1 << 62
+OPERAND = Operand(whole(0, 32), F32_8)
+WRONG_THUNKS = {
+    "function before the code": lambda: kernel(function=-1),
+    "function after the code": lambda: kernel(function=1 << 20),
+    "negative work": lambda: kernel(work_count=-1),
+    "negative grain": lambda: kernel(grain=-1),
+    "cost not a number": lambda: kernel(cost_ns=float("nan")),
+    "no such allocation": lambda: kernel(arguments=(whole(9, 4),)),
+    "slice too long": lambda: kernel(arguments=(whole(0, 33),)),
+    "slice starts outside": lambda: kernel(arguments=(Slice(0, 40, 0),)),
+    "slice overflows": lambda: kernel(arguments=(Slice(0, 2**64 - 8, 16),)),
+    "slice end overflows": lambda: kernel(arguments=(Slice(0, 8, 2**64 - 8),)),
+    "debug does not exist": lambda: kernel(debug=5),
+    "debug negative": lambda: kernel(debug=-2),
+    "copy of unequal sizes": lambda: Copy(whole(2, 16), whole(0, 32)),
+    "copy to a parameter": lambda: Copy(whole(1, 32), whole(0, 32)),
+    "loop without predicate": lambda: While((), (), Slice(0, 0, 0)),
+    "loop count": lambda: While((), (), Slice(0, 0, 1), -2),
+    "bad thunk inside a loop": lambda: While((), (kernel(function=-1),), Slice(0, 0, 1)),
+    "no branches": lambda: Conditional(Slice(0, 0, 4), False, ()),
+    "one branch of two": lambda: Conditional(Slice(0, 0, 1), True, ((),)),
+    "selector too small": lambda: Conditional(Slice(0, 0, 2), False, ((),)),
+    "unaligned selector": lambda: Conditional(Slice(0, 2, 4), False, ((),)),
+    "operand larger than its slice": lambda: LibraryCall(
+        "gemm", (Operand(whole(0, 32), Shape(dtypes.F32, (9,))),), (), {}, 1.0
+    ),
+    "library call writes a parameter": lambda: LibraryCall("gemm", (OPERAND,), (OPERAND,), {}, 1.0),
+    "function attribute outside": lambda: LibraryCall(
+        "gemm", (OPERAND,), (), {"comparator": FunctionOffset(1 << 30)}, 1.0
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_THUNKS)
+def test_wrong_thunk(name):
+    code, message = refusal(thunks=(WRONG_THUNKS[name](),))
+    assert code == "INVALID_ARGUMENT", message
+
+
+P0, P1 = Allocation(ALLOCATION_PARAMETER, 0, 32), Allocation(ALLOCATION_PARAMETER, 1, 32)
+R0 = Allocation(ALLOCATION_RESULT, 0, 32)
+WRONG_ALLOCATIONS = {
+    "unknown kind": (P0, P1, R0, Allocation(7, 0, 32)),
+    "negative size": (P0, P1, R0, Allocation(ALLOCATION_TEMP, 0, -1)),
+    "huge size": (P0, P1, R0, Allocation(ALLOCATION_TEMP, 0, BIG)),
+    "parameter of another size": (P0, Allocation(ALLOCATION_PARAMETER, 1, 640), R0),
+    "no such parameter": (P0, P1, R0, Allocation(ALLOCATION_PARAMETER, 2, 32)),
+    "parameter twice": (P0, P1, R0, P0),
+    "result twice": (P0, P1, R0, R0),
+    "no such result": (P0, P1, Allocation(ALLOCATION_RESULT, 1, 32)),
+    "result missing": (P0, P1, Allocation(ALLOCATION_TEMP, 0, 32)),
+    "constant outside": (P0, P1, R0, Allocation(ALLOCATION_CONSTANT, 0, 32, offset=64)),
+    "unaligned constant": (P0, P1, R0, Allocation(ALLOCATION_CONSTANT, 0, 0, offset=8)),
+    "aliases a parameter that has its own": (P0, P1, replace(R0, aliased_parameter=1)),
+    "aliases no parameter": (P0, P1, replace(R0, aliased_parameter=5)),
+    "aliases a parameter that is not donatable": (P0, replace(R0, aliased_parameter=1), P1),
+    "temporary that aliases": (P0, P1, R0, Allocation(ALLOCATION_TEMP, 0, 32, 0, 0)),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_ALLOCATIONS)
+def test_wrong_allocation(name):
+    code, message = refusal(allocations=WRONG_ALLOCATIONS[name], thunks=())
+    assert code == "INVALID_ARGUMENT", message
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"donatable_parameters": (2,)},
+        {"donatable_parameters": (-1,)},
+        {"donatable_parameters": (1, 1)},
+        {"num_replicas": 0},
+        {"num_partitions": -3},
+        {"imports": (("memcpy", 1 << 20),)},
+        {"imports": (("memcpy", -8),)},
+        {"imports": (("memcpy", 12),)},
+        {"code": b""},
+        {"parameters": (Value(Shape(dtypes.F32, (-8,))), Value(F32_8))},
+        {"parameters": (Value(Shape(dtypes.F32, (1 << 40, 1 << 40))), Value(F32_8))},
+    ],
+    ids=str,
+)
+def test_wrong_field(changes):
+    code, message = refusal(**changes)
+    assert code == "INVALID_ARGUMENT", message
+
+
+def test_deep_nesting_is_refused():
+    thunk = While((), (), Slice(0, 0, 1), 1)
+    for _ in range(150):
+        thunk = While((), (thunk,), Slice(0, 0, 1), 1)
+    code, message = refusal(thunks=(thunk,))
+    assert code == "INVALID_ARGUMENT"
+    assert "nested" in message
+
+
+def test_code_is_not_writable(client, device):
+    """The pages are executable and read-only; the import slots were filled before that."""
+    executable = load(
+        programs.serialize(programs.executable(imports=(("memcpy", function("import_memcpy")),)))
+    )
+    with open("/proc/self/maps") as file:
+        rights = {line.split()[1] for line in file}
+    assert not any("w" in right and "x" in right for right in rights)
+    x = np.ones(8, np.float32)
+    np.testing.assert_array_equal(executable.run(device, [x, x])[0], 2 * x)

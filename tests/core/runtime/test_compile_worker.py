@@ -1,0 +1,260 @@
+"""The compile workers: errors, death, start-up failures, concurrency, exit and fork."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from tripont.core import _tripont
+
+from tests.core.runtime import programs
+from tests.core.runtime.conftest import is_alive, status, write_script
+
+
+def compile_status(client, program: bytes, **options):
+    return status(lambda: client.compile(program, **options))
+
+
+@pytest.fixture
+def artifact_file(tmp_path):
+    path = tmp_path / "program.tripont"
+    path.write_bytes(programs.serialize(programs.executable()))
+    return path
+
+
+def test_artifact_comes_back(make_client, artifact_file):
+    data, from_cache = make_client().compile(b"artifact " + bytes(artifact_file))
+    assert data == artifact_file.read_bytes()
+    assert not from_cache
+
+
+def test_everything_arrives(make_client):
+    client = make_client(fast_math="yes", dump_to="/tmp/d")
+    code, message = compile_status(
+        client, b"options", format="hlo", compile_options=b"\x00\xff", options={"level": 3, "x": ""}
+    )
+    assert code == "NOT_FOUND"
+    for part in ("'hlo'", r"b'\x00\xff'", "('dump_to', '/tmp/d')", "('fast_math', 'yes')", "('level', '3')", "('x', '')"):
+        assert part in message
+
+
+def test_large_program(make_client):
+    assert compile_status(make_client(), b"refuse NOT_FOUND" + b" " * (8 << 20))[0] == "INTERNAL"
+    assert compile_status(make_client(), b"refuse UNIMPLEMENTED") == (
+        "UNIMPLEMENTED",
+        "UNIMPLEMENTED: refused on request",
+    )
+
+
+def test_bug_in_the_compiler_is_an_error_that_names_the_line(make_client):
+    code, message = compile_status(make_client(), b"bug")
+    assert code == "INTERNAL"
+    assert "IndexError" in message
+    assert "compile_program" in message
+
+
+def test_bad_artifact_is_an_error(make_client):
+    code, message = compile_status(make_client(), b"echo garbage")
+    assert code == "INTERNAL"
+    assert "bad artifact" in message
+
+
+def test_output_of_the_compiler_does_not_break_the_protocol(make_client, capfd):
+    client = make_client()
+    assert compile_status(client, b"print")[0] == "INTERNAL"  # an empty artifact
+    assert "said by the compiler" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [(b"signal 9", "signal 9"), (b"signal 6", "signal 6"), (b"exit 3", "exit code 3")],
+)
+def test_death_is_an_error_and_the_next_compile_works(make_client, program, expected):
+    client = make_client()
+    first = compile_status(client, b"pid")[1]
+    start = time.monotonic()
+    code, message = compile_status(client, program)
+    assert time.monotonic() - start < 5
+    assert code == "INTERNAL"
+    assert expected in message
+    second = compile_status(client, b"pid")
+    assert second[0] == "NOT_FOUND"
+    assert second[1] != first
+
+
+def test_killed_from_outside_in_the_middle(make_client):
+    client = make_client()
+    pid = int(compile_status(client, b"pid")[1].rsplit(" ", 1)[1])
+    threading.Timer(0.2, os.kill, (pid, signal.SIGKILL)).start()
+    start = time.monotonic()
+    code, message = compile_status(client, b"sleep 60")
+    assert time.monotonic() - start < 10
+    assert code == "INTERNAL"
+    assert "signal 9" in message
+    assert not is_alive(pid)
+
+
+def test_killed_while_idle_is_no_error(make_client):
+    client = make_client()
+    pid = int(compile_status(client, b"pid")[1].rsplit(" ", 1)[1])
+    os.kill(pid, signal.SIGKILL)
+    while is_alive(pid):
+        time.sleep(0.01)
+    assert compile_status(client, b"pid")[0] == "NOT_FOUND"
+
+
+def test_worker_is_kept(make_client):
+    client = make_client()
+    assert compile_status(client, b"pid") == compile_status(client, b"pid")
+
+
+def test_two_compiles_at_the_same_time(make_client):
+    client = make_client()
+    compile_status(client, b"pid")
+    seen = []
+    threads = [
+        threading.Thread(target=lambda: seen.append(compile_status(client, b"sleep 0.5"))) for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.2)
+    assert len(_tripont.worker_processes()) == 2
+    for thread in threads:
+        thread.join(30)
+    assert len(seen) == 2
+    assert _tripont.worker_counters()["alive"] == 2
+
+
+def test_more_threads_than_workers(make_client):
+    client = make_client()
+    seen = []
+    threads = [
+        threading.Thread(target=lambda: seen.append(compile_status(client, b"refuse ABORTED")[0]))
+        for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert seen == ["ABORTED"] * 8
+
+
+def test_interpreter_that_does_not_exist(make_client):
+    code, message = compile_status(make_client(python="/no/such/python"), b"pid")
+    assert code == "NOT_FOUND"
+    assert "/no/such/python" in message
+    code, message = compile_status(make_client(python="no-such-python-here"), b"pid")
+    assert code == "NOT_FOUND"
+    assert "TRIPONT_PYTHON" in message
+
+
+def test_interpreter_without_tripont(make_client, tmp_path):
+    python = write_script(tmp_path / "bare", f'#!/bin/sh\nexec {sys.executable} -S -I "$@"\n')
+    code, message = compile_status(make_client(python=python), b"pid")
+    assert code == "UNAVAILABLE"
+    assert "tripont" in message
+    assert "No module named" in message or "ModuleNotFoundError" in message
+    assert "exit code 1" in message
+
+
+def test_interpreter_that_says_something_else(make_client, tmp_path):
+    python = write_script(tmp_path / "odd", "#!/bin/sh\necho hello >&3\nexec sleep 5 3>&-\n")
+    assert compile_status(make_client(python=python), b"pid")[0] == "UNAVAILABLE"
+
+
+def test_library_inside_a_worker_compiles_nothing(make_client, monkeypatch):
+    monkeypatch.setenv("TRIPONT_IN_WORKER", "1")
+    assert compile_status(make_client(), b"pid")[0] == "FAILED_PRECONDITION"
+
+
+_PREFIX = """
+import os, sys, threading, time
+from tripont.core import _tripont
+client = _tripont.Client({"python": sys.argv[1], "cache": False, "prestart_worker": False})
+def pid():
+    try:
+        client.compile(b"pid")
+    except _tripont.StatusError as error:
+        return int(str(error).rsplit(" ", 1)[1])
+"""
+
+
+def run_script(fake_python, script, timeout=30):
+    return subprocess.run(
+        [sys.executable, "-c", _PREFIX + script, fake_python],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("leave", ["sys.exit(5)", "os._exit(5)"])
+def test_exit_in_the_middle_of_a_compile(fake_python, leave):
+    process = run_script(
+        fake_python,
+        f"""
+print(pid(), flush=True)
+threading.Thread(target=lambda: client.compile(b"sleep 60"), daemon=True).start()
+time.sleep(0.3)
+{leave}
+""",
+        timeout=20,
+    )
+    assert process.returncode == 5, process.stderr
+    worker = int(process.stdout)
+    deadline = time.monotonic() + 5
+    while is_alive(worker) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not is_alive(worker)
+
+
+def test_worker_ends_when_the_process_is_killed(fake_python):
+    process = run_script(fake_python, "print(pid(), flush=True); os.kill(os.getpid(), 9)")
+    assert process.returncode == -9
+    worker = int(process.stdout)
+    deadline = time.monotonic() + 5
+    while is_alive(worker) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not is_alive(worker)
+
+
+def test_no_descriptors_leak_into_the_worker_or_stay_open(fake_python, tmp_path):
+    process = run_script(
+        fake_python,
+        """
+before = None
+for i in range(5):
+    try:
+        client.compile(b"exit 1")
+    except _tripont.StatusError:
+        pass
+    count = len(os.listdir("/proc/self/fd"))
+    before = before or count
+print(count - before)
+held = os.open("/dev/null", os.O_RDONLY)
+os.dup2(held, 77)
+os.set_inheritable(77, True)
+print(sorted(int(fd) for fd in os.listdir(f"/proc/{pid()}/fd")))
+""",
+    )
+    difference, descriptors = process.stdout.splitlines()
+    assert int(difference) == 0
+    assert max(eval(descriptors)) < 16
+    assert 77 not in eval(descriptors)
+
+
+def test_prestart(fake_python):
+    process = run_script(
+        fake_python,
+        """
+early = _tripont.Client({"python": sys.argv[1], "cache": False})
+print(_tripont.worker_counters()["started"], _tripont.worker_processes() == [pid()])
+""",
+    )
+    assert process.stdout.split() == ["1", "True"], process.stderr
