@@ -39,6 +39,7 @@ _MASKED: Final = re.compile(
     r"  (?:(%\w+) = )?call \S.*? @llvm\.masked\.(gather|scatter|load|store)\.[\w.]+\((.*)\)$"
 )
 _ANY: Final = re.compile(r"  (%\w+) = call i1 @llvm\.vector\.reduce\.or\.v(\d+)i1\(<\d+ x i1> (\S+)\)$")
+_BOOL_TO_FLOAT: Final = re.compile(r"  (%\w+) = uitofp ((?:<\d+ x )?i1>?) (\S+) to (.+)$")
 _NONTEMPORAL: Final = ", !nontemporal !{i32 1}"
 _CALL: Final = re.compile(r"(  call void @)([\w.$]+)(\(.*)$")
 _EXPANDED: Final = ("llvm.masked.", "llvm.vector.reduce.or.")
@@ -187,6 +188,13 @@ class _Function:
             return
         if "@llvm.masked." in line and (match := _MASKED.match(line)):
             getattr(self, match[2])(match[1], _split(match[3]))
+            return
+        if "itofp" in line and (match := _BOOL_TO_FLOAT.match(line)):
+            result, bools, value, type_ = match.groups()
+            one = llvm_ir.floating(type_, 1.0).ref
+            self.out.append(
+                f"  {result} = select {bools} {value}, {type_} {one}, {type_} {llvm_ir.zero(type_).ref}"
+            )
             return
         if "vector.reduce" in line and (match := _ANY.match(line)):
             self.any_lane(match[1], int(match[2]), match[3])
