@@ -77,10 +77,10 @@ def _is_plain_gemm(call: Instruction, context: Context) -> bool:
 
 
 def _scalar(instruction: Instruction) -> float | None:
-    """The value of a constant that is the same everywhere."""
+    """The value of an f32 constant that is the same everywhere."""
     while instruction.opcode == "broadcast":
         instruction = instruction.operands[0]
-    if instruction.opcode != "constant" or instruction.dims:
+    if instruction.opcode != "constant" or instruction.dims or instruction.dtype is not dtypes.F32:
         return None
     return float(instruction.attributes["literal"])
 
