@@ -11,6 +11,7 @@ from .dump import Dump
 from .fusion import fuse
 from .hlo import Module
 from .passes.common_subexpressions import eliminate_common_subexpressions, share_computations
+from .passes.custom_calls import lay_out_custom_calls, match_custom_calls
 from .passes.dead_code import eliminate_dead_code
 from .passes.decompose import decompose, remove_barriers
 from .passes.inline import inline_calls, unshare_control_flow
@@ -25,6 +26,7 @@ PASSES: tuple[Pass, ...] = (
     inline_calls,
     eliminate_dead_code,
     share_computations,
+    lay_out_custom_calls,
     decompose,
     simplify,
     eliminate_common_subexpressions,
@@ -32,6 +34,7 @@ PASSES: tuple[Pass, ...] = (
     hoist_invariants,
     simplify,  # what common subexpressions and loops have brought to light
     remove_barriers,
+    match_custom_calls,
     match_library,
     split_reductions,
     eliminate_dead_code,

@@ -108,3 +108,18 @@ def primitives_without_lowering(platform: str) -> dict[str, Any]:
 
 def register_lowering(primitive: Any, rule: Callable[..., Any], platform: str) -> None:
     mlir.register_lowering(primitive, rule, platform=platform)
+
+
+def lowerings_of(platform: str) -> dict[str, tuple[Any, Callable[..., Any]]]:
+    """The lowerings that JAX has for ``platform`` alone: primitive and rule by the primitive's name.
+
+    Of the modules imported so far.
+    """
+    table = mlir._platform_specific_lowerings.get(platform, {})
+    return {primitive.name: (primitive, entry.rule) for primitive, entry in table.items()}
+
+
+def lu_pivots_to_permutation_primitive() -> Any:
+    from jax._src.lax import linalg
+
+    return linalg.lu_pivots_to_permutation_p

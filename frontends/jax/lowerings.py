@@ -1,8 +1,8 @@
 """Lowerings of JAX primitives for the platform ``xpu``.
 
 JAX lowers most primitives to StableHLO for every platform. A few have a rule only for the platforms that JAX ships
-(they need host callbacks or LAPACK). Until tripont has those, each gets a rule here that says so when a program uses
-it, and what to do instead: JAX's own message names only the primitive.
+(they need host callbacks or LAPACK). :mod:`.linalg` has those of linear algebra. Of the rest, each gets a rule here that
+says so when a program uses it, and what to do instead: JAX's own message names only the primitive.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any
 from . import compat
 
 _CALLBACKS = "host callbacks (pure_callback, io_callback, jax.debug.print, jax.debug.callback) are not supported yet"
-_LINEAR_ALGEBRA = "this decomposition is not supported yet"
 _SPARSE = "JAX's experimental sparse kernels are not supported"
 
 #: Why a primitive is missing on this platform. `tests/frontends/jax/test_lowerings.py` compares this list with JAX's.
@@ -21,12 +20,6 @@ MISSING: dict[str, str] = {
     "debug_callback": _CALLBACKS,
     "debug_print": _CALLBACKS,
     "check": "an unconditional `checkify.check` needs jax.experimental.checkify.checkify around the function",
-    "eig": _LINEAR_ALGEBRA,
-    "eigh": _LINEAR_ALGEBRA,
-    "geqp3": _LINEAR_ALGEBRA,
-    "hessenberg": _LINEAR_ALGEBRA,
-    "schur": _LINEAR_ALGEBRA,
-    "tridiagonal": _LINEAR_ALGEBRA,
     "spsolve": _SPARSE,
     "csr_spmm": _SPARSE,
     "csr_spmv": _SPARSE,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from tripont import library_path
 from tripont.fingerprint import compiler_fingerprint
 
-from . import PLATFORM, compat, lowerings, warn
+from . import PLATFORM, compat, linalg, lowerings, warn
 
 # JAX chooses the platform of highest priority as its default; GPU plugins have 400.
 PRIORITY = 500
@@ -62,6 +62,11 @@ def register() -> None:
         "JAX's persistent compilation cache",
         "jax_compilation_cache_dir has no effect; tripont's own cache works",
         lambda: compat.enable_persistent_cache(PLATFORM),
+    )
+    _attempt(
+        "linear algebra",
+        "decompositions such as jnp.linalg.eigh fail or are slow on this device",
+        lambda: linalg.register(PLATFORM),
     )
     _attempt(
         "the list of unsupported primitives",

@@ -15,6 +15,12 @@ void RegisterSort(LibraryRegistry& registry);
 void RegisterTopK(LibraryRegistry& registry);
 void RegisterTriangularSolve(LibraryRegistry& registry);
 
+namespace lapack {
+void RegisterEigen(LibraryRegistry& registry);
+void RegisterFactorizations(LibraryRegistry& registry);
+void RegisterSolvers(LibraryRegistry& registry);
+}  // namespace lapack
+
 }  // namespace tripont
 
 #endif  // TRIPONT_CORE_RUNTIME_LIBRARY_CALLS_H_

@@ -1,5 +1,6 @@
 // The list of all library calls.
 #include "core/runtime/library/calls.h"
+#include "core/runtime/library/lapack_api.h"
 #include "core/runtime/library/onednn_api.h"
 #include "core/runtime/library/registry.h"
 
@@ -13,6 +14,9 @@ void RegisterLibraryCalls(LibraryRegistry& registry) {
   RegisterSort(registry);
   RegisterTopK(registry);
   RegisterTriangularSolve(registry);
+  lapack::RegisterEigen(registry);
+  lapack::RegisterFactorizations(registry);
+  lapack::RegisterSolvers(registry);
 }
 
 std::vector<std::pair<std::string, std::string>> LibraryVersions() {
@@ -21,6 +25,9 @@ std::vector<std::pair<std::string, std::string>> LibraryVersions() {
     const onednn::Version* version = api->version();
     versions.emplace_back("oneDNN", StrCat(version->major, ".", version->minor, ".", version->patch,
                                            " at ", api->path));
+  }
+  if (const lapack::Api* api = lapack::LoadedOrNull()) {
+    versions.emplace_back("LAPACK", StrCat(api->description, " at ", api->path));
   }
   return versions;
 }

@@ -1,0 +1,325 @@
+"""Custom calls of linear algebra: LAPACK's routines under the names that frameworks give them.
+
+JAX writes a decomposition for CPUs as a custom call like ``lapack_sgeqrf_ffi``, with column-major matrices; XLA's own
+names (``Qr``, ``Eigh``, ``ProductOfElementaryHouseholderReflectors``, ``LuDecomposition``) have row-major ones. Two passes
+make library calls of them:
+
+* :func:`lay_out_custom_calls`, early: transposes around each custom call whose arrays are not row-major, and XLA's
+  names become LAPACK's. Simplification then removes transposes that meet others.
+* :func:`match_custom_calls`, before fusion: what the runtime has becomes a ``library-call``
+  (core/runtime/library/lapack_*.cc say what each takes).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from .. import dtypes
+from ..errors import of_instruction
+from ..hlo import Instruction, Module, Shape, TokenShape, TupleShape, broadcast, constant
+from .library.cost import CALL_NS
+from .rewrite import map_computations, sweep
+
+_LAPACK: Final = re.compile(r"lapack_[sdcz]([a-z0-9]+)_ffi")
+# The runtime's name of a routine, where it is not the routine's own: complex matrices have other names.
+_NAMES: Final = {"heevd": "syevd", "hetrd": "sytrd", "ungqr": "orgqr", "unmqr": "ormqr"}
+_ROUTINES: Final = frozenset(
+    (
+        "gees",
+        "geev",
+        "gehrd",
+        "geqp3",
+        "geqrf",
+        "gesdd",
+        "gesvd",
+        "getrf",
+        "gtsv",
+        "orgqr",
+        "ormqr",
+        "potrf",
+        "syevd",
+        "sytrd",
+        "trsm",
+    )
+)
+# Library calls that frontends/jax/linalg.py and JAX's CPU rules ask for by these names.
+_OTHERS: Final = {
+    "tridiagonal_solve_perturbed_ffi": "tridiagonal-solve-perturbed",
+    "tripont.lu_pivots_to_permutation": "lu-pivots-to-permutation",
+}
+# Floating-point operations for each element of the first operand, times its last dimension.
+_WORK: Final = {"gees": 25.0, "geev": 25.0, "gesdd": 20.0, "gesvd": 20.0, "syevd": 9.0}
+_FLOPS_PER_NS: Final = 4.0
+
+
+def lay_out_custom_calls(module: Module) -> Module:
+    """Every custom call with row-major arrays, and XLA's decompositions under LAPACK's names.
+
+    Raises CompileError (UNIMPLEMENTED) for layouts that are no permutation of the dimensions.
+    """
+    if not _has_custom_calls(module):
+        return module
+    return map_computations(module, lambda computation: sweep(computation, _lay_out))
+
+
+def match_custom_calls(module: Module) -> Module:
+    """Custom calls that the runtime has routines for become library calls; others stay.
+
+    Raises CompileError (UNIMPLEMENTED) for element types that LAPACK does not have.
+    """
+    if not _has_custom_calls(module):
+        return module
+    return map_computations(module, lambda computation: sweep(computation, _match, repeat=False))
+
+
+def _has_custom_calls(module: Module) -> bool:
+    return any(i.opcode == "custom-call" for c in module.computations() for i in c.instructions)
+
+
+def _routine(target: str) -> str | None:
+    """The library call that does what the custom call ``target`` asks for."""
+    found = _LAPACK.fullmatch(target)
+    if found is None:
+        return _OTHERS.get(target)
+    name = _NAMES.get(found[1], found[1])
+    return name if name in _ROUTINES else None
+
+
+def _match(i: Instruction) -> Instruction | None:
+    if i.opcode != "custom-call":
+        return None
+    name = _routine(i.attributes["custom_call_target"])
+    if name is None or not i.operands:
+        return None
+    a = i.operands[0].shape
+    if not isinstance(a, Shape):
+        return None
+    known = ("s32",) if name == "lu-pivots-to-permutation" else ("f32", "f64", "c64", "c128")
+    if a.dtype.name not in known:
+        raise of_instruction("UNIMPLEMENTED", f"{name} of {a.dtype.name} matrices", i)
+    given = i.attributes["backend_config"]
+    config: dict[str, Any] = {}
+    if isinstance(given, Mapping):
+        config = {key: int(value) for key, value in given.items()}
+    order = a.dims[-1] if a.dims else 1
+    flops = math.prod(a.dims) * _WORK.get(name, 2.0) * order
+    config["cost_ns"] = CALL_NS + flops / _FLOPS_PER_NS
+    return Instruction(
+        "library-call",
+        i.shape,
+        i.operands,
+        {"name": name, "config": config},
+        metadata=i.metadata,
+    )
+
+
+# ------------------------------------------------------------------------------------------------------ layouts
+
+
+def _lay_out(i: Instruction) -> Instruction | None:
+    if i.opcode == "get-tuple-element" and i.operands[0].opcode == "tuple":
+        return i.operands[0].operands[i.attributes["index"]]
+    if i.opcode != "custom-call":
+        return None
+    other = _XLA_NAMES.get(i.attributes["custom_call_target"])
+    if other is not None:
+        return other(i)
+    if "operand_layouts" not in i.attributes and "result_layouts" not in i.attributes:
+        return None
+    shapes = i.result_shapes
+    operand_layouts = i.attributes.get("operand_layouts") or [None] * len(i.operands)
+    result_layouts = i.attributes.get("result_layouts") or [None] * len(shapes)
+    if len(operand_layouts) != len(i.operands) or len(result_layouts) != len(shapes):
+        raise of_instruction("UNIMPLEMENTED", "a layout for each operand and result is needed", i)
+    operands = [
+        _transposed(o, _order(layout, i), i)
+        for o, layout in zip(i.operands, operand_layouts, strict=True)
+    ]
+    attributes = {
+        k: v for k, v in i.attributes.items() if k not in ("operand_layouts", "result_layouts")
+    }
+    orders = [_order(layout, i) for layout in result_layouts]
+    physical = [_permuted(s, order) for s, order in zip(shapes, orders, strict=True)]
+    return _call(i, attributes, operands, physical, orders)
+
+
+def _order(layout: Sequence[int] | None, i: Instruction) -> tuple[int, ...] | None:
+    """Major-to-minor order of the dimensions; None: row-major."""
+    if layout is None:
+        return None
+    order = tuple(reversed(layout))
+    if sorted(order) != list(range(len(order))):
+        raise of_instruction("UNIMPLEMENTED", f"the layout {tuple(layout)}", i)
+    return None if order == tuple(range(len(order))) else order
+
+
+def _permuted(shape: Shape | TokenShape, order: tuple[int, ...] | None) -> Shape | TokenShape:
+    if order is None or not isinstance(shape, Shape):
+        return shape
+    return shape.with_dims(shape.dims[d] for d in order)
+
+
+def _transposed(value: Instruction, order: tuple[int, ...] | None, i: Instruction) -> Instruction:
+    if order is None or not isinstance(value.shape, Shape):
+        return value
+    shape = value.shape.with_dims(value.dims[d] for d in order)
+    return Instruction("transpose", shape, (value,), {"dimensions": order}, metadata=i.metadata)
+
+
+def _call(
+    i: Instruction,
+    attributes: Mapping[str, Any],
+    operands: Sequence[Instruction],
+    shapes: Sequence[Shape | TokenShape],
+    orders: Sequence[tuple[int, ...] | None],
+) -> Instruction:
+    """``i`` with other attributes, operands and result shapes; the results are transposed back."""
+    whole = isinstance(i.shape, TupleShape)
+    shape = TupleShape(tuple(shapes)) if whole else shapes[0]
+    call = i.replace(operands=operands, shape=shape, attributes=attributes)
+    if not whole:
+        return _back(call, orders[0], i)
+    results = [
+        _back(_element(call, n, s, i), order, i)
+        for n, (s, order) in enumerate(zip(shapes, orders, strict=True))
+    ]
+    return Instruction("tuple", i.shape, results, metadata=i.metadata)
+
+
+def _element(
+    call: Instruction, index: int, shape: Shape | TokenShape, i: Instruction
+) -> Instruction:
+    return Instruction("get-tuple-element", shape, (call,), {"index": index}, metadata=i.metadata)
+
+
+def _back(value: Instruction, order: tuple[int, ...] | None, i: Instruction) -> Instruction:
+    if order is None:
+        return value
+    inverse = tuple(order.index(d) for d in range(len(order)))
+    return _transposed(value, inverse, i)
+
+
+# ------------------------------------------------------------------------------------------ XLA's decompositions
+
+
+def _swap(rank: int) -> tuple[int, ...]:
+    """Column-major matrices."""
+    return (*range(rank - 2), rank - 1, rank - 2)
+
+
+def _lapack(i: Instruction, routine: str, config: Mapping[str, int]) -> dict[str, Any]:
+    letter = {"f32": "s", "f64": "d", "c64": "c", "c128": "z"}.get(i.operands[0].dtype.name)
+    if letter is None:
+        raise of_instruction("UNIMPLEMENTED", f"a {i.operands[0].dtype.name} matrix", i)
+    attributes = {k: v for k, v in i.attributes.items() if not k.endswith("_layouts")}
+    return {
+        **attributes,
+        "custom_call_target": f"lapack_{letter}{routine}_ffi",
+        "backend_config": dict(config),
+        "output_operand_aliases": (),
+    }
+
+
+def _qr(i: Instruction) -> Instruction:
+    """a -> (reflectors and R, tau)."""
+    a, tau = i.result_shapes
+    order = _swap(len(i.operands[0].dims))
+    operand = _transposed(i.operands[0], order, i)
+    return _call(i, _lapack(i, "geqrf", {}), [operand], [_permuted(a, order), tau], [order, None])
+
+
+def _householder_product(i: Instruction) -> Instruction:
+    """(reflectors, tau) -> Q."""
+    order = _swap(len(i.operands[0].dims))
+    operands = [_transposed(i.operands[0], order, i), i.operands[1]]
+    shapes = [_permuted(s, order) for s in i.result_shapes]
+    return _call(i, _lapack(i, "orgqr", {}), operands, shapes, [order])
+
+
+def _eigh(i: Instruction) -> Instruction | None:
+    """a -> (vectors, values). The configuration is the text ``lower,sort,iterations,tolerance``."""
+    given = i.attributes["backend_config"]
+    text = given.decode() if isinstance(given, bytes) else ""
+    lower = not text.startswith("0")
+    order = _swap(len(i.operands[0].dims))
+    attributes = _lapack(i, "syevd", {"mode": ord("V"), "uplo": ord("L" if lower else "U")})
+    a, w = i.result_shapes
+    info = Shape(dtypes.S32, i.operands[0].dims[:-2])
+    operand = _transposed(i.operands[0], order, i)
+    call = i.replace(
+        operands=[operand],
+        shape=TupleShape((_permuted(a, order), w, info)),
+        attributes=attributes,
+    )
+    vectors = _back(_element(call, 0, _permuted(a, order), i), order, i)
+    failed = _element(call, 2, info, i)
+    return Instruction(
+        "tuple",
+        i.shape,
+        [_unless_failed(vectors, failed, i), _unless_failed(_element(call, 1, w, i), failed, i)],
+        metadata=i.metadata,
+    )
+
+
+def _lu(i: Instruction) -> Instruction:
+    """a -> (lu, pivots from 0, permutation)."""
+    order = _swap(len(i.operands[0].dims))
+    lu, pivots, permutation = i.result_shapes
+    assert isinstance(pivots, Shape)
+    info = Shape(dtypes.S32, i.operands[0].dims[:-2])
+    call = i.replace(
+        operands=[_transposed(i.operands[0], order, i)],
+        shape=TupleShape((_permuted(lu, order), pivots, info)),
+        attributes=_lapack(i, "getrf", {}),
+    )
+    one = broadcast(constant(np.asarray(1, np.int32)), pivots.dims)
+    zero_based = Instruction(
+        "subtract", pivots, (_element(call, 1, pivots, i), one), metadata=i.metadata
+    )
+    permuted = i.replace(
+        operands=[zero_based],
+        shape=permutation,
+        attributes={
+            **_lapack(i, "getrf", {}),
+            "custom_call_target": "tripont.lu_pivots_to_permutation",
+        },
+    )
+    results = [_back(_element(call, 0, _permuted(lu, order), i), order, i), zero_based, permuted]
+    return Instruction("tuple", i.shape, results, metadata=i.metadata)
+
+
+def _unless_failed(value: Instruction, info: Instruction, i: Instruction) -> Instruction:
+    """NaNs where ``info`` (of the batch dimensions) is not 0."""
+    shape = value.shape
+    assert isinstance(shape, Shape)
+    zero = constant(np.asarray(0, np.int32))
+    zeros = broadcast(zero, info.dims) if info.dims else zero
+    good = Instruction(
+        "compare",
+        Shape(dtypes.PRED, info.dims),
+        (info, zeros),
+        {"direction": "EQ", "comparison_type": "SIGNED"},
+        metadata=i.metadata,
+    )
+    goods = Instruction(
+        "broadcast",
+        Shape(dtypes.PRED, shape.dims),
+        (good,),
+        {"dimensions": tuple(range(len(info.dims)))},
+        metadata=i.metadata,
+    )
+    nan = broadcast(constant(np.asarray(np.nan).astype(shape.dtype.numpy)), shape.dims)
+    return Instruction("select", shape, (goods, value, nan), metadata=i.metadata)
+
+
+_XLA_NAMES: Final[dict[str, Callable[[Instruction], Instruction | None]]] = {
+    "Eigh": _eigh,
+    "LuDecomposition": _lu,
+    "ProductOfElementaryHouseholderReflectors": _householder_product,
+    "Qr": _qr,
+}

@@ -1,0 +1,185 @@
+#include "core/runtime/library/lapack_api.h"
+
+#include <dlfcn.h>
+#include <tbb/version.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <vector>
+
+#include "core/runtime/logging.h"
+#include "core/runtime/parallel.h"
+#include "core/runtime/strings.h"
+
+namespace tripont::lapack {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kWheel[] = "scipy-openblas32";
+constexpr char kWheelLibrary[] = "scipy_openblas32/lib/libscipy_openblas.so";
+
+std::atomic<const Api*> loaded{nullptr};
+
+// The folder of the shared object that holds `address`; empty if unknown.
+fs::path FolderOf(const void* address) {
+  Dl_info info;
+  if (dladdr(address, &info) == 0 || info.dli_fname == nullptr) return {};
+  std::error_code error;
+  fs::path path = fs::canonical(info.dli_fname, error);
+  return error ? fs::path() : path.parent_path();
+}
+
+// The folders of `folder` whose names start with `prefix`, in order.
+std::vector<fs::path> EntriesOf(const fs::path& folder, std::string_view prefix) {
+  std::vector<fs::path> entries;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (entry->path().filename().string().starts_with(prefix)) entries.push_back(entry->path());
+  }
+  std::sort(entries.begin(), entries.end());
+  return entries;
+}
+
+// Where Python packages may lie: above tripont/lib/libtripont.so, and beside the folder of oneTBB's
+// wheel.
+std::vector<fs::path> SitePackages() {
+  std::vector<fs::path> folders;
+  if (fs::path folder = FolderOf(reinterpret_cast<const void*>(&Load)); !folder.empty()) {
+    folders.push_back((folder / "../..").lexically_normal());
+  }
+  if (fs::path folder = FolderOf(reinterpret_cast<const void*>(&TBB_runtime_version));
+      !folder.empty()) {
+    for (const fs::path& python : EntriesOf(folder, "python3")) {
+      folders.push_back(python / "site-packages");
+    }
+  }
+  return folders;
+}
+
+std::vector<fs::path> Candidates() {
+  if (const char* chosen = std::getenv("TRIPONT_LAPACK_PATH");
+      chosen != nullptr && *chosen != '\0') {
+    return {chosen};
+  }
+  const std::vector<fs::path> folders = SitePackages();
+  std::vector<fs::path> candidates;
+  for (const fs::path& folder : folders) candidates.push_back(folder / kWheelLibrary);
+  for (const fs::path& folder : folders) {
+    for (fs::path& library : EntriesOf(folder / "scipy.libs", "libscipy_openblas-")) {
+      candidates.push_back(std::move(library));
+    }
+  }
+  return candidates;
+}
+
+// Looks functions up; keeps the name of the first that is missing.
+class Resolver {
+ public:
+  explicit Resolver(void* handle) : handle_(handle) {}
+
+  // scipy-openblas puts "scipy_" before every name; any other LAPACK has the plain names.
+  void* Find(const std::string& name) const {
+    if (void* symbol = dlsym(handle_, ("scipy_" + name).c_str())) return symbol;
+    return dlsym(handle_, name.c_str());
+  }
+  template <typename Function>
+  void Resolve(Function& function, char letter, const char* name) {
+    const std::string symbol = StrCat(letter, name, "_");
+    function = reinterpret_cast<Function>(Find(symbol));
+    if (function == nullptr && missing_.empty()) missing_ = symbol;
+  }
+  const std::string& missing() const { return missing_; }
+
+ private:
+  void* const handle_;
+  std::string missing_;
+};
+
+template <typename T>
+void Resolve(Resolver& resolver, char letter, Routines<T>& routines) {
+  constexpr bool kComplex = kIsComplex<T>;
+  resolver.Resolve(routines.getrf, letter, "getrf");
+  resolver.Resolve(routines.geqrf, letter, "geqrf");
+  resolver.Resolve(routines.geqp3, letter, "geqp3");
+  resolver.Resolve(routines.orgqr, letter, kComplex ? "ungqr" : "orgqr");
+  resolver.Resolve(routines.ormqr, letter, kComplex ? "unmqr" : "ormqr");
+  resolver.Resolve(routines.potrf, letter, "potrf");
+  resolver.Resolve(routines.trsm, letter, "trsm");
+  resolver.Resolve(routines.gtsv, letter, "gtsv");
+  resolver.Resolve(routines.gehrd, letter, "gehrd");
+  resolver.Resolve(routines.sytrd, letter, kComplex ? "hetrd" : "sytrd");
+  resolver.Resolve(routines.gesdd, letter, "gesdd");
+  resolver.Resolve(routines.gesvd, letter, "gesvd");
+  resolver.Resolve(routines.syevd, letter, kComplex ? "heevd" : "syevd");
+  resolver.Resolve(routines.geev, letter, "geev");
+  resolver.Resolve(routines.gees, letter, "gees");
+}
+
+StatusOr<const Api*> Open(const fs::path& path) {
+  void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) return Unavailable("cannot load ", path.string(), ": ", dlerror());
+  auto api = std::make_unique<Api>();
+  api->path = path.string();
+  Resolver resolver(handle);
+  Resolve(resolver, 's', api->f32);
+  Resolve(resolver, 'd', api->f64);
+  Resolve(resolver, 'c', api->c64);
+  Resolve(resolver, 'z', api->c128);
+  if (!resolver.missing().empty()) {
+    return Unavailable(path.string(), " is no LAPACK with 32-bit integers: it has no function ",
+                       resolver.missing(), "; pip install ", kWheel);
+  }
+  using GetConfig = char* (*)();
+  if (auto config = reinterpret_cast<GetConfig>(resolver.Find("openblas_get_config"))) {
+    api->description = config();
+  }
+  using SetThreads = void (*)(int);
+  if (auto set = reinterpret_cast<SetThreads>(resolver.Find("openblas_set_num_threads"));
+      set != nullptr && std::getenv("OPENBLAS_NUM_THREADS") == nullptr) {
+    set(NumThreads());
+  }
+  TRIPONT_LOG(kDebug, "LAPACK: ", api->description, " at ", api->path);
+  return static_cast<const Api*>(api.release());  // as long as the process
+}
+
+StatusOr<const Api*> FindAndOpen() {
+  std::vector<std::string> looked_at;
+  for (const fs::path& path : Candidates()) {
+    std::error_code error;
+    if (fs::exists(path, error)) return Open(path);
+    looked_at.push_back(path.string());
+  }
+  return Unavailable("LAPACK is not installed: there is no ", StrJoin(looked_at, " nor "),
+                     "; pip install ", kWheel,
+                     ", or set TRIPONT_LAPACK_PATH to a LAPACK with 32-bit integers");
+}
+
+}  // namespace
+
+StatusOr<const Api*> Load() {
+  if (const Api* api = loaded.load(std::memory_order_acquire)) return api;
+  // Leaked on purpose: executables may be destroyed after static destructors ran.
+  static auto* const mutex = new std::mutex;
+  static auto* const failure = new Status;
+  std::lock_guard lock(*mutex);
+  if (const Api* api = loaded.load(std::memory_order_acquire)) return api;
+  if (!failure->ok()) return *failure;
+  StatusOr<const Api*> api = FindAndOpen();
+  if (api.ok()) {
+    loaded.store(*api, std::memory_order_release);
+  } else {
+    *failure = api.status();
+  }
+  return api;
+}
+
+const Api* LoadedOrNull() { return loaded.load(std::memory_order_acquire); }
+
+}  // namespace tripont::lapack
