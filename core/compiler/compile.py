@@ -96,10 +96,16 @@ def compile_module(
 
         return str(sort.emit_comparator(*target.callbacks(code), instruction, name))
 
+    read_only = {
+        number
+        for number, allocation in enumerate(assignment.allocations)
+        if allocation.kind in (artifact.ALLOCATION_PARAMETER, artifact.ALLOCATION_CONSTANT)
+    }
+
     def emit_sequence(
         thunks: Sequence[Thunk], symbols: Sequence[str], name: str
     ) -> tuple[KernelInfo, tuple[Slice, ...]]:
-        emitted, slices = sequence.emit_sequence(code, target, thunks, symbols, name)
+        emitted, slices = sequence.emit_sequence(code, target, thunks, symbols, name, read_only)
         info = KernelInfo(emitted.function, emitted.work_count, emitted.grain, emitted.cost_ns)
         return info, slices
 

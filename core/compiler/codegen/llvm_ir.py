@@ -353,7 +353,8 @@ class Builder:
     def alloca(self, type_: str, count: int = 1, align: int = 64) -> Value:
         """``count`` elements on the stack, made once at function entry."""
         ref = self._fresh()
-        self._entry_lines.append(f"  {ref} = alloca {type_}, i64 {count}, align {align}")
+        number = "" if count == 1 else f", i64 {count}"
+        self._entry_lines.append(f"  {ref} = alloca {type_}{number}, align {align}")
         return Value("ptr", ref)
 
     def call(self, result: str, name: str, arguments: Sequence[Value], flags: str = "") -> Value:

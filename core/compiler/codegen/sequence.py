@@ -4,11 +4,14 @@ A ``while`` whose body takes a microsecond would spend its time in the runtime, 
 ``emit_sequence`` writes a function that does what a sequence of thunks does, with the loop and the branches
 inside and the kernels called directly (small ones inlined). It knows buffers only as slices: each distinct
 slice is one argument, and the addresses that the kernels take are put together once before the loop.
+
+Small values (a counter, a scalar of the loop's state) live in slots on the stack while the function runs, so that LLVM can
+keep them in registers once the kernels are inlined: a loop step then waits for arithmetic, not for memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ..artifact import Conditional, Copy, Kernel, LibraryCall, Slice, Thunk, While
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from ..targets.target import Target
 
 INLINED_LINES: Final = 120  # kernels of at most this many lines of IR become part of the function
+SLOT_BYTES: Final = 64  # memory of at most this size is copied to the stack for the function's time
 UNKNOWN_TRIPS: Final = 16  # the number of iterations to reckon with where it is not known
 
 
@@ -56,12 +60,18 @@ def _walk(thunks: Sequence[Thunk]) -> Iterator[Thunk]:
 
 
 def emit_sequence(
-    module: Module, target: Target, thunks: Sequence[Thunk], symbols: Sequence[str], name: str
+    module: Module,
+    target: Target,
+    thunks: Sequence[Thunk],
+    symbols: Sequence[str],
+    name: str,
+    read_only: Collection[int] = (),
 ) -> tuple[EmittedKernel, tuple[Slice, ...]]:
     """Write the function that runs ``thunks``, and give it with the slices to call it with.
 
     ``symbols[kernel.function]`` is the name of a kernel's function, which must be in ``module`` already. The function
-    has one unit of work. ``can_emit(thunks)`` must hold.
+    has one unit of work. ``read_only`` are the allocations that must not be written, not even with what they hold.
+    ``can_emit(thunks)`` must hold.
     """
     slices: dict[Slice, int] = {}
     for thunk in _walk(thunks):
@@ -74,10 +84,24 @@ def emit_sequence(
         attributes=target.function_attributes,
         parameter_attributes=["noalias readonly", "", ""],
     )
-    _Sequence(builder, slices, symbols).run(thunks)
+    _Sequence(builder, slices, symbols, read_only).run(thunks)
     builder.ret()
     builder.finish()
     return EmittedKernel(name, 1, 1, cost_of(thunks)), tuple(slices)
+
+
+def overlapping(slices: Iterable[Slice]) -> list[list[Slice]]:
+    """The slices grouped so that those of different groups share no byte; in each, the lowest first."""
+    groups: list[list[Slice]] = []
+    end = 0
+    for s in sorted(slices, key=lambda s: (s.allocation, s.offset, -s.size)):
+        if groups and groups[-1][0].allocation == s.allocation and s.offset < end:
+            groups[-1].append(s)
+            end = max(end, s.offset + s.size)
+        else:
+            groups.append([s])
+            end = s.offset + s.size
+    return groups
 
 
 def _slices(thunk: Thunk) -> tuple[Slice, ...]:
@@ -93,13 +117,22 @@ def _slices(thunk: Thunk) -> tuple[Slice, ...]:
 
 
 class _Sequence:
-    def __init__(self, builder: Builder, slices: dict[Slice, int], symbols: Sequence[str]) -> None:
+    def __init__(
+        self,
+        builder: Builder,
+        slices: dict[Slice, int],
+        symbols: Sequence[str],
+        read_only: Collection[int],
+    ) -> None:
         self.b = builder
         self.symbols = symbols
         table = builder.arguments[0]
         self.addresses = {
             s: builder.load("ptr", builder.gep("ptr", table, i64(n)), 8) for s, n in slices.items()
         }
+        self.slots: list[tuple[Value, Value, int]] = []  # (memory, slot, bytes)
+        for group in overlapping(s for s in slices if s.allocation not in read_only):
+            self.make_slot(group)
         self.tables: dict[tuple[Slice, ...], Value] = {}
         self.sizes = {name: text.count("\n") for name, text in builder.module.function_texts()}
         self.setup = builder.lines  # the entry block: address tables are filled there
@@ -110,6 +143,20 @@ class _Sequence:
         self.b.branch(start)
         self.b.start_block(start)
         self.write(thunks)
+        for memory, slot, size in self.slots:
+            self.move(memory, slot, size)
+
+    def make_slot(self, group: Sequence[Slice]) -> None:
+        """Let the slices, which are one piece of memory, live on the stack if it is small."""
+        first = group[0]
+        size = max(s.offset + s.size for s in group) - first.offset
+        if not 0 < size <= SLOT_BYTES:
+            return
+        memory, slot = self.addresses[first], self.b.alloca(f"[{size} x i8]")
+        self.move(slot, memory, size)
+        self.slots.append((memory, slot, size))
+        for s in group:
+            self.addresses[s] = self.b.gep("i8", slot, i64(s.offset - first.offset))
 
     def write(self, thunks: Sequence[Thunk]) -> None:
         for thunk in thunks:
@@ -137,7 +184,8 @@ class _Sequence:
         """An array of addresses on the stack, filled at the start of the function."""
         table = self.tables.get(arguments)
         if table is None:
-            table = self.b.alloca("ptr", max(1, len(arguments)), 8)
+            # One object of array type: LLVM takes apart no others.
+            table = self.b.alloca(f"[{max(1, len(arguments))} x ptr]", 1, 8)
             with self.b.insert_before_terminator(self.setup):
                 for n, argument in enumerate(arguments):
                     self.b.store(self.addresses[argument], self.b.gep("ptr", table, i64(n)), 8)
@@ -147,8 +195,12 @@ class _Sequence:
     def copy(self, thunk: Copy) -> None:
         if thunk.source == thunk.destination or not thunk.source.size:
             return
-        to, from_ = self.addresses[thunk.destination], self.addresses[thunk.source]
-        size = thunk.source.size
+        self.move(
+            self.addresses[thunk.destination], self.addresses[thunk.source], thunk.source.size
+        )
+
+    def move(self, to: Value, from_: Value, size: int) -> None:
+        """Copy ``size`` bytes between places that do not overlap."""
         if size in (1, 2, 4, 8, 16, 32, 64):
             type_ = f"i{size * 8}" if size <= 8 else f"<{size // 8} x i64>"
             self.b.store(self.b.load(type_, from_, 1), to, 1)

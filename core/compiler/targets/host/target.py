@@ -102,7 +102,8 @@ def _optimise(module: Any, machine: Any) -> None:
         llvm.create_new_module_pass_manager() as passes,
     ):
         passes.add_always_inliner_pass()
-        passes.add_sroa_pass()
+        passes.add_sroa_pass()  # address tables of sequences,
+        passes.add_sroa_pass()  # and then what the addresses in them lead to
         passes.add_instruction_combine_pass()
         passes.add_simplify_cfg_pass()
         passes.run(module, builder)
