@@ -52,10 +52,10 @@ constexpr DtypeName kDtypes[] = {
 
 void DefineStatusError(py::module_& module) {
   // Lives as long as the interpreter.
-  status_error = PyErr_NewExceptionWithDoc(
-      "tripont.core._tripont.StatusError",
-      "An error of the runtime. `code` is the name of its status code, for example \"INVALID_ARGUMENT\".",
-      PyExc_RuntimeError, nullptr);
+  status_error = PyErr_NewExceptionWithDoc("tripont.core._tripont.StatusError",
+                                           "An error of the runtime. `code` is the name of its "
+                                           "status code, for example \"INVALID_ARGUMENT\".",
+                                           PyExc_RuntimeError, nullptr);
   if (status_error == nullptr) throw py::error_already_set();
   module.attr("StatusError") = py::handle(status_error);
 }
@@ -84,7 +84,8 @@ py::dtype DtypeOfType(PrimitiveType type) {
   for (const DtypeName& entry : kDtypes) {
     if (entry.type != type) continue;
     if (entry.in_numpy) return py::dtype(std::string(entry.name));
-    const py::object scalar = py::module_::import("ml_dtypes").attr(std::string(entry.name).c_str());
+    const py::object scalar =
+        py::module_::import("ml_dtypes").attr(std::string(entry.name).c_str());
     return py::dtype::from_args(scalar);
   }
   throw py::type_error("element type " + std::string(TypeName(type)) + " has no NumPy dtype");
@@ -107,7 +108,8 @@ Ref<Buffer> BufferFromArray(Memory* memory, const py::array& array) {
 
 py::array ArrayFromBuffer(Buffer& buffer) {
   const Shape& shape = buffer.shape();
-  py::array array(DtypeOfType(shape.type), std::vector<py::ssize_t>(shape.dimensions.begin(), shape.dimensions.end()));
+  py::array array(DtypeOfType(shape.type),
+                  std::vector<py::ssize_t>(shape.dimensions.begin(), shape.dimensions.end()));
   Status status;
   {
     void* const destination = array.mutable_data();

@@ -10,7 +10,8 @@
 
 namespace tripont::python {
 
-// Raises StatusError (a RuntimeError with an attribute `code`, for example "INVALID_ARGUMENT") unless the status is OK.
+// Raises StatusError (a RuntimeError with an attribute `code`, for example "INVALID_ARGUMENT")
+// unless the status is OK.
 void Check(const Status& status);
 // Makes the exception class and adds it to the module.
 void DefineStatusError(pybind11::module_& module);
@@ -23,7 +24,8 @@ T Value(StatusOr<T> value) {
 
 // The element type of a NumPy dtype, ml_dtypes' included; TypeError for others.
 PrimitiveType TypeOfDtype(const pybind11::dtype& dtype);
-// The NumPy dtype of an element type; types that NumPy lacks need the package ml_dtypes (ImportError).
+// The NumPy dtype of an element type; types that NumPy lacks need the package ml_dtypes
+// (ImportError).
 pybind11::dtype DtypeOfType(PrimitiveType type);
 
 // A buffer with a copy of `array` (any strides).

@@ -1,7 +1,7 @@
 // The Python module tripont.core._tripont.
 //
-// Small on purpose: the devices of this process, running artifacts on NumPy arrays, and what `tripont doctor` and
-// `tripont inspect` show. It needs NumPy, and neither jaxlib nor a compiler.
+// Small on purpose: the devices of this process, running artifacts on NumPy arrays, and what
+// `tripont doctor` and `tripont inspect` show. It needs NumPy, and neither jaxlib nor a compiler.
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
@@ -19,6 +19,7 @@
 #include "core/runtime/executable.h"
 #include "core/runtime/library/registry.h"
 #include "core/runtime/parallel.h"
+#include "core/runtime/sycl/backend.h"
 
 PYBIND11_DECLARE_HOLDER_TYPE(T, tripont::Ref<T>, true)
 
@@ -62,7 +63,8 @@ py::dict MemoryStats(const Device& device, const std::string& kind) {
 }
 
 py::tuple CompileProgram(Client& client, const std::string& program, const std::string& format,
-                         const std::string& compile_options, const std::map<std::string, OptionValue>& options) {
+                         const std::string& compile_options,
+                         const std::map<std::string, OptionValue>& options) {
   std::map<std::string, std::string> texts;
   for (const auto& [name, value] : options) texts[name] = OptionText(value);
   StatusOr<CompileResult> result = Internal("");
@@ -116,7 +118,8 @@ py::dict DescribeExecutable(const Executable& executable) {
   return dict;
 }
 
-std::vector<Ref<Buffer>> Execute(Executable& executable, Device* device, const std::vector<Ref<Buffer>>& arguments,
+std::vector<Ref<Buffer>> Execute(Executable& executable, Device* device,
+                                 const std::vector<Ref<Buffer>>& arguments,
                                  const std::vector<int64_t>& non_donatable) {
   std::vector<Buffer*> pointers;
   for (const Ref<Buffer>& argument : arguments) pointers.push_back(argument.get());
@@ -155,6 +158,30 @@ py::dict CacheCounters() {
   return dict;
 }
 
+py::list SyclDevices(const std::string& python) {
+  StatusOr<std::vector<sycl::DeviceInfo>> devices = [&] {
+    const py::gil_scoped_release release;
+    return sycl::ListDevices(python);
+  }();
+  py::list list;
+  for (const sycl::DeviceInfo& device : Value(std::move(devices))) {
+    py::dict dict;
+    dict["name"] = device.name;
+    dict["vendor"] = device.vendor;
+    dict["backend"] = device.backend;
+    dict["kind"] = device.kind;
+    dict["driver_version"] = device.driver_version;
+    dict["memory"] = device.memory;
+    dict["compute_units"] = device.compute_units;
+    dict["fp64"] = device.fp64;
+    dict["fp16"] = device.fp16;
+    dict["usm_shared"] = device.usm_shared;
+    dict["usm_system"] = device.usm_system;
+    list.append(dict);
+  }
+  return list;
+}
+
 py::dict WorkerCounters() {
   py::dict dict;
   const Core* const core = Core::GetIfCreated();
@@ -178,39 +205,54 @@ PYBIND11_MODULE(_tripont, m) {
   m.doc() = "The runtime of tripont: devices, buffers, and compiled programs.";
   DefineStatusError(m);
 
-  py::class_<Device, std::unique_ptr<Device, py::nodelete>>(m, "Device", "Something that programs run on.")
+  py::class_<Device, std::unique_ptr<Device, py::nodelete>>(m, "Device",
+                                                            "Something that programs run on.")
       .def_property_readonly("id", &Device::id)
       .def_property_readonly("target", &Device::target)
       .def_property_readonly("description", &Device::description)
       .def_property_readonly("memory_kinds",
                              [](const Device& device) {
                                std::vector<std::string> kinds;
-                               for (const Memory* memory : device.memories()) kinds.emplace_back(memory->kind_name());
+                               for (const Memory* memory : device.memories())
+                                 kinds.emplace_back(memory->kind_name());
                                return kinds;
                              })
-      .def("memory_stats", &MemoryStats, py::arg("kind") = "device", "Statistics of one of its memories, in bytes.")
+      .def("memory_stats", &MemoryStats, py::arg("kind") = "device",
+           "Statistics of one of its memories, in bytes.")
       .def(
-          "trim", [](const Device& device, const std::string& kind) { FindMemory(device, kind)->allocator().Trim(); },
+          "trim",
+          [](const Device& device, const std::string& kind) {
+            FindMemory(device, kind)->allocator().Trim();
+          },
           py::arg("kind") = "device", "Gives memory kept for reuse back to the system.")
-      .def("synchronize", [](Device& device) { device.stream().Synchronize(); },
-           py::call_guard<py::gil_scoped_release>(), "Waits for everything that was started on the device.")
-      .def("__repr__", [](const Device& device) { return StrCat("<tripont device ", device.id(), ": ", device.description(), ">"); });
+      .def(
+          "synchronize", [](Device& device) { device.stream().Synchronize(); },
+          py::call_guard<py::gil_scoped_release>(),
+          "Waits for everything that was started on the device.")
+      .def("__repr__", [](const Device& device) {
+        return StrCat("<tripont device ", device.id(), ": ", device.description(), ">");
+      });
 
-  py::class_<Client, Ref<Client>>(m, "Client", "A view of the process's core, with options of its own.")
+  py::class_<Client, Ref<Client>>(m, "Client",
+                                  "A view of the process's core, with options of its own.")
       .def(py::init(&MakeClient), py::arg("options") = std::map<std::string, OptionValue>(),
            "options: names and values as `options()` lists them; they go over the environment.")
-      .def_property_readonly(
-          "devices",
-          [](const Client& client) {
-            py::list list;
-            for (Device* device : client.devices()) list.append(py::cast(device, py::return_value_policy::reference));
-            return list;
-          })
+      .def_property_readonly("devices",
+                             [](const Client& client) {
+                               py::list list;
+                               for (Device* device : client.devices())
+                                 list.append(py::cast(device, py::return_value_policy::reference));
+                               return list;
+                             })
       .def("compile", &CompileProgram, py::arg("program"), py::arg("format") = "mlir",
-           py::arg("compile_options") = py::bytes(""), py::arg("options") = std::map<std::string, OptionValue>(),
-           "(artifact bytes, whether they came from the on-disk cache). format: \"mlir\" or \"hlo\".")
+           py::arg("compile_options") = py::bytes(""),
+           py::arg("options") = std::map<std::string, OptionValue>(),
+           "(artifact bytes, whether they came from the on-disk cache). format: \"mlir\" or "
+           "\"hlo\".")
       .def_property_readonly("cache_folder", [](Client& client) { return client.cache().folder(); })
-      .def("clear_cache", [](Client& client) { return client.cache().Clear(); }, "Removes all entries; how many.");
+      .def(
+          "clear_cache", [](Client& client) { return client.cache().Clear(); },
+          "Removes all entries; how many.");
 
   py::class_<Buffer, Ref<Buffer>>(m, "Buffer", "An array in a device's memory.")
       .def_static(
@@ -218,70 +260,96 @@ PYBIND11_MODULE(_tripont, m) {
           [](const py::array& array, Device& device, const std::string& kind) {
             return BufferFromArray(FindMemory(device, kind), array);
           },
-          py::arg("array"), py::arg("device"), py::arg("memory_kind") = "device", "A copy of a NumPy array.")
+          py::arg("array"), py::arg("device"), py::arg("memory_kind") = "device",
+          "A copy of a NumPy array.")
       .def("numpy", &ArrayFromBuffer, "A NumPy array with a copy of the content. Waits for it.")
-      .def_property_readonly("dtype", [](const Buffer& buffer) { return std::string(TypeName(buffer.shape().type)); })
-      .def_property_readonly("shape", [](const Buffer& buffer) { return DimensionsTuple(buffer.shape().dimensions); })
+      .def_property_readonly(
+          "dtype", [](const Buffer& buffer) { return std::string(TypeName(buffer.shape().type)); })
+      .def_property_readonly(
+          "shape", [](const Buffer& buffer) { return DimensionsTuple(buffer.shape().dimensions); })
       .def_property_readonly("device", &Buffer::device, py::return_value_policy::reference)
-      .def_property_readonly("memory_kind", [](const Buffer& buffer) { return std::string(buffer.memory()->kind_name()); })
-      .def_property_readonly("is_ready", [](const Buffer& buffer) { return buffer.definition_event()->IsReady(); })
+      .def_property_readonly(
+          "memory_kind",
+          [](const Buffer& buffer) { return std::string(buffer.memory()->kind_name()); })
+      .def_property_readonly(
+          "is_ready", [](const Buffer& buffer) { return buffer.definition_event()->IsReady(); })
       .def_property_readonly("is_deleted", &Buffer::IsDeleted)
-      .def("wait",
-           [](const Buffer& buffer) {
-             Status status;
-             {
-               const py::gil_scoped_release release;
-               status = buffer.definition_event()->Await();
-             }
-             Check(status);
-           },
-           "Waits until the content is there; raises the error if there will be none.")
+      .def(
+          "wait",
+          [](const Buffer& buffer) {
+            Status status;
+            {
+              const py::gil_scoped_release release;
+              status = buffer.definition_event()->Await();
+            }
+            Check(status);
+          },
+          "Waits until the content is there; raises the error if there will be none.")
       .def("delete", &Buffer::Delete)
-      .def("copy_to",
-           [](Buffer& buffer, Device& device, const std::string& kind) {
-             return Value(buffer.CopyToMemory(FindMemory(device, kind)));
-           },
-           py::arg("device"), py::arg("memory_kind") = "device")
-      .def("pointer", [](const Buffer& buffer) { return reinterpret_cast<uintptr_t>(buffer.data()); },
-           "Address of the content; only meaningful with an external reference.")
+      .def(
+          "copy_to",
+          [](Buffer& buffer, Device& device, const std::string& kind) {
+            return Value(buffer.CopyToMemory(FindMemory(device, kind)));
+          },
+          py::arg("device"), py::arg("memory_kind") = "device")
+      .def(
+          "pointer",
+          [](const Buffer& buffer) { return reinterpret_cast<uintptr_t>(buffer.data()); },
+          "Address of the content; only meaningful with an external reference.")
       .def("add_external_reference", [](Buffer& buffer) { Check(buffer.AddExternalReference()); })
-      .def("drop_external_reference", [](Buffer& buffer) { Check(buffer.DropExternalReference()); });
+      .def("drop_external_reference",
+           [](Buffer& buffer) { Check(buffer.DropExternalReference()); });
 
   py::class_<Executable, Ref<Executable>>(m, "Executable", "A compiled program, ready to run.")
       .def_static(
-          "load", [](const py::bytes& artifact) { return Value(Executable::Load(std::string(artifact))); },
-          py::arg("artifact"), "Raises StatusError for bytes that are damaged or do not fit this machine.")
+          "load",
+          [](const py::bytes& artifact) { return Value(Executable::Load(std::string(artifact))); },
+          py::arg("artifact"),
+          "Raises StatusError for bytes that are damaged or do not fit this machine.")
       .def_property_readonly("name", &Executable::name)
-      .def_property_readonly("program", [](const Executable& e) { return py::bytes(std::string(e.artifact().program)); },
-                             "The optimised HLO, as HloModuleProto bytes; may be empty.")
+      .def_property_readonly(
+          "program",
+          [](const Executable& e) { return py::bytes(std::string(e.artifact().program)); },
+          "The optimised HLO, as HloModuleProto bytes; may be empty.")
       .def("describe", &DescribeExecutable, "Everything that `tripont inspect` shows.")
       .def("execute", &Execute, py::arg("device"), py::arg("arguments"),
            py::arg("non_donatable") = std::vector<int64_t>(),
-           "Buffers in, buffers out. Donatable parameters that are not listed in non_donatable are donated.")
-      .def("run", &Run, py::arg("device"), py::arg("arrays"), "NumPy arrays (or scalars) in, NumPy arrays out.");
+           "Buffers in, buffers out. Donatable parameters that are not listed in non_donatable are "
+           "donated.")
+      .def("run", &Run, py::arg("device"), py::arg("arrays"),
+           "NumPy arrays (or scalars) in, NumPy arrays out.");
 
   m.def("version", [] { return std::string(Version()); });
-  m.def("options",
-        [] {
-          py::list list;
-          for (const OptionInfo& info : Options::List()) {
-            list.append(py::make_tuple(std::string(info.name), std::string(info.environment), std::string(info.help)));
-          }
-          return list;
-        },
-        "All settings as (client option, environment variable, help).");
+  m.def(
+      "options",
+      [] {
+        py::list list;
+        for (const OptionInfo& info : Options::List()) {
+          list.append(py::make_tuple(std::string(info.name), std::string(info.environment),
+                                     std::string(info.help)));
+        }
+        return list;
+      },
+      "All settings as (client option, environment variable, help).");
   m.def("cpu_name", &CpuName);
   m.def("cpu_features", &CpuFeatures, "What this CPU and system support, by LLVM's names.");
   m.def("num_threads", &NumThreads, "Threads of parallel kernels.");
-  m.def("library_calls", [] { return LibraryRegistry::Global().names(); }, "Library calls that programs can make.");
+  m.def(
+      "library_calls", [] { return LibraryRegistry::Global().names(); },
+      "Library calls that programs can make.");
   m.def("library_versions", &LibraryVersions, "(name, version and path) of the libraries in use.");
-  m.def("find_python",
-        [](const std::string& python) { return Value(CompileWorkerPool::FindPython(python)); },
-        py::arg("python") = "", "The interpreter that compile workers run on.");
+  m.def(
+      "find_python",
+      [](const std::string& python) { return Value(CompileWorkerPool::FindPython(python)); },
+      py::arg("python") = "", "The interpreter that compile workers run on.");
+  m.def("sycl_devices", &SyclDevices, py::arg("python"),
+        "Every SYCL device, as a dictionary. python: the interpreter whose environment may hold a SYCL runtime. "
+        "Raises StatusError UNAVAILABLE without one.");
   m.def("cache_counters", &CacheCounters, "Of all clients of the process.");
   m.def("worker_counters", &WorkerCounters);
   m.def("worker_processes", &WorkerProcesses, "Process ids of the compile workers.");
-  py::module_ testing = m.def_submodule("testing", "Parts of the runtime by themselves, for its tests.");
+  py::module_ testing =
+      m.def_submodule("testing", "Parts of the runtime by themselves, for its tests.");
   DefineTesting(testing);
 }
 

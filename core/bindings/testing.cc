@@ -27,7 +27,8 @@ namespace {
 // An allocator with a budget of its own.
 class TestAllocator {
  public:
-  TestAllocator(int64_t limit, int64_t cache_limit) : budget_(limit), allocator_(&budget_, cache_limit) {}
+  TestAllocator(int64_t limit, int64_t cache_limit)
+      : budget_(limit), allocator_(&budget_, cache_limit) {}
   std::pair<uintptr_t, size_t> Allocate(uint64_t size) {
     const Block block = Value(allocator_.Allocate(size));
     return {reinterpret_cast<uintptr_t>(block.data), block.size};
@@ -51,10 +52,12 @@ class TestAllocator {
   double NanosecondsPerPair(size_t size, int64_t count) {
     const auto start = std::chrono::steady_clock::now();
     for (int64_t i = 0; i < count; ++i) allocator_.Free(allocator_.TryAllocate(size));
-    const std::chrono::duration<double, std::nano> elapsed = std::chrono::steady_clock::now() - start;
+    const std::chrono::duration<double, std::nano> elapsed =
+        std::chrono::steady_clock::now() - start;
     return elapsed.count() / static_cast<double>(count);
   }
-  // Threads that allocate, fill, check and free blocks at random; how many blocks were found overwritten.
+  // Threads that allocate, fill, check and free blocks at random; how many blocks were found
+  // overwritten.
   int64_t Stress(int threads, int64_t rounds) {
     std::atomic<int64_t> damaged{0};
     std::vector<std::thread> workers;
@@ -119,8 +122,8 @@ std::pair<std::string, std::string> StatusParts(const Status& status) {
 }
 
 // ns per execution, results dropped at once.
-double NanosecondsPerExecution(Executable& executable, Device* device, const std::vector<Ref<Buffer>>& arguments,
-                               int64_t count) {
+double NanosecondsPerExecution(Executable& executable, Device* device,
+                               const std::vector<Ref<Buffer>>& arguments, int64_t count) {
   std::vector<Buffer*> pointers;
   for (const Ref<Buffer>& argument : arguments) pointers.push_back(argument.get());
   std::vector<Ref<Buffer>> results(executable.artifact().results.size());
@@ -143,18 +146,20 @@ void DefineTesting(py::module_& m) {
       .def("trim", &TestAllocator::Trim)
       .def("stats", &TestAllocator::Stats)
       .def("stress", &TestAllocator::Stress, py::call_guard<py::gil_scoped_release>())
-      .def("nanoseconds_per_pair", &TestAllocator::NanosecondsPerPair, py::call_guard<py::gil_scoped_release>());
+      .def("nanoseconds_per_pair", &TestAllocator::NanosecondsPerPair,
+           py::call_guard<py::gil_scoped_release>());
 
   py::class_<Event, Ref<Event>>(m, "Event")
       .def(py::init([] { return MakeRef<Event>(); }))
       .def_static("always_ready", [] { return Ref<Event>(Event::AlwaysReady()); })
       .def("is_ready", &Event::IsReady)
       .def("set_ready", &Event::SetReady, py::call_guard<py::gil_scoped_release>())
-      .def("set_error",
-           [](Event& event, int code, const std::string& message) {
-             event.SetError(Status(StatusCodeFromInt(code), message));
-           },
-           py::call_guard<py::gil_scoped_release>())
+      .def(
+          "set_error",
+          [](Event& event, int code, const std::string& message) {
+            event.SetError(Status(StatusCodeFromInt(code), message));
+          },
+          py::call_guard<py::gil_scoped_release>())
       .def("wait",
            [](const Event& event) {
              Status status;
@@ -164,13 +169,15 @@ void DefineTesting(py::module_& m) {
              }
              return StatusParts(status);
            })
-      .def("on_ready", [](Event& event, const std::function<void(const std::string&, const std::string&)>& callback) {
-        event.OnReady([callback](const Status& status) {
-          const py::gil_scoped_acquire acquire;
-          const auto [code, message] = StatusParts(status);
-          callback(code, message);
-        });
-      });
+      .def("on_ready",
+           [](Event& event,
+              const std::function<void(const std::string&, const std::string&)>& callback) {
+             event.OnReady([callback](const Status& status) {
+               const py::gil_scoped_acquire acquire;
+               const auto [code, message] = StatusParts(status);
+               callback(code, message);
+             });
+           });
 
   py::class_<TestStream>(m, "Stream")
       .def(py::init<>())
@@ -185,21 +192,29 @@ void DefineTesting(py::module_& m) {
     for (const std::string& part : parts) sha.Update(part);
     return sha.FinishHex();
   });
-  m.def("pending_buffer", [](Device& device, const py::array& like, const Ref<Event>& definition) {
-    Ref<Buffer> filled = BufferFromArray(device.default_memory(), like);
-    Ref<Buffer> buffer = Value(Buffer::Allocate(device.default_memory(), filled->shape(), definition));
-    std::memcpy(buffer->data(), filled->data(), filled->byte_size());
-    return buffer;
-  }, "A buffer whose content is there when the event says so.");
-  m.def("external_buffer", [](Device& device, const py::array& array, const std::function<void()>& on_delete) {
-    Shape shape{TypeOfDtype(array.dtype()), {}};
-    const std::vector<int64_t> dimensions(array.shape(), array.shape() + array.ndim());
-    shape.dimensions = Dimensions(dimensions);
-    return Value(Buffer::FromExternal(device.default_memory(), shape, const_cast<void*>(array.data()), [on_delete] {
-      const py::gil_scoped_acquire acquire;
-      on_delete();
-    }));
-  }, "A view of an array's memory.");
+  m.def(
+      "pending_buffer",
+      [](Device& device, const py::array& like, const Ref<Event>& definition) {
+        Ref<Buffer> filled = BufferFromArray(device.default_memory(), like);
+        Ref<Buffer> buffer =
+            Value(Buffer::Allocate(device.default_memory(), filled->shape(), definition));
+        std::memcpy(buffer->data(), filled->data(), filled->byte_size());
+        return buffer;
+      },
+      "A buffer whose content is there when the event says so.");
+  m.def(
+      "external_buffer",
+      [](Device& device, const py::array& array, const std::function<void()>& on_delete) {
+        Shape shape{TypeOfDtype(array.dtype()), {}};
+        const std::vector<int64_t> dimensions(array.shape(), array.shape() + array.ndim());
+        shape.dimensions = Dimensions(dimensions);
+        return Value(Buffer::FromExternal(device.default_memory(), shape,
+                                          const_cast<void*>(array.data()), [on_delete] {
+                                            const py::gil_scoped_acquire acquire;
+                                            on_delete();
+                                          }));
+      },
+      "A view of an array's memory.");
   m.def("nanoseconds_per_execution", &NanosecondsPerExecution);
   m.def("in_forked_child", &InForkedChild);
 }

@@ -1,23 +1,25 @@
 """The compile worker: a helper process that the runtime starts, keeps warm and asks to compile programs.
 
-``python -m tripont.core.compiler.worker FD STDERR_FD`` talks over the stream socket ``FD`` and ends when that is closed,
-even in the middle of a compile. Descriptor 2 is a file in which the runtime looks for the reason if the worker cannot
-start; once the worker is ready it moves descriptors 1 and 2 to ``STDERR_FD``, the user's stderr.
+``python -m tripont.core.compiler.worker FD STDERR_FD`` talks over the stream socket ``FD`` and ends when that is
+closed, even in the middle of a compile. Descriptor 2 is a file in which the runtime looks for the reason if the
+worker cannot start; once the worker is ready it moves descriptors 1 and 2 to ``STDERR_FD``, the user's stderr.
 
-Protocol. All numbers are little-endian; ``bytes32`` is u32 size + bytes, ``bytes64`` is u64 size + bytes. First the worker
-says that it is ready; then each request is answered by one response, in turn.
+Protocol. All numbers are little-endian; ``bytes32`` is u32 size + bytes, ``bytes64`` is u64 size + bytes. First the
+worker says that it is ready; then each request is answered by one response, in turn.
 
     hello       u32 0x49485054 ("TPHI"), u32 PROTOCOL_VERSION, bytes32 version of tripont
     request     u32 0x51525054 ("TPRQ"), u64 size of the rest, then
                 bytes32 format, bytes64 program, bytes64 CompileOptionsProto,
                 u32 count of options, each bytes32 key, bytes32 value
-    response    u32 0x53525054 ("TPRS"), u32 status code (0 is OK, else absl's numbers), bytes32 message, bytes64 artifact
+    response    u32 0x53525054 ("TPRS"), u32 status code (0 is OK, else absl's numbers),
+                bytes32 message, bytes64 artifact
 
 The other side is ``core/runtime/compile_worker.cc``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -199,10 +201,8 @@ def main(arguments: list[str]) -> int:
     move_output(stderr_fd)
     text = version.encode()
     connection.sendall(struct.pack("<III", HELLO, PROTOCOL_VERSION, len(text)) + text)
-    try:
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         serve(connection, compile_program)
-    except (BrokenPipeError, ConnectionResetError):
-        pass
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)  # no teardown: there is nothing to save, and LLVM's takes time

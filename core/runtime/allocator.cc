@@ -18,7 +18,8 @@ namespace {
 constexpr size_t kSmallLimit = 32 << 10;  // larger blocks are mappings of their own
 constexpr size_t kSlabSize = 1 << 20;
 constexpr size_t kHugePage = 2 << 20;
-// Where no block of the right class is free, one of the next classes is taken if it is not much larger.
+// Where no block of the right class is free, one of the next classes is taken if it is not much
+// larger.
 constexpr int kClassesToTry = 3;
 
 size_t RoundUp(size_t size, size_t multiple) { return (size + multiple - 1) / multiple * multiple; }
@@ -40,7 +41,8 @@ int64_t SystemMemory() {
   for (std::string line; std::getline(cgroups, line);) {
     if (line.rfind("0::/", 0) != 0) continue;
     for (std::string path = line.substr(3); !path.empty(); path.resize(path.rfind('/'))) {
-      limit = std::min(limit, ReadLimit("/sys/fs/cgroup" + path + (path == "/" ? "" : "/") + "memory.max"));
+      limit = std::min(
+          limit, ReadLimit("/sys/fs/cgroup" + path + (path == "/" ? "" : "/") + "memory.max"));
     }
   }
   return std::min(limit, ReadLimit("/sys/fs/cgroup/memory.max"));
@@ -134,7 +136,8 @@ void* Allocator::Map(size_t size) {
   }
   const bool huge = size >= kHugePage;
   const size_t mapped = huge ? size + kHugePage : size;
-  void* const mapping = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* const mapping = mmap(nullptr, mapped, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapping == MAP_FAILED) {
     budget_->Release(size);
     return nullptr;
@@ -143,7 +146,8 @@ void* Allocator::Map(size_t size) {
   if (!huge) return mapping;
   // Cut the mapping to start at a huge page.
   char* const begin = static_cast<char*>(mapping);
-  char* const start = reinterpret_cast<char*>(RoundUp(reinterpret_cast<uintptr_t>(begin), kHugePage));
+  char* const start =
+      reinterpret_cast<char*>(RoundUp(reinterpret_cast<uintptr_t>(begin), kHugePage));
   if (start != begin) munmap(begin, start - begin);
   if (start + size != begin + mapped) munmap(start + size, begin + mapped - (start + size));
   madvise(start, size, MADV_HUGEPAGE);  // advice: works without
@@ -192,7 +196,8 @@ Block Allocator::TryAllocate(size_t size) {
   while (in_use > peak && !peak_.compare_exchange_weak(peak, in_use, std::memory_order_relaxed)) {
   }
   int64_t largest = largest_.load(std::memory_order_relaxed);
-  while (taken > largest && !largest_.compare_exchange_weak(largest, taken, std::memory_order_relaxed)) {
+  while (taken > largest &&
+         !largest_.compare_exchange_weak(largest, taken, std::memory_order_relaxed)) {
   }
   return {data, class_size};
 }
@@ -205,8 +210,9 @@ StatusOr<Block> Allocator::Allocate(size_t size) {
 
 Status Allocator::Exhausted(size_t size) const {
   const AllocatorStats now = stats();
-  return ResourceExhausted("out of memory: ", size, " bytes requested; ", now.bytes_in_use, " bytes are in use and ",
-                           budget_->reserved(), " of at most ", budget_->limit(),
+  return ResourceExhausted("out of memory: ", size, " bytes requested; ", now.bytes_in_use,
+                           " bytes are in use and ", budget_->reserved(), " of at most ",
+                           budget_->limit(),
                            " bytes reserved (TRIPONT_MEMORY_LIMIT sets the limit)");
 }
 

@@ -1,13 +1,14 @@
 // A caching allocator of blocks for arrays.
 //
-// Blocks start at a multiple of 64 bytes and can be read and written up to the next multiple of 64 after the requested
-// size. Requests are rounded up to a size class; freed blocks go to the class's free list and come back from there, last
-// freed first (touching a fresh 16 MB costs milliseconds of page faults, a reused one nothing). Small blocks are cut from
-// slabs that stay with the allocator; large ones are mappings of their own, in huge pages where the kernel has them, and go
+// Blocks start at a multiple of 64 bytes and can be read and written up to the next multiple of 64
+// after the requested size. Requests are rounded up to a size class; freed blocks go to the class's
+// free list and come back from there, last freed first (touching a fresh 16 MB costs milliseconds
+// of page faults, a reused one nothing). Small blocks are cut from slabs that stay with the
+// allocator; large ones are mappings of their own, in huge pages where the kernel has them, and go
 // back to the system when the cache is over its cap or memory runs short.
 //
-// Threading: every function may be called from any thread. Blocks may be freed by another thread than the one that
-// allocated them. After fork() the child can go on using it.
+// Threading: every function may be called from any thread. Blocks may be freed by another thread
+// than the one that allocated them. After fork() the child can go on using it.
 #ifndef TRIPONT_CORE_RUNTIME_ALLOCATOR_H_
 #define TRIPONT_CORE_RUNTIME_ALLOCATOR_H_
 
@@ -23,14 +24,15 @@
 
 namespace tripont {
 
-// What an allocator gave out; give the same pair back to Free. An empty block (data null) owns nothing.
+// What an allocator gave out; give the same pair back to Free. An empty block (data null) owns
+// nothing.
 struct Block {
   void* data = nullptr;
   size_t size = 0;  // usable bytes: at least what was asked for
 };
 
 struct AllocatorStats {
-  int64_t bytes_in_use = 0;        // usable bytes of the blocks given out
+  int64_t bytes_in_use = 0;  // usable bytes of the blocks given out
   int64_t peak_bytes_in_use = 0;
   int64_t num_allocs = 0;          // since the start
   int64_t largest_alloc_size = 0;  // bytes
@@ -70,8 +72,8 @@ class TRIPONT_EXPORT Allocator {
  public:
   static constexpr size_t kAlignment = 64;
 
-  // `budget` outlives the allocator. `cache_limit`: bytes of free large blocks to keep. `source`: where memory comes from
-  // (outlives the allocator; see backend.h); null: the system.
+  // `budget` outlives the allocator. `cache_limit`: bytes of free large blocks to keep. `source`:
+  // where memory comes from (outlives the allocator; see backend.h); null: the system.
   Allocator(MemoryBudget* budget, int64_t cache_limit, MemorySource* source = nullptr);
   ~Allocator();  // blocks still in use are leaked, not unmapped
   Allocator(const Allocator&) = delete;
@@ -114,7 +116,7 @@ class TRIPONT_EXPORT Allocator {
   // Guarded by its lock, all of it.
   struct alignas(64) SizeClass {
     SpinLock lock;
-    FreeBlock* free = nullptr;   // linked through the blocks themselves
+    FreeBlock* free = nullptr;  // linked through the blocks themselves
     int64_t num_allocs = 0;
   };
   // Sixteen classes of 64 bytes each up to 1024, then eight a doubling.

@@ -10,7 +10,8 @@
 namespace tripont {
 namespace {
 
-static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "artifacts are little-endian and read in place");
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+              "artifacts are little-endian and read in place");
 
 constexpr std::string_view kMagic("TRIPONT\0", 8);
 constexpr size_t kHeaderSize = 32;
@@ -22,7 +23,8 @@ constexpr int kMaxNesting = 100;
 constexpr int64_t kMaxBytes = int64_t{1} << 46;
 enum Section : uint32_t { kMeta = 1, kCode = 2, kConstants = 3, kDebug = 4, kProgram = 5 };
 
-// Reads values one after the other. After an error everything reads as 0 and the first message stays.
+// Reads values one after the other. After an error everything reads as 0 and the first message
+// stays.
 class Reader {
  public:
   Reader(std::string_view data, std::string_view section) : data_(data), section_(section) {}
@@ -47,10 +49,12 @@ class Reader {
     position_ += size;
     return text;
   }
-  // The number of elements of a list whose elements take at least `element_size` bytes: never more than can follow.
+  // The number of elements of a list whose elements take at least `element_size` bytes: never more
+  // than can follow.
   uint32_t Count(size_t element_size) {
     const uint32_t count = U32();
-    if (!failed() && count > (data_.size() - position_) / element_size) Fail("a list is longer than its section");
+    if (!failed() && count > (data_.size() - position_) / element_size)
+      Fail("a list is longer than its section");
     return failed() ? 0 : count;
   }
   Shape ReadShape() {
@@ -110,9 +114,13 @@ ArtifactAttribute ReadAttribute(Reader& r) {
       for (double& value : values) value = r.F64();
       return values;
     }
-    case 2: return r.String();
-    case 3: return FunctionOffset{r.I64()};
-    default: r.Fail(StrCat("unknown attribute kind ", int{kind})); return std::string();
+    case 2:
+      return r.String();
+    case 3:
+      return FunctionOffset{r.I64()};
+    default:
+      r.Fail(StrCat("unknown attribute kind ", int{kind}));
+      return std::string();
   }
 }
 
@@ -160,7 +168,8 @@ std::vector<ArtifactThunk> ReadThunks(Reader& r, int depth) {
         thunk.source = r.ReadSlice();
         thunk.selector_is_pred = r.U8() != 0;
         const uint32_t branches = r.Count(4);
-        for (uint32_t i = 0; i < branches && !r.failed(); ++i) thunk.bodies.push_back(ReadThunks(r, depth + 1));
+        for (uint32_t i = 0; i < branches && !r.failed(); ++i)
+          thunk.bodies.push_back(ReadThunks(r, depth + 1));
         break;
       }
       case ArtifactThunk::Kind::kLibraryCall: {
@@ -175,7 +184,8 @@ std::vector<ArtifactThunk> ReadThunks(Reader& r, int depth) {
         }
         break;
       }
-      default: r.Fail(StrCat("unknown thunk kind ", int{kind}));
+      default:
+        r.Fail(StrCat("unknown thunk kind ", int{kind}));
     }
   }
   return thunks;
@@ -201,7 +211,8 @@ Status ReadMeta(std::string_view section, Artifact& artifact) {
   artifact.num_replicas = r.I64();
   artifact.num_partitions = r.I64();
   ArtifactCosts& costs = artifact.costs;
-  for (double* number : {&costs.flops, &costs.transcendentals, &costs.bytes_accessed, &costs.optimal_nanoseconds}) {
+  for (double* number :
+       {&costs.flops, &costs.transcendentals, &costs.bytes_accessed, &costs.optimal_nanoseconds}) {
     *number = r.F64();
   }
   artifact.parameters = ReadValues(r);
@@ -239,7 +250,8 @@ Status ReadDebug(std::string_view section, Artifact& artifact) {
   return r.Finish();
 }
 
-// ---------------------------------------------------------------------------------------------------- consistency
+// ----------------------------------------------------------------------------------------------------
+// consistency
 
 class Checker {
  public:
@@ -247,13 +259,15 @@ class Checker {
 
   Status Check() {
     if (artifact_.num_replicas < 1 || artifact_.num_partitions < 1) {
-      return InvalidArgument("artifact: ", artifact_.num_replicas, " replicas x ", artifact_.num_partitions,
-                             " partitions");
+      return InvalidArgument("artifact: ", artifact_.num_replicas, " replicas x ",
+                             artifact_.num_partitions, " partitions");
     }
     TRIPONT_RETURN_IF_ERROR(CheckDonation());
     for (const auto& [symbol, offset] : artifact_.imports) {
-      if (offset < 0 || offset % 8 != 0 || static_cast<uint64_t>(offset) + 8 > artifact_.code.size()) {
-        return InvalidArgument("artifact: the import ", symbol, " at offset ", offset, " is outside the code");
+      if (offset < 0 || offset % 8 != 0 ||
+          static_cast<uint64_t>(offset) + 8 > artifact_.code.size()) {
+        return InvalidArgument("artifact: the import ", symbol, " at offset ", offset,
+                               " is outside the code");
       }
     }
     TRIPONT_RETURN_IF_ERROR(CheckAllocations());
@@ -284,14 +298,17 @@ class Checker {
       const int64_t size = allocation.size;
       if (size < 0 || size > kMaxBytes) return error("size ", size);
       const bool is_result = allocation.kind == AllocationKind::kResult;
-      if (allocation.aliased_parameter != -1 && !is_result) return error("only results can alias a parameter");
+      if (allocation.aliased_parameter != -1 && !is_result)
+        return error("only results can alias a parameter");
       switch (allocation.kind) {
         case AllocationKind::kParameter:
         case AllocationKind::kResult: {
           std::vector<bool>& seen = is_result ? has_result : has_parameter;
-          const std::vector<ArtifactValue>& values = is_result ? artifact_.results : artifact_.parameters;
+          const std::vector<ArtifactValue>& values =
+              is_result ? artifact_.results : artifact_.parameters;
           const int64_t index = allocation.index;
-          if (index < 0 || static_cast<size_t>(index) >= values.size()) return error("no value of index ", index);
+          if (index < 0 || static_cast<size_t>(index) >= values.size())
+            return error("no value of index ", index);
           if (seen[index]) return error("value ", index, " has another allocation too");
           seen[index] = true;
           if (size > RoundedSize(values[index].shape)) {
@@ -302,9 +319,12 @@ class Checker {
           if (parameter < 0 || static_cast<size_t>(parameter) >= has_parameter.size()) {
             return error("no parameter ", parameter, " to alias");
           }
-          if (has_parameter[parameter]) return error("parameter ", parameter, " is aliased but has another allocation");
-          if (!donatable_[parameter]) return error("parameter ", parameter, " is aliased but not donatable");
-          if (*artifact_.parameters[parameter].shape.ByteSize() != *values[index].shape.ByteSize()) {
+          if (has_parameter[parameter])
+            return error("parameter ", parameter, " is aliased but has another allocation");
+          if (!donatable_[parameter])
+            return error("parameter ", parameter, " is aliased but not donatable");
+          if (*artifact_.parameters[parameter].shape.ByteSize() !=
+              *values[index].shape.ByteSize()) {
             return error("aliases parameter ", parameter, " of another size");
           }
           has_parameter[parameter] = true;
@@ -313,15 +333,19 @@ class Checker {
         case AllocationKind::kConstant:
           if (allocation.offset < 0 || allocation.offset % 64 != 0 ||
               static_cast<uint64_t>(allocation.offset) > artifact_.constants.size() ||
-              static_cast<uint64_t>(size) > artifact_.constants.size() - static_cast<uint64_t>(allocation.offset)) {
-            return error("a constant of ", size, " bytes at ", allocation.offset, " is outside the constants");
+              static_cast<uint64_t>(size) >
+                  artifact_.constants.size() - static_cast<uint64_t>(allocation.offset)) {
+            return error("a constant of ", size, " bytes at ", allocation.offset,
+                         " is outside the constants");
           }
           break;
         case AllocationKind::kTemp:
           temp += (size + 63) / 64 * 64;
-          if (temp > kMaxBytes) return error("the temporary arena has more than ", kMaxBytes, " bytes");
+          if (temp > kMaxBytes)
+            return error("the temporary arena has more than ", kMaxBytes, " bytes");
           break;
-        default: return error("unknown kind ", static_cast<int>(allocation.kind));
+        default:
+          return error("unknown kind ", static_cast<int>(allocation.kind));
       }
     }
     for (size_t i = 0; i < has_result.size(); ++i) {
@@ -332,7 +356,9 @@ class Checker {
     return OkStatus();
   }
 
-  static int64_t RoundedSize(const Shape& shape) { return static_cast<int64_t>((*shape.ByteSize() + 63) / 64 * 64); }
+  static int64_t RoundedSize(const Shape& shape) {
+    return static_cast<int64_t>((*shape.ByteSize() + 63) / 64 * 64);
+  }
 
   Status CheckSlice(const Slice& slice) const {
     if (slice.allocation >= artifact_.allocations.size()) {
@@ -340,8 +366,8 @@ class Checker {
     }
     const auto size = static_cast<uint64_t>(artifact_.allocations[slice.allocation].size);
     if (slice.offset > size || slice.size > size - slice.offset) {
-      return InvalidArgument("slice [", slice.offset, ", +", slice.size, ") is outside allocation ", slice.allocation,
-                             " of ", size, " bytes");
+      return InvalidArgument("slice [", slice.offset, ", +", slice.size, ") is outside allocation ",
+                             slice.allocation, " of ", size, " bytes");
     }
     return OkStatus();
   }
@@ -358,19 +384,24 @@ class Checker {
   Status CheckThunks(const std::vector<ArtifactThunk>& thunks) const {
     for (const ArtifactThunk& thunk : thunks) {
       if (const Status status = CheckThunk(thunk); !status.ok()) {
-        const bool named = thunk.debug >= 0 && static_cast<size_t>(thunk.debug) < artifact_.debug.size();
-        return status.WithPrefix(StrCat("artifact: thunk ", named ? artifact_.debug[thunk.debug].name : "?"));
+        const bool named =
+            thunk.debug >= 0 && static_cast<size_t>(thunk.debug) < artifact_.debug.size();
+        return status.WithPrefix(
+            StrCat("artifact: thunk ", named ? artifact_.debug[thunk.debug].name : "?"));
       }
-      for (const std::vector<ArtifactThunk>& body : thunk.bodies) TRIPONT_RETURN_IF_ERROR(CheckThunks(body));
+      for (const std::vector<ArtifactThunk>& body : thunk.bodies)
+        TRIPONT_RETURN_IF_ERROR(CheckThunks(body));
     }
     return OkStatus();
   }
 
   Status CheckThunk(const ArtifactThunk& thunk) const {
-    if (thunk.debug < -1 || (thunk.debug >= 0 && static_cast<size_t>(thunk.debug) >= artifact_.debug.size())) {
+    if (thunk.debug < -1 ||
+        (thunk.debug >= 0 && static_cast<size_t>(thunk.debug) >= artifact_.debug.size())) {
       return InvalidArgument("debug information ", thunk.debug, " does not exist");
     }
-    if (std::isnan(thunk.cost_ns) || thunk.cost_ns < 0) return InvalidArgument("a cost of ", thunk.cost_ns, " ns");
+    if (std::isnan(thunk.cost_ns) || thunk.cost_ns < 0)
+      return InvalidArgument("a cost of ", thunk.cost_ns, " ns");
     switch (thunk.kind) {
       case ArtifactThunk::Kind::kKernel:
         TRIPONT_RETURN_IF_ERROR(CheckFunction(thunk.function));
@@ -383,7 +414,8 @@ class Checker {
         TRIPONT_RETURN_IF_ERROR(CheckSlice(thunk.source));
         TRIPONT_RETURN_IF_ERROR(CheckWritable(thunk.destination));
         if (thunk.source.size != thunk.destination.size) {
-          return InvalidArgument("copies ", thunk.source.size, " bytes to ", thunk.destination.size);
+          return InvalidArgument("copies ", thunk.source.size, " bytes to ",
+                                 thunk.destination.size);
         }
         return OkStatus();
       case ArtifactThunk::Kind::kWhile:
@@ -393,8 +425,10 @@ class Checker {
         return OkStatus();
       case ArtifactThunk::Kind::kConditional:
         TRIPONT_RETURN_IF_ERROR(CheckSlice(thunk.source));
-        if (thunk.source.size < (thunk.selector_is_pred ? 1 : 4)) return InvalidArgument("the selector is too small");
-        if (thunk.source.offset % 4 != 0 && !thunk.selector_is_pred) return InvalidArgument("an unaligned selector");
+        if (thunk.source.size < (thunk.selector_is_pred ? 1 : 4))
+          return InvalidArgument("the selector is too small");
+        if (thunk.source.offset % 4 != 0 && !thunk.selector_is_pred)
+          return InvalidArgument("an unaligned selector");
         if (thunk.bodies.size() < (thunk.selector_is_pred ? 2 : 1)) {
           return InvalidArgument(thunk.bodies.size(), " branches");
         }
@@ -421,12 +455,14 @@ class Checker {
 
   static Status CheckOperand(const ArtifactThunk& thunk, const ArtifactOperand& operand) {
     if (operand.slice.size >= *operand.shape.ByteSize()) return OkStatus();
-    return InvalidArgument("library call ", thunk.name, ": ", operand.slice.size, " bytes for ", operand.shape);
+    return InvalidArgument("library call ", thunk.name, ": ", operand.slice.size, " bytes for ",
+                           operand.shape);
   }
 
   Status CheckFunction(int64_t offset) const {
     if (offset >= 0 && static_cast<uint64_t>(offset) < artifact_.code.size()) return OkStatus();
-    return InvalidArgument("function at ", offset, " is outside the code of ", artifact_.code.size(), " bytes");
+    return InvalidArgument("function at ", offset, " is outside the code of ",
+                           artifact_.code.size(), " bytes");
   }
 
   const Artifact& artifact_;
@@ -444,15 +480,18 @@ T At(std::string_view bytes, size_t offset) {
 
 Status CheckArtifactHeader(std::string_view bytes) {
   if (bytes.size() < kHeaderSize || bytes.substr(0, kMagic.size()) != kMagic) {
-    return InvalidArgument("not a tripont artifact (", bytes.size(), " bytes; the magic number is missing)");
+    return InvalidArgument("not a tripont artifact (", bytes.size(),
+                           " bytes; the magic number is missing)");
   }
   const auto version = At<uint32_t>(bytes, 8);
   if (version != kArtifactFormatVersion) {
-    return FailedPrecondition("artifact of format ", version, ", but this version of tripont reads format ",
-                              kArtifactFormatVersion, ": compile the program again");
+    return FailedPrecondition("artifact of format ", version,
+                              ", but this version of tripont reads format ", kArtifactFormatVersion,
+                              ": compile the program again");
   }
   if (const auto size = At<uint64_t>(bytes, 16); size != bytes.size()) {
-    return InvalidArgument("an artifact of ", size, " bytes is truncated or padded: ", bytes.size(), " bytes given");
+    return InvalidArgument("an artifact of ", size, " bytes is truncated or padded: ", bytes.size(),
+                           " bytes given");
   }
   if (At<uint32_t>(bytes, 12) != Crc32(bytes.substr(kCheckedFrom))) {
     return InvalidArgument("the artifact is corrupt: its checksum does not match");
@@ -474,8 +513,8 @@ StatusOr<Artifact> ParseArtifact(std::string_view bytes) {
     const auto offset = At<uint64_t>(bytes, entry + 8);
     const auto size = At<uint64_t>(bytes, entry + 16);
     if (offset > bytes.size() || size > bytes.size() - offset) {
-      return InvalidArgument("artifact: section ", kind, " [", offset, ", +", size, ") is outside the ", bytes.size(),
-                             " bytes");
+      return InvalidArgument("artifact: section ", kind, " [", offset, ", +", size,
+                             ") is outside the ", bytes.size(), " bytes");
     }
     if (kind < kMeta || kind > kProgram || present[kind]) {
       return InvalidArgument("artifact: section ", kind, " is unknown or there twice");

@@ -1,4 +1,5 @@
-// The executable artifact, parsed: a mirror of core/compiler/artifact.py, which defines the format and what fields mean.
+// The executable artifact, parsed: a mirror of core/compiler/artifact.py, which defines the format
+// and what fields mean.
 #ifndef TRIPONT_CORE_RUNTIME_ARTIFACT_H_
 #define TRIPONT_CORE_RUNTIME_ARTIFACT_H_
 
@@ -42,10 +43,17 @@ struct ArtifactOperand {
 struct FunctionOffset {
   int64_t offset = 0;
 };
-using ArtifactAttribute = std::variant<std::vector<int64_t>, std::vector<double>, std::string, FunctionOffset>;
+using ArtifactAttribute =
+    std::variant<std::vector<int64_t>, std::vector<double>, std::string, FunctionOffset>;
 
 struct ArtifactThunk {
-  enum class Kind : uint8_t { kKernel = 0, kCopy = 1, kWhile = 2, kConditional = 3, kLibraryCall = 4 };
+  enum class Kind : uint8_t {
+    kKernel = 0,
+    kCopy = 1,
+    kWhile = 2,
+    kConditional = 3,
+    kLibraryCall = 4
+  };
   Kind kind = Kind::kKernel;
   int32_t debug = -1;
   // Kernel
@@ -112,12 +120,14 @@ struct Artifact {
   std::string_view program;
 };
 
-// Checks magic, version, size and checksum only. Messages say what is wrong and with which versions.
+// Checks magic, version, size and checksum only. Messages say what is wrong and with which
+// versions.
 TRIPONT_EXPORT Status CheckArtifactHeader(std::string_view bytes);
 
-// Parses and checks everything that can be checked without a device: bounds of all sections, strings, lists and slices,
-// that allocations fit their parameters, results and constants, that functions and imports lie in the code, aliasing and
-// donation. Never reads outside `bytes`, whatever they hold. INVALID_ARGUMENT with what is wrong.
+// Parses and checks everything that can be checked without a device: bounds of all sections,
+// strings, lists and slices, that allocations fit their parameters, results and constants, that
+// functions and imports lie in the code, aliasing and donation. Never reads outside `bytes`,
+// whatever they hold. INVALID_ARGUMENT with what is wrong.
 TRIPONT_EXPORT StatusOr<Artifact> ParseArtifact(std::string_view bytes);
 
 }  // namespace tripont

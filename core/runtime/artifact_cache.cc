@@ -52,8 +52,10 @@ std::string DefaultFolder() {
 }
 
 bool MakeFolder(const std::string& path) {
-  for (size_t slash = path.find('/', 1); slash != std::string::npos; slash = path.find('/', slash + 1)) {
-    mkdir(path.substr(0, slash).c_str(), 0777);  // parents that exist or cannot be made show in the last step
+  for (size_t slash = path.find('/', 1); slash != std::string::npos;
+       slash = path.find('/', slash + 1)) {
+    mkdir(path.substr(0, slash).c_str(),
+          0777);  // parents that exist or cannot be made show in the last step
   }
   if (mkdir(path.c_str(), 0777) == 0 || errno == EEXIST) return true;
   return false;
@@ -62,7 +64,7 @@ bool MakeFolder(const std::string& path) {
 bool ReadWhole(const std::string& path, std::string* content) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;
-  struct stat info {};
+  struct stat info{};
   bool ok = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
   if (ok) {
     content->resize(static_cast<size_t>(info.st_size));
@@ -104,7 +106,7 @@ std::vector<Entry> ListEntries(const std::string& folder) {
   const int64_t now = time(nullptr);
   while (const dirent* const item = readdir(directory)) {
     const std::string path = StrCat(folder, "/", item->d_name);
-    struct stat info {};
+    struct stat info{};
     const bool temporary = EndsWith(item->d_name, kTemporary);
     if (!temporary && !EndsWith(item->d_name, kSuffix)) continue;
     if (stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
@@ -134,10 +136,12 @@ ArtifactCacheCounters ArtifactCache::counters() {
   return {c.hits, c.misses, c.writes, c.corrupted, c.evicted};
 }
 
-std::string ArtifactCache::Key(std::string_view program, std::string_view format, std::string_view compile_options,
+std::string ArtifactCache::Key(std::string_view program, std::string_view format,
+                               std::string_view compile_options,
                                const std::map<std::string, std::string>& compiler_options) const {
   Sha256 sha;
-  sha.UpdateField(StrCat(Version(), " ", kArtifactFormatVersion, " host ", CpuName(), " ", CpuFingerprint()));
+  sha.UpdateField(
+      StrCat(Version(), " ", kArtifactFormatVersion, " host ", CpuName(), " ", CpuFingerprint()));
   sha.UpdateField(compiler_fingerprint_);
   sha.UpdateField(format);
   sha.UpdateField(program);
@@ -158,7 +162,8 @@ std::optional<std::string> ArtifactCache::Lookup(const std::string& key) {
     return std::nullopt;
   }
   if (const Status status = CheckArtifactHeader(content); !status.ok()) {
-    TRIPONT_LOG(kWarning, "cache entry ", path, " is damaged (", status.message(), "): compiling again");
+    TRIPONT_LOG(kWarning, "cache entry ", path, " is damaged (", status.message(),
+                "): compiling again");
     ++counters_of_process.corrupted;
     ++counters_of_process.misses;
     unlink(path.c_str());
@@ -176,7 +181,9 @@ void ArtifactCache::Store(const std::string& key, std::string_view artifact) {
   static std::atomic<int64_t> serial{0};
   const std::string temporary = StrCat(folder_, "/", key, ".", getpid(), "-", serial++, kTemporary);
   const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (fd < 0) return WarnOnce(StrCat("cannot write to the cache folder ", folder_, ": ", std::strerror(errno)));
+  if (fd < 0)
+    return WarnOnce(
+        StrCat("cannot write to the cache folder ", folder_, ": ", std::strerror(errno)));
   bool ok = WriteWhole(fd, artifact);
   int error = errno;
   if (close(fd) != 0 && ok) {
@@ -189,7 +196,8 @@ void ArtifactCache::Store(const std::string& key, std::string_view artifact) {
   }
   if (!ok) {
     unlink(temporary.c_str());
-    return WarnOnce(StrCat("cannot write to the cache folder ", folder_, ": ", std::strerror(error)));
+    return WarnOnce(
+        StrCat("cannot write to the cache folder ", folder_, ": ", std::strerror(error)));
   }
   ++counters_of_process.writes;
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -216,13 +224,15 @@ void ArtifactCache::Evict() {
 int64_t ArtifactCache::Clear() {
   const std::lock_guard<std::mutex> lock(mutex_);
   int64_t removed = 0;
-  for (const Entry& entry : ListEntries(folder_)) removed += unlink(entry.path.c_str()) == 0 ? 1 : 0;
+  for (const Entry& entry : ListEntries(folder_))
+    removed += unlink(entry.path.c_str()) == 0 ? 1 : 0;
   size_ = -1;
   return removed;
 }
 
 void ArtifactCache::WarnOnce(const std::string& text) {
-  if (!warned_.exchange(true)) TRIPONT_LOG(kWarning, text, "; going on without storing compiled programs");
+  if (!warned_.exchange(true))
+    TRIPONT_LOG(kWarning, text, "; going on without storing compiled programs");
 }
 
 }  // namespace tripont

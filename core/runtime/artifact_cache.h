@@ -1,9 +1,10 @@
-// The on-disk cache of artifacts: one file an entry, named by the SHA-256 of everything that the artifact depends on.
+// The on-disk cache of artifacts: one file an entry, named by the SHA-256 of everything that the
+// artifact depends on.
 //
-// Safe under several processes (entries appear by rename, a reader sees a whole file or none). Never fails a compile: a
-// folder that is full, read-only or missing is said once in the log, and the program goes on without it. An entry that is
-// damaged is logged, removed and compiled again. When all entries together exceed the size limit the ones used longest ago
-// are removed.
+// Safe under several processes (entries appear by rename, a reader sees a whole file or none).
+// Never fails a compile: a folder that is full, read-only or missing is said once in the log, and
+// the program goes on without it. An entry that is damaged is logged, removed and compiled again.
+// When all entries together exceed the size limit the ones used longest ago are removed.
 #ifndef TRIPONT_CORE_RUNTIME_ARTIFACT_CACHE_H_
 #define TRIPONT_CORE_RUNTIME_ARTIFACT_CACHE_H_
 
@@ -38,9 +39,10 @@ class TRIPONT_EXPORT ArtifactCache {
   // "" if there is none (no home folder).
   const std::string& folder() const { return folder_; }
 
-  // The name of the entry: depends on all arguments, the version of tripont, of the artifact format and of the compiler's
-  // sources, the target, and this CPU's model and features.
-  std::string Key(std::string_view program, std::string_view format, std::string_view compile_options,
+  // The name of the entry: depends on all arguments, the version of tripont, of the artifact format
+  // and of the compiler's sources, the target, and this CPU's model and features.
+  std::string Key(std::string_view program, std::string_view format,
+                  std::string_view compile_options,
                   const std::map<std::string, std::string>& compiler_options) const;
   // The artifact stored under `key`, if it is there and whole.
   std::optional<std::string> Lookup(const std::string& key);

@@ -1,9 +1,10 @@
 // What a kind of device other than the host does in its own way.
 //
-// The host needs none of this: its kernels are functions that are called. A Backend stands for all devices of one kind in the
-// process. Buffers, streams, events and executables are the same for all: an execution runs on the device's stream, which
-// enqueues its kernels in the device's own queue and waits for them where the host reads what they wrote (a loop's
-// predicate, a library call that runs on the host) and at the end.
+// The host needs none of this: its kernels are functions that are called. A Backend stands for all
+// devices of one kind in the process. Buffers, streams, events and executables are the same for
+// all: an execution runs on the device's stream, which enqueues its kernels in the device's own
+// queue and waits for them where the host reads what they wrote (a loop's predicate, a library call
+// that runs on the host) and at the end.
 #ifndef TRIPONT_CORE_RUNTIME_BACKEND_H_
 #define TRIPONT_CORE_RUNTIME_BACKEND_H_
 
@@ -23,7 +24,8 @@ namespace tripont {
 class MemorySource {
  public:
   virtual ~MemorySource() = default;
-  // `size` bytes that the host and the devices can access, at a multiple of 4096; null if there is no room.
+  // `size` bytes that the host and the devices can access, at a multiple of 4096; null if there is
+  // no room.
   virtual void* Map(size_t size) = 0;
   virtual void Unmap(void* data, size_t size) = 0;
 };
@@ -36,7 +38,8 @@ class DeviceQueue {
   virtual const std::string& description() const = 0;
   // Enqueues a copy of `size` bytes.
   virtual Status Copy(void* destination, const void* source, size_t size) = 0;
-  // Blocks until everything that was enqueued is done. INTERNAL if the device reported an error since the last call.
+  // Blocks until everything that was enqueued is done. INTERNAL if the device reported an error
+  // since the last call.
   virtual Status Wait() = 0;
 };
 
@@ -44,11 +47,12 @@ class DeviceQueue {
 class DeviceProgram {
  public:
   virtual ~DeviceProgram() = default;
-  // The number of the kernel whose function offset in the artifact is `function`. INVALID_ARGUMENT if there is none.
+  // The number of the kernel whose function offset in the artifact is `function`. INVALID_ARGUMENT
+  // if there is none.
   virtual StatusOr<uint32_t> FindKernel(int64_t function) = 0;
   // Enqueues units [0, work_count) of a kernel. At most `grain` units are not worth another thread.
-  virtual Status Launch(DeviceQueue& queue, uint32_t kernel, void* const* arguments, size_t num_arguments,
-                        int64_t work_count, int64_t grain) const = 0;
+  virtual Status Launch(DeviceQueue& queue, uint32_t kernel, void* const* arguments,
+                        size_t num_arguments, int64_t work_count, int64_t grain) const = 0;
   // Native code that library calls call back, and its offset in the artifact's code.
   virtual std::string_view host_code() const = 0;
   virtual int64_t host_code_offset() const = 0;
@@ -65,8 +69,8 @@ class Backend {
   virtual int num_devices() const = 0;
   // A queue of device `index` (modulo num_devices).
   virtual StatusOr<std::unique_ptr<DeviceQueue>> MakeQueue(int index) = 0;
-  // FAILED_PRECONDITION if the artifact is for another target or needs what the devices lack; then builds its kernels:
-  // INTERNAL with the build log. `artifact` outlives the program.
+  // FAILED_PRECONDITION if the artifact is for another target or needs what the devices lack; then
+  // builds its kernels: INTERNAL with the build log. `artifact` outlives the program.
   virtual StatusOr<std::unique_ptr<DeviceProgram>> Load(const Artifact& artifact) = 0;
   // Null if devices can access all of the process's memory.
   virtual MemorySource* memory_source() = 0;

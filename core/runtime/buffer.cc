@@ -25,10 +25,12 @@ std::vector<int64_t> DenseStrides(const Shape& shape) {
 }
 
 // Empty if dense.
-StatusOr<std::vector<int64_t>> CheckStrides(const Shape& shape, std::span<const int64_t> byte_strides) {
+StatusOr<std::vector<int64_t>> CheckStrides(const Shape& shape,
+                                            std::span<const int64_t> byte_strides) {
   if (byte_strides.empty()) return std::vector<int64_t>();
   if (byte_strides.size() != shape.rank()) {
-    return InvalidArgument(byte_strides.size(), " byte strides given for an array of shape ", shape);
+    return InvalidArgument(byte_strides.size(), " byte strides given for an array of shape ",
+                           shape);
   }
   if (IsDense(byte_strides, shape.dimensions, ByteWidth(shape.type))) return std::vector<int64_t>();
   return std::vector<int64_t>(byte_strides.begin(), byte_strides.end());
@@ -36,7 +38,8 @@ StatusOr<std::vector<int64_t>> CheckStrides(const Shape& shape, std::span<const 
 
 }  // namespace
 
-// ------------------------------------------------------------------------------------------------------ Hold, Donation
+// ------------------------------------------------------------------------------------------------------
+// Hold, Donation
 
 Hold& Hold::operator=(Hold&& other) noexcept {
   Release();
@@ -53,7 +56,9 @@ void Hold::Release() {
 }
 
 Donation::Donation(Donation&& other) noexcept
-    : buffer_(std::move(other.buffer_)), data_(std::exchange(other.data_, nullptr)), exclusive_(other.exclusive_) {}
+    : buffer_(std::move(other.buffer_)),
+      data_(std::exchange(other.data_, nullptr)),
+      exclusive_(other.exclusive_) {}
 
 Donation& Donation::operator=(Donation&& other) noexcept {
   std::swap(buffer_, other.buffer_);
@@ -81,7 +86,8 @@ void Donation::Undo() {
   buffer_ = nullptr;
 }
 
-// ------------------------------------------------------------------------------------------------------------- Buffer
+// -------------------------------------------------------------------------------------------------------------
+// Buffer
 
 Buffer::Buffer(Memory* memory, const Shape& shape, size_t byte_size, Ref<Event> definition)
     : memory_(memory), byte_size_(byte_size), definition_(std::move(definition)), shape_(shape) {}
@@ -90,7 +96,8 @@ Buffer::~Buffer() {
   if ((state_.load(std::memory_order_acquire) & kTaken) == 0) FreeMemory();
 }
 
-Ref<Buffer> Buffer::TryAllocate(Memory* memory, const Shape& shape, size_t byte_size, Ref<Event> definition) {
+Ref<Buffer> Buffer::TryAllocate(Memory* memory, const Shape& shape, size_t byte_size,
+                                Ref<Event> definition) {
   const Block block = memory->allocator().TryAllocate(byte_size);
   if (block.data == nullptr) return nullptr;
   Ref<Buffer> buffer(new Buffer(memory, shape, byte_size, std::move(definition)));
@@ -103,7 +110,8 @@ Ref<Buffer> Buffer::TryAllocate(Memory* memory, const Shape& shape, size_t byte_
 StatusOr<Ref<Buffer>> Buffer::Allocate(Memory* memory, const Shape& shape, Ref<Event> definition) {
   TRIPONT_ASSIGN_OR_RETURN(const size_t size, shape.ByteSize());
   Ref<Buffer> buffer = TryAllocate(memory, shape, size, std::move(definition));
-  if (!buffer) return memory->allocator().Exhausted(size).WithPrefix(StrCat("array of shape ", shape));
+  if (!buffer)
+    return memory->allocator().Exhausted(size).WithPrefix(StrCat("array of shape ", shape));
   return buffer;
 }
 
@@ -117,7 +125,8 @@ StatusOr<Ref<Buffer>> Buffer::FromHost(Memory* memory, const Shape& shape, const
   if (strides.empty()) {
     ParallelCopy(buffer->data_, data, buffer->byte_size());
   } else {
-    StridedCopy(buffer->data_, DenseStrides(shape), data, strides, shape.dimensions, ByteWidth(shape.type));
+    StridedCopy(buffer->data_, DenseStrides(shape), data, strides, shape.dimensions,
+                ByteWidth(shape.type));
   }
   return buffer;
 }
@@ -125,9 +134,12 @@ StatusOr<Ref<Buffer>> Buffer::FromHost(Memory* memory, const Shape& shape, const
 StatusOr<Ref<Buffer>> Buffer::FromExternal(Memory* memory, const Shape& shape, void* data,
                                            std::function<void()> on_delete) {
   TRIPONT_ASSIGN_OR_RETURN(const size_t size, shape.ByteSize());
-  if (data == nullptr && size != 0) return InvalidArgument("no memory given for an array of shape ", shape);
-  if (!CanViewInPlace(data)) {
-    return InvalidArgument("memory at ", data, " for an array of shape ", shape, " is not aligned to 64 bytes");
+  if (data == nullptr && size != 0)
+    return InvalidArgument("no memory given for an array of shape ", shape);
+  if (!CanViewInPlace(memory, data)) {
+    return InvalidArgument("memory at ", data, " for an array of shape ", shape,
+                           " is not aligned to 64 bytes, or ", memory->device()->description(),
+                           " cannot access it");
   }
   Ref<Buffer> buffer(new Buffer(memory, shape, size, nullptr));
   buffer->data_ = data;
@@ -140,7 +152,8 @@ Ref<Buffer> Buffer::Failed(Memory* memory, const Shape& shape, const Status& sta
   return Ref<Buffer>(new Buffer(memory, shape, size.ok() ? *size : 0, Event::Failed(status)));
 }
 
-Ref<Buffer> Buffer::FromDonation(Memory* memory, const Shape& shape, Donation donation, Ref<Event> definition) {
+Ref<Buffer> Buffer::FromDonation(Memory* memory, const Shape& shape, Donation donation,
+                                 Ref<Event> definition) {
   Buffer& donated = *donation.buffer_;
   Ref<Buffer> buffer(new Buffer(memory, shape, donated.byte_size_, std::move(definition)));
   buffer->data_ = donation.data_;
@@ -151,7 +164,8 @@ Ref<Buffer> Buffer::FromDonation(Memory* memory, const Shape& shape, Donation do
 }
 
 Status Buffer::DeletedError() const {
-  return InvalidArgument("the array of shape ", shape_, " has been ", IsDonated() ? "donated" : "deleted",
+  return InvalidArgument("the array of shape ", shape_, " has been ",
+                         IsDonated() ? "donated" : "deleted",
                          IsDonated() ? " to an earlier computation and cannot be used again" : "");
 }
 
@@ -176,7 +190,8 @@ void Buffer::DropHold(uint64_t what) {
 void Buffer::FreeMemoryIfUnused(uint64_t state) {
   // Two holds that go at the same time may both see zero: kTaken lets one of them through.
   while ((state & kDeleted) != 0 && (state & (kHoldMask | kExternalMask | kTaken)) == 0) {
-    if (state_.compare_exchange_weak(state, state | kTaken, std::memory_order_acq_rel)) return FreeMemory();
+    if (state_.compare_exchange_weak(state, state | kTaken, std::memory_order_acq_rel))
+      return FreeMemory();
   }
 }
 
@@ -227,36 +242,40 @@ Status Buffer::DropExternalReference() {
   return OkStatus();
 }
 
-StatusOr<Ref<Event>> Buffer::CopyToHost(void* destination, size_t size, std::span<const int64_t> byte_strides) {
+StatusOr<Ref<Event>> Buffer::CopyToHost(void* destination, size_t size,
+                                        std::span<const int64_t> byte_strides) {
   TRIPONT_ASSIGN_OR_RETURN(std::vector<int64_t> strides, CheckStrides(shape_, byte_strides));
   if (strides.empty()) {
     if (size < byte_size_) {
-      return InvalidArgument("an array of shape ", shape_, " has ", byte_size_, " bytes, the destination ", size);
+      return InvalidArgument("an array of shape ", shape_, " has ", byte_size_,
+                             " bytes, the destination ", size);
     }
     return CopyRawToHost(destination, 0, byte_size_);
   }
   if (!TryHold()) return DeletedError();
   Hold hold{Ref<Buffer>(this)};
   const auto copy = [this, destination, strides = std::move(strides)] {
-    StridedCopy(destination, strides, data_, DenseStrides(shape_), shape_.dimensions, ByteWidth(shape_.type));
+    StridedCopy(destination, strides, data_, DenseStrides(shape_), shape_.dimensions,
+                ByteWidth(shape_.type));
   };
   if (IsReady()) {
     copy();
     return Ref<Event>();
   }
   auto done = MakeRef<Event>();
-  definition_->OnReady([copy, done, hold = std::make_shared<Hold>(std::move(hold))](const Status& status) {
-    if (status.ok()) copy();
-    hold->Release();
-    status.ok() ? done->SetReady() : done->SetError(status);
-  });
+  definition_->OnReady(
+      [copy, done, hold = std::make_shared<Hold>(std::move(hold))](const Status& status) {
+        if (status.ok()) copy();
+        hold->Release();
+        status.ok() ? done->SetReady() : done->SetError(status);
+      });
   return done;
 }
 
 StatusOr<Ref<Event>> Buffer::CopyRawToHost(void* destination, size_t offset, size_t size) {
   if (offset > byte_size_ || size > byte_size_ - offset) {
-    return InvalidArgument("bytes ", offset, " to ", offset, " + ", size, " are outside the array of shape ", shape_,
-                           " (", byte_size_, " bytes)");
+    return InvalidArgument("bytes ", offset, " to ", offset, " + ", size,
+                           " are outside the array of shape ", shape_, " (", byte_size_, " bytes)");
   }
   if (!TryHold()) return DeletedError();
   Hold hold{Ref<Buffer>(this)};
@@ -268,11 +287,12 @@ StatusOr<Ref<Event>> Buffer::CopyRawToHost(void* destination, size_t offset, siz
     return Ref<Event>();
   }
   auto done = MakeRef<Event>();
-  definition_->OnReady([copy, done, hold = std::make_shared<Hold>(std::move(hold))](const Status& status) {
-    if (status.ok()) copy();
-    hold->Release();
-    status.ok() ? done->SetReady() : done->SetError(status);
-  });
+  definition_->OnReady(
+      [copy, done, hold = std::make_shared<Hold>(std::move(hold))](const Status& status) {
+        if (status.ok()) copy();
+        hold->Release();
+        status.ok() ? done->SetReady() : done->SetError(status);
+      });
   return done;
 }
 

@@ -1,9 +1,10 @@
 // Buffer: an array in a device's memory.
 //
-// Life of a buffer. It is made with its memory, and a definition event that says when the content is there (null: it is
-// there already). Everybody who reads or writes the memory has a Hold for as long as that takes; several may. Delete()
-// makes the buffer unusable at once; the memory goes when the last hold goes. Donating a buffer to an execution deletes it
-// at once too, and the execution takes the memory over if nobody outside can see it (see Donation).
+// Life of a buffer. It is made with its memory, and a definition event that says when the content
+// is there (null: it is there already). Everybody who reads or writes the memory has a Hold for as
+// long as that takes; several may. Delete() makes the buffer unusable at once; the memory goes when
+// the last hold goes. Donating a buffer to an execution deletes it at once too, and the execution
+// takes the memory over if nobody outside can see it (see Donation).
 //
 // All functions may be called from any thread.
 #ifndef TRIPONT_CORE_RUNTIME_BUFFER_H_
@@ -35,7 +36,8 @@ class TRIPONT_EXPORT Hold {
   Hold(Hold&& other) noexcept : buffer_(std::move(other.buffer_)) {}
   Hold& operator=(Hold&& other) noexcept;
   ~Hold() { Release(); }
-  // Address of the first byte: a multiple of 64, except for external memory that is not. Null if there is no hold.
+  // Address of the first byte: a multiple of 64, except for external memory that is not. Null if
+  // there is no hold.
   void* data() const;
   Buffer* buffer() const { return buffer_.get(); }
   void Release();
@@ -47,9 +49,10 @@ class TRIPONT_EXPORT Hold {
   Ref<Buffer> buffer_;
 };
 
-// A buffer that was given up to an execution. If `exclusive`, the memory is the execution's: Buffer::FromDonation makes a
-// result of it, or it is freed with the donation. If not (external memory, or external references exist), the memory may
-// only be read, and only while the donation lives.
+// A buffer that was given up to an execution. If `exclusive`, the memory is the execution's:
+// Buffer::FromDonation makes a result of it, or it is freed with the donation. If not (external
+// memory, or external references exist), the memory may only be read, and only while the donation
+// lives.
 class TRIPONT_EXPORT Donation {
  public:
   Donation() = default;
@@ -73,24 +76,31 @@ class TRIPONT_EXPORT Buffer : public RefCounted<Buffer> {
  public:
   // Fresh memory, content undefined; `definition` (null: now) says when somebody has filled it.
   // RESOURCE_EXHAUSTED if there is no room, INVALID_ARGUMENT for an impossible shape.
-  static StatusOr<Ref<Buffer>> Allocate(Memory* memory, const Shape& shape, Ref<Event> definition = nullptr);
+  static StatusOr<Ref<Buffer>> Allocate(Memory* memory, const Shape& shape,
+                                        Ref<Event> definition = nullptr);
   // The same when the byte size (of shape.ByteSize()) is known already; null if there is no room.
-  static Ref<Buffer> TryAllocate(Memory* memory, const Shape& shape, size_t byte_size, Ref<Event> definition);
-  // A copy of host memory, made before this returns. byte_strides: of each dimension (may be negative or 0, `data` is the
-  // address of element [0,...,0]), or empty for dense row-major. Large arrays are copied by several threads.
+  static Ref<Buffer> TryAllocate(Memory* memory, const Shape& shape, size_t byte_size,
+                                 Ref<Event> definition);
+  // A copy of host memory, made before this returns. byte_strides: of each dimension (may be
+  // negative or 0, `data` is the address of element [0,...,0]), or empty for dense row-major. Large
+  // arrays are copied by several threads.
   static StatusOr<Ref<Buffer>> FromHost(Memory* memory, const Shape& shape, const void* data,
                                         std::span<const int64_t> byte_strides = {});
-  // A view of memory that somebody else owns: dense, readable until `on_delete` is called (once, from any thread, when the
-  // buffer is deleted and nobody reads it any more), never written by us. Memory whose address is not a multiple of 64 is
-  // refused with INVALID_ARGUMENT: see CanViewInPlace.
+  // A view of memory that somebody else owns: dense, readable until `on_delete` is called (once,
+  // from any thread, when the buffer is deleted and nobody reads it any more), never written by us.
+  // Memory that kernels cannot read in place (CanViewInPlace) is refused with INVALID_ARGUMENT.
   static StatusOr<Ref<Buffer>> FromExternal(Memory* memory, const Shape& shape, void* data,
                                             std::function<void()> on_delete);
-  // Whether kernels can read `data` in place: they need 64-byte alignment.
-  static bool CanViewInPlace(const void* data) { return reinterpret_cast<uintptr_t>(data) % 64 == 0; }
+  // Whether kernels of the memory's device can read `data` in place: they need 64-byte alignment,
+  // and a device that can access all of the process's memory.
+  static bool CanViewInPlace(const Memory* memory, const void* data) {
+    return reinterpret_cast<uintptr_t>(data) % 64 == 0 && memory->device()->uses_host_memory();
+  }
   // A buffer without memory whose definition event failed with `status`.
   static Ref<Buffer> Failed(Memory* memory, const Shape& shape, const Status& status);
   // A result that lives in the memory of an exclusive donation of the same size.
-  static Ref<Buffer> FromDonation(Memory* memory, const Shape& shape, Donation donation, Ref<Event> definition);
+  static Ref<Buffer> FromDonation(Memory* memory, const Shape& shape, Donation donation,
+                                  Ref<Event> definition);
 
   const Shape& shape() const { return shape_; }
   // Bytes of the array (dense).
@@ -101,9 +111,12 @@ class TRIPONT_EXPORT Buffer : public RefCounted<Buffer> {
   // When the content is there, or why it never will be. Never null.
   Event* definition_event() const { return definition_ ? definition_.get() : Event::AlwaysReady(); }
   // Content there, without error. Cheap.
-  bool IsReady() const { return !definition_ || (definition_->IsReady() && definition_->status().ok()); }
+  bool IsReady() const {
+    return !definition_ || (definition_->IsReady() && definition_->status().ok());
+  }
 
-  // Address of the memory, or null once it is freed. Only meaningful under a hold or an external reference.
+  // Address of the memory, or null once it is freed. Only meaningful under a hold or an external
+  // reference.
   void* data() const { return data_; }
   // A hold for reading. INVALID_ARGUMENT if the buffer was deleted or donated.
   StatusOr<Hold> Acquire();
@@ -111,24 +124,30 @@ class TRIPONT_EXPORT Buffer : public RefCounted<Buffer> {
   void Delete();
   bool IsDeleted() const { return (state_.load(std::memory_order_acquire) & kDeleted) != 0; }
   bool IsDonated() const { return (state_.load(std::memory_order_acquire) & kDonated) != 0; }
-  // Deletes the buffer and hands its memory over. INVALID_ARGUMENT if it was deleted or donated before.
+  // Deletes the buffer and hands its memory over. INVALID_ARGUMENT if it was deleted or donated
+  // before.
   StatusOr<Donation> Donate();
-  // Blocks until the last hold goes. Before the first write into a donated buffer's memory, with no hold of one's own.
+  // Blocks until the last hold goes. Before the first write into a donated buffer's memory, with no
+  // hold of one's own.
   void WaitForHolds();
 
-  // What Acquire does, for callers that keep a reference to the buffer themselves until ReleaseHold: false if deleted.
+  // What Acquire does, for callers that keep a reference to the buffer themselves until
+  // ReleaseHold: false if deleted.
   bool TryHold();
   void ReleaseHold() { DropHold(kHold); }
 
-  // External references: somebody outside knows the address. They keep the memory like holds, and a donated buffer that has
-  // one is not overwritten. Add fails with INVALID_ARGUMENT once the buffer is deleted; Drop without Add FAILED_PRECONDITION.
+  // External references: somebody outside knows the address. They keep the memory like holds, and a
+  // donated buffer that has one is not overwritten. Add fails with INVALID_ARGUMENT once the buffer
+  // is deleted; Drop without Add FAILED_PRECONDITION.
   Status AddExternalReference();
   Status DropExternalReference();
 
-  // Copies the content to dense (or, with byte_strides, strided) host memory of at least `size` bytes once it is there; the
-  // event (null: done already) says when. INVALID_ARGUMENT if deleted or `size` is too small; errors of the producer come
-  // through the event. `destination` must stay valid until then.
-  StatusOr<Ref<Event>> CopyToHost(void* destination, size_t size, std::span<const int64_t> byte_strides = {});
+  // Copies the content to dense (or, with byte_strides, strided) host memory of at least `size`
+  // bytes once it is there; the event (null: done already) says when. INVALID_ARGUMENT if deleted
+  // or `size` is too small; errors of the producer come through the event. `destination` must stay
+  // valid until then.
+  StatusOr<Ref<Event>> CopyToHost(void* destination, size_t size,
+                                  std::span<const int64_t> byte_strides = {});
   // Copies bytes [offset, offset + size).
   StatusOr<Ref<Event>> CopyRawToHost(void* destination, size_t offset, size_t size);
   // A copy in another memory, of the same or another device. In order on that device's stream.
@@ -157,7 +176,7 @@ class TRIPONT_EXPORT Buffer : public RefCounted<Buffer> {
 
   std::atomic<uint64_t> state_{0};
   void* data_ = nullptr;
-  Block block_;                    // what to give back; empty for external memory
+  Block block_;                     // what to give back; empty for external memory
   Allocator* allocator_ = nullptr;  // to whom
   Memory* const memory_;
   const size_t byte_size_;

@@ -35,7 +35,8 @@ constexpr std::array<uint32_t, 64> kShaConstants = {
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
 
 uint32_t LoadBigEndian(const uint8_t* data) {
-  return uint32_t{data[0]} << 24 | uint32_t{data[1]} << 16 | uint32_t{data[2]} << 8 | uint32_t{data[3]};
+  return uint32_t{data[0]} << 24 | uint32_t{data[1]} << 16 | uint32_t{data[2]} << 8 |
+         uint32_t{data[3]};
 }
 
 }  // namespace
@@ -50,17 +51,20 @@ uint32_t Crc32(std::string_view data) {
       std::memcpy(&low, data.data() + i, 4);
       std::memcpy(&high, data.data() + i + 4, 4);
       low ^= crc;
-      crc = kCrcTables[7][low & 255] ^ kCrcTables[6][low >> 8 & 255] ^ kCrcTables[5][low >> 16 & 255] ^
-            kCrcTables[4][low >> 24] ^ kCrcTables[3][high & 255] ^ kCrcTables[2][high >> 8 & 255] ^
-            kCrcTables[1][high >> 16 & 255] ^ kCrcTables[0][high >> 24];
+      crc = kCrcTables[7][low & 255] ^ kCrcTables[6][low >> 8 & 255] ^
+            kCrcTables[5][low >> 16 & 255] ^ kCrcTables[4][low >> 24] ^ kCrcTables[3][high & 255] ^
+            kCrcTables[2][high >> 8 & 255] ^ kCrcTables[1][high >> 16 & 255] ^
+            kCrcTables[0][high >> 24];
     }
   }
-  for (; i < data.size(); ++i) crc = (crc >> 8) ^ kCrcTables[0][(crc ^ static_cast<uint8_t>(data[i])) & 255];
+  for (; i < data.size(); ++i)
+    crc = (crc >> 8) ^ kCrcTables[0][(crc ^ static_cast<uint8_t>(data[i])) & 255];
   return ~crc;
 }
 
 Sha256::Sha256()
-    : state_{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19} {}
+    : state_{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+             0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19} {}
 
 void Sha256::Block(const uint8_t* data) {
   std::array<uint32_t, 64> w;

@@ -22,7 +22,8 @@ namespace {
 
 std::atomic<Core*> core_instance{nullptr};
 
-// Serialises the creation of the core. Never destroyed: a client may be created while the process exits.
+// Serialises the creation of the core. Never destroyed: a client may be created while the process
+// exits.
 std::mutex& CreationMutex() {
   static auto* const mutex = new std::mutex;
   return *mutex;
@@ -36,10 +37,14 @@ int64_t AllocatorCacheLimit(const Options& options, const MemoryBudget& budget) 
 
 std::string_view Version() { return TRIPONT_VERSION; }
 
-// --------------------------------------------------------------------------------------------------------------- Core
+// ---------------------------------------------------------------------------------------------------------------
+// Core
 
 Core::Core(const Options& options, Backend* backend)
-    : options_(options), backend_(backend), budget_(options.memory_limit), workers_(options.max_workers) {}
+    : options_(options),
+      backend_(backend),
+      budget_(options.memory_limit),
+      workers_(options.max_workers) {}
 
 Core* Core::GetIfCreated() { return core_instance.load(std::memory_order_acquire); }
 
@@ -70,7 +75,8 @@ StatusOr<Core*> Core::Get(const Options& options) {
   } else {
     const auto differs = [&](std::string_view name, int64_t first, int64_t now) {
       if (first == now) return;
-      TRIPONT_LOG(kInfo, "option ", name, "=", now, " has no effect: the process's first client set ", first);
+      TRIPONT_LOG(kInfo, "option ", name, "=", now,
+                  " has no effect: the process's first client set ", first);
     };
     differs("num_threads", core->options_.num_threads, options.num_threads);
     differs("memory_limit", core->options_.memory_limit, options.memory_limit);
@@ -78,7 +84,8 @@ StatusOr<Core*> Core::Get(const Options& options) {
     differs("inline_ns", core->options_.inline_ns, options.inline_ns);
   }
   const std::string_view used = core->backend_ != nullptr ? core->backend_->target() : "host";
-  const std::string_view wanted = std::string_view(options.device).substr(0, options.device.find(':'));
+  const std::string_view wanted =
+      std::string_view(options.device).substr(0, options.device.find(':'));
   if (!wanted.empty() && wanted != used) {
     return FailedPrecondition("TRIPONT_DEVICE=", options.device, ": this process uses ", used,
                               " devices already, and a process can use one kind");
@@ -96,15 +103,18 @@ Status Core::AddDevices(int64_t count) {
     if (backend_ != nullptr) {
       TRIPONT_ASSIGN_OR_RETURN(queue, backend_->MakeQueue(id));
     }
-    devices_.push_back(std::make_unique<Device>(id, &budget_, AllocatorCacheLimit(options_, budget_), options_.inline_ns,
-                                                backend_, std::move(queue)));
+    devices_.push_back(std::make_unique<Device>(id, &budget_,
+                                                AllocatorCacheLimit(options_, budget_),
+                                                options_.inline_ns, backend_, std::move(queue)));
   }
   return OkStatus();
 }
 
 Device* Core::device(int id) const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return id >= 0 && static_cast<size_t>(id) < devices_.size() ? devices_[static_cast<size_t>(id)].get() : nullptr;
+  return id >= 0 && static_cast<size_t>(id) < devices_.size()
+             ? devices_[static_cast<size_t>(id)].get()
+             : nullptr;
 }
 
 int Core::num_devices() const {
@@ -150,7 +160,8 @@ void Core::ChildAfterFork() {
   CreationMutex().unlock();
 }
 
-// ------------------------------------------------------------------------------------------------------------- Client
+// -------------------------------------------------------------------------------------------------------------
+// Client
 
 Client::Client(Core* core, Options options, std::vector<Device*> devices)
     : core_(core), options_(std::move(options)), devices_(std::move(devices)), cache_(options_) {}
@@ -179,13 +190,16 @@ StatusOr<CompileResult> Client::Compile(std::string_view program, std::string_vi
   CompileRequest request{format, program, compile_options, extra};
   request.options.insert(options_.compiler_options.begin(), options_.compiler_options.end());
   if (core_->backend() != nullptr) request.options.merge(core_->backend()->compiler_options());
-  const std::string key = cache_.enabled() ? cache_.Key(program, format, compile_options, request.options) : "";
+  const std::string key =
+      cache_.enabled() ? cache_.Key(program, format, compile_options, request.options) : "";
   // Who asks for dumps wants the compiler to run.
   if (!options_.dump_to.empty()) request.options.try_emplace("dump_to", options_.dump_to);
   if (!request.options.contains("dump_to")) {
-    if (std::optional<std::string> artifact = cache_.Lookup(key)) return CompileResult{std::move(*artifact), true};
+    if (std::optional<std::string> artifact = cache_.Lookup(key))
+      return CompileResult{std::move(*artifact), true};
   }
-  TRIPONT_ASSIGN_OR_RETURN(std::string artifact, core_->workers().Compile(options_.python, request));
+  TRIPONT_ASSIGN_OR_RETURN(std::string artifact,
+                           core_->workers().Compile(options_.python, request));
   if (const Status status = CheckArtifactHeader(artifact); !status.ok()) {
     return Internal("the compile worker gave a bad artifact: ", status.message());
   }

@@ -1,7 +1,8 @@
 // Core: what exists once in a process. Client: one framework's view of it.
 //
-// However many frameworks load the library, they share one Core: its devices, memories, compile workers and caches. A Client
-// holds the options of one framework's client and the devices that it sees (the first num_devices of the core).
+// However many frameworks load the library, they share one Core: its devices, memories, compile
+// workers and caches. A Client holds the options of one framework's client and the devices that it
+// sees (the first num_devices of the core).
 #ifndef TRIPONT_CORE_RUNTIME_CLIENT_H_
 #define TRIPONT_CORE_RUNTIME_CLIENT_H_
 
@@ -27,11 +28,13 @@ namespace tripont {
 // The version of tripont that this library was built as, for example "0.1.0".
 TRIPONT_EXPORT std::string_view Version();
 
-// Made with the first client and never destroyed (threads may still use it while the process exits). Thread-safe.
+// Made with the first client and never destroyed (threads may still use it while the process
+// exits). Thread-safe.
 class TRIPONT_EXPORT Core {
  public:
-  // The core, made now with `options` if there is none yet, with at least options.num_devices devices (and at least one
-  // for each device of a backend). FAILED_PRECONDITION if options.device asks for another kind than the process uses.
+  // The core, made now with `options` if there is none yet, with at least options.num_devices
+  // devices (and at least one for each device of a backend). FAILED_PRECONDITION if options.device
+  // asks for another kind than the process uses.
   static StatusOr<Core*> Get(const Options& options);
   // The core, or null before the first client.
   static Core* GetIfCreated();
@@ -48,7 +51,8 @@ class TRIPONT_EXPORT Core {
   friend class Client;
   Core(const Options& options, Backend* backend);
   Status AddDevices(int64_t count);
-  // The backend that options.device means; null for the host. INVALID_ARGUMENT, UNAVAILABLE or NOT_FOUND.
+  // The backend that options.device means; null for the host. INVALID_ARGUMENT, UNAVAILABLE or
+  // NOT_FOUND.
   static StatusOr<Backend*> ChooseBackend(const Options& options);
   static void PrepareFork();
   static void ParentAfterFork();
@@ -71,8 +75,8 @@ struct CompileResult {
 // Thread-safe. Reference counted; devices, buffers and executables do not need it and outlive it.
 class TRIPONT_EXPORT Client : public RefCounted<Client> {
  public:
-  // INVALID_ARGUMENT for options out of range, UNIMPLEMENTED for a device kind that this version lacks.
-  // Starts a compile worker in the background if options.prestart_worker.
+  // INVALID_ARGUMENT for options out of range, UNIMPLEMENTED for a device kind that this version
+  // lacks. Starts a compile worker in the background if options.prestart_worker.
   static StatusOr<Ref<Client>> Create(const Options& options);
 
   const Options& options() const { return options_; }
@@ -80,11 +84,13 @@ class TRIPONT_EXPORT Client : public RefCounted<Client> {
   std::span<Device* const> devices() const { return devices_; }
   ArtifactCache& cache() { return cache_; }
 
-  // The artifact of a program: from the on-disk cache, else from a compile worker (and then into the cache).
-  // format: "mlir" or "hlo". compile_options: a serialized CompileOptionsProto. extra: more (key, value) options for the
-  // compiler; they go over options().compiler_options. Blocks its caller; needs no lock of the caller's, in particular not
-  // Python's. The bytes are checked (magic, version, checksum) but not loaded.
-  StatusOr<CompileResult> Compile(std::string_view program, std::string_view format, std::string_view compile_options,
+  // The artifact of a program: from the on-disk cache, else from a compile worker (and then into
+  // the cache). format: "mlir" or "hlo". compile_options: a serialized CompileOptionsProto. extra:
+  // more (key, value) options for the compiler; they go over options().compiler_options. Blocks its
+  // caller; needs no lock of the caller's, in particular not Python's. The bytes are checked
+  // (magic, version, checksum) but not loaded.
+  StatusOr<CompileResult> Compile(std::string_view program, std::string_view format,
+                                  std::string_view compile_options,
                                   const std::map<std::string, std::string>& extra = {});
 
  private:

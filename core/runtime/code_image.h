@@ -14,14 +14,16 @@
 
 namespace tripont {
 
-// The code is copied into fresh pages, the imports' slots are filled, then the pages become read-only and executable; they
-// are never writable and executable at the same time. Unmapped when destroyed.
+// The code is copied into fresh pages, the imports' slots are filled, then the pages become
+// read-only and executable; they are never writable and executable at the same time. Unmapped when
+// destroyed.
 class CodeImage {
  public:
-  // imports: (function name, offset of its 8-byte slot). UNIMPLEMENTED for a name that the runtime does not provide,
-  // RESOURCE_EXHAUSTED if the system gives no memory, PERMISSION_DENIED if it forbids executable memory.
-  static StatusOr<std::unique_ptr<CodeImage>> Map(std::string_view code,
-                                                  std::span<const std::pair<std::string, int64_t>> imports);
+  // imports: (function name, offset of its 8-byte slot). UNIMPLEMENTED for a name that the runtime
+  // does not provide, RESOURCE_EXHAUSTED if the system gives no memory, PERMISSION_DENIED if it
+  // forbids executable memory.
+  static StatusOr<std::unique_ptr<CodeImage>> Map(
+      std::string_view code, std::span<const std::pair<std::string, int64_t>> imports);
   ~CodeImage();
   CodeImage(const CodeImage&) = delete;
   CodeImage& operator=(const CodeImage&) = delete;

@@ -39,7 +39,9 @@ void CloseIfOpen(int& fd) {
   fd = -1;
 }
 
-void Append(std::string& out, const void* data, size_t size) { out.append(static_cast<const char*>(data), size); }
+void Append(std::string& out, const void* data, size_t size) {
+  out.append(static_cast<const char*>(data), size);
+}
 void AppendU32(std::string& out, uint32_t value) { Append(out, &value, sizeof(value)); }
 void AppendU64(std::string& out, uint64_t value) { Append(out, &value, sizeof(value)); }
 void AppendBytes32(std::string& out, std::string_view bytes) {
@@ -56,7 +58,8 @@ std::string LastLines(int fd, int lines) {
   text.resize(static_cast<size_t>(std::max<ssize_t>(count, 0)));
   while (!text.empty() && text.back() == '\n') text.pop_back();
   size_t from = text.size();
-  for (int i = 0; i < lines && from != std::string::npos && from > 0; ++i) from = text.rfind('\n', from - 1);
+  for (int i = 0; i < lines && from != std::string::npos && from > 0; ++i)
+    from = text.rfind('\n', from - 1);
   return from == std::string::npos ? text : text.substr(from == 0 ? 0 : from + 1);
 }
 
@@ -90,16 +93,19 @@ bool Reap(pid_t pid, int milliseconds, std::string* how) {
 
 }  // namespace
 
-// ------------------------------------------------------------------------------------------------------ CompileWorker
+// ------------------------------------------------------------------------------------------------------
+// CompileWorker
 
 StatusOr<std::unique_ptr<CompileWorker>> CompileWorker::Start(const std::string& python) {
   std::unique_ptr<CompileWorker> worker(new CompileWorker);
   worker->python_ = python;
   const auto failed = [&](std::string_view what, int error) {
-    return Unavailable("cannot start the compile worker with ", python, ": ", what, ": ", std::strerror(error));
+    return Unavailable("cannot start the compile worker with ", python, ": ", what, ": ",
+                       std::strerror(error));
   };
   int sockets[2];
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) return failed("socketpair", errno);
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0)
+    return failed("socketpair", errno);
   worker->socket_ = sockets[0];
   int theirs = sockets[1];
   worker->startup_fd_ = memfd_create("tripont-worker-stderr", MFD_CLOEXEC);
@@ -151,7 +157,8 @@ StatusOr<std::unique_ptr<CompileWorker>> CompileWorker::Start(const std::string&
   std::string dash_m = "-m";
   char* const arguments[] = {program.data(),     dash_m.data(),      module.data(),
                              socket_text.data(), stderr_text.data(), nullptr};
-  const int error = posix_spawn(&worker->pid_, program.c_str(), &actions, &attributes, arguments, environment.data());
+  const int error = posix_spawn(&worker->pid_, program.c_str(), &actions, &attributes, arguments,
+                                environment.data());
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   close(theirs);
@@ -173,7 +180,8 @@ CompileWorker::~CompileWorker() {
   CloseIfOpen(pid_fd_);
   CloseIfOpen(startup_fd_);
   if (pid_ < 0) return;
-  // The closed socket ends the worker within milliseconds; do not leave a zombie behind, and do not wait here either.
+  // The closed socket ends the worker within milliseconds; do not leave a zombie behind, and do not
+  // wait here either.
   std::string how;
   if (Reap(pid_, 0, &how)) return;
   try {
@@ -215,10 +223,10 @@ Status CompileWorker::Died() {
                     " while it compiled this program; the next compile starts a new one");
   }
   const std::string output = LastLines(startup_fd_, 6);
-  return Unavailable("the compile worker (", python_, " -m tripont.core.compiler.worker) ", how,
-                     " before it was ready", output.empty() ? "" : ":\n", output,
-                     output.empty() ? "" : "\n",
-                     " (the interpreter must have tripont installed; option python or TRIPONT_PYTHON chooses it)");
+  return Unavailable(
+      "the compile worker (", python_, " -m tripont.core.compiler.worker) ", how,
+      " before it was ready", output.empty() ? "" : ":\n", output, output.empty() ? "" : "\n",
+      " (the interpreter must have tripont installed; option python or TRIPONT_PYTHON chooses it)");
 }
 
 bool CompileWorker::EndedWhileIdle() const {
@@ -243,7 +251,8 @@ Status CompileWorker::Send(std::string_view bytes) {
 Status CompileWorker::Receive(void* data, size_t size) {
   auto* to = static_cast<char*>(data);
   while (size > 0) {
-    // The socket alone does not tell of the worker's death if a forked process holds a copy of its end.
+    // The socket alone does not tell of the worker's death if a forked process holds a copy of its
+    // end.
     pollfd fds[2] = {{socket_, POLLIN, 0}, {pid_fd_, POLLIN, 0}};
     const int ready = poll(fds, pid_fd_ >= 0 ? 2 : 1, pid_fd_ >= 0 ? -1 : kPollMilliseconds);
     if (ready < 0) {
@@ -254,7 +263,8 @@ Status CompileWorker::Receive(void* data, size_t size) {
       if (ready > 0) return Died();
       if (kill(pid_, 0) != 0) return Died();
       siginfo_t info{};
-      if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != 0) {
+      if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+          info.si_pid != 0) {
         return Died();
       }
       continue;
@@ -273,8 +283,9 @@ Status CompileWorker::AwaitHello() {
   TRIPONT_RETURN_IF_ERROR(Receive(hello, sizeof(hello)));
   if (hello[0] != kHello || hello[1] != kProtocolVersion || hello[2] > 1024) {
     usable_ = false;
-    return Unavailable("the compile worker of ", python_, " speaks another protocol (version ", hello[1], ", expected ",
-                       kProtocolVersion, "): another version of tripont is installed there");
+    return Unavailable("the compile worker of ", python_, " speaks another protocol (version ",
+                       hello[1], ", expected ", kProtocolVersion,
+                       "): another version of tripont is installed there");
   }
   std::string version(hello[2], '\0');
   TRIPONT_RETURN_IF_ERROR(Receive(version.data(), version.size()));
@@ -318,11 +329,13 @@ StatusOr<std::string> CompileWorker::Compile(const CompileRequest& request) {
   }
   std::string artifact(size, '\0');
   TRIPONT_RETURN_IF_ERROR(Receive(artifact.data(), artifact.size()));
-  if (response[1] != 0) return Status(StatusCodeFromInt(static_cast<int>(response[1])), std::move(message));
+  if (response[1] != 0)
+    return Status(StatusCodeFromInt(static_cast<int>(response[1])), std::move(message));
   return artifact;
 }
 
-// -------------------------------------------------------------------------------------------------- CompileWorkerPool
+// --------------------------------------------------------------------------------------------------
+// CompileWorkerPool
 
 CompileWorkerPool::CompileWorkerPool(int64_t max_workers)
     : max_workers_(max_workers), state_(std::make_unique<State>()) {}
@@ -330,22 +343,26 @@ CompileWorkerPool::CompileWorkerPool(int64_t max_workers)
 StatusOr<std::string> CompileWorkerPool::FindPython(const std::string& python) {
   if (python.find('/') != std::string::npos) {
     if (access(python.c_str(), X_OK) == 0) return python;
-    return NotFound("the Python interpreter ", python, " (option python or TRIPONT_PYTHON) cannot be executed");
+    return NotFound("the Python interpreter ", python,
+                    " (option python or TRIPONT_PYTHON) cannot be executed");
   }
-  const std::vector<std::string> names = python.empty() ? std::vector<std::string>{"python3", "python"}
-                                                        : std::vector<std::string>{python};
+  const std::vector<std::string> names = python.empty()
+                                             ? std::vector<std::string>{"python3", "python"}
+                                             : std::vector<std::string>{python};
   const char* const path = std::getenv("PATH");
   for (const std::string& name : names) {
     std::string_view rest = path == nullptr ? "/usr/local/bin:/usr/bin:/bin" : path;
     while (true) {
       const size_t colon = rest.find(':');
-      const std::string candidate = StrCat(colon == 0 || rest.empty() ? "." : rest.substr(0, colon), "/", name);
+      const std::string candidate =
+          StrCat(colon == 0 || rest.empty() ? "." : rest.substr(0, colon), "/", name);
       if (access(candidate.c_str(), X_OK) == 0) return candidate;
       if (colon == std::string_view::npos) break;
       rest.remove_prefix(colon + 1);
     }
   }
-  return NotFound("no ", names[0], " on PATH to compile with; option python or TRIPONT_PYTHON names an interpreter");
+  return NotFound("no ", names[0],
+                  " on PATH to compile with; option python or TRIPONT_PYTHON names an interpreter");
 }
 
 void CompileWorkerPool::Prestart(const std::string& python) {
@@ -355,7 +372,8 @@ void CompileWorkerPool::Prestart(const std::string& python) {
   for (const std::unique_ptr<Slot>& slot : state_->slots) {
     if (slot->python == *interpreter) return;
   }
-  // posix_spawn takes about a millisecond; the worker's imports go on while the caller does something else.
+  // posix_spawn takes about a millisecond; the worker's imports go on while the caller does
+  // something else.
   StatusOr<std::unique_ptr<CompileWorker>> worker = CompileWorker::Start(*interpreter);
   if (!worker.ok()) return;
   auto slot = std::make_unique<Slot>();
@@ -366,7 +384,8 @@ void CompileWorkerPool::Prestart(const std::string& python) {
   ++state_->counters.started;
 }
 
-StatusOr<std::string> CompileWorkerPool::Compile(const std::string& python, const CompileRequest& request) {
+StatusOr<std::string> CompileWorkerPool::Compile(const std::string& python,
+                                                 const CompileRequest& request) {
   TRIPONT_ASSIGN_OR_RETURN(const std::string interpreter, FindPython(python));
   State& state = *state_;
   std::unique_lock<std::mutex> lock(state.mutex);
@@ -378,7 +397,8 @@ StatusOr<std::string> CompileWorkerPool::Compile(const std::string& python, cons
     if (slot != nullptr) break;
     if (static_cast<int64_t>(state.slots.size()) >= max_workers_) {
       // An idle worker of another interpreter makes room.
-      const auto idle = std::find_if(state.slots.begin(), state.slots.end(), [](const auto& s) { return !s->busy; });
+      const auto idle = std::find_if(state.slots.begin(), state.slots.end(),
+                                     [](const auto& s) { return !s->busy; });
       if (idle == state.slots.end()) {
         state.idle.wait(lock);
         continue;
@@ -394,7 +414,8 @@ StatusOr<std::string> CompileWorkerPool::Compile(const std::string& python, cons
   StatusOr<std::string> result = Internal("not compiled");
   // A worker that died while it was idle (killed, out of memory) is no reason to fail a compile.
   if (slot->worker != nullptr && slot->worker->EndedWhileIdle()) {
-    TRIPONT_LOG(kInfo, "compile worker ", slot->worker->pid(), " ended while it was idle; starting a new one");
+    TRIPONT_LOG(kInfo, "compile worker ", slot->worker->pid(),
+                " ended while it was idle; starting a new one");
     slot->worker.reset();
   }
   if (slot->worker == nullptr) {
@@ -416,7 +437,8 @@ StatusOr<std::string> CompileWorkerPool::Compile(const std::string& python, cons
   slot->busy = false;
   if (slot->worker == nullptr || !slot->worker->usable()) {
     ++state.counters.deaths;
-    const auto found = std::find_if(state.slots.begin(), state.slots.end(), [&](const auto& s) { return s.get() == slot; });
+    const auto found = std::find_if(state.slots.begin(), state.slots.end(),
+                                    [&](const auto& s) { return s.get() == slot; });
     if (found != state.slots.end()) {
       dead = std::move(*found);
       state.slots.erase(found);
@@ -444,7 +466,8 @@ std::vector<pid_t> CompileWorkerPool::pids() const {
 }
 
 void CompileWorkerPool::ResetInChild() {
-  // Left behind, not destroyed: other threads of the parent may have been in the middle of using it.
+  // Left behind, not destroyed: other threads of the parent may have been in the middle of using
+  // it.
   State* const parents = state_.release();
   for (const std::unique_ptr<Slot>& slot : parents->slots) {
     if (slot->worker != nullptr) slot->worker->ForgetAfterFork();

@@ -1,10 +1,12 @@
-// The runtime's side of the compile workers: helper processes `PYTHON -m tripont.core.compiler.worker`.
+// The runtime's side of the compile workers: helper processes `PYTHON -m
+// tripont.core.compiler.worker`.
 //
-// A worker compiles one program at a time and is kept warm. The pool starts the first one in the background when a client is
-// created and further ones when all are busy. A worker that dies fails the compile that it was doing, with an error that
-// names the signal or exit code, and the next compile starts a new one. Workers end by themselves when this process ends,
-// however it ends. In the child of a fork the parent's workers are forgotten, and the child starts its own.
-// The protocol is documented in core/compiler/worker.py.
+// A worker compiles one program at a time and is kept warm. The pool starts the first one in the
+// background when a client is created and further ones when all are busy. A worker that dies fails
+// the compile that it was doing, with an error that names the signal or exit code, and the next
+// compile starts a new one. Workers end by themselves when this process ends, however it ends. In
+// the child of a fork the parent's workers are forgotten, and the child starts its own. The
+// protocol is documented in core/compiler/worker.py.
 #ifndef TRIPONT_CORE_RUNTIME_COMPILE_WORKER_H_
 #define TRIPONT_CORE_RUNTIME_COMPILE_WORKER_H_
 
@@ -25,7 +27,7 @@
 namespace tripont {
 
 struct CompileRequest {
-  std::string_view format;           // "mlir", "hlo"
+  std::string_view format;  // "mlir", "hlo"
   std::string_view program;
   std::string_view compile_options;  // serialized CompileOptionsProto
   std::map<std::string, std::string> options;
@@ -45,8 +47,9 @@ class CompileWorker {
   static StatusOr<std::unique_ptr<CompileWorker>> Start(const std::string& python);
   ~CompileWorker();  // closes the socket and reaps the process in the background
 
-  // The artifact; or the compiler's error with its code; or UNAVAILABLE if the worker could not start (with the last lines
-  // it wrote to stderr) or INTERNAL if it died; after these two usable() is false.
+  // The artifact; or the compiler's error with its code; or UNAVAILABLE if the worker could not
+  // start (with the last lines it wrote to stderr) or INTERNAL if it died; after these two usable()
+  // is false.
   StatusOr<std::string> Compile(const CompileRequest& request);
   bool usable() const { return usable_; }
   // Whether the process ended between two compiles.
@@ -83,7 +86,8 @@ class TRIPONT_EXPORT CompileWorkerPool {
   CompileWorkerCounters counters() const;
   // Processes of the workers, for tests and `tripont doctor`.
   std::vector<pid_t> pids() const;
-  // The interpreter used for option `python`: itself, or python3 found on PATH. NOT_FOUND if there is none.
+  // The interpreter used for option `python`: itself, or python3 found on PATH. NOT_FOUND if there
+  // is none.
   static StatusOr<std::string> FindPython(const std::string& python);
 
   void LockForFork() { state_->mutex.lock(); }

@@ -169,7 +169,8 @@ std::vector<std::string> DetectFeatures() {
   std::vector<std::string> found;
   for (const Feature& feature : kFeatures) {
     if ((state & feature.state) != feature.state) continue;
-    if (Cpuid(feature.leaf, feature.subleaf)[feature.reg] >> feature.bit & 1) found.emplace_back(feature.name);
+    if (Cpuid(feature.leaf, feature.subleaf)[feature.reg] >> feature.bit & 1)
+      found.emplace_back(feature.name);
   }
   return found;
 }
@@ -198,11 +199,13 @@ struct Feature {
 
 // Source: Linux, Documentation/arch/arm64/elf_hwcaps.rst; names as in LLVM's AArch64Features.td.
 constexpr Feature kFeatures[] = {
-    {"fp-armv8", AT_HWCAP, 0}, {"neon", AT_HWCAP, 1},      {"aes", AT_HWCAP, 3},      {"sha2", AT_HWCAP, 6},
-    {"crc", AT_HWCAP, 7},      {"lse", AT_HWCAP, 8},       {"fullfp16", AT_HWCAP, 9}, {"rdm", AT_HWCAP, 12},
-    {"jsconv", AT_HWCAP, 13},  {"complxnum", AT_HWCAP, 14}, {"rcpc", AT_HWCAP, 15},    {"sha3", AT_HWCAP, 17},
-    {"sm4", AT_HWCAP, 19},     {"dotprod", AT_HWCAP, 20},  {"sve", AT_HWCAP, 22},     {"fp16fml", AT_HWCAP, 23},
-    {"sve2", AT_HWCAP2, 1},    {"i8mm", AT_HWCAP2, 13},    {"bf16", AT_HWCAP2, 14},
+    {"fp-armv8", AT_HWCAP, 0},   {"neon", AT_HWCAP, 1},     {"aes", AT_HWCAP, 3},
+    {"sha2", AT_HWCAP, 6},       {"crc", AT_HWCAP, 7},      {"lse", AT_HWCAP, 8},
+    {"fullfp16", AT_HWCAP, 9},   {"rdm", AT_HWCAP, 12},     {"jsconv", AT_HWCAP, 13},
+    {"complxnum", AT_HWCAP, 14}, {"rcpc", AT_HWCAP, 15},    {"sha3", AT_HWCAP, 17},
+    {"sm4", AT_HWCAP, 19},       {"dotprod", AT_HWCAP, 20}, {"sve", AT_HWCAP, 22},
+    {"fp16fml", AT_HWCAP, 23},   {"sve2", AT_HWCAP2, 1},    {"i8mm", AT_HWCAP2, 13},
+    {"bf16", AT_HWCAP2, 14},
 };
 
 std::vector<std::string> DetectFeatures() {
@@ -216,13 +219,18 @@ std::vector<std::string> DetectFeatures() {
 std::string ReadField(const char* wanted) {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
-    if (line.rfind(wanted, 0) == 0 && line.find(':') != std::string::npos) return line.substr(line.find(':') + 2);
+    if (line.rfind(wanted, 0) == 0 && line.find(':') != std::string::npos)
+      return line.substr(line.find(':') + 2);
   }
   return "?";
 }
 
-std::string DetectName() { return StrCat("Arm CPU ", ReadField("CPU implementer"), " ", ReadField("CPU part")); }
-std::string ModelNumber() { return StrCat("aarch64-", ReadField("CPU implementer"), "-", ReadField("CPU part")); }
+std::string DetectName() {
+  return StrCat("Arm CPU ", ReadField("CPU implementer"), " ", ReadField("CPU part"));
+}
+std::string ModelNumber() {
+  return StrCat("aarch64-", ReadField("CPU implementer"), "-", ReadField("CPU part"));
+}
 
 #else
 #error "tripont's host target supports x86-64 and AArch64"
@@ -245,7 +253,8 @@ bool CpuHasFeature(std::string_view name) {
 }
 
 bool CpuKnowsFeature(std::string_view name) {
-  return std::any_of(std::begin(kFeatures), std::end(kFeatures), [&](const Feature& f) { return f.name == name; });
+  return std::any_of(std::begin(kFeatures), std::end(kFeatures),
+                     [&](const Feature& f) { return f.name == name; });
 }
 
 const std::string& CpuName() {
@@ -262,7 +271,8 @@ std::string_view CpuArchitecture() {
 }
 
 const std::string& CpuFingerprint() {
-  static const auto* const text = new std::string(StrCat(ModelNumber(), ":", StrJoin(CpuFeatures(), ",")));
+  static const auto* const text =
+      new std::string(StrCat(ModelNumber(), ":", StrJoin(CpuFeatures(), ",")));
   return *text;
 }
 

@@ -11,7 +11,8 @@
 
 namespace tripont {
 
-// The features that this CPU and the operating system support, by LLVM's names ("avx2", "sse4.2"), sorted.
+// The features that this CPU and the operating system support, by LLVM's names ("avx2", "sse4.2"),
+// sorted.
 TRIPONT_EXPORT const std::vector<std::string>& CpuFeatures();
 TRIPONT_EXPORT bool CpuHasFeature(std::string_view name);
 // Whether `name` is a feature that this runtime knows how to detect on this architecture.

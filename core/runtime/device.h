@@ -1,7 +1,7 @@
 // Device: what programs run on: this machine's CPU, or a device of a backend (backend.h).
 //
-// Several host devices share the CPU's threads; each has its own stream, memories and statistics. A device of a backend
-// has a queue of that backend too, which its stream's tasks fill.
+// Several host devices share the CPU's threads; each has its own stream, memories and statistics. A
+// device of a backend has a queue of that backend too, which its stream's tasks fill.
 #ifndef TRIPONT_CORE_RUNTIME_DEVICE_H_
 #define TRIPONT_CORE_RUNTIME_DEVICE_H_
 
@@ -21,8 +21,8 @@ namespace tripont {
 class TRIPONT_EXPORT Device {
  public:
   // A host device, or one of `backend` if that is not null, with `queue` as its queue.
-  Device(int id, MemoryBudget* budget, int64_t cache_limit, int64_t inline_ns, Backend* backend = nullptr,
-         std::unique_ptr<DeviceQueue> queue = nullptr);
+  Device(int id, MemoryBudget* budget, int64_t cache_limit, int64_t inline_ns,
+         Backend* backend = nullptr, std::unique_ptr<DeviceQueue> queue = nullptr);
 
   int id() const { return id_; }
   // "host", or the backend's: "sycl"
@@ -31,7 +31,8 @@ class TRIPONT_EXPORT Device {
   const std::string& description() const { return description_; }
   // Null for a host device.
   DeviceQueue* queue() const { return queue_.get(); }
-  // Whether the device can read and write all memory of the process, not only what its memories allocated.
+  // Whether the device can read and write all memory of the process, not only what its memories
+  // allocated.
   bool uses_host_memory() const { return uses_host_memory_; }
   Stream& stream() { return stream_; }
   Memory* memory(MemoryKind kind) const { return memories_[static_cast<int>(kind)].get(); }

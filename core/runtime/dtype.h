@@ -1,4 +1,5 @@
-// Element types: the numbers and names of XLA's PrimitiveType, as in core/compiler/dtypes.py and in artifacts.
+// Element types: the numbers and names of XLA's PrimitiveType, as in core/compiler/dtypes.py and in
+// artifacts.
 #ifndef TRIPONT_CORE_RUNTIME_DTYPE_H_
 #define TRIPONT_CORE_RUNTIME_DTYPE_H_
 
@@ -45,7 +46,8 @@ enum class PrimitiveType : uint8_t {
 
 // Whether `code` is an element type that arrays can have (kInvalid and kToken are not).
 TRIPONT_EXPORT bool IsArrayType(uint32_t code);
-// Bytes an element takes in memory; types below 8 bits take one byte each. 0 for kInvalid, kToken and unknown numbers.
+// Bytes an element takes in memory; types below 8 bits take one byte each. 0 for kInvalid, kToken
+// and unknown numbers.
 TRIPONT_EXPORT size_t ByteWidth(PrimitiveType type);
 // "f32", "s64", "pred"; "invalid" for unknown numbers.
 TRIPONT_EXPORT std::string_view TypeName(PrimitiveType type);

@@ -40,7 +40,8 @@ Event::~Event() {
 }
 
 Status Event::Await() const {
-  // Work that is waited for is often nearly done, and falling asleep and waking up costs more than a short spin.
+  // Work that is waited for is often nearly done, and falling asleep and waking up costs more than
+  // a short spin.
   for (int i = 0; i < 200 && !IsReady(); ++i) {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
@@ -71,7 +72,8 @@ void Event::OnReady(Callback callback) {
       return;
     }
     node->next = head;
-  } while (!callbacks_.compare_exchange_weak(head, node, std::memory_order_acq_rel, std::memory_order_acquire));
+  } while (!callbacks_.compare_exchange_weak(head, node, std::memory_order_acq_rel,
+                                             std::memory_order_acquire));
 }
 
 void Event::Decide(Status status) {

@@ -1,8 +1,9 @@
 // Event: something that will have happened, or failed.
 //
-// Reference counted. Pending at first; SetReady or SetError decides it once and for ever (the first call wins). Work that is
-// already done needs no event of its own: a null Ref<Event> means "ready" wherever a definition event is passed, and
-// Event::AlwaysReady() is one shared object for callers that need a pointer.
+// Reference counted. Pending at first; SetReady or SetError decides it once and for ever (the first
+// call wins). Work that is already done needs no event of its own: a null Ref<Event> means "ready"
+// wherever a definition event is passed, and Event::AlwaysReady() is one shared object for callers
+// that need a pointer.
 #ifndef TRIPONT_CORE_RUNTIME_EVENT_H_
 #define TRIPONT_CORE_RUNTIME_EVENT_H_
 
@@ -33,11 +34,13 @@ class TRIPONT_EXPORT Event : public RefCounted<Event> {
   Status status() const { return IsReady() ? status_ : Status(); }
   // Blocks until decided; returns status().
   Status Await() const;
-  // Calls `callback` with status() once decided: at once on this thread if it is already, else on the thread that decides.
-  // Callbacks must not block; they run in the order in which they were added.
+  // Calls `callback` with status() once decided: at once on this thread if it is already, else on
+  // the thread that decides. Callbacks must not block; they run in the order in which they were
+  // added.
   void OnReady(Callback callback);
 
-  // Called, in the child of a fork, before an event is waited for that is still pending. Set once, by the core.
+  // Called, in the child of a fork, before an event is waited for that is still pending. Set once,
+  // by the core.
   static void SetForkHook(void (*hook)());
 
   // The caller holds a reference until these return.
@@ -59,7 +62,7 @@ class TRIPONT_EXPORT Event : public RefCounted<Event> {
   std::atomic<Node*> callbacks_{nullptr};  // a list, newest first; Decided() at the end
   std::atomic<uint32_t> claimed_{0};       // 1 once somebody is deciding
   mutable std::atomic<uint32_t> waiters_{0};
-  std::atomic<uint32_t> decided_{0};       // what Await sleeps on
+  std::atomic<uint32_t> decided_{0};  // what Await sleeps on
   Status status_;
 };
 

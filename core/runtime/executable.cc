@@ -36,19 +36,23 @@ class SmallArray {
 Status CheckTarget(const Artifact& artifact, const Backend* backend) {
   if (backend != nullptr) return OkStatus();  // the backend checks it
   if (artifact.target != "host") {
-    return FailedPrecondition("the artifact is for target '", artifact.target, "', this device is 'host'");
+    return FailedPrecondition("the artifact is for target '", artifact.target,
+                              "', this device is 'host'");
   }
-  const std::string_view architecture = std::string_view(artifact.triple).substr(0, artifact.triple.find('-'));
+  const std::string_view architecture =
+      std::string_view(artifact.triple).substr(0, artifact.triple.find('-'));
   if (architecture != CpuArchitecture()) {
-    return FailedPrecondition("the artifact is for ", artifact.triple, ", this machine is ", CpuArchitecture());
+    return FailedPrecondition("the artifact is for ", artifact.triple, ", this machine is ",
+                              CpuArchitecture());
   }
   std::vector<std::string> missing;
   for (const std::string& feature : artifact.cpu_features) {
     if (!CpuHasFeature(feature)) missing.push_back(feature);
   }
   if (missing.empty()) return OkStatus();
-  return FailedPrecondition("the artifact was compiled for a CPU (", artifact.cpu, ") with features that this one (",
-                            CpuName(), ") lacks: ", StrJoin(missing, ", "), "; compile the program again");
+  return FailedPrecondition("the artifact was compiled for a CPU (", artifact.cpu,
+                            ") with features that this one (", CpuName(),
+                            ") lacks: ", StrJoin(missing, ", "), "; compile the program again");
 }
 
 }  // namespace
@@ -58,12 +62,12 @@ class Executable::Execution : public StreamTask {
  public:
   Ref<Executable> executable;
   Device* device = nullptr;
-  std::vector<Hold> inputs;             // one a parameter, empty for donated ones
-  std::vector<Donation> donations;      // those that no result took over
+  std::vector<Hold> inputs;              // one a parameter, empty for donated ones
+  std::vector<Donation> donations;       // those that no result took over
   std::vector<Ref<Buffer>> overwritten;  // donated buffers whose memory is a result's now
-  std::vector<Ref<Buffer>> awaited;     // inputs that may not be ready
-  std::vector<Hold> outputs;            // one a result
-  std::vector<void*> parameter_data;    // address of each parameter's content
+  std::vector<Ref<Buffer>> awaited;      // inputs that may not be ready
+  std::vector<Hold> outputs;             // one a result
+  std::vector<void*> parameter_data;     // address of each parameter's content
   Ref<Event> done;
 
   void Run() override {
@@ -79,7 +83,8 @@ class Executable::Execution : public StreamTask {
       for (size_t i = 0; i < outputs.size(); ++i) results[i] = outputs[i].data();
       status = executable->RunProgram(device, parameter_data.data(), results.data());
     }
-    // Readers of the results must find the inputs' memory free again and nothing of ours in the way.
+    // Readers of the results must find the inputs' memory free again and nothing of ours in the
+    // way.
     inputs.clear();
     donations.clear();
     overwritten.clear();
@@ -103,7 +108,8 @@ StatusOr<Ref<Executable>> Executable::Load(std::string bytes) {
 
   executable->parameters_.resize(artifact.parameters.size());
   executable->results_.resize(artifact.results.size());
-  for (const int64_t index : artifact.donatable_parameters) executable->parameters_[index].donatable = true;
+  for (const int64_t index : artifact.donatable_parameters)
+    executable->parameters_[index].donatable = true;
   ExecutableMemoryStats& stats = executable->memory_stats_;
   for (size_t i = 0; i < artifact.allocations.size(); ++i) {
     const Allocation& allocation = artifact.allocations[i];
@@ -114,12 +120,15 @@ StatusOr<Ref<Executable>> Executable::Load(std::string bytes) {
       result.allocation = static_cast<int32_t>(i);
       result.aliased_parameter = static_cast<int32_t>(allocation.aliased_parameter);
       if (allocation.aliased_parameter < 0) continue;
-      executable->parameters_[allocation.aliased_parameter].aliased_by = static_cast<int32_t>(allocation.index);
-      stats.alias_size += static_cast<int64_t>(*artifact.results[allocation.index].shape.ByteSize());
+      executable->parameters_[allocation.aliased_parameter].aliased_by =
+          static_cast<int32_t>(allocation.index);
+      stats.alias_size +=
+          static_cast<int64_t>(*artifact.results[allocation.index].shape.ByteSize());
     }
   }
   for (const ArtifactValue& value : artifact.parameters) {
-    if (!MemoryKindFromName(value.memory_kind)) return Unimplemented("memory kind '", value.memory_kind, "'");
+    if (!MemoryKindFromName(value.memory_kind))
+      return Unimplemented("memory kind '", value.memory_kind, "'");
     stats.argument_size += static_cast<int64_t>(*value.shape.ByteSize());
   }
   for (size_t i = 0; i < artifact.results.size(); ++i) {
@@ -146,8 +155,8 @@ Status Executable::CheckArgument(Device* device, size_t index, const Buffer* buf
   if (buffer == nullptr) return InvalidArgument(name(), ": argument ", index, " is null");
   const Shape& expected = artifact_.parameters[index].shape;
   if (!(buffer->shape() == expected)) {
-    return InvalidArgument(name(), ": argument ", index, " has shape ", buffer->shape(), ", the program expects ",
-                           expected);
+    return InvalidArgument(name(), ": argument ", index, " has shape ", buffer->shape(),
+                           ", the program expects ", expected);
   }
   if (buffer->device() != device) {
     return InvalidArgument(name(), ": argument ", index, " of shape ", expected, " is on device ",
@@ -162,7 +171,8 @@ Status Executable::RunProgram(Device* device, void* const* parameters, void* con
   if (const size_t size = program_->temp_size(); size > 0) {
     const Block block = allocator.TryAllocate(size);
     if (block.data == nullptr) {
-      return allocator.Exhausted(size).WithPrefix(StrCat(name(), ": the temporary arena of the program"));
+      return allocator.Exhausted(size).WithPrefix(
+          StrCat(name(), ": the temporary arena of the program"));
     }
     arena = Scratch(&allocator, block);
   }
@@ -181,7 +191,8 @@ Status Executable::RunProgram(Device* device, void* const* parameters, void* con
     if (plan.allocation >= 0) {
       bases[plan.allocation] = parameters[i];
     } else if (plan.aliased_by >= 0) {
-      // Not donated, or memory that others can see: the result got memory of its own, which starts as a copy.
+      // Not donated, or memory that others can see: the result got memory of its own, which starts
+      // as a copy.
       ParallelCopy(results[plan.aliased_by], parameters[i], results_[plan.aliased_by].byte_size);
     }
   }
@@ -201,20 +212,24 @@ Status Executable::RunProgram(Device* device, void* const* parameters, void* con
   return status.ok() ? finished : status;
 }
 
-Status Executable::Execute(Device* device, std::span<Buffer* const> arguments, std::span<const int64_t> non_donatable,
-                           std::span<Ref<Buffer>> results, Ref<Event>* done) {
+Status Executable::Execute(Device* device, std::span<Buffer* const> arguments,
+                           std::span<const int64_t> non_donatable, std::span<Ref<Buffer>> results,
+                           Ref<Event>* done) {
   const size_t num_parameters = parameters_.size();
   const size_t num_results = results_.size();
   if (arguments.size() != num_parameters) {
-    return InvalidArgument(name(), ": ", arguments.size(), " arguments given, the program takes ", num_parameters);
+    return InvalidArgument(name(), ": ", arguments.size(), " arguments given, the program takes ",
+                           num_parameters);
   }
   if (results.size() != num_results) {
-    return InvalidArgument(name(), ": room for ", results.size(), " results, the program has ", num_results);
+    return InvalidArgument(name(), ": room for ", results.size(), " results, the program has ",
+                           num_results);
   }
-  for (size_t i = 0; i < num_parameters; ++i) TRIPONT_RETURN_IF_ERROR(CheckArgument(device, i, arguments[i]));
+  for (size_t i = 0; i < num_parameters; ++i)
+    TRIPONT_RETURN_IF_ERROR(CheckArgument(device, i, arguments[i]));
 
-  // Donations come first, so that a buffer that is donated and used too is found out by its hold failing. From here on
-  // every way out gives back what was taken: the destructors do, and Undo.
+  // Donations come first, so that a buffer that is donated and used too is found out by its hold
+  // failing. From here on every way out gives back what was taken: the destructors do, and Undo.
   std::vector<Donation> donations;
   SmallArray<int32_t> donation_of(num_parameters);
   std::fill_n(donation_of.data(), num_parameters, -1);
@@ -223,9 +238,11 @@ Status Executable::Execute(Device* device, std::span<Buffer* const> arguments, s
     return status;
   };
   for (const int64_t index : artifact_.donatable_parameters) {
-    if (std::find(non_donatable.begin(), non_donatable.end(), index) != non_donatable.end()) continue;
+    if (std::find(non_donatable.begin(), non_donatable.end(), index) != non_donatable.end())
+      continue;
     StatusOr<Donation> donation = arguments[index]->Donate();
-    if (!donation.ok()) return undo(donation.status().WithPrefix(StrCat(name(), ": argument ", index)));
+    if (!donation.ok())
+      return undo(donation.status().WithPrefix(StrCat(name(), ": argument ", index)));
     donation_of[index] = static_cast<int32_t>(donations.size());
     donations.push_back(std::move(donation).value());
   }
@@ -239,11 +256,12 @@ Status Executable::Execute(Device* device, std::span<Buffer* const> arguments, s
   for (; held < num_parameters; ++held) {
     Buffer* const buffer = arguments[held];
     if (donation_of[held] < 0 && !buffer->TryHold()) {
-      const bool both = std::any_of(donations.begin(), donations.end(),
-                                    [&](const Donation& donation) { return donation.buffer() == buffer; });
-      const Status status =
-          both ? InvalidArgument("the array of shape ", buffer->shape(), " is donated and used in the same call")
-               : buffer->Acquire().status();
+      const bool both =
+          std::any_of(donations.begin(), donations.end(),
+                      [&](const Donation& donation) { return donation.buffer() == buffer; });
+      const Status status = both ? InvalidArgument("the array of shape ", buffer->shape(),
+                                                   " is donated and used in the same call")
+                                 : buffer->Acquire().status();
       release_holds();
       return undo(status.WithPrefix(StrCat(name(), ": argument ", held)));
     }
@@ -251,11 +269,13 @@ Status Executable::Execute(Device* device, std::span<Buffer* const> arguments, s
   }
 
   const bool run_inline = ready && !program_->may_block() &&
-                          program_->cost_ns() < static_cast<double>(device->inline_ns()) && device->stream().IsIdle();
+                          program_->cost_ns() < static_cast<double>(device->inline_ns()) &&
+                          device->stream().IsIdle();
   Ref<Event> event;
   if (!run_inline) event = MakeRef<Event>();
 
-  // Results: fresh memory first, because only that can fail; then those that take over donated memory.
+  // Results: fresh memory first, because only that can fail; then those that take over donated
+  // memory.
   SmallArray<void*> result_data(num_results);
   const auto donation_for = [&](size_t i) -> Donation* {
     const int32_t parameter = results_[i].aliased_parameter;
@@ -271,22 +291,25 @@ Status Executable::Execute(Device* device, std::span<Buffer* const> arguments, s
     if (!results[i]) {
       for (Ref<Buffer>& result : results) result = nullptr;
       release_holds();
-      return undo(memory->allocator().Exhausted(plan.byte_size).WithPrefix(
-          StrCat(name(), ": result ", i, " of shape ", artifact_.results[i].shape)));
+      return undo(memory->allocator()
+                      .Exhausted(plan.byte_size)
+                      .WithPrefix(StrCat(name(), ": result ", i, " of shape ",
+                                         artifact_.results[i].shape)));
     }
     result_data[i] = results[i]->data();
   }
   SmallArray<void*> parameter_data(num_parameters);
   for (size_t i = 0; i < num_parameters; ++i) {
-    parameter_data[i] = donation_of[i] < 0 ? arguments[i]->data() : donations[donation_of[i]].data();
+    parameter_data[i] =
+        donation_of[i] < 0 ? arguments[i]->data() : donations[donation_of[i]].data();
   }
   std::vector<Ref<Buffer>> overwritten;
   for (size_t i = 0; i < num_results; ++i) {
     Donation* const donation = donation_for(i);
     if (donation == nullptr) continue;
     overwritten.emplace_back(donation->buffer());
-    results[i] = Buffer::FromDonation(device->memory(results_[i].memory), artifact_.results[i].shape,
-                                      std::move(*donation), event);
+    results[i] = Buffer::FromDonation(device->memory(results_[i].memory),
+                                      artifact_.results[i].shape, std::move(*donation), event);
     result_data[i] = results[i]->data();
   }
 

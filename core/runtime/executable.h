@@ -30,12 +30,14 @@ struct ExecutableMemoryStats {
   int64_t constant_size = 0;
 };
 
-// Immutable after Load: every function may be called from any thread, several executions may run at the same time.
+// Immutable after Load: every function may be called from any thread, several executions may run at
+// the same time.
 class TRIPONT_EXPORT Executable : public RefCounted<Executable> {
  public:
   // Checks all of the artifact and maps its code. Nothing about the artifact can fail later.
-  // INVALID_ARGUMENT for damaged bytes, FAILED_PRECONDITION for another format version, target or a CPU feature that this
-  // machine lacks (named), UNIMPLEMENTED for library calls or imports that this version lacks.
+  // INVALID_ARGUMENT for damaged bytes, FAILED_PRECONDITION for another format version, target or a
+  // CPU feature that this machine lacks (named), UNIMPLEMENTED for library calls or imports that
+  // this version lacks.
   static StatusOr<Ref<Executable>> Load(std::string bytes);
 
   const std::string& name() const { return artifact_.name; }
@@ -52,19 +54,21 @@ class TRIPONT_EXPORT Executable : public RefCounted<Executable> {
 
   // Runs the program on `device`.
   //
-  // arguments: one buffer a parameter, of that shape, in a memory of `device`; deleted or donated ones are refused, as is
-  // a buffer that is donated and used twice in one call.
-  // non_donatable: parameters (by number) that the caller wants to keep; the other donatable parameters of the program are
-  // donated, that is deleted before this returns, and their memory is used again where nobody outside can see it.
-  // results: takes one new buffer a result.
-  // done, if not null: takes the event of the end of the execution (null Ref: done already).
+  // arguments: one buffer a parameter, of that shape, in a memory of `device`; deleted or donated
+  // ones are refused, as is a buffer that is donated and used twice in one call. non_donatable:
+  // parameters (by number) that the caller wants to keep; the other donatable parameters of the
+  // program are donated, that is deleted before this returns, and their memory is used again where
+  // nobody outside can see it. results: takes one new buffer a result. done, if not null: takes the
+  // event of the end of the execution (null Ref: done already).
   //
-  // A small program whose inputs are ready runs on this thread when the device's stream is idle, and is finished when this
-  // returns, else it is enqueued. Errors found before the program starts (and all errors of one that ran on this thread)
-  // are returned; later ones come through the definition events of the results. An argument whose producer failed gives
-  // results that failed with the same error.
-  Status Execute(Device* device, std::span<Buffer* const> arguments, std::span<const int64_t> non_donatable,
-                 std::span<Ref<Buffer>> results, Ref<Event>* done = nullptr);
+  // A small program whose inputs are ready runs on this thread when the device's stream is idle,
+  // and is finished when this returns, else it is enqueued. Errors found before the program starts
+  // (and all errors of one that ran on this thread) are returned; later ones come through the
+  // definition events of the results. An argument whose producer failed gives results that failed
+  // with the same error.
+  Status Execute(Device* device, std::span<Buffer* const> arguments,
+                 std::span<const int64_t> non_donatable, std::span<Ref<Buffer>> results,
+                 Ref<Event>* done = nullptr);
 
  private:
   friend class RefCounted<Executable>;
@@ -77,8 +81,8 @@ class TRIPONT_EXPORT Executable : public RefCounted<Executable> {
 
   // What Execute needs to know of one parameter.
   struct ParameterPlan {
-    int32_t allocation = -1;   // -1: aliased by a result, or unused
-    int32_t aliased_by = -1;   // result that shares its memory
+    int32_t allocation = -1;  // -1: aliased by a result, or unused
+    int32_t aliased_by = -1;  // result that shares its memory
     bool donatable = false;
   };
   struct ResultPlan {

@@ -1,4 +1,5 @@
-// Log lines on stderr: "tripont: warning: text". Thread-safe; one write a line, nothing is buffered.
+// Log lines on stderr: "tripont: warning: text". Thread-safe; one write a line, nothing is
+// buffered.
 #ifndef TRIPONT_CORE_RUNTIME_LOGGING_H_
 #define TRIPONT_CORE_RUNTIME_LOGGING_H_
 
@@ -18,12 +19,13 @@ TRIPONT_EXPORT void LogLine(LogLevel level, std::string_view text);
 
 }  // namespace tripont
 
-// TRIPONT_LOG(kWarning, "the cache folder ", path, " is read-only"): the parts are evaluated only if the level is on.
-#define TRIPONT_LOG(level, ...)                                                             \
-  do {                                                                                      \
-    if (::tripont::LogEnabled(::tripont::LogLevel::level)) {                                \
-      ::tripont::LogLine(::tripont::LogLevel::level, ::tripont::StrCat(__VA_ARGS__));       \
-    }                                                                                       \
+// TRIPONT_LOG(kWarning, "the cache folder ", path, " is read-only"): the parts are evaluated only
+// if the level is on.
+#define TRIPONT_LOG(level, ...)                                                       \
+  do {                                                                                \
+    if (::tripont::LogEnabled(::tripont::LogLevel::level)) {                          \
+      ::tripont::LogLine(::tripont::LogLevel::level, ::tripont::StrCat(__VA_ARGS__)); \
+    }                                                                                 \
   } while (false)
 
 #endif  // TRIPONT_CORE_RUNTIME_LOGGING_H_

@@ -4,9 +4,12 @@ namespace tripont {
 
 std::string_view MemoryKindName(MemoryKind kind) {
   switch (kind) {
-    case MemoryKind::kDevice: return "device";
-    case MemoryKind::kPinnedHost: return "pinned_host";
-    case MemoryKind::kUnpinnedHost: return "unpinned_host";
+    case MemoryKind::kDevice:
+      return "device";
+    case MemoryKind::kPinnedHost:
+      return "pinned_host";
+    case MemoryKind::kUnpinnedHost:
+      return "unpinned_host";
   }
   return "unknown";
 }

@@ -1,7 +1,8 @@
 // Memory: a place that buffers live in.
 //
-// A host device has three, of the kinds that JAX knows. On the host target all of them are ordinary memory that kernels can
-// use in place; the kinds exist so that programs that name them run unchanged.
+// A host device has three, of the kinds that JAX knows. On the host target all of them are ordinary
+// memory that kernels can use in place; the kinds exist so that programs that name them run
+// unchanged.
 #ifndef TRIPONT_CORE_RUNTIME_MEMORY_H_
 #define TRIPONT_CORE_RUNTIME_MEMORY_H_
 

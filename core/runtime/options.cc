@@ -9,7 +9,8 @@
 namespace tripont {
 namespace {
 
-// One entry an option: where its value goes and which values it can have. Exactly one of the members is set.
+// One entry an option: where its value goes and which values it can have. Exactly one of the
+// members is set.
 struct Setting {
   OptionInfo info;
   std::string Options::* text = nullptr;
@@ -22,47 +23,78 @@ struct Setting {
 constexpr int64_t kMany = std::numeric_limits<int64_t>::max();
 
 constexpr Setting kSettings[] = {
-    {.info = {"device", "TRIPONT_DEVICE", "host, sycl, sycl:gpu or sycl:cpu (default: a SYCL GPU if there is one, else host)"}, .text = &Options::device},
+    {.info = {"device", "TRIPONT_DEVICE",
+              "host, sycl, sycl:gpu or sycl:cpu (default: a SYCL GPU if there is one, else host)"},
+     .text = &Options::device},
     {.info = {"num_devices", "TRIPONT_NUM_DEVICES", "number of host devices, 1 to 256 (default 1)"},
-     .number = &Options::num_devices, .smallest = 1, .largest = 256},
-    {.info = {"num_threads", "TRIPONT_NUM_THREADS", "threads of parallel kernels (default 0: one per CPU)"},
-     .number = &Options::num_threads, .smallest = 0, .largest = 4096},
-    {.info = {"python", "TRIPONT_PYTHON", "Python interpreter of the compile workers (default: python3 on PATH)"},
+     .number = &Options::num_devices,
+     .smallest = 1,
+     .largest = 256},
+    {.info = {"num_threads", "TRIPONT_NUM_THREADS",
+              "threads of parallel kernels (default 0: one per CPU)"},
+     .number = &Options::num_threads,
+     .smallest = 0,
+     .largest = 4096},
+    {.info = {"python", "TRIPONT_PYTHON",
+              "Python interpreter of the compile workers (default: python3 on PATH)"},
      .text = &Options::python},
-    {.info = {"max_workers", "TRIPONT_MAX_WORKERS", "compile workers at the same time, 1 to 16 (default 2)"},
-     .number = &Options::max_workers, .smallest = 1, .largest = 16},
-    {.info = {"prestart_worker", "TRIPONT_PRESTART_WORKER", "start a compile worker early: 0 or 1 (default 1)"},
+    {.info = {"max_workers", "TRIPONT_MAX_WORKERS",
+              "compile workers at the same time, 1 to 16 (default 2)"},
+     .number = &Options::max_workers,
+     .smallest = 1,
+     .largest = 16},
+    {.info = {"prestart_worker", "TRIPONT_PRESTART_WORKER",
+              "start a compile worker early: 0 or 1 (default 1)"},
      .flag = &Options::prestart_worker},
-    {.info = {"cache", "TRIPONT_CACHE", "keep compiled programs on disk: 0 or 1 (default 1)"}, .flag = &Options::cache},
-    {.info = {"cache_dir", "TRIPONT_CACHE_DIR",
-              "folder of the compiled programs (default: $XDG_CACHE_HOME/tripont or ~/.cache/tripont)"},
+    {.info = {"cache", "TRIPONT_CACHE", "keep compiled programs on disk: 0 or 1 (default 1)"},
+     .flag = &Options::cache},
+    {.info =
+         {"cache_dir", "TRIPONT_CACHE_DIR",
+          "folder of the compiled programs (default: $XDG_CACHE_HOME/tripont or ~/.cache/tripont)"},
      .text = &Options::cache_dir},
     {.info = {"cache_size", "TRIPONT_CACHE_SIZE", "bytes that folder may hold (default 2 GiB)"},
-     .number = &Options::cache_size, .smallest = 0, .largest = kMany},
+     .number = &Options::cache_size,
+     .smallest = 0,
+     .largest = kMany},
     {.info = {"compiler_fingerprint", "TRIPONT_COMPILER_FINGERPRINT",
               "text that stands for the state of the compiler in the cache's keys (default empty)"},
      .text = &Options::compiler_fingerprint},
-    {.info = {"dump_to", "TRIPONT_DUMP_TO", "folder for dumps of the compiler's stages (default: no dumps)"},
+    {.info = {"dump_to", "TRIPONT_DUMP_TO",
+              "folder for dumps of the compiler's stages (default: no dumps)"},
      .text = &Options::dump_to},
-    {.info = {"log_level", "TRIPONT_LOG_LEVEL", "0 errors, 1 warnings (default), 2 information, 3 debug"},
-     .number = &Options::log_level, .smallest = 0, .largest = 3},
-    {.info = {"memory_limit", "TRIPONT_MEMORY_LIMIT", "bytes all arrays may take (default 0: what the machine has)"},
-     .number = &Options::memory_limit, .smallest = 0, .largest = kMany},
+    {.info = {"log_level", "TRIPONT_LOG_LEVEL",
+              "0 errors, 1 warnings (default), 2 information, 3 debug"},
+     .number = &Options::log_level,
+     .smallest = 0,
+     .largest = 3},
+    {.info = {"memory_limit", "TRIPONT_MEMORY_LIMIT",
+              "bytes all arrays may take (default 0: what the machine has)"},
+     .number = &Options::memory_limit,
+     .smallest = 0,
+     .largest = kMany},
     {.info = {"allocator_cache", "TRIPONT_ALLOCATOR_CACHE",
               "bytes of freed memory kept for reuse (default -1: a quarter of the limit)"},
-     .number = &Options::allocator_cache, .smallest = -1, .largest = kMany},
+     .number = &Options::allocator_cache,
+     .smallest = -1,
+     .largest = kMany},
     {.info = {"inline_ns", "TRIPONT_INLINE_NS",
-              "programs estimated to take fewer nanoseconds run on the caller's thread (default 20000)"},
-     .number = &Options::inline_ns, .smallest = 0, .largest = kMany},
+              "programs estimated to take fewer nanoseconds run on the caller's thread (default "
+              "20000)"},
+     .number = &Options::inline_ns,
+     .smallest = 0,
+     .largest = kMany},
 };
 
 std::optional<bool> ParseFlag(std::string_view value) {
-  if (value == "1" || value == "true" || value == "True" || value == "on" || value == "yes") return true;
-  if (value == "0" || value == "false" || value == "False" || value == "off" || value == "no") return false;
+  if (value == "1" || value == "true" || value == "True" || value == "on" || value == "yes")
+    return true;
+  if (value == "0" || value == "false" || value == "False" || value == "off" || value == "no")
+    return false;
   return std::nullopt;
 }
 
-Status SetValue(Options& options, const Setting& setting, std::string_view name, std::string_view value) {
+Status SetValue(Options& options, const Setting& setting, std::string_view name,
+                std::string_view value) {
   if (setting.text != nullptr) {
     options.*setting.text = std::string(value);
     return OkStatus();
@@ -79,7 +111,8 @@ Status SetValue(Options& options, const Setting& setting, std::string_view name,
     return InvalidArgument(name, "=", value, ": expected a whole number");
   }
   if (number < setting.smallest || number > setting.largest) {
-    const std::string upper = setting.largest == kMany ? "" : StrCat(" and at most ", setting.largest);
+    const std::string upper =
+        setting.largest == kMany ? "" : StrCat(" and at most ", setting.largest);
     return InvalidArgument(name, "=", value, ": expected at least ", setting.smallest, upper);
   }
   options.*setting.number = number;
@@ -94,8 +127,8 @@ StatusOr<Options> Options::FromEnvironment() {
     const char* value = std::getenv(std::string(setting.info.environment).c_str());
     // An empty variable is as good as none.
     if (value == nullptr || *value == '\0') continue;
-    TRIPONT_RETURN_IF_ERROR(
-        SetValue(options, setting, StrCat("environment variable ", setting.info.environment), value));
+    TRIPONT_RETURN_IF_ERROR(SetValue(
+        options, setting, StrCat("environment variable ", setting.info.environment), value));
   }
   return options;
 }

@@ -1,8 +1,9 @@
 // Every setting of the runtime, with the TRIPONT_ environment variable that sets it.
 //
-// This is the only place where the runtime reads environment variables of its own. A client option of the same name (what
-// jax.config, the command line or a PJRT create option passes) goes over the environment. Settings marked "process" belong
-// to the process-wide core: the first client to be created decides, later clients that differ are told so in the log.
+// This is the only place where the runtime reads environment variables of its own. A client option
+// of the same name (what jax.config, the command line or a PJRT create option passes) goes over the
+// environment. Settings marked "process" belong to the process-wide core: the first client to be
+// created decides, later clients that differ are told so in the log.
 #ifndef TRIPONT_CORE_RUNTIME_OPTIONS_H_
 #define TRIPONT_CORE_RUNTIME_OPTIONS_H_
 
@@ -24,27 +25,40 @@ struct OptionInfo {
 };
 
 struct TRIPONT_EXPORT Options {
-  std::string device;                  // TRIPONT_DEVICE: host, sycl, sycl:gpu, sycl:cpu; "" (default): a SYCL GPU, else host
-  int64_t num_devices = 1;             // TRIPONT_NUM_DEVICES: devices of this client, 1 to 256
-  int64_t num_threads = 0;             // TRIPONT_NUM_THREADS (process): threads of parallel kernels; 0: one per CPU
-  std::string python;                  // TRIPONT_PYTHON: interpreter of the compile worker; "": python3 on PATH
-  int64_t max_workers = 2;             // TRIPONT_MAX_WORKERS (process): compile workers at the same time, 1 to 16
-  bool prestart_worker = true;         // TRIPONT_PRESTART_WORKER: start a compile worker when a client is created
-  bool cache = true;                   // TRIPONT_CACHE: 0 turns the on-disk cache of artifacts off
-  std::string cache_dir;               // TRIPONT_CACHE_DIR: folder; "": $XDG_CACHE_HOME/tripont or ~/.cache/tripont
-  int64_t cache_size = 2LL << 30;      // TRIPONT_CACHE_SIZE: bytes of all entries; the oldest go first
-  std::string compiler_fingerprint;    // TRIPONT_COMPILER_FINGERPRINT: mixed into the cache key (state of the sources)
-  std::string dump_to;                 // TRIPONT_DUMP_TO: folder for the compiler's stages; passed to the worker
-  int64_t log_level = 1;               // TRIPONT_LOG_LEVEL (process): 0 errors, 1 warnings, 2 information, 3 debug
-  int64_t memory_limit = 0;            // TRIPONT_MEMORY_LIMIT (process): bytes; 0: what the machine or cgroup has
-  int64_t allocator_cache = -1;        // TRIPONT_ALLOCATOR_CACHE (process): free bytes kept for reuse; -1: 1/4 of the limit
-  int64_t inline_ns = 20000;           // TRIPONT_INLINE_NS (process): programs estimated cheaper run on the caller's thread
-  // Client options the runtime does not know: handed to the compiler with every program (and part of the cache key).
+  std::string device;  // TRIPONT_DEVICE: host, sycl, sycl:gpu, sycl:cpu; "" (default): a SYCL GPU,
+                       // else host
+  int64_t num_devices = 1;  // TRIPONT_NUM_DEVICES: devices of this client, 1 to 256
+  int64_t num_threads =
+      0;               // TRIPONT_NUM_THREADS (process): threads of parallel kernels; 0: one per CPU
+  std::string python;  // TRIPONT_PYTHON: interpreter of the compile worker; "": python3 on PATH
+  int64_t max_workers =
+      2;  // TRIPONT_MAX_WORKERS (process): compile workers at the same time, 1 to 16
+  bool prestart_worker =
+      true;           // TRIPONT_PRESTART_WORKER: start a compile worker when a client is created
+  bool cache = true;  // TRIPONT_CACHE: 0 turns the on-disk cache of artifacts off
+  std::string
+      cache_dir;  // TRIPONT_CACHE_DIR: folder; "": $XDG_CACHE_HOME/tripont or ~/.cache/tripont
+  int64_t cache_size = 2LL << 30;  // TRIPONT_CACHE_SIZE: bytes of all entries; the oldest go first
+  std::string compiler_fingerprint;  // TRIPONT_COMPILER_FINGERPRINT: mixed into the cache key
+                                     // (state of the sources)
+  std::string dump_to;  // TRIPONT_DUMP_TO: folder for the compiler's stages; passed to the worker
+  int64_t log_level =
+      1;  // TRIPONT_LOG_LEVEL (process): 0 errors, 1 warnings, 2 information, 3 debug
+  int64_t memory_limit =
+      0;  // TRIPONT_MEMORY_LIMIT (process): bytes; 0: what the machine or cgroup has
+  int64_t allocator_cache =
+      -1;  // TRIPONT_ALLOCATOR_CACHE (process): free bytes kept for reuse; -1: 1/4 of the limit
+  int64_t inline_ns =
+      20000;  // TRIPONT_INLINE_NS (process): programs estimated cheaper run on the caller's thread
+  // Client options the runtime does not know: handed to the compiler with every program (and part
+  // of the cache key).
   std::map<std::string, std::string> compiler_options;
 
-  // Defaults, with the environment over them. INVALID_ARGUMENT for a value that cannot be read, naming the variable.
+  // Defaults, with the environment over them. INVALID_ARGUMENT for a value that cannot be read,
+  // naming the variable.
   static StatusOr<Options> FromEnvironment();
-  // Sets one option by its client option name; unknown names go to compiler_options. INVALID_ARGUMENT for a bad value.
+  // Sets one option by its client option name; unknown names go to compiler_options.
+  // INVALID_ARGUMENT for a bad value.
   Status Set(std::string_view name, std::string_view value);
   // All settings, for documentation and `tripont doctor`.
   static std::span<const OptionInfo> List();

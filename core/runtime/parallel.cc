@@ -21,38 +21,43 @@ constexpr int64_t kCopyPiece = 256 << 10;
 
 }  // namespace
 
-void ParallelFor(int64_t count, int64_t grain, void (*body)(void* context, int64_t begin, int64_t end),
-                 void* context) {
+void ParallelFor(int64_t count, int64_t grain,
+                 void (*body)(void* context, int64_t begin, int64_t end), void* context) {
   if (count <= 0) return;
   grain = std::max<int64_t>(grain, 1);
   if (count <= grain || InForkedChild()) {
     body(context, 0, count);
     return;
   }
-  // auto_partitioner starts with a few pieces a thread and splits further only where a thread runs dry: few tasks when
-  // the machine is ours, balance when another process takes a core.
+  // auto_partitioner starts with a few pieces a thread and splits further only where a thread runs
+  // dry: few tasks when the machine is ours, balance when another process takes a core.
   tbb::parallel_for(
       tbb::blocked_range<int64_t>(0, count, static_cast<size_t>(grain)),
-      [body, context](const tbb::blocked_range<int64_t>& range) { body(context, range.begin(), range.end()); },
+      [body, context](const tbb::blocked_range<int64_t>& range) {
+        body(context, range.begin(), range.end());
+      },
       tbb::auto_partitioner());
 }
 
 void ParallelCopy(void* destination, const void* source, size_t size) {
   if (size == 0 || destination == source) return;
   const auto bytes = static_cast<int64_t>(size);
-  ParallelFor(bytes, bytes < kParallelCopyBytes ? bytes : kCopyPiece, [=](int64_t begin, int64_t end) {
-    std::memcpy(static_cast<char*>(destination) + begin, static_cast<const char*>(source) + begin,
-                static_cast<size_t>(end - begin));
-  });
+  ParallelFor(
+      bytes, bytes < kParallelCopyBytes ? bytes : kCopyPiece, [=](int64_t begin, int64_t end) {
+        std::memcpy(static_cast<char*>(destination) + begin,
+                    static_cast<const char*>(source) + begin, static_cast<size_t>(end - begin));
+      });
 }
 
-int NumThreads() { return InForkedChild() ? 1 : std::max(1, tbb::this_task_arena::max_concurrency()); }
+int NumThreads() {
+  return InForkedChild() ? 1 : std::max(1, tbb::this_task_arena::max_concurrency());
+}
 
 void SetNumThreads(int threads) {
   if (threads <= 0) return;
   // Kept for the life of the process: TBB drops the setting with the object.
-  static auto* const control [[maybe_unused]] =
-      new tbb::global_control(tbb::global_control::max_allowed_parallelism, static_cast<size_t>(threads));
+  static auto* const control [[maybe_unused]] = new tbb::global_control(
+      tbb::global_control::max_allowed_parallelism, static_cast<size_t>(threads));
 }
 
 bool InForkedChild() { return in_forked_child.load(std::memory_order_relaxed); }

@@ -1,6 +1,7 @@
 // Parallel loops on oneTBB, in dynamic chunks.
 //
-// The calling thread takes part. In the child of a fork, where TBB's threads do not exist, loops run on the caller alone.
+// The calling thread takes part. In the child of a fork, where TBB's threads do not exist, loops
+// run on the caller alone.
 #ifndef TRIPONT_CORE_RUNTIME_PARALLEL_H_
 #define TRIPONT_CORE_RUNTIME_PARALLEL_H_
 
@@ -11,16 +12,19 @@
 
 namespace tripont {
 
-// Calls body(context, begin, end) over disjoint pieces of [0, count), of about `grain` units or more each, on several
-// threads. Inline if count <= grain.
-TRIPONT_EXPORT void ParallelFor(int64_t count, int64_t grain, void (*body)(void* context, int64_t begin, int64_t end),
+// Calls body(context, begin, end) over disjoint pieces of [0, count), of about `grain` units or
+// more each, on several threads. Inline if count <= grain.
+TRIPONT_EXPORT void ParallelFor(int64_t count, int64_t grain,
+                                void (*body)(void* context, int64_t begin, int64_t end),
                                 void* context);
 // The same for a callable `body(begin, end)`.
 template <typename Body>
 void ParallelFor(int64_t count, int64_t grain, const Body& body) {
   ParallelFor(
       count, grain,
-      [](void* context, int64_t begin, int64_t end) { (*static_cast<const Body*>(context))(begin, end); },
+      [](void* context, int64_t begin, int64_t end) {
+        (*static_cast<const Body*>(context))(begin, end);
+      },
       const_cast<void*>(static_cast<const void*>(&body)));
 }
 

@@ -8,14 +8,15 @@
 
 namespace tripont {
 
-// Base of objects that several owners share. A new object has no owner yet: the first Ref makes it owned, and the last one
-// to go deletes it. Thread-safe.
+// Base of objects that several owners share. A new object has no owner yet: the first Ref makes it
+// owned, and the last one to go deletes it. Thread-safe.
 template <typename T>
 class RefCounted {
  public:
   void AddReference() const { references_.fetch_add(1, std::memory_order_relaxed); }
   void DropReference() const {
-    if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete static_cast<const T*>(this);
+    if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1)
+      delete static_cast<const T*>(this);
   }
 
  protected:
@@ -33,8 +34,8 @@ template <typename T>
 class Ref {
  public:
   Ref() = default;
-  Ref(std::nullptr_t) {}                        // NOLINT: implicit on purpose
-  Ref(T* object) : object_(object) {            // NOLINT: implicit on purpose; takes a share
+  Ref(std::nullptr_t) {}              // NOLINT: implicit on purpose
+  Ref(T* object) : object_(object) {  // NOLINT: implicit on purpose; takes a share
     if (object_ != nullptr) object_->AddReference();
   }
   Ref(const Ref& other) : Ref(other.object_) {}

@@ -5,7 +5,9 @@ namespace tripont {
 StatusOr<size_t> Shape::ByteSize() const {
   constexpr uint64_t kLargest = uint64_t{1} << 62;
   const size_t width = ByteWidth(type);
-  if (width == 0) return InvalidArgument("type ", static_cast<int>(type), " (", TypeName(type), ") is not an array's");
+  if (width == 0)
+    return InvalidArgument("type ", static_cast<int>(type), " (", TypeName(type),
+                           ") is not an array's");
   bool empty = false;
   for (const int64_t dimension : dimensions) {
     if (dimension < 0) return InvalidArgument("shape ", ToString(), " has a negative dimension");
@@ -27,6 +29,8 @@ int64_t Shape::ElementCount() const {
   return static_cast<int64_t>(count);
 }
 
-std::string Shape::ToString() const { return StrCat(TypeName(type), "[", StrJoin(dimensions, ","), "]"); }
+std::string Shape::ToString() const {
+  return StrCat(TypeName(type), "[", StrJoin(dimensions, ","), "]");
+}
 
 }  // namespace tripont

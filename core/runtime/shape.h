@@ -36,7 +36,9 @@ class Dimensions {
   const int64_t* begin() const { return data(); }
   const int64_t* end() const { return data() + size_; }
   int64_t operator[](size_t i) const { return data()[i]; }
-  operator std::span<const int64_t>() const { return {data(), size_}; }  // NOLINT: implicit on purpose
+  operator std::span<const int64_t>() const {
+    return {data(), size_};
+  }  // NOLINT: implicit on purpose
   friend bool operator==(const Dimensions& a, const Dimensions& b) {
     return a.size_ == b.size_ && std::equal(a.begin(), a.end(), b.begin());
   }
@@ -57,8 +59,8 @@ struct TRIPONT_EXPORT Shape {
   PrimitiveType type = PrimitiveType::kInvalid;
   Dimensions dimensions;
 
-  // Bytes of the whole array. INVALID_ARGUMENT for an unknown type or a negative dimension, RESOURCE_EXHAUSTED if the
-  // number does not fit in 62 bits.
+  // Bytes of the whole array. INVALID_ARGUMENT for an unknown type or a negative dimension,
+  // RESOURCE_EXHAUSTED if the number does not fit in 62 bits.
   StatusOr<size_t> ByteSize() const;
   // Elements; only for shapes whose ByteSize() is OK.
   int64_t ElementCount() const;
@@ -66,8 +68,12 @@ struct TRIPONT_EXPORT Shape {
   // "f32[2,3]"
   std::string ToString() const;
 
-  friend bool operator==(const Shape& a, const Shape& b) { return a.type == b.type && a.dimensions == b.dimensions; }
-  friend std::ostream& operator<<(std::ostream& stream, const Shape& shape) { return stream << shape.ToString(); }
+  friend bool operator==(const Shape& a, const Shape& b) {
+    return a.type == b.type && a.dimensions == b.dimensions;
+  }
+  friend std::ostream& operator<<(std::ostream& stream, const Shape& shape) {
+    return stream << shape.ToString();
+  }
 };
 
 }  // namespace tripont

@@ -6,12 +6,10 @@ namespace tripont {
 namespace {
 
 constexpr std::array<std::string_view, 17> kNames = {
-    "OK",           "CANCELLED",          "UNKNOWN",
-    "INVALID_ARGUMENT", "DEADLINE_EXCEEDED",  "NOT_FOUND",
-    "ALREADY_EXISTS",   "PERMISSION_DENIED",  "RESOURCE_EXHAUSTED",
-    "FAILED_PRECONDITION", "ABORTED",         "OUT_OF_RANGE",
-    "UNIMPLEMENTED",    "INTERNAL",           "UNAVAILABLE",
-    "DATA_LOSS",        "UNAUTHENTICATED"};
+    "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",
+    "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
+    "ABORTED",   "OUT_OF_RANGE",   "UNIMPLEMENTED",     "INTERNAL",           "UNAVAILABLE",
+    "DATA_LOSS", "UNAUTHENTICATED"};
 
 }  // namespace
 
@@ -21,7 +19,8 @@ std::string_view StatusCodeName(StatusCode code) {
 }
 
 StatusCode StatusCodeFromInt(int code) {
-  return code >= 0 && static_cast<size_t>(code) < kNames.size() ? static_cast<StatusCode>(code) : StatusCode::kUnknown;
+  return code >= 0 && static_cast<size_t>(code) < kNames.size() ? static_cast<StatusCode>(code)
+                                                                : StatusCode::kUnknown;
 }
 
 Status::Status(StatusCode code, std::string message) {
@@ -33,7 +32,9 @@ const std::string& Status::message() const {
   return rep_ == nullptr ? *empty : rep_->message;
 }
 
-std::string Status::ToString() const { return ok() ? "OK" : StrCat(StatusCodeName(code()), ": ", message()); }
+std::string Status::ToString() const {
+  return ok() ? "OK" : StrCat(StatusCodeName(code()), ": ", message());
+}
 
 Status Status::WithPrefix(std::string_view prefix) const {
   return ok() ? *this : Status(code(), StrCat(prefix, ": ", message()));

@@ -1,8 +1,9 @@
 // Status and StatusOr: the result of everything that can fail.
 //
-// Codes are those of absl::StatusCode and PJRT_Error_Code (same numbers), so that pjrt/ passes them through unchanged.
-// Messages are for the user: they name the op, shape, dtype, device or file concerned, and what to do next if known.
-// An OK status is a null pointer: creating, copying and testing one costs nothing. No function of the runtime throws.
+// Codes are those of absl::StatusCode and PJRT_Error_Code (same numbers), so that pjrt/ passes them
+// through unchanged. Messages are for the user: they name the op, shape, dtype, device or file
+// concerned, and what to do next if known. An OK status is a null pointer: creating, copying and
+// testing one costs nothing. No function of the runtime throws.
 #ifndef TRIPONT_CORE_RUNTIME_STATUS_H_
 #define TRIPONT_CORE_RUNTIME_STATUS_H_
 
@@ -67,10 +68,10 @@ class [[nodiscard]] TRIPONT_EXPORT Status {
 
 inline Status OkStatus() { return Status(); }
 
-#define TRIPONT_DEFINE_STATUS_FUNCTION(name, code)          \
-  template <typename... Parts>                              \
-  Status name(const Parts&... parts) {                      \
-    return Status(StatusCode::code, StrCat(parts...));      \
+#define TRIPONT_DEFINE_STATUS_FUNCTION(name, code)     \
+  template <typename... Parts>                         \
+  Status name(const Parts&... parts) {                 \
+    return Status(StatusCode::code, StrCat(parts...)); \
   }
 // Each takes the parts of the message: InvalidArgument("expected ", 2, " operands").
 TRIPONT_DEFINE_STATUS_FUNCTION(Cancelled, kCancelled)
@@ -89,13 +90,14 @@ TRIPONT_DEFINE_STATUS_FUNCTION(DataLoss, kDataLoss)
 template <typename T>
 class [[nodiscard]] StatusOr {
  public:
-  StatusOr(T value) : value_(std::move(value)) {}  // NOLINT: implicit on purpose
+  StatusOr(T value) : value_(std::move(value)) {}         // NOLINT: implicit on purpose
   StatusOr(Status status) : status_(std::move(status)) {  // NOLINT: implicit on purpose
     if (status_.ok()) status_ = Status(StatusCode::kInternal, "StatusOr made from an OK status");
   }
   template <typename U>
     requires(std::is_convertible_v<U, T> && !std::is_same_v<std::remove_cvref_t<U>, StatusOr> &&
-             !std::is_same_v<std::remove_cvref_t<U>, Status> && !std::is_same_v<std::remove_cvref_t<U>, T>)
+             !std::is_same_v<std::remove_cvref_t<U>, Status> &&
+             !std::is_same_v<std::remove_cvref_t<U>, T>)
   StatusOr(U&& value) : value_(std::forward<U>(value)) {}  // NOLINT: implicit on purpose
 
   bool ok() const { return value_.has_value(); }
@@ -119,16 +121,17 @@ class [[nodiscard]] StatusOr {
 #define TRIPONT_STATUS_CONCAT(a, b) TRIPONT_STATUS_CONCAT_INNER(a, b)
 
 // Returns from the enclosing function with the status of `expression` unless it is OK.
-#define TRIPONT_RETURN_IF_ERROR(expression)                                        \
-  do {                                                                             \
-    if (::tripont::Status tripont_status = (expression); !tripont_status.ok()) {   \
-      return tripont_status;                                                       \
-    }                                                                              \
+#define TRIPONT_RETURN_IF_ERROR(expression)                                      \
+  do {                                                                           \
+    if (::tripont::Status tripont_status = (expression); !tripont_status.ok()) { \
+      return tripont_status;                                                     \
+    }                                                                            \
   } while (false)
 
 // `declaration = value of expression`, or returns its status.
-#define TRIPONT_ASSIGN_OR_RETURN(declaration, expression) \
-  TRIPONT_ASSIGN_OR_RETURN_IMPL(TRIPONT_STATUS_CONCAT(tripont_status_or_, __LINE__), declaration, expression)
+#define TRIPONT_ASSIGN_OR_RETURN(declaration, expression)                                         \
+  TRIPONT_ASSIGN_OR_RETURN_IMPL(TRIPONT_STATUS_CONCAT(tripont_status_or_, __LINE__), declaration, \
+                                expression)
 #define TRIPONT_ASSIGN_OR_RETURN_IMPL(temporary, declaration, expression) \
   auto temporary = (expression);                                          \
   if (!temporary.ok()) return temporary.status();                         \

@@ -10,7 +10,8 @@
 namespace tripont {
 namespace {
 
-// How long the thread looks for more work before it sleeps: waking it up costs the next caller several microseconds.
+// How long the thread looks for more work before it sleeps: waking it up costs the next caller
+// several microseconds.
 constexpr int kSpins = 2000;
 
 class FunctionTask : public StreamTask {
@@ -55,11 +56,13 @@ void Stream::Enqueue(std::unique_ptr<StreamTask> task) {
     state.room.wait(lock, [&] { return state.queue.size() < kMaxPending; });
   }
   if (!state.thread.joinable()) {
-    // A thread that cannot be started (the limit of processes is reached) must not lose the work: do it here.
+    // A thread that cannot be started (the limit of processes is reached) must not lose the work:
+    // do it here.
     try {
       state.thread = std::thread([this] { Loop(); });
     } catch (const std::system_error& error) {
-      TRIPONT_LOG(kWarning, "cannot start the thread of ", name_, " (", error.what(), "): running on the caller's");
+      TRIPONT_LOG(kWarning, "cannot start the thread of ", name_, " (", error.what(),
+                  "): running on the caller's");
       lock.unlock();
       task->Run();
       return;
@@ -114,7 +117,8 @@ void Stream::Loop() {
     if (was_full) state.room.notify_all();
     task->Run();
     if (state_.get() != &state) {
-      // The task forked, and this is the child: the queue is another one now, and nobody else waits for this thread.
+      // The task forked, and this is the child: the queue is another one now, and nobody else waits
+      // for this thread.
       [[maybe_unused]] StreamTask* const kept = task.release();
       return;
     }
@@ -128,11 +132,13 @@ void Stream::Loop() {
 }
 
 void Stream::ResetInChild() {
-  // The thread, the mutex with its waiters and the condition variables are the parent's: leave them behind.
+  // The thread, the mutex with its waiters and the condition variables are the parent's: leave them
+  // behind.
   State* const parents = state_.release();
   state_ = std::make_unique<State>();
   if (current_stream == this) {
-    // fork() was called by a task of this stream: the thread lives on in the child, inside that task, and ends with it.
+    // fork() was called by a task of this stream: the thread lives on in the child, inside that
+    // task, and ends with it.
     current_stream = nullptr;
   } else if (parents->running != nullptr) {
     abandoned_.push_back(parents->running);
@@ -143,7 +149,8 @@ void Stream::ResetInChild() {
 
 void Stream::AbandonInChild() {
   const Status status = FailedPrecondition(
-      "this process was forked while the result was being computed: it exists in the parent process only");
+      "this process was forked while the result was being computed: it exists in the parent "
+      "process only");
   for (StreamTask* task : std::exchange(abandoned_, {})) task->Abandon(status);
 }
 

@@ -1,7 +1,8 @@
 // Stream: the in-order queue of work of one device.
 //
-// Its thread is started with the first task and sleeps when there is nothing to do. Whoever has little work and finds the
-// stream idle may do it on its own thread instead of enqueuing it (the executable decides: see executable.h).
+// Its thread is started with the first task and sleeps when there is nothing to do. Whoever has
+// little work and finds the stream idle may do it on its own thread instead of enqueuing it (the
+// executable decides: see executable.h).
 #ifndef TRIPONT_CORE_RUNTIME_STREAM_H_
 #define TRIPONT_CORE_RUNTIME_STREAM_H_
 
@@ -25,15 +26,16 @@ class StreamTask {
  public:
   virtual ~StreamTask() = default;
   virtual void Run() = 0;
-  // Instead of Run (or of the end of Run) in the child of a fork, where the stream's thread does not exist: must decide
-  // the task's events with `status` and do nothing else.
+  // Instead of Run (or of the end of Run) in the child of a fork, where the stream's thread does
+  // not exist: must decide the task's events with `status` and do nothing else.
   virtual void Abandon(const Status& status) = 0;
 };
 
 class TRIPONT_EXPORT Stream {
  public:
-  // At most this many tasks wait; Enqueue blocks its caller (not the stream's own thread) when there are more, so that a
-  // program that never waits for results cannot fill the memory with them.
+  // At most this many tasks wait; Enqueue blocks its caller (not the stream's own thread) when
+  // there are more, so that a program that never waits for results cannot fill the memory with
+  // them.
   static constexpr size_t kMaxPending = 64;
 
   explicit Stream(std::string name);
@@ -54,9 +56,11 @@ class TRIPONT_EXPORT Stream {
 
   void LockForFork() { state_->mutex.lock(); }
   void UnlockInParent() { state_->mutex.unlock(); }
-  // Gives the child a stream that is empty and idle. Runs no callbacks: the child may be about to exec.
+  // Gives the child a stream that is empty and idle. Runs no callbacks: the child may be about to
+  // exec.
   void ResetInChild();
-  // Decides the events of what was pending at the fork, with an error. Called when the child first waits for something.
+  // Decides the events of what was pending at the fork, with an error. Called when the child first
+  // waits for something.
   void AbandonInChild();
 
  private:

@@ -16,7 +16,8 @@ struct Axis {
 };
 
 template <size_t kSize>
-void CopyRow(char* destination, int64_t destination_stride, const char* source, int64_t source_stride, int64_t count) {
+void CopyRow(char* destination, int64_t destination_stride, const char* source,
+             int64_t source_stride, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     std::memcpy(destination + i * destination_stride, source + i * source_stride, kSize);
   }
@@ -24,11 +25,16 @@ void CopyRow(char* destination, int64_t destination_stride, const char* source, 
 
 void CopyRow(char* destination, const char* source, const Axis& axis, size_t element_size) {
   switch (element_size) {
-    case 1: return CopyRow<1>(destination, axis.destination, source, axis.source, axis.size);
-    case 2: return CopyRow<2>(destination, axis.destination, source, axis.source, axis.size);
-    case 4: return CopyRow<4>(destination, axis.destination, source, axis.source, axis.size);
-    case 8: return CopyRow<8>(destination, axis.destination, source, axis.source, axis.size);
-    case 16: return CopyRow<16>(destination, axis.destination, source, axis.source, axis.size);
+    case 1:
+      return CopyRow<1>(destination, axis.destination, source, axis.source, axis.size);
+    case 2:
+      return CopyRow<2>(destination, axis.destination, source, axis.source, axis.size);
+    case 4:
+      return CopyRow<4>(destination, axis.destination, source, axis.source, axis.size);
+    case 8:
+      return CopyRow<8>(destination, axis.destination, source, axis.source, axis.size);
+    case 16:
+      return CopyRow<16>(destination, axis.destination, source, axis.source, axis.size);
     default:
       for (int64_t i = 0; i < axis.size; ++i) {
         std::memcpy(destination + i * axis.destination, source + i * axis.source, element_size);
@@ -36,21 +42,24 @@ void CopyRow(char* destination, const char* source, const Axis& axis, size_t ele
   }
 }
 
-void Copy(char* destination, const char* source, const Axis* axes, size_t rank, size_t element_size) {
+void Copy(char* destination, const char* source, const Axis* axes, size_t rank,
+          size_t element_size) {
   if (rank == 0) {
     std::memcpy(destination, source, element_size);
   } else if (rank == 1) {
     CopyRow(destination, source, axes[0], element_size);
   } else {
     for (int64_t i = 0; i < axes[0].size; ++i) {
-      Copy(destination + i * axes[0].destination, source + i * axes[0].source, axes + 1, rank - 1, element_size);
+      Copy(destination + i * axes[0].destination, source + i * axes[0].source, axes + 1, rank - 1,
+           element_size);
     }
   }
 }
 
 }  // namespace
 
-bool IsDense(std::span<const int64_t> byte_strides, std::span<const int64_t> dimensions, size_t element_size) {
+bool IsDense(std::span<const int64_t> byte_strides, std::span<const int64_t> dimensions,
+             size_t element_size) {
   auto expected = static_cast<int64_t>(element_size);
   for (const int64_t dimension : dimensions) {
     if (dimension == 0) return true;
@@ -63,24 +72,28 @@ bool IsDense(std::span<const int64_t> byte_strides, std::span<const int64_t> dim
   return true;
 }
 
-void StridedCopy(void* destination, std::span<const int64_t> destination_strides, const void* source,
-                 std::span<const int64_t> source_strides, std::span<const int64_t> dimensions, size_t element_size) {
+void StridedCopy(void* destination, std::span<const int64_t> destination_strides,
+                 const void* source, std::span<const int64_t> source_strides,
+                 std::span<const int64_t> dimensions, size_t element_size) {
   std::vector<Axis> axes;
   int64_t elements = 1;
   for (size_t i = 0; i < dimensions.size(); ++i) {
     if (dimensions[i] == 0) return;
     elements *= dimensions[i];
-    if (dimensions[i] != 1) axes.push_back({dimensions[i], destination_strides[i], source_strides[i]});
+    if (dimensions[i] != 1)
+      axes.push_back({dimensions[i], destination_strides[i], source_strides[i]});
   }
-  // Innermost: where the destination is densest, so that writes are in order. Neighbours that are one run in both arrays
-  // become one axis; a last run of contiguous elements becomes one big element.
+  // Innermost: where the destination is densest, so that writes are in order. Neighbours that are
+  // one run in both arrays become one axis; a last run of contiguous elements becomes one big
+  // element.
   std::stable_sort(axes.begin(), axes.end(), [](const Axis& a, const Axis& b) {
     return std::abs(a.destination) > std::abs(b.destination);
   });
   for (size_t i = axes.size(); i-- > 1;) {
     Axis& outer = axes[i - 1];
     const Axis& inner = axes[i];
-    if (outer.destination == inner.destination * inner.size && outer.source == inner.source * inner.size) {
+    if (outer.destination == inner.destination * inner.size &&
+        outer.source == inner.source * inner.size) {
       outer = {outer.size * inner.size, inner.destination, inner.source};
       axes.erase(axes.begin() + static_cast<std::ptrdiff_t>(i));
     }
@@ -96,12 +109,15 @@ void StridedCopy(void* destination, std::span<const int64_t> destination_strides
   if (axes.empty()) return ParallelCopy(to, from, element_size);
   // Several threads share the outermost axis, in pieces of at least 256 KiB.
   const Axis outermost = axes.front();
-  const int64_t bytes = std::max<int64_t>(1, elements / outermost.size * static_cast<int64_t>(element_size));
-  ParallelFor(outermost.size, std::max<int64_t>(1, (256 << 10) / bytes), [&](int64_t begin, int64_t end) {
-    std::vector<Axis> mine = axes;
-    mine.front().size = end - begin;
-    Copy(to + begin * outermost.destination, from + begin * outermost.source, mine.data(), mine.size(), element_size);
-  });
+  const int64_t bytes =
+      std::max<int64_t>(1, elements / outermost.size * static_cast<int64_t>(element_size));
+  ParallelFor(outermost.size, std::max<int64_t>(1, (256 << 10) / bytes),
+              [&](int64_t begin, int64_t end) {
+                std::vector<Axis> mine = axes;
+                mine.front().size = end - begin;
+                Copy(to + begin * outermost.destination, from + begin * outermost.source,
+                     mine.data(), mine.size(), element_size);
+              });
 }
 
 }  // namespace tripont

@@ -10,15 +10,17 @@
 
 namespace tripont {
 
-// Copies an array of the given dimensions, element by element of `element_size` bytes. Strides are in bytes, one a
-// dimension, of any sign. Source and destination must not overlap. Runs of contiguous elements are copied as such.
-TRIPONT_EXPORT void StridedCopy(void* destination, std::span<const int64_t> destination_strides, const void* source,
-                                std::span<const int64_t> source_strides, std::span<const int64_t> dimensions,
-                                size_t element_size);
+// Copies an array of the given dimensions, element by element of `element_size` bytes. Strides are
+// in bytes, one a dimension, of any sign. Source and destination must not overlap. Runs of
+// contiguous elements are copied as such.
+TRIPONT_EXPORT void StridedCopy(void* destination, std::span<const int64_t> destination_strides,
+                                const void* source, std::span<const int64_t> source_strides,
+                                std::span<const int64_t> dimensions, size_t element_size);
 
-// Whether these byte strides are those of a dense row-major array (dimensions of size 1 or 0 do not matter).
-TRIPONT_EXPORT bool IsDense(std::span<const int64_t> byte_strides, std::span<const int64_t> dimensions,
-                            size_t element_size);
+// Whether these byte strides are those of a dense row-major array (dimensions of size 1 or 0 do not
+// matter).
+TRIPONT_EXPORT bool IsDense(std::span<const int64_t> byte_strides,
+                            std::span<const int64_t> dimensions, size_t element_size);
 
 }  // namespace tripont
 

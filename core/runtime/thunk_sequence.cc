@@ -13,7 +13,8 @@
 namespace tripont {
 namespace {
 
-// What a thunk costs besides its work, and what copying costs (10 GB/s): rough, they only choose where a program runs.
+// What a thunk costs besides its work, and what copying costs (10 GB/s): rough, they only choose
+// where a program runs.
 constexpr double kThunkNs = 10;
 constexpr double kCopyNsPerByte = 0.1;
 // Argument tables up to this many pointers live on the stack.
@@ -31,7 +32,8 @@ struct LoadedProgram::State {
   Status Wait() const { return queue == nullptr ? OkStatus() : queue->Wait(); }
 };
 
-StatusOr<std::unique_ptr<LoadedProgram>> LoadedProgram::Load(const Artifact& artifact, Backend* backend) {
+StatusOr<std::unique_ptr<LoadedProgram>> LoadedProgram::Load(const Artifact& artifact,
+                                                             Backend* backend) {
   std::unique_ptr<LoadedProgram> program(new LoadedProgram(artifact));
   if (backend == nullptr) {
     TRIPONT_ASSIGN_OR_RETURN(program->code_, CodeImage::Map(artifact.code, artifact.imports));
@@ -41,18 +43,20 @@ StatusOr<std::unique_ptr<LoadedProgram>> LoadedProgram::Load(const Artifact& art
     program->code_offset_ = program->device_program_->host_code_offset();
     std::vector<std::pair<std::string, int64_t>> imports = artifact.imports;
     for (auto& [name, offset] : imports) offset -= program->code_offset_;
-    TRIPONT_ASSIGN_OR_RETURN(program->code_, CodeImage::Map(program->device_program_->host_code(), imports));
+    TRIPONT_ASSIGN_OR_RETURN(program->code_,
+                             CodeImage::Map(program->device_program_->host_code(), imports));
   }
   const size_t constants_size = (artifact.constants.size() + 63) / 64 * 64;
   if (constants_size > 0) {
-    program->constants_ =
-        static_cast<char*>(program->constants_source_ != nullptr ? program->constants_source_->Map(constants_size)
-                                                                 : std::aligned_alloc(64, constants_size));
+    program->constants_ = static_cast<char*>(program->constants_source_ != nullptr
+                                                 ? program->constants_source_->Map(constants_size)
+                                                 : std::aligned_alloc(64, constants_size));
     if (program->constants_ == nullptr) {
       return ResourceExhausted("no memory for ", constants_size, " bytes of constants");
     }
     std::memcpy(program->constants_, artifact.constants.data(), artifact.constants.size());
-    std::memset(program->constants_ + artifact.constants.size(), 0, constants_size - artifact.constants.size());
+    std::memset(program->constants_ + artifact.constants.size(), 0,
+                constants_size - artifact.constants.size());
   }
   program->constant_bases_.resize(artifact.allocations.size());
   program->temp_offsets_.resize(artifact.allocations.size(), -1);
@@ -61,13 +65,15 @@ StatusOr<std::unique_ptr<LoadedProgram>> LoadedProgram::Load(const Artifact& art
   for (size_t i = 0; i < artifact.allocations.size(); ++i) {
     const Allocation& allocation = artifact.allocations[i];
     if (allocation.kind == AllocationKind::kConstant) {
-      program->constant_bases_[i] = allocation.size > 0 ? program->constants_ + allocation.offset : empty;
+      program->constant_bases_[i] =
+          allocation.size > 0 ? program->constants_ + allocation.offset : empty;
     } else if (allocation.kind == AllocationKind::kTemp) {
       program->temp_offsets_[i] = static_cast<int64_t>(program->temp_size_);
       program->temp_size_ += (static_cast<size_t>(allocation.size) + 63) / 64 * 64;
     }
   }
-  TRIPONT_ASSIGN_OR_RETURN(program->thunks_, program->LoadSequence(artifact.thunks, &program->cost_ns_));
+  TRIPONT_ASSIGN_OR_RETURN(program->thunks_,
+                           program->LoadSequence(artifact.thunks, &program->cost_ns_));
   return program;
 }
 
@@ -81,7 +87,8 @@ LoadedProgram::~LoadedProgram() {
 
 StatusOr<const void*> LoadedProgram::HostFunction(int64_t offset) const {
   const void* const function = code_->Function(offset - code_offset_);
-  if (function == nullptr) return InvalidArgument("function at ", offset, " is outside the host's code");
+  if (function == nullptr)
+    return InvalidArgument("function at ", offset, " is outside the host's code");
   return function;
 }
 
@@ -92,7 +99,8 @@ void LoadedProgram::AddSlice(LoadedThunk& thunk, const Slice& slice) {
   max_arguments_ = std::max<size_t>(max_arguments_, thunk.num_slices);
 }
 
-StatusOr<LoadedSequence> LoadedProgram::LoadSequence(const std::vector<ArtifactThunk>& thunks, double* cost_ns) {
+StatusOr<LoadedSequence> LoadedProgram::LoadSequence(const std::vector<ArtifactThunk>& thunks,
+                                                     double* cost_ns) {
   LoadedSequence sequence;
   sequence.reserve(thunks.size());
   for (const ArtifactThunk& thunk : thunks) {
@@ -105,7 +113,8 @@ StatusOr<LoadedSequence> LoadedProgram::LoadSequence(const std::vector<ArtifactT
         if (device_program_ != nullptr) {
           TRIPONT_ASSIGN_OR_RETURN(loaded.kernel, device_program_->FindKernel(thunk.function));
         } else {
-          loaded.function = reinterpret_cast<KernelFunction>(const_cast<void*>(code_->Function(thunk.function)));
+          loaded.function =
+              reinterpret_cast<KernelFunction>(const_cast<void*>(code_->Function(thunk.function)));
         }
         loaded.work_count = thunk.work_count;
         loaded.grain = std::max<int64_t>(thunk.grain, 1);
@@ -156,14 +165,16 @@ StatusOr<LoadedSequence> LoadedProgram::LoadSequence(const std::vector<ArtifactT
 
 Status LoadedProgram::LoadLibraryCall(const ArtifactThunk& thunk, LoadedThunk& loaded) {
   const LibraryFactory factory = LibraryRegistry::Global().Find(thunk.name);
-  if (factory == nullptr) return Unimplemented("this version of tripont has no library call of that name");
+  if (factory == nullptr)
+    return Unimplemented("this version of tripont has no library call of that name");
   LibraryCallSignature signature;
   signature.name = thunk.name;
   signature.debug = Describe(thunk.debug);
   for (const ArtifactOperand& operand : thunk.operands) {
     const void* const base = constant_bases_[operand.slice.allocation];
     signature.operands.push_back(
-        {operand.shape, base == nullptr ? nullptr : static_cast<const char*>(base) + operand.slice.offset});
+        {operand.shape,
+         base == nullptr ? nullptr : static_cast<const char*>(base) + operand.slice.offset});
     AddSlice(loaded, operand.slice);
   }
   loaded.num_operands = static_cast<uint32_t>(thunk.operands.size());
@@ -172,21 +183,23 @@ Status LoadedProgram::LoadLibraryCall(const ArtifactThunk& thunk, LoadedThunk& l
     AddSlice(loaded, result.slice);
   }
   for (const auto& [name, attribute] : thunk.attributes) {
-    if (signature.attributes.Has(name)) return InvalidArgument("attribute ", name, " is there twice");
+    if (signature.attributes.Has(name))
+      return InvalidArgument("attribute ", name, " is there twice");
     if (const auto* const offset = std::get_if<FunctionOffset>(&attribute)) {
       TRIPONT_ASSIGN_OR_RETURN(const void* const function, HostFunction(offset->offset));
       signature.attributes.Add(name, function);
       continue;
     }
-    signature.attributes.Add(name, std::visit(
-                                       [&](const auto& value) -> LibraryAttributes::Value {
-                                         if constexpr (std::is_same_v<decltype(value), const FunctionOffset&>) {
-                                           return nullptr;
-                                         } else {
-                                           return value;
-                                         }
-                                       },
-                                       attribute));
+    signature.attributes.Add(
+        name, std::visit(
+                  [&](const auto& value) -> LibraryAttributes::Value {
+                    if constexpr (std::is_same_v<decltype(value), const FunctionOffset&>) {
+                      return nullptr;
+                    } else {
+                      return value;
+                    }
+                  },
+                  attribute));
   }
   TRIPONT_ASSIGN_OR_RETURN(loaded.call, factory(signature));
   TRIPONT_RETURN_IF_ERROR(signature.attributes.CheckAllUsed());
@@ -222,35 +235,43 @@ Status LoadedProgram::RunSequence(const LoadedSequence& sequence, const State& s
     switch (thunk.kind) {
       case ArtifactThunk::Kind::kKernel: {
         void** const arguments = state.arguments;
-        for (uint32_t i = 0; i < thunk.num_slices; ++i) arguments[i] = Resolve(state, thunk.first_slice + i);
+        for (uint32_t i = 0; i < thunk.num_slices; ++i)
+          arguments[i] = Resolve(state, thunk.first_slice + i);
         if (state.queue != nullptr) {
-          const Status status = device_program_->Launch(*state.queue, thunk.kernel, arguments, thunk.num_slices,
-                                                        thunk.work_count, thunk.grain);
+          const Status status =
+              device_program_->Launch(*state.queue, thunk.kernel, arguments, thunk.num_slices,
+                                      thunk.work_count, thunk.grain);
           if (!status.ok()) return status.WithPrefix(StrCat("kernel", Describe(thunk.debug)));
         } else if (thunk.work_count <= thunk.grain) {
           if (thunk.work_count > 0) thunk.function(arguments, 0, thunk.work_count);
         } else {
           const KernelFunction function = thunk.function;
           ParallelFor(thunk.work_count, thunk.grain,
-                      [function, arguments](int64_t begin, int64_t end) { function(arguments, begin, end); });
+                      [function, arguments](int64_t begin, int64_t end) {
+                        function(arguments, begin, end);
+                      });
         }
         break;
       }
       case ArtifactThunk::Kind::kCopy:
         if (state.queue != nullptr) {
           TRIPONT_RETURN_IF_ERROR(state.queue->Copy(Resolve(state, thunk.first_slice),
-                                                    Resolve(state, thunk.first_slice + 1), thunk.size));
+                                                    Resolve(state, thunk.first_slice + 1),
+                                                    thunk.size));
         } else {
-          ParallelCopy(Resolve(state, thunk.first_slice), Resolve(state, thunk.first_slice + 1), thunk.size);
+          ParallelCopy(Resolve(state, thunk.first_slice), Resolve(state, thunk.first_slice + 1),
+                       thunk.size);
         }
         break;
       case ArtifactThunk::Kind::kWhile: {
         const LoadedSequence& body = thunk.bodies[1];
         if (thunk.trip_count >= 0) {
-          for (int64_t i = 0; i < thunk.trip_count; ++i) TRIPONT_RETURN_IF_ERROR(RunSequence(body, state));
+          for (int64_t i = 0; i < thunk.trip_count; ++i)
+            TRIPONT_RETURN_IF_ERROR(RunSequence(body, state));
           break;
         }
-        const auto* const predicate = static_cast<const volatile uint8_t*>(Resolve(state, thunk.first_slice));
+        const auto* const predicate =
+            static_cast<const volatile uint8_t*>(Resolve(state, thunk.first_slice));
         while (true) {
           TRIPONT_RETURN_IF_ERROR(RunSequence(thunk.bodies[0], state));
           TRIPONT_RETURN_IF_ERROR(state.Wait());
@@ -269,21 +290,26 @@ Status LoadedProgram::RunSequence(const LoadedSequence& sequence, const State& s
           int32_t index;
           std::memcpy(&index, selector, sizeof(index));
           const size_t last = thunk.bodies.size() - 1;
-          branch = index < 0 || static_cast<size_t>(index) > last ? last : static_cast<size_t>(index);
+          branch =
+              index < 0 || static_cast<size_t>(index) > last ? last : static_cast<size_t>(index);
         }
         TRIPONT_RETURN_IF_ERROR(RunSequence(thunk.bodies[branch], state));
         break;
       }
-      case ArtifactThunk::Kind::kLibraryCall: TRIPONT_RETURN_IF_ERROR(RunLibraryCall(thunk, state)); break;
+      case ArtifactThunk::Kind::kLibraryCall:
+        TRIPONT_RETURN_IF_ERROR(RunLibraryCall(thunk, state));
+        break;
     }
   }
   return OkStatus();
 }
 
 Status LoadedProgram::RunLibraryCall(const LoadedThunk& thunk, const State& state) const {
-  TRIPONT_RETURN_IF_ERROR(state.Wait());  // library calls run on the host, on memory that it shares with the device
+  TRIPONT_RETURN_IF_ERROR(
+      state.Wait());  // library calls run on the host, on memory that it shares with the device
   void** const arguments = state.arguments;
-  for (uint32_t i = 0; i < thunk.num_slices; ++i) arguments[i] = Resolve(state, thunk.first_slice + i);
+  for (uint32_t i = 0; i < thunk.num_slices; ++i)
+    arguments[i] = Resolve(state, thunk.first_slice + i);
   Status status;
   // The libraries behind these calls are C++: what they throw ends here.
   try {
@@ -296,7 +322,8 @@ Status LoadedProgram::RunLibraryCall(const LoadedThunk& thunk, const State& stat
   return status.ok() ? status : status.WithPrefix(StrCat("library call", Describe(thunk.debug)));
 }
 
-// --------------------------------------------------------------------------------------------------------------- text
+// ---------------------------------------------------------------------------------------------------------------
+// text
 
 namespace {
 
@@ -304,8 +331,8 @@ void WriteSlice(std::ostringstream& out, const Slice& slice) {
   out << slice.allocation << "[" << slice.offset << ",+" << slice.size << "]";
 }
 
-void WriteSequence(std::ostringstream& out, const Artifact& artifact, const std::vector<ArtifactThunk>& thunks,
-                   int indent) {
+void WriteSequence(std::ostringstream& out, const Artifact& artifact,
+                   const std::vector<ArtifactThunk>& thunks, int indent) {
   const std::string margin(static_cast<size_t>(indent) * 2, ' ');
   for (const ArtifactThunk& thunk : thunks) {
     out << margin;

@@ -1,4 +1,5 @@
-// The thunks of a loaded program, resolved: pointers to code and objects, slices in one table, costs summed up.
+// The thunks of a loaded program, resolved: pointers to code and objects, slices in one table,
+// costs summed up.
 #ifndef TRIPONT_CORE_RUNTIME_THUNK_SEQUENCE_H_
 #define TRIPONT_CORE_RUNTIME_THUNK_SEQUENCE_H_
 
@@ -25,11 +26,11 @@ struct LoadedThunk {
   ArtifactThunk::Kind kind = ArtifactThunk::Kind::kKernel;
   bool selector_is_pred = false;
   int32_t debug = -1;
-  // Into LoadedProgram's table of slices: a kernel's arguments; destination and source of a copy; the predicate or
-  // selector; operands and then results of a library call.
+  // Into LoadedProgram's table of slices: a kernel's arguments; destination and source of a copy;
+  // the predicate or selector; operands and then results of a library call.
   uint32_t first_slice = 0;
   uint32_t num_slices = 0;
-  uint32_t num_operands = 0;  // library call
+  uint32_t num_operands = 0;          // library call
   KernelFunction function = nullptr;  // on the host
   uint32_t kernel = 0;                // on a backend's device: its number in the DeviceProgram
   int64_t work_count = 0;
@@ -43,17 +44,20 @@ struct LoadedThunk {
 // Immutable after Load. Run may be called by several threads at the same time.
 class LoadedProgram {
  public:
-  // Maps the code, copies the constants, makes the library calls. `artifact` passed ParseArtifact and outlives this.
-  // `backend`: of the devices that it will run on; null for the host.
-  static StatusOr<std::unique_ptr<LoadedProgram>> Load(const Artifact& artifact, Backend* backend = nullptr);
+  // Maps the code, copies the constants, makes the library calls. `artifact` passed ParseArtifact
+  // and outlives this. `backend`: of the devices that it will run on; null for the host.
+  static StatusOr<std::unique_ptr<LoadedProgram>> Load(const Artifact& artifact,
+                                                       Backend* backend = nullptr);
   ~LoadedProgram();
 
   // Runs all thunks. bases: address of each allocation. The error names the op that failed.
   Status Run(void* const* bases, const LibraryContext& context) const;
 
-  // Address of each constant's allocation, null for the others: what an execution's table of bases starts from.
+  // Address of each constant's allocation, null for the others: what an execution's table of bases
+  // starts from.
   const std::vector<void*>& constant_bases() const { return constant_bases_; }
-  // Temporary allocations lie one after the other in one arena: where each starts (for the others: -1), and how large it is.
+  // Temporary allocations lie one after the other in one arena: where each starts (for the others:
+  // -1), and how large it is.
   const std::vector<int64_t>& temp_offsets() const { return temp_offsets_; }
   size_t temp_size() const { return temp_size_; }
   // Estimate, ns on one core; infinity if a trip count is unknown.
@@ -79,11 +83,12 @@ class LoadedProgram {
   const Artifact& artifact_;
   StatusOr<const void*> HostFunction(int64_t offset) const;
 
-  std::unique_ptr<CodeImage> code_;                // null if there is no host code
-  int64_t code_offset_ = 0;                        // of the image in the artifact's code
-  MemorySource* constants_source_ = nullptr;       // where the constants' memory is from; null: the system
+  std::unique_ptr<CodeImage> code_;  // null if there is no host code
+  int64_t code_offset_ = 0;          // of the image in the artifact's code
+  MemorySource* constants_source_ =
+      nullptr;  // where the constants' memory is from; null: the system
   std::unique_ptr<DeviceProgram> device_program_;  // null on the host
-  char* constants_ = nullptr;  // 64-byte aligned and padded
+  char* constants_ = nullptr;                      // 64-byte aligned and padded
   std::vector<void*> constant_bases_;
   std::vector<int64_t> temp_offsets_;
   size_t temp_size_ = 0;

@@ -83,8 +83,14 @@ def code() -> tuple[bytes, dict[str, int]]:
         ]
         for command in commands:
             subprocess.run(command.split(), cwd=folder, check=True, capture_output=True)
-        symbols = subprocess.run(["nm", "k.elf"], cwd=folder, check=True, capture_output=True).stdout
-        offsets = {f[2]: int(f[0], 16) for f in map(str.split, symbols.decode().splitlines()) if len(f) == 3}
+        symbols = subprocess.run(
+            ["nm", "k.elf"], cwd=folder, check=True, capture_output=True
+        ).stdout
+        offsets = {
+            f[2]: int(f[0], 16)
+            for f in map(str.split, symbols.decode().splitlines())
+            if len(f) == 3
+        }
         return (folder / "k.bin").read_bytes(), offsets
 
 

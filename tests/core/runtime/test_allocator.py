@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 
 import pytest
 from tripont.core import _tripont
@@ -15,7 +16,9 @@ def allocator():
     return _tripont.testing.Allocator(64 * MIB, 32 * MIB)
 
 
-@pytest.mark.parametrize("size", [0, 1, 63, 64, 65, 1000, 1024, 1025, 4097, 32768, 32769, 100_001, 5 * MIB + 1])
+@pytest.mark.parametrize(
+    "size", [0, 1, 63, 64, 65, 1000, 1024, 1025, 4097, 32768, 32769, 100_001, 5 * MIB + 1]
+)
 def test_blocks_are_aligned_and_padded(allocator, size):
     address, usable = allocator.allocate(size)
     assert address % 64 == 0
@@ -36,7 +39,7 @@ def test_little_is_wasted(allocator):
 def test_live_blocks_do_not_overlap(allocator):
     blocks = [allocator.allocate(size) for size in (1, 64, 64, 100, 5000, 40_000, 40_000, MIB) * 3]
     blocks.sort()
-    for (address, size), (following, _) in zip(blocks, blocks[1:], strict=False):
+    for (address, size), (following, _) in itertools.pairwise(blocks):
         assert address + size <= following
 
 

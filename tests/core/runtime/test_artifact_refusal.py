@@ -52,7 +52,9 @@ def repair(data: bytes) -> bytes:
 @pytest.fixture(scope="module")
 def rich() -> bytes:
     """An artifact with every kind of thunk, attribute and allocation."""
-    kernel = Kernel(function("add"), (whole(0, 32), whole(1, 32), whole(2, 32)), 8, 1024, 10.0, debug=0)
+    kernel = Kernel(
+        function("add"), (whole(0, 32), whole(1, 32), whole(2, 32)), 8, 1024, 10.0, debug=0
+    )
     size = 32
     return programs.serialize(
         programs.executable(
@@ -81,7 +83,9 @@ def test_the_examples_load(rich):
     assert load(repair(rich)).name == "add"
 
 
-@pytest.mark.parametrize("data", [b"", b"TRIPONT", b"not an artifact" * 10, b"\x7fELF" + bytes(200)])
+@pytest.mark.parametrize(
+    "data", [b"", b"TRIPONT", b"not an artifact" * 10, b"\x7fELF" + bytes(200)]
+)
 def test_other_bytes(data):
     code, message = status(lambda: load(data))
     assert code == "INVALID_ARGUMENT"
@@ -96,13 +100,13 @@ def test_another_format_version(rich):
 
 
 def test_every_truncation(rich):
-    for size in [*range(0, 400), *range(400, len(rich), 13)]:
+    for size in [*range(400), *range(400, len(rich), 13)]:
         assert status(lambda size=size: load(rich[:size]))[0] == "INVALID_ARGUMENT"
     assert "truncated or padded" in status(lambda: load(rich + b"x"))[1]
 
 
 def test_every_changed_byte_is_found(rich):
-    for position in [*range(0, 600), *range(600, len(rich), 7)]:
+    for position in [*range(600), *range(600, len(rich), 7)]:
         damaged = bytearray(rich)
         damaged[position] ^= 0x10
         assert status(lambda damaged=damaged: load(bytes(damaged)))[0] in {
@@ -125,7 +129,11 @@ def test_random_damage_with_a_right_checksum(rich):
     for _ in range(6000):
         damaged = bytearray(rich)
         for _ in range(generator.choice((1, 1, 1, 2, 5))):
-            where = generator.randrange(24, 152) if generator.random() < 0.1 else generator.randrange(offset, offset + size)
+            where = (
+                generator.randrange(24, 152)
+                if generator.random() < 0.1
+                else generator.randrange(offset, offset + size)
+            )
             damaged[where] = generator.choice((0, 1, 0x7F, 0x80, 0xFF, generator.randrange(256)))
         try:
             load(repair(bytes(damaged)))
@@ -135,7 +143,13 @@ def test_random_damage_with_a_right_checksum(rich):
         except TypeError:
             pytest.fail("an error without a status")
     assert {"OK", "INVALID_ARGUMENT"} <= outcomes
-    assert outcomes <= {"OK", "INVALID_ARGUMENT", "FAILED_PRECONDITION", "UNIMPLEMENTED", "RESOURCE_EXHAUSTED"}
+    assert outcomes <= {
+        "OK",
+        "INVALID_ARGUMENT",
+        "FAILED_PRECONDITION",
+        "UNIMPLEMENTED",
+        "RESOURCE_EXHAUSTED",
+    }
 
 
 def test_target_and_architecture():

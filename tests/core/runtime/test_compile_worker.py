@@ -39,7 +39,14 @@ def test_everything_arrives(make_client):
         client, b"options", format="hlo", compile_options=b"\x00\xff", options={"level": 3, "x": ""}
     )
     assert code == "NOT_FOUND"
-    for part in ("'hlo'", r"b'\x00\xff'", "('dump_to', '/tmp/d')", "('fast_math', 'yes')", "('level', '3')", "('x', '')"):
+    for part in (
+        "'hlo'",
+        r"b'\x00\xff'",
+        "('dump_to', '/tmp/d')",
+        "('fast_math', 'yes')",
+        "('level', '3')",
+        "('x', '')",
+    ):
         assert part in message
 
 
@@ -118,7 +125,8 @@ def test_two_compiles_at_the_same_time(make_client):
     compile_status(client, b"pid")
     seen = []
     threads = [
-        threading.Thread(target=lambda: seen.append(compile_status(client, b"sleep 0.5"))) for _ in range(2)
+        threading.Thread(target=lambda: seen.append(compile_status(client, b"sleep 0.5")))
+        for _ in range(2)
     ]
     for thread in threads:
         thread.start()

@@ -93,7 +93,10 @@ def test_external_memory_is_never_written(device, double):
 
 def test_external_memory_must_be_aligned(device):
     array = aligned(np.zeros(32, np.float32))[1:]
-    assert "aligned" in status(lambda: _tripont.testing.external_buffer(device, array, lambda: None))[1]
+    assert (
+        "aligned"
+        in status(lambda: _tripont.testing.external_buffer(device, array, lambda: None))[1]
+    )
 
 
 def test_on_delete_waits_for_readers(device):
@@ -145,7 +148,9 @@ def two_parameters(donatable):
                 Allocation(ALLOCATION_PARAMETER, 1, 32),
                 Allocation(ALLOCATION_RESULT, 0, 32),
             ),
-            thunks=(Kernel(function("add"), (whole(0, 32), whole(1, 32), whole(2, 32)), 8, 64, 1.0),),
+            thunks=(
+                Kernel(function("add"), (whole(0, 32), whole(1, 32), whole(2, 32)), 8, 64, 1.0),
+            ),
             donatable_parameters=donatable,
         )
     )

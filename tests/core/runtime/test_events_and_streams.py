@@ -72,8 +72,8 @@ def test_callbacks_from_many_threads():
 
         def add(event=event, calls=calls, barrier=barrier):
             barrier.wait()
-            for i in range(20):
-                event.on_ready(lambda code, message: calls.append(i))
+            for _ in range(20):
+                event.on_ready(lambda code, message: calls.append(1))
 
         threads = [threading.Thread(target=add) for _ in range(3)]
         for thread in threads:

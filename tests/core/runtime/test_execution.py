@@ -63,7 +63,9 @@ def test_imports(device):
     program = programs.executable(
         parameters=(Value(d), Value(d)),
         results=(Value(d),),
-        thunks=(Kernel(function("fmod_kernel"), (whole(0, 32), whole(1, 32), whole(2, 32)), 4, 4, 10.0),),
+        thunks=(
+            Kernel(function("fmod_kernel"), (whole(0, 32), whole(1, 32), whole(2, 32)), 4, 4, 10.0),
+        ),
         imports=(("memcpy", function("import_memcpy")), ("fmod", function("import_fmod"))),
     )
     x, y = np.array([5.5, -5.5, 7, 1]), np.array([2.0, 2, 3, 5])
@@ -133,12 +135,17 @@ def branch(is_pred):
     return programs.executable(
         parameters=(Value(selector),),
         results=(Value(S32),),
-        allocations=(Allocation(ALLOCATION_PARAMETER, 0, size), Allocation(ALLOCATION_RESULT, 0, 4)),
+        allocations=(
+            Allocation(ALLOCATION_PARAMETER, 0, size),
+            Allocation(ALLOCATION_RESULT, 0, 4),
+        ),
         thunks=(
             Conditional(
                 selector=whole(0, size),
                 selector_is_pred=is_pred,
-                branches=tuple((Kernel(function(name), (whole(1, 4),), 1, 1, 1.0),) for name in names),
+                branches=tuple(
+                    (Kernel(function(name), (whole(1, 4),), 1, 1, 1.0),) for name in names
+                ),
             ),
         ),
     )
@@ -154,7 +161,7 @@ def test_conditional_on_an_index(device, value, expected):
     assert run(device, branch(False), np.int32(value)) == [expected]
 
 
-@pytest.mark.parametrize("dtype", [d for d in dtypes.ALL], ids=lambda d: d.name)
+@pytest.mark.parametrize("dtype", dtypes.ALL, ids=lambda d: d.name)
 def test_every_dtype_goes_in_and_comes_out(device, dtype):
     array = np.arange(6).reshape(2, 3).astype(dtype.numpy)
     buffer = _tripont.Buffer.from_array(array, device)
@@ -228,7 +235,9 @@ def test_second_device(client):
     assert moved.device.id == 1
     np.testing.assert_array_equal(moved.numpy(), X)
     big = np.arange(1 << 18, dtype=np.float32)
-    np.testing.assert_array_equal(_tripont.Buffer.from_array(big, client.devices[0]).copy_to(other).numpy(), big)
+    np.testing.assert_array_equal(
+        _tripont.Buffer.from_array(big, client.devices[0]).copy_to(other).numpy(), big
+    )
 
 
 def test_memory_kinds(device):
@@ -334,7 +343,9 @@ def test_description(device):
     assert description["name"] == "double"
     assert description["alias_size"] == 32
     assert description["donatable_parameters"] == [0]
-    assert description["parameters"] == [{"dtype": "f32", "dimensions": (8,), "memory_kind": "device"}]
+    assert description["parameters"] == [
+        {"dtype": "f32", "dimensions": (8,), "memory_kind": "device"}
+    ]
     assert description["thunks"].startswith("kernel function=")
 
 
@@ -342,7 +353,8 @@ def test_executing_is_cheap(device):
     executable = load(programs.executable())
     x = _tripont.Buffer.from_array(X, device)
     best = min(
-        _tripont.testing.nanoseconds_per_execution(executable, device, [x, x], 5000) for _ in range(5)
+        _tripont.testing.nanoseconds_per_execution(executable, device, [x, x], 5000)
+        for _ in range(5)
     )
     assert best < 2000  # about 100 ns; the bound catches a thread hop or a system call
 
@@ -363,6 +375,10 @@ def test_runs_without_jaxlib_and_llvmlite(tmp_path):
     path = tmp_path / "add.tripont"
     path.write_bytes(programs.serialize(programs.executable()))
     process = subprocess.run(
-        [sys.executable, "-c", _NO_COMPILER, str(path)], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", _NO_COMPILER, str(path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert process.stdout.strip() == str([2.0] * 8), process.stderr

@@ -139,7 +139,13 @@ def test_fork(name, fake_python, tmp_path):
         path.write_bytes(programs.serialize(program))
         paths.append(str(path))
     process = subprocess.run(
-        [sys.executable, "-c", _PREFIX + _SCENARIOS[name] + "\nprint('fine')\n", fake_python, *paths],
+        [
+            sys.executable,
+            "-c",
+            _PREFIX + _SCENARIOS[name] + "\nprint('fine')\n",
+            fake_python,
+            *paths,
+        ],
         capture_output=True,
         text=True,
         timeout=90,
