@@ -39,6 +39,11 @@ std::string OptionText(const OptionValue& value) {
 
 Ref<Client> MakeClient(const std::map<std::string, OptionValue>& settings) {
   Options options = Value(Options::FromEnvironment());
+  // Who uses the runtime from Python has an interpreter that can compile: this one.
+  if (options.python.empty()) {
+    const py::object interpreter = py::module_::import("sys").attr("executable");
+    if (!interpreter.is_none()) options.python = interpreter.cast<std::string>();
+  }
   for (const auto& [name, value] : settings) Check(options.Set(name, OptionText(value)));
   return Value(Client::Create(options));
 }
