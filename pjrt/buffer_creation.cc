@@ -44,7 +44,8 @@ Status Client_BufferFromHostBuffer(PJRT_Client_BufferFromHostBuffer_Args& args) 
   const int semantics = NumberOf(args.host_buffer_semantics);
   const bool may_alias = semantics == PJRT_HostBufferSemantics_kImmutableZeroCopy ||
                          semantics == PJRT_HostBufferSemantics_kMutableZeroCopy;
-  if (may_alias && strides.empty() && size >= kMinAliasBytes && Buffer::CanViewInPlace(args.data)) {
+  if (may_alias && strides.empty() && size >= kMinAliasBytes &&
+      Buffer::CanViewInPlace(memory->memory, args.data)) {
     Ref<Event> done = MakeRef<Event>();
     TRIPONT_ASSIGN_OR_RETURN(
         Ref<Buffer> buffer,
@@ -76,7 +77,7 @@ Status Client_CreateViewOfDeviceBuffer(PJRT_Client_CreateViewOfDeviceBuffer_Args
   }
   Ref<Buffer> buffer;
   const bool row_major = CheckDeviceLayout(args.layout, shape.dimensions, ElementSize(shape)).ok();
-  if (row_major && size != 0 && Buffer::CanViewInPlace(args.device_buffer_ptr)) {
+  if (row_major && size != 0 && Buffer::CanViewInPlace(memory->memory, args.device_buffer_ptr)) {
     TRIPONT_ASSIGN_OR_RETURN(
         buffer,
         Buffer::FromExternal(memory->memory, shape, args.device_buffer_ptr, std::move(on_delete)));

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+
+from rich.console import Console
 from rich.table import Table
 
 from .client import bindings, make_client
@@ -32,4 +35,33 @@ def run() -> int:
         "TRIPONT_NUM_DEVICES=N gives N host devices; in JAX they are jax.devices('xpu')",
         style="dim",
     )
+    print_sycl_devices(console)
     return 0
+
+
+def print_sycl_devices(console: Console) -> None:
+    """A table of all SYCL devices, or a line that says why there are none."""
+    module = bindings()
+    try:
+        devices = module.sycl_devices(sys.executable)
+    except module.StatusError as error:
+        console.print(f"\nno SYCL devices: {error}", style="dim", soft_wrap=True)
+        return
+    table = Table(title="SYCL devices (TRIPONT_DEVICE=sycl, sycl:gpu, sycl:cpu)", title_justify="left")
+    for column in ("device", "kind", "backend", "driver", "memory", "units", "fp64", "fp16"):
+        table.add_column(column)
+    for device in devices:
+        table.add_row(
+            device["name"],
+            device["kind"],
+            device["backend"],
+            device["driver_version"],
+            size(device["memory"]),
+            str(device["compute_units"]),
+            "yes" if device["fp64"] else "no",
+            "yes" if device["fp16"] else "no",
+        )
+    console.print()
+    console.print(table)
+    if not devices:
+        console.print("the SYCL runtime has no device: is intel-opencl-rt installed?", style="dim")
