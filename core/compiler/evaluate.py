@@ -262,12 +262,14 @@ def _scatter(i: Instruction, *operands: Array) -> list[Array]:
             d.input_batching_dims, d.scatter_indices_batching_dims, strict=True
         ):
             start[dimension] = batch[source - (source > d.index_vector_dim)]
+        sizes = dict(zip(kept, (update_dims[n] for n in window_positions), strict=True))
+        # As XLA has it, an update whose window does not fit is left out whole.
+        if any(s < 0 or s + sizes.get(n, 1) > shape[n] for n, s in enumerate(start)):
+            continue
         for window in np.ndindex(*[update_dims[n] for n in window_positions]):
             place = list(start)
             for dimension, offset in zip(kept, window, strict=True):
                 place[dimension] += offset
-            if any(p < 0 or p >= n for p, n in zip(place, shape, strict=True)):
-                continue
             source_index = [0] * len(update_dims)
             for position, n in zip(batch_positions, batch, strict=True):
                 source_index[position] = n

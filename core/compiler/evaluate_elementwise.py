@@ -230,7 +230,13 @@ def _extremum(i: Instruction, a: Array, b: Array) -> Array:
         return np.where(first == maximum, a, b)
     if i.dtype.kind == "pred":
         return (a | b) if maximum else (a & b)
-    return np.asarray(np.maximum(a, b) if maximum else np.minimum(a, b))
+    best = np.asarray(np.maximum(a, b) if maximum else np.minimum(a, b))
+    if i.dtype.is_float:  # of two zeros, +0 is the larger
+        zeros = (np.asarray(a).astype(np.float32) == 0) & (np.asarray(b).astype(np.float32) == 0)
+        negative = np.signbit(a) & np.signbit(b) if maximum else np.signbit(a) | np.signbit(b)
+        signed = np.where(negative, -0.0, 0.0).astype(best.dtype)
+        return np.where(zeros & (best == 0), signed, best)
+    return best
 
 
 def _clamp(i: Instruction, low: Array, x: Array, high: Array) -> Array:

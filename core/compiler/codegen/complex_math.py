@@ -286,6 +286,46 @@ def _power(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
     return Complex(real, b.select(b.binary("or", y_zero, vanishes), zero, result.imag))
 
 
+def _cbrt(r: _Real, x: Complex) -> Element:
+    """The principal root, exp(log(x) / 3)."""
+    log = r.log(x)
+    third = r.constant(x.real, 3.0)
+    root = r.exp(Complex(r.div(log.real, third), r.div(log.imag, third)))
+    zero = r.b.binary("and", r.is_zero(x.real), r.is_zero(x.imag))
+    return Complex(r.b.select(zero, x.real, root.real), r.b.select(zero, x.imag, root.imag))
+
+
+def _atan2(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
+    """-i log((x + i y) / sqrt(x^2 + y^2)), as XLA defines it for complex numbers."""
+    y, x = o
+    assert isinstance(x, Complex)
+    assert isinstance(y, Complex)
+    r = _Real(g)
+    squares = [multiply(g, v, v) for v in (x, y)]
+    size = r.sqrt_complex(
+        Complex(r.add(squares[0].real, squares[1].real), r.add(squares[0].imag, squares[1].imag))
+    )
+    log = r.log(r.divide(Complex(r.sub(x.real, y.imag), r.add(x.imag, y.real)), size))
+    return Complex(log.imag, g.builder.fneg(log.real))
+
+
+def _extremum(predicate: str) -> Operation:
+    """By the real parts, and by the imaginary parts where those are equal."""
+
+    def operation(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
+        x, y = o
+        assert isinstance(x, Complex)
+        assert isinstance(y, Complex)
+        b = g.builder
+        equal = b.binary(
+            "and", b.fcmp("oeq", x.real, y.real), b.fcmp(predicate + "e", x.imag, y.imag)
+        )
+        first = b.binary("or", b.fcmp(predicate + "t", x.real, y.real), equal)
+        return Complex(b.select(first, x.real, y.real), b.select(first, x.imag, y.imag))
+
+    return operation
+
+
 def _is_finite(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
     x = o[0]
     assert isinstance(x, Complex)
@@ -309,6 +349,10 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "copy": lambda g, i, o: o[0],
     "divide": _divide,
     "power": _power,
+    "atan2": _atan2,
+    "maximum": _extremum("og"),
+    "minimum": _extremum("ol"),
+    "cbrt": _function(_cbrt),
     "is-finite": _is_finite,
     "abs": _function(lambda r, x: r.hypot(x.real, x.imag)),
     "sign": _function(_sign),

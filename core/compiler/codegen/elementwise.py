@@ -162,13 +162,26 @@ def minimum(g: Generator, i: hlo.Instruction | None, o: list[Value]) -> Value:
 
 
 def _extremum(g: Generator, predicate: str, o: list[Value]) -> Value:
+    """NaN if either is, and of two zeros +0 for the maximum and -0 for the minimum, as IEEE 754 has it."""
     b = g.builder
     a, c = o
     if a.is_constant:
         a, c = c, a
-    # max(c, a) as the machine does it: a if either is NaN. With a constant c that is all.
-    best = b.select(b.fcmp(predicate, c, a), c, a)
-    return best if c.is_constant else b.select(b.fcmp("uno", c, c), c, best)
+    maximum = predicate == "ogt"
+    if c.is_constant:
+        if c.ref == _constant(c, 0.0 if maximum else -0.0).ref:  # it beats the other zero
+            return b.select(b.fcmp("ugt" if maximum else "ult", a, c), a, c)
+        return b.select(b.fcmp(predicate, c, a), c, a)
+    # As the machine does it: the second if they are equal or one is NaN. So the two differ for zeros and NaN alone: there
+    # the union of the bits is NaN if one is, and the sign must be in both (maximum) or in one of them (minimum).
+    first = bits_of(g, b.select(b.fcmp(predicate, c, a), c, a))
+    second = bits_of(g, b.select(b.fcmp(predicate, a, c), a, c))
+    either = b.binary("or", first, second)
+    if maximum:
+        sign = 1 << (int(scalar_of(first.type)[1:]) - 1)
+        both = b.binary("and", first, second)
+        either = b.binary("or", both, b.binary("and", either, _constant(first, sign - 1)))
+    return b.cast("bitcast", either, a.type)
 
 
 def _integer_extremum(name: str) -> Operation:
@@ -298,6 +311,8 @@ def _shift(opcode: str) -> Operation:
             opcode == "lshr" and bits < 8 and i.dtype.is_signed
         ):  # the sign extension is not part of the value
             x = b.binary("and", x, _constant(x, (1 << bits) - 1))
+        if opcode == "ashr" and bits < 8 and not i.dtype.is_signed:  # its top bit is the sign
+            x = b.binary("ashr", b.binary("shl", x, _constant(x, 8 - bits)), _constant(x, 8 - bits))
         if bits < 8:
             by = b.binary("and", by, _constant(by, 0xFF if i.dtype.is_signed else (1 << bits) - 1))
         if by.is_constant and _is_harmless(by):
@@ -394,15 +409,34 @@ def _clamp(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
 
 
 def _reduce_precision(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
-    return reduce_precision(g, o[0], i.attributes["exponent_bits"], i.attributes["mantissa_bits"])
+    exponent_bits, mantissa_bits = i.attributes["exponent_bits"], i.attributes["mantissa_bits"]
+    if i.dtype is dtypes.F16:  # its subnormals are rounded as they are stored
+        raw = small_floats.encode(g, o[0], dtypes.F16)
+        raw = _reduce_bits(g, raw, (5, 10), exponent_bits, mantissa_bits)
+        rounded = small_floats.decode(g, raw, dtypes.F16)
+        return _keep_nan(g, o[0], rounded, mantissa_bits)
+    return reduce_precision(g, o[0], exponent_bits, mantissa_bits)
 
 
 def reduce_precision(g: Generator, x: Value, exponent_bits: int, mantissa_bits: int) -> Value:
     """Round to a narrower format, as XLA defines it: too large becomes infinity, too small a zero of its sign."""
+    full = (11, 52) if scalar_of(x.type) == "double" else (8, 23)
+    result = _reduce_bits(g, bits_of(g, x), full, exponent_bits, mantissa_bits)
+    return _keep_nan(g, x, g.builder.cast("bitcast", result, x.type), mantissa_bits)
+
+
+def _keep_nan(g: Generator, x: Value, rounded: Value, mantissa_bits: int) -> Value:
+    """NaN stays NaN; a format without a mantissa has infinity in its place."""
+    nan = _constant(x, float("inf")) if mantissa_bits == 0 else x
+    return g.builder.select(g.builder.fcmp("uno", x, x), nan, rounded)
+
+
+def _reduce_bits(
+    g: Generator, bits: Value, full: tuple[int, int], exponent_bits: int, mantissa_bits: int
+) -> Value:
+    """The bits of numbers with ``full`` = (exponent, mantissa) bits, rounded to fewer."""
     b = g.builder
-    double = scalar_of(x.type) == "double"
-    full_exponent, full_mantissa = (11, 52) if double else (8, 23)
-    bits = bits_of(g, x)
+    full_exponent, full_mantissa = full
     c = functools.partial(llvm_ir.integer, bits.type)
     sign_bit = 1 << (full_exponent + full_mantissa)
     result = bits
@@ -420,12 +454,7 @@ def reduce_precision(g: Generator, x: Value, exponent_bits: int, mantissa_bits: 
         infinity = b.binary("or", sign, c(((1 << full_exponent) - 1) << full_mantissa))
         result = b.select(overflows, infinity, result)
         result = b.select(underflows, sign, result)
-    rounded = b.cast("bitcast", result, x.type)
-    if mantissa_bits == 0:
-        return b.select(
-            b.fcmp("uno", x, x), b.intrinsic("copysign", [_constant(x, float("inf")), x]), rounded
-        )
-    return b.select(b.fcmp("uno", x, x), x, rounded)
+    return result
 
 
 def bitcast_convert(g: Generator, element: Element, source: DType, target: DType) -> Element:

@@ -169,6 +169,64 @@ def read_set_dimension_size(block: BlockReader, operation: Any) -> Results:
     )
 
 
+def _constant_operand(block: BlockReader, operation: Any, number: int) -> tuple[int, ...]:
+    """The values of an operand that must be a constant."""
+    operand = block.value(operation.operands[number])
+    if operand.opcode == "broadcast" and operand.operands[0].opcode == "constant":
+        return (int(operand.operands[0].attributes["literal"]),) * operand.dims[0]
+    if operand.opcode != "constant":
+        raise block.unimplemented(
+            operation, f"operand {number} gives a shape or bounds, and is not a constant"
+        )
+    return tuple(int(v) for v in operand.attributes["literal"])
+
+
+def read_dynamic_pad(block: BlockReader, operation: Any) -> Results:
+    names = ("low", "high", "interior")
+    padding = {n: _constant_operand(block, operation, 2 + i) for i, n in enumerate(names)}
+    return block.emit("pad", block.shape(operation), block.operands(operation)[:2], padding)
+
+
+def read_real_dynamic_slice(block: BlockReader, operation: Any) -> Results:
+    names = ("starts", "limits", "strides")
+    bounds = {n: _constant_operand(block, operation, 1 + i) for i, n in enumerate(names)}
+    return block.emit("slice", block.shape(operation), block.operands(operation)[:1], bounds)
+
+
+def read_dynamic_gather(block: BlockReader, operation: Any) -> Results:
+    values = {
+        "dimension_numbers": block.program.attribute(
+            attributes.gather_dimension_numbers, operation.attributes["dimension_numbers"]
+        ),
+        "slice_sizes": _constant_operand(block, operation, 2),
+        "indices_are_sorted": attributes.flag(operation, "indices_are_sorted"),
+    }
+    return block.emit("gather", block.shape(operation), block.operands(operation)[:2], values)
+
+
+def read_torch_index_select(block: BlockReader, operation: Any) -> Results:
+    """A gather of whole slices at the indices, which the first ``batch_dims`` dimensions of both share."""
+    operand, index = block.operands(operation)
+    dimension = attributes.integer(operation, "dim")
+    batch = tuple(range(attributes.integer(operation, "batch_dims", 0)))
+    rank = len(operand.dims)
+    free = len(index.dims) - len(batch)
+    # Result: the operand's dimensions before `dimension`, the index's own, the operand's after it.
+    inside = set(range(dimension, dimension + free)) | set(batch)
+    shape = block.shape(operation)
+    numbers = hlo.GatherDimensionNumbers(
+        offset_dims=tuple(d for d in range(shape.rank) if d not in inside),
+        collapsed_slice_dims=(dimension,),
+        start_index_map=(dimension,),
+        index_vector_dim=len(index.dims),
+        operand_batching_dims=batch,
+        start_indices_batching_dims=batch,
+    )
+    sizes = tuple(1 if d == dimension or d in batch else operand.dims[d] for d in range(rank))
+    values = {"dimension_numbers": numbers, "slice_sizes": sizes, "indices_are_sorted": False}
+    return block.emit("gather", shape, (operand, index), values)
+
+
 def _scalar(value: int) -> np.ndarray:
     return hlo.constant(value, dtypes.S32).attributes["literal"]  # type: ignore[no-any-return]
 
@@ -194,6 +252,10 @@ READERS: Final[dict[str, Callable[[BlockReader, Any], Results]]] = {
         "dynamic_update_slice": read_dynamic_update_slice,
         "gather": read_gather,
         "scatter": read_scatter,
+        "dynamic_pad": read_dynamic_pad,
+        "real_dynamic_slice": read_real_dynamic_slice,
+        "dynamic_gather": read_dynamic_gather,
+        "torch_index_select": read_torch_index_select,
         "copy": read_copy,
         "get_dimension_size": read_get_dimension_size,
         "set_dimension_size": read_set_dimension_size,

@@ -1,0 +1,209 @@
+"""Dot products, convolutions, linear algebra and Fourier transforms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tripont.core.compiler import dtypes
+
+from tests.conformance.programs import dense, function, tensor
+from tests.conformance.registry import case
+from tests.conformance.values import ordinary
+
+F32, F64, S32 = dtypes.F32, dtypes.F64, dtypes.S32
+_NUMBERS = (F32, F64, dtypes.F16, dtypes.BF16, S32, dtypes.S64, dtypes.S8, dtypes.U8, dtypes.U32, dtypes.S4, dtypes.C64, dtypes.C128,
+            dtypes.F8E4M3FN, dtypes.F8E5M2)  # fmt: skip
+
+
+def _wide(dtype: Any) -> Any:
+    if dtype.is_complex:
+        return np.clongdouble
+    return np.int64 if dtype.is_integer else np.longdouble if dtype is F64 else np.float64
+
+
+def _narrow(values: Any, dtype: Any) -> Any:
+    """Integers wrap."""
+    if dtype.is_integer and dtype.bits < 8:
+        half = 1 << (dtype.bits - 1)
+        values = (values + half) % (2 * half) - half if dtype.is_signed else values % (2 * half)
+    with np.errstate(all="ignore"):
+        return np.asarray(values).astype(dtype.numpy)
+
+
+def _limit(dtype: Any) -> float:
+    return 0 if dtype.is_integer else 2 if dtype.bits <= 16 else 8
+
+
+# ------------------------------------------------------------------------------------------------------ dot_general
+
+# name: (lhs dims, rhs dims, batch, contracting (lhs, rhs), einsum)
+_DOTS: dict[str, Any] = {
+    "matrix": ((5, 7), (7, 6), ((), ()), ((1,), (0,)), "ij,jk->ik"),
+    "transposed": ((7, 5), (6, 7), ((), ()), ((0,), (1,)), "ji,kj->ik"),
+    "batched": ((3, 5, 7), (3, 7, 6), ((0,), (0,)), ((2,), (1,)), "bij,bjk->bik"),
+    "vector": ((7,), (7,), ((), ()), ((0,), (0,)), "i,i->"),
+    "outer": ((5,), (6,), ((), ()), ((), ()), "i,j->ij"),
+    "two_contracted": ((4, 3, 5), (5, 6, 3), ((), ()), ((1, 2), (2, 0)), "iab,bka->ik"),
+    "batch_inside": ((5, 3, 7), (7, 6, 3), ((1,), (2,)), ((2,), (0,)), "ibj,jkb->bik"),
+    "nothing_to_sum": ((5, 0), (0, 6), ((), ()), ((1,), (0,)), "ij,jk->ik"),
+    "empty": ((0, 7), (7, 6), ((), ()), ((1,), (0,)), "ij,jk->ik"),
+    "large": ((70, 130), (130, 90), ((), ()), ((1,), (0,)), "ij,jk->ik"),
+}
+for _dtype in _NUMBERS:
+    for _label, (_l, _r, _batch, _contract, _einsum) in _DOTS.items():
+        _out = np.einsum(_einsum, np.zeros(_l), np.zeros(_r)).shape
+        for _result in {_dtype, S32 if _dtype.is_integer and _dtype.bits <= 8 else _dtype, F32 if _dtype.is_float and _dtype.bits <= 16 else _dtype}:
+            _tl, _tr, _to = tensor(_dtype, *_l), tensor(_dtype, *_r), tensor(_result, *_out)
+            _dims = (f"batching_dims = {list(_batch[0])} x {list(_batch[1])}, " if _batch[0] else "") + \
+                    f"contracting_dims = {list(_contract[0])} x {list(_contract[1])}"
+            _w = _wide(_dtype)
+            case("dot_general", _label + (f"_to_{_result.name}" if _result is not _dtype else ""), _dtype,
+                 function([_tl, _tr], [_to], f"%r = stablehlo.dot_general %0, %1, {_dims} : ({_tl}, {_tr}) -> {_to}"),
+                 [ordinary(_dtype, _l), ordinary(_dtype, _r, "rhs")],
+                 judge=lambda a, b, e=_einsum, w=_w, t=_result: _narrow(np.einsum(e, a.astype(w), b.astype(w)), t),
+                 limit=_limit(_result),
+                 scale=None if _result.is_integer else
+                 lambda a, b, e=_einsum: 1 + np.einsum(e, np.abs(a.astype(np.clongdouble)), np.abs(b.astype(np.clongdouble))).real)  # fmt: skip
+_tl, _tr, _to = tensor(F32, 5, 7), tensor(F32, 7, 6), tensor(F32, 5, 6)
+case("dot", "", F32, function([_tl, _tr], [_to], f"%r = stablehlo.dot %0, %1 : ({_tl}, {_tr}) -> {_to}"),
+     [ordinary(F32, (5, 7)), ordinary(F32, (7, 6))], judge=lambda a, b: a.astype(float) @ b, limit=4, scale=lambda a, b: np.abs(a) @ np.abs(b))  # fmt: skip
+for _label, _config, _l, _r in (("matrix", "ij,jk->ik", (5, 7), (7, 6)), ("batched", "bij,bjk->bki", (2, 5, 7), (2, 7, 6)),
+                                ("summed", "ij,jk->i", (5, 7), (7, 6))):  # fmt: skip
+    _out = np.einsum(_config, np.zeros(_l), np.zeros(_r)).shape
+    _tl, _tr, _to = tensor(F32, *_l), tensor(F32, *_r), tensor(F32, *_out)
+    case("einsum", _label, F32, function([_tl, _tr], [_to], f'%r = stablehlo.einsum %0, %1, config = "{_config}" : ({_tl}, {_tr}) -> {_to}'),
+         [ordinary(F32, _l), ordinary(F32, _r)], judge=lambda a, b, c=_config: np.einsum(c, a.astype(float), b.astype(float)), limit=16,
+         scale=lambda a, b, c=_config: np.einsum(c, np.abs(a), np.abs(b)))  # fmt: skip
+for _label, _config, _l in (("transpose", "ij->ji", (3, 4)), ("sum", "ij->j", (3, 4)), ("diagonal", "ii->i", (3, 3)), ("trace", "ii->", (3, 3))):
+    _out = np.einsum(_config, np.zeros(_l)).shape
+    _tl, _to = tensor(F32, *_l), tensor(F32, *_out)
+    case("unary_einsum", _label, F32, function([_tl], [_to], f'%r = "stablehlo.unary_einsum"(%0) <{{einsum_config = "{_config}"}}> : ({_tl}) -> {_to}'),
+         [ordinary(F32, _l)], judge=lambda a, c=_config: np.einsum(c, a.astype(float)), limit=4, scale=lambda a: np.float64(4))  # fmt: skip
+
+# ------------------------------------------------------------------------------------------------------ convolution
+
+# name: (input, kernel, strides, padding, lhs dilation, rhs dilation, reversal, feature groups, batch groups)
+_CONVOLUTIONS: dict[str, Any] = {
+    "plain": ((2, 6, 7, 3), (3, 2, 3, 4), (1, 1), ((0, 0), (0, 0)), (1, 1), (1, 1), (0, 0), 1, 1),
+    "strided": ((2, 6, 7, 3), (3, 2, 3, 4), (2, 3), ((1, 1), (0, 2)), (1, 1), (1, 1), (0, 0), 1, 1),
+    "dilated": ((2, 6, 7, 3), (3, 2, 3, 4), (1, 1), ((2, 1), (1, 1)), (1, 2), (2, 1), (0, 0), 1, 1),
+    "negative": ((2, 6, 7, 3), (3, 2, 3, 4), (1, 1), ((-1, 0), (1, -2)), (1, 1), (1, 1), (0, 0), 1, 1),
+    "reversed": ((2, 6, 7, 3), (3, 2, 3, 4), (1, 1), ((0, 0), (0, 0)), (1, 1), (1, 1), (1, 1), 1, 1),
+    "grouped": ((2, 6, 7, 4), (3, 2, 2, 6), (1, 1), ((1, 1), (1, 0)), (1, 1), (1, 1), (0, 0), 2, 1),
+    "depthwise": ((2, 6, 7, 4), (3, 3, 1, 8), (1, 1), ((1, 1), (1, 1)), (1, 1), (1, 1), (0, 0), 4, 1),
+    "batch_groups": ((4, 6, 7, 3), (3, 2, 3, 4), (1, 1), ((0, 0), (0, 0)), (1, 1), (1, 1), (0, 0), 1, 2),
+    "no_features": ((2, 6, 7, 0), (3, 2, 0, 4), (1, 1), ((0, 0), (0, 0)), (1, 1), (1, 1), (0, 0), 1, 1),
+    "no_batch": ((0, 6, 7, 3), (3, 2, 3, 4), (1, 1), ((0, 0), (0, 0)), (1, 1), (1, 1), (0, 0), 1, 1),
+}
+
+
+def convolve(x: Any, k: Any, strides: Any, padding: Any, base: Any, dilation: Any, reversal: Any, groups: int, batches: int) -> Any:
+    """By definition, on [batch, height, width, features] and [height, width, features, output features]."""
+    if reversal[0]:
+        k = k[::-1, ::-1]
+    n, h, w, c = x.shape
+    big = np.zeros((n, (h - 1) * base[0] + 1, (w - 1) * base[1] + 1, c), x.dtype)
+    big[:, :: base[0], :: base[1]] = x
+    big = np.pad(big, ((0, 0), *[(max(0, a), max(0, b)) for a, b in padding], (0, 0)))
+    crop = [slice(max(0, -a), big.shape[d + 1] - max(0, -b)) for d, (a, b) in enumerate(padding)]
+    big = big[:, crop[0], crop[1]]
+    kh, kw, kc, ko = k.shape
+    out = [(big.shape[d + 1] - ((s - 1) * dilation[d] + 1)) // strides[d] + 1 for d, s in enumerate((kh, kw))]
+    result = np.zeros((n // batches, *out, ko), x.dtype)
+    for o in range(ko):
+        group = o // (ko // groups)
+        batch = o // (ko // batches)
+        part = big[batch * (n // batches) : (batch + 1) * (n // batches), ..., group * kc : (group + 1) * kc]
+        for i in range(out[0]):
+            for j in range(out[1]):
+                y0, x0 = i * strides[0], j * strides[1]
+                window = part[:, y0 : y0 + (kh - 1) * dilation[0] + 1 : dilation[0], x0 : x0 + (kw - 1) * dilation[1] + 1 : dilation[1]]
+                result[:, i, j, o] = (window * k[..., o]).sum((1, 2, 3))
+    return result
+
+
+def convolution_text(op: str, dtype: Any, label: str, result: Any) -> str:
+    x, k, strides, padding, base, dilation, reversal, groups, batches = _CONVOLUTIONS[label]
+    out = convolve(np.zeros(x), np.zeros(k), *_CONVOLUTIONS[label][2:]).shape
+    tx, tk, to = tensor(dtype, *x), tensor(dtype, *k), tensor(result, *out)
+    attributes = f"window_strides = {dense(strides)}, lhs_dilation = {dense(base)}, rhs_dilation = {dense(dilation)}, "
+    attributes += f"window_reversal = array<i1: {str(bool(reversal[0])).lower()}, {str(bool(reversal[1])).lower()}>, "
+    attributes += "dimension_numbers = #stablehlo.conv<[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]>, "
+    attributes += f"feature_group_count = {groups} : i64, batch_group_count = {batches} : i64"
+    pad = f"dense<{[list(p) for p in padding]}> : tensor<2x2xi64>"
+    if op == "dynamic_conv":
+        body = f"%p = stablehlo.constant {pad}\n" + f'%r = "stablehlo.dynamic_conv"(%0, %1, %p) <{{{attributes}}}> : ({tx}, {tk}, tensor<2x2xi64>) -> {to}'
+    else:
+        body = f'%r = "stablehlo.convolution"(%0, %1) <{{{attributes}, padding = {pad}}}> : ({tx}, {tk}) -> {to}'
+    return function([tx, tk], [to], body)
+
+
+for _op, _dtypes in (("convolution", (F32, F64, dtypes.F16, dtypes.BF16, S32, dtypes.S8, dtypes.C64)), ("dynamic_conv", (F32,))):
+    for _dtype in _dtypes:
+        for _label in _CONVOLUTIONS:
+            _result = S32 if _dtype is dtypes.S8 else _dtype
+            _x, _k = _CONVOLUTIONS[_label][:2]
+            _more = _CONVOLUTIONS[_label][2:]
+            _w = _wide(_dtype)
+            case(_op, _label, _dtype, convolution_text(_op, _dtype, _label, _result), [ordinary(_dtype, _x), ordinary(_dtype, _k, "kernel")],
+                 judge=lambda a, b, m=_more, w=_w: convolve(a.astype(w), b.astype(w), *m), limit=_limit(_dtype),
+                 scale=None if _dtype.is_integer else lambda a, b, m=_more: 1 + convolve(np.abs(a.astype(np.clongdouble)), np.abs(b.astype(np.clongdouble)), *m).real)  # fmt: skip
+
+# --------------------------------------------------------------------------------------------- linear algebra and fft
+
+for _dtype in (F32, F64, dtypes.C64, dtypes.C128):
+    for _n, _batch in ((1, ()), (5, (2,)), (33, ()), (0, (2,))):
+        _a = ordinary(_dtype, (*_batch, _n, _n)).astype(np.complex128)
+        _a = _a @ np.swapaxes(_a, -1, -2).conj() + _n * np.eye(_n)
+        _a = (_a if _dtype.is_complex else _a.real).astype(_dtype.numpy)
+        _t = tensor(_dtype, *_batch, _n, _n)
+        for _lower in (True, False):
+            def _cholesky(a: Any, lower: bool = _lower) -> Any:
+                factor = np.linalg.cholesky(a.astype(np.complex128 if a.dtype.kind == "c" else np.float64))
+                factor = factor if lower else np.swapaxes(factor, -1, -2).conj()
+                return factor
+
+            case("cholesky", f"{_n}_{'lower' if _lower else 'upper'}", _dtype,
+                 function([_t], [_t], f"%r = stablehlo.cholesky %0, lower = {str(_lower).lower()} : {_t}"), [_a],
+                 judge=_cholesky, limit=64, scale=lambda a: np.float64(np.sqrt(np.abs(a).max()) if a.size else 1))  # fmt: skip
+    for _n, _m, _left in ((5, 3, True), (5, 3, False), (17, 2, True), (1, 1, True)):
+        for _lower in (True, False):
+            for _how in ("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"):
+                for _unit in (True, False):
+                    _a = ordinary(_dtype, (2, _n, _n)) * _dtype.numpy.type(0.2) + 2 * np.eye(_n, dtype=_dtype.numpy)
+                    _b = ordinary(_dtype, (2, _n, _m) if _left else (2, _m, _n), "b")
+                    _ta, _tb = tensor(_dtype, *_a.shape), tensor(_dtype, *_b.shape)
+
+                    def _solve(a: Any, b: Any, lower: bool = _lower, how: str = _how, unit: bool = _unit, left: bool = _left) -> Any:
+                        wide = np.complex128 if a.dtype.kind == "c" else np.float64
+                        a, b = a.astype(wide), b.astype(wide)
+                        a = np.tril(a) if lower else np.triu(a)
+                        if unit:
+                            n = a.shape[-1]
+                            a = a * (1 - np.eye(n)) + np.eye(n)
+                        a = a if how == "NO_TRANSPOSE" else np.swapaxes(a, -1, -2)
+                        a = a.conj() if how == "ADJOINT" else a
+                        return np.linalg.solve(a, b) if left else b @ np.linalg.inv(a)
+
+                    _flags = f"left_side = {str(_left).lower()}, lower = {str(_lower).lower()}, unit_diagonal = {str(_unit).lower()}"
+                    case("triangular_solve", f"{_n}{'left' if _left else 'right'}{'lower' if _lower else 'upper'}{_how[0]}{'unit' if _unit else ''}", _dtype,
+                         function([_ta, _tb], [_tb], f'%r = "stablehlo.triangular_solve"(%0, %1) <{{{_flags}, transpose_a = #stablehlo<transpose {_how}>}}> : ({_ta}, {_tb}) -> {_tb}'),
+                         [_a, _b], judge=_solve, limit=64, scale=lambda a, b: np.float64(4))  # fmt: skip
+
+for _dtype in (dtypes.C64, dtypes.C128):
+    _real = _dtype.component
+    for _n in (1, 2, 7, 8, 12, 31, 128):
+        for _kind, _f in (("FFT", np.fft.fft), ("IFFT", np.fft.ifft), ("RFFT", np.fft.rfft), ("IRFFT", None)):
+            _length = _n // 2 + 1
+            _in = {"RFFT": (_real, (3, _n)), "IRFFT": (_dtype, (3, _length))}.get(_kind, (_dtype, (3, _n)))
+            _out = {"RFFT": (_dtype, (3, _length)), "IRFFT": (_real, (3, _n))}.get(_kind, (_dtype, (3, _n)))
+            _ti, _to = tensor(_in[0], *_in[1]), tensor(_out[0], *_out[1])
+            case("fft", f"{_kind}{_n}", _dtype, function([_ti], [_to], f"%r = stablehlo.fft %0, type = {_kind}, length = [{_n}] : ({_ti}) -> {_to}"),
+                 [ordinary(*_in)], judge=_f or (lambda a, n=_n: np.fft.irfft(a, n)), limit=32, scale=lambda a: np.float64(1 + np.abs(a).sum(-1).max()))  # fmt: skip
+    _ti = tensor(_dtype, 2, 4, 6)
+    case("fft", "FFT2d", _dtype, function([_ti], [_ti], f"%r = stablehlo.fft %0, type = FFT, length = [4, 6] : ({_ti}) -> {_ti}"),
+         [ordinary(_dtype, (2, 4, 6))], judge=lambda a: np.fft.fft2(a), limit=16, scale=lambda a: np.float64(32))  # fmt: skip
+    _ti = tensor(_dtype, 0, 6)
+    case("fft", "empty", _dtype, function([_ti], [_ti], f"%r = stablehlo.fft %0, type = FFT, length = [6] : ({_ti}) -> {_ti}"),
+         [ordinary(_dtype, (0, 6))], judge=lambda a: a)  # fmt: skip

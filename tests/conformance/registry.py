@@ -1,0 +1,110 @@
+"""Configurations: one for an op, a dtype and an edge of its attributes or shapes.
+
+``case`` adds one; the ``cases_*`` modules hold them. ``REFUSED`` lists what is refused, and why that is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tripont.core.compiler.dtypes import DType
+
+from tests.conformance.compare import ulps
+
+Arrays = list[np.ndarray]
+Judge = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One configuration.
+
+    ``judge``: None for the reference interpreter, else a function of the arguments that gives the result or a tuple of
+    them. ``limit``: the largest distance allowed, in ulps. ``zero_signs``: whether the sign of a zero result counts.
+    ``scale``: for sums, a function of the arguments that gives the size of the sum of absolute values, whose last place
+    is then the unit. ``refused``: a part of the message with which the compiler must refuse the program.
+    """
+
+    op: str
+    variant: str
+    dtype: str
+    program: str
+    arguments: Sequence[np.ndarray]
+    judge: Judge | None = None
+    limit: float = 0.0
+    zero_signs: bool = True
+    scale: Judge | None = None
+    refused: str = ""
+    slow: bool = False
+
+    @property
+    def name(self) -> str:
+        return "-".join(part for part in (self.op, self.variant, self.dtype) if part)
+
+
+CASES: list[Case] = []
+
+
+def case(op: str, variant: str, dtype: DType | str, program: str, arguments: Sequence[Any], **more: Any) -> None:
+    """Add a configuration; see :class:`Case`."""
+    name = dtype if isinstance(dtype, str) else dtype.name
+    CASES.append(Case(op, variant, name, program, tuple(np.asarray(a) for a in arguments), **more))
+
+
+@dataclass
+class Outcome:
+    """What came of a configuration: ``distance`` in ulps, or ``message`` of a refusal; ``how`` it was done."""
+
+    distance: float = 0.0
+    how: str = ""
+    message: str = ""
+    detail: str = ""
+
+
+def run_case(case: Case) -> Outcome:
+    """Compile, run and judge. Raises CompileError for a program that is refused and should not be."""
+    from tripont.core.compiler.errors import CompileError
+
+    from tests.conformance import compare, device, reference
+
+    try:
+        module, executable = device.compile_text(case.program)
+    except CompileError as error:
+        if case.refused:
+            return Outcome(message=f"{error.code}: {error.message}")
+        raise
+    actual = device.run(executable, case.arguments)
+    if case.judge is None:
+        shapes = [v.shape for v in executable.results]
+        expected = reference.interpret(case.program, case.arguments, shapes)
+    else:
+        judged = case.judge(*case.arguments)
+        expected = list(judged) if isinstance(judged, tuple | list) else [judged]
+        with np.errstate(all="ignore"):
+            expected = [np.asarray(e).astype(v.shape.dtype.numpy) for e, v in zip(expected, executable.results, strict=True)]
+    scale = case.scale(*case.arguments) if case.scale is not None else None
+    outcome = Outcome(how=device.how_done(executable))
+    for n, (a, e) in enumerate(zip(actual, expected, strict=True)):
+        part = scale[n] if isinstance(scale, tuple) else scale
+        distance = ulps(a, e, case.zero_signs, part)
+        outcome.distance = max(outcome.distance, distance)
+        if distance > case.limit and not outcome.detail:
+            outcome.detail = f"result {n}: {compare.worst(a, e, list(case.arguments), case.limit)}"
+    del module
+    return outcome
+
+
+def load() -> list[Case]:
+    """All configurations; loads their modules at the first call."""
+    from tests.conformance import (  # noqa: F401
+        cases_contraction,
+        cases_control,
+        cases_data,
+        cases_elementwise,
+        cases_reduction,
+    )
+
+    return CASES
