@@ -123,3 +123,8 @@ def lu_pivots_to_permutation_primitive() -> Any:
     from jax._src.lax import linalg
 
     return linalg.lu_pivots_to_permutation_p
+
+
+def has_portable_lowering(primitive: Any) -> bool:
+    """Whether JAX lowers ``primitive`` for platforms that it has no rule of their own for."""
+    return primitive in mlir._lowerings

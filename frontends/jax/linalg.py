@@ -1,8 +1,8 @@
 """Linear algebra for the platform ``xpu``: JAX's own rules for CPUs.
 
-JAX lowers a decomposition for CPUs to a custom call of a LAPACK routine, such as ``lapack_sgeqrf_ffi``, and to the operations
-around it that make JAX's semantics of it (NaNs where LAPACK reports a failure, pivots from 0, ...). These calls are part of
-what JAX promises to keep (exported programs hold them), and tripont's compiler knows them
+JAX lowers a decomposition for CPUs to a custom call of a LAPACK routine, such as ``lapack_sgeqrf_ffi``, and to the
+operations around it that make JAX's semantics of it (NaNs where LAPACK reports a failure, pivots from 0, ...). These
+calls are part of what JAX promises to keep (exported programs hold them), and tripont's compiler knows them
 (core/compiler/passes/custom_calls.py). So the rules are registered for ``xpu`` as they are.
 
 ``cholesky`` and ``triangular_solve`` keep their portable lowerings: StableHLO has operations for them.

@@ -1,8 +1,8 @@
 """Custom calls of linear algebra: LAPACK's routines under the names that frameworks give them.
 
 JAX writes a decomposition for CPUs as a custom call like ``lapack_sgeqrf_ffi``, with column-major matrices; XLA's own
-names (``Qr``, ``Eigh``, ``ProductOfElementaryHouseholderReflectors``, ``LuDecomposition``) have row-major ones. Two passes
-make library calls of them:
+names (``Qr``, ``Eigh``, ``ProductOfElementaryHouseholderReflectors``, ``LuDecomposition``) have row-major ones.
+Two passes make library calls of them:
 
 * :func:`lay_out_custom_calls`, early: transposes around each custom call whose arrays are not row-major, and XLA's
   names become LAPACK's. Simplification then removes transposes that meet others.
@@ -123,7 +123,8 @@ def _match(i: Instruction) -> Instruction | None:
 
 def _lay_out(i: Instruction) -> Instruction | None:
     if i.opcode == "get-tuple-element" and i.operands[0].opcode == "tuple":
-        return i.operands[0].operands[i.attributes["index"]]
+        element: Instruction = i.operands[0].operands[i.attributes["index"]]
+        return element
     if i.opcode != "custom-call":
         return None
     other = _XLA_NAMES.get(i.attributes["custom_call_target"])
