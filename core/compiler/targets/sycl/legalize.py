@@ -29,7 +29,7 @@ GLOBAL: Final = "ptr addrspace(1)"
 # Attributes that are about a kernel's function on the host, or about nothing here.
 _DEFINE: Final = re.compile(r"define (internal )?(\S.*?) @([\w.$]+)\((.*)\) #(\d+) \{$")
 _POINTER: Final = re.compile(r"\bptr\b(?! addrspace)")
-_ALLOCA: Final = re.compile(r"  (%\w+) = alloca (.+), i64 (\d+), align (\d+)$")
+_ALLOCA: Final = re.compile(r"  (%\w+) = alloca (.+?)(?:, i64 (\d+))?, align (\d+)$")
 _TABLE: Final = re.compile(r"@table\.\d+")
 _VECTOR_GEP: Final = re.compile(
     r"  (%\w+) = getelementptr inbounds (\S+), ptr (\S+), (<(\d+) x i64>) (.+)$"
@@ -179,7 +179,9 @@ class _Function:
         if "alloca" in line and (match := _ALLOCA.match(line)):
             name, type_, count, align = match.groups()
             type_ = _POINTER.sub(GENERIC, type_)
-            self.out.append(f"  {name}.a = alloca [{count} x {type_}], align {align}")
+            if count:
+                type_ = f"[{count} x {type_}]"
+            self.out.append(f"  {name}.a = alloca {type_}, align {align}")
             self.out.append(f"  {name} = addrspacecast ptr {name}.a to {GENERIC}")
             return
         if "getelementptr" in line and (match := _VECTOR_GEP.match(line)):
