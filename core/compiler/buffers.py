@@ -217,6 +217,9 @@ def assign(module: Module) -> Assignment:
                 if target is not None and source is not None
             ]
             moves[branches.instruction, str(n)] = ordered(pairs, branches.ends[n])
+            for target, source in pairs:
+                if target.group is not source.group:
+                    target.group.begin_by(branches.ends[n])
     for instruction, values in live.values.items():
         if must_share(instruction):
             for new, candidates in zip(values, in_place_operands(instruction), strict=True):

@@ -46,18 +46,25 @@ class Value:
 class Group:
     """Values in the same memory. ``allocation``: where it is bound to be, None for the arena."""
 
-    __slots__ = ("allocation", "offset", "read_only", "size", "values")
+    __slots__ = ("allocation", "first_move", "offset", "read_only", "size", "values")
 
     def __init__(self, value: Value) -> None:
         self.values = [value]  # sorted by start; none overlap
         self.size = value.shape.bytes
+        self.first_move = FOREVER
         self.allocation: int | None = None
         self.read_only = False
         self.offset = 0
 
     @property
     def start(self) -> int:
-        return self.values[0].start
+        return min(self.values[0].start, self.first_move)
+
+    def begin_by(self, time: int) -> None:
+        """A move writes here at ``time``, before the value that it makes is numbered: at the end of
+        a branch, where other branches' results may still wait for their own moves.
+        """
+        self.first_move = min(self.first_move, time)
 
     @property
     def end(self) -> int:

@@ -98,6 +98,20 @@ def branches(i, x, y):
     return lax.switch(i, [lambda a, b: (a, b), lambda a, b: (a + b, a), lambda a, b: (b, a)], x, y)
 
 
+def branches_that_move(p, q, x, y):
+    """A branch's result waits for its move while parameters are moved to other results."""
+    product = x @ y
+
+    def keep(product, x, y):
+        return product, x, y
+
+    def swap(product, x, y):
+        return product @ y, y, x
+
+    a, b, c = lax.cond(p < q, keep, swap, product, x, y)
+    return a @ b + b @ c
+
+
 def branch_in_loop(x):
     def body(i, s):
         return lax.cond(i % 2 == 0, lambda a: a.at[i].add(1.0), lambda a: a * 2, s)
@@ -160,6 +174,10 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "lstm": (lstm, (_f(5, 2, 3), _f(3, 16), _f(4, 16), _f(16))),
     "lstm_gradient": (lstm_gradient, (_f(5, 2, 3), _f(3, 16), _f(4, 16), _f(16))),
     "branches": (branches, (np.int32(2), _f(4), _f(4))),
+    "branches_that_move": (
+        branches_that_move,
+        (np.int32(2), np.int32(3), _f(20, 20), _f(20, 20)),
+    ),
     "branch_in_loop": (branch_in_loop, (_f(6),)),
     "updates": (updates, (_f(5, 3), _f(3), np.int32(1))),
     "cumulative": (cumulative, (_f(13),)),
