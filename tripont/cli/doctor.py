@@ -196,6 +196,25 @@ def check_onednn() -> Finding:
     return Finding("oneDNN", OK, f"{answer}, {path}")
 
 
+def check_lapack() -> Finding:
+    path = find_shared_library("scipy-openblas32", "libscipy_openblas.so")
+    if path is None:
+        return Finding(
+            "LAPACK",
+            WARNING,
+            "libscipy_openblas.so of scipy-openblas32 is missing: decompositions need SciPy's copy of it",
+            "pip install --force-reinstall scipy-openblas32",
+        )
+    code = (
+        f"import ctypes; f = ctypes.CDLL({str(path)!r}).scipy_openblas_get_config; "
+        "f.restype = ctypes.c_char_p; print(f().decode())"
+    )
+    good, answer = in_process(code)
+    if good:
+        return Finding("LAPACK", OK, f"{answer}, {path}")
+    return Finding("LAPACK", ERROR, answer, "pip install --force-reinstall scipy-openblas32")
+
+
 def check_tbb() -> Finding:
     path = find_shared_library("tbb", "libtbb.so.12")
     if path is None:
@@ -348,6 +367,7 @@ CHECKS: list[Callable[[], Finding]] = [
     check_llvm,
     check_tbb,
     check_onednn,
+    check_lapack,
     check_plugin,
     check_bindings,
     lambda: check_package("jaxlib", "the compiler reads programs with it", "0.10.2", True),

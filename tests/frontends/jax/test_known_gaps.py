@@ -1,7 +1,7 @@
 """What JAX's CPU platform has a lowering for and xpu has not, from JAX's own tables.
 
 known_gaps.json names each such primitive with a reason. The list may only shrink: a primitive that a new JAX adds fails
-the first test, one that has got a lowering fails the second. `python -m tests.frontends.jax.test_known_gaps` prints them.
+the first test, one that has got a lowering fails the second. Run as a module, this prints them.
 """
 
 from __future__ import annotations
