@@ -175,6 +175,15 @@ def _may_merge(i: hlo.Instruction, a: int, b: int) -> bool:
     return (a in at["dimensions"]) == (b in at["dimensions"])
 
 
+def _cropped(i: hlo.Instruction) -> list[int]:
+    """The dimensions of size one of a padding whose element is not simply the operand's only one."""
+    if i.opcode != "pad":
+        return []
+    low, high = i.attributes["low"], i.attributes["high"]
+    sizes = i.operands[0].dims
+    return [d for d, n in enumerate(i.dims) if n == 1 and (sizes[d], low[d], high[d]) != (1, 0, 0)]
+
+
 # Of these the operand has the larger dimensions, of the others like them the result.
 _SHRINKING: Final = frozenset(["slice", "dynamic-slice"])
 
@@ -184,8 +193,9 @@ def _slice_like(j: _Joints, i: hlo.Instruction) -> None:
     arrays = {"concatenate": len(i.operands), "dynamic-update-slice": 2}.get(i.opcode, 1)
     for operand in dict.fromkeys(i.operands[:arrays]):
         large, small = (operand, i) if i.opcode in _SHRINKING else (i, operand)
+        cropped = _cropped(i)
         for pair in j.pairs(large):
-            if not _may_merge(i, *pair):
+            if not _may_merge(i, *pair) or any(pair[0] < d < pair[1] for d in cropped):
                 j.cut(large, pair)
                 j.cut(small, pair)
             elif j.joint(small, pair) is not None:
@@ -426,7 +436,7 @@ def _rewrite_slice_like(
 ) -> hlo.Instruction:
     """In the groups of the larger side, the sizes of the smaller side are products over the same dimensions."""
     larger = i.operands[0] if i.opcode in _SHRINKING else i
-    groups = j.groups(larger)
+    groups = sorted([*j.groups(larger), *([d] for d in _cropped(i))])
 
     def sizes(x: hlo.Instruction) -> tuple[int, ...]:
         return tuple(math.prod(x.dims[d] for d in g) for g in groups)

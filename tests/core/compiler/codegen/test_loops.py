@@ -403,6 +403,23 @@ def test_data_movement(dtype):
             check(fusion("loop", [x, y, z, start, other], root), arguments)
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "dims"),
+    [
+        ((1, 0, 0), (-1, 0, 0), (3, 1, 5)),  # operand cropped away: nothing but padding
+        ((0, 1, 2), (0, -1, 0), (3, 1, 5)),
+        ((0, -1, 0), (0, -1, 0), (3, 3, 5)),  # one element of three
+        ((-1, 0, 1), (-1, 0, 1), (3, 4, 5)),
+        ((0, 1, -4), (0, 1, 0), (3, 4, 5)),
+    ],
+)
+def test_padding_to_size_one(low, high, dims):
+    x, z = parameters(S(F32, dims), S(F32))
+    result = tuple(d + a + b for d, a, b in zip(dims, low, high, strict=True))
+    root = op("pad", S(F32, result), x, z, low=low, high=high, interior=(0, 0, 0))
+    check(fusion("loop", [x, z], root))
+
+
 @pytest.mark.parametrize("dtype", [F32, F64, S8, BF16, C64], ids=str)
 @pytest.mark.parametrize("stride", [2, 3, 4, 5])
 def test_strided_slices(stride, dtype):
