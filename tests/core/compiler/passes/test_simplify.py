@@ -79,6 +79,11 @@ CASES: dict[str, tuple[Instruction, Make, list[str]]] = {
         lambda x: op("select", number(True, 4, dtype=PRED), x, op("negate", x), dtype=dtypes.F32),
         [],
     ),
+    "integers through floats to narrower ones saturate": (
+        X(4, dtype=dtypes.U8),
+        lambda x: op("convert", op("convert", x, dtype=dtypes.F32), dtype=dtypes.S8),
+        ["convert", "convert"],
+    ),
     "convert to itself": (X(4), lambda x: op("convert", x), []),
     "bf16 -> f32 -> bf16": (
         X(4, dtype=dtypes.BF16),
