@@ -1,7 +1,7 @@
 """Library calls of LAPACK: values, refusals, and a machine without LAPACK.
 
-tests/frontends/jax/test_linalg.py has all decompositions. Matrices are column-major here: an array [n, m] is a matrix of
-m rows and n columns.
+tests/frontends/jax/test_linalg.py has all decompositions. Matrices are column-major here: an array [n, m] is a matrix
+of m rows and n columns.
 """
 
 from __future__ import annotations
