@@ -5,7 +5,7 @@ VENV := .venv
 VENV_WHEEL := .venv-wheel
 RUN := $(VENV)/bin/python
 
-.PHONY: help environment dev build test test-fast test-wheel demo bench lint format clean
+.PHONY: help environment dev build test test-fast conformance test-wheel demo bench lint format clean
 
 help:
 	@sed -n 's/^| `\(make [^`]*\)` | \([^|;]*\).*/\1\t\2/p' docs/development.md | expand -t 16
@@ -25,6 +25,11 @@ test: dev
 
 test-fast: dev
 	$(RUN) -m pytest -m "not slow" $(or $(ARGS),tests)
+
+# Every configuration of every op, and the table of what came out. TRIPONT_CONFORMANCE_TARGET: host (the default) or sycl.
+conformance: dev
+	TRIPONT_CONFORMANCE=full $(RUN) -m pytest -q $(or $(ARGS),tests/conformance)
+	$(RUN) -m tests.conformance.coverage
 
 # The wheel in a clean environment, as a user gets it, on Python 3.12 with the newest JAX where there is one.
 test-wheel: environment

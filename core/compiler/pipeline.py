@@ -17,6 +17,7 @@ from .passes.decompose import decompose, remove_barriers
 from .passes.inline import inline_calls, unshare_control_flow
 from .passes.library import match_library
 from .passes.simplify import simplify
+from .passes.single_device import single_device
 from .passes.split_reductions import split_reductions
 from .passes.while_loops import annotate_trip_counts, hoist_invariants, simplify_loops
 
@@ -26,6 +27,7 @@ PASSES: tuple[Pass, ...] = (
     inline_calls,
     eliminate_dead_code,
     share_computations,
+    single_device,
     lay_out_custom_calls,
     decompose,
     simplify,

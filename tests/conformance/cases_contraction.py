@@ -53,10 +53,15 @@ _DOTS: dict[str, Any] = {
 for _dtype in _NUMBERS:
     for _label, (_l, _r, _batch, _contract, _einsum) in _DOTS.items():
         _out = np.einsum(_einsum, np.zeros(_l), np.zeros(_r)).shape
-        for _result in {_dtype, S32 if _dtype.is_integer and _dtype.bits <= 8 else _dtype, F32 if _dtype.is_float and _dtype.bits <= 16 else _dtype}:
+        for _result in {
+            _dtype,
+            S32 if _dtype.is_integer and _dtype.bits <= 8 else _dtype,
+            F32 if _dtype.is_float and _dtype.bits <= 16 else _dtype,
+        }:
             _tl, _tr, _to = tensor(_dtype, *_l), tensor(_dtype, *_r), tensor(_result, *_out)
-            _dims = (f"batching_dims = {list(_batch[0])} x {list(_batch[1])}, " if _batch[0] else "") + \
-                    f"contracting_dims = {list(_contract[0])} x {list(_contract[1])}"
+            _dims = (
+                f"batching_dims = {list(_batch[0])} x {list(_batch[1])}, " if _batch[0] else ""
+            ) + f"contracting_dims = {list(_contract[0])} x {list(_contract[1])}"
             _w = _wide(_dtype)
             case("dot_general", _label + (f"_to_{_result.name}" if _result is not _dtype else ""), _dtype,
                  function([_tl, _tr], [_to], f"%r = stablehlo.dot_general %0, %1, {_dims} : ({_tl}, {_tr}) -> {_to}"),
@@ -75,7 +80,12 @@ for _label, _config, _l, _r in (("matrix", "ij,jk->ik", (5, 7), (7, 6)), ("batch
     case("einsum", _label, F32, function([_tl, _tr], [_to], f'%r = stablehlo.einsum %0, %1, config = "{_config}" : ({_tl}, {_tr}) -> {_to}'),
          [ordinary(F32, _l), ordinary(F32, _r)], judge=lambda a, b, c=_config: np.einsum(c, a.astype(float), b.astype(float)), limit=16,
          scale=lambda a, b, c=_config: np.einsum(c, np.abs(a), np.abs(b)))  # fmt: skip
-for _label, _config, _l in (("transpose", "ij->ji", (3, 4)), ("sum", "ij->j", (3, 4)), ("diagonal", "ii->i", (3, 3)), ("trace", "ii->", (3, 3))):
+for _label, _config, _l in (
+    ("transpose", "ij->ji", (3, 4)),
+    ("sum", "ij->j", (3, 4)),
+    ("diagonal", "ii->i", (3, 3)),
+    ("trace", "ii->", (3, 3)),
+):
     _out = np.einsum(_config, np.zeros(_l)).shape
     _tl, _to = tensor(F32, *_l), tensor(F32, *_out)
     case("unary_einsum", _label, F32, function([_tl], [_to], f'%r = "stablehlo.unary_einsum"(%0) <{{einsum_config = "{_config}"}}> : ({_tl}) -> {_to}'),
@@ -88,17 +98,87 @@ _CONVOLUTIONS: dict[str, Any] = {
     "plain": ((2, 6, 7, 3), (3, 2, 3, 4), (1, 1), ((0, 0), (0, 0)), (1, 1), (1, 1), (0, 0), 1, 1),
     "strided": ((2, 6, 7, 3), (3, 2, 3, 4), (2, 3), ((1, 1), (0, 2)), (1, 1), (1, 1), (0, 0), 1, 1),
     "dilated": ((2, 6, 7, 3), (3, 2, 3, 4), (1, 1), ((2, 1), (1, 1)), (1, 2), (2, 1), (0, 0), 1, 1),
-    "negative": ((2, 6, 7, 3), (3, 2, 3, 4), (1, 1), ((-1, 0), (1, -2)), (1, 1), (1, 1), (0, 0), 1, 1),
-    "reversed": ((2, 6, 7, 3), (3, 2, 3, 4), (1, 1), ((0, 0), (0, 0)), (1, 1), (1, 1), (1, 1), 1, 1),
+    "negative": (
+        (2, 6, 7, 3),
+        (3, 2, 3, 4),
+        (1, 1),
+        ((-1, 0), (1, -2)),
+        (1, 1),
+        (1, 1),
+        (0, 0),
+        1,
+        1,
+    ),
+    "reversed": (
+        (2, 6, 7, 3),
+        (3, 2, 3, 4),
+        (1, 1),
+        ((0, 0), (0, 0)),
+        (1, 1),
+        (1, 1),
+        (1, 1),
+        1,
+        1,
+    ),
     "grouped": ((2, 6, 7, 4), (3, 2, 2, 6), (1, 1), ((1, 1), (1, 0)), (1, 1), (1, 1), (0, 0), 2, 1),
-    "depthwise": ((2, 6, 7, 4), (3, 3, 1, 8), (1, 1), ((1, 1), (1, 1)), (1, 1), (1, 1), (0, 0), 4, 1),
-    "batch_groups": ((4, 6, 7, 3), (3, 2, 3, 4), (1, 1), ((0, 0), (0, 0)), (1, 1), (1, 1), (0, 0), 1, 2),
-    "no_features": ((2, 6, 7, 0), (3, 2, 0, 4), (1, 1), ((0, 0), (0, 0)), (1, 1), (1, 1), (0, 0), 1, 1),
-    "no_batch": ((0, 6, 7, 3), (3, 2, 3, 4), (1, 1), ((0, 0), (0, 0)), (1, 1), (1, 1), (0, 0), 1, 1),
+    "depthwise": (
+        (2, 6, 7, 4),
+        (3, 3, 1, 8),
+        (1, 1),
+        ((1, 1), (1, 1)),
+        (1, 1),
+        (1, 1),
+        (0, 0),
+        4,
+        1,
+    ),
+    "batch_groups": (
+        (4, 6, 7, 3),
+        (3, 2, 3, 4),
+        (1, 1),
+        ((0, 0), (0, 0)),
+        (1, 1),
+        (1, 1),
+        (0, 0),
+        1,
+        2,
+    ),
+    "no_features": (
+        (2, 6, 7, 0),
+        (3, 2, 0, 4),
+        (1, 1),
+        ((0, 0), (0, 0)),
+        (1, 1),
+        (1, 1),
+        (0, 0),
+        1,
+        1,
+    ),
+    "no_batch": (
+        (0, 6, 7, 3),
+        (3, 2, 3, 4),
+        (1, 1),
+        ((0, 0), (0, 0)),
+        (1, 1),
+        (1, 1),
+        (0, 0),
+        1,
+        1,
+    ),
 }
 
 
-def convolve(x: Any, k: Any, strides: Any, padding: Any, base: Any, dilation: Any, reversal: Any, groups: int, batches: int) -> Any:
+def convolve(
+    x: Any,
+    k: Any,
+    strides: Any,
+    padding: Any,
+    base: Any,
+    dilation: Any,
+    reversal: Any,
+    groups: int,
+    batches: int,
+) -> Any:
     """By definition, on [batch, height, width, features] and [height, width, features, output features]."""
     if reversal[0]:
         k = k[::-1, ::-1]
@@ -109,16 +189,27 @@ def convolve(x: Any, k: Any, strides: Any, padding: Any, base: Any, dilation: An
     crop = [slice(max(0, -a), big.shape[d + 1] - max(0, -b)) for d, (a, b) in enumerate(padding)]
     big = big[:, crop[0], crop[1]]
     kh, kw, kc, ko = k.shape
-    out = [(big.shape[d + 1] - ((s - 1) * dilation[d] + 1)) // strides[d] + 1 for d, s in enumerate((kh, kw))]
+    out = [
+        (big.shape[d + 1] - ((s - 1) * dilation[d] + 1)) // strides[d] + 1
+        for d, s in enumerate((kh, kw))
+    ]
     result = np.zeros((n // batches, *out, ko), x.dtype)
     for o in range(ko):
         group = o // (ko // groups)
         batch = o // (ko // batches)
-        part = big[batch * (n // batches) : (batch + 1) * (n // batches), ..., group * kc : (group + 1) * kc]
+        part = big[
+            batch * (n // batches) : (batch + 1) * (n // batches),
+            ...,
+            group * kc : (group + 1) * kc,
+        ]
         for i in range(out[0]):
             for j in range(out[1]):
                 y0, x0 = i * strides[0], j * strides[1]
-                window = part[:, y0 : y0 + (kh - 1) * dilation[0] + 1 : dilation[0], x0 : x0 + (kw - 1) * dilation[1] + 1 : dilation[1]]
+                window = part[
+                    :,
+                    y0 : y0 + (kh - 1) * dilation[0] + 1 : dilation[0],
+                    x0 : x0 + (kw - 1) * dilation[1] + 1 : dilation[1],
+                ]
                 result[:, i, j, o] = (window * k[..., o]).sum((1, 2, 3))
     return result
 
@@ -133,13 +224,19 @@ def convolution_text(op: str, dtype: Any, label: str, result: Any) -> str:
     attributes += f"feature_group_count = {groups} : i64, batch_group_count = {batches} : i64"
     pad = f"dense<{[list(p) for p in padding]}> : tensor<2x2xi64>"
     if op == "dynamic_conv":
-        body = f"%p = stablehlo.constant {pad}\n" + f'%r = "stablehlo.dynamic_conv"(%0, %1, %p) <{{{attributes}}}> : ({tx}, {tk}, tensor<2x2xi64>) -> {to}'
+        body = (
+            f"%p = stablehlo.constant {pad}\n"
+            + f'%r = "stablehlo.dynamic_conv"(%0, %1, %p) <{{{attributes}}}> : ({tx}, {tk}, tensor<2x2xi64>) -> {to}'
+        )
     else:
         body = f'%r = "stablehlo.convolution"(%0, %1) <{{{attributes}, padding = {pad}}}> : ({tx}, {tk}) -> {to}'
     return function([tx, tk], [to], body)
 
 
-for _op, _dtypes in (("convolution", (F32, F64, dtypes.F16, dtypes.BF16, S32, dtypes.S8, dtypes.C64)), ("dynamic_conv", (F32,))):
+for _op, _dtypes in (
+    ("convolution", (F32, F64, dtypes.F16, dtypes.BF16, S32, dtypes.S8, dtypes.C64)),
+    ("dynamic_conv", (F32,)),
+):
     for _dtype in _dtypes:
         for _label in _CONVOLUTIONS:
             _result = S32 if _dtype is dtypes.S8 else _dtype
@@ -159,10 +256,12 @@ for _dtype in (F32, F64, dtypes.C64, dtypes.C128):
         _a = (_a if _dtype.is_complex else _a.real).astype(_dtype.numpy)
         _t = tensor(_dtype, *_batch, _n, _n)
         for _lower in (True, False):
+
             def _cholesky(a: Any, lower: bool = _lower) -> Any:
-                factor = np.linalg.cholesky(a.astype(np.complex128 if a.dtype.kind == "c" else np.float64))
-                factor = factor if lower else np.swapaxes(factor, -1, -2).conj()
-                return factor
+                factor = np.linalg.cholesky(
+                    a.astype(np.complex128 if a.dtype.kind == "c" else np.float64)
+                )
+                return factor if lower else np.swapaxes(factor, -1, -2).conj()
 
             case("cholesky", f"{_n}_{'lower' if _lower else 'upper'}", _dtype,
                  function([_t], [_t], f"%r = stablehlo.cholesky %0, lower = {str(_lower).lower()} : {_t}"), [_a],
@@ -171,11 +270,20 @@ for _dtype in (F32, F64, dtypes.C64, dtypes.C128):
         for _lower in (True, False):
             for _how in ("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"):
                 for _unit in (True, False):
-                    _a = ordinary(_dtype, (2, _n, _n)) * _dtype.numpy.type(0.2) + 2 * np.eye(_n, dtype=_dtype.numpy)
+                    _a = ordinary(_dtype, (2, _n, _n)) * _dtype.numpy.type(0.2) + 2 * np.eye(
+                        _n, dtype=_dtype.numpy
+                    )
                     _b = ordinary(_dtype, (2, _n, _m) if _left else (2, _m, _n), "b")
                     _ta, _tb = tensor(_dtype, *_a.shape), tensor(_dtype, *_b.shape)
 
-                    def _solve(a: Any, b: Any, lower: bool = _lower, how: str = _how, unit: bool = _unit, left: bool = _left) -> Any:
+                    def _solve(
+                        a: Any,
+                        b: Any,
+                        lower: bool = _lower,
+                        how: str = _how,
+                        unit: bool = _unit,
+                        left: bool = _left,
+                    ) -> Any:
                         wide = np.complex128 if a.dtype.kind == "c" else np.float64
                         a, b = a.astype(wide), b.astype(wide)
                         a = np.tril(a) if lower else np.triu(a)
@@ -194,10 +302,19 @@ for _dtype in (F32, F64, dtypes.C64, dtypes.C128):
 for _dtype in (dtypes.C64, dtypes.C128):
     _real = _dtype.component
     for _n in (1, 2, 7, 8, 12, 31, 128):
-        for _kind, _f in (("FFT", np.fft.fft), ("IFFT", np.fft.ifft), ("RFFT", np.fft.rfft), ("IRFFT", None)):
+        for _kind, _f in (
+            ("FFT", np.fft.fft),
+            ("IFFT", np.fft.ifft),
+            ("RFFT", np.fft.rfft),
+            ("IRFFT", None),
+        ):
             _length = _n // 2 + 1
-            _in = {"RFFT": (_real, (3, _n)), "IRFFT": (_dtype, (3, _length))}.get(_kind, (_dtype, (3, _n)))
-            _out = {"RFFT": (_dtype, (3, _length)), "IRFFT": (_real, (3, _n))}.get(_kind, (_dtype, (3, _n)))
+            _in = {"RFFT": (_real, (3, _n)), "IRFFT": (_dtype, (3, _length))}.get(
+                _kind, (_dtype, (3, _n))
+            )
+            _out = {"RFFT": (_dtype, (3, _length)), "IRFFT": (_real, (3, _n))}.get(
+                _kind, (_dtype, (3, _n))
+            )
             _ti, _to = tensor(_in[0], *_in[1]), tensor(_out[0], *_out[1])
             case("fft", f"{_kind}{_n}", _dtype, function([_ti], [_to], f"%r = stablehlo.fft %0, type = {_kind}, length = [{_n}] : ({_ti}) -> {_to}"),
                  [ordinary(*_in)], judge=_f or (lambda a, n=_n: np.fft.irfft(a, n)), limit=32, scale=lambda a: np.float64(1 + np.abs(a).sum(-1).max()))  # fmt: skip

@@ -31,7 +31,13 @@ for _dtype in ALL:
         case("reshape", f"{_from}to{_to}".replace(" ", ""), _dtype,
              function([_t], [_r], f"%r = stablehlo.reshape %0 : ({_t}) -> {_r}"), [ordinary(_dtype, _from)],
              judge=lambda a, d=_to: a.reshape(d))  # fmt: skip
-    for _from, _to, _where in (((3,), (2, 3, 4), (1,)), ((1, 4), (2, 3, 4), (1, 2)), ((), (5,), ()), ((2, 3), (3, 2), (1, 0)), ((1,), (0,), (0,))):
+    for _from, _to, _where in (
+        ((3,), (2, 3, 4), (1,)),
+        ((1, 4), (2, 3, 4), (1, 2)),
+        ((), (5,), ()),
+        ((2, 3), (3, 2), (1, 0)),
+        ((1,), (0,), (0,)),
+    ):
         _t, _r = tensor(_dtype, *_from), tensor(_dtype, *_to)
         case("broadcast_in_dim", f"{_from}to{_to}".replace(" ", ""), _dtype,
              function([_t], [_r], f"%r = stablehlo.broadcast_in_dim %0, dims = {_listed(_where)} : ({_t}) -> {_r}"),
@@ -40,15 +46,29 @@ for _dtype in ALL:
     case("broadcast", "", _dtype, function([_t], [_r], f"%r = stablehlo.broadcast %0, sizes = [2] : ({_t}) -> {_r}"),
          [ordinary(_dtype, (3,))], judge=lambda a: np.stack([a, a]))  # fmt: skip
     _t = tensor(_dtype, 7, 6)
-    for _starts, _limits, _strides in (((0, 1), (7, 6), (1, 2)), ((2, 3), (2, 6), (1, 1)), ((6, 0), (7, 6), (3, 5))):
+    for _starts, _limits, _strides in (
+        ((0, 1), (7, 6), (1, 2)),
+        ((2, 3), (2, 6), (1, 1)),
+        ((6, 0), (7, 6), (3, 5)),
+    ):
         _s = tuple(slice(*v) for v in zip(_starts, _limits, _strides, strict=True))
         _r = tensor(_dtype, *np.zeros((7, 6))[_s].shape)
-        _bounds = _listed(f"{a}:{b}:{c}" for a, b, c in zip(_starts, _limits, _strides, strict=True))
+        _bounds = _listed(
+            f"{a}:{b}:{c}" for a, b, c in zip(_starts, _limits, _strides, strict=True)
+        )
         case("slice", str(_starts).replace(" ", ""), _dtype,
              function([_t], [_r], f"%r = stablehlo.slice %0 {_bounds} : ({_t}) -> {_r}"), [ordinary(_dtype, (7, 6))],
              judge=lambda a, s=_s: a[s])  # fmt: skip
-    for _low, _high, _interior in (((1, 2), (0, 3), (0, 0)), ((-1, 2), (-2, -1), (0, 2)), ((-4, 0), (-3, 0), (0, 1)), ((2, -1), (0, -6), (3, 0))):
-        _d = tuple(n + lo + hi + max(0, n - 1) * i for n, lo, hi, i in zip((7, 6), _low, _high, _interior, strict=True))
+    for _low, _high, _interior in (
+        ((1, 2), (0, 3), (0, 0)),
+        ((-1, 2), (-2, -1), (0, 2)),
+        ((-4, 0), (-3, 0), (0, 1)),
+        ((2, -1), (0, -6), (3, 0)),
+    ):
+        _d = tuple(
+            n + lo + hi + max(0, n - 1) * i
+            for n, lo, hi, i in zip((7, 6), _low, _high, _interior, strict=True)
+        )
         if min(_d) < 0:
             continue
         _r = tensor(_dtype, *_d)
@@ -90,7 +110,14 @@ case("constant", "", "pred", function([], [tensor("pred", 3)], f"%r = stablehlo.
      judge=lambda: np.array([True, False, True]))  # fmt: skip
 for _name, _dtype in (("iota", F32),):
     _r = tensor(_dtype, 0, 3)
-    case(_name, "empty", _dtype, function([], [_r], f"%r = stablehlo.iota dim = 0 : {_r}"), [], judge=lambda: np.zeros((0, 3)))
+    case(
+        _name,
+        "empty",
+        _dtype,
+        function([], [_r], f"%r = stablehlo.iota dim = 0 : {_r}"),
+        [],
+        judge=lambda: np.zeros((0, 3)),
+    )
 
 # ---------------------------------------------------------------------------------- indices from values
 
@@ -136,7 +163,9 @@ def add_gather(variant: str, dtype: Any, index: Any, operand: tuple[int, ...], i
                sizes: tuple[int, ...], is_sorted: bool = False) -> None:  # fmt: skip
     indices = np.asarray(indices).astype(index.numpy)
     a, i, r = tensor(dtype, *operand), tensor(index, *indices.shape), tensor(dtype, *result)
-    body = _GATHER.format(numbers=numbers, sizes=dense(sizes), a=a, i=i, r=r, sorted="true" if is_sorted else "false")
+    body = _GATHER.format(
+        numbers=numbers, sizes=dense(sizes), a=a, i=i, r=r, sorted="true" if is_sorted else "false"
+    )
     case("gather", variant, dtype, function([a, i], [r], body), [ordinary(dtype, operand), indices])
 
 
@@ -177,7 +206,9 @@ def add_scatter(variant: str, dtype: Any, index: Any, operand: tuple[int, ...], 
     indices = np.asarray(indices).astype(index.numpy)
     a, i, u = tensor(dtype, *operand), tensor(index, *indices.shape), tensor(dtype, *updates)
     region = _set(dtype) if op == "set" else combine(op, dtype)
-    body = _SCATTER.format(numbers=numbers, region=region, a=a, i=i, u=u, unique="true" if unique else "false")
+    body = _SCATTER.format(
+        numbers=numbers, region=region, a=a, i=i, u=u, unique="true" if unique else "false"
+    )
     exact = op in ("set", "maximum", "minimum") or dtype.is_integer or dtype.kind == "pred"
     case("scatter", variant, dtype, function([a, i, u], [a], body),
          [ordinary(dtype, operand), indices, ordinary(dtype, updates, "u")],
@@ -188,12 +219,23 @@ def add_scatter(variant: str, dtype: Any, index: Any, operand: tuple[int, ...], 
 _SCATTER_ROWS = "update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1"
 _AT = [[3], [-2], [8], [99], [3]]
 for _dtype in ALL:
-    add_scatter("set", _dtype, S32, (9, 4), [[3], [-2], [8], [99], [0]], (5, 4), _SCATTER_ROWS, "set", True)
+    add_scatter(
+        "set", _dtype, S32, (9, 4), [[3], [-2], [8], [99], [0]], (5, 4), _SCATTER_ROWS, "set", True
+    )
     if _dtype.bits >= 16 or _dtype.is_integer or _dtype.kind == "pred":
         add_scatter("add", _dtype, S32, (9, 4), _AT, (5, 4), _SCATTER_ROWS)
     if not _dtype.is_complex and (_dtype.bits >= 16 or _dtype.is_integer):
         add_scatter("maximum", _dtype, S32, (9, 4), _AT, (5, 4), _SCATTER_ROWS, "maximum")
-        add_scatter("multiply", _dtype, S32, (9, 4), [[3], [-2], [8], [99], [0]], (5, 4), _SCATTER_ROWS, "multiply")
+        add_scatter(
+            "multiply",
+            _dtype,
+            S32,
+            (9, 4),
+            [[3], [-2], [8], [99], [0]],
+            (5, 4),
+            _SCATTER_ROWS,
+            "multiply",
+        )
 for _index in WIDE_INTEGERS:
     _numbers = [[3], [127], [8], [-1 if _index.is_signed else 126], [3]]
     add_scatter(f"index_{_index.name}", F32, _index, (9, 4), _numbers, (5, 4), _SCATTER_ROWS)
@@ -215,7 +257,15 @@ add_scatter("batching", F32, S32, (3, 9, 4), [[[3], [1]], [[-1], [8]], [[20], [0
             " scatter_dims_to_operand_dims = [1], index_vector_dim = 2")  # fmt: skip
 add_scatter("no_updates", F32, S32, (9, 4), np.zeros((0, 1)), (0, 4), _SCATTER_ROWS)
 add_scatter("into_empty", F32, S32, (0, 4), [[0], [1]], (2, 4), _SCATTER_ROWS)
-add_scatter("scalar_index", F32, S32, (9,), [4], (), "inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 0")
+add_scatter(
+    "scalar_index",
+    F32,
+    S32,
+    (9,),
+    [4],
+    (),
+    "inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 0",
+)
 _a, _i, _u = tensor(F32, 9), tensor(S32, 5, 1), tensor(F32, 5)
 _b, _v = tensor(S32, 9), tensor(S32, 5)
 _f, _s = tensor(F32), tensor(S32)
@@ -230,8 +280,8 @@ case("scatter", "variadic", F32, function([_a, _b, _i, _u, _v], [_a, _b],
 
 _x = ordinary(F32, (2, 3))
 _t = tensor(F32, 2, 3)
-_c = lambda name, *v: f"%{name} = stablehlo.constant dense<{list(v)}> : tensor<{len(v)}xi32>\n"  # noqa: E731
-_i = lambda n: tensor(S32, n)  # noqa: E731
+_c = lambda name, *v: f"%{name} = stablehlo.constant dense<{list(v)}> : tensor<{len(v)}xi32>\n"
+_i = lambda n: tensor(S32, n)
 _r = tensor(F32, 4, 2, 3)
 case("dynamic_broadcast_in_dim", "", F32, function([_t], [_r], _c("s", 4, 2, 3)
      + f"%r = stablehlo.dynamic_broadcast_in_dim %0, %s, dims = [1, 2] : ({_t}, {_i(3)}) -> {_r}"), [_x], judge=lambda a: np.stack([a] * 4))  # fmt: skip
@@ -262,7 +312,11 @@ case("set_dimension_size", "whole", F32, function([_t], [_t], "%s = stablehlo.co
 case("set_dimension_size", "shorter", F32, function([_t], ["tensor<2x?xf32, #stablehlo.bounds<?, 3>>"], "%s = stablehlo.constant dense<2> : tensor<i32>\n"
      + f"%r = stablehlo.set_dimension_size %0, %s, dim = 1 : ({_t}, tensor<i32>) -> tensor<2x?xf32, #stablehlo.bounds<?, 3>>"), [_x],
      refused="known only at run time")  # fmt: skip
-for _dim, _batch, _is, _rs in ((0, 0, (4,), (4, 3)), (1, 0, (2, 2), (2, 2, 2)), (1, 1, (2, 2), (2, 2))):
+for _dim, _batch, _is, _rs in (
+    (0, 0, (4,), (4, 3)),
+    (1, 0, (2, 2), (2, 2, 2)),
+    (1, 1, (2, 2), (2, 2)),
+):
     _ti, _tr = tensor(S32, *_is), tensor(F32, *_rs)
     _index = ordinary(S32, _is) % 2
     case("torch_index_select", f"{_dim}{_batch}", F32,

@@ -18,7 +18,6 @@ from tests.conformance.programs import (
     FLOATS,
     INTEGERS,
     WIDE_FLOATS,
-    element,
     function,
     tensor,
 )
@@ -132,6 +131,7 @@ _CHLO_FLOAT: dict[str, tuple[Callable[..., Any], float, float]] = {
     "cosh": (np.cosh, 8, 8),
     "sinh": (np.sinh, 8, 8),
     "square": (np.square, 0, 0),
+    "tan": (np.tan, 4, 4),
 }
 for _op, (_f, _l32, _l64) in _CHLO_FLOAT.items():
     for _dtype in (dtypes.F32, dtypes.F64):
@@ -220,7 +220,9 @@ def integer_binary(dtype: DType) -> dict[str, Callable[[int, int], int]]:
         "or": lambda a, b: a | b,
         "xor": lambda a, b: a ^ b,
         "shift_left": lambda a, b: a << amount(b) if amount(b) < width else 0,
-        "shift_right_logical": lambda a, b: _unsigned(a, dtype) >> amount(b) if amount(b) < width else 0,
+        "shift_right_logical": lambda a, b: (
+            _unsigned(a, dtype) >> amount(b) if amount(b) < width else 0
+        ),
         "shift_right_arithmetic": lambda a, b: (
             wrap_one(a, dtype) >> min(amount(b), width - 1)
             if amount(b) < width or wrap_one(a, dtype) < 0
@@ -257,17 +259,39 @@ for _dtype in INTEGERS:
             [_a, _b],
             judge=exact(_f, _dtype),
         )
-        if _op in ("divide", "remainder", "shift_left", "shift_right_logical", "shift_right_arithmetic", "multiply"):
+        if _op in (
+            "divide",
+            "remainder",
+            "shift_left",
+            "shift_right_logical",
+            "shift_right_arithmetic",
+            "multiply",
+        ):
             # Against a constant, which passes turn into other operations.
-            for _constant in {0, 1, 3, -1 if _dtype.is_signed else 2, _dtype.bits, int(ml_dtypes.iinfo(_dtype.numpy).min)}:
-                if not int(ml_dtypes.iinfo(_dtype.numpy).min) <= _constant <= int(ml_dtypes.iinfo(_dtype.numpy).max):
+            for _constant in {
+                0,
+                1,
+                3,
+                -1 if _dtype.is_signed else 2,
+                _dtype.bits,
+                int(ml_dtypes.iinfo(_dtype.numpy).min),
+            }:
+                if (
+                    not int(ml_dtypes.iinfo(_dtype.numpy).min)
+                    <= _constant
+                    <= int(ml_dtypes.iinfo(_dtype.numpy).max)
+                ):
                     continue
                 _t = tensor(_dtype, _n)
                 case(
                     _op,
                     f"by{_constant}",
                     _dtype,
-                    function([_t], [_t], f"%c = stablehlo.constant dense<{_constant}> : {_t}\n%r = stablehlo.{_op} %0, %c : {_t}"),
+                    function(
+                        [_t],
+                        [_t],
+                        f"%c = stablehlo.constant dense<{_constant}> : {_t}\n%r = stablehlo.{_op} %0, %c : {_t}",
+                    ),
                     [_x],
                     judge=(lambda x, f=_f, d=_dtype, c=_constant: exact(lambda a: f(a, c), d)(x)),
                 )
@@ -282,10 +306,26 @@ for _dtype in INTEGERS:
     }.items():
         if _op in ("abs", "sign") and not _dtype.is_signed:
             continue
-        case(_op, "", _dtype, unary_program(f"stablehlo.{_op}", _dtype, len(_x)), [_x], judge=exact(_g, _dtype))
+        case(
+            _op,
+            "",
+            _dtype,
+            unary_program(f"stablehlo.{_op}", _dtype, len(_x)),
+            [_x],
+            judge=exact(_g, _dtype),
+        )
 
 # chlo.mulhi: the upper half of the product.
-for _dtype in (dtypes.S8, dtypes.U8, dtypes.S16, dtypes.U16, dtypes.S32, dtypes.U32, dtypes.S64, dtypes.U64):
+for _dtype in (
+    dtypes.S8,
+    dtypes.U8,
+    dtypes.S16,
+    dtypes.U16,
+    dtypes.S32,
+    dtypes.U32,
+    dtypes.S64,
+    dtypes.U64,
+):
     _x, _y = values.binary(_dtype, 300)
     _t = tensor(_dtype, len(_x))
     case("chlo.mulhi", "", _dtype, function([_t, _t], [_t], f"%r = chlo.mulhi %0, %1 : {_t}, {_t} -> {_t}"), [_x, _y],
@@ -301,18 +341,35 @@ for _op, _f in {
     "maximum": np.logical_or,
     "minimum": np.logical_and,
 }.items():
-    case(_op, "", dtypes.PRED, binary_program(f"stablehlo.{_op}", dtypes.PRED, 4), [_x, _y], judge=_f)
-case("not", "", dtypes.PRED, unary_program("stablehlo.not", dtypes.PRED, 4), [_x], judge=np.logical_not)
+    case(
+        _op, "", dtypes.PRED, binary_program(f"stablehlo.{_op}", dtypes.PRED, 4), [_x, _y], judge=_f
+    )
+case(
+    "not",
+    "",
+    dtypes.PRED,
+    unary_program("stablehlo.not", dtypes.PRED, 4),
+    [_x],
+    judge=np.logical_not,
+)
 
 # ------------------------------------------------------------------------------------------------- floats, two operands
 
 
 def _maximum(a: Array, b: Array) -> Array:
-    return np.where(np.isnan(a) | np.isnan(b), np.nan, np.where(a == b, np.where(np.signbit(a), b, a), np.maximum(a, b)))
+    return np.where(
+        np.isnan(a) | np.isnan(b),
+        np.nan,
+        np.where(a == b, np.where(np.signbit(a), b, a), np.maximum(a, b)),
+    )
 
 
 def _minimum(a: Array, b: Array) -> Array:
-    return np.where(np.isnan(a) | np.isnan(b), np.nan, np.where(a == b, np.where(np.signbit(b), b, a), np.minimum(a, b)))
+    return np.where(
+        np.isnan(a) | np.isnan(b),
+        np.nan,
+        np.where(a == b, np.where(np.signbit(b), b, a), np.minimum(a, b)),
+    )
 
 
 BINARY_FLOAT: dict[str, tuple[Callable[..., Any], float, float, float]] = {
@@ -351,13 +408,23 @@ for _dtype in WIDE_FLOATS:
 
 # --------------------------------------------------------------------------------------------------------- comparisons
 
-_COMPARE = {"EQ": np.equal, "NE": np.not_equal, "LT": np.less, "LE": np.less_equal, "GT": np.greater, "GE": np.greater_equal}
+_COMPARE = {
+    "EQ": np.equal,
+    "NE": np.not_equal,
+    "LT": np.less,
+    "LE": np.less_equal,
+    "GT": np.greater,
+    "GE": np.greater_equal,
+}
 
 
 def _total_keys(a: Array) -> Array:
     """Integers in the order of totalOrder: -NaN < -inf < ... < -0 < 0 < ... < NaN."""
     bits = a.view(f"i{a.dtype.itemsize}").astype(object)
-    return np.array([int(b) if b >= 0 else -(int(b) + (1 << (8 * a.dtype.itemsize - 1))) - 1 for b in bits], object)
+    return np.array(
+        [int(b) if b >= 0 else -(int(b) + (1 << (8 * a.dtype.itemsize - 1))) - 1 for b in bits],
+        object,
+    )
 
 
 for _direction, _f in _COMPARE.items():
@@ -366,18 +433,33 @@ for _direction, _f in _COMPARE.items():
             continue
         _x, _y = values.binary(_dtype, 300)
         _t, _p = tensor(_dtype, len(_x)), tensor("pred", len(_x))
-        _kind = "FLOAT" if _dtype.is_float or _dtype.is_complex else "SIGNED" if _dtype.is_signed else "UNSIGNED"
+        _kind = (
+            "FLOAT"
+            if _dtype.is_float or _dtype.is_complex
+            else "SIGNED"
+            if _dtype.is_signed
+            else "UNSIGNED"
+        )
         _body = f"%r = stablehlo.compare {_direction}, %0, %1, {{}} : ({_t}, {_t}) -> {_p}"
         _judge = (lambda a, b, f=_f: f(a.astype(np.float64), b.astype(np.float64))) if _dtype.is_float else (
             (lambda a, b, f=_f: f(a.astype(np.int64), b.astype(np.int64))) if _dtype.bits < 8 else _f)  # fmt: skip
-        case("compare", f"{_direction}", _dtype, function([_t, _t], [_p], _body.format(_kind)), [_x, _y], judge=_judge)
+        case(
+            "compare",
+            f"{_direction}",
+            _dtype,
+            function([_t, _t], [_p], _body.format(_kind)),
+            [_x, _y],
+            judge=_judge,
+        )
         if _dtype in WIDE_FLOATS:
             _x = np.concatenate([_x, -_x[:3]])
             _y = np.concatenate([_y, _y[:3]])
             _nan = np.array([np.nan, -np.float64("nan"), 1.0], np.float64).astype(_dtype.numpy)
             _x[:3] = _nan
             _t, _p = tensor(_dtype, len(_x)), tensor("pred", len(_x))
-            _body = f"%r = stablehlo.compare {_direction}, %0, %1, TOTALORDER : ({_t}, {_t}) -> {_p}"
+            _body = (
+                f"%r = stablehlo.compare {_direction}, %0, %1, TOTALORDER : ({_t}, {_t}) -> {_p}"
+            )
             case("compare", f"{_direction}_total", _dtype, function([_t, _t], [_p], _body), [_x, _y],
                  judge=lambda a, b, f=_f: f(_total_keys(a), _total_keys(b)).astype(bool))  # fmt: skip
 
@@ -406,14 +488,20 @@ for _dtype in ALL:
          [np.array(False), _x, _y], judge=lambda p, a, b: b)  # fmt: skip
     if _dtype.is_complex or _dtype.kind == "pred":
         continue
-    _low, _high = (np.array(v).astype(_dtype.numpy) for v in ((1, 3) if not _dtype.is_signed else (-1, 1)))
+    _low, _high = (
+        np.array(v).astype(_dtype.numpy) for v in ((1, 3) if not _dtype.is_signed else (-1, 1))
+    )
     _s = tensor(_dtype)
     _as = (lambda a: a.astype(np.float64)) if _dtype.is_float else (lambda a: a.astype(object))
 
     def _clamp(low: Array, x: Array, high: Array, as_: Any = _as, d: DType = _dtype) -> Array:
         a = as_(x)
         clamped = np.minimum(np.maximum(as_(low), a), as_(high))
-        return clamped.astype(d.numpy) if d.bits >= 8 or d.is_float else clamped.astype(np.int64).astype(d.numpy)
+        return (
+            clamped.astype(d.numpy)
+            if d.bits >= 8 or d.is_float
+            else clamped.astype(np.int64).astype(d.numpy)
+        )
 
     case("clamp", "scalar", _dtype,
          function([_s, _t, _s], [_t], f"%r = stablehlo.clamp %0, %1, %2 : ({_s}, {_t}, {_s}) -> {_t}"),
@@ -436,7 +524,10 @@ def saturate(a: Array, source: DType, target: DType) -> Array:
         if target.is_integer and source.is_float:
             info = ml_dtypes.iinfo(target.numpy)
             low, high = int(info.min), int(info.max)
-            numbers = [0 if v != v else max(low, min(high, int(max(-1e30, min(1e30, v))))) for v in a.astype(np.float64)]
+            numbers = [
+                0 if v != v else max(low, min(high, int(max(-1e30, min(1e30, v)))))
+                for v in a.astype(np.float64)
+            ]
             return wrap(numbers, target)
         if target.is_integer:
             return wrap([int(v) for v in a.astype(object)], target)
@@ -445,7 +536,9 @@ def saturate(a: Array, source: DType, target: DType) -> Array:
             if target.bits >= 32:
                 return a.astype(target.numpy)
             return a.astype(np.float32).astype(target.numpy)
-        if "f8e8m0fnu" in (source.name, target.name) and source.is_float and target.bits < 16 or source.kind == "pred":
+        if (
+            "f8e8m0fnu" in (source.name, target.name) and source.is_float and target.bits < 16
+        ) or source.kind == "pred":
             return a.astype(np.float32).astype(target.numpy)  # ml_dtypes has no direct way
         if source.bits < 8 and source.is_integer:
             return a.astype(np.int64).astype(target.numpy)
@@ -456,7 +549,9 @@ for _source in ALL:
     for _target in ALL:
         _x = values.unary(_source, 200)
         if _source is dtypes.F64 and _target is dtypes.F8E8M0FNU:
-            _x = _x[~(np.abs(_x) < 2.0**-126) | (_x == 0)]  # ml_dtypes and the interpreter disagree on underflow
+            _x = _x[
+                ~(np.abs(_x) < 2.0**-126) | (_x == 0)
+            ]  # ml_dtypes and the interpreter disagree on underflow
         _a, _r = tensor(_source, len(_x)), tensor(_target, len(_x))
         case(
             "convert",
@@ -470,13 +565,23 @@ for _source in ALL:
 
 for _source in ALL:
     for _target in ALL:
-        if _source.bits == _target.bits and _source.bits >= 8 and not _source.is_complex and not _target.is_complex:
+        if (
+            _source.bits == _target.bits
+            and _source.bits >= 8
+            and not _source.is_complex
+            and not _target.is_complex
+        ):
             _x = values.unary(_source, 100)
             _a, _r = tensor(_source, len(_x)), tensor(_target, len(_x))
             case("bitcast_convert", f"to_{_target.name}", _source,
                  function([_a], [_r], f"%r = stablehlo.bitcast_convert %0 : ({_a}) -> {_r}"), [_x],
                  judge=lambda a, t=_target: a.view(t.numpy))  # fmt: skip
-for _source, _target in ((dtypes.U8, dtypes.U32), (dtypes.U32, dtypes.F64), (dtypes.S16, dtypes.S64), (dtypes.F16, dtypes.F32)):
+for _source, _target in (
+    (dtypes.U8, dtypes.U32),
+    (dtypes.U32, dtypes.F64),
+    (dtypes.S16, dtypes.S64),
+    (dtypes.F16, dtypes.F32),
+):
     _k = _target.bits // _source.bits
     _x = values.ordinary(_source, (3, 4 * _k)).reshape(3, 4, _k)
     _a, _r = tensor(_source, 3, 4, _k), tensor(_target, 3, 4)
@@ -504,11 +609,21 @@ for _dtype in COMPLEX:
     for _op, _f, _l in (
         ("add", np.add, 0.5), ("subtract", np.subtract, 0.5), ("multiply", np.multiply, 2), ("divide", np.divide, 6), ("power", np.power, 200),
     ):  # fmt: skip
-        case(_op, "", _dtype, binary_program(f"stablehlo.{_op}", _dtype, len(_x)), [_x, _y], judge=wide(_f, _dtype), limit=_l)
+        case(
+            _op,
+            "",
+            _dtype,
+            binary_program(f"stablehlo.{_op}", _dtype, len(_x)),
+            [_x, _y],
+            judge=wide(_f, _dtype),
+            limit=_l,
+        )
     case("atan2", "", _dtype, binary_program("stablehlo.atan2", _dtype, 300), [_y[:300] + 2, _x[-300:] + 3], limit=64,
          judge=wide(lambda y, x: -1j * np.log((x + 1j * y) / np.sqrt(x * x + y * y)), _dtype))  # fmt: skip
     for _op, _g in (("maximum", np.maximum), ("minimum", np.minimum)):
-        case(_op, "", _dtype, binary_program(f"stablehlo.{_op}", _dtype, len(_x)), [_x, _y], judge=_g)
+        case(
+            _op, "", _dtype, binary_program(f"stablehlo.{_op}", _dtype, len(_x)), [_x, _y], judge=_g
+        )
     for _op, _f, _l in (
         ("negate", np.negative, 0), ("exponential", np.exp, 4), ("exponential_minus_one", np.expm1, 8), ("log", np.log, 4),
         ("log_plus_one", np.log1p, 8), ("logistic", _logistic, 8), ("sqrt", np.sqrt, 4), ("rsqrt", lambda z: 1 / np.sqrt(z), 6),
@@ -516,25 +631,99 @@ for _dtype in COMPLEX:
         ("sign", lambda z: np.where(z == 0, z, z / np.abs(z)), 3),
     ):  # fmt: skip
         _z = values.scattered(_dtype, 300, _op)
-        case(_op, "", _dtype, unary_program(f"stablehlo.{_op}", _dtype, 300), [_z], judge=wide(_f, _dtype), limit=_l)
+        case(
+            _op,
+            "",
+            _dtype,
+            unary_program(f"stablehlo.{_op}", _dtype, 300),
+            [_z],
+            judge=wide(_f, _dtype),
+            limit=_l,
+        )
     _cbrt = values.scattered(_dtype, 300, "cbrt")
-    case("cbrt", "", _dtype, unary_program("stablehlo.cbrt", _dtype, 300), [_cbrt], judge=wide(lambda z: z ** (np.longdouble(1) / 3), _dtype), limit=16)
-    case("abs", "", _dtype, unary_program("stablehlo.abs", _dtype, len(_x), _dtype.component), [_x], judge=lambda z, d=_dtype: np.abs(z.astype(_wide(d))), limit=2)
-    case("real", "", _dtype, unary_program("stablehlo.real", _dtype, len(_x), _dtype.component), [_x], judge=np.real)
-    case("imag", "", _dtype, unary_program("stablehlo.imag", _dtype, len(_x), _dtype.component), [_x], judge=np.imag)
-    case("chlo.conj", "", _dtype, function([_t], [_t], f"%r = chlo.conj %0 : {_t} -> {_t}"), [_x], judge=np.conj)
+    case(
+        "cbrt",
+        "",
+        _dtype,
+        unary_program("stablehlo.cbrt", _dtype, 300),
+        [_cbrt],
+        judge=wide(lambda z: z ** (np.longdouble(1) / 3), _dtype),
+        limit=16,
+    )
+    case(
+        "abs",
+        "",
+        _dtype,
+        unary_program("stablehlo.abs", _dtype, len(_x), _dtype.component),
+        [_x],
+        judge=lambda z, d=_dtype: np.abs(z.astype(_wide(d))),
+        limit=2,
+    )
+    case(
+        "real",
+        "",
+        _dtype,
+        unary_program("stablehlo.real", _dtype, len(_x), _dtype.component),
+        [_x],
+        judge=np.real,
+    )
+    case(
+        "imag",
+        "",
+        _dtype,
+        unary_program("stablehlo.imag", _dtype, len(_x), _dtype.component),
+        [_x],
+        judge=np.imag,
+    )
+    case(
+        "chlo.conj",
+        "",
+        _dtype,
+        function([_t], [_t], f"%r = chlo.conj %0 : {_t} -> {_t}"),
+        [_x],
+        judge=np.conj,
+    )
     _a, _b = values.binary(_dtype.component, 100)
     case("complex", "", _dtype,
          function([tensor(_dtype.component, len(_a))] * 2, [tensor(_dtype, len(_a))], f"%r = stablehlo.complex %0, %1 : {tensor(_dtype, len(_a))}"),
          [_a, _b], judge=lambda a, b, d=_dtype: np.stack([a, b], -1).view(d.numpy)[..., 0])  # fmt: skip
 for _dtype in WIDE_FLOATS[2:]:
     _x = values.unary(_dtype, 10)
-    case("real", "of_real", _dtype, unary_program("stablehlo.real", _dtype, len(_x)), [_x], judge=lambda a: a)
-    case("imag", "of_real", _dtype, unary_program("stablehlo.imag", _dtype, len(_x)), [_x], judge=np.zeros_like)
+    case(
+        "real",
+        "of_real",
+        _dtype,
+        unary_program("stablehlo.real", _dtype, len(_x)),
+        [_x],
+        judge=lambda a: a,
+    )
+    case(
+        "imag",
+        "of_real",
+        _dtype,
+        unary_program("stablehlo.imag", _dtype, len(_x)),
+        [_x],
+        judge=np.zeros_like,
+    )
 
 # chlo's binary operations that broadcast.
 _SIGNATURE = {"complex": "c64", "compare": "pred"}
-for _op in "add atan2 divide maximum minimum multiply power remainder subtract complex compare polygamma zeta next_after".split():
+for _op in [
+    "add",
+    "atan2",
+    "divide",
+    "maximum",
+    "minimum",
+    "multiply",
+    "power",
+    "remainder",
+    "subtract",
+    "complex",
+    "compare",
+    "polygamma",
+    "zeta",
+    "next_after",
+]:
     _a = np.abs(values.ordinary(dtypes.F32, (3, 4), _op)) + 2
     _b = np.abs(values.ordinary(dtypes.F32, (4,), _op)) + 2
     _t, _u, _r = tensor("f32", 3, 4), tensor("f32", 4), tensor(_SIGNATURE.get(_op, "f32"), 3, 4)
@@ -557,7 +746,14 @@ for _op, _f in {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xo
                 "shift_right_arithmetic": np.right_shift, "shift_right_logical": np.right_shift}.items():  # fmt: skip
     _a, _b = np.arange(12, dtype=np.int32).reshape(3, 4), np.arange(4, dtype=np.int32)
     _t, _u = tensor("s32", 3, 4), tensor("s32", 4)
-    case(f"chlo.broadcast_{_op}", "", "s32", function([_t, _u], [_t], f"%r = chlo.broadcast_{_op} %0, %1 : ({_t}, {_u}) -> {_t}"), [_a, _b], judge=_f)
+    case(
+        f"chlo.broadcast_{_op}",
+        "",
+        "s32",
+        function([_t, _u], [_t], f"%r = chlo.broadcast_{_op} %0, %1 : ({_t}, {_u}) -> {_t}"),
+        [_a, _b],
+        judge=_f,
+    )
 _t, _p = tensor("f32", 4), tensor("pred", 4)
 case("chlo.broadcast_select", "", "f32",
      function([_p, _t, tensor("f32")], [_t], f"%r = chlo.broadcast_select %0, %1, %2 : ({_p}, {_t}, {tensor('f32')}) -> {_t}"),
@@ -593,7 +789,9 @@ def _digamma(x: float) -> float:
 
 
 def _bessel_i1e(x: float) -> float:
-    return math.exp(-x) * sum((x / 2) ** (2 * k + 1) / (math.factorial(k) * math.factorial(k + 1)) for k in range(40))
+    return math.exp(-x) * sum(
+        (x / 2) ** (2 * k + 1) / (math.factorial(k) * math.factorial(k + 1)) for k in range(40)
+    )
 
 
 def _erf_inv(y: float) -> float:
@@ -603,10 +801,13 @@ def _erf_inv(y: float) -> float:
     return x
 
 
-for _op, _g, _range in (("digamma", _digamma, (2.0, 9.0)), ("bessel_i1e", _bessel_i1e, (0.1, 5.0)), ("erf_inv", _erf_inv, (0.05, 0.9))):
+for _op, _g, _range in (
+    ("digamma", _digamma, (2.0, 9.0)),
+    ("bessel_i1e", _bessel_i1e, (0.1, 5.0)),
+    ("erf_inv", _erf_inv, (0.05, 0.9)),
+):
     for _dtype in (dtypes.F32, dtypes.F64):
         _x = values.generator(_op).uniform(*_range, 200).astype(_dtype.numpy)
         _t = tensor(_dtype, 200)
         case(f"chlo.{_op}", "", _dtype, function([_t], [_t], f"%r = chlo.{_op} %0 : {_t} -> {_t}"), [_x],
              judge=lambda x, g=_g: _vector(g)(x.astype(np.float64)), limit=16 if _dtype.bits == 32 else 256)  # fmt: skip
-del element

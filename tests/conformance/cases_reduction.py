@@ -20,7 +20,9 @@ def _is_small(dtype: Any) -> bool:
     return dtype.name.startswith(_SMALL)
 
 
-def reduce_text(op: str, dtype: Any, dims: tuple[int, ...], over: tuple[int, ...]) -> tuple[str, str]:
+def reduce_text(
+    op: str, dtype: Any, dims: tuple[int, ...], over: tuple[int, ...]
+) -> tuple[str, str]:
     t, s = tensor(dtype, *dims), tensor(dtype)
     r = tensor(dtype, *[d for n, d in enumerate(dims) if n not in over])
     body = f'%r = "stablehlo.reduce"(%0, %1) <{{dimensions = {dense(over)}}}> ({combine(op, dtype)}) : ({t}, {s}) -> {r}'
@@ -47,7 +49,11 @@ def _initial(op: str, dtype: Any) -> np.ndarray:
     if not dtype.is_signed and dtype.is_integer and value < 0:
         value = 0 if op == "maximum" else 2**dtype.bits - 1
     if dtype.is_integer and dtype.bits < 8:
-        value = max(-(2 ** (dtype.bits - 1)), min(2 ** (dtype.bits - 1) - 1, value)) if dtype.is_signed else value % 2**dtype.bits
+        value = (
+            max(-(2 ** (dtype.bits - 1)), min(2 ** (dtype.bits - 1) - 1, value))
+            if dtype.is_signed
+            else value % 2**dtype.bits
+        )
     with np.errstate(all="ignore"):
         return np.array(value).astype(dtype.numpy)
 
@@ -56,17 +62,24 @@ for _dtype in ALL:
     if _is_small(_dtype):
         continue
     for _op in _ops(_dtype):
-        for _dims, _over in (((4, 35), (1,)), ((4, 35), (0,)), ((3, 5, 7), (0, 2)), ((65,), (0,)), ((0, 3), (0,)), ((3, 0), (0,))):
+        for _dims, _over in (
+            ((4, 35), (1,)),
+            ((4, 35), (0,)),
+            ((3, 5, 7), (0, 2)),
+            ((65,), (0,)),
+            ((0, 3), (0,)),
+            ((3, 0), (0,)),
+        ):
             _program, _ = reduce_text(_op, _dtype, _dims, _over)
             _exact = _op not in ("add", "multiply") or not (_dtype.is_float or _dtype.is_complex)
             _x = ordinary(_dtype, _dims)
             if _op == "multiply" and not _exact:
-                _x = (np.abs(_x.astype(np.float64)) * 0 + 1.01 + 0 * _x.real.astype(np.float64)).astype(_dtype.numpy)
+                _x = np.full(_dims, 1.01).astype(_dtype.numpy)
             # A sum in f32 of 16-bit numbers is rounded once; the interpreter rounds after each step.
             _judge = None
             if not _exact and _dtype.bits <= 16:
                 _f = np.sum if _op == "add" else np.prod
-                _judge = lambda a, i, f=_f, o=_over, t=_dtype: f(a.astype(np.float64), axis=o)  # noqa: E731
+                _judge = lambda a, i, f=_f, o=_over, t=_dtype: f(a.astype(np.float64), axis=o)
             case("reduce", f"{_op}{_dims}{_over}".replace(" ", ""), _dtype, _program, [_x, _initial(_op, _dtype)], judge=_judge,
                  limit=0 if _exact else 1 if _dtype.bits <= 16 else 40 if _op == "multiply" else 4,
                  scale=None if _exact or _op == "multiply" else lambda a, i, o=_over: 1 + np.abs(a.astype(np.complex128 if a.dtype.kind == "c" else np.float64)).sum(axis=o))  # fmt: skip
@@ -74,9 +87,18 @@ for _dtype in ALL:
 # NaN anywhere makes the maximum NaN; zeros of both signs.
 for _dtype in (dtypes.F16, dtypes.BF16, F32, dtypes.F64):
     for _op in ("maximum", "minimum"):
-        _x = np.array([[1, np.nan, 2], [0.0, -0.0, -5 if _op == "maximum" else 5], [-np.inf, np.inf, 1]] * 7).astype(_dtype.numpy)
+        _x = np.array(
+            [[1, np.nan, 2], [0.0, -0.0, -5 if _op == "maximum" else 5], [-np.inf, np.inf, 1]] * 7
+        ).astype(_dtype.numpy)
         _program, _ = reduce_text(_op, _dtype, (21, 3), (1,))
-        case("reduce", f"{_op}_special", _dtype, _program, [_x, _initial(_op, _dtype)], zero_signs=False)
+        case(
+            "reduce",
+            f"{_op}_special",
+            _dtype,
+            _program,
+            [_x, _initial(_op, _dtype)],
+            zero_signs=False,
+        )
 
 # argmax: two operands and a body of several operations.
 _a, _b, _f, _s = tensor(F32, 4, 9), tensor(S32, 4, 9), tensor(F32), tensor(S32)
@@ -101,10 +123,21 @@ for _axis, _out in ((1, 4), (0, 9)):
 # --------------------------------------------------------------------------------------------------- reduce_window
 
 
-def window_text(op: str, dtype: Any, dims: tuple[int, ...], window: Any, strides: Any, base: Any, dilations: Any, padding: Any) -> str:
+def window_text(
+    op: str,
+    dtype: Any,
+    dims: tuple[int, ...],
+    window: Any,
+    strides: Any,
+    base: Any,
+    dilations: Any,
+    padding: Any,
+) -> str:
     t, s = tensor(dtype, *dims), tensor(dtype)
     out = []
-    for d, w, st, ba, di, (lo, hi) in zip(dims, window, strides, base, dilations, padding, strict=True):
+    for d, w, st, ba, di, (lo, hi) in zip(
+        dims, window, strides, base, dilations, padding, strict=True
+    ):
         size = lo + hi + (0 if d == 0 else (d - 1) * ba + 1)
         reach = (w - 1) * di + 1
         out.append(0 if size < reach else (size - reach) // st + 1)
@@ -134,7 +167,7 @@ for _dtype in (F32, S32, dtypes.F16, dtypes.BF16, dtypes.F64, dtypes.S64, dtypes
             _exact = _op == "maximum" or _dtype.is_integer
             _judge = None
             if _dtype.bits == 16 and _op == "add" and _label == "cumulative":
-                _judge = lambda a, i: np.cumsum(a.astype(np.float64), 1)  # noqa: E731
+                _judge = lambda a, i: np.cumsum(a.astype(np.float64), 1)
             case("reduce_window", f"{_op}_{_label}", _dtype, window_text(_op, _dtype, *_w), [ordinary(_dtype, _w[0]), _initial(_op, _dtype)],
                  judge=_judge, limit=0 if _exact else 4, scale=None if _exact else lambda a, i: np.float64(4) if a.shape[-1] < 40 else np.float64(32))  # fmt: skip
 _r, _q = tensor(F32, 4, 8), tensor(S32, 4, 8)
@@ -151,7 +184,10 @@ for _dtype in (F32, dtypes.F64, dtypes.F16, dtypes.BF16, S32):
         ("padded", (8, 9), (3, 3), (2, 2), ((1, 1), (1, 1))),
     ):
         _t, _f1 = tensor(_dtype, *_dims), tensor(_dtype)
-        _out = tuple((d + sum(p) - w) // s + 1 for d, w, s, p in zip(_dims, _window, _strides, _padding, strict=True))
+        _out = tuple(
+            (d + sum(p) - w) // s + 1
+            for d, w, s, p in zip(_dims, _window, _strides, _padding, strict=True)
+        )
         _o = tensor(_dtype, *_out)
         _ge = f"{{\n^bb0(%a: {_f1}, %b: {_f1}):\n%c = stablehlo.compare GE, %a, %b : ({_f1}, {_f1}) -> {_p}\nstablehlo.return %c : {_p}\n}}"
         _body = (
@@ -165,7 +201,9 @@ for _dtype in (F32, dtypes.F64, dtypes.F16, dtypes.BF16, S32):
 # ------------------------------------------------------------------------------------------------------ sort, top_k
 
 
-def sort_text(dtype: Any, dims: tuple[int, ...], dimension: int, direction: str, kind: str, stable: bool) -> str:
+def sort_text(
+    dtype: Any, dims: tuple[int, ...], dimension: int, direction: str, kind: str, stable: bool
+) -> str:
     t, s = tensor(dtype, *dims), tensor(dtype)
     comparator = f"{{\n^bb0(%a: {s}, %b: {s}):\n%c = stablehlo.compare {direction}, %a, %b, {kind} : ({s}, {s}) -> {_p}\nstablehlo.return %c : {_p}\n}}"
     body = f'%r = "stablehlo.sort"(%0) <{{dimension = {dimension} : i64, is_stable = {str(stable).lower()}}}> ({comparator}) : ({t}) -> {t}'
@@ -238,7 +276,7 @@ for _dtype in (F32, dtypes.F64, dtypes.F16, dtypes.BF16):
     _v3 = [ordinary(_dtype, (3,), n) for n in "abc"]
     _var = np.abs(_v3[2].astype(np.float64) + 1).astype(_dtype.numpy)
     _how = "<{epsilon = 0.001 : f32, feature_index = 2 : i64}>"
-    _big = lambda *a: np.float64(16)  # noqa: E731
+    _big = lambda *a: np.float64(16)
     case("batch_norm_training", "", _dtype, function([_t, _c, _c], [_t, _c, _c],
          f'%r:3 = "stablehlo.batch_norm_training"(%0, %1, %2) {_how} : ({_t}, {_c}, {_c}) -> ({_t}, {_c}, {_c})'), [_x, *_v3[:2]],
          judge=_training, limit=4, scale=_big)  # fmt: skip

@@ -7,12 +7,17 @@ import numpy as np
 from tripont.core.compiler import dtypes
 
 
-def ulps(actual: np.ndarray, expected: np.ndarray, zero_signs: bool = True, scale: np.ndarray | None = None) -> float:
+def ulps(
+    actual: np.ndarray,
+    expected: np.ndarray,
+    zero_signs: bool = True,
+    scale: np.ndarray | None = None,
+) -> float:
     """The largest distance of two arrays; 0 if equal, infinite where no number of steps leads from one to the other.
 
     Floats: representable numbers between them (any NaN equals any NaN; with ``zero_signs`` -0 and 0 differ by
-    infinity when they are the only difference). With ``scale`` (or for complex numbers, whose own magnitude it then is): the
-    difference over the last place of ``scale``. Everything else is 0 or infinite.
+    infinity when they are the only difference). With ``scale`` (or for complex numbers, whose own magnitude it
+    then is): the difference over the last place of ``scale``. Everything else is 0 or infinite.
     """
     if actual.dtype != expected.dtype or actual.shape != expected.shape:
         return np.inf
@@ -37,7 +42,9 @@ def ulps(actual: np.ndarray, expected: np.ndarray, zero_signs: bool = True, scal
     return float(np.max(np.where(infinite & (steps > 64), np.inf, steps)))
 
 
-def worst(actual: np.ndarray, expected: np.ndarray, arguments: list[np.ndarray], limit: float) -> str:
+def worst(
+    actual: np.ndarray, expected: np.ndarray, arguments: list[np.ndarray], limit: float
+) -> str:
     """A line about the first element that is farther off than ``limit``, with the arguments there if they fit."""
     if actual.dtype != expected.dtype or actual.shape != expected.shape:
         return f"{actual.dtype}{actual.shape} instead of {expected.dtype}{expected.shape}"
@@ -82,10 +89,17 @@ def _order(array: np.ndarray) -> np.ndarray:
 def _scaled(actual: np.ndarray, expected: np.ndarray, scale: np.ndarray | None) -> float:
     component = dtypes.from_numpy(expected.dtype).component
     wide = np.clongdouble if expected.dtype.kind == "c" else np.longdouble
-    a, e = (x.astype(np.float32).astype(wide) if x.dtype.kind not in "fc" else x.astype(wide) for x in (actual, expected))
+    a, e = (
+        x.astype(np.float32).astype(wide) if x.dtype.kind not in "fc" else x.astype(wide)
+        for x in (actual, expected)
+    )
     same = (a == e) | (np.isnan(a) & np.isnan(e))
     with np.errstate(all="ignore"):
-        size = np.abs(e) if scale is None else np.broadcast_to(np.abs(scale).astype(np.longdouble), e.shape)
+        size = (
+            np.abs(e)
+            if scale is None
+            else np.broadcast_to(np.abs(scale).astype(np.longdouble), e.shape)
+        )
         info = ml_dtypes.finfo(component.numpy)
         size = np.maximum(size, float(info.smallest_normal))
         unit = np.exp2(np.floor(np.log2(np.where(np.isfinite(size), size, 1)))) * float(info.eps)

@@ -1,8 +1,8 @@
 """The judge: StableHLO's reference interpreter, which jaxlib carries.
 
-It evaluates one element at a time with exact integers and correctly rounded floats, and is slow and literal. What it does not
-implement (Fourier transforms, random numbers, linear algebra, division by zero) it ends the process for, so configurations for
-those bring a judge of their own.
+It evaluates one element at a time with exact integers and correctly rounded floats, and is slow and
+literal. For what it does not implement (Fourier transforms, random numbers, linear algebra, division by
+zero) it ends the process, so configurations for those bring a judge of their own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ def _context() -> ir.Context:
     return context
 
 
-def interpret(program: str, arguments: Sequence[np.ndarray], results: Sequence[Shape]) -> list[np.ndarray]:
+def interpret(
+    program: str, arguments: Sequence[np.ndarray], results: Sequence[Shape]
+) -> list[np.ndarray]:
     """What the interpreter says ``main`` gives. Raises for a program that it refuses."""
     with _context(), ir.Location.unknown():
         types = [str(t) for t in _main_type(program).inputs]
@@ -97,7 +99,9 @@ def _with_plain_results(program: str, types: Sequence[str], results: Sequence[Sh
             lines.append(f"%a{i} = stablehlo.complex %p{i}, %q{i} : {kind}")
         else:
             parameters.append(f"%a{i}: {kind}")
-    lines += [f"{left} = func.call @program({arguments}) : ({', '.join(types)}) -> ({', '.join(given)})"]
+    lines += [
+        f"{left} = func.call @program({arguments}) : ({', '.join(types)}) -> ({', '.join(given)})"
+    ]
     outputs: list[tuple[str, str]] = []
     for i, (name, shape, kind) in enumerate(zip(names, results, given, strict=True)):
         if shape.dtype.is_complex:
@@ -105,7 +109,9 @@ def _with_plain_results(program: str, types: Sequence[str], results: Sequence[Sh
             carrier = tensor(f"u{shape.dtype.component.bits}", *shape.dims)
             for letter in ("real", "imag"):
                 lines.append(f"%{letter}{i} = stablehlo.{letter} {name} : ({kind}) -> {part}")
-                lines.append(f"%{letter}b{i} = stablehlo.bitcast_convert %{letter}{i} : ({part}) -> {carrier}")
+                lines.append(
+                    f"%{letter}b{i} = stablehlo.bitcast_convert %{letter}{i} : ({part}) -> {carrier}"
+                )
                 outputs.append((f"%{letter}b{i}", carrier))
             continue
         carrier = tensor(_carrier(shape.dtype), *shape.dims)
@@ -116,7 +122,9 @@ def _with_plain_results(program: str, types: Sequence[str], results: Sequence[Sh
             nibble = tensor("u4", *shape.dims)
             lines.append(f"%n{i} = stablehlo.bitcast_convert {name} : ({kind}) -> {nibble}")
             name, kind = f"%n{i}", nibble
-        operation = "bitcast_convert" if shape.dtype.is_float and shape.dtype.bits >= 8 else "convert"
+        operation = (
+            "bitcast_convert" if shape.dtype.is_float and shape.dtype.bits >= 8 else "convert"
+        )
         lines.append(f"%c{i} = stablehlo.{operation} {name} : ({kind}) -> {carrier}")
         outputs.append((f"%c{i}", carrier))
     kinds = ", ".join(t for _, t in outputs)

@@ -21,9 +21,24 @@ def specials(dtype: DType) -> Array:
         return np.array([False, True])
     if dtype.is_integer:
         info = ml_dtypes.iinfo(dtype.numpy)
-        wanted = [info.min, info.min + 1, -2, -1, 0, 1, 2, 3, 5, dtype.bits - 1, dtype.bits, dtype.bits + 1]
+        wanted = [
+            info.min,
+            info.min + 1,
+            -2,
+            -1,
+            0,
+            1,
+            2,
+            3,
+            5,
+            dtype.bits - 1,
+            dtype.bits,
+            dtype.bits + 1,
+        ]
         wanted += [info.max // 2, info.max - 1, info.max]
-        return np.array(sorted({v for v in map(int, wanted) if info.min <= v <= info.max}), object).astype(dtype.numpy)
+        return np.array(
+            sorted({v for v in map(int, wanted) if info.min <= v <= info.max}), object
+        ).astype(dtype.numpy)
     if dtype.is_complex:
         parts = np.array([0.0, -0.0, 1.0, -1.5, 1e3, 1e-3])
         grid = parts[:, None] + 1j * parts[None, :]
@@ -31,7 +46,19 @@ def specials(dtype: DType) -> Array:
     info = ml_dtypes.finfo(dtype.numpy)
     big, small, tiny = float(info.max), float(info.smallest_normal), float(info.smallest_subnormal)
     wanted = [0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 1.5, -1.5, 2.0, 2.5, -2.5, 3.0, -3.0, 0.1, 7.0, -8.0]
-    wanted += [big, -big, small, -small, tiny, -tiny, 3 * tiny, small - tiny, np.inf, -np.inf, np.nan]
+    wanted += [
+        big,
+        -big,
+        small,
+        -small,
+        tiny,
+        -tiny,
+        3 * tiny,
+        small - tiny,
+        np.inf,
+        -np.inf,
+        np.nan,
+    ]
     with np.errstate(all="ignore"):
         array = np.array(wanted).astype(dtype.numpy)
     _, first = np.unique(array.view(f"u{dtype.size}"), return_index=True)
@@ -70,7 +97,9 @@ def ordinary(dtype: DType, dims: tuple[int, ...], seed: str = "") -> Array:
         return rng.random(dims) < 0.5
     if dtype.is_integer:
         info = ml_dtypes.iinfo(dtype.numpy)
-        return rng.integers(max(-9, int(info.min)), min(10, int(info.max) + 1), dims).astype(dtype.numpy)
+        return rng.integers(max(-9, int(info.min)), min(10, int(info.max) + 1), dims).astype(
+            dtype.numpy
+        )
     values = rng.standard_normal(dims)
     if dtype.is_complex:
         return (values + 1j * rng.standard_normal(dims)).astype(dtype.numpy)

@@ -172,8 +172,9 @@ def _extremum(g: Generator, predicate: str, o: list[Value]) -> Value:
         if c.ref == _constant(c, 0.0 if maximum else -0.0).ref:  # it beats the other zero
             return b.select(b.fcmp("ugt" if maximum else "ult", a, c), a, c)
         return b.select(b.fcmp(predicate, c, a), c, a)
-    # As the machine does it: the second if they are equal or one is NaN. So the two differ for zeros and NaN alone: there
-    # the union of the bits is NaN if one is, and the sign must be in both (maximum) or in one of them (minimum).
+    # As the machine does it: the second if they are equal or one is NaN. So the two differ for zeros and NaN
+    # alone: there the union of the bits is NaN if one is, and the sign must be in both (maximum) or in one
+    # of them (minimum).
     first = bits_of(g, b.select(b.fcmp(predicate, c, a), c, a))
     second = bits_of(g, b.select(b.fcmp(predicate, a, c), a, c))
     either = b.binary("or", first, second)

@@ -53,6 +53,17 @@ def read_collective_permute(block: BlockReader, operation: Any) -> Results:
     )
 
 
+def read_alone(block: BlockReader, operation: Any) -> Results:
+    """``collective_broadcast`` and the older ``cross-replica-sum``, which are nothing for one device."""
+    groups = _groups(operation)["replica_groups"]
+    given = block.program.module.operation.attributes
+    replicas = given["mhlo.num_replicas"].value if "mhlo.num_replicas" in given else 1
+    alone = groups is not None and all(len(group) == 1 for group in groups)
+    if not alone or (not groups and replicas != 1):
+        raise block.unimplemented(operation, "this operation is supported on one device only")
+    return block.operands(operation)[:1]
+
+
 def _device_number(opcode: str) -> Reader:
     def read(block: BlockReader, operation: Any) -> Results:
         return block.emit(opcode, block.shape(operation))
@@ -74,6 +85,8 @@ READERS: Final[dict[str, Callable[[BlockReader, Any], Results]]] = {
             "reduce-scatter", body=True, renamed={"scatter_dimension": "scatter_dimension"}
         ),
         "collective_permute": read_collective_permute,
+        "collective_broadcast": read_alone,
+        "cross-replica-sum": read_alone,
         "partition_id": _device_number("partition-id"),
         "replica_id": _device_number("replica-id"),
     }.items()

@@ -173,7 +173,8 @@ def _constant_operand(block: BlockReader, operation: Any, number: int) -> tuple[
     """The values of an operand that must be a constant."""
     operand = block.value(operation.operands[number])
     if operand.opcode == "broadcast" and operand.operands[0].opcode == "constant":
-        return (int(operand.operands[0].attributes["literal"]),) * operand.dims[0]
+        value = int(operand.operands[0].attributes["literal"])
+        return tuple([value] * operand.dims[0])
     if operand.opcode != "constant":
         raise block.unimplemented(
             operation, f"operand {number} gives a shape or bounds, and is not a constant"
@@ -188,9 +189,22 @@ def read_dynamic_pad(block: BlockReader, operation: Any) -> Results:
 
 
 def read_real_dynamic_slice(block: BlockReader, operation: Any) -> Results:
+    """The result's shape is known, so without strides the starts may be values of the program."""
+    starts = block.value(operation.operands[1])
+    shape = block.shape(operation)
+    if starts.opcode not in ("constant", "broadcast"):
+        if any(s != 1 for s in _constant_operand(block, operation, 3)):
+            raise block.unimplemented(operation, "strides with starts that are not constant")
+        scalars = []
+        for n in range(shape.rank):
+            bounds = {"starts": (n,), "limits": (n + 1,), "strides": (1,)}
+            one = block.emit("slice", Shape(starts.dtype, (1,)), (starts,), bounds)
+            scalars.append(block.emit("reshape", Shape(starts.dtype), (one,)))
+        operands = (block.value(operation.operands[0]), *scalars)
+        return block.emit("dynamic-slice", shape, operands, {"slice_sizes": shape.dims})
     names = ("starts", "limits", "strides")
     bounds = {n: _constant_operand(block, operation, 1 + i) for i, n in enumerate(names)}
-    return block.emit("slice", block.shape(operation), block.operands(operation)[:1], bounds)
+    return block.emit("slice", shape, block.operands(operation)[:1], bounds)
 
 
 def read_dynamic_gather(block: BlockReader, operation: Any) -> Results:

@@ -568,6 +568,7 @@ def _fill_tables() -> None:
         ops_reduction,
         ops_control,
         ops_collective,
+        einsum,
     ):
         ELEMENTWISE.update(getattr(module, "ELEMENTWISE", {}))
         READERS.update(module.READERS)
@@ -575,6 +576,7 @@ def _fill_tables() -> None:
 
 # The families of operations use BlockReader, so they come last.
 from . import (  # noqa: E402
+    einsum,
     ops_collective,
     ops_contraction,
     ops_control,

@@ -1,0 +1,128 @@
+"""Runs every configuration and writes docs/op-coverage.md: ``python -m tests.conformance.coverage``."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+
+from tripont.core.compiler import dtypes
+from tripont.core.compiler.errors import CompileError
+
+from tests.conformance import device, registry
+from tests.conformance.registry import Case, Outcome
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "op-coverage.md"
+_MEASURED = Path(__file__).parent / "measured"
+
+_HEAD = """# Operations
+
+Made by `make conformance`: every operation of StableHLO and CHLO, on every element type that it takes, over the edges
+of its attributes, shapes and values ({count} configurations of `tests/conformance`), against StableHLO's reference
+interpreter or NumPy in higher precision. Do not edit.
+
+* *how*: code that we generate, or a call of the runtime's library.
+* *distance*: the largest that was measured, in units in the last place of the result; for sums of the sum of absolute
+  values. Element types without a number are exact.
+* An operation that is refused fails to compile with UNIMPLEMENTED and a message that names it.
+
+"""
+
+
+def measure(cases: Iterable[Case]) -> list[tuple[Case, Outcome]]:
+    """The outcome of each configuration; one that fails says so in ``detail``."""
+    outcomes = []
+    for case in cases:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                outcome = registry.run_case(case)
+            except CompileError as error:
+                outcome = Outcome(message=f"{error.code}: {error.message}", detail="refused")
+        if outcome.detail:
+            print(f"{case.name}: {outcome.detail}", file=sys.stderr)
+        outcomes.append((case, outcome))
+    return outcomes
+
+
+def rows(outcomes: list[tuple[Case, Outcome]]) -> dict[str, dict[str, str]]:
+    """For each op its columns: types, distance, how, refused."""
+    table: dict[str, dict[str, str]] = {}
+    by_op: dict[str, list[tuple[Case, Outcome]]] = defaultdict(list)
+    for case, outcome in outcomes:
+        by_op[case.op].append((case, outcome))
+    order = [d.name for d in dtypes.ALL]
+    for op, found in sorted(by_op.items()):
+        ran = [(c, o) for c, o in found if not o.message]
+        names = sorted({c.dtype for c, _ in ran}, key=order.index)
+        far: dict[str, float] = defaultdict(float)
+        how: set[str] = set()
+        for c, o in ran:
+            far[c.dtype] = max(far[c.dtype], o.distance)
+            how |= {o.how.removeprefix("library: ")} if o.how else set()
+        refused = {_short(o.message) for _, o in found if o.message}
+        table[op] = {
+            "types": _types(names),
+            "distance": ", ".join(f"{n} {far[n]:.3g}" for n in names if far[n]),
+            "how": ", ".join(sorted(how - {"copies"} or how)),
+            "refused": "; ".join(sorted(refused)),
+        }
+    return table
+
+
+def _types(names: list[str]) -> str:
+    """Element types, whole families by one word."""
+    families = {
+        "integers": [d.name for d in dtypes.ALL if d.is_integer],
+        "small floats": [d.name for d in dtypes.ALL if d.is_float and d.bits <= 8],
+        "floats": ["f16", "bf16", "f32", "f64"],
+        "complex": ["c64", "c128"],
+    }
+    rest = list(names)
+    words = []
+    for word, members in families.items():
+        if set(members) <= set(rest):
+            words.append(word)
+            rest = [n for n in rest if n not in members]
+    return ", ".join(words + rest)
+
+
+def _short(message: str) -> str:
+    line = " ".join(message.split())
+    return (line[:110] + "...") if len(line) > 110 else line
+
+
+def document() -> str:
+    """The page, from what was measured on each target."""
+    targets = {f.stem: json.loads(f.read_text()) for f in sorted(_MEASURED.glob("*.json"))}
+    text = _HEAD.format(count=len(registry.load()))
+    for target, table in targets.items():
+        text += f"## On {target}\n\n| operation | element types | distance | how | refused |\n|---|---|---|---|---|\n"
+        for op, row in table.items():
+            cells = [row["types"], row["distance"], row["how"], row["refused"]]
+            text += f"| `{op}` | " + " | ".join(c.replace("|", "\\|") for c in cells) + " |\n"
+        text += "\n"
+    text += "## Without a configuration\n\n| operation | why |\n|---|---|\n"
+    for op, why in registry.WITHOUT_CASES.items():
+        text += f"| `{op}` | {why} |\n"
+    return text
+
+
+def main() -> int:
+    outcomes = measure(registry.load())
+    _MEASURED.mkdir(exist_ok=True)
+    table = json.dumps(rows(outcomes), indent=1, sort_keys=True) + "\n"
+    (_MEASURED / f"{device.TARGET}.json").write_text(table)
+    DOCUMENT.write_text(document())
+    wrong = sum(bool(o.detail) for _, o in outcomes)
+    print(
+        f"{len(outcomes)} configurations on {device.TARGET}, {wrong} wrong or refused; {DOCUMENT.name} written"
+    )
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
