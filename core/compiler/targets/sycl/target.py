@@ -106,12 +106,14 @@ class SyclTarget(Target):
         """The SPIR-V module; with ``dump`` also the optimised IR and the assembly."""
         if not module.functions:
             return b"", "", ""
-        with _parse(legalize(module, self.function_attributes)) as parsed:
-            _optimise(parsed, _machine())
-            optimised = str(parsed)
-        # The inliner marks lifetimes of variables, and the backend fails on those of casted pointers.
-        optimised = _LIFETIME.sub("", optimised)
-        check_legal(optimised)
+        text = legalize(module, self.function_attributes)
+        optimised = _optimise(text, split=True)
+        try:
+            check_legal(optimised)
+        except CompileError:
+            # Splitting memory into registers may cut odd widths out of integers: the device's compiler can do it.
+            optimised = _optimise(text, split=False)
+            check_legal(optimised)
         what = "LLVM cannot emit SPIR-V for the program"
         spirv = run_in_child(lambda: bytes(_machine().emit_object(_parse(optimised))), what)
         assembly = ""
@@ -186,21 +188,27 @@ def _parse(text: str) -> Any:
         raise internal(f"LLVM rejects the legalised IR: {error}") from error
 
 
-def _optimise(module: Any, machine: Any) -> None:
-    """What makes functions fit for SPIR-V. Combining instructions is left to the device's compiler: LLVM's own would
-    make integers of odd widths and wide vectors again.
+def _optimise(text: str, *, split: bool) -> str:
+    """What makes functions fit for SPIR-V; with ``split``, variables on the stack become registers.
+
+    Combining instructions is left to the device's compiler: LLVM's own would make integers of odd widths and wide
+    vectors again.
     """
     with (
+        _parse(text) as module,
         llvm.create_pass_builder(
-            machine, llvm.create_pipeline_tuning_options(speed_level=1)
+            _machine(), llvm.create_pipeline_tuning_options(speed_level=1)
         ) as builder,
         llvm.create_new_module_pass_manager() as passes,
     ):
         passes.add_always_inliner_pass()
         passes.add_global_dead_code_eliminate_pass()
-        passes.add_sroa_pass()
+        if split:
+            passes.add_sroa_pass()
         passes.add_simplify_cfg_pass()
         passes.run(module, builder)
+        # The inliner marks lifetimes of variables, and the backend fails on those of casted pointers.
+        return _LIFETIME.sub("", str(module))
 
 
 def check_legal(text: str) -> None:
