@@ -127,6 +127,8 @@ class TRIPONT_EXPORT Buffer : public RefCounted<Buffer> {
   // Deletes the buffer and hands its memory over. INVALID_ARGUMENT if it was deleted or donated
   // before.
   StatusOr<Donation> Donate();
+  // Whether somebody has a hold. Of a donated buffer: nobody takes a new one.
+  bool HasHolds() const { return (state_.load(std::memory_order_acquire) & kHoldMask) != 0; }
   // Blocks until the last hold goes. Before the first write into a donated buffer's memory, with no
   // hold of one's own.
   void WaitForHolds();

@@ -77,8 +77,10 @@ class Executable::Execution : public StreamTask {
       if (!status.ok()) break;
     }
     awaited.clear();
+    // Also when nothing will be written: the results own that memory now and free it when they are
+    // deleted.
+    for (const Ref<Buffer>& buffer : overwritten) buffer->WaitForHolds();
     if (status.ok()) {
-      for (const Ref<Buffer>& buffer : overwritten) buffer->WaitForHolds();
       SmallArray<void*> results(outputs.size());
       for (size_t i = 0; i < outputs.size(); ++i) results[i] = outputs[i].data();
       status = executable->RunProgram(device, parameter_data.data(), results.data());
@@ -268,7 +270,12 @@ Status Executable::Execute(Device* device, std::span<Buffer* const> arguments,
     ready = ready && buffer->IsReady();
   }
 
-  const bool run_inline = ready && !program_->may_block() &&
+  // Donated memory that somebody still reads: waiting for that is the stream's business.
+  const bool still_read =
+      std::any_of(donations.begin(), donations.end(), [](const Donation& donation) {
+        return donation.exclusive() && donation.buffer()->HasHolds();
+      });
+  const bool run_inline = ready && !still_read && !program_->may_block() &&
                           program_->cost_ns() < static_cast<double>(device->inline_ns()) &&
                           device->stream().IsIdle();
   Ref<Event> event;

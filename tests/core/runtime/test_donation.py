@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import numpy as np
 import pytest
 from tripont.core import _tripont
@@ -136,6 +139,61 @@ def test_donation_waits_for_readers_on_other_devices(client):
         event.set_ready()
         np.testing.assert_array_equal(copy.numpy(), X)
         np.testing.assert_array_equal(y.numpy(), 2 * X)
+
+
+def held_by_a_blocked_copy(client, x):
+    """A copy of x to device 1 that has not begun, and the event that lets it begin."""
+    device, other = client.devices
+    gate = _tripont.testing.Event()
+    first = _tripont.testing.pending_buffer(device, X, gate).copy_to(other)
+    return x.copy_to(other), gate, first
+
+
+def test_donation_of_memory_that_is_still_read_does_not_block_the_caller(client, device):
+    x = _tripont.Buffer.from_array(X, device)
+    copy, gate, _ = held_by_a_blocked_copy(client, x)
+    timer = threading.Timer(3, gate.set_ready)
+    timer.start()
+    (y,) = load(programs.in_place(8)).execute(device, [x])
+    assert not gate.is_ready()
+    timer.cancel()
+    gate.set_ready()
+    np.testing.assert_array_equal(copy.numpy(), X)
+    np.testing.assert_array_equal(y.numpy(), 2 * X)
+
+
+def test_failed_execution_does_not_free_donated_memory_that_is_still_read(client, device):
+    x = _tripont.Buffer.from_array(X, device)
+    copy, gate, _ = held_by_a_blocked_copy(client, x)
+    failed = _tripont.testing.Event()
+    failed.set_error(13, "no such luck")
+    second = _tripont.testing.pending_buffer(device, X, failed)
+    (y,) = two_parameters_in_place().execute(device, [x, second])
+    time.sleep(0.2)  # the stream has seen the error
+    y.delete()
+    others = [_tripont.Buffer.from_array(-X, device) for _ in range(4)]  # would get that memory
+    gate.set_ready()
+    np.testing.assert_array_equal(copy.numpy(), X)
+    assert "no such luck" in status(y.wait)[1]
+    del others
+
+
+def two_parameters_in_place():
+    """The sum of two parameters, in the memory of the first."""
+    f32_8 = Shape(dtypes.F32, (8,))
+    return load(
+        programs.executable(
+            parameters=(Value(f32_8), Value(f32_8)),
+            allocations=(
+                Allocation(ALLOCATION_RESULT, 0, 32, aliased_parameter=0),
+                Allocation(ALLOCATION_PARAMETER, 1, 32),
+            ),
+            thunks=(
+                Kernel(function("add"), (whole(0, 32), whole(1, 32), whole(0, 32)), 8, 64, 1.0),
+            ),
+            donatable_parameters=(0,),
+        )
+    )
 
 
 def two_parameters(donatable):
