@@ -81,6 +81,7 @@ void EndPiece(PJRT_AsyncHostToDeviceTransferManager* manager, PendingBuffer& pen
     const std::lock_guard<std::mutex> lock(manager->mutex);
     --pending.copying;
     pending.last_piece_seen = pending.last_piece_seen || is_last;
+    if (pending.decided && pending.copying == 0) pending.hold.Release();  // see SetBufferError
     if (pending.last_piece_seen && pending.copying == 0 && !pending.decided)
       ready = MarkDecided(pending);
   }
@@ -227,8 +228,10 @@ Status AsyncHostToDeviceTransferManager_SetBufferError(
       return FailedPrecondition("buffer ", args.buffer_index,
                                 " of the transfer manager is complete");
     }
-    pending->decided = true;  // the memory stays held: a piece may be on its way
+    pending->decided = true;
     definition = pending->definition;
+    // A piece that is on its way keeps the memory until it ends.
+    if (pending->copying == 0) pending->hold.Release();
   }
   definition->SetError(std::move(error));
   return OkStatus();

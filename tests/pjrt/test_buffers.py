@@ -597,6 +597,25 @@ def test_transfer_of_a_literal(api: Api, client: Client) -> None:
     api.call("PJRT_AsyncHostToDeviceTransferManager_Destroy", transfer_manager=manager)
 
 
+def test_buffer_that_failed_gives_its_memory_back(api: Api, client: Client) -> None:
+    before = client.bytes_in_use()
+    manager = make_manager(api, client, [((1 << 20,), np.float32)])
+    buffer = retrieve(api, manager, 0)
+    api.call(
+        "PJRT_AsyncHostToDeviceTransferManager_SetBufferError",
+        transfer_manager=manager,
+        buffer_index=0,
+        error_code=15,
+        error_message=b"bad tape",
+        error_message_size=8,
+    )
+    assert client.bytes_in_use() > before
+    api.call("PJRT_Buffer_Delete", buffer=buffer)
+    assert client.bytes_in_use() == before  # the manager does not hold it
+    api.call("PJRT_AsyncHostToDeviceTransferManager_Destroy", transfer_manager=manager)
+    client.destroy(buffer)
+
+
 def test_transfers_that_fail(api: Api, client: Client) -> None:
     manager = make_manager(api, client, [((4,), np.float32)] * 2)
     for index, offset, size in ((2, 0, 4), (-1, 0, 4), (0, 16, 1), (0, -1, 4), (0, 12, 8)):
