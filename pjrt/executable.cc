@@ -2,6 +2,7 @@
 
 #include "pjrt/executable.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "pjrt/call.h"
@@ -120,6 +121,12 @@ StatusOr<PJRT_LoadedExecutable*> LoadExecutable(PJRT_Client* client, std::string
   TRIPONT_ASSIGN_OR_RETURN(CompileOptions options, ParseCompileOptions(compile_options));
   TRIPONT_ASSIGN_OR_RETURN(Ref<Executable> executable, Executable::Load(std::move(artifact)));
 
+  const auto num_devices = static_cast<int64_t>(client->devices.size());
+  const auto no_device = [&](int64_t id) {
+    return InvalidArgument("program ", executable->name(), " is assigned to device ", id,
+                           ", but this client has ", num_devices,
+                           " devices (TRIPONT_NUM_DEVICES gives a process more)");
+  };
   auto loaded = std::make_unique<PJRT_LoadedExecutable>();
   loaded->client = client;
   loaded->portable = options.compile_portable_executable && !options.has_device_assignment;
@@ -132,17 +139,14 @@ StatusOr<PJRT_LoadedExecutable*> LoadExecutable(PJRT_Client* client, std::string
     assignment.num_replicas = options.num_replicas;
     assignment.num_partitions = options.num_partitions;
     const int64_t first = options.device_ordinal > 0 ? options.device_ordinal : 0;
-    for (int64_t i = 0; i < options.num_replicas * options.num_partitions; ++i) {
-      assignment.device_ids.push_back(first + i);
-    }
+    const int64_t count = options.num_replicas * options.num_partitions;
+    if (count > num_devices || first > num_devices - count)
+      return no_device(std::max(first, num_devices));
+    for (int64_t i = 0; i < count; ++i) assignment.device_ids.push_back(first + i);
   }
   for (int64_t id : loaded->device_assignment.device_ids) {
     PJRT_Device* device = client->device(id);
-    if (device == nullptr) {
-      return InvalidArgument("program ", executable->name(), " is assigned to device ", id,
-                             ", but this client has ", client->devices.size(),
-                             " devices (TRIPONT_NUM_DEVICES gives a process more)");
-    }
+    if (device == nullptr) return no_device(id);
     loaded->devices.push_back(device);
   }
   loaded->info =

@@ -220,6 +220,14 @@ def test_damaged_options(client: Client, options: bytes) -> None:
     assert error.value.code == "INVALID_ARGUMENT"
 
 
+@pytest.mark.parametrize("count", [2, 2**20])
+def test_more_devices_than_the_client_has(client: Client, count: int) -> None:
+    """Found before a list of all the devices is made, which could be endless."""
+    with pytest.raises(PjrtError, match="assigned to device 1, but this client has 1") as error:
+        client.load(programs.add_one(), compile_options(replicas=count, partitions=count))
+    assert error.value.code == "INVALID_ARGUMENT"
+
+
 def test_damaged_executables(api: Api, client: Client) -> None:
     good = programs.add_one()
     loaded = client.load(good)
