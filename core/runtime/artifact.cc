@@ -139,8 +139,11 @@ std::vector<ArtifactThunk> ReadThunks(Reader& r, int depth) {
     r.Fail("loops and branches are nested too deeply");
     return thunks;
   }
-  thunks.resize(r.Count(5 + kSliceSize));
-  for (ArtifactThunk& thunk : thunks) {
+  // One after the other, not all at once: each level could claim as many as the section has room
+  // for.
+  const uint32_t count = r.Count(5 + kSliceSize);
+  for (uint32_t i = 0; i < count && !r.failed(); ++i) {
+    ArtifactThunk& thunk = thunks.emplace_back();
     const uint8_t kind = r.U8();
     thunk.kind = static_cast<ArtifactThunk::Kind>(kind);
     thunk.debug = r.Number<int32_t>();

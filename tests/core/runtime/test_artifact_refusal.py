@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import resource
 import struct
 import zlib
 from dataclasses import replace
@@ -276,6 +277,22 @@ def test_deep_nesting_is_refused():
     code, message = refusal(thunks=(thunk,))
     assert code == "INVALID_ARGUMENT"
     assert "nested" in message
+
+
+def test_nested_lists_take_no_more_memory_than_they_hold():
+    """Each of 90 nested loops claims as many thunks as the rest of the section has room for."""
+    thunk = Kernel(function("add"), (whole(0, 32),) * 40000, 8, 64, 1.0)
+    for _ in range(90):
+        thunk = While((), (thunk,), Slice(0, 0, 1), 1)
+    data = programs.serialize(programs.executable(thunks=(thunk,)))
+    one_loop = struct.pack(
+        "<IBi", 1, 2, -1
+    )  # a list of one thunk, a while without debug information
+    assert data.count(one_loop) == 90
+    damaged = repair(data.replace(one_loop, struct.pack("<IBi", 30000, 2, -1)))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert status(lambda: load(damaged))[0] == "INVALID_ARGUMENT"
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 << 10  # KiB
 
 
 def test_code_is_not_writable(client, device):
