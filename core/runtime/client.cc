@@ -29,6 +29,13 @@ std::mutex& CreationMutex() {
   return *mutex;
 }
 
+Status CheckDeviceKind(const std::string& device) {
+  for (const std::string_view kind : {"", "host", "sycl", "sycl:cpu", "sycl:gpu"}) {
+    if (device == kind) return OkStatus();
+  }
+  return InvalidArgument("TRIPONT_DEVICE=", device, ": expected host, sycl, sycl:cpu or sycl:gpu");
+}
+
 int64_t AllocatorCacheLimit(const Options& options, const MemoryBudget& budget) {
   return options.allocator_cache >= 0 ? options.allocator_cache : budget.limit() / 4;
 }
@@ -59,6 +66,7 @@ StatusOr<Backend*> Core::ChooseBackend(const Options& options) {
 }
 
 StatusOr<Core*> Core::Get(const Options& options) {
+  TRIPONT_RETURN_IF_ERROR(CheckDeviceKind(options.device));
   const std::lock_guard<std::mutex> lock(CreationMutex());
   Core* core = GetIfCreated();
   if (core == nullptr) {
