@@ -158,7 +158,10 @@ def emit_kernel(
         from .elemental import INDEXABLE
 
         if instruction.opcode not in INDEXABLE:
-            raise errors.of_instruction("UNIMPLEMENTED", f"no kernel for {kind!r}", instruction)
+            what = f"{kind!r}"
+            if kind == "custom-call":
+                what = f"the custom call {instruction.attributes['custom_call_target']!r}"
+            raise errors.of_instruction("UNIMPLEMENTED", f"no kernel for {what}", instruction)
         where = "loops"
     emitter: Emitter = importlib.import_module(f".{where}", __package__).emit
     return emitter(module, target, instruction, name)
