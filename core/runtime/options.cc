@@ -79,7 +79,7 @@ constexpr Setting kSettings[] = {
      .largest = kMany},
     {.info = {"inline_ns", "TRIPONT_INLINE_NS",
               "programs estimated to take fewer nanoseconds run on the caller's thread (default "
-              "20000)"},
+              "50000)"},
      .number = &Options::inline_ns,
      .smallest = 0,
      .largest = kMany},

@@ -49,7 +49,7 @@ struct TRIPONT_EXPORT Options {
   int64_t allocator_cache =
       -1;  // TRIPONT_ALLOCATOR_CACHE (process): free bytes kept for reuse; -1: 1/4 of the limit
   int64_t inline_ns =
-      20000;  // TRIPONT_INLINE_NS (process): programs estimated cheaper run on the caller's thread
+      50000;  // TRIPONT_INLINE_NS (process): programs estimated cheaper run on the caller's thread
   // Client options the runtime does not know: handed to the compiler with every program (and part
   // of the cache key).
   std::map<std::string, std::string> compiler_options;
