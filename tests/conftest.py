@@ -17,7 +17,14 @@ import pytest
 _SCRATCH = tempfile.mkdtemp(prefix="tripont-tests-")
 atexit.register(shutil.rmtree, _SCRATCH, ignore_errors=True)
 # TRIPONT_DEVICE stays: the same tests run on every target.
-_KEPT = {"TRIPONT_PJRT_INCLUDE_DIR", "TRIPONT_PYTHON", "TRIPONT_DEVICE", "TRIPONT_DPCTL_PATH"}
+_KEPT = {
+    "TRIPONT_CONFORMANCE",
+    "TRIPONT_CONFORMANCE_TARGET",
+    "TRIPONT_PJRT_INCLUDE_DIR",
+    "TRIPONT_PYTHON",
+    "TRIPONT_DEVICE",
+    "TRIPONT_DPCTL_PATH",
+}
 for _name in [name for name in os.environ if name.startswith("TRIPONT_")]:
     if _name not in _KEPT:
         del os.environ[_name]
@@ -46,8 +53,6 @@ def cpu() -> Any:
 def subprocess_environment(tmp_path: Any) -> dict[str, str]:
     """An environment for a process of its own: with an empty cache folder, and no settings of JAX or tripont."""
     environment = {
-        k: v
-        for k, v in os.environ.items()
-        if k in _KEPT or not k.startswith(("TRIPONT_", "JAX_"))
+        k: v for k, v in os.environ.items() if k in _KEPT or not k.startswith(("TRIPONT_", "JAX_"))
     }
     return environment | {"TRIPONT_CACHE_DIR": str(tmp_path / "cache")}
