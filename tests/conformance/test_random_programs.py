@@ -362,7 +362,7 @@ def programs(draw: Any) -> tuple[str, list[Entry], list[Entry]]:
 
 
 @settings(
-    max_examples=3000 if _FULL else 150,
+    max_examples=1000 if _FULL else 150,
     deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),
