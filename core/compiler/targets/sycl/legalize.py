@@ -40,6 +40,10 @@ _MASKED: Final = re.compile(
 )
 _ANY: Final = re.compile(r"  (%\w+) = call i1 @llvm\.vector\.reduce\.or\.v(\d+)i1\(<\d+ x i1> (\S+)\)$")
 _BOOL_TO_FLOAT: Final = re.compile(r"  (%\w+) = uitofp ((?:<\d+ x )?i1>?) (\S+) to (.+)$")
+_TRUNCATE: Final = re.compile(r"  (%\w+) = trunc ((?:<\d+ x )?i\d+>?) (\S+) to .+$")
+_EXTEND: Final = re.compile(
+    r"  (%\w+) = (zext|sext) ((?:<\d+ x )?i(?:8|16|32)>?) (\S+) to ((?:<\d+ x )?i\d+>?)$"
+)
 _NONTEMPORAL: Final = ", !nontemporal !{i32 1}"
 _CALL: Final = re.compile(r"(  call void @)([\w.$]+)(\(.*)$")
 _EXPANDED: Final = ("llvm.masked.", "llvm.vector.reduce.or.")
@@ -136,6 +140,7 @@ class _Function:
         self.text = text
         self.lanes: dict[str, _Lanes] = {}
         self.dummies: dict[str, str] = {}  # LLVM type -> a place on the stack that nobody reads
+        self.truncated: dict[str, tuple[str, str]] = {}  # results of trunc: type and name of what it took
         self.fresh = 0
         self.num_arguments: int | None = None
         self.out: list[str] = []
@@ -191,6 +196,11 @@ class _Function:
         if "@llvm.masked." in line and (match := _MASKED.match(line)):
             getattr(self, match[2])(match[1], _split(match[3]))
             return
+        if "trunc " in line and (match := _TRUNCATE.match(line)):
+            self.truncated[match[1]] = (match[2], match[3])
+        if "ext " in line and (match := _EXTEND.match(line)) and match[4] in self.truncated:
+            self.extend_truncated(match[1], match[2], match[3], *self.truncated[match[4]], match[5])
+            return
         if "itofp" in line and (match := _BOOL_TO_FLOAT.match(line)):
             result, bools, value, type_ = match.groups()
             one = llvm_ir.floating(type_, 1.0).ref
@@ -216,6 +226,24 @@ class _Function:
             if "@llvm." in line:
                 line = _mangled(line)
         return line.replace(_NONTEMPORAL, "") if "!nontemporal" in line else line
+
+    def extend_truncated(
+        self, result: str, opcode: str, narrow: str, type_: str, value: str, wide: str
+    ) -> None:
+        """An extension (to ``wide``) of the low bits (as many as ``narrow`` has) of ``value``, all in its own type.
+
+        LLVM merges a trunc and an ext of its result into an `and` whose operands have different widths.
+        """
+        bits, low, last = (int(llvm_ir.scalar_of(t)[1:]) for t in (type_, narrow, wide))
+        if opcode == "zext":
+            mask = llvm_ir.integer(type_, (1 << low) - 1).ref
+            value = self.emit(f"and {type_} {value}, {mask}")
+        else:
+            by = llvm_ir.integer(type_, bits - low).ref
+            value = self.emit(f"shl {type_} {value}, {by}")
+            value = self.emit(f"ashr {type_} {value}, {by}")
+        change = "bitcast" if last == bits else "trunc" if last < bits else opcode
+        self.out.append(f"  {result} = {change} {type_} {value} to {wide}")
 
     def any_lane(self, result: str, count: int, vector: str) -> None:
         """Whether any lane is set, by halving: LLVM would make an integer of as many bits of it."""
