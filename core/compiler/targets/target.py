@@ -83,7 +83,7 @@ class Target(ABC):
         return llvm_ir.Module(self.triple, self.data_layout)
 
     def callbacks(self, module: llvm_ir.Module) -> tuple[llvm_ir.Module, Target]:
-        """Where functions that library calls call go (a sort's comparator), and their target. Library calls run on the host."""
+        """Where functions that library calls call go (a sort's comparator), and their target: calls run on the host."""
         return module, self
 
     @abstractmethod

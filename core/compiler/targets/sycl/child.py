@@ -7,6 +7,7 @@ emits one module neither matters: the parent never emits, and a child's end is a
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import tempfile
 import warnings
@@ -36,7 +37,8 @@ def run_in_child(function: Callable[[], bytes], what: str) -> bytes:
             return result
         messages.seek(0)
         text = messages.read().decode(errors="replace").strip()
-    reason = text.splitlines()[-1] if text else f"it ended with status {status}"
+    lines = [line for line in text.splitlines() if "LLVM ERROR" in line] or text.splitlines()[-1:]
+    reason = lines[0] if lines else f"it ended with status {status}"
     raise internal(f"{what}: {reason}")
 
 
@@ -44,6 +46,7 @@ def _child(function: Callable[[], bytes], write_end: int, messages: int) -> None
     """Never returns, and runs nothing of the parent's exit handlers."""
     code = 1
     try:
+        faulthandler.disable()  # its report would go to the parent's stderr
         os.dup2(messages, 2)
         data = memoryview(function())
         while data:

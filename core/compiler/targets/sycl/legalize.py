@@ -1,7 +1,7 @@
 """From the LLVM IR that kernels are written in to the LLVM IR that SPIR-V can hold.
 
-Element generators write for a flat memory: one kind of pointer, vectors of pointers for gathers, masked loads and stores.
-OpenCL's memory has address spaces, and SPIR-V has neither vectors of pointers nor masks. This module rewrites the text
+Element generators write for a flat memory: one kind of pointer, vectors of pointers for gathers, masked loads and
+stores. OpenCL's memory has address spaces, and SPIR-V has neither vectors of pointers nor masks. This module rewrites the text
 of a module line by line (:mod:`...codegen.llvm_ir` writes one instruction a line, in one way each):
 
 * every ``ptr`` becomes a pointer to the *generic* address space (4), which can point at global and private memory;
@@ -38,7 +38,9 @@ _VECTOR: Final = re.compile(r"<(\d+) x (\w+)>")
 _MASKED: Final = re.compile(
     r"  (?:(%\w+) = )?call \S.*? @llvm\.masked\.(gather|scatter|load|store)\.[\w.]+\((.*)\)$"
 )
-_ANY: Final = re.compile(r"  (%\w+) = call i1 @llvm\.vector\.reduce\.or\.v(\d+)i1\(<\d+ x i1> (\S+)\)$")
+_ANY: Final = re.compile(
+    r"  (%\w+) = call i1 @llvm\.vector\.reduce\.or\.v(\d+)i1\(<\d+ x i1> (\S+)\)$"
+)
 _BOOL_TO_FLOAT: Final = re.compile(r"  (%\w+) = uitofp ((?:<\d+ x )?i1>?) (\S+) to (.+)$")
 _TRUNCATE: Final = re.compile(r"  (%\w+) = trunc ((?:<\d+ x )?i\d+>?) (\S+) to .+$")
 _EXTEND: Final = re.compile(
@@ -68,7 +70,9 @@ def legalize(module: llvm_ir.Module, attributes: str) -> str:
     """
     parts = list(module.header)
     for line in module.globals:
-        parts.append(line.replace("private unnamed_addr constant", "internal addrspace(1) constant"))
+        parts.append(
+            line.replace("private unnamed_addr constant", "internal addrspace(1) constant")
+        )
     kernels: list[str] = []
     calls = {
         name
@@ -140,7 +144,9 @@ class _Function:
         self.text = text
         self.lanes: dict[str, _Lanes] = {}
         self.dummies: dict[str, str] = {}  # LLVM type -> a place on the stack that nobody reads
-        self.truncated: dict[str, tuple[str, str]] = {}  # results of trunc: type and name of what it took
+        self.truncated: dict[
+            str, tuple[str, str]
+        ] = {}  # results of trunc: type and name of what it took
         self.fresh = 0
         self.num_arguments: int | None = None
         self.out: list[str] = []
@@ -211,9 +217,9 @@ class _Function:
         if "vector.reduce" in line and (match := _ANY.match(line)):
             self.any_lane(match[1], int(match[2]), match[3])
             return
-        if line.startswith("  call void @") and (match := _CALL.match(line)):
-            if match[2] in self.kernels:
-                line = f"{match[1]}{match[2]}.body{match[3]}"
+        match = _CALL.match(line) if line.startswith("  call void @") else None
+        if match is not None and match[2] in self.kernels:
+            line = f"{match[1]}{match[2]}.body{match[3]}"
         self.out.append(self.operands(line))
 
     @staticmethod

@@ -43,7 +43,9 @@ ASPECTS: Final = ("fp16", "fp64")
 _OP_CAPABILITY, _OP_ENTRY_POINT = 17, 15
 _CAPABILITY_FLOAT16, _CAPABILITY_FLOAT64 = 9, 10
 # What SPIR-V lacks, or LLVM's SPIR-V backend gets wrong or ends the process over.
-_ILLEGAL: Final = re.compile(r"<(?!2 x|3 x|4 x|8 x|16 x)\d+ x |\bi(?!1\b|8\b|16\b|32\b|64\b)\d+\b|\bbfloat\b")
+_ILLEGAL: Final = re.compile(
+    r"<(?!2 x|3 x|4 x|8 x|16 x)\d+ x |\bi(?!1\b|8\b|16\b|32\b|64\b)\d+\b|\bbfloat\b"
+)
 _LIFETIME: Final = re.compile(r"^ *call void @llvm\.lifetime\.\w+\.p\d\(.*\n", re.MULTILINE)
 _COMMENT_OR_NAME: Final = re.compile(r';.*|^[\w.]+:|"[^"]*"|[%@][\w.$]+')
 
@@ -69,8 +71,8 @@ class SyclTarget(Target):
 
     @property
     def has_native_half(self) -> bool:
-        """f16 is converted by integer arithmetic: exact, on devices without fp16 too, and the compiler of the OpenCL CPU
-        device does not come back from loops with conversions of half vectors.
+        """f16 is converted by integer arithmetic: exact, on devices without fp16 too, and the compiler of the OpenCL
+        CPU device does not come back from loops with conversions of half vectors.
         """
         return False
 
@@ -118,8 +120,10 @@ class SyclTarget(Target):
         spirv = run_in_child(lambda: bytes(_machine().emit_object(_parse(optimised))), what)
         assembly = ""
         if dump:
-            text = run_in_child(lambda: _machine().emit_assembly(_parse(optimised)).encode(), what)
-            assembly = text.decode()
+            printed = run_in_child(
+                lambda: _machine().emit_assembly(_parse(optimised)).encode(), what
+            )
+            assembly = printed.decode()
         self.check_capabilities(spirv)
         return spirv, optimised, assembly
 
