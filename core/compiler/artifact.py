@@ -14,25 +14,29 @@ File::
     sections        section_count x (kind u32, reserved u32, offset u64, size u64)
     ...             the sections; CODE starts at a multiple of 4096, CONSTANTS at a multiple of 64
 
-Sections: META (the fields of :class:`Executable`, in the order of ``_write_meta``), CODE (a flat position-independent image),
-CONSTANTS (the literals, each at a multiple of 64), DEBUG (a DebugInfo a thunk), PROGRAM (the optimised HLO as
-HloModuleProto bytes, may be empty).
+Sections: META (the fields of :class:`Executable`, in the order of ``_write_meta``), CODE (a flat
+position-independent image), CONSTANTS (the literals, each at a multiple of 64), DEBUG (a DebugInfo a
+thunk), PROGRAM (the optimised HLO as HloModuleProto bytes, may be empty).
 
-Memory at run time. Values live in *allocations*; a :class:`Slice` names a piece of one. An allocation is a parameter's
-buffer, a result's buffer, a constant, or the temporary arena of one execution. All allocations start at a multiple of 64
-bytes and are readable and writable (constants and parameters: readable) up to the next multiple of 64. A result allocation
-with ``aliased_parameter = j`` shares the memory of donated parameter j: the compiled code finds the parameter's content
-there and leaves the result there. (When the caller did not donate it, the runtime makes a fresh buffer and first
-copies the parameter into it.) Parameter j then has no allocation of its own.
+Memory at run time. Values live in *allocations*; a :class:`Slice` names a piece of one. An
+allocation is a parameter's buffer, a result's buffer, a constant, or the temporary arena of one
+execution. All allocations start at a multiple of 64 bytes and are readable and writable (constants
+and parameters: readable) up to the next multiple of 64. A result allocation with
+``aliased_parameter = j`` shares the memory of donated parameter j: the compiled code finds the
+parameter's content there and leaves the result there. (When the caller did not donate it, the
+runtime makes a fresh buffer and first copies the parameter into it.) Parameter j then has no
+allocation of its own.
 
-Kernels. ``void kernel(void* const* arguments, int64_t begin, int64_t end)``: ``arguments[i]`` is the address of the thunk's
-i-th slice; the kernel does units of work [begin, end) out of [0, work_count). Any split of the range over threads is right;
-a range of at most ``grain`` units is not worth another thread. Kernels call nothing outside the image but the
-``imports``: 8-byte slots in the image that the loader fills with the addresses of functions it knows by name
-(``memcpy``, ``memset``, ``memmove``, ``fmod``, ``fmodf``), before the image becomes read-only and executable.
+Kernels. ``void kernel(void* const* arguments, int64_t begin, int64_t end)``: ``arguments[i]`` is the
+address of the thunk's i-th slice; the kernel does units of work [begin, end) out of
+[0, work_count). Any split of the range over threads is right; a range of at most ``grain`` units is
+not worth another thread. Kernels call nothing outside the image but the ``imports``: 8-byte slots in
+the image that the loader fills with the addresses of functions it knows by name (``memcpy``,
+``memset``, ``memmove``, ``fmod``, ``fmodf``), before the image becomes read-only and executable.
 
-Library calls carry a name, operands, results and attributes; ``core/runtime/library`` has one entry a name and refuses names
-and attributes it does not know when the artifact is loaded, not when it runs.
+Library calls carry a name, operands, results and attributes; ``core/runtime/library`` has one entry
+a name and refuses names and attributes it does not know when the artifact is loaded, not when it
+runs.
 """
 
 from __future__ import annotations
@@ -249,7 +253,9 @@ class _Writer:
         self.parts.append(data)
 
     def shape(self, shape: Shape) -> None:
-        self.parts.append(struct.pack(f"<BI{len(shape.dims)}q", shape.dtype.code, len(shape.dims), *shape.dims))
+        self.parts.append(
+            struct.pack(f"<BI{len(shape.dims)}q", shape.dtype.code, len(shape.dims), *shape.dims)
+        )
 
     def slice(self, slice_: Slice) -> None:
         self.parts.append(struct.pack("<IQQ", slice_.allocation, slice_.offset, slice_.size))
@@ -355,7 +361,12 @@ def _write_meta(executable: Executable) -> bytes:
     w.i64(executable.num_replicas)
     w.i64(executable.num_partitions)
     costs = executable.costs
-    for number in (costs.flops, costs.transcendentals, costs.bytes_accessed, costs.optimal_nanoseconds):
+    for number in (
+        costs.flops,
+        costs.transcendentals,
+        costs.bytes_accessed,
+        costs.optimal_nanoseconds,
+    ):
         w.f64(number)
     for values in (executable.parameters, executable.results):
         w.u32(len(values))
@@ -526,9 +537,13 @@ def deserialize(data: bytes) -> Executable:
         raise ArtifactError("not a tripont artifact (the magic number is missing)")
     _, version, checksum, size, count, _ = _HEADER.unpack_from(data)
     if version != FORMAT_VERSION:
-        raise ArtifactError(f"artifact format {version}, but this version of tripont reads format {FORMAT_VERSION}")
+        raise ArtifactError(
+            f"artifact format {version}, but this version of tripont reads format {FORMAT_VERSION}"
+        )
     if size != len(data):
-        raise ArtifactError(f"artifact of {size} bytes is truncated or padded: {len(data)} bytes given")
+        raise ArtifactError(
+            f"artifact of {size} bytes is truncated or padded: {len(data)} bytes given"
+        )
     if zlib.crc32(data[_CHECKED_FROM:]) != checksum:
         raise ArtifactError("artifact is corrupt: its checksum does not match")
     sections: dict[int, bytes] = {}
@@ -543,10 +558,14 @@ def deserialize(data: bytes) -> Executable:
     parameters, results = _read_values(r), _read_values(r)
     donatable = tuple(r.i64() for _ in range(r.u32()))
     imports = tuple((r.string(), r.i64()) for _ in range(r.u32()))
-    allocations = tuple(Allocation(r.u8(), r.i64(), r.i64(), r.i64(), r.i64()) for _ in range(r.u32()))
+    allocations = tuple(
+        Allocation(r.u8(), r.i64(), r.i64(), r.i64(), r.i64()) for _ in range(r.u32())
+    )
     thunks = _read_thunks(r)
     d = _Reader(sections[SECTION_DEBUG])
-    debug = tuple(DebugInfo(d.string(), d.string(), d.string(), d.i64(), d.string()) for _ in range(d.u32()))
+    debug = tuple(
+        DebugInfo(d.string(), d.string(), d.string(), d.i64(), d.string()) for _ in range(d.u32())
+    )
     return Executable(
         name=name,
         target=target,

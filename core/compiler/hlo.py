@@ -180,20 +180,60 @@ _BINARY: Final = OpcodeSpec(2, elementwise=True)
 OPCODES: Final[Mapping[str, OpcodeSpec]] = {
     # Elementwise, one operand. Result has the operand's dtype unless said.
     **dict.fromkeys(
-        "abs negate sign not exponential exponential-minus-one log log-plus-one sqrt rsqrt cbrt tanh tan sine cosine"
-        " logistic erf floor ceil round-nearest-afz round-nearest-even popcnt count-leading-zeros".split(),
+        [
+            "abs",
+            "negate",
+            "sign",
+            "not",
+            "exponential",
+            "exponential-minus-one",
+            "log",
+            "log-plus-one",
+            "sqrt",
+            "rsqrt",
+            "cbrt",
+            "tanh",
+            "tan",
+            "sine",
+            "cosine",
+            "logistic",
+            "erf",
+            "floor",
+            "ceil",
+            "round-nearest-afz",
+            "round-nearest-even",
+            "popcnt",
+            "count-leading-zeros",
+        ],
         _UNARY,
     ),
     "is-finite": _UNARY,  # -> pred
     "real": _UNARY,  # complex -> component
     "imag": _UNARY,  # complex -> component
     "convert": _UNARY,  # -> the result shape's dtype
-    "bitcast-convert": OpcodeSpec(1),  # of one width: elementwise; else the minor dimension appears or goes
+    "bitcast-convert": OpcodeSpec(
+        1
+    ),  # of one width: elementwise; else the minor dimension appears or goes
     "reduce-precision": OpcodeSpec(1, ("exponent_bits", "mantissa_bits"), elementwise=True),
     # Elementwise, two operands of one shape.
     **dict.fromkeys(
-        "add subtract multiply divide remainder maximum minimum power atan2 and or xor"
-        " shift-left shift-right-logical shift-right-arithmetic".split(),
+        [
+            "add",
+            "subtract",
+            "multiply",
+            "divide",
+            "remainder",
+            "maximum",
+            "minimum",
+            "power",
+            "atan2",
+            "and",
+            "or",
+            "xor",
+            "shift-left",
+            "shift-right-logical",
+            "shift-right-arithmetic",
+        ],
         _BINARY,
     ),
     "complex": _BINARY,  # f32,f32 -> c64; f64,f64 -> c128
@@ -204,14 +244,20 @@ OPCODES: Final[Mapping[str, OpcodeSpec]] = {
     "clamp": OpcodeSpec(3, elementwise=True),  # min, operand, max
     # Values from nothing.
     "parameter": OpcodeSpec(0, ("index",)),
-    "constant": OpcodeSpec(0, ("literal",)),  # literal: read-only np.ndarray of the shape's numpy dtype and dims
+    "constant": OpcodeSpec(
+        0, ("literal",)
+    ),  # literal: read-only np.ndarray of the shape's numpy dtype and dims
     "iota": OpcodeSpec(0, ("dimension",)),
     "partition-id": OpcodeSpec(0),
     "replica-id": OpcodeSpec(0),
     # Data movement.
-    "broadcast": OpcodeSpec(1, ("dimensions",)),  # operand dimension i is result dimension dimensions[i]
+    "broadcast": OpcodeSpec(
+        1, ("dimensions",)
+    ),  # operand dimension i is result dimension dimensions[i]
     "reshape": OpcodeSpec(1),
-    "transpose": OpcodeSpec(1, ("dimensions",)),  # result dimension i is operand dimension dimensions[i]
+    "transpose": OpcodeSpec(
+        1, ("dimensions",)
+    ),  # result dimension i is operand dimension dimensions[i]
     "slice": OpcodeSpec(1, ("starts", "limits", "strides")),
     "pad": OpcodeSpec(2, ("low", "high", "interior")),  # operand, scalar padding value
     "concatenate": OpcodeSpec(-1, ("dimension",)),
@@ -221,11 +267,15 @@ OPCODES: Final[Mapping[str, OpcodeSpec]] = {
     # operand, indices. dimension_numbers: GatherDimensionNumbers
     "gather": OpcodeSpec(2, ("dimension_numbers", "slice_sizes", "indices_are_sorted")),
     # operands..., indices, updates...; dimension_numbers: ScatterDimensionNumbers; body(lhs..., rhs...)
-    "scatter": OpcodeSpec(-1, ("dimension_numbers", "indices_are_sorted", "unique_indices"), called=1),
+    "scatter": OpcodeSpec(
+        -1, ("dimension_numbers", "indices_are_sorted", "unique_indices"), called=1
+    ),
     "copy": OpcodeSpec(1),
     # Reductions. operands..., init values...; body(accumulators..., values...) -> the results
     "reduce": OpcodeSpec(-1, ("dimensions",), called=1),
-    "reduce-window": OpcodeSpec(-1, ("window",), called=1),  # window: tuple[WindowDimension, ...] of operand rank
+    "reduce-window": OpcodeSpec(
+        -1, ("window",), called=1
+    ),  # window: tuple[WindowDimension, ...] of operand rank
     # operand, source, init; called: select(pred), scatter
     "select-and-scatter": OpcodeSpec(3, ("window",), called=2),
     # Contractions. precision: tuple of "DEFAULT" | "HIGH" | "HIGHEST"; the result's dtype is the accumulator's target
@@ -237,10 +287,13 @@ OPCODES: Final[Mapping[str, OpcodeSpec]] = {
     ),
     # Ordering. sort: operands...; body(a0, b0, a1, b1, ...) -> pred
     "sort": OpcodeSpec(-1, ("dimension", "is_stable"), called=1),
-    "topk": OpcodeSpec(1, ("k", "largest")),  # along the last dimension -> (values, s32 indices), stable
+    "topk": OpcodeSpec(
+        1, ("k", "largest")
+    ),  # along the last dimension -> (values, s32 indices), stable
     # Control flow.
     "while": OpcodeSpec(-1, called=2),  # called: condition, body
-    "conditional": OpcodeSpec(-1, ("operand_counts",), called=-1),  # selector (pred: 0 true, 1 false; s32), operands
+    # selector (pred: 0 true, 1 false; s32), operands
+    "conditional": OpcodeSpec(-1, ("operand_counts",), called=-1),
     "call": OpcodeSpec(-1, called=1),
     "map": OpcodeSpec(-1, ("dimensions",), called=1),  # body on scalars, applied elementwise
     "tuple": OpcodeSpec(-1),
@@ -249,11 +302,15 @@ OPCODES: Final[Mapping[str, OpcodeSpec]] = {
     "after-all": OpcodeSpec(-1),
     # Random numbers. algorithm: "THREE_FRY" | "PHILOX" | "DEFAULT"; state u64[k] -> (new state, bits)
     "rng-bit-generator": OpcodeSpec(1, ("algorithm",)),
-    "rng": OpcodeSpec(2, ("distribution",), side_effect=True),  # "uniform" (low, high) | "normal" (mean, deviation)
+    "rng": OpcodeSpec(
+        2, ("distribution",), side_effect=True
+    ),  # "uniform" (low, high) | "normal" (mean, deviation)
     # Linear algebra and signal processing.
     "fft": OpcodeSpec(1, ("fft_type", "fft_length")),  # "FFT" "IFFT" "RFFT" "IRFFT"
     "cholesky": OpcodeSpec(1, ("lower",)),
-    "triangular-solve": OpcodeSpec(2, ("left_side", "lower", "unit_diagonal", "transpose_a")),  # NO_TRANSPOSE ...
+    "triangular-solve": OpcodeSpec(
+        2, ("left_side", "lower", "unit_diagonal", "transpose_a")
+    ),  # NO_TRANSPOSE ...
     "batch-norm-training": OpcodeSpec(3, ("epsilon", "feature_index")),
     "batch-norm-inference": OpcodeSpec(5, ("epsilon", "feature_index")),
     "batch-norm-grad": OpcodeSpec(5, ("epsilon", "feature_index")),
@@ -261,14 +318,25 @@ OPCODES: Final[Mapping[str, OpcodeSpec]] = {
     # output_operand_aliases: tuple[(output index, operand index), ...]; operand_layouts and result_layouts (only if one
     # is not row-major): a minor-to-major order for each
     "custom-call": OpcodeSpec(
-        -1, ("custom_call_target", "backend_config", "api_version", "has_side_effect", "output_operand_aliases")
+        -1,
+        (
+            "custom_call_target",
+            "backend_config",
+            "api_version",
+            "has_side_effect",
+            "output_operand_aliases",
+        ),
     ),
     # Collectives. replica_groups: tuple[tuple[int, ...], ...]; channel_id: int
-    "all-reduce": OpcodeSpec(-1, ("replica_groups", "channel_id", "use_global_device_ids"), called=1),
+    "all-reduce": OpcodeSpec(
+        -1, ("replica_groups", "channel_id", "use_global_device_ids"), called=1
+    ),
     "all-gather": OpcodeSpec(
         -1, ("replica_groups", "channel_id", "use_global_device_ids", "all_gather_dimension")
     ),
-    "all-to-all": OpcodeSpec(-1, ("replica_groups", "channel_id", "split_dimension", "concat_dimension")),
+    "all-to-all": OpcodeSpec(
+        -1, ("replica_groups", "channel_id", "split_dimension", "concat_dimension")
+    ),
     "reduce-scatter": OpcodeSpec(
         -1, ("replica_groups", "channel_id", "use_global_device_ids", "scatter_dimension"), called=1
     ),
@@ -376,7 +444,11 @@ class Computation:
     __slots__ = ("instructions", "name", "parameters", "root")
 
     def __init__(
-        self, name: str, parameters: Sequence[Instruction], instructions: Sequence[Instruction], root: Instruction
+        self,
+        name: str,
+        parameters: Sequence[Instruction],
+        instructions: Sequence[Instruction],
+        root: Instruction,
     ) -> None:
         self.name = name
         self.parameters = tuple(parameters)
@@ -478,7 +550,9 @@ class Module:
 # ------------------------------------------------------------------------------------------------------- helpers
 
 
-def constant(value: object, dtype: DType | None = None, metadata: Metadata | None = None) -> Instruction:
+def constant(
+    value: object, dtype: DType | None = None, metadata: Metadata | None = None
+) -> Instruction:
     """A constant from anything NumPy takes; the literal is copied, made row-major and read-only."""
     array = np.array(value, dtype=dtype.numpy if dtype else None, order="C")
     array.setflags(write=False)
@@ -487,10 +561,14 @@ def constant(value: object, dtype: DType | None = None, metadata: Metadata | Non
 
 
 def parameter(index: int, shape: AnyShape, name: str = "") -> Instruction:
-    return Instruction("parameter", shape, attributes={"index": index}, name=name or f"param_{index}")
+    return Instruction(
+        "parameter", shape, attributes={"index": index}, name=name or f"param_{index}"
+    )
 
 
-def broadcast(operand: Instruction, dims: Sequence[int], dimensions: Sequence[int] = ()) -> Instruction:
+def broadcast(
+    operand: Instruction, dims: Sequence[int], dimensions: Sequence[int] = ()
+) -> Instruction:
     """``operand`` with dimension i placed at ``dimensions[i]`` of ``dims``; a scalar to every element by default."""
     shape = Shape(operand.dtype, tuple(dims))
     return Instruction(
@@ -500,4 +578,6 @@ def broadcast(operand: Instruction, dims: Sequence[int], dimensions: Sequence[in
 
 def get_tuple_element(operand: Instruction, index: int) -> Instruction:
     shape = operand.result_shapes[index]
-    return Instruction("get-tuple-element", shape, (operand,), {"index": index}, metadata=operand.metadata)
+    return Instruction(
+        "get-tuple-element", shape, (operand,), {"index": index}, metadata=operand.metadata
+    )

@@ -5,8 +5,9 @@ A ``while`` whose body takes a microsecond would spend its time in the runtime, 
 inside and the kernels called directly (small ones inlined). It knows buffers only as slices: each distinct
 slice is one argument, and the addresses that the kernels take are put together once before the loop.
 
-Small values (a counter, a scalar of the loop's state) live in slots on the stack while the function runs, so that LLVM can
-keep them in registers once the kernels are inlined: a loop step then waits for arithmetic, not for memory.
+Small values (a counter, a scalar of the loop's state) live in slots on the stack while the function
+runs, so that LLVM can keep them in registers once the kernels are inlined: a loop step then waits
+for arithmetic, not for memory.
 """
 
 from __future__ import annotations
