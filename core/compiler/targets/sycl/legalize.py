@@ -1,7 +1,7 @@
 """From the LLVM IR that kernels are written in to the LLVM IR that SPIR-V can hold.
 
 Element generators write for a flat memory: one kind of pointer, vectors of pointers for gathers, masked loads and
-stores. OpenCL's memory has address spaces, and SPIR-V has neither vectors of pointers nor masks. This module rewrites the text
+stores. OpenCL has address spaces, and SPIR-V neither vectors of pointers nor masks. This module rewrites the text
 of a module line by line (:mod:`...codegen.llvm_ir` writes one instruction a line, in one way each):
 
 * every ``ptr`` becomes a pointer to the *generic* address space (4), which can point at global and private memory;
