@@ -174,39 +174,21 @@ class OpcodeSpec:
     side_effect: bool = False
 
 
+_UNARY_OPCODES: Final = (
+    "abs negate sign not exponential exponential-minus-one log log-plus-one sqrt rsqrt cbrt tanh tan"
+    " sine cosine logistic erf floor ceil round-nearest-afz round-nearest-even popcnt"
+    " count-leading-zeros"
+)
+_BINARY_OPCODES: Final = (
+    "add subtract multiply divide remainder maximum minimum power atan2 and or xor"
+    " shift-left shift-right-logical shift-right-arithmetic"
+)
 _UNARY: Final = OpcodeSpec(1, elementwise=True)
 _BINARY: Final = OpcodeSpec(2, elementwise=True)
 
 OPCODES: Final[Mapping[str, OpcodeSpec]] = {
     # Elementwise, one operand. Result has the operand's dtype unless said.
-    **dict.fromkeys(
-        [
-            "abs",
-            "negate",
-            "sign",
-            "not",
-            "exponential",
-            "exponential-minus-one",
-            "log",
-            "log-plus-one",
-            "sqrt",
-            "rsqrt",
-            "cbrt",
-            "tanh",
-            "tan",
-            "sine",
-            "cosine",
-            "logistic",
-            "erf",
-            "floor",
-            "ceil",
-            "round-nearest-afz",
-            "round-nearest-even",
-            "popcnt",
-            "count-leading-zeros",
-        ],
-        _UNARY,
-    ),
+    **dict.fromkeys(_UNARY_OPCODES.split(), _UNARY),
     "is-finite": _UNARY,  # -> pred
     "real": _UNARY,  # complex -> component
     "imag": _UNARY,  # complex -> component
@@ -216,26 +198,7 @@ OPCODES: Final[Mapping[str, OpcodeSpec]] = {
     ),  # of one width: elementwise; else the minor dimension appears or goes
     "reduce-precision": OpcodeSpec(1, ("exponent_bits", "mantissa_bits"), elementwise=True),
     # Elementwise, two operands of one shape.
-    **dict.fromkeys(
-        [
-            "add",
-            "subtract",
-            "multiply",
-            "divide",
-            "remainder",
-            "maximum",
-            "minimum",
-            "power",
-            "atan2",
-            "and",
-            "or",
-            "xor",
-            "shift-left",
-            "shift-right-logical",
-            "shift-right-arithmetic",
-        ],
-        _BINARY,
-    ),
+    **dict.fromkeys(_BINARY_OPCODES.split(), _BINARY),
     "complex": _BINARY,  # f32,f32 -> c64; f64,f64 -> c128
     # direction: EQ NE LT LE GT GE; comparison_type: FLOAT TOTALORDER SIGNED UNSIGNED. -> pred
     "compare": OpcodeSpec(2, ("direction", "comparison_type"), elementwise=True),
@@ -346,8 +309,8 @@ OPCODES: Final[Mapping[str, OpcodeSpec]] = {
     "fusion": OpcodeSpec(-1, ("kind",), called=1),
     # A reshape that moves no data: the result is the operand's buffer.
     "bitcast": OpcodeSpec(1),
-    # A call of the runtime's library (oneDNN and our own C++): name: str, config: dict[str, LibraryAttribute]. called: the
-    # function that the library calls back (a sort's comparator), if any.
+    # A call of the runtime's library (oneDNN and our own C++). name: str; config: dict[str,
+    # LibraryAttribute]; called: the function that the library calls back (a sort's comparator), if any.
     "library-call": OpcodeSpec(-1, ("name", "config"), called=-1),
 }
 
