@@ -236,7 +236,12 @@ def convert_trivial(i: Instruction) -> Instruction | None:
         return None
     if source is i.dtype:
         return a.operands[0]
-    if source.is_integer and between.is_float and i.dtype.is_integer and not _holds(i.dtype, source):
+    if (
+        source.is_integer
+        and between.is_float
+        and i.dtype.is_integer
+        and not _holds(i.dtype, source)
+    ):
         return None  # integers wrap around where floats saturate
     return _unary("convert", a.operands[0], i)
 
