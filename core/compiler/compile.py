@@ -17,7 +17,7 @@ from tripont.version import __version__
 from . import artifact, buffers, cost, dump, hlo_proto, lowering, pipeline
 from .artifact import Executable, Slice, Thunk
 from .codegen import kernels, sequence
-from .errors import CompileError, internal, invalid_argument
+from .errors import CompileError, internal, invalid_argument, unimplemented
 from .hlo import Instruction, Module, Shape
 from .lowering import KernelInfo
 from .targets.target import Target
@@ -82,6 +82,12 @@ def compile_module(
         [p.shape for p in module.entry.parameters], module.parameter_memory_kinds, "parameter"
     )
     results = _values([r.shape for r in module.entry.results], module.result_memory_kinds, "result")
+    if module.num_partitions > 1:
+        # Run as it is, every device would compute on its part as if on the whole.
+        raise unimplemented(
+            f"{module.name}: a program for {module.num_partitions} partitions; "
+            "only programs for one partition can be compiled"
+        )
     costs = cost.of_module(module)
     module = pipeline.run(module, dumping)
     assignment = buffers.assign(module)

@@ -184,3 +184,10 @@ def test_wide_program() -> None:
 def test_pipeline_names_are_unique() -> None:
     names = [step.__name__ for step in pipeline.PASSES]
     assert all(not n.startswith("<") for n in names)
+
+
+def test_several_partitions_are_refused() -> None:
+    x = parameter(0, 4)
+    with pytest.raises(CompileError, match="2 partitions") as caught:
+        compile_module(module([x], op("negate", x), num_partitions=2))
+    assert caught.value.code == "UNIMPLEMENTED"
