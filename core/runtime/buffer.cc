@@ -169,9 +169,9 @@ Status Buffer::DeletedError() const {
                          IsDonated() ? " to an earlier computation and cannot be used again" : "");
 }
 
-bool Buffer::TryHold() {
-  if ((state_.fetch_add(kHold, std::memory_order_acq_rel) & kDeleted) == 0) return true;
-  DropHold(kHold);
+bool Buffer::TryAdd(uint64_t what) {
+  if ((state_.fetch_add(what, std::memory_order_acq_rel) & kDeleted) == 0) return true;
+  DropHold(what);
   return false;
 }
 
@@ -297,7 +297,11 @@ StatusOr<Ref<Event>> Buffer::CopyRawToHost(void* destination, size_t offset, siz
 }
 
 StatusOr<Ref<Buffer>> Buffer::CopyToMemory(Memory* destination) {
-  TRIPONT_ASSIGN_OR_RETURN(Hold hold, Acquire());
+  if (!TryHoldToEnqueue()) return DeletedError();
+  // Runs last: with the copy enqueued, made, or failed.
+  const std::unique_ptr<Buffer, void (*)(Buffer*)> enqueued(
+      this, [](Buffer* buffer) { buffer->HoldEnqueued(); });
+  Hold hold{Ref<Buffer>(this)};
   Stream& stream = destination->device()->stream();
   const bool ready = IsReady();
   Ref<Event> copied;

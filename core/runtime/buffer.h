@@ -135,8 +135,14 @@ class TRIPONT_EXPORT Buffer : public RefCounted<Buffer> {
 
   // What Acquire does, for callers that keep a reference to the buffer themselves until
   // ReleaseHold: false if deleted.
-  bool TryHold();
-  void ReleaseHold() { DropHold(kHold); }
+  bool TryHold() { return TryAdd(kHold); }
+  // The same for work that is about to be enqueued. Until it is (HoldEnqueued) the buffer counts as
+  // seen from outside: an execution that takes it over meanwhile, and may come earlier in the
+  // stream, does not wait for this hold, which would be for ever.
+  bool TryHoldToEnqueue() { return TryAdd(kHold + kExternal); }
+  void HoldEnqueued() { DropHold(kExternal); }
+  // In place of HoldEnqueued, for work that was not enqueued after all.
+  void ReleaseHoldToEnqueue() { DropHold(kHold + kExternal); }
 
   // External references: somebody outside knows the address. They keep the memory like holds, and a
   // donated buffer that has one is not overwritten. Add fails with INVALID_ARGUMENT once the buffer
@@ -171,6 +177,7 @@ class TRIPONT_EXPORT Buffer : public RefCounted<Buffer> {
 
   Buffer(Memory* memory, const Shape& shape, size_t byte_size, Ref<Event> definition);
   ~Buffer();
+  bool TryAdd(uint64_t what);
   void DropHold(uint64_t what);
   void FreeMemoryIfUnused(uint64_t state);
   void FreeMemory();

@@ -252,12 +252,12 @@ Status Executable::Execute(Device* device, std::span<Buffer* const> arguments,
   size_t held = 0;
   const auto release_holds = [&] {
     for (size_t i = 0; i < held; ++i) {
-      if (donation_of[i] < 0) arguments[i]->ReleaseHold();
+      if (donation_of[i] < 0) arguments[i]->ReleaseHoldToEnqueue();
     }
   };
   for (; held < num_parameters; ++held) {
     Buffer* const buffer = arguments[held];
-    if (donation_of[held] < 0 && !buffer->TryHold()) {
+    if (donation_of[held] < 0 && !buffer->TryHoldToEnqueue()) {
       const bool both =
           std::any_of(donations.begin(), donations.end(),
                       [&](const Donation& donation) { return donation.buffer() == buffer; });
@@ -349,6 +349,9 @@ Status Executable::Execute(Device* device, std::span<Buffer* const> arguments,
   execution->overwritten = std::move(overwritten);
   execution->done = event;
   device->stream().Enqueue(std::move(execution));
+  for (size_t i = 0; i < num_parameters; ++i) {
+    if (donation_of[i] < 0) arguments[i]->HoldEnqueued();
+  }
   if (done != nullptr) *done = std::move(event);
   return OkStatus();
 }

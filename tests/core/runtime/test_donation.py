@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 
@@ -270,3 +272,44 @@ def test_memory_lives_as_long_as_an_external_reference(device):
     assert device.memory_stats()["bytes_in_use"] > before
     x.drop_external_reference()
     assert device.memory_stats()["bytes_in_use"] == before
+
+
+_USE_WHILE_DONATED = """
+import subprocess
+import sys
+import threading
+import numpy as np
+from tripont.core import _tripont
+from tests.core.runtime import programs
+
+client = _tripont.Client({"prestart_worker": False})
+(device,) = client.devices
+load = lambda program: _tripont.Executable.load(programs.serialize(program))
+use = load(programs.unary("add_one", 64, cost_ns=1e9))
+donate = load(programs.in_place(64, cost_ns=1e9))
+current = [_tripont.Buffer.from_array(np.ones(64, np.float32), device)]
+
+
+def user():
+    while current:
+        try:
+            use.execute(device, [current[0]])
+        except (_tripont.StatusError, IndexError):
+            pass  # donated just now
+
+
+threads = [threading.Thread(target=user) for _ in range(3)]
+for thread in threads:
+    thread.start()
+for _ in range(4000):
+    current[:] = donate.execute(device, [current[0]])
+current[0].wait()
+current.clear()
+for thread in threads:
+    thread.join()
+"""
+
+
+def test_threads_that_use_a_buffer_while_it_is_donated():
+    """An execution must not wait for a reader that comes after it in the stream."""
+    subprocess.run([sys.executable, "-c", _USE_WHILE_DONATED], check=True, timeout=60)
