@@ -20,6 +20,7 @@ KNOWN: dict[str, dict[str, str]] = json.loads(
 
 def gaps() -> dict[str, str]:
     """Primitives by name: ``refused`` (no lowering on xpu) or ``portable`` (the one of every platform is used)."""
+    import jax.experimental.checkify
     import jax.experimental.sparse
     import jax.experimental.sparse.linalg
     import jax.scipy.linalg  # noqa: F401
