@@ -11,8 +11,6 @@ Formats, as the PJRT C API names them:
 from __future__ import annotations
 
 import contextlib
-import faulthandler
-import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -32,10 +30,6 @@ _PORTABLE_PRODUCER = "StableHLO_v"
 # Regions nest as Python calls. Python frames live on the heap, so this bounds memory, not the C stack.
 _RECURSION_LIMIT = 200_000
 
-# Reading a program of 1 MB takes less than a second; a busy machine may take many times that.
-_READ_SECONDS = 20.0
-_READ_SECONDS_PER_BYTE = 1e-5
-
 # MLIR's context is shared, and Python's recursion limit is one for the process.
 _one_at_a_time = threading.Lock()
 
@@ -50,25 +44,8 @@ def read_program(program: bytes, format: str) -> hlo.Module:
         raise invalid_argument(f"unknown program format {format!r}; known are {', '.join(FORMATS)}")
     if not program:
         raise invalid_argument("the program is empty")
-    with _one_at_a_time, _time_limit(len(program)):
+    with _one_at_a_time:
         return _read(program, format)
-
-
-@contextlib.contextmanager
-def _time_limit(size: int) -> Iterator[None]:
-    """End this process, if it is a compile worker, when reading takes far longer than it can.
-
-    MLIR's reader loops for ever on some damaged bytecode, holding Python's lock, so only a thread that needs no lock can
-    end it: faulthandler's. The runtime then fails this one compilation and starts another worker.
-    """
-    if os.environ.get("TRIPONT_IN_WORKER") is None:
-        yield
-        return
-    faulthandler.dump_traceback_later(_READ_SECONDS + _READ_SECONDS_PER_BYTE * size, exit=True)
-    try:
-        yield
-    finally:
-        faulthandler.cancel_dump_traceback_later()
 
 
 def _read(program: bytes, format: str) -> hlo.Module:
