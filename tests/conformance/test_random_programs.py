@@ -334,7 +334,29 @@ stablehlo.return {b.name} : {a.type}
         self.values.append(Entry(name, a.dtype, a.dims))
 
 
-_OPERATIONS = ["binary", "binary", "binary", "unary", "change_type", "select", "transpose", "flatten", "slice", "pad", "reverse", "concatenate", "broadcast", "reduce", "window", "dynamic_slice", "update", "scatter", "sort", "loop", "branch"]
+_OPERATIONS = [
+    "binary",
+    "binary",
+    "binary",
+    "unary",
+    "change_type",
+    "select",
+    "transpose",
+    "flatten",
+    "slice",
+    "pad",
+    "reverse",
+    "concatenate",
+    "broadcast",
+    "reduce",
+    "window",
+    "dynamic_slice",
+    "update",
+    "scatter",
+    "sort",
+    "loop",
+    "branch",
+]
 
 
 @st.composite

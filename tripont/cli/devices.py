@@ -47,7 +47,9 @@ def print_sycl_devices(console: Console) -> None:
     except module.StatusError as error:
         console.print(f"\nno SYCL devices: {error}", style="dim", soft_wrap=True)
         return
-    table = Table(title="SYCL devices (TRIPONT_DEVICE=sycl, sycl:gpu, sycl:cpu)", title_justify="left")
+    table = Table(
+        title="SYCL devices (TRIPONT_DEVICE=sycl, sycl:gpu, sycl:cpu)", title_justify="left"
+    )
     for column in ("device", "kind", "backend", "driver", "memory", "units", "fp64", "fp16"):
         table.add_column(column)
     for device in devices:

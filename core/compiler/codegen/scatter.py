@@ -158,7 +158,10 @@ class _Scatter:
                 elif minor is None:
                     self.combine(at, starts, None)
                 else:
-                    step = lambda c, mask: self.combine({**at, minor: c}, starts, mask)
+
+                    def step(c: Coordinate, mask: Value | None) -> None:
+                        self.combine({**at, minor: c}, starts, mask)
+
                     if blocks == 1:
                         size = self.update_dims[minor]
                         loops.span(g, 0, size, size, lanes, masked, step)

@@ -197,8 +197,8 @@ def read_real_dynamic_slice(block: BlockReader, operation: Any) -> Results:
             raise block.unimplemented(operation, "strides with starts that are not constant")
         scalars = []
         for n in range(shape.rank):
-            bounds = {"starts": (n,), "limits": (n + 1,), "strides": (1,)}
-            one = block.emit("slice", Shape(starts.dtype, (1,)), (starts,), bounds)
+            element = {"starts": (n,), "limits": (n + 1,), "strides": (1,)}
+            one = block.emit("slice", Shape(starts.dtype, (1,)), (starts,), element)
             scalars.append(block.emit("reshape", Shape(starts.dtype), (one,)))
         operands = (block.value(operation.operands[0]), *scalars)
         return block.emit("dynamic-slice", shape, operands, {"slice_sizes": shape.dims})

@@ -147,7 +147,9 @@ def _multiply_wide(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
     mask, by_32 = llvm_ir.i64(0xFFFFFFFF), llvm_ir.i64(32)
     x0, x1 = b.binary("and", x, mask), b.binary("lshr", x, by_32)
     y0, y1 = b.binary("and", y, mask), b.binary("lshr", y, by_32)
-    cross = b.binary("add", b.binary("mul", x1, y0), b.binary("lshr", b.binary("mul", x0, y0), by_32))
+    cross = b.binary(
+        "add", b.binary("mul", x1, y0), b.binary("lshr", b.binary("mul", x0, y0), by_32)
+    )
     other = b.binary("add", b.binary("mul", x0, y1), b.binary("and", cross, mask))
     high = b.binary("add", b.binary("mul", x1, y1), b.binary("lshr", cross, by_32))
     return b.binary("add", high, b.binary("lshr", other, by_32)), b.binary("mul", x, y)

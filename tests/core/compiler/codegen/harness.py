@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import mmap
 from collections.abc import Sequence
 
 import numpy as np
-
 from tripont.core.compiler import hlo
 from tripont.core.compiler.codegen.kernels import EmittedKernel, emit_kernel
 from tripont.core.compiler.targets import host
@@ -26,7 +26,9 @@ class LoadedImage:
             function = getattr(_libm if name.startswith("fmod") else _libc, name)
             address = ctypes.cast(function, ctypes.c_void_p).value
             code[offset : offset + 8] = address.to_bytes(8, "little")
-        self.memory = mmap.mmap(-1, max(len(code), 1), prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+        self.memory = mmap.mmap(
+            -1, max(len(code), 1), prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC
+        )
         self.memory.write(bytes(code))
         self.base = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
         self.symbols = image.symbols
@@ -48,7 +50,9 @@ def aligned(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
 class Kernel:
     """A compiled kernel of ``instruction``, called with NumPy arrays."""
 
-    def __init__(self, instruction: hlo.Instruction, target: Target | None = None, dump: bool = False) -> None:
+    def __init__(
+        self, instruction: hlo.Instruction, target: Target | None = None, dump: bool = False
+    ) -> None:
         self.instruction = instruction
         self.target = target or host.for_cpu()
         module = self.target.module()
@@ -73,11 +77,13 @@ class Kernel:
         pointers = (ctypes.c_void_p * len(arrays))(*(a.ctypes.data for a in arrays))
         count = self.emitted.work_count
         cuts = sorted({0, count, *(s for s in splits if 0 < s < count)})
-        for begin, end in reversed(list(zip(cuts, cuts[1:], strict=False))):
+        for begin, end in reversed(list(itertools.pairwise(cuts))):
             self.function(ctypes.addressof(pointers), begin, end)
 
 
-def fusion(kind: str, parameters: Sequence[hlo.Instruction], *roots: hlo.Instruction) -> hlo.Instruction:
+def fusion(
+    kind: str, parameters: Sequence[hlo.Instruction], *roots: hlo.Instruction
+) -> hlo.Instruction:
     """A fusion instruction whose operands are parameters of the same shapes."""
     operands = [hlo.parameter(p.attributes["index"], p.shape) for p in parameters]
     if len(roots) == 1:
@@ -88,5 +94,7 @@ def fusion(kind: str, parameters: Sequence[hlo.Instruction], *roots: hlo.Instruc
     return hlo.Instruction("fusion", root.shape, operands, {"kind": kind}, [computation])
 
 
-def op(opcode: str, shape: hlo.Shape, *operands: hlo.Instruction, called=(), **attributes) -> hlo.Instruction:
+def op(
+    opcode: str, shape: hlo.Shape, *operands: hlo.Instruction, called=(), **attributes
+) -> hlo.Instruction:
     return hlo.Instruction(opcode, shape, operands, attributes, called)

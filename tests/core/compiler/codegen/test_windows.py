@@ -131,7 +131,8 @@ def test_several_arrays() -> None:
     for window in ([ONE, W(3, 1, 1, 1)], [W(5, 1, 4, 0), ONE]):
         i = hlo.Instruction(
             "reduce-window", hlo.TupleShape((shapes[0], shapes[1])),
-            [hlo.parameter(n, s) for n, s in enumerate(shapes)], {"window": tuple(window)}, [hlo.Computation.from_root("larger", [a, b, c, d], root)],
+            [hlo.parameter(n, s) for n, s in enumerate(shapes)], {"window": tuple(window)},
+            [hlo.Computation.from_root("larger", [a, b, c, d], root)],
         )  # fmt: skip
         x = np.random.default_rng(0).permutation(60).reshape(5, 12).astype(np.float32)
         numbers = np.arange(60, dtype=np.int32).reshape(5, 12)
