@@ -348,7 +348,8 @@ PYBIND11_MODULE(_tripont, m) {
       [](const std::string& python) { return Value(CompileWorkerPool::FindPython(python)); },
       py::arg("python") = "", "The interpreter that compile workers run on.");
   m.def("sycl_devices", &SyclDevices, py::arg("python"),
-        "Every SYCL device, as a dictionary. python: the interpreter whose environment may hold a SYCL runtime. "
+        "Every SYCL device, as a dictionary. python: the interpreter whose environment may hold a "
+        "SYCL runtime. "
         "Raises StatusError UNAVAILABLE without one.");
   m.def("cache_counters", &CacheCounters, "Of all clients of the process.");
   m.def("worker_counters", &WorkerCounters);

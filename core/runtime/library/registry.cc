@@ -11,7 +11,9 @@ const LibraryAttributes::Entry* LibraryAttributes::Find(std::string_view name) c
   return &found->second;
 }
 
-bool LibraryAttributes::Has(std::string_view name) const { return values_.find(name) != values_.end(); }
+bool LibraryAttributes::Has(std::string_view name) const {
+  return values_.find(name) != values_.end();
+}
 
 namespace {
 

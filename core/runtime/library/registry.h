@@ -1,10 +1,13 @@
-// Library calls: what compiled programs use that is not generated code (oneDNN, sorts, random numbers, linear algebra, ...).
+// Library calls: what compiled programs use that is not generated code (oneDNN, sorts, random
+// numbers, linear algebra, ...).
 //
-// One name, one factory. When an artifact is loaded, the factory checks shapes, dtypes and attributes of one call and makes
-// a LibraryCall object with everything precomputed; so what does not fit is refused when loading, not when running. Then
-// Execute is called once an execution, possibly by several threads at the same time.
+// One name, one factory. When an artifact is loaded, the factory checks shapes, dtypes and
+// attributes of one call and makes a LibraryCall object with everything precomputed; so what does
+// not fit is refused when loading, not when running. Then Execute is called once an execution,
+// possibly by several threads at the same time.
 //
-// To add one: write a class and a factory in a file of this folder and register it in RegisterLibraryCalls (library.cc).
+// To add one: write a class and a factory in a file of this folder and register it in
+// RegisterLibraryCalls (library.cc).
 #ifndef TRIPONT_CORE_RUNTIME_LIBRARY_REGISTRY_H_
 #define TRIPONT_CORE_RUNTIME_LIBRARY_REGISTRY_H_
 
@@ -28,20 +31,25 @@ namespace tripont {
 
 class Device;
 
-// The attributes of one call. A factory reads each with the getter of its type, then calls CheckAllUsed, so that an unknown
-// attribute is an error. Getters: INVALID_ARGUMENT if the attribute is missing or of another type. (The compiler writes
-// int, bool and lists of them as integers; float and lists with a float as floats; str and bytes as bytes.)
+// The attributes of one call. A factory reads each with the getter of its type, then calls
+// CheckAllUsed, so that an unknown attribute is an error. Getters: INVALID_ARGUMENT if the
+// attribute is missing or of another type. (The compiler writes int, bool and lists of them as
+// integers; float and lists with a float as floats; str and bytes as bytes.)
 class TRIPONT_EXPORT LibraryAttributes {
  public:
   using Value = std::variant<std::vector<int64_t>, std::vector<double>, std::string, const void*>;
 
-  void Add(std::string name, Value value) { values_.insert_or_assign(std::move(name), Entry{std::move(value)}); }
+  void Add(std::string name, Value value) {
+    values_.insert_or_assign(std::move(name), Entry{std::move(value)});
+  }
 
   bool Has(std::string_view name) const;
   StatusOr<int64_t> Integer(std::string_view name) const;  // a list of exactly one
-  StatusOr<int64_t> IntegerOr(std::string_view name, int64_t otherwise) const;  // otherwise: if it is missing
+  StatusOr<int64_t> IntegerOr(std::string_view name,
+                              int64_t otherwise) const;  // otherwise: if it is missing
   StatusOr<std::vector<int64_t>> Integers(std::string_view name) const;
-  StatusOr<double> Float(std::string_view name) const;  // a list of exactly one; an integer is converted
+  StatusOr<double> Float(
+      std::string_view name) const;  // a list of exactly one; an integer is converted
   StatusOr<double> FloatOr(std::string_view name, double otherwise) const;
   StatusOr<std::vector<double>> Floats(std::string_view name) const;
   StatusOr<std::string> Bytes(std::string_view name) const;
@@ -61,8 +69,8 @@ class TRIPONT_EXPORT LibraryAttributes {
 
 struct LibraryOperand {
   Shape shape;
-  // Address of the value if it is a constant of the program (valid as long as the LibraryCall), else null: lets a factory
-  // prepare constant weights once.
+  // Address of the value if it is a constant of the program (valid as long as the LibraryCall),
+  // else null: lets a factory prepare constant weights once.
   const void* constant = nullptr;
 };
 
@@ -75,13 +83,15 @@ struct LibraryCallSignature {
   std::string debug;  // op name and source line, for messages; may be empty
 };
 
-// Scratch memory of the caching allocator, freed when destroyed. Start and end as Allocator says (64 bytes).
+// Scratch memory of the caching allocator, freed when destroyed. Start and end as Allocator says
+// (64 bytes).
 class TRIPONT_EXPORT Scratch {
  public:
   Scratch() = default;
   Scratch(Allocator* allocator, Block block) : allocator_(allocator), block_(block) {}
   Scratch(Scratch&& other) noexcept
-      : allocator_(std::exchange(other.allocator_, nullptr)), block_(std::exchange(other.block_, Block{})) {}
+      : allocator_(std::exchange(other.allocator_, nullptr)),
+        block_(std::exchange(other.block_, Block{})) {}
   Scratch& operator=(Scratch&& other) noexcept {
     std::swap(allocator_, other.allocator_);
     std::swap(block_, other.block_);
@@ -121,16 +131,19 @@ class TRIPONT_EXPORT LibraryContext {
 class TRIPONT_EXPORT LibraryCall {
  public:
   virtual ~LibraryCall() = default;
-  // operands[i], results[i]: addresses, at multiples of 64 if the slice starts there (the compiler aligns all values to 64).
-  // Results do not overlap operands unless they are the same slice (the compiler does that only where the call's
-  // documentation in core/compiler says it may). The error gets the op's name and source line put before it.
-  virtual Status Execute(const LibraryContext& context, void* const* operands, void* const* results) const = 0;
-  // True if Execute may wait for something else than its own work: other devices (collectives), the user's Python
-  // (callbacks). Programs with such calls never run on the caller's thread.
+  // operands[i], results[i]: addresses, at multiples of 64 if the slice starts there (the compiler
+  // aligns all values to 64). Results do not overlap operands unless they are the same slice (the
+  // compiler does that only where the call's documentation in core/compiler says it may). The error
+  // gets the op's name and source line put before it.
+  virtual Status Execute(const LibraryContext& context, void* const* operands,
+                         void* const* results) const = 0;
+  // True if Execute may wait for something else than its own work: other devices (collectives), the
+  // user's Python (callbacks). Programs with such calls never run on the caller's thread.
   virtual bool MayBlock() const { return false; }
 };
 
-using LibraryFactory = StatusOr<std::unique_ptr<LibraryCall>> (*)(const LibraryCallSignature& signature);
+using LibraryFactory =
+    StatusOr<std::unique_ptr<LibraryCall>> (*)(const LibraryCallSignature& signature);
 
 // Filled once, then read-only.
 class TRIPONT_EXPORT LibraryRegistry {
@@ -149,7 +162,8 @@ class TRIPONT_EXPORT LibraryRegistry {
 // In library.cc: registers every library call of the runtime.
 void RegisterLibraryCalls(LibraryRegistry& registry);
 
-// Versions and paths of the libraries in use, as (name, text); opens none that is not open. In library.cc.
+// Versions and paths of the libraries in use, as (name, text); opens none that is not open. In
+// library.cc.
 TRIPONT_EXPORT std::vector<std::pair<std::string, std::string>> LibraryVersions();
 
 }  // namespace tripont

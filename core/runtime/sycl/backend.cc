@@ -18,20 +18,29 @@ constexpr size_t kPage = 4096;
 
 std::string BackendName(int backend) {
   switch (backend) {
-    case kOpenCl: return "opencl";
-    case kLevelZero: return "level_zero";
-    case kCuda: return "cuda";
-    case kHip: return "hip";
-    default: return "unknown";
+    case kOpenCl:
+      return "opencl";
+    case kLevelZero:
+      return "level_zero";
+    case kCuda:
+      return "cuda";
+    case kHip:
+      return "hip";
+    default:
+      return "unknown";
   }
 }
 
 std::string KindName(int type) {
   switch (type) {
-    case kCpu: return "cpu";
-    case kGpu: return "gpu";
-    case kAccelerator: return "accelerator";
-    default: return "other";
+    case kCpu:
+      return "cpu";
+    case kGpu:
+      return "gpu";
+    case kAccelerator:
+      return "accelerator";
+    default:
+      return "other";
   }
 }
 
@@ -60,7 +69,8 @@ DeviceInfo Describe(const Api& api, DeviceRef device) {
 
 std::vector<FoundDevice> FindDevices(const Api& api) {
   std::vector<FoundDevice> devices;
-  const DeviceVectorRef list = api.DeviceMgr_GetDevices(static_cast<int>(kAllBackends) | static_cast<int>(kAllDevices));
+  const DeviceVectorRef list =
+      api.DeviceMgr_GetDevices(static_cast<int>(kAllBackends) | static_cast<int>(kAllDevices));
   const size_t count = list != nullptr ? api.DeviceVector_Size(list) : 0;
   for (size_t i = 0; i < count; ++i) {
     Handle<DeviceRef> device(api.DeviceVector_GetAt(list, i));
@@ -77,7 +87,9 @@ class SharedMemory : public MemorySource {
  public:
   SharedMemory(const Api& api, QueueRef queue) : api_(api), queue_(queue) {}
   void* Map(size_t size) override { return api_.aligned_alloc_shared(kPage, size, queue_); }
-  void Unmap(void* data, size_t) override { api_.free_with_queue(static_cast<UsmRef>(data), queue_); }
+  void Unmap(void* data, size_t) override {
+    api_.free_with_queue(static_cast<UsmRef>(data), queue_);
+  }
 
  private:
   const Api& api_;
@@ -107,39 +119,45 @@ class SyclBackend : public Backend {
   StatusOr<std::unique_ptr<DeviceQueue>> MakeQueue(int index) override {
     const size_t number = static_cast<size_t>(index) % devices_.size();
     const FoundDevice& device = devices_[number];
-    TRIPONT_ASSIGN_OR_RETURN(std::unique_ptr<Queue> queue,
-                             Queue::Make(api_, context_, device.handle.get(), static_cast<int>(number), device.info));
+    TRIPONT_ASSIGN_OR_RETURN(
+        std::unique_ptr<Queue> queue,
+        Queue::Make(api_, context_, device.handle.get(), static_cast<int>(number), device.info));
     return std::unique_ptr<DeviceQueue>(std::move(queue));
   }
 
   StatusOr<std::unique_ptr<DeviceProgram>> Load(const Artifact& artifact) override {
     if (artifact.target != target()) {
-      return FailedPrecondition("the artifact is for target '", artifact.target, "', this process's devices are SYCL devices (",
+      return FailedPrecondition("the artifact is for target '", artifact.target,
+                                "', this process's devices are SYCL devices (",
                                 devices_[0].info.name, ")");
     }
     const std::string kind = devices_[0].info.kind == "cpu" ? "cpu" : "gpu";
     if (artifact.cpu != kind) {
-      return FailedPrecondition("the artifact was compiled for a SYCL ", artifact.cpu, ", but ", devices_[0].info.name,
-                                " is a ", kind, "; compile the program again");
+      return FailedPrecondition("the artifact was compiled for a SYCL ", artifact.cpu, ", but ",
+                                devices_[0].info.name, " is a ", kind,
+                                "; compile the program again");
     }
     for (const std::string& feature : artifact.cpu_features) {
       const bool has = (feature == "fp64" && AllHave(&DeviceInfo::fp64)) ||
                        (feature == "fp16" && AllHave(&DeviceInfo::fp16));
       if (!has) {
-        return FailedPrecondition("the artifact was compiled for a device with ", feature, ", which ",
-                                  devices_[0].info.name, " does not have; compile the program again");
+        return FailedPrecondition("the artifact was compiled for a device with ", feature,
+                                  ", which ", devices_[0].info.name,
+                                  " does not have; compile the program again");
       }
     }
     std::vector<DeviceRef> handles;
     for (const FoundDevice& device : devices_) handles.push_back(device.handle.get());
-    TRIPONT_ASSIGN_OR_RETURN(std::unique_ptr<Program> program, Program::Build(api_, context_, handles, artifact));
+    TRIPONT_ASSIGN_OR_RETURN(std::unique_ptr<Program> program,
+                             Program::Build(api_, context_, handles, artifact));
     return std::unique_ptr<DeviceProgram>(std::move(program));
   }
 
   MemorySource* memory_source() override { return memory_.get(); }
 
  private:
-  SyclBackend(const Api& api, std::vector<FoundDevice> devices) : api_(api), devices_(std::move(devices)) {}
+  SyclBackend(const Api& api, std::vector<FoundDevice> devices)
+      : api_(api), devices_(std::move(devices)) {}
 
   // One context for all devices: what is allocated in it can be used by each.
   Status Open() {
@@ -150,10 +168,12 @@ class SyclBackend : public Backend {
       context_ = api_.Context_CreateFromDevices(list, nullptr, 0);
       api_.DeviceVector_Delete(list);
     }
-    if (context_ == nullptr) return Unavailable("cannot make a SYCL context for ", devices_[0].info.name);
+    if (context_ == nullptr)
+      return Unavailable("cannot make a SYCL context for ", devices_[0].info.name);
     if (AllHave(&DeviceInfo::usm_system)) return OkStatus();
     if (!AllHave(&DeviceInfo::usm_shared)) {
-      return Unimplemented(devices_[0].info.name, " has no memory that it shares with the host (USM shared allocations)");
+      return Unimplemented(devices_[0].info.name,
+                           " has no memory that it shares with the host (USM shared allocations)");
     }
     memory_queue_ = Handle<QueueRef>(api_.Queue_Create(context_, handles[0], nullptr, kInOrder));
     if (!memory_queue_) return Unavailable("cannot make a SYCL queue for ", devices_[0].info.name);
@@ -194,31 +214,38 @@ bool MayHaveGpu(const std::string& python) {
 StatusOr<Backend*> MakeBackend(std::string_view choice, const std::string& python) {
   std::string_view wanted;
   if (choice.rfind("sycl:", 0) == 0) wanted = choice.substr(5);
-  if ((choice != "sycl" && wanted.empty()) || (!wanted.empty() && wanted != "cpu" && wanted != "gpu")) {
-    return InvalidArgument("TRIPONT_DEVICE=", choice, ": expected host, sycl, sycl:cpu or sycl:gpu");
+  if ((choice != "sycl" && wanted.empty()) ||
+      (!wanted.empty() && wanted != "cpu" && wanted != "gpu")) {
+    return InvalidArgument("TRIPONT_DEVICE=", choice,
+                           ": expected host, sycl, sycl:cpu or sycl:gpu");
   }
   StatusOr<const Api*> api = sycl::Load(python);
   if (!api.ok()) return api.status().WithPrefix(StrCat("TRIPONT_DEVICE=", choice));
   std::vector<FoundDevice> found = FindDevices(**api);
   std::vector<std::string> names;
   for (const FoundDevice& device : found) {
-    names.push_back(StrCat(device.info.name, " (", device.info.backend, ":", device.info.kind, ")"));
+    names.push_back(
+        StrCat(device.info.name, " (", device.info.backend, ":", device.info.kind, ")"));
   }
   const auto any = [&](std::string_view kind) {
-    return std::any_of(found.begin(), found.end(), [&](const FoundDevice& device) { return device.info.kind == kind; });
+    return std::any_of(found.begin(), found.end(),
+                       [&](const FoundDevice& device) { return device.info.kind == kind; });
   };
   if (wanted.empty()) wanted = any("gpu") ? "gpu" : "cpu";
   std::vector<FoundDevice> chosen;
   for (FoundDevice& device : found) {
     if (device.info.kind != wanted) continue;
-    // The same device may be there through two backends (Level Zero and OpenCL): the first is preferred.
+    // The same device may be there through two backends (Level Zero and OpenCL): the first is
+    // preferred.
     if (!chosen.empty() && device.info.backend != chosen[0].info.backend) continue;
     chosen.push_back(std::move(device));
   }
   if (chosen.empty()) {
-    return NotFound("TRIPONT_DEVICE=", choice, ": there is no SYCL ", wanted, "; the SYCL runtime has ",
-                    names.empty() ? "no device (is intel-opencl-rt installed, with the oneTBB that it asks for?)"
-                                  : StrJoin(names, ", "));
+    return NotFound(
+        "TRIPONT_DEVICE=", choice, ": there is no SYCL ", wanted, "; the SYCL runtime has ",
+        names.empty()
+            ? "no device (is intel-opencl-rt installed, with the oneTBB that it asks for?)"
+            : StrJoin(names, ", "));
   }
   return SyclBackend::Make(**api, std::move(chosen));
 }

@@ -14,30 +14,30 @@
 namespace tripont::sycl {
 
 struct DeviceInfo {
-  std::string name;            // "AMD EPYC 9654 96-Core Processor"
+  std::string name;  // "AMD EPYC 9654 96-Core Processor"
   std::string vendor;
-  std::string backend;         // "opencl", "level_zero", "cuda", "hip"
-  std::string kind;            // "cpu", "gpu", "accelerator"
+  std::string backend;  // "opencl", "level_zero", "cuda", "hip"
+  std::string kind;     // "cpu", "gpu", "accelerator"
   std::string driver_version;
-  int64_t memory = 0;          // bytes
+  int64_t memory = 0;  // bytes
   int64_t compute_units = 0;
   bool fp64 = false;
   bool fp16 = false;
-  bool usm_shared = false;     // memory that host and device share can be allocated
-  bool usm_system = false;     // the device can access all memory of the process
+  bool usm_shared = false;  // memory that host and device share can be allocated
+  bool usm_system = false;  // the device can access all memory of the process
 };
 
-// All devices of the SYCL runtime. `python`: the interpreter whose environment may hold it. UNAVAILABLE if there is no
-// SYCL runtime.
+// All devices of the SYCL runtime. `python`: the interpreter whose environment may hold it.
+// UNAVAILABLE if there is no SYCL runtime.
 TRIPONT_EXPORT StatusOr<std::vector<DeviceInfo>> ListDevices(const std::string& python);
 
-// Whether this machine may have a SYCL GPU: there is a device node for one, and a SYCL runtime is installed. Cheap: opens
-// no library.
+// Whether this machine may have a SYCL GPU: there is a device node for one, and a SYCL runtime is
+// installed. Cheap: opens no library.
 bool MayHaveGpu(const std::string& python);
 
-// The backend of all devices that `choice` means: "sycl" (the GPUs if there are any, else the CPUs), "sycl:gpu",
-// "sycl:cpu". UNAVAILABLE without a SYCL runtime, NOT_FOUND (with what there is) without such a device. The backend
-// lives as long as the process.
+// The backend of all devices that `choice` means: "sycl" (the GPUs if there are any, else the
+// CPUs), "sycl:gpu", "sycl:cpu". UNAVAILABLE without a SYCL runtime, NOT_FOUND (with what there is)
+// without such a device. The backend lives as long as the process.
 StatusOr<Backend*> MakeBackend(std::string_view choice, const std::string& python);
 
 }  // namespace tripont::sycl

@@ -41,7 +41,8 @@ void AddEnvironment(const fs::path& prefix, std::vector<fs::path>& candidates) {
 
 std::vector<fs::path> Candidates(const std::string& python) {
   std::error_code error;
-  if (const char* chosen = std::getenv("TRIPONT_DPCTL_PATH"); chosen != nullptr && *chosen != '\0') {
+  if (const char* chosen = std::getenv("TRIPONT_DPCTL_PATH");
+      chosen != nullptr && *chosen != '\0') {
     const fs::path path(chosen);
     return {fs::is_directory(path, error) ? path / kLibraryName : path};
   }
@@ -50,8 +51,10 @@ std::vector<fs::path> Candidates(const std::string& python) {
     candidates.push_back((folder / "../../dpctl" / kLibraryName).lexically_normal());
   }
   // The interpreter's path as it is: in a virtual environment it is a link to somewhere else.
-  if (const fs::path path(python); path.has_parent_path()) AddEnvironment(path.parent_path().parent_path(), candidates);
-  if (const fs::path folder = FolderOf(reinterpret_cast<const void*>(&TBB_runtime_version)); !folder.empty()) {
+  if (const fs::path path(python); path.has_parent_path())
+    AddEnvironment(path.parent_path().parent_path(), candidates);
+  if (const fs::path folder = FolderOf(reinterpret_cast<const void*>(&TBB_runtime_version));
+      !folder.empty()) {
     AddEnvironment(folder.parent_path(), candidates);
   }
   return candidates;
@@ -71,11 +74,12 @@ void AnnounceOpenClCpu(const fs::path& library) {
 StatusOr<const Api*> Open(const fs::path& path) {
   AnnounceOpenClCpu(path);
   void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) return Unavailable("cannot load the SYCL runtime ", path.string(), ": ", dlerror());
+  if (handle == nullptr)
+    return Unavailable("cannot load the SYCL runtime ", path.string(), ": ", dlerror());
   auto api = std::make_unique<Api>();
   api->path = path.string();
-#define TRIPONT_DPCTL_RESOLVE(member, result, parameters)                                   \
-  api->member = reinterpret_cast<decltype(api->member)>(dlsym(handle, "DPCTL" #member));    \
+#define TRIPONT_DPCTL_RESOLVE(member, result, parameters)                                \
+  api->member = reinterpret_cast<decltype(api->member)>(dlsym(handle, "DPCTL" #member)); \
   if (api->member == nullptr) return Unavailable(path.string(), " has no function DPCTL" #member);
   TRIPONT_DPCTL_FUNCTIONS(TRIPONT_DPCTL_RESOLVE)
 #undef TRIPONT_DPCTL_RESOLVE
@@ -90,8 +94,10 @@ StatusOr<const Api*> FindAndOpen(const std::string& python) {
     if (fs::exists(path, error)) return Open(path);
     looked_at.push_back(path.string());
   }
-  return Unavailable("no SYCL runtime is installed: there is no ", StrJoin(looked_at, " nor "),
-                     "; pip install dpctl intel-opencl-rt, or set TRIPONT_DPCTL_PATH to the folder of ", kLibraryName);
+  return Unavailable(
+      "no SYCL runtime is installed: there is no ", StrJoin(looked_at, " nor "),
+      "; pip install dpctl intel-opencl-rt, or set TRIPONT_DPCTL_PATH to the folder of ",
+      kLibraryName);
 }
 
 }  // namespace
@@ -123,7 +129,9 @@ bool IsInstalled(const std::string& python) {
 
 void Deleter::operator()(DeviceRef handle) const { LoadedOrNull()->Device_Delete(handle); }
 void Deleter::operator()(QueueRef handle) const { LoadedOrNull()->Queue_Delete(handle); }
-void Deleter::operator()(KernelBundleRef handle) const { LoadedOrNull()->KernelBundle_Delete(handle); }
+void Deleter::operator()(KernelBundleRef handle) const {
+  LoadedOrNull()->KernelBundle_Delete(handle);
+}
 void Deleter::operator()(KernelRef handle) const { LoadedOrNull()->Kernel_Delete(handle); }
 
 std::string TakeString(const Api& api, const char* text) {

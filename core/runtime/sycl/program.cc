@@ -28,11 +28,13 @@ T At(std::string_view bytes, size_t offset) {
 
 Status Program::Split() {
   if (code_.empty()) return OkStatus();
-  if (code_.size() < kHeaderSize) return InvalidArgument("artifact: ", code_.size(), " bytes of code for a SYCL device");
+  if (code_.size() < kHeaderSize)
+    return InvalidArgument("artifact: ", code_.size(), " bytes of code for a SYCL device");
   const auto spirv_size = At<uint64_t>(code_, 0);
   const auto host_size = At<uint64_t>(code_, 8);
   if (spirv_size > code_.size() - kHeaderSize || spirv_size % 4 != 0) {
-    return InvalidArgument("artifact: a SPIR-V module of ", spirv_size, " bytes in ", code_.size(), " bytes of code");
+    return InvalidArgument("artifact: a SPIR-V module of ", spirv_size, " bytes in ", code_.size(),
+                           " bytes of code");
   }
   spirv_ = code_.substr(kHeaderSize, spirv_size);
   if (!spirv_.empty() && (spirv_.size() < 20 || At<uint32_t>(spirv_, 0) != kSpirvMagic)) {
@@ -41,24 +43,28 @@ Status Program::Split() {
   if (host_size == 0) return OkStatus();
   const uint64_t offset = (kHeaderSize + spirv_size + kPage - 1) / kPage * kPage;
   if (offset > code_.size() || host_size > code_.size() - offset) {
-    return InvalidArgument("artifact: host code of ", host_size, " bytes at ", offset, " is outside the code");
+    return InvalidArgument("artifact: host code of ", host_size, " bytes at ", offset,
+                           " is outside the code");
   }
   host_code_ = code_.substr(offset, host_size);
   host_code_offset_ = static_cast<int64_t>(offset);
   return OkStatus();
 }
 
-StatusOr<std::unique_ptr<Program>> Program::Build(const Api& api, ContextRef context, std::span<const DeviceRef> devices,
+StatusOr<std::unique_ptr<Program>> Program::Build(const Api& api, ContextRef context,
+                                                  std::span<const DeviceRef> devices,
                                                   const Artifact& artifact) {
   std::unique_ptr<Program> program(new Program(api, artifact.code));
   TRIPONT_RETURN_IF_ERROR(program->Split());
   if (program->spirv_.empty()) return program;
   for (const DeviceRef device : devices) {
     const std::string_view spirv = program->spirv_;
-    Handle<KernelBundleRef> bundle(api.KernelBundle_CreateFromSpirv(context, device, spirv.data(), spirv.size(), ""));
+    Handle<KernelBundleRef> bundle(
+        api.KernelBundle_CreateFromSpirv(context, device, spirv.data(), spirv.size(), ""));
     if (!bundle) {
       const std::string log = BuildLog([&] {
-        Handle<KernelBundleRef>(api.KernelBundle_CreateFromSpirv(context, device, spirv.data(), spirv.size(), ""));
+        Handle<KernelBundleRef>(
+            api.KernelBundle_CreateFromSpirv(context, device, spirv.data(), spirv.size(), ""));
       });
       return Internal("the SYCL device's compiler refuses the kernels of ", artifact.name, ":\n",
                       log.empty() ? "(it says no more)" : log);
@@ -93,8 +99,8 @@ StatusOr<uint32_t> Program::FindKernel(int64_t function) {
   return number;
 }
 
-Status Program::Launch(DeviceQueue& device_queue, uint32_t number, void* const* arguments, size_t num_arguments,
-                       int64_t work_count, int64_t grain) const {
+Status Program::Launch(DeviceQueue& device_queue, uint32_t number, void* const* arguments,
+                       size_t num_arguments, int64_t work_count, int64_t grain) const {
   if (work_count <= 0) return OkStatus();
   auto& queue = static_cast<Queue&>(device_queue);
   const Kernel& kernel = kernels_[number];
@@ -129,11 +135,12 @@ Status Program::Launch(DeviceQueue& device_queue, uint32_t number, void* const* 
   const size_t local[3] = {1, 1, 1};
   const KernelRef handle = kernel.by_device[static_cast<size_t>(queue.number())].get();
   const EventRef event =
-      queue.is_cpu() ? api_.Queue_SubmitNDRange(handle, queue.handle(), values, types, num_arguments + 2, global, local,
-                                                1, nullptr, 0)
-                     : api_.Queue_SubmitRange(handle, queue.handle(), values, types, num_arguments + 2, global, 1,
-                                              nullptr, 0);
-  if (event == nullptr) return Internal("the kernel ", kernel.name, " could not be launched on ", queue.description());
+      queue.is_cpu() ? api_.Queue_SubmitNDRange(handle, queue.handle(), values, types,
+                                                num_arguments + 2, global, local, 1, nullptr, 0)
+                     : api_.Queue_SubmitRange(handle, queue.handle(), values, types,
+                                              num_arguments + 2, global, 1, nullptr, 0);
+  if (event == nullptr)
+    return Internal("the kernel ", kernel.name, " could not be launched on ", queue.description());
   api_.Event_Delete(event);
   return OkStatus();
 }

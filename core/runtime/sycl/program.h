@@ -17,13 +17,15 @@ namespace tripont::sycl {
 // How an artifact's code is laid out: see core/compiler/targets/sycl/target.py.
 class Program : public DeviceProgram {
  public:
-  // Builds the SPIR-V module for all devices. INVALID_ARGUMENT if the code is damaged, INTERNAL with the build log.
-  static StatusOr<std::unique_ptr<Program>> Build(const Api& api, ContextRef context, std::span<const DeviceRef> devices,
+  // Builds the SPIR-V module for all devices. INVALID_ARGUMENT if the code is damaged, INTERNAL
+  // with the build log.
+  static StatusOr<std::unique_ptr<Program>> Build(const Api& api, ContextRef context,
+                                                  std::span<const DeviceRef> devices,
                                                   const Artifact& artifact);
 
   StatusOr<uint32_t> FindKernel(int64_t function) override;
-  Status Launch(DeviceQueue& queue, uint32_t kernel, void* const* arguments, size_t num_arguments, int64_t work_count,
-                int64_t grain) const override;
+  Status Launch(DeviceQueue& queue, uint32_t kernel, void* const* arguments, size_t num_arguments,
+                int64_t work_count, int64_t grain) const override;
   std::string_view host_code() const override { return host_code_; }
   int64_t host_code_offset() const override { return host_code_offset_; }
 

@@ -7,15 +7,16 @@
 namespace tripont::sycl {
 namespace {
 
-// The last asynchronous error of any queue (SYCL's handlers have no argument of their own); 0: none.
+// The last asynchronous error of any queue (SYCL's handlers have no argument of their own); 0:
+// none.
 std::atomic<int> last_error{0};
 
 void OnError(int code) { last_error.store(code == 0 ? -1 : code, std::memory_order_release); }
 
 }  // namespace
 
-StatusOr<std::unique_ptr<Queue>> Queue::Make(const Api& api, ContextRef context, DeviceRef device, int number,
-                                             const DeviceInfo& info) {
+StatusOr<std::unique_ptr<Queue>> Queue::Make(const Api& api, ContextRef context, DeviceRef device,
+                                             int number, const DeviceInfo& info) {
   Handle<QueueRef> handle(api.Queue_Create(context, device, &OnError, kInOrder));
   if (!handle) return Unavailable("cannot make a SYCL queue for ", info.name);
   return std::unique_ptr<Queue>(new Queue(api, std::move(handle), number, info));
@@ -32,7 +33,8 @@ Queue::Queue(const Api& api, Handle<QueueRef> handle, int number, const DeviceIn
 Status Queue::Copy(void* destination, const void* source, size_t size) {
   if (size == 0) return OkStatus();
   const EventRef event = api_.Queue_Memcpy(handle_.get(), destination, source, size);
-  if (event == nullptr) return Internal(description_, ": a copy of ", size, " bytes could not be enqueued");
+  if (event == nullptr)
+    return Internal(description_, ": a copy of ", size, " bytes could not be enqueued");
   api_.Event_Delete(event);
   return OkStatus();
 }
@@ -40,7 +42,8 @@ Status Queue::Copy(void* destination, const void* source, size_t size) {
 Status Queue::Wait() {
   api_.Queue_Wait(handle_.get());
   if (last_error.load(std::memory_order_acquire) == 0) return OkStatus();
-  return Internal(description_, ": the device reported error ", last_error.exchange(0, std::memory_order_acq_rel));
+  return Internal(description_, ": the device reported error ",
+                  last_error.exchange(0, std::memory_order_acq_rel));
 }
 
 }  // namespace tripont::sycl

@@ -14,8 +14,8 @@ namespace tripont::sycl {
 class Queue : public DeviceQueue {
  public:
   // `number`: which of the backend's devices it is.
-  static StatusOr<std::unique_ptr<Queue>> Make(const Api& api, ContextRef context, DeviceRef device, int number,
-                                               const DeviceInfo& info);
+  static StatusOr<std::unique_ptr<Queue>> Make(const Api& api, ContextRef context, DeviceRef device,
+                                               int number, const DeviceInfo& info);
 
   const std::string& description() const override { return description_; }
   Status Copy(void* destination, const void* source, size_t size) override;
