@@ -31,28 +31,12 @@ import traceback
 from collections.abc import Callable
 from typing import Final
 
+from .errors import STATUS_CODES
+
 HELLO: Final = 0x49485054
 REQUEST: Final = 0x51525054
 RESPONSE: Final = 0x53525054
 PROTOCOL_VERSION: Final = 1
-
-STATUS_CODES: Final = {
-    "CANCELLED": 1,
-    "UNKNOWN": 2,
-    "INVALID_ARGUMENT": 3,
-    "DEADLINE_EXCEEDED": 4,
-    "NOT_FOUND": 5,
-    "ALREADY_EXISTS": 6,
-    "PERMISSION_DENIED": 7,
-    "RESOURCE_EXHAUSTED": 8,
-    "FAILED_PRECONDITION": 9,
-    "ABORTED": 10,
-    "OUT_OF_RANGE": 11,
-    "UNIMPLEMENTED": 12,
-    "INTERNAL": 13,
-    "UNAVAILABLE": 14,
-    "DATA_LOSS": 15,
-}
 
 CompileFunction = Callable[[bytes, str, bytes, dict[str, str]], bytes]
 
