@@ -14,6 +14,7 @@
 
 #include "core/runtime/logging.h"
 #include "core/runtime/parallel.h"
+#include "core/runtime/shared_library.h"
 #include "core/runtime/strings.h"
 
 namespace tripont::lapack {
@@ -25,15 +26,6 @@ constexpr char kWheel[] = "scipy-openblas32";
 constexpr char kWheelLibrary[] = "scipy_openblas32/lib/libscipy_openblas.so";
 
 std::atomic<const Api*> loaded{nullptr};
-
-// The folder of the shared object that holds `address`; empty if unknown.
-fs::path FolderOf(const void* address) {
-  Dl_info info;
-  if (dladdr(address, &info) == 0 || info.dli_fname == nullptr) return {};
-  std::error_code error;
-  fs::path path = fs::canonical(info.dli_fname, error);
-  return error ? fs::path() : path.parent_path();
-}
 
 // The folders of `folder` whose names start with `prefix`, in order.
 std::vector<fs::path> EntriesOf(const fs::path& folder, std::string_view prefix) {

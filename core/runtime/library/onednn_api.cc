@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/runtime/logging.h"
+#include "core/runtime/shared_library.h"
 
 namespace tripont::onednn {
 namespace {
@@ -22,15 +23,6 @@ constexpr char kLibraryName[] = "libdnnl.so.3";
 constexpr const char* kIntelRuntimes[] = {"libintlc.so.5", "libimf.so"};
 
 std::atomic<const Api*> loaded{nullptr};
-
-// The folder of the shared object that holds `address`; empty if unknown.
-fs::path FolderOf(const void* address) {
-  Dl_info info;
-  if (dladdr(address, &info) == 0 || info.dli_fname == nullptr) return {};
-  std::error_code error;
-  fs::path path = fs::canonical(info.dli_fname, error);
-  return error ? fs::path() : path.parent_path();
-}
 
 std::vector<fs::path> Candidates() {
   if (const char* chosen = std::getenv("TRIPONT_ONEDNN_PATH");

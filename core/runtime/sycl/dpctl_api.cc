@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/runtime/logging.h"
+#include "core/runtime/shared_library.h"
 
 namespace tripont::sycl {
 namespace {
@@ -20,15 +21,6 @@ constexpr char kLibraryName[] = "libDPCTLSyclInterface.so";
 constexpr char kOpenClCpuName[] = "libintelocl.so";
 
 std::atomic<const Api*> loaded{nullptr};
-
-// The folder of the shared object that holds `address`; empty if unknown.
-fs::path FolderOf(const void* address) {
-  Dl_info info;
-  if (dladdr(address, &info) == 0 || info.dli_fname == nullptr) return {};
-  std::error_code error;
-  fs::path path = fs::canonical(info.dli_fname, error);
-  return error ? fs::path() : path.parent_path();
-}
 
 // The dpctl folders of the environment at `prefix`.
 void AddEnvironment(const fs::path& prefix, std::vector<fs::path>& candidates) {
