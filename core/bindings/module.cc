@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "core/runtime/executable.h"
 #include "core/runtime/library/registry.h"
 #include "core/runtime/parallel.h"
+#include "core/runtime/profile.h"
 #include "core/runtime/sycl/backend.h"
 
 PYBIND11_DECLARE_HOLDER_TYPE(T, tripont::Ref<T>, true)
@@ -204,6 +206,30 @@ std::vector<pid_t> WorkerProcesses() {
   return core == nullptr ? std::vector<pid_t>() : core->workers().pids();
 }
 
+// The profile that Python takes; the interpreter's lock guards it.
+std::shared_ptr<ThunkLog>& PythonsProfile() {
+  static auto* const log = new std::shared_ptr<ThunkLog>;
+  return *log;
+}
+
+void StartProfile() {
+  auto log = std::make_shared<ThunkLog>();
+  Check(StartProfiling(log));
+  PythonsProfile() = std::move(log);
+}
+
+py::tuple StopProfile() {
+  const std::shared_ptr<ThunkLog> log = std::exchange(PythonsProfile(), nullptr);
+  Check(StopProfiling(log.get()));
+  int64_t dropped = 0;
+  py::list events;
+  for (const ThunkLog::Entry& entry : log->Take(&dropped)) {
+    events.append(
+        py::make_tuple(entry.program, entry.thunk, entry.debug, entry.start_ns, entry.end_ns));
+  }
+  return py::make_tuple(events, dropped);
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_tripont, m) {
@@ -352,6 +378,12 @@ PYBIND11_MODULE(_tripont, m) {
         "SYCL runtime. "
         "Raises StatusError UNAVAILABLE without one.");
   m.def("cache_counters", &CacheCounters, "Of all clients of the process.");
+  m.def("start_profile", &StartProfile,
+        "From now on every thunk of every execution is timed. Raises StatusError "
+        "FAILED_PRECONDITION if a profile is being taken.");
+  m.def("stop_profile", &StopProfile,
+        "Ends the profile: ([(program, number of the thunk, index of its debug information, start "
+        "in ns, end in ns), ...], number of events that were too many to keep).");
   m.def("worker_counters", &WorkerCounters);
   m.def("worker_processes", &WorkerProcesses, "Process ids of the compile workers.");
   py::module_ testing =

@@ -9,6 +9,7 @@
 
 #include "core/runtime/device.h"
 #include "core/runtime/parallel.h"
+#include "core/runtime/profile.h"
 
 namespace tripont {
 namespace {
@@ -26,7 +27,8 @@ struct LoadedProgram::State {
   void* const* bases;
   void** arguments;  // room for max_arguments_ pointers
   const LibraryContext& context;
-  DeviceQueue* queue;  // null on the host
+  DeviceQueue* queue;       // null on the host
+  ThunkProfiler* profiler;  // null: thunks are not timed
 
   // Until what was enqueued is done: the host reads what kernels wrote.
   Status Wait() const { return queue == nullptr ? OkStatus() : queue->Wait(); }
@@ -106,6 +108,7 @@ StatusOr<LoadedSequence> LoadedProgram::LoadSequence(const std::vector<ArtifactT
   for (const ArtifactThunk& thunk : thunks) {
     LoadedThunk& loaded = sequence.emplace_back();
     loaded.kind = thunk.kind;
+    loaded.number = num_thunks_++;
     loaded.debug = thunk.debug;
     *cost_ns += kThunkNs;
     switch (thunk.kind) {
@@ -226,80 +229,93 @@ Status LoadedProgram::Run(void* const* bases, const LibraryContext& context) con
   std::unique_ptr<void*[]> heap;
   if (max_arguments_ > kStackArguments) heap.reset(new void*[max_arguments_]);
   DeviceQueue* const queue = device_program_ != nullptr ? context.device()->queue() : nullptr;
-  const State state{bases, heap ? heap.get() : stack, context, queue};
-  return RunSequence(thunks_, state);
+  const std::shared_ptr<ThunkProfiler> profiler = ActiveProfiler();
+  const State state{bases, heap ? heap.get() : stack, context, queue, profiler.get()};
+  return profiler == nullptr ? RunSequence<false>(thunks_, state)
+                             : RunSequence<true>(thunks_, state);
 }
 
+template <bool kProfiled>
 Status LoadedProgram::RunSequence(const LoadedSequence& sequence, const State& state) const {
   for (const LoadedThunk& thunk : sequence) {
-    switch (thunk.kind) {
-      case ArtifactThunk::Kind::kKernel: {
-        void** const arguments = state.arguments;
-        for (uint32_t i = 0; i < thunk.num_slices; ++i)
-          arguments[i] = Resolve(state, thunk.first_slice + i);
-        if (state.queue != nullptr) {
-          const Status status =
-              device_program_->Launch(*state.queue, thunk.kernel, arguments, thunk.num_slices,
-                                      thunk.work_count, thunk.grain);
-          if (!status.ok()) return status.WithPrefix(StrCat("kernel", Describe(thunk.debug)));
-        } else if (thunk.work_count <= thunk.grain) {
-          if (thunk.work_count > 0) thunk.function(arguments, 0, thunk.work_count);
-        } else {
-          const KernelFunction function = thunk.function;
-          ParallelFor(thunk.work_count, thunk.grain,
-                      [function, arguments](int64_t begin, int64_t end) {
-                        function(arguments, begin, end);
-                      });
-        }
-        break;
-      }
-      case ArtifactThunk::Kind::kCopy:
-        if (state.queue != nullptr) {
-          TRIPONT_RETURN_IF_ERROR(state.queue->Copy(Resolve(state, thunk.first_slice),
-                                                    Resolve(state, thunk.first_slice + 1),
-                                                    thunk.size));
-        } else {
-          ParallelCopy(Resolve(state, thunk.first_slice), Resolve(state, thunk.first_slice + 1),
-                       thunk.size);
-        }
-        break;
-      case ArtifactThunk::Kind::kWhile: {
-        const LoadedSequence& body = thunk.bodies[1];
-        if (thunk.trip_count >= 0) {
-          for (int64_t i = 0; i < thunk.trip_count; ++i)
-            TRIPONT_RETURN_IF_ERROR(RunSequence(body, state));
-          break;
-        }
-        const auto* const predicate =
-            static_cast<const volatile uint8_t*>(Resolve(state, thunk.first_slice));
-        while (true) {
-          TRIPONT_RETURN_IF_ERROR(RunSequence(thunk.bodies[0], state));
-          TRIPONT_RETURN_IF_ERROR(state.Wait());
-          if (*predicate == 0) break;
-          TRIPONT_RETURN_IF_ERROR(RunSequence(body, state));
-        }
-        break;
-      }
-      case ArtifactThunk::Kind::kConditional: {
-        TRIPONT_RETURN_IF_ERROR(state.Wait());
-        const void* const selector = Resolve(state, thunk.first_slice);
-        size_t branch;
-        if (thunk.selector_is_pred) {
-          branch = *static_cast<const uint8_t*>(selector) != 0 ? 0 : 1;
-        } else {
-          int32_t index;
-          std::memcpy(&index, selector, sizeof(index));
-          const size_t last = thunk.bodies.size() - 1;
-          branch =
-              index < 0 || static_cast<size_t>(index) > last ? last : static_cast<size_t>(index);
-        }
-        TRIPONT_RETURN_IF_ERROR(RunSequence(thunk.bodies[branch], state));
-        break;
-      }
-      case ArtifactThunk::Kind::kLibraryCall:
-        TRIPONT_RETURN_IF_ERROR(RunLibraryCall(thunk, state));
-        break;
+    if constexpr (kProfiled) {
+      const int64_t start = ProfileClockNs();
+      TRIPONT_RETURN_IF_ERROR(RunThunk<true>(thunk, state));
+      TRIPONT_RETURN_IF_ERROR(state.Wait());
+      state.profiler->Record({&artifact_, thunk.number, thunk.debug, start, ProfileClockNs()});
+    } else {
+      TRIPONT_RETURN_IF_ERROR(RunThunk<false>(thunk, state));
     }
+  }
+  return OkStatus();
+}
+
+template <bool kProfiled>
+[[gnu::always_inline]] inline Status LoadedProgram::RunThunk(const LoadedThunk& thunk,
+                                                             const State& state) const {
+  switch (thunk.kind) {
+    case ArtifactThunk::Kind::kKernel: {
+      void** const arguments = state.arguments;
+      for (uint32_t i = 0; i < thunk.num_slices; ++i)
+        arguments[i] = Resolve(state, thunk.first_slice + i);
+      if (state.queue != nullptr) {
+        const Status status = device_program_->Launch(
+            *state.queue, thunk.kernel, arguments, thunk.num_slices, thunk.work_count, thunk.grain);
+        if (!status.ok()) return status.WithPrefix(StrCat("kernel", Describe(thunk.debug)));
+      } else if (thunk.work_count <= thunk.grain) {
+        if (thunk.work_count > 0) thunk.function(arguments, 0, thunk.work_count);
+      } else {
+        const KernelFunction function = thunk.function;
+        ParallelFor(
+            thunk.work_count, thunk.grain,
+            [function, arguments](int64_t begin, int64_t end) { function(arguments, begin, end); });
+      }
+      break;
+    }
+    case ArtifactThunk::Kind::kCopy:
+      if (state.queue != nullptr) {
+        TRIPONT_RETURN_IF_ERROR(state.queue->Copy(
+            Resolve(state, thunk.first_slice), Resolve(state, thunk.first_slice + 1), thunk.size));
+      } else {
+        ParallelCopy(Resolve(state, thunk.first_slice), Resolve(state, thunk.first_slice + 1),
+                     thunk.size);
+      }
+      break;
+    case ArtifactThunk::Kind::kWhile: {
+      const LoadedSequence& body = thunk.bodies[1];
+      if (thunk.trip_count >= 0) {
+        for (int64_t i = 0; i < thunk.trip_count; ++i)
+          TRIPONT_RETURN_IF_ERROR(RunSequence<kProfiled>(body, state));
+        break;
+      }
+      const auto* const predicate =
+          static_cast<const volatile uint8_t*>(Resolve(state, thunk.first_slice));
+      while (true) {
+        TRIPONT_RETURN_IF_ERROR(RunSequence<kProfiled>(thunk.bodies[0], state));
+        TRIPONT_RETURN_IF_ERROR(state.Wait());
+        if (*predicate == 0) break;
+        TRIPONT_RETURN_IF_ERROR(RunSequence<kProfiled>(body, state));
+      }
+      break;
+    }
+    case ArtifactThunk::Kind::kConditional: {
+      TRIPONT_RETURN_IF_ERROR(state.Wait());
+      const void* const selector = Resolve(state, thunk.first_slice);
+      size_t branch;
+      if (thunk.selector_is_pred) {
+        branch = *static_cast<const uint8_t*>(selector) != 0 ? 0 : 1;
+      } else {
+        int32_t index;
+        std::memcpy(&index, selector, sizeof(index));
+        const size_t last = thunk.bodies.size() - 1;
+        branch = index < 0 || static_cast<size_t>(index) > last ? last : static_cast<size_t>(index);
+      }
+      TRIPONT_RETURN_IF_ERROR(RunSequence<kProfiled>(thunk.bodies[branch], state));
+      break;
+    }
+    case ArtifactThunk::Kind::kLibraryCall:
+      TRIPONT_RETURN_IF_ERROR(RunLibraryCall(thunk, state));
+      break;
   }
   return OkStatus();
 }

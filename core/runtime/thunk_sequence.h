@@ -25,6 +25,7 @@ using LoadedSequence = std::vector<LoadedThunk>;
 struct LoadedThunk {
   ArtifactThunk::Kind kind = ArtifactThunk::Kind::kKernel;
   bool selector_is_pred = false;
+  int32_t number = 0;  // depth first in the artifact, as ThunkEvent has it (profile.h)
   int32_t debug = -1;
   // Into LoadedProgram's table of slices: a kernel's arguments; destination and source of a copy;
   // the predicate or selector; operands and then results of a library call.
@@ -76,7 +77,10 @@ class LoadedProgram {
   Status LoadLibraryCall(const ArtifactThunk& thunk, LoadedThunk& loaded);
   void AddSlice(LoadedThunk& thunk, const Slice& slice);
   void* Resolve(const State& state, uint32_t slice) const;
+  template <bool kProfiled>
   Status RunSequence(const LoadedSequence& sequence, const State& state) const;
+  template <bool kProfiled>
+  Status RunThunk(const LoadedThunk& thunk, const State& state) const;
   Status RunLibraryCall(const LoadedThunk& thunk, const State& state) const;
   std::string Describe(int32_t debug) const;
 
@@ -93,6 +97,7 @@ class LoadedProgram {
   std::vector<int64_t> temp_offsets_;
   size_t temp_size_ = 0;
   size_t max_arguments_ = 0;
+  int32_t num_thunks_ = 0;
   double cost_ns_ = 0;
   bool may_block_ = false;
   std::vector<CompactSlice> slices_;
