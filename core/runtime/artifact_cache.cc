@@ -16,6 +16,7 @@
 #include "core/runtime/checksum.h"
 #include "core/runtime/client.h"
 #include "core/runtime/cpu_info.h"
+#include "core/runtime/installation.h"
 #include "core/runtime/logging.h"
 
 namespace tripont {
@@ -129,6 +130,9 @@ ArtifactCache::ArtifactCache(const Options& options)
       compiler_fingerprint_(options.compiler_fingerprint) {
   while (folder_.size() > 1 && folder_.back() == '/') folder_.pop_back();
   if (folder_.empty()) enabled_ = false;
+  if (enabled_ && compiler_fingerprint_.empty()) {
+    compiler_fingerprint_ = DefaultCompilerFingerprint();
+  }
 }
 
 ArtifactCacheCounters ArtifactCache::counters() {

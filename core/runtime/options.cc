@@ -6,6 +6,8 @@
 #include <optional>
 #include <vector>
 
+#include "core/runtime/installation.h"
+
 namespace tripont {
 namespace {
 
@@ -35,8 +37,9 @@ constexpr Setting kSettings[] = {
      .number = &Options::num_threads,
      .smallest = 0,
      .largest = 4096},
-    {.info = {"python", "TRIPONT_PYTHON",
-              "Python interpreter of the compile workers (default: python3 on PATH)"},
+    {.info =
+         {"python", "TRIPONT_PYTHON",
+          "Python interpreter of the compile workers (default: the one that runs this process)"},
      .text = &Options::python},
     {.info = {"max_workers", "TRIPONT_MAX_WORKERS",
               "compile workers at the same time, 1 to 16 (default 2)"},
@@ -56,8 +59,10 @@ constexpr Setting kSettings[] = {
      .number = &Options::cache_size,
      .smallest = 0,
      .largest = kMany},
-    {.info = {"compiler_fingerprint", "TRIPONT_COMPILER_FINGERPRINT",
-              "text that stands for the state of the compiler in the cache's keys (default empty)"},
+    {.info =
+         {"compiler_fingerprint", "TRIPONT_COMPILER_FINGERPRINT",
+          "text that stands for the state of the compiler in the cache's keys (default: from its "
+          "files)"},
      .text = &Options::compiler_fingerprint},
     {.info = {"dump_to", "TRIPONT_DUMP_TO",
               "folder for dumps of the compiler's stages (default: no dumps)"},
@@ -130,6 +135,7 @@ StatusOr<Options> Options::FromEnvironment() {
     TRIPONT_RETURN_IF_ERROR(SetValue(
         options, setting, StrCat("environment variable ", setting.info.environment), value));
   }
+  if (options.python.empty()) options.python = DefaultInterpreter();
   return options;
 }
 

@@ -30,7 +30,8 @@ struct TRIPONT_EXPORT Options {
   int64_t num_devices = 1;  // TRIPONT_NUM_DEVICES: devices of this client, 1 to 256
   int64_t num_threads =
       0;               // TRIPONT_NUM_THREADS (process): threads of parallel kernels; 0: one per CPU
-  std::string python;  // TRIPONT_PYTHON: interpreter of the compile worker; "": python3 on PATH
+  std::string python;  // TRIPONT_PYTHON: interpreter of the compile worker; default: the one that
+                       // runs this process, else of the library's environment; "": python3 on PATH
   int64_t max_workers =
       2;  // TRIPONT_MAX_WORKERS (process): compile workers at the same time, 1 to 16
   bool prestart_worker =
@@ -40,7 +41,7 @@ struct TRIPONT_EXPORT Options {
       cache_dir;  // TRIPONT_CACHE_DIR: folder; "": $XDG_CACHE_HOME/tripont or ~/.cache/tripont
   int64_t cache_size = 2LL << 30;  // TRIPONT_CACHE_SIZE: bytes of all entries; the oldest go first
   std::string compiler_fingerprint;  // TRIPONT_COMPILER_FINGERPRINT: mixed into the cache key
-                                     // (state of the sources)
+                                     // (state of the sources); "": found from the files
   std::string dump_to;  // TRIPONT_DUMP_TO: folder for the compiler's stages; passed to the worker
   int64_t log_level =
       1;  // TRIPONT_LOG_LEVEL (process): 0 errors, 1 warnings, 2 information, 3 debug

@@ -1,0 +1,113 @@
+#include "core/runtime/installation.h"
+
+#include <dlfcn.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "core/runtime/checksum.h"
+#include "core/runtime/shared_library.h"
+#include "core/runtime/strings.h"
+
+namespace tripont {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path LibraryFolder() { return FolderOf(reinterpret_cast<const void*>(&DefaultInterpreter)); }
+
+bool IsInterpreter(const fs::path& path) {
+  return path.is_absolute() && path.filename().string().starts_with("python") &&
+         access(path.c_str(), X_OK) == 0;
+}
+
+// Interpreters export this function up to Python 3.14. It reads a field that never changes once
+// Python has started, so it may be called from any thread.
+fs::path RunningInterpreter() {
+  using GetProgramFullPath = const wchar_t* (*)();
+  const auto get =
+      reinterpret_cast<GetProgramFullPath>(dlsym(RTLD_DEFAULT, "Py_GetProgramFullPath"));
+  const auto is_initialized = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "Py_IsInitialized"));
+  if (get == nullptr || is_initialized == nullptr || is_initialized() == 0) return {};
+  const wchar_t* const path = get();
+  return path == nullptr ? fs::path() : fs::path(path);
+}
+
+// <prefix>/lib/python3.x/site-packages/tripont/lib/libtripont.so -> <prefix>/bin/python3.x
+fs::path InstalledInterpreter() {
+  const fs::path site_packages = LibraryFolder().parent_path().parent_path();
+  const fs::path python = site_packages.parent_path();
+  if (site_packages.filename() != "site-packages") return {};
+  return python.parent_path().parent_path() / "bin" / python.filename();
+}
+
+void AddSources(Sha256& digest, const fs::path& folder) {
+  std::vector<fs::path> paths;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    paths.push_back(entry->path());
+  }
+  std::sort(paths.begin(), paths.end());
+  for (const fs::path& path : paths) {
+    struct stat info{};
+    if (stat(path.c_str(), &info) != 0) continue;
+    if (S_ISDIR(info.st_mode)) {
+      if (path.filename() != "__pycache__") AddSources(digest, path);
+    } else if (path.extension() == ".py") {
+      digest.UpdateField(StrCat(path.filename().string(), " ", static_cast<int64_t>(info.st_size),
+                                " ", static_cast<int64_t>(info.st_mtim.tv_sec), ".",
+                                static_cast<int64_t>(info.st_mtim.tv_nsec)));
+    }
+  }
+}
+
+// The names of the .dist-info folders of what the compiler is built on: they hold the versions.
+void AddDependencies(Sha256& digest, const fs::path& site_packages) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator entry(site_packages, error), end; !error && entry != end;
+       entry.increment(error)) {
+    std::string name = entry->path().filename().string();
+    const bool is_dependency = name.starts_with("llvmlite-") || name.starts_with("jaxlib-");
+    if (is_dependency && name.ends_with(".dist-info")) names.push_back(std::move(name));
+  }
+  std::sort(names.begin(), names.end());
+  for (const std::string& name : names) digest.UpdateField(name);
+}
+
+}  // namespace
+
+std::string DefaultInterpreter() {
+  for (const fs::path& path : {RunningInterpreter(), InstalledInterpreter()}) {
+    if (IsInterpreter(path)) return path.string();
+  }
+  return "";
+}
+
+std::string DefaultCompilerFingerprint() {
+  const fs::path package = LibraryFolder().parent_path();
+  const fs::path compiler = package / "core" / "compiler";
+  std::error_code error;
+  if (!fs::is_directory(compiler, error)) return "";
+  Sha256 digest;
+  AddSources(digest, compiler);
+  AddDependencies(digest, package.parent_path());
+  // In a checkout they are not beside the library, but where the interpreter finds them.
+  const fs::path prefix = fs::path(DefaultInterpreter()).parent_path().parent_path();
+  for (fs::directory_iterator entry(prefix / "lib", error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (entry->path().filename().string().starts_with("python3")) {
+      AddDependencies(digest, entry->path() / "site-packages");
+    }
+  }
+  return digest.FinishHex().substr(0, 16);
+}
+
+}  // namespace tripont

@@ -1,0 +1,23 @@
+// What lies around the library and the process that loaded it. For clients that are made without
+// options: a framework that knows no more than the library's path passes none.
+#ifndef TRIPONT_CORE_RUNTIME_INSTALLATION_H_
+#define TRIPONT_CORE_RUNTIME_INSTALLATION_H_
+
+#include <string>
+
+#include "core/runtime/export.h"
+
+namespace tripont {
+
+// The Python interpreter that runs this process (its `sys.executable` when it started), else the
+// one of the environment that the library is installed in, else "". Needs no lock of Python's.
+TRIPONT_EXPORT std::string DefaultInterpreter();
+
+// Changes when the compiler beside this library is edited or another llvmlite or jaxlib is
+// installed beside it; "" if there is no compiler beside it. Names, sizes and modification times
+// stand for the files' contents. Reads about 150 directory entries.
+TRIPONT_EXPORT std::string DefaultCompilerFingerprint();
+
+}  // namespace tripont
+
+#endif  // TRIPONT_CORE_RUNTIME_INSTALLATION_H_
