@@ -32,7 +32,9 @@ from ...codegen import llvm_ir
 from ...errors import CompileError, internal, invalid_argument
 from ..target import Image, Target
 from .child import run_in_child
+from .disassemble import disassemble
 from .legalize import legalize
+from .spirv import capabilities, kernel_names
 
 TRIPLE: Final = "spirv64-unknown-unknown"
 HEADER: Final = struct.Struct("<QQ")
@@ -40,8 +42,6 @@ PAGE: Final = 4096
 KINDS: Final = ("cpu", "gpu")
 ASPECTS: Final = ("fp16", "fp64")
 
-_OP_CAPABILITY, _OP_ENTRY_POINT = 17, 15
-_CAPABILITY_FLOAT16, _CAPABILITY_FLOAT64 = 9, 10
 # What SPIR-V lacks, or LLVM's SPIR-V backend gets wrong or ends the process over.
 _ILLEGAL: Final = re.compile(
     r"<(?!2 x|3 x|4 x|8 x|16 x)\d+ x |\bi(?!1\b|8\b|16\b|32\b|64\b)\d+\b|\bbfloat\b"
@@ -96,7 +96,8 @@ class SyclTarget(Target):
         code = HEADER.pack(len(spirv), len(callbacks.code)) + spirv
         if callbacks.code:
             code = code.ljust(offset, b"\0") + callbacks.code
-        symbols = {name: HEADER.size + at for name, at in kernel_names(spirv).items()}
+        names = kernel_names(spirv) if spirv else {}
+        symbols = {name: HEADER.size + at for name, at in names.items()}
         symbols |= {name: offset + at for name, at in callbacks.symbols.items()}
         imports = [(name, offset + at) for name, at in callbacks.imports]
         image = Image(code, symbols, imports, optimised, assembly)
@@ -118,21 +119,15 @@ class SyclTarget(Target):
             check_legal(optimised)
         what = "LLVM cannot emit SPIR-V for the program"
         spirv = run_in_child(lambda: bytes(_machine().emit_object(_parse(optimised))), what)
-        assembly = ""
-        if dump:
-            printed = run_in_child(
-                lambda: _machine().emit_assembly(_parse(optimised)).encode(), what
-            )
-            assembly = printed.decode()
         self.check_capabilities(spirv)
-        return spirv, optimised, assembly
+        return spirv, optimised, disassemble(spirv) if dump else ""
 
     def check_capabilities(self, spirv: bytes) -> None:
         """Raises CompileError UNIMPLEMENTED if the module needs floats that the device does not have."""
         needed = capabilities(spirv)
         for capability, aspect, what in (
-            (_CAPABILITY_FLOAT64, "fp64", "64-bit floats (f64, c128)"),
-            (_CAPABILITY_FLOAT16, "fp16", "16-bit floats (f16)"),
+            ("Float64", "fp64", "64-bit floats (f64, c128)"),
+            ("Float16", "fp16", "16-bit floats (f16)"),
         ):
             if capability in needed and not self.has(aspect):
                 raise CompileError(
@@ -223,36 +218,3 @@ def check_legal(text: str) -> None:
         found = _ILLEGAL.search(_COMMENT_OR_NAME.sub("", line))
         if found is not None and not line.startswith(("declare", "target", "!")):
             raise internal(f"sycl: SPIR-V has no {found[0].strip()}: {line.strip()}")
-
-
-def _instructions(spirv: bytes) -> list[tuple[int, int, int]]:
-    """(opcode, offset, size in bytes) of each instruction before the first function."""
-    found = []
-    at = 20
-    while at < len(spirv):
-        word = int.from_bytes(spirv[at : at + 4], "little")
-        opcode, size = word & 0xFFFF, (word >> 16) * 4
-        if opcode == 54 or size == 0:  # OpFunction
-            break
-        found.append((opcode, at, size))
-        at += size
-    return found
-
-
-def kernel_names(spirv: bytes) -> dict[str, int]:
-    """Where in the module the name of each kernel stands (ended by a zero byte)."""
-    names = {}
-    for opcode, at, _ in _instructions(spirv):
-        if opcode == _OP_ENTRY_POINT:
-            start = at + 12
-            names[spirv[start : spirv.index(b"\0", start)].decode()] = start
-    return names
-
-
-def capabilities(spirv: bytes) -> set[int]:
-    """The numbers of the capabilities that the module declares."""
-    return {
-        int.from_bytes(spirv[at + 4 : at + 8], "little")
-        for opcode, at, _ in _instructions(spirv)
-        if opcode == _OP_CAPABILITY
-    }

@@ -1,0 +1,69 @@
+"""Programs for the sycl target, and what it makes of them."""
+
+from __future__ import annotations
+
+import struct
+
+from tripont.core.compiler import artifact, compile
+
+
+def program(body: str, parameters: str, result: str) -> bytes:
+    return f"func.func @main({parameters}) -> {result} {{\n{body}\n}}".encode()
+
+
+def unary(op: str, type_: str = "tensor<1000xf32>") -> bytes:
+    return program(f"%0 = {op} %a : {type_}\nreturn %0 : {type_}", f"%a: {type_}", type_)
+
+
+SORT = program(
+    """%0 = "stablehlo.sort"(%a) <{dimension = 0 : i64}> ({
+^bb0(%x: tensor<f32>, %y: tensor<f32>):
+  %s = stablehlo.sine %x : tensor<f32>
+  %t = stablehlo.sine %y : tensor<f32>
+  %c = stablehlo.compare LT, %s, %t : (tensor<f32>, tensor<f32>) -> tensor<i1>
+  stablehlo.return %c : tensor<i1>
+}) : (tensor<1000xf32>) -> tensor<1000xf32>
+return %0 : tensor<1000xf32>""",
+    "%a: tensor<1000xf32>",
+    "tensor<1000xf32>",
+)
+
+
+def compiled(text: bytes, device: str = "cpu,fp64") -> artifact.Executable:
+    options = {"target": "sycl", "sycl_device": device}
+    return artifact.deserialize(compile.compile_program(text, "mlir", b"", options))
+
+
+def spirv_of(executable: artifact.Executable) -> bytes:
+    size, _ = struct.unpack_from("<QQ", executable.code)
+    return executable.code[16 : 16 + size]
+
+
+PROGRAMS = {
+    "exp": unary("stablehlo.exponential"),
+    "sine": unary("stablehlo.sine"),
+    "sine-f64": unary("stablehlo.sine", "tensor<7xf64>"),
+    "bf16": unary("stablehlo.tanh", "tensor<33xbf16>"),
+    "f16": unary("stablehlo.tanh", "tensor<33xf16>"),
+    "i8": unary("stablehlo.negate", "tensor<100xi8>"),
+    "complex": unary("stablehlo.exponential", "tensor<37xcomplex<f32>>"),
+    "transpose": program(
+        "%0 = stablehlo.transpose %a, dims = [1, 0] : (tensor<65x33xi16>) -> tensor<33x65xi16>\n"
+        "return %0 : tensor<33x65xi16>",
+        "%a: tensor<65x33xi16>",
+        "tensor<33x65xi16>",
+    ),
+    "dot": program(
+        "%0 = stablehlo.dot_general %a, %a, contracting_dims = [1] x [1] : "
+        "(tensor<9x17xf32>, tensor<9x17xf32>) -> tensor<9x9xf32>\nreturn %0 : tensor<9x9xf32>",
+        "%a: tensor<9x17xf32>",
+        "tensor<9x9xf32>",
+    ),
+    # What the backend got wrong: an extension of a truncated integer, of another width than both.
+    "extend-truncated": program(
+        "%0 = stablehlo.convert %a : (tensor<16xi32>) -> tensor<16xui8>\n"
+        "%1 = stablehlo.convert %0 : (tensor<16xui8>) -> tensor<16xui16>\nreturn %1 : tensor<16xui16>",
+        "%a: tensor<16xi32>",
+        "tensor<16xui16>",
+    ),
+}

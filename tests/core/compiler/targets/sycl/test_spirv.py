@@ -1,0 +1,34 @@
+"""The SPIR-V that comes out: valid, and shown as text."""
+
+from __future__ import annotations
+
+import pytest
+from tripont.core.compiler.targets.sycl import disassemble
+
+from .khronos import disassembled, validate
+from .programs import PROGRAMS, compiled, spirv_of
+
+DEVICES = ("cpu,fp64", "gpu,fp64")
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("device", DEVICES)
+def test_kernels_are_valid_and_shown_as_they_are(name: str, device: str) -> None:
+    spirv = spirv_of(compiled(PROGRAMS[name], device))
+    validate(spirv)
+    text = disassemble(spirv, raw=True).split("\n", 3)[3]
+    assert text == disassembled(spirv)
+
+
+def test_names_of_the_disassembly() -> None:
+    text = disassemble(spirv_of(compiled(PROGRAMS["exp"])))
+    assert "%count = OpFunctionParameter %ulong" in text
+    assert "OpTypeVector %float 16" in text
+    assert "OpCapability Vector16" in text
+    assert "Unknown" not in text
+
+
+@pytest.mark.parametrize("bad", [b"", b"not a module", b"\x03\x02\x23\x07" + bytes(20)])
+def test_what_is_not_spirv(bad: bytes) -> None:
+    with pytest.raises(ValueError, match="SPIR-V"):
+        disassemble(bad)
