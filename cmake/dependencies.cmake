@@ -1,6 +1,6 @@
-# What the C++ targets need: Python (for pybind11), oneTBB, and the header of the PJRT C API.
+# What the C++ targets need: Python (for pybind11), oneTBB, the header of the PJRT C API, and the oneDNN to bring along.
 #
-# Sets PJRT_INCLUDE_DIR, and the imported targets TBB::tbb, Threads::Threads and Python::Module.
+# Sets PJRT_INCLUDE_DIR, ONEDNN_FOLDER, and the imported targets TBB::tbb, Threads::Threads and Python::Module.
 find_package(Threads REQUIRED)
 if(NOT SKBUILD)
   set(Python_FIND_VIRTUALENV FIRST)
@@ -35,3 +35,17 @@ if(NOT EXISTS "${PJRT_INCLUDE_DIR}/xla/pjrt/c/pjrt_c_api.h")
     "or in the environment variable TRIPONT_PJRT_INCLUDE_DIR")
 endif()
 message(STATUS "PJRT C API header: ${PJRT_INCLUDE_DIR}")
+
+# The wheels of oneDNN are for x86-64; elsewhere kernels are generated in place of its calls.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  set(ONEDNN_FOLDER "" CACHE PATH "Folder that holds lib/libdnnl.so.3, of a oneDNN 3 that is built for oneTBB")
+  if(NOT ONEDNN_FOLDER)
+    tripont_ask_python(fetch_onednn.py found_onednn)
+    set(ONEDNN_FOLDER "${found_onednn}" CACHE PATH "" FORCE)
+  endif()
+  if(NOT EXISTS "${ONEDNN_FOLDER}/lib/libdnnl.so.3")
+    message(FATAL_ERROR "lib/libdnnl.so.3 is not in '${ONEDNN_FOLDER}': give its folder by -DONEDNN_FOLDER=...")
+  endif()
+  install(FILES "${ONEDNN_FOLDER}/lib/libdnnl.so.3" DESTINATION tripont/lib COMPONENT tripont)
+  install(DIRECTORY "${ONEDNN_FOLDER}/share/doc/onednn/" DESTINATION tripont/lib/licenses/oneDNN COMPONENT tripont)
+endif()

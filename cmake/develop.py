@@ -49,8 +49,13 @@ def install_dependencies(pyproject: dict[str, Any], extras: tuple[str, ...]) -> 
     """pip install what the build, the package and the extras need, unless nothing changed since the last time."""
     project = pyproject["project"]
     requirements = [*pyproject["build-system"]["requires"], *project["dependencies"]]
-    for extra in extras:
-        requirements += project["optional-dependencies"][extra]
+    wanted = list(extras)
+    for extra in wanted:
+        for requirement in project["optional-dependencies"][extra]:
+            if own := re.fullmatch(rf"{project['name']}\[(\w+)\]", requirement):
+                wanted.append(own[1])  # an extra that another one asks for
+            else:
+                requirements.append(requirement)
     stamp = Path(sys.prefix, f"tripont-{'-'.join(extras)}.sha256")
     digest = hashlib.sha256("\n".join([sys.version, *requirements]).encode()).hexdigest()
     if stamp.is_file() and stamp.read_text() == digest:

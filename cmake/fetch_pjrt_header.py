@@ -17,9 +17,9 @@ import importlib.util
 import os
 import subprocess
 import sys
-import tempfile
-import zipfile
 from pathlib import Path
+
+from wheel_files import cache_folder, download
 
 WHEEL = "tensorflow-cpu==2.21.0"
 HEADER = "xla/pjrt/c/pjrt_c_api.h"
@@ -36,41 +36,6 @@ def installed_tensorflow() -> Path | None:
     return None
 
 
-def cache_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base, "tripont-build", WHEEL.replace("==", "-"), "include")
-
-
-def download(destination: Path) -> None:
-    """Have pip download the wheel, and keep the headers of the PJRT C API under ``destination``.
-
-    The interpreter's version is fixed, so that the header is found whichever Python runs the build.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        command = [
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            "--quiet",
-            "--disable-pip-version-check",
-        ]
-        command += ["--no-deps", "--only-binary=:all:", "--python-version=3.12", "--dest", folder]
-        command += [f"--platform=manylinux_2_{minor}_x86_64" for minor in (17, 27, 28, 34)]
-        subprocess.run([*command, WHEEL], check=True, stdout=sys.stderr)
-        (wheel,) = Path(folder).glob("*.whl")
-        with zipfile.ZipFile(wheel) as archive:
-            names = [n for n in archive.namelist() if n.startswith(IN_WHEEL + "xla/pjrt/c/")]
-            for name in names:
-                if name.endswith(".h"):
-                    target = destination / name.removeprefix(IN_WHEEL)
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    # Written beside and renamed: builds that run at the same time never see half a header.
-                    partial = target.with_suffix(f".{os.getpid()}")
-                    partial.write_bytes(archive.read(name))
-                    partial.rename(target)
-
-
 def main() -> int:
     given = os.environ.get("TRIPONT_PJRT_INCLUDE_DIR")
     if given:
@@ -79,10 +44,11 @@ def main() -> int:
             return 1
         print(given)
         return 0
-    folder = installed_tensorflow() or cache_folder()
+    folder = installed_tensorflow() or cache_folder(WHEEL) / "include"
     if not (folder / HEADER).is_file():
         try:
-            download(folder)
+            headers = IN_WHEEL + "xla/pjrt/c/"
+            download(WHEEL, headers, [".h"], folder / "xla" / "pjrt" / "c")
         except (OSError, subprocess.CalledProcessError, ValueError) as error:
             print(f"cannot download {WHEEL} for {HEADER}: {error}", file=sys.stderr)
             print("set TRIPONT_PJRT_INCLUDE_DIR to a folder that holds it", file=sys.stderr)

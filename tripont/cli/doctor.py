@@ -136,7 +136,7 @@ def check_bindings() -> Finding:
     )
 
 
-# What libdnnl.so.3 links to. Its wheel has no RPATH, so they must be loaded before it.
+# What the package's libdnnl.so.3 links to. It has no RPATH, so they must be loaded before it.
 ONEDNN_NEEDS = (
     ("tbb", "libtbb.so.12"),
     ("intel-cmplr-lib-rt", "libintlc.so.5"),
@@ -171,10 +171,13 @@ def find_shared_library(distribution: str, name: str) -> Path | None:
 
 
 def check_onednn() -> Finding:
-    path = find_shared_library("onednn-cpu-tbb", "libdnnl.so.3")
-    fix = "pip install --force-reinstall onednn-cpu-tbb"
-    if path is None:
-        return Finding("oneDNN", ERROR, "libdnnl.so.3 of onednn-cpu-tbb is missing", fix)
+    fix = "pip install --force-reinstall tripont, or `make dev` in a checkout"
+    try:
+        path = Path(library_path()).parent / "libdnnl.so.3"
+    except FileNotFoundError as error:
+        return Finding("oneDNN", ERROR, "libtripont.so is missing", str(error).split(": run ")[-1])
+    if not path.exists():
+        return Finding("oneDNN", ERROR, f"{path} is missing", fix)
     needed = []
     for distribution, name in ONEDNN_NEEDS:
         found = find_shared_library(distribution, name)
@@ -226,6 +229,20 @@ def check_tbb() -> Finding:
     if good:
         return Finding("oneTBB", OK, f"interface {answer}, {path}")
     return Finding("oneTBB", ERROR, answer, "pip install --force-reinstall tbb")
+
+
+def check_sycl() -> Finding:
+    code = (
+        "import sys; import tripont.core._tripont as m; "
+        'print(*[f\'{d["name"]} ({d["backend"]}:{d["kind"]})\' for d in m.sycl_devices(sys.executable)], sep=\', \')'
+    )
+    good, answer = in_process(code)
+    fix = "only for TRIPONT_DEVICE=sycl: pip install 'tripont[sycl]'"
+    if not good:
+        return Finding("SYCL", WARNING, answer, fix)
+    if not answer:
+        return Finding("SYCL", WARNING, "the SYCL runtime has no device", fix)
+    return Finding("SYCL", OK, answer)
 
 
 FEATURES = (
@@ -370,6 +387,7 @@ CHECKS: list[Callable[[], Finding]] = [
     check_lapack,
     check_plugin,
     check_bindings,
+    check_sycl,
     lambda: check_package("jaxlib", "the compiler reads programs with it", "0.10.2", True),
     lambda: check_package("jax", "JAX programs", "0.10.2", True),
     check_entry_point,

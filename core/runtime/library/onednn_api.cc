@@ -18,8 +18,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kLibraryName[] = "libdnnl.so.3";
-// What the oneDNN wheel's library needs besides oneTBB. The wheel names no run path, so they are
-// opened first, by full path; the dynamic linker then finds them by their names.
+// What the library needs besides oneTBB. It names no run path, so they are opened first, by full
+// path; the dynamic linker then finds them by their names.
 constexpr const char* kIntelRuntimes[] = {"libintlc.so.5", "libimf.so"};
 
 std::atomic<const Api*> loaded{nullptr};
@@ -33,22 +33,22 @@ std::vector<fs::path> Candidates() {
   }
   std::vector<fs::path> candidates;
   if (fs::path folder = FolderOf(reinterpret_cast<const void*>(&Load)); !folder.empty()) {
-    candidates.push_back((folder / "../../../.." / kLibraryName).lexically_normal());
-  }
-  if (fs::path folder = FolderOf(reinterpret_cast<const void*>(&TBB_runtime_version));
-      !folder.empty()) {
     candidates.push_back(folder / kLibraryName);
   }
   return candidates;
 }
 
-// Opens the Intel runtimes that lie next to oneDNN. What is not there may still be found by the
-// dynamic linker.
+// Opens the Intel runtimes that lie next to oneDNN, or in the environment's folder of libraries,
+// where oneTBB lies. What is not there may still be found by the dynamic linker.
 void OpenIntelRuntimes(const fs::path& folder) {
+  const fs::path libraries = FolderOf(reinterpret_cast<const void*>(&TBB_runtime_version));
   for (const char* name : kIntelRuntimes) {
-    fs::path path = folder / name;
-    std::error_code error;
-    if (fs::exists(path, error)) dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    for (const fs::path& path : {folder / name, libraries / name}) {
+      std::error_code error;
+      if (!fs::exists(path, error)) continue;
+      dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+      break;
+    }
   }
 }
 
@@ -78,7 +78,7 @@ StatusOr<const Api*> Open(const fs::path& path) {
   if (version->cpu_runtime != kRuntimeTbb) {
     return Unavailable(path.string(),
                        " is a oneDNN without oneTBB threads (its CPU runtime is number ",
-                       version->cpu_runtime, "); install onednn-cpu-tbb");
+                       version->cpu_runtime, "); the package brings one that has them");
   }
   TRIPONT_RETURN_IF_ERROR(
       Check(api->engine_create(&api->engine, EngineKind::kCpu, 0), "creating the CPU engine"));
@@ -100,10 +100,8 @@ StatusOr<const Api*> FindAndOpen() {
     }
     return Open(path);
   }
-  return Unavailable(
-      "oneDNN is not installed: there is no ", StrJoin(looked_at, " nor "),
-      "; pip install onednn-cpu-tbb intel-cmplr-lib-rt, or set TRIPONT_ONEDNN_PATH to a ",
-      kLibraryName);
+  return Unavailable("oneDNN is missing: there is no ", StrJoin(looked_at, " nor "),
+                     "; install tripont again, or set TRIPONT_ONEDNN_PATH to a ", kLibraryName);
 }
 
 }  // namespace

@@ -181,8 +181,7 @@ struct Api {
 // says what to install. Thread-safe.
 //
 // Places, in this order: $TRIPONT_ONEDNN_PATH (a file, or a folder that holds libdnnl.so.3) and
-// nothing else if it is set; <prefix>/lib seen from
-// <prefix>/lib/python3.x/site-packages/tripont/lib/libtripont.so; the folder of libtbb.so.12.
+// nothing else if it is set; the folder of libtripont.so, into which the build puts it.
 StatusOr<const Api*> Load();
 
 // The library if Load() has opened it, else null. Opens nothing.

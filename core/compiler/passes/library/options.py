@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from tripont import library_path
 
 from ...hlo import Instruction
 
@@ -52,4 +53,7 @@ def has_onednn() -> bool:
     if chosen := os.environ.get("TRIPONT_ONEDNN_PATH"):
         path = Path(chosen)
         return (path / "libdnnl.so.3").exists() if path.is_dir() else path.exists()
-    return (Path(sys.prefix) / "lib" / "libdnnl.so.3").exists()
+    try:
+        return (Path(library_path()).parent / "libdnnl.so.3").exists()
+    except FileNotFoundError:
+        return False
