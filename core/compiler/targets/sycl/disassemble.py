@@ -65,7 +65,7 @@ class _Disassembler:
     def learn(self, instruction: Instruction) -> None:
         """Types of numbers, and names that say what a type or constant is."""
         opcode, _, operands = instruction
-        if opcode in VALUES or opcode in OTHERS and OTHERS[opcode][1].startswith("t r"):
+        if opcode in VALUES or (opcode in OTHERS and OTHERS[opcode][1].startswith("t r")):
             self.types[operands[1]] = operands[0]
         name = ""
         result = operands[0] if operands else 0

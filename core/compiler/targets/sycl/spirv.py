@@ -66,7 +66,7 @@ def capabilities(spirv: bytes) -> set[str]:
 
 def _numbered(text: str) -> dict[int, str]:
     """Lines "first: names" of things with consecutive numbers."""
-    table = {}
+    table: dict[int, str] = {}
     for line in text.strip().split("\n"):
         first, names = line.split(":")
         table.update(enumerate(names.split(), int(first)))
@@ -173,20 +173,21 @@ OTHERS: Final[dict[int, tuple[str, str]]] = {
     255: ("Unreachable", ""),
     256: ("LifetimeStart", "i l"),
     257: ("LifetimeStop", "i l"),
-    **{
-        264 + n: (f"Group{name}", "t r i <group-operation> i")
-        for n, name in enumerate("IAdd FAdd FMin UMin SMin FMax UMax SMax".split())
-    },
     317: ("NoLine", ""),
     330: ("ModuleProcessed", "s"),
-    **{
-        349 + n: (f"GroupNonUniform{name}", "t r i <group-operation> i *")
-        for n, name in enumerate(
-            "IAdd FAdd IMul FMul SMin UMin FMin SMax UMax FMax BitwiseAnd BitwiseOr BitwiseXor "
-            "LogicalAnd LogicalOr LogicalXor".split()
-        )
-    },
 }
+
+OTHERS.update(
+    {
+        number: (f"Group{name}", "t r i <group-operation> i *")
+        for number, name in _numbered("""
+264: IAdd FAdd FMin UMin SMin FMax UMax SMax
+349: NonUniformIAdd NonUniformFAdd NonUniformIMul NonUniformFMul NonUniformSMin NonUniformUMin NonUniformFMin
+356: NonUniformSMax NonUniformUMax NonUniformFMax NonUniformBitwiseAnd NonUniformBitwiseOr NonUniformBitwiseXor
+362: NonUniformLogicalAnd NonUniformLogicalOr NonUniformLogicalXor
+""").items()
+    }
+)
 
 # Sets of bits: name by bit; no bit is "None".
 MASKS: Final[dict[str, dict[int, str]]] = {
