@@ -10,11 +10,11 @@ from __future__ import annotations
 import gc
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from tripont.version import __version__
 
-from . import artifact, buffers, cost, dump, hlo_proto, lowering, pipeline
+from . import artifact, buffers, cost, description, dump, hlo_proto, lowering, pipeline
 from .artifact import Executable, Slice, Thunk
 from .codegen import kernels, sequence
 from .errors import CompileError, internal, invalid_argument, unimplemented
@@ -28,7 +28,8 @@ OPTIONS: Mapping[str, str] = {
     "sycl_device": "SYCL device to compile for: cpu or gpu, and what it has of fp16, fp64: cpu,fp16,fp64 (the default)",
     "cpu": "CPU to compile for: host (the one that runs this, the default) or a name such as x86-64-v2",
     "dump_to": "folder for dumps of all stages",
-    "dump_hlo_pass_re": "regular expression: passes after which to dump HLO",
+    "dump_hlo_pass_re": "regular expression: passes around which to dump HLO",
+    "dump_hlo_module_re": "regular expression: names of programs to dump (the default: all)",
 }
 
 
@@ -50,8 +51,8 @@ def compile_program(
         if dumping.enabled:
             dumping.begin(module.name)
             _dump_program(dumping, program, format)
-        executable = compile_module(module, options, dumping)
-        executable.fingerprint = fingerprint(program, format, options_proto, target)
+        identity = fingerprint(program, format, options_proto, target)
+        executable = compile_module(module, options, dumping, identity)
         return artifact.serialize(executable)
 
 
@@ -70,9 +71,14 @@ def _no_garbage_collection() -> Iterator[None]:
 
 
 def compile_module(
-    module: Module, options: Mapping[str, str] | None = None, dumping: dump.Dump | None = None
+    module: Module,
+    options: Mapping[str, str] | None = None,
+    dumping: dump.Dump | None = None,
+    identity: str = "",
 ) -> Executable:
-    """Compile an HLO module. ``options``: see :data:`OPTIONS`. Raises CompileError."""
+    """Compile an HLO module. ``options``: see :data:`OPTIONS`; ``identity``: the executable's
+    fingerprint. Raises CompileError.
+    """
     options = options or {}
     target = target_for(options)
     if dumping is None:
@@ -137,20 +143,19 @@ def compile_module(
     if dumping.enabled:
         dumping.write("thunk_sequence.txt", lowering.print_thunks(lowered))
     costs.optimal_nanoseconds = cost.of_thunks(lowered.thunks)
-    thunks = lowering.link(lowered, offsets)
     donatable = sorted({j for _, j, _ in module.input_output_aliases} | set(module.buffer_donors))
-    return Executable(
+    executable = Executable(
         name=module.name,
         target=target.name,
         triple=target.triple,
         cpu=target.cpu,
         cpu_features=target.features,
         compiler_version=__version__,
-        fingerprint=target.fingerprint,
+        fingerprint=identity or target.fingerprint,
         parameters=parameters,
         results=results,
         allocations=tuple(assignment.allocations),
-        thunks=thunks,
+        thunks=(),
         code=code_bytes,
         constants=assignment.constants,
         imports=imports,
@@ -161,6 +166,14 @@ def compile_module(
         debug=tuple(lowered.debug),
         program=hlo_proto.write_module(module),
     )
+    described = None
+    if dumping.enabled:  # before linking, which puts offsets in the place of kernels' names
+        described = description.describe(executable, module, assignment, lowered, str(code))
+    executable.thunks = lowering.link(lowered, offsets)
+    if described is not None:
+        dumping.write(dump.ARTIFACT, artifact.serialize(executable))
+        dumping.describe(described)
+    return executable
 
 
 def target_for(options: Mapping[str, str]) -> Target:
@@ -209,19 +222,18 @@ def _values(shapes: list[object], kinds: tuple[str, ...], what: str) -> tuple[ar
 
 
 def _dump_program(dumping: dump.Dump, program: bytes, format: str) -> None:
-    """The program as it was received, and as text if it is not."""
-    if format == "hlo":
-        dumping.write("received.hlo.pb", program)
-        return
-    from .importer import bindings
+    """The program as it was received, and as StableHLO text."""
+    from .importer import bindings, bytecode
     from .importer.program import read_mlir
 
-    try:
-        text = str(read_mlir(program, format, bindings.context()))
-    except CompileError:
-        dumping.write("received.mlir.bc", program)
+    if format == "hlo":
+        dumping.write("received.hlo.pb", program)
     else:
-        dumping.write("received.mlir", text)
+        dumping.write(
+            "received.mlirbc" if bytecode.is_bytecode(program) else "received.mlir", program
+        )
+    with suppress(CompileError):  # what passes cannot read has its own error, and no text
+        dumping.write("stablehlo.mlir", str(read_mlir(program, format, bindings.context())))
 
 
 __all__ = ["OPTIONS", "compile_module", "compile_program", "fingerprint", "target_for"]

@@ -131,3 +131,10 @@ def of_computation(computation: Computation) -> Costs:
     for instruction in computation.instructions:
         _add(costs, instruction, 1.0)
     return costs
+
+
+def of_instruction(instruction: Instruction) -> Costs:
+    """As :func:`of_module`, for one instruction alone."""
+    costs = Costs()
+    _add(costs, instruction, 1.0)
+    return costs

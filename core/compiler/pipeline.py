@@ -56,17 +56,17 @@ def run(module: Module, dump: Dump, passes: Iterable[Pass] = PASSES) -> Module:
         name_everything(module)
         verifier.verify(module, "import")
     dump.module(module, "before_optimizations")
-    for number, step in enumerate(passes):
-        name = step.__name__
+    steps = tuple(passes)
+    names = ["pipeline-start", *(step.__name__ for step in steps), "pipeline-end"]
+    dump.between_passes(module, 0, *names[:2], changed=True)
+    for number, step in enumerate(steps, 1):
         before = module
         module = step(module)
-        if module is before:
-            continue
-        if check or dump.wants_pass(name):
+        changed = module is not before
+        if check and changed:
             name_everything(module)
-        if check:
-            verifier.verify(module, name)
-        dump.after_pass(module, number, name)
+            verifier.verify(module, names[number])
+        dump.between_passes(module, number, *names[number : number + 2], changed=changed)
     name_everything(module)
     dump.module(module, "after_optimizations")
     return module

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from pathlib import Path
 
 import pytest
-from tripont.core.compiler import artifact, dump, hlo, pipeline
+from tripont.core.compiler import artifact, hlo, pipeline
 from tripont.core.compiler.compile import compile_module, compile_program
 from tripont.core.compiler.cost import of_module
 from tripont.core.compiler.errors import CompileError
@@ -93,60 +91,6 @@ def test_unsupported_operation_names_itself() -> None:
     assert error.value.code == "UNIMPLEMENTED"
     assert "custom-call" in str(error.value)
     assert "f32[4]" in str(error.value)
-
-
-STAGES = [
-    "received.mlir",
-    "before_optimizations.txt",
-    "after_optimizations.txt",
-    "ir-no-opt.ll",
-    "ir-with-opt.ll",
-    "s",
-    "thunk_sequence.txt",
-    "buffer_assignment.txt",
-]
-
-
-def test_dumps(tmp_path: Path) -> None:
-    folder = tmp_path / "new" / "dumps"
-    for _ in range(2):
-        compiled("lstm", dump_to=str(folder), dump_hlo_pass_re="simplify|fuse")
-    names = sorted(p.name for p in folder.iterdir())
-    prefixes = sorted({".".join(n.split(".")[:2]) for n in names})
-    assert len(prefixes) == 2
-    assert prefixes[0].startswith("module_")
-    for prefix in prefixes:
-        for stage in STAGES:
-            assert (folder / f"{prefix}.{stage}").stat().st_size > 0, stage
-        assert any("after_fuse" in n for n in names)
-        assert not any("after_inline" in n for n in names)
-    thunks = (folder / f"{prefixes[0]}.thunk_sequence.txt").read_text()
-    assert "while" in thunks
-    assert "kernel" in thunks
-
-
-def test_dump_settings() -> None:
-    environment = {
-        "XLA_FLAGS": "--xla_dump_to=/somewhere --xla_dump_hlo_as_text --xla_dump_hlo_pass_re=.*"
-    }
-    flags = dump.xla_flags(environment["XLA_FLAGS"])
-    assert flags["xla_dump_to"] == "/somewhere"
-    assert flags["xla_dump_hlo_as_text"] == "true"
-    assert not dump.from_options({}, {}).enabled
-
-
-def test_dump_to_an_impossible_folder_is_a_warning(tmp_path: Path, caplog) -> None:
-    blocked = tmp_path / "file"
-    blocked.write_text("")
-    with caplog.at_level(logging.WARNING):
-        assert compiled("elementwise", dump_to=str(blocked / "dumps")).code
-    assert "cannot write dumps" in caplog.text
-
-
-def test_bad_pass_pattern_is_a_warning(tmp_path: Path, caplog) -> None:
-    with caplog.at_level(logging.WARNING):
-        compiled("elementwise", dump_to=str(tmp_path), dump_hlo_pass_re="(")
-    assert "not a regular expression" in caplog.text
 
 
 def test_costs() -> None:
