@@ -5,7 +5,7 @@ VENV := .venv
 VENV_WHEEL := .venv-wheel
 RUN := $(VENV)/bin/python
 
-.PHONY: help environment dev build test test-fast conformance test-wheel demo bench lint format clean
+.PHONY: help environment dev frameworks build test test-fast conformance test-wheel demo bench lint format clean
 
 help:
 	@sed -n 's/^| `\(make [^`]*\)` | \([^|;]*\).*/\1\t\2/p' docs/development.md | expand -t 16
@@ -17,13 +17,17 @@ environment:
 dev: environment
 	@$(RUN) cmake/develop.py --dependencies
 
+# The same, with TensorFlow and PyTorch/XLA: for the tests.
+frameworks: environment
+	@$(RUN) cmake/develop.py --frameworks
+
 build:
 	@$(RUN) cmake/develop.py --build
 
-test: dev
+test: frameworks
 	$(RUN) -m pytest $(or $(ARGS),tests)
 
-test-fast: dev
+test-fast: frameworks
 	$(RUN) -m pytest -m "not slow" $(or $(ARGS),tests)
 
 # Every configuration of every op, and the table of what came out. TRIPONT_CONFORMANCE_TARGET: host (the default) or sycl.

@@ -1,6 +1,6 @@
 # What the C++ targets need: Python (for pybind11), oneTBB, the header of the PJRT C API, and the oneDNN to bring along.
 #
-# Sets PJRT_INCLUDE_DIR, ONEDNN_FOLDER, and the imported targets TBB::tbb, Threads::Threads and Python::Module.
+# Sets PJRT_INCLUDE_DIR, TENSORFLOW_INCLUDE_DIR, TENSORFLOW_VERSION, ONEDNN_FOLDER, and the imported targets TBB::tbb, Threads::Threads and Python::Module.
 find_package(Threads REQUIRED)
 if(NOT SKBUILD)
   set(Python_FIND_VIRTUALENV FIRST)
@@ -9,7 +9,7 @@ find_package(Python 3.11 REQUIRED COMPONENTS Interpreter Development.Module)
 
 function(tripont_ask_python script variable)
   execute_process(
-    COMMAND "${Python_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/cmake/${script}"
+    COMMAND "${Python_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/cmake/${script}" ${ARGN}
     OUTPUT_VARIABLE answer OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE failed)
   if(failed)
     set(answer "")
@@ -26,7 +26,7 @@ endif()
 find_package(TBB REQUIRED CONFIG COMPONENTS tbb)
 
 set(PJRT_INCLUDE_DIR "" CACHE PATH "Folder that holds xla/pjrt/c/pjrt_c_api.h")
-if(NOT PJRT_INCLUDE_DIR)
+if(NOT EXISTS "${PJRT_INCLUDE_DIR}/xla/pjrt/c/pjrt_c_api.h")
   tripont_ask_python(fetch_pjrt_header.py found_pjrt)
   set(PJRT_INCLUDE_DIR "${found_pjrt}" CACHE PATH "" FORCE)
 endif()
@@ -35,6 +35,19 @@ if(NOT EXISTS "${PJRT_INCLUDE_DIR}/xla/pjrt/c/pjrt_c_api.h")
     "or in the environment variable TRIPONT_PJRT_INCLUDE_DIR")
 endif()
 message(STATUS "PJRT C API header: ${PJRT_INCLUDE_DIR}")
+
+# The same folder holds TensorFlow's other headers, unless somebody gave a folder with the PJRT headers alone.
+tripont_ask_python(fetch_pjrt_header.py TENSORFLOW_VERSION --version)
+set(TENSORFLOW_INCLUDE_DIR "" CACHE PATH "Folder that holds tensorflow/c/kernels.h")
+if(NOT EXISTS "${TENSORFLOW_INCLUDE_DIR}/tensorflow/c/kernels.h")
+  tripont_ask_python(fetch_pjrt_header.py found_tensorflow)
+  set(TENSORFLOW_INCLUDE_DIR "${found_tensorflow}" CACHE PATH "" FORCE)
+endif()
+if(EXISTS "${TENSORFLOW_INCLUDE_DIR}/tensorflow/c/kernels.h")
+  message(STATUS "TensorFlow ${TENSORFLOW_VERSION} headers: ${TENSORFLOW_INCLUDE_DIR}")
+else()
+  message(STATUS "No TensorFlow headers in '${TENSORFLOW_INCLUDE_DIR}': the TensorFlow adapter is not built")
+endif()
 
 # The wheels of oneDNN are for x86-64; elsewhere kernels are generated in place of its calls.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")

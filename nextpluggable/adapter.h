@@ -1,0 +1,42 @@
+// The adapter's entry points: what loader.cc finds in libtripont_tensorflow.so.
+//
+// The adapter is two libraries, because one of them must be safe to load into any TensorFlow:
+//
+//   tensorflow-plugins/libtripont_plugin.so   loader.cc. TensorFlow opens it on `import
+//   tensorflow`. It
+//       uses TensorFlow's C API alone, compares versions, and opens the other one if they agree.
+//   tripont/lib/libtripont_tensorflow.so      everything else. It is compiled against TensorFlow's
+//   C++
+//       headers and belongs to one version of it.
+//
+// Both find the core, tripont/lib/libtripont.so, by path: one core serves every framework of the
+// process.
+#ifndef TRIPONT_NEXTPLUGGABLE_ADAPTER_H_
+#define TRIPONT_NEXTPLUGGABLE_ADAPTER_H_
+
+#include "tensorflow/core/common_runtime/next_pluggable_device/c/plugin_c_api.h"
+
+#define TRIPONT_ADAPTER_EXPORT __attribute__((visibility("default")))
+
+extern "C" {
+
+// TFNPD_InitPlugin of the adapter: makes the XLA backend, fills `params` and returns the table of
+// device functions. `api` is the core's table and must stay valid.
+typedef const TFNPD_Api* TripontTensorflowInitPlugin(const PJRT_Api* api,
+                                                     TFNPD_PluginParams* params, TF_Status* status);
+TRIPONT_ADAPTER_EXPORT TripontTensorflowInitPlugin tripont_tensorflow_init_plugin;
+
+// Registers the kernels of nextpluggable/kernels.
+typedef void TripontTensorflowInitKernel();
+TRIPONT_ADAPTER_EXPORT TripontTensorflowInitKernel tripont_tensorflow_init_kernel;
+}
+
+namespace tripont::tensorflow {
+
+inline constexpr char kDeviceType[] = "XPU";
+// The device of symbolic execution, while a TensorFlow graph becomes HLO.
+inline constexpr char kCompilationDevice[] = "XLA_XPU_JIT";
+
+}  // namespace tripont::tensorflow
+
+#endif  // TRIPONT_NEXTPLUGGABLE_ADAPTER_H_

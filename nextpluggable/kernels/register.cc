@@ -1,0 +1,3 @@
+#include "nextpluggable/kernels/kernels.h"
+
+void tripont_tensorflow_init_kernel() { tripont::tensorflow::RegisterHostMemoryKernels(); }

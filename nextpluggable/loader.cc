@@ -1,0 +1,138 @@
+// tensorflow-plugins/libtripont_plugin.so: the library that TensorFlow opens, whatever TensorFlow
+// it is.
+//
+// It must not need one symbol of TensorFlow's C++ API: with another version it could not even be
+// opened, and `import tensorflow` would fail. So it asks TF_Version first. If the adapter was built
+// for another version it says so, once, and gives TensorFlow a device type without devices;
+// everything else of TensorFlow works.
+
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "core/runtime/shared_library.h"
+#include "nextpluggable/adapter.h"
+#include "nextpluggable/device_functions.h"
+
+namespace tripont::tensorflow {
+namespace {
+
+struct Adapter {
+  const PJRT_Api* api = nullptr;
+  TripontTensorflowInitPlugin* init_plugin = nullptr;
+  TripontTensorflowInitKernel* init_kernel = nullptr;
+  std::string problem;  // why the device is not offered; empty if it is
+};
+
+// "2.21" of "2.21.0-rc1".
+std::string_view MinorVersion(std::string_view version) {
+  return version.substr(0, version.find('.', version.find('.') + 1));
+}
+
+// The symbol of a library that is opened by its path, for as long as the process lives. Null on
+// failure, with the reason in `problem`.
+template <typename Function>
+Function* Find(const std::filesystem::path& library, const char* symbol, std::string* problem) {
+  void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* found = handle == nullptr ? nullptr : dlsym(handle, symbol);
+  if (found == nullptr && problem->empty()) *problem = dlerror();
+  return reinterpret_cast<Function*>(found);
+}
+
+// <site-packages>/tripont/lib, which lies beside <site-packages>/tensorflow-plugins.
+std::filesystem::path LibraryFolder() {
+  static const char here = 0;
+  return FolderOf(&here).parent_path() / "tripont" / "lib";
+}
+
+Adapter OpenAdapter() {
+  Adapter adapter;
+  if (MinorVersion(TF_Version()) != MinorVersion(TRIPONT_TENSORFLOW_VERSION)) {
+    adapter.problem = std::string("tripont's adapter was built for TensorFlow ") +
+                      TRIPONT_TENSORFLOW_VERSION + ", and this is TensorFlow " + TF_Version();
+    return adapter;
+  }
+  const auto core = LibraryFolder() / "libtripont.so";
+  const auto library = LibraryFolder() / "libtripont_tensorflow.so";
+  auto* get_api = Find<const PJRT_Api*()>(core, "GetPjrtApi", &adapter.problem);
+  if (get_api != nullptr) adapter.api = get_api();
+  adapter.init_plugin = Find<TripontTensorflowInitPlugin>(library, "tripont_tensorflow_init_plugin",
+                                                          &adapter.problem);
+  adapter.init_kernel = Find<TripontTensorflowInitKernel>(library, "tripont_tensorflow_init_kernel",
+                                                          &adapter.problem);
+  return adapter;
+}
+
+const Adapter& GetAdapter() {
+  static const Adapter* adapter = [] {
+    auto* opened = new Adapter(OpenAdapter());
+    if (!opened->problem.empty()) {
+      std::fprintf(stderr,
+                   "tripont: TensorFlow runs without the device XPU: %s. Install the tripont and "
+                   "tensorflow that "
+                   "belong together (pip install 'tripont[tensorflow]').\n",
+                   opened->problem.c_str());
+    }
+    return opened;
+  }();
+  return *adapter;
+}
+
+// A device type that has no devices: TensorFlow asks for their number, and for nothing else.
+const TFNPD_Api* WithoutDevices(TFNPD_PluginParams* params) {
+  params->device_type = kDeviceType;
+  params->compilation_device_name = kCompilationDevice;
+  params->priority = 0;
+  params->is_pluggable_device = true;
+  params->use_pjrt_on_demand_compile = true;
+  static const TFNPD_Api api = DeviceFunctions();
+  return &api;
+}
+
+// Any PJRT table will do for a device type without devices, as long as TensorFlow can initialise
+// it.
+const PJRT_Api* EmptyPjrtApi() {
+  static const PJRT_Api* api = [] {
+    auto* table = new PJRT_Api{};
+    table->struct_size = PJRT_Api_STRUCT_SIZE;
+    table->pjrt_api_version.struct_size = PJRT_Api_Version_STRUCT_SIZE;
+    table->pjrt_api_version.major_version = PJRT_API_MAJOR;
+    table->pjrt_api_version.minor_version = PJRT_API_MINOR;
+    table->PJRT_Plugin_Initialize = [](PJRT_Plugin_Initialize_Args*) -> PJRT_Error* {
+      return nullptr;
+    };
+    return table;
+  }();
+  return api;
+}
+
+}  // namespace
+}  // namespace tripont::tensorflow
+
+extern "C" {
+
+TRIPONT_ADAPTER_EXPORT const TFNPD_Api* TFNPD_InitPlugin(TFNPD_PluginParams* params,
+                                                         TF_Status* status) {
+  using namespace tripont::tensorflow;
+  TF_SetStatus(status, TF_OK, "");
+  const Adapter& adapter = GetAdapter();
+  if (!adapter.problem.empty()) return WithoutDevices(params);
+  return adapter.init_plugin(adapter.api, params, status);
+}
+
+TRIPONT_ADAPTER_EXPORT const PJRT_Api* GetPjrtApi() {
+  using namespace tripont::tensorflow;
+  const Adapter& adapter = GetAdapter();
+  return adapter.problem.empty() ? adapter.api : EmptyPjrtApi();
+}
+
+TRIPONT_ADAPTER_EXPORT void TF_InitKernel() {
+  using namespace tripont::tensorflow;
+  const Adapter& adapter = GetAdapter();
+  if (adapter.problem.empty()) adapter.init_kernel();
+}
+}

@@ -1,0 +1,80 @@
+// The device type XPU: what TensorFlow is told of it, and how its devices come to be.
+
+#include <cstdio>
+#include <mutex>
+#include <string>
+
+#include "nextpluggable/adapter.h"
+#include "nextpluggable/device_functions.h"
+#include "nextpluggable/pjrt.h"
+#include "nextpluggable/xla_device.h"
+
+namespace tripont::tensorflow {
+namespace {
+
+// TensorFlow asks for the number of devices before it has a client, so a client is made just to
+// count. The core of the process is made with it, and the client that TensorFlow gets afterwards
+// finds everything warm.
+int32_t CountDevices(std::string* problem) {
+  PJRT_Client_Create_Args create = PjrtArguments<PJRT_Client_Create_Args>();
+  if (!Succeeded(Pjrt()->PJRT_Client_Create(&create), problem)) return 0;
+  PJRT_Client_AddressableDevices_Args devices =
+      PjrtArguments<PJRT_Client_AddressableDevices_Args>();
+  devices.client = create.client;
+  const bool counted = Succeeded(Pjrt()->PJRT_Client_AddressableDevices(&devices), problem);
+  const int32_t count = counted ? static_cast<int32_t>(devices.num_addressable_devices) : 0;
+  PJRT_Client_Destroy_Args destroy = PjrtArguments<PJRT_Client_Destroy_Args>();
+  destroy.client = create.client;
+  Succeeded(Pjrt()->PJRT_Client_Destroy(&destroy), problem);
+  return count;
+}
+
+// An error here would make every use of TensorFlow fail, on the CPU too. So it is said once, and
+// there is no device.
+int32_t GetDeviceCount(TF_Status* status) {
+  TF_SetStatus(status, TF_OK, "");
+  static const int32_t count = [] {
+    std::string problem;
+    const int32_t counted = CountDevices(&problem);
+    if (!problem.empty()) {
+      std::fprintf(stderr, "tripont: TensorFlow runs without the device XPU: %s\n",
+                   problem.c_str());
+    }
+    return counted;
+  }();
+  return count;
+}
+
+// TensorFlow may ask for devices several times (new contexts, sessions); the client stays the same.
+void InitPluginInternalDeviceStates(TF_Status* status) {
+  static std::mutex mutex;
+  static bool created = false;
+  TF_SetStatus(status, TF_OK, "");
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (created) return;
+  CreateClient(status);
+  created = TF_GetCode(status) == TF_OK;
+}
+
+}  // namespace
+}  // namespace tripont::tensorflow
+
+const TFNPD_Api* tripont_tensorflow_init_plugin(const PJRT_Api* api, TFNPD_PluginParams* params,
+                                                TF_Status* status) {
+  using namespace tripont::tensorflow;
+  TF_SetStatus(status, TF_OK, "");
+  SetPjrt(api);
+  RegisterXlaDevice();
+  params->device_type = kDeviceType;
+  params->compilation_device_name = kCompilationDevice;
+  params->priority = 0;  // below the CPU: a device of this type is used where the program says so
+  params->is_pluggable_device = true;
+  params->use_pjrt_on_demand_compile = true;
+  static const TFNPD_Api table = [] {
+    TFNPD_Api functions = DeviceFunctions();
+    functions.TFNPD_GetDeviceCount = GetDeviceCount;
+    functions.TFNPD_InitPluginInternalDeviceStates = InitPluginInternalDeviceStates;
+    return functions;
+  }();
+  return &table;
+}

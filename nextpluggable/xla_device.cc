@@ -1,0 +1,87 @@
+#include "nextpluggable/xla_device.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "nextpluggable/adapter.h"
+#include "nextpluggable/op_filter.h"
+#include "tensorflow/compiler/jit/flags.h"
+#include "tensorflow/compiler/tf2xla/xla_op_registry.h"
+#include "xla/pjrt/pjrt_common.h"
+
+// Declared in headers that include MLIR's, which the wheel does not hold.
+namespace xla {
+class PjRtClient;
+class KeyValueStoreInterface;
+absl::StatusOr<std::unique_ptr<PjRtClient>> GetCApiClient(
+    absl::string_view device_type,
+    const absl::flat_hash_map<std::string, PjRtValueType>& create_options,
+    std::shared_ptr<KeyValueStoreInterface> key_value_store);
+}  // namespace xla
+
+// Only a client that TensorFlow did not take would be destroyed here, where its type is not known.
+template <>
+struct std::default_delete<xla::PjRtClient> {
+  void operator()(xla::PjRtClient*) const {}
+};
+
+namespace tensorflow {
+absl::Status SetPjRtClientInTFGlobalResourceManager(const DeviceType& device_type,
+                                                    std::unique_ptr<xla::PjRtClient> client);
+}  // namespace tensorflow
+
+namespace tripont::tensorflow {
+namespace {
+
+namespace tf = ::tensorflow;
+
+void SetStatus(const absl::Status& from, TF_Status* to) {
+  TF_SetStatus(to, static_cast<TF_Code>(from.code()), std::string(from.message()).c_str());
+}
+
+}  // namespace
+
+void RegisterXlaDevice() {
+  tf::XlaOpRegistry::RegisterBackend(kCompilationDevice, tf::kGpuAllTypes,
+                                     [](tf::KernelDef* kernel) { return KeepOp(kernel->op()); });
+
+  // jit_compile=True compiles; the automatic clustering of tf.config.optimizer.set_jit does if it
+  // is asked for.
+  tf::XlaOpRegistry::DeviceRegistration registration;
+  registration.compilation_device_name = kCompilationDevice;
+  registration.autoclustering_policy = tf::XlaOpRegistry::AutoclusteringPolicy::kIfEnabledGlobally;
+  registration.cluster_resource_variable_ops_unsafely = true;
+  registration.cluster_stack_ops = false;
+  registration.cluster_tensor_array_ops = true;
+  registration.cluster_stateful_rng_ops = true;
+  registration.cluster_control_trigger = true;
+  registration.elide_assert_and_checknumerics = true;
+  registration.cluster_variant_ops = true;
+  registration.cluster_slow_ops = true;
+  registration.cluster_inaccurate_ops = true;
+  tf::XlaOpRegistry::RegisterCompilationDevice(kDeviceType, registration);
+
+  auto& device_api = tf::GetXlaOpsCommonFlags()->tf_xla_use_device_api;
+  const tf::DeviceType device(kDeviceType);
+  device_api.enabled_for_xla_launch_ = true;
+  device_api.enabled_for_compile_on_demand_ = true;
+  device_api.enabled_for_compile_and_run_ = true;
+  device_api.AllowForDeviceInXlaLaunch(device);
+  device_api.AllowForDeviceInXlaCompileOnDemand(device);
+  device_api.AllowForDeviceInXlaCompileAndRun(device);
+}
+
+void CreateClient(TF_Status* status) {
+  TF_SetStatus(status, TF_OK, "");
+  auto client = xla::GetCApiClient(kDeviceType, {}, nullptr);
+  if (!client.ok()) return SetStatus(client.status(), status);
+  const absl::Status set =
+      tf::SetPjRtClientInTFGlobalResourceManager(tf::DeviceType(kDeviceType), *std::move(client));
+  SetStatus(set, status);
+}
+
+}  // namespace tripont::tensorflow
