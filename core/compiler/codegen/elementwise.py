@@ -62,10 +62,18 @@ def _emit(g: Generator, instruction: hlo.Instruction, operands: list[Element]) -
 # ------------------------------------------------------------------------------------------------------ helpers
 
 
+# How often the code of a function of vector_math is written out in one kernel; from then on it is called. A kernel with
+# more transcendental functions than that spends its time in them, and LLVM would spend a second on a few hundred.
+WRITTEN_OUT: Final = 8
+
+
 def math_function(g: Generator, name: str, *arguments: Value) -> Value:
     """A function of :mod:`.vector_math` on float or double values."""
     from . import vector_math
 
+    g.math_functions[name] += 1
+    if g.math_functions[name] > WRITTEN_OUT and g.target.calls_vectors:
+        return vector_math.call(g.builder, g.target, name, *arguments)
     return vector_math.FUNCTIONS[name](g.builder, g.target, *arguments)
 
 

@@ -13,6 +13,7 @@ gather.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
@@ -93,6 +94,7 @@ class Generator:
         self.streamed = (
             False  # whether a store past the caches was written: it needs a fence at the end
         )
+        self.math_functions: Counter[str] = Counter()  # how often each was written or called
         self.mask: Value | None = None  # i1 lanes that may touch memory; None: all
         self._levels = [_Level([], False)]
         self._level_of: dict[str, int] = {}

@@ -11,8 +11,9 @@ folded, and so are the usual identities (x+0, x*1, x*0), because index arithmeti
 
 from __future__ import annotations
 
+import re
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
@@ -28,6 +29,7 @@ class Value(NamedTuple):
         return self.ref[0] not in "%@"
 
 
+_REFERENCE: Final = re.compile(r"@([\w.$]+)")
 VECTOR_TEMPLATE: Final = "<{} x {}>"
 
 
@@ -136,12 +138,63 @@ class Module:
         return f"#{self.attributes.setdefault(attributes, len(self.attributes))}"
 
     def __str__(self) -> str:
+        return self._text(self.globals, self.functions, self.defined)
+
+    def _text(
+        self, globals_: Sequence[str], functions: Sequence[str], defined: Container[str]
+    ) -> str:
         groups = [f"attributes #{n} = {{ {text} }}" for text, n in self.attributes.items()]
-        declarations = [
-            text for name, text in self.declarations.items() if name not in self.defined
-        ]
-        parts = [*self.header, *self.globals, *self.functions, *declarations, *groups]
+        declarations = [text for name, text in self.declarations.items() if name not in defined]
+        parts = [*self.header, *globals_, *functions, *declarations, *groups]
         return "\n".join(parts) + "\n"
+
+    def split(self, count: int) -> list[str]:
+        """Modules that together are this one, at most ``count`` and of about equal length.
+
+        Functions that call each other stay together; internal functions and constants go wherever they are used.
+        """
+        texts = dict(self.function_texts())
+        tables = {text[1 : text.index(" ")]: text for text in self.globals}
+        used = {
+            name: {r for r in _REFERENCE.findall(text) if r != name and (r in texts or r in tables)}
+            for name, text in (texts | tables).items()
+        }
+        shared = {name for name, text in texts.items() if text.startswith("define internal")}
+        shared |= tables.keys()
+
+        def reached(names: Iterable[str]) -> set[str]:
+            found: set[str] = set()
+            stack = list(names)
+            while stack:
+                name = stack.pop()
+                if name not in found:
+                    found.add(name)
+                    stack += used[name]
+            return found
+
+        groups: dict[str, set[str]] = {}  # by each exported function, the set that it belongs to
+        for name in texts:
+            if name not in shared:
+                group = {name}
+                for other in reached([name]) - shared:
+                    group |= groups.get(other, {other})
+                groups.update(dict.fromkeys(group, group))
+        parts: list[tuple[int, set[str]]] = [(0, set()) for _ in range(count)]
+        distinct = {id(group): group for group in groups.values()}.values()
+        for length, group in sorted(
+            ((sum(len(texts[n]) for n in g), g) for g in distinct), key=lambda x: -x[0]
+        ):
+            smallest = min(range(count), key=lambda n: parts[n][0])
+            parts[smallest] = (parts[smallest][0] + length, parts[smallest][1] | group)
+        closed = [reached(names) for _, names in parts if names]
+        return [
+            self._text(
+                [text for name, text in tables.items() if name in names],
+                [text for name, text in texts.items() if name in names],
+                names,
+            )
+            for names in closed
+        ]
 
 
 class Builder:

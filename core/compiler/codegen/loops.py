@@ -24,7 +24,11 @@ from .representation import memory_type
 if TYPE_CHECKING:
     from ..targets.target import Target
 
-LONGEST_CODE = 256  # weight of the code that writing it once for each part of a row may come to
+# Weight of the code that writing it once for each part of a row may come to.
+LONGEST_CODE = 256
+LONGEST_ROW = (
+    64  # the same of the steps of a short row, which a loop would take in hardly more time
+)
 BLOCK = 1024  # elements of a unit of work in a long minor dimension
 # Kernels that move at least this much write past the caches: little of it would be found there
 # again. (With 32 MB of L3, exp on 16 MB, which moves 32 MB, takes a third longer if it does.)
@@ -55,10 +59,10 @@ def emit_frame(frame: Frame) -> EmittedKernel:
 
     streaming = frame.moves_at_least(STREAMING_BYTES)
     lanes, masked = lanes_for(target, computation), can_mask(target, computation)
-    cuts = cuts_of(roots)
-    if len(cuts) * sum(map(costs.weight, computation.instructions)) > LONGEST_CODE:
+    cuts, weight = cuts_of(roots), sum(map(costs.weight, computation.instructions))
+    if len(cuts) * weight > LONGEST_CODE:
         cuts = []
-    units = iterate(frame, dims, lanes, masked, body, cuts)
+    units = iterate(frame, dims, lanes, masked, body, cuts, weight)
     cost = costs.of_computation(target, computation)
     return frame.finish(units, costs.grain(cost, units), cost)
 
@@ -134,11 +138,13 @@ def iterate(
     masked: bool,
     body: Body,
     cuts: Sequence[int] = (),
+    weight: float = 0.0,
 ) -> int:
     """Write the loops over an iteration space and give the number of units of work.
 
     ``body(g, index, mask)`` writes one step, for an index whose last coordinate covers a number of lanes. No step lies
-    across one of the ``cuts`` of the last dimension: the code is written once for each part.
+    across one of the ``cuts`` of the last dimension: the code is written once for each part. ``weight`` is that of a
+    step (:func:`costs.weight`): the steps of a short row are written out one by one unless they are heavy.
     """
     g, b = frame.generator, frame.builder
     outer, minor = tuple(dims[:-1]), dims[-1] if dims else 1
@@ -152,7 +158,7 @@ def iterate(
 
     def all_parts() -> None:
         for low, high in parts:
-            span(g, low, high, high, lanes, masked, step)
+            span(g, low, high, high, lanes, masked, step, weight=weight)
 
     if rows == 1:
         if minor <= 4 * lanes:
@@ -231,9 +237,10 @@ Step = Callable[[Coordinate, "Value | None"], None]
 
 def span(
     g: Generator, start: Value | int, stop: Value | int, size: int, lanes: int, masked: bool, step: Step,
-    unrolled: bool = False, origin: int = 0,
+    unrolled: bool = False, origin: int = 0, weight: float = 0.0,
 ) -> None:  # fmt: skip
-    """Write steps for the minor coordinates [start, stop), without a loop if there are few or ``unrolled``.
+    """Write steps for the minor coordinates [start, stop), without a loop if ``unrolled`` or if there are few whose
+    ``weight`` together is small.
 
     ``size`` is the end that ``stop`` can have. If they are not known when compiling, ``start`` is ``origin`` and a
     multiple of BLOCK, and ``stop`` is one too or else is ``size``; there may be nothing to do.
@@ -242,7 +249,8 @@ def span(
     vector = int(lanes > 1)
     if isinstance(start, int):
         main = start + (size - start) // lanes * lanes
-        if unrolled or (main - start) // lanes <= 4:
+        steps = (main - start) // lanes
+        if unrolled or steps <= 1 or (steps <= 4 and steps * weight <= LONGEST_ROW):
             for at in range(start, main, lanes):
                 multiple = math.gcd(at, 1 << 30)
                 step(Coordinate(i64(at), vector, lanes, None, at, at + lanes - 1, multiple), None)

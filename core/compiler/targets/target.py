@@ -53,6 +53,7 @@ class Target(ABC):
         return feature in self.features
 
     assembly_suffix: ClassVar[str] = "s"
+    calls_vectors: ClassVar[bool] = False  # whether functions may take and give vectors
 
     @property
     def has_native_half(self) -> bool:

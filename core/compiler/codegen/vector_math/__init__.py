@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ..llvm_ir import Value
+from ...targets.target import Target
+from ..llvm_ir import Builder, Value, mangle
 from .error_function import erf
 from .exponential import cosh, exp, exp2, expm1, logistic, sinh, tanh
 from .logarithm import log, log1p
@@ -26,3 +27,17 @@ FUNCTIONS: Final[dict[str, Callable[..., Value]]] = {
         sinh, tan, tanh,
     )
 }  # fmt: skip
+
+
+def call(builder: Builder, target: Target, name: str, *arguments: Value) -> Value:
+    """``FUNCTIONS[name]`` by calling a function of the module: slower by what a call saves and restores, and small."""
+    type_ = arguments[0].type
+    function = f"tripont.{name}.{mangle(type_)}"
+    if function not in builder.module.defined:
+        body = Builder(
+            builder.module, function, [a.type for a in arguments], type_, linkage="internal",
+            attributes=f"{target.function_attributes} noinline",
+        )  # fmt: skip
+        body.ret(FUNCTIONS[name](body, target, *body.arguments))
+        body.finish()
+    return builder.call(type_, function, arguments)

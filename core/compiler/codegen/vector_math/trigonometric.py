@@ -87,7 +87,7 @@ class _Reduced(NamedTuple):
 
 def _define_reduce_large(module: llvm_ir.Module, target: Target) -> None:
     """Define ``{r high, r low, quadrant} reduce_large(x)`` for finite |x| >= 2^-20 in the module."""
-    if _is_defined(module, _REDUCE_LARGE):
+    if _REDUCE_LARGE in module.defined:
         return
     b = Builder(
         module, _REDUCE_LARGE, ["double"], _REDUCED, linkage="internal",
@@ -180,7 +180,7 @@ def _replace_large(m: Arithmetic, x: Value, limit: float, fast: _Reduced) -> _Re
     values = [fast.r.high, fast.r.low, fast.quadrant]
     result = f"{{ {', '.join(v.type for v in values)} }}"
     name = f"tripont.replace_large.{llvm_ir.mangle(m.type)}"
-    if not _is_defined(b.module, name):
+    if name not in b.module.defined:
         _define_reduce_large(b.module, m.target)
         _define_replace_large(b.module, m.target, name, m.type, limit, values, result)
     text = ", ".join(f"{v.type} {v.ref}" for v in (x, *values))
@@ -251,10 +251,6 @@ def _aggregate(b: Builder, type_: str, values: list[Value]) -> Value:
     for i, v in enumerate(values):
         result = b.emit(type_, f"insertvalue {type_} {result.ref}, {v.type} {v.ref}, {i}")
     return result
-
-
-def _is_defined(module: llvm_ir.Module, name: str) -> bool:
-    return any(f"@{name}(" in f[: f.index("\n")] for f in module.functions)
 
 
 def _reduce_double(m: Arithmetic, x: Value) -> _Reduced:

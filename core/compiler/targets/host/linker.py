@@ -11,6 +11,7 @@ Layout: allocated sections in the object's order, then a stub and a slot for eac
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,6 +21,7 @@ from ..target import Image
 # Functions that the loader provides; LLVM makes calls of the mem* functions for loops and copies by itself.
 IMPORTABLE: Final = frozenset({"memcpy", "memset", "memmove", "fmod", "fmodf"})
 
+_ALIGNMENT: Final = 64  # of any section
 _EM_X86_64: Final = 62
 _EM_AARCH64: Final = 183
 _SHT_SYMTAB, _SHT_RELA, _SHT_NOBITS = 2, 4, 8
@@ -176,3 +178,16 @@ def _apply_aarch64(code: bytearray, kind: int, place: int, target: int, addend: 
             f"linker: AArch64 relocation {kind} is not position-independent or not known"
         )
     struct.pack_into("<I", code, place, word)
+
+
+def concatenate(images: Sequence[Image]) -> Image:
+    """One image that holds several, which have no external function in common."""
+    code, whole = bytearray(), Image(b"", {})
+    for image in images:
+        code += bytes(-len(code) % _ALIGNMENT)
+        base = len(code)
+        code += image.code
+        whole.symbols |= {name: base + offset for name, offset in image.symbols.items()}
+        whole.imports += [(name, base + offset) for name, offset in image.imports]
+    whole.code = bytes(code)
+    return whole

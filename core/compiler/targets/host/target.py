@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import pickle
 from typing import Any
 
 import llvmlite
@@ -11,10 +12,15 @@ import llvmlite.binding as llvm
 
 from ...codegen import llvm_ir
 from ...errors import internal
+from ..child import Child
 from ..target import Image, Target
 from . import cpu
-from .linker import link
+from .linker import concatenate, link
 
+# Characters of IR, about a fifth of a second of LLVM, from which a module is compiled in several processes. Their
+# number does not depend on the machine, so that the code does not.
+LARGE = 1 << 19
+PARTS = 4
 _X86_TRIPLE = "x86_64-unknown-linux-gnu"
 _AARCH64_TRIPLE = "aarch64-unknown-linux-gnu"
 
@@ -22,11 +28,32 @@ _AARCH64_TRIPLE = "aarch64-unknown-linux-gnu"
 class HostTarget(Target):
     """A CPU. Make one with :func:`for_cpu`."""
 
+    calls_vectors = True
+
     def compile(self, module: llvm_ir.Module, *, dump: bool = False) -> Image:
+        if not dump and sum(map(len, module.functions)) > LARGE:
+            return self._compile_split(module.split(PARTS))
+        return self._compile(str(module), dump)
+
+    def _compile_split(self, texts: list[str]) -> Image:
+        """The parts of a module, each compiled in a process of its own: the first in this one."""
+        children = [
+            Child(
+                lambda text=text: pickle.dumps(self._compile(text)), "compiling a part of a module"
+            )  # type: ignore[misc]
+            for text in texts[1:]
+        ]
+        try:
+            images = [self._compile(texts[0])]
+        finally:
+            results = [child.result() for child in children]
+        return concatenate([*images, *map(pickle.loads, results)])
+
+    def _compile(self, text: str, dump: bool = False) -> Image:
         machine = _machine(self.triple, self.features)
         context = llvm.context.create_context()  # a fresh one: types and constants die with it
         try:
-            parsed = llvm.parse_assembly(str(module), context)
+            parsed = llvm.parse_assembly(text, context)
         except RuntimeError as error:
             raise internal(f"LLVM rejects the generated IR: {error}") from error
         with parsed:

@@ -30,8 +30,8 @@ import llvmlite.binding as llvm
 
 from ...codegen import llvm_ir
 from ...errors import CompileError, internal, invalid_argument
+from ..child import Child
 from ..target import Image, Target
-from .child import run_in_child
 from .disassemble import disassemble
 from .legalize import legalize
 from .spirv import capabilities, kernel_names
@@ -118,7 +118,7 @@ class SyclTarget(Target):
             optimised = _optimise(text, split=False)
             check_legal(optimised)
         what = "LLVM cannot emit SPIR-V for the program"
-        spirv = run_in_child(lambda: bytes(_machine().emit_object(_parse(optimised))), what)
+        spirv = Child(lambda: bytes(_machine().emit_object(_parse(optimised))), what).result()
         self.check_capabilities(spirv)
         return spirv, optimised, disassemble(spirv) if dump else ""
 

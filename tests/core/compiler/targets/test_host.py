@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 from tripont.core.compiler import hlo
-from tripont.core.compiler.codegen import llvm_ir
+from tripont.core.compiler.codegen import elementwise, llvm_ir
 from tripont.core.compiler.codegen.kernels import emit_kernel
 from tripont.core.compiler.dtypes import BF16, F32, F64, S8
 from tripont.core.compiler.errors import CompileError
@@ -63,6 +65,14 @@ def test_imports_are_called_through_slots():
     np.testing.assert_array_equal(kernel.run([x, y])[0], np.fmod(x, y))
 
 
+def run(image, name, values):
+    source, result = aligned(values.shape, np.float32), aligned(values.shape, np.float32)
+    source[...] = values
+    pointers = np.array([source.ctypes.data, result.ctypes.data], np.uintp)
+    image.function(name)(pointers.ctypes.data, 0, 1)
+    return result
+
+
 def test_tables_and_several_functions():
     target = host.for_cpu()
     module = target.module()
@@ -78,11 +88,7 @@ def test_tables_and_several_functions():
         )
     loaded = LoadedImage(target.compile(module))
     for n, table in enumerate(tables):
-        source, result = aligned((33,), np.float32), aligned((33,), np.float32)
-        source[...] = 1
-        pointers = np.array([source.ctypes.data, result.ctypes.data], np.uintp)
-        loaded.function(f"k{n}")(pointers.ctypes.data, 0, 1)
-        np.testing.assert_array_equal(result, table + 1)
+        np.testing.assert_array_equal(run(loaded, f"k{n}", np.ones(33)), table + 1)
 
 
 def test_the_same_module_gives_the_same_bytes():
@@ -93,6 +99,70 @@ def test_the_same_module_gives_the_same_bytes():
         emit_kernel(module, target, remainder(), "k")
         images.append(target.compile(module).code)
     assert images[0] == images[1]
+
+
+def sines(module, target, name, count):
+    """A kernel of ``count`` different sines."""
+    x = hlo.parameter(0, S(F32, (40,)))
+    values = [op("sine", x.shape, op("multiply", x.shape, x, splat(x, n))) for n in range(count)]
+    total = functools.reduce(lambda a, b: op("add", x.shape, a, b), values)
+    emit_kernel(module, target, fusion("loop", [x], total), name)
+
+
+def splat(x, value):
+    return op("broadcast", x.shape, hlo.constant(np.float32(value), F32), dimensions=())
+
+
+def test_a_large_module_is_compiled_in_parts(monkeypatch):
+    target, images = host.for_cpu(), []
+    for large in (1 << 30, 1 << 10):
+        monkeypatch.setattr(host.target, "LARGE", large)
+        module = target.module()
+        for n in range(1, 7):
+            sines(module, target, f"k{n}", 3 * n)
+        images.append(target.compile(module))
+    assert len(module.split(4)) == 4
+    whole, parts = map(LoadedImage, images)
+    assert set(whole.symbols) == set(parts.symbols) == {f"k{n}" for n in range(1, 7)}
+    values = np.linspace(-1e6, 1e6, 40)
+    for name in whole.symbols:
+        np.testing.assert_array_equal(run(whole, name, values), run(parts, name, values))
+
+
+def test_functions_that_call_each_other_stay_in_one_part():
+    module = host.for_cpu().module()
+    module.globals.append("@table.0 = private unnamed_addr constant [1 x i32] [i32 7], align 64")
+    bodies = {
+        "a": "call void @b()",
+        "b": "call void @shared()",
+        "c": "call void @shared()",
+        "d": "call void @b()",
+    }
+    for name, body in bodies.items():
+        module.defined[name] = None
+        module.functions.append(f"define void @{name}() {{\n  {body}\n  ret void\n}}")
+    module.defined["shared"] = None
+    module.functions.append(
+        "define internal void @shared() noinline {\n  %v = load volatile i32, ptr @table.0\n  ret void\n}"
+    )
+    parts = module.split(4)
+    assert len(parts) == 2  # a, b and d; c
+    assert all(text.count("define internal void @shared") == 1 for text in parts)
+    assert all(text.count("@table.0 = ") == 1 for text in parts)
+    images = [host.for_cpu()._compile(text) for text in parts]
+    assert sorted(sorted(image.symbols) for image in images) == [["a", "b", "d"], ["c"]]
+
+
+def test_functions_that_occur_often_are_called(monkeypatch):
+    target, results = host.for_cpu(), []
+    for often in (elementwise.WRITTEN_OUT, 1000):
+        monkeypatch.setattr(elementwise, "WRITTEN_OUT", often)
+        module = target.module()
+        sines(module, target, "k", 20)
+        assert ("@tripont.sin." in str(module)) == (often < 1000)
+        image = LoadedImage(target.compile(module))
+        results.append(run(image, "k", np.linspace(-1e6, 1e6, 40)))
+    np.testing.assert_array_equal(*results)
 
 
 def test_dump():

@@ -8,7 +8,8 @@ import pytest
 from tripont.core.compiler import artifact
 from tripont.core.compiler.codegen import llvm_ir
 from tripont.core.compiler.errors import CompileError
-from tripont.core.compiler.targets.sycl import child, for_device, spirv, target
+from tripont.core.compiler.targets.child import Child
+from tripont.core.compiler.targets.sycl import for_device, spirv, target
 from tripont.core.compiler.targets.sycl.legalize import legalize
 
 from .khronos import validate
@@ -77,8 +78,8 @@ def test_a_child_that_dies_is_an_error() -> None:
         os.abort()
 
     with pytest.raises(CompileError, match="it failed: LLVM ERROR: cannot select"):
-        child.run_in_child(die, "it failed")
-    assert child.run_in_child(lambda: b"x" * 300_000, "fine") == b"x" * 300_000
+        Child(die, "it failed").result()
+    assert Child(lambda: b"x" * 300_000, "fine").result() == b"x" * 300_000
 
 
 def test_gathers_become_scalar_loads() -> None:

@@ -1,0 +1,67 @@
+"""Run a function in a child process and take its result: :class:`Child`.
+
+For two reasons. LLVM's SPIR-V backend keeps state from module to module (the numbers of basic blocks, by addresses that
+are used again), so the second module that a process emits may be wrong; and it ends the process over what it cannot do.
+In a child that emits one module neither matters: the parent never emits, and a child's end is an error with LLVM's last
+words. And LLVM runs in one thread at a time: a large module takes half the time in two processes.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import tempfile
+import warnings
+from collections.abc import Callable
+
+from ..errors import internal
+
+
+class Child:
+    """``function()``, being computed by a fork of this process. Call :meth:`result` once, or the child stays behind."""
+
+    def __init__(self, function: Callable[[], bytes], what: str) -> None:
+        self._what = what
+        self._messages = tempfile.TemporaryFile()  # noqa: SIM115, it is read when the child has ended
+        self._pipe, write_end = os.pipe()
+        with warnings.catch_warnings():
+            # About forks of processes with threads: the child runs LLVM only and takes no lock of another library.
+            warnings.simplefilter("ignore")
+            self._process = os.fork()
+        if self._process == 0:
+            _child(function, write_end, self._messages.fileno())
+        os.close(write_end)
+
+    def result(self) -> bytes:
+        """Wait for the child and take what the function gave.
+
+        Raises CompileError INTERNAL if the child died or raised; the message has ``what`` and what it wrote to stderr.
+        """
+        with os.fdopen(self._pipe, "rb") as pipe:
+            result = pipe.read()
+        _, status = os.waitpid(self._process, 0)
+        with self._messages as messages:
+            if status == 0:
+                return result
+            messages.seek(0)
+            text = messages.read().decode(errors="replace").strip()
+        lines = [line for line in text.splitlines() if "LLVM ERROR" in line]
+        lines = lines or text.splitlines()[-1:]
+        reason = lines[0] if lines else f"it ended with status {status}"
+        raise internal(f"{self._what}: {reason}")
+
+
+def _child(function: Callable[[], bytes], write_end: int, messages: int) -> None:
+    """Never returns, and runs nothing of the parent's exit handlers."""
+    code = 1
+    try:
+        faulthandler.disable()  # its report would go to the parent's stderr
+        os.dup2(messages, 2)
+        data = memoryview(function())
+        while data:
+            data = data[os.write(write_end, data) :]
+        code = 0
+    except BaseException as error:  # whatever it is, the parent must hear of it
+        os.write(2, f"{type(error).__name__}: {error}".encode())
+    finally:
+        os._exit(code)
