@@ -163,16 +163,25 @@ class Arithmetic:
     def int_compare(self, predicate: str, a: Value, b: Value | int) -> Value:
         return self.builder.icmp(predicate, a, self.integer(b))
 
+    def int_at_most(self, a: Value, limit: int) -> Value:
+        return self.builder.intrinsic("smin", [a, self.integer(limit)])
+
+    def int_at_least(self, a: Value, limit: int) -> Value:
+        return self.builder.intrinsic("smax", [a, self.integer(limit)])
+
     # -- rounding and scaling
     def round(self, x: Value, scale: float = 1.0) -> tuple[Value, Value]:
         """x * scale rounded to a nearby integer, as (floating, integer); for |x * scale| <
         2^(mantissa - 2).
         """
-        magic = self.constant(self.format.magic)
+        floating, shifted = self.round_shifted(x, scale, 0)
+        return floating, self.int_sub(shifted, self.bits_of(self.format.magic))
+
+    def round_shifted(self, x: Value, scale: float, offset: int) -> tuple[Value, Value]:
+        """As :meth:`round`, but the integer is in the low half of the bits of the second value, with ``offset`` added."""
+        magic = self.constant(self.format.magic + offset)
         shifted = self.add(x, magic) if scale == 1.0 else self.fma(x, scale, magic)
-        return self.sub(shifted, magic), self.int_sub(
-            self.bits(shifted), self.bits_of(self.format.magic)
-        )
+        return self.sub(shifted, magic), self.bits(shifted)
 
     def bits_of(self, value: float) -> Value:
         """The representation of a constant."""

@@ -64,15 +64,40 @@ def _expm1_reduced(m: Arithmetic, r: Value) -> Value:
     return m.fma(m.mul(r, r), m.polynomial(r, _EXPM1[m.scalar]), r)
 
 
-def _scalef(m: Arithmetic, x: Value, n: Value) -> Value | None:
-    """x * 2^n by AVX-512's instruction for just that, where there is one for this vector."""
+def _exp_scaled(m: Arithmetic, r: Value, n: Value, shifted: Value) -> Value:
+    """exp(r) * 2^n, rounded once but where it is denormal; ``shifted``: n + bias - 1 in its low
+    bits.
+
+    1 + y with y = expm1(r) is scaled by 2^(n - 1), or by a fixed small power where that is not a normal number, and
+    then by what is missing: overflow and gradual underflow happen in the last multiplication.
+    """
+    y = m.fma(m.mul(r, r), m.polynomial(r, _EXP[m.scalar]), r)
+    if _has_scalef(m):
+        return _scalef(m, m.add(y, 1.0), n)
+    bias, small = (
+        m.format.bias,
+        m.format.bias // 4,
+    )  # `small`: the biased exponent of the fixed power
+    exponent = m.shift_left(
+        shifted, m.format.mantissa
+    )  # biased, of 2^(n - 1); negative below normal numbers
+    power = m.from_bits(m.int_at_least(exponent, small << m.format.mantissa))
+    rest = m.int_at_most(exponent, small << m.format.mantissa)
+    rest = m.int_add(rest, (bias + 1 - small) << m.format.mantissa)
+    return m.mul(m.fma(power, y, power), m.from_bits(rest))
+
+
+def _has_scalef(m: Arithmetic) -> bool:
+    """Whether AVX-512's instruction for x * 2^n is there for vectors of this size."""
     width = m.lanes * m.format.bits
-    if not (
-        m.target.has("avx512vl")
-        if width in (128, 256)
-        else m.target.has("avx512f") and width == 512
-    ):
-        return None
+    if width in (128, 256):
+        return m.target.has("avx512vl")
+    return width == 512 and m.target.has("avx512f")
+
+
+def _scalef(m: Arithmetic, x: Value, n: Value) -> Value:
+    """x * 2^n by that instruction."""
+    width = m.lanes * m.format.bits
     suffix = f"{'pd' if m.is_double else 'ps'}.{width}"
     mask = Value("i8" if m.lanes <= 8 else f"i{m.lanes}", "-1")
     arguments = [x, n, x, mask] + (
@@ -88,10 +113,9 @@ def exp(builder: Builder, target: Target, x: Value) -> Value:
     m = Arithmetic(builder, target, x.type)
     low, high = _LIMITS[m.scalar]
     x = m.at_least(m.at_most(x, high), low)
-    r, n, n_integer = _reduce(m, x)
-    p = _exp_reduced(m, r)
-    scaled = _scalef(m, p, n)
-    return scaled if scaled is not None else m.scale(p, n_integer)
+    n, shifted = m.round_shifted(x, _LOG2_E, m.format.bias - 1)
+    high, low = _LN2[m.scalar]
+    return _exp_scaled(m, m.fma(n, -low, m.fma(n, -high, x)), n, shifted)
 
 
 def exp_normal(m: Arithmetic, x: Value) -> Value:
@@ -103,11 +127,11 @@ def exp_normal(m: Arithmetic, x: Value) -> Value:
 def exp2(builder: Builder, target: Target, x: Value) -> Value:
     """2^x. float, double: below 1.1 ulp."""
     m = Arithmetic(builder, target, x.type)
-    low, high = (-151.0, 129.0) if not m.is_double else (-1076.0, 1025.0)
+    low, high = (-151.0, 128.0) if not m.is_double else (-1076.0, 1024.0)
     x = m.at_least(m.at_most(x, high), low)
-    n, n_integer = m.round(x)
+    n, shifted = m.round_shifted(x, 1.0, m.format.bias - 1)
     f = m.sub(x, n)  # exact
-    return m.scale(_exp_reduced(m, m.mul(f, 0.6931471805599453)), n_integer)
+    return _exp_scaled(m, m.mul(f, 0.6931471805599453), n, shifted)
 
 
 def _expm1_scaled(m: Arithmetic, x: Value, n_limit: int | None) -> Value:
