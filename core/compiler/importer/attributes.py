@@ -248,6 +248,8 @@ def _own(array: np.ndarray) -> np.ndarray:
     return array
 
 
+    if shape.elements == 0:  # MLIR calls it a splat that has no element
+        return _own(np.empty(shape.dims, shape.dtype.numpy)), False
 _DENSE = re.compile(r"dense<([^>]*)> : ")
 _BRACKETS = str.maketrans("", "", "[]()\n ")
 

@@ -84,6 +84,19 @@ def test_constant_values(dtype: dtypes.DType, count: int) -> None:
     assert literal.tobytes() == values.tobytes()
 
 
+@pytest.mark.parametrize("dtype", dtypes.ALL, ids=str)
+def test_constant_without_elements(dtype: dtypes.DType) -> None:
+    kind = f"tensor<1x0x3x{_MLIR_NAMES[dtype.name]}>"
+    module = main(
+        f"%0 = stablehlo.constant dense<> : {kind}\nreturn %0 : {kind}",
+        parameters="",
+        results=kind,
+    )
+    literal = module.entry.root.attributes["literal"]
+    assert literal.shape == (1, 0, 3)
+    assert literal.dtype == dtype.numpy
+
+
 def test_constant_bit_patterns() -> None:
     module = main(
         """
