@@ -16,6 +16,7 @@ from .passes.dead_code import eliminate_dead_code
 from .passes.decompose import decompose, remove_barriers
 from .passes.inline import inline_calls, unshare_control_flow
 from .passes.library import match_library
+from .passes.random import expand_random
 from .passes.simplify import simplify
 from .passes.single_device import single_device
 from .passes.split_reductions import split_reductions
@@ -30,6 +31,7 @@ PASSES: tuple[Pass, ...] = (
     single_device,
     lay_out_custom_calls,
     decompose,
+    expand_random,
     simplify,
     eliminate_common_subexpressions,
     simplify_loops,

@@ -22,6 +22,7 @@ import numpy as np
 from .. import dtypes
 from ..errors import of_instruction
 from ..hlo import Instruction, Module, Shape, TokenShape, TupleShape, broadcast, constant
+from . import random
 from .library.cost import CALL_NS
 from .rewrite import map_computations, sweep
 
@@ -93,6 +94,10 @@ def _routine(target: str) -> str | None:
 def _match(i: Instruction) -> Instruction | None:
     if i.opcode != "custom-call":
         return None
+    if i.attributes["custom_call_target"] == random.STATE:
+        config: dict[str, Any] = {"cost_ns": CALL_NS}
+        given = {"name": "rng-state", "config": config}
+        return Instruction("library-call", i.shape, (), given, metadata=i.metadata)
     name = _routine(i.attributes["custom_call_target"])
     if name is None or not i.operands:
         return None
@@ -103,7 +108,7 @@ def _match(i: Instruction) -> Instruction | None:
     if a.dtype.name not in known:
         raise of_instruction("UNIMPLEMENTED", f"{name} of {a.dtype.name} matrices", i)
     given = i.attributes["backend_config"]
-    config: dict[str, Any] = {}
+    config = {}
     if isinstance(given, Mapping):
         config = {key: int(value) for key, value in given.items()}
     order = a.dims[-1] if a.dims else 1

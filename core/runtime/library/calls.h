@@ -11,6 +11,7 @@ void RegisterCholesky(LibraryRegistry& registry);
 void RegisterConvolution(LibraryRegistry& registry);
 void RegisterFft(LibraryRegistry& registry);
 void RegisterGemm(LibraryRegistry& registry);
+void RegisterRngState(LibraryRegistry& registry);
 void RegisterSort(LibraryRegistry& registry);
 void RegisterTopK(LibraryRegistry& registry);
 void RegisterTriangularSolve(LibraryRegistry& registry);

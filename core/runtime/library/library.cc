@@ -11,6 +11,7 @@ void RegisterLibraryCalls(LibraryRegistry& registry) {
   RegisterConvolution(registry);
   RegisterFft(registry);
   RegisterGemm(registry);
+  RegisterRngState(registry);
   RegisterSort(registry);
   RegisterTopK(registry);
   RegisterTriangularSolve(registry);

@@ -1,0 +1,157 @@
+"""HLO's ``rng``, random numbers without a state among the operands, becomes ``rng-bit-generator`` and arithmetic.
+
+The state comes from the device: the library call ``rng-state`` (core/runtime/library/rng_state.cc) gives another one
+each time it runs, so a program called twice, or a loop's body, draws new numbers. A process that runs the same programs
+in the same order on a device gets the same numbers; there is no seed to set. Programs that hold their own seed
+(TensorFlow's stateless operations and generators, JAX's keys) do not use ``rng``.
+
+* uniform floats: the topmost bits of a word, as many as the significand has, times their place: [0, 1). Times
+  (high - low), plus low.
+* uniform integers: 64 bits modulo (high - low), plus low. The bias is below (high - low) / 2^64.
+* normal: Box and Muller, "A note on the generation of random normal deviates", Ann. Math. Statist. 29 (1958).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import numpy as np
+
+from .. import dtypes
+from ..dtypes import DType
+from ..errors import of_instruction
+from ..hlo import Instruction, Module, Shape, TupleShape, broadcast, constant
+from .rewrite import map_computations, sweep
+
+STATE: Final = "tripont.rng_state"
+_STATE_SHAPE: Final = Shape(dtypes.U64, (3,))
+_SIGNIFICAND_BITS: Final = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}
+
+
+def expand_random(module: Module) -> Module:
+    """Replace every ``rng``. Raises CompileError UNIMPLEMENTED for element types without such numbers."""
+    if not any(i.opcode == "rng" for c in module.computations() for i in c.instructions):
+        return module
+    return map_computations(module, lambda computation: sweep(computation, _expand, repeat=False))
+
+
+def _expand(i: Instruction) -> Instruction | None:
+    if i.opcode != "rng":
+        return None
+    assert isinstance(i.shape, Shape)
+    dtype = i.dtype
+    writer = _Writer(i)
+    normal = i.attributes["distribution"] == "normal"
+    if dtype.name in _SIGNIFICAND_BITS:
+        return writer.normal() if normal else writer.uniform()
+    if (dtype.is_integer or dtype is dtypes.PRED) and not normal:
+        return writer.integers()
+    raise of_instruction("UNIMPLEMENTED", f"{i.attributes['distribution']} {dtype} numbers", i)
+
+
+class _Writer:
+    """Instructions with the metadata of the one they replace."""
+
+    def __init__(self, rng: Instruction) -> None:
+        self.rng = rng
+        self.dims = rng.dims
+        # Half precision is computed in f32.
+        self.wide = dtypes.F64 if rng.dtype.size == 8 else dtypes.F32
+
+    def op(self, opcode: str, dtype: DType, *operands: Instruction, **given: Any) -> Instruction:
+        shape = Shape(dtype, operands[0].dims)
+        return Instruction(opcode, shape, operands, given, metadata=self.rng.metadata)
+
+    def full(self, value: Any, like: Instruction) -> Instruction:
+        scalar = constant(np.asarray(value).astype(like.dtype.numpy))
+        return broadcast(scalar, like.dims) if like.dims else scalar
+
+    def spread(self, scalar: Instruction) -> Instruction:
+        return broadcast(scalar, self.dims) if self.dims else scalar
+
+    def bits(self, dtype: DType, count: int) -> list[Instruction]:
+        """``count`` arrays of the result's dimensions, of random bits."""
+        state = Instruction(
+            "custom-call",
+            _STATE_SHAPE,
+            (),
+            {
+                "custom_call_target": STATE,
+                "backend_config": b"",
+                "api_version": 1,
+                "has_side_effect": True,
+                "output_operand_aliases": (),
+            },
+            metadata=self.rng.metadata,
+        )
+        size = math.prod(self.dims)
+        flat = Shape(dtype, (count * size,))
+        both = Instruction(
+            "rng-bit-generator",
+            TupleShape((_STATE_SHAPE, flat)),
+            (state,),
+            {"algorithm": "PHILOX"},
+            metadata=self.rng.metadata,
+        )
+        drawn = Instruction("get-tuple-element", flat, (both,), {"index": 1})
+        found = []
+        for n in range(count):
+            bounds = {"starts": (n * size,), "limits": ((n + 1) * size,), "strides": (1,)}
+            part = Instruction("slice", Shape(dtype, (size,)), (drawn,), bounds)
+            found.append(Instruction("reshape", Shape(dtype, self.dims), (part,)))
+        return found
+
+    def unit(self, bits: Instruction) -> Instruction:
+        """Numbers in [0, 1) of the computing dtype."""
+        kept = _SIGNIFICAND_BITS[self.rng.dtype.name]
+        shifted = self.op(
+            "shift-right-logical", bits.dtype, bits, self.full(bits.dtype.bits - kept, bits)
+        )
+        number = self.op("convert", self.wide, shifted)
+        return self.op("multiply", self.wide, number, self.full(2.0**-kept, number))
+
+    def word(self) -> DType:
+        return dtypes.U64 if self.wide is dtypes.F64 else dtypes.U32
+
+    def scaled(self, value: Instruction, factor: Instruction, offset: Instruction) -> Instruction:
+        value = self.op("multiply", self.wide, value, self.spread(factor))
+        value = self.op("add", self.wide, value, self.spread(offset))
+        return (
+            self.op("convert", self.rng.dtype, value)
+            if value.dtype is not self.rng.dtype
+            else value
+        )
+
+    def bounds(self) -> list[Instruction]:
+        return [
+            self.op("convert", self.wide, o) if o.dtype is not self.wide else o
+            for o in self.rng.operands
+        ]
+
+    def uniform(self) -> Instruction:
+        low, high = self.bounds()
+        (bits,) = self.bits(self.word(), 1)
+        return self.scaled(self.unit(bits), self.op("subtract", self.wide, high, low), low)
+
+    def normal(self) -> Instruction:
+        mean, deviation = self.bounds()
+        first, second = self.bits(self.word(), 2)
+        radius_of, angle_of = self.unit(first), self.unit(second)
+        # 1 - u is in (0, 1], where the logarithm is finite.
+        positive = self.op("subtract", self.wide, self.full(1.0, radius_of), radius_of)
+        logarithm = self.op("log", self.wide, positive)
+        radius = self.op(
+            "sqrt", self.wide, self.op("multiply", self.wide, logarithm, self.full(-2.0, logarithm))
+        )
+        angle = self.op("multiply", self.wide, angle_of, self.full(2 * math.pi, angle_of))
+        value = self.op("multiply", self.wide, radius, self.op("cosine", self.wide, angle))
+        return self.scaled(value, deviation, mean)
+
+    def integers(self) -> Instruction:
+        low, high = (self.op("convert", dtypes.U64, o) for o in self.rng.operands)
+        (bits,) = self.bits(dtypes.U64, 1)
+        width = self.spread(self.op("subtract", dtypes.U64, high, low))
+        value = self.op("remainder", dtypes.U64, bits, width)
+        value = self.op("add", dtypes.U64, value, self.spread(low))
+        return self.op("convert", self.rng.dtype, value)
