@@ -30,10 +30,22 @@ class MemorySource {
   virtual void Unmap(void* data, size_t size) = 0;
 };
 
+// What a library that works on a backend's devices is given: addresses of objects of the backend's
+// own C++ interface (SYCL: sycl::device, sycl::context, sycl::queue). Valid as long as the process.
+struct NativeDevice {
+  void* device = nullptr;
+  void* context = nullptr;
+  void* queue = nullptr;  // in order, of nobody in particular: for what is done when programs load
+};
+
 // One device's in-order queue. Thread-safe.
 class DeviceQueue {
  public:
   virtual ~DeviceQueue() = default;
+  // Which of the backend's devices it belongs to.
+  virtual int device_number() const = 0;
+  // Address of the queue in the backend's own C++ interface (SYCL: sycl::queue).
+  virtual void* native() const = 0;
   // For people: "AMD EPYC 9654 (opencl:cpu)".
   virtual const std::string& description() const = 0;
   // Enqueues a copy of `size` bytes.
@@ -67,6 +79,10 @@ class Backend {
   // What the compiler must be told to compile for these devices.
   virtual std::map<std::string, std::string> compiler_options() const = 0;
   virtual int num_devices() const = 0;
+  virtual NativeDevice native_device(int index) const = 0;
+  // The folder of the backend's libraries: those of libraries that work on its devices lie there
+  // too.
+  virtual std::string library_folder() const = 0;
   // A queue of device `index` (modulo num_devices).
   virtual StatusOr<std::unique_ptr<DeviceQueue>> MakeQueue(int index) = 0;
   // FAILED_PRECONDITION if the artifact is for another target or needs what the devices lack; then

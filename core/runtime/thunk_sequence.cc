@@ -18,6 +18,8 @@ namespace {
 // where a program runs.
 constexpr double kThunkNs = 10;
 constexpr double kCopyNsPerByte = 0.1;
+// Things that library calls in a device's queue may keep alive before they are waited for.
+constexpr size_t kMostKept = 32;
 // Argument tables up to this many pointers live on the stack.
 constexpr size_t kStackArguments = 256;
 
@@ -31,7 +33,12 @@ struct LoadedProgram::State {
   ThunkProfiler* profiler;  // null: thunks are not timed
 
   // Until what was enqueued is done: the host reads what kernels wrote.
-  Status Wait() const { return queue == nullptr ? OkStatus() : queue->Wait(); }
+  Status Wait() const {
+    if (queue == nullptr) return OkStatus();
+    const Status status = queue->Wait();
+    context.ReleaseKept();
+    return status;
+  }
 };
 
 StatusOr<std::unique_ptr<LoadedProgram>> LoadedProgram::Load(const Artifact& artifact,
@@ -321,8 +328,10 @@ template <bool kProfiled>
 }
 
 Status LoadedProgram::RunLibraryCall(const LoadedThunk& thunk, const State& state) const {
-  TRIPONT_RETURN_IF_ERROR(
-      state.Wait());  // library calls run on the host, on memory that it shares with the device
+  // Calls that do not use the device's queue run on the host, on memory that it shares with the
+  // device. And a loop must not pile up scratch memory.
+  if (!thunk.call->UsesQueue() || state.context.num_kept_until_done() >= kMostKept)
+    TRIPONT_RETURN_IF_ERROR(state.Wait());
   void** const arguments = state.arguments;
   for (uint32_t i = 0; i < thunk.num_slices; ++i)
     arguments[i] = Resolve(state, thunk.first_slice + i);

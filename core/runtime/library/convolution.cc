@@ -185,14 +185,15 @@ StatusOr<OwnedPrimitiveDesc> Describe(const Api& api, const Problem& problem,
 
 class Convolution final : public LibraryCall {
  public:
-  explicit Convolution(std::unique_ptr<onednn::Plan> plan) : plan_(std::move(plan)) {}
+  explicit Convolution(std::unique_ptr<onednn::Plans> plan) : plan_(std::move(plan)) {}
   Status Execute(const LibraryContext& context, void* const* operands,
                  void* const* results) const override {
     return plan_->Execute(context, operands, results);
   }
+  bool UsesQueue() const override { return plan_->UsesQueue(); }
 
  private:
-  std::unique_ptr<onednn::Plan> plan_;
+  std::unique_ptr<onednn::Plans> plan_;
 };
 
 StatusOr<Problem> ReadProblem(const LibraryCallSignature& signature) {
@@ -224,28 +225,10 @@ StatusOr<Problem> ReadProblem(const LibraryCallSignature& signature) {
   return problem;
 }
 
-StatusOr<std::unique_ptr<LibraryCall>> MakeConvolution(const LibraryCallSignature& signature) {
-  const LibraryAttributes& attributes = signature.attributes;
-  if (signature.operands.size() < 2 || signature.results.size() != 1) {
-    return InvalidArgument("expected at least 2 operands and 1 result");
-  }
-  TRIPONT_ASSIGN_OR_RETURN(const Problem problem, ReadProblem(signature));
-  TRIPONT_ASSIGN_OR_RETURN(const double alpha, attributes.FloatOr("alpha", 1.0));
-  std::string text;
-  if (attributes.Has("epilogue")) {
-    TRIPONT_ASSIGN_OR_RETURN(text, attributes.Bytes("epilogue"));
-  }
-  TRIPONT_ASSIGN_OR_RETURN(const std::vector<onednn::EpilogueStep> steps,
-                           onednn::ParseEpilogue(text, 2));
-  TRIPONT_RETURN_IF_ERROR(attributes.CheckAllUsed());
-  if (signature.operands.size() != 2 + onednn::EpilogueOperands(steps)) {
-    return InvalidArgument("expected ", 2 + onednn::EpilogueOperands(steps), " operands");
-  }
-  if (problem.kind != Kind::kForward && (!steps.empty() || alpha != 1.0)) {
-    return InvalidArgument("attributes alpha and epilogue are for kind forward");
-  }
-
-  TRIPONT_ASSIGN_OR_RETURN(const Api* api, onednn::Load());
+StatusOr<std::unique_ptr<onednn::Plan>> MakePlan(const Api& api, const Problem& problem,
+                                                 double alpha,
+                                                 const std::vector<onednn::EpilogueStep>& steps,
+                                                 const LibraryCallSignature& signature) {
   std::vector<onednn::PostOp> post_ops;
   std::vector<onednn::PlanArray> arrays;
   if (alpha != 1.0)
@@ -270,18 +253,18 @@ StatusOr<std::unique_ptr<LibraryCall>> MakeConvolution(const LibraryCallSignatur
       return InvalidArgument("operand ", step.operand, ", ", shape,
                              ", is not of the result's shape");
     }
-    TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc desc, Layout(*api, operand, false));
+    TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc desc, Layout(api, operand, false));
     post_ops.push_back(onednn::PostOp::Binary(step.algorithm, desc.get()));
     arrays.push_back({onednn::ArgPostOp(static_cast<int>(post_ops.size()) - 1), false, step.operand,
                       std::move(desc)});
   }
   TRIPONT_ASSIGN_OR_RETURN(const onednn::OwnedAttributes primitive_attributes,
-                           onednn::MakeAttributes(*api, post_ops));
-  TRIPONT_ASSIGN_OR_RETURN(OwnedPrimitiveDesc desc, Describe(*api, problem, primitive_attributes));
+                           onednn::MakeAttributes(api, post_ops));
+  TRIPONT_ASSIGN_OR_RETURN(OwnedPrimitiveDesc desc, Describe(api, problem, primitive_attributes));
 
-  TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc src, Layout(*api, problem.src, false));
-  TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc weights, Layout(*api, problem.weights, false));
-  TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc dst, Layout(*api, problem.dst, false));
+  TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc src, Layout(api, problem.src, false));
+  TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc weights, Layout(api, problem.weights, false));
+  TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc dst, Layout(api, problem.dst, false));
   const void* first = signature.operands[0].constant;
   const void* second = signature.operands[1].constant;
   switch (problem.kind) {
@@ -301,8 +284,34 @@ StatusOr<std::unique_ptr<LibraryCall>> MakeConvolution(const LibraryCallSignatur
       arrays.push_back({onednn::kArgDiffWeights, true, 0, std::move(weights)});
       break;
   }
-  TRIPONT_ASSIGN_OR_RETURN(std::unique_ptr<onednn::Plan> plan,
-                           onednn::Plan::Create(*api, std::move(desc), std::move(arrays)));
+  return onednn::Plan::Create(api, std::move(desc), std::move(arrays));
+}
+
+StatusOr<std::unique_ptr<LibraryCall>> MakeConvolution(const LibraryCallSignature& signature) {
+  const LibraryAttributes& attributes = signature.attributes;
+  if (signature.operands.size() < 2 || signature.results.size() != 1) {
+    return InvalidArgument("expected at least 2 operands and 1 result");
+  }
+  TRIPONT_ASSIGN_OR_RETURN(const Problem problem, ReadProblem(signature));
+  TRIPONT_ASSIGN_OR_RETURN(const double alpha, attributes.FloatOr("alpha", 1.0));
+  std::string text;
+  if (attributes.Has("epilogue")) {
+    TRIPONT_ASSIGN_OR_RETURN(text, attributes.Bytes("epilogue"));
+  }
+  TRIPONT_ASSIGN_OR_RETURN(const std::vector<onednn::EpilogueStep> steps,
+                           onednn::ParseEpilogue(text, 2));
+  TRIPONT_RETURN_IF_ERROR(attributes.CheckAllUsed());
+  if (signature.operands.size() != 2 + onednn::EpilogueOperands(steps)) {
+    return InvalidArgument("expected ", 2 + onednn::EpilogueOperands(steps), " operands");
+  }
+  if (problem.kind != Kind::kForward && (!steps.empty() || alpha != 1.0)) {
+    return InvalidArgument("attributes alpha and epilogue are for kind forward");
+  }
+
+  TRIPONT_ASSIGN_OR_RETURN(std::unique_ptr<onednn::Plans> plan,
+                           onednn::Plans::Create([&](const Api& api) {
+                             return MakePlan(api, problem, alpha, steps, signature);
+                           }));
   return std::unique_ptr<LibraryCall>(new Convolution(std::move(plan)));
 }
 

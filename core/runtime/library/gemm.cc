@@ -15,6 +15,7 @@
 #include <array>
 #include <memory>
 
+#include "core/runtime/device.h"
 #include "core/runtime/library/calls.h"
 #include "core/runtime/library/epilogue.h"
 #include "core/runtime/library/onednn.h"
@@ -71,8 +72,8 @@ struct Problem {
 
 class Gemm final : public LibraryCall {
  public:
-  Gemm(size_t bytes, size_t added, std::unique_ptr<onednn::Plan> plan,
-       std::unique_ptr<onednn::Plan> in_place)
+  Gemm(size_t bytes, size_t added, std::unique_ptr<onednn::Plans> plan,
+       std::unique_ptr<onednn::Plans> in_place)
       : bytes_(bytes), added_(added), plan_(std::move(plan)), in_place_(std::move(in_place)) {}
 
   Status Execute(const LibraryContext& context, void* const* operands,
@@ -81,18 +82,26 @@ class Gemm final : public LibraryCall {
       return plan_->Execute(context, operands, results);
     }
     if (in_place_ != nullptr) return in_place_->Execute(context, operands, results);
-    TRIPONT_ASSIGN_OR_RETURN(const Scratch copy, context.AllocateScratch(bytes_));
-    ParallelCopy(copy.data(), operands[added_], bytes_);
+    TRIPONT_ASSIGN_OR_RETURN(Scratch scratch, context.AllocateScratch(bytes_));
+    const auto copy = std::make_shared<Scratch>(std::move(scratch));
+    if (UsesQueue()) {
+      context.KeepUntilDone(copy);
+      TRIPONT_RETURN_IF_ERROR(
+          context.device()->queue()->Copy(copy->data(), operands[added_], bytes_));
+    } else {
+      ParallelCopy(copy->data(), operands[added_], bytes_);
+    }
     std::vector<void*> moved(operands, operands + added_ + 1);
-    moved[added_] = copy.data();
+    moved[added_] = copy->data();
     return plan_->Execute(context, moved.data(), results);
   }
+  bool UsesQueue() const override { return plan_->UsesQueue(); }
 
  private:
   const size_t bytes_;  // of the result
   const size_t added_;  // the operand whose memory the result may take, or 0
-  std::unique_ptr<onednn::Plan> plan_;
-  std::unique_ptr<onednn::Plan> in_place_;  // for that case; may be null
+  std::unique_ptr<onednn::Plans> plan_;
+  std::unique_ptr<onednn::Plans> in_place_;  // for that case; may be null
 };
 
 StatusOr<OwnedMemoryDesc> Layout(const Api& api, const Matrix& matrix, bool any) {
@@ -239,15 +248,17 @@ StatusOr<std::unique_ptr<LibraryCall>> MakeGemm(const LibraryCallSignature& sign
   }
   TRIPONT_ASSIGN_OR_RETURN(const Problem problem, ReadProblem(signature));
   TRIPONT_ASSIGN_OR_RETURN(const size_t bytes, signature.results[0].ByteSize());
-  TRIPONT_ASSIGN_OR_RETURN(const Api* api, onednn::Load());
-  TRIPONT_ASSIGN_OR_RETURN(std::unique_ptr<onednn::Plan> plan, MakePlan(*api, problem, false));
+  const auto make_plans = [&](bool in_place) {
+    return onednn::Plans::Create([&](const Api& api) { return MakePlan(api, problem, in_place); });
+  };
+  TRIPONT_ASSIGN_OR_RETURN(std::unique_ptr<onednn::Plans> plan, make_plans(false));
   size_t added = 0;
-  std::unique_ptr<onednn::Plan> in_place;
+  std::unique_ptr<onednn::Plans> in_place;
   if (!problem.steps.empty() && problem.steps.back().kind == onednn::EpilogueStep::Kind::kArray &&
       problem.steps.back().algorithm == onednn::Algorithm::kBinaryAdd) {
     added = problem.steps.back().operand;
     // Without this plan, or when it would not add to the caller's memory, the call makes a copy.
-    StatusOr<std::unique_ptr<onednn::Plan>> sum = MakePlan(*api, problem, true);
+    StatusOr<std::unique_ptr<onednn::Plans>> sum = make_plans(true);
     if (sum.ok() && !(*sum)->StagesOutputs()) in_place = std::move(*sum);
   }
   return std::unique_ptr<LibraryCall>(new Gemm(bytes, added, std::move(plan), std::move(in_place)));

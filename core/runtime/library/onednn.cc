@@ -6,6 +6,9 @@
 #include <cstdlib>
 #include <new>
 
+#include "core/runtime/backend.h"
+#include "core/runtime/client.h"
+#include "core/runtime/device.h"
 #include "core/runtime/parallel.h"
 
 namespace tripont::onednn {
@@ -105,7 +108,8 @@ StatusOr<std::unique_ptr<Plan>> Plan::Create(const Api& api, OwnedPrimitiveDesc 
                                              std::vector<PlanArray> arrays) {
   std::unique_ptr<Plan> plan(new Plan(api));
   plan->arrays_ = std::move(arrays);
-  plan->packed_.resize(plan->arrays_.size(), nullptr);
+  plan->packed_.resize(plan->arrays_.size());
+  if (api.is_sycl) plan->memory_source_ = Core::GetIfCreated()->backend()->memory_source();
 
   std::vector<int> args;
   std::vector<OwnedMemoryDesc> layouts;
@@ -147,7 +151,13 @@ StatusOr<std::unique_ptr<Plan>> Plan::Create(const Api& api, OwnedPrimitiveDesc 
 }
 
 Plan::~Plan() {
-  for (void* data : packed_) std::free(data);
+  for (const Packed& packed : packed_) {
+    if (memory_source_ == nullptr) {
+      std::free(packed.data);
+    } else if (packed.data != nullptr) {
+      memory_source_->Unmap(packed.data, packed.size);
+    }
+  }
 }
 
 Status Plan::AddStep(ConstPrimitiveDesc desc, std::vector<int> args,
@@ -190,21 +200,26 @@ Status Plan::AddReorder(ConstMemoryDesc from, ConstMemoryDesc to) {
 Status Plan::PackConstant(size_t index, ConstMemoryDesc to) {
   // A plan of its own, run once, whose only step is the reorder.
   Plan reorder(api_);
+  reorder.memory_source_ = memory_source_;
   TRIPONT_RETURN_IF_ERROR(reorder.AddReorder(arrays_[index].layout.get(), to));
   reorder.first_ = {0};
-  const size_t size = RoundUp(api_.memory_desc_get_size(to));
-  packed_[index] = std::aligned_alloc(kAlignment, std::max(size, kAlignment));
-  if (packed_[index] == nullptr)
-    return ResourceExhausted("no memory for ", size, " bytes of packed weights");
-  std::unique_ptr<void, decltype(&std::free)> scratchpad(
-      std::aligned_alloc(kAlignment,
-                         std::max(RoundUp(reorder.steps_[0].scratchpad_size), kAlignment)),
-      &std::free);
-  if (scratchpad == nullptr) return ResourceExhausted("no memory to pack weights");
+  reorder.packed_.resize(1);  // the scratchpad, freed with that plan
+  const auto allocate = [this](Packed& packed, size_t size) -> Status {
+    packed.size = std::max(RoundUp(size), kAlignment);
+    packed.data = memory_source_ != nullptr ? memory_source_->Map(packed.size)
+                                            : std::aligned_alloc(kAlignment, packed.size);
+    if (packed.data == nullptr)
+      return ResourceExhausted("no memory for ", size, " bytes to pack weights");
+    return OkStatus();
+  };
+  Packed& scratchpad = reorder.packed_[0];
+  TRIPONT_RETURN_IF_ERROR(allocate(packed_[index], api_.memory_desc_get_size(to)));
+  TRIPONT_RETURN_IF_ERROR(allocate(scratchpad, reorder.steps_[0].scratchpad_size));
   TRIPONT_ASSIGN_OR_RETURN(std::unique_ptr<State> state, reorder.MakeState());
-  void* const handles[] = {const_cast<void*>(arrays_[index].constant), packed_[index],
-                           scratchpad.get()};
-  return reorder.Run(*state, 0, handles);
+  void* const handles[] = {const_cast<void*>(arrays_[index].constant), packed_[index].data,
+                           scratchpad.data};
+  TRIPONT_RETURN_IF_ERROR(reorder.Run(*state, 0, handles, api_.stream));
+  return api_.is_sycl ? Check(api_.stream_wait(api_.stream), "packing weights") : OkStatus();
 }
 
 StatusOr<std::unique_ptr<Plan::State>> Plan::MakeState() const {
@@ -212,9 +227,11 @@ StatusOr<std::unique_ptr<Plan::State>> Plan::MakeState() const {
   for (const Step& step : steps_) {
     for (size_t i = 0; i < step.args.size(); ++i) {
       Memory memory = nullptr;
-      TRIPONT_RETURN_IF_ERROR(
-          Check(api_.memory_create(&memory, step.layouts[i].get(), api_.engine, nullptr),
-                "creating a memory object"));
+      TRIPONT_RETURN_IF_ERROR(Check(
+          api_.is_sycl ? api_.sycl_memory_create(&memory, step.layouts[i].get(), api_.engine,
+                                                 MemoryModel::kUsm, nullptr)
+                       : api_.memory_create(&memory, step.layouts[i].get(), api_.engine, nullptr),
+          "creating a memory object"));
       state->memories.emplace_back(memory);
       state->arguments.push_back({step.args[i], memory});
     }
@@ -239,7 +256,8 @@ void Plan::GiveBack(std::unique_ptr<State> state) const {
   if (free_states_.size() < kKeptStates) free_states_.push_back(std::move(state));
 }
 
-Status Plan::Run(const State& state, size_t index, std::span<void* const> handles) const {
+Status Plan::Run(const State& state, size_t index, std::span<void* const> handles,
+                 Stream stream) const {
   const Step& step = steps_[index];
   const size_t first = first_[index];
   for (size_t i = 0; i < step.args.size(); ++i) {
@@ -249,8 +267,8 @@ Status Plan::Run(const State& state, size_t index, std::span<void* const> handle
   }
   const auto run = [&] {
     return Check(
-        api_.primitive_execute(step.primitive.get(), api_.stream,
-                               static_cast<int>(step.args.size()), state.arguments.data() + first),
+        api_.primitive_execute(step.primitive.get(), stream, static_cast<int>(step.args.size()),
+                               state.arguments.data() + first),
         "executing a primitive");
   };
   if (!InForkedChild()) return run();
@@ -266,19 +284,30 @@ bool Plan::StagesOutputs() const {
 
 Status Plan::Execute(const LibraryContext& context, void* const* operands,
                      void* const* results) const {
-  TRIPONT_ASSIGN_OR_RETURN(std::unique_ptr<State> state, TakeState());
-  Scratch scratch;
-  if (scratch_size_ > 0) {
-    TRIPONT_ASSIGN_OR_RETURN(scratch, context.AllocateScratch(scratch_size_));
+  Stream stream = api_.stream;
+  if (api_.is_sycl) {
+    TRIPONT_ASSIGN_OR_RETURN(stream, StreamOf(api_, *context.device()->queue()));
   }
-  char* const base = scratch.as<char>();
+  TRIPONT_ASSIGN_OR_RETURN(std::unique_ptr<State> taken, TakeState());
+  // In a queue the work is done later, with these objects; whatever happens, they are kept.
+  const std::shared_ptr<State> state(
+      taken.release(), [this](State* used) { GiveBack(std::unique_ptr<State>(used)); });
+  auto scratch = std::make_shared<Scratch>();
+  if (scratch_size_ > 0) {
+    TRIPONT_ASSIGN_OR_RETURN(*scratch, context.AllocateScratch(scratch_size_));
+  }
+  if (api_.is_sycl) {
+    context.KeepUntilDone(state);
+    context.KeepUntilDone(scratch);
+  }
+  char* const base = scratch->as<char>();
   void* const scratchpad = base == nullptr ? nullptr : base + scratchpad_offset_;
 
   std::vector<void*> handles(arrays_.size() + 1);
   std::vector<void*> outside(arrays_.size());
   for (size_t i = 0; i < arrays_.size(); ++i) {
     outside[i] = arrays_[i].is_output ? results[arrays_[i].index] : operands[arrays_[i].index];
-    handles[i] = packed_[i] != nullptr ? packed_[i] : outside[i];
+    handles[i] = packed_[i].data != nullptr ? packed_[i].data : outside[i];
   }
   handles.back() = scratchpad;
   for (const Staged& staged : staged_) handles[staged.array] = base + staged.offset;
@@ -286,16 +315,37 @@ Status Plan::Execute(const LibraryContext& context, void* const* operands,
   for (const Staged& staged : staged_) {
     if (arrays_[staged.array].is_output) continue;
     void* const ends[] = {outside[staged.array], handles[staged.array], scratchpad};
-    TRIPONT_RETURN_IF_ERROR(Run(*state, staged.step, ends));
+    TRIPONT_RETURN_IF_ERROR(Run(*state, staged.step, ends, stream));
   }
-  TRIPONT_RETURN_IF_ERROR(Run(*state, 0, handles));
+  TRIPONT_RETURN_IF_ERROR(Run(*state, 0, handles, stream));
   for (const Staged& staged : staged_) {
     if (!arrays_[staged.array].is_output) continue;
     void* const ends[] = {handles[staged.array], outside[staged.array], scratchpad};
-    TRIPONT_RETURN_IF_ERROR(Run(*state, staged.step, ends));
+    TRIPONT_RETURN_IF_ERROR(Run(*state, staged.step, ends, stream));
   }
-  GiveBack(std::move(state));
   return OkStatus();
+}
+
+StatusOr<std::unique_ptr<Plans>> Plans::Create(const Maker& make) {
+  TRIPONT_ASSIGN_OR_RETURN(const std::vector<const Api*>* const apis, Load());
+  auto plans = std::make_unique<Plans>();
+  for (const Api* const api : *apis) {
+    TRIPONT_ASSIGN_OR_RETURN(std::unique_ptr<Plan> plan, make(*api));
+    plans->plans_.push_back(std::move(plan));
+    plans->uses_queue_ = api->is_sycl;
+  }
+  return plans;
+}
+
+Status Plans::Execute(const LibraryContext& context, void* const* operands,
+                      void* const* results) const {
+  const int device = uses_queue_ ? context.device()->queue()->device_number() : 0;
+  return plans_[static_cast<size_t>(device)]->Execute(context, operands, results);
+}
+
+bool Plans::StagesOutputs() const {
+  return std::any_of(plans_.begin(), plans_.end(),
+                     [](const std::unique_ptr<Plan>& plan) { return plan->StagesOutputs(); });
 }
 
 }  // namespace tripont::onednn

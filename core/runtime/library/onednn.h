@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -85,9 +86,10 @@ struct PlanArray {
   const void* constant = nullptr;  // an input that never changes, or null
 };
 
-// A primitive, and a reorder for each array that the primitive wants in another layout than the
-// caller's. Constant inputs are reordered once, when the plan is made. Execute may be called by
-// several threads at once.
+// A primitive on one device, and a reorder for each array that the primitive wants in another
+// layout than the caller's. Constant inputs are reordered once, when the plan is made. Execute may
+// be called by several threads at once; on a SYCL device it enqueues its work in the device's
+// queue.
 class Plan {
  public:
   static StatusOr<std::unique_ptr<Plan>> Create(const Api& api, OwnedPrimitiveDesc desc,
@@ -126,18 +128,40 @@ class Plan {
   StatusOr<std::unique_ptr<State>> MakeState() const;
   StatusOr<std::unique_ptr<State>> TakeState() const;
   void GiveBack(std::unique_ptr<State> state) const;
-  Status Run(const State& state, size_t step, std::span<void* const> handles) const;
+  Status Run(const State& state, size_t step, std::span<void* const> handles, Stream stream) const;
 
   const Api& api_;
   std::vector<PlanArray> arrays_;
   std::vector<Step> steps_;    // [0] is the primitive, then the reorders
   std::vector<size_t> first_;  // first memory object of each step
   std::vector<Staged> staged_;
-  std::vector<void*> packed_;  // one an array: the packed constant, or null
-  size_t scratch_size_ = 0;    // of one execution: staged arrays, then the largest scratchpad
+  // Constants in the primitive's layout, from the backend's memory if it has its own.
+  struct Packed {
+    void* data = nullptr;  // null: the array is not packed
+    size_t size = 0;
+  };
+  std::vector<Packed> packed_;  // one an array
+  MemorySource* memory_source_ = nullptr;
+  size_t scratch_size_ = 0;  // of one execution: staged arrays, then the largest scratchpad
   size_t scratchpad_offset_ = 0;
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<State>> free_states_;
+};
+
+// The same plan for each of the process's devices.
+class Plans {
+ public:
+  using Maker = std::function<StatusOr<std::unique_ptr<Plan>>(const Api& api)>;
+
+  static StatusOr<std::unique_ptr<Plans>> Create(const Maker& make);
+  Status Execute(const LibraryContext& context, void* const* operands, void* const* results) const;
+  bool StagesOutputs() const;
+  // As LibraryCall has it.
+  bool UsesQueue() const { return uses_queue_; }
+
+ private:
+  std::vector<std::unique_ptr<Plan>> plans_;  // by device, or one for all
+  bool uses_queue_ = false;
 };
 
 }  // namespace tripont::onednn

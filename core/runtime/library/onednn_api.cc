@@ -6,9 +6,13 @@
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <vector>
 
+#include "core/runtime/backend.h"
+#include "core/runtime/client.h"
 #include "core/runtime/logging.h"
 #include "core/runtime/shared_library.h"
 
@@ -20,22 +24,19 @@ namespace fs = std::filesystem;
 constexpr char kLibraryName[] = "libdnnl.so.3";
 // What the library needs besides oneTBB. It names no run path, so they are opened first, by full
 // path; the dynamic linker then finds them by their names.
-constexpr const char* kIntelRuntimes[] = {"libintlc.so.5", "libimf.so"};
+constexpr const char* kIntelRuntimes[] = {"libintlc.so.5", "libimf.so", "libsvml.so"};
 
-std::atomic<const Api*> loaded{nullptr};
+using Apis = std::vector<const Api*>;
 
-std::vector<fs::path> Candidates() {
-  if (const char* chosen = std::getenv("TRIPONT_ONEDNN_PATH");
-      chosen != nullptr && *chosen != '\0') {
-    std::error_code error;
-    fs::path path(chosen);
-    return {fs::is_directory(path, error) ? path / kLibraryName : path};
-  }
-  std::vector<fs::path> candidates;
-  if (fs::path folder = FolderOf(reinterpret_cast<const void*>(&Load)); !folder.empty()) {
-    candidates.push_back(folder / kLibraryName);
-  }
-  return candidates;
+std::atomic<const Apis*> loaded{nullptr};
+
+// TRIPONT_ONEDNN_PATH, or empty.
+fs::path ChosenPath() {
+  const char* const chosen = std::getenv("TRIPONT_ONEDNN_PATH");
+  if (chosen == nullptr) return {};
+  std::error_code error;
+  fs::path path(chosen);
+  return fs::is_directory(path, error) ? path / kLibraryName : path;
 }
 
 // Opens the Intel runtimes that lie next to oneDNN, or in the environment's folder of libraries,
@@ -52,7 +53,8 @@ void OpenIntelRuntimes(const fs::path& folder) {
   }
 }
 
-StatusOr<const Api*> Open(const fs::path& path) {
+// Opens the library and checks that it is version 3. Its engine is still to be made.
+StatusOr<Api> Open(const fs::path& path) {
   OpenIntelRuntimes(path.parent_path());
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
@@ -63,67 +65,124 @@ StatusOr<const Api*> Open(const fs::path& path) {
     }
     return Unavailable("cannot load ", path.string(), ": ", reason);
   }
-  auto api = std::make_unique<Api>();
-  api->path = path.string();
-#define TRIPONT_ONEDNN_RESOLVE(member, symbol, result, parameters)              \
-  api->member = reinterpret_cast<decltype(api->member)>(dlsym(handle, symbol)); \
-  if (api->member == nullptr) return Unavailable(path.string(), " has no function " symbol);
+  Api api;
+  api.path = path.string();
+#define TRIPONT_ONEDNN_RESOLVE(member, symbol, result, parameters)            \
+  api.member = reinterpret_cast<decltype(api.member)>(dlsym(handle, symbol)); \
+  if (api.member == nullptr) return Unavailable(path.string(), " has no function " symbol);
   TRIPONT_ONEDNN_FUNCTIONS(TRIPONT_ONEDNN_RESOLVE)
-#undef TRIPONT_ONEDNN_RESOLVE
-  const Version* version = api->version();
+  const Version* version = api.version();
   if (version->major != 3) {
     return Unavailable(path.string(), " is oneDNN ", version->major, ".", version->minor,
                        ", but version 3 is needed");
   }
-  if (version->cpu_runtime != kRuntimeTbb) {
-    return Unavailable(path.string(),
-                       " is a oneDNN without oneTBB threads (its CPU runtime is number ",
-                       version->cpu_runtime, "); the package brings one that has them");
+  api.is_sycl = version->cpu_runtime == kRuntimeSycl;
+  if (api.is_sycl) {
+    TRIPONT_ONEDNN_SYCL_FUNCTIONS(TRIPONT_ONEDNN_RESOLVE)
   }
-  TRIPONT_RETURN_IF_ERROR(
-      Check(api->engine_create(&api->engine, EngineKind::kCpu, 0), "creating the CPU engine"));
-  TRIPONT_RETURN_IF_ERROR(Check(api->stream_create(&api->stream, api->engine, kStreamInOrder),
-                                "creating the CPU stream"));
-  TRIPONT_LOG(kDebug, "oneDNN ", version->major, ".", version->minor, ".", version->patch, " at ",
-              api->path);
-  return static_cast<const Api*>(api.release());  // as long as the process
+#undef TRIPONT_ONEDNN_RESOLVE
+  TRIPONT_LOG(kDebug, "oneDNN ", version->major, ".", version->minor, ".", version->patch,
+              api.is_sycl ? " for SYCL" : "", " at ", api.path);
+  return api;
 }
 
-StatusOr<const Api*> FindAndOpen() {
-  std::vector<fs::path> candidates = Candidates();
-  std::vector<std::string> looked_at;
-  for (const fs::path& path : candidates) {
-    std::error_code error;
-    if (!fs::exists(path, error)) {
-      looked_at.push_back(path.string());
-      continue;
-    }
-    return Open(path);
+StatusOr<Apis> OpenForHost(const fs::path& path) {
+  TRIPONT_ASSIGN_OR_RETURN(Api api, Open(path));
+  if (api.version()->cpu_runtime != kRuntimeTbb) {
+    return Unavailable(path.string(), " is a oneDNN ",
+                       api.is_sycl ? "for SYCL queues" : "without oneTBB threads",
+                       " (its CPU runtime is number ", api.version()->cpu_runtime,
+                       "), and this process's kernels run on the host; a process uses one oneDNN. "
+                       "The package brings one for oneTBB");
   }
-  return Unavailable("oneDNN is missing: there is no ", StrJoin(looked_at, " nor "),
+  TRIPONT_RETURN_IF_ERROR(
+      Check(api.engine_create(&api.engine, EngineKind::kCpu, 0), "creating the CPU engine"));
+  TRIPONT_RETURN_IF_ERROR(
+      Check(api.stream_create(&api.stream, api.engine, kStreamInOrder), "creating the CPU stream"));
+  return Apis{new Api(api)};  // as long as the process
+}
+
+StatusOr<Apis> OpenForSycl(const fs::path& path, const Backend& backend) {
+  TRIPONT_ASSIGN_OR_RETURN(Api api, Open(path));
+  if (!api.is_sycl) {
+    return Unavailable(path.string(), " is a oneDNN without SYCL (its CPU runtime is number ",
+                       api.version()->cpu_runtime,
+                       "), and this process has SYCL devices; a process uses one oneDNN. The one "
+                       "for SYCL: pip install onednn");
+  }
+  std::vector<std::unique_ptr<Api>> apis;
+  for (int i = 0; i < backend.num_devices(); ++i) {
+    const NativeDevice device = backend.native_device(i);
+    apis.push_back(std::make_unique<Api>(api));
+    TRIPONT_RETURN_IF_ERROR(
+        Check(api.sycl_engine_create(&apis.back()->engine, device.device, device.context),
+              "creating an engine for a SYCL device"));
+    TRIPONT_RETURN_IF_ERROR(
+        Check(api.sycl_stream_create(&apis.back()->stream, apis.back()->engine, device.queue),
+              "creating a stream in a SYCL queue"));
+  }
+  Apis result;
+  for (std::unique_ptr<Api>& one : apis) result.push_back(one.release());
+  return result;  // as long as the process
+}
+
+StatusOr<Apis> FindAndOpen() {
+  const Core* const core = Core::GetIfCreated();
+  const Backend* const backend = core != nullptr ? core->backend() : nullptr;
+  const fs::path chosen = ChosenPath();
+  std::error_code error;
+  if (backend != nullptr && !chosen.empty() && fs::exists(chosen, error))
+    return OpenForSycl(chosen, *backend);
+  if (backend != nullptr && chosen.empty()) {
+    const fs::path path = fs::path(backend->library_folder()) / kLibraryName;
+    StatusOr<Apis> apis = OpenForSycl(path, *backend);
+    if (apis.ok()) return apis;
+    TRIPONT_LOG(kInfo,
+                "matrix products and convolutions run on the host: ", apis.status().message());
+  }
+  const fs::path path = !chosen.empty()
+                            ? chosen
+                            : FolderOf(reinterpret_cast<const void*>(&LoadedOrNull)) / kLibraryName;
+  if (fs::exists(path, error)) return OpenForHost(path);
+  return Unavailable("oneDNN is missing: there is no ", path.string(),
                      "; install tripont again, or set TRIPONT_ONEDNN_PATH to a ", kLibraryName);
 }
 
 }  // namespace
 
-StatusOr<const Api*> Load() {
-  if (const Api* api = loaded.load(std::memory_order_acquire)) return api;
+StatusOr<const Apis*> Load() {
+  if (const Apis* apis = loaded.load(std::memory_order_acquire)) return apis;
   // Leaked on purpose: executables may be destroyed after static destructors ran.
   static auto* const mutex = new std::mutex;
   static auto* const failure = new Status;
   std::lock_guard lock(*mutex);
-  if (const Api* api = loaded.load(std::memory_order_acquire)) return api;
+  if (const Apis* apis = loaded.load(std::memory_order_acquire)) return apis;
   if (!failure->ok()) return *failure;
-  StatusOr<const Api*> api = FindAndOpen();
-  if (api.ok()) {
-    loaded.store(*api, std::memory_order_release);
-  } else {
-    *failure = api.status();
+  StatusOr<Apis> apis = FindAndOpen();
+  if (!apis.ok()) {
+    *failure = apis.status();
+    return *failure;
   }
-  return api;
+  loaded.store(new Apis(std::move(*apis)), std::memory_order_release);
+  return loaded.load(std::memory_order_relaxed);
 }
 
-const Api* LoadedOrNull() { return loaded.load(std::memory_order_acquire); }
+StatusOr<Stream> StreamOf(const Api& api, DeviceQueue& queue) {
+  static auto* const mutex = new std::mutex;
+  static auto* const streams = new std::map<const DeviceQueue*, Stream>;  // queues live for ever
+  const std::lock_guard lock(*mutex);
+  Stream& stream = (*streams)[&queue];
+  if (stream == nullptr) {
+    TRIPONT_RETURN_IF_ERROR(Check(api.sycl_stream_create(&stream, api.engine, queue.native()),
+                                  "creating a stream in a SYCL queue"));
+  }
+  return stream;
+}
+
+const Api* LoadedOrNull() {
+  const Apis* const apis = loaded.load(std::memory_order_acquire);
+  return apis == nullptr ? nullptr : apis->front();
+}
 
 Status Check(StatusCode code, const char* what) {
   switch (code) {

@@ -1,6 +1,9 @@
 // The part of oneDNN's C API (version 3) that the runtime uses, declared by its documentation, and
 // the loader of the library.
 //
+// There are two builds of it: one for oneTBB threads, for the host, and one for SYCL, which works
+// in a SYCL device's queue. A process has devices of one kind, so it opens one of them.
+//
 // libtripont.so does not link oneDNN: the library (65 MB) is opened at the first use, by full path
 // and with local symbols, so that a program without contractions never pays for it and another copy
 // in the process (a framework's own) is never mixed up with ours. A missing or unfit library is a
@@ -11,8 +14,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "core/runtime/status.h"
+
+namespace tripont {
+class DeviceQueue;
+}
 
 namespace tripont::onednn {
 
@@ -58,10 +66,12 @@ enum class Query : int {
   kArgument = 255,  // index: the argument
 };
 enum class FormatTag : int { kAny = 1 };
+enum class MemoryModel : int { kUsm = 0 };
 enum class ScratchpadMode : int { kLibrary = 0, kUser = 1 };
 
 constexpr int kMaxDimensions = 12;
 constexpr unsigned kRuntimeTbb = 4;
+constexpr unsigned kRuntimeSycl = 512;
 constexpr unsigned kStreamInOrder = 1;
 
 // Indices of arguments of an execution.
@@ -164,27 +174,48 @@ struct ExecutionArgument {
      ConstMemoryDesc, const int64_t*, const int64_t*, const int64_t*, const int64_t*,             \
      ConstPrimitiveDesc, ConstPrimitiveAttributes))
 
+// Functions that only the build for SYCL has. The void* are sycl::device, sycl::context and
+// sycl::queue.
+#define TRIPONT_ONEDNN_SYCL_FUNCTIONS(X)                                                         \
+  X(sycl_engine_create, "dnnl_sycl_interop_engine_create", StatusCode, (Engine*, void*, void*))  \
+  X(sycl_stream_create, "dnnl_sycl_interop_stream_create", StatusCode, (Stream*, Engine, void*)) \
+  X(sycl_memory_create, "dnnl_sycl_interop_memory_create", StatusCode,                           \
+    (Memory*, ConstMemoryDesc, Engine, MemoryModel, void*))                                      \
+  X(stream_wait, "dnnl_stream_wait", StatusCode, (Stream))
+
 struct Api {
 #define TRIPONT_ONEDNN_MEMBER(member, symbol, result, parameters) \
   result(*member) parameters = nullptr;
   TRIPONT_ONEDNN_FUNCTIONS(TRIPONT_ONEDNN_MEMBER)
+  TRIPONT_ONEDNN_SYCL_FUNCTIONS(TRIPONT_ONEDNN_MEMBER)  // null in the build for oneTBB
 #undef TRIPONT_ONEDNN_MEMBER
-  // One CPU engine and one stream for the process; both may be used by several threads at once (the
-  // CPU stream of the TBB build runs a primitive inside the call that executes it).
+  // Of the device that this is for. The host has one engine and one stream for the process; both
+  // may be used by several threads at once (the CPU stream of the TBB build runs a primitive inside
+  // the call that executes it). A SYCL device has an engine; `stream` is for what is done when a
+  // program is loaded, executions use StreamOf.
   Engine engine = nullptr;
   Stream stream = nullptr;
   std::string path;
+  bool is_sycl = false;
 };
 
-// The opened library; it stays open until the process ends. The first call opens it, later ones
-// return the same answer. UNAVAILABLE if no fit library is found: the message lists the places and
-// says what to install. Thread-safe.
+// The opened library for each of the process's devices, in the backend's order (one for the host);
+// it stays open until the process ends. The first call opens it, later ones return the same answer.
+// UNAVAILABLE if no fit library is found: the message lists the places and says what to install.
+// Thread-safe.
 //
 // Places, in this order: $TRIPONT_ONEDNN_PATH (a file, or a folder that holds libdnnl.so.3) and
-// nothing else if it is set; the folder of libtripont.so, into which the build puts it.
-StatusOr<const Api*> Load();
+// nothing else if it is set; for SYCL devices, the folder of libraries of the SYCL runtime's
+// environment; the folder of libtripont.so, into which the build puts the library for oneTBB. SYCL
+// devices do with that one if there is no other: then calls run on the host, in memory that it
+// shares with the device.
+StatusOr<const std::vector<const Api*>*> Load();
 
-// The library if Load() has opened it, else null. Opens nothing.
+// The stream that works in `queue`, a queue of the device that `api` is for. Made at the first
+// call. Thread-safe.
+StatusOr<Stream> StreamOf(const Api& api, DeviceQueue& queue);
+
+// The library for the first device if Load() has opened it, else null. Opens nothing.
 const Api* LoadedOrNull();
 
 // OK, or INTERNAL / RESOURCE_EXHAUSTED / UNIMPLEMENTED naming `what`.

@@ -117,6 +117,12 @@ class TRIPONT_EXPORT LibraryContext {
   LibraryContext(Device* device, Allocator* allocator, int64_t launch_id)
       : device_(device), allocator_(allocator), launch_id_(launch_id) {}
   Device* device() const { return device_; }
+  // For calls that use the device's queue: `thing` (scratch memory, objects that what was enqueued
+  // refers to) is destroyed when everything that was enqueued until now is done.
+  void KeepUntilDone(std::shared_ptr<void> thing) const { until_done_.push_back(std::move(thing)); }
+  size_t num_kept_until_done() const { return until_done_.size(); }
+  // The queue was waited for.
+  void ReleaseKept() const { until_done_.clear(); }
   // At least `size` bytes, content undefined; RESOURCE_EXHAUSTED.
   StatusOr<Scratch> AllocateScratch(size_t size) const;
   // The same number for the devices of one launch of a program.
@@ -124,6 +130,7 @@ class TRIPONT_EXPORT LibraryContext {
 
  private:
   Device* const device_;
+  mutable std::vector<std::shared_ptr<void>> until_done_;
   Allocator* const allocator_;
   const int64_t launch_id_;
 };
@@ -140,6 +147,10 @@ class TRIPONT_EXPORT LibraryCall {
   // True if Execute may wait for something else than its own work: other devices (collectives), the
   // user's Python (callbacks). Programs with such calls never run on the caller's thread.
   virtual bool MayBlock() const { return false; }
+  // True if Execute enqueues its work in the queue of a backend's device, after what is there,
+  // instead of doing it before it returns (on the host there is no queue). Other calls run when the
+  // queue is empty.
+  virtual bool UsesQueue() const { return false; }
 };
 
 using LibraryFactory =

@@ -116,6 +116,14 @@ class SyclBackend : public Backend {
 
   int num_devices() const override { return static_cast<int>(devices_.size()); }
 
+  // dpctl's handles are pointers to the objects of SYCL's C++ interface.
+  NativeDevice native_device(int index) const override {
+    const auto number = static_cast<size_t>(index);
+    return {devices_[number].handle.get(), context_, loading_queues_[number].get()};
+  }
+
+  std::string library_folder() const override { return api_.library_folder; }
+
   StatusOr<std::unique_ptr<DeviceQueue>> MakeQueue(int index) override {
     const size_t number = static_cast<size_t>(index) % devices_.size();
     const FoundDevice& device = devices_[number];
@@ -170,14 +178,17 @@ class SyclBackend : public Backend {
     }
     if (context_ == nullptr)
       return Unavailable("cannot make a SYCL context for ", devices_[0].info.name);
+    for (size_t i = 0; i < handles.size(); ++i) {
+      loading_queues_.emplace_back(api_.Queue_Create(context_, handles[i], nullptr, kInOrder));
+      if (!loading_queues_.back())
+        return Unavailable("cannot make a SYCL queue for ", devices_[i].info.name);
+    }
     if (AllHave(&DeviceInfo::usm_system)) return OkStatus();
     if (!AllHave(&DeviceInfo::usm_shared)) {
       return Unimplemented(devices_[0].info.name,
                            " has no memory that it shares with the host (USM shared allocations)");
     }
-    memory_queue_ = Handle<QueueRef>(api_.Queue_Create(context_, handles[0], nullptr, kInOrder));
-    if (!memory_queue_) return Unavailable("cannot make a SYCL queue for ", devices_[0].info.name);
-    memory_ = std::make_unique<SharedMemory>(api_, memory_queue_.get());
+    memory_ = std::make_unique<SharedMemory>(api_, loading_queues_[0].get());
     return OkStatus();
   }
 
@@ -188,8 +199,8 @@ class SyclBackend : public Backend {
 
   const Api& api_;
   const std::vector<FoundDevice> devices_;
-  ContextRef context_ = nullptr;  // as long as the process
-  Handle<QueueRef> memory_queue_;
+  ContextRef context_ = nullptr;                  // as long as the process
+  std::vector<Handle<QueueRef>> loading_queues_;  // one a device
   std::unique_ptr<SharedMemory> memory_;
 };
 

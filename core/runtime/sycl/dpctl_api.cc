@@ -70,6 +70,7 @@ StatusOr<const Api*> Open(const fs::path& path) {
     return Unavailable("cannot load the SYCL runtime ", path.string(), ": ", dlerror());
   auto api = std::make_unique<Api>();
   api->path = path.string();
+  api->library_folder = EnvironmentLibraries(path).string();
 #define TRIPONT_DPCTL_RESOLVE(member, result, parameters)                                \
   api->member = reinterpret_cast<decltype(api->member)>(dlsym(handle, "DPCTL" #member)); \
   if (api->member == nullptr) return Unavailable(path.string(), " has no function DPCTL" #member);

@@ -96,7 +96,8 @@ struct Api {
 #define TRIPONT_DPCTL_MEMBER(member, result, parameters) result(*member) parameters = nullptr;
   TRIPONT_DPCTL_FUNCTIONS(TRIPONT_DPCTL_MEMBER)
 #undef TRIPONT_DPCTL_MEMBER
-  std::string path;  // of the library
+  std::string path;            // of the library
+  std::string library_folder;  // of the environment that it lies in: <prefix>/lib
 };
 
 // Opens the library, once a process; later calls give the same answer. It is looked for at

@@ -133,7 +133,7 @@ Status Program::Launch(DeviceQueue& device_queue, uint32_t number, void* const* 
   types[num_arguments] = types[num_arguments + 1] = kInt64;
   const size_t global[3] = {items, 1, 1};
   const size_t local[3] = {1, 1, 1};
-  const KernelRef handle = kernel.by_device[static_cast<size_t>(queue.number())].get();
+  const KernelRef handle = kernel.by_device[static_cast<size_t>(queue.device_number())].get();
   const EventRef event =
       queue.is_cpu() ? api_.Queue_SubmitNDRange(handle, queue.handle(), values, types,
                                                 num_arguments + 2, global, local, 1, nullptr, 0)

@@ -21,8 +21,11 @@ class Queue : public DeviceQueue {
   Status Copy(void* destination, const void* source, size_t size) override;
   Status Wait() override;
 
+  int device_number() const override { return number_; }
+  // dpctl's handle of a queue is a sycl::queue*.
+  void* native() const override { return handle_.get(); }
+
   QueueRef handle() const { return handle_.get(); }
-  int number() const { return number_; }
   int64_t compute_units() const { return compute_units_; }
   bool is_cpu() const { return is_cpu_; }
 
