@@ -101,6 +101,7 @@ def compile_module(
 
     def emit(instruction: Instruction, name: str) -> KernelInfo:
         emitted = kernels.emit_kernel(code, target, instruction, name)
+        target.check(code, instruction)
         return KernelInfo(emitted.function, emitted.work_count, emitted.grain, emitted.cost_ns)
 
     def emit_comparator(instruction: Instruction, name: str) -> str:

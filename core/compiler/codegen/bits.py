@@ -1,4 +1,7 @@
-"""Small floats and predicates that are only moved about are moved as unsigned integers: no conversions, no rounding."""
+"""Small floats and predicates that are only moved about are moved as unsigned integers: no conversions, no rounding.
+
+So are 64-bit floats for a device that does not have them.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +17,19 @@ _MOVES: Final = frozenset(
     + ["dynamic-update-slice", "gather", "pad", "parameter", "reshape", "reverse", "select"]
     + ["slice", "transpose", "tuple"]
 )
-_UNSIGNED: Final = {1: dtypes.U8, 2: dtypes.U16}
+_UNSIGNED: Final = {1: dtypes.U8, 2: dtypes.U16, 8: dtypes.U64}
 
 
-def as_bits(computation: hlo.Computation) -> hlo.Computation:
+def as_bits(computation: hlo.Computation, has_double: bool = True) -> hlo.Computation:
     """The computation with each dtype of one or two bytes that it does not compute with replaced by an unsigned
-    integer.
+    integer; f64 too if the device lacks it (``has_double``).
 
     The memory of parameters and results stays the same.
     """
     candidates = {
         i.dtype
         for i in computation.instructions
-        if isinstance(i.shape, hlo.Shape) and _is_candidate(i.dtype)
+        if isinstance(i.shape, hlo.Shape) and _is_candidate(i.dtype, has_double)
     }
     for i in computation.instructions:
         if not candidates:
@@ -73,5 +76,7 @@ def _keeps_bits(i: hlo.Instruction) -> bool:
     )
 
 
-def _is_candidate(dtype: DType) -> bool:
+def _is_candidate(dtype: DType, has_double: bool) -> bool:
+    if dtype is dtypes.F64:
+        return not has_double
     return dtype.size <= 2 and (dtype.is_float or dtype.kind == "pred")

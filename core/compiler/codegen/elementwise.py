@@ -235,7 +235,8 @@ def _quotient(g: Generator, dtype: DType, x: Value, y: Value) -> Value:
     b = g.builder
     signed = dtype.is_signed
     count = lanes_of(x.type)
-    if count == 1 or dtype.bits == 64 or y.is_constant:
+    by_floats = dtype.bits < 32 or (dtype.bits == 32 and g.target.has_double)
+    if count == 1 or not by_floats or y.is_constant:
         return b.binary("sdiv" if signed else "udiv", x, y)
     type_ = vector("double" if dtype.bits == 32 else "float", count)
     to, back = ("sitofp", "fptosi") if signed else ("uitofp", "fptoui")

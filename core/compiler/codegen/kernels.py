@@ -62,7 +62,7 @@ class Frame:
 
         self.name = re.sub(r"[^A-Za-z0-9_.$]", "_", name)
         self.instruction = instruction
-        self.computation = as_bits(computation_of(instruction))
+        self.computation = as_bits(computation_of(instruction), target.has_double)
         if collapsed:
             self.computation = collapse(self.computation)
         self.target = target

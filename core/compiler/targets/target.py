@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from .. import hlo
 from ..codegen import llvm_ir
 from ..dtypes import DType
 
@@ -59,6 +60,16 @@ class Target(ABC):
     def has_native_half(self) -> bool:
         """Whether there are instructions that convert between f16 and f32."""
         return not self.is_x86 or self.has("f16c")
+
+    @property
+    def has_double(self) -> bool:
+        """Whether it computes with 64-bit floats. Without them nothing but programs that ask for them may use them."""
+        return True
+
+    def check(self, module: llvm_ir.Module, instruction: hlo.Instruction) -> None:  # noqa: B027
+        """Called after each kernel was written into ``module``: raises CompileError UNIMPLEMENTED, naming the
+        instruction, if the machine lacks what the kernel needs.
+        """
 
     @property
     def is_x86(self) -> bool:

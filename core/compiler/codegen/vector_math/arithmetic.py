@@ -178,7 +178,7 @@ class Arithmetic:
         return floating, self.int_sub(shifted, self.bits_of(self.format.magic))
 
     def round_shifted(self, x: Value, scale: float, offset: int) -> tuple[Value, Value]:
-        """As :meth:`round`, but the integer is in the low half of the bits of the second value, with ``offset`` added."""
+        """As :meth:`round`, with the integer plus ``offset`` in the low bits of the second value."""
         magic = self.constant(self.format.magic + offset)
         shifted = self.add(x, magic) if scale == 1.0 else self.fma(x, scale, magic)
         return self.sub(shifted, magic), self.bits(shifted)

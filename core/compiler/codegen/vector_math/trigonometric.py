@@ -75,7 +75,6 @@ _TWO_OVER_PI_WORDS: Final = (
     4397547296490951402, 7780917995555872008, 6197850593633725355, 17352294737506481693,
 )  # fmt: skip
 _REDUCE_LARGE: Final = "tripont.reduce_large"
-_REDUCED: Final = "{ double, double, i64 }"
 
 
 class _Reduced(NamedTuple):
@@ -85,24 +84,34 @@ class _Reduced(NamedTuple):
     r: Pair
 
 
-def _define_reduce_large(module: llvm_ir.Module, target: Target) -> None:
-    """Define ``{r high, r low, quadrant} reduce_large(x)`` for finite |x| >= 2^-20 in the module."""
-    if _REDUCE_LARGE in module.defined:
-        return
+def _reduced_type(scalar: str) -> str:
+    """What ``reduce_large`` returns: r high, r low, quadrant."""
+    return f"{{ {scalar}, {scalar}, i64 }}"
+
+
+def _define_reduce_large(module: llvm_ir.Module, target: Target, scalar: str) -> str:
+    """Define ``{r high, r low, quadrant} reduce_large(x)`` for finite |x| >= 2^-20 in the module; its name."""
+    name = f"{_REDUCE_LARGE}.{llvm_ir.mangle(scalar)}"
+    if name in module.defined:
+        return name
     b = Builder(
-        module, _REDUCE_LARGE, ["double"], _REDUCED, linkage="internal",
+        module, name, [scalar], _reduced_type(scalar), linkage="internal",
         attributes=f"{target.function_attributes} cold noinline",
     )  # fmt: skip
-    m = Arithmetic(b, target, "double")
+    m = Arithmetic(b, target, scalar)
     x = b.arguments[0]
-    bits = m.bits(x)
-    exponent = b.binary("and", b.binary("lshr", bits, llvm_ir.i64(52)), llvm_ir.i64(2047))
-    mantissa = m.int_or(m.int_and(bits, (1 << 52) - 1), 1 << 52)
-    # x = mantissa 2^(exponent - 1075). The bits of 2/pi with weights of 4 and more, after that power
+    stored, bias = m.format.mantissa, m.format.bias
+    bits = m.bits(m.absolute(x))
+    if not m.is_double:
+        bits = b.cast("zext", bits, "i64")
+    exponent = b.binary("lshr", bits, llvm_ir.i64(stored))
+    mantissa = b.binary("and", bits, llvm_ir.i64((1 << stored) - 1))
+    mantissa = b.binary("or", mantissa, llvm_ir.i64(1 << stored))
+    # x = mantissa 2^(exponent - bias - stored). The bits of 2/pi with weights of 4 and more, after that power
     # is applied, only add whole turns. The rest begins at this bit of the table:
-    start = m.int_sub(exponent, 1075 + 2 - 64)
+    start = b.sub(exponent, llvm_ir.i64(bias + stored + 2 - 64))
     start = b.select(b.icmp("slt", start, llvm_ir.i64(0)), llvm_ir.i64(0), start)
-    word, shift = b.binary("lshr", start, llvm_ir.i64(6)), m.int_and(start, 63)
+    word, shift = b.binary("lshr", start, llvm_ir.i64(6)), b.binary("and", start, llvm_ir.i64(63))
     table = module.constant_array("i64", [str(w) for w in _TWO_OVER_PI_WORDS])
     words = [b.load("i64", b.gep("i64", table, b.add(word, llvm_ir.i64(i))), 8) for i in range(4)]
     window = [
@@ -120,26 +129,31 @@ def _define_reduce_large(module: llvm_ir.Module, target: Target) -> None:
     fraction = b.call("i64", "llvm.fshl.i64", [top, middle_word, two])  # signed, times 2^-64
     rest = b.call("i64", "llvm.fshl.i64", [middle_word, low_word, two])
 
-    def halves(value: Value, opcode: str, scale: int) -> tuple[Value, Value]:
-        high = b.binary("ashr" if opcode == "sitofp" else "lshr", value, llvm_ir.i64(32))
-        low = m.int_and(value, 0xFFFFFFFF)
-        return (
-            m.mul(b.cast("sitofp", high, "double"), 2.0 ** (scale + 32)),
-            m.mul(b.cast("sitofp", low, "double"), 2.0**scale),
-        )
+    def piece(value: Value, from_: int, width: int, scale: int) -> Value:
+        """Some bits of a word as a floating-point number, exactly; the topmost with the sign."""
+        top_piece = from_ + width == 64 and value is fraction
+        value = b.binary("ashr" if top_piece else "lshr", value, llvm_ir.i64(from_))
+        if from_ + width < 64:
+            value = b.binary("and", value, llvm_ir.i64((1 << width) - 1))
+        return m.mul(b.cast("sitofp", value, scalar), 2.0 ** (from_ + scale))
 
-    f0, f1 = halves(fraction, "sitofp", -64)
-    f2, f3 = halves(rest, "uitofp", -128)
+    if m.is_double:
+        f0, f1 = piece(fraction, 32, 32, -64), piece(fraction, 0, 32, -64)
+        small = m.add(piece(rest, 32, 32, -128), piece(rest, 0, 32, -128))
+    else:
+        f0, f1 = piece(fraction, 40, 24, -64), piece(fraction, 20, 20, -64)
+        small = m.add(piece(fraction, 0, 20, -64), piece(rest, 44, 20, -128))
     first = m.two_sum(f0, f1)
-    f = m.two_sum(first.high, m.add(first.low, m.add(f2, f3)))
-    high, low_part = (c / 2 for c in _PI["double"])
+    f = m.two_sum(first.high, m.add(first.low, small))
+    high, low_part = (c / 2 for c in _PI[scalar])
     r = m.pair_multiply(f, m.pair_constant(high, low_part))
     negative = m.compare("olt", x, 0.0)
     r_high = m.select(negative, m.negate(r.high), r.high)
     r_low = m.select(negative, m.negate(r.low), r.low)
-    quadrant = b.select(negative, m.int_sub(0, quadrant), quadrant)
-    b.ret(_aggregate(b, _REDUCED, [r_high, r_low, quadrant]))
+    quadrant = b.select(negative, b.sub(llvm_ir.i64(0), quadrant), quadrant)
+    b.ret(_aggregate(b, _reduced_type(scalar), [r_high, r_low, quadrant]))
     b.finish()
+    return name
 
 
 def _multiply_wide(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
@@ -158,16 +172,22 @@ def _multiply_wide(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
 def _reduce_lane(m: Arithmetic, x: Value) -> list[Value]:
     """r high, r low and quadrant of one finite number, in the scalar types of m."""
     b = m.builder
-    call = b.call(_REDUCED, _REDUCE_LARGE, [b.cast("fpext", x, "double")])
-    types = ("double", "double", "i64")
+    scalar = "double" if m.is_double or m.target.has_double else "float"
+    if x.type != scalar:
+        x = b.cast("fpext", x, scalar)
+    result = _reduced_type(scalar)
+    call = b.call(result, _define_reduce_large(b.module, m.target, scalar), [x])
     high, low, quadrant = (
-        b.emit(t, f"extractvalue {_REDUCED} {call.ref}, {i}") for i, t in enumerate(types)
+        b.emit(t, f"extractvalue {result} {call.ref}, {i}")
+        for i, t in enumerate((scalar, scalar, "i64"))
     )
     if m.is_double:
         return [high, low, quadrant]
-    rounded = b.cast("fptrunc", high, "float")
-    rest = b.binary("fsub", high, b.cast("fpext", rounded, "double"))
-    return [rounded, b.cast("fptrunc", rest, "float"), b.cast("trunc", quadrant, "i32")]
+    if scalar == "double":
+        rounded = b.cast("fptrunc", high, "float")
+        rest = b.binary("fsub", high, b.cast("fpext", rounded, "double"))
+        high, low = rounded, b.cast("fptrunc", rest, "float")
+    return [high, low, b.cast("trunc", quadrant, "i32")]
 
 
 def _replace_large(m: Arithmetic, x: Value, limit: float, fast: _Reduced) -> _Reduced:
@@ -181,7 +201,6 @@ def _replace_large(m: Arithmetic, x: Value, limit: float, fast: _Reduced) -> _Re
     result = f"{{ {', '.join(v.type for v in values)} }}"
     name = f"tripont.replace_large.{llvm_ir.mangle(m.type)}"
     if name not in b.module.defined:
-        _define_reduce_large(b.module, m.target)
         _define_replace_large(b.module, m.target, name, m.type, limit, values, result)
     text = ", ".join(f"{v.type} {v.ref}" for v in (x, *values))
     call = b.emit(result, f"call {result} @{name}({text})")

@@ -28,8 +28,9 @@ from typing import Any, Final
 import llvmlite
 import llvmlite.binding as llvm
 
+from ... import dtypes, hlo
 from ...codegen import llvm_ir
-from ...errors import CompileError, internal, invalid_argument
+from ...errors import CompileError, internal, invalid_argument, of_instruction
 from ..child import Child
 from ..target import Image, Target
 from .disassemble import disassemble
@@ -45,6 +46,11 @@ ASPECTS: Final = ("fp16", "fp64")
 # What SPIR-V lacks, or LLVM's SPIR-V backend gets wrong or ends the process over.
 _ILLEGAL: Final = re.compile(
     r"<(?!2 x|3 x|4 x|8 x|16 x)\d+ x |\bi(?!1\b|8\b|16\b|32\b|64\b)\d+\b|\bbfloat\b"
+)
+_DOUBLE: Final = re.compile(r"\bdouble\b")
+_MOVES: Final = frozenset(
+    ["parameter", "constant", "tuple", "get-tuple-element", "broadcast", "reshape", "transpose"]
+    + ["slice", "concatenate", "bitcast", "copy"]
 )
 _LIFETIME: Final = re.compile(r"^ *call void @llvm\.lifetime\.\w+\.p\d\(.*\n", re.MULTILINE)
 _COMMENT_OR_NAME: Final = re.compile(r';.*|^[\w.]+:|"[^"]*"|[%@][\w.$]+')
@@ -75,6 +81,10 @@ class SyclTarget(Target):
         CPU device does not come back from loops with conversions of half vectors.
         """
         return False
+
+    @property
+    def has_double(self) -> bool:
+        return self.has("fp64")
 
     def module(self) -> SyclModule:
         assert self.host is not None
@@ -122,19 +132,30 @@ class SyclTarget(Target):
         self.check_capabilities(spirv)
         return spirv, optimised, disassemble(spirv) if dump else ""
 
+    def check(self, module: llvm_ir.Module, instruction: hlo.Instruction) -> None:
+        if self.has_double or _DOUBLE.search(module.functions[-1]) is None:
+            return
+        inside = instruction.called[0].instructions if instruction.opcode == "fusion" else ()
+        wide = [i for i in (*inside, instruction) if _is_wide(i) and i.opcode not in _MOVES]
+        raise of_instruction(
+            "UNIMPLEMENTED",
+            f"computes with 64-bit floats, which the device ({self.cpu}) does not have; use 32-bit "
+            "floats, or run the program on the CPU (TRIPONT_DEVICE=host)",
+            wide[0] if wide else instruction,
+        )
+
     def check_capabilities(self, spirv: bytes) -> None:
-        """Raises CompileError UNIMPLEMENTED if the module needs floats that the device does not have."""
+        """Raises CompileError INTERNAL if the module needs what the device lacks: checks before should have said so."""
         needed = capabilities(spirv)
-        for capability, aspect, what in (
-            ("Float64", "fp64", "64-bit floats (f64, c128)"),
-            ("Float16", "fp16", "16-bit floats (f16)"),
-        ):
+        for capability, aspect in (("Float64", "fp64"), ("Float16", "fp16")):
             if capability in needed and not self.has(aspect):
-                raise CompileError(
-                    "UNIMPLEMENTED",
-                    f"the program computes with {what}, which the device ({self.cpu}) does not have; "
-                    "TRIPONT_DEVICE=host runs it on the CPU",
-                )
+                raise internal(f"sycl: kernels need {aspect}, which the device lacks")
+
+
+def _is_wide(i: hlo.Instruction) -> bool:
+    """Whether an instruction has to do with 64-bit floats."""
+    shapes = [s for x in (i, *i.operands) for s in x.result_shapes if isinstance(s, hlo.Shape)]
+    return any(s.dtype.component is dtypes.F64 for s in shapes)
 
 
 def for_device(device: str = "", cpu: str = "host") -> SyclTarget:

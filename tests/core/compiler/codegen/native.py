@@ -4,6 +4,7 @@ ctypes."""
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import mmap
 import struct
 from collections.abc import Callable, Sequence
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 from tripont.core.compiler.codegen import llvm_ir
 from tripont.core.compiler.targets.host import for_cpu
+from tripont.core.compiler.targets.host.target import HostTarget
 from tripont.core.compiler.targets.target import Image, Target
 
 _LIBC = ctypes.CDLL(None)
@@ -42,15 +44,25 @@ class NativeImage:
         kernel(ctypes.addressof(addresses), begin, end)
 
 
+class _WithoutDouble(HostTarget):
+    has_double = False
+
+
+def without_double() -> Target:
+    """This CPU, taken for a device that does not compute with 64-bit floats."""
+    host = for_cpu()
+    return _WithoutDouble(**{f.name: getattr(host, f.name) for f in dataclasses.fields(host)})
+
+
 def elementwise(
     function: Callable[..., llvm_ir.Value],
     scalar: str,
     operands: int,
-    cpu: str = "host",
+    cpu: str | Target = "host",
     lanes: int = 0,
 ) -> Callable[..., np.ndarray]:
     """A NumPy function that applies ``function(builder, target, x...)`` to float or double arrays."""
-    target: Target = for_cpu(cpu)
+    target: Target = for_cpu(cpu) if isinstance(cpu, str) else cpu
     size = 4 if scalar == "float" else 8
     lanes = lanes or target.vector_bytes // size
     type_ = llvm_ir.vector(scalar, lanes)

@@ -10,7 +10,7 @@ import pytest
 from scipy import special  # type: ignore[import-untyped]
 from tripont.core.compiler.codegen.vector_math import FUNCTIONS
 
-from tests.core.compiler.codegen.native import elementwise
+from tests.core.compiler.codegen.native import elementwise, without_double
 
 Array = np.ndarray[Any, Any]
 BASELINE = "x86-64-v2"
@@ -206,3 +206,23 @@ def test_range_reduction_of_multiples_of_pi() -> None:
     got = elementwise(FUNCTIONS["cos"], "double", 1)(x)
     check("cos", got[:-1], np.cos(x[:-1].astype(np.longdouble)), 0.8, x[:-1])
     assert got[-1] == -4.6871659242546277e-19
+
+
+@pytest.mark.parametrize("name", ["sin", "cos", "tan"])
+def test_range_reduction_without_double(name: str) -> None:
+    """For devices without 64-bit floats: the same bounds, multiples of pi/2 and the largest floats included."""
+    reference, bound, _ = UNARY[name]
+    k = np.arange(1, 1 << 20).astype(np.float64) * (np.pi / 2)
+    x = np.concatenate([floats(), k, 2.0 ** np.arange(-20, 128)], dtype=np.float32)
+    with np.errstate(all="ignore"):
+        exact = reference(x.astype(np.longdouble))
+    function = elementwise(FUNCTIONS[name], "float", 1, without_double())
+    check(name, function(x), exact, bound, x)
+
+
+def test_pow_without_double() -> None:
+    x, y = power_arguments(np.float32)
+    with np.errstate(all="ignore"):
+        exact = np.power(x.astype(np.float64), y.astype(np.float64))
+    got = elementwise(FUNCTIONS["pow"], "float", 2, without_double())(x, y)
+    check("pow", got, exact, 1.0, x, y)

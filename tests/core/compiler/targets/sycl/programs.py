@@ -39,10 +39,22 @@ def spirv_of(executable: artifact.Executable) -> bytes:
     return executable.code[16 : 16 + size]
 
 
+def binary(op: str, type_: str) -> bytes:
+    return program(f"%0 = {op} %a, %a : {type_}\nreturn %0 : {type_}", f"%a: {type_}", type_)
+
+
 PROGRAMS = {
     "exp": unary("stablehlo.exponential"),
     "sine": unary("stablehlo.sine"),
     "sine-f64": unary("stablehlo.sine", "tensor<7xf64>"),
+    "power": binary("stablehlo.power", "tensor<1000xf32>"),
+    "divide-i32": binary("stablehlo.divide", "tensor<1000xi32>"),
+    "move-f64": program(
+        "%0 = stablehlo.transpose %a, dims = [1, 0] : (tensor<65x33xf64>) -> tensor<33x65xf64>\n"
+        "return %0 : tensor<33x65xf64>",
+        "%a: tensor<65x33xf64>",
+        "tensor<33x65xf64>",
+    ),
     "bf16": unary("stablehlo.tanh", "tensor<33xbf16>"),
     "f16": unary("stablehlo.tanh", "tensor<33xf16>"),
     "i8": unary("stablehlo.negate", "tensor<100xi8>"),

@@ -47,13 +47,29 @@ def test_many_modules_of_one_process_are_valid() -> None:
     validate(first)
 
 
-def test_a_device_without_fp64() -> None:
-    with pytest.raises(
-        CompileError, match=r"64-bit floats.*the device \(cpu\) does not have"
-    ) as error:
-        compiled(PROGRAMS["sine-f64"], "cpu")
+WITHOUT_DOUBLE = [name for name in PROGRAMS if name != "sine-f64"]
+
+
+@pytest.mark.parametrize("name", WITHOUT_DOUBLE)
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_kernels_for_a_device_without_fp64_and_fp16(name: str, device: str) -> None:
+    """Sines of large numbers, powers and divisions of integers use 64-bit floats only where there are some."""
+    module = spirv_of(compiled(PROGRAMS[name], device))
+    assert not spirv.capabilities(module) & {"Float64", "Float16"}
+    validate(module)
+
+
+@pytest.mark.parametrize("device", ["cpu,fp16", "gpu"])
+def test_programs_of_f64_are_refused_without_fp64(device: str) -> None:
+    text = PROGRAMS["sine-f64"].replace(b"\nreturn", b' loc("model.py":12:4)\nreturn')
+    with pytest.raises(CompileError) as error:
+        compiled(text, device)
     assert error.value.code == "UNIMPLEMENTED"
-    compiled(PROGRAMS["exp"], "cpu")
+    message = str(error.value)
+    assert "sine %sine(f64[7]) -> f64[7]" in message
+    assert f"64-bit floats, which the device ({device[:3]}) does not have" in message
+    assert "model.py:12" in message
+    assert "Float64" in spirv.capabilities(spirv_of(compiled(text, f"{device},fp64")))
 
 
 @pytest.mark.parametrize("device", ["tpu", "cpu,fp128", "cpu fp64"])
