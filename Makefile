@@ -30,9 +30,9 @@ test: frameworks
 test-fast: frameworks
 	$(RUN) -m pytest -m "not slow" $(or $(ARGS),tests)
 
-# Every configuration of every op, and the table of what came out. TRIPONT_CONFORMANCE_TARGET: host (the default) or sycl.
+# Every configuration of every op and of jax.numpy, and the table of what came out. TRIPONT_CONFORMANCE_TARGET: host (the default) or sycl.
 conformance: dev
-	TRIPONT_CONFORMANCE=full $(RUN) -m pytest -q $(or $(ARGS),tests/conformance)
+	TRIPONT_CONFORMANCE=full $(RUN) -m pytest -q $(or $(ARGS),tests/conformance tests/integration/test_numpy_functions.py)
 	$(RUN) -m tests.conformance.coverage
 
 # The wheel in a clean environment, as a user gets it, on Python 3.12 with the newest JAX where there is one.
