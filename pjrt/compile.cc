@@ -42,12 +42,6 @@ StatusOr<Program> ReadProgram(const PJRT_Program* program, const char* compile_o
   }
   if (compile_options != nullptr) result.compile_options = {compile_options, compile_options_size};
   TRIPONT_ASSIGN_OR_RETURN(result.options, ParseCompileOptions(result.compile_options));
-  if (result.options.num_partitions > 1) {
-    return Unimplemented(
-        "a program for ", result.options.num_partitions,
-        " partitions: computations sharded over several devices are not supported yet; run on one "
-        "device, or replicate the arguments");
-  }
   return result;
 }
 

@@ -19,7 +19,11 @@ enum BuildOptionsField : uint32_t {
   kDebugOptions = 3,
   kNumReplicas = 4,
   kNumPartitions = 5,
+  kUseSpmdPartitioning = 6,
   kDeviceAssignment = 9,
+  kPropagationToOutputs = 12,
+  kPropagationToParameters = 18,
+  kUseShardyPartitioner = 19,
 };
 enum DebugOptionsField : uint32_t { kDumpTo = 109, kDumpHloPassRe = 111, kDumpHloAsText = 112 };
 enum DeviceAssignmentField : uint32_t {
@@ -160,6 +164,20 @@ Status ParseBuildOptions(std::string_view bytes, CompileOptions* options) {
       case kNumPartitions:
         options->num_partitions = reader.signed_number();
         break;
+      case kUseSpmdPartitioning:
+        options->use_spmd_partitioning = reader.number() != 0;
+        break;
+      case kUseShardyPartitioner:
+        options->use_shardy_partitioner = reader.number() != 0;
+        break;
+      case kPropagationToOutputs:
+        if (!reader.AppendTo(&options->propagation_to_outputs))
+          return Malformed("ExecutableBuildOptionsProto");
+        break;
+      case kPropagationToParameters:
+        if (!reader.AppendTo(&options->propagation_to_parameters))
+          return Malformed("ExecutableBuildOptionsProto");
+        break;
       case kDeviceAssignment: {
         StatusOr<DeviceAssignment> assignment = ParseDeviceAssignment(reader.bytes());
         if (!assignment.ok()) return assignment.status();
@@ -203,6 +221,14 @@ std::string CanonicalCompileOptions(const CompileOptions& options) {
   if (!debug.str().empty()) build.Bytes(kDebugOptions, debug.str());
   build.Varint(kNumReplicas, static_cast<uint64_t>(options.num_replicas));
   build.Varint(kNumPartitions, static_cast<uint64_t>(options.num_partitions));
+  if (options.num_partitions > 1) {
+    if (options.use_spmd_partitioning) build.Varint(kUseSpmdPartitioning, 1);
+    if (!options.propagation_to_outputs.empty())
+      build.PackedVarints(kPropagationToOutputs, options.propagation_to_outputs);
+    if (!options.propagation_to_parameters.empty())
+      build.PackedVarints(kPropagationToParameters, options.propagation_to_parameters);
+    if (options.use_shardy_partitioner) build.Varint(kUseShardyPartitioner, 1);
+  }
   WireWriter writer;
   if (options.parameter_is_tupled_arguments) writer.Varint(kParameterIsTupledArguments, 1);
   writer.Bytes(kExecutableBuildOptions, build.str());

@@ -29,6 +29,11 @@ struct CompileOptions {
   int64_t device_ordinal = -1;
   bool has_device_assignment = false;
   DeviceAssignment device_assignment;
+  // How a program for several partitions is partitioned, and where the partitioner may choose.
+  bool use_spmd_partitioning = false;
+  bool use_shardy_partitioner = false;
+  std::vector<int64_t> propagation_to_parameters;  // 0 or 1, one for all or one a parameter
+  std::vector<int64_t> propagation_to_outputs;
   // One executable for all devices, told at execution which one (TensorFlow).
   bool compile_portable_executable = false;
   // The program takes one tuple of all its parameters.

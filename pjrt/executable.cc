@@ -149,6 +149,20 @@ StatusOr<PJRT_LoadedExecutable*> LoadExecutable(PJRT_Client* client, std::string
     if (device == nullptr) return no_device(id);
     loaded->devices.push_back(device);
   }
+  if (executable->has_collectives()) {
+    const Artifact& program = executable->artifact();
+    const int64_t count = program.num_replicas * program.num_partitions;
+    const auto assigned = static_cast<int64_t>(loaded->devices.size());
+    if (count != assigned) {
+      return InvalidArgument("program ", executable->name(), " is for ", program.num_replicas,
+                             " replicas and ", program.num_partitions,
+                             " partitions, but its device assignment has ", assigned, " devices");
+    }
+    std::vector<int> ids;
+    for (const PJRT_Device* device : loaded->devices) ids.push_back(device->device->id());
+    loaded->launches = LaunchSeries::Get(executable->fingerprint(), executable->name(), ids,
+                                         client->client->options().collective_timeout);
+  }
   loaded->info =
       std::make_shared<const ExecutableInfo>(std::move(executable), std::move(compile_options));
   return loaded.release();

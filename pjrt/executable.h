@@ -75,6 +75,8 @@ struct PJRT_LoadedExecutable {
   bool assigned = false;
   tripont::pjrt::DeviceAssignment device_assignment;
   std::vector<PJRT_Device*> devices;  // in the order of the assignment
+  // Of a program with collectives: how executions on its devices find one another.
+  std::shared_ptr<tripont::LaunchSeries> launches;
   // The runtime's executable itself goes with the handle: another thread may be about to run it.
   std::atomic<bool> deleted{false};
 };

@@ -1,8 +1,10 @@
 // PJRT_LoadedExecutable_Execute: the hot path. Nothing here looks anything up by name or builds
 // text unless it fails.
 
+#include <algorithm>
 #include <array>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <utility>
 #include <vector>
@@ -69,11 +71,31 @@ StatusOr<PJRT_Device*> LaunchDevice(const PJRT_LoadedExecutable& executable, PJR
                          requested->description->debug_string);
 }
 
+// Launches on several devices by one call are enqueued together, so that all devices get the
+// programs of several threads in the same order: two that wait for one another would wait for ever.
+std::mutex& GangMutex() {
+  static auto* const mutex = new std::mutex;  // as long as the process
+  return *mutex;
+}
+
+// What the `index`-th device of a program for several is. Takes its next launch, if it has any.
+Participation Participate(const PJRT_LoadedExecutable& executable, size_t index) {
+  Participation participation;
+  participation.participant = static_cast<int64_t>(index);
+  const int64_t partitions = executable.device_assignment.num_partitions;
+  participation.replica = participation.participant / partitions;
+  participation.partition = participation.participant % partitions;
+  if (executable.launches != nullptr) {
+    participation.launch = executable.launches->Next(participation.participant);
+  }
+  return participation;
+}
+
 // Runs on one device and puts handles of the results into `outputs`. On error `outputs` is left as
 // it was.
 Status Launch(const PJRT_LoadedExecutable& executable, PJRT_Device* device,
               std::span<PJRT_Buffer* const> arguments, std::span<const int64_t> non_donatable,
-              PJRT_Buffer** outputs, PJRT_Event** done_handle) {
+              const Participation* participation, PJRT_Buffer** outputs, PJRT_Event** done_handle) {
   const ExecutableInfo& info = *executable.info;
   ScratchArray<Buffer*, kInlineBuffers> buffers(arguments.size());
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -88,9 +110,9 @@ Status Launch(const PJRT_LoadedExecutable& executable, PJRT_Device* device,
   const size_t num_outputs = info.num_outputs();
   ScratchArray<Ref<Buffer>, kInlineBuffers> results(num_outputs);
   Ref<Event> done;
-  TRIPONT_RETURN_IF_ERROR(info.executable->Execute(device->device, buffers.span(), non_donatable,
-                                                   results.span(),
-                                                   done_handle != nullptr ? &done : nullptr));
+  TRIPONT_RETURN_IF_ERROR(
+      info.executable->Execute(device->device, buffers.span(), non_donatable, results.span(),
+                               done_handle != nullptr ? &done : nullptr, participation));
   for (size_t i = 0; i < num_outputs; ++i) {
     outputs[i] = new PJRT_Buffer(std::move(results[i]), device->memory(info.output_memories[i]));
   }
@@ -141,6 +163,15 @@ Status LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args& args) {
                            one_launch ? 1 : executable.devices.size(),
                            " devices at a time, but `num_devices` is ", args.num_devices);
   }
+  // A program for one device, the hot path, needs nothing of this.
+  const bool several = executable.devices.size() > 1;
+  std::unique_lock<std::mutex> gang;
+  std::vector<Participation> participations;
+  if (several && !one_launch) {
+    gang = std::unique_lock<std::mutex>(GangMutex());
+    for (size_t i = 0; i < args.num_devices; ++i)
+      participations.push_back(Participate(executable, i));
+  }
   for (size_t i = 0; i < args.num_devices; ++i) {
     std::span<PJRT_Buffer* const> arguments;
     if (num_args > 0) arguments = {args.argument_lists[i], num_args};
@@ -155,8 +186,23 @@ Status LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args& args) {
       if (!chosen.ok()) return chosen.status();
       device = *chosen;
     }
-    status = Launch(executable, device, arguments, non_donatable, outputs, done);
+    if (several && one_launch) {
+      const auto found = std::find(executable.devices.begin(), executable.devices.end(), device);
+      if (found == executable.devices.end()) [[unlikely]] {
+        return InvalidArgument("program ", executable.info->executable->name(), " is for ",
+                               executable.devices.size(), " devices, and ",
+                               device->description->debug_string, " is none of them");
+      }
+      participations.push_back(
+          Participate(executable, static_cast<size_t>(found - executable.devices.begin())));
+    }
+    const Participation* const participation = several ? &participations[i] : nullptr;
+    status = Launch(executable, device, arguments, non_donatable, participation, outputs, done);
     if (!status.ok()) [[unlikely]] {
+      // Nobody waits for a device that does not take part.
+      if (several && participation->launch) {
+        participation->launch->Fail(participation->participant, status);
+      }
       // The caller gets nothing from a call that fails, so what the other devices gave goes.
       for (size_t j = 0; j < i; ++j) {
         DestroyOutputs(

@@ -14,10 +14,10 @@ from contextlib import contextmanager, suppress
 
 from tripont.version import __version__
 
-from . import artifact, buffers, cost, description, dump, hlo_proto, lowering, pipeline
+from . import artifact, buffers, cost, description, dump, hlo_proto, lowering, partition, pipeline
 from .artifact import Executable, Slice, Thunk
-from .codegen import kernels, sequence
-from .errors import CompileError, internal, invalid_argument, unimplemented
+from .codegen import callbacks, kernels, sequence
+from .errors import CompileError, internal, invalid_argument
 from .hlo import Instruction, Module, Shape
 from .lowering import KernelInfo
 from .targets.target import Target
@@ -42,18 +42,41 @@ def compile_program(
     ``options_proto`` a serialized CompileOptionsProto, possibly empty; ``options`` has keys of
     :data:`OPTIONS`. Raises CompileError.
     """
-    from .importer.program import read_program
-
     target = target_for(options)
     dumping = dump.from_options(options)
     with _no_garbage_collection():
-        module = read_program(program, format)
+        module = _read(program, format, options_proto)
         if dumping.enabled:
             dumping.begin(module.name)
             _dump_program(dumping, program, format)
         identity = fingerprint(program, format, options_proto, target)
         executable = compile_module(module, options, dumping, identity)
         return artifact.serialize(executable)
+
+
+def _read(program: bytes, format: str, options_proto: bytes) -> Module:
+    """The module that one device runs: what the program says, or the partitioner makes of it."""
+    from .importer.program import read_program, read_signature
+
+    build = partition.read_options(options_proto)
+    whole = None
+    if not options_proto or (build.num_partitions > 1 and build.use_spmd_partitioning):
+        whole = read_signature(program, format)
+        if not options_proto:
+            build.num_replicas, build.num_partitions = whole.num_replicas, whole.num_partitions
+            build.use_spmd_partitioning = whole.is_sharded
+    if whole is None or build.num_partitions == 1 or not build.use_spmd_partitioning:
+        module = read_program(program, format)
+    else:
+        partitioned = partition.partition(program, format, build)
+        module = read_program(partitioned.module, "hlo")
+        module.shardings = partitioned.shardings
+        module.buffer_donors = partitioned.donors
+        module.parameter_memory_kinds = whole.parameter_memory_kinds
+        module.result_memory_kinds = whole.result_memory_kinds
+    module.num_replicas = build.num_replicas
+    module.num_partitions = build.num_partitions
+    return module
 
 
 @contextmanager
@@ -88,12 +111,6 @@ def compile_module(
         [p.shape for p in module.entry.parameters], module.parameter_memory_kinds, "parameter"
     )
     results = _values([r.shape for r in module.entry.results], module.result_memory_kinds, "result")
-    if module.num_partitions > 1:
-        # Run as it is, every device would compute on its part as if on the whole.
-        raise unimplemented(
-            f"{module.name}: a program for {module.num_partitions} partitions; "
-            "only programs for one partition can be compiled"
-        )
     costs = cost.of_module(module)
     module = pipeline.run(module, dumping)
     assignment = buffers.assign(module)
@@ -104,10 +121,8 @@ def compile_module(
         target.check(code, instruction)
         return KernelInfo(emitted.function, emitted.work_count, emitted.grain, emitted.cost_ns)
 
-    def emit_comparator(instruction: Instruction, name: str) -> str:
-        from .codegen import sort
-
-        return str(sort.emit_comparator(*target.callbacks(code), instruction, name))
+    def emit_callback(instruction: Instruction, name: str) -> callbacks.Callback:
+        return callbacks.emit(*target.callbacks(code), instruction, name)
 
     read_only = {
         number
@@ -123,7 +138,7 @@ def compile_module(
         return info, slices
 
     lowered = lowering.Lowering(
-        module, assignment, emit, emit_comparator, describe, emit_sequence
+        module, assignment, emit, emit_callback, describe, emit_sequence
     ).run()
     if dumping.enabled:
         dumping.write("ir-no-opt.ll", str(code))

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from .clusters import (
@@ -73,17 +74,7 @@ def fuse(module: Module) -> Module:
     done: dict[Computation, Computation] = {}
     for computation in executable_computations(module):
         done[computation] = _Fuser(computation, done, keys).run()
-    return Module(
-        module.name,
-        done[module.entry],
-        module.input_output_aliases,
-        module.buffer_donors,
-        module.parameter_memory_kinds,
-        module.result_memory_kinds,
-        module.num_replicas,
-        module.num_partitions,
-        module.frontend_attributes,
-    )
+    return replace(module, entry=done[module.entry])
 
 
 def executable_computations(module: Module) -> list[Computation]:

@@ -297,13 +297,13 @@ OPCODES: Final[Mapping[str, OpcodeSpec]] = {
     "all-gather": OpcodeSpec(
         -1, ("replica_groups", "channel_id", "use_global_device_ids", "all_gather_dimension")
     ),
-    "all-to-all": OpcodeSpec(
-        -1, ("replica_groups", "channel_id", "split_dimension", "concat_dimension")
-    ),
+    # split_dimension, concat_dimension: of every operand; without, operand i goes to the i-th device of the group
+    "all-to-all": OpcodeSpec(-1, ("replica_groups", "channel_id")),
     "reduce-scatter": OpcodeSpec(
         -1, ("replica_groups", "channel_id", "use_global_device_ids", "scatter_dimension"), called=1
     ),
-    "collective-permute": OpcodeSpec(1, ("source_target_pairs", "channel_id")),
+    "collective-permute": OpcodeSpec(-1, ("source_target_pairs", "channel_id")),
+    "collective-broadcast": OpcodeSpec(-1, ("replica_groups", "channel_id")),
     # Made by passes. kind: "loop" | "reduce" | "transpose" | "row" | ... (see fusion.py); the computation's parameters
     # stand for the operands, its root (or root tuple's operands) for the results.
     "fusion": OpcodeSpec(-1, ("kind",), called=1),
@@ -492,6 +492,8 @@ class Module:
     num_replicas: int = 1
     num_partitions: int = 1
     frontend_attributes: dict[str, str] = field(default_factory=dict)
+    # How the whole program's arrays lie on its devices: fields of HloModuleProto, as the partitioner gave them.
+    shardings: bytes = b""
 
     def computations(self) -> list[Computation]:
         """Every computation once, callees before callers, the entry last."""

@@ -207,6 +207,7 @@ class _ModuleWriter:
                 for k, v in module.frontend_attributes.items()
             )
             parts.append(_message(19, b"".join(entries)))
+        parts.append(module.shardings)
         return b"".join(parts)
 
     def _aliases(self) -> bytes:
@@ -695,7 +696,11 @@ def _collective(dimension: str = "") -> Callable[[Instruction], bytes]:
             _message(_Field.REPLICA_GROUPS, _message(1, b"".join(map(_varint, group))))
             for group in attributes["replica_groups"]
         )
-        where = _message(_Field.DIMENSIONS, _varint(attributes[dimension])) if dimension else b""
+        where = (
+            _message(_Field.DIMENSIONS, _varint(attributes[dimension]))
+            if dimension in attributes
+            else b""
+        )
         return (
             groups
             + where
@@ -758,4 +763,5 @@ _WRITERS: Final[dict[str, Callable[[Instruction], bytes]]] = {
     "all-to-all": _collective("split_dimension"),
     "reduce-scatter": _collective("scatter_dimension"),
     "collective-permute": _collective_permute,
+    "collective-broadcast": _collective(),
 }

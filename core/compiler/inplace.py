@@ -30,7 +30,7 @@ def in_place_operands(instruction: Instruction) -> list[tuple[int, ...]]:
     count = len(instruction.result_shapes)
     if opcode == "fusion":
         kind = instruction.attributes["kind"]
-        if kind in ("loop", "reduce", "row"):
+        if kind in ("loop", "reduce", "row", "transpose"):
             return _fusion_in_place(instruction)
         if kind == "dynamic-update-slice":
             (body,) = instruction.called
@@ -43,10 +43,20 @@ def in_place_operands(instruction: Instruction) -> list[tuple[int, ...]]:
     elif opcode == "custom-call":
         aliases = dict(instruction.attributes["output_operand_aliases"])
         return [(aliases[n],) if n in aliases else () for n in range(count)]
+    elif opcode == "library-call" and instruction.attributes["name"] == "all-reduce":
+        # Operand after operand: a value that is there twice is still read after it was written.
+        values = [_without_bitcasts(o) for o in instruction.operands]
+        return [(n,) if values.count(v) == 1 else () for n, v in enumerate(values)]
     elif opcode == "library-call":
         operand = in_place_operand(instruction)
         return [(operand,)] if operand is not None else [()] * count
     return [()] * count
+
+
+def _without_bitcasts(value: Instruction) -> Instruction:
+    while value.opcode == "bitcast":
+        value = value.operands[0]
+    return value
 
 
 # Where a value is read: at the kernel's own index, at that index without the reduced dimensions, or
@@ -55,9 +65,10 @@ _FULL, _ROWS, _ELSEWHERE = 1, 2, 4
 
 
 def _fusion_in_place(fusion: Instruction) -> list[tuple[int, ...]]:
-    """Operands that a loop, reduce or row fusion reads at the index it writes and nowhere else.
+    """Operands that a loop, reduce, row or transpose fusion reads at the index it writes and nowhere else.
 
-    These kernels compute all results of an index before they store any. A row kernel stores a row
+    These kernels compute all results of an index before they store any. A transpose kernel reads what it moves a tile
+    ahead, and everything else as a loop does. A row kernel stores a row
     after all its reductions; a reduce kernel stores a reduced value after all that belongs to it,
     and reads every element of the whole space once.
     """

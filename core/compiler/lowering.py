@@ -15,6 +15,7 @@ from typing import Final
 from . import artifact
 from .artifact import Conditional, Copy, DebugInfo, Kernel, LibraryCall, Slice, Thunk, While
 from .buffers import Assignment, Move
+from .codegen.callbacks import Callback
 from .errors import of_instruction
 from .fused import attributes_key
 from .hlo import Computation, Instruction, Module, Shape
@@ -54,7 +55,7 @@ class Lowered:
 
 
 EmitKernel = Callable[[Instruction, str], KernelInfo]
-EmitFunction = Callable[[Instruction, str], str]
+EmitCallback = Callable[[Instruction, str], Callback]
 EmitSequence = Callable[[Sequence[Thunk], Sequence[str], str], tuple[KernelInfo, tuple[Slice, ...]]]
 
 # A loop or conditional becomes one function if no kernel in it is worth a second thread, and if an
@@ -64,8 +65,8 @@ LONGEST_ITERATION_NS: Final = 20_000.0
 
 
 class Lowering:
-    """``emit_kernel(instruction, name)`` writes a kernel; ``emit_comparator(sort, name)`` a sort's
-    comparator.
+    """``emit_kernel(instruction, name)`` writes a kernel; ``emit_callback(call, name)`` the
+    function that a library call calls back.
     """
 
     def __init__(
@@ -73,14 +74,15 @@ class Lowering:
         module: Module,
         assignment: Assignment,
         emit_kernel: EmitKernel,
-        emit_comparator: EmitFunction,
+        emit_callback: EmitCallback,
         describe: Callable[[Instruction], str],
         emit_sequence: EmitSequence | None = None,
     ) -> None:
         self.module = module
         self.assignment = assignment
         self.emit_kernel = emit_kernel
-        self.emit_comparator = emit_comparator
+        self.emit_callback = emit_callback
+        self.callbacks: dict[Hashable, Callback] = {}
         self.describe = describe
         self.emit_sequence = emit_sequence
         self.kernels: dict[Hashable, KernelInfo] = {}
@@ -167,8 +169,9 @@ class Lowering:
         config = dict(instruction.attributes["config"])
         cost = float(config.pop("cost_ns", 0.0))
         if instruction.called:
-            symbol = self.emit_comparator(instruction, self.unique(instruction))
-            config["comparator"] = artifact.FunctionOffset(self.symbol(symbol))
+            callback = self.callback_for(instruction)
+            config |= callback.attributes
+            config[callback.attribute] = artifact.FunctionOffset(self.symbol(callback.symbol))
         return LibraryCall(
             instruction.attributes["name"],
             tuple(operands),
@@ -177,6 +180,15 @@ class Lowering:
             cost,
             self.debug(instruction),
         )
+
+    def callback_for(self, call: Instruction) -> Callback:
+        """The function that the library call calls back, shared with calls of equal bodies and dtypes."""
+        key = (call.attributes["name"] == "sort", call.called[0], call.operands[0].dtype)
+        found = self.callbacks.get(key)
+        if found is None:
+            found = self.emit_callback(call, self.unique(call))
+            self.callbacks[key] = found
+        return found
 
     def lower_while(self, instruction: Instruction) -> list[Thunk]:
         condition, body = instruction.called

@@ -10,6 +10,7 @@ from . import verifier
 from .dump import Dump
 from .fusion import fuse
 from .hlo import Module
+from .passes.collectives import arrange_collectives, match_collectives
 from .passes.common_subexpressions import eliminate_common_subexpressions, share_computations
 from .passes.custom_calls import lay_out_custom_calls, match_custom_calls
 from .passes.dead_code import eliminate_dead_code
@@ -18,7 +19,6 @@ from .passes.inline import inline_calls, unshare_control_flow
 from .passes.library import match_library
 from .passes.random import expand_random
 from .passes.simplify import simplify
-from .passes.single_device import single_device
 from .passes.split_reductions import split_reductions
 from .passes.while_loops import annotate_trip_counts, hoist_invariants, simplify_loops
 
@@ -28,7 +28,7 @@ PASSES: tuple[Pass, ...] = (
     inline_calls,
     eliminate_dead_code,
     share_computations,
-    single_device,
+    arrange_collectives,
     lay_out_custom_calls,
     decompose,
     expand_random,
@@ -38,6 +38,7 @@ PASSES: tuple[Pass, ...] = (
     hoist_invariants,
     simplify,  # what common subexpressions and loops have brought to light
     remove_barriers,
+    match_collectives,
     match_custom_calls,
     match_library,
     split_reductions,

@@ -706,6 +706,54 @@ def _all_reduce(instruction: Instruction) -> AnyShape:
     return _result(shapes)
 
 
+def _reduce_scatter(instruction: Instruction) -> None:
+    scalar = Shape(_array(instruction).dtype)
+    _signature(instruction.called[0], [scalar, scalar], [scalar], "the body")
+    _check_blocks(instruction, "scatter_dimension", lambda whole, part: (part, whole))
+
+
+def _check_blocks(
+    instruction: Instruction,
+    attribute: str,
+    larger: Callable[[int, int], tuple[int, int]] = lambda whole, part: (whole, part),
+) -> None:
+    """Operands and results differ in one dimension only, of which one is a multiple of the other."""
+    dimension = instruction.attributes[attribute]
+    shapes = instruction.result_shapes
+    _require(len(shapes) == len(instruction.operands), "as many results as operands are needed")
+    for operand, result in zip(_arrays(instruction), shapes, strict=True):
+        _require(0 <= dimension < operand.rank, f"there is no dimension {dimension}")
+        _require(
+            isinstance(result, Shape)
+            and result.dtype == operand.dtype
+            and result.rank == operand.rank
+            and all(
+                a == b
+                for n, (a, b) in enumerate(zip(operand.dims, result.dims, strict=True))
+                if n != dimension
+            ),
+            f"{operand} and {result} differ in more than dimension {dimension}",
+        )
+        assert isinstance(result, Shape)
+        whole, part = larger(result.dims[dimension], operand.dims[dimension])
+        _require(
+            whole == 0 if part == 0 else whole % part == 0,
+            f"dimension {dimension} of {operand} and {result} are not multiples",
+        )
+
+
+def _check_all_to_all(instruction: Instruction) -> None:
+    shapes = instruction.result_shapes
+    _require(len(shapes) == len(instruction.operands), "as many results as operands are needed")
+    for operand, result in zip(_arrays(instruction), shapes, strict=True):
+        _require(
+            isinstance(result, Shape)
+            and result.dtype == operand.dtype
+            and result.elements == operand.elements,
+            f"{result} does not hold the elements of {operand}",
+        )
+
+
 # ------------------------------------------------------------------------------------------------------ table
 
 RULES: Final[dict[str, Rule]] = {
@@ -760,10 +808,14 @@ RULES: Final[dict[str, Rule]] = {
     "after-all": _after_all,
     "rng-bit-generator": _rng_bit_generator,
     "all-reduce": _all_reduce,
-    "collective-permute": lambda i: i.operands[0].shape,
+    "collective-permute": lambda i: _result(_arrays(i)),
+    "collective-broadcast": lambda i: _result(_arrays(i)),
 }
 
 CHECKS: Final[dict[str, Callable[[Instruction], None]]] = {
     "iota": _check_iota,
     "rng": _check_rng,
+    "all-gather": lambda i: _check_blocks(i, "all_gather_dimension"),
+    "all-to-all": _check_all_to_all,
+    "reduce-scatter": _reduce_scatter,
 }

@@ -68,6 +68,7 @@ class Executable::Execution : public StreamTask {
   std::vector<Ref<Buffer>> awaited;      // inputs that may not be ready
   std::vector<Hold> outputs;             // one a result
   std::vector<void*> parameter_data;     // address of each parameter's content
+  Participation participation;
   Ref<Event> done;
 
   void Run() override {
@@ -83,8 +84,13 @@ class Executable::Execution : public StreamTask {
     if (status.ok()) {
       SmallArray<void*> results(outputs.size());
       for (size_t i = 0; i < outputs.size(); ++i) results[i] = outputs[i].data();
-      status = executable->RunProgram(device, parameter_data.data(), results.data());
+      status =
+          executable->RunProgram(device, parameter_data.data(), results.data(), &participation);
     }
+    if (!status.ok() && participation.launch) {
+      participation.launch->Fail(participation.participant, status);
+    }
+    participation.launch = nullptr;
     // Readers of the results must find the inputs' memory free again and nothing of ours in the
     // way.
     inputs.clear();
@@ -151,6 +157,7 @@ StatusOr<Ref<Executable>> Executable::Load(std::string bytes) {
 Executable::~Executable() = default;
 
 double Executable::cost_ns() const { return program_->cost_ns(); }
+bool Executable::has_collectives() const { return program_->has_collectives(); }
 std::string Executable::ThunkSequenceText() const { return tripont::ThunkSequenceText(artifact_); }
 
 Status Executable::CheckArgument(Device* device, size_t index, const Buffer* buffer) const {
@@ -167,7 +174,8 @@ Status Executable::CheckArgument(Device* device, size_t index, const Buffer* buf
   return OkStatus();
 }
 
-Status Executable::RunProgram(Device* device, void* const* parameters, void* const* results) const {
+Status Executable::RunProgram(Device* device, void* const* parameters, void* const* results,
+                              const Participation* participation) const {
   Allocator& allocator = device->default_memory()->allocator();
   Scratch arena;
   if (const size_t size = program_->temp_size(); size > 0) {
@@ -201,7 +209,7 @@ Status Executable::RunProgram(Device* device, void* const* parameters, void* con
   for (size_t i = 0; i < results_.size(); ++i) {
     if (results_[i].allocation >= 0) bases[results_[i].allocation] = results[i];
   }
-  const LibraryContext context(device, &allocator, 0);
+  const LibraryContext context(device, &allocator, participation);
   Status status;
   try {
     status = program_->Run(bases.data(), context);
@@ -216,7 +224,12 @@ Status Executable::RunProgram(Device* device, void* const* parameters, void* con
 
 Status Executable::Execute(Device* device, std::span<Buffer* const> arguments,
                            std::span<const int64_t> non_donatable, std::span<Ref<Buffer>> results,
-                           Ref<Event>* done) {
+                           Ref<Event>* done, const Participation* participation) {
+  if (has_collectives() && (participation == nullptr || !participation->launch)) {
+    return FailedPrecondition(name(), " is a program for ", artifact_.num_replicas,
+                              " replicas and ", artifact_.num_partitions,
+                              " partitions; it cannot run alone");
+  }
   const size_t num_parameters = parameters_.size();
   const size_t num_results = results_.size();
   if (arguments.size() != num_parameters) {
@@ -322,7 +335,7 @@ Status Executable::Execute(Device* device, std::span<Buffer* const> arguments,
 
   if (run_inline) {
     for (const Ref<Buffer>& buffer : overwritten) buffer->WaitForHolds();
-    Status status = RunProgram(device, parameter_data.data(), result_data.data());
+    Status status = RunProgram(device, parameter_data.data(), result_data.data(), participation);
     release_holds();
     if (!status.ok()) {
       for (Ref<Buffer>& result : results) result = nullptr;
@@ -347,6 +360,7 @@ Status Executable::Execute(Device* device, std::span<Buffer* const> arguments,
   }
   execution->donations = std::move(donations);
   execution->overwritten = std::move(overwritten);
+  if (participation != nullptr) execution->participation = *participation;
   execution->done = event;
   device->stream().Enqueue(std::move(execution));
   for (size_t i = 0; i < num_parameters; ++i) {

@@ -11,6 +11,7 @@
 
 #include "core/runtime/artifact.h"
 #include "core/runtime/buffer.h"
+#include "core/runtime/collectives.h"
 #include "core/runtime/device.h"
 #include "core/runtime/export.h"
 #include "core/runtime/ref_counted.h"
@@ -47,6 +48,8 @@ class TRIPONT_EXPORT Executable : public RefCounted<Executable> {
   // The bytes it was loaded from.
   const std::string& bytes() const { return bytes_; }
   const ExecutableMemoryStats& memory_stats() const { return memory_stats_; }
+  // Whether executions meet those of other devices, and so need a launch.
+  bool has_collectives() const;
   // Estimate of one execution, ns; infinity if a loop's trip count is unknown.
   double cost_ns() const;
   // One line a thunk, for people.
@@ -66,9 +69,13 @@ class TRIPONT_EXPORT Executable : public RefCounted<Executable> {
   // (and all errors of one that ran on this thread) are returned; later ones come through the
   // definition events of the results. An argument whose producer failed gives results that failed
   // with the same error.
+  //
+  // participation: what `device` is among the devices of the program; only a program for one device
+  // does without. An execution that fails after this has returned fails its launch; on an error that
+  // this returns the caller does (Launch::Fail).
   Status Execute(Device* device, std::span<Buffer* const> arguments,
                  std::span<const int64_t> non_donatable, std::span<Ref<Buffer>> results,
-                 Ref<Event>* done = nullptr);
+                 Ref<Event>* done = nullptr, const Participation* participation = nullptr);
 
  private:
   friend class RefCounted<Executable>;
@@ -77,7 +84,8 @@ class TRIPONT_EXPORT Executable : public RefCounted<Executable> {
   ~Executable();
   Status CheckArgument(Device* device, size_t index, const Buffer* buffer) const;
   // The addresses of all parameters and results; the thunks run on this thread.
-  Status RunProgram(Device* device, void* const* parameters, void* const* results) const;
+  Status RunProgram(Device* device, void* const* parameters, void* const* results,
+                    const Participation* participation) const;
 
   // What Execute needs to know of one parameter.
   struct ParameterPlan {

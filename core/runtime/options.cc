@@ -88,6 +88,12 @@ constexpr Setting kSettings[] = {
      .number = &Options::inline_ns,
      .smallest = 0,
      .largest = kMany},
+    {.info = {"collective_timeout", "TRIPONT_COLLECTIVE_TIMEOUT",
+              "seconds a device waits in a collective for the other devices of its program; 0: for "
+              "ever (default 300)"},
+     .number = &Options::collective_timeout,
+     .smallest = 0,
+     .largest = kMany},
 };
 
 std::optional<bool> ParseFlag(std::string_view value) {

@@ -76,6 +76,7 @@ inline Status OkStatus() { return Status(); }
 // Each takes the parts of the message: InvalidArgument("expected ", 2, " operands").
 TRIPONT_DEFINE_STATUS_FUNCTION(Cancelled, kCancelled)
 TRIPONT_DEFINE_STATUS_FUNCTION(InvalidArgument, kInvalidArgument)
+TRIPONT_DEFINE_STATUS_FUNCTION(DeadlineExceeded, kDeadlineExceeded)
 TRIPONT_DEFINE_STATUS_FUNCTION(NotFound, kNotFound)
 TRIPONT_DEFINE_STATUS_FUNCTION(ResourceExhausted, kResourceExhausted)
 TRIPONT_DEFINE_STATUS_FUNCTION(FailedPrecondition, kFailedPrecondition)

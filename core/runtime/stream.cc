@@ -53,7 +53,7 @@ void Stream::Enqueue(std::unique_ptr<StreamTask> task) {
   State& state = *state_;
   std::unique_lock<std::mutex> lock(state.mutex);
   if (!OnStreamThread()) {
-    state.room.wait(lock, [&] { return state.queue.size() < kMaxPending; });
+    state.room.wait(lock, [&] { return state.queue.size() < kMaxPending || state.unbounded; });
   }
   if (!state.thread.joinable()) {
     // A thread that cannot be started (the limit of processes is reached) must not lose the work:
@@ -73,6 +73,14 @@ void Stream::Enqueue(std::unique_ptr<StreamTask> task) {
   const bool wake = state.sleeping;
   lock.unlock();
   if (wake) state.work.notify_one();
+}
+
+void Stream::SetUnbounded(bool unbounded) {
+  {
+    const std::lock_guard<std::mutex> lock(state_->mutex);
+    state_->unbounded = unbounded;
+  }
+  if (unbounded) state_->room.notify_all();
 }
 
 void Stream::Synchronize() {
@@ -112,7 +120,7 @@ void Stream::Loop() {
     std::unique_ptr<StreamTask> task = std::move(state.queue.front());
     state.queue.pop_front();
     state.running = task.get();
-    const bool was_full = state.queue.size() + 1 == kMaxPending;
+    const bool was_full = state.queue.size() + 1 >= kMaxPending;
     lock.unlock();
     if (was_full) state.room.notify_all();
     task->Run();

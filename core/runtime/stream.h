@@ -49,6 +49,9 @@ class TRIPONT_EXPORT Stream {
   void Enqueue(std::unique_ptr<StreamTask> task);
   // The same for a function; `abandon` may be empty.
   void Enqueue(std::function<void()> run, std::function<void(const Status&)> abandon = nullptr);
+  // While true, any number of tasks may wait: the running one waits for another device, whose work
+  // may have to come from a thread that Enqueue would block.
+  void SetUnbounded(bool unbounded);
   // Blocks until everything enqueued so far has run. Must not be called on the stream's thread.
   void Synchronize();
   // Whether the caller is this stream's thread.
@@ -71,6 +74,7 @@ class TRIPONT_EXPORT Stream {
     std::deque<std::unique_ptr<StreamTask>> queue;
     StreamTask* running = nullptr;
     bool stop = false;
+    bool unbounded = false;
     bool sleeping = false;
     std::thread thread;
   };

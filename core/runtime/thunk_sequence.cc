@@ -214,6 +214,7 @@ Status LoadedProgram::LoadLibraryCall(const ArtifactThunk& thunk, LoadedThunk& l
   TRIPONT_ASSIGN_OR_RETURN(loaded.call, factory(signature));
   TRIPONT_RETURN_IF_ERROR(signature.attributes.CheckAllUsed());
   may_block_ |= loaded.call->MayBlock();
+  has_collectives_ |= loaded.call->IsCollective();
   return OkStatus();
 }
 

@@ -64,6 +64,8 @@ class LoadedProgram {
   // Estimate, ns on one core; infinity if a trip count is unknown.
   double cost_ns() const { return cost_ns_; }
   bool may_block() const { return may_block_; }
+  // Whether a collective is among the library calls.
+  bool has_collectives() const { return has_collectives_; }
 
  private:
   struct CompactSlice {
@@ -100,6 +102,7 @@ class LoadedProgram {
   int32_t num_thunks_ = 0;
   double cost_ns_ = 0;
   bool may_block_ = false;
+  bool has_collectives_ = false;
   std::vector<CompactSlice> slices_;
   LoadedSequence thunks_;
 };

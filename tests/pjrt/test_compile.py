@@ -191,14 +191,11 @@ def test_wrong_calls(api: Api, compiler: Client) -> None:
         compiler.compile(ADD_ONE, options=b"\xff\xff\xff")
 
 
-def test_partitions(compiler: Client) -> None:
-    with pytest.raises(PjrtError, match="2 partitions") as error:
-        compiler.compile(ADD_ONE, options=compile_options([[0, 1]]))
-    assert error.value.code == "UNIMPLEMENTED"
-
-
-def test_replicas_without_collectives(api: Api, compiler: Client) -> None:
-    loaded = compiler.compile(ADD_ONE, options=compile_options([[0], [1]]))
+@pytest.mark.parametrize("devices", [[[0], [1]], [[0, 1]]], ids=["replicas", "partitions"])
+def test_several_devices_without_collectives(
+    api: Api, compiler: Client, devices: list[list[int]]
+) -> None:
+    loaded = compiler.compile(ADD_ONE, options=compile_options(devices))
     xs = [compiler.buffer(X, device=d) for d in compiler.devices]
     outs = compiler.execute(loaded, *[[x] for x in xs], events=True)
     for [out] in outs:

@@ -2,42 +2,115 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from .. import hlo
+from ..errors import invalid_argument
 from . import attributes, bindings
 
 if TYPE_CHECKING:
     from .stablehlo import BlockReader, Reader, Results
 
+# How the bindings print a mesh and what names axes of it: they have no other way to read these attributes.
+_AXIS_SIZE: Final = re.compile(r'"([^"]+)"\s*=\s*(\d+)')
+_DEVICE_IDS: Final = re.compile(r"device_ids\s*=\s*\[([^\]]*)\]")
+_MESH_NAME: Final = re.compile(r"mesh\s*=\s*@([\w.$-]+|\"[^\"]+\")")
+_AXIS_REFERENCE: Final = re.compile(
+    r'axis_ref<\s*name\s*=\s*"([^"]+)"(?:[^>]*?pre_size\s*=\s*(\d+),\s*size\s*=\s*(\d+))?'
+)
 
-def _groups(operation: Any) -> dict[str, Any]:
+
+def _groups(block: BlockReader, operation: Any) -> dict[str, Any]:
     """Replica groups (without the -1 that pads them) and channel of a collective."""
     given = operation.attributes
-    try:
-        rows = attributes.integer_rows(given["replica_groups"]) if "replica_groups" in given else ()
-    except (TypeError, ValueError, BufferError):
-        rows = None
-    groups = tuple(tuple(i for i in row if i >= 0) for row in rows) if rows is not None else None
-    channel = 0
-    if "channel_handle" in given:
-        channel = int(bindings.ChannelHandle(given["channel_handle"]).handle)
-    return {"replica_groups": groups, "channel_id": channel}
+    rows: tuple[tuple[int, ...], ...] = ()
+    if "replica_groups" in given:
+        try:
+            rows = attributes.integer_rows(given["replica_groups"])
+        except (TypeError, ValueError, BufferError):
+            rows = _mesh_groups(block, operation, str(given["replica_groups"]))
+    groups = tuple(tuple(i for i in row if i >= 0) for row in rows)
+    return {"replica_groups": groups, "channel_id": _channel(operation)}
+
+
+def _channel(operation: Any) -> int:
+    given = operation.attributes
+    if "channel_handle" not in given:
+        return 0
+    return int(bindings.ChannelHandle(given["channel_handle"]).handle)
+
+
+def _mesh_groups(block: BlockReader, operation: Any, text: str) -> tuple[tuple[int, ...], ...]:
+    """The groups of devices that differ only in their places along some axes of a mesh."""
+    name = _MESH_NAME.search(text)
+    mesh = _find_mesh(block, name[1].strip('"')) if name else None
+    if mesh is None:
+        raise block.unimplemented(operation, f"the replica groups {text} are not understood")
+    sizes = {axis: int(size) for axis, size in _AXIS_SIZE.findall(mesh)}
+    listed = _DEVICE_IDS.search(mesh)
+    devices = (
+        [int(d) for d in listed[1].split(",")]
+        if listed is not None and listed[1].strip()
+        else list(range(math.prod(sizes.values())))
+    )
+    # Each axis becomes a list of factors, major to minor: a part of an axis is one of them.
+    axes = [
+        (axis, int(pre or 1), int(size or 0)) for axis, pre, size in _AXIS_REFERENCE.findall(text)
+    ]
+    factors: list[tuple[str, int, int]] = []  # axis, the product of its factors before, size
+    for axis, size in sizes.items():
+        cuts = {1, size}
+        for wanted, pre, part in axes:
+            if wanted == axis:
+                cuts |= {pre, pre * (part or size)}
+        ordered = sorted(cuts)
+        if any(b % a for a, b in itertools.pairwise(ordered)) or not ordered[-1] == size:
+            raise invalid_argument(f"the axes {text} do not divide those of the mesh {mesh}")
+        factors += [(axis, a, b // a) for a, b in itertools.pairwise(ordered)]
+    chosen = [
+        n
+        for axis, pre, part in axes
+        for n, (name_, before, size) in enumerate(factors)
+        if name_ == axis and pre <= before and before * size <= pre * (part or sizes[axis])
+    ]
+    others = [n for n in range(len(factors)) if n not in chosen]
+    strides = [math.prod(size for *_, size in factors[n + 1 :]) for n in range(len(factors))]
+
+    def places(numbers: list[int]) -> list[int]:
+        """Where the devices lie that differ in these factors alone, the last of them fastest."""
+        ranges = [range(factors[n][2]) for n in numbers]
+        return [
+            sum(i * strides[n] for i, n in zip(index, numbers, strict=True))
+            for index in itertools.product(*ranges)
+        ]
+
+    return tuple(tuple(devices[a + b] for b in places(chosen)) for a in places(others))
+
+
+def _find_mesh(block: BlockReader, name: str) -> str | None:
+    """The text of the mesh called ``name``."""
+    for view in block.program.module.body.operations:
+        operation = view.operation
+        if operation.name == "sdy.mesh" and operation.attributes["sym_name"].value == name:
+            return str(operation.attributes["mesh"])
+    return None
 
 
 def _collective(opcode: str, body: bool = False, renamed: dict[str, str] | None = None) -> Reader:
     """A collective with a group list; ``renamed`` maps its integer attributes to ours."""
 
     def read(block: BlockReader, operation: Any) -> Results:
-        values = _groups(operation)
-        if values["replica_groups"] is None:
-            raise block.unimplemented(
-                operation, "replica groups given by mesh axes are not supported"
-            )
-        if opcode != "all-to-all":
+        values = _groups(block, operation)
+        if opcode not in ("all-to-all", "collective-broadcast"):
             values["use_global_device_ids"] = attributes.flag(operation, "use_global_device_ids")
         for theirs, ours in (renamed or {}).items():
-            values[ours] = attributes.integer(operation, theirs)
+            # An all-to-all of HLO's other form has no dimensions.
+            if theirs in operation.attributes or opcode != "all-to-all":
+                values[ours] = attributes.integer(operation, theirs)
         called = (block.body(operation, 0, opcode.replace("-", "_") + "_body"),) if body else ()
         return block.emit_results(operation, opcode, block.operands(operation), values, called)
 
@@ -45,23 +118,39 @@ def _collective(opcode: str, body: bool = False, renamed: dict[str, str] | None 
 
 
 def read_collective_permute(block: BlockReader, operation: Any) -> Results:
-    channel = _groups(operation)["channel_id"]
     pairs = attributes.integer_rows(operation.attributes["source_target_pairs"])
-    values = {"source_target_pairs": pairs, "channel_id": channel}
-    return block.emit(
-        "collective-permute", block.shape(operation), block.operands(operation), values
+    values = {"source_target_pairs": pairs, "channel_id": _channel(operation)}
+    return block.emit_results(operation, "collective-permute", block.operands(operation), values)
+
+
+def read_cross_replica_sum(block: BlockReader, operation: Any) -> Results:
+    """``mhlo.cross-replica-sum``, from before there was an all-reduce."""
+    (operand,) = block.operands(operation)
+    scalar = hlo.Shape(operand.dtype)
+    a, b = hlo.parameter(0, scalar, "a"), hlo.parameter(1, scalar, "b")
+    body = hlo.Computation.from_root(
+        block.program.unique_name("sum"), [a, b], hlo.Instruction("add", scalar, (a, b))
     )
+    values = {**_groups(block, operation), "use_global_device_ids": False}
+    return block.emit_results(operation, "all-reduce", [operand], values, (body,))
 
 
-def read_alone(block: BlockReader, operation: Any) -> Results:
-    """``collective_broadcast`` and the older ``cross-replica-sum``, which are nothing for one device."""
-    groups = _groups(operation)["replica_groups"]
-    given = block.program.module.operation.attributes
-    replicas = given["mhlo.num_replicas"].value if "mhlo.num_replicas" in given else 1
-    alone = groups is not None and all(len(group) == 1 for group in groups)
-    if not alone or (not groups and replicas != 1):
-        raise block.unimplemented(operation, "this operation is supported on one device only")
-    return block.operands(operation)[:1]
+def read_async_start(block: BlockReader, operation: Any) -> Results:
+    """What is started is a call: the schedule is ours to make. Its value is the future."""
+    body = block.body(operation, 0, "async")
+    shapes = [r.shape for r in body.results]
+    shape = shapes[0] if len(shapes) == 1 else hlo.TupleShape(tuple(shapes))  # type: ignore[arg-type]
+    return [block.emit("call", shape, block.operands(operation), called=(body,))]
+
+
+def read_async_done(block: BlockReader, operation: Any) -> Results:
+    (future,) = block.operands(operation)
+    if not isinstance(future.shape, hlo.TupleShape):
+        return [future]
+    return [
+        block.emit("get-tuple-element", shape, (future,), {"index": n})
+        for n, shape in enumerate(future.result_shapes)
+    ]
 
 
 def _device_number(opcode: str) -> Reader:
@@ -85,8 +174,11 @@ READERS: Final[dict[str, Callable[[BlockReader, Any], Results]]] = {
             "reduce-scatter", body=True, renamed={"scatter_dimension": "scatter_dimension"}
         ),
         "collective_permute": read_collective_permute,
-        "collective_broadcast": read_alone,
-        "cross-replica-sum": read_alone,
+        "collective_broadcast": _collective("collective-broadcast"),
+        "cross-replica-sum": read_cross_replica_sum,
+        "async_start": read_async_start,
+        "async_update": lambda block, operation: block.operands(operation),
+        "async_done": read_async_done,
         "partition_id": _device_number("partition-id"),
         "replica_id": _device_number("replica-id"),
     }.items()

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 from .. import hlo
 from ..errors import CompileError, internal, invalid_argument
-from . import bindings, bytecode, legalize
+from . import bindings, bytecode, legalize, signature
 from .bindings import MLIRError, ir
 from .reading_limit import reading_limit
 from .stablehlo import NeedsPasses, ProgramReader
@@ -46,6 +46,12 @@ def read_program(program: bytes, format: str) -> hlo.Module:
         raise invalid_argument("the program is empty")
     with _one_at_a_time:
         return _read(program, format)
+
+
+def read_signature(program: bytes, format: str) -> signature.Signature:
+    """What ``program`` says of its devices, without reading the rest. Raises as :func:`read_program`."""
+    with _one_at_a_time, reading_limit(len(program)):
+        return signature.signature_of(read_mlir(program, format, bindings.context()))
 
 
 def _read(program: bytes, format: str) -> hlo.Module:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .. import hlo
@@ -13,6 +14,46 @@ if TYPE_CHECKING:
 
 _DEFAULT_MEMORY = "device"
 _MEMORY_KINDS = ("mhlo.memory_kind", "stablehlo.memory_kind")
+
+
+_SHARDINGS = ("mhlo.sharding", "sdy.sharding")
+
+
+@dataclass(slots=True)
+class Signature:
+    """What a program says of its devices and memories before it is read.
+
+    ``is_sharded``: whether it is one program for all partitions, with shardings, and not that of each. Memory kinds:
+    as in :class:`..hlo.Module`.
+    """
+
+    num_replicas: int
+    num_partitions: int
+    is_sharded: bool
+    parameter_memory_kinds: tuple[str, ...]
+    result_memory_kinds: tuple[str, ...]
+
+
+def signature_of(module: Any) -> Signature:
+    """The signature of an MLIR module, from the attributes of the module and its function ``main``."""
+    given = module.operation.attributes
+
+    def count(name: str) -> int:
+        return int(given[name].value) if name in given else 1
+
+    operations = [view.operation for view in module.body.operations]
+    sharded = any(o.name == "sdy.mesh" for o in operations)
+    kinds: list[tuple[str, ...]] = [(), ()]
+    for function in operations:
+        if function.name == "func.func" and function.attributes["sym_name"].value == "main":
+            block = function.regions[0].blocks[0]
+            sizes = (len(block.arguments), len(list(block.operations)[-1].operands))
+            for n, name in enumerate(("arg_attrs", "res_attrs")):
+                found = _dictionaries(function, name, sizes[n])
+                kinds[n] = _memory_kinds(found)
+                sharded |= any(key in d for d in found for key in _SHARDINGS)
+    replicas, partitions = count("mhlo.num_replicas"), count("mhlo.num_partitions")
+    return Signature(replicas, partitions, sharded, *kinds)
 
 
 def read_signature(program: ProgramReader, function: Any, module: hlo.Module) -> None:

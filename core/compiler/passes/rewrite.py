@@ -9,6 +9,7 @@ shared with the module that came in, and a pass that changes nothing gives back 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from ..hlo import Computation, Instruction, Module
@@ -30,17 +31,7 @@ def with_entry(module: Module, entry: Computation) -> Module:
     """The module with another entry computation (of the same signature)."""
     if entry is module.entry:
         return module
-    return Module(
-        module.name,
-        entry,
-        module.input_output_aliases,
-        module.buffer_donors,
-        module.parameter_memory_kinds,
-        module.result_memory_kinds,
-        module.num_replicas,
-        module.num_partitions,
-        module.frontend_attributes,
-    )
+    return replace(module, entry=entry)
 
 
 def with_called(computation: Computation, new: dict[Computation, Computation]) -> Computation:

@@ -8,6 +8,7 @@
 namespace tripont {
 
 void RegisterCholesky(LibraryRegistry& registry);
+void RegisterCollectives(LibraryRegistry& registry);
 void RegisterConvolution(LibraryRegistry& registry);
 void RegisterFft(LibraryRegistry& registry);
 void RegisterGemm(LibraryRegistry& registry);

@@ -8,6 +8,7 @@ namespace tripont {
 
 void RegisterLibraryCalls(LibraryRegistry& registry) {
   RegisterCholesky(registry);
+  RegisterCollectives(registry);
   RegisterConvolution(registry);
   RegisterFft(registry);
   RegisterGemm(registry);

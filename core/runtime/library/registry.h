@@ -30,6 +30,7 @@
 namespace tripont {
 
 class Device;
+struct Participation;
 
 // The attributes of one call. A factory reads each with the getter of its type, then calls
 // CheckAllUsed, so that an unknown attribute is an error. Getters: INVALID_ARGUMENT if the
@@ -114,8 +115,8 @@ class TRIPONT_EXPORT Scratch {
 // What an execution offers to a library call. For parallel loops: ParallelFor of parallel.h.
 class TRIPONT_EXPORT LibraryContext {
  public:
-  LibraryContext(Device* device, Allocator* allocator, int64_t launch_id)
-      : device_(device), allocator_(allocator), launch_id_(launch_id) {}
+  LibraryContext(Device* device, Allocator* allocator, const Participation* participation)
+      : device_(device), allocator_(allocator), participation_(participation) {}
   Device* device() const { return device_; }
   // For calls that use the device's queue: `thing` (scratch memory, objects that what was enqueued
   // refers to) is destroyed when everything that was enqueued until now is done.
@@ -125,14 +126,14 @@ class TRIPONT_EXPORT LibraryContext {
   void ReleaseKept() const { until_done_.clear(); }
   // At least `size` bytes, content undefined; RESOURCE_EXHAUSTED.
   StatusOr<Scratch> AllocateScratch(size_t size) const;
-  // The same number for the devices of one launch of a program.
-  int64_t launch_id() const { return launch_id_; }
+  // What this device is among those of the program (collectives.h); null for a program for one.
+  const Participation* participation() const { return participation_; }
 
  private:
   Device* const device_;
   mutable std::vector<std::shared_ptr<void>> until_done_;
   Allocator* const allocator_;
-  const int64_t launch_id_;
+  const Participation* const participation_;
 };
 
 class TRIPONT_EXPORT LibraryCall {
@@ -147,6 +148,8 @@ class TRIPONT_EXPORT LibraryCall {
   // True if Execute may wait for something else than its own work: other devices (collectives), the
   // user's Python (callbacks). Programs with such calls never run on the caller's thread.
   virtual bool MayBlock() const { return false; }
+  // True if Execute meets other devices: the execution must belong to a launch.
+  virtual bool IsCollective() const { return false; }
   // True if Execute enqueues its work in the queue of a backend's device, after what is there,
   // instead of doing it before it returns (on the host there is no queue). Other calls run when the
   // queue is empty.

@@ -1,0 +1,457 @@
+"""Collectives: what the devices of a program exchange, from HLO's forms to calls of the runtime.
+
+The devices of a program are its participants, numbered ``replica * num_partitions + partition``. Two passes:
+
+* :func:`arrange_collectives`, early: what one device alone exchanges stays where it is, device numbers of which there
+  is one become constants, and of everything else the dimension that is split or joined moves to the front, so that the
+  runtime moves blocks (simplification then removes transposes that meet others).
+* :func:`match_collectives`, before fusion: collectives become library calls (core/runtime/library/collectives.cc says
+  what each takes); all-reduces that do not wait for one another become one call, because a meeting of devices costs
+  more than a small array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, Final
+
+import numpy as np
+
+from ..errors import of_instruction
+from ..hlo import (
+    Computation,
+    Instruction,
+    Module,
+    Shape,
+    TupleShape,
+    broadcast,
+    constant,
+    get_tuple_element,
+    topological_order,
+)
+from .library.cost import CALL_NS
+from .patterns import reshape
+from .rewrite import map_computations, sweep
+
+# Elements that one call of a reduction's kernel reduces: kReductionElements in core/runtime/library/collectives.cc.
+REDUCTION_ELEMENTS: Final = 1024
+# What waiting for the other devices takes at least, and how fast bytes move between them.
+MEETING_NS: Final = 5_000.0
+BYTES_PER_NS: Final = 10.0
+
+Groups = tuple[tuple[int, ...], ...]
+
+_OPCODES: Final = frozenset(
+    (
+        "partition-id",
+        "replica-id",
+        "all-reduce",
+        "all-gather",
+        "all-to-all",
+        "reduce-scatter",
+        "collective-permute",
+        "collective-broadcast",
+    )
+)
+
+
+def arrange_collectives(module: Module) -> Module:
+    """Collectives of one device are their operands; the others work on the first dimension.
+
+    Raises CompileError INVALID_ARGUMENT for groups that name devices twice, or that do not exist.
+    """
+    if not _has_collectives(module):
+        return module
+
+    def rule(i: Instruction) -> Instruction | None:
+        if i.opcode in _OPCODES:
+            return _arrange(i, module)
+        if i.opcode == "get-tuple-element" and i.operands[0].opcode == "tuple":
+            index: int = i.attributes["index"]
+            return i.operands[0].operands[index]
+        return None
+
+    return map_computations(module, lambda computation: sweep(computation, rule))
+
+
+def match_collectives(module: Module) -> Module:
+    """Collectives and device numbers become library calls."""
+    if not _has_collectives(module):
+        return module
+    meetings = iter(range(1 << 31))
+
+    def match(computation: Computation) -> Computation:
+        if not any(i.opcode in _OPCODES for i in computation.instructions):
+            return computation
+        computation = _combine_all_reduces(computation, module)
+        return sweep(computation, lambda i: _match(i, module, meetings), repeat=False)
+
+    return map_computations(module, match)
+
+
+def _has_collectives(module: Module) -> bool:
+    return any(i.opcode in _OPCODES for c in module.computations() for i in c.instructions)
+
+
+# ------------------------------------------------------------------------------------------------------- groups
+
+
+def participant_groups(i: Instruction, module: Module) -> Groups:
+    """The groups of participants that meet in ``i``, each in the order of its members.
+
+    What the numbers in ``replica_groups`` are depends on the opcode, the channel and ``use_global_device_ids``, as
+    StableHLO's specification says (cross_replica, cross_partition, cross_replica_and_partition, flattened_ids).
+    """
+    replicas, partitions = module.num_replicas, module.num_partitions
+    given: Groups = i.attributes["replica_groups"]
+    has_channel = i.attributes["channel_id"] > 0
+
+    def all_of(count: int) -> Groups:
+        return given or (tuple(range(count)),)
+
+    def check(groups: Groups, count: int, what: str) -> Groups:
+        for number in (n for group in groups for n in group):
+            if not 0 <= number < count:
+                message = f"a group names {what} {number}, but the program has {count}"
+                raise of_instruction("INVALID_ARGUMENT", message, i)
+        return groups
+
+    if i.attributes.get("use_global_device_ids", False):
+        return check(all_of(replicas * partitions), replicas * partitions, "device")
+    if i.opcode in ("all-to-all", "collective-broadcast") and has_channel:
+        return tuple(
+            tuple(replica * partitions + n for n in group)
+            for replica in range(replicas)
+            for group in check(all_of(partitions), partitions, "partition")
+        )
+    groups = check(all_of(replicas), replicas, "replica")
+    if has_channel and i.opcode not in ("all-to-all", "collective-broadcast"):
+        return tuple(
+            tuple(n * partitions + partition for partition in range(partitions) for n in group)
+            for group in groups
+        )
+    return tuple(
+        tuple(n * partitions + partition for n in group)
+        for partition in range(partitions)
+        for group in groups
+    )
+
+
+def _complete_groups(i: Instruction, module: Module) -> Groups:
+    """The groups of ``i``, in which every participant must be once."""
+    groups = participant_groups(i, module)
+    members = sorted(n for group in groups for n in group)
+    if members != list(range(module.num_replicas * module.num_partitions)):
+        message = (
+            f"the groups {groups} do not hold each of the program's"
+            f" {module.num_replicas * module.num_partitions} devices once"
+        )
+        raise of_instruction("INVALID_ARGUMENT", message, i)
+    return groups
+
+
+def _sources(i: Instruction, module: Module) -> list[int]:
+    """For each participant the one whose operand it gets, or -1."""
+    replicas, partitions = module.num_replicas, module.num_partitions
+    sources = [-1] * (replicas * partitions)
+
+    def send(source: int, target: int) -> None:
+        if sources[target] >= 0:
+            raise of_instruction("INVALID_ARGUMENT", f"device {target} receives twice", i)
+        sources[target] = source
+
+    if i.opcode == "collective-broadcast":
+        for group in participant_groups(i, module):
+            for target in group:
+                send(group[0], target)
+        return sources
+    across_partitions = i.attributes["channel_id"] > 0
+    count = partitions if across_partitions else replicas
+    for source, target in i.attributes["source_target_pairs"]:
+        if not (0 <= source < count and 0 <= target < count):
+            message = f"the pair ({source}, {target}) names a device that the program does not have"
+            raise of_instruction("INVALID_ARGUMENT", message, i)
+        for other in range(replicas if across_partitions else partitions):
+            if across_partitions:
+                send(other * partitions + source, other * partitions + target)
+            else:
+                send(source * partitions + other, target * partitions + other)
+    return sources
+
+
+def _connected(sources: list[int]) -> Groups:
+    """Participants that exchange anything with one another, directly or not; each in one group."""
+    leader = list(range(len(sources)))
+
+    def find(n: int) -> int:
+        while leader[n] != n:
+            n = leader[n]
+        return n
+
+    for target, source in enumerate(sources):
+        if source >= 0:
+            a, b = find(source), find(target)
+            leader[max(a, b)] = min(a, b)
+    groups: dict[int, list[int]] = {}
+    for n in range(len(sources)):
+        groups.setdefault(find(n), []).append(n)
+    return tuple(map(tuple, groups.values()))
+
+
+# ---------------------------------------------------------------------------------------------------- arranging
+
+
+def _arrange(i: Instruction, module: Module) -> Instruction | None:
+    opcode = i.opcode
+    if opcode in ("partition-id", "replica-id"):
+        count = module.num_partitions if opcode == "partition-id" else module.num_replicas
+        return constant(0, i.dtype, i.metadata) if count == 1 else None
+    if opcode in ("collective-permute", "collective-broadcast"):
+        sources = _sources(i, module)
+        if sources == list(range(len(sources))):
+            return _results(i, i.operands)
+        if all(source < 0 for source in sources):
+            return _results(i, [_zeros(o) for o in i.operands])
+        return None
+    groups = _complete_groups(i, module)
+    if all(len(group) == 1 for group in groups):
+        if tuple(o.shape for o in i.operands) != i.result_shapes:
+            raise of_instruction("INVALID_ARGUMENT", "one device alone cannot change the shape", i)
+        return _results(i, i.operands)
+    if opcode == "all-reduce":
+        return None
+    size = len(groups[0])
+    if any(len(group) != size for group in groups):
+        raise of_instruction("INVALID_ARGUMENT", f"the groups {groups} are not of one size", i)
+    return _ARRANGE[opcode](i, size)
+
+
+def _results(i: Instruction, values: Iterable[Instruction]) -> Instruction:
+    values = tuple(values)
+    if isinstance(i.shape, TupleShape):
+        return Instruction("tuple", i.shape, values, metadata=i.metadata)
+    return values[0]
+
+
+def _zeros(like: Instruction) -> Instruction:
+    zero = constant(np.zeros((), like.dtype.numpy), like.dtype, like.metadata)
+    return broadcast(zero, like.dims) if like.dims else zero
+
+
+def _split(x: Instruction, dimension: int, count: int) -> Instruction:
+    """``x`` with ``dimension`` cut into ``count`` blocks, which become a new first dimension."""
+    dims = x.dims
+    cut = (*dims[:dimension], count, dims[dimension] // count, *dims[dimension + 1 :])
+    order = (dimension, *(n for n in range(len(cut)) if n != dimension))
+    return _transpose(reshape(x, cut), order)
+
+
+def _join(x: Instruction, dimension: int) -> Instruction:
+    """The inverse: the first dimension's blocks, one after the other in what is ``dimension`` without it."""
+    rank = len(x.dims)
+    order = (*range(1, dimension + 1), 0, *range(dimension + 1, rank))
+    moved = _transpose(x, order)
+    dims = moved.dims
+    return reshape(
+        moved,
+        (*dims[:dimension], dims[dimension] * dims[dimension + 1], *dims[dimension + 2 :]),
+    )
+
+
+def _transpose(x: Instruction, order: tuple[int, ...]) -> Instruction:
+    if order == tuple(range(len(order))):
+        return x
+    shape = Shape(x.dtype, tuple(x.dims[n] for n in order))
+    return Instruction("transpose", shape, (x,), {"dimensions": order}, metadata=x.metadata)
+
+
+def _each(
+    i: Instruction,
+    before: Callable[[Instruction], Instruction],
+    shape: Callable[[Instruction], Shape],
+    after: Callable[[Instruction], Instruction],
+    **changed: int,
+) -> Instruction:
+    """``i`` on other operands, its results turned back: one collective for each operand."""
+    values = []
+    for operand in i.operands:
+        x = before(operand)
+        attributes = {**i.attributes, **changed}
+        whole = Instruction(i.opcode, shape(x), (x,), attributes, i.called, metadata=i.metadata)
+        values.append(after(whole))
+    return _results(i, values)
+
+
+def _arrange_all_gather(i: Instruction, size: int) -> Instruction | None:
+    dimension: int = i.attributes["all_gather_dimension"]
+    _expect(i, [o.dims[dimension] * size for o in i.operands], dimension, size)
+    if dimension == 0 and len(i.operands) == 1:
+        return None
+    return _each(
+        i,
+        lambda x: reshape(x, (1, *x.dims)),
+        lambda x: Shape(x.dtype, (size, *x.dims[1:])),
+        lambda x: _join(x, dimension),
+        all_gather_dimension=0,
+    )
+
+
+def _arrange_all_to_all(i: Instruction, size: int) -> Instruction | None:
+    if "split_dimension" not in i.attributes:
+        return _arrange_tuple_all_to_all(i, size)
+    split: int = i.attributes["split_dimension"]
+    concatenate: int = i.attributes["concat_dimension"]
+    if any(o.dims[split] % size for o in i.operands):
+        message = f"dimension {split} cannot be split among {size} devices"
+        raise of_instruction("INVALID_ARGUMENT", message, i)
+    if split == concatenate == 0 and len(i.operands) == 1:
+        return None
+    return _each(
+        i,
+        lambda x: _split(x, split, size),
+        lambda x: Shape(x.dtype, x.dims),
+        lambda x: _join(x, concatenate),
+        split_dimension=0,
+        concat_dimension=0,
+    )
+
+
+def _arrange_tuple_all_to_all(i: Instruction, size: int) -> Instruction:
+    """HLO's other form: operand q goes to the q-th device of the group, result r is from the r-th."""
+    if len(i.operands) != size:
+        message = f"{len(i.operands)} operands for {size} devices"
+        raise of_instruction("INVALID_ARGUMENT", message, i)
+    dims = i.operands[0].dims
+    dtype = i.operands[0].dtype
+    shape = Shape(dtype, (size, *dims))
+    rows = [reshape(o, (1, *dims)) for o in i.operands]
+    joined = Instruction("concatenate", shape, rows, {"dimension": 0}, metadata=i.metadata)
+    attributes = {**i.attributes, "split_dimension": 0, "concat_dimension": 0}
+    whole = Instruction("all-to-all", shape, (joined,), attributes, metadata=i.metadata)
+    values = []
+    for n in range(size):
+        ranges = {
+            "starts": (n, *(0 for _ in dims)),
+            "limits": (n + 1, *dims),
+            "strides": (1,) * (len(dims) + 1),
+        }
+        part = Instruction("slice", Shape(dtype, (1, *dims)), (whole,), ranges, metadata=i.metadata)
+        values.append(reshape(part, dims))
+    return _results(i, values)
+
+
+def _arrange_reduce_scatter(i: Instruction, size: int) -> Instruction | None:
+    dimension: int = i.attributes["scatter_dimension"]
+    for operand in i.operands:
+        if operand.dims[dimension] % size:
+            message = f"dimension {dimension} cannot be split among {size} devices"
+            raise of_instruction("INVALID_ARGUMENT", message, i)
+    _expect(i, [o.dims[dimension] // size for o in i.operands], dimension, size)
+    if dimension == 0 and len(i.operands) == 1:
+        return None
+    return _each(
+        i,
+        lambda x: _split(x, dimension, size),
+        lambda x: Shape(x.dtype, (1, *x.dims[1:])),
+        lambda x: reshape(x, x.dims[1:]),
+        scatter_dimension=0,
+    )
+
+
+def _expect(i: Instruction, sizes: list[int], dimension: int, group: int) -> None:
+    for shape, size in zip(i.result_shapes, sizes, strict=True):
+        if not isinstance(shape, Shape) or shape.dims[dimension] != size:
+            message = f"the result's dimension {dimension} must be {size} in a group of {group}"
+            raise of_instruction("INVALID_ARGUMENT", message, i)
+
+
+_ARRANGE: Final[dict[str, Callable[[Instruction, int], Instruction | None]]] = {
+    "all-gather": _arrange_all_gather,
+    "all-to-all": _arrange_all_to_all,
+    "reduce-scatter": _arrange_reduce_scatter,
+}
+
+
+# ----------------------------------------------------------------------------------------------------- matching
+
+
+def _combine_all_reduces(computation: Computation, module: Module) -> Computation:
+    """One all-reduce for all of one kind that do not wait for one another.
+
+    All that have as many collectives before them on the longest way from the parameters are such, and joining them
+    makes no cycle.
+    """
+    depth: dict[Instruction, int] = {}
+    kinds: dict[Hashable, list[Instruction]] = {}
+    for i in computation.instructions:
+        level = max((depth[o] for o in i.operands), default=0)
+        if i.opcode == "all-reduce":
+            dtypes = {o.dtype for o in i.operands}
+            if len(dtypes) == 1 and not any(o.dtype.kind == "token" for o in i.operands):
+                key = (level, i.called[0], i.operands[0].dtype, participant_groups(i, module))
+                kinds.setdefault(key, []).append(i)
+        depth[i] = level + (i.opcode in _OPCODES)
+    groups = [same for same in kinds.values() if len(same) > 1]
+    if not groups:
+        return computation
+    together = {i: same for same in groups for i in same}
+    mapped: dict[Instruction, Instruction] = {}
+    # Instructions in the order of their depth: all operands of a group come before it is built.
+    for i in sorted(computation.instructions, key=lambda i: depth[i] - (i in together) / 2):
+        if i in mapped:
+            continue
+        same = together.get(i)
+        if same is None:
+            operands = [mapped[o] for o in i.operands]
+            unchanged = all(a is b for a, b in zip(operands, i.operands, strict=True))
+            mapped[i] = i if unchanged else i.replace(operands=operands)
+            continue
+        operands = [mapped[o] for member in same for o in member.operands]
+        shape = TupleShape(tuple(o.shape for o in operands))  # type: ignore[misc]
+        whole = i.replace(shape=shape, operands=operands)
+        place = 0
+        for member in same:
+            values = [get_tuple_element(whole, place + n) for n in range(len(member.operands))]
+            place += len(member.operands)
+            mapped[member] = (
+                Instruction("tuple", member.shape, values, metadata=member.metadata)
+                if isinstance(member.shape, TupleShape)
+                else values[0]
+            )
+    root = mapped[computation.root]
+    kept = [mapped[i] for i in computation.instructions if i.has_side_effect]
+    order = topological_order([*computation.parameters, *kept, root])
+    return Computation(computation.name, computation.parameters, order, root)
+
+
+def _match(i: Instruction, module: Module, meetings: Any) -> Instruction | None:
+    opcode = i.opcode
+    if opcode not in _OPCODES:
+        if opcode == "get-tuple-element" and i.operands[0].opcode == "tuple":
+            found: Instruction = i.operands[0].operands[i.attributes["index"]]
+            return found
+        return None
+    if opcode in ("partition-id", "replica-id"):
+        return _call(i, "device-number", {"partition": int(opcode == "partition-id")}, CALL_NS)
+    config: dict[str, Any] = {"meeting": next(meetings)}
+    if opcode in ("collective-permute", "collective-broadcast"):
+        opcode = "collective-permute"
+        config["sources"] = tuple(_sources(i, module))
+        groups = _connected(list(config["sources"]))
+    else:
+        groups = _complete_groups(i, module)
+    config["groups"] = tuple(n for group in groups for n in group)
+    config["group_sizes"] = tuple(map(len, groups))
+    size = sum(o.shape.bytes for o in i.operands if isinstance(o.shape, Shape))
+    return _call(i, opcode, config, MEETING_NS + size / BYTES_PER_NS)
+
+
+def _call(i: Instruction, name: str, config: dict[str, Any], cost: float) -> Instruction:
+    return Instruction(
+        "library-call",
+        i.shape,
+        i.operands,
+        {"name": name, "config": {**config, "cost_ns": cost}},
+        called=i.called,
+        metadata=i.metadata,
+    )

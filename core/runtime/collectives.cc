@@ -1,0 +1,158 @@
+#include "core/runtime/collectives.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "core/runtime/device.h"
+#include "core/runtime/logging.h"
+#include "core/runtime/strings.h"
+
+namespace tripont {
+namespace {
+
+// Waiting longer than this is worth a line in the log.
+constexpr std::chrono::seconds kWarnAfter{20};
+
+// A device that waits for another takes any number of tasks meanwhile: one thread that launches the
+// program device by device must come to the next one.
+class WaitingForDevices {
+ public:
+  explicit WaitingForDevices(Device* device) : device_(device) {
+    if (device_ != nullptr) device_->stream().SetUnbounded(true);
+  }
+  ~WaitingForDevices() {
+    if (device_ != nullptr) device_->stream().SetUnbounded(false);
+  }
+  WaitingForDevices(const WaitingForDevices&) = delete;
+  WaitingForDevices& operator=(const WaitingForDevices&) = delete;
+
+ private:
+  Device* const device_;
+};
+
+}  // namespace
+
+Status Launch::Meet(int64_t meeting, std::string_view name, std::span<const int64_t> members,
+                    size_t position, Device* device, const Contribution& contribution,
+                    const Work& work) {
+  if (members.size() == 1) return work({&contribution, 1});
+  const std::pair<int64_t, int64_t> key(meeting, members[0]);
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (!failure_.ok()) return failure_;
+  std::shared_ptr<Meeting>& entry = meetings_[key];
+  if (entry == nullptr) {
+    entry = std::make_shared<Meeting>();
+    entry->contributions.resize(members.size());
+    entry->arrived.resize(members.size());
+    entry->missing = members.size();
+  }
+  const std::shared_ptr<Meeting> mine = entry;
+  mine->contributions[position] = contribution;
+  mine->arrived[position] = true;
+  if (--mine->missing > 0) {
+    lock.unlock();
+    const WaitingForDevices waiting(device);
+    lock.lock();
+    return Wait(lock, *mine, name, members);
+  }
+  // The next round may begin with whoever leaves first.
+  meetings_.erase(key);
+  mine->working = true;
+  lock.unlock();
+  Status status = work(mine->contributions);
+  lock.lock();
+  mine->status = status;
+  mine->done = true;
+  lock.unlock();
+  mine->changed.notify_all();
+  return status;
+}
+
+Status Launch::Wait(std::unique_lock<std::mutex>& lock, Meeting& meeting, std::string_view name,
+                    std::span<const int64_t> members) {
+  const auto start = std::chrono::steady_clock::now();
+  const std::chrono::seconds timeout(timeout_seconds_);
+  bool warned = false;
+  while (!meeting.done) {
+    if (!meeting.working && !failure_.ok()) return failure_;
+    if (meeting.working || (timeout_seconds_ == 0 && warned)) {
+      meeting.changed.wait(lock);
+      continue;
+    }
+    const auto until = timeout_seconds_ == 0 || (!warned && kWarnAfter < timeout)
+                           ? start + kWarnAfter
+                           : start + timeout;
+    if (meeting.changed.wait_until(lock, until) != std::cv_status::timeout) continue;
+    if (meeting.done || meeting.working || !failure_.ok()) continue;
+    const auto waited =
+        std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - start)
+            .count();
+    const std::string text = StrCat(name, " of program ", program_, " (launch ", number_,
+                                    ") has waited ", waited, " s for ", Missing(meeting, members));
+    if (timeout_seconds_ == 0 || waited < timeout_seconds_) {
+      warned = true;
+      TRIPONT_LOG(kWarning, text);
+      continue;
+    }
+    failure_ = DeadlineExceeded(
+        text,
+        "; every device of a program must be launched, in the same order of programs "
+        "(TRIPONT_COLLECTIVE_TIMEOUT sets how long to wait, in seconds)");
+    for (const auto& [key, other] : meetings_) other->changed.notify_all();
+    return failure_;
+  }
+  return meeting.status;
+}
+
+std::string Launch::Missing(const Meeting& meeting, std::span<const int64_t> members) const {
+  std::vector<std::string> missing;
+  std::vector<std::string> arrived;
+  for (size_t i = 0; i < members.size(); ++i) {
+    (meeting.arrived[i] ? arrived : missing)
+        .push_back(StrCat("xpu:", devices_[static_cast<size_t>(members[i])]));
+  }
+  return StrCat(StrJoin(missing, ", "), " (", StrJoin(arrived, ", "),
+                arrived.size() == 1 ? " is" : " are", " there)");
+}
+
+void Launch::Fail(int64_t participant, const Status& status) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!failure_.ok()) return;
+  failure_ = status.WithPrefix(StrCat(
+      "program ", program_, " failed on device xpu:", devices_[static_cast<size_t>(participant)]));
+  for (const auto& [key, meeting] : meetings_) meeting->changed.notify_all();
+}
+
+std::shared_ptr<LaunchSeries> LaunchSeries::Get(const std::string& fingerprint,
+                                                const std::string& program,
+                                                const std::vector<int>& devices,
+                                                int64_t timeout_seconds) {
+  using Key = std::pair<std::string, std::vector<int>>;
+  static auto* const mutex = new std::mutex;  // as long as the process
+  static auto* const all = new std::map<Key, std::weak_ptr<LaunchSeries>>;
+  const std::lock_guard<std::mutex> lock(*mutex);
+  std::erase_if(*all, [](const auto& entry) { return entry.second.expired(); });
+  std::weak_ptr<LaunchSeries>& entry = (*all)[Key(fingerprint, devices)];
+  std::shared_ptr<LaunchSeries> series = entry.lock();
+  if (series == nullptr) {
+    series = std::make_shared<LaunchSeries>(program, devices, timeout_seconds);
+    entry = series;
+  }
+  return series;
+}
+
+Ref<Launch> LaunchSeries::Next(int64_t participant) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const int64_t number = taken_[static_cast<size_t>(participant)]++;
+  const auto [entry, is_new] = open_.try_emplace(number);
+  Open& open = entry->second;
+  if (is_new) {
+    open.launch = MakeRef<Launch>(program_, devices_, number, timeout_seconds_);
+    open.missing = devices_.size();
+  }
+  Ref<Launch> launch = open.launch;
+  if (--open.missing == 0) open_.erase(entry);
+  return launch;
+}
+
+}  // namespace tripont

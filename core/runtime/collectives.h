@@ -1,0 +1,140 @@
+// Collectives: how the devices of one program meet.
+//
+// A program for several devices (replicas x partitions) is launched once on each. Its participants
+// are numbered replica * num_partitions + partition; participant i runs on the i-th device of the
+// device assignment. The n-th launches of all participants belong together: they are one Launch,
+// and an all-reduce, all-gather, ... in the program is a meeting of some of its participants.
+// Whoever comes last does the work of all, with all threads of the process, while the others wait;
+// so there is one order of arithmetic, and no thread of a parallel loop ever waits for another
+// device.
+//
+// A participant that fails, or cannot be launched, fails its launch: those who wait for it, and
+// those who come later, get its error. One that never comes is given up after
+// TRIPONT_COLLECTIVE_TIMEOUT, with an error that names the collective and who is missing.
+#ifndef TRIPONT_CORE_RUNTIME_COLLECTIVES_H_
+#define TRIPONT_CORE_RUNTIME_COLLECTIVES_H_
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/runtime/export.h"
+#include "core/runtime/ref_counted.h"
+#include "core/runtime/status.h"
+
+namespace tripont {
+
+class Device;
+
+// One run of a program on all its devices. Thread-safe.
+class TRIPONT_EXPORT Launch : public RefCounted<Launch> {
+ public:
+  // program: its name, for messages; devices: id of each participant's device; number: which launch
+  // of the program it is, for messages; timeout_seconds: 0 waits for ever.
+  Launch(std::string program, std::vector<int> devices, int64_t number, int64_t timeout_seconds)
+      : program_(std::move(program)),
+        devices_(std::move(devices)),
+        number_(number),
+        timeout_seconds_(timeout_seconds) {}
+
+  // What a participant brings to a meeting: where its operands and results are. Read by the one who
+  // does the work, while the participant waits.
+  struct Contribution {
+    void* const* operands = nullptr;
+    void* const* results = nullptr;
+  };
+  // Does the work of all; contributions in the order of the members.
+  using Work = std::function<Status(std::span<const Contribution>)>;
+
+  // Waits until all `members` (participants) have come to this meeting, then `work` is done once,
+  // and all of them get its status. meeting: what they agree on, the same number for the same
+  // collective; it can be used again at once (a loop). name: for messages. position: of the caller
+  // in `members`. device: the caller's, whose stream takes any number of tasks while it waits.
+  // Called on the device's stream only, never inside a parallel loop.
+  Status Meet(int64_t meeting, std::string_view name, std::span<const int64_t> members,
+              size_t position, Device* device, const Contribution& contribution, const Work& work);
+
+  // The launch failed for participant `participant`, for good: everybody gets `status`, with the
+  // device named. The first failure is the one that counts.
+  void Fail(int64_t participant, const Status& status);
+
+ private:
+  friend class RefCounted<Launch>;
+  ~Launch() = default;
+
+  struct Meeting {
+    std::condition_variable changed;
+    std::vector<Contribution> contributions;
+    std::vector<bool> arrived;
+    size_t missing = 0;
+    bool working = false;  // everybody is there
+    bool done = false;
+    Status status;
+  };
+  Status Wait(std::unique_lock<std::mutex>& lock, Meeting& meeting, std::string_view name,
+              std::span<const int64_t> members);
+  std::string Missing(const Meeting& meeting, std::span<const int64_t> members) const;
+
+  const std::string program_;
+  const std::vector<int> devices_;
+  const int64_t number_;
+  const int64_t timeout_seconds_;
+  std::mutex mutex_;
+  // By meeting and first member. An entry is there from the first arrival to the last.
+  std::map<std::pair<int64_t, int64_t>, std::shared_ptr<Meeting>> meetings_;
+  Status failure_;
+};
+
+// The launches of one program on one list of devices. Thread-safe.
+class TRIPONT_EXPORT LaunchSeries {
+ public:
+  LaunchSeries(std::string program, std::vector<int> devices, int64_t timeout_seconds)
+      : program_(std::move(program)),
+        devices_(std::move(devices)),
+        timeout_seconds_(timeout_seconds),
+        taken_(devices_.size(), 0) {}
+
+  // The series of the program with this fingerprint on these devices: one in the process, so that
+  // executables that a framework made for each device from the same program meet.
+  static std::shared_ptr<LaunchSeries> Get(const std::string& fingerprint,
+                                           const std::string& program,
+                                           const std::vector<int>& devices,
+                                           int64_t timeout_seconds);
+
+  // The next launch of `participant`: its n-th call gives the same launch as the n-th call of each
+  // other participant.
+  Ref<Launch> Next(int64_t participant);
+
+ private:
+  const std::string program_;
+  const std::vector<int> devices_;
+  const int64_t timeout_seconds_;
+  std::mutex mutex_;
+  std::vector<int64_t> taken_;  // launches given to each participant
+  struct Open {
+    Ref<Launch> launch;
+    size_t missing;  // participants that have not taken it yet
+  };
+  std::map<int64_t, Open> open_;
+};
+
+// What one device is in a launch. Given to an execution; null or absent for programs for one
+// device.
+struct Participation {
+  int64_t participant = 0;
+  int64_t replica = 0;
+  int64_t partition = 0;
+  Ref<Launch> launch;  // null if the program has no collectives
+};
+
+}  // namespace tripont
+
+#endif  // TRIPONT_CORE_RUNTIME_COLLECTIVES_H_

@@ -1,0 +1,460 @@
+// Library calls "all-reduce", "reduce-scatter", "all-gather", "all-to-all" and
+// "collective-permute": what the devices of one program exchange. "device-number": which of them
+// this one is.
+//
+// Attributes of all collectives: "meeting", a number that no other collective of the program has;
+// "groups" and "group_sizes": the participants (replica * num_partitions + partition) of each
+// group, one group after the other. In the formulas r and q are positions in the group.
+//
+//   all-reduce          result i of q = operand i of 0, 1, ... reduced in this order
+//   reduce-scatter      result of q = block q of the operands of 0, 1, ... reduced in this order
+//   all-gather          block r of the result of q = operand of r
+//   all-to-all          block r of the result of q = block q of the operand of r
+//   collective-permute  result of participant p = operand of participant "sources"[p]; zeros if
+//   that
+//                       is -1. A group holds those who exchange anything with one another.
+//
+// Blocks are equal parts of the array, one a member of the group: the compiler moves the dimension
+// that is split or joined to the front. "reduction" is a kernel (core/compiler/artifact.py) of
+// "reduction_work" units that takes two arrays of kReductionElements elements and gives a third,
+// which may be the first.
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "core/runtime/collectives.h"
+#include "core/runtime/library/calls.h"
+#include "core/runtime/library/registry.h"
+#include "core/runtime/thunk_sequence.h"
+
+namespace tripont {
+namespace {
+
+// Elements that one call of a reduction's kernel reduces: REDUCTION_ELEMENTS in
+// core/compiler/passes/collectives.py.
+constexpr int64_t kReductionElements = 1024;
+constexpr size_t kLargestElement = 16;
+// A piece of work for one thread: small enough to stay in a core's cache between the reduction and
+// the copies of its result.
+constexpr int64_t kPieceElements = 16 * kReductionElements;
+constexpr size_t kPieceBytes = 256 << 10;
+
+// Copies that may be done in any order, in pieces, by all threads.
+class Copies {
+ public:
+  void Add(void* to, const void* from, size_t size) {
+    if (to == from) return;
+    for (size_t done = 0; done < size; done += kPieceBytes) {
+      pieces_.push_back({static_cast<char*>(to) + done, static_cast<const char*>(from) + done,
+                         std::min(kPieceBytes, size - done)});
+      total_ += static_cast<int64_t>(pieces_.back().size);
+    }
+  }
+  void Run() const {
+    const auto count = static_cast<int64_t>(pieces_.size());
+    ParallelFor(count, total_ <= static_cast<int64_t>(2 * kPieceBytes) ? count : 1,
+                [this](int64_t begin, int64_t end) {
+                  for (int64_t i = begin; i < end; ++i) {
+                    const Piece& piece = pieces_[static_cast<size_t>(i)];
+                    std::memcpy(piece.to, piece.from, piece.size);
+                  }
+                });
+  }
+
+ private:
+  struct Piece {
+    char* to;
+    const char* from;
+    size_t size;
+  };
+  std::vector<Piece> pieces_;
+  int64_t total_ = 0;
+};
+
+struct Reduction {
+  KernelFunction function = nullptr;
+  int64_t work = 0;
+  size_t element_size = 0;
+
+  void Call(const char* a, const char* b, char* result) const {
+    void* const arguments[] = {const_cast<char*>(a), const_cast<char*>(b), result};
+    function(arguments, 0, work);
+  }
+
+  // target[0] = source[0] op source[1] op ..., the other targets get copies. A target may be the
+  // source at the same position.
+  void Run(std::span<const char* const> sources, std::span<char* const> targets,
+           int64_t elements) const {
+    const int64_t pieces = (elements + kPieceElements - 1) / kPieceElements;
+    ParallelFor(pieces, pieces > 2 ? 1 : pieces, [&](int64_t begin, int64_t end) {
+      for (int64_t piece = begin; piece < end; ++piece) {
+        const int64_t first = piece * kPieceElements;
+        const int64_t count = std::min(kPieceElements, elements - first);
+        const size_t offset = static_cast<size_t>(first) * element_size;
+        char* const result = targets[0] + offset;
+        ReducePiece(sources[0] + offset, sources[1] + offset, result, count);
+        for (size_t i = 2; i < sources.size(); ++i) {
+          ReducePiece(result, sources[i] + offset, result, count);
+        }
+        for (size_t i = 1; i < targets.size(); ++i) {
+          std::memcpy(targets[i] + offset, result, static_cast<size_t>(count) * element_size);
+        }
+      }
+    });
+  }
+
+ private:
+  void ReducePiece(const char* a, const char* b, char* result, int64_t count) const {
+    const size_t step = static_cast<size_t>(kReductionElements) * element_size;
+    for (; count >= kReductionElements; count -= kReductionElements) {
+      Call(a, b, result);
+      a += step;
+      b += step;
+      result += step;
+    }
+    if (count == 0) return;
+    // The kernel knows one size: what is left gets there in arrays of that size.
+    alignas(64) char padded[3][kReductionElements * kLargestElement];
+    const size_t size = static_cast<size_t>(count) * element_size;
+    std::memset(padded[0] + size, 0, step - size);
+    std::memset(padded[1] + size, 0, step - size);
+    std::memcpy(padded[0], a, size);
+    std::memcpy(padded[1], b, size);
+    Call(padded[0], padded[1], padded[2]);
+    std::memcpy(result, padded[2], size);
+  }
+};
+
+using Contributions = std::span<const Launch::Contribution>;
+
+const char* Operand(const Launch::Contribution& contribution, size_t index = 0) {
+  return static_cast<const char*>(contribution.operands[index]);
+}
+
+char* Result(const Launch::Contribution& contribution, size_t index = 0) {
+  return static_cast<char*>(contribution.results[index]);
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// what all collectives have
+
+class Collective : public LibraryCall {
+ public:
+  bool MayBlock() const override { return true; }
+  bool IsCollective() const override { return true; }
+
+  Status Execute(const LibraryContext& context, void* const* operands,
+                 void* const* results) const override {
+    const Participation* const self = context.participation();
+    if (self == nullptr || !self->launch) return FailedPrecondition("executed without a launch");
+    const auto participant = static_cast<size_t>(self->participant);
+    if (participant >= places_.size() || places_[participant].group == nullptr)
+      return Internal("participant ", participant, " is in none of the groups");
+    const Place& place = places_[participant];
+    const std::vector<int64_t>& members = *place.group;
+    return self->launch->Meet(meeting_, name_, members, place.position, context.device(),
+                              {operands, results},
+                              [&](Contributions all) { return Exchange(members, all); });
+  }
+
+ protected:
+  // Does the work of a group: the participants `members`, and what they brought.
+  virtual Status Exchange(const std::vector<int64_t>& members, Contributions all) const = 0;
+
+  // Reads the attributes that all collectives have. *size: members of a group; 0 if groups differ.
+  Status ReadGroups(const LibraryCallSignature& signature, int64_t* size) {
+    name_ = StrCat(signature.name, signature.debug);
+    const LibraryAttributes& attributes = signature.attributes;
+    TRIPONT_ASSIGN_OR_RETURN(meeting_, attributes.Integer("meeting"));
+    TRIPONT_ASSIGN_OR_RETURN(const std::vector<int64_t> members, attributes.Integers("groups"));
+    TRIPONT_ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, attributes.Integers("group_sizes"));
+    auto next = members.begin();
+    for (const int64_t count : sizes) {
+      if (count < 1 || count > members.end() - next) return InvalidArgument("bad group sizes");
+      auto group = std::make_unique<std::vector<int64_t>>(next, next + count);
+      next += count;
+      for (size_t position = 0; position < group->size(); ++position) {
+        const int64_t participant = (*group)[position];
+        if (participant < 0 || participant >= kMaxParticipants)
+          return InvalidArgument("participant ", participant);
+        if (places_.size() <= static_cast<size_t>(participant))
+          places_.resize(static_cast<size_t>(participant) + 1);
+        Place& place = places_[static_cast<size_t>(participant)];
+        if (place.group != nullptr)
+          return InvalidArgument("participant ", participant, " is in two groups");
+        place = {group.get(), position};
+      }
+      groups_.push_back(std::move(group));
+    }
+    if (next != members.end()) return InvalidArgument("bad group sizes");
+    *size = sizes.empty() ? 0 : sizes[0];
+    for (const int64_t count : sizes) {
+      if (count != *size) *size = 0;
+    }
+    return OkStatus();
+  }
+
+  struct Place {
+    const std::vector<int64_t>* group = nullptr;
+    size_t position = 0;
+  };
+  const Place* FindPlace(int64_t participant) const {
+    const bool known = participant >= 0 && static_cast<size_t>(participant) < places_.size() &&
+                       places_[static_cast<size_t>(participant)].group != nullptr;
+    return known ? &places_[static_cast<size_t>(participant)] : nullptr;
+  }
+  const std::vector<std::unique_ptr<std::vector<int64_t>>>& groups() const { return groups_; }
+
+ private:
+  static constexpr int64_t kMaxParticipants = 1 << 16;
+  std::string name_;
+  int64_t meeting_ = 0;
+  std::vector<std::unique_ptr<std::vector<int64_t>>> groups_;
+  std::vector<Place> places_;  // by participant
+};
+
+StatusOr<Reduction> ReadReduction(const LibraryCallSignature& signature) {
+  Reduction reduction;
+  TRIPONT_ASSIGN_OR_RETURN(const void* const function, signature.attributes.Function("reduction"));
+  reduction.function = reinterpret_cast<KernelFunction>(const_cast<void*>(function));
+  TRIPONT_ASSIGN_OR_RETURN(reduction.work, signature.attributes.Integer("reduction_work"));
+  const Shape& shape = signature.operands[0].shape;
+  const size_t size = ByteWidth(shape.type);
+  if (size == 0 || size > kLargestElement)
+    return Unimplemented("element type ", TypeName(shape.type));
+  reduction.element_size = size;
+  return reduction;
+}
+
+// One operand of `whole` = `blocks` times the elements of the one `part`, both of one type.
+Status CheckBlocks(const Shape& whole, const Shape& part, int64_t blocks) {
+  if (blocks < 1 || whole.type != part.type ||
+      whole.ElementCount() != part.ElementCount() * blocks) {
+    return InvalidArgument(whole, " is not ", blocks, " times ", part);
+  }
+  return OkStatus();
+}
+
+Status CheckCounts(const LibraryCallSignature& signature) {
+  if (signature.operands.empty() || signature.operands.size() != signature.results.size())
+    return InvalidArgument("expected as many results as operands");
+  return OkStatus();
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// each of them
+
+class AllReduce final : public Collective {
+ public:
+  static StatusOr<std::unique_ptr<LibraryCall>> Make(const LibraryCallSignature& signature) {
+    auto call = std::make_unique<AllReduce>();
+    int64_t size;
+    TRIPONT_RETURN_IF_ERROR(CheckCounts(signature));
+    TRIPONT_RETURN_IF_ERROR(call->ReadGroups(signature, &size));
+    TRIPONT_ASSIGN_OR_RETURN(call->reduction_, ReadReduction(signature));
+    TRIPONT_RETURN_IF_ERROR(signature.attributes.CheckAllUsed());
+    for (size_t i = 0; i < signature.operands.size(); ++i) {
+      const Shape& shape = signature.operands[i].shape;
+      if (!(shape == signature.results[i]) || shape.type != signature.operands[0].shape.type)
+        return InvalidArgument("result ", signature.results[i], " of operand ", shape);
+      call->elements_.push_back(shape.ElementCount());
+    }
+    return std::unique_ptr<LibraryCall>(std::move(call));
+  }
+
+ protected:
+  Status Exchange(const std::vector<int64_t>& /*members*/, Contributions all) const override {
+    std::vector<const char*> sources(all.size());
+    std::vector<char*> targets(all.size());
+    for (size_t i = 0; i < elements_.size(); ++i) {
+      for (size_t q = 0; q < all.size(); ++q) {
+        sources[q] = Operand(all[q], i);
+        targets[q] = Result(all[q], i);
+      }
+      if (all.size() > 1) {
+        reduction_.Run(sources, targets, elements_[i]);
+      } else {
+        ParallelCopy(targets[0], sources[0],
+                     static_cast<size_t>(elements_[i]) * reduction_.element_size);
+      }
+    }
+    return OkStatus();
+  }
+
+ private:
+  Reduction reduction_;
+  std::vector<int64_t> elements_;
+};
+
+class ReduceScatter final : public Collective {
+ public:
+  static StatusOr<std::unique_ptr<LibraryCall>> Make(const LibraryCallSignature& signature) {
+    auto call = std::make_unique<ReduceScatter>();
+    int64_t size;
+    TRIPONT_RETURN_IF_ERROR(CheckCounts(signature));
+    TRIPONT_RETURN_IF_ERROR(call->ReadGroups(signature, &size));
+    TRIPONT_ASSIGN_OR_RETURN(call->reduction_, ReadReduction(signature));
+    TRIPONT_RETURN_IF_ERROR(signature.attributes.CheckAllUsed());
+    TRIPONT_RETURN_IF_ERROR(CheckBlocks(signature.operands[0].shape, signature.results[0], size));
+    call->block_ = signature.results[0].ElementCount();
+    return std::unique_ptr<LibraryCall>(std::move(call));
+  }
+
+ protected:
+  Status Exchange(const std::vector<int64_t>& /*members*/, Contributions all) const override {
+    const size_t bytes = static_cast<size_t>(block_) * reduction_.element_size;
+    if (all.size() == 1) {
+      ParallelCopy(Result(all[0]), Operand(all[0]), bytes);
+      return OkStatus();
+    }
+    std::vector<const char*> sources(all.size());
+    for (size_t q = 0; q < all.size(); ++q) {
+      for (size_t r = 0; r < all.size(); ++r) sources[r] = Operand(all[r]) + q * bytes;
+      char* const target = Result(all[q]);
+      reduction_.Run(sources, {&target, 1}, block_);
+    }
+    return OkStatus();
+  }
+
+ private:
+  Reduction reduction_;
+  int64_t block_ = 0;
+};
+
+// all-gather and all-to-all: blocks move, and change nothing.
+template <bool kSplits>
+class Blocks final : public Collective {
+ public:
+  static StatusOr<std::unique_ptr<LibraryCall>> Make(const LibraryCallSignature& signature) {
+    auto call = std::make_unique<Blocks>();
+    int64_t size;
+    TRIPONT_RETURN_IF_ERROR(CheckCounts(signature));
+    TRIPONT_RETURN_IF_ERROR(call->ReadGroups(signature, &size));
+    TRIPONT_RETURN_IF_ERROR(signature.attributes.CheckAllUsed());
+    for (size_t i = 0; i < signature.operands.size(); ++i) {
+      const Shape& operand = signature.operands[i].shape;
+      const Shape& result = signature.results[i];
+      TRIPONT_RETURN_IF_ERROR(CheckBlocks(result, operand, kSplits ? 1 : size));
+      if (kSplits && (size < 1 || operand.ElementCount() % size != 0))
+        return InvalidArgument(operand, " cannot be split into ", size);
+      TRIPONT_ASSIGN_OR_RETURN(const size_t bytes, result.ByteSize());
+      call->block_bytes_.push_back(bytes / static_cast<size_t>(size));
+    }
+    return std::unique_ptr<LibraryCall>(std::move(call));
+  }
+
+ protected:
+  Status Exchange(const std::vector<int64_t>& /*members*/, Contributions all) const override {
+    Copies copies;
+    for (size_t i = 0; i < block_bytes_.size(); ++i) {
+      const size_t bytes = block_bytes_[i];
+      for (size_t q = 0; q < all.size(); ++q) {
+        for (size_t r = 0; r < all.size(); ++r) {
+          copies.Add(Result(all[q], i) + r * bytes, Operand(all[r], i) + (kSplits ? q * bytes : 0),
+                     bytes);
+        }
+      }
+    }
+    copies.Run();
+    return OkStatus();
+  }
+
+ private:
+  std::vector<size_t> block_bytes_;
+};
+
+class CollectivePermute final : public Collective {
+ public:
+  static StatusOr<std::unique_ptr<LibraryCall>> Make(const LibraryCallSignature& signature) {
+    auto call = std::make_unique<CollectivePermute>();
+    int64_t size;
+    TRIPONT_RETURN_IF_ERROR(CheckCounts(signature));
+    TRIPONT_RETURN_IF_ERROR(call->ReadGroups(signature, &size));
+    TRIPONT_ASSIGN_OR_RETURN(call->sources_, signature.attributes.Integers("sources"));
+    TRIPONT_RETURN_IF_ERROR(signature.attributes.CheckAllUsed());
+    for (size_t i = 0; i < signature.operands.size(); ++i) {
+      TRIPONT_RETURN_IF_ERROR(CheckBlocks(signature.operands[i].shape, signature.results[i], 1));
+      TRIPONT_ASSIGN_OR_RETURN(const size_t bytes, signature.results[i].ByteSize());
+      call->bytes_.push_back(bytes);
+    }
+    for (const auto& group : call->groups()) {
+      for (const int64_t participant : *group) {
+        const Place* const source = call->FindPlace(call->SourceOf(participant));
+        if (call->SourceOf(participant) >= 0 && (source == nullptr || source->group != group.get()))
+          return InvalidArgument("participant ", participant, " receives from another group");
+      }
+    }
+    return std::unique_ptr<LibraryCall>(std::move(call));
+  }
+
+ protected:
+  Status Exchange(const std::vector<int64_t>& members, Contributions all) const override {
+    Copies copies;
+    for (size_t i = 0; i < bytes_.size(); ++i) {
+      for (size_t q = 0; q < all.size(); ++q) {
+        const Place* const source = FindPlace(SourceOf(members[q]));
+        if (source != nullptr) {
+          copies.Add(Result(all[q], i), Operand(all[source->position], i), bytes_[i]);
+        } else {
+          std::memset(Result(all[q], i), 0, bytes_[i]);
+        }
+      }
+    }
+    copies.Run();
+    return OkStatus();
+  }
+
+ private:
+  int64_t SourceOf(int64_t participant) const {
+    return participant < static_cast<int64_t>(sources_.size())
+               ? sources_[static_cast<size_t>(participant)]
+               : -1;
+  }
+  std::vector<int64_t> sources_;
+  std::vector<size_t> bytes_;
+};
+
+// ---------------------------------------------------------------------------------------------------------------
+// replica-id and partition-id
+
+class DeviceNumber final : public LibraryCall {
+ public:
+  static StatusOr<std::unique_ptr<LibraryCall>> Make(const LibraryCallSignature& signature) {
+    auto call = std::make_unique<DeviceNumber>();
+    TRIPONT_ASSIGN_OR_RETURN(const int64_t partition, signature.attributes.Integer("partition"));
+    TRIPONT_RETURN_IF_ERROR(signature.attributes.CheckAllUsed());
+    call->partition_ = partition != 0;
+    if (!signature.operands.empty() || signature.results.size() != 1 ||
+        !(signature.results[0] == Shape{PrimitiveType::kU32, {}}))
+      return InvalidArgument("expected no operands and a result u32[]");
+    return std::unique_ptr<LibraryCall>(std::move(call));
+  }
+
+  Status Execute(const LibraryContext& context, void* const* /*operands*/,
+                 void* const* results) const override {
+    const Participation* const self = context.participation();
+    if (self == nullptr) {
+      return FailedPrecondition("a program for several devices needs to know on which it runs");
+    }
+    *static_cast<uint32_t*>(results[0]) =
+        static_cast<uint32_t>(partition_ ? self->partition : self->replica);
+    return OkStatus();
+  }
+
+ private:
+  bool partition_ = false;
+};
+
+}  // namespace
+
+void RegisterCollectives(LibraryRegistry& registry) {
+  registry.Register("all-reduce", AllReduce::Make);
+  registry.Register("reduce-scatter", ReduceScatter::Make);
+  registry.Register("all-gather", Blocks<false>::Make);
+  registry.Register("all-to-all", Blocks<true>::Make);
+  registry.Register("collective-permute", CollectivePermute::Make);
+  registry.Register("device-number", DeviceNumber::Make);
+}
+
+}  // namespace tripont
