@@ -23,7 +23,7 @@ from rich.table import Table
 
 REQUIRED_ACCURACY = 0.97
 STAGES = {
-    "received.mlir": "the program as JAX gave it",
+    "stablehlo.mlir": "the program as JAX gave it",
     "before_optimizations.txt": "HLO as it was read",
     "after_optimizations.txt": "HLO after all passes: fusions and library calls",
     "thunk_sequence.txt": "what runs, in order",

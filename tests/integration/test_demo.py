@@ -22,7 +22,7 @@ def test_digits(subprocess_environment: dict[str, str], tmp_path: Path) -> None:
     assert "accuracy on the test images" in result.stdout
     names = [path.name for path in (tmp_path / "dump").iterdir()]
     for stage in (
-        "received.mlir",
+        "stablehlo.mlir",
         "after_optimizations.txt",
         "thunk_sequence.txt",
         "ir-with-opt.ll",

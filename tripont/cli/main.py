@@ -109,6 +109,34 @@ def inspect(
     raise typer.Exit(run(artifact, thunks, memory, hlo))
 
 
+@app.command()
+def explain(
+    given: Annotated[
+        Path,
+        typer.Argument(help="A dump folder, an executable artifact, or a StableHLO or HLO file."),
+    ],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Where the page goes.")] = Path(
+        "explain.html"
+    ),
+    module: Annotated[
+        str, typer.Option(help="Number or name of the module, if a dump holds several.")
+    ] = "",
+    target: Annotated[str, typer.Option(help="What to compile a program file for.")] = "host",
+    cpu: Annotated[str, typer.Option(help="CPU to compile a program file for.")] = "host",
+    measure: Annotated[
+        bool, typer.Option(help="Run the program on random numbers for the timeline.")
+    ] = True,
+    program_format: Annotated[
+        str, typer.Option("--format", help="mlir or hlo; found out without.")
+    ] = "",
+) -> None:
+    """Make one HTML page that shows every stage of a program, its graph and where its time goes."""
+    from .explain import run
+
+    options = {"target": target, "cpu": cpu}
+    raise typer.Exit(run(given, output, module, options, measure, program_format))
+
+
 def main() -> None:
     app(prog_name="tripont")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from .terminal import fail
 
 MLIR_BYTECODE = b"ML\xefR"
+HLO_TEXT = "HloModule"
 
 
 def read(path: Path) -> bytes:
@@ -23,7 +24,21 @@ def guess_format(data: bytes, path: Path) -> str:
     if path.suffix in {".hlo", ".pb"}:
         return "hlo"
     try:
-        text = data[:4096].decode()
+        text = data[:4096].decode(errors="strict" if len(data) <= 4096 else "ignore")
     except UnicodeDecodeError:
         return "hlo"
+    if text.lstrip().startswith(HLO_TEXT):
+        return "hlo"
     return "mlir" if "module" in text or "func.func" in text else "hlo"
+
+
+def program_bytes(data: bytes, format: str) -> bytes:
+    """The program as the compiler takes it: HLO text (what XLA prints) becomes a HloModuleProto."""
+    if format != "hlo" or not data.lstrip().startswith(HLO_TEXT.encode()):
+        return data
+    from jaxlib import _hlo
+
+    try:
+        return bytes(_hlo.hlo_module_from_text(data.decode()).as_serialized_hlo_module_proto())
+    except Exception as error:  # jaxlib's own error classes
+        fail(f"this is not HLO text that XLA reads: {str(error).splitlines()[0]}")

@@ -1,0 +1,100 @@
+"""``tripont explain``: a dump folder, an artifact or a program file in, one HTML page out."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+
+from tripont.core.compiler.artifact import MAGIC
+from tripont.explain import page, report
+from tripont.explain.artifact_input import read_artifact
+from tripont.explain.dump_folder import (
+    ExplainError,
+    ModuleDump,
+    choose,
+    numbered,
+    read_description,
+    read_folder,
+)
+from tripont.explain.measure import Timeline, measure
+
+from . import inspect
+from .program_file import guess_format, program_bytes, read
+from .terminal import fail, make_console
+
+
+def run(
+    given: Path,
+    output: Path,
+    module: str,
+    options: dict[str, str],
+    measured: bool,
+    program_format: str,
+) -> int:
+    """Explain ``given`` on the page ``output``. ``options``: for compiling, if that is a program."""
+    console = make_console()
+    start = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="tripont-explain-") as scratch:
+        try:
+            modules = load(given, options, program_format, Path(scratch))
+            chosen = choose(modules, module)
+            timeline = Timeline(reason="not measured, as asked")
+            if measured:
+                with console.status(f"measuring {chosen.name}"):
+                    timeline = measure(chosen.artifact_bytes(), chosen.description["target"])
+            text = page.write_page(report.build(chosen, timeline))
+        except ExplainError as error:
+            fail(str(error))
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        fail(f"cannot write {output}: {error.strerror}")
+    seconds = time.perf_counter() - start
+    console.print(
+        f"{output}: {chosen.name}, {len(chosen.description['operations'])} operations, "
+        f"{inspect.size(len(text.encode()))}, made in {seconds:.1f} s",
+        soft_wrap=True,
+        highlight=False,
+    )
+    if measured and timeline.reason:
+        console.print(f"the timeline shows estimates: {timeline.reason}", soft_wrap=True)
+    others = [m for m in modules if m is not chosen]
+    if others:
+        names = ", ".join(f"{numbered(m)} {m.name}" for m in others[:12])
+        more = f" and {len(others) - 12} more" if len(others) > 12 else ""
+        console.print(
+            f"other modules of the dump (--module): {names}{more}", style="dim", soft_wrap=True
+        )
+    return 0
+
+
+def load(
+    given: Path, options: dict[str, str], program_format: str, scratch: Path
+) -> list[ModuleDump]:
+    """What was given, as compilations to explain. Raises ExplainError."""
+    if given.is_dir():
+        return read_folder(given)
+    if given.name.endswith(".module.json"):
+        return [read_description(given)]
+    data = read(given)
+    if data.startswith(MAGIC):
+        return [read_artifact(data, str(given))]
+    from tripont.core.compiler.compile import compile_program
+    from tripont.core.compiler.errors import CompileError
+
+    chosen = program_format or guess_format(data, given)
+    try:
+        compile_program(
+            program_bytes(data, chosen),
+            chosen,
+            b"",
+            options | {"dump_to": str(scratch), "dump_hlo_pass_re": ".*"},
+        )
+    except CompileError as error:
+        raise ExplainError(f"{given}: {error}") from error
+    modules = read_folder(scratch)
+    for module in modules:
+        module.origin = str(given)
+    return modules
