@@ -5,8 +5,6 @@ See docs/pytorch.md. Raises ImportError, saying what to do, where it cannot.
 
 from __future__ import annotations
 
-from tripont.frontends.torch_xla import activate, uncached_compilations
-
-__all__ = ["uncached_compilations"]
+from tripont.frontends.torch_xla import activate
 
 activate()

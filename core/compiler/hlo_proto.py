@@ -1,7 +1,7 @@
 """Write a module as the bytes of an HloModuleProto, the form in which PJRT hands out an optimised program.
 
-The protocol-buffer wire format is simple enough to write by hand, which spares a dependency; the field numbers are
-those of XLA's ``hlo.proto`` and ``xla_data.proto`` and stand next to their names in :class:`_Field`.
+The field numbers are those of XLA's ``hlo.proto`` and ``xla_data.proto`` and stand next to their names in
+:class:`_Field`.
 
 Where our IR is flatter than HLO, the proto gets HLO's form: ``while`` and ``conditional`` take tuples (so their
 computations take one tuple parameter each), ``optimization-barrier`` takes one operand. A ``library-call`` becomes a
@@ -12,8 +12,7 @@ custom call with the target ``tripont$<name>``. Large constants are left without
 from __future__ import annotations
 
 import json
-import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -34,6 +33,7 @@ from .hlo import (
     TupleShape,
     WindowDimension,
 )
+from .wire_format import float32, integer, integers, message, text, varint
 
 # Literals of more bytes are elided.
 MAX_LITERAL_BYTES: Final = 1024
@@ -103,52 +103,6 @@ def write_module(module: Module) -> bytes:
     return _ModuleWriter(module).write()
 
 
-# --------------------------------------------------------------------------------------------------- wire format
-
-
-def _varint(value: int) -> bytes:
-    """An integer in base 128; negative ones as 64-bit two's complement."""
-    if 0 <= value < 128:
-        return _SMALL[value]
-    if value < 0:
-        value += 1 << 64
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-_SMALL: Final = tuple(bytes((i,)) for i in range(128))
-_VARINT_KEYS: Final = tuple(_varint(n << 3) for n in range(100))
-_BYTES_KEYS: Final = tuple(_varint(n << 3 | 2) for n in range(100))
-
-
-def _integer(field: int, value: int) -> bytes:
-    """An integer, boolean or enumeration field; absent when zero, as proto3 has it."""
-    return _VARINT_KEYS[field] + _varint(value) if value else b""
-
-
-def _message(field: int, payload: bytes) -> bytes:
-    """A message, string or bytes field; present even when empty."""
-    return _BYTES_KEYS[field] + _varint(len(payload)) + payload
-
-
-def _text(field: int, value: str) -> bytes:
-    return _message(field, value.encode("utf-8", "replace")) if value else b""
-
-
-def _integers(field: int, values: Iterable[int]) -> bytes:
-    """A packed repeated integer field."""
-    payload = b"".join(map(_varint, values))
-    return _BYTES_KEYS[field] + _varint(len(payload)) + payload if payload else b""
-
-
-def _float(field: int, value: float) -> bytes:
-    return _varint(field << 3 | 5) + struct.pack("<f", value)
-
-
 # ------------------------------------------------------------------------------------------------------- modules
 
 
@@ -177,7 +131,7 @@ class _ModuleWriter:
                     forms[called][(*_form(instruction, index), instruction.opcode == "fusion")] = (
                         None
                     )
-        parts = [_text(1, module.name)]
+        parts = [text(1, module.name)]
         entry_name, entry_id = "", 0
         for computation in computations:
             for takes_tuple, gives_tuple, is_fusion in forms[computation]:
@@ -188,25 +142,24 @@ class _ModuleWriter:
                 name = self.unique_name(computation.name)
                 writer = _ComputationWriter(self, computation, takes_tuple, gives_tuple)
                 body = writer.write(name, number, is_fusion)
-                parts.append(_message(3, body))
+                parts.append(message(3, body))
                 if computation is module.entry:
                     entry_name, entry_id = name, number
-        parts.append(_text(2, entry_name))
-        parts.append(_integer(6, entry_id))
-        parts.append(_message(4, self.program_shape(module.entry)))
-        parts.append(_integer(5, 1))
+        parts.append(text(2, entry_name))
+        parts.append(integer(6, entry_id))
+        parts.append(message(4, self.program_shape(module.entry)))
+        parts.append(integer(5, 1))
         if module.input_output_aliases:
-            parts.append(_message(8, self._aliases()))
+            parts.append(message(8, self._aliases()))
         if module.buffer_donors:
             parts.append(
-                _message(18, b"".join(_message(1, _integer(1, j)) for j in module.buffer_donors))
+                message(18, b"".join(message(1, integer(1, j)) for j in module.buffer_donors))
             )
         if module.frontend_attributes:
             entries = (
-                _message(1, _text(1, k) + _text(2, v))
-                for k, v in module.frontend_attributes.items()
+                message(1, text(1, k) + text(2, v)) for k, v in module.frontend_attributes.items()
             )
-            parts.append(_message(19, b"".join(entries)))
+            parts.append(message(19, b"".join(entries)))
         parts.append(module.shardings)
         return b"".join(parts)
 
@@ -215,10 +168,8 @@ class _ModuleWriter:
         entries = []
         for result, parameter, must in self.module.input_output_aliases:
             # Index 0 is a value that a packed field must hold.
-            index = _message(1, _varint(result)) if is_tuple else b""
-            entries.append(
-                _message(1, index + _integer(2, parameter) + _integer(4, 2 if must else 1))
-            )
+            index = message(1, varint(result)) if is_tuple else b""
+            entries.append(message(1, index + integer(2, parameter) + integer(4, 2 if must else 1)))
         return b"".join(entries)
 
     def new_id(self) -> int:
@@ -249,23 +200,21 @@ class _ModuleWriter:
 
     def _encode_shape(self, shape: AnyShape) -> bytes:
         if isinstance(shape, TokenShape):
-            return _integer(2, _TOKEN_TYPE)
+            return integer(2, _TOKEN_TYPE)
         if isinstance(shape, TupleShape):
-            return _integer(2, _TUPLE_TYPE) + b"".join(
-                _message(4, self.shape(e)) for e in shape.elements
+            return integer(2, _TUPLE_TYPE) + b"".join(
+                message(4, self.shape(e)) for e in shape.elements
             )
         rank = len(shape.dims)
-        layout = _integers(1, range(rank - 1, -1, -1)) + _integer(16, 1)
-        dynamic = _message(6, bytes(rank)) if rank else b""
-        return (
-            _integer(2, shape.dtype.code) + _integers(3, shape.dims) + dynamic + _message(5, layout)
-        )
+        layout = integers(1, range(rank - 1, -1, -1)) + integer(16, 1)
+        dynamic = message(6, bytes(rank)) if rank else b""
+        return integer(2, shape.dtype.code) + integers(3, shape.dims) + dynamic + message(5, layout)
 
     def program_shape(self, computation: Computation) -> bytes:
         """A ProgramShapeProto."""
-        parts = [_message(1, self.shape(p.shape)) for p in computation.parameters]
-        parts.append(_message(2, self.shape(computation.root.shape)))
-        parts.extend(_message(3, p.name.encode()) for p in computation.parameters)
+        parts = [message(1, self.shape(p.shape)) for p in computation.parameters]
+        parts.append(message(2, self.shape(computation.root.shape)))
+        parts.extend(message(3, p.name.encode()) for p in computation.parameters)
         return b"".join(parts)
 
     def metadata(self, metadata: Metadata) -> bytes:
@@ -273,11 +222,11 @@ class _ModuleWriter:
         found = self._metadata.get(metadata)
         if found is None:
             body = (
-                _text(2, metadata.op_name)
-                + _text(3, metadata.source_file)
-                + _integer(4, metadata.source_line)
+                text(2, metadata.op_name)
+                + text(3, metadata.source_file)
+                + integer(4, metadata.source_line)
             )
-            found = self._metadata[metadata] = _message(_Field.METADATA, body)
+            found = self._metadata[metadata] = message(_Field.METADATA, body)
         return found
 
 
@@ -309,7 +258,7 @@ class _ComputationWriter:
             whole = TupleShape(tuple(parameter_shapes))  # type: ignore[arg-type]
             parameter = self.emit("parameter", "parameter", whole, ())
             for index, p in enumerate(computation.parameters):
-                element = _integer(_Field.TUPLE_INDEX, index)
+                element = integer(_Field.TUPLE_INDEX, index)
                 self.ids[p] = self.emit("get-tuple-element", p.name, p.shape, (parameter,), element)
             parameter_shapes, parameter_names = [whole], ["parameter"]
         for instruction in computation.instructions:
@@ -324,19 +273,19 @@ class _ComputationWriter:
         shape = self.module.shape
         program_shape = b"".join(
             [
-                *(_message(1, shape(s)) for s in parameter_shapes),
-                _message(2, shape(root_shape)),
-                *(_message(3, n.encode()) for n in parameter_names),
+                *(message(1, shape(s)) for s in parameter_shapes),
+                message(2, shape(root_shape)),
+                *(message(3, n.encode()) for n in parameter_names),
             ]
         )
         return b"".join(
             [
-                _text(1, name),
+                text(1, name),
                 *self.parts,
-                _message(4, program_shape),
-                _integer(5, number),
-                _integer(6, root_id),
-                _integer(7, int(is_fusion)),
+                message(4, program_shape),
+                integer(5, number),
+                integer(6, root_id),
+                integer(7, int(is_fusion)),
             ]
         )
 
@@ -354,16 +303,16 @@ class _ComputationWriter:
         number = module.new_id()
         body = b"".join(
             (
-                _text(_Field.NAME, module.unique_name(name or opcode)),
-                _text(_Field.OPCODE, opcode),
-                _message(_Field.SHAPE, module.shape(shape)),
+                text(_Field.NAME, module.unique_name(name or opcode)),
+                text(_Field.OPCODE, opcode),
+                message(_Field.SHAPE, module.shape(shape)),
                 metadata,
                 fields,
-                _integer(_Field.ID, number),
-                _integers(_Field.OPERAND_IDS, operands),
+                integer(_Field.ID, number),
+                integers(_Field.OPERAND_IDS, operands),
             )
         )
-        self.parts.append(_message(2, body))
+        self.parts.append(message(2, body))
         return number
 
     def tuple_of(self, operands: Sequence[Instruction]) -> int:
@@ -412,7 +361,7 @@ class _ComputationWriter:
             ]
             if instruction.opcode == "while":
                 ids.reverse()  # HLO lists the body first
-            fields += _integers(_Field.CALLED_COMPUTATION_IDS, ids)
+            fields += integers(_Field.CALLED_COMPUTATION_IDS, ids)
         return fields
 
 
@@ -424,14 +373,14 @@ _OPCODES: Final = {"optimization-barrier": "opt-barrier", "library-call": "custo
 def _literal(literal: np.ndarray, shape: Shape) -> bytes:
     """A LiteralProto. The field's number and encoding depend on the dtype."""
     dtype = shape.dtype
-    layout = _integers(1, range(len(shape.dims) - 1, -1, -1))
-    shape_proto = _integer(2, dtype.code) + _integers(3, shape.dims) + _message(5, layout)
+    layout = integers(1, range(len(shape.dims) - 1, -1, -1))
+    shape_proto = integer(2, dtype.code) + integers(3, shape.dims) + message(5, layout)
     number = _LITERAL_FIELDS[dtype.name]
     if dtype.kind in ("int", "uint") and dtype.bits >= 32:
-        data = b"".join(map(_varint, literal.reshape(-1).tolist()))
+        data = b"".join(map(varint, literal.reshape(-1).tolist()))
     else:
         data = literal.tobytes()
-    return _message(1, shape_proto) + _message(number, data)
+    return message(1, shape_proto) + message(number, data)
 
 
 _LITERAL_FIELDS: Final = {
@@ -446,30 +395,30 @@ def _constant(i: Instruction) -> bytes:
     # Sub-byte literals are packed in the proto; they are rare enough to be elided too.
     if literal.nbytes > MAX_LITERAL_BYTES or i.dtype.name not in _LITERAL_FIELDS:
         return b""
-    return _message(_Field.LITERAL, _literal(literal, i.shape))  # type: ignore[arg-type]
+    return message(_Field.LITERAL, _literal(literal, i.shape))  # type: ignore[arg-type]
 
 
 def _dimensions(i: Instruction) -> bytes:
-    return _integers(_Field.DIMENSIONS, i.attributes["dimensions"])
+    return integers(_Field.DIMENSIONS, i.attributes["dimensions"])
 
 
 def _dimension(name: str) -> Callable[[Instruction], bytes]:
     """One dimension, which HLO keeps in the list of dimensions."""
-    return lambda i: _message(_Field.DIMENSIONS, _varint(i.attributes[name]))
+    return lambda i: message(_Field.DIMENSIONS, varint(i.attributes[name]))
 
 
 def _window_proto(window: Sequence[WindowDimension]) -> bytes:
     dimensions = (
-        _integer(1, w.size)
-        + _integer(2, w.stride)
-        + _integer(3, w.padding_low)
-        + _integer(4, w.padding_high)
-        + _integer(5, w.window_dilation)
-        + _integer(6, w.base_dilation)
-        + _integer(7, int(w.reversal))
+        integer(1, w.size)
+        + integer(2, w.stride)
+        + integer(3, w.padding_low)
+        + integer(4, w.padding_high)
+        + integer(5, w.window_dilation)
+        + integer(6, w.base_dilation)
+        + integer(7, int(w.reversal))
         for w in window
     )
-    return _message(_Field.WINDOW, b"".join(_message(1, d) for d in dimensions))
+    return message(_Field.WINDOW, b"".join(message(1, d) for d in dimensions))
 
 
 def _window(i: Instruction) -> bytes:
@@ -487,38 +436,38 @@ _ALGORITHMS: Final = {
 def _precision(i: Instruction) -> bytes:
     values = [_PRECISIONS.get(p, 0) for p in i.attributes["precision"]]
     algorithm = _ALGORITHMS.get(i.attributes.get("algorithm", ""), 0)
-    return _message(_Field.PRECISION_CONFIG, _integers(1, values) + _integer(2, algorithm))
+    return message(_Field.PRECISION_CONFIG, integers(1, values) + integer(2, algorithm))
 
 
 def _dot(i: Instruction) -> bytes:
     numbers: DotDimensionNumbers = i.attributes["dimension_numbers"]
     body = (
-        _integers(1, numbers.lhs_contracting)
-        + _integers(2, numbers.rhs_contracting)
-        + _integers(3, numbers.lhs_batch)
-        + _integers(4, numbers.rhs_batch)
+        integers(1, numbers.lhs_contracting)
+        + integers(2, numbers.rhs_contracting)
+        + integers(3, numbers.lhs_batch)
+        + integers(4, numbers.rhs_batch)
     )
-    return _message(_Field.DOT_DIMENSION_NUMBERS, body) + _precision(i)
+    return message(_Field.DOT_DIMENSION_NUMBERS, body) + _precision(i)
 
 
 def _convolution(i: Instruction) -> bytes:
     n: ConvolutionDimensionNumbers = i.attributes["dimension_numbers"]
     body = (
-        _integer(7, n.input_batch)
-        + _integer(8, n.input_feature)
-        + _integers(11, n.input_spatial)
-        + _integer(3, n.kernel_input_feature)
-        + _integer(4, n.kernel_output_feature)
-        + _integers(6, n.kernel_spatial)
-        + _integer(9, n.output_batch)
-        + _integer(10, n.output_feature)
-        + _integers(12, n.output_spatial)
+        integer(7, n.input_batch)
+        + integer(8, n.input_feature)
+        + integers(11, n.input_spatial)
+        + integer(3, n.kernel_input_feature)
+        + integer(4, n.kernel_output_feature)
+        + integers(6, n.kernel_spatial)
+        + integer(9, n.output_batch)
+        + integer(10, n.output_feature)
+        + integers(12, n.output_spatial)
     )
     return (
         _window(i)
-        + _message(_Field.CONVOLUTION_DIMENSION_NUMBERS, body)
-        + _integer(_Field.FEATURE_GROUP_COUNT, i.attributes["feature_group_count"])
-        + _integer(_Field.BATCH_GROUP_COUNT, i.attributes["batch_group_count"])
+        + message(_Field.CONVOLUTION_DIMENSION_NUMBERS, body)
+        + integer(_Field.FEATURE_GROUP_COUNT, i.attributes["feature_group_count"])
+        + integer(_Field.BATCH_GROUP_COUNT, i.attributes["batch_group_count"])
         + _precision(i)
     )
 
@@ -526,34 +475,34 @@ def _convolution(i: Instruction) -> bytes:
 def _gather(i: Instruction) -> bytes:
     n: GatherDimensionNumbers = i.attributes["dimension_numbers"]
     body = (
-        _integers(1, n.offset_dims)
-        + _integers(2, n.collapsed_slice_dims)
-        + _integers(3, n.start_index_map)
-        + _integer(4, n.index_vector_dim)
-        + _integers(5, n.operand_batching_dims)
-        + _integers(6, n.start_indices_batching_dims)
+        integers(1, n.offset_dims)
+        + integers(2, n.collapsed_slice_dims)
+        + integers(3, n.start_index_map)
+        + integer(4, n.index_vector_dim)
+        + integers(5, n.operand_batching_dims)
+        + integers(6, n.start_indices_batching_dims)
     )
     return (
-        _message(_Field.GATHER_DIMENSION_NUMBERS, body)
-        + _integers(_Field.GATHER_SLICE_SIZES, i.attributes["slice_sizes"])
-        + _integer(_Field.INDICES_ARE_SORTED, int(i.attributes["indices_are_sorted"]))
+        message(_Field.GATHER_DIMENSION_NUMBERS, body)
+        + integers(_Field.GATHER_SLICE_SIZES, i.attributes["slice_sizes"])
+        + integer(_Field.INDICES_ARE_SORTED, int(i.attributes["indices_are_sorted"]))
     )
 
 
 def _scatter(i: Instruction) -> bytes:
     n: ScatterDimensionNumbers = i.attributes["dimension_numbers"]
     body = (
-        _integers(1, n.update_window_dims)
-        + _integers(2, n.inserted_window_dims)
-        + _integers(3, n.scatter_dims_to_operand_dims)
-        + _integer(4, n.index_vector_dim)
-        + _integers(5, n.input_batching_dims)
-        + _integers(6, n.scatter_indices_batching_dims)
+        integers(1, n.update_window_dims)
+        + integers(2, n.inserted_window_dims)
+        + integers(3, n.scatter_dims_to_operand_dims)
+        + integer(4, n.index_vector_dim)
+        + integers(5, n.input_batching_dims)
+        + integers(6, n.scatter_indices_batching_dims)
     )
     return (
-        _message(_Field.SCATTER_DIMENSION_NUMBERS, body)
-        + _integer(_Field.INDICES_ARE_SORTED, int(i.attributes["indices_are_sorted"]))
-        + _integer(_Field.UNIQUE_INDICES, int(i.attributes["unique_indices"]))
+        message(_Field.SCATTER_DIMENSION_NUMBERS, body)
+        + integer(_Field.INDICES_ARE_SORTED, int(i.attributes["indices_are_sorted"]))
+        + integer(_Field.UNIQUE_INDICES, int(i.attributes["unique_indices"]))
     )
 
 
@@ -562,48 +511,42 @@ def _slice(i: Instruction) -> bytes:
         i.attributes["starts"], i.attributes["limits"], i.attributes["strides"], strict=True
     )
     return b"".join(
-        _message(
-            _Field.SLICE_DIMENSIONS, _integer(1, start) + _integer(2, limit) + _integer(3, stride)
-        )
+        message(_Field.SLICE_DIMENSIONS, integer(1, start) + integer(2, limit) + integer(3, stride))
         for start, limit, stride in bounds
     )
 
 
 def _pad(i: Instruction) -> bytes:
     edges = zip(i.attributes["low"], i.attributes["high"], i.attributes["interior"], strict=True)
-    body = b"".join(
-        _message(1, _integer(1, a) + _integer(2, b) + _integer(3, c)) for a, b, c in edges
-    )
-    return _message(_Field.PADDING_CONFIG, body)
+    body = b"".join(message(1, integer(1, a) + integer(2, b) + integer(3, c)) for a, b, c in edges)
+    return message(_Field.PADDING_CONFIG, body)
 
 
 def _compare(i: Instruction) -> bytes:
-    return _text(_Field.COMPARISON_DIRECTION, i.attributes["direction"]) + _text(
+    return text(_Field.COMPARISON_DIRECTION, i.attributes["direction"]) + text(
         _Field.COMPARISON_TYPE, i.attributes["comparison_type"]
     )
 
 
 def _reduce_precision(i: Instruction) -> bytes:
-    return _integer(_Field.EXPONENT_BITS, i.attributes["exponent_bits"]) + _integer(
+    return integer(_Field.EXPONENT_BITS, i.attributes["exponent_bits"]) + integer(
         _Field.MANTISSA_BITS, i.attributes["mantissa_bits"]
     )
 
 
 def _sort(i: Instruction) -> bytes:
-    return _dimension("dimension")(i) + _integer(_Field.IS_STABLE, int(i.attributes["is_stable"]))
+    return _dimension("dimension")(i) + integer(_Field.IS_STABLE, int(i.attributes["is_stable"]))
 
 
 def _topk(i: Instruction) -> bytes:
-    return _integer(_Field.K, i.attributes["k"]) + _integer(
+    return integer(_Field.K, i.attributes["k"]) + integer(
         _Field.LARGEST, int(i.attributes["largest"])
     )
 
 
 def _fft(i: Instruction) -> bytes:
     kind = ("FFT", "IFFT", "RFFT", "IRFFT").index(i.attributes["fft_type"])
-    return _integer(_Field.FFT_TYPE, kind) + _integers(
-        _Field.FFT_LENGTH, i.attributes["fft_length"]
-    )
+    return integer(_Field.FFT_TYPE, kind) + integers(_Field.FFT_LENGTH, i.attributes["fft_length"])
 
 
 def _triangular_solve(i: Instruction) -> bytes:
@@ -611,22 +554,22 @@ def _triangular_solve(i: Instruction) -> bytes:
         i.attributes["transpose_a"]
     )
     flags = (int(i.attributes[name]) for name in ("left_side", "lower", "unit_diagonal"))
-    body = b"".join(_integer(n, flag) for n, flag in enumerate(flags, 1)) + _integer(4, transpose)
-    return _message(_Field.TRIANGULAR_SOLVE_OPTIONS, body)
+    body = b"".join(integer(n, flag) for n, flag in enumerate(flags, 1)) + integer(4, transpose)
+    return message(_Field.TRIANGULAR_SOLVE_OPTIONS, body)
 
 
 def _batch_norm(i: Instruction) -> bytes:
-    return _float(_Field.EPSILON, i.attributes["epsilon"]) + _integer(
+    return float32(_Field.EPSILON, i.attributes["epsilon"]) + integer(
         _Field.FEATURE_INDEX, i.attributes["feature_index"]
     )
 
 
 def _rng(i: Instruction) -> bytes:
-    return _integer(_Field.DISTRIBUTION, {"uniform": 1, "normal": 2}[i.attributes["distribution"]])
+    return integer(_Field.DISTRIBUTION, {"uniform": 1, "normal": 2}[i.attributes["distribution"]])
 
 
 def _rng_bit_generator(i: Instruction) -> bytes:
-    return _integer(
+    return integer(
         _Field.RNG_ALGORITHM, ("DEFAULT", "THREE_FRY", "PHILOX").index(i.attributes["algorithm"])
     )
 
@@ -638,17 +581,17 @@ def _custom_call(i: Instruction) -> bytes:
         config = _json(config)
     several = isinstance(i.shape, TupleShape)
     aliases = b"".join(
-        _message(
+        message(
             _Field.OUTPUT_OPERAND_ALIASING,
-            (_message(1, _varint(output)) if several else b"") + _integer(2, operand),
+            (message(1, varint(output)) if several else b"") + integer(2, operand),
         )
         for output, operand in attributes["output_operand_aliases"]
     )
     return (
-        _text(_Field.CUSTOM_CALL_TARGET, attributes["custom_call_target"])
-        + (_message(_Field.BACKEND_CONFIG, config) if config else b"")
-        + _integer(_Field.CUSTOM_CALL_API_VERSION, attributes["api_version"])
-        + _integer(_Field.CUSTOM_CALL_HAS_SIDE_EFFECT, int(attributes["has_side_effect"]))
+        text(_Field.CUSTOM_CALL_TARGET, attributes["custom_call_target"])
+        + (message(_Field.BACKEND_CONFIG, config) if config else b"")
+        + integer(_Field.CUSTOM_CALL_API_VERSION, attributes["api_version"])
+        + integer(_Field.CUSTOM_CALL_HAS_SIDE_EFFECT, int(attributes["has_side_effect"]))
         + aliases
     )
 
@@ -656,9 +599,9 @@ def _custom_call(i: Instruction) -> bytes:
 def _library_call(i: Instruction) -> bytes:
     config = i.attributes["config"]
     return (
-        _text(_Field.CUSTOM_CALL_TARGET, f"tripont${i.attributes['name']}")
-        + (_message(_Field.BACKEND_CONFIG, _json(config)) if config else b"")
-        + _integer(_Field.CUSTOM_CALL_API_VERSION, 1)
+        text(_Field.CUSTOM_CALL_TARGET, f"tripont${i.attributes['name']}")
+        + (message(_Field.BACKEND_CONFIG, _json(config)) if config else b"")
+        + integer(_Field.CUSTOM_CALL_API_VERSION, 1)
     )
 
 
@@ -682,7 +625,7 @@ _FUSION_KINDS: Final = {"loop": "kLoop", "reduce": "kInput", "row": "kInput", "t
 
 def _fusion(i: Instruction) -> bytes:
     kind = str(i.attributes["kind"])
-    return _text(_Field.FUSION_KIND, _FUSION_KINDS.get(kind, "kLoop")) + _message(
+    return text(_Field.FUSION_KIND, _FUSION_KINDS.get(kind, "kLoop")) + message(
         _Field.BACKEND_CONFIG, _json({"kind": kind})
     )
 
@@ -693,19 +636,19 @@ def _collective(dimension: str = "") -> Callable[[Instruction], bytes]:
     def write(i: Instruction) -> bytes:
         attributes = i.attributes
         groups = b"".join(
-            _message(_Field.REPLICA_GROUPS, _message(1, b"".join(map(_varint, group))))
+            message(_Field.REPLICA_GROUPS, message(1, b"".join(map(varint, group))))
             for group in attributes["replica_groups"]
         )
         where = (
-            _message(_Field.DIMENSIONS, _varint(attributes[dimension]))
+            message(_Field.DIMENSIONS, varint(attributes[dimension]))
             if dimension in attributes
             else b""
         )
         return (
             groups
             + where
-            + _integer(_Field.CHANNEL_ID, attributes["channel_id"])
-            + _integer(
+            + integer(_Field.CHANNEL_ID, attributes["channel_id"])
+            + integer(
                 _Field.USE_GLOBAL_DEVICE_IDS, int(attributes.get("use_global_device_ids", False))
             )
         )
@@ -715,14 +658,14 @@ def _collective(dimension: str = "") -> Callable[[Instruction], bytes]:
 
 def _collective_permute(i: Instruction) -> bytes:
     pairs = b"".join(
-        _message(_Field.SOURCE_TARGET_PAIRS, _integer(1, source) + _integer(2, target))
+        message(_Field.SOURCE_TARGET_PAIRS, integer(1, source) + integer(2, target))
         for source, target in i.attributes["source_target_pairs"]
     )
-    return pairs + _integer(_Field.CHANNEL_ID, i.attributes["channel_id"])
+    return pairs + integer(_Field.CHANNEL_ID, i.attributes["channel_id"])
 
 
 _WRITERS: Final[dict[str, Callable[[Instruction], bytes]]] = {
-    "parameter": lambda i: _integer(_Field.PARAMETER_NUMBER, i.attributes["index"]),
+    "parameter": lambda i: integer(_Field.PARAMETER_NUMBER, i.attributes["index"]),
     "constant": _constant,
     "iota": _dimension("dimension"),
     "compare": _compare,
@@ -735,7 +678,7 @@ _WRITERS: Final[dict[str, Callable[[Instruction], bytes]]] = {
     "concatenate": _dimension("dimension"),
     "slice": _slice,
     "pad": _pad,
-    "dynamic-slice": lambda i: _integers(_Field.DYNAMIC_SLICE_SIZES, i.attributes["slice_sizes"]),
+    "dynamic-slice": lambda i: integers(_Field.DYNAMIC_SLICE_SIZES, i.attributes["slice_sizes"]),
     "gather": _gather,
     "scatter": _scatter,
     "reduce-window": _window,
@@ -744,11 +687,9 @@ _WRITERS: Final[dict[str, Callable[[Instruction], bytes]]] = {
     "convolution": _convolution,
     "sort": _sort,
     "topk": _topk,
-    "get-tuple-element": lambda i: _integer(_Field.TUPLE_INDEX, i.attributes["index"]),
+    "get-tuple-element": lambda i: integer(_Field.TUPLE_INDEX, i.attributes["index"]),
     "fft": _fft,
-    "cholesky": lambda i: _message(
-        _Field.CHOLESKY_OPTIONS, _integer(1, int(i.attributes["lower"]))
-    ),
+    "cholesky": lambda i: message(_Field.CHOLESKY_OPTIONS, integer(1, int(i.attributes["lower"]))),
     "triangular-solve": _triangular_solve,
     "batch-norm-training": _batch_norm,
     "batch-norm-inference": _batch_norm,

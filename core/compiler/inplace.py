@@ -65,12 +65,13 @@ _FULL, _ROWS, _ELSEWHERE = 1, 2, 4
 
 
 def _fusion_in_place(fusion: Instruction) -> list[tuple[int, ...]]:
-    """Operands that a loop, reduce, row or transpose fusion reads at the index it writes and nowhere else.
+    """Operands that a loop, reduce, row or transpose fusion reads at the index it writes and nowhere
+    else.
 
-    These kernels compute all results of an index before they store any. A transpose kernel reads what it moves a tile
-    ahead, and everything else as a loop does. A row kernel stores a row
-    after all its reductions; a reduce kernel stores a reduced value after all that belongs to it,
-    and reads every element of the whole space once.
+    These kernels compute all results of an index before they store any. A transpose kernel reads
+    what it moves a tile ahead, and everything else as a loop does. A row kernel stores a row after
+    all its reductions; a reduce kernel stores a reduced value after all that belongs to it, and
+    reads every element of the whole space once.
     """
     (body,) = fusion.called
     reduce = next((i for i in body.instructions if i.opcode == "reduce"), None)

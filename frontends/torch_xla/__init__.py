@@ -30,14 +30,16 @@ def activate() -> None:
         return
     os.environ[_DEVICE_VARIABLE] = DEVICE_TYPE  # before torch_xla is imported, which would choose
     try:
-        import torch_xla
+        import torch_xla  # noqa: F401
     except ModuleNotFoundError as error:
         if error.name != "torch_xla":
             raise
         raise ImportError(
             "PyTorch/XLA is not installed: run `pip install 'tripont[torch]'`"
         ) from error
-    if not torch_xla._XLAC._xla_runtime_is_initialized():
+    import _XLAC
+
+    if not _XLAC._xla_runtime_is_initialized():
         from . import plugin
 
         plugin.register()
@@ -71,10 +73,3 @@ def installed_plugin() -> Any:
 
     plugin.replace_stock_plugin()
     return plugin.TripontPlugin()
-
-
-def uncached_compilations() -> int:
-    """Programs that torch_xla has had compiled in this process so far (its metric ``UncachedCompile``)."""
-    from torch_xla.debug import metrics
-
-    return int(metrics.counter_value("UncachedCompile") or 0)

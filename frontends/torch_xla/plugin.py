@@ -31,7 +31,7 @@ class TripontPlugin(plugins.DevicePlugin):
 
 def register() -> None:
     """Make tripont the plugin of PJRT_DEVICE=XPU. RuntimeError if torch_xla's runtime has started."""
-    plugins.use_dynamic_plugins()
+    plugins.use_dynamic_plugins()  # type: ignore[no-untyped-call]
     plugins.register_plugin(DEVICE_TYPE, TripontPlugin())
 
 
@@ -42,5 +42,5 @@ def replace_stock_plugin() -> None:
     """
     if "XPU_LIBRARY_PATH" in os.environ:
         return
-    xpu.XpuPlugin = TripontPlugin  # where torch_xla registers it after this
+    xpu.XpuPlugin = TripontPlugin  # type: ignore[misc]  # where torch_xla registers it after this
     plugins.register_plugin(DEVICE_TYPE, TripontPlugin())  # where it has done so before

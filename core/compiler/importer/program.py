@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 from .. import hlo
 from ..errors import CompileError, internal, invalid_argument
-from . import bindings, bytecode, legalize, signature
+from . import bindings, bytecode, hlo_module, legalize, signature
 from .bindings import MLIRError, ir
 from .reading_limit import reading_limit
 from .stablehlo import NeedsPasses, ProgramReader
@@ -61,7 +61,10 @@ def _read(program: bytes, format: str) -> hlo.Module:
     try:
         with reading_limit(len(program)):
             module = read_mlir(program, format, context)
-        return _read_module(module)
+        read = _read_module(module)
+        if format == "hlo":
+            read.buffer_donors = hlo_module.buffer_donors(program)
+        return read
     except CompileError:
         raise
     except (UnicodeDecodeError, RuntimeError) as error:
@@ -88,7 +91,7 @@ def read_mlir(program: bytes, format: str, context: ir.Context) -> ir.Module:
     """The MLIR module in ``program``, verified but not yet legalised; raises INVALID_ARGUMENT."""
     try:
         if format == "hlo":
-            return bindings.parse_module(bindings.hlo_to_stablehlo(program), context)
+            return _read_hlo(program, context)
         if bytecode.is_bytecode(program):
             bytecode.check_envelope(program)
             if is_portable_artifact(program):
@@ -104,6 +107,17 @@ def read_mlir(program: bytes, format: str, context: ir.Context) -> ir.Module:
     except (MLIRError, ValueError, RuntimeError, TypeError, SystemError) as error:
         what = "an HloModuleProto" if format == "hlo" else "StableHLO"
         raise bindings.malformed(what, error) from error
+
+
+def _read_hlo(program: bytes, context: ir.Context) -> ir.Module:
+    try:
+        return bindings.parse_module(bindings.hlo_to_stablehlo(program), context)
+    except (MLIRError, ValueError, RuntimeError):
+        with contextlib.suppress(ValueError):  # bytes that are no message: the first error says more
+            modern = hlo_module.modernize(program)
+            if modern is not program:
+                return bindings.parse_module(bindings.hlo_to_stablehlo(modern), context)
+        raise
 
 
 def is_portable_artifact(program: bytes) -> bool:

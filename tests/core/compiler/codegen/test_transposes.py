@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tripont.core.compiler import hlo
+from tripont.core.compiler import hlo, inplace
 from tripont.core.compiler.dtypes import BF16, C64, F16, F32, F64, PRED, S8, U16
 from tripont.core.compiler.targets import host
 
@@ -76,3 +76,14 @@ def test_large_ones_are_written_past_the_caches():
     (x,) = parameters(S(F32, (n,)))
     kernel = check(fusion("loop", [x], op("negate", x.shape, x)), splits=[1, 5000])
     assert "!nontemporal" in kernel.ir
+
+
+@pytest.mark.parametrize("dims", [(64, 48), (70, 35), (3, 40)], ids=str)
+def test_may_write_over_what_it_reads_as_a_loop(dims):
+    """y + x^T over y, not over x; x^T * x^T reads nothing in place."""
+    x, y, square = (*parameters(S(F32, dims), S(F32, dims[::-1])), hlo.parameter(0, S(F32, (8, 8))))
+    turned = transpose(x, (1, 0))
+    step = fusion("transpose", [x, y], op("add", y.shape, y, turned), turned)
+    assert inplace.in_place_operands(step) == [(1,), (1,)]
+    mixed = op("add", square.shape, square, transpose(square, (1, 0)))
+    assert inplace.in_place_operands(fusion("transpose", [square], mixed)) == [()]

@@ -1,0 +1,153 @@
+"""What is done to the bytes of an HloModuleProto before jaxlib reads them, or because jaxlib leaves it out.
+
+* :func:`buffer_donors`: parameters whose memory the program may keep (jaxlib's conversion to StableHLO drops them).
+* :func:`modernize`: ``dynamic-slice`` and ``dynamic-update-slice`` with their start indices in one vector, the form of
+  before 2019 that PyTorch/XLA still writes. StableHLO has a scalar operand for each index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from ..wire_format import fields, integer, integers, message, submessages, text, unpacked
+
+# Field numbers of xla/service/hlo.proto and xla/xla_data.proto.
+_COMPUTATIONS: Final = 3
+_BUFFER_DONOR: Final = 18
+_DONOR_ENTRIES: Final = 1
+_PARAMETER_NUMBER: Final = 1
+_INSTRUCTIONS: Final = 2
+_OPCODE: Final = 2
+_SHAPE: Final = 3
+_SLICE_DIMENSIONS: Final = 17
+_ID: Final = 35
+_OPERAND_IDS: Final = 36
+_ELEMENT_TYPE: Final = 2
+_DIMENSIONS: Final = 3
+_LAYOUT: Final = 5
+
+# The operand that holds the first start index.
+_FIRST_INDEX: Final = {"dynamic-slice": 1, "dynamic-update-slice": 2}
+
+
+def buffer_donors(program: bytes) -> tuple[int, ...]:
+    """Numbers of the parameters that ``buffer_donor`` names. Raises ValueError for bytes that are no message."""
+    donors = []
+    for config in submessages(program, _BUFFER_DONOR):
+        for entry in submessages(config, _DONOR_ENTRIES):
+            numbers = [f.value for f in fields(entry) if f.number == _PARAMETER_NUMBER]
+            donors.append(int(numbers[0]) if numbers else 0)  # type: ignore[arg-type]
+    return tuple(sorted(set(donors)))
+
+
+class _Instruction(NamedTuple):
+    opcode: str
+    id: int
+    operands: list[int]
+    element_type: int
+    dimensions: list[int]
+    whole: bytes
+
+
+def modernize(program: bytes) -> bytes:
+    """The program with a scalar operand for each start index; ``program`` itself if that is so already."""
+    if not any(opcode.encode() in program for opcode in _FIRST_INDEX):
+        return program
+    computations = [
+        [_read_instruction(i) for i in submessages(c, _INSTRUCTIONS)]
+        for c in submessages(program, _COMPUTATIONS)
+    ]
+    next_id = max((i.id for c in computations for i in c), default=0) + 1
+    out, number, changed = [], 0, False
+    for field in fields(program):
+        if field.number != _COMPUTATIONS or isinstance(field.value, int):
+            out.append(bytes(field.whole))
+            continue
+        instructions = iter(computations[number])
+        by_id = {i.id: i for i in computations[number]}
+        number += 1
+        computation = []
+        for part in fields(field.value):
+            if part.number != _INSTRUCTIONS:
+                computation.append(bytes(part.whole))
+                continue
+            instruction = next(instructions)
+            vector = _index_vector(instruction, by_id)
+            if vector is None:
+                computation.append(bytes(part.whole))
+                continue
+            changed = True
+            new = _with_scalars(instruction, vector, next_id)
+            next_id += len(new)
+            computation += [message(_INSTRUCTIONS, i) for i in new]
+        out.append(message(_COMPUTATIONS, b"".join(computation)))
+    return b"".join(out) if changed else program
+
+
+def _read_instruction(data: memoryview) -> _Instruction:
+    opcode, identifier, operands, element_type = "", 0, [], 0
+    dimensions: list[int] = []
+    for field in fields(data):
+        if isinstance(field.value, int):
+            if field.number == _ID:
+                identifier = field.value
+            elif field.number == _OPERAND_IDS:
+                operands.append(field.value)
+        elif field.number == _OPCODE:
+            opcode = bytes(field.value).decode(errors="replace")
+        elif field.number == _OPERAND_IDS:
+            operands += unpacked(field)
+        elif field.number == _SHAPE:
+            for part in fields(field.value):
+                if part.number == _DIMENSIONS:
+                    dimensions += unpacked(part)
+                elif part.number == _ELEMENT_TYPE and isinstance(part.value, int):
+                    element_type = part.value
+    return _Instruction(opcode, identifier, operands, element_type, dimensions, bytes(data))
+
+
+def _index_vector(instruction: _Instruction, by_id: dict[int, _Instruction]) -> _Instruction | None:
+    """The instruction whose one result holds all start indices; None for any other form."""
+    first = _FIRST_INDEX.get(instruction.opcode)
+    if first is None or len(instruction.operands) != first + 1:
+        return None
+    vector = by_id.get(instruction.operands[first])
+    return vector if vector is not None and len(vector.dimensions) == 1 else None
+
+
+def _with_scalars(instruction: _Instruction, vector: _Instruction, next_id: int) -> list[bytes]:
+    """Instructions that take ``vector`` apart, and ``instruction`` with its elements as operands."""
+    new, scalars = [], []
+    for k in range(vector.dimensions[0]):
+        bounds = integer(1, k) + integer(2, k + 1) + integer(3, 1)
+        new.append(
+            _instruction("slice", next_id, vector.element_type, (1,), vector.id)
+            + message(_SLICE_DIMENSIONS, bounds)
+        )
+        new.append(_instruction("reshape", next_id + 1, vector.element_type, (), next_id))
+        scalars.append(next_id + 1)
+        next_id += 2
+    first = _FIRST_INDEX[instruction.opcode]
+    rest = [bytes(f.whole) for f in fields(instruction.whole) if f.number != _OPERAND_IDS]
+    operands = instruction.operands[:first] + scalars
+    new.append(b"".join([*rest, integers(_OPERAND_IDS, operands)]))
+    return new
+
+
+def _instruction(
+    opcode: str, identifier: int, element_type: int, dimensions: Sequence[int], operand: int
+) -> bytes:
+    layout = integers(1, reversed(range(len(dimensions))))
+    shape = (
+        integer(_ELEMENT_TYPE, element_type)
+        + integers(_DIMENSIONS, dimensions)
+        + message(_LAYOUT, layout)
+    )
+    return (
+        text(1, f"start-index.{identifier}")
+        + text(_OPCODE, opcode)
+        + message(_SHAPE, shape)
+        + integer(_ID, identifier)
+        + integers(_OPERAND_IDS, [operand])
+    )

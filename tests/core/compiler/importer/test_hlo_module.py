@@ -1,0 +1,109 @@
+"""What is done to an HloModuleProto before it is read: donors, and start indices in one vector."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tripont.core.compiler import dtypes, evaluate, hlo, hlo_proto, verifier, wire_format
+from tripont.core.compiler.hlo import Computation, Instruction, Module, Shape
+from tripont.core.compiler.importer import hlo_module, read_program
+
+RECORDED = Path(__file__).parents[3] / "data" / "programs" / "torch_xla_randperm.hlo"
+S64 = Shape(dtypes.S64, ())
+
+
+def _module(opcode: str) -> Module:
+    x = hlo.parameter(0, Shape(dtypes.F32, (4, 5)), "x")
+    update = hlo.parameter(1, Shape(dtypes.F32, (2, 3)), "update")
+    indices = [hlo.parameter(2 + n, S64, f"i{n}") for n in range(2)]
+    if opcode == "dynamic-slice":
+        root = Instruction(opcode, update.shape, (x, *indices), {"slice_sizes": (2, 3)})
+    else:
+        root = Instruction(opcode, x.shape, (x, update, *indices))
+    entry = Computation.from_root("main", (x, update, *indices), root)
+    entry.assign_names()
+    return Module("m", entry)
+
+
+def _with_vector(program: bytes, opcode: str) -> bytes:
+    """The program with its two scalar indices joined again: what modernize takes apart."""
+    out = []
+    for field in wire_format.fields(program):
+        if field.number != 3:
+            out.append(bytes(field.whole))
+            continue
+        instructions = [bytes(i) for i in wire_format.submessages(field.value, 2)]
+        rest = [bytes(f.whole) for f in wire_format.fields(field.value) if f.number != 2]
+        read = [hlo_module._read_instruction(memoryview(i)) for i in instructions]
+        by_id = {i.id: i for i in read}
+        changed = []
+        for i in read:
+            if i.opcode != opcode:
+                changed.append(i.whole)
+                continue
+            first = 1 if opcode == "dynamic-slice" else 2
+            scalars = [by_id[n] for n in i.operands[first:]]
+            ones = [
+                hlo_module._instruction("reshape", 1000 + n, s.element_type, (1,), s.id)
+                for n, s in enumerate(scalars)
+            ]
+            joined = hlo_module._instruction(
+                "concatenate", 1100, scalars[0].element_type, (2,), 1000
+            )
+            joined += wire_format.integers(36, [1001]) + wire_format.integers(14, [0])
+            kept = b"".join(bytes(f.whole) for f in wire_format.fields(i.whole) if f.number != 36)
+            changed += [*ones, joined]
+            changed.append(kept + wire_format.integers(36, [*i.operands[:first], 1100]))
+        body = b"".join([*rest, *(wire_format.message(2, i) for i in changed)])
+        out.append(wire_format.message(3, body))
+    return b"".join(out)
+
+
+@pytest.mark.parametrize("opcode", ["dynamic-slice", "dynamic-update-slice"])
+def test_start_indices_in_one_vector(opcode: str) -> None:
+    plain = _module(opcode)
+    proto = hlo_proto.write_module(plain)
+    assert hlo_module.modernize(proto) is proto
+    old = _with_vector(proto, opcode)
+    assert old != proto
+    read = read_program(old, "hlo")
+    verifier.verify(read)
+    x, update = np.arange(20, dtype=np.float32).reshape(4, 5), np.full((2, 3), -1, np.float32)
+    for starts in itertools.product((0, 2), (1, 2)):
+        arguments = [x, update, *(np.array(s, np.int64) for s in starts)]
+        (got,) = evaluate.evaluate(read, arguments)
+        (expected,) = evaluate.evaluate(plain, arguments)
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_recorded_program() -> None:
+    program = RECORDED.read_bytes()
+    assert hlo_module.modernize(program) is not program
+    read = read_program(program, "hlo")
+    verifier.verify(read)
+    slices = [
+        i
+        for c in read.computations()
+        for i in c.instructions
+        if i.opcode in ("dynamic-slice", "dynamic-update-slice")
+    ]
+    assert slices
+    assert all(not o.dims for i in slices for o in i.operands[2:])
+
+
+def test_buffer_donors() -> None:
+    module = _module("dynamic-slice")
+    assert read_program(hlo_proto.write_module(module), "hlo").buffer_donors == ()
+    module.buffer_donors = (0, 2)
+    program = hlo_proto.write_module(module)
+    assert hlo_module.buffer_donors(program) == (0, 2)
+    assert read_program(program, "hlo").buffer_donors == (0, 2)
+
+
+@pytest.mark.parametrize("data", [b"dynamic-slice", b"\x1a\xff\xffdynamic-slice"])
+def test_damaged_bytes(data: bytes) -> None:
+    with pytest.raises(ValueError, match=r"field|number"):
+        hlo_module.modernize(data)
