@@ -7,8 +7,15 @@ namespace tripont::tensorflow {
 namespace {
 
 // Their results' sizes depend on values. tf2xla compiles them to bounded dynamic shapes; the CPU's
-// kernels, to which TensorFlow's soft placement takes them, give the real size.
-constexpr std::array<std::string_view, 2> kDropped = {"Unique", "Where"};
+// kernels, to which TensorFlow's soft placement takes them, give the real size. TridiagonalSolve
+// pivots unless told otherwise, which tf2xla's kernel refuses.
+constexpr std::array<std::string_view, 7> kDropped = {"DynamicPartition",
+                                                      "NonMaxSuppressionV3",
+                                                      "NonMaxSuppressionV4",
+                                                      "TridiagonalSolve",
+                                                      "Unique",
+                                                      "UniqueV2",
+                                                      "Where"};
 
 }  // namespace
 
