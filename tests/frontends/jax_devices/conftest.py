@@ -1,0 +1,22 @@
+"""JAX with several devices: the number of devices is one for a process, so that these tests have processes of their own."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.framework_process import make_module
+
+NUM_DEVICES = 4
+
+
+def pytest_pycollect_makemodule(
+    module_path: Path, parent: pytest.Collector
+) -> pytest.Collector | None:
+    collector = make_module(module_path, parent)
+    if collector is None:  # this is that process
+        os.environ["TRIPONT_NUM_DEVICES"] = str(NUM_DEVICES)
+        os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={NUM_DEVICES}"
+    return collector
