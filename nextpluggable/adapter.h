@@ -21,10 +21,14 @@
 extern "C" {
 
 // TFNPD_InitPlugin of the adapter: makes the XLA backend, fills `params` and returns the table of
-// device functions. `api` is the core's table and must stay valid.
-typedef const TFNPD_Api* TripontTensorflowInitPlugin(const PJRT_Api* api,
-                                                     TFNPD_PluginParams* params, TF_Status* status);
+// device functions. `core` is libtripont.so's handle.
+typedef const TFNPD_Api* TripontTensorflowInitPlugin(void* core, TFNPD_PluginParams* params,
+                                                     TF_Status* status);
 TRIPONT_ADAPTER_EXPORT TripontTensorflowInitPlugin tripont_tensorflow_init_plugin;
+
+// GetPjrtApi of the adapter: the core's table. To be called after the first.
+typedef const PJRT_Api* TripontTensorflowPjrtApi();
+TRIPONT_ADAPTER_EXPORT TripontTensorflowPjrtApi tripont_tensorflow_pjrt_api;
 
 // Registers the kernels of nextpluggable/kernels.
 typedef void TripontTensorflowInitKernel();

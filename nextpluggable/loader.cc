@@ -22,8 +22,9 @@ namespace tripont::tensorflow {
 namespace {
 
 struct Adapter {
-  const PJRT_Api* api = nullptr;
+  void* core = nullptr;
   TripontTensorflowInitPlugin* init_plugin = nullptr;
+  TripontTensorflowPjrtApi* pjrt_api = nullptr;
   TripontTensorflowInitKernel* init_kernel = nullptr;
   std::string problem;  // why the device is not offered; empty if it is
 };
@@ -33,14 +34,19 @@ std::string_view MinorVersion(std::string_view version) {
   return version.substr(0, version.find('.', version.find('.') + 1));
 }
 
-// The symbol of a library that is opened by its path, for as long as the process lives. Null on
-// failure, with the reason in `problem`.
-template <typename Function>
-Function* Find(const std::filesystem::path& library, const char* symbol, std::string* problem) {
+// A library, opened by its path for as long as the process lives; its symbol. Null on failure, with
+// the first reason in `problem`.
+void* Open(const std::filesystem::path& library, std::string* problem) {
   void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
-  void* found = handle == nullptr ? nullptr : dlsym(handle, symbol);
-  if (found == nullptr && problem->empty()) *problem = dlerror();
-  return reinterpret_cast<Function*>(found);
+  if (handle == nullptr && problem->empty()) *problem = dlerror();
+  return handle;
+}
+
+template <typename Function>
+void Find(void* library, const char* symbol, Function** function, std::string* problem) {
+  void* found = library == nullptr ? nullptr : dlsym(library, symbol);
+  if (found == nullptr && problem->empty()) *problem = std::string(symbol) + " is missing";
+  *function = reinterpret_cast<Function*>(found);
 }
 
 // <site-packages>/tripont/lib, which lies beside <site-packages>/tensorflow-plugins.
@@ -56,14 +62,12 @@ Adapter OpenAdapter() {
                       TRIPONT_TENSORFLOW_VERSION + ", and this is TensorFlow " + TF_Version();
     return adapter;
   }
-  const auto core = LibraryFolder() / "libtripont.so";
-  const auto library = LibraryFolder() / "libtripont_tensorflow.so";
-  auto* get_api = Find<const PJRT_Api*()>(core, "GetPjrtApi", &adapter.problem);
-  if (get_api != nullptr) adapter.api = get_api();
-  adapter.init_plugin = Find<TripontTensorflowInitPlugin>(library, "tripont_tensorflow_init_plugin",
-                                                          &adapter.problem);
-  adapter.init_kernel = Find<TripontTensorflowInitKernel>(library, "tripont_tensorflow_init_kernel",
-                                                          &adapter.problem);
+  std::string* problem = &adapter.problem;
+  adapter.core = Open(LibraryFolder() / "libtripont.so", problem);
+  void* library = Open(LibraryFolder() / "libtripont_tensorflow.so", problem);
+  Find(library, "tripont_tensorflow_init_plugin", &adapter.init_plugin, problem);
+  Find(library, "tripont_tensorflow_pjrt_api", &adapter.pjrt_api, problem);
+  Find(library, "tripont_tensorflow_init_kernel", &adapter.init_kernel, problem);
   return adapter;
 }
 
@@ -121,13 +125,13 @@ TRIPONT_ADAPTER_EXPORT const TFNPD_Api* TFNPD_InitPlugin(TFNPD_PluginParams* par
   TF_SetStatus(status, TF_OK, "");
   const Adapter& adapter = GetAdapter();
   if (!adapter.problem.empty()) return WithoutDevices(params);
-  return adapter.init_plugin(adapter.api, params, status);
+  return adapter.init_plugin(adapter.core, params, status);
 }
 
 TRIPONT_ADAPTER_EXPORT const PJRT_Api* GetPjrtApi() {
   using namespace tripont::tensorflow;
   const Adapter& adapter = GetAdapter();
-  return adapter.problem.empty() ? adapter.api : EmptyPjrtApi();
+  return adapter.problem.empty() ? adapter.pjrt_api() : EmptyPjrtApi();
 }
 
 TRIPONT_ADAPTER_EXPORT void TF_InitKernel() {

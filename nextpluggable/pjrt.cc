@@ -1,24 +1,61 @@
 #include "nextpluggable/pjrt.h"
 
+#include <atomic>
+
 namespace tripont::tensorflow {
 namespace {
-const PJRT_Api* the_api = nullptr;
+
+CoreFunctions the_core;
+std::atomic<PJRT_Client*> the_client{nullptr};
+
+PJRT_Error* CreateAndRemember(PJRT_Client_Create_Args* args) {
+  PJRT_Error* error = Pjrt()->PJRT_Client_Create(args);
+  if (error == nullptr) the_client = args->client;
+  return error;
 }
 
-const PJRT_Api* Pjrt() { return the_api; }
+}  // namespace
 
-void SetPjrt(const PJRT_Api* api) { the_api = api; }
+void SetCore(const CoreFunctions& functions) { the_core = functions; }
 
-bool Succeeded(PJRT_Error* error, std::string* message) {
-  if (error == nullptr) return true;
-  PJRT_Error_Message_Args get = PjrtArguments<PJRT_Error_Message_Args>();
-  get.error = error;
-  Pjrt()->PJRT_Error_Message(&get);
-  message->assign(get.message, get.message_size);
-  PJRT_Error_Destroy_Args destroy = PjrtArguments<PJRT_Error_Destroy_Args>();
+const CoreFunctions& Core() { return the_core; }
+
+const PJRT_Api* TableForTensorflow() {
+  static const PJRT_Api table = [] {
+    PJRT_Api api = *Pjrt();
+    api.PJRT_Client_Create = CreateAndRemember;
+    return api;
+  }();
+  return &table;
+}
+
+PJRT_Client* TheClient() { return the_client; }
+
+PJRT_Device* TheDevice(int ordinal) {
+  auto devices = PjrtArguments<PJRT_Client_AddressableDevices_Args>();
+  devices.client = TheClient();
+  std::string ignored;
+  if (PJRT_Error* error = Pjrt()->PJRT_Client_AddressableDevices(&devices)) {
+    TakeError(error, &ignored);
+    return nullptr;
+  }
+  const bool exists =
+      ordinal >= 0 && static_cast<size_t>(ordinal) < devices.num_addressable_devices;
+  return exists ? devices.addressable_devices[ordinal] : nullptr;
+}
+
+int TakeError(PJRT_Error* error, std::string* message) {
+  auto get_code = PjrtArguments<PJRT_Error_GetCode_Args>();
+  get_code.error = error;
+  Pjrt()->PJRT_Error_GetCode(&get_code);
+  auto get_message = PjrtArguments<PJRT_Error_Message_Args>();
+  get_message.error = error;
+  Pjrt()->PJRT_Error_Message(&get_message);
+  message->assign(get_message.message, get_message.message_size);
+  auto destroy = PjrtArguments<PJRT_Error_Destroy_Args>();
   destroy.error = error;
   Pjrt()->PJRT_Error_Destroy(&destroy);
-  return false;
+  return get_code.code;
 }
 
 }  // namespace tripont::tensorflow

@@ -1,19 +1,35 @@
-// The core's PJRT table, for the adapter's own calls.
+// The core: its PJRT table, its functions beside it, and TensorFlow's client and devices.
 #ifndef TRIPONT_NEXTPLUGGABLE_PJRT_H_
 #define TRIPONT_NEXTPLUGGABLE_PJRT_H_
 
+#include <cstdint>
 #include <string>
 
+#include "pjrt/host_access.h"
 #include "xla/pjrt/c/pjrt_c_api.h"
 
 namespace tripont::tensorflow {
 
-// The table that SetPjrt was given. Set once, when the plugin is loaded.
-const PJRT_Api* Pjrt();
-void SetPjrt(const PJRT_Api* api);
+// What the adapter uses of libtripont.so. pjrt/host_access.h documents the last three.
+struct CoreFunctions {
+  const PJRT_Api* api;
+  decltype(tripont_buffer_await_read)* await_read;
+  decltype(tripont_buffer_await_write)* await_write;
+  decltype(tripont_parallel_for)* parallel_for;
+};
 
-// Destroys `error`. True if there was none; else false, and its message is in `*message`.
-bool Succeeded(PJRT_Error* error, std::string* message);
+// Set once, when the plugin is loaded, before anything else here is called.
+void SetCore(const CoreFunctions& functions);
+const CoreFunctions& Core();
+inline const PJRT_Api* Pjrt() { return Core().api; }
+
+// The core's table for TensorFlow: the same functions, and the client that is created with it is
+// remembered.
+const PJRT_Api* TableForTensorflow();
+// That client; null before TensorFlow has one.
+PJRT_Client* TheClient();
+// Its device number `ordinal`, which is TensorFlow's XPU:<ordinal>; null if there is none.
+PJRT_Device* TheDevice(int ordinal);
 
 // An argument struct, zeroed, with its struct_size.
 template <typename Arguments>
@@ -22,6 +38,9 @@ Arguments PjrtArguments() {
   arguments.struct_size = sizeof(Arguments);
   return arguments;
 }
+
+// Code and message of `error`, which is destroyed.
+int TakeError(PJRT_Error* error, std::string* message);
 
 }  // namespace tripont::tensorflow
 

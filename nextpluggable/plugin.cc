@@ -1,5 +1,7 @@
 // The device type XPU: what TensorFlow is told of it, and how its devices come to be.
 
+#include <dlfcn.h>
+
 #include <cstdio>
 #include <mutex>
 #include <string>
@@ -16,17 +18,25 @@ namespace {
 // count. The core of the process is made with it, and the client that TensorFlow gets afterwards
 // finds everything warm.
 int32_t CountDevices(std::string* problem) {
-  PJRT_Client_Create_Args create = PjrtArguments<PJRT_Client_Create_Args>();
-  if (!Succeeded(Pjrt()->PJRT_Client_Create(&create), problem)) return 0;
-  PJRT_Client_AddressableDevices_Args devices =
-      PjrtArguments<PJRT_Client_AddressableDevices_Args>();
+  auto create = PjrtArguments<PJRT_Client_Create_Args>();
+  if (PJRT_Error* error = Pjrt()->PJRT_Client_Create(&create)) {
+    TakeError(error, problem);
+    return 0;
+  }
+  auto devices = PjrtArguments<PJRT_Client_AddressableDevices_Args>();
   devices.client = create.client;
-  const bool counted = Succeeded(Pjrt()->PJRT_Client_AddressableDevices(&devices), problem);
-  const int32_t count = counted ? static_cast<int32_t>(devices.num_addressable_devices) : 0;
-  PJRT_Client_Destroy_Args destroy = PjrtArguments<PJRT_Client_Destroy_Args>();
+  PJRT_Error* error = Pjrt()->PJRT_Client_AddressableDevices(&devices);
+  if (error != nullptr) TakeError(error, problem);
+  auto destroy = PjrtArguments<PJRT_Client_Destroy_Args>();
   destroy.client = create.client;
-  Succeeded(Pjrt()->PJRT_Client_Destroy(&destroy), problem);
-  return count;
+  if (PJRT_Error* destroyed = Pjrt()->PJRT_Client_Destroy(&destroy)) TakeError(destroyed, problem);
+  return problem->empty() ? static_cast<int32_t>(devices.num_addressable_devices) : 0;
+}
+
+// The core and the adapter come out of one build, so that what is looked up is there.
+template <typename Function>
+Function* Symbol(void* library, const char* name) {
+  return reinterpret_cast<Function*>(dlsym(library, name));
 }
 
 // An error here would make every use of TensorFlow fail, on the CPU too. So it is said once, and
@@ -59,11 +69,16 @@ void InitPluginInternalDeviceStates(TF_Status* status) {
 }  // namespace
 }  // namespace tripont::tensorflow
 
-const TFNPD_Api* tripont_tensorflow_init_plugin(const PJRT_Api* api, TFNPD_PluginParams* params,
+const TFNPD_Api* tripont_tensorflow_init_plugin(void* core, TFNPD_PluginParams* params,
                                                 TF_Status* status) {
   using namespace tripont::tensorflow;
   TF_SetStatus(status, TF_OK, "");
-  SetPjrt(api);
+  SetCore(CoreFunctions{
+      .api = Symbol<const PJRT_Api*()>(core, "GetPjrtApi")(),
+      .await_read = Symbol<decltype(tripont_buffer_await_read)>(core, "tripont_buffer_await_read"),
+      .await_write =
+          Symbol<decltype(tripont_buffer_await_write)>(core, "tripont_buffer_await_write"),
+      .parallel_for = Symbol<decltype(tripont_parallel_for)>(core, "tripont_parallel_for")});
   RegisterXlaDevice();
   params->device_type = kDeviceType;
   params->compilation_device_name = kCompilationDevice;
@@ -78,3 +93,5 @@ const TFNPD_Api* tripont_tensorflow_init_plugin(const PJRT_Api* api, TFNPD_Plugi
   }();
   return &table;
 }
+
+const PJRT_Api* tripont_tensorflow_pjrt_api() { return tripont::tensorflow::TableForTensorflow(); }

@@ -124,6 +124,10 @@ class TRIPONT_EXPORT Buffer : public RefCounted<Buffer> {
   void Delete();
   bool IsDeleted() const { return (state_.load(std::memory_order_acquire) & kDeleted) != 0; }
   bool IsDonated() const { return (state_.load(std::memory_order_acquire) & kDonated) != 0; }
+  // Whether the memory is the buffer's own, and nobody outside knows its address.
+  bool IsExclusive() const {
+    return allocator_ != nullptr && (state_.load(std::memory_order_acquire) & kExternalMask) == 0;
+  }
   // Deletes the buffer and hands its memory over. INVALID_ARGUMENT if it was deleted or donated
   // before.
   StatusOr<Donation> Donate();

@@ -1,3 +1,14 @@
+#include "nextpluggable/adapter.h"
+#include "nextpluggable/host_int32.h"
 #include "nextpluggable/kernels/kernels.h"
 
-void tripont_tensorflow_init_kernel() { tripont::tensorflow::RegisterHostMemoryKernels(); }
+void tripont_tensorflow_init_kernel() {
+  using namespace tripont::tensorflow;
+  RegisterHostMemoryKernels();
+  RegisterHostInt32Kernels();
+  RegisterWhereKernels();
+  RegisterUniqueKernels();
+  RegisterNonMaxSuppressionKernels();
+  RegisterRandomShuffleKernels();
+  RegisterAdamKernels();
+}

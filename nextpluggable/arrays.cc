@@ -1,0 +1,272 @@
+// The functions behind tripont/tensorflow_kernel.h: from TensorFlow's tensors to the memory of PJRT
+// buffers.
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "nextpluggable/adapter.h"
+#include "nextpluggable/include/tripont/tensorflow_kernel.h"
+#include "nextpluggable/pjrt.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/resource_mgr.h"
+#include "tensorflow/core/framework/resource_var.h"
+#include "tensorflow/core/framework/tensor.h"
+
+namespace tf = tensorflow;
+
+// Declared in headers that include MLIR's, which the wheel does not hold.
+namespace xla {
+class PjRtCApiClient;
+}
+namespace tensorflow {
+absl::StatusOr<PJRT_Buffer*> GetPjRtCBufferFromTensor(const Tensor* tensor);
+absl::Status SetPjRtCBufferToTensor(PJRT_Buffer* c_buffer, xla::PjRtCApiClient* c_api_client,
+                                    Tensor* tensor);
+absl::StatusOr<xla::PjRtCApiClient*> GetPjRtCApiClient(const DeviceType& device_type);
+}  // namespace tensorflow
+
+// tsl::mutex, whose name is deprecated.
+using VariableMutex = decltype(std::declval<tf::Var>().mu());
+
+// The variables of one kernel, locked.
+struct TripontVariables {
+  std::vector<tf::core::RefCountPtr<tf::Var>> variables;
+  std::vector<VariableMutex> locked;
+
+  ~TripontVariables() {
+    for (auto mutex = locked.rbegin(); mutex != locked.rend(); ++mutex) (*mutex)->unlock();
+  }
+};
+
+namespace tripont::tensorflow {
+namespace {
+
+// TF_OpKernelContext is TensorFlow's name for it in C.
+tf::OpKernelContext* Unwrap(TF_OpKernelContext* context) {
+  return reinterpret_cast<tf::OpKernelContext*>(context);
+}
+
+void SetStatus(const absl::Status& from, TF_Status* to) {
+  TF_SetStatus(to, static_cast<TF_Code>(from.code()), std::string(from.message()).c_str());
+}
+
+absl::Status TakeError(PJRT_Error* error) {
+  std::string message;
+  const int code = tripont::tensorflow::TakeError(error, &message);
+  return absl::Status(static_cast<absl::StatusCode>(code), message);
+}
+
+absl::StatusOr<PJRT_Buffer_Type> BufferType(tf::DataType dtype) {
+  switch (dtype) {
+    case tf::DT_BOOL:
+      return PJRT_Buffer_Type_PRED;
+    case tf::DT_INT8:
+      return PJRT_Buffer_Type_S8;
+    case tf::DT_INT16:
+      return PJRT_Buffer_Type_S16;
+    case tf::DT_INT32:
+      return PJRT_Buffer_Type_S32;
+    case tf::DT_INT64:
+      return PJRT_Buffer_Type_S64;
+    case tf::DT_UINT8:
+      return PJRT_Buffer_Type_U8;
+    case tf::DT_UINT16:
+      return PJRT_Buffer_Type_U16;
+    case tf::DT_UINT32:
+      return PJRT_Buffer_Type_U32;
+    case tf::DT_UINT64:
+      return PJRT_Buffer_Type_U64;
+    case tf::DT_HALF:
+      return PJRT_Buffer_Type_F16;
+    case tf::DT_BFLOAT16:
+      return PJRT_Buffer_Type_BF16;
+    case tf::DT_FLOAT:
+      return PJRT_Buffer_Type_F32;
+    case tf::DT_DOUBLE:
+      return PJRT_Buffer_Type_F64;
+    case tf::DT_COMPLEX64:
+      return PJRT_Buffer_Type_C64;
+    case tf::DT_COMPLEX128:
+      return PJRT_Buffer_Type_C128;
+    default:
+      return absl::UnimplementedError("a hand-written kernel cannot use tensors of type " +
+                                      tf::DataTypeString(dtype) + " in device memory");
+  }
+}
+
+absl::Status FillArray(const tf::Tensor& tensor, void* data, TripontArray* array) {
+  if (tensor.dims() > TRIPONT_MAX_RANK) {
+    return absl::UnimplementedError("a hand-written kernel cannot use a tensor of rank " +
+                                    std::to_string(tensor.dims()) + ": the most is " +
+                                    std::to_string(TRIPONT_MAX_RANK));
+  }
+  array->data = data;
+  array->size = tensor.NumElements();
+  array->rank = tensor.dims();
+  for (int i = 0; i < tensor.dims(); ++i) array->dimensions[i] = tensor.dim_size(i);
+  array->dtype = static_cast<TF_DataType>(tensor.dtype());
+  return absl::OkStatus();
+}
+
+// The device array of a tensor, to be read.
+absl::Status ReadArray(const tf::Tensor& tensor, TripontArray* array) {
+  TF_ASSIGN_OR_RETURN(PJRT_Buffer * buffer, tf::GetPjRtCBufferFromTensor(&tensor));
+  void* data = nullptr;
+  if (PJRT_Error* error = Core().await_read(buffer, &data)) return TakeError(error);
+  return FillArray(tensor, data, array);
+}
+
+// Puts a fresh buffer into `tensor`, which TensorFlow has allocated for the device.
+absl::Status NewArray(tf::OpKernelContext* context, tf::Tensor* tensor, TripontArray* array) {
+  TF_ASSIGN_OR_RETURN(const PJRT_Buffer_Type type, BufferType(tensor->dtype()));
+  TF_ASSIGN_OR_RETURN(xla::PjRtCApiClient * client,
+                      tf::GetPjRtCApiClient(tf::DeviceType(kDeviceType)));
+  // Fills the dimensions in.
+  TF_RETURN_IF_ERROR(FillArray(*tensor, nullptr, array));
+  const int ordinal = context->device()->parsed_name().id;
+  auto create = PjrtArguments<PJRT_Client_CreateUninitializedBuffer_Args>();
+  create.client = TheClient();
+  create.shape_dims = array->dimensions;
+  create.shape_num_dims = static_cast<size_t>(array->rank);
+  create.shape_element_type = type;
+  create.device = TheDevice(ordinal);
+  if (create.device == nullptr) {
+    return absl::InternalError("there is no device XPU:" + std::to_string(ordinal));
+  }
+  if (PJRT_Error* error = Pjrt()->PJRT_Client_CreateUninitializedBuffer(&create)) {
+    return TakeError(error);
+  }
+  if (PJRT_Error* error = Core().await_read(create.buffer, &array->data)) return TakeError(error);
+  return tf::SetPjRtCBufferToTensor(create.buffer, client, tensor);
+}
+
+absl::Status Input(tf::OpKernelContext* context, int index, TripontArray* array) {
+  if (index < 0 || index >= context->num_inputs()) {
+    return absl::InvalidArgumentError("there is no input " + std::to_string(index));
+  }
+  const tf::Tensor& tensor = context->input(index);
+  if (context->input_memory_type(index) == tf::HOST_MEMORY) {
+    return FillArray(tensor, tensor.data(), array);
+  }
+  return ReadArray(tensor, array);
+}
+
+absl::Status Output(tf::OpKernelContext* context, int index, TF_DataType dtype,
+                    const int64_t* dimensions, int rank, TripontArray* array) {
+  if (index < 0 || index >= context->num_outputs()) {
+    return absl::InvalidArgumentError("there is no output " + std::to_string(index));
+  }
+  const auto expected = context->expected_output_dtype(index);
+  if (static_cast<tf::DataType>(dtype) != expected) {
+    return absl::InvalidArgumentError("output " + std::to_string(index) + " has type " +
+                                      tf::DataTypeString(expected) + ", and the kernel makes " +
+                                      tf::DataTypeString(static_cast<tf::DataType>(dtype)));
+  }
+  tf::TensorShape shape;
+  TF_RETURN_IF_ERROR(
+      tf::TensorShape::BuildTensorShape(absl::MakeConstSpan(dimensions, rank), &shape));
+  tf::Tensor* tensor = nullptr;
+  TF_RETURN_IF_ERROR(context->allocate_output(index, shape, &tensor));
+  if (context->output_memory_type(index) == tf::HOST_MEMORY) {
+    return FillArray(*tensor, tensor->data(), array);
+  }
+  return NewArray(context, tensor, array);
+}
+
+// The variable's array, to be written: its own buffer if nobody else has it, else a copy that
+// becomes its own.
+absl::Status WritableArray(tf::OpKernelContext* context, tf::Var* variable, TripontArray* array) {
+  tf::Tensor* tensor = variable->tensor();
+  if (!variable->is_initialized) {
+    return absl::FailedPreconditionError("a variable that the op updates has no value yet");
+  }
+  TF_ASSIGN_OR_RETURN(PJRT_Buffer * buffer, tf::GetPjRtCBufferFromTensor(tensor));
+  void* data = nullptr;
+  if (tensor->RefCountIsOne()) {
+    PJRT_Error* error = Core().await_write(buffer, &data);
+    if (error == nullptr) return FillArray(*tensor, data, array);
+    // Memory that can be seen from outside is copied; any other error is one.
+    const absl::Status status = TakeError(error);
+    if (status.code() != absl::StatusCode::kFailedPrecondition) return status;
+  }
+  if (PJRT_Error* error = Core().await_read(buffer, &data)) return TakeError(error);
+  tf::Tensor copy;
+  TF_RETURN_IF_ERROR(context->allocate_temp(tensor->dtype(), tensor->shape(), &copy));
+  TF_RETURN_IF_ERROR(NewArray(context, &copy, array));
+  const size_t bytes = static_cast<size_t>(array->size) * tf::DataTypeSize(tensor->dtype());
+  if (bytes != 0) std::memcpy(array->data, data, bytes);
+  *tensor = std::move(copy);
+  return absl::OkStatus();
+}
+
+absl::Status LockVariables(tf::OpKernelContext* context, const int* inputs, int count,
+                           TripontArray* arrays, TripontVariables* result) {
+  std::vector<VariableMutex> mutexes;
+  for (int i = 0; i < count; ++i) {
+    if (inputs[i] < 0 || inputs[i] >= context->num_inputs() ||
+        context->input_dtype(inputs[i]) != tf::DT_RESOURCE) {
+      return absl::InvalidArgumentError("input " + std::to_string(inputs[i]) +
+                                        " is not a variable");
+    }
+    tf::core::RefCountPtr<tf::Var> variable;
+    TF_RETURN_IF_ERROR(
+        tf::LookupResource(context, tf::HandleFromInput(context, inputs[i]), &variable));
+    mutexes.push_back(variable->mu());
+    result->variables.push_back(std::move(variable));
+  }
+  // In the order of their addresses, as all of TensorFlow does, so that kernels never wait for each
+  // other in a circle.
+  std::sort(mutexes.begin(), mutexes.end());
+  if (std::adjacent_find(mutexes.begin(), mutexes.end()) != mutexes.end()) {
+    return absl::InvalidArgumentError("the op is given the same variable twice");
+  }
+  for (VariableMutex mutex : mutexes) {
+    mutex->lock();
+    result->locked.push_back(mutex);
+  }
+  for (int i = 0; i < count; ++i) {
+    TF_RETURN_IF_ERROR(WritableArray(context, result->variables[i].get(), &arrays[i]));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace tripont::tensorflow
+
+namespace adapter = tripont::tensorflow;
+
+void tripont_kernel_input(TF_OpKernelContext* context, int index, TripontArray* array,
+                          TF_Status* status) {
+  adapter::SetStatus(adapter::Input(adapter::Unwrap(context), index, array), status);
+}
+
+void tripont_kernel_output(TF_OpKernelContext* context, int index, TF_DataType dtype,
+                           const int64_t* dimensions, int rank, TripontArray* array,
+                           TF_Status* status) {
+  adapter::SetStatus(
+      adapter::Output(adapter::Unwrap(context), index, dtype, dimensions, rank, array), status);
+}
+
+TripontVariables* tripont_kernel_lock_variables(TF_OpKernelContext* context, const int* inputs,
+                                                int count, TripontArray* arrays,
+                                                TF_Status* status) {
+  auto variables = std::make_unique<TripontVariables>();
+  const absl::Status locked =
+      adapter::LockVariables(adapter::Unwrap(context), inputs, count, arrays, variables.get());
+  adapter::SetStatus(locked, status);
+  return locked.ok() ? variables.release() : nullptr;
+}
+
+void tripont_kernel_unlock_variables(TripontVariables* variables) { delete variables; }
+
+void tripont_kernel_parallel_for(int64_t count, int64_t grain,
+                                 void (*body)(void* argument, int64_t begin, int64_t end),
+                                 void* argument) {
+  adapter::Core().parallel_for(count, grain, body, argument);
+}

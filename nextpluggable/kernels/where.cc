@@ -1,0 +1,39 @@
+#include <algorithm>
+#include <array>
+
+#include "nextpluggable/kernels/kernels.h"
+
+namespace tripont::tensorflow {
+namespace {
+
+// Where(input: T[d0, ...]) -> index: int64[n, rank], the places of the elements that are not zero,
+// in row-major order.
+template <typename T>
+struct Where {
+  void Compute(Context& context) {
+    const Array input = context.Input(0);
+    const T* values = input.data<T>();
+    int64_t count = 0;
+    for (int64_t i = 0; i < input.size; ++i) count += values[i] != T(0);
+    const std::array<int64_t, 2> dims = {count, input.rank};
+    const Array index = context.Output(0, TF_INT64, dims);
+    if (!context.ok()) return;
+    int64_t* place = index.data<int64_t>();
+    std::array<int64_t, TRIPONT_MAX_RANK> at{};
+    for (int64_t i = 0; i < input.size; ++i) {
+      if (values[i] != T(0)) place = std::copy_n(at.data(), input.rank, place);
+      for (int d = input.rank - 1; d >= 0 && ++at[d] == input.dimensions[d]; --d) at[d] = 0;
+    }
+  }
+};
+
+}  // namespace
+
+void RegisterWhereKernels() {
+  ForEachType([]<typename T>(TF_DataType type) {
+    // TensorFlow's own kernel for int32 works in host memory, where it keeps such tensors.
+    if (type != TF_INT32) Register<Where<T>>(Kernel("Where").Type("T", type));
+  });
+}
+
+}  // namespace tripont::tensorflow
