@@ -13,6 +13,7 @@
 #include "pjrt/compile_options.h"
 #include "pjrt/executable.h"
 #include "pjrt/functions.h"
+#include "pjrt/topology.h"
 
 namespace tripont::pjrt {
 namespace {
@@ -61,21 +62,25 @@ std::map<std::string, std::string> CompilerOptions(const CompileOptions& options
   return result;
 }
 
-StatusOr<std::string> CompileArtifact(Client& client, const Program& program) {
-  TRIPONT_ASSIGN_OR_RETURN(
-      CompileResult result,
-      client.Compile(program.code, program.format, CanonicalCompileOptions(program.options),
-                     CompilerOptions(program.options)));
+// `extra`: more options for the compiler; they go over the caller's.
+StatusOr<std::string> CompileArtifact(Client& client, const Program& program,
+                                      std::map<std::string, std::string> extra = {}) {
+  extra.merge(CompilerOptions(program.options));
+  TRIPONT_ASSIGN_OR_RETURN(CompileResult result,
+                           client.Compile(program.code, program.format,
+                                          CanonicalCompileOptions(program.options), extra));
   return std::move(result.artifact);
 }
 
-// The client for compiling without one: for PJRT_Compile with a topology only.
-StatusOr<Client*> CompileOnlyClient() {
+// The client for compiling without one: for PJRT_Compile with a topology only. The first call's
+// `settings` (client options) decide.
+StatusOr<Client*> CompileOnlyClient(const std::map<std::string, std::string>& settings) {
   static std::mutex mutex;
   static Ref<Client>* client = nullptr;  // never destroyed, like the core it stands for
   const std::lock_guard<std::mutex> lock(mutex);
   if (client == nullptr) {
     TRIPONT_ASSIGN_OR_RETURN(Options options, Options::FromEnvironment());
+    for (const auto& [name, value] : settings) TRIPONT_RETURN_IF_ERROR(options.Set(name, value));
     TRIPONT_ASSIGN_OR_RETURN(Ref<Client> created, Client::Create(options));
     client = new Ref<Client>(std::move(created));
   }
@@ -97,11 +102,20 @@ Status Compile(PJRT_Compile_Args& args) {
   TRIPONT_ASSIGN_OR_RETURN(const Program program, ReadProgram(args.program, args.compile_options,
                                                               args.compile_options_size));
   Client* client = args.client != nullptr ? args.client->client.get() : nullptr;
+  const PJRT_TopologyDescription* const topology = args.topology;
   if (client == nullptr) {
-    TRIPONT_ASSIGN_OR_RETURN(client, CompileOnlyClient());
+    TRIPONT_ASSIGN_OR_RETURN(
+        client, CompileOnlyClient(topology != nullptr ? topology->runtime_options
+                                                      : std::map<std::string, std::string>()));
   }
-  TRIPONT_ASSIGN_OR_RETURN(std::string artifact, CompileArtifact(*client, program));
-  TRIPONT_ASSIGN_OR_RETURN(Ref<Executable> executable, Executable::Load(std::move(artifact)));
+  TRIPONT_ASSIGN_OR_RETURN(
+      std::string artifact,
+      CompileArtifact(
+          *client, program,
+          topology != nullptr ? topology->compiler_options : std::map<std::string, std::string>()));
+  // Nothing of this needs a device that can run it: that is for who loads it.
+  TRIPONT_ASSIGN_OR_RETURN(Ref<Executable> executable,
+                           Executable::LoadDescription(std::move(artifact)));
   args.executable = new PJRT_Executable{std::make_shared<const ExecutableInfo>(
       std::move(executable), std::string(program.compile_options))};
   return OkStatus();

@@ -1,5 +1,6 @@
 #include "pjrt/topology.h"
 
+#include <map>
 #include <utility>
 
 #include "core/runtime/client.h"
@@ -18,10 +19,47 @@ namespace {
 // part stands in its `platform_specific_topology`, a google.protobuf.Any.
 enum TopologyField : uint32_t { kName = 2, kVersion = 3, kPlatformSpecific = 9 };
 enum AnyField : uint32_t { kTypeUrl = 1, kValue = 2 };
-enum OurField : uint32_t { kDeviceKind = 1, kNumDevices = 2 };
+enum OurField : uint32_t { kDeviceKind = 1, kNumDevices = 2, kCompilerOption = 3 };
+enum EntryField : uint32_t { kKey = 1, kEntryValue = 2 };
 constexpr std::string_view kOurTypeUrl = "type.googleapis.com/tripont.Topology";
 
 constexpr int64_t kMaxDevices = 256;
+
+// "host:x86-64-v3" and "sycl:gpu,fp64": a topology's name is its target, and after a colon which
+// CPU or SYCL device.
+void ApplyName(std::string_view name, std::map<std::string, std::string>& options) {
+  const size_t colon = name.find(':');
+  const std::string target(name.substr(0, colon));
+  options.insert_or_assign("target", target);
+  if (colon == std::string_view::npos) return;
+  options.insert_or_assign(target == "sycl" ? "sycl_device" : "cpu",
+                           std::string(name.substr(colon + 1)));
+}
+
+// Whether these are options that a topology can have, with values that can be. What CPUs there are
+// only the compiler knows.
+Status CheckCompilerOptions(const std::map<std::string, std::string>& options) {
+  const auto target = options.find("target");
+  if (target != options.end() && target->second != "host" && target->second != "sycl") {
+    return InvalidArgument("a topology of target '", target->second,
+                           "': the targets are host and sycl");
+  }
+  for (const auto& [name, value] : options) {
+    if (name != "target" && name != "cpu" && name != "sycl_device") {
+      return InvalidArgument("a topology has no option '", name, "'");
+    }
+  }
+  return OkStatus();
+}
+
+// What people read of a topology that is not this machine: "host (x86-64-v3)".
+std::string KindOf(const std::map<std::string, std::string>& options) {
+  std::string kind = options.contains("target") ? options.at("target") : "host";
+  for (const char* const name : {"sycl_device", "cpu"}) {
+    if (options.contains(name)) return StrCat(kind, " (", options.at(name), ")");
+  }
+  return kind;
+}
 
 }  // namespace
 
@@ -30,12 +68,18 @@ std::string PlatformVersion(std::string_view compiler_fingerprint) {
   return StrCat("tripont ", Version(), " (compiler ", compiler_fingerprint, ")");
 }
 
-std::unique_ptr<PJRT_TopologyDescription> MakeTopology(std::string_view platform_version,
-                                                       std::string_view device_kind,
-                                                       int num_devices) {
+std::unique_ptr<PJRT_TopologyDescription> MakeTopology(
+    std::string_view platform_version, std::string_view device_kind, int num_devices,
+    std::map<std::string, std::string> compiler_options) {
   auto topology = std::make_unique<PJRT_TopologyDescription>();
   topology->platform_version = platform_version;
   topology->device_kind = device_kind;
+  std::string target = "host";
+  if (compiler_options.contains("target")) {
+    target = compiler_options.at("target");
+  } else if (const Core* core = Core::GetIfCreated(); core != nullptr && core->backend()) {
+    target = core->backend()->target();
+  }
   for (int id = 0; id < num_devices; ++id) {
     auto device = std::make_unique<PJRT_DeviceDescription>();
     device->id = id;
@@ -43,37 +87,58 @@ std::unique_ptr<PJRT_TopologyDescription> MakeTopology(std::string_view platform
     device->debug_string = StrCat(kPlatformName, ":", id, " (", device_kind, ")");
     device->to_string = StrCat("XpuDevice(id=", id, ")");
     // Strings, integers and lists of integers only: XLA's client aborts on any other type.
-    device->attributes.AddString("target", "host");
+    device->attributes.AddString("target", target);
     topology->device_pointers.push_back(device.get());
     topology->devices.push_back(std::move(device));
   }
-  topology->attributes.AddString("target", "host");
+  topology->attributes.AddString("target", target);
+  for (const char* const name : {"cpu", "sycl_device"}) {
+    if (compiler_options.contains(name))
+      topology->attributes.AddString(name, compiler_options.at(name));
+  }
+  topology->compiler_options = std::move(compiler_options);
   return topology;
 }
 
 Status TopologyDescription_Create(PJRT_TopologyDescription_Create_Args& args) {
   int64_t num_devices = 1;
-  std::string device_kind = "host";
-  if (const Core* core = Core::GetIfCreated(); core != nullptr && core->num_devices() > 0) {
-    device_kind = core->device(0)->description();
+  std::string device_kind;
+  std::map<std::string, std::string> compiler_options, runtime_options;
+  if (args.topology_name_size > 0) {
+    ApplyName({args.topology_name, args.topology_name_size}, compiler_options);
   }
   for (size_t i = 0; i < args.num_options; ++i) {
     const PJRT_NamedValue& option = args.create_options[i];
-    if (NameOf(option) == "num_devices") {
+    const std::string name(NameOf(option));
+    if (name == "num_devices") {
       TRIPONT_ASSIGN_OR_RETURN(num_devices, ValueAsInt64(option));
-    } else if (NameOf(option) == "device_kind") {
+    } else if (name == "device_kind") {
       device_kind = ValueAsText(option);
+    } else if (name == "target" || name == "cpu" || name == "sycl_device") {
+      compiler_options.insert_or_assign(name, ValueAsText(option));
+    } else if (name == "python" || name == "compiler_fingerprint") {
+      runtime_options.insert_or_assign(name, ValueAsText(option));
     } else {
-      return InvalidArgument("unknown topology option '", NameOf(option),
-                             "'; known are num_devices, device_kind");
+      return InvalidArgument("unknown topology option '", name,
+                             "'; known are target, cpu, sycl_device, num_devices, device_kind");
     }
+  }
+  TRIPONT_RETURN_IF_ERROR(CheckCompilerOptions(compiler_options));
+  if (!compiler_options.empty()) compiler_options.try_emplace("target", "host");
+  if (device_kind.empty()) {
+    const Core* const core = Core::GetIfCreated();
+    device_kind = compiler_options.empty() && core != nullptr && core->num_devices() > 0
+                      ? core->device(0)->description()
+                      : KindOf(compiler_options);
   }
   if (num_devices < 1 || num_devices > kMaxDevices) {
     return InvalidArgument("topology option num_devices=", num_devices, " is not between 1 and ",
                            kMaxDevices);
   }
-  args.topology =
-      MakeTopology(PlatformVersion(""), device_kind, static_cast<int>(num_devices)).release();
+  std::unique_ptr<PJRT_TopologyDescription> topology = MakeTopology(
+      PlatformVersion(""), device_kind, static_cast<int>(num_devices), std::move(compiler_options));
+  topology->runtime_options = std::move(runtime_options);
+  args.topology = topology.release();
   return OkStatus();
 }
 
@@ -105,6 +170,12 @@ Status TopologyDescription_Serialize(PJRT_TopologyDescription_Serialize_Args& ar
   WireWriter ours;
   ours.Bytes(kDeviceKind, args.topology->device_kind);
   ours.Varint(kNumDevices, args.topology->devices.size());
+  for (const auto& [name, value] : args.topology->compiler_options) {
+    WireWriter entry;
+    entry.Bytes(kKey, name);
+    entry.Bytes(kEntryValue, value);
+    ours.Bytes(kCompilerOption, entry.str());
+  }
   WireWriter any;
   any.Bytes(kTypeUrl, kOurTypeUrl);
   any.Bytes(kValue, ours.str());
@@ -138,18 +209,31 @@ Status TopologyDescription_Deserialize(PJRT_TopologyDescription_Deserialize_Args
   }
   std::string_view device_kind;
   uint64_t num_devices = 0;
+  std::map<std::string, std::string> compiler_options;
+  bool entries_ok = true;
   WireReader ours(value);
   while (ours.Next()) {
     if (ours.field() == kDeviceKind) device_kind = ours.bytes();
     if (ours.field() == kNumDevices) num_devices = ours.number();
+    if (ours.field() != kCompilerOption) continue;
+    std::string_view name, text;
+    WireReader entry(ours.bytes());
+    while (entry.Next()) {
+      if (entry.field() == kKey) name = entry.bytes();
+      if (entry.field() == kEntryValue) text = entry.bytes();
+    }
+    entries_ok = entries_ok && entry.ok();
+    compiler_options.insert_or_assign(std::string(name), std::string(text));
   }
-  if (!topology.ok() || !any_reader.ok() || !ours.ok() || type_url != kOurTypeUrl ||
+  if (!topology.ok() || !any_reader.ok() || !ours.ok() || !entries_ok || type_url != kOurTypeUrl ||
       num_devices < 1 || num_devices > static_cast<uint64_t>(kMaxDevices)) {
     return InvalidArgument("these ", args.serialized_topology_size,
                            " bytes are not a serialized topology of platform ", kPlatformName);
   }
-  args.topology =
-      MakeTopology(platform_version, device_kind, static_cast<int>(num_devices)).release();
+  TRIPONT_RETURN_IF_ERROR(CheckCompilerOptions(compiler_options));
+  args.topology = MakeTopology(platform_version, device_kind, static_cast<int>(num_devices),
+                               std::move(compiler_options))
+                      .release();
   return OkStatus();
 }
 

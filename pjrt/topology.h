@@ -2,6 +2,7 @@
 #ifndef TRIPONT_PJRT_TOPOLOGY_H_
 #define TRIPONT_PJRT_TOPOLOGY_H_
 
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -24,6 +25,11 @@ struct PJRT_DeviceDescription {
 struct PJRT_TopologyDescription {
   std::string platform_version;
   std::string device_kind;
+  // What the compiler is told when it compiles for this topology: target, cpu, sycl_device. Empty:
+  // for the devices of this process.
+  std::map<std::string, std::string> compiler_options;
+  // Options of the runtime for compiling without a client: python, compiler_fingerprint.
+  std::map<std::string, std::string> runtime_options;
   std::vector<std::unique_ptr<PJRT_DeviceDescription>> devices;
   std::vector<PJRT_DeviceDescription*> device_pointers;
   tripont::pjrt::NamedValues attributes;
@@ -39,10 +45,10 @@ inline constexpr std::string_view kPlatformName = "xpu";
 // so it must change when the compiler does.
 std::string PlatformVersion(std::string_view compiler_fingerprint);
 
-// `num_devices` devices of this kind, with ids 0, 1, ...
-std::unique_ptr<PJRT_TopologyDescription> MakeTopology(std::string_view platform_version,
-                                                       std::string_view device_kind,
-                                                       int num_devices);
+// `num_devices` devices of this kind, with ids 0, 1, ... `compiler_options`: as above.
+std::unique_ptr<PJRT_TopologyDescription> MakeTopology(
+    std::string_view platform_version, std::string_view device_kind, int num_devices,
+    std::map<std::string, std::string> compiler_options = {});
 
 }  // namespace tripont::pjrt
 

@@ -37,7 +37,8 @@ Status CheckTarget(const Artifact& artifact, const Backend* backend) {
   if (backend != nullptr) return OkStatus();  // the backend checks it
   if (artifact.target != "host") {
     return FailedPrecondition("the artifact is for target '", artifact.target,
-                              "', this device is 'host'");
+                              "', this device is 'host'; TRIPONT_DEVICE=", artifact.target,
+                              " runs it where there is such a device");
   }
   const std::string_view architecture =
       std::string_view(artifact.triple).substr(0, artifact.triple.find('-'));
@@ -106,14 +107,20 @@ class Executable::Execution : public StreamTask {
 };
 
 StatusOr<Ref<Executable>> Executable::Load(std::string bytes) {
-  Ref<Executable> executable(new Executable);
-  executable->bytes_ = std::move(bytes);
-  TRIPONT_ASSIGN_OR_RETURN(executable->artifact_, ParseArtifact(executable->bytes_));
+  TRIPONT_ASSIGN_OR_RETURN(Ref<Executable> executable, LoadDescription(std::move(bytes)));
   const Artifact& artifact = executable->artifact_;
   Core* const core = Core::GetIfCreated();
   Backend* const backend = core != nullptr ? core->backend() : nullptr;
   TRIPONT_RETURN_IF_ERROR(CheckTarget(artifact, backend));
+  TRIPONT_ASSIGN_OR_RETURN(executable->program_, LoadedProgram::Load(artifact, backend));
+  return executable;
+}
 
+StatusOr<Ref<Executable>> Executable::LoadDescription(std::string bytes) {
+  Ref<Executable> executable(new Executable);
+  executable->bytes_ = std::move(bytes);
+  TRIPONT_ASSIGN_OR_RETURN(executable->artifact_, ParseArtifact(executable->bytes_));
+  const Artifact& artifact = executable->artifact_;
   executable->parameters_.resize(artifact.parameters.size());
   executable->results_.resize(artifact.results.size());
   for (const int64_t index : artifact.donatable_parameters)
@@ -132,6 +139,8 @@ StatusOr<Ref<Executable>> Executable::Load(std::string bytes) {
           static_cast<int32_t>(allocation.index);
       stats.alias_size +=
           static_cast<int64_t>(*artifact.results[allocation.index].shape.ByteSize());
+    } else if (allocation.kind == AllocationKind::kTemp) {
+      stats.temp_size += (static_cast<int64_t>(allocation.size) + 63) / 64 * 64;
     }
   }
   for (const ArtifactValue& value : artifact.parameters) {
@@ -147,17 +156,19 @@ StatusOr<Ref<Executable>> Executable::Load(std::string bytes) {
     executable->results_[i].byte_size = *value.shape.ByteSize();
     stats.output_size += static_cast<int64_t>(executable->results_[i].byte_size);
   }
-  TRIPONT_ASSIGN_OR_RETURN(executable->program_, LoadedProgram::Load(artifact, backend));
   stats.generated_code_size = static_cast<int64_t>(artifact.code.size());
-  stats.temp_size = static_cast<int64_t>(executable->program_->temp_size());
   stats.constant_size = static_cast<int64_t>(artifact.constants.size());
   return executable;
 }
 
 Executable::~Executable() = default;
 
-double Executable::cost_ns() const { return program_->cost_ns(); }
-bool Executable::has_collectives() const { return program_->has_collectives(); }
+double Executable::cost_ns() const {
+  return program_ != nullptr ? program_->cost_ns() : artifact_.costs.optimal_nanoseconds;
+}
+bool Executable::has_collectives() const {
+  return program_ != nullptr && program_->has_collectives();
+}
 std::string Executable::ThunkSequenceText() const { return tripont::ThunkSequenceText(artifact_); }
 
 Status Executable::CheckArgument(Device* device, size_t index, const Buffer* buffer) const {
@@ -225,6 +236,11 @@ Status Executable::RunProgram(Device* device, void* const* parameters, void* con
 Status Executable::Execute(Device* device, std::span<Buffer* const> arguments,
                            std::span<const int64_t> non_donatable, std::span<Ref<Buffer>> results,
                            Ref<Event>* done, const Participation* participation) {
+  if (program_ == nullptr) {
+    return FailedPrecondition(name(), " was compiled ahead of time for target '", artifact_.target,
+                              "' (", artifact_.cpu,
+                              "): serialize it, and load it on such a machine");
+  }
   if (has_collectives() && (participation == nullptr || !participation->launch)) {
     return FailedPrecondition(name(), " is a program for ", artifact_.num_replicas,
                               " replicas and ", artifact_.num_partitions,

@@ -40,6 +40,10 @@ class TRIPONT_EXPORT Executable : public RefCounted<Executable> {
   // CPU feature that this machine lacks (named), UNIMPLEMENTED for library calls or imports that
   // this version lacks.
   static StatusOr<Ref<Executable>> Load(std::string bytes);
+  // As Load, for an artifact that was compiled for another machine: everything can be asked of it
+  // and it can be serialized, but Execute gives FAILED_PRECONDITION. INVALID_ARGUMENT for damaged
+  // bytes, FAILED_PRECONDITION for another format version.
+  static StatusOr<Ref<Executable>> LoadDescription(std::string bytes);
 
   const std::string& name() const { return artifact_.name; }
   const std::string& fingerprint() const { return artifact_.fingerprint; }
@@ -50,7 +54,8 @@ class TRIPONT_EXPORT Executable : public RefCounted<Executable> {
   const ExecutableMemoryStats& memory_stats() const { return memory_stats_; }
   // Whether executions meet those of other devices, and so need a launch.
   bool has_collectives() const;
-  // Estimate of one execution, ns; infinity if a loop's trip count is unknown.
+  // Estimate of one execution, ns; infinity if a loop's trip count is unknown (not of a
+  // description: then it counts once).
   double cost_ns() const;
   // One line a thunk, for people.
   std::string ThunkSequenceText() const;
@@ -71,8 +76,8 @@ class TRIPONT_EXPORT Executable : public RefCounted<Executable> {
   // with the same error.
   //
   // participation: what `device` is among the devices of the program; only a program for one device
-  // does without. An execution that fails after this has returned fails its launch; on an error that
-  // this returns the caller does (Launch::Fail).
+  // does without. An execution that fails after this has returned fails its launch; on an error
+  // that this returns the caller does (Launch::Fail).
   Status Execute(Device* device, std::span<Buffer* const> arguments,
                  std::span<const int64_t> non_donatable, std::span<Ref<Buffer>> results,
                  Ref<Event>* done = nullptr, const Participation* participation = nullptr);
@@ -105,7 +110,7 @@ class TRIPONT_EXPORT Executable : public RefCounted<Executable> {
   ExecutableMemoryStats memory_stats_;
   std::vector<ParameterPlan> parameters_;
   std::vector<ResultPlan> results_;
-  std::unique_ptr<LoadedProgram> program_;
+  std::unique_ptr<LoadedProgram> program_;  // null: a description
 };
 
 }  // namespace tripont

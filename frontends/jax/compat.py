@@ -12,8 +12,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import jax
-from jax._src import compilation_cache, xla_bridge
+from jax._src import (
+    callback,
+    compilation_cache,
+    core,
+    dtypes,
+    ffi,
+    sharding_impls,
+    xla_bridge,
+)
 from jax._src.interpreters import mlir
+from jax._src.lib import xla_client
+from jax.interpreters import mlir as public_mlir
 
 OLDEST = (0, 10, 2)
 
@@ -48,9 +58,16 @@ def register_plugin(
             on_failure(error)
             raise
 
-    xla_bridge.register_plugin(
+    plugin = xla_bridge.register_plugin(
         platform, priority=priority, library_path=library_path, factory=factory
     )
+
+    def make_topology(name: str = "", **options: Any) -> Any:
+        if not xla_client.pjrt_plugin_initialized(platform):
+            xla_client.initialize_pjrt_plugin(platform)
+        return xla_client.make_c_api_device_topology(plugin, name, **(make_options() | options))
+
+    xla_bridge._topology_factories[platform] = make_topology
     # register_plugin has no arguments for these two: fail quietly because `on_failure` already spoke, and do not print
     # "Platform 'xpu' is experimental" in every program.
     registration = xla_bridge._backend_factories[platform]
@@ -128,3 +145,95 @@ def lu_pivots_to_permutation_primitive() -> Any:
 def has_portable_lowering(primitive: Any) -> bool:
     """Whether JAX lowers ``primitive`` for platforms that it has no rule of their own for."""
     return primitive in mlir._lowerings
+
+
+def set_custom_call_handlers(
+    platform: str, target: Callable[..., None], type_: Callable[..., None]
+) -> None:
+    """Have ``jax.ffi.register_ffi_target`` and ``register_ffi_type`` for ``platform`` call these.
+
+    ``target(name, function, platform, api_version, traits)``, ``type_(name, registration)``.
+    """
+    xla_client.register_custom_call_handler(platform, target)
+    xla_client.register_custom_type_handler(platform, type_)
+
+
+def replace_callback_emitter(platform: str, emit: Callable[..., Any]) -> None:
+    """Have programs for ``platform`` alone use ``emit`` where JAX's rules use ``emit_python_callback``.
+
+    The rules of primitives with callbacks that JAX has for CPUs are registered for ``platform`` too.
+    """
+    original = callback.emit_python_callback
+    if getattr(original, "tripont_platform", None) == platform:
+        return
+
+    def emit_python_callback(context: Any, *arguments: Any, **options: Any) -> Any:
+        platforms = tuple(context.module_context.platforms)
+        chosen = emit if platforms == (platform,) else original
+        return chosen(context, *arguments, **options)
+
+    emit_python_callback.tripont_platform = platform  # type: ignore[attr-defined]
+    for module in (callback, public_mlir):
+        if getattr(module, "emit_python_callback", None) is original:
+            module.emit_python_callback = emit_python_callback  # type: ignore[attr-defined]
+
+
+def emit_custom_call(
+    context: Any,
+    target: str,
+    operands: list[Any],
+    token: Any | None,
+    *,
+    has_side_effect: bool,
+    sharding: Any | None,
+    **attributes: Any,
+) -> tuple[list[Any], Any]:
+    """A typed custom call with the context's result types; with a token, in the order of tokens.
+
+    Returns the results and the new token (None without one).
+    """
+    if token is not None:
+        context = dataclasses.replace(
+            context,
+            avals_in=[core.abstract_token, *context.avals_in],
+            avals_out=[core.abstract_token, *context.avals_out],
+        )
+        operands = [token, *operands]
+        if context.avals_out[1:] and isinstance(sharding, sharding_impls.SdyArrayList):
+            first = sharding.shardings[0]
+            of_token = sharding_impls.SdyArray(
+                mesh_shape=(), dim_shardings=(), logical_device_ids=first.logical_device_ids
+            )
+            sharding = sharding_impls.SdyArrayList((of_token, *sharding.shardings))
+    lowering = ffi.build_ffi_lowering_function(target, has_side_effect=has_side_effect)
+    operation = lowering(context, *operands, **attributes)
+    if sharding is not None:
+        mlir.set_sharding(context.module_context, operation, sharding)
+    results = list(operation.results)
+    return (results[1:], results[0]) if token is not None else (results, None)
+
+
+def canonicalize_value(value: Any) -> Any:
+    """A NumPy array of the dtype that JAX would give it (64-bit types become 32-bit ones unless enabled)."""
+    return dtypes.canonicalize_value(value)
+
+
+def follow_cpu_rules(names: tuple[str, ...], platform: str) -> None:
+    """Give the primitives of these names the CPU's rules on ``platform``: now, or when their module is imported."""
+    original = mlir.register_lowering
+    if getattr(original, "tripont_platform", None) == platform:
+        return
+
+    def register_lowering(primitive: Any, rule: Any, platform_: Any = None, **options: Any) -> Any:
+        chosen = options.pop("platform", platform_)
+        if chosen == "cpu" and primitive.name in names:
+            original(primitive, rule, platform=platform, **options)
+        return original(primitive, rule, platform=chosen, **options)
+
+    register_lowering.tripont_platform = platform  # type: ignore[attr-defined]
+    for module in (mlir, public_mlir):
+        if module.register_lowering is original:
+            module.register_lowering = register_lowering
+    for name, (primitive, rule) in lowerings_of("cpu").items():
+        if name in names:
+            original(primitive, rule, platform=platform)

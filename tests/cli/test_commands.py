@@ -124,6 +124,7 @@ def test_run_needs_no_compiler(artifact: Path) -> None:
         (["compile", "{artifact}", "-o", "x"], "already an executable artifact"),
         (["compile", "{garbage}", "-o", "x"], "error:"),
         (["compile", "{program}", "-o", "x", "--target", "abacus"], "abacus"),
+        (["compile", "{program}", "-o", "x", "--cpu", "z80"], "known: host, x86-64-v2"),
         (["compile", "{program}", "-o", "x", "--format", "fortran"], "give mlir or hlo"),
         (["compile", "{program}", "-o", "{garbage}/x"], "cannot write"),
     ],
@@ -142,6 +143,61 @@ def test_errors(artifact: Path, tmp_path: Path, arguments: list[str], message: s
     assert result.returncode == 1, (result.stdout, result.stderr)
     assert message in result.stderr
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "needs", "reason"),
+    [
+        (["--cpu", "x86-64-v2"], "compiled for x86-64-v2", ""),
+        (["--cpu", "x86-64-v3"], "avx2", ""),
+        (["--cpu", "skylake-avx512"], "avx512f", None),
+        (["--cpu", "znver4"], "avx512bf16", None),
+        (["--cpu", "neoverse-n1"], "aarch64-unknown-linux-gnu", "this machine is x86_64"),
+        (["--target", "sycl"], "compiled for cpu", "TRIPONT_DEVICE=sycl"),
+        (["--target", "sycl", "--sycl-device", "gpu,fp64"], "fp64", "TRIPONT_DEVICE=sycl"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, list) else "",
+)
+def test_compile_for_another_machine(
+    artifact: Path, tmp_path: Path, options: list[str], needs: str, reason: str | None
+) -> None:
+    """What runs here runs, and what does not is refused with the reason (None: depends on this CPU)."""
+    made = tmp_path / "made.tripont"
+    result = tripont("compile", artifact.parent / "program.mlir", "-o", made, *options)
+    assert result.returncode == 0, result.stderr
+    assert needs in tripont("inspect", made).stdout
+    result = tripont("run", made, "--repeat", "1", environment={"TRIPONT_DEVICE": "host"})
+    if reason is None:
+        assert result.returncode == 0 or "with features that this one" in result.stderr
+    elif reason:
+        assert result.returncode == 1
+        assert reason in result.stderr
+    else:
+        assert result.returncode == 0, result.stderr
+
+
+def test_run_names_the_feature_that_is_missing(artifact: Path, tmp_path: Path) -> None:
+    """An artifact that needs what no CPU has."""
+    from tripont.core.compiler import artifact as format_
+
+    executable = format_.deserialize(artifact.read_bytes())
+    executable.cpu_features = (*executable.cpu_features, "telepathy")
+    (tmp_path / "made.tripont").write_bytes(format_.serialize(executable))
+    result = tripont("run", tmp_path / "made.tripont")
+    assert result.returncode == 1
+    assert "lacks: telepathy" in result.stderr
+
+
+def test_a_dump_folder_that_cannot_be_written(artifact: Path, tmp_path: Path) -> None:
+    """A warning, and the program is compiled all the same."""
+    (tmp_path / "file").write_text("")
+    made = tmp_path / "made.tripont"
+    program = artifact.parent / "program.mlir"
+    result = tripont("compile", program, "-o", made, "--dump", tmp_path / "file" / "dump")
+    assert result.returncode == 0, result.stderr
+    assert "cannot write dumps" in result.stderr
+    assert "the stages are in" not in result.stdout
+    assert made.read_bytes() == artifact.read_bytes()
 
 
 def test_wrong_shape_of_an_input(artifact: Path, tmp_path: Path) -> None:

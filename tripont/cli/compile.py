@@ -8,12 +8,17 @@ from pathlib import Path
 from tripont.core.compiler.artifact import MAGIC
 
 from . import inspect
-from .program_file import guess_format, read
+from .program_file import guess_format, program_bytes, read
 from .terminal import fail, make_console
 
 
-def run(file: Path, output: Path, target: str, dump: Path | None, program_format: str) -> int:
-    """Compile ``file`` and write the artifact to ``output``. Errors name the op and the line of the program."""
+def run(
+    file: Path, output: Path, options: dict[str, str], dump: Path | None, program_format: str
+) -> int:
+    """Compile ``file`` and write the artifact to ``output``. Errors name the op and the line of the program.
+
+    ``options``: of the compiler (``compile.OPTIONS``): what to compile for.
+    """
     from tripont.core.compiler.compile import compile_program
     from tripont.core.compiler.errors import CompileError
 
@@ -23,15 +28,14 @@ def run(file: Path, output: Path, target: str, dump: Path | None, program_format
         fail(f"unknown program format {program_format!r}: give mlir or hlo")
     if program.startswith(MAGIC):
         fail(f"{file} is already an executable artifact: `tripont run {file}` runs it")
-    options = {"target": target}
     if dump is not None:
-        options |= {"dump_to": str(dump), "dump_hlo_pass_re": ".*"}
+        options = options | {"dump_to": str(dump), "dump_hlo_pass_re": ".*"}
+    program_format = program_format or guess_format(program, file)
+    program = program_bytes(program, program_format)
     start = time.perf_counter()
     try:
         with console.status(f"compiling {file.name}"):
-            artifact = compile_program(
-                program, program_format or guess_format(program, file), b"", options
-            )
+            artifact = compile_program(program, program_format, b"", options)
     except CompileError as error:
         fail(f"{file}: {error}")
     seconds = time.perf_counter() - start
@@ -44,6 +48,6 @@ def run(file: Path, output: Path, target: str, dump: Path | None, program_format
         f"{output}: {inspect.size(len(artifact))}, compiled in {seconds * 1e3:.0f} ms",
         soft_wrap=True,
     )
-    if dump is not None:
+    if dump is not None and any(dump.glob("module_*")):  # else there was a warning
         console.print(f"the stages are in {dump.resolve()}", soft_wrap=True)
     return 0

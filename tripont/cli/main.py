@@ -62,7 +62,15 @@ def compile_file(
     output: Annotated[
         Path, typer.Option("-o", "--output", help="Where the executable artifact goes.")
     ],
-    target: Annotated[str, typer.Option(help="What to compile for.")] = "host",
+    target: Annotated[str, typer.Option(help="What to compile for: host or sycl.")] = "host",
+    cpu: Annotated[
+        str,
+        typer.Option(help="CPU to compile for: host (this one), or a name such as x86-64-v3."),
+    ] = "host",
+    sycl_device: Annotated[
+        str,
+        typer.Option(help="SYCL device to compile for: cpu or gpu, and what it has: gpu,fp64."),
+    ] = "",
     dump: Annotated[
         Path | None, typer.Option(help="Folder for every stage of the compilation.")
     ] = None,
@@ -73,7 +81,10 @@ def compile_file(
     """Compile a program ahead of time into an executable artifact."""
     from .compile import run
 
-    raise typer.Exit(run(file, output, target, dump, program_format))
+    options = {"target": target, "cpu": cpu}
+    if sycl_device:
+        options["sycl_device"] = sycl_device
+    raise typer.Exit(run(file, output, options, dump, program_format))
 
 
 @app.command("run")
