@@ -133,6 +133,15 @@ class Module:
             self.globals.append(f"{name} = private unnamed_addr constant {kind} [{text}], align 64")
         return Value("ptr", name)
 
+    def local_array(self, owner: str, element: str, count: int, number: int) -> Value:
+        """Memory of a work-group (address space 3) for function ``owner``; ``number`` tells those of a kind apart."""
+        name = f"@tripont.local.{owner}.{element}.{number}"
+        kind = f"[{count} x {element}]"
+        text = f"{name} = internal addrspace(3) global {kind} undef, align 64"
+        if text not in self.globals:
+            self.globals.append(text)
+        return Value("ptr addrspace(3)", name)
+
     def attribute_group(self, attributes: str) -> str:
         """The reference (``#0``) of a function attribute group."""
         return f"#{self.attributes.setdefault(attributes, len(self.attributes))}"
@@ -464,6 +473,11 @@ class Builder:
             type_,
             f"shufflevector {a.type} {a.ref}, {b.type} {b.ref}, <{len(mask)} x i32> <{lanes}>",
         )
+
+    def local_memory(self, element: str, count: int, number: int) -> Value:
+        """Address of an array that the work-items of a group share; see :meth:`Module.local_array`."""
+        array = self.module.local_array(self.name, element, count, number)
+        return self.emit("ptr", f"addrspacecast {array.type} {array.ref} to ptr")
 
     def finish(self) -> None:
         """Close the function (its last block must have a terminator) and add it to the module."""

@@ -29,7 +29,6 @@ LONGEST_CODE = 256
 LONGEST_ROW = (
     64  # the same of the steps of a short row, which a loop would take in hardly more time
 )
-BLOCK = 1024  # elements of a unit of work in a long minor dimension
 # Kernels that move at least this much write past the caches: little of it would be found there
 # again. (With 32 MB of L3, exp on 16 MB, which moves 32 MB, takes a third longer if it does.)
 STREAMING_BYTES = 3 << 24
@@ -146,7 +145,7 @@ def iterate(
     across one of the ``cuts`` of the last dimension: the code is written once for each part. ``weight`` is that of a
     step (:func:`costs.weight`): the steps of a short row are written out one by one unless they are heavy.
     """
-    g, b = frame.generator, frame.builder
+    g, b, block_size = frame.generator, frame.builder, frame.target.block
     outer, minor = tuple(dims[:-1]), dims[-1] if dims else 1
     rows = math.prod(outer)
     lanes = min(lanes, 1 << (minor - 1).bit_length())
@@ -166,17 +165,17 @@ def iterate(
             return 1
         units = 0
         for low, high in parts:
-            count_of_part = -(-(high - low) // BLOCK)
+            count_of_part = -(-(high - low) // block_size)
             # Units [units, units + count_of_part) of all are this part's: which of them are to be done?
             first = b.intrinsic("smax", [b.sub(frame.begin, i64(units)), i64(0)])
             last = b.intrinsic("smin", [b.sub(frame.end, i64(units)), i64(count_of_part)])
-            start = b.add(b.mul(first, i64(BLOCK)), i64(low))
-            stop = b.intrinsic("smin", [b.add(b.mul(last, i64(BLOCK)), i64(low)), i64(high)])
+            start = b.add(b.mul(first, i64(block_size)), i64(low))
+            stop = b.intrinsic("smin", [b.add(b.mul(last, i64(block_size)), i64(low)), i64(high)])
             g.note(start, stop)
             span(g, start, stop, high, lanes, masked, step, origin=low)
             units += count_of_part
         return units
-    blocks = -(-minor // BLOCK) if minor >= 2 * BLOCK and not cuts else 1
+    blocks = -(-minor // block_size) if minor >= 2 * block_size and not cuts else 1
 
     def row(index: Index) -> None:
         nonlocal prefix
@@ -184,8 +183,8 @@ def iterate(
         if blocks == 1:
             all_parts()
             return
-        start = g.mul(block.base, i64(BLOCK))
-        stop = b.intrinsic("smin", [g.add(start, i64(BLOCK)), i64(minor)])
+        start = g.mul(block.base, i64(block_size))
+        stop = b.intrinsic("smin", [g.add(start, i64(block_size)), i64(minor)])
         g.note(stop)
         span(g, start, stop, minor, lanes, masked, step)
 
@@ -243,7 +242,7 @@ def span(
     ``weight`` together is small.
 
     ``size`` is the end that ``stop`` can have. If they are not known when compiling, ``start`` is ``origin`` and a
-    multiple of BLOCK, and ``stop`` is one too or else is ``size``; there may be nothing to do.
+    multiple of the target's ``block``, and ``stop`` is one too or else is ``size``; there may be nothing to do.
     """
     b = g.builder
     vector = int(lanes > 1)

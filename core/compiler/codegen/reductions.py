@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from .. import errors, hlo
 from ..dtypes import DType
-from . import costs, llvm_ir, loops
+from . import costs, llvm_ir, loops, work_groups
 from .elemental import element, inline
 from .generator import Coordinate, Generator, Index, fixed
 from .kernels import EmittedKernel, Frame
@@ -98,6 +98,7 @@ class Reduction:
         self.lanes = loops.lanes_for(frame.target, frame.computation)
         self.masked = loops.can_mask(frame.target, frame.computation)
         self.size = sum(costs.weight(i) for i in frame.computation.instructions)
+        self.shared = False  # whether the work-items of a group do a row together
         self.unroll = 8 if self.size <= 2 else 4 if self.size <= 8 else 2 if self.size <= 24 else 1
 
     # ------------------------------------------------------------------------------------------ accumulators
@@ -227,6 +228,7 @@ class Reduction:
                 lane = self.kept[-1]  # too short for lanes
         else:
             lane = minor
+        self.shared = lane in self.reduced and work_groups.share(frame.target, dims[lane])
         units = self.emit_rows(lane) if lane in self.reduced else self.emit_blocks(lane)
         return frame.finish(units, costs.grain(cost, units), cost)
 
@@ -259,7 +261,9 @@ class Reduction:
         """A unit of work is one result; the lanes run along a reduced dimension."""
 
         def row(kept: Index) -> None:
-            self.write(self.totals(kept, lane), kept, None)
+            totals = self.totals(kept, lane)
+            with work_groups.once(self.g, self.shared):
+                self.write(totals, kept, None)
 
         if not self.kept:
             row(())
@@ -277,6 +281,10 @@ class Reduction:
         unroll = max(1, min(self.unroll, vectors))
         if vectors % unroll and vectors < 4 * unroll:
             unroll = max(u for u in range(1, unroll + 1) if vectors % u == 0 or u <= unroll // 2)
+        first, stride = i64(0), 1  # this work-item's vectors
+        if self.shared:
+            unroll, stride = 1, self.frame.target.work_group
+            first = g.mul(work_groups.local_id(g), i64(count))
         main = vectors // unroll * unroll * count
         scalar_tail = not self.masked and size % count != 0
         width = len(self.initial(1))
@@ -299,12 +307,13 @@ class Reduction:
                     math.gcd(start, 1 << 30),
                 )
 
-            if main <= 2 * unroll * count:
+            if main <= 2 * unroll * count and not self.shared:
                 for start in range(0, main, count):
                     take(start // count % unroll, vector(start))
             else:
                 flat_sets = [v for s in sets for v in s]
-                with g.loop(i64(0), i64(main), unroll * count, flat_sets) as (i, carried, results):
+                step = unroll * count * stride
+                with g.loop(first, i64(main), step, flat_sets) as (i, carried, results):
                     sets[:] = [carried[u * width : (u + 1) * width] for u in range(unroll)]
                     for u in range(unroll):
                         base = g.add(i, i64(u * count))
@@ -320,7 +329,8 @@ class Reduction:
                 with g.masked(mask):
                     take(0, c, mask)
             elif rest < size:
-                with g.loop(i64(rest), i64(size), 1, extra) as (i, carried, results):
+                begin = g.add(i64(rest), work_groups.local_id(g)) if self.shared else i64(rest)
+                with g.loop(begin, i64(size), stride, extra) as (i, carried, results):
                     c = Coordinate(i, 0, 1, None, rest, size - 1)
                     carried[:] = self.step(carried, self.index(kept, {**at, lane: c}), None)
                 extra = results
@@ -338,6 +348,8 @@ class Reduction:
         total = self.across_lanes(sets[0])
         if scalar_tail:
             total = self.combine(total, self.structured(flat[unroll * width :]))
+        if self.shared:
+            total = work_groups.combine(g, total, lambda a, b: self.combine(a, self.structured(b)))
         return total
 
     def emit_blocks(self, lane: int) -> int:

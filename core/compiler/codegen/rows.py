@@ -12,7 +12,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from .. import dtypes, errors, hlo
-from . import costs, loops, reductions
+from . import costs, loops, reductions, work_groups
 from .elemental import element
 from .generator import Array, Coordinate, Generator, Index
 from .kernels import EmittedKernel, Frame
@@ -59,7 +59,9 @@ class _Rows:
         self.layer = self.layers()
         self.passes = 1 + max(self.layer[r] - 1 for r in reduces)
         self.kept_in: dict[hlo.Instruction, int] = {}  # value -> the pass that writes it to scratch
-        self.choose_scratch()
+        self.shared = work_groups.share(frame.target, self.dims[-1])
+        if frame.target.work_group == 1:  # a GPU has no room for rows on the stack
+            self.choose_scratch()
 
     def layers(self) -> dict[hlo.Instruction, int]:
         """How many reductions, one after the other, stand before each value (a reduction counts itself)."""
@@ -134,16 +136,17 @@ class _Rows:
                     (i, a, self.rank) for i, a in scratch.items() if self.kept_in[i] == number
                 ]
                 reduction.last = []
+                reduction.shared = self.shared
                 g.bound.update(reduction.values(reduction.totals(kept, len(self.dims) - 1)))
                 for i, array in scratch.items():
                     if self.kept_in[i] == number:
                         g.scratch[i] = (array, self.rank)
             if self.full:
                 self.write_row(kept)
-            for (_, array), value in zip(
-                self.last, [element(g, r, kept) for r, _ in self.last], strict=True
-            ):
-                g.store(array, kept, value)
+            values = [element(g, r, kept) for r, _ in self.last]
+            with work_groups.once(g, self.shared):
+                for (_, array), value in zip(self.last, values, strict=True):
+                    g.store(array, kept, value)
             g.bound.clear()
             g.scratch.clear()
 
@@ -171,6 +174,9 @@ class _Rows:
             d = len(prefix)
             if d == len(self.dims) - 1:
                 size = self.dims[-1]
+                if self.shared:
+                    work_groups.span(g, size, lanes, lambda c: step((*prefix, c), None))
+                    return
                 loops.span(
                     g, 0, size, size, lanes, masked, lambda c, mask: step((*prefix, c), mask)
                 )

@@ -5,6 +5,9 @@ A ``while`` whose body takes a microsecond would spend its time in the runtime, 
 inside and the kernels called directly (small ones inlined). It knows buffers only as slices: each distinct
 slice is one argument, and the addresses that the kernels take are put together once before the loop.
 
+On a GPU a work-group runs the function: its work-items share out the units of each kernel, and meet at a barrier after
+it. Nothing lives on the stack then.
+
 Small values (a counter, a scalar of the loop's state) live in slots on the stack while the function
 runs, so that LLVM can keep them in registers once the kernels are inlined: a loop step then waits
 for arithmetic, not for memory.
@@ -13,6 +16,7 @@ for arithmetic, not for memory.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from ..artifact import Conditional, Copy, Kernel, LibraryCall, Slice, Thunk, While
@@ -85,7 +89,7 @@ def emit_sequence(
         attributes=target.function_attributes,
         parameter_attributes=["noalias readonly", "", ""],
     )
-    _Sequence(builder, slices, symbols, read_only).run(thunks)
+    _Sequence(builder, target, slices, symbols, read_only).run(thunks)
     builder.ret()
     builder.finish()
     return EmittedKernel(name, 1, 1, cost_of(thunks)), tuple(slices)
@@ -121,19 +125,23 @@ class _Sequence:
     def __init__(
         self,
         builder: Builder,
+        target: Target,
         slices: dict[Slice, int],
         symbols: Sequence[str],
         read_only: Collection[int],
     ) -> None:
         self.b = builder
+        self.target = target
         self.symbols = symbols
+        self.me = target.local_id(builder) if target.work_group > 1 else None
         table = builder.arguments[0]
         self.addresses = {
             s: builder.load("ptr", builder.gep("ptr", table, i64(n)), 8) for s, n in slices.items()
         }
         self.slots: list[tuple[Value, Value, int]] = []  # (memory, slot, bytes)
-        for group in overlapping(s for s in slices if s.allocation not in read_only):
-            self.make_slot(group)
+        if self.me is None:
+            for group in overlapping(s for s in slices if s.allocation not in read_only):
+                self.make_slot(group)
         self.tables: dict[tuple[Slice, ...], Value] = {}
         self.sizes = {name: text.count("\n") for name, text in builder.module.function_texts()}
         self.setup = builder.lines  # the entry block: address tables are filled there
@@ -178,8 +186,33 @@ class _Sequence:
             " alwaysinline" if self.sizes.get(name, INLINED_LINES + 1) <= INLINED_LINES else ""
         )
         table = self.table(thunk.arguments)
-        call = f"call void @{name}(ptr {table.ref}, i64 0, i64 {thunk.work_count}){attribute}"
-        self.b.emit_void(call)
+        end = i64(thunk.work_count)
+        if self.me is None or self.target.shares(self.b.module, name):
+            self.b.emit_void(f"call void @{name}(ptr {table.ref}, i64 0, i64 {end.ref}){attribute}")
+        else:
+            share = -(-thunk.work_count // self.target.work_group)
+            begin = self.b.mul(self.me, i64(share))
+            with self.where(self.b.icmp("slt", begin, end)):
+                end = self.b.intrinsic("smin", [self.b.add(begin, i64(share)), end])
+                self.b.emit_void(
+                    f"call void @{name}(ptr {table.ref}, i64 {begin.ref}, i64 {end.ref}){attribute}"
+                )
+        self.barrier()
+
+    def barrier(self) -> None:
+        """What one work-item of a group wrote can be read by all."""
+        if self.me is not None:
+            self.target.barrier(self.b)
+
+    @contextmanager
+    def where(self, condition: Value) -> Iterator[None]:
+        """Code that runs where ``condition`` holds."""
+        then, done = self.b.new_label("then"), self.b.new_label("done")
+        self.b.branch_if(condition, then, done)
+        self.b.start_block(then)
+        yield
+        self.b.branch(done)
+        self.b.start_block(done)
 
     def table(self, arguments: tuple[Slice, ...]) -> Value:
         """An array of addresses on the stack, filled at the start of the function."""
@@ -196,9 +229,13 @@ class _Sequence:
     def copy(self, thunk: Copy) -> None:
         if thunk.source == thunk.destination or not thunk.source.size:
             return
-        self.move(
-            self.addresses[thunk.destination], self.addresses[thunk.source], thunk.source.size
-        )
+        to, from_ = self.addresses[thunk.destination], self.addresses[thunk.source]
+        if self.me is None:
+            self.move(to, from_, thunk.source.size)
+            return
+        with self.where(self.b.icmp("eq", self.me, i64(0))):
+            self.move(to, from_, thunk.source.size)
+        self.barrier()
 
     def move(self, to: Value, from_: Value, size: int) -> None:
         """Copy ``size`` bytes between places that do not overlap."""
@@ -219,6 +256,7 @@ class _Sequence:
         b.start_block(head)
         self.write(thunk.condition)
         predicate = b.load("i8", self.addresses[thunk.predicate], 1)
+        self.barrier()  # before it is written again
         b.branch_if(b.icmp("ne", predicate, llvm_ir.zero("i8")), body, done)
         b.start_block(body)
         self.write(thunk.body)
@@ -235,9 +273,11 @@ class _Sequence:
         address = self.addresses[thunk.selector]
         if thunk.selector_is_pred:
             selector = b.load("i8", address, 1)
+            self.barrier()
             b.switch(selector, labels[0], [(0, labels[1])])
         else:
             selector = b.load("i32", address, 4)
+            self.barrier()
             b.switch(selector, labels[-1], [(n, labels[n]) for n in range(count - 1)])
         for label, branch in zip(labels, thunk.branches, strict=True):
             b.start_block(label)

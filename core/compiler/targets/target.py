@@ -49,6 +49,11 @@ class Target(ABC):
     function_attributes: str
     fingerprint: str
     max_lanes: int = 1 << 16  # of a vector, whatever the size of its elements
+    block: int = 1024  # elements of a unit of work in a long minor dimension; a multiple of all numbers of lanes
+    work_group: int = (
+        1  # work-items that do a unit of a reduction together (codegen/work_groups.py)
+    )
+    sub_group: int = 1  # those of them that can shuffle values among each other
 
     def has(self, feature: str) -> bool:
         return feature in self.features
@@ -70,6 +75,24 @@ class Target(ABC):
         """Called after each kernel was written into ``module``: raises CompileError UNIMPLEMENTED, naming the
         instruction, if the machine lacks what the kernel needs.
         """
+
+    def local_id(self, builder: llvm_ir.Builder) -> llvm_ir.Value:
+        """Which work-item of its group runs this (i64). For targets with a ``work_group``, as the next two."""
+        raise NotImplementedError
+
+    def barrier(self, builder: llvm_ir.Builder) -> None:
+        """Wait for all work-items of the group, and see what they wrote."""
+        raise NotImplementedError
+
+    def shuffle_xor(
+        self, builder: llvm_ir.Builder, value: llvm_ir.Value, mask: int
+    ) -> llvm_ir.Value:
+        """The value of the work-item of the sub-group whose number differs from this one's in the bits of ``mask``."""
+        raise NotImplementedError
+
+    def shares(self, module: llvm_ir.Module, function: str) -> bool:
+        """Whether the work-items of a group do each unit of a kernel together."""
+        return False
 
     @property
     def is_x86(self) -> bool:

@@ -8,7 +8,7 @@ of a module line by line (:mod:`...codegen.llvm_ir` writes one instruction a lin
   ``alloca`` and tables of constants are cast to it where they are made;
 * a function ``void f(ptr arguments, i64 begin, i64 end)`` becomes a function that is inlined, and gets an OpenCL kernel
   of its name: ``f(global T* a0, ..., i64 count, i64 chunk)``, whose work-item number i does units
-  [i * chunk, min((i + 1) * chunk, count));
+  [i * chunk, min((i + 1) * chunk, count)); where work-items share units, i is the number of the work-group;
 * gathers, scatters, masked loads and masked stores become scalar loads and stores of the lanes. A lane that the mask
   leaves out uses a dummy on the stack instead of its address, so there are no branches.
 """
@@ -25,6 +25,8 @@ from ...errors import internal
 
 GENERIC: Final = "ptr addrspace(4)"
 GLOBAL: Final = "ptr addrspace(1)"
+GLOBAL_ID: Final = "_Z13get_global_idj"
+GROUP_ID: Final = "_Z12get_group_idj"
 
 # Attributes that are about a kernel's function on the host, or about nothing here.
 _DEFINE: Final = re.compile(r"define (internal )?(\S.*?) @([\w.$]+)\((.*)\) #(\d+) \{$")
@@ -63,8 +65,15 @@ class _Lanes:
     index: str
 
 
-def legalize(module: llvm_ir.Module, attributes: str) -> str:
-    """The text of ``module`` for spirv64. ``attributes``: of every function.
+def legalize(
+    module: llvm_ir.Module,
+    attributes: str,
+    groups: Set[str] = frozenset(),
+    work_group: int = 1,
+    sub_group: int = 1,
+) -> str:
+    """The text of ``module`` for spirv64. ``attributes``: of every function; ``groups``: the kernels whose units are
+    done by ``work_group`` work-items each, in sub-groups of ``sub_group`` (1: any).
 
     Raises CompileError INTERNAL for IR that is not of the forms that code generation writes.
     """
@@ -83,13 +92,18 @@ def legalize(module: llvm_ir.Module, attributes: str) -> str:
         function = _Function(name, text, calls)
         parts.append(function.rewrite())
         if function.num_arguments is not None:
-            kernels.append(_kernel(function.name, function.num_arguments))
+            size = work_group if function.name in groups else 1
+            kernels.append(
+                _kernel(function.name, function.num_arguments, size, sub_group, work_group > 1)
+            )
     parts += kernels
     for name, text in module.declarations.items():
         if name not in module.defined and not name.startswith(_EXPANDED):
-            parts.append(_mangled(_POINTER.sub(GENERIC, text)))
+            text = _mangled(_POINTER.sub(GENERIC, text))
+            # Calls that no work-item may make without the others of its group stay where they are.
+            parts.append(f"{text} convergent" if name.startswith("_Z") else text)
     if kernels:
-        parts.append("declare spir_func i64 @_Z13get_global_idj(i32)")
+        parts += [f"declare spir_func i64 @{name}(i32)" for name in (GLOBAL_ID, GROUP_ID)]
         if not any("@llvm.smin.i64(" in p for p in parts if p.startswith("declare")):
             parts.append("declare i64 @llvm.smin.i64(i64, i64)")
     for text, number in module.attributes.items():
@@ -99,11 +113,20 @@ def legalize(module: llvm_ir.Module, attributes: str) -> str:
     return "\n".join(parts).replace("#kernel", f"#{len(module.attributes)}") + "\n"
 
 
-def _kernel(name: str, count: int) -> str:
-    """The OpenCL kernel that runs function ``name``.body with ``count`` arrays."""
+def _kernel(name: str, count: int, group: int, sub_group: int, is_gpu: bool) -> str:
+    """The OpenCL kernel that runs function ``name``.body with ``count`` arrays, on work-groups of ``group`` items.
+
+    On a GPU a kernel with groups of one item says nothing of them: the device chooses.
+    """
     parameters = [f"{GLOBAL} %p{n}" for n in range(count)] + ["i64 %count", "i64 %chunk"]
+    metadata = ""
+    if group > 1 or not is_gpu:
+        metadata = f"!reqd_work_group_size !{{i32 {group}, i32 1, i32 1}} "
+    if group > 1 and sub_group > 1:
+        metadata += f"!intel_reqd_sub_group_size !{{i32 {sub_group}}} "
+    number = GROUP_ID if group > 1 else GLOBAL_ID
     lines = [
-        f"define spir_kernel void @{name}({', '.join(parameters)}) #kernel {{",
+        f"define spir_kernel void @{name}({', '.join(parameters)}) #kernel {metadata}{{",
         f"  %table = alloca [{max(1, count)} x {GENERIC}], align 8",
     ]
     for n in range(count):
@@ -113,7 +136,7 @@ def _kernel(name: str, count: int) -> str:
             f"  store {GENERIC} %c{n}, ptr %s{n}, align 8",
         ]
     lines += [
-        "  %id = call spir_func i64 @_Z13get_global_idj(i32 0)",
+        f"  %id = call spir_func i64 @{number}(i32 0)",
         "  %begin = mul nsw i64 %id, %chunk",
         "  %next = add nsw i64 %begin, %chunk",
         "  %end = call i64 @llvm.smin.i64(i64 %next, i64 %count)",

@@ -41,7 +41,15 @@ TRIPLE: Final = "spirv64-unknown-unknown"
 HEADER: Final = struct.Struct("<QQ")
 PAGE: Final = 4096
 KINDS: Final = ("cpu", "gpu")
-ASPECTS: Final = ("fp16", "fp64")
+ASPECTS: Final = ("fp16", "fp64", "sub-groups")
+WORK_GROUP: Final = 64  # work-items that share a unit, on a GPU
+SUB_GROUP: Final = 16  # of them with shuffles, on devices with sub-groups of that size
+
+# OpenCL's functions, mangled.
+LOCAL_ID: Final = "_Z12get_local_idj"
+BARRIER: Final = "_Z7barrierj"
+SHUFFLE_XOR: Final = "_Z21sub_group_shuffle_xor"
+_MANGLED: Final = {"i8": "h", "i16": "t", "i32": "j", "i64": "m", "float": "f", "double": "d"}
 
 # What SPIR-V lacks, or LLVM's SPIR-V backend gets wrong or ends the process over.
 _ILLEGAL: Final = re.compile(
@@ -62,6 +70,7 @@ class SyclModule(llvm_ir.Module):
     def __init__(self, triple: str, data_layout: str, callbacks: llvm_ir.Module) -> None:
         super().__init__(triple, data_layout)
         self.callbacks = callbacks
+        self.group_functions: set[str] = set()  # whose work-items share units
 
 
 @dataclass(frozen=True)
@@ -89,6 +98,29 @@ class SyclTarget(Target):
     def module(self) -> SyclModule:
         assert self.host is not None
         return SyclModule(self.triple, self.data_layout, self.host.module())
+
+    def local_id(self, builder: llvm_ir.Builder) -> llvm_ir.Value:
+        assert isinstance(builder.module, SyclModule)
+        builder.module.group_functions.add(builder.name)
+        return builder.call("i64", LOCAL_ID, [llvm_ir.zero("i32")])
+
+    def shares(self, module: llvm_ir.Module, function: str) -> bool:
+        assert isinstance(module, SyclModule)
+        return function in module.group_functions
+
+    def barrier(self, builder: llvm_ir.Builder) -> None:
+        local_and_global = llvm_ir.Value("i32", "3")
+        builder.call("void", BARRIER, [local_and_global])
+
+    def shuffle_xor(
+        self, builder: llvm_ir.Builder, value: llvm_ir.Value, mask: int
+    ) -> llvm_ir.Value:
+        type_ = value.type
+        if type_ == "i1":
+            value = builder.cast("zext", value, "i8")
+        name = SHUFFLE_XOR + _MANGLED[value.type] + "j"
+        shuffled = builder.call(value.type, name, [value, llvm_ir.Value("i32", str(mask))])
+        return builder.icmp("ne", shuffled, llvm_ir.zero("i8")) if type_ == "i1" else shuffled
 
     def callbacks(self, module: llvm_ir.Module) -> tuple[llvm_ir.Module, Target]:
         assert isinstance(module, SyclModule)
@@ -119,7 +151,13 @@ class SyclTarget(Target):
         """The SPIR-V module; with ``dump`` also the optimised IR and the assembly."""
         if not module.functions:
             return b"", "", ""
-        text = legalize(module, self.function_attributes)
+        text = legalize(
+            module,
+            self.function_attributes,
+            module.group_functions,
+            self.work_group,
+            self.sub_group,
+        )
         optimised = _optimise(text, split=True)
         try:
             check_legal(optimised)
@@ -185,10 +223,13 @@ def _for_device(device: str, cpu: str) -> SyclTarget:
         data_layout=str(_machine().target_data),
         cpu=kind,
         features=tuple(sorted(aspects)),
-        vector_bytes=64 if is_cpu else 8,
+        vector_bytes=64 if is_cpu else 16,
         function_attributes="nounwind",
         fingerprint=hashlib.sha256(text.encode()).hexdigest()[:16],
-        max_lanes=16 if is_cpu else 1,
+        max_lanes=16 if is_cpu else 4,
+        block=1024 if is_cpu else 4,
+        work_group=1 if is_cpu else WORK_GROUP,
+        sub_group=SUB_GROUP if "sub-groups" in aspects and not is_cpu else 1,
         host=host,
     )
 

@@ -43,7 +43,61 @@ def binary(op: str, type_: str) -> bytes:
     return program(f"%0 = {op} %a, %a : {type_}\nreturn %0 : {type_}", f"%a: {type_}", type_)
 
 
+def reduction(op: str, zero: str, dimension: int, type_: str = "f32") -> bytes:
+    """Of 40 rows of 1,003 elements, which are no whole number of vectors."""
+    whole, kept = f"tensor<40x1003x{type_}>", f"tensor<{(1003, 40)[dimension]}x{type_}>"
+    return program(
+        f"%c = stablehlo.constant dense<{zero}> : tensor<{type_}>\n"
+        f"%0 = stablehlo.reduce(%a init: %c) applies {op} across dimensions = [{dimension}] : "
+        f"({whole}, tensor<{type_}>) -> {kept}\nreturn %0 : {kept}",
+        f"%a: {whole}",
+        kept,
+    )
+
+
+SOFTMAX = program(
+    """%low = stablehlo.constant dense<0xFF800000> : tensor<f32>
+%zero = stablehlo.constant dense<0.0> : tensor<f32>
+%m = stablehlo.reduce(%a init: %low) applies stablehlo.maximum across dimensions = [1]
+  : (tensor<40x1003xf32>, tensor<f32>) -> tensor<40xf32>
+%mb = stablehlo.broadcast_in_dim %m, dims = [0] : (tensor<40xf32>) -> tensor<40x1003xf32>
+%d = stablehlo.subtract %a, %mb : tensor<40x1003xf32>
+%e = stablehlo.exponential %d : tensor<40x1003xf32>
+%s = stablehlo.reduce(%e init: %zero) applies stablehlo.add across dimensions = [1]
+  : (tensor<40x1003xf32>, tensor<f32>) -> tensor<40xf32>
+%sb = stablehlo.broadcast_in_dim %s, dims = [0] : (tensor<40xf32>) -> tensor<40x1003xf32>
+%r = stablehlo.divide %e, %sb : tensor<40x1003xf32>
+return %r : tensor<40x1003xf32>""",
+    "%a: tensor<40x1003xf32>",
+    "tensor<40x1003xf32>",
+)
+
+# A loop of small kernels, one of them a reduction, with a predicate that the device computes.
+LOOP = program(
+    """%zero = stablehlo.constant dense<0.0> : tensor<f32>
+%limit = stablehlo.constant dense<1.0e3> : tensor<f32>
+%two = stablehlo.constant dense<2.0> : tensor<200xf32>
+%0 = stablehlo.while(%x = %a) : tensor<200xf32>
+cond {
+  %s = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [0]
+    : (tensor<200xf32>, tensor<f32>) -> tensor<f32>
+  %c = stablehlo.compare LT, %s, %limit : (tensor<f32>, tensor<f32>) -> tensor<i1>
+  stablehlo.return %c : tensor<i1>
+} do {
+  %y = stablehlo.multiply %x, %two : tensor<200xf32>
+  stablehlo.return %y : tensor<200xf32>
+}
+return %0 : tensor<200xf32>""",
+    "%a: tensor<200xf32>",
+    "tensor<200xf32>",
+)
+
 PROGRAMS = {
+    "row-sum": reduction("stablehlo.add", "0.0", 1),
+    "column-sum": reduction("stablehlo.add", "0.0", 0),
+    "all": reduction("stablehlo.and", "true", 1, "i1"),
+    "softmax": SOFTMAX,
+    "loop": LOOP,
     "exp": unary("stablehlo.exponential"),
     "sine": unary("stablehlo.sine"),
     "sine-f64": unary("stablehlo.sine", "tensor<7xf64>"),

@@ -8,7 +8,7 @@ from tripont.core.compiler.targets.sycl import disassemble
 from .khronos import disassembled, validate
 from .programs import PROGRAMS, compiled, spirv_of
 
-DEVICES = ("cpu,fp64", "gpu,fp64")
+DEVICES = ("cpu,fp64", "gpu,fp64", "gpu,fp64,sub-groups")
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
