@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/bindings/arrays.h"
+#include "core/bindings/ffi.h"
 #include "core/bindings/testing.h"
 #include "core/runtime/client.h"
 #include "core/runtime/cpu_info.h"
@@ -235,6 +236,8 @@ py::tuple StopProfile() {
 PYBIND11_MODULE(_tripont, m) {
   m.doc() = "The runtime of tripont: devices, buffers, and compiled programs.";
   DefineStatusError(m);
+  DefineFfi(m);
+  DefineCallbacks(m);
 
   py::class_<Device, std::unique_ptr<Device, py::nodelete>>(m, "Device",
                                                             "Something that programs run on.")

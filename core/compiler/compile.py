@@ -20,6 +20,7 @@ from .codegen import callbacks, kernels, sequence
 from .errors import CompileError, internal, invalid_argument
 from .hlo import Instruction, Module, Shape
 from .lowering import KernelInfo
+from .passes.tokens import tokens_as_arrays
 from .targets.target import Target
 
 # What a compilation may be told: name -> what the value means.
@@ -107,6 +108,7 @@ def compile_module(
     if dumping is None:
         dumping = dump.from_options(options)
         dumping.begin(module.name)
+    module = tokens_as_arrays(module)
     parameters = _values(
         [p.shape for p in module.entry.parameters], module.parameter_memory_kinds, "parameter"
     )

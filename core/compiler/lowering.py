@@ -8,11 +8,11 @@ fusions and equal instructions share one function.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from . import artifact
+from . import artifact, ffi_attributes
 from .artifact import Conditional, Copy, DebugInfo, Kernel, LibraryCall, Slice, Thunk, While
 from .buffers import Assignment, Move
 from .codegen.callbacks import Callback
@@ -57,6 +57,10 @@ class Lowered:
 EmitKernel = Callable[[Instruction, str], KernelInfo]
 EmitCallback = Callable[[Instruction, str], Callback]
 EmitSequence = Callable[[Sequence[Thunk], Sequence[str], str], tuple[KernelInfo, tuple[Slice, ...]]]
+
+# What the user's code takes is not known: as if it read and wrote its arrays once.
+CUSTOM_CALL_NS: Final = 1_000.0
+CUSTOM_CALL_BYTES_PER_NS: Final = 4.0
 
 # A loop or conditional becomes one function if no kernel in it is worth a second thread, and if an
 # iteration is short enough for the cost of a thunk to matter.
@@ -109,6 +113,8 @@ class Lowering:
                 thunks += self.copies(instruction, "copy")
                 if opcode == "library-call":
                     thunks.append(self.lower_library_call(instruction))
+                elif opcode == "custom-call":
+                    thunks.append(self.lower_custom_call(instruction))
                 elif opcode == "copy":
                     (source,), (destination,) = (
                         [
@@ -189,6 +195,42 @@ class Lowering:
             found = self.emit_callback(call, self.unique(call))
             self.callbacks[key] = found
         return found
+
+    def lower_custom_call(self, instruction: Instruction) -> LibraryCall:
+        """A call of the user's code, which the runtime finds by its name when it loads the program."""
+        given = instruction.attributes
+        config = given["backend_config"]
+        if isinstance(config, Mapping):
+            config = ffi_attributes.encode(config, instruction)
+        elif given["api_version"] >= ffi_attributes.API_VERSION and not config:
+            config = ffi_attributes.encode({}, instruction)
+        a = self.assignment
+        operands = [a.values[o][0] for o in instruction.operands]
+        results = a.values[instruction]
+        arrays = [artifact.Operand(a.slice_of(v), v.shape) for v in results if v is not None]
+        # An aliased operand is its result's memory, into which its value has been copied.
+        shared = {m: results[n] for n, m in given["output_operand_aliases"]}
+        moved = [
+            artifact.Operand(a.slice_of(shared.get(m) or v), o.shape)  # type: ignore[arg-type]
+            for m, (v, o) in enumerate(zip(operands, instruction.operands, strict=True))
+            if v is not None
+        ]
+        attributes: dict[str, artifact.LibraryAttribute | artifact.FunctionOffset] = {
+            "target": given["custom_call_target"],
+            "api_version": given["api_version"],
+            "backend_config": config,
+            "token_operands": [n for n, v in enumerate(operands) if v is None],
+            "token_results": [n for n, v in enumerate(results) if v is None],
+        }
+        size = sum(o.shape.bytes for o in (*arrays, *moved))
+        return LibraryCall(
+            "custom-call",
+            tuple(moved),
+            tuple(arrays),
+            attributes,
+            CUSTOM_CALL_NS + size / CUSTOM_CALL_BYTES_PER_NS,
+            self.debug(instruction),
+        )
 
     def lower_while(self, instruction: Instruction) -> list[Thunk]:
         condition, body = instruction.called

@@ -49,6 +49,11 @@ void ParallelCopy(void* destination, const void* source, size_t size) {
       });
 }
 
+void EnqueueTask(void (*task)(void* data), void* data) {
+  if (NumThreads() == 1) return task(data);
+  tbb::task_arena(tbb::task_arena::attach()).enqueue([task, data] { task(data); });
+}
+
 int NumThreads() {
   return InForkedChild() ? 1 : std::max(1, tbb::this_task_arena::max_concurrency());
 }

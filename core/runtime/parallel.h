@@ -31,6 +31,9 @@ void ParallelFor(int64_t count, int64_t grain, const Body& body) {
 // memcpy, by several threads if it is large.
 TRIPONT_EXPORT void ParallelCopy(void* destination, const void* source, size_t size);
 
+// Calls task(data) later on another thread of the pool; before returning if the pool has no other.
+TRIPONT_EXPORT void EnqueueTask(void (*task)(void* data), void* data);
+
 // Threads that parallel loops use, the caller included: at least 1.
 TRIPONT_EXPORT int NumThreads();
 // Sets it, process-wide; 0: one a CPU that this process may use. Called once by the core.

@@ -164,13 +164,17 @@ StatusOr<LoadedSequence> LoadedProgram::LoadSequence(const std::vector<ArtifactT
       }
       case ArtifactThunk::Kind::kLibraryCall:
         if (const Status status = LoadLibraryCall(thunk, loaded); !status.ok()) {
-          return status.WithPrefix(StrCat("library call ", thunk.name, Describe(thunk.debug)));
+          return status.WithPrefix(StrCat(CallName(thunk), Describe(thunk.debug)));
         }
         *cost_ns += thunk.cost_ns;
         break;
     }
   }
   return sequence;
+}
+
+std::string LoadedProgram::CallName(const ArtifactThunk& thunk) {
+  return thunk.name == "custom-call" ? "custom call" : StrCat("library call ", thunk.name);
 }
 
 Status LoadedProgram::LoadLibraryCall(const ArtifactThunk& thunk, LoadedThunk& loaded) {
@@ -214,6 +218,10 @@ Status LoadedProgram::LoadLibraryCall(const ArtifactThunk& thunk, LoadedThunk& l
   TRIPONT_ASSIGN_OR_RETURN(loaded.call, factory(signature));
   TRIPONT_RETURN_IF_ERROR(signature.attributes.CheckAllUsed());
   may_block_ |= loaded.call->MayBlock();
+  if (loaded.call->NeedsPrepare()) {
+    prepared_calls_.push_back(
+        {loaded.call.get(), loaded.first_slice, loaded.num_slices, loaded.num_operands});
+  }
   has_collectives_ |= loaded.call->IsCollective();
   return OkStatus();
 }
@@ -239,6 +247,7 @@ Status LoadedProgram::Run(void* const* bases, const LibraryContext& context) con
   DeviceQueue* const queue = device_program_ != nullptr ? context.device()->queue() : nullptr;
   const std::shared_ptr<ThunkProfiler> profiler = ActiveProfiler();
   const State state{bases, heap ? heap.get() : stack, context, queue, profiler.get()};
+  if (!prepared_calls_.empty()) TRIPONT_RETURN_IF_ERROR(Prepare(state));
   return profiler == nullptr ? RunSequence<false>(thunks_, state)
                              : RunSequence<true>(thunks_, state);
 }
@@ -345,7 +354,20 @@ Status LoadedProgram::RunLibraryCall(const LoadedThunk& thunk, const State& stat
   } catch (const std::exception& error) {
     status = Internal(error.what());
   }
-  return status.ok() ? status : status.WithPrefix(StrCat("library call", Describe(thunk.debug)));
+  return status.ok() ? status : status.WithPrefix(StrCat("call", Describe(thunk.debug)));
+}
+
+Status LoadedProgram::Prepare(const State& state) const {
+  for (const PrepareStep step : {PrepareStep::kPrepare, PrepareStep::kInitialize}) {
+    for (const PreparedCall& call : prepared_calls_) {
+      void** const arguments = state.arguments;
+      for (uint32_t i = 0; i < call.num_slices; ++i)
+        arguments[i] = Resolve(state, call.first_slice + i);
+      TRIPONT_RETURN_IF_ERROR(
+          call.call->Prepare(state.context, step, arguments, arguments + call.num_operands));
+    }
+  }
+  return OkStatus();
 }
 
 // ---------------------------------------------------------------------------------------------------------------

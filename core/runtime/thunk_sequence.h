@@ -84,7 +84,9 @@ class LoadedProgram {
   template <bool kProfiled>
   Status RunThunk(const LoadedThunk& thunk, const State& state) const;
   Status RunLibraryCall(const LoadedThunk& thunk, const State& state) const;
+  Status Prepare(const State& state) const;
   std::string Describe(int32_t debug) const;
+  static std::string CallName(const ArtifactThunk& thunk);
 
   const Artifact& artifact_;
   StatusOr<const void*> HostFunction(int64_t offset) const;
@@ -102,6 +104,12 @@ class LoadedProgram {
   int32_t num_thunks_ = 0;
   double cost_ns_ = 0;
   bool may_block_ = false;
+  // Calls with LibraryCall::NeedsPrepare.
+  struct PreparedCall {
+    const LibraryCall* call;
+    uint32_t first_slice, num_slices, num_operands;
+  };
+  std::vector<PreparedCall> prepared_calls_;
   bool has_collectives_ = false;
   std::vector<CompactSlice> slices_;
   LoadedSequence thunks_;

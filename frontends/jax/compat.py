@@ -22,7 +22,7 @@ from jax._src import (
     xla_bridge,
 )
 from jax._src.interpreters import mlir
-from jax._src.lib import xla_client
+from jax._src.lib import xla_client  # type: ignore[attr-defined]
 from jax.interpreters import mlir as public_mlir
 
 OLDEST = (0, 10, 2)
@@ -201,7 +201,7 @@ def emit_custom_call(
         operands = [token, *operands]
         if context.avals_out[1:] and isinstance(sharding, sharding_impls.SdyArrayList):
             first = sharding.shardings[0]
-            of_token = sharding_impls.SdyArray(
+            of_token = sharding_impls.SdyArray(  # type: ignore[attr-defined]
                 mesh_shape=(), dim_shardings=(), logical_device_ids=first.logical_device_ids
             )
             sharding = sharding_impls.SdyArrayList((of_token, *sharding.shardings))
@@ -233,7 +233,7 @@ def follow_cpu_rules(names: tuple[str, ...], platform: str) -> None:
     register_lowering.tripont_platform = platform  # type: ignore[attr-defined]
     for module in (mlir, public_mlir):
         if module.register_lowering is original:
-            module.register_lowering = register_lowering
+            module.register_lowering = register_lowering  # type: ignore[attr-defined]
     for name, (primitive, rule) in lowerings_of("cpu").items():
         if name in names:
             original(primitive, rule, platform=platform)

@@ -12,15 +12,10 @@ from typing import Any
 
 from . import compat
 
-_CALLBACKS = "host callbacks (pure_callback, io_callback, jax.debug.print, jax.debug.callback) are not supported yet"
 _SPARSE = "JAX's experimental sparse kernels are not supported"
 
 #: Why a primitive is missing on this platform. `tests/frontends/jax/test_lowerings.py` compares this list with JAX's.
 MISSING: dict[str, str] = {
-    "debug_callback": _CALLBACKS,
-    "debug_print": _CALLBACKS,
-    "check": "an unconditional `checkify.check` needs jax.experimental.checkify.checkify around the function",
-    "spsolve": _SPARSE,
     "csr_spmm": _SPARSE,
     "csr_spmv": _SPARSE,
     "coo_spmm": _SPARSE,

@@ -44,6 +44,19 @@ def _attempt(what: str, consequence: str, action: Callable[[], None]) -> None:
         warn(f"{what} could not be set up with JAX {version} ({error}): {consequence}")
 
 
+# These load the runtime, which a process without the device does not need.
+def _register_ffi() -> None:
+    from . import ffi
+
+    ffi.register(PLATFORM)
+
+
+def _register_callbacks() -> None:
+    from . import callbacks
+
+    callbacks.register(PLATFORM)
+
+
 def register() -> None:
     """Register the platform with JAX. Raises if the plugin cannot be registered at all."""
     chosen = compat.selected_platforms()
@@ -67,6 +80,16 @@ def register() -> None:
         "linear algebra",
         "decompositions such as jnp.linalg.eigh fail or are slow on this device",
         lambda: linalg.register(PLATFORM),
+    )
+    _attempt(
+        "custom calls",
+        "jax.ffi.ffi_call fails on this device",
+        _register_ffi,
+    )
+    _attempt(
+        "host callbacks",
+        "jax.pure_callback, io_callback, jax.debug.print and jax.debug.callback fail on this device",
+        _register_callbacks,
     )
     _attempt(
         "the list of unsupported primitives",

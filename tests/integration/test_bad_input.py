@@ -127,7 +127,7 @@ def test_unknown_custom_call(xpu: Any) -> None:
     call = jax.ffi.ffi_call("no_such_target", jax.ShapeDtypeStruct((3,), np.float32))
     with jax.default_device(xpu), pytest.raises(Exception, match="no_such_target") as caught:
         jax.jit(lambda x: call(x))(np.ones(3, np.float32))
-    assert "UNIMPLEMENTED" in str(caught.value)
+    assert "NOT_FOUND" in str(caught.value)
     assert "[3]" in str(caught.value)
 
 

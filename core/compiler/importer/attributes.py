@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from .. import hlo
+from .. import dtypes, hlo
 from ..errors import unimplemented
 from ..hlo import Shape, WindowDimension
 from . import bindings
@@ -212,6 +212,35 @@ def python_value(attribute: Any) -> Any:
         return tuple(attribute)  # array<i64: ...> and its like
     except TypeError:
         return str(attribute)
+
+
+def typed_value(attribute: Any) -> Any:
+    """As :func:`python_value`, with numbers and arrays of NumPy types, for calls that tell types apart."""
+    if isinstance(attribute, ir.DictAttr):
+        return {attribute[i].name: typed_value(attribute[i].attr) for i in range(len(attribute))}
+    if isinstance(attribute, ir.BoolAttr):
+        return np.bool_(attribute.value)
+    if isinstance(attribute, ir.IntegerAttr):
+        width = ir.IntegerType(attribute.type).width
+        unsigned = ir.IntegerType(attribute.type).is_unsigned
+        return np.dtype(f"{'u' if unsigned else 'i'}{width // 8}").type(attribute.value)
+    if isinstance(attribute, ir.FloatAttr):
+        return dtypes.from_name(str(attribute.type).lower()).numpy.type(attribute.value)
+    for name, dtype in _DENSE_ARRAYS.items():
+        if isinstance(attribute, getattr(ir, name)):
+            return np.array(list(attribute), dtype)
+    return python_value(attribute)
+
+
+_DENSE_ARRAYS: Final = {
+    "DenseBoolArrayAttr": np.bool_,
+    "DenseI8ArrayAttr": np.int8,
+    "DenseI16ArrayAttr": np.int16,
+    "DenseI32ArrayAttr": np.int32,
+    "DenseI64ArrayAttr": np.int64,
+    "DenseF32ArrayAttr": np.float32,
+    "DenseF64ArrayAttr": np.float64,
+}
 
 
 # ----------------------------------------------------------------------------------------------------- constants

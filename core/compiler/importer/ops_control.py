@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from .. import hlo
+from .. import ffi_attributes, hlo
 from ..hlo import Instruction, TupleShape
 from . import attributes, bindings, legalize, ops_elementwise, ops_reduction
 
@@ -98,9 +98,13 @@ def read_custom_call(block: BlockReader, operation: Any) -> Results:
             return results
     api_version = attributes.integer(operation, "api_version", 1)
     backend_config: Any = b""
+    if "mhlo.backend_config" in given:  # how JAX writes typed calls
+        api_version = ffi_attributes.API_VERSION
+    typed = api_version == ffi_attributes.API_VERSION
+    read = attributes.typed_value if typed else attributes.python_value
     for name in ("backend_config", "mhlo.backend_config"):
         if name in given:
-            backend_config = attributes.python_value(given[name])
+            backend_config = read(given[name])
     if isinstance(backend_config, str):
         backend_config = backend_config.encode()
     values: dict[str, Any] = {

@@ -10,6 +10,7 @@ namespace tripont {
 void RegisterCholesky(LibraryRegistry& registry);
 void RegisterCollectives(LibraryRegistry& registry);
 void RegisterConvolution(LibraryRegistry& registry);
+void RegisterCustomCall(LibraryRegistry& registry);
 void RegisterFft(LibraryRegistry& registry);
 void RegisterGemm(LibraryRegistry& registry);
 void RegisterRngState(LibraryRegistry& registry);

@@ -10,6 +10,7 @@ void RegisterLibraryCalls(LibraryRegistry& registry) {
   RegisterCholesky(registry);
   RegisterCollectives(registry);
   RegisterConvolution(registry);
+  RegisterCustomCall(registry);
   RegisterFft(registry);
   RegisterGemm(registry);
   RegisterRngState(registry);

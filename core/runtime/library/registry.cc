@@ -1,6 +1,7 @@
 #include "core/runtime/library/registry.h"
 
 #include <algorithm>
+#include <atomic>
 
 namespace tripont {
 
@@ -90,6 +91,12 @@ Status LibraryAttributes::CheckAllUsed() const {
 StatusOr<Scratch> LibraryContext::AllocateScratch(size_t size) const {
   TRIPONT_ASSIGN_OR_RETURN(const Block block, allocator_->Allocate(size));
   return Scratch(allocator_, block);
+}
+
+int64_t LibraryContext::run_id() const {
+  static std::atomic<int64_t> last{0};
+  if (run_id_ == 0) run_id_ = last.fetch_add(1, std::memory_order_relaxed) + 1;
+  return run_id_;
 }
 
 void LibraryRegistry::Register(std::string_view name, LibraryFactory factory) {

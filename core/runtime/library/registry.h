@@ -112,6 +112,9 @@ class TRIPONT_EXPORT Scratch {
   Block block_;
 };
 
+// Objects of the user that an execution carries to its custom calls: by the number of their type.
+using UserData = std::map<int64_t, void*>;
+
 // What an execution offers to a library call. For parallel loops: ParallelFor of parallel.h.
 class TRIPONT_EXPORT LibraryContext {
  public:
@@ -126,6 +129,13 @@ class TRIPONT_EXPORT LibraryContext {
   void ReleaseKept() const { until_done_.clear(); }
   // At least `size` bytes, content undefined; RESOURCE_EXHAUSTED.
   StatusOr<Scratch> AllocateScratch(size_t size) const;
+  // A number that no other execution in the process has.
+  int64_t run_id() const;
+  // Null if there is none.
+  const UserData* user_data() const { return user_data_; }
+  void set_user_data(const UserData* user_data) { user_data_ = user_data; }
+  // What `call` keeps from its preparation to the end of the execution; null at first.
+  std::shared_ptr<void>& KeptFor(const void* call) const { return kept_[call]; }
   // What this device is among those of the program (collectives.h); null for a program for one.
   const Participation* participation() const { return participation_; }
 
@@ -133,12 +143,26 @@ class TRIPONT_EXPORT LibraryContext {
   Device* const device_;
   mutable std::vector<std::shared_ptr<void>> until_done_;
   Allocator* const allocator_;
+  const UserData* user_data_ = nullptr;
+  mutable int64_t run_id_ = 0;
+  // An execution's calls are made one after the other, on one thread.
+  mutable std::map<const void*, std::shared_ptr<void>> kept_;
   const Participation* const participation_;
 };
+
+enum class PrepareStep { kPrepare, kInitialize };
 
 class TRIPONT_EXPORT LibraryCall {
  public:
   virtual ~LibraryCall() = default;
+  // Whether Prepare is to be called: for every call of a program once an execution, before its
+  // first thunk; first one step for all calls, then the other. Arrays have addresses but no content
+  // yet.
+  virtual bool NeedsPrepare() const { return false; }
+  virtual Status Prepare(const LibraryContext&, PrepareStep, void* const* /*operands*/,
+                         void* const* /*results*/) const {
+    return OkStatus();
+  }
   // operands[i], results[i]: addresses, at multiples of 64 if the slice starts there (the compiler
   // aligns all values to 64). Results do not overlap operands unless they are the same slice (the
   // compiler does that only where the call's documentation in core/compiler says it may). The error

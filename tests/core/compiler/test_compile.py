@@ -76,11 +76,11 @@ def test_garbage(program: bytes, format: str) -> None:
         compile_program(program, format, b"", {})
 
 
-def test_unsupported_operation_names_itself() -> None:
+def test_an_attribute_that_cannot_be_passed_names_the_call() -> None:
     x = parameter(0, 4)
     attributes = {
         "custom_call_target": "somebody_elses_call",
-        "backend_config": b"",
+        "backend_config": {"rate": [1, 2]},
         "api_version": 4,
         "has_side_effect": False,
         "output_operand_aliases": (),
@@ -88,8 +88,9 @@ def test_unsupported_operation_names_itself() -> None:
     call = Instruction("custom-call", x.shape, [x], attributes, name="foreign")
     with pytest.raises(CompileError) as error:
         compile_module(module([x], op("negate", call)))
-    assert error.value.code == "UNIMPLEMENTED"
+    assert error.value.code == "INVALID_ARGUMENT"
     assert "custom-call" in str(error.value)
+    assert "'rate' of the custom call 'somebody_elses_call' is a list" in str(error.value)
     assert "f32[4]" in str(error.value)
 
 
