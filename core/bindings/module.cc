@@ -183,8 +183,11 @@ py::list SyclDevices(const std::string& python) {
     dict["compute_units"] = device.compute_units;
     dict["fp64"] = device.fp64;
     dict["fp16"] = device.fp16;
+    dict["usm_device"] = device.usm_device;
+    dict["usm_host"] = device.usm_host;
     dict["usm_shared"] = device.usm_shared;
     dict["usm_system"] = device.usm_system;
+    dict["sub_group_sizes"] = device.sub_group_sizes;
     list.append(dict);
   }
   return list;

@@ -11,6 +11,21 @@ from .client import bindings, make_client
 from .inspect import size
 from .terminal import make_console
 
+# Of a SYCL device. USM: which kinds of unified shared memory it has.
+COLUMNS = (
+    "device",
+    "kind",
+    "backend",
+    "driver",
+    "memory",
+    "units",
+    "fp64",
+    "fp16",
+    "sub-groups",
+    "USM",
+)
+USM_KINDS = ("device", "host", "shared", "system")
+
 
 def run() -> int:
     module = bindings()
@@ -50,7 +65,7 @@ def print_sycl_devices(console: Console) -> None:
     table = Table(
         title="SYCL devices (TRIPONT_DEVICE=sycl, sycl:gpu, sycl:cpu)", title_justify="left"
     )
-    for column in ("device", "kind", "backend", "driver", "memory", "units", "fp64", "fp16"):
+    for column in COLUMNS:
         table.add_column(column)
     for device in devices:
         table.add_row(
@@ -62,8 +77,13 @@ def print_sycl_devices(console: Console) -> None:
             str(device["compute_units"]),
             "yes" if device["fp64"] else "no",
             "yes" if device["fp16"] else "no",
+            " ".join(str(n) for n in device["sub_group_sizes"]) or "none",
+            " ".join(kind for kind in USM_KINDS if device[f"usm_{kind}"]) or "none",
         )
     console.print()
     console.print(table)
     if not devices:
-        console.print("the SYCL runtime has no device: is intel-opencl-rt installed?", style="dim")
+        console.print(
+            "the SYCL runtime has no device: is intel-opencl-rt, or the GPU's driver, installed?",
+            style="dim",
+        )

@@ -15,6 +15,7 @@ namespace tripont::sycl {
 namespace {
 
 constexpr size_t kPage = 4096;
+constexpr int64_t kSubGroup = 16;  // of kernels for GPUs: core/compiler/targets/sycl/target.py
 
 std::string BackendName(int backend) {
   switch (backend) {
@@ -51,9 +52,7 @@ struct FoundDevice {
 
 DeviceInfo Describe(const Api& api, DeviceRef device) {
   DeviceInfo info;
-  info.name = TakeString(api, api.Device_GetName(device));
-  while (!info.name.empty() && info.name.back() == ' ') info.name.pop_back();
-  info.name.erase(0, std::min(info.name.find_first_not_of(' '), info.name.size()));
+  info.name = DeviceName(api, device);
   info.vendor = TakeString(api, api.Device_GetVendor(device));
   info.backend = BackendName(api.Device_GetBackend(device));
   info.kind = KindName(api.Device_GetDeviceType(device));
@@ -62,8 +61,16 @@ DeviceInfo Describe(const Api& api, DeviceRef device) {
   info.compute_units = api.Device_GetMaxComputeUnits(device);
   info.fp64 = api.Device_HasAspect(device, kFp64);
   info.fp16 = api.Device_HasAspect(device, kFp16);
+  info.usm_device = api.Device_HasAspect(device, kUsmDevice);
+  info.usm_host = api.Device_HasAspect(device, kUsmHost);
   info.usm_shared = api.Device_HasAspect(device, kUsmShared);
   info.usm_system = api.Device_HasAspect(device, kUsmSystem);
+  size_t count = 0;
+  size_t* const sizes = api.Device_GetSubGroupSizes(device, &count);
+  if (sizes != nullptr) {
+    info.sub_group_sizes.assign(sizes, sizes + count);
+    api.Size_t_Array_Delete(sizes);
+  }
   return info;
 }
 
@@ -98,8 +105,10 @@ class SharedMemory : public MemorySource {
 
 class SyclBackend : public Backend {
  public:
-  static StatusOr<Backend*> Make(const Api& api, std::vector<FoundDevice> devices) {
-    std::unique_ptr<SyclBackend> backend(new SyclBackend(api, std::move(devices)));
+  // `schedule`: the kind of device that kernels are scheduled for, "cpu" or "gpu".
+  static StatusOr<Backend*> Make(const Api& api, std::vector<FoundDevice> devices,
+                                 std::string_view schedule) {
+    std::unique_ptr<SyclBackend> backend(new SyclBackend(api, std::move(devices), schedule));
     TRIPONT_RETURN_IF_ERROR(backend->Open());
     return static_cast<Backend*>(backend.release());
   }
@@ -107,10 +116,10 @@ class SyclBackend : public Backend {
   std::string_view target() const override { return "sycl"; }
 
   std::map<std::string, std::string> compiler_options() const override {
-    const DeviceInfo& info = devices_[0].info;
-    std::string description = info.kind == "cpu" ? "cpu" : "gpu";
+    std::string description = schedule_;
     if (AllHave(&DeviceInfo::fp16)) description += ",fp16";
     if (AllHave(&DeviceInfo::fp64)) description += ",fp64";
+    if (schedule_ == "gpu" && HaveSubGroups()) description += ",sub-groups";
     return {{"target", "sycl"}, {"sycl_device", description}};
   }
 
@@ -139,15 +148,15 @@ class SyclBackend : public Backend {
                                 "', this process's devices are SYCL devices (",
                                 devices_[0].info.name, ")");
     }
-    const std::string kind = devices_[0].info.kind == "cpu" ? "cpu" : "gpu";
-    if (artifact.cpu != kind) {
+    if (artifact.cpu != schedule_) {
       return FailedPrecondition("the artifact was compiled for a SYCL ", artifact.cpu, ", but ",
-                                devices_[0].info.name, " is a ", kind,
+                                devices_[0].info.name, " is a ", schedule_,
                                 "; compile the program again");
     }
     for (const std::string& feature : artifact.cpu_features) {
       const bool has = (feature == "fp64" && AllHave(&DeviceInfo::fp64)) ||
-                       (feature == "fp16" && AllHave(&DeviceInfo::fp16));
+                       (feature == "fp16" && AllHave(&DeviceInfo::fp16)) ||
+                       (feature == "sub-groups" && HaveSubGroups());
       if (!has) {
         return FailedPrecondition("the artifact was compiled for a device with ", feature,
                                   ", which ", devices_[0].info.name,
@@ -164,8 +173,8 @@ class SyclBackend : public Backend {
   MemorySource* memory_source() override { return memory_.get(); }
 
  private:
-  SyclBackend(const Api& api, std::vector<FoundDevice> devices)
-      : api_(api), devices_(std::move(devices)) {}
+  SyclBackend(const Api& api, std::vector<FoundDevice> devices, std::string_view schedule)
+      : api_(api), devices_(std::move(devices)), schedule_(schedule) {}
 
   // One context for all devices: what is allocated in it can be used by each.
   Status Open() {
@@ -197,8 +206,16 @@ class SyclBackend : public Backend {
                        [&](const FoundDevice& device) { return device.info.*feature; });
   }
 
+  bool HaveSubGroups() const {
+    return std::all_of(devices_.begin(), devices_.end(), [](const FoundDevice& device) {
+      const auto& sizes = device.info.sub_group_sizes;
+      return std::find(sizes.begin(), sizes.end(), kSubGroup) != sizes.end();
+    });
+  }
+
   const Api& api_;
   const std::vector<FoundDevice> devices_;
+  const std::string schedule_;
   ContextRef context_ = nullptr;                  // as long as the process
   std::vector<Handle<QueueRef>> loading_queues_;  // one a device
   std::unique_ptr<SharedMemory> memory_;
@@ -222,43 +239,54 @@ bool MayHaveGpu(const std::string& python) {
   return node && IsInstalled(python);
 }
 
-StatusOr<Backend*> MakeBackend(std::string_view choice, const std::string& python) {
+StatusOr<std::vector<size_t>> ChooseDevices(std::string_view choice,
+                                            const std::vector<DeviceInfo>& devices) {
   std::string_view wanted;
   if (choice.rfind("sycl:", 0) == 0) wanted = choice.substr(5);
   if ((choice != "sycl" && wanted.empty()) ||
-      (!wanted.empty() && wanted != "cpu" && wanted != "gpu")) {
+      (!wanted.empty() && wanted != "cpu" && wanted != "gpu" && wanted != "cpu-as-gpu")) {
     return InvalidArgument("TRIPONT_DEVICE=", choice,
                            ": expected host, sycl, sycl:cpu or sycl:gpu");
   }
-  StatusOr<const Api*> api = sycl::Load(python);
-  if (!api.ok()) return api.status().WithPrefix(StrCat("TRIPONT_DEVICE=", choice));
-  std::vector<FoundDevice> found = FindDevices(**api);
+  if (wanted.empty()) {
+    const bool has_gpu = std::any_of(devices.begin(), devices.end(),
+                                     [](const DeviceInfo& device) { return device.kind == "gpu"; });
+    wanted = has_gpu ? "gpu" : "cpu";
+  }
+  if (wanted == "cpu-as-gpu") wanted = "cpu";
+  std::vector<size_t> chosen;
   std::vector<std::string> names;
-  for (const FoundDevice& device : found) {
-    names.push_back(
-        StrCat(device.info.name, " (", device.info.backend, ":", device.info.kind, ")"));
+  for (size_t i = 0; i < devices.size(); ++i) {
+    names.push_back(devices[i].Description());
+    if (devices[i].kind != wanted) continue;
+    if (!chosen.empty() && devices[i].backend != devices[chosen[0]].backend) continue;
+    chosen.push_back(i);
   }
-  const auto any = [&](std::string_view kind) {
-    return std::any_of(found.begin(), found.end(),
-                       [&](const FoundDevice& device) { return device.info.kind == kind; });
-  };
-  if (wanted.empty()) wanted = any("gpu") ? "gpu" : "cpu";
+  if (!chosen.empty()) return chosen;
+  return NotFound(
+      "TRIPONT_DEVICE=", choice, ": there is no SYCL ", wanted, "; the SYCL runtime has ",
+      names.empty() ? "no device (is intel-opencl-rt installed, or the driver of the GPU? "
+                      "ONEAPI_DEVICE_SELECTOR and OCL_ICD_FILENAMES hide devices too)"
+                    : StrJoin(names, ", "));
+}
+
+StatusOr<Backend*> MakeBackend(std::string_view choice, const std::string& python) {
+  // A misspelt choice is an error whatever is installed.
+  const StatusOr<std::vector<size_t>> any = ChooseDevices(choice, {});
+  if (any.status().code() == StatusCode::kInvalidArgument) return any.status();
+  StatusOr<const Api*> api = sycl::Load(python);
+  if (!api.ok()) {
+    return api.status().WithPrefix(
+        StrCat("TRIPONT_DEVICE=", choice, " (TRIPONT_DEVICE=host needs no SYCL runtime)"));
+  }
+  std::vector<FoundDevice> found = FindDevices(**api);
+  std::vector<DeviceInfo> infos;
+  for (const FoundDevice& device : found) infos.push_back(device.info);
+  TRIPONT_ASSIGN_OR_RETURN(const std::vector<size_t> numbers, ChooseDevices(choice, infos));
   std::vector<FoundDevice> chosen;
-  for (FoundDevice& device : found) {
-    if (device.info.kind != wanted) continue;
-    // The same device may be there through two backends (Level Zero and OpenCL): the first is
-    // preferred.
-    if (!chosen.empty() && device.info.backend != chosen[0].info.backend) continue;
-    chosen.push_back(std::move(device));
-  }
-  if (chosen.empty()) {
-    return NotFound(
-        "TRIPONT_DEVICE=", choice, ": there is no SYCL ", wanted, "; the SYCL runtime has ",
-        names.empty()
-            ? "no device (is intel-opencl-rt installed, with the oneTBB that it asks for?)"
-            : StrJoin(names, ", "));
-  }
-  return SyclBackend::Make(**api, std::move(chosen));
+  for (const size_t number : numbers) chosen.push_back(std::move(found[number]));
+  const bool like_cpu = chosen[0].info.kind == "cpu" && choice != "sycl:cpu-as-gpu";
+  return SyclBackend::Make(**api, std::move(chosen), like_cpu ? "cpu" : "gpu");
 }
 
 }  // namespace tripont::sycl

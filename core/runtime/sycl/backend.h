@@ -10,6 +10,7 @@
 #include "core/runtime/backend.h"
 #include "core/runtime/export.h"
 #include "core/runtime/status.h"
+#include "core/runtime/strings.h"
 
 namespace tripont::sycl {
 
@@ -23,8 +24,13 @@ struct DeviceInfo {
   int64_t compute_units = 0;
   bool fp64 = false;
   bool fp16 = false;
-  bool usm_shared = false;  // memory that host and device share can be allocated
+  bool usm_device = false;  // memory of the device can be allocated
+  bool usm_host = false;    // memory of the host that the device can access
+  bool usm_shared = false;  // memory that host and device share
   bool usm_system = false;  // the device can access all memory of the process
+  std::vector<int64_t> sub_group_sizes;
+  // For people: "AMD EPYC 9654 96-Core Processor (opencl:cpu)"
+  std::string Description() const { return StrCat(name, " (", backend, ":", kind, ")"); }
 };
 
 // All devices of the SYCL runtime. `python`: the interpreter whose environment may hold it.
@@ -35,9 +41,16 @@ TRIPONT_EXPORT StatusOr<std::vector<DeviceInfo>> ListDevices(const std::string& 
 // installed. Cheap: opens no library.
 bool MayHaveGpu(const std::string& python);
 
-// The backend of all devices that `choice` means: "sycl" (the GPUs if there are any, else the
-// CPUs), "sycl:gpu", "sycl:cpu". UNAVAILABLE without a SYCL runtime, NOT_FOUND (with what there is)
-// without such a device. The backend lives as long as the process.
+// The numbers of the devices that `choice` means: "sycl" (the GPUs if there are any, else the
+// CPUs), "sycl:gpu", "sycl:cpu"; "sycl:cpu-as-gpu": the CPUs, with the kernels of a GPU, to test
+// those (slow). All are of one backend, the first that has such devices (a device
+// may be there through Level Zero and through OpenCL). INVALID_ARGUMENT for another choice,
+// NOT_FOUND (with what there is) without such a device.
+TRIPONT_EXPORT StatusOr<std::vector<size_t>> ChooseDevices(std::string_view choice,
+                                                           const std::vector<DeviceInfo>& devices);
+
+// The backend of the devices that `choice` means. The errors of ChooseDevices; UNAVAILABLE without
+// a SYCL runtime. The backend lives as long as the process.
 StatusOr<Backend*> MakeBackend(std::string_view choice, const std::string& python);
 
 }  // namespace tripont::sycl

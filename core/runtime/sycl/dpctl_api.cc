@@ -121,6 +121,7 @@ bool IsInstalled(const std::string& python) {
 }
 
 void Deleter::operator()(DeviceRef handle) const { LoadedOrNull()->Device_Delete(handle); }
+void Deleter::operator()(EventRef handle) const { LoadedOrNull()->Event_Delete(handle); }
 void Deleter::operator()(QueueRef handle) const { LoadedOrNull()->Queue_Delete(handle); }
 void Deleter::operator()(KernelBundleRef handle) const {
   LoadedOrNull()->KernelBundle_Delete(handle);
@@ -132,6 +133,13 @@ std::string TakeString(const Api& api, const char* text) {
   std::string copy(text);
   api.CString_Delete(text);
   return copy;
+}
+
+std::string DeviceName(const Api& api, DeviceRef device) {
+  const std::string name = TakeString(api, api.Device_GetName(device));
+  const size_t first = name.find_first_not_of(' ');
+  return first == std::string::npos ? ""
+                                    : name.substr(first, name.find_last_not_of(' ') + 1 - first);
 }
 
 }  // namespace tripont::sycl

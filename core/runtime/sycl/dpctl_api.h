@@ -51,6 +51,7 @@ enum Aspect : int {
 };
 enum ArgumentType : int { kInt64 = 6, kPointer = 10 };
 enum QueueProperty : int { kInOrder = 1 << 1 };
+enum EventStatus : int { kComplete = 3 };
 
 // member, result, parameters: the function DPCTL<member>.
 #define TRIPONT_DPCTL_FUNCTIONS(X)                                                           \
@@ -70,6 +71,8 @@ enum QueueProperty : int { kInOrder = 1 << 1 };
   X(Device_GetGlobalMemSize, uint64_t, (DeviceRef))                                          \
   X(Device_GetMaxComputeUnits, uint32_t, (DeviceRef))                                        \
   X(Device_HasAspect, bool, (DeviceRef, int aspect))                                         \
+  X(Device_GetSubGroupSizes, size_t*, (DeviceRef, size_t* count))                            \
+  X(Size_t_Array_Delete, void, (size_t*))                                                    \
   X(Context_CreateFromDevices, ContextRef, (DeviceVectorRef, ErrorHandler*, int properties)) \
   X(Queue_Create, QueueRef, (ContextRef, DeviceRef, ErrorHandler*, int properties))          \
   X(Queue_Delete, void, (QueueRef))                                                          \
@@ -83,6 +86,7 @@ enum QueueProperty : int { kInOrder = 1 << 1 };
   X(Queue_Memcpy, EventRef, (QueueRef, void* destination, const void* source, size_t size))  \
   X(Queue_Wait, void, (QueueRef))                                                            \
   X(Event_Delete, void, (EventRef))                                                          \
+  X(Event_GetCommandExecutionStatus, int, (EventRef))                                        \
   X(KernelBundle_CreateFromSpirv, KernelBundleRef,                                           \
     (ContextRef, DeviceRef, const void* spirv, size_t size, const char* options))            \
   X(KernelBundle_GetKernel, KernelRef, (KernelBundleRef, const char* name))                  \
@@ -115,6 +119,7 @@ bool IsInstalled(const std::string& python);
 // Calls DPCTL<member>_Delete for handles of each type.
 struct Deleter {
   void operator()(DeviceRef handle) const;
+  void operator()(EventRef handle) const;
   void operator()(QueueRef handle) const;
   void operator()(KernelBundleRef handle) const;
   void operator()(KernelRef handle) const;
@@ -124,6 +129,8 @@ using Handle = std::unique_ptr<std::remove_pointer_t<Ref>, Deleter>;
 
 // A string that the interface gave, which is freed.
 std::string TakeString(const Api& api, const char* text);
+// The device's name without spaces at its ends.
+std::string DeviceName(const Api& api, DeviceRef device);
 
 }  // namespace tripont::sycl
 

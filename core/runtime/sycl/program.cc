@@ -24,6 +24,69 @@ T At(std::string_view bytes, size_t offset) {
   return value;
 }
 
+// The names of a module's kernels: the operands of its OpEntryPoint instructions.
+std::vector<std::string> KernelNames(std::string_view spirv) {
+  constexpr size_t kWord = 4;
+  constexpr uint32_t kOpEntryPoint = 15;
+  constexpr size_t kFirstInstruction = 5 * kWord;
+  constexpr size_t kNameOffset = 3 * kWord;  // after the instruction's word, the model and the id
+  std::vector<std::string> names;
+  for (size_t at = kFirstInstruction; at + kWord <= spirv.size();) {
+    const auto word = At<uint32_t>(spirv, at);
+    const size_t size = (word >> 16) * kWord;
+    if (size == 0 || size > spirv.size() - at) break;  // damaged
+    if ((word & 0xffff) == kOpEntryPoint && size > kNameOffset) {
+      const std::string_view text = spirv.substr(at + kNameOffset, size - kNameOffset);
+      names.emplace_back(text.substr(0, text.find('\0')));
+    }
+    at += size;
+  }
+  return names;
+}
+
+// The first dimension of the work-groups that kernel `name` asks for (its execution mode
+// LocalSize); 0 if it does not.
+size_t LocalSize(std::string_view spirv, std::string_view name) {
+  constexpr size_t kHeader = 20;
+  constexpr uint32_t kOpEntryPoint = 15;
+  constexpr uint32_t kOpExecutionMode = 16;
+  constexpr uint32_t kOpFunction = 54;
+  constexpr uint32_t kModeLocalSize = 17;
+  uint32_t id = 0;
+  for (size_t at = kHeader; at + 4 <= spirv.size();) {
+    const auto word = At<uint32_t>(spirv, at);
+    const uint32_t opcode = word & 0xFFFF;
+    const size_t size = size_t{word >> 16} * 4;
+    if (opcode == kOpFunction || size == 0 || size > spirv.size() - at) break;
+    if (opcode == kOpEntryPoint && size > 12) {
+      const std::string_view text = spirv.substr(at + 12, size - 12);
+      if (text.substr(0, text.find('\0')) == name) id = At<uint32_t>(spirv, at + 8);
+    } else if (opcode == kOpExecutionMode && size >= 16 && id != 0 &&
+               At<uint32_t>(spirv, at + 4) == id && At<uint32_t>(spirv, at + 8) == kModeLocalSize) {
+      return At<uint32_t>(spirv, at + 12);
+    }
+    at += size;
+  }
+  return 0;
+}
+
+// "the kernel multiply_add", "the kernels multiply_add, exp, ...": those that the log names, if
+// any.
+std::string DescribeKernels(std::vector<std::string> names, const std::string& log) {
+  constexpr size_t kMost = 8;
+  std::vector<std::string> named;
+  for (const std::string& name : names) {
+    if (log.find(name) != std::string::npos) named.push_back(name);
+  }
+  if (!named.empty()) names = std::move(named);
+  if (names.size() == 1) return "the kernel " + names[0];
+  if (names.size() > kMost) {
+    names.resize(kMost);
+    names.emplace_back("...");
+  }
+  return "the kernels " + StrJoin(names, ", ");
+}
+
 }  // namespace
 
 Status Program::Split() {
@@ -54,7 +117,7 @@ Status Program::Split() {
 StatusOr<std::unique_ptr<Program>> Program::Build(const Api& api, ContextRef context,
                                                   std::span<const DeviceRef> devices,
                                                   const Artifact& artifact) {
-  std::unique_ptr<Program> program(new Program(api, artifact.code));
+  std::unique_ptr<Program> program(new Program(api, artifact));
   TRIPONT_RETURN_IF_ERROR(program->Split());
   if (program->spirv_.empty()) return program;
   for (const DeviceRef device : devices) {
@@ -62,11 +125,15 @@ StatusOr<std::unique_ptr<Program>> Program::Build(const Api& api, ContextRef con
     Handle<KernelBundleRef> bundle(
         api.KernelBundle_CreateFromSpirv(context, device, spirv.data(), spirv.size(), ""));
     if (!bundle) {
-      const std::string log = BuildLog([&] {
-        Handle<KernelBundleRef>(
-            api.KernelBundle_CreateFromSpirv(context, device, spirv.data(), spirv.size(), ""));
-      });
-      return Internal("the SYCL device's compiler refuses the kernels of ", artifact.name, ":\n",
+      std::string log = OpenClBuildLog(DeviceName(api, device), spirv);
+      if (log.empty()) {
+        log = RuntimeLog([&] {
+          Handle<KernelBundleRef>(
+              api.KernelBundle_CreateFromSpirv(context, device, spirv.data(), spirv.size(), ""));
+        });
+      }
+      return Internal("the SYCL device's compiler refuses ",
+                      DescribeKernels(KernelNames(spirv), log), " of ", artifact.name, ":\n",
                       log.empty() ? "(it says no more)" : log);
     }
     program->bundles_.push_back(std::move(bundle));
@@ -85,7 +152,8 @@ StatusOr<uint32_t> Program::FindKernel(int64_t function) {
   if (length == std::string_view::npos || length == 0 || length > 4096) {
     return InvalidArgument("there is no kernel's name at ", function);
   }
-  Kernel kernel{std::string(rest.substr(0, length)), {}};
+  Kernel kernel{std::string(rest.substr(0, length)), 0, {}};
+  if (!for_cpu_) kernel.group = LocalSize(spirv_, kernel.name);
   for (const Handle<KernelBundleRef>& bundle : bundles_) {
     if (!api_.KernelBundle_HasKernel(bundle.get(), kernel.name.c_str())) {
       return InvalidArgument("the SPIR-V module has no kernel ", kernel.name);
@@ -103,10 +171,12 @@ Status Program::Launch(DeviceQueue& device_queue, uint32_t number, void* const* 
                        size_t num_arguments, int64_t work_count, int64_t grain) const {
   if (work_count <= 0) return OkStatus();
   auto& queue = static_cast<Queue&>(device_queue);
+  TRIPONT_RETURN_IF_ERROR(queue.CheckUsable());
   const Kernel& kernel = kernels_[number];
-  // A work-item does `chunk` units, in a work-group of its own.
+  // On a CPU a work-item does `chunk` units, in a work-group of its own; on a GPU a work-item does
+  // one, or a work-group does.
   int64_t chunk = 1;
-  if (queue.is_cpu()) {
+  if (for_cpu_) {
     const int64_t most = kPiecesPerThread * queue.compute_units();
     chunk = std::max((work_count + most - 1) / most, std::min(grain, work_count));
   }
@@ -131,18 +201,19 @@ Status Program::Launch(DeviceQueue& device_queue, uint32_t number, void* const* 
   values[num_arguments] = &work_count;
   values[num_arguments + 1] = &chunk;
   types[num_arguments] = types[num_arguments + 1] = kInt64;
-  const size_t global[3] = {items, 1, 1};
-  const size_t local[3] = {1, 1, 1};
+  const size_t group = std::max<size_t>(kernel.group, 1);
+  const size_t global[3] = {items * group, 1, 1};
+  const size_t local[3] = {group, 1, 1};
   const KernelRef handle = kernel.by_device[static_cast<size_t>(queue.device_number())].get();
   const EventRef event =
-      queue.is_cpu() ? api_.Queue_SubmitNDRange(handle, queue.handle(), values, types,
-                                                num_arguments + 2, global, local, 1, nullptr, 0)
-                     : api_.Queue_SubmitRange(handle, queue.handle(), values, types,
-                                              num_arguments + 2, global, 1, nullptr, 0);
+      for_cpu_ || kernel.group != 0
+          ? api_.Queue_SubmitNDRange(handle, queue.handle(), values, types, num_arguments + 2,
+                                     global, local, 1, nullptr, 0)
+          : api_.Queue_SubmitRange(handle, queue.handle(), values, types, num_arguments + 2, global,
+                                   1, nullptr, 0);
   if (event == nullptr)
     return Internal("the kernel ", kernel.name, " could not be launched on ", queue.description());
-  api_.Event_Delete(event);
-  return OkStatus();
+  return queue.Enqueued(event);
 }
 
 }  // namespace tripont::sycl

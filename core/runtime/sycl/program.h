@@ -32,14 +32,17 @@ class Program : public DeviceProgram {
  private:
   struct Kernel {
     std::string name;
+    size_t group = 0;  // work-items of a work-group that does a unit; 0: work-items do units alone
     std::vector<Handle<KernelRef>> by_device;
   };
 
-  Program(const Api& api, std::string_view code) : api_(api), code_(code) {}
+  Program(const Api& api, const Artifact& artifact)
+      : api_(api), code_(artifact.code), for_cpu_(artifact.cpu == "cpu") {}
   Status Split();
 
   const Api& api_;
   const std::string_view code_;
+  const bool for_cpu_;  // kernels' work-items do blocks of units, else one
   std::string_view spirv_;
   std::string_view host_code_;
   int64_t host_code_offset_ = 0;
