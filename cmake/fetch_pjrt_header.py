@@ -30,6 +30,7 @@ IN_WHEEL = "tensorflow/include/"
 FOLDERS = (
     "Eigen",
     "absl",
+    "external/farmhash_archive",
     "google",
     "ml_dtypes",
     "tensorflow",

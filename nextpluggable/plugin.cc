@@ -9,6 +9,7 @@
 #include "nextpluggable/adapter.h"
 #include "nextpluggable/device_functions.h"
 #include "nextpluggable/pjrt.h"
+#include "nextpluggable/placement.h"
 #include "nextpluggable/xla_device.h"
 
 namespace tripont::tensorflow {
@@ -80,6 +81,7 @@ const TFNPD_Api* tripont_tensorflow_init_plugin(void* core, TFNPD_PluginParams* 
           Symbol<decltype(tripont_buffer_await_write)>(core, "tripont_buffer_await_write"),
       .parallel_for = Symbol<decltype(tripont_parallel_for)>(core, "tripont_parallel_for")});
   RegisterXlaDevice();
+  WatchPlacement();
   params->device_type = kDeviceType;
   params->compilation_device_name = kCompilationDevice;
   params->priority = 0;  // below the CPU: a device of this type is used where the program says so

@@ -1,0 +1,23 @@
+// Ops that were asked for on XPU and run on the CPU, because XPU has no kernel for them.
+//
+// TensorFlow places them there by itself (soft placement) and says nothing. Here each kind of op is
+// logged once, with severity INFO, and listed. Ops on strings are not: they are at home on the CPU.
+#ifndef TRIPONT_NEXTPLUGGABLE_PLACEMENT_H_
+#define TRIPONT_NEXTPLUGGABLE_PLACEMENT_H_
+
+#include "nextpluggable/adapter.h"
+
+namespace tripont::tensorflow {
+
+// Starts to look on: at every eager op, and at every function's graph after placement.
+void WatchPlacement();
+
+}  // namespace tripont::tensorflow
+
+extern "C" {
+// The names of the kinds so far, with newlines between them, in the order of their appearance.
+// Writes at most `size` bytes and a final zero; returns the bytes that all need, without it.
+TRIPONT_ADAPTER_EXPORT size_t tripont_tensorflow_ops_on_cpu(char* names, size_t size);
+}
+
+#endif  // TRIPONT_NEXTPLUGGABLE_PLACEMENT_H_
