@@ -96,7 +96,9 @@ def _label(instruction: TextInstruction, computation: TextComputation) -> tuple[
         return "results", _short(instruction.shape)
     if instruction.opcode == "parameter":
         name = instruction.op_name or instruction.name
-        return _short(name), _short(instruction.shape)
+        # Of a path into a tree of parameters the end says most.
+        tail = name if len(name) <= _LONGEST_LABEL else "…" + name[1 - _LONGEST_LABEL :]
+        return tail, _short(instruction.shape)
     if instruction.opcode in ("library-call", "custom-call"):
         return _short(instruction.library or instruction.opcode), _short(instruction.shape)
     if instruction.opcode == "fusion":

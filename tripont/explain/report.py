@@ -43,7 +43,10 @@ def build(module: ModuleDump, timeline: Timeline) -> Json:
     stages, left_out = _stages(module)
     texts = {stage["key"]: stage["text"] for stage in stages}
     hlo = read_hlo(texts.get("after_optimizations.txt", ""))
-    operations = [dict(o) for o in description["operations"]]
+    operations = [
+        o | {"sources": sorted(o["sources"], key=lambda s: _is_installed(s["file"]))}
+        for o in description["operations"]
+    ]
     numbers = {o["id"]: n for n, o in enumerate(operations)}
     ranges = _function_ranges(texts)
     flat = _flatten(description["thunks"])
@@ -240,6 +243,11 @@ def _sources(operations: Sequence[Json], texts: Mapping[str, str]) -> dict[str, 
             runs[-1]["lines"].append(content[n - 1])
         excerpts[file] = runs
     return excerpts
+
+
+def _is_installed(file: str) -> bool:
+    """Whether a file belongs to a library: lines of the user's own program are shown before those."""
+    return "site-packages" in file or "dist-packages" in file
 
 
 def _read(file: str) -> str:
