@@ -16,12 +16,13 @@ of a module line by line (:mod:`...codegen.llvm_ir` writes one instruction a lin
 from __future__ import annotations
 
 import re
-from collections.abc import Set
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from typing import Final
 
 from ...codegen import llvm_ir
 from ...errors import internal
+from .contract import contract
 
 GENERIC: Final = "ptr addrspace(4)"
 GLOBAL: Final = "ptr addrspace(1)"
@@ -47,6 +48,9 @@ _BOOL_TO_FLOAT: Final = re.compile(r"  (%\w+) = uitofp ((?:<\d+ x )?i1>?) (\S+) 
 _TRUNCATE: Final = re.compile(r"  (%\w+) = trunc ((?:<\d+ x )?i\d+>?) (\S+) to .+$")
 _EXTEND: Final = re.compile(
     r"  (%\w+) = (zext|sext) ((?:<\d+ x )?i(?:8|16|32)>?) (\S+) to ((?:<\d+ x )?i\d+>?)$"
+)
+_SATURATING: Final = re.compile(
+    r"  (%\w+) = call (\S+|<\d+ x \w+>) (@llvm\.fpto[su]i\.sat\.[\w.]+)\((<\d+ x \w+>|\w+) (\S+)\)$"
 )
 _NONTEMPORAL: Final = ", !nontemporal !{i32 1}"
 _CALL: Final = re.compile(r"(  call void @)([\w.$]+)(\(.*)$")
@@ -88,8 +92,12 @@ def legalize(
         for name, text in module.function_texts()
         if (head := _DEFINE.match(text[: text.index("\n")])) and _is_kernel(head)
     }
+
+    def declare(name: str, type_: str) -> None:
+        module.declare(name, type_, [type_] * 3)
+
     for name, text in module.function_texts():
-        function = _Function(name, text, calls)
+        function = _Function(name, text, calls, declare)
         parts.append(function.rewrite())
         if function.num_arguments is not None:
             size = work_group if function.name in groups else 1
@@ -161,8 +169,11 @@ def _is_kernel(head: re.Match[str]) -> bool:
 class _Function:
     """Rewrites one function. ``num_arguments``: of a kernel, the arrays it takes; None for any other function."""
 
-    def __init__(self, name: str, text: str, kernels: Set[str]) -> None:
+    def __init__(
+        self, name: str, text: str, kernels: Set[str], declare: Callable[[str, str], None]
+    ) -> None:
         self.name = name
+        self.declare = declare
         self.kernels = kernels  # of the module: sequences call them
         self.text = text
         self.lanes: dict[str, _Lanes] = {}
@@ -185,7 +196,7 @@ class _Function:
             name += ".body"
         parameters = _POINTER.sub(GENERIC, parameters.replace("noalias readonly ", ""))
         start = f"define internal {result} @{name}({parameters}) #{attributes} {{"
-        for line in lines[1:]:
+        for line in contract(lines[1:], _split, self.declare):
             self.line(line)
         dummies = [
             text
@@ -239,6 +250,17 @@ class _Function:
             return
         if "vector.reduce" in line and (match := _ANY.match(line)):
             self.any_lane(match[1], int(match[2]), match[3])
+            return
+        if "i.sat." in line and (match := _SATURATING.match(line)):
+            # Devices differ in what they make of NaN.
+            result, type_, name, floating, value = match.groups()
+            converted = self.emit(f"call {type_} {name}({floating} {value})")
+            is_nan = self.emit(f"fcmp uno {floating} {value}, {value}")
+            zero = llvm_ir.zero(type_)
+            bools = llvm_ir.vector("i1", llvm_ir.lanes_of(type_))
+            self.out.append(
+                f"  {result} = select {bools} {is_nan}, {type_} {zero.ref}, {type_} {converted}"
+            )
             return
         match = _CALL.match(line) if line.startswith("  call void @") else None
         if match is not None and match[2] in self.kernels:

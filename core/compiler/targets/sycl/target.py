@@ -147,7 +147,7 @@ class SyclTarget(Target):
             image.files["spv"] = spirv
         return image
 
-    def emit(self, module: llvm_ir.Module, dump: bool) -> tuple[bytes, str, str]:
+    def emit(self, module: SyclModule, dump: bool) -> tuple[bytes, str, str]:
         """The SPIR-V module; with ``dump`` also the optimised IR and the assembly."""
         if not module.functions:
             return b"", "", ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 
 import pytest
@@ -9,11 +10,12 @@ from tripont.core.compiler import artifact
 from tripont.core.compiler.codegen import llvm_ir
 from tripont.core.compiler.errors import CompileError
 from tripont.core.compiler.targets.child import Child
-from tripont.core.compiler.targets.sycl import for_device, spirv, target
+from tripont.core.compiler.targets.sycl import disassemble, for_device, spirv, target
+from tripont.core.compiler.targets.sycl.contract import contract
 from tripont.core.compiler.targets.sycl.legalize import legalize
 
 from .khronos import validate
-from .programs import PROGRAMS, SORT, compiled, spirv_of
+from .programs import PROGRAMS, SORT, compiled, program, spirv_of
 
 
 def test_kernels_are_found_by_the_offset_of_their_name() -> None:
@@ -115,6 +117,41 @@ def test_gathers_become_scalar_loads() -> None:
     assert "masked" not in text
     assert text.count("load float, ptr addrspace(4)") == 3
     assert "define spir_kernel void @f(ptr addrspace(1) %p0, i64 %count, i64 %chunk)" in text
+
+
+def test_products_and_sums_that_allow_it_become_one_instruction() -> None:
+    """a * b + c with one rounding, as on the host; not where a product is used twice, or where rounding counts."""
+    lines = [
+        "  %v1 = fmul contract <4 x float> %a, splat (float 2.0)",
+        "  %v2 = fadd contract <4 x float> %v1, %b",
+        "  %v3 = fmul contract float %x, %y",
+        "  %v4 = fsub contract float %z, %v3",
+        "  %v5 = fmul contract float %v4, %v4",
+        "  %v6 = fadd contract float %v5, %v5",
+        "  %v7 = fmul float %v6, %x",
+        "  %v8 = fadd contract float %v7, %x",
+    ]
+    declared: dict[str, str] = {}
+    assert contract(lines, lambda text: text.split(", "), declared.__setitem__) == [
+        "  %v2 = call <4 x float> @llvm.fma.v4f32(<4 x float> %a, <4 x float> splat (float 2.0), <4 x float> %b)",
+        "  %negated0 = fneg float %x",
+        "  %v4 = call float @llvm.fma.f32(float %negated0, float %y, float %z)",
+        *lines[4:],
+    ]
+    assert declared == {"llvm.fma.v4f32": "<4 x float>", "llvm.fma.f32": "float"}
+
+
+def test_nan_becomes_zero() -> None:
+    """Devices differ in what a saturating conversion makes of NaN: the kernel says it."""
+    text = program(
+        "%0 = stablehlo.convert %a : (tensor<64xf32>) -> tensor<64xui32>\nreturn %0 : tensor<64xui32>",
+        "%a: tensor<64xf32>",
+        "tensor<64xui32>",
+    )
+    module = disassemble(spirv_of(compiled(text)))
+    unordered = re.search(r"(%\w+) = OpUnordered ", module)
+    assert unordered is not None
+    assert re.search(rf"OpSelect %v16uint {unordered[1]} ", module)
 
 
 def test_fingerprints_differ() -> None:
