@@ -1,4 +1,4 @@
-"""JAX with several devices: the number of devices is one for a process, so that these tests have processes of their own."""
+"""JAX with several devices. How many is settled once in a process: these tests have processes of their own."""
 
 from __future__ import annotations
 

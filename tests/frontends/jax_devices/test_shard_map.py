@@ -63,9 +63,7 @@ COLLECTIVES: dict[str, tuple[Callable[[Any], Any], P]] = {
         P("x"),
     ),
     "all_to_all_of_groups": (
-        lambda v: lax.all_to_all(
-            v, "x", 1, 0, tiled=True, axis_index_groups=[[0, 2], [1, 3]]
-        ),
+        lambda v: lax.all_to_all(v, "x", 1, 0, tiled=True, axis_index_groups=[[0, 2], [1, 3]]),
         P("x"),
     ),
     "ppermute_ring": (lambda v: lax.ppermute(v, "x", RING), P("x")),
@@ -83,7 +81,18 @@ def test_collective(name: str) -> None:
     both(mapped(function, (values(8, 12),), (P("x"),), out_spec))
 
 
-DTYPES = "bool int8 uint8 int16 int32 uint32 float16 bfloat16 float32 complex64".split()
+DTYPES = [
+    "bool",
+    "int8",
+    "uint8",
+    "int16",
+    "int32",
+    "uint32",
+    "float16",
+    "bfloat16",
+    "float32",
+    "complex64",
+]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -174,7 +174,11 @@ OPERATIONS: dict[str, tuple[Callable[..., Any], list[np.ndarray], list[P]]] = {
         [values(8, 12)],
         [P("x")],
     ),
-    "complex": (lambda v: v @ v.conj().T, [values(8, 8) + 1j * values(8, 8, seed=1)], [P(None, "x")]),
+    "complex": (
+        lambda v: v @ v.conj().T,
+        [values(8, 8) + 1j * values(8, 8, seed=1)],
+        [P(None, "x")],
+    ),
     "any": (lambda v: (jnp.any(v > 2), jnp.all(v < 9)), [values(8, 8)], [P("x")]),
     "integers": (lambda v: v.sum(0), [np.arange(32, dtype=np.int32).reshape(8, 4)], [P("x")]),
 }
@@ -191,7 +195,9 @@ def test_scan_with_sharded_state() -> None:
         return lax.scan(lambda c, _: (jnp.tanh(c @ w), c.sum()), x, None, length=5)
 
     both(
-        lambda m: jax.jit(f)(*place(m, (values(8, 8), values(8, 8, seed=1)), (P(None, "x"), P("x"))))
+        lambda m: jax.jit(f)(
+            *place(m, (values(8, 8), values(8, 8, seed=1)), (P(None, "x"), P("x")))
+        )
     )
 
 
@@ -223,7 +229,9 @@ def test_aot_tells_what_it_does() -> None:
     m = mesh("xpu")
     sharding = NamedSharding(m, P("x"))
     compiled = (
-        jax.jit(lambda v: (v.sum(), v + 1)).lower(jax.ShapeDtypeStruct((8, 4), "f4", sharding=sharding))
+        jax.jit(lambda v: (v.sum(), v + 1)).lower(
+            jax.ShapeDtypeStruct((8, 4), "f4", sharding=sharding)
+        )
     ).compile()
     assert "all-reduce" in compiled.as_text()
     assert compiled.input_shardings[0][0].is_equivalent_to(sharding, 2)
@@ -313,10 +321,10 @@ def test_arrays_on_other_devices_are_refused() -> None:
 def test_a_program_goes_on_after_one_that_failed() -> None:
     m = mesh("xpu")
     x = place(m, values(8, 8), P("x"))
-    with pytest.raises(Exception, match="nonsense_on_purpose|custom"):
+    with pytest.raises(Exception, match="nonsense_on_purpose"):
         jax.jit(
-            lambda v: jax.ffi.ffi_call(
-                "nonsense_on_purpose", jax.ShapeDtypeStruct((), np.float32)
-            )(v.sum())
+            lambda v: jax.ffi.ffi_call("nonsense_on_purpose", jax.ShapeDtypeStruct((), np.float32))(
+                v.sum()
+            )
         )(x).block_until_ready()
     np.testing.assert_allclose(jax.jit(jnp.sum)(x), values(8, 8).sum(), rtol=1e-5)
