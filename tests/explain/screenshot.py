@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import sys
 import tempfile
+import time
 from pathlib import Path
 
+from tests.explain import browser as browsers
 from tripont.cli.explain import load
 from tripont.explain import page, report
 from tripont.explain.measure import measure
-
-from tests.explain import browser as browsers
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "jax_digits"
 LARGEST = 400_000  # bytes
@@ -46,6 +46,7 @@ def main() -> None:
             browser.open(folder / "page.html")
             browser.run("document.documentElement.dataset.theme = 'light'")
             browser.run("document.activeElement.blur()")
+            time.sleep(0.5)  # until colours have changed
             picture = browser.screenshot()
     if len(picture) > LARGEST:
         sys.exit(f"error: the picture has {len(picture)} bytes, more than {LARGEST}")

@@ -116,21 +116,39 @@ def _arguments(thunk: artifact.Thunk) -> list[artifact.Slice]:
             return [thunk.selector]
 
 
+def _place(
+    candidates: list[tuple[str, TextInstruction]], library: str, op_name: str
+) -> tuple[str, TextInstruction | None]:
+    """The instruction that a thunk runs, of those of its name in different computations."""
+
+    def unlike(candidate: tuple[str, TextInstruction]) -> tuple[bool, bool]:
+        _, instruction = candidate
+        return instruction.library != library, instruction.op_name != op_name
+
+    if not candidates:
+        return "", None
+    return min(candidates, key=unlike)
+
+
 def _operations(executable: artifact.Executable, hlo: str) -> tuple[list[Json], dict[int, str]]:
     """One operation a thunk that has debug information, and the operation of each such index."""
-    places: dict[str, tuple[str, TextInstruction]] = {}
+    places: dict[str, list[tuple[str, TextInstruction]]] = {}
     for computation in read_hlo(hlo).values():
         for instruction in computation.instructions:
-            if computation.entry or instruction.name not in places:
-                places[instruction.name] = (computation.name, instruction)
+            places.setdefault(instruction.name, []).append((computation.name, instruction))
     operations: list[Json] = []
     by_debug: dict[int, str] = {}
     for number, thunk in enumerate(_all(executable.thunks)):
         if not 0 <= thunk.debug < len(executable.debug):
             continue
         info = executable.debug[thunk.debug]
-        home, found = places.get(info.name, ("", None))
-        by_debug[thunk.debug] = identity = f"{home}/{info.name}"
+        library = thunk.name if isinstance(thunk, artifact.LibraryCall) else ""
+        home, found = _place(places.get(info.name, []), library, info.op_name)
+        if isinstance(thunk, artifact.Copy) and (found is None or found.opcode != "copy"):
+            continue  # a move before or after an operation is none of its own
+        if found is not None:
+            places[info.name].remove((home, found))
+        by_debug[thunk.debug] = identity = f"{home or number}/{info.name}"
         count = len(found.operands) if found else 0
         arrays = [
             {"name": "", "shape": "", "allocation": s.allocation, "offset": s.offset}
@@ -141,7 +159,6 @@ def _operations(executable: artifact.Executable, hlo: str) -> tuple[list[Json], 
             for array, name in zip(arrays, [*found.operands, *[info.name] * 99], strict=False):
                 array["name"] = name
         source = {"op_name": info.op_name, "file": info.source_file, "line": info.source_line}
-        library = thunk.name if isinstance(thunk, artifact.LibraryCall) else ""
         operations.append(
             {
                 "id": identity,

@@ -47,7 +47,7 @@ function makeStages(report) {
         const parts = operation ? operation.lines[key] : null;
         if (parts) showText(body, linesOf(stage), parts, stage.language);
         else body.replaceChildren(element("p", { class: "none" }, missing(operation, stage)));
-        where.textContent = parts ? `lines ${parts[0][0] + 1}–${parts[parts.length - 1][1] + 1}` : "";
+        where.textContent = parts ? `${parts.reduce((sum, [first, last]) => sum + last - first + 1, 0)} lines` : "";
       }
       shown = select.value;
     }
