@@ -140,14 +140,15 @@ def compile_module(
         return info, slices
 
     lowered = lowering.Lowering(
-        module, assignment, emit, emit_callback, describe, emit_sequence
+        module, assignment, emit, emit_callback, describe, emit_sequence, target.merged_ns
     ).run()
+    code.launched = lowering.launched(lowered)
     if dumping.enabled:
         dumping.write("ir-no-opt.ll", str(code))
         dumping.write("buffer_assignment.txt", buffers.print_assignment(assignment))
     if lowered.symbols:
         image = target.compile(code, dump=dumping.enabled)
-        missing = [s for s in lowered.symbols if s not in image.symbols]
+        missing = [s for s in code.launched if s not in image.symbols]
         if missing:
             raise internal(f"code image lacks {missing[0]}")
         if dumping.enabled:

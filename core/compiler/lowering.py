@@ -9,10 +9,10 @@ fusions and equal instructions share one function.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from . import artifact, ffi_attributes
+from . import artifact, ffi_attributes, merging
 from .artifact import Conditional, Copy, DebugInfo, Kernel, LibraryCall, Slice, Thunk, While
 from .buffers import Assignment, Move
 from .codegen.callbacks import Callback
@@ -81,6 +81,7 @@ class Lowering:
         emit_callback: EmitCallback,
         describe: Callable[[Instruction], str],
         emit_sequence: EmitSequence | None = None,
+        merged_ns: float = 0.0,
     ) -> None:
         self.module = module
         self.assignment = assignment
@@ -89,6 +90,7 @@ class Lowering:
         self.callbacks: dict[Hashable, Callback] = {}
         self.describe = describe
         self.emit_sequence = emit_sequence
+        self.merged_ns = merged_ns
         self.kernels: dict[Hashable, KernelInfo] = {}
         self.symbol_numbers: dict[str, int] = {}
         self.names: dict[str, int] = {}
@@ -97,7 +99,34 @@ class Lowering:
     def run(self) -> Lowered:
         self.result.thunks = self.lower(self.module.entry)
         self.result.thunks += self.copies(None, "results")
+        if self.merged_ns > 0:
+            self.result.thunks = merging.merge(self.result.thunks, self.merged_ns, self.as_kernel)
         return self.result
+
+    def as_kernel(self, run: Sequence[Thunk]) -> Kernel:
+        """Kernels and copies as one kernel."""
+        assert self.emit_sequence is not None
+        kernels = [t for t in run if isinstance(t, Kernel)]
+        names = [self.result.symbols[k.function] for k in kernels]
+        count = self.names.get("merged", 0)
+        self.names["merged"] = count + 1
+        kernel, slices = self.emit_sequence(run, self.result.symbols, f"merged.{count}")
+        first = next((k.debug for k in kernels if k.debug >= 0), -1)
+        if first >= 0:  # the place of the first stands for all
+            more = ", ..." if len(names) > 6 else ""
+            about = f"{len(run)} steps in one launch: {', '.join(names[:6])}{more}"
+            info = replace(self.result.debug[first], name=f"merged.{count}", text=about)
+            self.result.debug.append(info)
+            self.result.instructions.append(self.result.instructions[first])
+            first = len(self.result.debug) - 1
+        return Kernel(
+            self.symbol(kernel.function),
+            slices,
+            kernel.work_count,
+            kernel.grain,
+            kernel.cost_ns,
+            first,
+        )
 
     def lower(self, computation: Computation) -> list[Thunk]:
         thunks: list[Thunk] = []
@@ -339,9 +368,32 @@ def _is_small(thunk: While | Conditional) -> bool:
     return total <= LONGEST_ITERATION_NS
 
 
+def launched(lowered: Lowered) -> set[str]:
+    """The functions that the runtime calls: not those that only other functions call."""
+    used: set[str] = set()
+
+    def visit(thunks: Sequence[Thunk]) -> None:
+        for thunk in thunks:
+            if isinstance(thunk, Kernel):
+                used.add(lowered.symbols[thunk.function])
+            elif isinstance(thunk, LibraryCall):
+                for value in thunk.attributes.values():
+                    if isinstance(value, artifact.FunctionOffset):
+                        used.add(lowered.symbols[value.offset])
+            elif isinstance(thunk, While):
+                visit(thunk.condition)
+                visit(thunk.body)
+            elif isinstance(thunk, Conditional):
+                for branch in thunk.branches:
+                    visit(branch)
+
+    visit(lowered.thunks)
+    return used
+
+
 def link(lowered: Lowered, offsets: dict[str, int]) -> tuple[Thunk, ...]:
     """Replace symbol numbers by offsets in the code image."""
-    table = [offsets[s] for s in lowered.symbols]
+    table = [offsets.get(s, -1) for s in lowered.symbols]  # -1: see `launched`
 
     def visit(thunks: list[Thunk] | tuple[Thunk, ...]) -> None:
         for thunk in thunks:

@@ -110,6 +110,7 @@ class Module:
         self.declarations: dict[str, str] = {}
         self.defined: dict[str, None] = {}  # functions of this module, in order: never declared too
         self.attributes: dict[str, int] = {}
+        self.launched: set[str] | None = None  # functions called from outside, once that is known
         self._constants: dict[tuple[str, str], str] = {}
 
     def declare(self, name: str, result: str, arguments: Sequence[str]) -> None:

@@ -53,6 +53,7 @@ class Target(ABC):
     work_group: int = (
         1  # work-items that do a unit of a reduction together (codegen/work_groups.py)
     )
+    merged_ns: float = 0.0  # kernels that take at most so long share a launch with their neighbours
     sub_group: int = 1  # those of them that can shuffle values among each other
 
     def has(self, feature: str) -> bool:

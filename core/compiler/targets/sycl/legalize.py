@@ -99,7 +99,8 @@ def legalize(
     for name, text in module.function_texts():
         function = _Function(name, text, calls, declare)
         parts.append(function.rewrite())
-        if function.num_arguments is not None:
+        is_launched = module.launched is None or name in module.launched
+        if function.num_arguments is not None and is_launched:
             size = work_group if function.name in groups else 1
             kernels.append(
                 _kernel(function.name, function.num_arguments, size, sub_group, work_group > 1)

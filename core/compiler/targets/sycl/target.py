@@ -229,6 +229,7 @@ def _for_device(device: str, cpu: str) -> SyclTarget:
         max_lanes=16 if is_cpu else 4,
         block=1024 if is_cpu else 4,
         work_group=1 if is_cpu else WORK_GROUP,
+        merged_ns=8_000.0 if is_cpu else 1_000.0,
         sub_group=SUB_GROUP if "sub-groups" in aspects and not is_cpu else 1,
         host=host,
     )

@@ -56,9 +56,9 @@ def test_schedules_are_told_apart() -> None:
     assert len({for_device(d).fingerprint for d in devices}) == 3
 
 
-@pytest.mark.parametrize("device", ["sycl:cpu-as-gpu"])
+@pytest.mark.parametrize("device", ["sycl:cpu", "sycl:cpu-as-gpu"])
 def test_results_on_the_cpu_device(device: str) -> None:
-    """The same results as XLA's CPU backend, with 64 work-items a row, barriers and shuffles."""
+    """The same results as XLA's CPU backend, as for a CPU and with 64 work-items a row, barriers and shuffles."""
     code = """
         import jax, jax.numpy as jnp, numpy as np
         kind = jax.devices()[0].device_kind
@@ -76,6 +76,13 @@ def test_results_on_the_cpu_device(device: str) -> None:
             lambda x: jax.lax.while_loop(lambda s: s.sum() < 1e3, lambda s: s * 2, jnp.abs(x[0, :200])),
             lambda x: jax.lax.cond(x[0, 0] > 0, jnp.sin, jnp.cos, x[0, :100]),
         ]
+        def small_steps(x):  # one launch
+            y = jnp.sin(x[:32, :32])
+            for _ in range(3):
+                y = jnp.roll(y - y.mean(1, keepdims=True), 1, 0) @ y / 4
+            return y, y.sum(0), y.argmax(1)
+
+        functions.append(small_steps)
         cpu = jax.devices("cpu")[0]
         for f in functions:
             got = jax.tree.leaves(jax.jit(f)(x))
