@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import faulthandler
 import os
-import tempfile
 import warnings
 from collections.abc import Callable
 
@@ -22,7 +21,8 @@ class Child:
 
     def __init__(self, function: Callable[[], bytes], what: str) -> None:
         self._what = what
-        self._messages = tempfile.TemporaryFile()  # noqa: SIM115, it is read when the child has ended
+        # In memory: a full disk keeps nobody from compiling.
+        self._messages = os.fdopen(os.memfd_create("tripont"), "r+b")
         self._pipe, write_end = os.pipe()
         with warnings.catch_warnings():
             # About forks of processes with threads: the child runs LLVM only and takes no lock of another library.
