@@ -128,6 +128,15 @@ def softmax(device: Any) -> Step:
     return reusing(lambda x: jax.nn.softmax(x, -1), device, normal((4096, 1024)))
 
 
+@benchmark("layer normalisation, f32 4096x1024")
+def layer_norm(device: Any) -> Step:
+    def normalise(x: Any) -> Any:
+        centred = x - x.mean(-1, keepdims=True)
+        return centred * lax.rsqrt((centred * centred).mean(-1, keepdims=True) + 1e-5)
+
+    return reusing(normalise, device, normal((4096, 1024)))
+
+
 @benchmark("sort of 1M f32")
 def sort_1m(device: Any) -> Step:
     return reusing(jnp.sort, device, normal((1_000_000,)))
