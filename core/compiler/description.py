@@ -60,7 +60,10 @@ def describe(
     homes = dict(executed(module))
     calls = kernel_calls(ir, lowered.symbols)
     thunks, thunk_of = describe_thunks(lowered, homes)
-    callers = {callee: caller for caller, callees in calls.items() for callee in callees}
+    callers: dict[str, list[str]] = defaultdict(list)
+    for caller, callees in calls.items():
+        for callee in callees:
+            callers[callee].append(caller)
     costs = executable.costs
     return {
         "name": executable.name,
@@ -134,14 +137,14 @@ def describe_operation(
     assignment: Assignment,
     lowered: Lowered,
     thunk_of: Mapping[Instruction, int],
-    callers: Mapping[str, str],
+    callers: Mapping[str, Sequence[str]],
 ) -> Json:
     inner = inner_instructions(instruction)
     estimate = estimated_costs(instruction)
     function = lowered.functions.get(instruction)
     kernels = [function] if function else []
-    while kernels and kernels[-1] in callers and callers[kernels[-1]] not in kernels:
-        kernels.append(callers[kernels[-1]])
+    for kernel in kernels:  # grows: kernels that call it, those that call these, ...
+        kernels += [c for c in callers.get(kernel, ()) if c not in kernels]
     operands = [
         array(value, operand.name, assignment)
         for operand in instruction.operands
@@ -266,6 +269,14 @@ def describe_kernels(
     return [{"name": n, "operations": operations[n], "calls": calls.get(n, [])} for n in names]
 
 
+def _is_own(thunk: Thunk, instruction: Instruction, lowered: Lowered) -> bool:
+    """Whether a thunk runs this instruction, and not several of which this is the first."""
+    if not isinstance(thunk, Kernel):
+        return True
+    function = lowered.symbols[thunk.function]
+    return lowered.functions.get(instruction, function) == function
+
+
 def describe_thunks(
     lowered: Lowered, homes: Mapping[Instruction, Computation]
 ) -> tuple[list[Json], dict[Instruction, int]]:
@@ -287,7 +298,7 @@ def describe_thunks(
             described.append(entry)
             if thunk.debug >= 0:
                 instruction = lowered.instructions[thunk.debug]
-                if instruction in homes:
+                if instruction in homes and _is_own(thunk, instruction, lowered):
                     entry["operation"] = identity(instruction, homes[instruction])
                     if not isinstance(thunk, Copy) or instruction.opcode == "copy":
                         thunk_of.setdefault(instruction, entry["number"])

@@ -173,7 +173,10 @@ def _flatten(thunks: Sequence[Json], parent: int = -1) -> list[tuple[Json, int]]
 
 
 def _add_thunks(operations: Sequence[Json], flat: Sequence[tuple[Json, int]]) -> None:
-    """Operations without a thunk of their own run in that of a kernel that calls theirs."""
+    """Operations without a thunk of their own run in that of a kernel that calls theirs.
+
+    Such a thunk stands for the first of its operations, if it is no operation of its own (a loop).
+    """
     by_kernel = {t["kernel"]: t["number"] for t, _ in flat if t.get("kernel")}
     for operation in operations:
         if operation["thunk"] < 0:
@@ -181,6 +184,8 @@ def _add_thunks(operations: Sequence[Json], flat: Sequence[tuple[Json, int]]) ->
                 if kernel in by_kernel:
                     operation["thunk"] = by_kernel[kernel]
                     operation["shared"] = True
+                    thunk, _ = flat[operation["thunk"]]
+                    thunk["operation"] = thunk["operation"] or operation["id"]
                     break
 
 

@@ -67,7 +67,7 @@ function makeStages(report) {
     const add = (name, value) => list.append(element("div", {}, element("dt", {}, name), element("dd", {}, value)));
     const measured = report.timeline.measured;
     if (operation.time) add(measured ? "time" : "time, estimated", duration(operation.time) + (operation.runs > 1 ? ` in ${operation.runs} runs` : ""));
-    else if (operation.shared) add("time", "in its loop's");
+    else if (operation.shared) add("time", `part of ${report.thunks[operation.thunk].name}`);
     if (operation.flops) add("flops, estimated", amount(operation.flops));
     if (operation.transcendentals) add("transcendental", amount(operation.transcendentals));
     add("bytes read", byteSize(operation.bytes_read));
@@ -140,7 +140,7 @@ function makeStages(report) {
       sourcePart(operation),
       buffersPart(operation),
     );
-    if (operation.kernels.length) summary.append(element("h3", {}, operation.kernels.length > 1 ? "Kernels" : "Kernel"), element("div", { class: "path" }, operation.kernels.join(", called by ")));
+    if (operation.kernels.length) summary.append(element("h3", {}, operation.kernels.length > 1 ? "Kernels" : "Kernel"), element("div", { class: "path" }, operation.kernels.length > 1 ? `${operation.kernels[0]}, called by ${operation.kernels.slice(1).join(", ")}` : operation.kernels[0]));
     summary.scrollTop = 0;
     for (const column of columns) column.refresh();
   }

@@ -24,7 +24,7 @@ function makeTimeline(report) {
 
   const bars = timeline.events.map(([thunk, start, length], index) => {
     const operation = operations[thunks[thunk].operation];
-    const label = operation ? titleOf(operation) : thunks[thunk].name;
+    const label = operation && !operation.shared ? titleOf(operation) : thunks[thunk].name;
     const bar = element("div", { class: `event c-${operation ? operation.category : "edge"}`, role: "option", id: `event-${index}`, "aria-selected": "false", "aria-label": `${label}, ${duration(length)}`, title: `${label}\n${duration(length)} at ${duration(start)}` });
     bar.dataset.label = label;
     bar.style.left = `${(100 * start) / total}%`;
