@@ -103,7 +103,8 @@ def test_constants_are_not_drawn_inside_a_fusion() -> None:
 
 
 def test_functions_of_generated_code(tmp_path) -> None:
-    program = b"""func.func @main(%x: tensor<262144xf32>, %y: tensor<700x900xf64>) -> (tensor<262144xf32>, tensor<900x700xf64>) {
+    program = b"""func.func @main(%x: tensor<262144xf32>, %y: tensor<700x900xf64>)
+        -> (tensor<262144xf32>, tensor<900x700xf64>) {
       %0 = stablehlo.tanh %x : tensor<262144xf32>
       %1 = stablehlo.transpose %y, dims = [1, 0] : (tensor<700x900xf64>) -> tensor<900x700xf64>
       return %0, %1 : tensor<262144xf32>, tensor<900x700xf64> }"""
