@@ -1,0 +1,25 @@
+"""PyTorch/XLA's tests run in processes of their own, and start the device before PyTorch's autograd."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.framework_process import make_module
+
+
+def pytest_pycollect_makemodule(
+    module_path: Path, parent: pytest.Collector
+) -> pytest.Collector | None:
+    return make_module(module_path, parent)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _started() -> None:
+    """PyTorch counts the devices at its first backward pass; torch_xla's are there once its runtime has started."""
+    import torch_xla
+
+    import tripont.torch_xla  # noqa: F401
+
+    torch_xla.device()

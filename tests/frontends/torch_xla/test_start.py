@@ -1,0 +1,79 @@
+"""The ways to tripont in torch_xla, and the import orders that are refused. Each in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tripont import library_path
+
+_USE = """
+import torch
+x = torch.arange(4.0, device="xla")
+assert (x * 2 + 1).cpu().tolist() == [1, 3, 5, 7]
+from torch_xla.core import xla_model
+from tripont.core import _tripont
+kind = xla_model.xla_device_hw(torch_xla.device())
+print(kind, _tripont.worker_counters()["compiles"] + _tripont.cache_counters()["hits"] > 0)
+"""
+
+
+def _run(script: str, environment: dict[str, str], **variables: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        env={k: v for k, v in environment.items() if k != "PJRT_DEVICE"} | variables,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "variables"),
+    [
+        ("import tripont.torch_xla, torch_xla", {}),
+        ("import torch_xla, tripont.torch_xla", {}),
+        ("import torch_xla", {"PJRT_DEVICE": "XPU"}),
+        ("import torch_xla", {"PJRT_DEVICE": "XPU", "XPU_LIBRARY_PATH": library_path()}),
+        ("import torch_xla", {"PJRT_DEVICE": "LIBRARY", "PJRT_LIBRARY_PATH": library_path()}),
+    ],
+    ids=["import", "import after torch_xla", "entry point", "library path", "PJRT library"],
+)
+def test_ways_in(first, variables, subprocess_environment):
+    done = _run(first + _USE, subprocess_environment, **variables)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["XPU", "True"]
+
+
+def test_choice_of_another_device_is_respected(subprocess_environment):
+    done = _run(
+        "import tripont.torch_xla, torch_xla" + _USE, subprocess_environment, PJRT_DEVICE="CPU"
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["CPU", "False"]
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        (
+            "import torch_xla, torch; torch.ones(2, device='xla').cpu(); import tripont.torch_xla",
+            "runs on CPU already",
+        ),
+        ("import tensorflow, tripont.torch_xla", "before `import tensorflow`"),
+        (
+            "import tripont.frontends.torch_xla.import_order as o; o.install()\n"
+            "import tensorflow, torch_xla",
+            "before `import tensorflow`",
+        ),
+    ],
+    ids=["another device runs", "TensorFlow first", "TensorFlow first, then torch_xla"],
+)
+def test_refused(script, words, subprocess_environment):
+    done = _run(script, subprocess_environment)
+    assert done.returncode == 1
+    assert "ImportError" in done.stderr
+    assert words in done.stderr
