@@ -1,0 +1,35 @@
+"""TensorFlow's tests run in processes of their own."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.framework_process import make_module
+
+
+def pytest_pycollect_makemodule(
+    module_path: Path, parent: pytest.Collector
+) -> pytest.Collector | None:
+    return make_module(module_path, parent)
+
+
+@pytest.fixture(scope="session")
+def test_ops() -> Iterator[Any]:
+    """The ops of data/test_ops.cc, compiled with the flags that users get."""
+    import tensorflow as tf
+
+    import tripont.tensorflow
+
+    source = Path(__file__).parent / "data" / "test_ops.cc"
+    with tempfile.TemporaryDirectory() as folder:
+        library = Path(folder, "test_ops.so")
+        command = ["c++", "-O1", str(source), *tripont.tensorflow.compile_flags()]
+        command += ["-o", str(library), *tripont.tensorflow.link_flags()]
+        subprocess.run(command, check=True)
+        yield tf.load_op_library(str(library))
