@@ -5,8 +5,8 @@
 * ``build/dev/tripont``: the package as pyproject.toml lays it out, as links to the checkout's folders;
 * ``build/cmake``: the CMake build, whose libraries are put into ``build/dev/tripont``;
 * in the environment: ``tripont.pth``, which names ``build/dev``; ``tripont-<version>.dist-info`` with the entry
-  points, so that JAX finds the plugin and the command ``tripont`` exists; and ``tensorflow-plugins``, with a link to the
-  library that TensorFlow opens.
+  points, so that JAX finds the plugin and the command ``tripont`` exists; and ``tensorflow-plugins``, with a link to
+  the library that TensorFlow opens.
 
 ``--build`` only rebuilds the C++ part (``make build``). ``--dependencies`` first installs what pyproject.toml asks for,
 ``--frameworks`` also TensorFlow and PyTorch/XLA, which only their tests and examples need (``make test``).

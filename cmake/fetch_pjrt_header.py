@@ -1,7 +1,8 @@
 """Print the folder that holds TensorFlow's headers, and among them ``xla/pjrt/c/pjrt_c_api.h``, the PJRT C API.
 
 The plugin is built against the PJRT header that TensorFlow ships, because its version (0.90) is one that
-every supported framework accepts; the TensorFlow adapter (nextpluggable) needs its other headers. Looked for in this order:
+every supported framework accepts; the TensorFlow adapter (nextpluggable) needs its other headers. Looked for in this
+order:
 
 1. ``TRIPONT_PJRT_INCLUDE_DIR`` in the environment (the adapter is built if TensorFlow's headers are there too);
 2. an installed TensorFlow of the version below;

@@ -134,6 +134,16 @@ TRIPONT_ADAPTER_EXPORT const PJRT_Api* GetPjrtApi() {
   return adapter.problem.empty() ? adapter.pjrt_api() : EmptyPjrtApi();
 }
 
+// For frontends/tensorflow: the version that the adapter was built for, and why there is no device
+// (empty if there is).
+TRIPONT_ADAPTER_EXPORT const char* tripont_plugin_tensorflow_version() {
+  return TRIPONT_TENSORFLOW_VERSION;
+}
+
+TRIPONT_ADAPTER_EXPORT const char* tripont_plugin_problem() {
+  return tripont::tensorflow::GetAdapter().problem.c_str();
+}
+
 TRIPONT_ADAPTER_EXPORT void TF_InitKernel() {
   using namespace tripont::tensorflow;
   const Adapter& adapter = GetAdapter();

@@ -1,7 +1,7 @@
 """The TensorFlow frontend: tripont as the device type ``XPU``.
 
-Nothing has to be imported for it: ``import tensorflow`` opens the library in ``site-packages/tensorflow-plugins``, which
-registers the device. Here are the questions one may have about it, and what is needed to compile kernels for it.
+Nothing has to be imported for it: ``import tensorflow`` opens the library in ``site-packages/tensorflow-plugins``,
+which registers the device. Here are the questions one may have about it, and what is needed to compile kernels for it.
 docs/tensorflow.md has the whole picture.
 """
 

@@ -1,4 +1,4 @@
-"""Kernels that users write with tripont/tensorflow_kernel.h: they work on the buffers of the compiled programs themselves."""
+"""Kernels that users write with tripont/tensorflow_kernel.h work on the buffers of the compiled programs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_kernels_share_a_buffer_that_one_of_them_made(test_ops: Any) -> None:
 
 
 def test_a_compiled_program_and_a_kernel_work_on_one_buffer_in_turns(test_ops: Any) -> None:
-    """A kernel and a program with donation write the same variable: its address stays, and each sees the other's values."""
+    """A kernel and a program with donation write one variable: its address stays, each sees the other's values."""
     with tf.device(DEVICE):
         variable = tf.Variable(tf.ones(1000))
         other = tf.Variable(tf.ones(3))

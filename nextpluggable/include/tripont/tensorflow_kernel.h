@@ -38,6 +38,7 @@
 #include <vector>
 
 #include "tensorflow/c/kernels.h"
+#include "tensorflow/c/ops.h"
 #include "tensorflow/c/tf_datatype.h"
 #include "tensorflow/c/tf_status.h"
 
@@ -201,6 +202,16 @@ void ParallelFor(int64_t count, int64_t grain, const Body& body) {
       const_cast<void*>(static_cast<const void*>(&body)));
 }
 
+// An op of one's own, for TRIPONT_REGISTER_OP. Arguments and attributes as in TensorFlow's
+// REGISTER_OP: "x: T", "T: {float, double}", "factor: float = 1".
+struct Op {
+  std::string name;  // in CamelCase; Python's function is in snake_case
+  std::vector<std::string> inputs;
+  std::vector<std::string> outputs;
+  std::vector<std::string> attributes = {};
+  bool stateful = false;  // has effects besides its outputs, or gives another result every time
+};
+
 // What a kernel is registered for.
 struct Kernel {
   explicit Kernel(std::string op) : op(std::move(op)) {}
@@ -278,6 +289,28 @@ void Delete(void* kernel) {
 
 }  // namespace internal
 
+// Registers the op with TensorFlow, with outputs of unknown shape. The empty string, or the error.
+inline std::string RegisterOp(const Op& op) {
+  TF_OpDefinitionBuilder* builder = TF_NewOpDefinitionBuilder(op.name.c_str());
+  for (const std::string& input : op.inputs) TF_OpDefinitionBuilderAddInput(builder, input.c_str());
+  for (const std::string& output : op.outputs) {
+    TF_OpDefinitionBuilderAddOutput(builder, output.c_str());
+  }
+  for (const std::string& attribute : op.attributes) {
+    TF_OpDefinitionBuilderAddAttr(builder, attribute.c_str());
+  }
+  TF_OpDefinitionBuilderSetIsStateful(builder, op.stateful);
+  TF_OpDefinitionBuilderSetShapeInferenceFunction(
+      builder, [](TF_ShapeInferenceContext* context, TF_Status* status) {
+        TF_ShapeInferenceContextSetUnknownShape(context, status);
+      });
+  TF_Status* status = TF_NewStatus();
+  TF_RegisterOpDefinition(builder, status);
+  std::string error = TF_GetCode(status) == TF_OK ? "" : TF_Message(status);
+  TF_DeleteStatus(status);
+  return error;
+}
+
 // Registers the kernel with TensorFlow, over the compiled kernels of the same op. The empty string,
 // or the error.
 template <typename Implementation>
@@ -305,7 +338,10 @@ std::string RegisterKernel(const Kernel& kernel) {
 #define TRIPONT_CONCATENATE_(a, b) a##b
 #define TRIPONT_CONCATENATE(a, b) TRIPONT_CONCATENATE_(a, b)
 
-// Registers the class when the library is opened.
+// Registers the op, or the class, when the library is opened.
+#define TRIPONT_REGISTER_OP(...)                                                            \
+  [[maybe_unused]] static const std::string TRIPONT_CONCATENATE(tripont_op_, __COUNTER__) = \
+      ::tripont::RegisterOp(__VA_ARGS__)
 #define TRIPONT_REGISTER_KERNEL(Implementation, kernel)                                         \
   [[maybe_unused]] static const std::string TRIPONT_CONCATENATE(tripont_kernel_, __COUNTER__) = \
       ::tripont::RegisterKernel<Implementation>(kernel)
