@@ -65,12 +65,15 @@ class Child:
         self.times.setdefault(benchmark, []).append(float(answer))
 
 
+def environment(target: str) -> dict[str, str]:
+    """Of a process with that target."""
+    return os.environ | {"TRIPONT_DEVICE": TARGETS[target][0]}
+
+
 def start(target: str) -> Child:
-    device, platform = TARGETS[target]
-    environment = os.environ | {"TRIPONT_DEVICE": device}
-    command = [sys.executable, "-m", "benchmarks.targets", "--serve", platform]
+    command = [sys.executable, "-m", "benchmarks.targets", "--serve", TARGETS[target][1]]
     process = subprocess.Popen(
-        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        command, env=environment(target), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     return Child(target, process)
 
