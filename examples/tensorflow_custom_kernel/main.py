@@ -2,7 +2,8 @@
 
 Sixteen signals go through a small convolution (compiled), each sample becomes the number of its strongest filter
 (compiled), runs of equal numbers are encoded by RunLengthEncode (run_length_encode.cc, compiled here with the C++
-compiler of this machine), and the mean length of the runs of each filter comes out (compiled again). All on /device:XPU:0.
+compiler of this machine), and the mean length of the runs of each filter comes out (compiled again). All on
+/device:XPU:0.
 """
 
 from __future__ import annotations
