@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 
 import numpy as np
 import pytest
@@ -149,7 +150,7 @@ def test_functions_that_call_each_other_stay_in_one_part():
     assert len(parts) == 2  # a, b and d; c
     assert all(text.count("define internal void @shared") == 1 for text in parts)
     assert all(text.count("@table.0 = ") == 1 for text in parts)
-    images = [host.for_cpu()._compile(text) for text in parts]
+    images = [host.for_cpu()._compile(text, dump=False) for text in parts]
     assert sorted(sorted(image.symbols) for image in images) == [["a", "b", "d"], ["c"]]
 
 
@@ -205,3 +206,50 @@ def test_internal_functions_are_linked_but_not_exported():
     )
     image = target.compile(module)
     assert list(image.symbols) == ["f"]
+
+
+@pytest.mark.parametrize("large", [1 << 30, 1 << 10], ids=["whole", "parts"])
+def test_dumping_changes_neither_code_nor_results(monkeypatch, large):
+    monkeypatch.setattr(host.target, "LARGE", large)
+    target, images = host.for_cpu(), []
+    for dump in (False, True):
+        module = target.module()
+        for n in range(1, 7):
+            sines(module, target, f"k{n}", 3 * n)
+        images.append(target.compile(module, dump=dump))
+    quiet, dumped = images
+    assert quiet.symbols == dumped.symbols  # so every function has its length
+    assert len(quiet.code) == len(dumped.code)
+    values = np.linspace(-1e6, 1e6, 40)
+    for name in quiet.symbols:
+        results = [run(LoadedImage(image), name, values) for image in images]
+        np.testing.assert_array_equal(*results)
+    for name in quiet.symbols:
+        assert dumped.optimised_ir.count(f" @{name}(") == 1
+        assert len(re.findall(rf"^{name}:", dumped.assembly, re.MULTILINE)) == 1
+    assert quiet.optimised_ir == quiet.assembly == ""
+
+
+def test_local_labels_of_joined_assembly_are_unique(monkeypatch):
+    monkeypatch.setattr(host.target, "LARGE", 1 << 10)
+    target = host.for_cpu()
+    module = target.module()
+    for n in range(1, 7):
+        sines(module, target, f"k{n}", 3 * n)
+    assembly = target.compile(module, dump=True).assembly
+    defined = re.findall(r"^(\.L[A-Za-z_]+\d\w*):", assembly, re.MULTILINE)
+    assert len(defined) == len(set(defined)) > 6
+    used = set(re.findall(r"\.LBB\d+_\d+", assembly))
+    assert used <= set(defined)
+
+
+def test_code_for_another_architecture_is_dumped():
+    target = host.for_cpu("neoverse-n1")
+    module = target.module()
+    emit_kernel(module, target, remainder(), "k")
+    image = target.compile(module, dump=True)
+    again = target.module()
+    emit_kernel(again, target, remainder(), "k")
+    assert image.code == target.compile(again).code
+    assert "define void @k" in image.optimised_ir
+    assert re.search(r"^k:", image.assembly, re.MULTILINE)
