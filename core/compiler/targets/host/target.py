@@ -42,12 +42,12 @@ class HostTarget(Target):
     def _compile_split(self, module: llvm_ir.Module, dump: bool) -> Image:
         """A module in parts, each compiled in a process of its own: the first in this one."""
         first, *others = module.split(PARTS)
+
+        def part(text: str) -> bytes:
+            return pickle.dumps(self._compile(text, dump))
+
         children = [
-            Child(
-                lambda text=text: pickle.dumps(self._compile(text, dump)),
-                "compiling a part of a module",
-            )  # type: ignore[misc]
-            for text in others
+            Child(functools.partial(part, text), "compiling a part of a module") for text in others
         ]
         try:
             images = [self._compile(first, dump)]
