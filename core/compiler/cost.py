@@ -138,3 +138,30 @@ def of_instruction(instruction: Instruction) -> Costs:
     costs = Costs()
     _add(costs, instruction, 1.0)
     return costs
+
+
+def of_library_call(call: Instruction) -> Costs | None:
+    """Arithmetic of a call: of products, convolutions (products with padding included), Fourier transforms (5 n log n,
+    as FFTW counts), Cholesky factors and triangular solves. None for calls that have none to speak of, and for others.
+    """
+    name, config = call.attributes["name"], call.attributes["config"]
+    result = call.result_shapes[0]
+    if not isinstance(result, Shape):
+        return None
+    per_product = 8.0 if result.dtype.is_complex else 2.0
+    match name:
+        case "gemm" if {"m", "n", "k"} <= set(config):
+            return Costs(flops=per_product * result.elements * config["k"])
+        case "convolution":
+            outputs, weights = config["dst_dimensions"], config["weights_dimensions"]
+            each = math.prod(weights) / max(1, outputs[1])
+            return Costs(flops=per_product * math.prod(outputs) * each)
+        case "fft":
+            elements = max(math.prod(call.operands[0].dims), result.elements)
+            each = 5.0 * math.log2(max(1, math.prod(config["fft_length"])))
+            return Costs(flops=elements * each / (2 if "R" in config["fft_type"] else 1))
+        case "cholesky":
+            return Costs(flops=per_product * result.elements * result.dims[-1] / 6)
+        case "triangular-solve":
+            return Costs(flops=per_product * result.elements * call.operands[0].dims[-1] / 2)
+    return None

@@ -30,7 +30,7 @@ from .artifact import (
     While,
 )
 from .buffers import Assignment
-from .hlo import Computation, Instruction, Module, Shape
+from .hlo import Computation, Instruction, Module
 from .liveness import FOREVER, Value
 from .lowering import ALIASES, Lowered
 
@@ -211,21 +211,14 @@ def sources_of(instructions: Sequence[Instruction]) -> list[Json]:
 
 
 def estimated_costs(instruction: Instruction) -> Costs | None:
-    """Arithmetic of one run of an operation; None where it is not known (loops, most library
-    calls).
-    """
+    """Arithmetic of one run of an operation; None where it is not known (loops, other libraries)."""
     if instruction.opcode == "fusion":
         return cost.of_computation(instruction.called[0])
     if instruction.opcode in (*_CONTROL_FLOW, "custom-call"):
         return None
     if instruction.opcode != "library-call":
         return cost.of_instruction(instruction)
-    config = instruction.attributes["config"]
-    if instruction.attributes["name"] == "gemm" and {"m", "n", "k"} <= set(config):
-        shape = instruction.result_shapes[0]
-        elements = shape.elements if isinstance(shape, Shape) else 0
-        return Costs(flops=2.0 * elements * config["k"])
-    return None
+    return cost.of_library_call(instruction)
 
 
 def array(value: Value, name: str, assignment: Assignment) -> Json:

@@ -175,6 +175,81 @@ def test_estimates_of_a_matrix_product(tmp_path: Path) -> None:
     assert operation["bytes_written"] == 4 * 256 * 512
 
 
+@pytest.mark.parametrize(
+    ("library_call", "flops", "text"),
+    [
+        pytest.param(
+            "convolution",
+            2 * (8 * 16 * 16 * 32) * (3 * 3 * 4),
+            """func.func @main(%a: tensor<8x18x18x8xf32>, %b: tensor<3x3x4x32xf32>) -> tensor<8x16x16x32xf32> {
+  %0 = stablehlo.convolution(%a, %b) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f],
+    window = {stride = [1, 1]} {feature_group_count = 2 : i64, batch_group_count = 1 : i64}
+    : (tensor<8x18x18x8xf32>, tensor<3x3x4x32xf32>) -> tensor<8x16x16x32xf32>
+  return %0 : tensor<8x16x16x32xf32>
+}""",
+            id="convolution in two groups",
+        ),
+        pytest.param(
+            "convolution",
+            2 * (8 * 16 * 16 * 32) * (3 * 3 * 4),
+            """func.func @main(%a: tensor<8x18x18x4xf32>, %b: tensor<8x16x16x32xf32>) -> tensor<3x3x4x32xf32> {
+  %0 = stablehlo.convolution(%a, %b) dim_numbers = [f, 0, 1, b]x[i, 0, 1, o]->[0, 1, b, f],
+    window = {stride = [1, 1]} {feature_group_count = 1 : i64, batch_group_count = 1 : i64}
+    : (tensor<8x18x18x4xf32>, tensor<8x16x16x32xf32>) -> tensor<3x3x4x32xf32>
+  return %0 : tensor<3x3x4x32xf32>
+}""",
+            id="gradient of weights",
+        ),
+        pytest.param(
+            "fft",
+            5 * 3 * 64 * 6 // 2,
+            """func.func @main(%a: tensor<3x64xf32>) -> tensor<3x33xcomplex<f32>> {
+  %0 = stablehlo.fft %a, type = RFFT, length = [64] : (tensor<3x64xf32>) -> tensor<3x33xcomplex<f32>>
+  return %0 : tensor<3x33xcomplex<f32>>
+}""",
+            id="real Fourier transform",
+        ),
+        pytest.param(
+            "cholesky",
+            5 * 12**3 / 3,
+            """func.func @main(%a: tensor<5x12x12xf32>) -> tensor<5x12x12xf32> {
+  %0 = stablehlo.cholesky %a, lower = true : tensor<5x12x12xf32>
+  return %0 : tensor<5x12x12xf32>
+}""",
+            id="cholesky",
+        ),
+        pytest.param(
+            "triangular-solve",
+            4 * 12 * 12 * 7,
+            """func.func @main(%a: tensor<12x12xcomplex<f32>>, %b: tensor<12x7xcomplex<f32>>)
+  -> tensor<12x7xcomplex<f32>> {
+  %0 = "stablehlo.triangular_solve"(%a, %b) {left_side = true, lower = true, unit_diagonal = false,
+    transpose_a = #stablehlo<transpose NO_TRANSPOSE>}
+    : (tensor<12x12xcomplex<f32>>, tensor<12x7xcomplex<f32>>) -> tensor<12x7xcomplex<f32>>
+  return %0 : tensor<12x7xcomplex<f32>>
+}""",
+            id="complex triangular solve",
+        ),
+        pytest.param(
+            "topk",
+            None,
+            """func.func @main(%a: tensor<4x500xf32>) -> tensor<4x9xf32> {
+  %0:2 = chlo.top_k(%a, k = 9) : tensor<4x500xf32> -> (tensor<4x9xf32>, tensor<4x9xi32>)
+  return %0#0 : tensor<4x9xf32>
+}""",
+            id="top-k has none",
+        ),
+    ],
+)
+def test_estimates_of_library_calls(
+    tmp_path: Path, library_call: str, flops: float | None, text: str
+) -> None:
+    compile_program(text.encode(), "mlir", b"", {"dump_to": str(tmp_path)})
+    (operation,) = [o for o in description(tmp_path)["operations"] if o["library_call"]]
+    assert operation["library_call"] == library_call
+    assert operation["flops"] == flops
+
+
 def test_around_matching_passes(tmp_path: Path) -> None:
     """As XLA does: before and after each pass that matches, unless nothing changed."""
     compiled("lstm", dump_to=str(tmp_path), dump_hlo_pass_re="fuse|unshare_control_flow")
