@@ -12,6 +12,8 @@
 #include "tensorflow/core/common_runtime/eager/eager_op_rewrite_registry.h"
 #include "tensorflow/core/common_runtime/optimization_registry.h"
 #include "tensorflow/core/framework/node_def_util.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/op_def.pb.h"
 #include "tensorflow/core/graph/graph.h"
 
 namespace tripont::tensorflow {
@@ -72,7 +74,10 @@ class AfterPlacement : public tf::EagerOpRewrite {
     tf::DataTypeVector inputs;
     tf::DataTypeVector outputs;
     const tf::NodeDef& node = op->MutableAttrs()->BuildNodeDef();
-    TF_RETURN_IF_ERROR(tf::InOutTypesForNode(node, *op->OpDef(), &inputs, &outputs));
+    // The operation's own pointer is null for ops that it did not need the definition of.
+    const tf::OpDef* definition = nullptr;
+    TF_RETURN_IF_ERROR(tf::OpRegistry::Global()->LookUpOpDef(op->Name(), &definition));
+    TF_RETURN_IF_ERROR(tf::InOutTypesForNode(node, *definition, &inputs, &outputs));
     if (!HasStrings(inputs) && !HasStrings(outputs)) TheKinds().Add(op->Name());
     return absl::OkStatus();
   }
