@@ -8,8 +8,9 @@
   points, so that JAX finds the plugin and the command ``tripont`` exists; and ``tensorflow-plugins``, with a link to
   the library that TensorFlow opens.
 
-``--build`` only rebuilds the C++ part (``make build``). ``--dependencies`` first installs what pyproject.toml asks for,
-``--frameworks`` also TensorFlow and PyTorch/XLA, which only their tests and examples need (``make test``).
+``--build`` makes all but what is in the environment (``make build``). ``--dependencies`` first installs what
+pyproject.toml asks for, ``--frameworks`` also TensorFlow and PyTorch/XLA, which only their tests and examples need
+(``make test``).
 An ordinary ``pip install -e .`` works too, but builds in an environment of its own and copies the libraries.
 """
 
@@ -166,7 +167,9 @@ def build(jobs: int, options: list[str]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Install the checkout for development.")
-    parser.add_argument("--build", action="store_true", help="only rebuild the C++ part")
+    parser.add_argument(
+        "--build", action="store_true", help="rebuild the C++ part and link new Python packages"
+    )
     parser.add_argument(
         "--dependencies", action="store_true", help="first pip install what is needed"
     )
@@ -189,8 +192,8 @@ def main() -> None:
         return
     if arguments.dependencies or arguments.frameworks:
         install_dependencies(pyproject, EXTRAS + (FRAMEWORKS if arguments.frameworks else ()))
+    make_tree(pyproject)
     if not arguments.build:
-        make_tree(pyproject)
         install_metadata(pyproject)
     build(arguments.jobs, arguments.options)
 
