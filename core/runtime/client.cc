@@ -30,7 +30,8 @@ std::mutex& CreationMutex() {
 }
 
 Status CheckDeviceKind(const std::string& device) {
-  for (const std::string_view kind : {"", "host", "sycl", "sycl:cpu", "sycl:gpu"}) {
+  for (const std::string_view kind :
+       {"", "host", "sycl", "sycl:cpu", "sycl:gpu", "sycl:cpu-as-gpu"}) {
     if (device == kind) return OkStatus();
   }
   return InvalidArgument("TRIPONT_DEVICE=", device, ": expected host, sycl, sycl:cpu or sycl:gpu");
