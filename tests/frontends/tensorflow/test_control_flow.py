@@ -1,0 +1,277 @@
+"""Loops, conditionals, TensorArray, gradients through them, and mixed placement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
+
+
+def _while(x: Any) -> Any:
+    return tf.while_loop(
+        lambda i, _: i < 5, lambda i, a: (i + 1, a * 1.5 + tf.cast(i, tf.float32)), (0, x)
+    )
+
+
+def _while_by_value(x: Any) -> Any:
+    while tf.reduce_sum(tf.abs(x)) < 100:
+        x = x * 2 + 1
+    return x
+
+
+def _for_with_break(x: Any) -> Any:
+    total = tf.zeros_like(x)
+    for i in tf.range(10):
+        if i == 4:
+            break
+        if i == 1:
+            continue
+        total += x * tf.cast(i, tf.float32)
+    return total
+
+
+def _nested(x: Any) -> Any:
+    for i in tf.range(3):
+        for j in tf.range(i + 1):
+            x = x + tf.cast(j, tf.float32)
+    return x
+
+
+def _cond(x: Any) -> Any:
+    return tf.cond(tf.reduce_sum(x) > 3, lambda: x * 2, lambda: x - 1)
+
+
+def _switch(x: Any) -> Any:
+    index = tf.cast(tf.reduce_sum(x) > -1, tf.int32) + 1
+    return tf.switch_case(index, [lambda: x, lambda: x * 2, lambda: x * 3])
+
+
+def _case(x: Any) -> Any:
+    return tf.case([(tf.reduce_sum(x) > 99, lambda: x)], default=lambda: tf.sin(x))
+
+
+def _array(x: Any) -> Any:
+    values = tf.TensorArray(tf.float32, size=5)
+    for i in tf.range(5):
+        values = values.write(i, x * tf.cast(i, tf.float32))
+    return values.stack(), values.concat(), values.read(2)
+
+
+def _array_gathered(x: Any) -> Any:
+    return tf.TensorArray(tf.float32, size=4).unstack(x).gather([2, 0])
+
+
+def _array_split(x: Any) -> Any:
+    return tf.TensorArray(tf.float32, size=2, infer_shape=False).split(x, [1, 3]).read(1)
+
+
+def _gradient_of_array(x: Any) -> Any:
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        state, values = x, tf.TensorArray(tf.float32, size=5)
+        for i in tf.range(5):
+            state = tf.tanh(state * 1.1)
+            values = values.write(i, state)
+        loss = tf.reduce_sum(values.stack() ** 2)
+    return tape.gradient(loss, x)
+
+
+def _gradient_of_while(x: Any) -> Any:
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = tf.while_loop(
+            lambda i, _: i < 4, lambda i, a: (i + 1, tf.sin(a) * x), (0, x), maximum_iterations=6
+        )[1]
+    return tape.gradient(y, x)
+
+
+def _gradient_of_cond(x: Any) -> Any:
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = tf.cond(tf.reduce_max(x) > 0, lambda: x**3, lambda: x)
+    return tape.gradient(y, x)
+
+
+def _second_derivative(x: Any) -> Any:
+    with tf.GradientTape() as outer:
+        outer.watch(x)
+        with tf.GradientTape() as inner:
+            inner.watch(x)
+            y = tf.reduce_sum(x**3 + tf.sin(x))
+        first = inner.gradient(y, x)
+    return outer.gradient(first, x)
+
+
+def _jacobian(x: Any) -> Any:
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = tf.reduce_sum(x * x, axis=1)
+    return tape.jacobian(y, x)
+
+
+def _forward_mode(x: Any) -> Any:
+    with tf.autodiff.ForwardAccumulator(x, tf.ones_like(x)) as accumulator:
+        y = tf.tanh(x) * x
+    return accumulator.jvp(y)
+
+
+@tf.custom_gradient
+def _clipped(x: Any) -> Any:
+    return tf.square(x), lambda upstream: tf.clip_by_value(upstream * 2 * x, -0.5, 0.5)
+
+
+def _custom_gradient(x: Any) -> Any:
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = _clipped(x)
+    return tape.gradient(y, x)
+
+
+def _recompute(x: Any) -> Any:
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = tf.recompute_grad(lambda a: tf.sin(tf.exp(a)))(x)
+    return tape.gradient(y, x)
+
+
+def _calls(x: Any) -> Any:
+    @tf.function
+    def inner(y: Any) -> Any:
+        return tf.nn.relu(y) @ tf.transpose(y)
+
+    return inner(x) + inner(x * 2)
+
+
+def _map(x: Any) -> Any:
+    return tf.map_fn(lambda row: tf.reduce_sum(row) * row, x)
+
+
+def _scan(x: Any) -> Any:
+    return tf.scan(lambda total, row: total * 0.5 + row, x)
+
+
+def _bfloat16_loop(x: Any) -> Any:
+    y = tf.cast(x, tf.bfloat16)
+    for _ in tf.range(3):
+        y = y * 0.5 + 1
+    return tf.cast(y, tf.float32)
+
+
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    f.__name__.removeprefix("_"): f
+    for f in (
+        _while,
+        _while_by_value,
+        _for_with_break,
+        _nested,
+        _cond,
+        _switch,
+        _case,
+        _array,
+        _array_gathered,
+        _array_split,
+        _gradient_of_array,
+        _gradient_of_while,
+        _gradient_of_cond,
+        _second_derivative,
+        _jacobian,
+        _forward_mode,
+        _custom_gradient,
+        _recompute,
+        _calls,
+        _map,
+        _scan,
+        _bfloat16_loop,
+    )
+}
+# XLA needs sizes at compile time: that of a range whose end is a loop's counter, and of pieces.
+_NOT_COMPILED = ("array_split", "nested")
+
+
+def _run(function: Callable[[Any], Any], device: str) -> list[np.ndarray]:
+    with tf.device(device):
+        return [r.numpy() for r in tf.nest.flatten(function(tf.constant(X)))]
+
+
+@pytest.mark.parametrize("way", ["function", "jit"])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions(name: str, way: str) -> None:
+    if way == "jit" and name in _NOT_COMPILED:
+        pytest.skip("XLA knows no sizes that are computed in the program")
+    function = FUNCTIONS[name]
+    actual = _run(tf.function(function, jit_compile=way == "jit"), "XPU:0")
+    expected = _run(tf.function(function), "CPU:0")
+    for a, e in zip(actual, expected, strict=True):
+        # Up to five applications of functions whose results are good to a few places; in bfloat16 XLA may keep
+        # digits in between.
+        limit = 2.0**-7 if name == "bfloat16_loop" else 2e-5
+        np.testing.assert_allclose(a, e, rtol=limit, atol=limit * float(np.max(np.abs(e))))
+
+
+@pytest.mark.parametrize(
+    "name", ["second_derivative", "jacobian", "forward_mode", "custom_gradient", "recompute", "map"]
+)
+def test_eagerly(name: str) -> None:
+    function = FUNCTIONS[name]
+    for a, e in zip(_run(function, "XPU:0"), _run(function, "CPU:0"), strict=True):
+        np.testing.assert_allclose(a, e, rtol=2e-5, atol=2e-5 * float(np.max(np.abs(e))))
+
+
+def test_a_function_with_strings_in_the_middle() -> None:
+    @tf.function
+    def describe(x: Any) -> Any:
+        total = tf.reduce_sum(x)
+        text = tf.strings.join(["total ", tf.strings.as_string(total, precision=1)])
+        return text, tf.strings.length(text) + tf.cast(total, tf.int32)
+
+    with tf.device("XPU:0"):
+        text, number = describe(tf.constant([1.5, 2.5]))
+    assert text.numpy() == b"total 4.0"
+    assert number.numpy() == 13
+
+
+def test_values_travel_between_devices() -> None:
+    with tf.device("XPU:0"):
+        x = tf.constant(X)
+    with tf.device("CPU:0"):
+        y = x + 1
+        z = tf.constant(X)
+    assert x.device.endswith("XPU:0")
+    assert y.device.endswith("CPU:0")
+    with tf.device("XPU:0"):
+        w = y * z
+    assert w.device.endswith("XPU:0")
+    np.testing.assert_array_equal(w.numpy(), (X + 1) * X)
+
+
+def test_shapes_that_do_not_match() -> None:
+    with tf.device("XPU:0"):
+        a, b = tf.ones([2, 3]), tf.ones([4, 5])
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"[Mm]atri"):
+            tf.matmul(a, b)
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            _ = a + b
+        assert tf.reduce_sum(a).numpy() == 6
+
+
+def test_nan_and_infinities() -> None:
+    values = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e38], np.float32)
+    for function in (
+        lambda x: x * 10,
+        lambda x: tf.maximum(x, 0.5),
+        tf.nn.relu,
+        tf.sqrt,
+        lambda x: tf.reduce_max(x),
+        lambda x: x - x,
+        lambda x: 1 / x,
+    ):
+        results = []
+        for device in ("XPU:0", "CPU:0"):
+            with tf.device(device):
+                results.append(function(tf.constant(values)).numpy())
+        np.testing.assert_array_equal(*results)
