@@ -33,7 +33,7 @@ Status Device_DefaultMemory(PJRT_Device_DefaultMemory_Args& args) {
 
 // Of the memory of kind `device`, where arrays live unless a program says otherwise.
 Status Device_MemoryStats(PJRT_Device_MemoryStats_Args& args) {
-  const AllocatorStats stats = args.device->device->default_memory()->allocator().stats();
+  const AllocatorStats stats = args.device->device->memory_stats(MemoryKind::kDevice);
   args.bytes_in_use = stats.bytes_in_use;
 #define TRIPONT_SET(field, value) \
   args.field = value;             \

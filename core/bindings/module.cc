@@ -58,7 +58,7 @@ Memory* FindMemory(const Device& device, const std::string& kind) {
 }
 
 py::dict MemoryStats(const Device& device, const std::string& kind) {
-  const AllocatorStats stats = FindMemory(device, kind)->allocator().stats();
+  const AllocatorStats stats = device.memory_stats(FindMemory(device, kind)->kind());
   py::dict dict;
   dict["bytes_in_use"] = stats.bytes_in_use;
   dict["peak_bytes_in_use"] = stats.peak_bytes_in_use;

@@ -20,12 +20,18 @@
 
 namespace tripont {
 
+// What memory is for, and so what kind of it is taken.
+enum class MemoryUse {
+  kArrays,       // host and devices access it, the devices most (SYCL: shared)
+  kHostArrays,   // host and devices access it, the host most (SYCL: host)
+  kTemporaries,  // kernels of one device alone access it (SYCL: device)
+};
+
 // Where an allocator's memory comes from, when that is not the system.
 class MemorySource {
  public:
   virtual ~MemorySource() = default;
-  // `size` bytes that the host and the devices can access, at a multiple of 4096; null if there is
-  // no room.
+  // `size` bytes at a multiple of 4096; null if there is no room.
   virtual void* Map(size_t size) = 0;
   virtual void Unmap(void* data, size_t size) = 0;
 };
@@ -88,8 +94,8 @@ class Backend {
   // FAILED_PRECONDITION if the artifact is for another target or needs what the devices lack; then
   // builds its kernels: INTERNAL with the build log. `artifact` outlives the program.
   virtual StatusOr<std::unique_ptr<DeviceProgram>> Load(const Artifact& artifact) = 0;
-  // Null if devices can access all of the process's memory.
-  virtual MemorySource* memory_source() = 0;
+  // Null if devices can access all of the process's memory: then all of it is the system's.
+  virtual MemorySource* memory_source(MemoryUse use = MemoryUse::kArrays, int device = 0) = 0;
 };
 
 }  // namespace tripont

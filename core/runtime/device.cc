@@ -1,5 +1,7 @@
 #include "core/runtime/device.h"
 
+#include <algorithm>
+
 #include "core/runtime/cpu_info.h"
 #include "core/runtime/strings.h"
 
@@ -15,12 +17,34 @@ Device::Device(int id, MemoryBudget* budget, int64_t cache_limit, int64_t inline
       queue_(std::move(queue)),
       inline_ns_(inline_ns),
       stream_(StrCat("tripont-", id)) {
-  MemorySource* const source = backend != nullptr ? backend->memory_source() : nullptr;
+  const int number = queue_ != nullptr ? queue_->device_number() : 0;
+  const auto source = [&](MemoryUse use) {
+    return backend != nullptr ? backend->memory_source(use, number) : nullptr;
+  };
   for (int kind = 0; kind < kNumMemoryKinds; ++kind) {
-    memories_[kind] =
-        std::make_unique<Memory>(this, static_cast<MemoryKind>(kind), kNumMemoryKinds * id + kind,
-                                 budget, cache_limit, source);
+    const auto memory = static_cast<MemoryKind>(kind);
+    const MemoryUse use =
+        memory == MemoryKind::kDevice ? MemoryUse::kArrays : MemoryUse::kHostArrays;
+    memories_[kind] = std::make_unique<Memory>(this, memory, kNumMemoryKinds * id + kind, budget,
+                                               cache_limit, source(use));
   }
+  if (source(MemoryUse::kTemporaries) != source(MemoryUse::kArrays)) {
+    temporaries_ =
+        std::make_unique<Allocator>(budget, cache_limit, source(MemoryUse::kTemporaries));
+  }
+}
+
+AllocatorStats Device::memory_stats(MemoryKind kind) const {
+  AllocatorStats stats = memory(kind)->allocator().stats();
+  if (kind != MemoryKind::kDevice || temporaries_ == nullptr) return stats;
+  const AllocatorStats more = temporaries_->stats();
+  stats.bytes_in_use += more.bytes_in_use;
+  stats.peak_bytes_in_use += more.peak_bytes_in_use;
+  stats.num_allocs += more.num_allocs;
+  stats.largest_alloc_size = std::max(stats.largest_alloc_size, more.largest_alloc_size);
+  stats.bytes_cached += more.bytes_cached;
+  stats.bytes_reserved += more.bytes_reserved;
+  return stats;
 }
 
 std::array<Memory*, kNumMemoryKinds> Device::memories() const {

@@ -37,6 +37,12 @@ class TRIPONT_EXPORT Device {
   Stream& stream() { return stream_; }
   Memory* memory(MemoryKind kind) const { return memories_[static_cast<int>(kind)].get(); }
   Memory* default_memory() const { return memory(MemoryKind::kDevice); }
+  // For an execution's temporary values that only kernels use.
+  Allocator& temporaries() const {
+    return temporaries_ != nullptr ? *temporaries_ : default_memory()->allocator();
+  }
+  // Of the memory of a kind; that of kind `device` with the temporary values.
+  AllocatorStats memory_stats(MemoryKind kind) const;
   // All memories, by kind.
   std::array<Memory*, kNumMemoryKinds> memories() const;
   // Programs estimated to take less than this run on the caller's thread when the stream is idle.
@@ -51,6 +57,7 @@ class TRIPONT_EXPORT Device {
   const int64_t inline_ns_;
   Stream stream_;
   std::array<std::unique_ptr<Memory>, kNumMemoryKinds> memories_;
+  std::unique_ptr<Allocator> temporaries_;  // null: temporary values live in the default memory
 };
 
 }  // namespace tripont

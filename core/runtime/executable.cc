@@ -190,12 +190,13 @@ Status Executable::RunProgram(Device* device, void* const* parameters, void* con
   Allocator& allocator = device->default_memory()->allocator();
   Scratch arena;
   if (const size_t size = program_->temp_size(); size > 0) {
-    const Block block = allocator.TryAllocate(size);
+    Allocator& temporaries = program_->host_uses_temporaries() ? allocator : device->temporaries();
+    const Block block = temporaries.TryAllocate(size);
     if (block.data == nullptr) {
-      return allocator.Exhausted(size).WithPrefix(
+      return temporaries.Exhausted(size).WithPrefix(
           StrCat(name(), ": the temporary arena of the program"));
     }
-    arena = Scratch(&allocator, block);
+    arena = Scratch(&temporaries, block);
   }
   const std::vector<void*>& constants = program_->constant_bases();
   SmallArray<void*> bases(constants.size());

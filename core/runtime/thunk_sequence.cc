@@ -140,6 +140,7 @@ StatusOr<LoadedSequence> LoadedProgram::LoadSequence(const std::vector<ArtifactT
       case ArtifactThunk::Kind::kWhile: {
         AddSlice(loaded, thunk.source);
         loaded.trip_count = thunk.trip_count;
+        host_uses_temporaries_ |= thunk.trip_count < 0;
         double once = 0;
         for (const auto& body : thunk.bodies) {
           TRIPONT_ASSIGN_OR_RETURN(LoadedSequence inner, LoadSequence(body, &once));
@@ -152,6 +153,7 @@ StatusOr<LoadedSequence> LoadedProgram::LoadSequence(const std::vector<ArtifactT
       case ArtifactThunk::Kind::kConditional: {
         AddSlice(loaded, thunk.source);
         loaded.selector_is_pred = thunk.selector_is_pred;
+        host_uses_temporaries_ = true;
         double longest = 0;
         for (const auto& body : thunk.bodies) {
           double branch = 0;
@@ -218,6 +220,7 @@ Status LoadedProgram::LoadLibraryCall(const ArtifactThunk& thunk, LoadedThunk& l
   TRIPONT_ASSIGN_OR_RETURN(loaded.call, factory(signature));
   TRIPONT_RETURN_IF_ERROR(signature.attributes.CheckAllUsed());
   may_block_ |= loaded.call->MayBlock();
+  host_uses_temporaries_ |= !loaded.call->UsesQueue();
   if (loaded.call->NeedsPrepare()) {
     prepared_calls_.push_back(
         {loaded.call.get(), loaded.first_slice, loaded.num_slices, loaded.num_operands});

@@ -61,6 +61,9 @@ class LoadedProgram {
   // -1), and how large it is.
   const std::vector<int64_t>& temp_offsets() const { return temp_offsets_; }
   size_t temp_size() const { return temp_size_; }
+  // Whether the host reads or writes temporary values: predicates, operands of library calls that
+  // run on it.
+  bool host_uses_temporaries() const { return host_uses_temporaries_; }
   // Estimate, ns on one core; infinity if a trip count is unknown.
   double cost_ns() const { return cost_ns_; }
   bool may_block() const { return may_block_; }
@@ -100,6 +103,7 @@ class LoadedProgram {
   std::vector<void*> constant_bases_;
   std::vector<int64_t> temp_offsets_;
   size_t temp_size_ = 0;
+  bool host_uses_temporaries_ = false;
   size_t max_arguments_ = 0;
   int32_t num_thunks_ = 0;
   double cost_ns_ = 0;

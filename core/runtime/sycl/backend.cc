@@ -89,17 +89,20 @@ std::vector<FoundDevice> FindDevices(const Api& api) {
   return devices;
 }
 
-// Shared memory of one device's context, for devices that cannot access all memory of the process.
-class SharedMemory : public MemorySource {
+// Unified shared memory of one kind, for devices that cannot access all memory of the process.
+class UsmMemory : public MemorySource {
  public:
-  SharedMemory(const Api& api, QueueRef queue) : api_(api), queue_(queue) {}
-  void* Map(size_t size) override { return api_.aligned_alloc_shared(kPage, size, queue_); }
+  using Allocate = UsmRef (*)(size_t alignment, size_t size, QueueRef queue);
+  UsmMemory(const Api& api, Allocate allocate, QueueRef queue)
+      : api_(api), allocate_(allocate), queue_(queue) {}
+  void* Map(size_t size) override { return allocate_(kPage, size, queue_); }
   void Unmap(void* data, size_t) override {
     api_.free_with_queue(static_cast<UsmRef>(data), queue_);
   }
 
  private:
   const Api& api_;
+  const Allocate allocate_;
   const QueueRef queue_;
 };
 
@@ -170,7 +173,12 @@ class SyclBackend : public Backend {
     return std::unique_ptr<DeviceProgram>(std::move(program));
   }
 
-  MemorySource* memory_source() override { return memory_.get(); }
+  MemorySource* memory_source(MemoryUse use, int device) override {
+    if (use == MemoryUse::kHostArrays && host_memory_ != nullptr) return host_memory_.get();
+    if (use == MemoryUse::kTemporaries && !device_memory_.empty())
+      return device_memory_[static_cast<size_t>(device) % device_memory_.size()].get();
+    return shared_memory_.get();
+  }
 
  private:
   SyclBackend(const Api& api, std::vector<FoundDevice> devices, std::string_view schedule)
@@ -197,7 +205,16 @@ class SyclBackend : public Backend {
       return Unimplemented(devices_[0].info.name,
                            " has no memory that it shares with the host (USM shared allocations)");
     }
-    memory_ = std::make_unique<SharedMemory>(api_, loading_queues_[0].get());
+    const QueueRef queue = loading_queues_[0].get();
+    shared_memory_ = std::make_unique<UsmMemory>(api_, api_.aligned_alloc_shared, queue);
+    if (AllHave(&DeviceInfo::usm_host))
+      host_memory_ = std::make_unique<UsmMemory>(api_, api_.aligned_alloc_host, queue);
+    if (AllHave(&DeviceInfo::usm_device)) {
+      for (const Handle<QueueRef>& of_device : loading_queues_) {
+        device_memory_.push_back(
+            std::make_unique<UsmMemory>(api_, api_.aligned_alloc_device, of_device.get()));
+      }
+    }
     return OkStatus();
   }
 
@@ -218,7 +235,10 @@ class SyclBackend : public Backend {
   const std::string schedule_;
   ContextRef context_ = nullptr;                  // as long as the process
   std::vector<Handle<QueueRef>> loading_queues_;  // one a device
-  std::unique_ptr<SharedMemory> memory_;
+  // Null or empty if devices lack that kind of memory, or can access all memory.
+  std::unique_ptr<UsmMemory> shared_memory_;
+  std::unique_ptr<UsmMemory> host_memory_;
+  std::vector<std::unique_ptr<UsmMemory>> device_memory_;  // one a device
 };
 
 }  // namespace

@@ -93,6 +93,8 @@ enum EventStatus : int { kComplete = 3 };
   X(KernelBundle_HasKernel, bool, (KernelBundleRef, const char* name))                       \
   X(KernelBundle_Delete, void, (KernelBundleRef))                                            \
   X(Kernel_Delete, void, (KernelRef))                                                        \
+  X(aligned_alloc_device, UsmRef, (size_t alignment, size_t size, QueueRef))                 \
+  X(aligned_alloc_host, UsmRef, (size_t alignment, size_t size, QueueRef))                   \
   X(aligned_alloc_shared, UsmRef, (size_t alignment, size_t size, QueueRef))                 \
   X(free_with_queue, void, (UsmRef, QueueRef))
 
