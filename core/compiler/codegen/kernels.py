@@ -104,8 +104,8 @@ class Frame:
         return sum(a.shape.bytes for a in (*self.operands, *self.results)) >= size
 
     def finish(self, work_count: int, grain: int, cost_ns: float) -> EmittedKernel:
-        if self.generator.streamed and self.target.is_x86:
-            self.builder.call("void", "llvm.x86.sse.sfence", [])
+        if self.generator.streamed:
+            self.target.fence_streams(self.builder)
         self.builder.ret()
         self.builder.finish()
         return EmittedKernel(self.name, work_count, max(1, grain), cost_ns)

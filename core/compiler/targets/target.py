@@ -77,6 +77,11 @@ class Target(ABC):
         instruction, if the machine lacks what the kernel needs.
         """
 
+    def fence_streams(self, builder: llvm_ir.Builder) -> None:
+        """Before a function ends that wrote past the caches: what it wrote comes before what is written later."""
+        if self.is_x86:
+            builder.call("void", "llvm.x86.sse.sfence", [])
+
     def local_id(self, builder: llvm_ir.Builder) -> llvm_ir.Value:
         """Which work-item of its group runs this (i64). For targets with a ``work_group``, as the next two."""
         raise NotImplementedError

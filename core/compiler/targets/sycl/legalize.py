@@ -52,7 +52,6 @@ _EXTEND: Final = re.compile(
 _SATURATING: Final = re.compile(
     r"  (%\w+) = call (\S+|<\d+ x \w+>) (@llvm\.fpto[su]i\.sat\.[\w.]+)\((<\d+ x \w+>|\w+) (\S+)\)$"
 )
-_NONTEMPORAL: Final = ", !nontemporal !{i32 1}"
 _CALL: Final = re.compile(r"(  call void @)([\w.$]+)(\(.*)$")
 _EXPANDED: Final = ("llvm.masked.", "llvm.vector.reduce.or.")
 _ARGUMENT: Final = re.compile(r"getelementptr inbounds ptr, ptr %a0, i64 (\d+)$")
@@ -277,7 +276,7 @@ class _Function:
                 line = _TABLE.sub(lambda m: f"addrspacecast ({GLOBAL} {m[0]} to {GENERIC})", line)
             if "@llvm." in line:
                 line = _mangled(line)
-        return line.replace(_NONTEMPORAL, "") if "!nontemporal" in line else line
+        return line
 
     def extend_truncated(
         self, result: str, opcode: str, narrow: str, type_: str, value: str, wide: str

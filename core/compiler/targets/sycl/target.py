@@ -99,6 +99,9 @@ class SyclTarget(Target):
         assert self.host is not None
         return SyclModule(self.triple, self.data_layout, self.host.module())
 
+    def fence_streams(self, builder: llvm_ir.Builder) -> None:
+        builder.emit_void("fence seq_cst")
+
     def local_id(self, builder: llvm_ir.Builder) -> llvm_ir.Value:
         assert isinstance(builder.module, SyclModule)
         builder.module.group_functions.add(builder.name)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from tripont.core.compiler.targets.sycl import disassemble
 
 from .khronos import disassembled, validate
-from .programs import PROGRAMS, compiled, spirv_of
+from .programs import PROGRAMS, compiled, spirv_of, unary
 
 DEVICES = ("cpu,fp64", "gpu,fp64", "gpu,fp64,sub-groups")
 
@@ -32,3 +34,15 @@ def test_names_of_the_disassembly() -> None:
 def test_what_is_not_spirv(bad: bytes) -> None:
     with pytest.raises(ValueError, match="SPIR-V"):
         disassemble(bad)
+
+
+def test_large_arrays_are_written_past_the_caches() -> None:
+    """Whole aligned vectors, and a barrier behind them, where more is moved than caches hold."""
+    spirv = spirv_of(compiled(unary("stablehlo.exponential", "tensor<8388608xf32>")))
+    validate(spirv)
+    text = disassemble(spirv)
+    assert re.search(r"OpStore .* Aligned\|Nontemporal 64\n", text)
+    assert text.count("OpMemoryBarrier") == 1
+    small = disassemble(spirv_of(compiled(unary("stablehlo.exponential"))))
+    assert "Nontemporal" not in small
+    assert "OpMemoryBarrier" not in small
