@@ -116,6 +116,8 @@ absl::Status FillArray(const tf::Tensor& tensor, void* data, TripontArray* array
 
 // The device array of a tensor, to be read.
 absl::Status ReadArray(const tf::Tensor& tensor, TripontArray* array) {
+  // TensorFlow does not transfer tensors without elements: they may have no buffer.
+  if (tensor.NumElements() == 0) return FillArray(tensor, nullptr, array);
   TF_ASSIGN_OR_RETURN(PJRT_Buffer * buffer, tf::GetPjRtCBufferFromTensor(&tensor));
   void* data = nullptr;
   if (PJRT_Error* error = Core().await_read(buffer, &data)) return TakeError(error);
@@ -186,6 +188,7 @@ absl::Status WritableArray(tf::OpKernelContext* context, tf::Var* variable, Trip
   if (!variable->is_initialized) {
     return absl::FailedPreconditionError("a variable that the op updates has no value yet");
   }
+  if (tensor->NumElements() == 0) return FillArray(*tensor, nullptr, array);
   TF_ASSIGN_OR_RETURN(PJRT_Buffer * buffer, tf::GetPjRtCBufferFromTensor(tensor));
   void* data = nullptr;
   if (tensor->RefCountIsOne()) {

@@ -44,18 +44,21 @@ struct Unique {
 
 template <typename T, bool kWithCounts>
 void RegisterBoth(const char* op, TF_DataType type) {
-  Register<Unique<T, int32_t, TF_INT32, kWithCounts>>(
-      Kernel(op).Type("T", type).Type("out_idx", TF_INT32));
-  Register<Unique<T, int64_t, TF_INT64, kWithCounts>>(
-      Kernel(op).Type("T", type).Type("out_idx", TF_INT64));
+  for (const TF_DataType index : {TF_INT32, TF_INT64}) {
+    Kernel kernel = Kernel(op).Type("T", type).Type("out_idx", index);
+    // Vectors of int32 stay in host memory, as on TensorFlow's other devices.
+    if (type == TF_INT32) kernel.HostMemory("x").HostMemory("y").HostMemory("idx");
+    if (type == TF_INT32 && kWithCounts) kernel.HostMemory("count");
+    index == TF_INT32 ? Register<Unique<T, int32_t, TF_INT32, kWithCounts>>(kernel)
+                      : Register<Unique<T, int64_t, TF_INT64, kWithCounts>>(kernel);
+  }
 }
 
 }  // namespace
 
 void RegisterUniqueKernels() {
   ForEachType([]<typename T>(TF_DataType type) {
-    // int32: as for Where.
-    if constexpr (!std::is_same_v<T, bool> && !std::is_same_v<T, int32_t>) {
+    if constexpr (!std::is_same_v<T, bool>) {
       RegisterBoth<T, false>("Unique", type);
       RegisterBoth<T, true>("UniqueWithCounts", type);
     }

@@ -12,6 +12,9 @@ template <typename T>
 struct Where {
   void Compute(Context& context) {
     const Array input = context.Input(0);
+    if (context.ok() && input.rank == 0) {
+      return context.Fail(TF_INVALID_ARGUMENT, "Where of a scalar: Unhandled input dimensions: 0");
+    }
     const T* values = input.data<T>();
     int64_t count = 0;
     for (int64_t i = 0; i < input.size; ++i) count += values[i] != T(0);

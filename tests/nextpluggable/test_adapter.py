@@ -178,11 +178,28 @@ Shape._fields_ = (
 )
 
 # TFNPD_Api after struct_size and priv, in the header's order.
-FUNCTIONS = """NewDeviceEvent DeviceEventAwait DeviceEventIsReady DeviceEventAndThen DeviceEventDelete
-DeviceAllocatorCreate DeviceAllocateRaw DeviceDeallocateRaw DeviceAllocatorName
-DeviceAllocatorAllocatesOpaqueHandle DeviceAllocatorDelete DeviceContextCreate DeviceContextDelete
-DeviceTensorToHostTensor HostTensorToDeviceTensor SameDeviceTensorCopy SameDevicePjRtBufferCopy
-XlaShapeToDeviceShapeRepresentation GetDeviceCount InitPluginInternalDeviceStates""".split()
+FUNCTIONS = [
+    "NewDeviceEvent",
+    "DeviceEventAwait",
+    "DeviceEventIsReady",
+    "DeviceEventAndThen",
+    "DeviceEventDelete",
+    "DeviceAllocatorCreate",
+    "DeviceAllocateRaw",
+    "DeviceDeallocateRaw",
+    "DeviceAllocatorName",
+    "DeviceAllocatorAllocatesOpaqueHandle",
+    "DeviceAllocatorDelete",
+    "DeviceContextCreate",
+    "DeviceContextDelete",
+    "DeviceTensorToHostTensor",
+    "HostTensorToDeviceTensor",
+    "SameDeviceTensorCopy",
+    "SameDevicePjRtBufferCopy",
+    "XlaShapeToDeviceShapeRepresentation",
+    "GetDeviceCount",
+    "InitPluginInternalDeviceStates",
+]
 
 
 class Api(ctypes.Structure):
