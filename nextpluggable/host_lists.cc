@@ -68,6 +68,16 @@ class ListKernel : public tf::OpKernel {
   std::unique_ptr<tf::OpKernel> kernel_;
 };
 
+// What gradients of lists need beside the ops on lists themselves.
+bool IsForVariants(const tf::KernelDef& kernel) {
+  if (kernel.op() != "ZerosLike" && kernel.op() != "AddN") return false;
+  for (const auto& constraint : kernel.constraint()) {
+    const auto& types = constraint.allowed_values().list().type();
+    if (types.size() == 1 && types[0] == tf::DT_VARIANT) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 void RegisterHostListKernels() {
@@ -75,7 +85,7 @@ void RegisterHostListKernels() {
   for (const tf::KernelDef& kernel : kernels.kernel()) {
     const std::string_view op = kernel.op();
     if (kernel.device_type() != tf::DEVICE_CPU ||
-        !(op.starts_with("TensorList") || op == "EmptyTensorList")) {
+        !(op.starts_with("TensorList") || op == "EmptyTensorList" || IsForVariants(kernel))) {
       continue;
     }
     const tf::OpDef* definition = nullptr;
