@@ -33,6 +33,7 @@ ARTIFACT: Final = "tripont"  # the stage that is the executable artifact
 
 _NUMBERED: Final = re.compile(r"module_(\d+)\.")
 _LONGEST_NAME: Final = 100
+_warned: set[Path | None] = set()  # folders that could not be written
 
 
 class Dump:
@@ -135,9 +136,14 @@ class Dump:
             entry["file"] = self.files.get(f"{stage}.txt", "")
 
     def _give_up(self, error: OSError) -> None:
-        _log.warning(
-            "cannot write dumps to %s: %s; the compilation goes on without them", self.folder, error
-        )
+        """A warning, once a folder and process: programs come by the dozen."""
+        if self.folder not in _warned:
+            _warned.add(self.folder)
+            _log.warning(
+                "cannot write dumps to %s: %s; the compilation goes on without them",
+                self.folder,
+                error,
+            )
         self.folder = None
 
 

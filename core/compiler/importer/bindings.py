@@ -137,4 +137,4 @@ def malformed(what: str, error: Exception) -> Exception:
         return unimplemented(
             f"the program uses an operation or type that is not known here: {said}"
         )
-    return invalid_argument(f"the program is not valid {what}: {said}")
+    return invalid_argument(f"the program is not {what}: {said}")

@@ -105,7 +105,7 @@ def read_mlir(program: bytes, format: str, context: ir.Context) -> ir.Module:
     except CompileError:
         raise
     except (MLIRError, ValueError, RuntimeError, TypeError, SystemError) as error:
-        what = "an HloModuleProto" if format == "hlo" else "StableHLO"
+        what = "a valid HloModuleProto" if format == "hlo" else "valid StableHLO"
         raise bindings.malformed(what, error) from error
 
 

@@ -340,8 +340,9 @@ def test_an_impossible_folder_is_a_warning(tmp_path: Path, caplog: Any, target: 
     blocked.write_text("")
     with caplog.at_level(logging.WARNING):
         data = compiled("elementwise", dump_to=str(blocked / "dumps"), target=target)
-    assert data == compiled("elementwise", target=target)
-    assert caplog.text.count("cannot write dumps") == 1
+        again = compiled("elementwise", dump_to=str(blocked / "dumps"), target=target)
+    assert data == again == compiled("elementwise", target=target)
+    assert caplog.text.count("cannot write dumps") == 1  # for each folder, not for each program
 
 
 def test_a_folder_that_goes_away_is_a_warning(tmp_path: Path, caplog: Any) -> None:
