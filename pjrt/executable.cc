@@ -138,8 +138,10 @@ StatusOr<PJRT_LoadedExecutable*> LoadExecutable(PJRT_Client* client, std::string
     DeviceAssignment& assignment = loaded->device_assignment;
     assignment.num_replicas = options.num_replicas;
     assignment.num_partitions = options.num_partitions;
-    const int64_t first = options.device_ordinal > 0 ? options.device_ordinal : 0;
     const int64_t count = options.num_replicas * options.num_partitions;
+    // TensorFlow compiles a program for several replicas once for each device, whose ordinal it
+    // gives.
+    const int64_t first = count == 1 ? std::max<int64_t>(options.device_ordinal, 0) : 0;
     if (count > num_devices || first > num_devices - count)
       return no_device(std::max(first, num_devices));
     for (int64_t i = 0; i < count; ++i) assignment.device_ids.push_back(first + i);
@@ -160,7 +162,7 @@ StatusOr<PJRT_LoadedExecutable*> LoadExecutable(PJRT_Client* client, std::string
     }
     std::vector<int> ids;
     for (const PJRT_Device* device : loaded->devices) ids.push_back(device->device->id());
-    loaded->launches = LaunchSeries::Get(executable->fingerprint(), executable->name(), ids,
+    loaded->launches = LaunchSeries::Get(executable->collectives(), executable->name(), ids,
                                          client->client->options().collective_timeout);
   }
   loaded->info =

@@ -72,7 +72,6 @@ def _read(program: bytes, format: str, options_proto: bytes) -> Module:
         partitioned = partition.partition(program, format, build)
         module = read_program(partitioned.module, "hlo")
         module.shardings = partitioned.shardings
-        module.buffer_donors = partitioned.donors
         module.parameter_memory_kinds = whole.parameter_memory_kinds
         module.result_memory_kinds = whole.result_memory_kinds
     module.num_replicas = build.num_replicas

@@ -13,12 +13,13 @@ from __future__ import annotations
 import functools
 import re
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from jaxlib import _jax
 
+from . import wire_format
 from .errors import STATUS_CODES, CompileError, unimplemented
 
 # XLA's passes that run: those of its SPMD pipeline, and what takes the module.
@@ -36,11 +37,8 @@ PASSES: Final = (
 )
 _PRE_SCHEDULER: Final = 0  # jax.extend.xla.PipelineStage
 _NAME: Final = "tripont-take-partitioned-module"
-# Fields of HloModuleProto.
-_SPMD_OUTPUT_SHARDING: Final = 12
-_SPMD_PARAMETERS_SHARDINGS: Final = 14
-_BUFFER_DONOR: Final = 18
-_SHARDING_FIELDS: Final = (_SPMD_OUTPUT_SHARDING, _SPMD_PARAMETERS_SHARDINGS)
+# Fields of HloModuleProto: spmd_output_sharding, spmd_parameters_shardings.
+_SHARDINGS: Final = (12, 14)
 
 _STATUS: Final = re.compile(r"^([A-Z_]+): ")
 _one_at_a_time = threading.Lock()
@@ -65,12 +63,11 @@ class Partitioned:
     """The program of one device.
 
     ``module``: a serialized HloModuleProto. ``shardings``: those of its fields that say how the whole program's
-    parameters and results are sharded, as bytes. ``donors``: parameters that may be given up.
+    parameters and results are sharded, as bytes.
     """
 
     module: bytes
     shardings: bytes = b""
-    donors: tuple[int, ...] = field(default_factory=tuple)
 
 
 def read_options(proto: bytes) -> BuildOptions:
@@ -125,14 +122,8 @@ def partition(program: bytes, format: str, options: BuildOptions) -> Partitioned
         finally:
             _xla.clear_xla_transform(_NAME, _PRE_SCHEDULER)
     (module,) = taken
-    donors: list[int] = []
-    shardings = bytearray()
-    for number, whole, payload in _fields(module):
-        if number in _SHARDING_FIELDS:
-            shardings += whole
-        elif number == _BUFFER_DONOR:
-            donors += [_parameter_number(entry) for n, _, entry in _fields(payload) if n == 1]
-    return Partitioned(module, bytes(shardings), tuple(donors))
+    shardings = b"".join(f.whole for f in wire_format.fields(module) if f.number in _SHARDINGS)
+    return Partitioned(module, shardings)
 
 
 def _stablehlo(program: bytes, format: str) -> bytes:
@@ -184,50 +175,3 @@ def _as_compile_error(error: Exception, options: BuildOptions) -> CompileError:
     found = _STATUS.match(text)
     code = found[1] if found and found[1] in STATUS_CODES else "INTERNAL"
     return CompileError(code, f"partitioning for {options.num_partitions} devices: {text[:2000]}")
-
-
-# --------------------------------------------------------------------------------------------------- wire format
-
-
-def _fields(message: bytes) -> list[tuple[int, bytes, bytes]]:
-    """The fields of a protocol buffer message: number, the whole field, and its content (of a length-delimited one)."""
-    fields = []
-    position = 0
-    while position < len(message):
-        start = position
-        key, position = _varint(message, position)
-        content = b""
-        kind = key & 7
-        if kind == 0:
-            _, position = _varint(message, position)
-        elif kind == 1:
-            position += 8
-        elif kind == 2:
-            size, position = _varint(message, position)
-            content = message[position : position + size]
-            position += size
-        elif kind == 5:
-            position += 4
-        else:
-            raise CompileError("INTERNAL", "XLA gave a module that is not a message")
-        fields.append((key >> 3, message[start:position], content))
-    return fields
-
-
-def _varint(message: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = message[position]
-        position += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value, position
-        shift += 7
-
-
-def _parameter_number(entry: bytes) -> int:
-    """Of a buffer donor; parameters are no tuples here."""
-    for number, whole, _ in _fields(entry):
-        if number == 1:
-            return _varint(whole, 1)[0]
-    return 0

@@ -123,7 +123,7 @@ void Launch::Fail(int64_t participant, const Status& status) {
   for (const auto& [key, meeting] : meetings_) meeting->changed.notify_all();
 }
 
-std::shared_ptr<LaunchSeries> LaunchSeries::Get(const std::string& fingerprint,
+std::shared_ptr<LaunchSeries> LaunchSeries::Get(const std::string& collectives,
                                                 const std::string& program,
                                                 const std::vector<int>& devices,
                                                 int64_t timeout_seconds) {
@@ -132,7 +132,7 @@ std::shared_ptr<LaunchSeries> LaunchSeries::Get(const std::string& fingerprint,
   static auto* const all = new std::map<Key, std::weak_ptr<LaunchSeries>>;
   const std::lock_guard<std::mutex> lock(*mutex);
   std::erase_if(*all, [](const auto& entry) { return entry.second.expired(); });
-  std::weak_ptr<LaunchSeries>& entry = (*all)[Key(fingerprint, devices)];
+  std::weak_ptr<LaunchSeries>& entry = (*all)[Key(collectives, devices)];
   std::shared_ptr<LaunchSeries> series = entry.lock();
   if (series == nullptr) {
     series = std::make_shared<LaunchSeries>(program, devices, timeout_seconds);

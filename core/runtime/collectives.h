@@ -93,7 +93,8 @@ class TRIPONT_EXPORT Launch : public RefCounted<Launch> {
   Status failure_;
 };
 
-// The launches of one program on one list of devices. Thread-safe.
+// The launches of one program, or of several that have the same collectives, on one list of
+// devices. Thread-safe.
 class TRIPONT_EXPORT LaunchSeries {
  public:
   LaunchSeries(std::string program, std::vector<int> devices, int64_t timeout_seconds)
@@ -102,9 +103,9 @@ class TRIPONT_EXPORT LaunchSeries {
         timeout_seconds_(timeout_seconds),
         taken_(devices_.size(), 0) {}
 
-  // The series of the program with this fingerprint on these devices: one in the process, so that
-  // executables that a framework made for each device from the same program meet.
-  static std::shared_ptr<LaunchSeries> Get(const std::string& fingerprint,
+  // The series of programs with these collectives (Executable::collectives) on these devices: one
+  // in the process, because a framework may give each device a program of its own.
+  static std::shared_ptr<LaunchSeries> Get(const std::string& collectives,
                                            const std::string& program,
                                            const std::vector<int>& devices,
                                            int64_t timeout_seconds);

@@ -166,8 +166,9 @@ Executable::~Executable() = default;
 double Executable::cost_ns() const {
   return program_ != nullptr ? program_->cost_ns() : artifact_.costs.optimal_nanoseconds;
 }
-bool Executable::has_collectives() const {
-  return program_ != nullptr && program_->has_collectives();
+const std::string& Executable::collectives() const {
+  static const std::string none;
+  return program_ != nullptr ? program_->collectives() : none;
 }
 std::string Executable::ThunkSequenceText() const { return tripont::ThunkSequenceText(artifact_); }
 

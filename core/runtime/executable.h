@@ -53,7 +53,10 @@ class TRIPONT_EXPORT Executable : public RefCounted<Executable> {
   const std::string& bytes() const { return bytes_; }
   const ExecutableMemoryStats& memory_stats() const { return memory_stats_; }
   // Whether executions meet those of other devices, and so need a launch.
-  bool has_collectives() const;
+  bool has_collectives() const { return !collectives().empty(); }
+  // What the collectives are: executables for which this is the same text can meet, though they
+  // were made from different programs.
+  const std::string& collectives() const;
   // Estimate of one execution, ns; infinity if a loop's trip count is unknown (not of a
   // description: then it counts once).
   double cost_ns() const;

@@ -225,7 +225,7 @@ Status LoadedProgram::LoadLibraryCall(const ArtifactThunk& thunk, LoadedThunk& l
     prepared_calls_.push_back(
         {loaded.call.get(), loaded.first_slice, loaded.num_slices, loaded.num_operands});
   }
-  has_collectives_ |= loaded.call->IsCollective();
+  if (loaded.call->IsCollective()) collectives_ += loaded.call->Description();
   return OkStatus();
 }
 

@@ -67,8 +67,9 @@ class LoadedProgram {
   // Estimate, ns on one core; infinity if a trip count is unknown.
   double cost_ns() const { return cost_ns_; }
   bool may_block() const { return may_block_; }
-  // Whether a collective is among the library calls.
-  bool has_collectives() const { return has_collectives_; }
+  // What the collectives are, one after the other: programs with the same text can meet. Empty if
+  // there are none.
+  const std::string& collectives() const { return collectives_; }
 
  private:
   struct CompactSlice {
@@ -114,7 +115,7 @@ class LoadedProgram {
     uint32_t first_slice, num_slices, num_operands;
   };
   std::vector<PreparedCall> prepared_calls_;
-  bool has_collectives_ = false;
+  std::string collectives_;
   std::vector<CompactSlice> slices_;
   LoadedSequence thunks_;
 };

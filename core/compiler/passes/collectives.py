@@ -433,7 +433,7 @@ def _match(i: Instruction, module: Module, meetings: Any) -> Instruction | None:
         return None
     if opcode in ("partition-id", "replica-id"):
         return _call(i, "device-number", {"partition": int(opcode == "partition-id")}, CALL_NS)
-    config: dict[str, Any] = {"meeting": next(meetings)}
+    config: dict[str, Any] = {"meeting": next(meetings), "channel": i.attributes["channel_id"]}
     if opcode in ("collective-permute", "collective-broadcast"):
         opcode = "collective-permute"
         config["sources"] = tuple(_sources(i, module))

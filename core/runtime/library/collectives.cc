@@ -3,8 +3,9 @@
 // this one is.
 //
 // Attributes of all collectives: "meeting", a number that no other collective of the program has;
-// "groups" and "group_sizes": the participants (replica * num_partitions + partition) of each
-// group, one group after the other. In the formulas r and q are positions in the group.
+// "channel": the program's own; "groups" and "group_sizes": the participants (replica *
+// num_partitions + partition) of each group, one group after the other. In the formulas r and q are
+// positions in the group.
 //
 //   all-reduce          result i of q = operand i of 0, 1, ... reduced in this order
 //   reduce-scatter      result of q = block q of the operands of 0, 1, ... reduced in this order
@@ -143,6 +144,7 @@ class Collective : public LibraryCall {
  public:
   bool MayBlock() const override { return true; }
   bool IsCollective() const override { return true; }
+  std::string Description() const override { return description_; }
 
   Status Execute(const LibraryContext& context, void* const* operands,
                  void* const* results) const override {
@@ -188,6 +190,12 @@ class Collective : public LibraryCall {
       groups_.push_back(std::move(group));
     }
     if (next != members.end()) return InvalidArgument("bad group sizes");
+    TRIPONT_ASSIGN_OR_RETURN(const int64_t channel, attributes.Integer("channel"));
+    description_ = StrCat(signature.name, " ", channel, " {", StrJoin(members, ","), "} {",
+                          StrJoin(sizes, ","), "}");
+    for (const LibraryOperand& operand : signature.operands)
+      description_ += StrCat(" ", operand.shape);
+    description_ += "\n";
     *size = sizes.empty() ? 0 : sizes[0];
     for (const int64_t count : sizes) {
       if (count != *size) *size = 0;
@@ -209,6 +217,7 @@ class Collective : public LibraryCall {
  private:
   static constexpr int64_t kMaxParticipants = 1 << 16;
   std::string name_;
+  std::string description_;
   int64_t meeting_ = 0;
   std::vector<std::unique_ptr<std::vector<int64_t>>> groups_;
   std::vector<Place> places_;  // by participant

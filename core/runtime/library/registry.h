@@ -174,6 +174,8 @@ class TRIPONT_EXPORT LibraryCall {
   virtual bool MayBlock() const { return false; }
   // True if Execute meets other devices: the execution must belong to a launch.
   virtual bool IsCollective() const { return false; }
+  // Of a collective: all that two programs must agree on to meet in it.
+  virtual std::string Description() const { return ""; }
   // True if Execute enqueues its work in the queue of a backend's device, after what is there,
   // instead of doing it before it returns (on the host there is no queue). Other calls run when the
   // queue is empty.

@@ -19,7 +19,8 @@ triangular-solve   triangular-solve         nothing
 
 A ``library-call`` has the attributes ``name`` and ``config``; the ``config`` entries become the artifact's
 attributes, but for ``cost_ns``, the estimate of its time. A call that needs a function of the program (a sort's
-comparator) has it in ``called``, and lowering adds the function's address as the attribute ``comparator``.
+comparator, a collective's reduction) has it in ``called``, and lowering adds the function's address as an attribute
+(:mod:`...codegen.callbacks`).
 """
 
 from .cost import estimate_cost
