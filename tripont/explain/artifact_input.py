@@ -14,7 +14,7 @@ from .hlo_text import TextInstruction, read_hlo
 
 Json = dict[str, Any]
 _NOTE = (
-    "Made from an artifact alone, which holds optimised HLO, thunks and machine code. "
+    "Made from an artifact alone, which holds optimised HLO, thunks and code, but no LLVM IR and no assembly. "
     "A dump folder shows all stages: tripont compile --dump FOLDER."
 )
 
