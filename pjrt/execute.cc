@@ -13,9 +13,8 @@
 #include "pjrt/call.h"
 #include "pjrt/event.h"
 #include "pjrt/executable.h"
+#include "pjrt/ffi.h"
 #include "pjrt/functions.h"
-
-struct PJRT_ExecuteContext {};
 
 namespace tripont::pjrt {
 namespace {
@@ -95,7 +94,9 @@ Participation Participate(const PJRT_LoadedExecutable& executable, size_t index)
 // it was.
 Status Launch(const PJRT_LoadedExecutable& executable, PJRT_Device* device,
               std::span<PJRT_Buffer* const> arguments, std::span<const int64_t> non_donatable,
-              const Participation* participation, PJRT_Buffer** outputs, PJRT_Event** done_handle) {
+              const Participation* participation,
+              const std::shared_ptr<const UserData>& user_data, PJRT_Buffer** outputs,
+              PJRT_Event** done_handle) {
   const ExecutableInfo& info = *executable.info;
   ScratchArray<Buffer*, kInlineBuffers> buffers(arguments.size());
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -112,7 +113,7 @@ Status Launch(const PJRT_LoadedExecutable& executable, PJRT_Device* device,
   Ref<Event> done;
   TRIPONT_RETURN_IF_ERROR(
       info.executable->Execute(device->device, buffers.span(), non_donatable, results.span(),
-                               done_handle != nullptr ? &done : nullptr, participation));
+                               done_handle != nullptr ? &done : nullptr, participation, user_data));
   for (size_t i = 0; i < num_outputs; ++i) {
     outputs[i] = new PJRT_Buffer(std::move(results[i]), device->memory(info.output_memories[i]));
   }
@@ -145,10 +146,15 @@ Status LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args& args) {
         "PJRT_LoadedExecutable_Execute: `argument_lists` or `output_lists` is null");
   }
   std::span<const int64_t> non_donatable;
+  std::shared_ptr<const UserData> user_data;
   if (const PJRT_ExecuteOptions* options = args.options; options != nullptr) {
     if (TRIPONT_PJRT_HAS_FIELD(options, PJRT_ExecuteOptions, num_non_donatable_input_indices)) {
       non_donatable = {options->non_donatable_input_indices,
                        options->num_non_donatable_input_indices};
+    }
+    if (TRIPONT_PJRT_HAS_FIELD(options, PJRT_ExecuteOptions, context) &&
+        options->context != nullptr) {
+      user_data = options->context->user_data;
     }
     if (TRIPONT_PJRT_HAS_FIELD(options, PJRT_ExecuteOptions, num_recv_ops) &&
         (options->num_send_ops != 0 || options->num_recv_ops != 0)) [[unlikely]] {
@@ -197,7 +203,8 @@ Status LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args& args) {
           Participate(executable, static_cast<size_t>(found - executable.devices.begin())));
     }
     const Participation* const participation = several ? &participations[i] : nullptr;
-    status = Launch(executable, device, arguments, non_donatable, participation, outputs, done);
+    status = Launch(executable, device, arguments, non_donatable, participation, user_data, outputs,
+                    done);
     if (!status.ok()) [[unlikely]] {
       // Nobody waits for a device that does not take part.
       if (several && participation->launch) {

@@ -8,6 +8,7 @@
 #include "pjrt/buffer.h"
 #include "pjrt/call.h"
 #include "pjrt/executable.h"
+#include "pjrt/ffi.h"
 #include "pjrt/topology.h"
 #include "xla/pjrt/c/pjrt_c_api_layouts_extension.h"
 
@@ -125,7 +126,7 @@ PJRT_Layouts_MemoryLayout* RowMajorLayout(size_t rank) {
 PJRT_Extension_Base* LayoutsExtension() {
   static PJRT_Layouts_Extension extension = [] {
     PJRT_Layouts_Extension result{};
-    result.base = {PJRT_Layouts_Extension_STRUCT_SIZE, PJRT_Extension_Type_Layouts, nullptr};
+    result.base = {PJRT_Layouts_Extension_STRUCT_SIZE, PJRT_Extension_Type_Layouts, FfiExtension()};
     result.PJRT_Layouts_MemoryLayout_Destroy =
         Call<"PJRT_Layouts_MemoryLayout_Destroy", Contract_MemoryLayout_Destroy,
              MemoryLayoutDestroy>;

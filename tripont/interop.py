@@ -141,7 +141,8 @@ def empty(shape: int | tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
     size = int(np.prod(shape)) * dtype.itemsize
     memory = np.empty(size + ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % ALIGNMENT
-    return memory[start : start + size].view(dtype).reshape(shape)
+    array: np.ndarray = memory[start : start + size].view(dtype).reshape(shape)
+    return array
 
 
 def pointer(x: Any) -> int:
@@ -209,7 +210,7 @@ def _check_jax(x: Any) -> None:
         raise ExchangeError(
             f"{what} was deleted or donated to a program: exchange it before, or do not donate it"
         )
-    if jax.dtypes.issubdtype(x.dtype, jax.dtypes.extended):
+    if not isinstance(x.dtype, np.dtype):  # keys of random numbers
         raise ExchangeError(f"{what}: exchange jax.random.key_data(x) instead")
 
 

@@ -10,6 +10,8 @@ namespace tripont::python {
 void DefineFfi(pybind11::module_& module);
 // Programs that call Python functions.
 void DefineCallbacks(pybind11::module_& module);
+// Kernels of tripont.kernels.
+void DefineKernels(pybind11::module_& module);
 
 }  // namespace tripont::python
 

@@ -241,6 +241,7 @@ PYBIND11_MODULE(_tripont, m) {
   DefineStatusError(m);
   DefineFfi(m);
   DefineCallbacks(m);
+  DefineKernels(m);
 
   py::class_<Device, std::unique_ptr<Device, py::nodelete>>(m, "Device",
                                                             "Something that programs run on.")

@@ -70,6 +70,7 @@ class Executable::Execution : public StreamTask {
   std::vector<Hold> outputs;             // one a result
   std::vector<void*> parameter_data;     // address of each parameter's content
   Participation participation;
+  std::shared_ptr<const UserData> user_data;
   Ref<Event> done;
 
   void Run() override {
@@ -86,7 +87,8 @@ class Executable::Execution : public StreamTask {
       SmallArray<void*> results(outputs.size());
       for (size_t i = 0; i < outputs.size(); ++i) results[i] = outputs[i].data();
       status =
-          executable->RunProgram(device, parameter_data.data(), results.data(), &participation);
+          executable->RunProgram(device, parameter_data.data(), results.data(), &participation,
+                                 user_data.get());
     }
     if (!status.ok() && participation.launch) {
       participation.launch->Fail(participation.participant, status);
@@ -187,7 +189,8 @@ Status Executable::CheckArgument(Device* device, size_t index, const Buffer* buf
 }
 
 Status Executable::RunProgram(Device* device, void* const* parameters, void* const* results,
-                              const Participation* participation) const {
+                              const Participation* participation,
+                              const UserData* user_data) const {
   Allocator& allocator = device->default_memory()->allocator();
   Scratch arena;
   if (const size_t size = program_->temp_size(); size > 0) {
@@ -222,7 +225,8 @@ Status Executable::RunProgram(Device* device, void* const* parameters, void* con
   for (size_t i = 0; i < results_.size(); ++i) {
     if (results_[i].allocation >= 0) bases[results_[i].allocation] = results[i];
   }
-  const LibraryContext context(device, &allocator, participation);
+  LibraryContext context(device, &allocator, participation);
+  context.set_user_data(user_data);
   Status status;
   try {
     status = program_->Run(bases.data(), context);
@@ -237,7 +241,8 @@ Status Executable::RunProgram(Device* device, void* const* parameters, void* con
 
 Status Executable::Execute(Device* device, std::span<Buffer* const> arguments,
                            std::span<const int64_t> non_donatable, std::span<Ref<Buffer>> results,
-                           Ref<Event>* done, const Participation* participation) {
+                           Ref<Event>* done, const Participation* participation,
+                           std::shared_ptr<const UserData> user_data) {
   if (program_ == nullptr) {
     return FailedPrecondition(name(), " was compiled ahead of time for target '", artifact_.target,
                               "' (", artifact_.cpu,
@@ -353,7 +358,8 @@ Status Executable::Execute(Device* device, std::span<Buffer* const> arguments,
 
   if (run_inline) {
     for (const Ref<Buffer>& buffer : overwritten) buffer->WaitForHolds();
-    Status status = RunProgram(device, parameter_data.data(), result_data.data(), participation);
+    Status status = RunProgram(device, parameter_data.data(), result_data.data(), participation,
+                               user_data.get());
     release_holds();
     if (!status.ok()) {
       for (Ref<Buffer>& result : results) result = nullptr;
@@ -379,6 +385,7 @@ Status Executable::Execute(Device* device, std::span<Buffer* const> arguments,
   execution->donations = std::move(donations);
   execution->overwritten = std::move(overwritten);
   if (participation != nullptr) execution->participation = *participation;
+  execution->user_data = std::move(user_data);
   execution->done = event;
   device->stream().Enqueue(std::move(execution));
   for (size_t i = 0; i < num_parameters; ++i) {

@@ -14,6 +14,7 @@
 #include "core/runtime/collectives.h"
 #include "core/runtime/device.h"
 #include "core/runtime/export.h"
+#include "core/runtime/library/registry.h"
 #include "core/runtime/ref_counted.h"
 #include "core/runtime/status.h"
 
@@ -78,12 +79,14 @@ class TRIPONT_EXPORT Executable : public RefCounted<Executable> {
   // definition events of the results. An argument whose producer failed gives results that failed
   // with the same error.
   //
+  // user_data: what custom calls may ask for.
   // participation: what `device` is among the devices of the program; only a program for one device
   // does without. An execution that fails after this has returned fails its launch; on an error
   // that this returns the caller does (Launch::Fail).
   Status Execute(Device* device, std::span<Buffer* const> arguments,
                  std::span<const int64_t> non_donatable, std::span<Ref<Buffer>> results,
-                 Ref<Event>* done = nullptr, const Participation* participation = nullptr);
+                 Ref<Event>* done = nullptr, const Participation* participation = nullptr,
+                 std::shared_ptr<const UserData> user_data = nullptr);
 
  private:
   friend class RefCounted<Executable>;
@@ -93,7 +96,7 @@ class TRIPONT_EXPORT Executable : public RefCounted<Executable> {
   Status CheckArgument(Device* device, size_t index, const Buffer* buffer) const;
   // The addresses of all parameters and results; the thunks run on this thread.
   Status RunProgram(Device* device, void* const* parameters, void* const* results,
-                    const Participation* participation) const;
+                    const Participation* participation, const UserData* user_data) const;
 
   // What Execute needs to know of one parameter.
   struct ParameterPlan {

@@ -253,6 +253,7 @@ class Client:
         device: int | None = None,
         non_donatable: Sequence[int] = (),
         events: bool = False,
+        context: int | None = None,
     ) -> list[list[int]]:
         """One list of arguments a device; one list of results a device. Waits for `events` if they are asked for."""
         lists = arguments or ([],)
@@ -264,6 +265,7 @@ class Client:
             non_donatable_input_indices=int64_array(non_donatable),
             num_non_donatable_input_indices=len(non_donatable),
             launch_id=-7,
+            context=context,
         )
         self.api.call(
             "PJRT_LoadedExecutable_Execute",

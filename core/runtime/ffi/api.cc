@@ -54,6 +54,12 @@ Status CheckSize(const Args* args, size_t size = sizeof(Args)) {
                          " are needed: compile the handler with the headers of jaxlib 0.10");
 }
 
+// Up to the last field that is read: the structs end in padding.
+constexpr size_t kHandlerRegisterSize =
+    sizeof(ArgsBase) + 2 * sizeof(ByteSpan) + sizeof(HandlerBundle);
+constexpr size_t kDeviceOrdinalSize =
+    sizeof(ArgsBase) + sizeof(ExecutionContext*) + sizeof(int32_t);
+
 #define TRIPONT_FFI_RETURN_IF_ERROR(expression)     \
   if (Status error_ = (expression); !error_.ok()) { \
     return MakeError(std::move(error_));            \
@@ -82,7 +88,7 @@ void ErrorGetMessage(ErrorGetMessageArgs* args) {
 void ErrorDestroy(ErrorDestroyArgs* args) { delete args->error; }
 
 Error* HandlerRegister(HandlerRegisterArgs* args) {
-  TRIPONT_FFI_RETURN_IF_ERROR(CheckSize(args, offsetof(HandlerRegisterArgs, traits)));
+  TRIPONT_FFI_RETURN_IF_ERROR(CheckSize(args, kHandlerRegisterSize));
   if (!IsOurPlatform(View(args->platform))) {
     return MakeError(InvalidArgument("custom call '", View(args->name), "' for the platform '",
                                      View(args->platform), "': this is 'xpu'"));
@@ -238,8 +244,7 @@ Error* GetRunId(RunIdArgs* args) {
 }
 
 Error* GetDeviceOrdinal(DeviceOrdinalArgs* args) {
-  TRIPONT_FFI_RETURN_IF_ERROR(
-      CheckSize(args, offsetof(DeviceOrdinalArgs, device_ordinal) + sizeof(int32_t)));
+  TRIPONT_FFI_RETURN_IF_ERROR(CheckSize(args, kDeviceOrdinalSize));
   const StatusOr<const LibraryContext*> context = Running(args->context);
   if (!context.ok()) return MakeError(context.status());
   args->device_ordinal = (*context)->device()->id();

@@ -1,0 +1,71 @@
+// Kernels that tripont.kernels compiles.
+#include <pybind11/stl.h>
+
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "core/bindings/arrays.h"
+#include "core/bindings/ffi.h"
+#include "core/runtime/ffi/kernel.h"
+
+namespace tripont::python {
+namespace py = pybind11;
+namespace {
+
+using Kind = ffi::KernelParameter::Kind;
+
+// (kind, name, array, whether it is a result, dimension, element type as XLA's number)
+using Parameter = std::tuple<std::string, std::string, int64_t, bool, int64_t, int>;
+
+Kind KindOf(const std::string& name) {
+  constexpr std::pair<const char*, Kind> kKinds[] = {{"operand", Kind::kOperand},
+                                                     {"result", Kind::kResult},
+                                                     {"attribute", Kind::kAttribute},
+                                                     {"size", Kind::kSize},
+                                                     {"rank", Kind::kRank},
+                                                     {"dimension", Kind::kDimension},
+                                                     {"dimensions", Kind::kDimensions},
+                                                     {"begin", Kind::kBegin},
+                                                     {"end", Kind::kEnd}};
+  for (const auto& [text, kind] : kKinds) {
+    if (name == text) return kind;
+  }
+  throw py::value_error("no kind of parameter is called '" + name + "'");
+}
+
+void RegisterKernel(const std::string& name, uintptr_t entry,
+                    const std::vector<Parameter>& parameters, bool returns_code, bool rows,
+                    int64_t grain, const py::object& image) {
+  ffi::Kernel kernel;
+  for (const auto& [kind, text, array, of_result, dimension, type] : parameters) {
+    kernel.parameters.push_back(
+        {KindOf(kind), text, array, of_result, dimension, static_cast<PrimitiveType>(type)});
+  }
+  kernel.returns_code = returns_code;
+  kernel.rows = rows;
+  kernel.grain = grain;
+  if (image.is_none()) {
+    kernel.entry = reinterpret_cast<ffi::KernelEntry>(entry);
+  } else {
+    const auto [code, imports] =
+        image.cast<std::pair<std::string, std::vector<std::pair<std::string, int64_t>>>>();
+    const void* const function =
+        Value(ffi::MapKernelCode(code, imports, static_cast<int64_t>(entry), &kernel.code));
+    kernel.entry = reinterpret_cast<ffi::KernelEntry>(const_cast<void*>(function));
+  }
+  Check(ffi::RegisterKernel(name, std::move(kernel)));
+}
+
+}  // namespace
+
+void DefineKernels(py::module_& module) {
+  module.def("register_kernel", &RegisterKernel, py::arg("name"), py::arg("entry"),
+             py::arg("parameters"), py::arg("returns_code"), py::arg("rows"), py::arg("grain"),
+             py::arg("image") = py::none(),
+             "Registers a kernel; entry: its address, or its offset in image, a pair of code and "
+             "imports.");
+}
+
+}  // namespace tripont::python
