@@ -172,9 +172,21 @@ def _by_xla(key: Any, algorithm: str, dtype: Any) -> Any:
         return [np.asarray(r) for r in results]
 
 
-_shape = "%s = stablehlo.constant dense<4> : tensor<1xi64>\n"
-case("rng", "uniform", F32, function([_f, _f], [tensor(F32, 4)], _shape + f"%r = stablehlo.rng %0, %1, %s, distribution = UNIFORM : ({_f}, {_f}, tensor<1xi64>) -> {tensor(F32, 4)}"),
-     [np.float32(0), np.float32(1)], refused="rng")  # fmt: skip
+# No execution draws the numbers of another: what is compared is whether they lie where they should.
+_draw, _flags = tensor(F32, 4), tensor("i1", 4)
+_within = {"UNIFORM": ("GE", "LT"), "NORMAL": ("GT", "LT")}  # of infinities: any finite number
+for _name, (_low, _high) in _within.items():
+    _limits = (np.float32(2), np.float32(3)) if _name == "UNIFORM" else (-np.inf, np.inf)
+    case("rng", _name.lower(), F32,
+         function([_f] * 4, [_flags], f"""%s = stablehlo.constant dense<4> : tensor<1xi64>
+%n = stablehlo.rng %0, %1, %s, distribution = {_name} : ({_f}, {_f}, tensor<1xi64>) -> {_draw}
+%a = stablehlo.broadcast_in_dim %2, dims = [] : ({_f}) -> {_draw}
+%b = stablehlo.broadcast_in_dim %3, dims = [] : ({_f}) -> {_draw}
+%l = stablehlo.compare {_low}, %n, %a : ({_draw}, {_draw}) -> {_flags}
+%h = stablehlo.compare {_high}, %n, %b : ({_draw}, {_draw}) -> {_flags}
+%r = stablehlo.and %l, %h : {_flags}"""),
+         [np.float32(2), np.float32(3), *(np.float32(v) for v in _limits)],
+         judge=lambda *_: np.ones(4, bool))  # fmt: skip
 
 # ------------------------------------------------------------------------------------------ one device among its own
 
