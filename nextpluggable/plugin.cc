@@ -4,16 +4,21 @@
 
 #include <cstdio>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "nextpluggable/adapter.h"
 #include "nextpluggable/device_functions.h"
+#include "nextpluggable/kernels/register.h"
 #include "nextpluggable/pjrt.h"
 #include "nextpluggable/placement.h"
 #include "nextpluggable/xla_device.h"
 
 namespace tripont::tensorflow {
 namespace {
+
+// From the first of TensorFlow's calls to the last, in which it registers the kernels.
+std::optional<QuietLog> loading;
 
 // TensorFlow asks for the number of devices before it has a client, so a client is made just to
 // count. The core of the process is made with it, and the client that TensorFlow gets afterwards
@@ -92,6 +97,7 @@ const TFNPD_Api* tripont_tensorflow_init_plugin(void* core, TFNPD_PluginParams* 
   params->priority = 0;  // below the CPU: a device of this type is used where the program says so
   params->is_pluggable_device = true;
   params->use_pjrt_on_demand_compile = true;
+  loading.emplace();
   static const TFNPD_Api table = [] {
     TFNPD_Api functions = DeviceFunctions();
     functions.TFNPD_GetDeviceCount = GetDeviceCount;
@@ -102,3 +108,8 @@ const TFNPD_Api* tripont_tensorflow_init_plugin(void* core, TFNPD_PluginParams* 
 }
 
 const PJRT_Api* tripont_tensorflow_pjrt_api() { return tripont::tensorflow::TableForTensorflow(); }
+
+void tripont_tensorflow_init_kernel() {
+  tripont::tensorflow::RegisterAllKernels();
+  tripont::tensorflow::loading.reset();
+}

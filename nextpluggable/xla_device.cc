@@ -1,10 +1,13 @@
 #include "nextpluggable/xla_device.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
 
+#include "absl/base/log_severity.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/log/globals.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "nextpluggable/adapter.h"
@@ -75,7 +78,15 @@ void RegisterXlaDevice() {
   device_api.AllowForDeviceInXlaCompileAndRun(device);
 }
 
+QuietLog::QuietLog() : level_(static_cast<int>(absl::MinLogLevel())) {
+  const int quiet = std::max(level_, static_cast<int>(absl::LogSeverityAtLeast::kWarning));
+  absl::SetMinLogLevel(static_cast<absl::LogSeverityAtLeast>(quiet));
+}
+
+QuietLog::~QuietLog() { absl::SetMinLogLevel(static_cast<absl::LogSeverityAtLeast>(level_)); }
+
 void CreateClient(TF_Status* status) {
+  const QuietLog quiet;
   TF_SetStatus(status, TF_OK, "");
   auto client = xla::GetCApiClient(kDeviceType, {}, nullptr);
   if (!client.ok()) return SetStatus(client.status(), status);

@@ -14,6 +14,19 @@ namespace tripont::tensorflow {
 // plugin is loaded.
 void RegisterXlaDevice();
 
+// While one exists, TensorFlow's messages of severity INFO are not written: it reports each step of
+// loading a plugin, and `import tensorflow` shall be as quiet as without one. Of the whole process,
+// so for as short as possible.
+class QuietLog {
+ public:
+  QuietLog();
+  ~QuietLog();
+  QuietLog(const QuietLog&) = delete;
+
+ private:
+  int level_;
+};
+
 // Creates TensorFlow's PJRT client of the device type XPU and hands it to TensorFlow, which keeps
 // it for the process's life. The plugin's PJRT table must be registered with TensorFlow by then. On
 // failure `status` holds the client's error.

@@ -1,10 +1,12 @@
-#include "nextpluggable/adapter.h"
+#include "nextpluggable/kernels/register.h"
+
 #include "nextpluggable/host_int32.h"
 #include "nextpluggable/host_lists.h"
 #include "nextpluggable/kernels/kernels.h"
 
-void tripont_tensorflow_init_kernel() {
-  using namespace tripont::tensorflow;
+namespace tripont::tensorflow {
+
+void RegisterAllKernels() {
   RegisterHostMemoryKernels();
   RegisterHostInt32Kernels();
   RegisterHostListKernels();
@@ -14,3 +16,5 @@ void tripont_tensorflow_init_kernel() {
   RegisterRandomShuffleKernels();
   RegisterAdamKernels();
 }
+
+}  // namespace tripont::tensorflow
