@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from jax.experimental import serialize_executable, topologies
 from jax.sharding import SingleDeviceSharding
 
 XPU = jax.devices("xpu")[0]
+TARGET = XPU.target
 X = np.linspace(-1, 1, 64, dtype=np.float32).reshape(8, 8)
 
 
@@ -34,11 +36,11 @@ def check(result: Any) -> None:
         np.testing.assert_allclose(np.asarray(result[name]), expected, rtol=2e-6, atol=1e-6)
 
 
-def run_elsewhere(code: str, platforms: str, *arguments: Path) -> None:
+def run_elsewhere(code: str, platforms: str, *arguments: Path, **environment: str) -> None:
     """Run Python in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)],
-        env=os.environ | {"JAX_PLATFORMS": platforms},
+        env=os.environ | {"JAX_PLATFORMS": platforms} | environment,
         capture_output=True,
         text=True,
         timeout=120,
@@ -65,21 +67,53 @@ def load(data: bytes) -> Any:
     )
 
 
+# Loads and runs a serialized executable where no worker can start.
+LOAD_AND_RUN = """
+import os, pickle, sys
+import numpy as np
+os.environ["TRIPONT_PYTHON"] = "/no/such/python"
+os.environ["TRIPONT_PRESTART_WORKER"] = "0"
+import jax
+from jax.experimental import serialize_executable
+data = pickle.load(open(sys.argv[1], "rb"))
+f = serialize_executable.deserialize_and_load(*data, backend="xpu", execution_devices=jax.devices("xpu")[:1])
+x = np.load(sys.argv[2])
+device = jax.devices("xpu")[0]
+result = f(jax.device_put(x, device), jax.device_put(np.ascontiguousarray(x.T), device))
+np.testing.assert_allclose(result["tanh"], np.tanh(x @ x.T), rtol=2e-6, atol=1e-6)
+"""
+
 # ------------------------------------------------------------------------------------------- topologies
 
 
-@pytest.mark.parametrize("name", ["", "host", "host:x86-64-v2"])
+MACHINES = {"host": ["", "host", "host:x86-64-v2"], "sycl": ["", "sycl", "sycl:cpu,fp64"]}
+OTHER_MACHINES = {
+    "host": [
+        ("host:neoverse-n1", "the artifact is for aarch64"),
+        ("sycl", "the artifact is for target 'sycl', this device is 'host'"),
+    ],
+    "sycl": [("host", "the artifact is for target 'host', this process's devices are SYCL")],
+}
+
+
+@pytest.mark.parametrize("name", MACHINES[TARGET])
 def test_compiled_for_a_topology(name: str) -> None:
     check(load(compile_for(name))(X, X.T))
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("host:neoverse-n1", "the artifact is for aarch64"),
-        ("sycl", "the artifact is for target 'sycl'"),
-    ],
-)
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the SYCL runtime is for x86-64")
+@pytest.mark.parametrize(("name", "device"), [("host", "host"), ("sycl", "sycl:cpu")])
+def test_compiled_for_the_devices_of_another_process(
+    tmp_path: Path, name: str, device: str
+) -> None:
+    """Whatever the devices of this process are, and there without a compiler."""
+    path = tmp_path / "executable"
+    path.write_bytes(compile_for(name))
+    np.save(tmp_path / "x.npy", X)
+    run_elsewhere(LOAD_AND_RUN, "xpu,cpu", path, tmp_path / "x.npy", TRIPONT_DEVICE=device)
+
+
+@pytest.mark.parametrize(("name", "reason"), OTHER_MACHINES[TARGET])
 def test_compiled_for_another_machine(name: str, reason: str) -> None:
     data = compile_for(name)
     with pytest.raises(Exception, match=reason):
@@ -121,21 +155,7 @@ def test_serialized_executable_in_another_process(tmp_path: Path) -> None:
     path = tmp_path / "executable"
     path.write_bytes(pickle.dumps(serialize_executable.serialize(compiled)))
     np.save(tmp_path / "x.npy", X)
-    code = """
-import os, pickle, sys
-import numpy as np
-os.environ["TRIPONT_PYTHON"] = "/no/such/python"
-os.environ["TRIPONT_PRESTART_WORKER"] = "0"
-import jax
-from jax.experimental import serialize_executable
-data = pickle.load(open(sys.argv[1], "rb"))
-f = serialize_executable.deserialize_and_load(*data, backend="xpu", execution_devices=jax.devices("xpu")[:1])
-x = np.load(sys.argv[2])
-device = jax.devices("xpu")[0]
-result = f(jax.device_put(x, device), jax.device_put(np.ascontiguousarray(x.T), device))
-np.testing.assert_allclose(result["tanh"], np.tanh(x @ x.T), rtol=2e-6, atol=1e-6)
-"""
-    run_elsewhere(code, "xpu,cpu", path, tmp_path / "x.npy")
+    run_elsewhere(LOAD_AND_RUN, "xpu,cpu", path, tmp_path / "x.npy")
 
 
 # ------------------------------------------------------------------------------------------- jax.export
