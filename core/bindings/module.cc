@@ -201,6 +201,7 @@ py::dict WorkerCounters() {
   dict["started"] = counters.started;
   dict["alive"] = counters.alive;
   dict["compiles"] = counters.compiles;
+  dict["reused"] = counters.reused;
   dict["deaths"] = counters.deaths;
   return dict;
 }

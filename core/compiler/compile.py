@@ -14,7 +14,18 @@ from contextlib import contextmanager, suppress
 
 from tripont.version import __version__
 
-from . import artifact, buffers, cost, description, dump, hlo_proto, lowering, partition, pipeline
+from . import (
+    artifact,
+    buffers,
+    code_cache,
+    cost,
+    description,
+    dump,
+    hlo_proto,
+    lowering,
+    partition,
+    pipeline,
+)
 from .artifact import Executable, Slice, Thunk
 from .codegen import callbacks, kernels, sequence
 from .errors import CompileError, internal, invalid_argument
@@ -146,7 +157,10 @@ def compile_module(
         dumping.write("ir-no-opt.ll", str(code))
         dumping.write("buffer_assignment.txt", buffers.print_assignment(assignment))
     if lowered.symbols:
-        image = target.compile(code, dump=dumping.enabled)
+        if dumping.enabled:
+            image = target.compile(code, dump=True)
+        else:
+            image = code_cache.get(target.fingerprint, str(code), lambda: target.compile(code))
         missing = [s for s in code.launched if s not in image.symbols]
         if missing:
             raise internal(f"code image lacks {missing[0]}")

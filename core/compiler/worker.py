@@ -13,6 +13,7 @@ worker says that it is ready; then each request is answered by one response, in 
                 u32 count of options, each bytes32 key, bytes32 value
     response    u32 0x53525054 ("TPRS"), u32 status code (0 is OK, else absl's numbers),
                 bytes32 message, bytes64 artifact
+                message, if the code is OK: "reused" if the machine code was there already, else empty
 
 The other side is ``core/runtime/compile_worker.cc``.
 """
@@ -31,12 +32,14 @@ import traceback
 from collections.abc import Callable
 from typing import Final
 
+from . import code_cache
 from .errors import STATUS_CODES
 
 HELLO: Final = 0x49485054
 REQUEST: Final = 0x51525054
 RESPONSE: Final = 0x53525054
 PROTOCOL_VERSION: Final = 1
+REUSED: Final = "reused"
 
 CompileFunction = Callable[[bytes, str, bytes, dict[str, str]], bytes]
 
@@ -94,7 +97,9 @@ def handle(payload: bytes, compile_program: CompileFunction) -> tuple[int, str, 
         for _ in range(fields.number("<I")):
             key = fields.bytes32().decode()
             options[key] = fields.bytes32().decode()
-        return 0, "", compile_program(program, format_, options_proto, options)
+        before = code_cache.hits()
+        artifact = compile_program(program, format_, options_proto, options)
+        return 0, REUSED if code_cache.hits() > before else "", artifact
     except Exception as error:
         code, message = describe(error)
         if code == STATUS_CODES["INTERNAL"] and os.environ.get("TRIPONT_LOG_LEVEL", "1") >= "2":

@@ -27,6 +27,7 @@ constexpr uint32_t kHello = 0x49485054;
 constexpr uint32_t kRequest = 0x51525054;
 constexpr uint32_t kResponse = 0x53525054;
 constexpr uint32_t kProtocolVersion = 1;
+constexpr std::string_view kReused = "reused";
 constexpr uint64_t kLargestArtifact = uint64_t{1} << 40;
 // Descriptors of the worker; core/compiler/worker.py closes everything above.
 constexpr int kWorkerSocket = 3;
@@ -295,6 +296,7 @@ Status CompileWorker::AwaitHello() {
 }
 
 StatusOr<std::string> CompileWorker::Compile(const CompileRequest& request) {
+  reused_ = false;
   if (!ready_) TRIPONT_RETURN_IF_ERROR(AwaitHello());
   std::string body;
   AppendBytes32(body, request.format);
@@ -331,6 +333,7 @@ StatusOr<std::string> CompileWorker::Compile(const CompileRequest& request) {
   TRIPONT_RETURN_IF_ERROR(Receive(artifact.data(), artifact.size()));
   if (response[1] != 0)
     return Status(StatusCodeFromInt(static_cast<int>(response[1])), std::move(message));
+  reused_ = message == kReused;
   return artifact;
 }
 
@@ -434,6 +437,7 @@ StatusOr<std::string> CompileWorkerPool::Compile(const std::string& python,
   std::unique_ptr<Slot> dead;
   lock.lock();
   ++state.counters.compiles;
+  if (slot->worker != nullptr && slot->worker->reused()) ++state.counters.reused;
   slot->busy = false;
   if (slot->worker == nullptr || !slot->worker->usable()) {
     ++state.counters.deaths;

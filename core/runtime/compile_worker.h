@@ -37,6 +37,7 @@ struct CompileWorkerCounters {
   int64_t started = 0;   // processes
   int64_t alive = 0;     // as far as we know
   int64_t compiles = 0;  // requests answered, with an artifact or an error
+  int64_t reused = 0;    // of these, programs whose machine code an earlier one had brought
   int64_t deaths = 0;    // workers that died while they were needed
 };
 
@@ -52,6 +53,8 @@ class CompileWorker {
   // is false.
   StatusOr<std::string> Compile(const CompileRequest& request);
   bool usable() const { return usable_; }
+  // Whether the last artifact holds machine code that the worker had already.
+  bool reused() const { return reused_; }
   // Whether the process ended between two compiles.
   bool EndedWhileIdle() const;
   pid_t pid() const { return pid_; }
@@ -71,6 +74,7 @@ class CompileWorker {
   int startup_fd_ = -1;  // what the worker wrote to stderr before it was ready
   bool ready_ = false;
   bool usable_ = true;
+  bool reused_ = false;
   std::string python_;
 };
 
