@@ -42,6 +42,8 @@ def download(
         with zipfile.ZipFile(file) as archive:
             wanted = tuple(prefix + folder for folder in folders)
             for name in archive.namelist():
+                if name.endswith("/"):
+                    continue  # a folder
                 if name.startswith(wanted) and name.endswith(tuple(suffixes)):
                     target = destination / name.removeprefix(prefix)
                     target.parent.mkdir(parents=True, exist_ok=True)
