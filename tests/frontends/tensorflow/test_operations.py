@@ -1,0 +1,102 @@
+"""Every row of the table on XPU: eagerly, in a tf.function, and with jit_compile, against the CPU device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from . import (
+    cases_array,
+    cases_image,
+    cases_linalg,
+    cases_math,
+    cases_nn,
+    cases_placement,
+    cases_random,
+)
+from .cases import Case, difference
+
+TABLES = {
+    "math": cases_math.TABLE,
+    "array": cases_array.TABLE,
+    "nn": cases_nn.TABLE,
+    "linalg": cases_linalg.TABLE,
+    "image": cases_image.TABLE,
+    "random": cases_random.TABLE,
+    "placement": cases_placement.TABLE,
+}
+ALL = {f"{family}-{case.name}": case for family, table in TABLES.items() for case in table.cases}
+# One dtype of a row is enough for the ways to call a function; every dtype runs eagerly.
+FIRST = {f"{f}-{case.name}": case for f, table in TABLES.items() for case in table.first_dtypes()}
+# What ends the process in a function without jit_compile; this list may only shrink.
+CRASHES = {
+    "nn-ctc_loss": "the loops of CTC end in a segmentation fault; eagerly and with jit_compile they work"
+}
+OTHER_DTYPES = [pytest.param(name, marks=pytest.mark.slow) for name in ALL if name not in FIRST]
+
+
+def _in_function(name: str) -> object:
+    if name not in CRASHES:
+        return name
+    return pytest.param(name, marks=pytest.mark.xfail(run=False, reason=CRASHES[name]))
+
+
+def run(function: Callable[..., Any], case: Case, device: str) -> list[np.ndarray]:
+    """The results on a device, with the arguments put there."""
+    with tf.device(device):
+        arguments = [tf.constant(a) for a in case.arguments()]
+        results = tf.nest.flatten(function(*arguments), expand_composites=True)
+    arrays = [r.numpy() if hasattr(r, "numpy") else np.asarray(r) for r in results if r is not None]
+    return list(case.results(arrays)) if case.results else arrays
+
+
+@cache
+def expected(case: Case) -> list[np.ndarray]:
+    function = case.function
+    if case.like_xla:
+        function = tf.function(function, jit_compile=True)
+    return run(function, case, "CPU:0")
+
+
+def compare(actual: list[np.ndarray], case: Case) -> None:
+    wanted = expected(case)
+    assert len(actual) == len(wanted)
+    for number, (a, e) in enumerate(zip(actual, wanted, strict=True)):
+        if case.compare:
+            wrong = difference(a, e, case.tolerance)
+            assert not wrong, f"result {number}: {wrong}"
+        else:
+            assert (a.dtype, a.shape) == (e.dtype, e.shape)
+
+
+@pytest.mark.parametrize("name", [*FIRST, *OTHER_DTYPES])
+def test_eager(name: str) -> None:
+    case = ALL[name]
+    compare(run(case.function, case, "XPU:0"), case)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [_in_function(name) for name in FIRST])
+def test_function(name: str) -> None:
+    case = FIRST[name]
+    compare(run(tf.function(case.function), case, "XPU:0"), case)
+
+
+@pytest.mark.parametrize("name", [n for n, case in FIRST.items() if case.jit])
+def test_jit_compiled(name: str) -> None:
+    case = FIRST[name]
+    compare(run(tf.function(case.function, jit_compile=True), case, "XPU:0"), case)
+
+
+def _rows() -> Iterator[Case]:
+    for table in TABLES.values():
+        yield from table.first_dtypes()
+
+
+def test_the_table_is_large() -> None:
+    assert len(list(_rows())) >= 400
