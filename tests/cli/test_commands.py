@@ -211,6 +211,28 @@ def test_devices() -> None:
     result = tripont("devices", environment={"TRIPONT_NUM_DEVICES": "3"})
     assert result.returncode == 0, result.stderr
     assert result.stdout.count("host (") == 3
+    for column in ("backend", "driver", "fp64", "sub-groups", "USM"):  # of the SYCL devices
+        assert column in result.stdout
+    assert "opencl" in result.stdout
+
+
+def test_devices_without_a_sycl_runtime() -> None:
+    result = tripont("devices", environment={"TRIPONT_DPCTL_PATH": "/nowhere"})
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("host (") == 1
+    assert "no SYCL runtime is installed" in result.stdout
+
+
+def test_doctor_says_which_sycl_devices_there_are() -> None:
+    findings = json.loads(tripont("doctor", "--json").stdout)
+    (finding,) = (f for f in findings if f["name"] == "SYCL")
+    assert finding["status"] == "ok"
+    assert "(opencl:cpu)" in finding["detail"]
+    without = tripont("doctor", "--json", environment={"TRIPONT_DPCTL_PATH": "/nowhere"})
+    (finding,) = (f for f in json.loads(without.stdout) if f["name"] == "SYCL")
+    assert finding["status"] == "warning"
+    assert "pip install 'tripont[sycl]'" in finding["fix"]
+    assert without.returncode == 0
 
 
 def test_doctor_finds_nothing_wrong() -> None:
