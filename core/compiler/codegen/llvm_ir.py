@@ -150,6 +150,10 @@ class Module:
     def __str__(self) -> str:
         return self._text(self.globals, self.functions, self.defined)
 
+    def identity(self) -> str:
+        """All that its machine code depends on: the text, and which functions are called from outside."""
+        return f"{self}; launched: {sorted(self.launched or ())}"
+
     def _text(
         self, globals_: Sequence[str], functions: Sequence[str], defined: Container[str]
     ) -> str:

@@ -72,6 +72,9 @@ class SyclModule(llvm_ir.Module):
         self.callbacks = callbacks
         self.group_functions: set[str] = set()  # whose work-items share units
 
+    def identity(self) -> str:
+        return f"{super().identity()}\n{self.callbacks}"
+
 
 @dataclass(frozen=True)
 class SyclTarget(Target):

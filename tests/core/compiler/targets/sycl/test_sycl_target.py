@@ -39,6 +39,14 @@ def test_comparators_are_native_code() -> None:
     assert start <= comparator.offset < len(executable.code)
 
 
+def test_programs_that_differ_in_comparators_differ() -> None:
+    """Their kernels are the same (there are none)."""
+    ascending, descending = (
+        compiled(SORT.replace(b"compare LT", b"compare " + c)) for c in (b"LT", b"GT")
+    )
+    assert ascending.code != descending.code
+
+
 def test_many_modules_of_one_process_are_valid() -> None:
     """LLVM's backend keeps state between modules; ours starts anew for each."""
     first = spirv_of(compiled(PROGRAMS["sine"]))
