@@ -200,7 +200,8 @@ class SyclBackend : public Backend {
       if (!loading_queues_.back())
         return Unavailable("cannot make a SYCL queue for ", devices_[i].info.name);
     }
-    if (AllHave(&DeviceInfo::usm_system)) return OkStatus();
+    // A GPU's own memory is faster for it than the process's, even where it can access that.
+    if (schedule_ == "cpu" && AllHave(&DeviceInfo::usm_system)) return OkStatus();
     if (!AllHave(&DeviceInfo::usm_shared)) {
       return Unimplemented(devices_[0].info.name,
                            " has no memory that it shares with the host (USM shared allocations)");

@@ -1,14 +1,20 @@
-"""Memory of SYCL devices: the kinds, the statistics, the limit."""
+"""Memory of SYCL devices: the kinds, the statistics, the limit.
+
+The CPU device can access all memory of the process, and uses it. As a GPU it uses shared, host and device allocations.
+"""
 
 from __future__ import annotations
 
+import pytest
+
 from .processes import output
+
+BOTH = pytest.mark.parametrize("device", ["sycl:cpu", "sycl:cpu-as-gpu"])
 
 # A program of kernels alone, with temporary values of 4 MB each; and one with a sort, which the host does.
 PROGRAMS = """
 import numpy as np
 from tripont.core import _tripont
-from tripont.core.compiler.compile import compile_program
 type = b"tensor<1024x1024xf32>"
 body = b'''
   %0 = stablehlo.transpose %x, dims = [1, 0] : (TYPE) -> TYPE
@@ -19,12 +25,13 @@ body = b'''
 kernels = (b"func.func @main(%x: TYPE) -> TYPE {" + body + b"}").replace(b"TYPE", type)
 client = _tripont.Client({"prestart_worker": False, "cache": False})
 device = client.devices[0]
-program = _tripont.Executable.load(compile_program(kernels, "mlir", b"", {"target": "sycl"}))
+program = _tripont.Executable.load(client.compile(kernels)[0])
 x = np.eye(1024, dtype=np.float32)
 """
 
 
-def test_temporary_values_are_counted() -> None:
+@BOTH
+def test_temporary_values_are_counted(device: str) -> None:
     text = output(
         PROGRAMS
         + """
@@ -35,12 +42,14 @@ after = device.memory_stats()
 print(after["num_allocs"] > before["num_allocs"], after["peak_bytes_in_use"] >= 3 * x.nbytes)
 del y
 print(device.memory_stats()["bytes_in_use"] <= before["bytes_in_use"] + 4096)
-"""
+""",
+        TRIPONT_DEVICE=device,
     )
     assert text.split() == ["True", "True", "True"]
 
 
-def test_the_limit_holds_for_temporary_values() -> None:
+@BOTH
+def test_the_limit_holds_for_temporary_values(device: str) -> None:
     text = output(
         PROGRAMS
         + """
@@ -50,11 +59,13 @@ except _tripont.StatusError as error:
     print(error.code, error)
 """,
         TRIPONT_MEMORY_LIMIT=str(12 << 20),
+        TRIPONT_DEVICE=device,
     )
     assert text.startswith("RESOURCE_EXHAUSTED")
 
 
-def test_host_memory_kinds() -> None:
+@BOTH
+def test_host_memory_kinds(device: str) -> None:
     """An array in pinned host memory is computed with where it lies, and one can be put there."""
     text = output(
         """
@@ -66,6 +77,7 @@ def test_host_memory_kinds() -> None:
         y = jax.jit(lambda x: x * 2, out_shardings=host)(x)
         z = jax.device_put(y, SingleDeviceSharding(device, memory_kind="device"))
         print(y.sharding.memory_kind, float(y[999]), z.sharding.memory_kind, float((z + 1).sum()))
-        """
+        """,
+        TRIPONT_DEVICE=device,
     )
     assert text.split() == ["pinned_host", "1998.0", "device", "1000000.0"]
