@@ -275,3 +275,21 @@ def test_nan_and_infinities() -> None:
             with tf.device(device):
                 results.append(function(tf.constant(values)).numpy())
         np.testing.assert_array_equal(*results)
+
+
+def test_sizes_that_depend_on_values() -> None:
+    """In eager calls and functions they are right; a compiled function is refused with the op's name."""
+    values, mask = X.reshape(-1), X.reshape(-1) > 0
+
+    def function(x: Any) -> Any:
+        kept = tf.boolean_mask(x, x > 0)
+        return kept, tf.where(x > 0), tf.size(kept)
+
+    with tf.device("XPU:0"):
+        x = tf.constant(values)
+        for results in (function(x), tf.function(function)(x)):
+            np.testing.assert_array_equal(results[0].numpy(), values[mask])
+            np.testing.assert_array_equal(results[1].numpy(), np.argwhere(mask))
+            assert int(results[2]) == mask.sum()
+        with pytest.raises(tf.errors.OpError, match="Where"):
+            tf.function(function, jit_compile=True)(x)
