@@ -74,12 +74,7 @@ def read_options(proto: bytes) -> BuildOptions:
     """The numbers of replicas and partitions in a serialized CompileOptionsProto; no bytes: the defaults."""
     if not proto:
         return BuildOptions()
-    try:
-        build = _jax.CompileOptions.ParseFromString(proto).executable_build_options
-    except Exception as error:
-        raise CompileError(
-            "INVALID_ARGUMENT", f"the compile options are damaged: {error}"
-        ) from error
+    build = _jax.CompileOptions.ParseFromString(proto).executable_build_options
     return BuildOptions(
         max(1, build.num_replicas),
         max(1, build.num_partitions),
