@@ -15,8 +15,12 @@ from tripont.core.compiler.compile import compile_module
 from tripont.core.compiler.hlo import Module
 from tripont.core.compiler.importer.program import read_program
 
-# host or sycl; a program is compiled for it and runs on its first device.
+# host, sycl or sycl:cpu-as-gpu (the kernels of a GPU on the SYCL CPU device); a program is compiled for it and runs on
+# its first device.
 TARGET = os.environ.get("TRIPONT_CONFORMANCE_TARGET") or "host"
+_OPTIONS = {"target": TARGET.split(":")[0]}
+if TARGET == "sycl:cpu-as-gpu":
+    _OPTIONS["sycl_device"] = "gpu,fp16,fp64,sub-groups"
 
 
 @functools.cache
@@ -28,7 +32,7 @@ def device() -> Any:
 def compile_text(program: str) -> tuple[Module, Executable]:
     """The module as read, and the executable. Raises CompileError."""
     module = read_program(program.encode(), "mlir")
-    return module, compile_module(module, {"target": TARGET})
+    return module, compile_module(module, _OPTIONS)
 
 
 def run(executable: Executable, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
