@@ -1,0 +1,90 @@
+"""Two devices in PyTorch/XLA: tensors on each, and SPMD over both."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+# How many devices there are, and whether they are SPMD's, is settled once in a process: one each.
+_SETUP = """
+import os
+os.environ["PJRT_DEVICE"] = "XPU"
+import numpy as np
+import torch, torch_xla
+import torch_xla.runtime as xr
+"""
+
+_TWO = (
+    _SETUP
+    + """
+assert xr.global_runtime_device_count() == 2
+a = torch.arange(4.0).to("xla:0")
+b = (torch.ones(4) * 2).to("xla:1")
+assert (a.device.index, b.device.index) == (0, 1)
+assert torch.equal((a + 1).cpu(), torch.arange(4.0) + 1)
+assert torch.equal((b * 3).cpu(), torch.full((4,), 6.0))
+c = b.to("xla:0") + a
+assert torch.equal(c.cpu(), torch.arange(4.0) + 2)
+print("right")
+"""
+)
+
+_SPMD = (
+    _SETUP
+    + """
+import torch_xla.distributed.spmd as xs
+xr.use_spmd()
+mesh = xs.Mesh(np.arange(2), (2,), ("x",))
+torch.manual_seed(0)
+x, y = torch.randn(16, 8), torch.randn(16, 3)
+w = torch.randn(8, 3)
+
+def train(w, x, y, sync):
+    losses = []
+    for _ in range(4):
+        w = w.detach().requires_grad_()
+        loss = ((torch.tanh(x @ w) - y) ** 2).mean()
+        loss.backward()
+        w = w - 0.5 * w.grad
+        sync()
+        losses.append(loss.detach())
+    return torch.stack([l.cpu() for l in losses]), w.detach().cpu()
+
+expected_losses, expected_w = train(w, x, y, lambda: None)
+device = torch_xla.device()
+xd, yd = x.to(device), y.to(device)
+xs.mark_sharding(xd, mesh, ("x", None))
+xs.mark_sharding(yd, mesh, ("x", None))
+assert "devices=[2,1]" in torch_xla._XLAC._get_xla_sharding_spec(xd)
+losses, found = train(w.to(device), xd, yd, torch_xla.sync)
+torch.testing.assert_close(losses, expected_losses, rtol=1e-5, atol=1e-5)
+torch.testing.assert_close(found, expected_w, rtol=1e-5, atol=1e-5)
+print("right")
+"""
+)
+
+
+def run(program: str) -> None:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment | {"TRIPONT_NUM_DEVICES": "2"},
+        capture_output=True,
+        text=True,
+        timeout=250,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.stdout.split()[-1:] == ["right"]
+
+
+def test_two_devices() -> None:
+    run(_TWO)
+
+
+@pytest.mark.slow
+def test_spmd_training() -> None:
+    run(_SPMD)
