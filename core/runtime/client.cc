@@ -199,11 +199,15 @@ StatusOr<CompileResult> Client::Compile(std::string_view program, std::string_vi
   CompileRequest request{format, program, compile_options, extra};
   request.options.insert(options_.compiler_options.begin(), options_.compiler_options.end());
   if (core_->backend() != nullptr) request.options.merge(core_->backend()->compiler_options());
-  const std::string key =
-      cache_.enabled() ? cache_.Key(program, format, compile_options, request.options) : "";
+  // A program that calls Python functions names them by numbers of this process: no other can use
+  // it.
+  const bool own = program.find("tripont.python_callback") != std::string_view::npos;
+  const std::string key = cache_.enabled() && !own
+                              ? cache_.Key(program, format, compile_options, request.options)
+                              : "";
   // Who asks for dumps wants the compiler to run.
   if (!options_.dump_to.empty()) request.options.try_emplace("dump_to", options_.dump_to);
-  if (!request.options.contains("dump_to")) {
+  if (!own && !request.options.contains("dump_to")) {
     if (std::optional<std::string> artifact = cache_.Lookup(key))
       return CompileResult{std::move(*artifact), true};
   }
@@ -212,7 +216,7 @@ StatusOr<CompileResult> Client::Compile(std::string_view program, std::string_vi
   if (const Status status = CheckArtifactHeader(artifact); !status.ok()) {
     return Internal("the compile worker gave a bad artifact: ", status.message());
   }
-  cache_.Store(key, artifact);
+  if (!own) cache_.Store(key, artifact);
   return CompileResult{std::move(artifact), false};
 }
 

@@ -311,9 +311,21 @@ Status Executable::Execute(Device* device, std::span<Buffer* const> arguments,
       std::any_of(donations.begin(), donations.end(), [](const Donation& donation) {
         return donation.exclusive() && donation.buffer()->HasHolds();
       });
-  const bool run_inline = ready && !still_read && !program_->may_block() &&
-                          program_->cost_ns() < static_cast<double>(device->inline_ns()) &&
-                          device->stream().IsIdle();
+  // A callback of a program that runs on this stream: what it starts cannot wait behind it.
+  const bool nested = device->stream().OnStreamThread();
+  if (nested && (!ready || still_read || has_collectives())) {
+    release_holds();
+    return undo(FailedPrecondition(
+        name(), " was started by a callback on the device that the callback's program occupies, and ",
+        has_collectives() ? "meets other devices"
+        : still_read      ? "donates an array that is still read"
+                          : "needs an array that is computed after it",
+        ": compute on the CPU, or on another device, inside callbacks"));
+  }
+  const bool run_inline =
+      nested || (ready && !still_read && !program_->may_block() &&
+                 program_->cost_ns() < static_cast<double>(device->inline_ns()) &&
+                 device->stream().IsIdle());
   Ref<Event> event;
   if (!run_inline) event = MakeRef<Event>();
 

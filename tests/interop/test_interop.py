@@ -162,6 +162,17 @@ def test_deleted_and_donated_arrays(xpu: Any) -> None:
                 convert(gone)
 
 
+def test_views_outlive_a_deletion(xpu: Any) -> None:
+    """x.delete() ends the jax.Array; who has a view of its memory keeps that."""
+    x = interop.to_jax(example("float32"), copy=True) + 1
+    expected = np.array(x)
+    tensor = interop.to_torch(x, copy=False)
+    x.delete()
+    others = [interop.to_jax(example("float32"), copy=True) + 5 for _ in range(10)]
+    jax.block_until_ready(others)
+    np.testing.assert_array_equal(tensor.numpy(), expected)
+
+
 def test_traced_arrays(xpu: Any) -> None:
     with pytest.raises(interop.ExchangeError, match=r"traced.*outside of jit"):
         jax.jit(lambda x: interop.to_torch(x))(np.float32([1]))

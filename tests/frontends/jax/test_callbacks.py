@@ -234,6 +234,38 @@ def test_a_callback_may_use_jax_on_the_host() -> None:
     np.testing.assert_allclose(run(x), 2 * np.sin(x), rtol=1e-6)
 
 
+def test_a_callback_may_compute_on_the_device_that_called_it(xpu: Any) -> None:
+    inner = jax.jit(lambda x: 3 * x)
+
+    def function(a: Any) -> Any:
+        return np.asarray(inner(jax.device_put(np.asarray(a), xpu)) + 1)
+
+    run = jax.jit(lambda x: jax.pure_callback(function, like(x), x + 1))
+    x = jnp.arange(5000.0)
+    np.testing.assert_array_equal(run(x), 3 * (x + 1) + 1)
+
+
+def test_a_callback_cannot_wait_for_what_comes_after_it(xpu: Any) -> None:
+    """That would be for ever: it is an error instead."""
+    inner = jax.jit(lambda x: 3 * x)
+    later = []
+    there = threading.Event()
+
+    def function(a: Any) -> Any:
+        there.wait(60)
+        return np.asarray(inner(later[0]))
+
+    first = jax.jit(lambda x: jax.pure_callback(function, like(x), x))
+    second = jax.jit(slow)
+    x = jax.device_put(np.zeros(3, np.float32), xpu)  # committed: JAX does not move it to the CPU
+    y = first(x)
+    later.append(second(x))
+    there.set()
+    with pytest.raises(FAILURES, match="needs an array that is computed after it"):
+        y.block_until_ready()
+    assert later[0].tolist() == [1, 1, 1]
+
+
 def slow(x: Any) -> Any:
     def function(a: Any) -> Any:
         time.sleep(0.05)
