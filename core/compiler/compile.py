@@ -37,7 +37,8 @@ from .targets.target import Target
 # What a compilation may be told: name -> what the value means.
 OPTIONS: Mapping[str, str] = {
     "target": "host (the default) or sycl",
-    "sycl_device": "SYCL device to compile for: cpu or gpu, and what it has of fp16, fp64: cpu,fp16,fp64 (the default)",
+    "sycl_device": "SYCL device to compile for: cpu or gpu, and what it has of fp16, fp64, sub-groups (of 16): "
+    "cpu,fp16,fp64 (the default)",
     "cpu": "CPU to compile for: host (the one that runs this, the default) or a name such as x86-64-v2",
     "dump_to": "folder for dumps of all stages",
     "dump_hlo_pass_re": "regular expression: passes around which to dump HLO",
