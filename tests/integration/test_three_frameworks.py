@@ -73,6 +73,7 @@ _IMPORTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "order",
     [("jax", "torch"), ("torch", "jax", "tensorflow"), ("jax", "torch", "tensorflow")],
