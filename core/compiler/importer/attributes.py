@@ -248,6 +248,8 @@ _DENSE_ARRAYS: Final = {
 
 def constant_literal(operation: Any, shape: Shape) -> tuple[np.ndarray, bool]:
     """The value of a constant operation, and whether it is a splat: then the array is a scalar, the one element."""
+    if shape.elements == 0:  # MLIR calls it a splat that has no element
+        return _own(np.empty(shape.dims, shape.dtype.numpy)), False
     try:
         attribute = operation.attributes["value"]
     except TypeError:  # jaxlib cannot cast complex elements to an attribute class
@@ -277,8 +279,6 @@ def _own(array: np.ndarray) -> np.ndarray:
     return array
 
 
-    if shape.elements == 0:  # MLIR calls it a splat that has no element
-        return _own(np.empty(shape.dims, shape.dtype.numpy)), False
 _DENSE = re.compile(r"dense<([^>]*)> : ")
 _BRACKETS = str.maketrans("", "", "[]()\n ")
 
