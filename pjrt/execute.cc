@@ -94,9 +94,8 @@ Participation Participate(const PJRT_LoadedExecutable& executable, size_t index)
 // it was.
 Status Launch(const PJRT_LoadedExecutable& executable, PJRT_Device* device,
               std::span<PJRT_Buffer* const> arguments, std::span<const int64_t> non_donatable,
-              const Participation* participation,
-              const std::shared_ptr<const UserData>& user_data, PJRT_Buffer** outputs,
-              PJRT_Event** done_handle) {
+              const Participation* participation, const std::shared_ptr<const UserData>& user_data,
+              PJRT_Buffer** outputs, PJRT_Event** done_handle) {
   const ExecutableInfo& info = *executable.info;
   ScratchArray<Buffer*, kInlineBuffers> buffers(arguments.size());
   for (size_t i = 0; i < arguments.size(); ++i) {

@@ -210,8 +210,9 @@ StatusOr<std::unique_ptr<LibraryCall>> MakeCall(const LibraryCallSignature& sign
                            given.Integers("token_results"));
   const Target* const target = FindTarget(name);
   if (target == nullptr) {
-    return NotFound("no custom call named '", name, "' is registered for the platform xpu: ",
-                    Describe(signature), " needs jax.ffi.register_ffi_target('", name,
+    return NotFound("no custom call named '", name,
+                    "' is registered for the platform xpu: ", Describe(signature),
+                    " needs jax.ffi.register_ffi_target('", name,
                     "', ..., platform='xpu'), or a kernel of that name made with tripont.kernels "
                     "(handlers of other platforms are not used)");
   }
