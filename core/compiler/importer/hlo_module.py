@@ -37,7 +37,7 @@ def buffer_donors(program: bytes) -> tuple[int, ...]:
     for config in submessages(program, _BUFFER_DONOR):
         for entry in submessages(config, _DONOR_ENTRIES):
             numbers = [f.value for f in fields(entry) if f.number == _PARAMETER_NUMBER]
-            donors.append(int(numbers[0]) if numbers else 0)  # type: ignore[arg-type]
+            donors.append(int(numbers[0]) if numbers else 0)
     return tuple(sorted(set(donors)))
 
 
