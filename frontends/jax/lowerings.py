@@ -23,6 +23,9 @@ MISSING: dict[str, str] = {
     "scaled_matmul": "jax.nn.scaled_matmul has no portable form in this version of JAX",
 }
 
+#: Primitives whose rule is portable StableHLO, though JAX registers it for GPUs alone.
+OF_GPUS_BUT_PORTABLE: frozenset[str] = frozenset(["pbroadcast"])
+
 
 def _refuse(name: str, reason: str, platform: str) -> Callable[..., Any]:
     def rule(context: Any, *operands: Any, **parameters: Any) -> Any:
@@ -37,6 +40,9 @@ def _refuse(name: str, reason: str, platform: str) -> Callable[..., Any]:
 
 def register(platform: str) -> None:
     """Register the rules of this file for ``platform``."""
+    for name, (primitive, rule) in compat.lowerings_of("cuda").items():
+        if name in OF_GPUS_BUT_PORTABLE:
+            compat.register_lowering(primitive, rule, platform)
     for name, primitive in compat.primitives_without_lowering(platform).items():
         if name in MISSING:
             compat.register_lowering(primitive, _refuse(name, MISSING[name], platform), platform)

@@ -17,7 +17,6 @@ OF_GPUS = {
     "dot_product_attention_fp8_bwd",
     "dot_product_attention_fp8_fwd",
     "dot_product_attention_fwd",
-    "pbroadcast",
     "pbroadcast_dynamic",
     "pbroadcast_start",
 }
