@@ -568,6 +568,7 @@ def _fill_tables() -> None:
         ops_reduction,
         ops_control,
         ops_collective,
+        ops_optimized,
         einsum,
     ):
         ELEMENTWISE.update(getattr(module, "ELEMENTWISE", {}))
@@ -582,6 +583,7 @@ from . import (  # noqa: E402
     ops_control,
     ops_data,
     ops_elementwise,
+    ops_optimized,
     ops_reduction,
     signature,
 )
