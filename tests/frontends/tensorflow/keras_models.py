@@ -69,7 +69,7 @@ class Workload:
 
     ``tolerance``: relative difference of losses that is allowed between devices. Each training step multiplies the
     difference of the weights, which starts at a few roundings (1.2e-7); deep networks with batch normalisation of small
-    batches multiply it most.
+    batches multiply it most, so those take two small steps only (``epochs`` 1).
     """
 
     build: Callable[[], keras.Model]
@@ -77,6 +77,8 @@ class Workload:
     tokens: bool
     batch: int
     tolerance: float
+    rate: float = 0.01
+    epochs: int = 2
 
     def data(self, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Inputs and class numbers."""
@@ -99,7 +101,8 @@ class Workload:
         model = self.build()
         model.set_weights(weights)
         model.compile(
-            optimizer=options.pop("optimizer", None) or keras.optimizers.SGD(0.01, momentum=0.9),
+            optimizer=options.pop("optimizer", None)
+            or keras.optimizers.SGD(self.rate, momentum=0.9),
             loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
             metrics=["accuracy"],
             jit_compile=jit,
@@ -112,6 +115,6 @@ WORKLOADS: dict[str, Workload] = {
     "cnn": Workload(cnn, (16, 16, 1), False, 16, 1e-5),
     "lstm": Workload(lstm, (12,), True, 16, 1e-5),
     "transformer": Workload(transformer, (16,), True, 16, 1e-5),
-    "mobilenet": Workload(mobilenet, (32, 32, 3), False, 8, 1e-3),
-    "resnet": Workload(resnet, (32, 32, 3), False, 8, 1e-3),
+    "mobilenet": Workload(mobilenet, (32, 32, 3), False, 8, 1e-3, 1e-4, 1),
+    "resnet": Workload(resnet, (32, 32, 3), False, 8, 1e-3, 1e-4, 1),
 }

@@ -22,12 +22,14 @@ def weights(name: str) -> list[np.ndarray]:
 
 
 def train(name: str, device: str, jit: bool) -> tuple[list[float], list[float], np.ndarray]:
-    """Losses of two epochs of two steps, the evaluation, and predictions."""
+    """Losses of the epochs of two steps each, the evaluation, and predictions."""
     workload = WORKLOADS[name]
     x, y = workload.data(2 * workload.batch)
     with tf.device(device):
         model = workload.model(weights(name), jit)
-        history = model.fit(x, y, batch_size=workload.batch, epochs=2, shuffle=False, verbose=0)
+        history = model.fit(
+            x, y, batch_size=workload.batch, epochs=workload.epochs, shuffle=False, verbose=0
+        )
         evaluation = model.evaluate(x, y, batch_size=workload.batch, verbose=0)
         predictions = model.predict(x, batch_size=workload.batch, verbose=0)
         where = {v.value.device.rpartition("/device:")[2] for v in model.trainable_variables}
