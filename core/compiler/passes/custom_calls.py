@@ -107,10 +107,10 @@ def _match(i: Instruction) -> Instruction | None:
     known = ("s32",) if name == "lu-pivots-to-permutation" else ("f32", "f64", "c64", "c128")
     if a.dtype.name not in known:
         raise of_instruction("UNIMPLEMENTED", f"{name} of {a.dtype.name} matrices", i)
-    given = i.attributes["backend_config"]
+    options = i.attributes["backend_config"]
     config = {}
-    if isinstance(given, Mapping):
-        config = {key: int(value) for key, value in given.items()}
+    if isinstance(options, Mapping):
+        config = {key: int(value) for key, value in options.items()}
     order = a.dims[-1] if a.dims else 1
     flops = math.prod(a.dims) * _WORK.get(name, 2.0) * order
     config["cost_ns"] = CALL_NS + flops / _FLOPS_PER_NS
