@@ -161,7 +161,9 @@ def compile_module(
         if dumping.enabled:
             image = target.compile(code, dump=True)
         else:
-            image = code_cache.get(target.fingerprint, code.identity(), lambda: target.compile(code))
+            image = code_cache.get(
+                target.fingerprint, code.identity(), lambda: target.compile(code)
+            )
         missing = [s for s in code.launched if s not in image.symbols]
         if missing:
             raise internal(f"code image lacks {missing[0]}")

@@ -113,7 +113,9 @@ def _read_hlo(program: bytes, context: ir.Context) -> ir.Module:
     try:
         return bindings.parse_module(bindings.hlo_to_stablehlo(program), context)
     except (MLIRError, ValueError, RuntimeError):
-        with contextlib.suppress(ValueError):  # bytes that are no message: the first error says more
+        with contextlib.suppress(
+            ValueError
+        ):  # bytes that are no message: the first error says more
             modern = hlo_module.modernize(program)
             if modern is not program:
                 return bindings.parse_module(bindings.hlo_to_stablehlo(modern), context)

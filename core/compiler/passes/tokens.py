@@ -9,7 +9,17 @@ from __future__ import annotations
 import numpy as np
 
 from .. import dtypes
-from ..hlo import TOKEN, Computation, Instruction, Module, Shape, TokenShape, TupleShape, constant, parameter
+from ..hlo import (
+    TOKEN,
+    Computation,
+    Instruction,
+    Module,
+    Shape,
+    TokenShape,
+    TupleShape,
+    constant,
+    parameter,
+)
 from .rewrite import with_entry
 
 _EMPTY = Shape(dtypes.PRED, (0,))

@@ -65,5 +65,3 @@ def test_one_profile_at_a_time(profile):
     assert status(_tripont.start_profile)[0] == "FAILED_PRECONDITION"
     profile()
     assert status(_tripont.stop_profile)[0] == "FAILED_PRECONDITION"
-
-

@@ -73,7 +73,7 @@ def test_two_instructions_draw_others(device: object) -> None:
     text = b"""
     func.func @main(%a: tensor<f32>, %b: tensor<f32>) -> (tensor<64xf32>, tensor<64xf32>) {
       %shape = stablehlo.constant dense<64> : tensor<1xi64>
-      %r = stablehlo.rng %a, %b, %shape, distribution = UNIFORM 
+      %r = stablehlo.rng %a, %b, %shape, distribution = UNIFORM
           : (tensor<f32>, tensor<f32>, tensor<1xi64>) -> tensor<64xf32>
       %s = stablehlo.rng %a, %b, %shape, distribution = UNIFORM
           : (tensor<f32>, tensor<f32>, tensor<1xi64>) -> tensor<64xf32>
