@@ -46,11 +46,26 @@ void SetStatus(const absl::Status& from, TF_Status* to) {
   TF_SetStatus(to, static_cast<TF_Code>(from.code()), std::string(from.message()).c_str());
 }
 
+// Adds strings to the types that a kernel's attribute may be.
+void AllowStrings(absl::string_view attribute, tf::KernelDef* kernel) {
+  for (tf::KernelDef::AttrConstraint& constraint : *kernel->mutable_constraint()) {
+    if (constraint.name() == attribute) {
+      constraint.mutable_allowed_values()->mutable_list()->add_type(tf::DT_STRING);
+      return;
+    }
+  }
+}
+
 }  // namespace
 
 void RegisterXlaDevice() {
-  tf::XlaOpRegistry::RegisterBackend(kCompilationDevice, tf::kGpuAllTypes,
-                                     [](tf::KernelDef* kernel) { return KeepOp(kernel->op()); });
+  tf::XlaOpRegistry::RegisterBackend(
+      kCompilationDevice, tf::kGpuAllTypes, [](tf::KernelDef* kernel) {
+        // The messages of assertions, which compiled functions leave out.
+        if (kernel->op() == "Const") AllowStrings("dtype", kernel);
+        if (kernel->op() == "Assert") AllowStrings("T", kernel);
+        return KeepOp(kernel->op());
+      });
 
   // jit_compile=True compiles; the automatic clustering of tf.config.optimizer.set_jit does if it
   // is asked for.
