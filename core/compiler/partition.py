@@ -11,6 +11,7 @@ our programs.
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 import threading
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 from jaxlib import _jax
+from jaxlib.version import __version__ as jaxlib_version
 
 from . import wire_format
 from .errors import STATUS_CODES, CompileError, unimplemented
@@ -35,6 +37,9 @@ PASSES: Final = (
     "tuple-simplifier",
     "apply-xla-transforms",
 )
+# jaxlib 0.12 numbers the passes of this name through the life of a process, a few a compilation.
+_NUMBERED: Final = "apply-xla-transforms-{}"
+_NUMBERS: Final = 16  # more than one compilation takes
 _PRE_SCHEDULER: Final = 0  # jax.extend.xla.PipelineStage
 _NAME: Final = "tripont-take-partitioned-module"
 # Fields of HloModuleProto: spmd_output_sharding, spmd_parameters_shardings.
@@ -42,6 +47,7 @@ _SHARDINGS: Final = (12, 14)
 
 _STATUS: Final = re.compile(r"^([A-Z_]+): ")
 _one_at_a_time = threading.Lock()
+_compilations = itertools.count(1)  # of XLA's in this process
 
 
 class _Taken(Exception):  # noqa: N818 - not an error: it ends XLA's compilation
@@ -116,7 +122,11 @@ def partition(program: bytes, format: str, options: BuildOptions) -> Partitioned
                 raise _as_compile_error(error, options) from error
         finally:
             _xla.clear_xla_transform(_NAME, _PRE_SCHEDULER)
-    (module,) = taken
+    if not taken:
+        raise unimplemented(
+            f"a program for {options.num_partitions} partitions: jaxlib {jaxlib_version} does not hand it over"
+        )
+    module = taken[0]
     shardings = b"".join(f.whole for f in wire_format.fields(module) if f.number in _SHARDINGS)
     return Partitioned(module, shardings)
 
@@ -158,7 +168,8 @@ def _compile_options(options: BuildOptions) -> Any:
         build.allow_spmd_sharding_propagation_to_output = [True]
     debug = build.debug_options
     debug.xla_backend_optimization_level = 0
-    debug.xla_enable_hlo_passes_only = ",".join(PASSES)
+    numbered = map(_NUMBERED.format, range(_NUMBERS * next(_compilations)))
+    debug.xla_enable_hlo_passes_only = ",".join([*PASSES, *numbered])
     debug.xla_dump_to = ""
     # What is for us is not for XLA.
     compile_options.env_option_overrides = []

@@ -29,6 +29,9 @@ def test_every_missing_primitive_is_explained(xpu: Any) -> None:
     assert set(missing) <= OF_GPUS, "add these to frontends/jax/lowerings.py"
 
 
+@pytest.mark.skipif(
+    jax.__version_info__ >= (0, 12), reason="JAX 0.12 lowers scaled_matmul everywhere"
+)
 def test_the_error_says_what_to_do(xpu: Any) -> None:
     lhs, scales = np.ones((1, 32, 64), jnp.float8_e4m3fn), np.ones((1, 32, 2), jnp.float8_e8m0fnu)
     assert "scaled_matmul" in lowerings.MISSING
