@@ -69,17 +69,18 @@ class Outcome:
 
 def run_case(case: Case) -> Outcome:
     """Compile, run and judge. Raises CompileError for a program that is refused and should not be."""
+    from tripont.core._tripont import StatusError
     from tripont.core.compiler.errors import CompileError
 
     from tests.conformance import compare, device, reference
 
     try:
         module, executable = device.compile_text(case.program)
-    except CompileError as error:
+        actual = device.run(executable, case.arguments)
+    except (CompileError, StatusError) as error:
         if case.refused:
-            return Outcome(message=f"{error.code}: {error.message}")
+            return Outcome(message=str(error))
         raise
-    actual = device.run(executable, case.arguments)
     if case.judge is None:
         shapes = [v.shape for v in executable.results]
         expected = reference.interpret(case.program, case.arguments, shapes)
