@@ -380,12 +380,6 @@ _INTEGER_PREDICATES: Final = {
 }
 
 
-def _not(b: llvm_ir.Builder, bits: Value) -> Value:
-    return b.binary(
-        "xor", bits, Value(bits.type, "true" if bits.type == "i1" else "splat (i1 true)")
-    )
-
-
 def _compare(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
     b = g.builder
     dtype = i.operands[0].dtype
@@ -399,7 +393,8 @@ def _compare(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
     if predicate not in ("eq", "ne"):
         if dtype.kind == "pred":  # by logic: not every LLVM backend orders vectors of bits
             false, true = o if predicate[0] == "l" else o[::-1]  # what must be so in LT and GT
-            return b.binary("or" if predicate[1] == "e" else "and", _not(b, false), true)
+            inverse = b.binary("xor", false, llvm_ir.integer(false.type, -1))
+            return b.binary("or" if predicate[1] == "e" else "and", inverse, true)
         predicate = ("s" if signed else "u") + predicate
     return b.icmp(predicate, o[0], o[1])
 
