@@ -43,7 +43,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -65,6 +65,13 @@ ALLOCATION_PARAMETER: Final = 0
 ALLOCATION_RESULT: Final = 1
 ALLOCATION_CONSTANT: Final = 2
 ALLOCATION_TEMP: Final = 3
+# Their names in dumps and tables.
+ALLOCATION_KINDS: Final = {
+    ALLOCATION_PARAMETER: "parameter",
+    ALLOCATION_RESULT: "result",
+    ALLOCATION_CONSTANT: "constant",
+    ALLOCATION_TEMP: "temporary",
+}
 
 
 class ArtifactError(ValueError):
@@ -167,6 +174,18 @@ class LibraryCall:
 
 
 Thunk = Kernel | Copy | While | Conditional | LibraryCall
+
+
+def walk(thunks: Sequence[Thunk]) -> Iterator[Thunk]:
+    """All thunks in the order of the artifact: each before those of its condition, body or branches."""
+    for thunk in thunks:
+        yield thunk
+        if isinstance(thunk, While):
+            yield from walk(thunk.condition)
+            yield from walk(thunk.body)
+        elif isinstance(thunk, Conditional):
+            for branch in thunk.branches:
+                yield from walk(branch)
 
 
 @dataclass(slots=True)

@@ -15,10 +15,7 @@ from typing import Any, Final
 
 from . import cost
 from .artifact import (
-    ALLOCATION_CONSTANT,
-    ALLOCATION_PARAMETER,
-    ALLOCATION_RESULT,
-    ALLOCATION_TEMP,
+    ALLOCATION_KINDS,
     Conditional,
     Copy,
     Costs,
@@ -34,12 +31,6 @@ from .hlo import Computation, Instruction, Module
 from .liveness import FOREVER, Value
 from .lowering import ALIASES, Lowered
 
-ALLOCATION_KINDS: Final = {
-    ALLOCATION_PARAMETER: "parameter",
-    ALLOCATION_RESULT: "result",
-    ALLOCATION_CONSTANT: "constant",
-    ALLOCATION_TEMP: "temporary",
-}
 # Instructions whose computations are sequences of thunks of their own.
 _CONTROL_FLOW: Final = ("while", "conditional", "call")
 
@@ -64,12 +55,28 @@ def describe(
     for caller, callees in calls.items():
         for callee in callees:
             callers[callee].append(caller)
+    return describe_executable(executable) | {
+        "fingerprint": executable.fingerprint,
+        "parameters": [
+            {"name": p.name, "shape": str(p.shape), "source": source_of(p)}
+            for p in module.entry.parameters
+        ],
+        "operations": [
+            describe_operation(instruction, home, assignment, lowered, thunk_of, callers)
+            for instruction, home in homes.items()
+        ],
+        "kernels": describe_kernels(lowered, homes, calls),
+        "thunks": thunks,
+    }
+
+
+def describe_executable(executable: Executable) -> Json:
+    """The fields that an executable tells by itself."""
     costs = executable.costs
     return {
         "name": executable.name,
         "complete": True,
         "tripont": executable.compiler_version,
-        "fingerprint": executable.fingerprint,
         "target": executable.target,
         "triple": executable.triple,
         "cpu": executable.cpu,
@@ -80,10 +87,6 @@ def describe(
             "bytes_accessed": costs.bytes_accessed,
             "nanoseconds": costs.optimal_nanoseconds,
         },
-        "parameters": [
-            {"name": p.name, "shape": str(p.shape), "source": source_of(p)}
-            for p in module.entry.parameters
-        ],
         "results": [str(v.shape) for v in executable.results],
         "allocations": [
             {
@@ -94,12 +97,6 @@ def describe(
             }
             for a in executable.allocations
         ],
-        "operations": [
-            describe_operation(instruction, home, assignment, lowered, thunk_of, callers)
-            for instruction, home in homes.items()
-        ],
-        "kernels": describe_kernels(lowered, homes, calls),
-        "thunks": thunks,
     }
 
 

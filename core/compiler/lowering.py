@@ -350,67 +350,41 @@ class Lowering:
 def _is_small(thunk: While | Conditional) -> bool:
     """Whether one pass over the thunks inside is short, and none of them a library call."""
     total = 0.0
-    stack: list[Thunk] = [thunk]
-    while stack:
-        top = stack.pop()
-        if isinstance(top, LibraryCall):
+    for inner in artifact.walk([thunk]):
+        if isinstance(inner, LibraryCall):
             return False
-        if isinstance(top, While):
-            stack += [*top.condition, *top.body]
-        elif isinstance(top, Conditional):
-            stack += [t for branch in top.branches for t in branch]
-        elif isinstance(top, Kernel):
-            if top.cost_ns > LONGEST_KERNEL_NS and top.work_count > top.grain:
+        if isinstance(inner, Kernel):
+            if inner.cost_ns > LONGEST_KERNEL_NS and inner.work_count > inner.grain:
                 return False
-            total += top.cost_ns
-        else:
-            total += top.source.size / 20
+            total += inner.cost_ns
+        elif isinstance(inner, Copy):
+            total += inner.source.size / 20
     return total <= LONGEST_ITERATION_NS
 
 
 def launched(lowered: Lowered) -> set[str]:
     """The functions that the runtime calls: not those that only other functions call."""
     used: set[str] = set()
-
-    def visit(thunks: Sequence[Thunk]) -> None:
-        for thunk in thunks:
-            if isinstance(thunk, Kernel):
-                used.add(lowered.symbols[thunk.function])
-            elif isinstance(thunk, LibraryCall):
-                for value in thunk.attributes.values():
-                    if isinstance(value, artifact.FunctionOffset):
-                        used.add(lowered.symbols[value.offset])
-            elif isinstance(thunk, While):
-                visit(thunk.condition)
-                visit(thunk.body)
-            elif isinstance(thunk, Conditional):
-                for branch in thunk.branches:
-                    visit(branch)
-
-    visit(lowered.thunks)
+    for thunk in artifact.walk(lowered.thunks):
+        if isinstance(thunk, Kernel):
+            used.add(lowered.symbols[thunk.function])
+        elif isinstance(thunk, LibraryCall):
+            for value in thunk.attributes.values():
+                if isinstance(value, artifact.FunctionOffset):
+                    used.add(lowered.symbols[value.offset])
     return used
 
 
 def link(lowered: Lowered, offsets: dict[str, int]) -> tuple[Thunk, ...]:
     """Replace symbol numbers by offsets in the code image."""
     table = [offsets.get(s, -1) for s in lowered.symbols]  # -1: see `launched`
-
-    def visit(thunks: list[Thunk] | tuple[Thunk, ...]) -> None:
-        for thunk in thunks:
-            if isinstance(thunk, Kernel):
-                thunk.function = table[thunk.function]
-            elif isinstance(thunk, LibraryCall):
-                for name, value in thunk.attributes.items():
-                    if isinstance(value, artifact.FunctionOffset):
-                        thunk.attributes[name] = artifact.FunctionOffset(table[value.offset])
-            elif isinstance(thunk, While):
-                visit(thunk.condition)
-                visit(thunk.body)
-            elif isinstance(thunk, Conditional):
-                for branch in thunk.branches:
-                    visit(branch)
-
-    visit(lowered.thunks)
+    for thunk in artifact.walk(lowered.thunks):
+        if isinstance(thunk, Kernel):
+            thunk.function = table[thunk.function]
+        elif isinstance(thunk, LibraryCall):
+            for name, value in thunk.attributes.items():
+                if isinstance(value, artifact.FunctionOffset):
+                    thunk.attributes[name] = artifact.FunctionOffset(table[value.offset])
     return tuple(lowered.thunks)
 
 

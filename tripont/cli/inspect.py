@@ -13,13 +13,6 @@ from tripont.core.compiler import artifact
 from .program_file import read
 from .terminal import fail, make_console
 
-ALLOCATION_KINDS = {
-    artifact.ALLOCATION_PARAMETER: "parameter",
-    artifact.ALLOCATION_RESULT: "result",
-    artifact.ALLOCATION_CONSTANT: "constant",
-    artifact.ALLOCATION_TEMP: "temporary",
-}
-
 
 def size(count: float) -> str:
     """Bytes in the unit that keeps the number short."""
@@ -39,7 +32,7 @@ def duration(nanoseconds: float) -> str:
 
 def describe_slice(part: artifact.Slice, executable: artifact.Executable) -> str:
     allocation = executable.allocations[part.allocation]
-    name = ALLOCATION_KINDS[allocation.kind]
+    name = artifact.ALLOCATION_KINDS[allocation.kind]
     if allocation.kind in (artifact.ALLOCATION_PARAMETER, artifact.ALLOCATION_RESULT):
         name += str(allocation.index)
     return f"{name}[{part.offset}:{part.offset + part.size}]"
@@ -140,7 +133,7 @@ def run(path: Path, thunks: bool, memory: bool, hlo: bool) -> int:
         for column in ("allocation", "kind", "size", "shares with"):
             table.add_column(column)
         for index, allocation in enumerate(executable.allocations):
-            kind = f"{ALLOCATION_KINDS[allocation.kind]} {allocation.index}"
+            kind = f"{artifact.ALLOCATION_KINDS[allocation.kind]} {allocation.index}"
             shared = (
                 f"parameter {allocation.aliased_parameter}"
                 if allocation.aliased_parameter >= 0

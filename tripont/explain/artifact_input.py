@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tripont.core.compiler import artifact
-from tripont.core.compiler.description import ALLOCATION_KINDS
+from tripont.core.compiler.description import describe_executable
 from tripont.core.compiler.dump import SCHEMA, SCHEMA_VERSION
 
 from .dump_folder import ExplainError, ModuleDump
@@ -31,36 +31,12 @@ def read_artifact(data: bytes, origin: str) -> ModuleDump:
     if executable.target == "sycl":
         texts["spvasm"] = _disassembly(executable.code)
     operations, by_debug = _operations(executable, hlo)
-    costs = executable.costs
-    description: Json = {
+    description: Json = describe_executable(executable) | {
         "schema": SCHEMA,
         "version": SCHEMA_VERSION,
-        "name": executable.name,
-        "complete": True,
-        "tripont": executable.compiler_version,
-        "target": executable.target,
-        "triple": executable.triple,
-        "cpu": executable.cpu,
-        "cpu_features": list(executable.cpu_features),
-        "costs": {
-            "flops": costs.flops,
-            "transcendentals": costs.transcendentals,
-            "bytes_accessed": costs.bytes_accessed,
-            "nanoseconds": costs.optimal_nanoseconds,
-        },
         "parameters": [
             {"name": f"parameter {n}", "shape": str(v.shape), "source": None}
             for n, v in enumerate(executable.parameters)
-        ],
-        "results": [str(v.shape) for v in executable.results],
-        "allocations": [
-            {
-                "kind": ALLOCATION_KINDS[a.kind],
-                "index": a.index,
-                "size": a.size,
-                "aliased_parameter": a.aliased_parameter,
-            }
-            for a in executable.allocations
         ],
         "operations": operations,
         "kernels": [],

@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from ..artifact import Conditional, Copy, Kernel, LibraryCall, Slice, Thunk, While
+from ..artifact import Conditional, Copy, Kernel, LibraryCall, Slice, Thunk, While, walk
 from . import llvm_ir
 from .kernels import EmittedKernel
 from .llvm_ir import Builder, Module, Value, i64
@@ -34,7 +34,7 @@ UNKNOWN_TRIPS: Final = 16  # the number of iterations to reckon with where it is
 
 def can_emit(thunks: Sequence[Thunk]) -> bool:
     """Whether all thunks, nested ones too, are kernels, copies and control flow: no library calls."""
-    return all(not isinstance(t, LibraryCall) for t in _walk(thunks))
+    return all(not isinstance(t, LibraryCall) for t in walk(thunks))
 
 
 def cost_of(thunks: Sequence[Thunk]) -> float:
@@ -53,17 +53,6 @@ def cost_of(thunks: Sequence[Thunk]) -> float:
     return total
 
 
-def _walk(thunks: Sequence[Thunk]) -> Iterator[Thunk]:
-    for thunk in thunks:
-        yield thunk
-        if isinstance(thunk, While):
-            yield from _walk(thunk.condition)
-            yield from _walk(thunk.body)
-        elif isinstance(thunk, Conditional):
-            for branch in thunk.branches:
-                yield from _walk(branch)
-
-
 def emit_sequence(
     module: Module,
     target: Target,
@@ -79,7 +68,7 @@ def emit_sequence(
     ``can_emit(thunks)`` must hold.
     """
     slices: dict[Slice, int] = {}
-    for thunk in _walk(thunks):
+    for thunk in walk(thunks):
         for s in _slices(thunk):
             slices.setdefault(s, len(slices))
     builder = Builder(

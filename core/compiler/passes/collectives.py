@@ -29,6 +29,7 @@ from ..hlo import (
     get_tuple_element,
     topological_order,
 )
+from .library.call import library_call
 from .library.cost import CALL_NS
 from .patterns import reshape
 from .rewrite import map_computations, sweep
@@ -432,7 +433,9 @@ def _match(i: Instruction, module: Module, meetings: Any) -> Instruction | None:
             return found
         return None
     if opcode in ("partition-id", "replica-id"):
-        return _call(i, "device-number", {"partition": int(opcode == "partition-id")}, CALL_NS)
+        return library_call(
+            i, "device-number", {"partition": int(opcode == "partition-id")}, CALL_NS
+        )
     config: dict[str, Any] = {"meeting": next(meetings), "channel": i.attributes["channel_id"]}
     if opcode in ("collective-permute", "collective-broadcast"):
         opcode = "collective-permute"
@@ -443,15 +446,4 @@ def _match(i: Instruction, module: Module, meetings: Any) -> Instruction | None:
     config["groups"] = tuple(n for group in groups for n in group)
     config["group_sizes"] = tuple(map(len, groups))
     size = sum(o.shape.bytes for o in i.operands if isinstance(o.shape, Shape))
-    return _call(i, opcode, config, MEETING_NS + size / BYTES_PER_NS)
-
-
-def _call(i: Instruction, name: str, config: dict[str, Any], cost: float) -> Instruction:
-    return Instruction(
-        "library-call",
-        i.shape,
-        i.operands,
-        {"name": name, "config": {**config, "cost_ns": cost}},
-        called=i.called,
-        metadata=i.metadata,
-    )
+    return library_call(i, opcode, config, MEETING_NS + size / BYTES_PER_NS)

@@ -23,6 +23,7 @@ from .. import dtypes
 from ..errors import of_instruction
 from ..hlo import Instruction, Module, Shape, TokenShape, TupleShape, broadcast, constant
 from . import random
+from .library.call import library_call
 from .library.cost import CALL_NS
 from .rewrite import map_computations, sweep
 
@@ -95,9 +96,7 @@ def _match(i: Instruction) -> Instruction | None:
     if i.opcode != "custom-call":
         return None
     if i.attributes["custom_call_target"] == random.STATE:
-        config: dict[str, Any] = {"cost_ns": CALL_NS}
-        given = {"name": "rng-state", "config": config}
-        return Instruction("library-call", i.shape, (), given, metadata=i.metadata)
+        return library_call(i, "rng-state", {}, CALL_NS)
     name = _routine(i.attributes["custom_call_target"])
     if name is None or not i.operands:
         return None
@@ -107,20 +106,13 @@ def _match(i: Instruction) -> Instruction | None:
     known = ("s32",) if name == "lu-pivots-to-permutation" else ("f32", "f64", "c64", "c128")
     if a.dtype.name not in known:
         raise of_instruction("UNIMPLEMENTED", f"{name} of {a.dtype.name} matrices", i)
-    options = i.attributes["backend_config"]
-    config = {}
-    if isinstance(options, Mapping):
-        config = {key: int(value) for key, value in options.items()}
+    given = i.attributes["backend_config"]
+    config: dict[str, Any] = {}
+    if isinstance(given, Mapping):
+        config = {key: int(value) for key, value in given.items()}
     order = a.dims[-1] if a.dims else 1
     flops = math.prod(a.dims) * _WORK.get(name, 2.0) * order
-    config["cost_ns"] = CALL_NS + flops / _FLOPS_PER_NS
-    return Instruction(
-        "library-call",
-        i.shape,
-        i.operands,
-        {"name": name, "config": config},
-        metadata=i.metadata,
-    )
+    return library_call(i, name, config, CALL_NS + flops / _FLOPS_PER_NS)
 
 
 # ------------------------------------------------------------------------------------------------------ layouts

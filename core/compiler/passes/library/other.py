@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Final
 
 from ...errors import of_instruction
 from ...hlo import Instruction, Shape
+from .call import library_call
 from .cost import CALL_NS, FLOPS_PER_NS, memory_cost, sort_cost
 from .options import Context
 
 _FLOATS: Final = frozenset(["f32", "f64", "c64", "c128"])
-
-
-def _call(
-    instruction: Instruction, name: str, config: dict[str, Any], cost_ns: float
-) -> Instruction:
-    return Instruction(
-        "library-call",
-        instruction.shape,
-        instruction.operands,
-        {"name": name, "config": {**config, "cost_ns": cost_ns}},
-        metadata=instruction.metadata,
-    )
 
 
 def match_topk(topk: Instruction, context: Context) -> Instruction | None:
@@ -31,7 +20,7 @@ def match_topk(topk: Instruction, context: Context) -> Instruction | None:
     k = topk.attributes["k"]
     rows = operand.elements // max(1, operand.dims[-1])
     cost = memory_cost(operand) + operand.elements + sort_cost(rows * k, k, generic=False)
-    return _call(topk, "topk", {"k": k, "largest": int(topk.attributes["largest"])}, cost)
+    return library_call(topk, "topk", {"k": k, "largest": int(topk.attributes["largest"])}, cost)
 
 
 def match_fft(fft: Instruction, context: Context) -> Instruction | None:
@@ -42,14 +31,14 @@ def match_fft(fft: Instruction, context: Context) -> Instruction | None:
     elements = max(math.prod(fft.operands[0].dims), math.prod(fft.dims))
     cost = CALL_NS + elements * math.log2(2.0 * max(1, math.prod(lengths)))
     config = {"fft_type": fft.attributes["fft_type"], "fft_length": tuple(lengths)}
-    return _call(fft, "fft", config, cost)
+    return library_call(fft, "fft", config, cost)
 
 
 def match_cholesky(cholesky: Instruction, context: Context) -> Instruction | None:
     _check_matrix_type(cholesky)
     flops = math.prod(cholesky.dims) * cholesky.dims[-1] / 3
     cost = CALL_NS + flops / FLOPS_PER_NS["f64"]
-    return _call(cholesky, "cholesky", {"lower": int(cholesky.attributes["lower"])}, cost)
+    return library_call(cholesky, "cholesky", {"lower": int(cholesky.attributes["lower"])}, cost)
 
 
 def match_triangular_solve(solve: Instruction, context: Context) -> Instruction | None:
@@ -62,7 +51,7 @@ def match_triangular_solve(solve: Instruction, context: Context) -> Instruction 
         "transpose_a": a["transpose_a"],
     }
     flops = math.prod(solve.dims) * solve.operands[0].dims[-1]
-    return _call(solve, "triangular-solve", config, CALL_NS + flops / FLOPS_PER_NS["f64"])
+    return library_call(solve, "triangular-solve", config, CALL_NS + flops / FLOPS_PER_NS["f64"])
 
 
 def _check_matrix_type(instruction: Instruction) -> None:

@@ -1,0 +1,25 @@
+"""The library call that stands in the place of an instruction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...hlo import Instruction
+
+
+def library_call(
+    instruction: Instruction, name: str, config: Mapping[str, Any], cost_ns: float
+) -> Instruction:
+    """The call ``name`` with the instruction's shape, operands and called computations.
+
+    ``config``: the artifact's attributes; ``cost_ns``: the estimate of its time.
+    """
+    return Instruction(
+        "library-call",
+        instruction.shape,
+        instruction.operands,
+        {"name": name, "config": {**config, "cost_ns": cost_ns}},
+        called=instruction.called,
+        metadata=instruction.metadata,
+    )
