@@ -1,14 +1,23 @@
-"""Runs every configuration and writes docs/op-coverage.md: ``python -m tests.conformance.coverage``."""
+"""Runs every configuration and writes docs/op-coverage.md: ``python -m tests.conformance.coverage``.
+
+With ``--outcomes FILE`` each outcome is written down as it comes, and those that are there already are not measured
+again: a run over several hours (TRIPONT_CONFORMANCE_TARGET=sycl) can be cut off and goes on where it was. A
+configuration that ended the process twice is not tried a third time. ``--again WORD`` measures those anew whose name
+holds the word.
+"""
 
 from __future__ import annotations
 
+import argparse
+import dataclasses
 import json
 import sys
 import warnings
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
+from tripont.core._tripont import StatusError
 from tripont.core.compiler import dtypes
 from tripont.core.compiler.errors import CompileError
 
@@ -32,20 +41,70 @@ interpreter or NumPy in higher precision. Do not edit.
 """
 
 
-def measure(cases: Iterable[Case]) -> list[tuple[Case, Outcome]]:
+class Notes:
+    """Outcomes in a file, one a line. A line with no outcome says that a configuration was begun."""
+
+    def __init__(self, path: Path | None, again: Sequence[str] = ()) -> None:
+        self.outcomes: dict[str, Outcome] = {}
+        self._begun: dict[str, int] = defaultdict(int)
+        self._file = None
+        if path is None:
+            return
+        if path.exists():
+            for line in path.read_text().splitlines():
+                name, outcome = json.loads(line)
+                if outcome is None:
+                    self._begun[name] += 1
+                else:
+                    self.outcomes[name] = Outcome(**outcome)
+        for name in [n for n in {**self.outcomes, **self._begun} if any(a in n for a in again)]:
+            self.outcomes.pop(name, None)
+            self._begun.pop(name, None)
+        self._file = path.open("a")
+
+    def begin(self, name: str) -> bool:
+        """Whether to run a configuration; False if it ended the process twice."""
+        if self._begun[name] >= 2:
+            return False
+        self._write(name, None)
+        return True
+
+    def end(self, name: str, outcome: Outcome) -> None:
+        self.outcomes[name] = outcome
+        self._write(name, dataclasses.asdict(outcome))
+
+    def _write(self, name: str, outcome: object) -> None:
+        if self._file is not None:
+            self._file.write(json.dumps([name, outcome]) + "\n")
+            self._file.flush()
+
+
+def measure(cases: Sequence[Case], notes: Notes) -> list[tuple[Case, Outcome]]:
     """The outcome of each configuration; one that fails says so in ``detail``."""
-    outcomes = []
     for case in cases:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            try:
-                outcome = registry.run_case(case)
-            except CompileError as error:
-                outcome = Outcome(message=f"{error.code}: {error.message}", detail="refused")
+        if case.name in notes.outcomes:
+            continue
+        if notes.begin(case.name):
+            outcome = _measure(case)
+        else:
+            outcome = Outcome(detail="ends the process")
+        notes.end(case.name, outcome)
+    outcomes = [(case, notes.outcomes[case.name]) for case in cases]
+    for case, outcome in outcomes:
         if outcome.detail:
             print(f"{case.name}: {outcome.detail}", file=sys.stderr)
-        outcomes.append((case, outcome))
     return outcomes
+
+
+def _measure(case: Case) -> Outcome:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return registry.run_case(case)
+        except CompileError as error:
+            return Outcome(message=f"{error.code}: {error.message}", detail="refused")
+        except StatusError as error:
+            return Outcome(message=str(error), detail="fails")
 
 
 def rows(outcomes: list[tuple[Case, Outcome]]) -> dict[str, dict[str, str]]:
@@ -112,7 +171,11 @@ def document() -> str:
 
 
 def main() -> int:
-    outcomes = measure(registry.load())
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--outcomes", type=Path, help="where outcomes are kept")
+    parser.add_argument("--again", action="append", default=[], help="part of a name")
+    arguments = parser.parse_args()
+    outcomes = measure(registry.load(), Notes(arguments.outcomes, arguments.again))
     _MEASURED.mkdir(exist_ok=True)
     table = json.dumps(rows(outcomes), indent=1, sort_keys=True) + "\n"
     (_MEASURED / f"{device.TARGET}.json").write_text(table)
