@@ -25,7 +25,7 @@ def train(name: str, device: str, jit: bool) -> tuple[list[float], list[float], 
     """Losses of the epochs of two steps each, the evaluation, and predictions."""
     workload = WORKLOADS[name]
     x, y = workload.data(2 * workload.batch)
-    with tf.device(device):
+    with workload.precision(), tf.device(device):
         model = workload.model(weights(name), jit)
         history = model.fit(
             x, y, batch_size=workload.batch, epochs=workload.epochs, shuffle=False, verbose=0
