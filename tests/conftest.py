@@ -9,7 +9,11 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -56,3 +60,27 @@ def subprocess_environment(tmp_path: Any) -> dict[str, str]:
         k: v for k, v in os.environ.items() if k in _KEPT or not k.startswith(("TRIPONT_", "JAX_"))
     }
     return environment | {"TRIPONT_CACHE_DIR": str(tmp_path / "cache")}
+
+
+@pytest.fixture
+def run_example(subprocess_environment: dict[str, str]) -> Callable[..., str]:
+    """Runs an example as its user does: ``run_example("jax_digits", "--dump", folder)`` returns what it printed.
+
+    The arguments are those of ``examples/<name>/main.py``, in a process of its own; named ones are variables of its
+    environment. Anything but exit status 0 fails the test, with both streams.
+    """
+
+    def run(name: str, *arguments: str, **variables: str) -> str:
+        program = Path(__file__).parents[1] / "examples" / name / "main.py"
+        done = subprocess.run(
+            [sys.executable, str(program), *arguments],
+            env=subprocess_environment | variables,
+            capture_output=True,
+            text=True,
+            timeout=280,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return run

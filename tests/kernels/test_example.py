@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
-EXAMPLE = Path(__file__).parents[2] / "examples" / "custom_kernel" / "main.py"
+from collections.abc import Callable
 
 
-def test_running_maximum(subprocess_environment: dict[str, str]) -> None:
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLE)],
-        env=subprocess_environment,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "equal results" in done.stdout
-    assert "running_maximum in C" in done.stdout
+def test_running_maximum(run_example: Callable[..., str]) -> None:
+    printed = run_example("custom_kernel")
+    assert "equal results" in printed
+    assert "running_maximum in C" in printed

@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
-EXAMPLE = Path(__file__).parents[2] / "examples" / "tensorflow_custom_kernel" / "main.py"
+from collections.abc import Callable
 
 
-def test_custom_kernel(subprocess_environment: dict[str, str]) -> None:
-    result = subprocess.run(
-        [sys.executable, str(EXAMPLE)],
-        env=subprocess_environment,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr
-    assert "computed on device:XPU:0" in result.stdout
-    assert "ops on the CPU: none" in result.stdout
+def test_custom_kernel(run_example: Callable[..., str]) -> None:
+    printed = run_example("tensorflow_custom_kernel")
+    assert "computed on device:XPU:0" in printed
+    assert "ops on the CPU: none" in printed

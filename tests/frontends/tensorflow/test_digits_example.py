@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-EXAMPLE = Path(__file__).parents[3] / "examples" / "tensorflow_digits" / "main.py"
-
 
 @pytest.mark.slow
-def test_digits(subprocess_environment: dict[str, str]) -> None:
-    result = subprocess.run(
-        [sys.executable, str(EXAMPLE)],
-        env=subprocess_environment,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert "train on XPU:0" in result.stdout
-    assert "accuracy on the test images" in result.stdout
-    assert "relative difference" in result.stdout
-    assert "XPU (tripont)" in result.stdout
+def test_digits(run_example: Callable[..., str]) -> None:
+    printed = run_example("tensorflow_digits")
+    assert "train on XPU:0" in printed
+    assert "accuracy on the test images" in printed
+    assert "relative difference" in printed
+    assert "XPU (tripont)" in printed
 
 
 def test_the_training_program_knows_no_device() -> None:
-    program = EXAMPLE.with_name("train.py").read_text()
+    examples = Path(__file__).parents[3] / "examples"
+    program = (examples / "tensorflow_digits" / "train.py").read_text()
     for word in ("XPU", "tripont", "tf.device("):
         assert word not in program
