@@ -5,12 +5,14 @@ closed, even in the middle of a compile. Descriptor 2 is a file in which the run
 worker cannot start; once the worker is ready it moves descriptors 1 and 2 to ``STDERR_FD``, the user's stderr.
 
 Protocol. All numbers are little-endian; ``bytes32`` is u32 size + bytes, ``bytes64`` is u64 size + bytes. First the
-worker says that it is ready; then each request is answered by one response, in turn.
+worker says that it is ready; then each request is answered in turn: when it has been read, and when it is done. A
+worker that ends before it has read one cannot have died of it, and the runtime asks another.
 
     hello       u32 0x49485054 ("TPHI"), u32 PROTOCOL_VERSION, bytes32 version of tripont
     request     u32 0x51525054 ("TPRQ"), u64 size of the rest, then
                 bytes32 format, bytes64 program, bytes64 CompileOptionsProto,
                 u32 count of options, each bytes32 key, bytes32 value
+    accepted    u32 0x41525054 ("TPRA")
     response    u32 0x53525054 ("TPRS"), u32 status code (0 is OK, else absl's numbers),
                 bytes32 message, bytes64 artifact
                 message, if the code is OK: "reused" if the machine code was there already, else empty
@@ -37,8 +39,9 @@ from .errors import STATUS_CODES
 
 HELLO: Final = 0x49485054
 REQUEST: Final = 0x51525054
+ACCEPTED: Final = 0x41525054
 RESPONSE: Final = 0x53525054
-PROTOCOL_VERSION: Final = 1
+PROTOCOL_VERSION: Final = 2
 REUSED: Final = "reused"
 
 CompileFunction = Callable[[bytes, str, bytes, dict[str, str]], bytes]
@@ -131,6 +134,7 @@ def serve(connection: socket.socket, compile_program: CompileFunction) -> None:
         payload = receive(connection, size)
         if payload is None:
             return
+        connection.sendall(struct.pack("<I", ACCEPTED))
         code, message, artifact = handle(payload, compile_program)
         text = message.encode(errors="replace")
         connection.sendall(

@@ -25,8 +25,9 @@ namespace {
 
 constexpr uint32_t kHello = 0x49485054;
 constexpr uint32_t kRequest = 0x51525054;
+constexpr uint32_t kAccepted = 0x41525054;
 constexpr uint32_t kResponse = 0x53525054;
-constexpr uint32_t kProtocolVersion = 1;
+constexpr uint32_t kProtocolVersion = 2;
 constexpr std::string_view kReused = "reused";
 constexpr uint64_t kLargestArtifact = uint64_t{1} << 40;
 // Descriptors of the worker; core/compiler/worker.py closes everything above.
@@ -297,6 +298,7 @@ Status CompileWorker::AwaitHello() {
 
 StatusOr<std::string> CompileWorker::Compile(const CompileRequest& request) {
   reused_ = false;
+  accepted_ = false;
   if (!ready_) TRIPONT_RETURN_IF_ERROR(AwaitHello());
   std::string body;
   AppendBytes32(body, request.format);
@@ -315,9 +317,12 @@ StatusOr<std::string> CompileWorker::Compile(const CompileRequest& request) {
   TRIPONT_RETURN_IF_ERROR(Send(header));
   TRIPONT_RETURN_IF_ERROR(Send(body));
 
+  uint32_t accepted = 0;
+  TRIPONT_RETURN_IF_ERROR(Receive(&accepted, sizeof(accepted)));
+  accepted_ = true;
   uint32_t response[3];
   TRIPONT_RETURN_IF_ERROR(Receive(response, sizeof(response)));
-  if (response[0] != kResponse) {
+  if (accepted != kAccepted || response[0] != kResponse) {
     usable_ = false;
     return Internal("the compile worker answered with something else than a response");
   }
@@ -415,9 +420,17 @@ StatusOr<std::string> CompileWorkerPool::Compile(const std::string& python,
   lock.unlock();
 
   StatusOr<std::string> result = Internal("not compiled");
-  // A worker that died while it was idle (killed, out of memory) is no reason to fail a compile.
-  if (slot->worker != nullptr && slot->worker->EndedWhileIdle()) {
-    TRIPONT_LOG(kInfo, "compile worker ", slot->worker->pid(),
+  // A worker that died while it was idle (killed, out of memory) is no reason to fail a compile. It
+  // shows before the request is sent, or, where the process was just about to end, after that.
+  const bool was_idle = slot->worker != nullptr;
+  bool ended_while_idle = was_idle && slot->worker->EndedWhileIdle();
+  if (was_idle && !ended_while_idle) {
+    const bool was_ready = slot->worker->ready();
+    result = slot->worker->Compile(request);
+    ended_while_idle = was_ready && !slot->worker->usable() && !slot->worker->accepted();
+  }
+  if (ended_while_idle) {
+    TRIPONT_LOG(kInfo, "compile worker ", slot->pid,
                 " ended while it was idle; starting a new one");
     slot->worker.reset();
   }
@@ -425,14 +438,16 @@ StatusOr<std::string> CompileWorkerPool::Compile(const std::string& python,
     StatusOr<std::unique_ptr<CompileWorker>> started = CompileWorker::Start(interpreter);
     if (started.ok()) {
       slot->worker = std::move(started).value();
-      const std::lock_guard<std::mutex> relock(state.mutex);
-      slot->pid = slot->worker->pid();
-      ++state.counters.started;
+      {
+        const std::lock_guard<std::mutex> relock(state.mutex);
+        slot->pid = slot->worker->pid();
+        ++state.counters.started;
+      }
+      result = slot->worker->Compile(request);
     } else {
       result = started.status();
     }
   }
-  if (slot->worker != nullptr) result = slot->worker->Compile(request);
 
   std::unique_ptr<Slot> dead;
   lock.lock();

@@ -4,9 +4,10 @@
 // A worker compiles one program at a time and is kept warm. The pool starts the first one in the
 // background when a client is created and further ones when all are busy. A worker that dies fails
 // the compile that it was doing, with an error that names the signal or exit code, and the next
-// compile starts a new one. Workers end by themselves when this process ends, however it ends. In
-// the child of a fork the parent's workers are forgotten, and the child starts its own. The
-// protocol is documented in core/compiler/worker.py.
+// compile starts a new one; one that dies before it has read the request is replaced at once.
+// Workers end by themselves when this process ends, however it ends. In the child of a fork the
+// parent's workers are forgotten, and the child starts its own. The protocol is documented in
+// core/compiler/worker.py.
 #ifndef TRIPONT_CORE_RUNTIME_COMPILE_WORKER_H_
 #define TRIPONT_CORE_RUNTIME_COMPILE_WORKER_H_
 
@@ -53,6 +54,9 @@ class CompileWorker {
   // is false.
   StatusOr<std::string> Compile(const CompileRequest& request);
   bool usable() const { return usable_; }
+  bool ready() const { return ready_; }  // whether it has been asked before
+  // Whether the worker had read the last request: if not, it did not die of it.
+  bool accepted() const { return accepted_; }
   // Whether the last artifact holds machine code that the worker had already.
   bool reused() const { return reused_; }
   // Whether the process ended between two compiles.
@@ -74,6 +78,7 @@ class CompileWorker {
   int startup_fd_ = -1;  // what the worker wrote to stderr before it was ready
   bool ready_ = false;
   bool usable_ = true;
+  bool accepted_ = false;
   bool reused_ = false;
   std::string python_;
 };

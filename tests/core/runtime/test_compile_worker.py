@@ -115,6 +115,16 @@ def test_killed_while_idle_is_no_error(make_client):
     assert compile_status(client, b"pid")[0] == "NOT_FOUND"
 
 
+def test_killed_before_it_reads_the_request_is_no_error(make_client):
+    client = make_client()
+    pid = int(compile_status(client, b"pid")[1].rsplit(" ", 1)[1])
+    os.kill(pid, signal.SIGSTOP)  # alive for whoever looks, and deaf
+    threading.Timer(0.3, os.kill, (pid, signal.SIGKILL)).start()
+    code, message = compile_status(client, b"pid")
+    assert code == "NOT_FOUND"
+    assert int(message.rsplit(" ", 1)[1]) != pid
+
+
 def test_worker_is_kept(make_client):
     client = make_client()
     assert compile_status(client, b"pid") == compile_status(client, b"pid")
