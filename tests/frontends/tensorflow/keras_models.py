@@ -95,7 +95,7 @@ class Workload:
 
     @contextmanager
     def precision(self) -> Iterator[None]:
-        """Keras computes in ``dtype``, the inputs and the loss too: one part in float32 would bring its roundings in."""
+        """Keras computes in ``dtype``, inputs and loss too: one part in float32 would bring its roundings in."""
         usual = keras.config.floatx()
         keras.config.set_floatx(self.dtype)
         try:
