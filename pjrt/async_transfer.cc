@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/runtime/parallel.h"
+#include "core/runtime/profile.h"
 #include "core/runtime/strided_copy.h"
 #include "pjrt/buffer.h"
 #include "pjrt/call.h"
@@ -146,8 +147,11 @@ Status AsyncHostToDeviceTransferManager_TransferData(
                            " bytes, or `data` is null");
   }
   TRIPONT_RETURN_IF_ERROR(BeginPiece(manager, *pending, args.buffer_index));
-  ParallelCopy(static_cast<char*>(pending->hold.data()) + args.offset, args.data,
-               args.transfer_size);
+  {
+    const HostActivity activity(kHostToDevice, args.transfer_size);
+    ParallelCopy(static_cast<char*>(pending->hold.data()) + args.offset, args.data,
+                 args.transfer_size);
+  }
   EndPiece(manager, *pending, args.is_last_transfer);
   args.done_with_h2d_transfer = ToHandle(nullptr);
   return OkStatus();
@@ -172,6 +176,7 @@ Status AsyncHostToDeviceTransferManager_TransferLiteral(
                            HostStrides(nullptr, shape.dimensions, element_size));
   TRIPONT_RETURN_IF_ERROR(BeginPiece(manager, *pending, args.buffer_index));
   if (pending->byte_size > 0) {
+    const HostActivity activity(kHostToDevice, static_cast<int64_t>(pending->byte_size));
     StridedCopy(pending->hold.data(), destination, args.data, source, shape.dimensions,
                 element_size);
   }

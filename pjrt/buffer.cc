@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/runtime/parallel.h"
+#include "core/runtime/profile.h"
 #include "pjrt/call.h"
 #include "pjrt/event.h"
 #include "pjrt/functions.h"
@@ -81,6 +82,7 @@ void StartRawCopy(PJRT_Buffer_CopyRawToHostFuture_Callback_Args* args) {
       pending->done->SetError(status);
       return;
     }
+    const HostActivity activity(kDeviceToHost, static_cast<int64_t>(pending->size));
     ParallelCopy(destination, static_cast<const char*>(pending->source.data()) + pending->offset,
                  pending->size);
     pending->done->SetReady();

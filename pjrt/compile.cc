@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/runtime/profile.h"
 #include "pjrt/call.h"
 #include "pjrt/client.h"
 #include "pjrt/compile_options.h"
@@ -90,11 +91,13 @@ StatusOr<Client*> CompileOnlyClient(const std::map<std::string, std::string>& se
 }  // namespace
 
 Status Client_Compile(PJRT_Client_Compile_Args& args) {
+  HostActivity activity(kCompileActivity);
   TRIPONT_ASSIGN_OR_RETURN(const Program program, ReadProgram(args.program, args.compile_options,
                                                               args.compile_options_size));
   TRIPONT_ASSIGN_OR_RETURN(std::string artifact, CompileArtifact(*args.client->client, program));
   TRIPONT_ASSIGN_OR_RETURN(args.executable, LoadExecutable(args.client, std::move(artifact),
                                                            std::string(program.compile_options)));
+  if (activity.IsRecorded()) activity.About(args.executable->info->executable->name());
   return OkStatus();
 }
 

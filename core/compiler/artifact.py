@@ -51,7 +51,7 @@ from . import dtypes
 from .hlo import Shape
 
 MAGIC: Final = b"TRIPONT\0"
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 ALIGNMENT: Final = 64
 CODE_ALIGNMENT: Final = 4096
 
@@ -205,6 +205,9 @@ class DebugInfo:
     source_file: str = ""
     source_line: int = 0
     text: str = ""
+    category: str = ""  # "loop fusion", the name of a library call, or an opcode
+    flops: float = 0.0  # of one run; 0: none, or not known
+    bytes_accessed: float = 0.0  # operands and results, once each
 
 
 @dataclass(slots=True)
@@ -419,6 +422,9 @@ def _write_debug(executable: Executable) -> bytes:
         w.string(info.source_file)
         w.i64(info.source_line)
         w.string(info.text)
+        w.string(info.category)
+        w.f64(info.flops)
+        w.f64(info.bytes_accessed)
     return b"".join(w.parts)
 
 
@@ -583,7 +589,17 @@ def deserialize(data: bytes) -> Executable:
     thunks = _read_thunks(r)
     d = _Reader(sections[SECTION_DEBUG])
     debug = tuple(
-        DebugInfo(d.string(), d.string(), d.string(), d.i64(), d.string()) for _ in range(d.u32())
+        DebugInfo(
+            d.string(),
+            d.string(),
+            d.string(),
+            d.i64(),
+            d.string(),
+            d.string(),
+            d.f64(),
+            d.f64(),
+        )
+        for _ in range(d.u32())
     )
     return Executable(
         name=name,

@@ -28,6 +28,8 @@ TRANSCENDENTAL: Final = frozenset(
         "atan2",
     ]
 )
+# Instructions whose computations are sequences of thunks of their own.
+CONTROL_FLOW: Final = ("while", "conditional", "call")
 _BYTES_PER_NANOSECOND: Final = 20.0
 
 
@@ -138,6 +140,17 @@ def of_instruction(instruction: Instruction) -> Costs:
     costs = Costs()
     _add(costs, instruction, 1.0)
     return costs
+
+
+def of_operation(instruction: Instruction) -> Costs | None:
+    """Arithmetic of one run of what became a thunk; None where it is not known (loops, the user's code)."""
+    if instruction.opcode == "fusion":
+        return of_computation(instruction.called[0])
+    if instruction.opcode in (*CONTROL_FLOW, "custom-call"):
+        return None
+    if instruction.opcode != "library-call":
+        return of_instruction(instruction)
+    return of_library_call(instruction)
 
 
 def of_library_call(call: Instruction) -> Costs | None:

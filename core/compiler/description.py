@@ -18,7 +18,6 @@ from .artifact import (
     ALLOCATION_KINDS,
     Conditional,
     Copy,
-    Costs,
     Executable,
     Kernel,
     LibraryCall,
@@ -30,9 +29,6 @@ from .buffers import Assignment
 from .hlo import Computation, Instruction, Module
 from .liveness import FOREVER, Value
 from .lowering import ALIASES, Lowered
-
-# Instructions whose computations are sequences of thunks of their own.
-_CONTROL_FLOW: Final = ("while", "conditional", "call")
 
 _DEFINE: Final = re.compile(r"^define [^@]*@\"?([\w.$-]+)\"?\(", re.MULTILINE)
 _CALL: Final = re.compile(r"call void @\"?([\w.$-]+)\"?\(")
@@ -110,7 +106,7 @@ def executed(module: Module) -> Iterator[tuple[Instruction, Computation]]:
             continue
         seen.add(computation)
         for instruction in computation.instructions:
-            if instruction.opcode in _CONTROL_FLOW:
+            if instruction.opcode in cost.CONTROL_FLOW:
                 waiting += instruction.called
             if instruction.opcode not in ALIASES:
                 yield instruction, computation
@@ -137,7 +133,7 @@ def describe_operation(
     callers: Mapping[str, Sequence[str]],
 ) -> Json:
     inner = inner_instructions(instruction)
-    estimate = estimated_costs(instruction)
+    estimate = cost.of_operation(instruction)
     function = lowered.functions.get(instruction)
     kernels = [function] if function else []
     for kernel in kernels:  # grows: kernels that call it, those that call these, ...
@@ -205,17 +201,6 @@ def sources_of(instructions: Sequence[Instruction]) -> list[Json]:
         {"file": file, "line": line, "instructions": count, "op_names": names[file, line][:8]}
         for (file, line), count in counts.most_common()
     ]
-
-
-def estimated_costs(instruction: Instruction) -> Costs | None:
-    """Arithmetic of one run of an operation; None where it is not known (loops, other libraries)."""
-    if instruction.opcode == "fusion":
-        return cost.of_computation(instruction.called[0])
-    if instruction.opcode in (*_CONTROL_FLOW, "custom-call"):
-        return None
-    if instruction.opcode != "library-call":
-        return cost.of_instruction(instruction)
-    return cost.of_library_call(instruction)
 
 
 def array(value: Value, name: str, assignment: Assignment) -> Json:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from . import artifact, ffi_attributes, merging
+from . import artifact, cost, ffi_attributes, merging
 from .artifact import Conditional, Copy, DebugInfo, Kernel, LibraryCall, Slice, Thunk, While
 from .buffers import Assignment, Move
 from .codegen.callbacks import Callback
@@ -115,7 +115,15 @@ class Lowering:
         if first >= 0:  # the place of the first stands for all
             more = ", ..." if len(names) > 6 else ""
             about = f"{len(run)} steps in one launch: {', '.join(names[:6])}{more}"
-            info = replace(self.result.debug[first], name=f"merged.{count}", text=about)
+            infos = [self.result.debug[k.debug] for k in kernels if k.debug >= 0]
+            info = replace(
+                self.result.debug[first],
+                name=f"merged.{count}",
+                text=about,
+                category="merged",
+                flops=sum(i.flops for i in infos),
+                bytes_accessed=sum(i.bytes_accessed for i in infos),
+            )
             self.result.debug.append(info)
             self.result.instructions.append(self.result.instructions[first])
             first = len(self.result.debug) - 1
@@ -334,6 +342,8 @@ class Lowering:
 
     def debug(self, instruction: Instruction) -> int:
         m = instruction.metadata
+        estimate = cost.of_operation(instruction)
+        arrays = [*(o.shape for o in instruction.operands), *instruction.result_shapes]
         self.result.instructions.append(instruction)
         self.result.debug.append(
             DebugInfo(
@@ -342,9 +352,21 @@ class Lowering:
                 m.source_file if m else "",
                 m.source_line if m else 0,
                 self.describe(instruction),
+                category(instruction),
+                estimate.flops if estimate else 0.0,
+                float(sum(s.bytes for s in arrays if isinstance(s, Shape))),
             )
         )
         return len(self.result.debug) - 1
+
+
+def category(instruction: Instruction) -> str:
+    """What kind of operation it is, for profiles."""
+    if instruction.opcode == "fusion":
+        return f"{instruction.attributes['kind']} fusion"
+    if instruction.opcode == "library-call":
+        return str(instruction.attributes["name"])
+    return instruction.opcode
 
 
 def _is_small(thunk: While | Conditional) -> bool:

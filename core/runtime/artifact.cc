@@ -242,13 +242,16 @@ Status ReadMeta(std::string_view section, Artifact& artifact) {
 Status ReadDebug(std::string_view section, Artifact& artifact) {
   if (section.empty()) return OkStatus();
   Reader r(section, "DEBUG");
-  artifact.debug.resize(r.Count(24));
+  artifact.debug.resize(r.Count(44));
   for (ArtifactDebugInfo& info : artifact.debug) {
     info.name = r.String();
     info.op_name = r.String();
     info.source_file = r.String();
     info.source_line = r.I64();
     info.text = r.String();
+    info.category = r.String();
+    info.flops = r.F64();
+    info.bytes_accessed = r.F64();
   }
   return r.Finish();
 }

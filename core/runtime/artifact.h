@@ -16,7 +16,7 @@
 
 namespace tripont {
 
-inline constexpr uint32_t kArtifactFormatVersion = 1;
+inline constexpr uint32_t kArtifactFormatVersion = 2;
 
 struct Slice {
   uint32_t allocation = 0;
@@ -87,6 +87,9 @@ struct ArtifactDebugInfo {
   std::string source_file;
   int64_t source_line = 0;
   std::string text;
+  std::string category;
+  double flops = 0;           // of one run; 0: none, or not known
+  double bytes_accessed = 0;  // operands and results, once each
 };
 
 struct ArtifactCosts {

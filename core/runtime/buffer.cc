@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/runtime/parallel.h"
+#include "core/runtime/profile.h"
 #include "core/runtime/strided_copy.h"
 
 namespace tripont {
@@ -122,6 +123,7 @@ StatusOr<Ref<Buffer>> Buffer::FromHost(Memory* memory, const Shape& shape, const
   if (data == nullptr && buffer->byte_size() != 0) {
     return InvalidArgument("no host memory given for an array of shape ", shape);
   }
+  const HostActivity activity(kHostToDevice, static_cast<int64_t>(buffer->byte_size()));
   if (strides.empty()) {
     ParallelCopy(buffer->data_, data, buffer->byte_size());
   } else {
@@ -255,6 +257,7 @@ StatusOr<Ref<Event>> Buffer::CopyToHost(void* destination, size_t size,
   if (!TryHold()) return DeletedError();
   Hold hold{Ref<Buffer>(this)};
   const auto copy = [this, destination, strides = std::move(strides)] {
+    const HostActivity activity(kDeviceToHost, static_cast<int64_t>(byte_size_));
     StridedCopy(destination, strides, data_, DenseStrides(shape_), shape_.dimensions,
                 ByteWidth(shape_.type));
   };
@@ -280,6 +283,7 @@ StatusOr<Ref<Event>> Buffer::CopyRawToHost(void* destination, size_t offset, siz
   if (!TryHold()) return DeletedError();
   Hold hold{Ref<Buffer>(this)};
   const auto copy = [this, destination, offset, size] {
+    const HostActivity activity(kDeviceToHost, static_cast<int64_t>(size));
     ParallelCopy(destination, static_cast<const char*>(data_) + offset, size);
   };
   if (IsReady()) {
@@ -308,6 +312,7 @@ StatusOr<Ref<Buffer>> Buffer::CopyToMemory(Memory* destination) {
   if (!ready || byte_size_ > kInlineCopyBytes || !stream.IsIdle()) copied = MakeRef<Event>();
   TRIPONT_ASSIGN_OR_RETURN(Ref<Buffer> copy, Allocate(destination, shape_, copied));
   if (!copied) {
+    const HostActivity activity(kDeviceToDevice, static_cast<int64_t>(byte_size_));
     if (byte_size_ > 0) std::memcpy(copy->data_, data_, byte_size_);
     return copy;
   }
@@ -317,7 +322,11 @@ StatusOr<Ref<Buffer>> Buffer::CopyToMemory(Memory* destination) {
       [holds, copied] {
         auto& [from, to] = *holds;
         const Status status = from.buffer()->definition_event()->Await();
-        if (status.ok()) ParallelCopy(to.data(), from.data(), from.buffer()->byte_size());
+        if (status.ok()) {
+          const size_t size = from.buffer()->byte_size();
+          const HostActivity activity(kDeviceToDevice, static_cast<int64_t>(size));
+          ParallelCopy(to.data(), from.data(), size);
+        }
         from.Release();
         to.Release();
         status.ok() ? copied->SetReady() : copied->SetError(status);

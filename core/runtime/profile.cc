@@ -10,7 +10,7 @@ namespace {
 // Guards the pointer; never destroyed, because threads may still run when the process ends.
 struct Active {
   std::mutex mutex;
-  std::shared_ptr<ThunkProfiler> profiler;
+  std::shared_ptr<Profiler> profiler;
 };
 
 Active& TheActive() {
@@ -24,7 +24,7 @@ namespace internal {
 
 std::atomic<bool> profiling{false};
 
-std::shared_ptr<ThunkProfiler> LockedActiveProfiler() {
+std::shared_ptr<Profiler> LockedActiveProfiler() {
   Active& active = TheActive();
   const std::lock_guard<std::mutex> lock(active.mutex);
   return active.profiler;
@@ -38,7 +38,7 @@ int64_t ProfileClockNs() {
       .count();
 }
 
-Status StartProfiling(std::shared_ptr<ThunkProfiler> profiler) {
+Status StartProfiling(std::shared_ptr<Profiler> profiler) {
   if (profiler == nullptr) return InvalidArgument("no profiler to start");
   Active& active = TheActive();
   const std::lock_guard<std::mutex> lock(active.mutex);
@@ -50,7 +50,7 @@ Status StartProfiling(std::shared_ptr<ThunkProfiler> profiler) {
   return OkStatus();
 }
 
-Status StopProfiling(const ThunkProfiler* profiler) {
+Status StopProfiling(const Profiler* profiler) {
   Active& active = TheActive();
   const std::lock_guard<std::mutex> lock(active.mutex);
   if (profiler == nullptr || active.profiler.get() != profiler) {
@@ -61,7 +61,7 @@ Status StopProfiling(const ThunkProfiler* profiler) {
   return OkStatus();
 }
 
-void ThunkLog::Record(const ThunkEvent& event) noexcept {
+void ThunkLog::RecordThunk(const ThunkEvent& event) noexcept {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (entries_.size() >= limit_) {
     ++dropped_;

@@ -1,6 +1,7 @@
 #include "core/runtime/thunk_sequence.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -29,8 +30,8 @@ struct LoadedProgram::State {
   void* const* bases;
   void** arguments;  // room for max_arguments_ pointers
   const LibraryContext& context;
-  DeviceQueue* queue;       // null on the host
-  ThunkProfiler* profiler;  // null: thunks are not timed
+  DeviceQueue* queue;  // null on the host
+  Profiler* profiler;  // null: thunks are not timed
 
   // Until what was enqueued is done: the host reads what kernels wrote.
   Status Wait() const {
@@ -44,6 +45,8 @@ struct LoadedProgram::State {
 StatusOr<std::unique_ptr<LoadedProgram>> LoadedProgram::Load(const Artifact& artifact,
                                                              Backend* backend) {
   std::unique_ptr<LoadedProgram> program(new LoadedProgram(artifact));
+  static std::atomic<int64_t> loaded{0};
+  program->number_ = loaded.fetch_add(1, std::memory_order_relaxed) + 1;
   if (backend == nullptr) {
     TRIPONT_ASSIGN_OR_RETURN(program->code_, CodeImage::Map(artifact.code, artifact.imports));
   } else {
@@ -248,11 +251,16 @@ Status LoadedProgram::Run(void* const* bases, const LibraryContext& context) con
   std::unique_ptr<void*[]> heap;
   if (max_arguments_ > kStackArguments) heap.reset(new void*[max_arguments_]);
   DeviceQueue* const queue = device_program_ != nullptr ? context.device()->queue() : nullptr;
-  const std::shared_ptr<ThunkProfiler> profiler = ActiveProfiler();
+  const std::shared_ptr<Profiler> profiler = ActiveProfiler();
   const State state{bases, heap ? heap.get() : stack, context, queue, profiler.get()};
   if (!prepared_calls_.empty()) TRIPONT_RETURN_IF_ERROR(Prepare(state));
-  return profiler == nullptr ? RunSequence<false>(thunks_, state)
-                             : RunSequence<true>(thunks_, state);
+  if (profiler == nullptr) [[likely]] {
+    return RunSequence<false>(thunks_, state);
+  }
+  const int64_t start = ProfileClockNs();
+  TRIPONT_RETURN_IF_ERROR(RunSequence<true>(thunks_, state));
+  profiler->RecordExecution({&artifact_, number_, context.device()->id(), start, ProfileClockNs()});
+  return OkStatus();
 }
 
 template <bool kProfiled>
@@ -262,7 +270,8 @@ Status LoadedProgram::RunSequence(const LoadedSequence& sequence, const State& s
       const int64_t start = ProfileClockNs();
       TRIPONT_RETURN_IF_ERROR(RunThunk<true>(thunk, state));
       TRIPONT_RETURN_IF_ERROR(state.Wait());
-      state.profiler->Record({&artifact_, thunk.number, thunk.debug, start, ProfileClockNs()});
+      state.profiler->RecordThunk({&artifact_, number_, thunk.number, thunk.debug,
+                                   state.context.device()->id(), start, ProfileClockNs()});
     } else {
       TRIPONT_RETURN_IF_ERROR(RunThunk<false>(thunk, state));
     }

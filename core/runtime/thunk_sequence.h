@@ -93,6 +93,7 @@ class LoadedProgram {
   static std::string CallName(const ArtifactThunk& thunk);
 
   const Artifact& artifact_;
+  int64_t number_ = 0;  // as ExecutionEvent has it (profile.h)
   StatusOr<const void*> HostFunction(int64_t offset) const;
 
   std::unique_ptr<CodeImage> code_;  // null if there is no host code
