@@ -243,5 +243,26 @@ class Arithmetic:
         low = self.fma(x.high, y.low, self.fma(x.low, y.high, p.low))
         return self.fast_two_sum(p.high, low)
 
+    def pair_scale(self, x: Pair, y: Value) -> Pair:
+        """x * y, not normalised: the low word may be some units in the last place of the high one."""
+        p = self.two_product(x.high, y)
+        return Pair(p.high, self.fma(x.low, y, p.low))
+
+    def pair_product(self, x: Pair, y: Pair) -> Pair:
+        """x * y, not normalised."""
+        p = self.two_product(x.high, y.high)
+        return Pair(p.high, self.fma(x.high, y.low, self.fma(x.low, y.high, p.low)))
+
+    def pair_quotient(self, x: Pair, y: Pair) -> Pair:
+        """x / y, not normalised; the high word is the rounded quotient of the high words."""
+        q = self.div(x.high, y.high)
+        p = self.two_product(q, y.high)
+        rest = self.sub(self.sub(x.high, p.high), p.low)
+        return Pair(q, self.div(self.add(rest, self.fnma(q, y.low, x.low)), y.high))
+
+    def pair_sum(self, x: Pair) -> Value:
+        """The number that the two words are, rounded."""
+        return self.add(x.high, x.low)
+
     def pair_constant(self, high: float, low: float) -> Pair:
         return Pair(self.constant(high), self.constant(low))

@@ -1,12 +1,12 @@
 """pow: x^y = 2^(y log2 |x|), the logarithm in more precision than the result has.
 
-|x| = m 2^k with m in [sqrt(1/2), sqrt 2) and s = (m - 1)/(m + 1), so that log m = 2 atanh s.
+|x| = m 2^k with m in [sqrt(1/2), sqrt 2), s = (m - 1)/(m + 1) and z = s^2, so that log m = 2 atanh s.
 
-``float`` computes in ``double``: log2 m = s L(s^2) with relative error 2^-45, 2^f to 2^-34.5; the
+``float`` computes in ``double``: log2 m = s L(z) with relative error 2^-45, 2^f to 2^-34.5; the
 conversion of the result rounds once, overflows and makes denormals. ``double`` (and ``float`` on
-devices without ``double``) computes log m = 2 s + s^3 (2/3 + s^2 P(s^2)) in double words, all but P,
-to about 2^-64 (2^-38). Coefficients are minimax for
-the relative error (Remez exchange in 180-bit arithmetic).
+devices without ``double``) computes log m = 2 s + s z (2/3 + z (2/5 + z P(z))) in double words, all but P,
+to about 2^-70 (2^-40), and the power as 1 + r + r^2 (1/2 + r E(r)), all but E in double words. Coefficients are minimax
+for the relative error (benchmarks/minimax.py: P, 2^-78.5 and 2^-43.0).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from ...targets.target import Target
 from .. import llvm_ir
 from ..llvm_ir import Builder, Value
 from .arithmetic import INFINITY, NAN, Arithmetic, Pair
-from .exponential import _EXP
-from .logarithm import normalise, split_exponent, to_floating
+from .exponential import _EXPM1
+from .logarithm import log_words, normalise, split_exponent, to_floating, two_thirds_and
 
 _LOG2: Final = (
     2.8853900817778495, 0.9617966941142595, 0.577077942074736, 0.4122092838779623,
@@ -28,14 +28,17 @@ _EXP2: Final = (
     0.9999999999616219, 0.6931471807287579, 0.24022651198710906, 0.055504103525815765,
     0.00961802717314033, 0.0013333923027573976, 0.00015469317952038629, 1.5201870391958842e-05,
 )  # fmt: skip
-_LOG: Final = (
-    0.4, 0.28571428571428376, 0.22222222222291063, 0.18181818169176509, 0.15384616760168032,
-    0.13333240056721993, 0.11768686023209778, 0.10422689063234197, 0.11014901365388598,
-)  # fmt: skip
+_LOG: Final = {
+    "float": (0.2857159674167633, 0.2219826877117157, 0.19265197217464447),
+    "double": (
+        0.2857142857142852, 0.22222222222252885, 0.18181818174443706, 0.15384616334705167,
+        0.13333260882732348, 0.11768077857834502, 0.10432437124380271, 0.10948909340188634,
+    ),
+}  # fmt: skip
 # In two words of the format.
-_TWO_THIRDS: Final = {
-    "float": (0.6666666865348816, -1.9868215517249155e-08),
-    "double": (0.6666666666666666, 3.700743415417188e-17),
+_TWO_FIFTHS: Final = {
+    "float": (0.4000000059604645, -5.9604645663569045e-09),
+    "double": (0.4, -2.2204460492503132e-17),
 }
 _LN2: Final = {
     "float": (0.6931471824645996, -1.9046542121259336e-09),
@@ -48,7 +51,7 @@ _LOG2_E: Final = {
 
 
 def pow(builder: Builder, target: Target, x: Value, y: Value) -> Value:
-    """x to the power of y. float: below 0.51 ulp (1 ulp without double); double: below 1 ulp.
+    """x to the power of y. float, double: below 0.51 ulp; denormal results 0.8 (in words they are rounded twice).
 
     Special values as in C99.
     """
@@ -94,23 +97,11 @@ def _power_float_in_double(m: Arithmetic, x: Value, y: Value) -> Value:
 
 def _power_in_words(m: Arithmetic, x: Value, y: Value) -> Value:
     """|x|^y; NaN for 0^0, inf^0 and 1^inf."""
-    two_thirds, ln2, log2_e = (c[m.scalar] for c in (_TWO_THIRDS, _LN2, _LOG2_E))
+    ln2, log2_e = (c[m.scalar] for c in (_LN2, _LOG2_E))
     a = m.absolute(x)
     mantissa, k = normalise(m, a)
-    # s = numerator / denominator in two words; the numerator is exact.
-    numerator = m.sub(mantissa, 1.0)
-    denominator = m.two_sum(mantissa, m.constant(1.0))
-    s_high = m.div(numerator, denominator.high)
-    back = m.two_product(s_high, denominator.high)
-    residual = m.sub(m.sub(numerator, back.high), back.low)
-    residual = m.fnma(s_high, denominator.low, residual)
-    s = Pair(s_high, m.div(residual, denominator.high))
-    z = m.pair_multiply(s, s)
-    tail = m.mul(z.high, m.polynomial(z.high, _LOG))
-    series = m.fast_two_sum(m.constant(two_thirds[0]), tail)
-    series = Pair(series.high, m.add(series.low, two_thirds[1]))
-    cubic = m.pair_multiply(m.pair_multiply(s, z), series)
-    logarithm = m.pair_add(Pair(m.add(s.high, s.high), m.add(s.low, s.low)), cubic)
+    f = Pair(m.sub(mantissa, 1.0), m.constant(0.0))  # exact
+    logarithm = m.fast_two_sum(*log_words(m, f, lambda z: _series(m, z)))
     logarithm = m.pair_multiply(logarithm, m.pair_constant(*log2_e))
     logarithm = m.pair_add(Pair(to_floating(m, k), m.constant(0.0)), logarithm)
     high = m.select(m.compare("olt", a, INFINITY), logarithm.high, a)  # inf, NaN
@@ -126,6 +117,18 @@ def _power_in_words(m: Arithmetic, x: Value, y: Value) -> Value:
     scaled = m.two_product(f.high, m.constant(ln2[0]))
     r = scaled.high
     r_tail = m.fma(f.low, ln2[0], m.fma(f.high, ln2[1], scaled.low))
-    q = m.polynomial(r, _EXP[m.scalar])
-    p = m.add(m.add(m.fma(m.mul(r, r), q, m.fma(r_tail, r, r_tail)), r), 1.0)
+    # e^r = 1 + r + r^2 q.
+    q = m.fast_two_sum(m.constant(0.5), m.mul(r, m.polynomial(r, _EXPM1[m.scalar][1:])))
+    u = m.pair_product(m.two_product(r, r), q)
+    linear = m.fast_two_sum(m.constant(1.0), r)
+    total = m.fast_two_sum(linear.high, u.high)
+    low = m.add(m.add(linear.low, total.low), u.low)
+    p = m.add(total.high, m.fma(r_tail, total.high, low))
     return m.scale(p, n_integer)
+
+
+def _series(m: Arithmetic, z: Pair) -> Pair:
+    """2/3 + z (2/5 + z P(z))."""
+    high, low = _TWO_FIFTHS[m.scalar]
+    fifths = m.fast_two_sum(m.constant(high), m.mul(z.high, m.polynomial(z.high, _LOG[m.scalar])))
+    return two_thirds_and(m, m.pair_product(z, Pair(fifths.high, m.add(fifths.low, low))))

@@ -9,15 +9,16 @@ by lane in a block that is entered only if some lane needs it.
 
 On |r| <= pi/4, with z = r^2:
 
-    sin r = r + r z S(z),    cos r = 1 - z/2 + z^2 C(z)
+    sin r = r + r z (-1/6 + z S(z)),    cos r = 1 + z (-1/2 + z C(z))
 
-S and C minimax for the relative error of sin and cos (Remez exchange in 180-bit arithmetic):
-2^-27.9 and 2^-33.0 for float, 2^-56.8 and 2^-59.1 for double. atan reduces its argument t <= 1 to
-(t - 1)/(t + 1) where t > tan(pi/8), and there atan t = t + t z A(z): 2^-30.4 and 2^-58.4.
+and atan t = t + t z (-1/3 + z A(z)) for t <= tan(pi/8), z = t^2. S, C and A are minimax for the relative error of the
+function (benchmarks/minimax.py): 2^-36.2, 2^-32.9 and 2^-34.7 for float, 2^-67.9, 2^-68.9 and 2^-64.1 for double. They
+alone have one word; all else has two, so that what is left is the last rounding.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from ...targets.target import Target
@@ -26,30 +27,45 @@ from ..llvm_ir import Builder, Value
 from .arithmetic import INFINITY, NAN, Arithmetic, Pair
 
 _SIN: Final = {
-    "float": (-0.16666655242443085, 0.008332187309861183, -0.00019517897453624755),
+    "float": (0.008333331905305386, -0.00019840033201035112, 2.7241092084295815e-06),
     "double": (
-        -0.1666666666666663, 0.008333333333322004, -0.00019841269829494696,
-        2.7557313587377638e-06, -2.5050742274061048e-08, 1.589590295380006e-10,
+        0.00833333333333333, -0.000198412698412616, 2.7557319217062474e-06, -2.5052105559532623e-08,
+        1.6058439320826053e-10, -7.581912274129247e-13,
     ),
 }  # fmt: skip
 _COS: Final = {
-    "float": (0.04166664555668831, -0.0013887309469282627, 2.4432327336398885e-05),
+    "float": (0.04166664555668831, -0.0013887308305129409, 2.4432092686765827e-05),
     "double": (
-        0.041666666666666595, -0.0013888888888872895, 2.4801587288748457e-05,
-        -2.75573141486914e-07, 2.0875696580705088e-09, -1.1358310862771745e-11,
+        0.041666666666666664, -0.001388888888888839, 2.4801587301184304e-05,
+        -2.755731906275122e-07, 2.087672258546661e-09, -1.1466938189419653e-11,
+        4.596567841716909e-14,
     ),
 }  # fmt: skip
 _ATAN: Final = {
     "float": (
-        -0.33333316445350647, 0.19998525083065033, -0.1424429714679718, 0.10598266124725342,
-        -0.06087341532111168,
+        0.1999996155500412, -0.14283381402492523, 0.11059455573558807, -0.08549785614013672,
+        0.04882092773914337,
     ),
     "double": (
-        -0.3333333333333319, 0.19999999999952384, -0.14285714280075473, 0.11111110777423261,
-        -0.09090897584587365, 0.07692057140693907, -0.06663069133364774, 0.05847635205241042,
-        -0.05038158649869445, 0.03803539715343174, -0.01787520788045405,
+        0.19999999999999962, -0.14285714285704584, 0.11111111110122272, -0.09090909036297352,
+        0.07692305830763348, -0.06666624715412259, 0.058817035087708386, -0.052561182091268345,
+        0.047082444169400946, -0.040630352074375195, 0.02974535913480819, -0.013074698197947394,
     ),
 }  # fmt: skip
+# In two words of the format.
+_MINUS_SIXTH: Final = {
+    "float": (-0.1666666716337204, 4.967053879312289e-09),
+    "double": (-0.16666666666666666, -9.25185853854297e-18),
+}
+_MINUS_THIRD: Final = {
+    "float": (-0.3333333432674408, 9.934107758624577e-09),
+    "double": (-0.3333333333333333, -1.850371707708594e-17),
+}
+# pi/4; the first word has 20 (float) or 49 (double) significant bits.
+_QUARTER_PI: Final = {
+    "float": (0.7853975296020508, 6.337954232549237e-07),
+    "double": (0.7853981633974474, 9.18794589678809e-16),
+}
 _TWO_OVER_PI: Final = 0.6366197723675814
 # pi/2 = the sum of these, the first three with 33 significant bits.
 _PI_OVER_2: Final = (
@@ -276,8 +292,9 @@ def _reduce_double(m: Arithmetic, x: Value) -> _Reduced:
     n, quadrant = m.round(x, _TWO_OVER_PI)
     first = m.fnma(n, _PI_OVER_2[0], x)  # exact
     r = m.two_sum(first, m.mul(n, -_PI_OVER_2[1]))  # the product is exact
-    tail = m.fnma(n, _PI_OVER_2[3], m.fnma(n, _PI_OVER_2[2], r.low))
-    return _Reduced(quadrant, m.two_sum(r.high, tail))
+    tail = m.two_sum(r.low, m.mul(n, -_PI_OVER_2[2]))  # the product is exact
+    r = m.two_sum(r.high, tail.high)
+    return _Reduced(quadrant, Pair(r.high, m.add(r.low, m.fnma(n, _PI_OVER_2[3], tail.low))))
 
 
 def _reduce_float(m: Arithmetic, x: Value) -> _Reduced:
@@ -310,17 +327,27 @@ def _reduce(m: Arithmetic, x: Value) -> _Reduced:
     return _replace_large(m, x, _LARGE, _reduce_float_in_double(m, x))
 
 
-def _sin_cos(m: Arithmetic, r: Pair) -> tuple[Value, Value]:
-    """sin and cos of high + low, |high| <= pi/4."""
-    z = m.mul(r.high, r.high)
-    half = m.mul(z, 0.5)
-    rest = m.sub(1.0, half)
-    s = m.polynomial(z, _SIN[m.scalar])
-    sine = m.add(r.high, m.fma(m.mul(r.high, z), s, m.mul(r.low, rest)))
-    c = m.polynomial(z, _COS[m.scalar])
-    correction = m.sub(m.sub(1.0, rest), half)
-    cosine = m.add(rest, m.fma(m.mul(z, z), c, m.fnma(r.high, r.low, correction)))
-    return sine, cosine
+def _series(m: Arithmetic, r: Pair, choose: Callable[..., Value]) -> Pair:
+    """sin r or cos r in two words, |r| <= pi/4; ``choose(sine's, cosine's)`` says which.
+
+    Both are b + b z (c + z p(z)): b = h, c = -1/6 and b = 1, c = -1/2. All but p has two words. r's own low word comes
+    in by the derivative.
+    """
+    h, low = r
+    z = m.two_product(h, h)
+    p = choose(m.polynomial(z.high, _SIN[m.scalar]), m.polynomial(z.high, _COS[m.scalar]))
+    sixth = _MINUS_SIXTH[m.scalar]
+    c = choose(m.constant(sixth[0]), m.constant(-0.5))
+    t = m.two_product(z.high, p)
+    q = m.fast_two_sum(c, t.high)
+    q_low = m.fma(z.low, p, t.low)
+    q_low = m.add(q.low, m.add(q_low, choose(m.constant(sixth[1]), m.constant(0.0))))
+    b = choose(h, m.constant(1.0))
+    u = m.pair_product(m.pair_scale(z, b), Pair(q.high, q_low))
+    cosine = m.fma(z.high, m.fma(z.high, 1 / 24, -0.5), 1.0)
+    derivative = choose(cosine, m.mul(h, m.fma(z.high, 1 / 6, -1.0)))
+    s = m.fast_two_sum(b, u.high)
+    return Pair(s.high, m.add(s.low, m.fma(low, derivative, u.low)))
 
 
 def _sine(builder: Builder, target: Target, x: Value, turn: int) -> Value:
@@ -329,9 +356,8 @@ def _sine(builder: Builder, target: Target, x: Value, turn: int) -> Value:
     quadrant, r = _reduce(m, x)
     if turn:
         quadrant = m.int_add(quadrant, turn)
-    sine, cosine = _sin_cos(m, r)
     odd = m.int_compare("ne", m.int_and(quadrant, 1), 0)
-    value = m.select(odd, cosine, sine)
+    value = m.pair_sum(_series(m, r, lambda sine, cosine: m.select(odd, cosine, sine)))
     sign = m.shift_left(m.int_and(quadrant, 2), m.format.bits - 2)
     value = m.from_bits(m.int_xor(m.bits(value), sign))
     if turn:
@@ -340,53 +366,85 @@ def _sine(builder: Builder, target: Target, x: Value, turn: int) -> Value:
 
 
 def sin(builder: Builder, target: Target, x: Value) -> Value:
-    """The sine of any finite number, however large. float, double: below 0.8 ulp."""
+    """The sine of any finite number, however large. float, double: below 0.52 ulp."""
     return _sine(builder, target, x, 0)
 
 
 def cos(builder: Builder, target: Target, x: Value) -> Value:
-    """The cosine of any finite number. float, double: below 0.8 ulp."""
+    """The cosine of any finite number. float, double: below 0.52 ulp."""
     return _sine(builder, target, x, 1)
 
 
 def tan(builder: Builder, target: Target, x: Value) -> Value:
-    """The tangent of any finite number. float, double: below 2.2 ulp."""
+    """The tangent of any finite number. float, double: below 0.53 ulp."""
     m = Arithmetic(builder, target, x.type)
     quadrant, r = _reduce(m, x)
-    sine, cosine = _sin_cos(m, r)
+    sine = m.fast_two_sum(*_series(m, r, lambda sine, _: sine))
+    cosine = m.fast_two_sum(*_series(m, r, lambda _, cosine: cosine))
     odd = m.int_compare("ne", m.int_and(quadrant, 1), 0)
-    value = m.div(m.select(odd, m.negate(cosine), sine), m.select(odd, sine, cosine))
+    numerator = [m.select(odd, m.negate(c), s) for s, c in zip(sine, cosine, strict=True)]
+    denominator = [m.select(odd, s, c) for s, c in zip(sine, cosine, strict=True)]
+    value = m.pair_sum(m.pair_quotient(Pair(*numerator), Pair(*denominator)))
     return m.select(m.compare("oeq", x, 0.0), x, value)
 
 
 def atan2(builder: Builder, target: Target, y: Value, x: Value) -> Value:
-    """The angle of the point (x, y). float, double: below 2.4 ulp. Special values: C99."""
+    """The angle of the point (x, y). float, double: below 0.51 ulp. Special values: C99.
+
+    The angle of (large, small), the two magnitudes, is atan of their quotient t, or pi/4 more than that of
+    (small - large) / (small + large); the point's is a multiple of pi/4 more or less. All but p has two words.
+    """
     m = Arithmetic(builder, target, x.type)
     ax, ay = m.absolute(x), m.absolute(y)
     swap = m.compare("ogt", ay, ax)
     large, small = m.select(swap, ay, ax), m.select(swap, ax, ay)
-    # Two infinities count as equal; two zeros give t = 0; huge numbers must not overflow below.
-    both_infinite = m.compare("oeq", small, INFINITY)
-    small = m.select(both_infinite, 1.0, small)
-    large = m.select(m.either(both_infinite, m.compare("oeq", large, 0.0)), 1.0, large)
-    huge = 2.0**1000 if m.is_double else 2.0**100
-    scale = m.select(m.compare("ogt", large, huge), 2.0**-60, 1.0)
+    # Two infinities count as equal; two zeros, or one infinity, give t = 0.
+    infinite = m.compare("oeq", large, INFINITY)
+    small = m.select(m.compare("oeq", small, INFINITY), 1.0, m.select(infinite, 0.0, small))
+    large = m.select(m.either(infinite, m.compare("oeq", large, 0.0)), 1.0, large)
+    # Nothing below over- or underflows that counts: where a tiny one is not scaled, so is the quotient.
+    huge, tiny, step = (1000, -800, 200) if m.is_double else (100, -70, 60)
+    scale = m.select(m.compare("ogt", large, 2.0**huge), 2.0**-step, 1.0)
+    up = m.both(m.compare("olt", small, 2.0**tiny), m.compare("olt", large, 1.0))
+    scale = m.select(up, 2.0**step, scale)
     large, small = m.mul(large, scale), m.mul(small, scale)
     reduce = m.compare("ogt", small, m.mul(large, 0.4142135623730950))
-    numerator = m.select(reduce, m.sub(small, large), small)
-    denominator = m.select(reduce, m.add(small, large), large)
-    t = m.div(numerator, denominator)
-    z = m.mul(t, t)
-    angle = m.fma(m.mul(t, z), m.polynomial(z, _ATAN[m.scalar]), t)
-    high, low = _PI[m.scalar]
-    angle = m.select(reduce, m.add(m.add(angle, low / 4), high / 4), angle)
-    angle = m.select(swap, m.sub(high / 2, m.sub(angle, low / 2)), angle)
+    difference = m.fast_two_sum(m.negate(large), small)
+    total = m.fast_two_sum(large, small)
+    zero = m.constant(0.0)
+    numerator = Pair(
+        m.select(reduce, difference.high, small), m.select(reduce, difference.low, zero)
+    )
+    denominator = Pair(m.select(reduce, total.high, large), m.select(reduce, total.low, zero))
+    t = m.pair_quotient(numerator, denominator)
+    # A tiny angle is the rounded quotient; its low word may be less than the smallest denormal number.
+    t = Pair(t.high, m.select(m.compare("olt", m.absolute(t.high), 2.0**-70), 0.0, t.low))
+    angle = _arc(m, t)
+    # Now multiples of pi/4, whose first word has zeros enough to be multiplied exactly.
     left = m.int_compare("slt", m.bits(x), 0)  # negative or -0
-    angle = m.select(left, m.sub(high, m.sub(angle, low)), angle)
-    angle = m.copysign(angle, y)
-    return m.select(m.compare("uno", x, y), NAN, angle)
+    eighths = m.select(reduce, 1.0, 0.0)
+    eighths = m.select(swap, m.sub(2.0, eighths), eighths)
+    eighths = m.select(left, m.sub(4.0, eighths), eighths)
+    flip = builder.binary("xor", swap, left)
+    high, low = (m.select(flip, m.negate(part), part) for part in angle)
+    quarter = _QUARTER_PI[m.scalar]
+    s = m.fast_two_sum(m.mul(eighths, quarter[0]), high)
+    value = m.add(s.high, m.add(s.low, m.fma(eighths, quarter[1], low)))
+    value = m.copysign(value, y)
+    return m.select(m.compare("uno", x, y), NAN, value)
+
+
+def _arc(m: Arithmetic, t: Pair) -> Pair:
+    """atan t in two words, |t| <= tan(pi/8); t's low word comes in by the derivative."""
+    z = m.two_product(t.high, t.high)
+    third = _MINUS_THIRD[m.scalar]
+    q = m.fast_two_sum(m.constant(third[0]), m.mul(z.high, m.polynomial(z.high, _ATAN[m.scalar])))
+    u = m.pair_product(m.pair_scale(z, t.high), Pair(q.high, m.add(q.low, third[1])))
+    derivative = m.fma(z.high, m.sub(z.high, 1.0), 1.0)
+    s = m.fast_two_sum(t.high, u.high)
+    return Pair(s.high, m.add(s.low, m.fma(t.low, derivative, u.low)))
 
 
 def atan(builder: Builder, target: Target, x: Value) -> Value:
-    """The arc tangent. float, double: below 2.4 ulp."""
+    """The arc tangent. float, double: below 0.51 ulp."""
     return atan2(builder, target, x, llvm_ir.floating(x.type, 1.0))

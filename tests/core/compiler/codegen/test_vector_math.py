@@ -26,19 +26,19 @@ UNARY: dict[str, tuple[Callable[[Array], Array], float, float]] = {
     "exp": (np.exp, 1.0, 1.0),
     "exp2": (np.exp2, 1.1, 1.1),
     "expm1": (np.expm1, 1.9, 1.9),
-    "log": (np.log, 0.9, 1.0),
-    "log1p": (np.log1p, 1.5, 1.5),
+    "log": (np.log, 0.9, 0.51),
+    "log1p": (np.log1p, 1.5, 0.51),
     "tanh": (np.tanh, 2.5, 2.6),
     "logistic": (_logistic, 2.5, 2.5),
     "erf": (special.erf, 1.4, 3.1),  # the reference for double is itself only double
-    "rsqrt": (lambda x: 1 / np.sqrt(x), 1.6, 1.6),
+    "rsqrt": (lambda x: 1 / np.sqrt(x), 0.51, 0.51),
     "cbrt": (np.cbrt, 0.6, 0.6),
     "sinh": (np.sinh, 2.5, 2.7),
     "cosh": (np.cosh, 2.5, 2.7),
-    "sin": (np.sin, 0.8, 0.8),
-    "cos": (np.cos, 0.8, 0.8),
-    "tan": (np.tan, 2.2, 2.2),
-    "atan": (np.arctan, 2.4, 2.4),
+    "sin": (np.sin, 0.52, 0.52),
+    "cos": (np.cos, 0.52, 0.52),
+    "tan": (np.tan, 0.53, 0.53),
+    "atan": (np.arctan, 0.51, 0.51),
 }
 SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0]
 
@@ -181,7 +181,7 @@ def test_pow(scalar: str, dtype: Any, wide: Any, cpu: str) -> None:
     with np.errstate(all="ignore"):
         exact = np.power(x.astype(wide), y.astype(wide))
     got = elementwise(FUNCTIONS["pow"], scalar, 2, cpu)(x, y)
-    check("pow", got, exact, 0.51 if scalar == "float" else 0.9, x, y)
+    check("pow", got, exact, 0.51 if scalar == "float" else 0.8, x, y)
 
 
 @pytest.mark.parametrize("cpu", ["host", BASELINE])
@@ -194,7 +194,7 @@ def test_atan2(scalar: str, dtype: Any, wide: Any, cpu: str) -> None:
     y = np.concatenate([near[0], far[0], np.repeat(edges, edges.size)]).astype(dtype)
     x = np.concatenate([near[1], far[1], np.tile(edges, edges.size)]).astype(dtype)
     got = elementwise(FUNCTIONS["atan2"], scalar, 2, cpu)(y, x)
-    check("atan2", got, np.arctan2(y.astype(wide), x.astype(wide)), 2.4, y, x)
+    check("atan2", got, np.arctan2(y.astype(wide), x.astype(wide)), 0.51, y, x)
 
 
 def test_range_reduction_of_multiples_of_pi() -> None:
@@ -204,7 +204,7 @@ def test_range_reduction_of_multiples_of_pi() -> None:
     # 6381956970095103 * 2^797 is the double nearest to a multiple of pi/2 of all.
     x = np.concatenate([x, [6381956970095103.0 * 2.0**797]])
     got = elementwise(FUNCTIONS["cos"], "double", 1)(x)
-    check("cos", got[:-1], np.cos(x[:-1].astype(np.longdouble)), 0.8, x[:-1])
+    check("cos", got[:-1], np.cos(x[:-1].astype(np.longdouble)), 0.52, x[:-1])
     assert got[-1] == -4.6871659242546277e-19
 
 
@@ -225,4 +225,4 @@ def test_pow_without_double() -> None:
     with np.errstate(all="ignore"):
         exact = np.power(x.astype(np.float64), y.astype(np.float64))
     got = elementwise(FUNCTIONS["pow"], "float", 2, without_double())(x, y)
-    check("pow", got, exact, 1.0, x, y)
+    check("pow", got, exact, 0.8, x, y)

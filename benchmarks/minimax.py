@@ -1,0 +1,182 @@
+"""The coefficients of ``core/compiler/codegen/vector_math``: minimax polynomials by Remez exchange.
+
+python -m benchmarks.minimax                  the fits there are
+python -m benchmarks.minimax sin_float        coefficients as they stand in the code, and the error they leave
+
+A :class:`Fit` asks for the polynomial p of a degree that makes the largest |weight(x) (f(x) - p(x))| on an interval
+smallest; the weight turns that into the relative error of the function that is computed with p. Coefficients are
+rounded to the format one after the other, from the constant on, and the rest is fitted again each time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import mpmath  # type: ignore[import-untyped]
+import numpy as np
+from mpmath import mp, mpf
+
+Number = Any  # mpmath's numbers
+Function = Callable[[Number], Number]
+
+PRECISION: Final = 240  # bits
+_DENSITY: Final = 40  # points looked at between two nodes
+
+
+class Fit(NamedTuple):
+    """``f``, ``weight`` on [low, high]; ``degree`` of the polynomial; ``double``: the format of its coefficients."""
+
+    f: Function
+    weight: Function
+    low: Number
+    high: Number
+    degree: int
+    double: bool
+
+
+def minimax(fit: Fit, fixed: Sequence[Number] = ()) -> tuple[list[Number], Number]:
+    """(coefficients from the constant on, largest weighted error). The first ones are ``fixed``."""
+    unknown = fit.degree + 1 - len(fixed)
+    low, high = mpf(fit.low), mpf(fit.high)
+    # Chebyshev's nodes, mapped; never the very ends, where functions like sin(x)/x have no value.
+    span, middle = (high - low) / 2, (high + low) / 2
+
+    def point(t: Number) -> Number:
+        return middle - span * mpmath.cos(mpmath.pi * t) * (1 - mpf(2) ** -40)
+
+    def residual(x: Number) -> Number:
+        return fit.f(x) - mpmath.polyval([*reversed(list(fixed)), 0][:-1] or [0], x)
+
+    count = _DENSITY * (unknown + 2)
+    grid = [point(mpf(k) / count) for k in range(count + 1)]
+    targets = [fit.weight(x) * residual(x) for x in grid]
+    weights = [fit.weight(x) * x ** len(fixed) for x in grid]
+    if not unknown:
+        return list(fixed), max(abs(t) for t in targets)
+    nodes = [round(count * k / (unknown)) for k in range(unknown + 1)]
+    for _ in range(40):
+        matrix = mpmath.matrix(unknown + 1, unknown + 1)
+        right = mpmath.matrix(unknown + 1, 1)
+        for row, n in enumerate(nodes):
+            for column in range(unknown):
+                matrix[row, column] = weights[n] * grid[n] ** column
+            matrix[row, unknown] = (-1) ** row
+            right[row] = targets[n]
+        solution = mpmath.lu_solve(matrix, right)
+        coefficients = [solution[c] for c in range(unknown)]
+        error = [
+            t - w * mpmath.polyval(coefficients[::-1], x)
+            for t, w, x in zip(targets, weights, grid, strict=True)
+        ]
+        level = abs(solution[unknown])
+        found = _alternating(error, unknown + 1)
+        if found == nodes or max(map(abs, error)) < level * mpf("1.001"):
+            break
+        nodes = found
+    return [*fixed, *coefficients], max(map(abs, error))
+
+
+def _alternating(error: list[Number], count: int) -> list[int]:
+    """Indices of ``count`` extrema whose signs alternate."""
+    found: list[int] = []
+    for i, e in enumerate(error):
+        if found and (e >= 0) == (error[found[-1]] >= 0):
+            if abs(e) > abs(error[found[-1]]):
+                found[-1] = i
+        else:
+            found.append(i)
+    while len(found) > count:
+        if len(found) == count + 1:
+            found.pop(0 if abs(error[found[0]]) < abs(error[found[-1]]) else -1)
+        else:  # drop the smallest together with a neighbour
+            k = min(
+                range(len(found) - 1), key=lambda j: max(abs(error[n]) for n in found[j : j + 2])
+            )
+            del found[k : k + 2]
+    while len(found) < count:  # too few: add points between
+        gaps = [(found[j + 1] - found[j], j) for j in range(len(found) - 1)]
+        _, j = max(gaps)
+        found.insert(j + 1, (found[j] + found[j + 1]) // 2)
+    return found
+
+
+def rounded(fit: Fit, pairs: int = 0) -> tuple[list[float], float]:
+    """(coefficients in the format, log2 of the largest error that they leave)."""
+    fixed: list[Number] = []
+    while len(fixed) <= fit.degree:
+        coefficients, _ = minimax(fit, fixed)
+        c = coefficients[len(fixed)]
+        fixed.append(mpf(float(c)) if fit.double else mpf(float(np.float32(float(c)))))
+        if fit.double and len(fixed) > 2:  # the rest matters less than its rounding
+            fixed += [mpf(float(c)) for c in coefficients[len(fixed) :]]
+    _, error = minimax(fit, fixed)
+    return [float(c) for c in fixed], float(mpmath.log(error, 2))
+
+
+def words(value: Number, double: bool) -> tuple[float, float]:
+    """A constant as two words of the format."""
+    form: Any = float if double else lambda v: float(np.float32(float(v)))
+    high = form(value)
+    return high, form(value - mpf(high))
+
+
+def _root(z: Number) -> Number:
+    return mpmath.sqrt(z)
+
+
+def _both(name: str, degrees: tuple[int, int], *fit: Any) -> dict[str, Fit]:
+    """The fits of a function in float and in double; ``fit``: f, weight, low, high."""
+    return {
+        f"{name}_{form}": Fit(*fit, degree, form == "double")
+        for form, degree in zip(("float", "double"), degrees, strict=True)
+    }
+
+
+_QUARTER: Final = mpf("0.62")  # (pi/4)^2 and a little more
+_TAN_EIGHTH: Final = mpf("0.1717")  # tan(pi/8)^2 and a little more
+
+_LOG_END: Final = mpf("0.02944")  # ((sqrt 2 - 1)/(sqrt 2 + 1))^2 and a little more
+
+
+def _log_series(z: Number) -> Number:
+    """2 atanh(s)/s, s^2 = z."""
+    return 2 * mpmath.atanh(_root(z)) / _root(z)
+
+
+FITS: Final[dict[str, Fit]] = {
+    # sin h = h + h z (-1/6 + z p(z)), z = h^2
+    **_both("sin", (2, 5), lambda z: ((mpmath.sin(_root(z)) / _root(z) - 1) / z + mpf(1) / 6) / z,
+            lambda z: z * z * _root(z) / mpmath.sin(_root(z)), 0, _QUARTER),
+    # cos h = 1 + z (-1/2 + z p(z))
+    **_both("cos", (2, 6), lambda z: ((mpmath.cos(_root(z)) - 1) / z + mpf(1) / 2) / z,
+            lambda z: z * z / mpmath.cos(_root(z)), 0, _QUARTER),
+    # atan t = t + t z (-1/3 + z p(z)), z = t^2
+    # log m = 2 s + s z (2/3 + z p(z)), s = (m - 1)/(m + 1), z = s^2
+    "log_double": Fit(lambda z: (_log_series(z) - 2 - 2 * z / 3) / z**2, lambda z: z * z / 2, 0,
+                      _LOG_END, 6, True),
+    # log m = 2 s + s z (2/3 + z (2/5 + z p(z)))
+    **_both("log_words", (2, 7), lambda z: (_log_series(z) - 2 - 2 * z / 3 - 2 * z * z / 5) / z**3,
+            lambda z: z**3 / 2, 0, _LOG_END),
+    **_both("atan", (4, 11), lambda z: ((mpmath.atan(_root(z)) / _root(z) - 1) / z + mpf(1) / 3) / z,
+            lambda z: z * z * _root(z) / mpmath.atan(_root(z)), 0, _TAN_EIGHTH),
+}  # fmt: skip
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.minimax", description=__doc__)
+    parser.add_argument("names", nargs="*", choices=[[], *FITS], help="fits; their names without")
+    options = parser.parse_args()
+    if not options.names:
+        print("\n".join(FITS))
+    mp.prec = PRECISION
+    for name in options.names:
+        coefficients, error = rounded(FITS[name])
+        print(f"{name}: 2^{error:.1f}\n    {', '.join(map(repr, coefficients))},")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
