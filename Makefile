@@ -4,6 +4,8 @@ ARGS ?=
 VENV := .venv
 VENV_WHEEL := .venv-wheel
 RUN := $(VENV)/bin/python
+# Tests on all cores, up to four at once (ARGS="-n 0 ..." for one after another, as a debugger wants it).
+PYTEST := $(RUN) -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 .PHONY: help environment dev frameworks build test test-fast conformance test-wheel demo bench lint format clean
 
@@ -25,10 +27,10 @@ build:
 	@$(RUN) cmake/develop.py --build
 
 test: frameworks
-	$(RUN) -m pytest $(or $(ARGS),tests)
+	$(PYTEST) $(or $(ARGS),tests)
 
 test-fast: frameworks
-	$(RUN) -m pytest -m "not slow" $(or $(ARGS),tests)
+	$(PYTEST) -m "not slow" $(or $(ARGS),tests)
 
 # Every configuration of every op and of jax.numpy, and the table of what came out. TRIPONT_CONFORMANCE_TARGET: host (the default) or sycl.
 conformance: dev
