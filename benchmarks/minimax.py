@@ -5,7 +5,8 @@ python -m benchmarks.minimax sin_float        coefficients as they stand in the 
 
 A :class:`Fit` asks for the polynomial p of a degree that makes the largest |weight(x) (f(x) - p(x))| on an interval
 smallest; the weight turns that into the relative error of the function that is computed with p. Coefficients are
-rounded to the format one after the other, from the constant on, and the rest is fitted again each time.
+rounded to the format one after the other, from the constant on, and the rest is fitted again each time (but not where
+the interval holds 0 inside, where fits without the first terms have no sign).
 """
 
 from __future__ import annotations
@@ -103,15 +104,18 @@ def _alternating(error: list[Number], count: int) -> list[int]:
     return found
 
 
-def rounded(fit: Fit, pairs: int = 0) -> tuple[list[float], float]:
+def rounded(fit: Fit) -> tuple[list[float], float]:
     """(coefficients in the format, log2 of the largest error that they leave)."""
     fixed: list[Number] = []
     while len(fixed) <= fit.degree:
         coefficients, _ = minimax(fit, fixed)
         c = coefficients[len(fixed)]
         fixed.append(mpf(float(c)) if fit.double else mpf(float(np.float32(float(c)))))
-        if fit.double and len(fixed) > 2:  # the rest matters less than its rounding
-            fixed += [mpf(float(c)) for c in coefficients[len(fixed) :]]
+        if fit.low < 0 or (
+            fit.double and len(fixed) > 2
+        ):  # the rest matters less than its rounding
+            rest = [float(c) for c in coefficients[len(fixed) :]]
+            fixed += [mpf(c if fit.double else float(np.float32(c))) for c in rest]
     _, error = minimax(fit, fixed)
     return [float(c) for c in fixed], float(mpmath.log(error, 2))
 
@@ -146,6 +150,16 @@ def _log_series(z: Number) -> Number:
     return 2 * mpmath.atanh(_root(z)) / _root(z)
 
 
+def _erfc_series(t: Number, centre: Number) -> Number:
+    """erfc(x) e^(x^2) (1 + 2 x), with t = (x - centre)/(x + centre)."""
+    x = centre * (1 + t) / (1 - t)
+    return mpmath.erfc(x) * mpmath.exp(x * x) * (1 + 2 * x)
+
+
+def _mapped(x: str, centre: Number) -> Number:
+    return (mpf(x) - centre) / (mpf(x) + centre)
+
+
 FITS: Final[dict[str, Fit]] = {
     # sin h = h + h z (-1/6 + z p(z)), z = h^2
     **_both("sin", (2, 5), lambda z: ((mpmath.sin(_root(z)) / _root(z) - 1) / z + mpf(1) / 6) / z,
@@ -154,6 +168,11 @@ FITS: Final[dict[str, Fit]] = {
     **_both("cos", (2, 6), lambda z: ((mpmath.cos(_root(z)) - 1) / z + mpf(1) / 2) / z,
             lambda z: z * z / mpmath.cos(_root(z)), 0, _QUARTER),
     # atan t = t + t z (-1/3 + z p(z)), z = t^2
+    # erfc x = e^(-x^2) p(t) / (1 + 2 x), t = (x - c)/(x + c), x from 0.5 to 10.1 (c = 3) or 27.3 (c = 4)
+    "erfc_float": Fit(lambda t: _erfc_series(t, 3), lambda t: 1 / _erfc_series(t, 3),
+                      _mapped("0.5", 3), _mapped("10.1", 3), 10, False),
+    "erfc_double": Fit(lambda t: _erfc_series(t, 4), lambda t: 1 / _erfc_series(t, 4),
+                       _mapped("0.5", 4), _mapped("27.3", 4), 21, True),
     # log m = 2 s + s z (2/3 + z p(z)), s = (m - 1)/(m + 1), z = s^2
     "log_double": Fit(lambda z: (_log_series(z) - 2 - 2 * z / 3) / z**2, lambda z: z * z / 2, 0,
                       _LOG_END, 6, True),

@@ -22,8 +22,13 @@ TRANSCENDENTAL: Final = frozenset(
         "tan",
         "sine",
         "cosine",
+        "sinh",
+        "cosh",
+        "asin",
+        "acos",
         "logistic",
         "erf",
+        "erfc",
         "power",
         "atan2",
     ]

@@ -39,8 +39,8 @@ def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda i, *operands: function(*operands)
 
 
-def _erf(x: Array) -> Array:
-    return np.vectorize(math.erf, otypes=[np.float64])(x) if x.size else x
+def _vector(function: Callable[[float], float]) -> Callable[[Array], Array]:
+    return lambda x: np.vectorize(function, otypes=[np.float64])(x) if x.size else x
 
 
 def _logistic(x: Array) -> Array:
@@ -294,7 +294,12 @@ ELEMENTWISE: Final[Mapping[str, Callable[..., Array]]] = {
     "sine": _wide(np.sin),
     "cosine": _wide(np.cos),
     "logistic": _wide(_logistic),
-    "erf": _wide(_erf),
+    "sinh": _wide(np.sinh),
+    "cosh": _wide(np.cosh),
+    "asin": _wide(np.arcsin),
+    "acos": _wide(np.arccos),
+    "erf": _wide(_vector(math.erf)),
+    "erfc": _wide(_vector(math.erfc)),
     "floor": _wide(np.floor),
     "ceil": _wide(np.ceil),
     "round-nearest-afz": _wide(_round_away),

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import jax
+import numpy as np
 from jax._src import (
     callback,
     compilation_cache,
@@ -22,6 +23,7 @@ from jax._src import (
     xla_bridge,
 )
 from jax._src.interpreters import mlir
+from jax._src.lax import lax
 from jax._src.lib import xla_client  # type: ignore[attr-defined]
 from jax.interpreters import mlir as public_mlir
 
@@ -145,6 +147,26 @@ def lu_pivots_to_permutation_primitive() -> Any:
 def has_portable_lowering(primitive: Any) -> bool:
     """Whether JAX lowers ``primitive`` for platforms that it has no rule of their own for."""
     return primitive in mlir._lowerings
+
+
+def portable_lowering(name: str) -> tuple[Any, Callable[..., Any]]:
+    """The elementwise primitive ``jax.lax.<name>_p``, and JAX's rule for all platforms."""
+    primitive = getattr(lax, f"{name}_p")
+    return primitive, mlir._lowerings[primitive].rule
+
+
+def splat(context: Any, value: float) -> Any:
+    """A constant of the shape and dtype of the context's operand."""
+    (aval,) = context.avals_in
+    scalar = mlir.ir_constant(np.array(value, aval.dtype))
+    return mlir.broadcast_in_dim(context, scalar, aval, broadcast_dimensions=())
+
+
+def keep_sharding(context: Any, value: Any) -> Any:
+    """``value``, an operation's one result, with the sharding that its type in JAX says."""
+    return mlir.lower_with_sharding_in_types(  # type: ignore[no-untyped-call]
+        context, value, context.avals_out[0]
+    )
 
 
 def set_custom_call_handlers(

@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+from jaxlib.mlir.dialects import stablehlo
+
 from . import compat
 
 _SPARSE = "JAX's experimental sparse kernels are not supported"
@@ -38,8 +41,34 @@ def _refuse(name: str, reason: str, platform: str) -> Callable[..., Any]:
     return rule
 
 
+def _power_of_two(context: Any, x: Any) -> Any:
+    """2^x as such: JAX writes e^(x ln 2), whose rounded argument costs up to 67 (f32) and 600 (f64) ulps."""
+    return stablehlo.power(compat.splat(context, 2.0), x)
+
+
+def _logistic(context: Any, x: Any) -> Any:
+    """JAX writes 1 / (1 + e^-x), which is 0 where logistic is a denormal number."""
+    return stablehlo.logistic(x)
+
+
+#: Elementwise primitives that StableHLO can say more exactly than JAX's rules for all platforms do. Real numbers only.
+DIRECT: dict[str, Callable[[Any, Any], Any]] = {"exp2": _power_of_two, "logistic": _logistic}
+
+
+def _direct(build: Callable[[Any, Any], Any], portable: Callable[..., Any]) -> Callable[..., Any]:
+    def rule(context: Any, x: Any, **parameters: Any) -> Any:
+        if np.issubdtype(context.avals_in[0].dtype, np.complexfloating):
+            return portable(context, x, **parameters)
+        return [compat.keep_sharding(context, build(context, x))]
+
+    return rule
+
+
 def register(platform: str) -> None:
     """Register the rules of this file for ``platform``."""
+    for name, build in DIRECT.items():
+        primitive, portable = compat.portable_lowering(name)
+        compat.register_lowering(primitive, _direct(build, portable), platform)
     for name, (primitive, rule) in compat.lowerings_of("cuda").items():
         if name in OF_GPUS_BUT_PORTABLE:
             compat.register_lowering(primitive, rule, platform)

@@ -132,7 +132,7 @@ OPCODES_COVERED_AS: dict[str, str] = {
     "copy": "return (a result that is an argument)",
     "custom-call": "custom_call",
     "dot": "dot_general",
-    "erf": "chlo.erf",
+    **{name: f"chlo.{name}" for name in ("acos", "asin", "cosh", "erf", "erfc", "sinh")},
     "fusion": "made by passes for most programs here",
     "library-call": "made by passes: dot_general, convolution, sort, fft, cholesky",
     "parameter": "every program with an argument",

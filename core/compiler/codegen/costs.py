@@ -15,8 +15,9 @@ _CHEAP: Final = 0.15
 _VECTOR_NS: Final[dict[str, float]] = {
     "exponential": 1.5,
     **dict.fromkeys(["logistic", "tanh", "exponential-minus-one"], 2.2),
-    **dict.fromkeys(["log", "log-plus-one", "erf", "sine", "cosine"], 3.5),
-    **dict.fromkeys(["tan", "cbrt", "atan2"], 6.0),
+    **dict.fromkeys(["log", "log-plus-one", "erf"], 3.5),
+    **dict.fromkeys(["cbrt", "erfc", "sine", "cosine", "sinh", "cosh"], 6.0),
+    **dict.fromkeys(["tan", "atan2", "asin", "acos"], 9.0),
     "power": 8.0,
     **dict.fromkeys(["divide", "sqrt", "rsqrt"], 1.0),
     "remainder": 60.0,

@@ -278,6 +278,8 @@ def _remainder_floats(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value
 
 def _power(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
     if i.dtype.is_float:
+        if o[0].is_constant and o[0].ref == _constant(o[0], 2.0).ref:
+            return math_function(g, "exp2", o[1])
         return math_function(g, "pow", *o)
     return _integer_power(g, i.dtype, o[0], o[1])
 
@@ -523,7 +525,12 @@ _REAL: Final[dict[str, Operation]] = {
     "sine": _math("sin"),
     "cosine": _math("cos"),
     "logistic": _math("logistic"),
+    "sinh": _math("sinh"),
+    "cosh": _math("cosh"),
+    "asin": _math("asin"),
+    "acos": _math("acos"),
     "erf": _math("erf"),
+    "erfc": _math("erfc"),
     "floor": _intrinsic("floor"),
     "ceil": _intrinsic("ceil"),
     "round-nearest-afz": _intrinsic("round"),

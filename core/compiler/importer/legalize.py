@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from . import bindings
+from . import bindings, ops_elementwise
 from .bindings import ir
 
 CHLO: Final = "chlo"
@@ -18,7 +18,9 @@ DYNAMISM: Final = "dynamism"
 # chlo operations that have an opcode of ours: the pass must not expand them. They pass through it as custom calls of
 # these names, which the reader knows (ops_control.KNOWN_CUSTOM_CALLS).
 KEPT: Final = {
+_REAL: Final = ops_elementwise.REAL.split()
     "chlo.erf": "tripont.erf",
+    **{f"chlo.{name}": f"tripont.{name}" for name in _REAL},
     "chlo.top_k": "tripont.topk",
 }
 
@@ -57,7 +59,9 @@ def _hide_kept(module: ir.Module) -> None:
         name = operation.name
         if name in ("stablehlo.custom_call", "mhlo.custom_call"):
             name = operation.attributes["call_target_name"].value
-        if name in KEPT or name in EXPANDED:
+        if EXPANDED.get(name) in KEPT and not _is_complex(operation):
+            name = EXPANDED[name]
+        if (name in KEPT and not _is_complex(operation)) or name in EXPANDED:
             found.append((operation, name))
         return ir.WalkResult.ADVANCE
 
@@ -75,7 +79,27 @@ def _hide_kept(module: ir.Module) -> None:
                     },
                 )
             else:
-                _replace(operation, EXPANDED[name], {})
+                _replace(operation, EXPANDED[name], _chlo_attributes(operation))
+
+
+def _chlo_attributes(operation: ir.Operation) -> dict[str, ir.Attribute]:
+    """The attributes of an MHLO operation as CHLO's operation of the same name has them."""
+    if operation.name == "mhlo.ragged_dot":
+        text = str(operation.attributes["ragged_dot_dimension_numbers"])
+        numbers = ", ".join(f"{k} = {v}" for k, v in _RAGGED_DIMENSIONS.findall(text))
+        return {
+            "ragged_dot_dimension_numbers": ir.Attribute.parse(f"#chlo.ragged_dot<{numbers}>"),
+            "precision_config": ir.Attribute.parse(
+                str(operation.attributes["precision_config"]).replace("#mhlo<", "#chlo<")
+            ),
+        }
+    if operation.name == "mhlo.scan":
+        return {key: operation.attributes[key] for key in operation.attributes}
+    return {}
+
+
+def _is_complex(operation: ir.Operation) -> bool:
+    return "complex<" in str(operation.operands[0].type)
 
 
 def _replace(operation: ir.Operation, name: str, attributes: dict[str, ir.Attribute]) -> None:

@@ -163,7 +163,10 @@ def _identity_call(block: BlockReader, operation: Any, config: dict[str, Any]) -
 def _elementwise_call(opcode: str) -> Known:
     def read(block: BlockReader, operation: Any, config: dict[str, Any]) -> Results | None:
         del config
-        return block.emit(opcode, block.shape(operation), block.operands(operation))
+        operands = block.operands(operation)
+        if operands[0].dtype.is_complex and opcode in ops_elementwise.REAL.split():
+            return None
+        return block.emit(opcode, block.shape(operation), operands)
 
     return read
 
@@ -221,7 +224,7 @@ KNOWN_CUSTOM_CALLS: Final[dict[str, Known]] = {
         ),
         _identity_call,
     ),
-    "tripont.erf": _elementwise_call("erf"),
+    **{f"tripont.{n}": _elementwise_call(n) for n in ["erf", *ops_elementwise.REAL.split()]},
     "mhlo.erf": _elementwise_call("erf"),
     "tripont.topk": _topk_call,
     "mhlo.topk": _topk_call,
@@ -232,7 +235,7 @@ KNOWN_CUSTOM_CALLS: Final[dict[str, Known]] = {
 
 # Composites that are operations of ours, by name.
 KNOWN_COMPOSITES: Final[dict[str, Known]] = {
-    "chlo.erf": _elementwise_call("erf"),
+    **{f"chlo.{n}": _elementwise_call(n) for n in ["erf", *ops_elementwise.REAL.split()]},
     "chlo.top_k": _topk_call,
     "chlo.tan": _elementwise_call("tan"),
     "chlo.square": _square,

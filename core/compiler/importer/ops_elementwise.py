@@ -100,6 +100,19 @@ def read_reduce_precision(block: BlockReader, operation: Any) -> Results:
 
 # --------------------------------------------------------------------------------------------------------- chlo
 
+# Operations that are opcodes of ours for real numbers; those of complex ones the passes expand.
+REAL: Final = "sinh cosh asin acos erfc"
+
+
+def read_real(opcode: str) -> Reader:
+    def read(block: BlockReader, operation: Any) -> Results:
+        operands = block.operands(operation)
+        if operands[0].dtype.is_complex:
+            raise block.unknown(operation)
+        return block.emit(opcode, block.shape(operation), operands)
+
+    return read
+
 
 def splat(block: BlockReader, value: float, shape: Shape) -> Instruction:
     """A scalar constant broadcast to ``shape``."""
@@ -191,6 +204,7 @@ READERS: Final[dict[str, Callable[[BlockReader, Any], Results]]] = {
             "reduce_precision": read_reduce_precision,
         }.items()
     },
+    **{f"chlo.{name}": read_real(name) for name in REAL.split()},
     "chlo.square": read_square,
     "chlo.constant": read_constant,
     "chlo.constant_like": read_constant_like,

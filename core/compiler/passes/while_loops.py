@@ -357,6 +357,8 @@ _WORTH_HOISTING = frozenset(
         "reverse",
         "reduce-window",
         "erf",
+        "erfc",
+        *["sinh", "cosh", "asin", "acos"],
         "library-call",
     ]
 )

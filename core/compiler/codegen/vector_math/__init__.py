@@ -13,17 +13,18 @@ from typing import Final
 
 from ...targets.target import Target
 from ..llvm_ir import Builder, Value, mangle
-from .error_function import erf
+from .error_function import erf, erfc
 from .exponential import cosh, exp, exp2, expm1, logistic, sinh, tanh
+from .inverse_trigonometric import acos, asin, atan, atan2
 from .logarithm import log, log1p
 from .power import pow
 from .roots import cbrt, rsqrt
-from .trigonometric import atan, atan2, cos, sin, tan
+from .trigonometric import cos, sin, tan
 
 FUNCTIONS: Final[dict[str, Callable[..., Value]]] = {
     f.__name__: f
     for f in (
-        atan, atan2, cbrt, cos, cosh, erf, exp, exp2, expm1, log, log1p, logistic, pow, rsqrt, sin,
+        acos, asin, atan, atan2, cbrt, cos, cosh, erf, erfc, exp, exp2, expm1, log, log1p, logistic, pow, rsqrt, sin,
         sinh, tan, tanh,
     )
 }  # fmt: skip

@@ -124,6 +124,12 @@ def exp_normal(m: Arithmetic, x: Value) -> Value:
     return m.scale_normal(_exp_reduced(m, r), n)
 
 
+def exp_of_pair(m: Arithmetic, high: Value, low: Value, factor: Value) -> Value:
+    """e^(high + low) * factor, also where the power alone or the result is denormal; for a factor near 1."""
+    r, _, n = _reduce(m, high)
+    return m.scale(m.mul(_exp_reduced(m, m.add(r, low)), factor), n)
+
+
 def exp2(builder: Builder, target: Target, x: Value) -> Value:
     """2^x. float, double: below 1.1 ulp."""
     m = Arithmetic(builder, target, x.type)

@@ -1,4 +1,4 @@
-"""sin, cos, tan, atan and atan2.
+"""sin, cos and tan.
 
 Reduction: x = q pi/2 + r with q an integer and |r| <= pi/4, r in two words. Up to some size
 (Cody and Waite) q is found by rounding x 2/pi, and pi/2 is subtracted q times in parts of 33 bits,
@@ -11,9 +11,9 @@ On |r| <= pi/4, with z = r^2:
 
     sin r = r + r z (-1/6 + z S(z)),    cos r = 1 + z (-1/2 + z C(z))
 
-and atan t = t + t z (-1/3 + z A(z)) for t <= tan(pi/8), z = t^2. S, C and A are minimax for the relative error of the
-function (benchmarks/minimax.py): 2^-36.2, 2^-32.9 and 2^-34.7 for float, 2^-67.9, 2^-68.9 and 2^-64.1 for double. They
-alone have one word; all else has two, so that what is left is the last rounding.
+S and C are minimax for the relative error of sin and cos (benchmarks/minimax.py): 2^-36.2 and 2^-32.9
+for float, 2^-67.9 and 2^-68.9 for double. They alone have one word; all else has two, so that what is
+left is the last rounding.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 from ...targets.target import Target
 from .. import llvm_ir
 from ..llvm_ir import Builder, Value
-from .arithmetic import INFINITY, NAN, Arithmetic, Pair
+from .arithmetic import INFINITY, Arithmetic, Pair
 
 _SIN: Final = {
     "float": (0.008333331905305386, -0.00019840033201035112, 2.7241092084295815e-06),
@@ -41,30 +41,10 @@ _COS: Final = {
         4.596567841716909e-14,
     ),
 }  # fmt: skip
-_ATAN: Final = {
-    "float": (
-        0.1999996155500412, -0.14283381402492523, 0.11059455573558807, -0.08549785614013672,
-        0.04882092773914337,
-    ),
-    "double": (
-        0.19999999999999962, -0.14285714285704584, 0.11111111110122272, -0.09090909036297352,
-        0.07692305830763348, -0.06666624715412259, 0.058817035087708386, -0.052561182091268345,
-        0.047082444169400946, -0.040630352074375195, 0.02974535913480819, -0.013074698197947394,
-    ),
-}  # fmt: skip
 # In two words of the format.
 _MINUS_SIXTH: Final = {
     "float": (-0.1666666716337204, 4.967053879312289e-09),
     "double": (-0.16666666666666666, -9.25185853854297e-18),
-}
-_MINUS_THIRD: Final = {
-    "float": (-0.3333333432674408, 9.934107758624577e-09),
-    "double": (-0.3333333333333333, -1.850371707708594e-17),
-}
-# pi/4; the first word has 20 (float) or 49 (double) significant bits.
-_QUARTER_PI: Final = {
-    "float": (0.7853975296020508, 6.337954232549237e-07),
-    "double": (0.7853981633974474, 9.18794589678809e-16),
 }
 _TWO_OVER_PI: Final = 0.6366197723675814
 # pi/2 = the sum of these, the first three with 33 significant bits.
@@ -386,65 +366,3 @@ def tan(builder: Builder, target: Target, x: Value) -> Value:
     denominator = [m.select(odd, s, c) for s, c in zip(sine, cosine, strict=True)]
     value = m.pair_sum(m.pair_quotient(Pair(*numerator), Pair(*denominator)))
     return m.select(m.compare("oeq", x, 0.0), x, value)
-
-
-def atan2(builder: Builder, target: Target, y: Value, x: Value) -> Value:
-    """The angle of the point (x, y). float, double: below 0.51 ulp. Special values: C99.
-
-    The angle of (large, small), the two magnitudes, is atan of their quotient t, or pi/4 more than that of
-    (small - large) / (small + large); the point's is a multiple of pi/4 more or less. All but p has two words.
-    """
-    m = Arithmetic(builder, target, x.type)
-    ax, ay = m.absolute(x), m.absolute(y)
-    swap = m.compare("ogt", ay, ax)
-    large, small = m.select(swap, ay, ax), m.select(swap, ax, ay)
-    # Two infinities count as equal; two zeros, or one infinity, give t = 0.
-    infinite = m.compare("oeq", large, INFINITY)
-    small = m.select(m.compare("oeq", small, INFINITY), 1.0, m.select(infinite, 0.0, small))
-    large = m.select(m.either(infinite, m.compare("oeq", large, 0.0)), 1.0, large)
-    # Nothing below over- or underflows that counts: where a tiny one is not scaled, so is the quotient.
-    huge, tiny, step = (1000, -800, 200) if m.is_double else (100, -70, 60)
-    scale = m.select(m.compare("ogt", large, 2.0**huge), 2.0**-step, 1.0)
-    up = m.both(m.compare("olt", small, 2.0**tiny), m.compare("olt", large, 1.0))
-    scale = m.select(up, 2.0**step, scale)
-    large, small = m.mul(large, scale), m.mul(small, scale)
-    reduce = m.compare("ogt", small, m.mul(large, 0.4142135623730950))
-    difference = m.fast_two_sum(m.negate(large), small)
-    total = m.fast_two_sum(large, small)
-    zero = m.constant(0.0)
-    numerator = Pair(
-        m.select(reduce, difference.high, small), m.select(reduce, difference.low, zero)
-    )
-    denominator = Pair(m.select(reduce, total.high, large), m.select(reduce, total.low, zero))
-    t = m.pair_quotient(numerator, denominator)
-    # A tiny angle is the rounded quotient; its low word may be less than the smallest denormal number.
-    t = Pair(t.high, m.select(m.compare("olt", m.absolute(t.high), 2.0**-70), 0.0, t.low))
-    angle = _arc(m, t)
-    # Now multiples of pi/4, whose first word has zeros enough to be multiplied exactly.
-    left = m.int_compare("slt", m.bits(x), 0)  # negative or -0
-    eighths = m.select(reduce, 1.0, 0.0)
-    eighths = m.select(swap, m.sub(2.0, eighths), eighths)
-    eighths = m.select(left, m.sub(4.0, eighths), eighths)
-    flip = builder.binary("xor", swap, left)
-    high, low = (m.select(flip, m.negate(part), part) for part in angle)
-    quarter = _QUARTER_PI[m.scalar]
-    s = m.fast_two_sum(m.mul(eighths, quarter[0]), high)
-    value = m.add(s.high, m.add(s.low, m.fma(eighths, quarter[1], low)))
-    value = m.copysign(value, y)
-    return m.select(m.compare("uno", x, y), NAN, value)
-
-
-def _arc(m: Arithmetic, t: Pair) -> Pair:
-    """atan t in two words, |t| <= tan(pi/8); t's low word comes in by the derivative."""
-    z = m.two_product(t.high, t.high)
-    third = _MINUS_THIRD[m.scalar]
-    q = m.fast_two_sum(m.constant(third[0]), m.mul(z.high, m.polynomial(z.high, _ATAN[m.scalar])))
-    u = m.pair_product(m.pair_scale(z, t.high), Pair(q.high, m.add(q.low, third[1])))
-    derivative = m.fma(z.high, m.sub(z.high, 1.0), 1.0)
-    s = m.fast_two_sum(t.high, u.high)
-    return Pair(s.high, m.add(s.low, m.fma(t.low, derivative, u.low)))
-
-
-def atan(builder: Builder, target: Target, x: Value) -> Value:
-    """The arc tangent. float, double: below 0.51 ulp."""
-    return atan2(builder, target, x, llvm_ir.floating(x.type, 1.0))
