@@ -17,10 +17,10 @@ DYNAMISM: Final = "dynamism"
 
 # chlo operations that have an opcode of ours: the pass must not expand them. They pass through it as custom calls of
 # these names, which the reader knows (ops_control.KNOWN_CUSTOM_CALLS).
-KEPT: Final = {
 _REAL: Final = ops_elementwise.REAL.split()
-    "chlo.erf": "tripont.erf",
+KEPT: Final = {
     **{f"chlo.{name}": f"tripont.{name}" for name in _REAL},
+    "chlo.erf": "tripont.erf",
     "chlo.top_k": "tripont.topk",
 }
 
@@ -79,23 +79,7 @@ def _hide_kept(module: ir.Module) -> None:
                     },
                 )
             else:
-                _replace(operation, EXPANDED[name], _chlo_attributes(operation))
-
-
-def _chlo_attributes(operation: ir.Operation) -> dict[str, ir.Attribute]:
-    """The attributes of an MHLO operation as CHLO's operation of the same name has them."""
-    if operation.name == "mhlo.ragged_dot":
-        text = str(operation.attributes["ragged_dot_dimension_numbers"])
-        numbers = ", ".join(f"{k} = {v}" for k, v in _RAGGED_DIMENSIONS.findall(text))
-        return {
-            "ragged_dot_dimension_numbers": ir.Attribute.parse(f"#chlo.ragged_dot<{numbers}>"),
-            "precision_config": ir.Attribute.parse(
-                str(operation.attributes["precision_config"]).replace("#mhlo<", "#chlo<")
-            ),
-        }
-    if operation.name == "mhlo.scan":
-        return {key: operation.attributes[key] for key in operation.attributes}
-    return {}
+                _replace(operation, EXPANDED[name], {})
 
 
 def _is_complex(operation: ir.Operation) -> bool:
