@@ -26,6 +26,10 @@ from .hlo import Instruction
 
 #: StableHLO's ``api_version`` of typed custom calls.
 API_VERSION: Final = 4
+#: Stands in a custom call's target between the name and its attributes as MLIR writes them: ``scale$attributes{factor =
+#: 2.0 : f32}``. TensorFlow's custom calls are of a version without attributes, and PyTorch/XLA takes calls that
+#: differ in them alone for the same; both tell targets apart.
+IN_TARGET: Final = "$attributes"
 
 _ARRAY: Final = 1
 _DICTIONARY: Final = 2

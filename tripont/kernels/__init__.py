@@ -11,6 +11,8 @@
     ''')
     y = jax.jit(lambda x: scale(x, factor=2.0))(x)   # x: float32 on an xpu device
 
+The same object takes tensors of TensorFlow (on XPU) and of PyTorch/XLA.
+
 The prototype is the whole description. ``const`` pointers are operands, other pointers results, numbers are
 attributes, given by keyword. A few names are filled in by the runtime: for an array ``x`` the parameters ``x_size``,
 ``x_rank``, ``x_dim0``, ``x_dim1``, ... and ``const int64_t* x_dims``; ``begin`` and ``end`` make a kernel parallel.
@@ -19,7 +21,8 @@ docs/custom-kernels.md says everything.
 
 from __future__ import annotations
 
-from .kernel import Kernel, from_c, from_llvm_ir
+from .kernel import Kernel
+from .making import from_c, from_llvm_ir
 from .prototype import SignatureError
 
 __all__ = ["Kernel", "SignatureError", "from_c", "from_llvm_ir"]

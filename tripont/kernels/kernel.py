@@ -1,68 +1,124 @@
-"""A kernel that programs can call, and its call from JAX."""
+"""A kernel that programs can call: on arrays of JAX, tensors of TensorFlow, tensors of PyTorch/XLA."""
 
 from __future__ import annotations
 
-import ctypes
+import itertools
 import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 
-from . import building
-from .prototype import Parameter, Prototype, SignatureError, read
+from .prototype import Parameter, Prototype, SignatureError
 
 Shape = tuple[int, ...]
 #: Shapes of the results from those of the operands and the attributes: one shape, or one for each result.
 ShapeRule = Callable[..., "Shape | Sequence[Shape]"]
-Work = Literal["elements", "rows"]
 
-_GRAIN: Final = {"elements": 16384, "rows": 1}
-# Libraries with kernels: programs hold addresses in them.
-_loaded: Final[list[ctypes.CDLL]] = []
+#: Every kernel of the process by its ``number``: torch.compile can hold numbers in a graph, and no objects of ours.
+KERNELS: Final[dict[int, Kernel]] = {}
+_numbers: Final = itertools.count()
 
 
 @dataclass(frozen=True)
 class Kernel:
     """A registered kernel. Call it with its operands in order and its attributes by name.
 
-    ``name`` is the custom call's name, by which programs of every framework in this process can call it.
+    ``name`` is the custom call's name, by which programs of every framework in this process can call it;
+    ``target`` the name that this object's own calls use, which no later kernel of the name takes over.
     """
 
     name: str
     prototype: Prototype
     shapes: ShapeRule | None = field(default=None, compare=False)
     vmap_method: str | None = "sequential"
+    target: str = ""
+    number: int = field(default_factory=lambda: next(_numbers), compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        KERNELS[self.number] = self
 
     def __call__(self, *operands: Any, **attributes: Any) -> Any:
+        """Call the kernel in the framework of its operands: one array, or a tuple of them.
+
+        If any operand is a tensor of TensorFlow or PyTorch that framework's :meth:`tensorflow` or :meth:`torch` is
+        called, else :meth:`jax`. Raises SignatureError if operands or attributes do not fit the prototype.
+        """
+        return getattr(self, _framework_of(operands))(*operands, **attributes)
+
+    def jax(self, *operands: Any, **attributes: Any) -> Any:
         """Call the kernel from JAX: arrays on an xpu device, also inside jit, vmap, scan and so on.
 
-        Gives one array, or a tuple of them. Raises SignatureError if operands or attributes do not fit
-        the prototype; for gradients, wrap the call in jax.custom_vjp.
+        For gradients, wrap the call in jax.custom_vjp.
         """
         import jax
+        import jax.numpy as jnp
 
         arrays = [
-            self._operand(p, o) for p, o in zip(self.prototype.operands, operands, strict=False)
+            o
+            if hasattr(o, "dtype") and hasattr(o, "shape")
+            else jnp.asarray(o, p.type.numpy or None)
+            for p, o in zip(self.prototype.operands, operands, strict=False)
         ]
-        if len(operands) != len(self.prototype.operands):
+        described = [(a.shape, a.dtype.name) for a in arrays]
+        results = self.results(len(operands), described, attributes)
+        specs = tuple(
+            jax.ShapeDtypeStruct(shape, jnp.dtype(dtype))  # type: ignore[no-untyped-call]
+            for shape, dtype in results
+        )
+        single = len(specs) == 1
+        call = jax.ffi.ffi_call(
+            self.target or self.name, specs[0] if single else specs, vmap_method=self.vmap_method
+        )
+        return call(*arrays, **self.numbers(attributes))
+
+    def tensorflow(self, *operands: Any, **attributes: Any) -> Any:
+        """Call the kernel from TensorFlow: tensors on XPU, eagerly and inside tf.function.
+
+        Shapes must be known when the function is traced. For gradients, wrap the call in tf.custom_gradient.
+        """
+        from . import call_tensorflow
+
+        return call_tensorflow.call(self, operands, attributes)
+
+    def torch(self, *operands: Any, **attributes: Any) -> Any:
+        """Call the kernel from PyTorch: tensors of PyTorch/XLA on tripont's device, or torchax's on xpu.
+
+        The call becomes part of the graph that is recorded, also in torch.compile(backend="openxla"). For gradients,
+        wrap the call in a torch.autograd.Function.
+        """
+        from . import call_torch
+
+        return call_torch.call(self, operands, attributes)
+
+    def results(
+        self, given: int, operands: Sequence[tuple[Shape, str]], attributes: dict[str, Any]
+    ) -> tuple[tuple[Shape, str], ...]:
+        """Shapes and NumPy's dtype names of the results, from those of the operands, of which ``given`` were given.
+
+        Raises SignatureError if the operands do not fit the prototype.
+        """
+        if given != len(self.prototype.operands):
             names = ", ".join(p.name for p in self.prototype.operands)
             raise SignatureError(
                 f"kernel {self.name!r} takes {len(self.prototype.operands)} operands ({names}), "
-                f"{len(operands)} given"
+                f"{given} given"
             )
-        values = self._attributes(attributes)
-        shapes = self.result_shapes(*[a.shape for a in arrays], **attributes)
-        results = tuple(
-            jax.ShapeDtypeStruct(shape, self._result_dtype(p, arrays))  # type: ignore[no-untyped-call]
+        for parameter, (shape, dtype) in zip(self.prototype.operands, operands, strict=True):
+            if parameter.type.numpy and dtype != parameter.type.numpy:
+                raise SignatureError(
+                    f"kernel {self.name!r}: operand {parameter.name!r} is "
+                    f"{dtype}{list(shape)}, the kernel takes {parameter.type.numpy}"
+                )
+        self.numbers(attributes)
+        shapes = self.result_shapes(*[shape for shape, _ in operands], **attributes)
+        # void*: what the first operand is
+        return tuple(
+            (shape, p.type.numpy or operands[0][1])
             for shape, p in zip(shapes, self.prototype.results, strict=True)
         )
-        single = len(results) == 1
-        call = jax.ffi.ffi_call(
-            self.name, results[0] if single else results, vmap_method=self.vmap_method
-        )
-        return call(*arrays, **values)
 
     def result_shapes(self, *operands: Shape, **attributes: Any) -> tuple[Shape, ...]:
         """The shapes of the results for operands of these shapes."""
@@ -82,26 +138,8 @@ class Kernel:
             )
         return tuple(tuple(int(d) for d in shape) for shape in shapes)
 
-    def _operand(self, parameter: Parameter, operand: Any) -> Any:
-        import jax.numpy as jnp
-
-        if not hasattr(operand, "dtype") or not hasattr(operand, "shape"):
-            operand = jnp.asarray(operand, parameter.type.numpy or None)
-        if parameter.type.numpy and operand.dtype.name != parameter.type.numpy:
-            raise SignatureError(
-                f"kernel {self.name!r}: operand {parameter.name!r} is "
-                f"{operand.dtype.name}{list(operand.shape)}, the kernel takes {parameter.type.numpy}"
-            )
-        return operand
-
-    def _result_dtype(self, parameter: Parameter, operands: Sequence[Any]) -> Any:
-        if parameter.type.numpy:
-            import jax.numpy as jnp
-
-            return jnp.dtype(parameter.type.numpy)
-        return operands[0].dtype  # void*: what the first operand is
-
-    def _attributes(self, given: dict[str, Any]) -> dict[str, Any]:
+    def numbers(self, given: dict[str, Any]) -> dict[str, Any]:
+        """The attributes as NumPy numbers of the prototype's types. Raises SignatureError."""
         known = {p.name: p for p in self.prototype.attributes}
         unknown = sorted(set(given) - set(known))
         missing = sorted(set(known) - set(given))
@@ -132,83 +170,38 @@ class Kernel:
             )
         return converted
 
+    def target_with(self, attributes: dict[str, Any]) -> str:
+        """The target of a call with the attributes written into it (core/compiler/ffi_attributes.py)."""
+        from tripont.core.compiler.ffi_attributes import IN_TARGET
 
-def from_c(
-    source: str,
-    *,
-    name: str | None = None,
-    function: str | None = None,
-    shapes: ShapeRule | None = None,
-    work: Work = "elements",
-    grain: int | None = None,
-    flags: Sequence[str] = (),
-    vmap_method: str | None = "sequential",
-) -> Kernel:
-    """A kernel from C source, compiled by the system's compiler (``$CC``, cc, gcc or clang) and kept in the cache.
-
-    ``function``: which function of the source; by default the only one that is not static. ``name``: what
-    programs call it, by default the function's name. ``shapes``: the results' shapes, from the operands'
-    shapes and the attributes; by default those of the first operand. ``work``, ``grain``: for a kernel with
-    ``begin`` and ``end``, what it counts (elements of the first result, or rows: its first dimension) and how
-    many are worth a thread. ``flags``: more for the compiler. ``vmap_method``: see jax.ffi.ffi_call.
-
-    A kernel of the same name made earlier is replaced, for programs compiled from now on.
-    Raises SignatureError for a prototype that is no kernel's or source that does not compile, RuntimeError
-    if there is no compiler.
-    """
-    parsed = read(source, function)
-    library = ctypes.CDLL(str(building.compile_c(source, parsed, flags)))
-    _loaded.append(library)
-    entry = ctypes.cast(getattr(library, building.ENTRY), ctypes.c_void_p).value
-    assert entry is not None
-    kernel = Kernel(name or parsed.name, parsed, shapes, vmap_method)
-    _register(kernel, entry, work, grain, None)
-    return kernel
+        numbers = self.numbers(attributes)
+        written = ", ".join(f"{name} = {_mlir(numbers[name])}" for name in sorted(numbers))
+        return f"{self.target or self.name}{IN_TARGET}{{{written}}}"
 
 
-def from_llvm_ir(
-    source: str,
-    signature: str,
-    *,
-    name: str | None = None,
-    shapes: ShapeRule | None = None,
-    work: Work = "elements",
-    grain: int | None = None,
-    vmap_method: str | None = "sequential",
-) -> Kernel:
-    """A kernel from the text of an LLVM module; needs no compiler on the machine.
-
-    ``signature``: the C prototype of its function, such as ``"void scale(const float* x, float* y)"``. The
-    module may call LLVM's intrinsics, but no library. The rest is as for :func:`from_c`.
-    """
-    parsed = read(signature)
-    code, imports, offset = building.compile_llvm_ir(source, parsed)
-    kernel = Kernel(name or parsed.name, parsed, shapes, vmap_method)
-    _register(kernel, offset, work, grain, (code, imports))
-    return kernel
+def _mlir(number: Any) -> str:
+    """A NumPy number as MLIR writes an attribute; floating point by its bits, which any value has."""
+    kind, bits = number.dtype.kind, 8 * number.dtype.itemsize
+    if kind == "b":
+        return "true" if number else "false"
+    if kind == "f":
+        return f"0x{number.view(f'u{bits // 8}'):0{bits // 4}x} : f{bits}"
+    return f"{number} : {'ui' if kind == 'u' else 'i'}{bits}"
 
 
-def _register(
-    kernel: Kernel,
-    entry: int,
-    work: Work,
-    grain: int | None,
-    image: tuple[bytes, list[tuple[str, int]]] | None,
-) -> None:
-    import tripont.core._tripont as _tripont
-
-    if work not in _GRAIN:
-        raise SignatureError(f"work={work!r}: expected 'elements' or 'rows'")
-    parameters = [
-        (p.kind, p.name, p.array, p.of_result, p.dimension, p.type.code)
-        for p in kernel.prototype.parameters
-    ]
-    _tripont.register_kernel(
-        kernel.name,
-        entry,
-        parameters,
-        kernel.prototype.returns == "int",
-        work == "rows",
-        grain if grain is not None else _GRAIN[work],
-        image,
-    )
+def _framework_of(operands: Sequence[Any]) -> str:
+    """Which framework's tensors there are among the operands. Raises TypeError for tensors of several."""
+    found = set()
+    tf, torch, jax = (sys.modules.get(name) for name in ("tensorflow", "torch", "jax"))
+    for operand in operands:
+        if tf is not None and isinstance(operand, (tf.Tensor, tf.Variable)):
+            found.add("tensorflow")
+        elif torch is not None and isinstance(operand, torch.Tensor):
+            found.add("torch")
+        elif jax is not None and isinstance(operand, jax.Array):
+            found.add("jax")
+    if len(found) > 1:
+        raise TypeError(
+            f"operands of {' and '.join(sorted(found))} in one call: exchange them with tripont.interop"
+        )
+    return found.pop() if found else "jax"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -82,7 +83,7 @@ def read_composite(block: BlockReader, operation: Any) -> Results:
 
 def read_custom_call(block: BlockReader, operation: Any) -> Results:
     given = operation.attributes
-    target = given["call_target_name"].value
+    target, written_attributes = _split_target(block, operation)
     if target in legalize.EXPANDED:
         raise block.unknown(operation, target)
     known = KNOWN_CUSTOM_CALLS.get(target)
@@ -107,6 +108,8 @@ def read_custom_call(block: BlockReader, operation: Any) -> Results:
             backend_config = read(given[name])
     if isinstance(backend_config, str):
         backend_config = backend_config.encode()
+    if written_attributes is not None:
+        api_version, backend_config = ffi_attributes.API_VERSION, written_attributes
     values: dict[str, Any] = {
         "custom_call_target": target,
         "backend_config": backend_config,
@@ -129,6 +132,21 @@ def read_custom_call(block: BlockReader, operation: Any) -> Results:
             operation, "custom calls with tuples as operands are not supported"
         )
     return block.emit_results(operation, "custom-call", operands, values, called)
+
+
+def _split_target(block: BlockReader, operation: Any) -> tuple[str, dict[str, Any] | None]:
+    """The name of what is called, and the attributes that stand in it (``ffi_attributes.IN_TARGET``), if any."""
+    target: str = operation.attributes["call_target_name"].value
+    name, marker, text = target.partition(ffi_attributes.IN_TARGET)
+    if not marker:
+        return target, None
+    written = None
+    if text.startswith("{"):  # MLIR's parser dies of an empty text
+        with contextlib.suppress(bindings.ir.MLIRError):
+            written = bindings.ir.Attribute.parse(text, operation.context)
+    if not isinstance(written, bindings.ir.DictAttr):
+        raise block.invalid(operation, f"the attributes of the custom call {target!r} are none")
+    return name, attributes.typed_value(written)
 
 
 def _layouts(attribute: Any) -> tuple[tuple[int, ...], ...] | None:
