@@ -1,4 +1,5 @@
-"""``import tripont.tensorflow``: questions about TensorFlow's device XPU, and flags to compile kernels for it.
+"""``import tripont.tensorflow``: questions about TensorFlow's device XPU, flags to compile kernels for it,
+and compiled replicas.
 
 The device itself needs no import. See docs/tensorflow.md.
 """
@@ -14,12 +15,14 @@ from tripont.frontends.tensorflow import (
     ops_on_cpu,
     problem,
 )
+from tripont.frontends.tensorflow.replicas import compile_replicas
 
 __all__ = [
     "DEVICE_TYPE",
     "built_for",
     "check",
     "compile_flags",
+    "compile_replicas",
     "link_flags",
     "ops_on_cpu",
     "problem",

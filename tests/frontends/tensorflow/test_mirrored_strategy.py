@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import tripont.tensorflow
+
 DEVICES = ["XPU:0", "XPU:1"]
 
 
@@ -59,6 +61,82 @@ def test_all_reduce(strategy: tf.distribute.Strategy, reduction: str) -> None:
         for a, b in zip(first.values, second.values, strict=True):
             np.testing.assert_array_equal(a, np.full(3, 3 / scale, np.float32))
             np.testing.assert_array_equal(b, np.full(3, 10 / scale, np.float32))
+
+
+X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
+Y = X @ np.array([1, -2, 3], np.float32)
+
+
+def test_a_compiled_function_in_each_replica(strategy: tf.distribute.Strategy) -> None:
+    """Without a reduction in it TensorFlow compiles it, if ``run`` is not given the function itself."""
+    with strategy.scope():
+        v = tf.Variable(X[0])
+
+    @tf.function(jit_compile=True)
+    def compiled(factor: tf.Tensor) -> tf.Tensor:
+        v.assign_add(factor * v)
+        return tf.reduce_sum(v)
+
+    @tf.function
+    def step() -> tf.distribute.DistributedValues:
+        return strategy.run(lambda: compiled(tf.constant(2.0)))
+
+    np.testing.assert_allclose(step().values, 2 * [3 * X[0].sum()], rtol=1e-6)
+    assert [place(value) for value in v.values] == DEVICES
+    for value in v.values:
+        np.testing.assert_allclose(value, 3 * X[0], rtol=1e-6)
+
+
+def test_compiled_replicas_with_a_reduction(strategy: tf.distribute.Strategy) -> None:
+    """Six steps of a linear regression: a replica has half of the rows, and the gradients are added in the program."""
+    tripont.tensorflow.compile_replicas()
+    tripont.tensorflow.compile_replicas()  # a second time changes nothing
+    with strategy.scope():
+        w = tf.Variable(tf.zeros(3), aggregation=tf.VariableAggregation.SUM)
+
+    @tf.function(jit_compile=True)
+    def step(rows: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum((tf.linalg.matvec(rows, w) - targets) ** 2)
+        gradient = tape.gradient(loss, w)
+        context = tf.distribute.get_replica_context()
+        gradient, loss = context.all_reduce("SUM", [gradient, loss])
+        w.assign_sub(0.1 * gradient / 2)  # the update of each replica is half of the sum
+        return loss
+
+    @tf.function
+    def all_replicas(rows: object, targets: object) -> tf.distribute.DistributedValues:
+        return strategy.run(step, args=(rows, targets))
+
+    halves = [
+        strategy.experimental_distribute_values_from_function(
+            lambda context, a=array: tf.constant(np.split(a, 2)[context.replica_id_in_sync_group])
+        )
+        for array in (X, Y)
+    ]
+    expected = np.zeros(3, np.float32)
+    for _ in range(6):
+        losses = all_replicas(*halves).values
+        difference = X @ expected - Y
+        np.testing.assert_allclose(losses, 2 * [(difference**2).sum()], rtol=1e-5)
+        expected -= 0.1 * 2 * X.T @ difference
+        for value in w.values:
+            np.testing.assert_allclose(value, expected, atol=1e-5)
+
+
+def test_keras_compiles_no_step_on_two_devices(strategy: tf.distribute.Strategy) -> None:
+    """Keras makes one function of all replicas, which TensorFlow does not compile, on CPUs neither; "auto" does not."""
+
+    def compiled(jit_compile: bool | str) -> keras.Model:
+        with strategy.scope():
+            model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+            model.compile(optimizer="sgd", loss="mse", jit_compile=jit_compile)
+        return model
+
+    assert not compiled("auto").jit_compile
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Trying to access resource"):
+        compiled(True).fit(X, Y, batch_size=4, verbose=0)
+    assert np.isfinite(compiled(False).fit(X, Y, batch_size=4, verbose=0).history["loss"])
 
 
 def train(strategy: tf.distribute.Strategy) -> tuple[list[float], list[np.ndarray]]:
