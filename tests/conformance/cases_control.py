@@ -151,25 +151,34 @@ case("custom_call", "unknown", F32, function([_v], [_v], f"%r = stablehlo.custom
 # ---------------------------------------------------------------------------------------------------- random bits
 
 
+def by_xla(program: str) -> Any:
+    """A judge: XLA's own CPU backend, where bits are to be XLA's."""
+
+    def judge(*arguments: np.ndarray) -> list[np.ndarray]:
+        import jax
+        from jax._src.lib import xla_client
+
+        device = jax.devices("cpu")[0]
+        compiled = device.client.compile_and_load(
+            program, xla_client.DeviceList((device,)), xla_client.CompileOptions()
+        )
+        with jax.enable_x64(True):
+            given = [jax.device_put(a, device) for a in arguments]
+            return [np.asarray(r) for r in compiled.execute(given)]
+
+    return judge
+
+
 for _algorithm, _words in (("THREE_FRY", 2), ("PHILOX", 2), ("DEFAULT", 2)):
     for _dtype in (dtypes.U8, dtypes.U16, dtypes.U32, dtypes.U64):
         _t, _k = tensor(_dtype, 4, 7), tensor("u64", _words)
-        case("rng_bit_generator", f"{_algorithm}{_words}", _dtype,
-             function([_k], [_k, _t], f"%r:2 = stablehlo.rng_bit_generator %0, algorithm = {_algorithm} : ({_k}) -> ({_k}, {_t})"),
-             [np.array([0x123456789ABCDEF, 42, 7][:_words], np.uint64)],
-             judge=lambda k, a=_algorithm, t=_dtype: _by_xla(k, a, t))  # fmt: skip
-
-
-def _by_xla(key: Any, algorithm: str, dtype: Any) -> Any:
-    """The bits are XLA's own, so XLA's CPU backend is the judge."""
-    import jax
-    from jax import lax
-
-    names = {"THREE_FRY": "RNG_THREE_FRY", "PHILOX": "RNG_PHILOX", "DEFAULT": "RNG_DEFAULT"}
-    chosen = getattr(lax.RandomAlgorithm, names[algorithm])
-    with jax.enable_x64(True), jax.default_device(jax.devices("cpu")[0]):
-        results = jax.jit(lambda k: lax.rng_bit_generator(k, (4, 7), dtype.numpy, chosen))(key)
-        return [np.asarray(r) for r in results]
+        _program = function(
+            [_k],
+            [_k, _t],
+            f"%r:2 = stablehlo.rng_bit_generator %0, algorithm = {_algorithm} : ({_k}) -> ({_k}, {_t})",
+        )
+        case("rng_bit_generator", f"{_algorithm}{_words}", _dtype, _program,
+             [np.array([0x123456789ABCDEF, 42, 7][:_words], np.uint64)], judge=by_xla(_program))  # fmt: skip
 
 
 # No execution draws the numbers of another: what is compared is whether they lie where they should.

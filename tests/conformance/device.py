@@ -1,4 +1,4 @@
-"""The side under test: our compiler in this process, and a device of the target that the environment names."""
+"""The side under test: our compiler in this process, and two devices of the target that the environment names."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from tripont.core import _tripont
 from tripont.core.compiler import artifact
 from tripont.core.compiler.artifact import Executable
 from tripont.core.compiler.compile import compile_module
-from tripont.core.compiler.hlo import Module
 from tripont.core.compiler.importer.program import read_program
 
-# host, sycl or sycl:cpu-as-gpu (the kernels of a GPU on the SYCL CPU device); a program is compiled for it and runs on
-# its first device.
+# host, sycl or sycl:cpu-as-gpu (the kernels of a GPU on the SYCL CPU device); a program is compiled for it.
 TARGET = os.environ.get("TRIPONT_CONFORMANCE_TARGET") or "host"
 _OPTIONS = {"target": TARGET.split(":")[0]}
 if TARGET == "sycl:cpu-as-gpu":
@@ -24,19 +22,43 @@ if TARGET == "sycl:cpu-as-gpu":
 
 
 @functools.cache
-def device() -> Any:
-    """The device. Made before anything is loaded: a process has devices of one kind."""
-    return _tripont.Client({"device": TARGET}).devices[0]
+def devices() -> Any:
+    """The devices. Made before anything is loaded: a process has devices of one kind."""
+    return _tripont.Client({"device": TARGET, "num_devices": 2}).devices
 
 
-def compile_text(program: str) -> tuple[Module, Executable]:
-    """The module as read, and the executable. Raises CompileError."""
-    module = read_program(program.encode(), "mlir")
-    return module, compile_module(module, _OPTIONS)
+def is_hlo_text(program: str) -> bool:
+    return program.startswith("HloModule")
 
 
-def run(executable: Executable, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
-    on = device()
+def as_hlo(program: str) -> bytes:
+    """The HloModuleProto that TensorFlow and PyTorch/XLA would hand over for this StableHLO, as XLA itself converts it.
+
+    Raises an exception of jaxlib's for what HLO does not have. HLO text is parsed.
+    """
+    from jaxlib import _hlo, _jax
+
+    if is_hlo_text(program):
+        return bytes(_hlo.hlo_module_from_text(program).as_serialized_hlo_module_proto())
+    return bytes(
+        _jax.mlir.mlir_module_to_xla_computation(
+            program, use_tuple_args=False, return_tuple=False
+        ).as_serialized_hlo_module_proto()
+    )
+
+
+def compile_program(program: str | bytes) -> Executable:
+    """The executable of StableHLO text, or of the bytes of an HloModuleProto. Raises CompileError."""
+    if isinstance(program, bytes):
+        return compile_module(read_program(program, "hlo"), _OPTIONS)
+    return compile_module(read_program(program.encode(), "mlir"), _OPTIONS)
+
+
+def run(
+    executable: Executable, arguments: Sequence[np.ndarray], device: int = 0
+) -> list[np.ndarray]:
+    """The results, from the device of this number."""
+    on = devices()[device]
     loaded = _tripont.Executable.load(artifact.serialize(executable))
     return [np.asarray(r) for r in loaded.run(on, list(arguments))]
 

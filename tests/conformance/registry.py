@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -67,16 +68,21 @@ class Outcome:
     detail: str = ""
 
 
-def run_case(case: Case) -> Outcome:
-    """Compile, run and judge. Raises CompileError for a program that is refused and should not be."""
+def run_case(case: Case, hlo: bool = False, on: int = 0) -> Outcome:
+    """Compile, run and judge. Raises CompileError for a program that is refused and should not be.
+
+    ``hlo``: hand the program over as an HloModuleProto. ``on``: the device that runs it, 0 or 1.
+    """
     from tripont.core._tripont import StatusError
     from tripont.core.compiler.errors import CompileError
 
     from tests.conformance import compare, device, reference
 
     try:
-        module, executable = device.compile_text(case.program)
-        actual = device.run(executable, case.arguments)
+        as_hlo = hlo or device.is_hlo_text(case.program)
+        program = device.as_hlo(case.program) if as_hlo else case.program
+        executable = device.compile_program(program)
+        actual = device.run(executable, case.arguments, on)
     except (CompileError, StatusError) as error:
         if case.refused:
             return Outcome(message=str(error))
@@ -100,7 +106,6 @@ def run_case(case: Case) -> Outcome:
         outcome.distance = max(outcome.distance, distance)
         if distance > case.limit and not outcome.detail:
             outcome.detail = f"result {n}: {compare.worst(a, e, list(case.arguments), case.limit)}"
-    del module
     return outcome
 
 
@@ -110,7 +115,9 @@ def load() -> list[Case]:
         cases_contraction,
         cases_control,
         cases_data,
+        cases_edges,
         cases_elementwise,
+        cases_hlo,
         cases_reduction,
     )
 
@@ -119,9 +126,22 @@ def load() -> list[Case]:
 
 # Operations of the dialects that have no configuration, and why.
 WITHOUT_CASES: dict[str, str] = {
-    "async_start": "jaxlib's parser takes no async_start: its properties cannot be written",
-    "async_done": "needs the value of an async_start",
+    "async_start": "jaxlib's parser takes none: its properties cannot be written; see hlo.all-reduce-start",
+    "async_done": "needs the value of an async_start; see hlo.all-reduce-start",
     "chlo._asin_acos_kernel": "an inner step of chlo's own expansion of asin and acos, which are there",
+}
+
+# Operations whose configurations HLO cannot say: XLA refuses to convert them. Words that their names begin with.
+NOT_IN_HLO: dict[str, str] = {
+    "unary_einsum": "StableHLO alone has it, as a short form",
+    "dynamic_conv": "its padding is an operand, which HLO has only as an attribute",
+    "dynamic_reshape-unknown_type": "its type has no bounds",
+    "dynamic_iota-unknown_type": "its type has no bounds",
+    "get_dimension_size-unknown_type": "its type has no bounds",
+    "reduce-no_dimension": "XLA leaves out the initial value",
+    "cbrt-c": "HLO has it for real numbers alone",
+    "convert-to_pred-c": "XLA converts the real part alone",
+    "convert-to_pred-f8e8m0fnu": "XLA compares with the smallest number, as the type has no zero",
 }
 
 # Opcodes of ours that StableHLO has under another name, or that passes make.
@@ -140,6 +160,43 @@ OPCODES_COVERED_AS: dict[str, str] = {
 }
 
 
+# HLO's opcodes as XLA's enumeration spells them, where StableHLO's operation is called otherwise.
+HLO_OPCODES_COVERED_AS: dict[str, str] = {
+    "call": "func.call",
+    "clz": "count_leading_zeros",
+    "conditional": "if",
+    "cos": "cosine",
+    "dot": "dot_general",
+    "exp": "exponential",
+    "expm1": "exponential_minus_one",
+    "log1p": "log_plus_one",
+    "optimization-barrier": "optimization_barrier",
+    "parameter": "return",  # every program with an argument
+    "population-count": "popcnt",
+    "ragged-dot": "chlo.ragged_dot",
+    "scan": "chlo.scan",
+    "sin": "sine",
+    "top-k": "hlo.topk",
+    # The other half of an operation that is started and awaited, or of a transfer.
+    "all-gather-done": "hlo.all-gather-start",
+    "all-reduce-done": "hlo.all-reduce-start",
+    "async-done": "hlo.async-start",
+    "async-update": "hlo.async-start",
+    "collective-permute-done": "hlo.collective-permute-start",
+    "copy-done": "hlo.copy-start",
+    "recv-done": "hlo.recv",
+    "send-done": "hlo.send",
+}
+
+
+def hlo_opcodes() -> list[str]:
+    """Every opcode of HLO that this jaxlib has: ``add``, ``all-reduce-start``, ..."""
+    from jaxlib import _hlo
+
+    names = [n.removeprefix("k") for n in dir(_hlo.HloOpcode) if re.match("k[A-Z]", n)]
+    return sorted(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", n).lower() for n in names)
+
+
 def dialect_operations() -> list[str]:
     """Every operation of StableHLO and CHLO that this jaxlib has: ``add``, ..., ``chlo.erf``."""
     from jaxlib.mlir.dialects import _chlo_ops_gen, _stablehlo_ops_gen
@@ -151,6 +208,13 @@ def dialect_operations() -> list[str]:
         if hasattr(v, "OPERATION_NAME")
     }
     return sorted(n.removeprefix("stablehlo.") for n in names)
+
+
+def in_hlo(case: Case) -> bool:
+    """Whether HLO can say what a configuration says, which is that of a program."""
+    if case.refused or case.op.startswith("hlo."):
+        return False
+    return not any(case.name.startswith(name) for name in NOT_IN_HLO)
 
 
 def sample(cases: list[Case], rest: int = 16) -> list[Case]:

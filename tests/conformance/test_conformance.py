@@ -1,12 +1,14 @@
-"""Every configuration of the registry, and that no op lacks one.
+"""Every configuration of the registry, on two devices and as HLO, and that no op lacks one.
 
-TRIPONT_CONFORMANCE: ``full`` for every configuration, ``first`` for one of each op; else a sample.
+TRIPONT_CONFORMANCE: ``full`` for every configuration, ``first`` for one of each op; else a sample, which is smaller on
+the second device and as HLO.
 """
 
 from __future__ import annotations
 
 import os
 import warnings
+from typing import Any
 
 import pytest
 from tripont.core.compiler import hlo
@@ -16,7 +18,10 @@ from tests.conformance.registry import Case
 
 _ALL = registry.load()
 _EXTENT = os.environ.get("TRIPONT_CONFORMANCE", "")
-_CHOSEN = _ALL if _EXTENT == "full" else registry.sample(_ALL, 0 if _EXTENT == "first" else 16)
+
+
+def _chosen(cases: list[Case], rest: int) -> list[Case]:
+    return cases if _EXTENT == "full" else registry.sample(cases, 0 if _EXTENT == "first" else rest)
 
 
 def test_every_operation_has_a_configuration() -> None:
@@ -30,6 +35,16 @@ def test_every_opcode_has_a_configuration() -> None:
     assert missing == []
 
 
+def test_every_opcode_of_hlo_has_a_configuration() -> None:
+    have = {c.op for c in _ALL}
+    missing = []
+    for opcode in registry.hlo_opcodes():
+        name = registry.HLO_OPCODES_COVERED_AS.get(opcode, opcode)
+        if not have & {name, f"hlo.{name}", name.replace("-", "_"), f"chlo.{name}"}:
+            missing.append(opcode)
+    assert missing == []
+
+
 def test_names_are_unique() -> None:
     names = [c.name for c in _ALL]
     assert sorted({n for n in names if names.count(n) > 1}) == []
@@ -39,11 +54,28 @@ def test_document_is_up_to_date() -> None:
     assert coverage.DOCUMENT.read_text() == coverage.document(), "run make conformance"
 
 
-@pytest.mark.parametrize("case", _CHOSEN, ids=lambda c: c.name)
+@pytest.mark.parametrize("case", _chosen(_ALL, 16), ids=lambda c: c.name)
 def test_configuration(case: Case) -> None:
+    _check(case)
+
+
+@pytest.mark.parametrize("case", _chosen(_ALL, 128), ids=lambda c: c.name)
+def test_on_the_second_device(case: Case) -> None:
+    _check(case, on=1)
+
+
+@pytest.mark.parametrize(
+    "case", _chosen([c for c in _ALL if registry.in_hlo(c)], 128), ids=lambda c: c.name
+)
+def test_as_hlo(case: Case) -> None:
+    """The HloModuleProto that XLA makes of the program, as TensorFlow and PyTorch/XLA would hand it over."""
+    _check(case, hlo=True)
+
+
+def _check(case: Case, **way: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # NumPy on NaN and infinities
-        outcome = registry.run_case(case)
+        outcome = registry.run_case(case, **way)
     if case.refused:
         assert case.refused in outcome.message, "the program was not refused"
         return

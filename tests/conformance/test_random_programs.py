@@ -397,7 +397,7 @@ def test_random_programs(drawn: tuple[str, list[Entry], list[Entry]]) -> None:
         scattered(p.dtype, n, p.name).reshape(p.dims)
         for p, n in zip(parameters, count, strict=True)
     ]
-    _, executable = device.compile_text(text)
+    executable = device.compile_program(text)
     expected = reference.interpret(text, arguments, [v.shape for v in executable.results])
     actual = device.run(executable, arguments)
     for a, e in zip(actual, expected, strict=True):

@@ -129,11 +129,18 @@ def is_token(mlir_type: Any) -> bool:
 def malformed(what: str, error: Exception) -> Exception:
     """The error for a program that jaxlib refused, with the first lines of what it said.
 
-    INVALID_ARGUMENT, or UNIMPLEMENTED for an operation or type of a dialect that jaxlib does not have.
+    INVALID_ARGUMENT, or UNIMPLEMENTED for an operation or type of a dialect that jaxlib does not have, and for an
+    instruction of HLO that it does not convert.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     said = " ".join(lines[:4])[:800]
-    if "unregistered dialect" in said or "not found in this MLIRContext" in said:
+    unknown = (
+        "unregistered dialect",
+        "not found in this MLIRContext",
+        "'mhlo.unknown'",
+        "dialect 'quant'",
+    )
+    if any(word in said for word in unknown):
         return unimplemented(
             f"the program uses an operation or type that is not known here: {said}"
         )

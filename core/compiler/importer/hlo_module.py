@@ -3,6 +3,7 @@
 * :func:`buffer_donors`: parameters whose memory the program may keep (jaxlib's conversion to StableHLO drops them).
 * :func:`modernize`: ``dynamic-slice`` and ``dynamic-update-slice`` with their start indices in one vector, the form of
   before 2019 that PyTorch/XLA still writes. StableHLO has a scalar operand for each index.
+* :func:`convertible`: what jaxlib's conversion has no StableHLO for, in a form that it has one for.
 """
 
 from __future__ import annotations
@@ -23,6 +24,10 @@ _SHAPE: Final = 3
 _SLICE_DIMENSIONS: Final = 17
 _ID: Final = 35
 _OPERAND_IDS: Final = 36
+_CUSTOM_CALL_TARGET: Final = 28
+_IS_COMPOSITE: Final = 89
+_ROOT_ID: Final = 6
+_TUPLE_SHAPES: Final = 4
 _ELEMENT_TYPE: Final = 2
 _DIMENSIONS: Final = 3
 _LAYOUT: Final = 5
@@ -83,6 +88,84 @@ def modernize(program: bytes) -> bytes:
             computation += [message(_INSTRUCTIONS, i) for i in new]
         out.append(message(_COMPUTATIONS, b"".join(computation)))
     return b"".join(out) if changed else program
+
+
+# Opcodes that become custom calls, and custom calls that get another name: those that jaxlib would take for quantized
+# types, which it then cannot read.
+_CALLED: Final = {"mulhi": "tripont.mulhi"}
+_RENAMED: Final = {
+    f"mhlo.uniform_{what}": f"tripont.uniform_{what}" for what in ("quantize", "dequantize")
+}
+_COMPOSITE: Final = "composite.name"  # an attribute of each
+_STARTED: Final = {"all-reduce-start": "all-reduce"}
+_DONE: Final = ("all-reduce-done",)
+
+
+def convertible(program: bytes) -> bytes:
+    """The program with other words for what jaxlib does not convert; ``program`` itself if it has nothing of it.
+
+    * ``mulhi``, and PyTorch/XLA's ``mhlo.uniform_quantize`` and ``mhlo.uniform_dequantize``: custom calls that the
+      reader knows.
+    * ``all-reduce-start`` of several arrays: an ``all-reduce``, whose ``all-reduce-done`` is itself.
+    * a composite of several results: a call of its decomposition.
+    """
+    if not any(word.encode() in program for word in (*_CALLED, *_RENAMED, *_STARTED, _COMPOSITE)):
+        return program
+    out = []
+    for field in fields(program):
+        if field.number != _COMPUTATIONS or isinstance(field.value, int):
+            out.append(bytes(field.whole))
+        else:
+            out.append(message(_COMPUTATIONS, _convertible_computation(field.value)))
+    return b"".join(out)
+
+
+def _convertible_computation(data: memoryview) -> bytes:
+    instructions = [_read_instruction(i) for i in submessages(data, _INSTRUCTIONS)]
+    several = {i.id for i in instructions if i.opcode in _STARTED and _is_tuple(i)}
+    same = {
+        i.id: i.operands[0] for i in instructions if i.opcode in _DONE and i.operands[0] in several
+    }
+    given = iter(instructions)
+    out = []
+    for field in fields(data):
+        if field.number == _ROOT_ID and isinstance(field.value, int):
+            out.append(integer(_ROOT_ID, same.get(field.value, field.value)))
+        elif field.number == _INSTRUCTIONS:
+            instruction = next(given)
+            if instruction.id not in same:
+                out.append(message(_INSTRUCTIONS, _renamed(instruction, several, same)))
+        else:
+            out.append(bytes(field.whole))
+    return b"".join(out)
+
+
+def _is_tuple(instruction: _Instruction) -> bool:
+    shapes = submessages(instruction.whole, _SHAPE)
+    return any(True for shape in shapes for _ in submessages(shape, _TUPLE_SHAPES))
+
+
+def _renamed(instruction: _Instruction, several: set[int], same: dict[int, int]) -> bytes:
+    opcode = instruction.opcode
+    target = _CALLED.get(opcode)
+    if target is not None:
+        opcode = "custom-call"
+    elif instruction.id in several:
+        opcode = _STARTED[opcode]
+    out = []
+    for field in fields(instruction.whole):
+        if field.number == _CUSTOM_CALL_TARGET and isinstance(field.value, memoryview):
+            name = bytes(field.value).decode(errors="replace")
+            target = _RENAMED.get(name, name)
+        elif field.number == _IS_COMPOSITE and _is_tuple(instruction):
+            continue
+        elif field.number not in (_OPCODE, _OPERAND_IDS):
+            out.append(bytes(field.whole))
+    operands = [same.get(n, n) for n in instruction.operands]
+    out += [text(_OPCODE, opcode), integers(_OPERAND_IDS, operands)]
+    if target:
+        out.append(text(_CUSTOM_CALL_TARGET, target))
+    return b"".join(out)
 
 
 def _read_instruction(data: memoryview) -> _Instruction:

@@ -6,6 +6,7 @@ meets an operation that it cannot take (:class:`.stablehlo.NeedsPasses`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Final
 
@@ -26,7 +27,15 @@ KEPT: Final = {
 
 # Operations of one operand that exist in MHLO (as operations, or as custom calls of that name), for chlo to expand.
 _UNARY = "acos acosh asin asinh atan atanh cosh sinh erf_inv erfc lgamma digamma bessel_i1e"
-EXPANDED: Final = {f"mhlo.{name}": f"chlo.{name}" for name in _UNARY.split()}
+EXPANDED: Final = {
+    **{f"mhlo.{name}": f"chlo.{name}" for name in _UNARY.split()},
+    "mhlo.ragged_dot": "chlo.ragged_dot",
+    "mhlo.scan": "chlo.scan",
+    "tripont.mulhi": "chlo.mulhi",  # the name that hlo_module gives to HLO's mulhi
+}
+
+# The names of a ragged dot's dimensions where chlo has them beside each other and MHLO in a group of their own.
+_RAGGED_DIMENSIONS: Final = re.compile(r"(\w+_dimensions) = (\[[^\]]*\])")
 
 
 def legalize_chlo(module: ir.Module) -> ir.Module:
@@ -79,7 +88,23 @@ def _hide_kept(module: ir.Module) -> None:
                     },
                 )
             else:
-                _replace(operation, EXPANDED[name], {})
+                _replace(operation, EXPANDED[name], _chlo_attributes(operation))
+
+
+def _chlo_attributes(operation: ir.Operation) -> dict[str, ir.Attribute]:
+    """The attributes of an MHLO operation as CHLO's operation of the same name has them."""
+    if operation.name == "mhlo.ragged_dot":
+        text = str(operation.attributes["ragged_dot_dimension_numbers"])
+        numbers = ", ".join(f"{k} = {v}" for k, v in _RAGGED_DIMENSIONS.findall(text))
+        return {
+            "ragged_dot_dimension_numbers": ir.Attribute.parse(f"#chlo.ragged_dot<{numbers}>"),
+            "precision_config": ir.Attribute.parse(
+                str(operation.attributes["precision_config"]).replace("#mhlo<", "#chlo<")
+            ),
+        }
+    if operation.name == "mhlo.scan":
+        return {key: operation.attributes[key] for key in operation.attributes}
+    return {}
 
 
 def _is_complex(operation: ir.Operation) -> bool:
@@ -87,15 +112,32 @@ def _is_complex(operation: ir.Operation) -> bool:
 
 
 def _replace(operation: ir.Operation, name: str, attributes: dict[str, ir.Attribute]) -> None:
-    """Put an operation of the same operands and results in another one's place."""
+    """Put an operation of the same operands, results and regions in another one's place."""
     replacement = ir.Operation.create(
         name,
         results=[result.type for result in operation.results],
         operands=list(operation.operands),
         attributes=attributes,
+        regions=len(operation.regions),
         loc=operation.location,
         ip=ir.InsertionPoint(operation),
     )
+    for old_region, new_region in zip(operation.regions, replacement.regions, strict=True):
+        for block in list(old_region.blocks):
+            block.append_to(new_region)
+            _end_with_stablehlo(block)
     for old, new in zip(operation.results, replacement.results, strict=True):
         old.replace_all_uses_with(new)
     operation.erase()
+
+
+def _end_with_stablehlo(block: ir.Block) -> None:
+    last = block.operations[len(block.operations) - 1].operation
+    if last.name == "mhlo.return":
+        ir.Operation.create(
+            "stablehlo.return",
+            operands=list(last.operands),
+            loc=last.location,
+            ip=ir.InsertionPoint(last),
+        )
+        last.erase()

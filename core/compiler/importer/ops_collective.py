@@ -136,8 +136,15 @@ def read_cross_replica_sum(block: BlockReader, operation: Any) -> Results:
 
 
 def read_async_start(block: BlockReader, operation: Any) -> Results:
-    """What is started is a call: the schedule is ours to make. Its value is the future."""
-    body = block.body(operation, 0, "async")
+    """What is started is a call: the schedule is ours to make. Its value is the future.
+
+    StableHLO has it in a region, MHLO (``copy-start`` and ``async-start`` of HLO) in a function.
+    """
+    if "called_computation" in operation.attributes:
+        name = attributes.symbol(operation.attributes["called_computation"])
+        body = block.program.function(name)
+    else:
+        body = block.body(operation, 0, "async")
     shapes = [r.shape for r in body.results]
     shape = shapes[0] if len(shapes) == 1 else hlo.TupleShape(tuple(shapes))  # type: ignore[arg-type]
     return [block.emit("call", shape, block.operands(operation), called=(body,))]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .. import ffi_attributes, hlo
 from ..hlo import Instruction, TupleShape
-from . import attributes, bindings, legalize, ops_elementwise, ops_reduction
+from . import attributes, bindings, legalize, ops_elementwise, ops_quantized, ops_reduction
 
 if TYPE_CHECKING:
     from .stablehlo import BlockReader, Reader, Results
@@ -249,6 +249,8 @@ KNOWN_CUSTOM_CALLS: Final[dict[str, Known]] = {
     "TopK": _topk_call,
     "ApproxTopK": _approximate_topk,
     "mhlo.tan": _elementwise_call("tan"),
+    "tripont.uniform_quantize": ops_quantized.read_uniform_quantize,
+    "tripont.uniform_dequantize": ops_quantized.read_uniform_dequantize,
 }
 
 # Composites that are operations of ours, by name.
@@ -385,6 +387,7 @@ READERS: Final[dict[str, Reader]] = {
     },
     "func.call": read_call,
     "mhlo.add_dependency": read_add_dependency,
+    "mhlo.domain": read_identity,
     **{f"sdy.{name}": read_identity for name in _SHARDY_IDENTITIES.split()},
     "sdy.manual_computation": read_manual_computation,
     "sdy.named_computation": read_named_computation,

@@ -116,7 +116,7 @@ def _read_hlo(program: bytes, context: ir.Context) -> ir.Module:
         with contextlib.suppress(
             ValueError
         ):  # bytes that are no message: the first error says more
-            modern = hlo_module.modernize(program)
+            modern = hlo_module.convertible(hlo_module.modernize(program))
             if modern is not program:
                 return bindings.parse_module(bindings.hlo_to_stablehlo(modern), context)
         raise

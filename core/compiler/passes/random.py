@@ -21,12 +21,24 @@ import numpy as np
 from .. import dtypes
 from ..dtypes import DType
 from ..errors import of_instruction
-from ..hlo import Instruction, Module, Shape, TupleShape, broadcast, constant
+from ..hlo import Instruction, Metadata, Module, Shape, TupleShape, broadcast, constant
 from .rewrite import map_computations, sweep
 
 STATE: Final = "tripont.rng_state"
-_STATE_SHAPE: Final = Shape(dtypes.U64, (3,))
+STATE_SHAPE: Final = Shape(dtypes.U64, (3,))
 _SIGNIFICAND_BITS: Final = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}
+
+
+def state_call(metadata: Metadata | None) -> Instruction:
+    """A state for ``rng-bit-generator`` that no other call gets: the device's number, 0, and a stream's number."""
+    given = {
+        "custom_call_target": STATE,
+        "backend_config": b"",
+        "api_version": 1,
+        "has_side_effect": True,
+        "output_operand_aliases": (),
+    }
+    return Instruction("custom-call", STATE_SHAPE, (), given, metadata=metadata)
 
 
 def expand_random(module: Module) -> Module:
@@ -72,24 +84,12 @@ class _Writer:
 
     def bits(self, dtype: DType, count: int) -> list[Instruction]:
         """``count`` arrays of the result's dimensions, of random bits."""
-        state = Instruction(
-            "custom-call",
-            _STATE_SHAPE,
-            (),
-            {
-                "custom_call_target": STATE,
-                "backend_config": b"",
-                "api_version": 1,
-                "has_side_effect": True,
-                "output_operand_aliases": (),
-            },
-            metadata=self.rng.metadata,
-        )
+        state = state_call(self.rng.metadata)
         size = math.prod(self.dims)
         flat = Shape(dtype, (count * size,))
         both = Instruction(
             "rng-bit-generator",
-            TupleShape((_STATE_SHAPE, flat)),
+            TupleShape((STATE_SHAPE, flat)),
             (state,),
             {"algorithm": "PHILOX"},
             metadata=self.rng.metadata,
