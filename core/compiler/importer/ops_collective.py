@@ -104,6 +104,7 @@ def _collective(opcode: str, body: bool = False, renamed: dict[str, str] | None 
     """A collective with a group list; ``renamed`` maps its integer attributes to ours."""
 
     def read(block: BlockReader, operation: Any) -> Results:
+        _check_root(block, operation)
         values = _groups(block, operation)
         if opcode not in ("all-to-all", "collective-broadcast"):
             values["use_global_device_ids"] = attributes.flag(operation, "use_global_device_ids")
@@ -115,6 +116,58 @@ def _collective(opcode: str, body: bool = False, renamed: dict[str, str] | None 
         return block.emit_results(operation, opcode, block.operands(operation), values, called)
 
     return read
+
+
+def _check_root(block: BlockReader, operation: Any) -> None:
+    if attributes.flag(operation, "has_dynamic_root"):
+        raise block.unimplemented(operation, "a root that is computed is not supported")
+
+
+def read_collective_reduce(block: BlockReader, operation: Any) -> Results:
+    """The first member of each group gets the sum, everybody else zeros: an all-reduce, and a permutation from each
+    such member to itself.
+    """
+    _check_root(block, operation)
+    given = block.program.module.operation.attributes
+    replicas, partitions = (
+        given[f"mhlo.num_{what}"].value if f"mhlo.num_{what}" in given else 1
+        for what in ("replicas", "partitions")
+    )
+    values = _groups(block, operation)
+    channel = values["channel_id"]
+    flattened = attributes.flag(operation, "use_global_device_ids")
+    if flattened and replicas > 1 and partitions > 1:
+        raise block.unimplemented(
+            operation, "groups of device numbers, with replicas and partitions"
+        )
+    across_partitions = channel > 0 and (partitions > 1 or not flattened)
+    count = partitions if across_partitions else replicas
+    groups = values["replica_groups"] or (tuple(range(count)),)
+    members = {n for group in groups for n in group}
+    every = (*groups, *((n,) for n in range(count) if n not in members))
+    # An all-reduce has no mode "cross_partition": its groups are of the numbers of devices then.
+    numbers = tuple(
+        tuple(replica * partitions + n for n in group)
+        for replica in range(replicas if across_partitions else 1)
+        for group in every
+    )
+    called = (block.body(operation, 0, "collective_reduce_body"),)
+    reduced = block.emit_results(
+        operation,
+        "all-reduce",
+        block.operands(operation),
+        {
+            "replica_groups": numbers,
+            "channel_id": channel if across_partitions else 0,
+            "use_global_device_ids": across_partitions,
+        },
+        called,
+    )
+    permutation = {
+        "source_target_pairs": tuple((group[0], group[0]) for group in groups),
+        "channel_id": channel if across_partitions else 0,
+    }
+    return block.emit_results(operation, "collective-permute", reduced, permutation)
 
 
 def read_collective_permute(block: BlockReader, operation: Any) -> Results:
@@ -182,6 +235,7 @@ READERS: Final[dict[str, Callable[[BlockReader, Any], Results]]] = {
         ),
         "collective_permute": read_collective_permute,
         "collective_broadcast": _collective("collective-broadcast"),
+        "collective_reduce": read_collective_reduce,  # StableHLO 1.19 and later
         "cross-replica-sum": read_cross_replica_sum,
         "async_start": read_async_start,
         "async_update": lambda block, operation: block.operands(operation),
