@@ -134,66 +134,169 @@ class _Real:
         return b.select(infinite, infinity, result)
 
     def divide(self, x: Complex, y: Complex) -> Complex:
-        """Smith's method: scale by the ratio of the divisor's smaller part to its larger."""
+        """Smith's method: scale by the ratio of the divisor's smaller part to its larger. Infinities: C99 Annex G."""
         b = self.b
         swap = b.fcmp("olt", self.abs(y.real), self.abs(y.imag))
         large, small = b.select(swap, y.imag, y.real), b.select(swap, y.real, y.imag)
         ratio = self.div(small, large)
         denominator = self.add(large, self.mul(small, ratio))
         p, q = b.select(swap, x.imag, x.real), b.select(swap, x.real, x.imag)
+        scaled = self.mul(p, ratio)
         real = self.div(self.add(p, self.mul(q, ratio)), denominator)
-        imag = self.div(self.sub(q, self.mul(p, ratio)), denominator)
-        imag = b.select(swap, b.fneg(imag), imag)
-        # x / 0 is infinite or NaN in each part.
-        zero = self.is_zero(large)
-        real = b.select(zero, self.div(x.real, self.abs(large)), real)
-        return Complex(real, b.select(zero, self.div(x.imag, self.abs(large)), imag))
+        difference = self.sub(b.select(swap, scaled, q), b.select(swap, q, scaled))
+        quotient = Complex(real, self.div(difference, denominator))
+        # Where both parts are NaN: a number by 0 and infinity by a number are infinite, a number by infinity is 0.
+        lost = b.binary("and", self.is_nan(quotient.real), self.is_nan(quotient.imag))
+        by_zero = self.both_zero(y)
+        infinite_x, infinite_y = self.is_infinite(x), self.is_infinite(y)
+        u = self.select(infinite_x, self.signs_of_infinities(x), x)
+        v = self.select(infinite_y, self.signs_of_infinities(y), y)
+        real = self.add(self.mul(u.real, v.real), self.mul(u.imag, v.imag))
+        imag = self.sub(self.mul(u.imag, v.real), self.mul(u.real, v.imag))
+        infinity, zero = self.constant(large, float("inf")), self.constant(large, 0.0)
+        factor = b.select(infinite_y, zero, infinity)
+        limit = Complex(self.mul(factor, real), self.mul(factor, imag))
+        signed = b.intrinsic("copysign", [infinity, y.real])
+        limit = self.select(
+            by_zero, Complex(self.mul(signed, x.real), self.mul(signed, x.imag)), limit
+        )
+        # Infinity by infinity has no value, and what is NaN already stays.
+        has_limit = b.binary("or", by_zero, b.binary("xor", infinite_x, infinite_y))
+        return self.select(b.binary("and", lost, has_limit), limit, quotient)
+
+    def is_nan(self, x: Value) -> Value:
+        return self.b.fcmp("uno", x, x)
+
+    def both_zero(self, x: Complex) -> Value:
+        return self.b.binary("and", self.is_zero(x.real), self.is_zero(x.imag))
+
+    def is_infinity(self, x: Value) -> Value:
+        return self.b.fcmp("oeq", self.abs(x), self.constant(x, float("inf")))
+
+    def is_infinite(self, x: Complex) -> Value:
+        """Whether one part is."""
+        return self.b.binary("or", self.is_infinity(x.real), self.is_infinity(x.imag))
+
+    def signs_of_infinities(self, x: Complex) -> Complex:
+        """1 for an infinite part and 0 for another, with the part's sign."""
+        zero, one = (self.constant(x.real, v) for v in (0.0, 1.0))
+        parts = []
+        for v in x:
+            size = self.b.select(self.is_infinity(v), one, zero)
+            parts.append(self.b.intrinsic("copysign", [size, v]))
+        return Complex(*parts)
+
+    def select(self, condition: Value, x: Complex, y: Complex) -> Complex:
+        return Complex(
+            self.b.select(condition, x.real, y.real), self.b.select(condition, x.imag, y.imag)
+        )
+
+    def grown(self, factor: Value, size: Value, exponent: Value, share: float) -> Value:
+        """factor * size, with |size| = share * e^exponent where that is infinite, though the product may be finite."""
+        half = self.call("exp", self.scale(exponent, 0.5))
+        signed = self.b.intrinsic("copysign", [self.constant(size, share), size])
+        large = self.mul(self.mul(self.mul(factor, signed), half), half)
+        return self.b.select(self.is_infinity(size), large, self.mul(factor, size))
 
     def exp(self, x: Complex) -> Complex:
+        """e^(a + i b) = e^a (cos b + i sin b). For infinite a and an angle without a value: infinity + i NaN, and 0."""
         b = self.b
-        size = self.call("exp", x.real)
-        imag = self.mul(size, self.call("sin", x.imag))
+        size, sin, cos = (
+            self.call("exp", x.real),
+            self.call("sin", x.imag),
+            self.call("cos", x.imag),
+        )
+        real, imag = (self.grown(v, size, x.real, 1.0) for v in (cos, sin))
+        lost = b.binary("and", self.is_nan(sin), self.is_infinity(x.real))
+        real = b.select(lost, size, real)
+        imag = b.select(b.binary("and", lost, self.is_zero(size)), size, imag)
         imag = b.select(self.is_zero(x.imag), x.imag, imag)  # also where the size is infinite
-        return Complex(self.mul(size, self.call("cos", x.imag)), imag)
+        return Complex(real, imag)
+
+    def sine_product(self, sine: Value, size: Value, b: Value) -> Value:
+        """sine * size, for ``size`` = sinh b or cosh b, where a sine of 0 leaves 0 of an infinite size too."""
+        product = self.grown(sine, size, self.abs(b), 0.5)
+        zero = self.mul(sine, self.b.intrinsic("copysign", [self.constant(size, 1.0), size]))
+        return self.b.select(self.is_zero(sine), zero, product)
 
     def log(self, x: Complex) -> Complex:
-        """Near the unit circle log|x| is log1p(|x|^2 - 1) / 2, with |x|^2 - 1 as (a - 1)(a + 1) + b^2."""
+        """log|x| from the larger and the smaller part: near the unit circle log1p(large^2 - 1 + small^2) / 2, with
+        large^2 - 1 as (large - 1)(large + 1), else log(large) + log1p((small / large)^2) / 2.
+        """
         b = self.b
         real, imag = self.abs(x.real), self.abs(x.imag)
         swap = b.fcmp("olt", real, imag)
         large, small = b.select(swap, imag, real), b.select(swap, real, imag)
-        one = self.constant(large, 1.0)
+        one, zero = self.constant(large, 1.0), self.constant(large, 0.0)
         excess = self.mul(self.sub(large, one), self.add(large, one))
-        near = self.scale(self.call("log1p", self.add(excess, self.mul(small, small))), 0.5)
-        far = self.call("log", self.hypot(x.real, x.imag))
-        is_near = b.fcmp(
-            "olt", self.abs(self.sub(large, self.constant(large, 1.0))), self.constant(large, 0.3)
-        )
-        return Complex(b.select(is_near, near, far), self.call("atan2", x.imag, x.real))
+        excess = self.add(excess, self.mul(small, small))
+        near = b.fcmp("olt", self.abs(self.sub(large, one)), self.constant(large, 0.5))
+        ratio = b.select(self.is_zero(large), zero, self.div(small, large))
+        argument = b.select(near, excess, self.mul(ratio, ratio))
+        base = b.select(near, zero, self.call("log", large))
+        size = self.add(self.scale(self.call("log1p", argument), 0.5), base)
+        size = b.select(b.fcmp("uno", real, imag), self.constant(large, float("nan")), size)
+        size = b.select(self.is_infinite(x), self.constant(large, float("inf")), size)
+        return Complex(size, self.call("atan2", x.imag, x.real))
+
+    def scaled(self, x: Complex) -> tuple[Complex, Value]:
+        """(x times a power of 4 that keeps it from the ends of the range, the root of that power's inverse)."""
+        b = self.b
+        real, imag = self.abs(x.real), self.abs(x.imag)
+        large = b.select(b.fcmp("olt", real, imag), imag, real)
+        wide = llvm_ir.scalar_of(large.type) == "double"
+        high, low, up = (1020, -900, 108) if wide else (124, -90, 48)
+        is_high = b.fcmp("ogt", large, self.constant(large, 2.0**high))
+        is_low = b.fcmp("olt", large, self.constant(large, 2.0**low))
+
+        def choose(at_high: float, at_low: float) -> Value:
+            of_low = b.select(is_low, self.constant(large, at_low), self.constant(large, 1.0))
+            return b.select(is_high, self.constant(large, at_high), of_low)
+
+        factor = choose(2.0**-4, 2.0**up)
+        root = choose(2.0**2, 2.0 ** (-up // 2))
+        return Complex(self.mul(x.real, factor), self.mul(x.imag, factor)), root
 
     def sqrt_complex(self, x: Complex) -> Complex:
         b = self.b
-        size = self.hypot(x.real, x.imag)
-        # Halve before adding: no overflow.
-        t = self.sqrt(self.add(self.scale(self.abs(x.real), 0.5), self.scale(size, 0.5)))
-        other = self.div(self.scale(x.imag, 0.5), t)
-        other = b.select(self.is_zero(t), x.imag, other)
+        y, root = self.scaled(x)
+        size = self.hypot(y.real, y.imag)
+        t = self.sqrt(self.scale(self.add(self.abs(y.real), size), 0.5))
+        other = self.div(self.scale(y.imag, 0.5), t)
+        other = self.mul(b.select(self.is_zero(t), y.imag, other), root)
+        t = self.mul(t, root)
         positive = b.fcmp("oge", x.real, self.constant(x.real, 0.0))
         signed = b.intrinsic("copysign", [t, x.imag])
-        return Complex(b.select(positive, t, self.abs(other)), b.select(positive, other, signed))
+        result = Complex(b.select(positive, t, self.abs(other)), b.select(positive, other, signed))
+        infinity = self.constant(t, float("inf"))
+        return self.select(self.is_infinity(x.imag), Complex(infinity, x.imag), result)
 
     def tanh(self, x: Complex) -> Complex:
-        """(sinh x cosh x + i sin y cos y) / (sinh^2 x + cos^2 y), where |x| = 20 is as good as infinite."""
+        """(sinh x cosh x + i sin y cos y) / (sinh^2 x + cos^2 y); for large x 1 + 4 i e^(-2 |x|) sin y cos y.
+
+        Special values: C99 Annex G, but +-0 + i y for infinite y and NaN is +-0 + NaN i, as in NumPy.
+        """
         b = self.b
         limit = self.constant(x.real, 20.0)
-        a = b.select(b.fcmp("ogt", x.real, limit), limit, x.real)
-        a = b.select(b.fcmp("olt", a, b.fneg(limit)), b.fneg(limit), a)
+        size = self.abs(x.real)
+        is_large = b.fcmp("ogt", size, limit)
+        a = b.select(is_large, limit, x.real)
         sinh, cosh = self.call("sinh", a), self.call("cosh", a)
         sin, cos = self.call("sin", x.imag), self.call("cos", x.imag)
         denominator = self.add(self.mul(sinh, sinh), self.mul(cos, cos))
-        return Complex(
-            self.div(self.mul(sinh, cosh), denominator), self.div(self.mul(sin, cos), denominator)
-        )
+        real = self.div(self.mul(sinh, cosh), denominator)
+        imag = self.div(self.mul(sin, cos), denominator)
+        small = self.scale(self.call("exp", b.fneg(size)), 2.0)
+        beyond = self.mul(self.mul(small, sin), self.mul(small, cos))
+        # At infinity the angle counts for no more than a sign, if it has one.
+        infinite = self.is_infinity(size)
+        nothing = b.intrinsic("copysign", [self.constant(size, 0.0), x.imag])
+        beyond = b.select(b.binary("and", infinite, self.is_nan(beyond)), nothing, beyond)
+        one = b.intrinsic("copysign", [self.constant(size, 1.0), x.real])
+        one = b.select(b.binary("or", infinite, self.b.fcmp("ord", sin, sin)), one, sin)
+        real = b.select(self.is_zero(x.real), x.real, b.select(is_large, one, real))
+        imag = b.select(self.is_zero(x.imag), x.imag, b.select(is_large, beyond, imag))
+        return Complex(real, imag)
 
 
 def _function(formula: Callable[[_Real, Complex], Element]) -> Operation:
@@ -210,7 +313,7 @@ def _expm1(r: _Real, x: Complex) -> Element:
     real = r.sub(
         r.mul(r.call("expm1", x.real), r.call("cos", x.imag)), r.scale(r.mul(half, half), 2.0)
     )
-    return Complex(real, r.mul(r.call("exp", x.real), r.call("sin", x.imag)))
+    return Complex(real, r.exp(x).imag)
 
 
 def _log1p(r: _Real, x: Complex) -> Element:
@@ -236,17 +339,23 @@ def _tan(r: _Real, x: Complex) -> Element:
 
 
 def _sine(r: _Real, x: Complex) -> Element:
-    return Complex(
-        r.mul(r.call("sin", x.real), r.call("cosh", x.imag)),
-        r.mul(r.call("cos", x.real), r.call("sinh", x.imag)),
-    )
+    """sin a cosh b + i cos a sinh b. Without an angle, 0 stays 0, and the imaginary part infinite."""
+    b, (real, imag) = r.b, x
+    sin, cos = r.call("sin", real), r.call("cos", real)
+    product = r.grown(cos, r.call("sinh", imag), r.abs(imag), 0.5)
+    lost = b.binary("and", r.is_nan(cos), b.binary("or", r.is_zero(imag), r.is_infinity(imag)))
+    return Complex(r.sine_product(sin, r.call("cosh", imag), imag), b.select(lost, imag, product))
 
 
 def _cosine(r: _Real, x: Complex) -> Element:
-    return Complex(
-        r.mul(r.call("cos", x.real), r.call("cosh", x.imag)),
-        r.b.fneg(r.mul(r.call("sin", x.real), r.call("sinh", x.imag))),
-    )
+    """cos a cosh b - i sin a sinh b. Without an angle, 0 stays 0, and the real part infinite."""
+    b, (real, imag) = r.b, x
+    sin, cos = r.call("sin", real), r.call("cos", real)
+    product = r.grown(cos, r.call("cosh", imag), r.abs(imag), 0.5)
+    lost = b.binary("and", r.is_nan(cos), r.is_infinity(imag))
+    other = r.sine_product(sin, r.call("sinh", imag), imag)
+    other = b.select(b.binary("and", r.is_nan(sin), r.is_zero(imag)), b.fneg(r.abs(imag)), other)
+    return Complex(b.select(lost, r.abs(imag), product), b.fneg(other))
 
 
 def _logistic(r: _Real, x: Complex) -> Element:
@@ -256,11 +365,10 @@ def _logistic(r: _Real, x: Complex) -> Element:
 
 
 def _sign(r: _Real, x: Complex) -> Element:
-    size = r.hypot(x.real, x.imag)
-    zero = r.is_zero(size)
-    return Complex(
-        r.b.select(zero, x.real, r.div(x.real, size)), r.b.select(zero, x.imag, r.div(x.imag, size))
-    )
+    y, _ = r.scaled(x)
+    size = r.hypot(y.real, y.imag)
+    quotient = Complex(r.div(y.real, size), r.div(y.imag, size))
+    return r.select(r.is_zero(size), x, quotient)
 
 
 def _divide(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
@@ -271,19 +379,31 @@ def _divide(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
 
 
 def _power(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
-    """exp(y log x); x^0 is 1, and 0^y is 0 for a positive real part of y."""
+    """x^y = r^c e^(-d t) e^(i (c t + d log r)), with x = r e^(i t) and y = c + i d; x^0 is 1; 0^y is 0 for c > 0, else
+    NaN.
+
+    Near the unit circle r^c is better had as e^(c log r), whose logarithm is right there.
+    """
     x, y = o
     assert isinstance(x, Complex)
     assert isinstance(y, Complex)
     r, b = _Real(g), g.builder
-    result = r.exp(multiply(g, y, r.log(x)))
-    x_zero = b.binary("and", r.is_zero(x.real), r.is_zero(x.imag))
-    y_zero = b.binary("and", r.is_zero(y.real), r.is_zero(y.imag))
-    positive = b.fcmp("ogt", y.real, r.constant(y.real, 0.0))
-    vanishes = b.binary("and", x_zero, positive)
     one, zero = r.constant(x.real, 1.0), r.constant(x.real, 0.0)
-    real = b.select(y_zero, one, b.select(vanishes, zero, result.real))
-    return Complex(real, b.select(b.binary("or", y_zero, vanishes), zero, result.imag))
+    log = r.log(x)
+    is_real = r.is_zero(y.imag)
+    damping = r.mul(y.imag, log.imag)
+    near = r.call("exp", r.sub(r.mul(y.real, log.real), damping))
+    far = r.mul(r.call("pow", r.hypot(x.real, x.imag), y.real), r.call("exp", b.fneg(damping)))
+    size = b.select(b.fcmp("olt", r.abs(log.real), one), near, far)
+    turn = r.mul(y.imag, log.real)
+    turn = b.select(b.binary("and", is_real, r.is_nan(turn)), y.imag, turn)  # not 0 inf
+    angle = r.add(r.mul(y.real, log.imag), turn)
+    imag = b.select(r.is_zero(angle), angle, r.mul(size, r.call("sin", angle)))
+    result = Complex(r.mul(size, r.call("cos", angle)), imag)
+    y_zero = r.both_zero(y)
+    of_zero = b.select(b.fcmp("ogt", y.real, zero), zero, r.constant(zero, float("nan")))
+    result = r.select(r.both_zero(x), Complex(of_zero, of_zero), result)
+    return r.select(y_zero, Complex(one, zero), result)
 
 
 def _cbrt(r: _Real, x: Complex) -> Element:
@@ -291,8 +411,7 @@ def _cbrt(r: _Real, x: Complex) -> Element:
     log = r.log(x)
     third = r.constant(x.real, 3.0)
     root = r.exp(Complex(r.div(log.real, third), r.div(log.imag, third)))
-    zero = r.b.binary("and", r.is_zero(x.real), r.is_zero(x.imag))
-    return Complex(r.b.select(zero, x.real, root.real), r.b.select(zero, x.imag, root.imag))
+    return r.select(r.both_zero(x), x, root)
 
 
 def _atan2(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:

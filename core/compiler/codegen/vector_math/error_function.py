@@ -16,12 +16,13 @@ benchmarks/minimax.py).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from ...targets.target import Target
 from ..llvm_ir import Builder, Value
-from .arithmetic import Arithmetic
-from .exponential import exp_normal, exp_of_pair
+from .arithmetic import Arithmetic, Pair
+from .exponential import exp_normal, exp_of_pair, expm1_and_power
 
 _SMALL: Final = {
     "float": (
@@ -72,18 +73,45 @@ _COMPLEMENT_BOUNDS: Final = {"float": (3.0, 10.1), "double": (4.0, 27.3)}
 
 
 def erf(builder: Builder, target: Target, x: Value) -> Value:
-    """The error function. float: below 1.4 ulp; double: below 2.5 ulp. NaN goes the first way."""
+    """The error function. float: below 1.4 ulp; double: below 0.72 ulp. NaN goes the first way."""
     m = Arithmetic(builder, target, x.type)
     threshold, limit = _BOUNDS[m.scalar]
     a = m.absolute(x)
-    small = m.fma(x, m.polynomial(m.mul(x, x), _SMALL[m.scalar]), x)
-    q = m.polynomial(m.at_most(a, limit), _LARGE[m.scalar])
-    large = m.copysign(m.sub(1.0, exp_normal(m, m.negate(q))), x)
-    return m.select(m.compare("ult", a, threshold), small, large)
+    clamped = m.at_most(a, limit)
+    if m.is_double:
+        small, large = _small_in_words(m, x), _large_in_words(m, clamped)
+    else:
+        small = m.fma(x, m.polynomial(m.mul(x, x), _SMALL[m.scalar]), x)
+        large = m.sub(1.0, exp_normal(m, m.negate(m.polynomial(clamped, _LARGE[m.scalar]))))
+    return m.select(m.compare("ult", a, threshold), small, m.copysign(large, x))
+
+
+def _begin_in_words(m: Arithmetic, x: Pair, coefficients: Sequence[float]) -> Pair:
+    """The polynomial, its last two steps in two words."""
+    result = Pair(m.polynomial(x.high, coefficients[2:]), m.constant(0.0))
+    for c in coefficients[1::-1]:
+        product = m.pair_product(x, result)
+        total = m.two_sum(m.constant(c), product.high)
+        result = Pair(total.high, m.add(total.low, product.low))
+    return result
+
+
+def _small_in_words(m: Arithmetic, x: Value) -> Value:
+    series = m.pair_scale(_begin_in_words(m, m.two_product(x, x), _SMALL[m.scalar]), x)
+    total = m.fast_two_sum(x, series.high)
+    value = m.add(total.high, m.add(total.low, series.low))
+    return m.select(m.compare("oeq", x, 0.0), x, value)  # -0
+
+
+def _large_in_words(m: Arithmetic, a: Value) -> Value:
+    """1 - e^-Q = (1 - s) - s expm1(r), s a power of two."""
+    q = _begin_in_words(m, Pair(a, m.constant(0.0)), _LARGE[m.scalar])
+    y, s = expm1_and_power(m, m.negate(q.high), m.negate(q.low))
+    return m.fnma(s, y, m.sub(1.0, s))
 
 
 def erfc(builder: Builder, target: Target, x: Value) -> Value:
-    """1 - erf x, accurate where that is near 0. float, double: below 3 ulp, denormal results too."""
+    """1 - erf x, accurate where that is near 0. float: below 4.4 ulp; double: below 3 ulp, denormal results too."""
     m = Arithmetic(builder, target, x.type)
     centre, limit = _COMPLEMENT_BOUNDS[m.scalar]
     a = m.at_most(m.absolute(x), limit)

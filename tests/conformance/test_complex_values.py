@@ -1,0 +1,120 @@
+"""Complex functions where a part is 0, infinite, NaN, denormal or the largest number: NumPy's values (C99 Annex G).
+
+The sign of a NaN never counts; that of a zero or an infinity beside one is left open by C99 where ``OPEN`` says so.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.conformance.device import compile_program, run
+from tests.conformance.programs import function, tensor
+
+Array = np.ndarray[Any, Any]
+FORMATS = [("c64", np.complex64, np.complex128), ("c128", np.complex128, np.clongdouble)]
+FUNCTIONS: dict[str, Callable[[Array], Array]] = {
+    "exponential": np.exp,
+    "log": np.log,
+    "sqrt": np.sqrt,
+    "tanh": np.tanh,
+    "tan": np.tan,
+    "sine": np.sin,
+    "cosine": np.cos,
+}
+# Of these the signs beside NaN, and of the zero that e^-inf is without an angle, are anything.
+OPEN = {"exponential", "sine", "cosine"}
+
+
+def parts(dtype: Any) -> list[float]:
+    form = np.finfo(dtype)
+    tiny, large = float(form.smallest_subnormal) * 1000, float(form.max)
+    ordinary = [0.0, 1.0, 0.5, 2.0, 1e-30]
+    positive = [*ordinary, tiny, large / 2, large, np.inf]
+    return [*positive, *(-p for p in positive), np.nan]
+
+
+def grid(dtype: Any) -> Array:
+    values = parts(dtype)
+    z = np.empty(len(values) ** 2, dtype)
+    z.real, z.imag = np.repeat(values, len(values)), np.tile(values, len(values))
+    return z
+
+
+@functools.cache
+def program(op: str, dtype: str, count: int, operands: int) -> Any:
+    t = tensor(dtype, count)
+    names = ", ".join(f"%{i}" for i in range(operands))
+    return compile_program(function([t] * operands, [t], f"%r = stablehlo.{op} {names} : {t}"))
+
+
+def differing(got: Array, exact: Array, size: Array, open_signs: Array) -> Array:
+    """Where a part differs in kind, in sign, or by more than 16 units in the last place of the number's ``size``."""
+    form = np.finfo(got.dtype)
+    with np.errstate(all="ignore"):
+        unit = np.maximum(size * form.eps, form.smallest_subnormal)
+        near = np.isfinite(got) & np.isfinite(exact) & (np.abs(got - exact) <= 16 * unit)
+        sign = (np.signbit(got) == np.signbit(exact)) | (near & (exact != 0)) | open_signs
+        same = near | (got == exact) | (np.isinf(got) & np.isinf(exact) & open_signs)
+    return ~((np.isnan(got) & np.isnan(exact)) | (same & sign))
+
+
+@pytest.mark.parametrize(("name", "dtype", "wider"), FORMATS)
+@pytest.mark.parametrize("op", FUNCTIONS)
+def test_special_values(op: str, name: str, dtype: Any, wider: Any) -> None:
+    z = grid(dtype)
+    (got,) = run(program(op, name, z.size, 1), [z])
+    with np.errstate(all="ignore"):
+        exact = FUNCTIONS[op](z.astype(wider)).astype(dtype)
+    either_nan = np.isnan(exact.real) | np.isnan(exact.imag)
+    if op == "exponential":
+        either_nan |= np.isneginf(z.real) & ~np.isfinite(z.imag)
+    open_signs = either_nan & (op in OPEN)
+    size = np.abs(exact)
+    wrong = differing(got.real, exact.real, size, open_signs)
+    wrong |= differing(got.imag, exact.imag, size, open_signs)
+    lines = [f"{z[i]}: {got[i]}, not {exact[i]}" for i in np.flatnonzero(wrong)[:10]]
+    assert not lines, "\n".join([f"{wrong.sum()} of {z.size}:", *lines])
+
+
+@pytest.mark.parametrize(("name", "dtype", "wider"), FORMATS)
+def test_division_by_zero_and_infinity(name: str, dtype: Any, wider: Any) -> None:
+    """C99 Annex G: not zero / 0 and infinite / finite are infinite, finite / infinite is zero; else as NumPy."""
+    values = grid(dtype)
+    x, y = np.repeat(values, values.size), np.tile(values, values.size)
+    (got,) = run(program("divide", name, x.size, 2), [x, y])
+    infinite_x, infinite_y = (
+        np.isinf(x.real) | np.isinf(x.imag),
+        np.isinf(y.real) | np.isinf(y.imag),
+    )
+    finite_x, finite_y = np.isfinite(x), np.isfinite(y)
+    with_value = (np.abs(x.real) > 0) | (np.abs(x.imag) > 0)  # of a part that is not NaN
+    is_infinite = np.isinf(got.real) | np.isinf(got.imag)
+    assert is_infinite[(y == 0) & with_value].all()
+    assert is_infinite[infinite_x & finite_y].all()
+    assert (got == 0)[finite_x & infinite_y].all()
+    ordinary = (np.abs(x) > 1e-20) & (np.abs(x) < 1e20) & (np.abs(y) > 1e-20) & (np.abs(y) < 1e20)
+    exact = x[ordinary].astype(wider) / y[ordinary]
+    error = np.abs(got[ordinary] - exact) / np.abs(exact)
+    assert error.max() < 4 * np.finfo(dtype).eps
+
+
+@pytest.mark.parametrize(("name", "dtype", "wider"), FORMATS)
+def test_powers(name: str, dtype: Any, wider: Any) -> None:
+    """Of sizes far from 1 as exact as the angle is; of 0 and infinity as defined."""
+    random = np.random.default_rng(5)
+    limit = 30 if name == "c64" else 250
+    size = 10.0 ** random.uniform(-limit, limit, 4000)
+    x = (size * np.exp(1j * random.uniform(-np.pi, np.pi, 4000))).astype(dtype)
+    y = (random.uniform(-1, 1, 4000) + 0j).astype(dtype)
+    (got,) = run(program("power", name, 4000, 2), [x, y])
+    exact = np.exp(y.astype(wider) * np.log(x.astype(wider)))
+    assert (np.abs(got - exact) / np.abs(exact)).max() < 6 * np.finfo(dtype).eps
+    special = np.array([0, 0, 0, 2, np.inf, np.inf], dtype)
+    exponent = np.array([0, 2, 0.5, 0, 1, 2], dtype)
+    (got,) = run(program("power", name, 6, 2), [special, exponent])
+    np.testing.assert_array_equal(got, np.array([1, 0, 0, 1, np.inf, np.inf], dtype))
