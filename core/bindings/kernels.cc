@@ -35,14 +35,20 @@ Kind KindOf(const std::string& name) {
   throw py::value_error("no kind of parameter is called '" + name + "'");
 }
 
+std::vector<ffi::KernelParameter> ReadParameters(const std::vector<Parameter>& parameters) {
+  std::vector<ffi::KernelParameter> read;
+  for (const auto& [kind, text, array, of_result, dimension, type] : parameters) {
+    read.push_back(
+        {KindOf(kind), text, array, of_result, dimension, static_cast<PrimitiveType>(type)});
+  }
+  return read;
+}
+
 void RegisterKernel(const std::string& name, uintptr_t entry,
                     const std::vector<Parameter>& parameters, bool returns_code, bool rows,
                     int64_t grain, const py::object& image) {
   ffi::Kernel kernel;
-  for (const auto& [kind, text, array, of_result, dimension, type] : parameters) {
-    kernel.parameters.push_back(
-        {KindOf(kind), text, array, of_result, dimension, static_cast<PrimitiveType>(type)});
-  }
+  kernel.parameters = ReadParameters(parameters);
   kernel.returns_code = returns_code;
   kernel.rows = rows;
   kernel.grain = grain;
@@ -58,6 +64,18 @@ void RegisterKernel(const std::string& name, uintptr_t entry,
   Check(ffi::RegisterKernel(name, std::move(kernel)));
 }
 
+void RegisterSpirvKernel(const std::string& name, const py::bytes& module,
+                         const std::string& entry_point, const std::vector<Parameter>& parameters,
+                         bool rows, size_t group) {
+  ffi::Kernel kernel;
+  kernel.parameters = ReadParameters(parameters);
+  kernel.rows = rows;
+  kernel.spirv = module;
+  kernel.spirv_name = entry_point;
+  kernel.group = group;
+  Check(ffi::RegisterKernel(name, std::move(kernel)));
+}
+
 }  // namespace
 
 void DefineKernels(py::module_& module) {
@@ -66,6 +84,9 @@ void DefineKernels(py::module_& module) {
              py::arg("image") = py::none(),
              "Registers a kernel; entry: its address, or its offset in image, a pair of code and "
              "imports.");
+  module.def("register_spirv_kernel", &RegisterSpirvKernel, py::arg("name"), py::arg("module"),
+             py::arg("entry_point"), py::arg("parameters"), py::arg("rows"), py::arg("group"),
+             "Registers a kernel of a SPIR-V module, for SYCL devices.");
 }
 
 }  // namespace tripont::python

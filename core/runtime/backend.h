@@ -12,10 +12,12 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
 #include "core/runtime/artifact.h"
+#include "core/runtime/shape.h"
 #include "core/runtime/status.h"
 
 namespace tripont {
@@ -76,6 +78,21 @@ class DeviceProgram {
   virtual int64_t host_code_offset() const = 0;
 };
 
+// What a kernel of the user's is given for a parameter.
+struct KernelArgument {
+  PrimitiveType type = PrimitiveType::kInvalid;  // of a number; kInvalid: an array
+  uint64_t bits = 0;                             // the number in the low bytes, or the address
+};
+
+// A kernel of the user's, built for all devices. Immutable; thread-safe.
+class UserKernel {
+ public:
+  virtual ~UserKernel() = default;
+  // Enqueues `items` work-items, in work-groups of `group` (0: of a size that the device chooses).
+  virtual Status Launch(DeviceQueue& queue, std::span<const KernelArgument> arguments, size_t items,
+                        size_t group) const = 0;
+};
+
 // Made once, never destroyed. Thread-safe.
 class Backend {
  public:
@@ -94,6 +111,10 @@ class Backend {
   // FAILED_PRECONDITION if the artifact is for another target or needs what the devices lack; then
   // builds its kernels: INTERNAL with the build log. `artifact` outlives the program.
   virtual StatusOr<std::unique_ptr<DeviceProgram>> Load(const Artifact& artifact) = 0;
+  // Builds the kernel `name` of a module of the user's in the backend's own format (SYCL: SPIR-V).
+  // INVALID_ARGUMENT if there is no such kernel, INTERNAL with the build log.
+  virtual StatusOr<std::unique_ptr<UserKernel>> LoadUserKernel(std::string_view module,
+                                                               const std::string& name) = 0;
   // Null if devices can access all of the process's memory: then all of it is the system's.
   virtual MemorySource* memory_source(MemoryUse use = MemoryUse::kArrays, int device = 0) = 0;
 };

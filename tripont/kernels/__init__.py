@@ -1,4 +1,4 @@
-"""Kernels of your own: a C function, or one in LLVM IR, that programs of every framework call by its name.
+"""Kernels of your own: a C function, or one in LLVM IR or SPIR-V, that programs of every framework call by its name.
 
 .. code-block:: python
 
@@ -22,7 +22,7 @@ docs/custom-kernels.md says everything.
 from __future__ import annotations
 
 from .kernel import Kernel
-from .making import from_c, from_llvm_ir
+from .making import from_c, from_llvm_ir, from_spirv
 from .prototype import SignatureError
 
-__all__ = ["Kernel", "SignatureError", "from_c", "from_llvm_ir"]
+__all__ = ["Kernel", "SignatureError", "from_c", "from_llvm_ir", "from_spirv"]

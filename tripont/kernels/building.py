@@ -1,4 +1,4 @@
-"""Compiling kernels: C with the system's compiler, cached; LLVM IR with LLVM, in a process of its own.
+"""Compiling kernels: C with the system's compiler, cached; LLVM IR in a process of its own; and checking SPIR-V.
 
 Each kernel gets an entry function ``const void* tripont_entry(const uint64_t* slots)`` that takes its parameters from a
 table and calls it (core/runtime/ffi/kernel.h).
@@ -143,6 +143,36 @@ def compile_llvm_ir(source: str, prototype: Prototype) -> tuple[bytes, list[tupl
         raise SignatureError(f"kernel {prototype.name!r} does not compile: {message}")
     code, imports, symbols = pickle.loads(done.stdout)
     return code, imports, symbols[ENTRY]
+
+
+def check_spirv(module: bytes, function: str, prototype: Prototype) -> None:
+    """Raises SignatureError for a module without the kernel ``function``, or a prototype that it cannot have."""
+    from tripont.core.compiler.targets.sycl import spirv
+
+    try:
+        names = list(spirv.kernel_names(module))
+    except ValueError as error:
+        raise SignatureError(f"kernel {prototype.name!r}: {len(module)} bytes, {error}") from error
+    if function not in names:
+        raise SignatureError(
+            f"kernel {prototype.name!r}: the SPIR-V module has no kernel {function!r}; "
+            f"it has {', '.join(names) or 'none'}: give `function=`"
+        )
+    if prototype.returns != "void":
+        raise SignatureError(f"kernel {prototype.name!r}: a kernel in SPIR-V returns void")
+    for p in prototype.parameters:
+        if p.kind in ("begin", "end", "dimensions") or (
+            p.kind == "attribute" and p.type.numpy == "bool"
+        ):
+            why = {
+                "begin": "a work-item finds its number itself",
+                "end": "a work-item finds its number itself",
+                "dimensions": "an array of dimensions lies in the host's memory; take x_dim0, x_dim1, ...",
+                "attribute": "OpenCL kernels have no bool parameters; take a uint8_t",
+            }[p.kind]
+            raise SignatureError(
+                f"kernel {prototype.name!r}: a kernel in SPIR-V cannot have {p.name!r}: {why}"
+            )
 
 
 def _main() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final, Literal
 
 from . import building
@@ -73,6 +75,47 @@ def from_llvm_ir(
     code, imports, offset = building.compile_llvm_ir(source, parsed)
     name = name or parsed.name
     target = _register(name, parsed, code, offset, work, grain, (code, imports))
+    return Kernel(name, parsed, shapes, vmap_method, target)
+
+
+def from_spirv(
+    module: bytes | str | os.PathLike[str],
+    signature: str,
+    *,
+    name: str | None = None,
+    function: str | None = None,
+    shapes: ShapeRule | None = None,
+    work: Work = "elements",
+    group: int = 0,
+    vmap_method: str | None = "sequential",
+) -> Kernel:
+    """A kernel for SYCL devices (``TRIPONT_DEVICE=sycl``): an OpenCL kernel in a SPIR-V module, or a file with one.
+
+    ``signature``: its parameters as a C prototype of a function that returns void, such as ``"void scale(const float*
+    x, int64_t x_size, float factor, float* y)"``; arrays are pointers to global memory. Each work-item finds its
+    number in ``get_global_id(0)``: there are as many as the first result has elements, or with ``work="rows"`` rows.
+    ``group``: work-items of a work-group; their number is then rounded up to a multiple of it, so that the kernel
+    must compare its own with ``y_size``. 0 lets the device choose, and rounds nothing. ``function``: the entry point's
+    name, by default the prototype's. The rest is as for :func:`from_c`.
+
+    Raises SignatureError for what is no SPIR-V module, an entry point that it lacks (naming those that it has) or a
+    prototype that such a kernel cannot have. A program that calls the kernel on the host is refused when it is loaded.
+    """
+    import tripont.core._tripont as _tripont
+
+    if work not in _GRAIN:
+        raise SignatureError(f"work={work!r}: expected 'elements' or 'rows'")
+    parsed = read(signature)
+    spirv = module if isinstance(module, bytes) else Path(module).read_bytes()
+    entry_point = function or parsed.name
+    building.check_spirv(spirv, entry_point, parsed)
+    name = name or parsed.name
+    parameters = plan(parsed)
+    target = _target(name, (spirv, entry_point, tuple(parameters), work, group))
+    for registered in dict.fromkeys((target, name)):
+        _tripont.register_spirv_kernel(
+            registered, spirv, entry_point, parameters, work == "rows", group
+        )
     return Kernel(name, parsed, shapes, vmap_method, target)
 
 

@@ -9,7 +9,10 @@
 #include <mutex>
 #include <utility>
 
+#include "core/runtime/backend.h"
+#include "core/runtime/client.h"
 #include "core/runtime/code_image.h"
+#include "core/runtime/device.h"
 #include "core/runtime/ffi/attributes.h"
 #include "core/runtime/ffi/registry.h"
 #include "core/runtime/parallel.h"
@@ -102,6 +105,18 @@ StatusOr<uint64_t> ToSlot(const Number& number, PrimitiveType type) {
   return InvalidArgument("is ", real, ", which is no ", TypeName(type));
 }
 
+// The SPIR-V kernel, built for the process's devices.
+StatusOr<std::unique_ptr<UserKernel>> BuildForDevices(const Kernel& kernel) {
+  const Core* const core = Core::GetIfCreated();
+  Backend* const backend = core != nullptr ? core->backend() : nullptr;
+  if (backend == nullptr) {
+    return FailedPrecondition(
+        "the kernel is a SPIR-V module, which runs on SYCL devices: set TRIPONT_DEVICE=sycl, or "
+        "make it with tripont.kernels.from_c or from_llvm_ir for the host");
+  }
+  return backend->LoadUserKernel(kernel.spirv, kernel.spirv_name);
+}
+
 class KernelCall : public LibraryCall {
  public:
   explicit KernelCall(std::shared_ptr<const Kernel> kernel) : kernel_(std::move(kernel)) {}
@@ -185,7 +200,10 @@ class KernelCall : public LibraryCall {
     if (dictionary != nullptr && dictionary->attributes().size != used) {
       return CheckUnknown(dictionary->attributes());
     }
-    if (parallel_) {
+    if (!kernel_->spirv.empty()) {
+      TRIPONT_ASSIGN_OR_RETURN(on_device_, BuildForDevices(*kernel_));
+    }
+    if (parallel_ || UsesQueue()) {
       const Shape& first = signature.results[0];
       if (kernel_->rows && first.rank() == 0)
         return InvalidArgument("the first result is a scalar, it has no rows");
@@ -194,8 +212,11 @@ class KernelCall : public LibraryCall {
     return OkStatus();
   }
 
-  Status Execute(const LibraryContext&, void* const* operands,
+  bool UsesQueue() const override { return on_device_ != nullptr; }
+
+  Status Execute(const LibraryContext& context, void* const* operands,
                  void* const* results) const override {
+    if (UsesQueue()) return Launch(*context.device()->queue(), operands, results);
     if (!parallel_) return Run(operands, results, 0, 0);
     std::mutex mutex;
     Status failure;
@@ -227,6 +248,18 @@ class KernelCall : public LibraryCall {
       if (!known) return InvalidArgument("the kernel has no attribute '", name, "'");
     }
     return OkStatus();
+  }
+
+  Status Launch(DeviceQueue& queue, void* const* operands, void* const* results) const {
+    std::vector<KernelArgument> arguments;
+    for (size_t i = 0; i < slots_.size(); ++i) {
+      const KernelParameter& p = kernel_->parameters[i];
+      const bool array = p.kind == Kind::kOperand || p.kind == Kind::kResult;
+      const auto* const from = p.kind == Kind::kOperand ? operands : results;
+      arguments.push_back({array ? PrimitiveType::kInvalid : p.type,
+                           array ? reinterpret_cast<uintptr_t>(from[p.array]) : slots_[i]});
+    }
+    return on_device_->Launch(queue, arguments, static_cast<size_t>(work_), kernel_->group);
   }
 
   Status Run(void* const* operands, void* const* results, int64_t begin, int64_t end) const {
@@ -263,10 +296,12 @@ class KernelCall : public LibraryCall {
   std::vector<uint64_t> slots_;                   // what does not change from call to call
   bool parallel_ = false;
   int64_t work_ = 0;
+  std::unique_ptr<UserKernel> on_device_;  // of SPIR-V
 };
 
 Status CheckPlan(const Kernel& kernel) {
-  if (kernel.entry == nullptr) return InvalidArgument("the kernel has no entry function");
+  if ((kernel.entry == nullptr) == kernel.spirv.empty())
+    return InvalidArgument("the kernel has no entry function, or a SPIR-V module beside it");
   if (kernel.grain < 1) return InvalidArgument("a grain of ", kernel.grain);
   int64_t operands = 0, results = 0;
   for (const KernelParameter& p : kernel.parameters) {
@@ -275,6 +310,8 @@ Status CheckPlan(const Kernel& kernel) {
   }
   if (results == 0) return InvalidArgument("the kernel has no result");
   for (const KernelParameter& p : kernel.parameters) {
+    if (!kernel.spirv.empty() && p.kind >= Kind::kDimensions)
+      return InvalidArgument("parameter '", p.name, "' is none that a SPIR-V kernel can have");
     if (p.kind < Kind::kSize || p.kind > Kind::kDimensions) continue;
     if (p.array < 0 || p.array >= (p.of_result ? results : operands))
       return InvalidArgument("parameter '", p.name, "' is about an array that does not exist");

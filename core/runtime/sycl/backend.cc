@@ -173,6 +173,15 @@ class SyclBackend : public Backend {
     return std::unique_ptr<DeviceProgram>(std::move(program));
   }
 
+  StatusOr<std::unique_ptr<UserKernel>> LoadUserKernel(std::string_view module,
+                                                       const std::string& name) override {
+    std::vector<DeviceRef> handles;
+    for (const FoundDevice& device : devices_) handles.push_back(device.handle.get());
+    TRIPONT_ASSIGN_OR_RETURN(std::unique_ptr<SpirvKernel> kernel,
+                             SpirvKernel::Build(api_, context_, handles, module, name));
+    return std::unique_ptr<UserKernel>(std::move(kernel));
+  }
+
   MemorySource* memory_source(MemoryUse use, int device) override {
     if (use == MemoryUse::kHostArrays && host_memory_ != nullptr) return host_memory_.get();
     if (use == MemoryUse::kTemporaries && !device_memory_.empty())

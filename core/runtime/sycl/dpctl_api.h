@@ -49,7 +49,19 @@ enum Aspect : int {
   kUsmShared = 14,
   kUsmSystem = 15
 };
-enum ArgumentType : int { kInt64 = 6, kPointer = 10 };
+enum ArgumentType : int {
+  kInt8 = 0,
+  kUint8 = 1,
+  kInt16 = 2,
+  kUint16 = 3,
+  kInt32 = 4,
+  kUint32 = 5,
+  kInt64 = 6,
+  kUint64 = 7,
+  kFloat32 = 8,
+  kFloat64 = 9,
+  kPointer = 10
+};
 enum QueueProperty : int { kInOrder = 1 << 1 };
 enum EventStatus : int { kComplete = 3 };
 

@@ -87,6 +87,60 @@ std::string DescribeKernels(std::vector<std::string> names, const std::string& l
   return "the kernels " + StrJoin(names, ", ");
 }
 
+// The module as a kernel bundle of each device. `owner`: whose kernels they are, for the error.
+StatusOr<std::vector<Handle<KernelBundleRef>>> BuildBundles(const Api& api, ContextRef context,
+                                                            std::span<const DeviceRef> devices,
+                                                            std::string_view spirv,
+                                                            std::string_view owner) {
+  std::vector<Handle<KernelBundleRef>> bundles;
+  for (const DeviceRef device : devices) {
+    Handle<KernelBundleRef> bundle(
+        api.KernelBundle_CreateFromSpirv(context, device, spirv.data(), spirv.size(), ""));
+    if (!bundle) {
+      std::string log = OpenClBuildLog(DeviceName(api, device), spirv);
+      if (log.empty()) {
+        log = RuntimeLog([&] {
+          Handle<KernelBundleRef>(
+              api.KernelBundle_CreateFromSpirv(context, device, spirv.data(), spirv.size(), ""));
+        });
+      }
+      return Internal("the SYCL device's compiler refuses ",
+                      DescribeKernels(KernelNames(spirv), log), " of ", owner, ":\n",
+                      log.empty() ? "(it says no more)" : log);
+    }
+    bundles.push_back(std::move(bundle));
+  }
+  return bundles;
+}
+
+// dpctl's number for a number of type `type`; kPointer if there is none.
+ArgumentType TypeOf(PrimitiveType type) {
+  switch (type) {
+    case PrimitiveType::kS8:
+      return kInt8;
+    case PrimitiveType::kU8:
+      return kUint8;
+    case PrimitiveType::kS16:
+      return kInt16;
+    case PrimitiveType::kU16:
+      return kUint16;
+    case PrimitiveType::kS32:
+      return kInt32;
+    case PrimitiveType::kU32:
+      return kUint32;
+    case PrimitiveType::kS64:
+      return kInt64;
+    case PrimitiveType::kU64:
+      return kUint64;
+    case PrimitiveType::kF32:
+      return kFloat32;
+    case PrimitiveType::kF64:
+      return kFloat64;
+    default:
+      return kPointer;
+  }
+}
+
 }  // namespace
 
 Status Program::Split() {
@@ -120,24 +174,8 @@ StatusOr<std::unique_ptr<Program>> Program::Build(const Api& api, ContextRef con
   std::unique_ptr<Program> program(new Program(api, artifact));
   TRIPONT_RETURN_IF_ERROR(program->Split());
   if (program->spirv_.empty()) return program;
-  for (const DeviceRef device : devices) {
-    const std::string_view spirv = program->spirv_;
-    Handle<KernelBundleRef> bundle(
-        api.KernelBundle_CreateFromSpirv(context, device, spirv.data(), spirv.size(), ""));
-    if (!bundle) {
-      std::string log = OpenClBuildLog(DeviceName(api, device), spirv);
-      if (log.empty()) {
-        log = RuntimeLog([&] {
-          Handle<KernelBundleRef>(
-              api.KernelBundle_CreateFromSpirv(context, device, spirv.data(), spirv.size(), ""));
-        });
-      }
-      return Internal("the SYCL device's compiler refuses ",
-                      DescribeKernels(KernelNames(spirv), log), " of ", artifact.name, ":\n",
-                      log.empty() ? "(it says no more)" : log);
-    }
-    program->bundles_.push_back(std::move(bundle));
-  }
+  TRIPONT_ASSIGN_OR_RETURN(program->bundles_,
+                           BuildBundles(api, context, devices, program->spirv_, artifact.name));
   return program;
 }
 
@@ -213,6 +251,57 @@ Status Program::Launch(DeviceQueue& device_queue, uint32_t number, void* const* 
                                    1, nullptr, 0);
   if (event == nullptr)
     return Internal("the kernel ", kernel.name, " could not be launched on ", queue.description());
+  return queue.Enqueued(event);
+}
+
+StatusOr<std::unique_ptr<SpirvKernel>> SpirvKernel::Build(const Api& api, ContextRef context,
+                                                          std::span<const DeviceRef> devices,
+                                                          std::string_view spirv,
+                                                          const std::string& name) {
+  if (spirv.size() < 20 || spirv.size() % 4 != 0 || At<uint32_t>(spirv, 0) != kSpirvMagic)
+    return InvalidArgument(spirv.size(), " bytes that are no SPIR-V module");
+  const std::vector<std::string> names = KernelNames(spirv);
+  if (std::find(names.begin(), names.end(), name) == names.end()) {
+    return InvalidArgument("the SPIR-V module has no kernel '", name, "'; it has ",
+                           names.empty() ? "none" : StrJoin(names, ", "));
+  }
+  std::unique_ptr<SpirvKernel> kernel(new SpirvKernel(api, name));
+  TRIPONT_ASSIGN_OR_RETURN(
+      kernel->bundles_, BuildBundles(api, context, devices, spirv, "a module of tripont.kernels"));
+  for (const Handle<KernelBundleRef>& bundle : kernel->bundles_) {
+    kernel->kernels_.emplace_back(api.KernelBundle_GetKernel(bundle.get(), name.c_str()));
+    if (!kernel->kernels_.back()) return Internal("the kernel ", name, " cannot be created");
+  }
+  return kernel;
+}
+
+Status SpirvKernel::Launch(DeviceQueue& device_queue, std::span<const KernelArgument> arguments,
+                           size_t items, size_t group) const {
+  if (items == 0) return OkStatus();
+  auto& queue = static_cast<Queue&>(device_queue);
+  TRIPONT_RETURN_IF_ERROR(queue.CheckUsable());
+  std::vector<void*> values;
+  std::vector<int> types;
+  for (const KernelArgument& argument : arguments) {
+    const bool array = argument.type == PrimitiveType::kInvalid;
+    types.push_back(array ? kPointer : TypeOf(argument.type));
+    // Of a number its address; of an array the address that it is.
+    values.push_back(array ? reinterpret_cast<void*>(argument.bits)
+                           : const_cast<uint64_t*>(&argument.bits));
+  }
+  const size_t local[3] = {std::max<size_t>(group, 1), 1, 1};
+  const size_t global[3] = {(items + local[0] - 1) / local[0] * local[0], 1, 1};
+  const KernelRef handle = kernels_[static_cast<size_t>(queue.device_number())].get();
+  const EventRef event =
+      group != 0 ? api_.Queue_SubmitNDRange(handle, queue.handle(), values.data(), types.data(),
+                                            values.size(), global, local, 1, nullptr, 0)
+                 : api_.Queue_SubmitRange(handle, queue.handle(), values.data(), types.data(),
+                                          values.size(), global, 1, nullptr, 0);
+  if (event == nullptr) {
+    return Internal("the kernel ", name_, " could not be launched with ", values.size(),
+                    " arguments on ", queue.description(),
+                    " (do its parameters fit the signature?)");
+  }
   return queue.Enqueued(event);
 }
 

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/runtime/backend.h"
@@ -49,6 +50,26 @@ class Program : public DeviceProgram {
   std::vector<Handle<KernelBundleRef>> bundles_;  // one a device; empty if there are no kernels
   std::map<int64_t, uint32_t> numbers_;           // by function offset
   std::vector<Kernel> kernels_;
+};
+
+// A kernel of a SPIR-V module that the user brings.
+class SpirvKernel : public UserKernel {
+ public:
+  // Backend::LoadUserKernel.
+  static StatusOr<std::unique_ptr<SpirvKernel>> Build(const Api& api, ContextRef context,
+                                                      std::span<const DeviceRef> devices,
+                                                      std::string_view spirv,
+                                                      const std::string& name);
+  Status Launch(DeviceQueue& queue, std::span<const KernelArgument> arguments, size_t items,
+                size_t group) const override;
+
+ private:
+  SpirvKernel(const Api& api, std::string name) : api_(api), name_(std::move(name)) {}
+
+  const Api& api_;
+  const std::string name_;
+  std::vector<Handle<KernelBundleRef>> bundles_;  // one a device
+  std::vector<Handle<KernelRef>> kernels_;        // one a device
 };
 
 }  // namespace tripont::sycl
