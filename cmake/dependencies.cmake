@@ -26,14 +26,17 @@ endif()
 find_package(TBB REQUIRED CONFIG COMPONENTS tbb)
 
 set(PJRT_INCLUDE_DIR "" CACHE PATH "Folder that holds xla/pjrt/c/pjrt_c_api.h")
-if(NOT EXISTS "${PJRT_INCLUDE_DIR}/xla/pjrt/c/pjrt_c_api.h")
-  tripont_ask_python(fetch_pjrt_header.py found_pjrt)
-  set(PJRT_INCLUDE_DIR "${found_pjrt}" CACHE PATH "" FORCE)
-endif()
-if(NOT EXISTS "${PJRT_INCLUDE_DIR}/xla/pjrt/c/pjrt_c_api.h")
-  message(FATAL_ERROR "xla/pjrt/c/pjrt_c_api.h is not in '${PJRT_INCLUDE_DIR}': give its folder by -DPJRT_INCLUDE_DIR=... "
-    "or in the environment variable TRIPONT_PJRT_INCLUDE_DIR")
-endif()
+set(pjrt_headers xla/pjrt/c/pjrt_c_api.h xla/backends/profiler/plugin/profiler_c_api.h)
+foreach(header IN LISTS pjrt_headers)
+  if(NOT EXISTS "${PJRT_INCLUDE_DIR}/${header}")
+    tripont_ask_python(fetch_pjrt_header.py found_pjrt)
+    set(PJRT_INCLUDE_DIR "${found_pjrt}" CACHE PATH "" FORCE)
+  endif()
+  if(NOT EXISTS "${PJRT_INCLUDE_DIR}/${header}")
+    message(FATAL_ERROR "${header} is not in '${PJRT_INCLUDE_DIR}': give its folder by -DPJRT_INCLUDE_DIR=... "
+      "or in the environment variable TRIPONT_PJRT_INCLUDE_DIR")
+  endif()
+endforeach()
 message(STATUS "PJRT C API header: ${PJRT_INCLUDE_DIR}")
 
 # The same folder holds TensorFlow's other headers, unless somebody gave a folder with the PJRT headers alone.

@@ -24,7 +24,8 @@ from pathlib import Path
 from wheel_files import cache_folder, download
 
 WHEEL = "tensorflow-cpu==2.21.0"
-HEADER = "xla/pjrt/c/pjrt_c_api.h"
+# The second one belongs to the Profiler extension.
+HEADERS = ("xla/pjrt/c/pjrt_c_api.h", "xla/backends/profiler/plugin/profiler_c_api.h")
 VERSION = WHEEL.split("==")[1]
 IN_WHEEL = "tensorflow/include/"
 # Half of the wheel's headers, in bytes, are those of libraries that the adapter has nothing to do with.
@@ -42,13 +43,18 @@ FOLDERS = (
 )
 
 
+def missing(folder: Path) -> str | None:
+    """The first of the headers that ``folder`` does not hold."""
+    return next((header for header in HEADERS if not (folder / header).is_file()), None)
+
+
 def installed_tensorflow() -> Path | None:
     """The include folder of an installed TensorFlow of the right version, found without importing it."""
     spec = importlib.util.find_spec("tensorflow")
     for location in (spec.submodule_search_locations or []) if spec else []:
         include = Path(location, "include")
         right = any(Path(location).parent.glob(f"tensorflow*-{VERSION}.dist-info"))
-        if right and (include / HEADER).is_file():
+        if right and missing(include) is None:
             return include
     return None
 
@@ -72,8 +78,8 @@ def main() -> int:
         return 0
     given = os.environ.get("TRIPONT_PJRT_INCLUDE_DIR")
     if given:
-        if not Path(given, HEADER).is_file():
-            print(f"TRIPONT_PJRT_INCLUDE_DIR={given} does not hold {HEADER}", file=sys.stderr)
+        if absent := missing(Path(given)):
+            print(f"TRIPONT_PJRT_INCLUDE_DIR={given} does not hold {absent}", file=sys.stderr)
             return 1
         print(given)
         return 0
@@ -82,11 +88,11 @@ def main() -> int:
         try:
             download_headers(folder)
         except (OSError, subprocess.CalledProcessError, ValueError) as error:
-            print(f"cannot download {WHEEL} for {HEADER}: {error}", file=sys.stderr)
+            print(f"cannot download {WHEEL} for {HEADERS[0]}: {error}", file=sys.stderr)
             print("set TRIPONT_PJRT_INCLUDE_DIR to a folder that holds it", file=sys.stderr)
             return 1
-    if not (folder / HEADER).is_file():
-        print(f"{HEADER} is not in the wheel of {WHEEL}", file=sys.stderr)
+    if absent := missing(folder):
+        print(f"{absent} is not in the wheel of {WHEEL}", file=sys.stderr)
         return 1
     print(folder)
     return 0

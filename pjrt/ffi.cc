@@ -4,6 +4,7 @@
 
 #include "core/runtime/ffi/registry.h"
 #include "pjrt/call.h"
+#include "pjrt/profiler.h"
 #include "xla/pjrt/c/pjrt_c_api_ffi_extension.h"
 
 namespace tripont::pjrt {
@@ -51,7 +52,7 @@ TRIPONT_PJRT_CONTRACT(Register_Handler, PJRT_FFI_Register_Handler_Args, traits, 
 PJRT_Extension_Base* FfiExtension() {
   static PJRT_FFI_Extension extension = [] {
     PJRT_FFI_Extension result{};
-    result.base = {PJRT_FFI_Extension_STRUCT_SIZE, PJRT_Extension_Type_FFI, nullptr};
+    result.base = {PJRT_FFI_Extension_STRUCT_SIZE, PJRT_Extension_Type_FFI, ProfilerExtension()};
     result.type_register = Call<"PJRT_FFI_Type_Register", Contract_Type_Register, TypeRegister>;
     result.user_data_add = Call<"PJRT_FFI_UserData_Add", Contract_UserData_Add, UserDataAdd>;
     result.register_handler =

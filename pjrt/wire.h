@@ -63,6 +63,8 @@ class WireWriter {
   void Bytes(uint32_t field, std::string_view value);
   // The tag and length of a bytes field whose `size` bytes the caller puts after str() itself.
   void BytesHeader(uint32_t field, size_t size);
+  // Fields that are encoded already.
+  void Append(std::string_view encoded) { out_.append(encoded); }
   void PackedVarints(uint32_t field, const std::vector<int64_t>& values);
 
   const std::string& str() const { return out_; }

@@ -270,7 +270,7 @@ Status LoadedProgram::RunSequence(const LoadedSequence& sequence, const State& s
       const int64_t start = ProfileClockNs();
       TRIPONT_RETURN_IF_ERROR(RunThunk<true>(thunk, state));
       TRIPONT_RETURN_IF_ERROR(state.Wait());
-      state.profiler->RecordThunk({&artifact_, number_, thunk.number, thunk.debug,
+      state.profiler->RecordThunk({&artifact_, number_, thunk.number, thunk.debug, thunk.kind,
                                    state.context.device()->id(), start, ProfileClockNs()});
     } else {
       TRIPONT_RETURN_IF_ERROR(RunThunk<false>(thunk, state));
