@@ -149,7 +149,8 @@ class _Real:
         lost = b.binary("and", self.is_nan(quotient.real), self.is_nan(quotient.imag))
         by_zero = self.both_zero(y)
         infinite_x, infinite_y = self.is_infinite(x), self.is_infinite(y)
-        u = self.select(infinite_x, self.signs_of_infinities(x), x)
+        quarter = Complex(self.scale(x.real, 0.25), self.scale(x.imag, 0.25))  # sums stay finite
+        u = self.select(infinite_x, self.signs_of_infinities(x), quarter)
         v = self.select(infinite_y, self.signs_of_infinities(y), y)
         real = self.add(self.mul(u.real, v.real), self.mul(u.imag, v.imag))
         imag = self.sub(self.mul(u.imag, v.real), self.mul(u.real, v.imag))
