@@ -20,8 +20,8 @@ _DEVICE_VARIABLE = "PJRT_DEVICE"
 def activate() -> None:
     """Register tripont with torch_xla and choose it, unless the user chose another device.
 
-    Raises ImportError if torch_xla is not installed, if TensorFlow was imported first, or if torch_xla has already
-    started another device.
+    Raises ImportError if torch_xla is not installed, if it has already started another device, or where it cannot be
+    imported after TensorFlow (:mod:`.import_order`).
     """
     import_order.check()
     import_order.install()

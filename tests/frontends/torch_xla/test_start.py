@@ -1,4 +1,4 @@
-"""The ways to tripont in torch_xla, and the import orders that are refused. Each in a process of its own."""
+"""The ways to tripont in torch_xla, and the order of imports. Each in a process of its own."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from tripont.frontends.torch_xla import import_order
 
 from tripont import library_path
 
@@ -56,6 +57,36 @@ def test_choice_of_another_device_is_respected(subprocess_environment):
     assert done.stdout.split() == ["CPU", "False"]
 
 
+_BOTH = """
+import tensorflow as tf
+with tf.device("/device:XPU:0"):
+    assert tf.constant([[1.0, 2.0]]).numpy().tolist() == [[1, 2]]
+linear = torch.nn.Linear(3, 2).to("xla")
+linear(torch.ones(1, 3, device="xla")).sum().backward()
+assert linear.weight.grad.cpu().tolist() == [[1, 1, 1], [1, 1, 1]]
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "first",
+    [
+        "import tensorflow, torch_xla",
+        "import torch, tensorflow, torch_xla",
+        "import tensorflow, tripont.torch_xla, torch_xla",
+        "import torch_xla, tensorflow",
+    ],
+)
+def test_tensorflow_and_torch_xla_in_any_order(first, subprocess_environment):
+    done = _run(first + _USE + _BOTH, subprocess_environment, PJRT_DEVICE="XPU")
+    if first.startswith("import torch_xla") or not import_order.obstacle():
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.split() == ["XPU", "True"]
+    else:
+        assert "TensorFlow was imported before torch_xla" in done.stderr
+        assert import_order.obstacle() in done.stderr
+
+
 @pytest.mark.parametrize(
     ("script", "words"),
     [
@@ -63,17 +94,16 @@ def test_choice_of_another_device_is_respected(subprocess_environment):
             "import torch_xla, torch; torch.ones(2, device='xla').cpu(); import tripont.torch_xla",
             "runs on CPU already",
         ),
-        ("import tensorflow, tripont.torch_xla", "before `import tensorflow`"),
-        (
-            "import tripont.frontends.torch_xla.import_order as o; o.install()\n"
-            "import tensorflow, torch_xla",
-            "before `import tensorflow`",
-        ),
+        ("import tensorflow, tripont.torch_xla", "TensorFlow was imported before torch_xla"),
+        ("import tensorflow, torch_xla", "TensorFlow was imported before torch_xla"),
+        ("import torch, tensorflow, torch_xla", "TensorFlow was imported before torch_xla"),
     ],
-    ids=["another device runs", "TensorFlow first", "TensorFlow first, then torch_xla"],
+    ids=["another device runs", "TensorFlow first", "plain", "plain, and torch first"],
 )
 def test_refused(script, words, subprocess_environment):
-    done = _run(script, subprocess_environment)
+    # A preloaded library, any: one of the reasons why torch_xla cannot come after TensorFlow.
+    variables = {} if "CPU" in words else {"LD_PRELOAD": "libm.so.6"}
+    done = _run(script, subprocess_environment, **variables)
     assert done.returncode == 1
     assert "ImportError" in done.stderr
     assert words in done.stderr
