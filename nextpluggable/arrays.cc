@@ -12,24 +12,13 @@
 #include "absl/status/statusor.h"
 #include "nextpluggable/adapter.h"
 #include "nextpluggable/include/tripont/tensorflow_kernel.h"
-#include "nextpluggable/pjrt.h"
+#include "nextpluggable/tensor_buffers.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/resource_mgr.h"
 #include "tensorflow/core/framework/resource_var.h"
 #include "tensorflow/core/framework/tensor.h"
 
 namespace tf = tensorflow;
-
-// Declared in headers that include MLIR's, which the wheel does not hold.
-namespace xla {
-class PjRtCApiClient;
-}
-namespace tensorflow {
-absl::StatusOr<PJRT_Buffer*> GetPjRtCBufferFromTensor(const Tensor* tensor);
-absl::Status SetPjRtCBufferToTensor(PJRT_Buffer* c_buffer, xla::PjRtCApiClient* c_api_client,
-                                    Tensor* tensor);
-absl::StatusOr<xla::PjRtCApiClient*> GetPjRtCApiClient(const DeviceType& device_type);
-}  // namespace tensorflow
 
 // tsl::mutex, whose name is deprecated.
 using VariableMutex = decltype(std::declval<tf::Var>().mu());
@@ -46,21 +35,6 @@ struct TripontVariables {
 
 namespace tripont::tensorflow {
 namespace {
-
-// TF_OpKernelContext is TensorFlow's name for it in C.
-tf::OpKernelContext* Unwrap(TF_OpKernelContext* context) {
-  return reinterpret_cast<tf::OpKernelContext*>(context);
-}
-
-void SetStatus(const absl::Status& from, TF_Status* to) {
-  TF_SetStatus(to, static_cast<TF_Code>(from.code()), std::string(from.message()).c_str());
-}
-
-absl::Status TakeError(PJRT_Error* error) {
-  std::string message;
-  const int code = tripont::tensorflow::TakeError(error, &message);
-  return absl::Status(static_cast<absl::StatusCode>(code), message);
-}
 
 absl::StatusOr<PJRT_Buffer_Type> BufferType(tf::DataType dtype) {
   switch (dtype) {

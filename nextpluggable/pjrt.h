@@ -5,17 +5,21 @@
 #include <cstdint>
 #include <string>
 
+#include "pjrt/exchange.h"
 #include "pjrt/host_access.h"
 #include "xla/pjrt/c/pjrt_c_api.h"
 
 namespace tripont::tensorflow {
 
-// What the adapter uses of libtripont.so. pjrt/host_access.h documents the last three.
+// What the adapter uses of libtripont.so. pjrt/host_access.h and pjrt/exchange.h document all but the
+// first.
 struct CoreFunctions {
   const PJRT_Api* api;
   decltype(tripont_buffer_await_read)* await_read;
   decltype(tripont_buffer_await_write)* await_write;
   decltype(tripont_parallel_for)* parallel_for;
+  decltype(tripont_exchange_deposit)* deposit;
+  decltype(tripont_exchange_collect)* collect;
 };
 
 // Set once, when the plugin is loaded, before anything else here is called.

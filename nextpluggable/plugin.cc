@@ -89,7 +89,9 @@ const TFNPD_Api* tripont_tensorflow_init_plugin(void* core, TFNPD_PluginParams* 
       .await_read = Symbol<decltype(tripont_buffer_await_read)>(core, "tripont_buffer_await_read"),
       .await_write =
           Symbol<decltype(tripont_buffer_await_write)>(core, "tripont_buffer_await_write"),
-      .parallel_for = Symbol<decltype(tripont_parallel_for)>(core, "tripont_parallel_for")});
+      .parallel_for = Symbol<decltype(tripont_parallel_for)>(core, "tripont_parallel_for"),
+      .deposit = Symbol<decltype(tripont_exchange_deposit)>(core, "tripont_exchange_deposit"),
+      .collect = Symbol<decltype(tripont_exchange_collect)>(core, "tripont_exchange_collect")});
   RegisterXlaDevice();
   WatchPlacement();
   params->device_type = kDeviceType;

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/runtime/exchange.h"
 #include "core/runtime/parallel.h"
 #include "core/runtime/profile.h"
 #include "pjrt/call.h"
@@ -24,11 +25,12 @@ int64_t ElementSize(const PJRT_Buffer& buffer) {
 // The address of the content, for callers that read it themselves. They ask for it only when the
 // buffer is ready.
 StatusOr<void*> Address(const PJRT_Buffer& buffer, const char* function) {
-  const Buffer& array = *buffer.buffer;
+  Buffer& array = *buffer.buffer;
   if (array.IsDeleted()) {
     return InvalidArgument(function, ": the buffer ", array.shape(), " was ",
                            array.IsDonated() ? "donated" : "deleted");
   }
+  exchange::Observe(array);
   return array.data();
 }
 

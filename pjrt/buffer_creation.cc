@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/runtime/exchange.h"
 #include "core/runtime/strided_copy.h"
 #include "pjrt/buffer.h"
 #include "pjrt/call.h"
@@ -41,6 +42,13 @@ Status Client_BufferFromHostBuffer(PJRT_Client_BufferFromHostBuffer_Args& args) 
   std::span<const int64_t> strides(args.byte_strides, args.num_byte_strides);
   if (!strides.empty() && IsDense(strides, shape.dimensions, ElementSize(shape))) strides = {};
 
+  if (strides.empty()) {
+    if (Ref<Buffer> share = exchange::TakeOffer(args.data, shape, memory->memory)) {
+      args.buffer = new PJRT_Buffer(std::move(share), memory);
+      args.done_with_host_buffer = ToHandle(nullptr);
+      return OkStatus();
+    }
+  }
   const int semantics = NumberOf(args.host_buffer_semantics);
   const bool may_alias = semantics == PJRT_HostBufferSemantics_kImmutableZeroCopy ||
                          semantics == PJRT_HostBufferSemantics_kMutableZeroCopy;
@@ -75,9 +83,15 @@ Status Client_CreateViewOfDeviceBuffer(PJRT_Client_CreateViewOfDeviceBuffer_Args
     on_delete = [callback = args.on_delete_callback, data = args.device_buffer_ptr,
                  user_arg = args.on_delete_callback_arg] { callback(data, user_arg); };
   }
-  Ref<Buffer> buffer;
   const bool row_major = CheckDeviceLayout(args.layout, shape.dimensions, ElementSize(shape)).ok();
-  if (row_major && size != 0 && Buffer::CanViewInPlace(memory->memory, args.device_buffer_ptr)) {
+  Ref<Buffer> buffer;
+  if (row_major) {
+    buffer = exchange::TakeOffer(args.device_buffer_ptr, shape, memory->memory);
+  }
+  if (buffer) {
+    on_delete();
+  } else if (row_major && size != 0 &&
+             Buffer::CanViewInPlace(memory->memory, args.device_buffer_ptr)) {
     TRIPONT_ASSIGN_OR_RETURN(
         buffer,
         Buffer::FromExternal(memory->memory, shape, args.device_buffer_ptr, std::move(on_delete)));

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/bindings/arrays.h"
+#include "core/bindings/exchange.h"
 #include "core/bindings/ffi.h"
 #include "core/bindings/testing.h"
 #include "core/runtime/client.h"
@@ -23,8 +24,6 @@
 #include "core/runtime/parallel.h"
 #include "core/runtime/profile.h"
 #include "core/runtime/sycl/backend.h"
-
-PYBIND11_DECLARE_HOLDER_TYPE(T, tripont::Ref<T>, true)
 
 namespace tripont::python {
 namespace py = pybind11;
@@ -249,6 +248,8 @@ PYBIND11_MODULE(_tripont, m) {
       .def_property_readonly("id", &Device::id)
       .def_property_readonly("target", &Device::target)
       .def_property_readonly("description", &Device::description)
+      .def_property_readonly("uses_host_memory", &Device::uses_host_memory,
+                             "Whether it accesses all of the process's memory, and the host its.")
       .def_property_readonly("memory_kinds",
                              [](const Device& device) {
                                std::vector<std::string> kinds;
@@ -293,7 +294,9 @@ PYBIND11_MODULE(_tripont, m) {
           "clear_cache", [](Client& client) { return client.cache().Clear(); },
           "Removes all entries; how many.");
 
-  py::class_<Buffer, Ref<Buffer>>(m, "Buffer", "An array in a device's memory.")
+  py::class_<Buffer, Ref<Buffer>> buffer(m, "Buffer", "An array in a device's memory.");
+  DefineExchange(m, buffer);
+  buffer
       .def_static(
           "from_array",
           [](const py::array& array, Device& device, const std::string& kind) {

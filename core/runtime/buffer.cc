@@ -149,6 +149,19 @@ StatusOr<Ref<Buffer>> Buffer::FromExternal(Memory* memory, const Shape& shape, v
   return buffer;
 }
 
+StatusOr<Ref<Buffer>> Buffer::Share(Buffer& source) {
+  // Counted as seen from outside, so that no execution takes the memory over meanwhile.
+  if (!source.TryHoldToEnqueue()) return source.DeletedError();
+  Ref<Buffer> share(
+      new Buffer(source.memory_, source.shape_, source.byte_size_, source.definition_));
+  share->data_ = source.data_;
+  // Shares of shares share with the first one, so that no chain of them keeps the others alive.
+  share->root_ = source.root_ ? source.root_ : Ref<Buffer>(&source);
+  share->root_->state_.fetch_add(kExternal, std::memory_order_acq_rel);
+  source.ReleaseHoldToEnqueue();
+  return share;
+}
+
 Ref<Buffer> Buffer::Failed(Memory* memory, const Shape& shape, const Status& status) {
   const StatusOr<size_t> size = shape.ByteSize();
   return Ref<Buffer>(new Buffer(memory, shape, size.ok() ? *size : 0, Event::Failed(status)));
@@ -201,6 +214,22 @@ void Buffer::FreeMemory() {
   data_ = nullptr;
   if (allocator_ != nullptr) allocator_->Free(std::exchange(block_, Block{}));
   if (on_delete_) std::exchange(on_delete_, nullptr)();
+  if (root_) std::exchange(root_, nullptr)->DropHold(kExternal);
+}
+
+// Makes a share own its memory, if nobody else sees that. Only while nobody can share or free this
+// buffer: deleted, with a hold, and without external references.
+bool Buffer::TakeOverFromRoot() {
+  if (!root_ || root_->allocator_ == nullptr) return false;
+  uint64_t state = root_->state_.load(std::memory_order_acquire);
+  do {
+    if ((state & (kDeleted | kTaken)) != kDeleted) return false;
+    if ((state & (kHoldMask | kExternalMask)) != kExternal) return false;
+  } while (!root_->state_.compare_exchange_weak(state, state | kTaken, std::memory_order_acq_rel));
+  block_ = std::exchange(root_->block_, Block{});
+  allocator_ = root_->allocator_;
+  std::exchange(root_, nullptr)->DropHold(kExternal);
+  return true;
 }
 
 void Buffer::Delete() {
@@ -217,6 +246,10 @@ StatusOr<Donation> Buffer::Donate() {
     donation.exclusive_ = allocator_ != nullptr && (state & kExternalMask) == 0;
     wanted = (state | kDeleted | kDonated) + (donation.exclusive_ ? kTaken : kHold);
   } while (!state_.compare_exchange_weak(state, wanted, std::memory_order_acq_rel));
+  if (!donation.exclusive_ && (state & kExternalMask) == 0 && TakeOverFromRoot()) {
+    state_.fetch_add(kTaken - kHold, std::memory_order_acq_rel);
+    donation.exclusive_ = true;
+  }
   donation.buffer_ = Ref<Buffer>(this);
   donation.data_ = data_;
   return donation;

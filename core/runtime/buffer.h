@@ -96,6 +96,11 @@ class TRIPONT_EXPORT Buffer : public RefCounted<Buffer> {
   static bool CanViewInPlace(const Memory* memory, const void* data) {
     return reinterpret_cast<uintptr_t>(data) % 64 == 0 && memory->device()->uses_host_memory();
   }
+  // Another buffer on the memory of `source`, with its definition event: nothing is copied and
+  // nobody waits. Each is deleted or donated for itself; the memory goes with the last one, and is
+  // overwritten by nobody while there are two. A share that is left alone with memory that we
+  // allocated owns it, so that donating it hands it over. INVALID_ARGUMENT if `source` was deleted.
+  static StatusOr<Ref<Buffer>> Share(Buffer& source);
   // A buffer without memory whose definition event failed with `status`.
   static Ref<Buffer> Failed(Memory* memory, const Shape& shape, const Status& status);
   // A result that lives in the memory of an exclusive donation of the same size.
@@ -185,6 +190,7 @@ class TRIPONT_EXPORT Buffer : public RefCounted<Buffer> {
   void DropHold(uint64_t what);
   void FreeMemoryIfUnused(uint64_t state);
   void FreeMemory();
+  bool TakeOverFromRoot();
   Status DeletedError() const;
 
   std::atomic<uint64_t> state_{0};
@@ -196,6 +202,7 @@ class TRIPONT_EXPORT Buffer : public RefCounted<Buffer> {
   const Ref<Event> definition_;
   const Shape shape_;
   std::function<void()> on_delete_;  // external memory
+  Ref<Buffer> root_;  // of a share: whose memory it is, kept by an external reference
 };
 
 }  // namespace tripont

@@ -1,5 +1,6 @@
 #include "nextpluggable/kernels/register.h"
 
+#include "nextpluggable/exchange.h"
 #include "nextpluggable/host_int32.h"
 #include "nextpluggable/host_lists.h"
 #include "nextpluggable/kernels/kernels.h"
@@ -15,6 +16,7 @@ void RegisterAllKernels() {
   RegisterNonMaxSuppressionKernels();
   RegisterRandomShuffleKernels();
   RegisterAdamKernels();
+  RegisterExchange();
 }
 
 }  // namespace tripont::tensorflow

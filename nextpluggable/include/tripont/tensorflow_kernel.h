@@ -325,6 +325,12 @@ std::string RegisterKernel(const Kernel& kernel) {
   for (const std::string& argument : kernel.host_memory) {
     TF_KernelBuilder_HostMemory(builder, argument.c_str());
   }
+  if (TF_GetCode(status) != TF_OK) {  // a type that the C API cannot name
+    std::string error = TF_Message(status);
+    TF_DeleteStatus(status);
+    TF_DeleteKernelBuilder(builder);
+    return error;
+  }
   // The kernels that compile the op have priority 0 or 1.
   TF_KernelBuilder_Priority(builder, 2);
   TF_RegisterKernelBuilder(("Tripont" + kernel.op).c_str(), builder, status);

@@ -1,0 +1,25 @@
+// Exchange of buffers with adapters that hold PJRT_Buffers (nextpluggable); core/runtime/exchange.h
+// has the whole picture.
+//
+// Exported by libtripont.so under these names. Any thread may call them.
+#ifndef TRIPONT_PJRT_EXCHANGE_H_
+#define TRIPONT_PJRT_EXCHANGE_H_
+
+#include <cstdint>
+
+#include "core/runtime/export.h"
+#include "xla/pjrt/c/pjrt_c_api.h"
+
+extern "C" {
+
+// Keeps a share of the buffer under a number, until it is collected. INVALID_ARGUMENT for a deleted
+// buffer.
+TRIPONT_EXPORT PJRT_Error* tripont_exchange_deposit(PJRT_Buffer* buffer, int64_t* ticket);
+
+// A new handle, the caller's, on the buffer of that number, which is then void. NOT_FOUND for a
+// number that is none, INVALID_ARGUMENT if the buffer is not on `device`.
+TRIPONT_EXPORT PJRT_Error* tripont_exchange_collect(int64_t ticket, PJRT_Device* device,
+                                                    PJRT_Buffer** buffer);
+}
+
+#endif  // TRIPONT_PJRT_EXCHANGE_H_

@@ -1,0 +1,123 @@
+"""TensorFlow's tensors: read, and made of buffers and of host memory."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python import pywrap_tfe
+from tensorflow.python.eager import context
+from tensorflow.python.framework import ops
+
+from tripont.core import _tripont
+
+from .errors import ExchangeError, describe, needs_copy
+from .source import ALIGNMENT, Source, devices, note_copy, of_array
+
+_HOST = "/job:localhost/replica:0/task:0/device:CPU:0"
+_XPU = re.compile(r"(?:^|[/:])XPU:(\d+)$", re.IGNORECASE)
+
+
+def describe_tensor(x: Any) -> str:
+    return describe(f"tf.Tensor on {_short(x.device)}", tuple(x.shape), x.dtype.name)
+
+
+def read(x: Any, copy: bool | None) -> Source:
+    if isinstance(x, tf.Variable):
+        x = x.read_value()  # shares the variable's memory, until that is assigned to
+    if not isinstance(x, ops.EagerTensor):
+        what = describe("tf.Tensor", x.shape, x.dtype.name)
+        raise ExchangeError(f"{what} is symbolic, it has no content yet: exchange eager tensors")
+    what = describe_tensor(x)
+    if not x.dtype.is_numpy_compatible or x.dtype in (tf.string, tf.resource, tf.variant):
+        raise ExchangeError(f"{what}: only arrays of numbers")
+    # int32 tensors are in host memory on every device.
+    number = xpu_number(x.backing_device)
+    if number is not None and 0 not in x.shape:
+        return Source(what, buffer=_export(x, what))
+    if "CPU" not in x.backing_device and copy is False:
+        raise needs_copy(what, f"it is on {_short(x.backing_device)}")
+    return of_array(np.asarray(x), copy, what)
+
+
+def xpu_number(device: str | None) -> int | None:
+    """The number of a device XPU, from its name; None for other devices."""
+    found = _XPU.search(device or "")
+    return int(found.group(1)) if found else None
+
+
+def full_name(number: int) -> str:
+    return f"/job:localhost/replica:0/task:0/device:XPU:{number}"
+
+
+def has_xpu() -> bool:
+    """Whether TensorFlow has tripont's devices in this process."""
+    return bool(tf.config.list_logical_devices("XPU"))
+
+
+def same_device(one: str, other: str) -> bool:
+    return one.lower().endswith(other.lower().lstrip("/").removeprefix("device:"))
+
+
+def tensorflow_dtype(dtype: np.dtype, what: str) -> Any:
+    try:
+        return tf.as_dtype(dtype)
+    except TypeError as error:
+        raise ExchangeError(f"{what}: TensorFlow has no {dtype.name}; convert it first") from error
+
+
+def _export(x: Any, what: str) -> Any:
+    attributes = ("T", x.dtype.as_datatype_enum)
+    try:
+        (ticket,) = pywrap_tfe.TFE_Py_Execute(
+            context.context()._handle, x.backing_device, "TripontExport", [x], attributes, 1
+        )
+    except Exception as error:
+        raise ExchangeError(f"{what} cannot be taken out of TensorFlow: {error}") from error
+    return _tripont.exchange.collect(int(ticket._numpy()))
+
+
+def on_xpu(buffer: Any, what: str) -> Any:
+    """A tf.Tensor on the buffer, on the device that it is on."""
+    dtype = tensorflow_dtype(buffer.numpy_dtype, what)
+    ticket = _tripont.exchange.deposit(buffer)
+    number = ops.EagerTensor(ticket, _HOST, tf.int64.as_datatype_enum)
+    try:
+        (tensor,) = pywrap_tfe.TFE_Py_Execute(
+            context.context()._handle,
+            full_name(buffer.device.id),
+            "TripontImport",
+            [number],
+            ("T", dtype.as_datatype_enum),
+            1,
+        )
+    except Exception as error:
+        _tripont.exchange.discard(ticket)
+        raise ExchangeError(f"{what}: TensorFlow does not take it: {error}") from error
+    return tensor
+
+
+def on_cpu(array: np.ndarray, copy: bool | None, what: str) -> Any:
+    """A tf.Tensor on the CPU, on the memory of ``array`` if that is aligned."""
+    dtype = tensorflow_dtype(array.dtype, what)
+    if copy is not True and array.size and array.ctypes.data % ALIGNMENT == 0:
+        buffer = _tripont.Buffer.from_memory(
+            array.ctypes.data, array.shape, array.dtype, array, devices()[0]
+        )
+        try:
+            return tf.experimental.dlpack.from_dlpack(buffer.dlpack_capsule())
+        except (BufferError, tf.errors.OpError) as error:  # element types that DLPack lacks
+            why = str(error)
+    else:
+        why = f"its address {array.ctypes.data:#x} is not a multiple of {ALIGNMENT}"
+    if copy is False and array.size:
+        raise needs_copy(what, why)
+    note_copy(array.nbytes)
+    with tf.device(_HOST):
+        return tf.constant(array, dtype)
+
+
+def _short(device: str) -> str:
+    return device.rpartition("device:")[2] or device
