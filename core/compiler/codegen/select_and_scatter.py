@@ -4,8 +4,10 @@ functions.
 For each element of the source the window of the operand is searched for the element that select
 prefers (the first of equal ones); the source is then combined into the result at that place. Every
 window is passed over twice: to find the position by lane, and to combine into each position the
-lanes that chose it, so that no store depends on the data. Vectors run along the minor dimension if
-that is not windowed (channels last); units of work are the dimensions that are not.
+lanes that chose it, so that no store depends on the data. Where no two windows overlap (most pools)
+nothing is read back, and where they leave no gap either, nothing is filled before. Vectors run along
+the minor dimension if that is not windowed (channels last); units of work are the dimensions that
+are not.
 """
 
 from __future__ import annotations
@@ -43,6 +45,17 @@ class _SelectAndScatter:
         self.window: tuple[hlo.WindowDimension, ...] = instruction.attributes["window"]
         self.dims = self.operand.shape.dims
         self.source_dims = self.source.shape.dims
+        windowed = [
+            (w, size, count)
+            for w, size, count in zip(self.window, self.dims, self.source_dims, strict=True)
+            if not windows.is_trivial(w)
+        ]
+        # Every element of the result is in at most one window; in exactly one.
+        self.disjoint = all(w.stride > (w.size - 1) * w.window_dilation for w, _, _ in windowed)
+        self.covered = self.disjoint and all(
+            w.stride == w.size and w.padding_low == 0 and w.stride * count >= size
+            for w, size, count in windowed
+        )
         self.lanes, self.masked = windows.lanes_and_mask(frame.target, [self.operand.shape])
 
     def emit(self) -> EmittedKernel:
@@ -96,7 +109,8 @@ class _SelectAndScatter:
             def window(at: dict[int, Coordinate]) -> None:
                 along_minor(block, lambda c, mask: self.one(index_of(at, c), mask))
 
-            self.nest([(d, self.dims[d]) for d in windowed], fixed_at, fill)
+            if not self.covered:
+                self.nest([(d, self.dims[d]) for d in windowed], fixed_at, fill)
             if math.prod(self.source_dims):
                 self.nest([(d, self.source_dims[d]) for d in windowed], fixed_at, window)
 
@@ -178,7 +192,10 @@ class _SelectAndScatter:
 
             def write() -> list[Value]:
                 hit = b.icmp("eq", chosen, number(positions))
-                before = memory.reload(g, self.result, place)
+                if self.disjoint:
+                    before = g.load(self.initial, ())
+                else:
+                    before = memory.reload(g, self.result, place)
                 after = inline(g, self.scatter, [before, value])[0]
                 merged = map_components(
                     lambda x, y: b.select(hit, g.splat(x, lanes), g.splat(y, lanes)), after, before

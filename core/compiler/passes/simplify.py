@@ -8,7 +8,7 @@ from typing import Final
 
 from .. import evaluate
 from ..hlo import OPCODES, Instruction, Module, Shape, constant
-from . import rules_arithmetic, rules_shape
+from . import rules_arithmetic, rules_shape, rules_window
 from .rewrite import Rule, map_computations, sweep
 
 MAXIMUM_FOLDED: Final = 4096  # elements of a folded constant
@@ -21,7 +21,8 @@ def _rules() -> dict[str, tuple[Rule, ...]]:
     """
     table: dict[str, tuple[Rule, ...]] = {}
     for opcode, spec in OPCODES.items():
-        rules = (*rules_arithmetic.RULES.get(opcode, ()), *rules_shape.RULES.get(opcode, ()))
+        tables = (rules_arithmetic.RULES, rules_shape.RULES, rules_window.RULES)
+        rules = tuple(rule for rules_of in tables for rule in rules_of.get(opcode, ()))
         if spec.elementwise:
             rules = (*rules, *rules_arithmetic.ELEMENTWISE_RULES)
         if rules:

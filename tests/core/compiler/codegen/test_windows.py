@@ -178,6 +178,10 @@ def check_select_and_scatter(
 
 POOLS: dict[str, tuple[Sequence[int], Sequence[W]]] = {
     "2x2": ((2, 8, 6, 20), [ONE, W(2, 2), W(2, 2), ONE]),
+    "2x2, a rest without a window": ((2, 7, 9, 20), [ONE, W(2, 2), W(2, 2), ONE]),
+    "2x2, padded": ((2, 7, 8, 20), [ONE, W(2, 2, 1, 0), W(2, 2, 0, 2), ONE]),
+    "gaps between windows": ((2, 9, 11, 20), [ONE, W(2, 3), W(2, 4, 1, 1), ONE]),
+    "dilated, disjoint": ((3, 20, 5), [ONE, W(3, 5, 0, 0, window_dilation=2), ONE]),
     "3x3 overlapping": ((2, 7, 9, 64), [ONE, W(3, 2, 1, 1), W(3, 1, 1, 1), ONE]),
     "channels first": ((2, 3, 9, 8), [ONE, ONE, W(2, 2), W(3, 1, 1, 1)]),
     "large window": ((9, 50, 3), [W(9), W(11, 3, 4, 2), ONE]),

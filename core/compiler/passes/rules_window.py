@@ -1,0 +1,84 @@
+"""Rewrite rules for convolutions and windowed reductions: padding that a ``pad`` does becomes the window's own.
+
+Keras' ZeroPadding2D, PyTorch's nn.ConstantPad2d and JAX's jnp.pad before a "valid" convolution or pool write
+such programs. The window reads no memory for its padding, and what made the operand can run in place again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from ..hlo import Instruction, WindowDimension
+from .patterns import binary_body, constant_value, identity_value, is_constant
+
+Rule = Callable[[Instruction], Instruction | None]
+
+
+def fold_pad_into_convolution(i: Instruction) -> Instruction | None:
+    """``convolution(pad(x, 0), kernel)`` with zeros around the spatial dimensions of x only."""
+    pad = i.operands[0]
+    if pad.opcode != "pad" or not is_constant(pad.operands[1], 0):
+        return None
+    spatial: tuple[int, ...] = i.attributes["dimension_numbers"].input_spatial
+    low, high = pad.attributes["low"], pad.attributes["high"]
+    if any(d not in spatial and (low[d] or high[d]) for d in range(len(low))):
+        return None
+    window = _padded_window(pad, i.attributes["window"], spatial)
+    if window is None:
+        return None
+    return i.replace(
+        operands=(pad.operands[0], i.operands[1]), attributes={**i.attributes, "window": window}
+    )
+
+
+def fold_pad_into_reduce_window(i: Instruction) -> Instruction | None:
+    """``reduce-window(pad(x, e), e)`` where e changes nothing: zeros that are added, -inf under a maximum."""
+    if len(i.operands) != 2:
+        return None
+    pad, initial = i.operands
+    opcode = binary_body(i.called[0])
+    if pad.opcode != "pad" or opcode is None:
+        return None
+    neutral = identity_value(opcode, pad)
+    values = [constant_value(v) for v in (pad.operands[1], initial)]
+    # By their bits: -0.0 is another number than 0.0 where nothing else is added.
+    if values[0] is None or values[1] is None or values[0].tobytes() != values[1].tobytes():
+        return None
+    if neutral is None or not bool(values[0] == neutral):
+        return None
+    window = _padded_window(pad, i.attributes["window"], range(len(pad.dims)))
+    if window is None:
+        return None
+    return i.replace(
+        operands=(pad.operands[0], initial), attributes={**i.attributes, "window": window}
+    )
+
+
+def _padded_window(
+    pad: Instruction, window: Sequence[WindowDimension], dimensions: Sequence[int]
+) -> tuple[WindowDimension, ...] | None:
+    """``window`` with what ``pad`` adds around ``dimensions``, which it runs over one by one.
+
+    None for what stays a pad: elements between elements, and elements cut off (in every library a slice).
+    """
+    low, high = pad.attributes["low"], pad.attributes["high"]
+    if any(pad.attributes["interior"]) or any(n < 0 for n in (*low, *high)):
+        return None
+    if not pad.operands[0].elements:
+        return None
+    return tuple(
+        replace(
+            w,
+            padding_low=w.padding_low + low[d] * w.base_dilation,
+            padding_high=w.padding_high + high[d] * w.base_dilation,
+        )
+        for d, w in zip(dimensions, window, strict=True)
+    )
+
+
+RULES: Final[dict[str, tuple[Rule, ...]]] = {
+    "convolution": (fold_pad_into_convolution,),
+    "reduce-window": (fold_pad_into_reduce_window,),
+}

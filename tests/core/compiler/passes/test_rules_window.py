@@ -1,0 +1,161 @@
+"""Pads in front of convolutions and windowed reductions: where they become padding, and that values stay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from tripont.core.compiler import dtypes, hlo, verifier
+from tripont.core.compiler.evaluate import evaluate
+from tripont.core.compiler.hlo import Instruction, WindowDimension
+from tripont.core.compiler.passes.simplify import simplify
+
+from tests.core.compiler.builders import (
+    S32,
+    arguments,
+    body,
+    module,
+    number,
+    op,
+    opcodes,
+    parameter,
+)
+
+W = WindowDimension
+CHANNELS_LAST = hlo.ConvolutionDimensionNumbers(0, 3, (1, 2), 2, 3, (0, 1), 0, 3, (1, 2))
+
+
+def pad(
+    x: Instruction,
+    value: float,
+    low: Sequence[int],
+    high: Sequence[int],
+    interior: Sequence[int] | None = None,
+) -> Instruction:
+    interior = interior or (0,) * len(low)
+    dims = [
+        n + a + b + max(n - 1, 0) * i
+        for n, a, b, i in zip(x.dims, low, high, interior, strict=True)
+    ]
+    edges = {"low": tuple(low), "high": tuple(high), "interior": tuple(interior)}
+    return op("pad", x, number(value, dtype=x.dtype), dims=dims, **edges)
+
+
+def length(n: int, w: WindowDimension) -> int:
+    reach = (n - 1) * w.base_dilation + 1 + w.padding_low + w.padding_high
+    return (reach - (w.size - 1) * w.window_dilation - 1) // w.stride + 1
+
+
+def convolution(
+    x: Instruction, kernel: Instruction, window: Sequence[WindowDimension]
+) -> Instruction:
+    """Channels last; two spatial dimensions."""
+    spatial = [length(n, w) for n, w in zip(x.dims[1:3], window, strict=True)]
+    return op(
+        "convolution",
+        x,
+        kernel,
+        dims=(x.dims[0], *spatial, kernel.dims[3]),
+        window=tuple(window),
+        dimension_numbers=CHANNELS_LAST,
+        feature_group_count=x.dims[3] // kernel.dims[2],
+        batch_group_count=1,
+        precision=("DEFAULT", "DEFAULT"),
+    )
+
+
+def pool(
+    x: Instruction, window: Sequence[WindowDimension], opcode: str, initial: float
+) -> Instruction:
+    dims = [length(n, w) for n, w in zip(x.dims, window, strict=True)]
+    return op(
+        "reduce-window",
+        x,
+        number(initial, dtype=x.dtype),
+        dims=dims,
+        window=tuple(window),
+        called=[body(opcode, x.dtype)],
+    )
+
+
+def simplified(parameters: Sequence[Instruction], result: Instruction) -> list[str]:
+    """The opcodes that are left, once the values were found to be the same."""
+    before = module(parameters, result)
+    verifier.verify(before, "test")
+    after = simplify(before)
+    verifier.verify(after, "simplify")
+    inputs = arguments(before)
+    np.testing.assert_array_equal(evaluate(after, inputs)[0], evaluate(before, inputs)[0])
+    return opcodes(after.entry)
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        [W(3, 2), W(3, 2)],
+        [W(3, 1, 1, 0), W(2, 1)],
+        [W(2, 1, 0, 0, window_dilation=2), W(3, 2, 1, 1)],
+        [W(3, 1, 2, 2, base_dilation=2), W(3, 1, 1, 1, base_dilation=3)],
+    ],
+    ids=["strided", "padded too", "dilated kernel", "dilated input"],
+)
+@pytest.mark.parametrize("groups", [1, 4])
+def test_convolution(window: list[WindowDimension], groups: int) -> None:
+    x, kernel = (
+        parameter(0, 2, 7, 6, 4),
+        parameter(1, *(w.size for w in window), 4 // groups, 8),
+    )
+    padded = pad(x, 0, (0, 0, 1, 0), (0, 1, 2, 0))
+    assert simplified([x, kernel], convolution(padded, kernel, window)) == ["convolution"]
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "interior"),
+    [
+        (1, (0, 1, 1, 0), (0, 1, 1, 0), None),
+        (0, (0, 1, 1, 0), (0, 1, 1, 4), None),
+        (0, (1, 1, 1, 0), (0, 1, 1, 0), None),
+        (0, (0, 1, 1, 0), (0, 1, 1, 0), (0, 1, 0, 0)),
+        (0, (0, -1, 1, 0), (0, 1, 1, 0), None),
+    ],
+    ids=["not zero", "features", "batch", "between elements", "cut off"],
+)
+def test_convolution_keeps_pad(
+    value: float, low: Sequence[int], high: Sequence[int], interior: Sequence[int] | None
+) -> None:
+    x = parameter(0, 2, 7, 6, 4)
+    padded = pad(x, value, low, high, interior)
+    kernel = parameter(1, 3, 3, padded.dims[3], 2)
+    result = convolution(padded, kernel, [W(3), W(3)])
+    assert simplified([x, kernel], result) == ["pad", "convolution"]
+
+
+POOL = [W(1), W(3, 2, 0, 1), W(2, 1), W(1)]
+
+
+@pytest.mark.parametrize(
+    ("opcode", "value", "dtype"),
+    [
+        ("add", 0.0, dtypes.F32),
+        ("maximum", -np.inf, dtypes.F32),
+        ("minimum", np.inf, dtypes.F32),
+        ("maximum", -(2**31), S32),
+        ("multiply", 1, S32),
+    ],
+)
+def test_pool(opcode: str, value: float, dtype: dtypes.DType) -> None:
+    x = parameter(0, 2, 6, 5, 3, dtype=dtype)
+    padded = pad(x, value, (1, 1, 0, 0), (0, 2, 1, 2))
+    assert simplified([x], pool(padded, POOL, opcode, value)) == ["reduce-window"]
+
+
+@pytest.mark.parametrize(
+    ("opcode", "value", "initial"),
+    [("maximum", 0.0, -np.inf), ("add", 1.0, 1.0), ("add", 0.0, -0.0), ("maximum", 0.0, 0.0)],
+    ids=["other values", "not neutral", "signs of zero", "not neutral in a maximum"],
+)
+def test_pool_keeps_pad(opcode: str, value: float, initial: float) -> None:
+    x = parameter(0, 2, 6, 5, 3)
+    padded = pad(x, value, (0, 1, 1, 0), (0, 1, 0, 0))
+    assert simplified([x], pool(padded, POOL, opcode, initial)) == ["pad", "reduce-window"]
