@@ -1,6 +1,11 @@
 #include "nextpluggable/pjrt.h"
 
 #include <atomic>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "nextpluggable/donation.h"
 
 namespace tripont::tensorflow {
 namespace {
@@ -14,6 +19,23 @@ PJRT_Error* CreateAndRemember(PJRT_Client_Create_Args* args) {
   return error;
 }
 
+PJRT_Error* CompileWithDonation(PJRT_Client_Compile_Args* args) {
+  const PJRT_Program* program = args->program;
+  if (std::string_view(program->format, program->format_size) != "hlo") {
+    return Pjrt()->PJRT_Client_Compile(args);
+  }
+  std::optional<std::string> code =
+      AliasUpdatedVariables(std::string_view(program->code, program->code_size));
+  if (!code) return Pjrt()->PJRT_Client_Compile(args);
+  PJRT_Program aliased = *program;
+  aliased.code = code->data();
+  aliased.code_size = code->size();
+  args->program = &aliased;
+  PJRT_Error* error = Pjrt()->PJRT_Client_Compile(args);
+  args->program = program;
+  return error;
+}
+
 }  // namespace
 
 void SetCore(const CoreFunctions& functions) { the_core = functions; }
@@ -24,6 +46,7 @@ const PJRT_Api* TableForTensorflow() {
   static const PJRT_Api table = [] {
     PJRT_Api api = *Pjrt();
     api.PJRT_Client_Create = CreateAndRemember;
+    api.PJRT_Client_Compile = CompileWithDonation;
     return api;
   }();
   return &table;

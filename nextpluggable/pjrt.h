@@ -27,8 +27,8 @@ void SetCore(const CoreFunctions& functions);
 const CoreFunctions& Core();
 inline const PJRT_Api* Pjrt() { return Core().api; }
 
-// The core's table for TensorFlow: the same functions, and the client that is created with it is
-// remembered.
+// The core's table for TensorFlow: the same functions, but the client that is created with it is
+// remembered, and programs that update variables do so in place (donation.h).
 const PJRT_Api* TableForTensorflow();
 // That client; null before TensorFlow has one.
 PJRT_Client* TheClient();

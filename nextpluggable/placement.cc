@@ -83,11 +83,6 @@ class AfterPlacement : public tf::EagerOpRewrite {
   }
 };
 
-bool IsOn(std::string_view type, const std::string& device) {
-  tf::DeviceNameUtils::ParsedName name;
-  return tf::DeviceNameUtils::ParseFullName(device, &name) && name.has_type && name.type == type;
-}
-
 class GraphPass : public tf::GraphOptimizationPass {
  public:
   absl::Status Run(const tf::GraphOptimizationPassOptions& options) override {
@@ -107,6 +102,11 @@ class GraphPass : public tf::GraphOptimizationPass {
 };
 
 }  // namespace
+
+bool IsOn(std::string_view type, const std::string& device) {
+  tf::DeviceNameUtils::ParsedName name;
+  return tf::DeviceNameUtils::ParseFullName(device, &name) && name.has_type && name.type == type;
+}
 
 void WatchPlacement() {
   using Registry = tf::EagerOpRewriteRegistry;

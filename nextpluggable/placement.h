@@ -5,9 +5,15 @@
 #ifndef TRIPONT_NEXTPLUGGABLE_PLACEMENT_H_
 #define TRIPONT_NEXTPLUGGABLE_PLACEMENT_H_
 
+#include <string>
+#include <string_view>
+
 #include "nextpluggable/adapter.h"
 
 namespace tripont::tensorflow {
+
+// Whether the name of a device ("/job:localhost/replica:0/task:0/device:XPU:0") is of this type.
+bool IsOn(std::string_view type, const std::string& device);
 
 // Starts to look on: at every eager op, and at every function's graph after placement.
 void WatchPlacement();

@@ -12,6 +12,7 @@
 #include "nextpluggable/kernels/register.h"
 #include "nextpluggable/pjrt.h"
 #include "nextpluggable/placement.h"
+#include "nextpluggable/while_loops.h"
 #include "nextpluggable/xla_device.h"
 
 namespace tripont::tensorflow {
@@ -94,6 +95,7 @@ const TFNPD_Api* tripont_tensorflow_init_plugin(void* core, TFNPD_PluginParams* 
       .collect = Symbol<decltype(tripont_exchange_collect)>(core, "tripont_exchange_collect")});
   RegisterXlaDevice();
   WatchPlacement();
+  LowerLoopsWithHostState();
   params->device_type = kDeviceType;
   params->compilation_device_name = kCompilationDevice;
   params->priority = 0;  // below the CPU: a device of this type is used where the program says so

@@ -62,6 +62,28 @@ add(
     _BOXES,
     jit=False,
 )
+_SCORES: Final = given([[0.9, 0.8, 0.7, 0.6, 0.95]], "float32")
+add(
+    "non_max_suppression_padded",
+    lambda b, s: tf.image.non_max_suppression_padded(b[None], s, 3, pad_to_max_output_size=True),
+    _BOXES,
+    _SCORES,
+)
+add(
+    "non_max_suppression_padded_tiles",
+    lambda b, s: tf.image.non_max_suppression_padded(
+        b[None] / 9,
+        s,
+        4,
+        iou_threshold=0.4,
+        score_threshold=0.65,
+        pad_to_max_output_size=True,
+        canonicalized_coordinates=True,
+        tile_size=2,
+    ),
+    _BOXES,
+    _SCORES,
+)
 add(
     "decode_png",
     lambda: tf.io.decode_png(tf.io.encode_png(tf.zeros([4, 4, 3], tf.uint8))),

@@ -222,6 +222,28 @@ def test_eagerly(name: str) -> None:
         np.testing.assert_allclose(a, e, rtol=2e-5, atol=2e-5 * float(np.max(np.abs(e))))
 
 
+def _while_op(x: Any) -> Any:
+    """A While op that does not ask to be lowered, as in tf.nn.ctc_loss, with a counter in its state."""
+    counter, state = tf.TensorSpec([], tf.int32), tf.TensorSpec(X.shape, tf.float32)
+    condition = tf.function(lambda i, _: i < 5).get_concrete_function(counter, state)
+    body = tf.function(lambda i, a: (i + 1, a * 2 + 1)).get_concrete_function(counter, state)
+    return tf.raw_ops.While(input=[tf.constant(0), x], cond=condition, body=body)
+
+
+@pytest.mark.parametrize("jit", [False, True], ids=["function", "jit"])
+def test_a_while_op_with_a_counter(jit: bool) -> None:
+    count, result = _run(tf.function(_while_op, jit_compile=jit), "XPU:0")
+    assert count == 5
+    np.testing.assert_allclose(result, 32 * X + 31, rtol=1e-6)
+
+
+def test_a_while_op_with_a_counter_is_refused_eagerly() -> None:
+    with tf.device("XPU:0"), pytest.raises(tf.errors.UnimplementedError, match=r"While.*int32"):
+        _while_op(tf.constant(X))
+    with tf.device("CPU:0"):
+        assert _while_op(tf.constant(X))[0].numpy() == 5
+
+
 def test_a_function_with_strings_in_the_middle() -> None:
     @tf.function
     def describe(x: Any) -> Any:

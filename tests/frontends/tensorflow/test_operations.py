@@ -33,17 +33,7 @@ TABLES = {
 ALL = {f"{family}-{case.name}": case for family, table in TABLES.items() for case in table.cases}
 # One dtype of a row is enough for the ways to call a function; every dtype runs eagerly.
 FIRST = {f"{f}-{case.name}": case for f, table in TABLES.items() for case in table.first_dtypes()}
-# What ends the process in a function without jit_compile; this list may only shrink.
-CRASHES = {
-    "nn-ctc_loss": "the loops of CTC end in a segmentation fault; eagerly and with jit_compile they work"
-}
 OTHER_DTYPES = [pytest.param(name, marks=pytest.mark.slow) for name in ALL if name not in FIRST]
-
-
-def _in_function(name: str) -> object:
-    if name not in CRASHES:
-        return name
-    return pytest.param(name, marks=pytest.mark.xfail(run=False, reason=CRASHES[name]))
 
 
 def run(function: Callable[..., Any], case: Case, device: str) -> list[np.ndarray]:
@@ -81,7 +71,7 @@ def test_eager(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [_in_function(name) for name in FIRST])
+@pytest.mark.parametrize("name", FIRST)
 def test_function(name: str) -> None:
     case = FIRST[name]
     compare(run(tf.function(case.function), case, "XPU:0"), case)

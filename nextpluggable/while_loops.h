@@ -1,0 +1,19 @@
+// While ops whose state includes int32.
+//
+// TensorFlow keeps int32 arguments of While in host memory on every device, whatever its kernel
+// says. On XPU a While op is compiled as one program, and the kernel that runs the program takes
+// each argument for a device buffer: the process would end. tf.while_loop never comes that far,
+// because TensorFlow lowers its loops to Switch and Merge; loops that are made in another way
+// (functional_ops.While, as in tf.nn.ctc_loss, and tf.raw_ops.While) ask for nothing of the kind.
+#ifndef TRIPONT_NEXTPLUGGABLE_WHILE_LOOPS_H_
+#define TRIPONT_NEXTPLUGGABLE_WHILE_LOOPS_H_
+
+namespace tripont::tensorflow {
+
+// From now on such loops are lowered too in graphs, where they are meant for XPU; what cannot be
+// lowered (an eager op) is an error, UNIMPLEMENTED.
+void LowerLoopsWithHostState();
+
+}  // namespace tripont::tensorflow
+
+#endif  // TRIPONT_NEXTPLUGGABLE_WHILE_LOOPS_H_
