@@ -52,7 +52,8 @@ def evaluate_computation(computation: Computation, arguments: Sequence[Array]) -
 def evaluate_instruction(instruction: Instruction, operands: Sequence[Array]) -> list[Array]:
     """The results of one instruction, given one array for each operand.
 
-    Raises CompileError (UNIMPLEMENTED) for an opcode that has no reference here.
+    Raises CompileError (UNIMPLEMENTED) for an opcode that has no reference here, and for matrices that NumPy does not
+    decompose.
     """
     opcode = instruction.opcode
     with np.errstate(all="ignore"):
@@ -63,7 +64,10 @@ def evaluate_instruction(instruction: Instruction, operands: Sequence[Array]) ->
             function = _FUNCTIONS.get(opcode)
             if function is None:
                 raise of_instruction("UNIMPLEMENTED", "no reference evaluation", instruction)
-            results = function(instruction, *operands)
+            try:
+                results = function(instruction, *operands)
+            except np.linalg.LinAlgError as error:  # a singular matrix, or one that is not positive
+                raise of_instruction("UNIMPLEMENTED", str(error), instruction) from None
     return [_shaped(r, s) for r, s in zip(results, instruction.result_shapes, strict=True)]
 
 

@@ -145,7 +145,8 @@ def _shift(i: Instruction, a: Array, b: Array) -> Array:
             np.where(too_far, 0, logical >> safe.astype(unsigned)).astype(unsigned).astype(a.dtype)
         )
     signed = np.dtype(f"i{i.dtype.size}")
-    arithmetic = a.astype(signed)
+    spare = 8 * i.dtype.size - bits  # of less than a byte: the sign is extended
+    arithmetic = a.astype(signed) << spare >> spare
     shifted = arithmetic >> np.where(too_far, bits - 1, amount).astype(signed)
     return np.asarray(shifted).astype(a.dtype)
 
@@ -188,10 +189,16 @@ def _convert(i: Instruction, a: Array) -> Array:
         result = np.where(wide >= high, np.array(high, result.dtype), result)
         result = np.where(wide <= low, np.array(low, result.dtype), result)
         return np.where(np.isnan(wide), np.zeros((), result.dtype), result).astype(target.numpy)
-    if a.dtype.kind == "c" and not target.is_complex:
-        a = a.real
     if target.kind == "pred":
         return np.asarray(a != 0)
+    if a.dtype.kind == "c" and not target.is_complex:
+        a = a.real
+    # ml_dtypes has no conversions between integers of less than a byte, nor between some of its floats.
+    source = dtypes.from_numpy(a.dtype)
+    if source.is_integer:
+        a = native_int(a)
+    elif source.is_float and source.bits <= 8:
+        a = a.astype(np.float32)
     return a.astype(target.numpy)
 
 
@@ -271,8 +278,14 @@ def _round_away(x: Array) -> Array:
     return np.where(np.abs(x) < 2.0**52, np.copysign(np.floor(np.abs(x) + 0.5), x), x)
 
 
-def _atan2(i: Instruction, a: Array, b: Array) -> Array:
-    return np.asarray(_wide(np.arctan2)(i, a, b))
+def _cbrt(x: Array) -> Array:
+    return np.asarray(x ** (1 / 3) if x.dtype.kind == "c" else np.cbrt(x))
+
+
+def _atan2(y: Array, x: Array) -> Array:
+    if x.dtype.kind == "c":
+        return np.asarray(-1j * np.log((x + 1j * y) / np.sqrt(x * x + y * y)))
+    return np.asarray(np.arctan2(y, x))
 
 
 ELEMENTWISE: Final[Mapping[str, Callable[..., Array]]] = {
@@ -280,7 +293,7 @@ ELEMENTWISE: Final[Mapping[str, Callable[..., Array]]] = {
         np.abs(a) if a.dtype.kind == "c" or not i.dtype.is_integer else np.abs(native_int(a))
     ),
     "negate": _plain(np.negative),
-    "sign": _plain(_sign),
+    "sign": _wide(_sign),  # in a type that has a zero
     "not": _not,
     "exponential": _wide(np.exp),
     "exponential-minus-one": _wide(np.expm1),
@@ -288,7 +301,7 @@ ELEMENTWISE: Final[Mapping[str, Callable[..., Array]]] = {
     "log-plus-one": _wide(np.log1p),
     "sqrt": _wide(np.sqrt),
     "rsqrt": _wide(lambda x: 1 / np.sqrt(x)),
-    "cbrt": _wide(np.cbrt),
+    "cbrt": _wide(_cbrt),
     "tanh": _wide(np.tanh),
     "tan": _wide(np.tan),
     "sine": _wide(np.sin),
@@ -319,7 +332,7 @@ ELEMENTWISE: Final[Mapping[str, Callable[..., Array]]] = {
     "maximum": _extremum,
     "minimum": _extremum,
     "power": _power,
-    "atan2": _atan2,
+    "atan2": _wide(_atan2),
     "and": _plain(np.bitwise_and),
     "or": _plain(np.bitwise_or),
     "xor": _plain(np.bitwise_xor),

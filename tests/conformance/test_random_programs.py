@@ -1,7 +1,8 @@
 """Random programs of integers, which have one right answer: the interpreter's, bit for bit.
 
 Long chains over shared values with several results, so that fusions, buffers and loops meet in ways that nobody thought
-of. (tests/core/compiler/test_fusion.py generates programs of floats, for the passes alone.)
+of. The module as it is read is evaluated too, in NumPy: where that is right and the executable is wrong, it is the
+passes or the code. (tests/core/compiler/test_fusion.py generates programs of floats, for the passes alone.)
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tripont.core.compiler import dtypes
+from tripont.core.compiler import dtypes, evaluate
 from tripont.core.compiler.dtypes import DType
+from tripont.core.compiler.importer.program import read_program
 
 from tests.conformance import device, reference
 from tests.conformance.programs import combine, dense, tensor
@@ -96,6 +98,27 @@ class Builder:
             f"stablehlo.convert {value.name} : ({value.type}) -> {target}", dtype, value.dims
         )
 
+    def small_indices(self, a: Entry, limit: int) -> Entry:
+        """The elements of a vector as s32 numbers, some of them outside [0, limit), in a column."""
+        wide = self.convert(a, dtypes.S32)
+        mask = self.constant(dtypes.S32, 2 * limit + 3)
+        masks = self.emit(
+            f"stablehlo.broadcast_in_dim {mask.name}, dims = [] : ({mask.type}) -> {wide.type}",
+            dtypes.S32,
+            wide.dims,
+            False,
+        )
+        few = self.emit(
+            f"stablehlo.and {wide.name}, {masks.name} : {wide.type}", dtypes.S32, wide.dims, False
+        )
+        column = (*a.dims, 1)
+        return self.emit(
+            f"stablehlo.reshape {few.name} : ({few.type}) -> {tensor('s32', *column)}",
+            dtypes.S32,
+            column,
+            False,
+        )
+
     # ------------------------------------------------------------------------------------------- operations
 
     def binary(self) -> None:
@@ -126,6 +149,123 @@ class Builder:
         self.emit(
             f"stablehlo.select {p.name}, {c.name}, {a.name} : {mask}, {a.type}", a.dtype, a.dims
         )
+
+    def clamp(self) -> None:
+        a = self.pick()
+        low, high = self.like(a), self.like(a)
+        self.emit(f"stablehlo.clamp {low.name}, {a.name}, {high.name} : {a.type}", a.dtype, a.dims)
+
+    def divide(self) -> None:
+        """By an odd number: the interpreter ends the process at zero."""
+        a = self.pick()
+        b = self.like(a)
+        one = self.constant(a.dtype, 1)
+        ones = self.emit(
+            f"stablehlo.broadcast_in_dim {one.name}, dims = [] : ({one.type}) -> {a.type}",
+            a.dtype,
+            a.dims,
+            False,
+        )
+        odd = self.emit(f"stablehlo.or {b.name}, {ones.name} : {a.type}", a.dtype, a.dims, False)
+        if a.dtype.is_signed:  # nor the smallest number by -1
+            odd = self.emit(
+                f"stablehlo.maximum {odd.name}, {ones.name} : {a.type}", a.dtype, a.dims, False
+            )
+        op = self.choose(["divide", "remainder"])
+        self.emit(f"stablehlo.{op} {a.name}, {odd.name} : {a.type}", a.dtype, a.dims)
+
+    def iota(self) -> None:
+        a = self.pick()
+        if not a.dims or max(a.dims) > 2 ** (a.dtype.bits - a.dtype.is_signed):
+            return
+        d = self.draw(st.integers(0, len(a.dims) - 1))
+        self.emit(f"stablehlo.iota dim = {d} : {a.type}", a.dtype, a.dims)
+
+    def dot(self) -> None:
+        """A value with itself over one dimension, or with another over all."""
+        a = self.pick()
+        if not a.dims or int(np.prod(a.dims)) > 200:
+            return
+        b = self.like(a)
+        d = self.draw(st.integers(0, len(a.dims) - 1))
+        batch = [n for n in range(len(a.dims)) if n != d and self.draw(st.booleans())]
+        rest = [a.dims[n] for n in range(len(a.dims)) if n != d and n not in batch]
+        dims = (*[a.dims[n] for n in batch], *rest, *rest)
+        if int(np.prod(dims, dtype=int)) > 400 or len(dims) > 4:
+            return
+        batching = f"batching_dims = {batch} x {batch}, " if batch else ""
+        self.emit(f"stablehlo.dot_general {a.name}, {b.name}, {batching}contracting_dims = [{d}] x [{d}]"
+                  f" : ({a.type}, {b.type}) -> {tensor(a.dtype, *dims)}", a.dtype, dims)  # fmt: skip
+
+    def gather(self) -> None:
+        a = self.pick()
+        if not a.dims or a.dims[0] == 0:
+            return
+        indices = [v for v in self.values if len(v.dims) == 1 and v.dims[0] <= 33]
+        if not indices:
+            return
+        at = self.small_indices(self.choose(indices), a.dims[0])
+        dims = (at.dims[0], *a.dims[1:])
+        sizes = dense([1, *a.dims[1:]])
+        self.emit(f'"stablehlo.gather"({a.name}, {at.name}) <{{dimension_numbers = #stablehlo.gather<offset_dims = {list(range(1, len(dims)))},'
+                  f" collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, indices_are_sorted = false, slice_sizes = {sizes}}}>"
+                  f" : ({a.type}, {at.type}) -> {tensor(a.dtype, *dims)}", a.dtype, dims)  # fmt: skip
+
+    def largest(self) -> None:
+        """The largest element along a dimension and its place: a reduction of two operands."""
+        a = self.pick()
+        if not a.dims:
+            return
+        d = self.draw(st.integers(0, len(a.dims) - 1))
+        numbers = (dtypes.S32, a.dims)
+        place = self.emit(
+            f"stablehlo.iota dim = {d} : {tensor('s32', *a.dims)}", *numbers, keep=False
+        )
+        low = 0 if not a.dtype.is_signed else -(2 ** (a.dtype.bits - 1))
+        first, none = self.constant(a.dtype, low), self.constant(dtypes.S32, 2**31 - 1)
+        s, i, p = tensor(a.dtype), tensor("s32"), tensor("pred")
+        body = (f"{{\n^bb0(%a: {s}, %b: {i}, %c: {s}, %d: {i}):\n%g = stablehlo.compare GT, %a, %c : ({s}, {s}) -> {p}\n"
+                f"%e = stablehlo.compare EQ, %a, %c : ({s}, {s}) -> {p}\n%l = stablehlo.compare LT, %b, %d : ({i}, {i}) -> {p}\n"
+                f"%m = stablehlo.and %e, %l : {p}\n%w = stablehlo.or %g, %m : {p}\n%x = stablehlo.select %w, %a, %c : {p}, {s}\n"
+                f"%y = stablehlo.select %w, %b, %d : {p}, {i}\nstablehlo.return %x, %y : {s}, {i}\n}}")  # fmt: skip
+        dims = (*a.dims[:d], *a.dims[d + 1 :])
+        kept, places = tensor(a.dtype, *dims), tensor("s32", *dims)
+        name = self.fresh()
+        self.lines.append(f'{name}:2 = "stablehlo.reduce"({a.name}, {place.name}, {first.name}, {none.name}) <{{dimensions = {dense([d])}}}> ({body})'
+                          f" : ({a.type}, {place.type}, {s}, {i}) -> ({kept}, {places})")  # fmt: skip
+        self.values += [Entry(f"{name}#0", a.dtype, dims), Entry(f"{name}#1", dtypes.S32, dims)]
+
+    def cumulative(self) -> None:
+        a = self.pick()
+        if not a.dims or 0 in a.dims:
+            return
+        initial = self.constant(a.dtype, 0)
+        window = (1,) * (len(a.dims) - 1) + (a.dims[-1],)
+        pad = [[0, 0]] * (len(a.dims) - 1) + [[a.dims[-1] - 1, 0]]
+        if self.draw(st.booleans()):
+            pad[-1].reverse()
+        self.emit(f'"stablehlo.reduce_window"({a.name}, {initial.name}) <{{window_dimensions = {dense(window)}, padding = dense<{pad}> :'
+                  f" tensor<{len(a.dims)}x2xi64>}}> ({combine('add', a.dtype)}) : ({a.type}, {initial.type}) -> {a.type}", a.dtype, a.dims)  # fmt: skip
+
+    def truth(self) -> None:
+        """Comparisons combined as truth values, and made numbers again."""
+        a = self.pick()
+        b, c = self.like(a), self.like(a)
+        mask = tensor("pred", *a.dims)
+        flags = [
+            self.emit(
+                f"stablehlo.compare {self.choose(['LT', 'EQ', 'NE', 'GE'])}, {x.name}, {y.name} : ({a.type}, {a.type}) -> {mask}",
+                dtypes.PRED,
+                a.dims,
+                False,
+            )
+            for x, y in ((a, b), (b, c))
+        ]
+        op = self.choose(["and", "or", "xor", "maximum", "minimum"])
+        both = self.emit(
+            f"stablehlo.{op} {flags[0].name}, {flags[1].name} : {mask}", dtypes.PRED, a.dims, False
+        )
+        self.convert(both, self.choose(_DTYPES))
 
     def transpose(self) -> None:
         a = self.pick()
@@ -356,6 +496,14 @@ _OPERATIONS = [
     "sort",
     "loop",
     "branch",
+    "clamp",
+    "divide",
+    "iota",
+    "dot",
+    "gather",
+    "largest",
+    "cumulative",
+    "truth",
 ]
 
 
@@ -399,6 +547,10 @@ def test_random_programs(drawn: tuple[str, list[Entry], list[Entry]]) -> None:
     ]
     executable = device.compile_program(text)
     expected = reference.interpret(text, arguments, [v.shape for v in executable.results])
+    read = evaluate.evaluate(read_program(text.encode(), "mlir"), arguments)
     actual = device.run(executable, arguments)
-    for a, e in zip(actual, expected, strict=True):
-        np.testing.assert_array_equal(a.astype(np.int64), e.astype(np.int64), err_msg=text)
+    for what, results in (("as it is read", read), ("compiled", actual)):
+        for a, e in zip(results, expected, strict=True):
+            np.testing.assert_array_equal(
+                a.astype(np.int64), e.astype(np.int64), err_msg=f"{what}: {text}"
+            )

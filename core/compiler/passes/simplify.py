@@ -79,6 +79,8 @@ def fold(instruction: Instruction) -> Instruction | None:
         return None
     if instruction.called and sum(o.elements for o in operands) > 256:
         return None
+    if instruction.called and any(o.dtype.is_float and o.dtype.bits <= 16 for o in operands):
+        return None  # kernels sum those in a wider type
     try:
         (value,) = evaluate.evaluate_instruction(
             instruction, [o.attributes["literal"] for o in operands]
