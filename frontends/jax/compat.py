@@ -23,9 +23,11 @@ from jax._src import (
     xla_bridge,
 )
 from jax._src.interpreters import mlir
-from jax._src.lax import lax
+from jax._src.lax import lax, special
 from jax._src.lib import xla_client  # type: ignore[attr-defined]
 from jax.interpreters import mlir as public_mlir
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import func, stablehlo
 
 OLDEST = (0, 10, 2)
 
@@ -151,8 +153,22 @@ def has_portable_lowering(primitive: Any) -> bool:
 
 def portable_lowering(name: str) -> tuple[Any, Callable[..., Any]]:
     """The elementwise primitive ``jax.lax.<name>_p``, and JAX's rule for all platforms."""
-    primitive = getattr(lax, f"{name}_p")
+    module = lax if hasattr(lax, f"{name}_p") else special
+    primitive = getattr(module, f"{name}_p")
     return primitive, mlir._lowerings[primitive].rule
+
+
+def composite(context: Any, name: str, rule: Callable[..., Any], x: Any, **parameters: Any) -> Any:
+    """A composite of that name on ``x``, whose decomposition is what ``rule`` makes."""
+    module = context.module_context
+    with ir.InsertionPoint(module.module.body):
+        function = func.FuncOp(name, ([x.type], [x.type]), visibility="private")
+    symbol = module.symbol_table.insert(function)
+    with ir.InsertionPoint(function.add_entry_block()):
+        func.ReturnOp(rule(context, function.arguments[0], **parameters))
+    return stablehlo.CompositeOp(
+        [x.type], [x], name=name, decomposition=ir.FlatSymbolRefAttr.get(symbol.value)
+    ).result
 
 
 def splat(context: Any, value: float) -> Any:

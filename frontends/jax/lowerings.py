@@ -64,8 +64,23 @@ def _direct(build: Callable[[Any, Any], Any], portable: Callable[..., Any]) -> C
     return rule
 
 
+#: Elementwise primitives of real numbers that are operations of ours, and that the client would expand.
+COMPOSITES: tuple[str, ...] = ("erfc",)
+
+
+def _kept(name: str, portable: Callable[..., Any]) -> Callable[..., Any]:
+    def rule(context: Any, x: Any, **parameters: Any) -> Any:
+        result = compat.composite(context, f"chlo.{name}", portable, x, **parameters)
+        return [compat.keep_sharding(context, result)]
+
+    return rule
+
+
 def register(platform: str) -> None:
     """Register the rules of this file for ``platform``."""
+    for name in COMPOSITES:
+        primitive, portable = compat.portable_lowering(name)
+        compat.register_lowering(primitive, _kept(name, portable), platform)
     for name, build in DIRECT.items():
         primitive, portable = compat.portable_lowering(name)
         compat.register_lowering(primitive, _direct(build, portable), platform)
