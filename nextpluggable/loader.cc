@@ -17,6 +17,7 @@
 #include "core/runtime/shared_library.h"
 #include "nextpluggable/adapter.h"
 #include "nextpluggable/device_functions.h"
+#include "nextpluggable/profiler.h"
 
 namespace tripont::tensorflow {
 namespace {
@@ -159,5 +160,10 @@ TRIPONT_ADAPTER_EXPORT void TF_InitKernel() {
   using namespace tripont::tensorflow;
   const Adapter& adapter = GetAdapter();
   if (adapter.problem.empty()) adapter.init_kernel();
+}
+
+TRIPONT_ADAPTER_EXPORT void TF_InitProfiler(TF_ProfilerRegistrationParams* params,
+                                            TF_Status* status) {
+  tripont::tensorflow::InitProfiler(GetPjrtApi(), params, status);
 }
 }
