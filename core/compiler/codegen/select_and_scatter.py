@@ -13,7 +13,7 @@ are not.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from .. import hlo
 from . import costs, llvm_ir, loops, memory, windows
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..targets.target import Target
+
+ENOUGH_UNITS: Final = (
+    32  # with fewer, the minor dimension is divided too; whole lines of it are read faster
+)
 
 
 def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
@@ -71,7 +75,8 @@ class _SelectAndScatter:
         if minor is not None:
             length = self.dims[minor]
             lanes = min(self.lanes, 1 << (length - 1).bit_length())
-            blocks = next((c for c in (16, 8, 4, 2) if length % (c * lanes) == 0), 1)
+            if math.prod(self.dims[d] for d in outer) < ENOUGH_UNITS:
+                blocks = next((c for c in (16, 8, 4, 2) if length % (c * lanes) == 0), 1)
 
         def along_minor(
             block: Coordinate, step: Callable[[Coordinate, Value | None], None]
