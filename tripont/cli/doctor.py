@@ -1,7 +1,8 @@
 """``tripont doctor``: what is found, what is missing, and how to mend it.
 
 A check is a function that returns a :class:`Finding`; it never raises. Whatever might crash or hang (loading the
-library, starting the device) runs in a process of its own.
+library, starting the device) runs in a process of its own. Here is what all frameworks need; the checks of each one are
+in :mod:`.framework_checks`.
 """
 
 from __future__ import annotations
@@ -11,11 +12,9 @@ import importlib.metadata
 import json
 import os
 import platform
-import subprocess
 import sys
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from rich.markup import escape
@@ -23,45 +22,14 @@ from rich.table import Table
 
 from tripont import __version__, library_path
 
+from .finding import ERROR, OK, WARNING, Finding, check_package, in_process
+from .framework_checks import (
+    check_jax,
+    check_jax_entry_point,
+    check_tensorflow,
+    check_torch_xla,
+)
 from .terminal import make_console
-
-OK, WARNING, ERROR = "ok", "warning", "error"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """status: OK, WARNING (works, but) or ERROR (the device does not work). fix: what to do about it."""
-
-    name: str
-    status: str
-    detail: str
-    fix: str = ""
-
-
-def in_process(code: str, timeout: float = 120) -> tuple[bool, str]:
-    """Run Python code in a process of its own. Returns success, and its output or the last line of its error."""
-    try:
-        result = subprocess.run(
-            [sys.executable, "-c", code],
-            env=os.environ | {"JAX_TRACEBACK_FILTERING": "off"},
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return False, f"no answer within {timeout:.0f} s"
-    if result.returncode == 0:
-        return True, result.stdout.strip()
-    if result.returncode < 0:
-        return False, f"ended by signal {-result.returncode}"
-    lines = [line for line in result.stderr.strip().splitlines() if line.strip()]
-    for line in lines:  # the frontend's own warning says more than what JAX makes of it
-        if line.startswith("tripont:0: RuntimeWarning: "):
-            return False, line.removeprefix("tripont:0: RuntimeWarning: ").removesuffix(
-                " (`tripont doctor` says more)"
-            )
-    return False, lines[-1] if lines else f"exit code {result.returncode}"
 
 
 def check_python() -> Finding:
@@ -70,25 +38,6 @@ def check_python() -> Finding:
     if (3, 11) <= sys.version_info[:2] <= (3, 13):
         return Finding("Python", OK, detail)
     return Finding("Python", WARNING, detail, "tripont is tested with Python 3.11 to 3.13")
-
-
-def check_package(name: str, needed_for: str, minimum: str, required: bool) -> Finding:
-    fix = f"pip install '{name}>={minimum}'"
-    try:
-        version = importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return Finding(
-            name, ERROR if required else WARNING, f"missing; needed for {needed_for}", fix
-        )
-
-    def numbers(text: str) -> list[int]:
-        return [int(part) if part.isdigit() else 0 for part in text.split("+")[0].split(".")]
-
-    if numbers(version) < numbers(minimum):
-        return Finding(
-            name, ERROR if required else WARNING, f"{version} is older than {minimum}", fix
-        )
-    return Finding(name, OK, f"{version} ({needed_for})")
 
 
 def check_llvm() -> Finding:
@@ -332,47 +281,6 @@ def check_cache() -> Finding:
     return Finding("cache", OK, f"{folder}, {len(files)} files, {size / 2**20:.1f} MB")
 
 
-def check_entry_point() -> Finding:
-    entries = importlib.metadata.entry_points(group="jax_plugins")
-    found = [e.value for e in entries if e.value == "tripont.frontends.jax"]
-    if found:
-        return Finding("JAX entry point", OK, found[0])
-    return Finding(
-        "JAX entry point",
-        ERROR,
-        "JAX does not know of tripont",
-        "pip install --force-reinstall tripont",
-    )
-
-
-SELF_TEST = """
-import time, warnings
-import jax, jax.numpy as jnp, numpy as np
-jax.config.update("jax_platforms", "xpu,cpu")
-start = time.perf_counter()
-devices = jax.devices("xpu")
-ready = time.perf_counter()
-x = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
-y = jax.jit(lambda a: jnp.tanh(a @ a).sum(0))(jax.device_put(x, devices[0]))
-y = np.asarray(y)
-done = time.perf_counter()
-difference = np.abs(y - np.tanh(x.astype(np.float64) @ x).sum(0)).max()
-assert difference < 1e-3, f"wrong result: off by {difference}"
-print(f"{len(devices)} x {devices[0].device_kind}; start {ready - start:.2f} s, first result {done - ready:.2f} s")
-"""
-
-
-def check_self_test() -> Finding:
-    start = time.perf_counter()
-    good, answer = in_process(SELF_TEST)
-    if good:
-        return Finding(
-            "self test", OK, f"{answer} ({time.perf_counter() - start:.1f} s with imports)"
-        )
-    fix = "the first error above is the likely cause; TRIPONT_LOG_LEVEL=3 says more"
-    return Finding("self test", ERROR, answer, fix)
-
-
 CHECKS: list[Callable[[], Finding]] = [
     check_python,
     lambda: Finding("tripont", OK, f"{__version__} ({', '.join(sys.modules['tripont'].__path__)})"),
@@ -390,20 +298,19 @@ CHECKS: list[Callable[[], Finding]] = [
     check_sycl,
     lambda: check_package("jaxlib", "the compiler reads programs with it", "0.10.2", True),
     lambda: check_package("jax", "JAX programs", "0.10.2", True),
-    check_entry_point,
+    check_jax_entry_point,
     check_cache,
-    check_self_test,
+    check_jax,
+    check_tensorflow,
+    check_torch_xla,
 ]
 
 
 def run(json_output: bool) -> int:
     """Print the findings. Returns 0 if nothing keeps the device from working, else 1."""
     console = make_console()
-    findings: list[Finding] = []
-    with console.status("looking around", spinner="dots") as status:
-        for check in CHECKS:
-            findings.append(check())
-            status.update(f"checked {findings[-1].name}")
+    with console.status("looking around", spinner="dots"), ThreadPoolExecutor(4) as pool:
+        findings = list(pool.map(lambda check: check(), CHECKS))
     failed = any(f.status == ERROR for f in findings)
     if json_output:
         print(json.dumps([dataclasses.asdict(f) for f in findings], indent=1))
