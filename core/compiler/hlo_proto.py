@@ -5,8 +5,8 @@ The field numbers are those of XLA's ``hlo.proto`` and ``xla_data.proto`` and st
 
 Where our IR is flatter than HLO, the proto gets HLO's form: ``while`` and ``conditional`` take tuples (so their
 computations take one tuple parameter each), ``optimization-barrier`` takes one operand. A ``library-call`` becomes a
-custom call with the target ``tripont$<name>``. Large constants are left without their literal (XLA prints them as
-``{...}``), so that the bytes stay small whatever the program's weights.
+custom call with the target ``tripont$<name>``, ``erfc`` one of ``tripont.erfc``. Large constants are left without
+their literal (XLA prints them as ``{...}``), so that the bytes stay small whatever the program's weights.
 """
 
 from __future__ import annotations
@@ -367,7 +367,11 @@ class _ComputationWriter:
 
 # ---------------------------------------------------------------------------------------------------- attributes
 
-_OPCODES: Final = {"optimization-barrier": "opt-barrier", "library-call": "custom-call"}
+_OPCODES: Final = {
+    "optimization-barrier": "opt-barrier",
+    "library-call": "custom-call",
+    "erfc": "custom-call",  # HLO has erf alone
+}
 
 
 def _literal(literal: np.ndarray, shape: Shape) -> bytes:
@@ -698,6 +702,7 @@ _WRITERS: Final[dict[str, Callable[[Instruction], bytes]]] = {
     "rng-bit-generator": _rng_bit_generator,
     "custom-call": _custom_call,
     "library-call": _library_call,
+    "erfc": lambda i: text(_Field.CUSTOM_CALL_TARGET, "tripont.erfc"),
     "fusion": _fusion,
     "all-reduce": _collective(),
     "all-gather": _collective("all_gather_dimension"),
