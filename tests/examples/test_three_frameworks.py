@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -27,3 +29,34 @@ def test_one_model(run_example: Callable[..., str]) -> None:
     (row,) = (line for line in printed.splitlines() if line.startswith("│ Keras"))
     numbers = [int(word) for word in row.split() if word.isdigit()]
     assert numbers[2] == numbers[3]  # all of its own are its own
+
+
+def test_bridge(run_example: Callable[..., str]) -> None:
+    """Two epochs: enough to see that it learns, and that nothing is copied."""
+    printed = run_example("bridge", "--epochs", "2", "--batch", "100", "--accuracy", "0.5")
+    rows = [line for line in printed.splitlines() if "→" in line]
+    assert len(rows) == 3
+    for row in rows:
+        arrays, _, copies, same, *_ = (cell.strip() for cell in row.strip("│").split("│")[1:])
+        assert int(arrays) > 0
+        assert copies == "0"
+        assert same == f"{arrays} of {arrays}"
+    assert "0 copies" in printed
+
+
+@pytest.mark.skipif(
+    not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="the machine has no C compiler"
+)
+def test_one_kernel(run_example: Callable[..., str]) -> None:
+    printed = run_example("one_kernel", "--rows", "3", "--samples", "500")
+    assert "no copies" in printed
+    (row,) = (line for line in printed.splitlines() if "the result is NumPy's" in line)
+    assert [cell.strip() for cell in row.split("│")[2:5]] == ["yes"] * 3
+
+
+def test_comparison(run_example: Callable[..., str], tmp_path: Path) -> None:
+    picture = tmp_path / "bars.png"
+    printed = run_example("comparison", "--scale", "0.01", "--rounds", "1", "--png", str(picture))
+    for framework in ("JAX", "TensorFlow", "PyTorch"):
+        assert printed.count(f"│ {framework}") == 3
+    assert picture.read_bytes().startswith(b"\x89PNG")
