@@ -62,11 +62,8 @@ def _lgamma(x: Any) -> Any:
 
 
 def _digamma(x: Any) -> Any:
-    if x == 0:
-        return -mpmath.inf
-    if x < 0 and x == mpmath.floor(x):
-        return mpmath.nan
-    return mpmath.digamma(x)
+    """NaN at its poles, as JAX defines it."""
+    return mpmath.nan if x <= 0 and x == mpmath.floor(x) else mpmath.digamma(x)
 
 
 def _erfc(x: Any) -> Any:
@@ -129,8 +126,8 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "erf": Function(special.erf, mpmath.erf),
     "erfc": Function(special.erfc, _erfc),
     "erf_inv": Function(special.erfinv, _erf_inv),
-    "lgamma": Function(special.gammaln, _lgamma),
-    "digamma": Function(special.psi, _digamma),
+    "lgamma": Function(lambda x: np.where(np.isinf(x), np.inf, special.gammaln(x)), _lgamma),
+    "digamma": Function(lambda x: np.where(x == 0, np.nan, special.psi(x)), _digamma),
     "bessel_i0e": Function(special.i0e, _bessel(0)),
     "bessel_i1e": Function(special.i1e, _bessel(1)),
     "div": Function(np.divide, operands=2),

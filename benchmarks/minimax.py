@@ -168,6 +168,9 @@ FITS: Final[dict[str, Fit]] = {
     **_both("cos", (2, 6), lambda z: ((mpmath.cos(_root(z)) - 1) / z + mpf(1) / 2) / z,
             lambda z: z * z / mpmath.cos(_root(z)), 0, _QUARTER),
     # atan t = t + t z (-1/3 + z p(z)), z = t^2
+    # erf x = x + x p(z), z = x^2, for x < 1
+    "erf_double": Fit(lambda z: mpmath.erf(_root(z)) / _root(z) - 1,
+                      lambda z: _root(z) / mpmath.erf(_root(z)), 0, 1, 12, True),
     # erfc x = e^(-x^2) p(t) / (1 + 2 x), t = (x - c)/(x + c), x from 0.5 to 10.1 (c = 3) or 27.3 (c = 4)
     "erfc_float": Fit(lambda t: _erfc_series(t, 3), lambda t: 1 / _erfc_series(t, 3),
                       _mapped("0.5", 3), _mapped("10.1", 3), 10, False),
