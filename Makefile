@@ -7,7 +7,7 @@ RUN := $(VENV)/bin/python
 # Tests on all cores, up to four at once (ARGS="-n 0 ..." for one after another, as a debugger wants it).
 PYTEST := $(RUN) -m pytest -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: help environment dev frameworks build test test-fast conformance test-wheel demo bench lint format clean
+.PHONY: help environment dev frameworks build test test-fast conformance test-wheel demo demo-bridge bench lint format clean
 
 help:
 	@sed -n 's/^| `\(make [^`]*\)` | \([^|;]*\).*/\1\t\2/p' docs/development.md | expand -t 16
@@ -43,6 +43,10 @@ test-wheel: environment
 
 demo: dev
 	$(RUN) examples/jax_digits/main.py $(ARGS)
+
+# TensorFlow preprocesses, JAX trains, PyTorch evaluates, on the same buffers.
+demo-bridge: frameworks
+	$(RUN) examples/bridge/main.py $(ARGS)
 
 bench: dev
 	$(RUN) -m benchmarks $(ARGS)

@@ -113,7 +113,6 @@ def plot(measurements: list[Measurement], file: Path) -> None:
                     label=label,
                 )
         axes[0, column].set_title(name)
-        axes[1, column].set_yscale("log")
         for row in (0, 1):
             axes[row, column].set_xticks(places, list(FRAMEWORKS))
             axes[row, column].spines[["top", "right"]].set_visible(False)
