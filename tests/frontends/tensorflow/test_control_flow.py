@@ -315,3 +315,19 @@ def test_sizes_that_depend_on_values() -> None:
             assert int(results[2]) == mask.sum()
         with pytest.raises(tf.errors.OpError, match="Where"):
             tf.function(function, jit_compile=True)(x)
+
+
+@pytest.mark.parametrize("name", ["is_strictly_increasing", "rot90"])
+def test_branches_of_different_sizes(name: str) -> None:
+    """In functions they are right; a compiled function is refused with the name of the conditional and its line."""
+
+    def function(x: Any) -> Any:
+        if name == "rot90":
+            return tf.image.rot90(tf.reshape(x, [1, 4, 3, 1]))
+        return tf.math.is_strictly_increasing(x)
+
+    np.testing.assert_array_equal(
+        _run(tf.function(function), "XPU:0")[0], _run(function, "CPU:0")[0]
+    )
+    with pytest.raises(tf.errors.UnimplementedError, match=rf"If: the size .*\({name}/cond.* at "):
+        _run(tf.function(function, jit_compile=True), "XPU:0")
