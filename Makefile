@@ -37,9 +37,11 @@ conformance: dev
 	TRIPONT_CONFORMANCE=full $(RUN) -m pytest -q $(or $(ARGS),tests/conformance tests/integration/test_numpy_functions.py)
 	$(RUN) -m tests.conformance.coverage
 
-# The wheel in a clean environment, as a user gets it, on Python 3.12 with the newest JAX where there is one.
+# The wheel in a clean environment, as a user gets it, on Python 3.12 with the newest JAX where there is one; then installed
+# beside each of WITH (tensorflow, torch), used, and uninstalled.
+WITH ?= tensorflow torch
 test-wheel: environment
-	@cmake/test_wheel.sh $(VENV) $(VENV_WHEEL)
+	@cmake/test_wheel.sh $(VENV) $(VENV_WHEEL) $(WITH)
 
 demo: dev
 	$(RUN) examples/jax_digits/main.py $(ARGS)

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# test_wheel.sh DEVELOPMENT_ENVIRONMENT NEW_ENVIRONMENT
+# test_wheel.sh DEVELOPMENT_ENVIRONMENT NEW_ENVIRONMENT [FRAMEWORK...]
 #
 # Builds the wheel and installs it with the extra "jax" into a clean environment, as `pip install .[jax]` does for a user,
 # then runs the smaller test set there, outside the checkout's packages. The environment is of Python 3.12 with the
-# newest JAX if a Python 3.12 is found; else it says so and takes the development environment's Python.
+# newest JAX if a Python 3.12 is found; else it says so and takes the development environment's Python. For each FRAMEWORK
+# (tensorflow, torch) the wheel is then installed, used and uninstalled in an environment that is made for this and removed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 development=$1
 environment=$2
+frameworks=("${@:3}")
 root=$PWD
 
 works() {
@@ -57,3 +59,11 @@ EOF
 
 "$root/$environment/bin/python" -m pytest -m "not slow" tests/integration tests/frontends/jax tests/frontends/jax_devices tests/cli
 "$root/$environment/bin/tripont" doctor
+
+cd "$root"
+for framework in ${frameworks[@]+"${frameworks[@]}"}; do
+  echo "installing the wheel beside $framework in a clean environment"
+  rm -rf "$environment-$framework"
+  "$python" cmake/check_install.py "$wheel" "$environment-$framework" "$framework"
+  rm -rf "$environment-$framework"
+done
