@@ -238,10 +238,6 @@ case("send", "", F32, function([_v], [_v], _token + f'%q = "stablehlo.send"(%0, 
      f"%r = stablehlo.add %0, %0 : {_v}"), [_x], refused="stablehlo.send")  # fmt: skip
 case("recv", "", F32, function([], [_v], _token + f'%q:2 = "stablehlo.recv"(%t) <{{{_channel.format(3)}}}> : (!stablehlo.token) -> ({_v}, !stablehlo.token)\n'
      f"%r = stablehlo.add %q#0, %q#0 : {_v}"), [], refused="stablehlo.recv")  # fmt: skip
-_q = "tensor<5x!quant.uniform<i8:f32, 0.5:1>>"
-for _op in ("uniform_quantize", "uniform_dequantize"):
-    case(_op, "", F32, function([_v], [_v], f"%q = stablehlo.uniform_quantize %0 : ({_v}) -> {_q}\n%r = stablehlo.uniform_dequantize %q : ({_q}) -> {_v}"), [_x],
-         refused="quant")  # fmt: skip
 
 # ---------------------------------------------------------------------------------------------- chlo's larger ones
 

@@ -211,7 +211,7 @@ r = pred[2] compare(s, t), direction=NE""", [], judge=lambda: np.array([False, T
 # ---------------------------------------------------------------------------------------------------------- refused
 
 add("dynamic-reshape", "shorter", _PARAMETER + "s = s32[] parameter(1)\nr = f32[<=5] dynamic-reshape(x, s)", [_x, np.int32(4)],
-    refused="known only at run time")  # fmt: skip
+    refused="only sizes that are known")  # fmt: skip
 add("scaled-dot", "", """x = f8e4m3fn[3,64] parameter(0)
 y = f8e4m3fn[64,3] parameter(1)
 sx = f8e8m0fnu[3,2] parameter(2)

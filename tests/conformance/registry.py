@@ -118,6 +118,7 @@ def load() -> list[Case]:
         cases_edges,
         cases_elementwise,
         cases_hlo,
+        cases_quantized,
         cases_reduction,
     )
 
@@ -213,6 +214,8 @@ def dialect_operations() -> list[str]:
 def in_hlo(case: Case) -> bool:
     """Whether HLO can say what a configuration says, which is that of a program."""
     if case.refused or case.op.startswith("hlo."):
+        return False
+    if "!quant." in case.program:  # HLO has PyTorch/XLA's custom calls instead
         return False
     return not any(case.name.startswith(name) for name in NOT_IN_HLO)
 

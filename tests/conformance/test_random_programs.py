@@ -182,9 +182,9 @@ class Builder:
         self.emit(f"stablehlo.iota dim = {d} : {a.type}", a.dtype, a.dims)
 
     def dot(self) -> None:
-        """A value with itself over one dimension, or with another over all."""
+        """Two values over one dimension; the interpreter ends the process if one is empty."""
         a = self.pick()
-        if not a.dims or int(np.prod(a.dims)) > 200:
+        if not a.dims or 0 in a.dims or int(np.prod(a.dims)) > 200:
             return
         b = self.like(a)
         d = self.draw(st.integers(0, len(a.dims) - 1))
@@ -199,7 +199,7 @@ class Builder:
 
     def gather(self) -> None:
         a = self.pick()
-        if not a.dims or a.dims[0] == 0:
+        if not a.dims or 0 in a.dims:
             return
         indices = [v for v in self.values if len(v.dims) == 1 and v.dims[0] <= 33]
         if not indices:

@@ -19,6 +19,7 @@ from typing import Any, Final
 # level is read when the library is loaded, and a process that has loaded it (or set a level) keeps its own.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
+from jaxlib import _jax
 from jaxlib.mlir import ir as ir
 from jaxlib.mlir._mlir_libs import _chlo, _jax_mlir_ext, _mlirHlo, _sdy, _stablehlo
 
@@ -70,7 +71,23 @@ def _drop_context() -> None:
 
 def parse_module(program: bytes | str, in_context: ir.Context) -> ir.Module:
     """An MLIR module from text or bytecode; raises ``MLIRError`` or ``ValueError``."""
-    return ir.Module.parse(program, in_context)
+    try:
+        return ir.Module.parse(program, in_context)
+    except MLIRError as error:
+        if "quant" not in str(error):
+            raise
+        load_quantized_types(in_context)
+        return ir.Module.parse(program, in_context)
+
+
+def load_quantized_types(context: ir.Context) -> None:
+    """Let a context know the dialect ``quant``.
+
+    jaxlib registers it nowhere, but the reader of portable artifacts brings it along, whatever it reads.
+    """
+    deserialize_portable_artifact(
+        _jax.mlir.serialize_portable_artifact("module {}", "1.0.0"), context
+    )
 
 
 def deserialize_portable_artifact(program: bytes, in_context: ir.Context) -> ir.Module:
@@ -80,10 +97,6 @@ def deserialize_portable_artifact(program: bytes, in_context: ir.Context) -> ir.
 
 def hlo_to_stablehlo(program: bytes) -> bytes:
     """MLIR bytecode or text of the StableHLO for a serialized HloModuleProto."""
-    try:
-        from jaxlib import _jax
-    except ImportError:  # jaxlib before 0.7
-        from jaxlib import xla_extension as _jax
     return bytes(_jax.mlir.hlo_to_stablehlo(program))
 
 

@@ -1,4 +1,4 @@
-"""MLIR passes that some programs need before they can be read: chlo and dynamic shapes.
+"""MLIR passes that some programs need before they can be read: chlo, dynamic shapes and quantized types.
 
 Most programs need none, and a pass over the module costs more than reading it; so the reader asks for a stage when it
 meets an operation that it cannot take (:class:`.stablehlo.NeedsPasses`).
@@ -10,11 +10,13 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from ..errors import unimplemented
 from . import bindings, ops_elementwise
 from .bindings import ir
 
 CHLO: Final = "chlo"
 DYNAMISM: Final = "dynamism"
+QUANTIZATION: Final = "quantization"
 
 # chlo operations that have an opcode of ours: the pass must not expand them. They pass through it as custom calls of
 # these names, which the reader knows (ops_control.KNOWN_CUSTOM_CALLS).
@@ -54,9 +56,26 @@ def legalize_dynamism(module: ir.Module) -> ir.Module:
     return module
 
 
+def legalize_quantization(module: ir.Module) -> ir.Module:
+    """Make quantized types integers: operations between ``dequantize`` and ``quantize``, as StableHLO's specification
+    defines them. Works in place. Raises CompileError for what the passes would get wrong.
+    """
+    # They make signless integers of the storage, which are signed ones everywhere else.
+    if "!quant.uniform<u" in module.operation.get_asm(large_elements_limit=16):
+        raise unimplemented(
+            "quantized types with unsigned storage (!quant.uniform<u8:...>) are not supported"
+        )
+    bindings.run_passes(
+        module,
+        "func.func(stablehlo-legalize-quantized-op-to-qdq),func.func(stablehlo-legalize-quant-to-math)",
+    )
+    return module
+
+
 STAGES: Final[dict[str, Callable[[ir.Module], ir.Module]]] = {
     CHLO: legalize_chlo,
     DYNAMISM: legalize_dynamism,
+    QUANTIZATION: legalize_quantization,
 }
 
 

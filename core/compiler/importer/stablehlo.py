@@ -153,7 +153,8 @@ class ProgramReader:
             element = str(mlir_type.element_type)
             dtype = _ELEMENT_TYPES.get(element)
             if dtype is None:
-                raise _UnsupportedType(f"the element type {element} is not supported")
+                stage = legalize.QUANTIZATION if element.startswith("!quant.") else ""
+                raise _UnsupportedType(f"the element type {element} is not supported", stage)
             if not mlir_type.has_static_shape:
                 message = f"the shape {mlir_type} is known only at run time, which is not supported"
                 raise _UnsupportedType(message, legalize.DYNAMISM)
@@ -427,6 +428,8 @@ class BlockReader:
             return NeedsPasses(legalize.CHLO, error)
         if "dynamic" in name:
             return NeedsPasses(legalize.DYNAMISM, error)
+        if "uniform_" in name:
+            return NeedsPasses(legalize.QUANTIZATION, error)
         return error
 
     def value(self, mlir_value: Any) -> Instruction:
