@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -273,26 +273,41 @@ def dynamic_slice_known(i: Instruction) -> Instruction | None:
     operand, *indices = i.operands
     if operand.dims == i.dims:
         return operand
-    starts = []
-    for index, size, limit in zip(indices, i.dims, operand.dims, strict=True):
-        if size == limit:
-            starts.append(0)
-            continue
-        value = constant_value(index)
-        if value is None:
-            return None
-        starts.append(max(0, min(int(value), limit - size)))
+    starts = _known_starts(indices, i.dims, operand.dims)
+    if starts is None:
+        return None
     limits = tuple([s + d for s, d in zip(starts, i.dims, strict=True)])
-    attributes = {"starts": tuple(starts), "limits": limits, "strides": (1,) * len(starts)}
+    attributes = {"starts": starts, "limits": limits, "strides": (1,) * len(starts)}
     return Instruction("slice", i.shape, (operand,), attributes, metadata=i.metadata)
 
 
 def dynamic_update_slice_known(i: Instruction) -> Instruction | None:
-    """An update of everything; an update of nothing."""
-    operand, update = i.operands[:2]
+    """An update of everything; an update of nothing; one at a known place in a splat, which is a pad."""
+    operand, update, *indices = i.operands
     if update.dims == operand.dims:
         return update
-    return operand if not update.elements else None
+    if not update.elements:
+        return operand
+    scalar = scalar_of(operand) if operand.opcode == "broadcast" else None
+    starts = _known_starts(indices, update.dims, operand.dims)
+    if scalar is None or starts is None:
+        return None
+    high = tuple([n - s - d for n, s, d in zip(i.dims, starts, update.dims, strict=True)])
+    attributes = {"low": starts, "high": high, "interior": (0,) * len(high)}
+    return Instruction("pad", i.shape, (update, scalar), attributes, metadata=i.metadata)
+
+
+def _known_starts(
+    indices: Sequence[Instruction], sizes: Sequence[int], dims: Sequence[int]
+) -> tuple[int, ...] | None:
+    """Where a slice of ``sizes`` in an array of ``dims`` starts if that is known, clamped as at run time."""
+    starts = []
+    for index, size, limit in zip(indices, sizes, dims, strict=True):
+        value = 0 if size == limit else constant_value(index)
+        if value is None:
+            return None
+        starts.append(max(0, min(int(value), limit - size)))
+    return tuple(starts)
 
 
 def element_of_tuple(i: Instruction) -> Instruction | None:

@@ -145,6 +145,30 @@ CASES: dict[str, tuple[Instruction, Make, list[str]]] = {
         lambda x: op("dynamic-update-slice", op("negate", x), x, number(0, dtype=S32)),
         [],
     ),
+    "update of a splat": (
+        X(3, 4),
+        lambda x: op(
+            "dynamic-update-slice", number(2, 5, 7), x, number(-3, dtype=S32), number(2, dtype=S32)
+        ),
+        ["pad"],
+    ),
+    "update of a splat, past its end": (
+        X(3, 4),
+        lambda x: op(
+            "dynamic-update-slice", number(2, 5, 4), x, number(9, dtype=S32), number(1, dtype=S32)
+        ),
+        ["pad"],
+    ),
+    "update of an array": (
+        X(9),
+        lambda x: op(
+            "dynamic-update-slice",
+            op("negate", x),
+            op("slice", x, dims=(4,), starts=(0,), limits=(4,), strides=(1,)),
+            number(2, dtype=S32),
+        ),
+        ["negate", "slice", "dynamic-update-slice"],
+    ),
     "reverse of one": (X(1, 4), lambda x: op("reverse", x, dimensions=(0,)), []),
 }  # fmt: skip
 
