@@ -31,7 +31,8 @@ _HEAD = """# Operations
 
 Made by `make conformance`: every operation of StableHLO and CHLO, on every element type that it takes, over the edges
 of its attributes, shapes and values ({count} configurations of `tests/conformance`), against StableHLO's reference
-interpreter or NumPy in higher precision. Do not edit.
+interpreter or NumPy in higher precision. Operations called `hlo.` are HLO's own, which programs of TensorFlow and
+PyTorch/XLA and XLA's dumps hold; every other configuration that HLO can say runs as an HloModuleProto too. Do not edit.
 
 * *how*: code that we generate, or a call of the runtime's library.
 * *distance*: the largest that was measured, in units in the last place of the result; for sums of the sum of absolute
