@@ -10,9 +10,7 @@ some steps as a training loop does (nothing is read back) and waits for the last
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import statistics
 import subprocess
 import sys
 import time
@@ -20,14 +18,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.goals import Goal, report, write
+
 DEVICES = ("tripont", "torch_xla", "eager")
 MODELS = {
     "mlp": "784-512-10, batch 128, SGD with momentum",
     "cnn": "two convolutions with batch norm and pooling, 28x28, batch 64, SGD with momentum",
     "transformer": "2 layers of width 256, 128 tokens, batch 16, Adam (torch_xla's where it runs)",
 }
-# Ratio to reach against both others.
-TARGETS = {"mlp": 1.5, "cnn": 1.0, "transformer": 1.0}
+GOALS = {
+    name: [Goal(other, least) for other in DEVICES[1:]]
+    for name, least in (("mlp", 1.5), ("cnn", 1.0), ("transformer", 1.0))
+}
 TURN_SECONDS = 0.15
 
 # ------------------------------------------------------------------------------------------ in a device's process
@@ -166,7 +168,7 @@ def measure(name: str, seconds: float) -> dict[str, list[float]]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.torch_training")
-    parser.add_argument("names", nargs="*", help=f"of {', '.join(MODELS)}; all without")
+    parser.add_argument("names", nargs="*", choices=[[], *MODELS], help="all without")
     parser.add_argument("--seconds", type=float, default=10.0, help="of measuring for each model")
     parser.add_argument("--json", type=Path, help="file for the figures")
     parser.add_argument("--serve", nargs=2, help=argparse.SUPPRESS)
@@ -175,25 +177,12 @@ def main() -> int:
         serve(*arguments.serve)
         return 0
     results = {}
-    missed = 0
-    print("us a step, median (minimum); ratios of medians")
     for name in arguments.names or MODELS:
-        times = measure(name, arguments.seconds)
-        medians = {device: statistics.median(values) for device, values in times.items()}
-        ratios = {device: medians[device] / medians["tripont"] for device in DEVICES[1:]}
-        reached = min(ratios.values()) >= TARGETS[name]
-        missed += not reached
-        columns = [
-            f"{device} {medians[device] * 1e6:.0f} ({min(times[device]) * 1e6:.0f})"
-            + (f" {ratios[device]:.2f}x" if device in ratios else "")
-            for device in DEVICES
-        ]
-        verdict = "reached" if reached else "missed"
-        print(f"{name:12}", *columns, f"target {TARGETS[name]}x {verdict}", sep="   ", flush=True)
-        results[name] = {"description": MODELS[name], "seconds": times, "ratios": ratios}
+        print(f"{name}: training step, {MODELS[name]}", flush=True)
+        results[name] = measure(name, arguments.seconds)
     if arguments.json:
-        arguments.json.write_text(json.dumps(results, indent=1))
-    return 1 if missed else 0
+        write(arguments.json, results, DEVICES[0])
+    return 0 if report(results, GOALS, DEVICES[0]) else 1
 
 
 if __name__ == "__main__":
