@@ -96,7 +96,7 @@ def _erf_inv(x: Any) -> Any:
         return x * mpmath.inf if abs(x) == 1 else mpmath.nan
     y = mpmath.mpf(float(special.erfinv(float(x))))
     for _ in range(3):
-        error = (1 - abs(x) - mpmath.erfc(abs(y))) * (-1 if y >= 0 else 1)
+        error = (1 - abs(x) - mpmath.erfc(abs(y))) * (1 if y >= 0 else -1)
         y -= error * mpmath.sqrt(mpmath.pi) / 2 * mpmath.exp(y * y)
     return y
 

@@ -12,6 +12,7 @@ the interval holds 0 inside, where fits without the first terms have no sign).
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
@@ -19,6 +20,7 @@ from typing import Any, Final, NamedTuple
 import mpmath  # type: ignore[import-untyped]
 import numpy as np
 from mpmath import mp, mpf
+from scipy import special  # type: ignore[import-untyped]
 
 Number = Any  # mpmath's numbers
 Function = Callable[[Number], Number]
@@ -156,6 +158,25 @@ def _erfc_series(t: Number, centre: Number) -> Number:
     return mpmath.erfc(x) * mpmath.exp(x * x) * (1 + 2 * x)
 
 
+def _erf_inv_series(w: Number) -> Number:
+    """erf_inv(x)/x, w = -log(1 - x^2): Halley's iteration on erfc, beginning with SciPy's value."""
+    x = mpmath.sqrt(-mpmath.expm1(-w))
+    complement = mpmath.exp(-w) / (1 + x)  # 1 - x
+    y = mpf(float(special.erfcinv(float(complement))))
+    for _ in range(3):
+        step = (mpmath.erfc(y) - complement) * mpmath.sqrt(mpmath.pi) / 2 * mpmath.exp(y * y)
+        y += step / (1 - y * step)
+    return y / x
+
+
+def _erf_inv(middle: str, low: str, high: str, degree: int, double: bool, root: bool) -> Fit:
+    """In w - middle or in sqrt(w) - middle, from low to high."""
+    centre = mpf(middle)
+    # A fit asks for the same points again and again.
+    of = functools.cache(lambda t: _erf_inv_series((t + centre) ** 2 if root else t + centre))
+    return Fit(of, lambda t: 1 / of(t), mpf(low) - centre, mpf(high) - centre, degree, double)
+
+
 def _mapped(x: str, centre: Number) -> Number:
     return (mpf(x) - centre) / (mpf(x) + centre)
 
@@ -168,6 +189,12 @@ FITS: Final[dict[str, Fit]] = {
     **_both("cos", (2, 6), lambda z: ((mpmath.cos(_root(z)) - 1) / z + mpf(1) / 2) / z,
             lambda z: z * z / mpmath.cos(_root(z)), 0, _QUARTER),
     # atan t = t + t z (-1/3 + z p(z)), z = t^2
+    # erf_inv x = x p(w - m), w = -log(1 - x^2), or x p(sqrt(w) - m)
+    "erf_inv_float_0": _erf_inv("2.5", "0", "5", 11, False, False),
+    "erf_inv_float_1": _erf_inv("3", "2.236", "4", 11, False, True),
+    "erf_inv_double_0": _erf_inv("3.125", "0", "6.25", 25, True, False),
+    "erf_inv_double_1": _erf_inv("3.25", "2.5", "4", 20, True, True),
+    "erf_inv_double_2": _erf_inv("5", "4", "6.01", 19, True, True),
     # erf x = x + x p(z), z = x^2, for x < 1
     "erf_double": Fit(lambda z: mpmath.erf(_root(z)) / _root(z) - 1,
                       lambda z: _root(z) / mpmath.erf(_root(z)), 0, 1, 12, True),

@@ -60,6 +60,7 @@ COST: Final[dict[str, float]] = {
             "tanh",
             "erf",
             "erfc",
+            "erf-inv",
             "sine",
             "cosine",
             "sinh",

@@ -29,6 +29,7 @@ TRANSCENDENTAL: Final = frozenset(
         "logistic",
         "erf",
         "erfc",
+        "erf-inv",
         "power",
         "atan2",
     ]

@@ -176,7 +176,7 @@ class OpcodeSpec:
 
 _UNARY_OPCODES: Final = (
     "abs negate sign not exponential exponential-minus-one log log-plus-one sqrt rsqrt cbrt tanh tan"
-    " sine cosine sinh cosh asin acos logistic erf erfc floor ceil round-nearest-afz round-nearest-even popcnt"
+    " sine cosine sinh cosh asin acos logistic erf erf-inv erfc floor ceil round-nearest-afz round-nearest-even popcnt"
     " count-leading-zeros"
 )
 _BINARY_OPCODES: Final = (

@@ -5,7 +5,7 @@ The field numbers are those of XLA's ``hlo.proto`` and ``xla_data.proto`` and st
 
 Where our IR is flatter than HLO, the proto gets HLO's form: ``while`` and ``conditional`` take tuples (so their
 computations take one tuple parameter each), ``optimization-barrier`` takes one operand. A ``library-call`` becomes a
-custom call with the target ``tripont$<name>``, ``erfc`` one of ``tripont.erfc``. Large constants are left without
+custom call with the target ``tripont$<name>``, ``erfc`` and ``erf-inv`` too. Large constants are left without
 their literal (XLA prints them as ``{...}``), so that the bytes stay small whatever the program's weights.
 """
 
@@ -371,6 +371,7 @@ _OPCODES: Final = {
     "optimization-barrier": "opt-barrier",
     "library-call": "custom-call",
     "erfc": "custom-call",  # HLO has erf alone
+    "erf-inv": "custom-call",
 }
 
 
@@ -703,6 +704,7 @@ _WRITERS: Final[dict[str, Callable[[Instruction], bytes]]] = {
     "custom-call": _custom_call,
     "library-call": _library_call,
     "erfc": lambda i: text(_Field.CUSTOM_CALL_TARGET, "tripont.erfc"),
+    "erf-inv": lambda i: text(_Field.CUSTOM_CALL_TARGET, "tripont.erf_inv"),
     "fusion": _fusion,
     "all-reduce": _collective(),
     "all-gather": _collective("all_gather_dimension"),

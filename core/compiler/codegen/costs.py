@@ -16,7 +16,7 @@ _VECTOR_NS: Final[dict[str, float]] = {
     "exponential": 1.5,
     **dict.fromkeys(["logistic", "tanh", "exponential-minus-one"], 2.2),
     **dict.fromkeys(["log", "log-plus-one", "erf"], 3.5),
-    **dict.fromkeys(["cbrt", "erfc", "sine", "cosine", "sinh", "cosh"], 6.0),
+    **dict.fromkeys(["cbrt", "erfc", "erf-inv", "sine", "cosine", "sinh", "cosh"], 6.0),
     **dict.fromkeys(["tan", "atan2", "asin", "acos"], 9.0),
     "power": 8.0,
     **dict.fromkeys(["divide", "sqrt", "rsqrt"], 1.0),

@@ -531,6 +531,7 @@ _REAL: Final[dict[str, Operation]] = {
     "acos": _math("acos"),
     "erf": _math("erf"),
     "erfc": _math("erfc"),
+    "erf-inv": _math("erf_inv"),
     "floor": _intrinsic("floor"),
     "ceil": _intrinsic("ceil"),
     "round-nearest-afz": _intrinsic("round"),

@@ -20,9 +20,8 @@ QUANTIZATION: Final = "quantization"
 
 # chlo operations that have an opcode of ours: the pass must not expand them. They pass through it as custom calls of
 # these names, which the reader knows (ops_control.KNOWN_CUSTOM_CALLS).
-_REAL: Final = ops_elementwise.REAL.split()
 KEPT: Final = {
-    **{f"chlo.{name}": f"tripont.{name}" for name in _REAL},
+    **{f"chlo.{name}": f"tripont.{name}" for name in ops_elementwise.REAL},
     "chlo.erf": "tripont.erf",
     "chlo.top_k": "tripont.topk",
 }

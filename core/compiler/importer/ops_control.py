@@ -178,11 +178,15 @@ def _identity_call(block: BlockReader, operation: Any, config: dict[str, Any]) -
     return operands if len(operands) == len(operation.results) else None
 
 
+# Functions of chlo that are opcodes of ours.
+_FUNCTIONS: Final = {"erf": "erf", **ops_elementwise.REAL}
+
+
 def _elementwise_call(opcode: str) -> Known:
     def read(block: BlockReader, operation: Any, config: dict[str, Any]) -> Results | None:
         del config
         operands = block.operands(operation)
-        if operands[0].dtype.is_complex and opcode in ops_elementwise.REAL.split():
+        if operands[0].dtype.is_complex and opcode in ops_elementwise.REAL.values():
             return None
         return block.emit(opcode, block.shape(operation), operands)
 
@@ -242,7 +246,7 @@ KNOWN_CUSTOM_CALLS: Final[dict[str, Known]] = {
         ),
         _identity_call,
     ),
-    **{f"tripont.{n}": _elementwise_call(n) for n in ["erf", *ops_elementwise.REAL.split()]},
+    **{f"tripont.{name}": _elementwise_call(code) for name, code in _FUNCTIONS.items()},
     "mhlo.erf": _elementwise_call("erf"),
     "tripont.topk": _topk_call,
     "mhlo.topk": _topk_call,
@@ -255,7 +259,7 @@ KNOWN_CUSTOM_CALLS: Final[dict[str, Known]] = {
 
 # Composites that are operations of ours, by name.
 KNOWN_COMPOSITES: Final[dict[str, Known]] = {
-    **{f"chlo.{n}": _elementwise_call(n) for n in ["erf", *ops_elementwise.REAL.split()]},
+    **{f"chlo.{name}": _elementwise_call(code) for name, code in _FUNCTIONS.items()},
     "chlo.top_k": _topk_call,
     "chlo.tan": _elementwise_call("tan"),
     "chlo.square": _square,

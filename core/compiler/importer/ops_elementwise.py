@@ -101,7 +101,9 @@ def read_reduce_precision(block: BlockReader, operation: Any) -> Results:
 # --------------------------------------------------------------------------------------------------------- chlo
 
 # Operations that are opcodes of ours for real numbers; those of complex ones the passes expand.
-REAL: Final = "sinh cosh asin acos erfc"
+REAL: Final = {name: name for name in ("sinh", "cosh", "asin", "acos", "erfc")} | {
+    "erf_inv": "erf-inv"
+}
 
 
 def read_real(opcode: str) -> Reader:
@@ -204,7 +206,7 @@ READERS: Final[dict[str, Callable[[BlockReader, Any], Results]]] = {
             "reduce_precision": read_reduce_precision,
         }.items()
     },
-    **{f"chlo.{name}": read_real(name) for name in REAL.split()},
+    **{f"chlo.{name}": read_real(opcode) for name, opcode in REAL.items()},
     "chlo.square": read_square,
     "chlo.constant": read_constant,
     "chlo.constant_like": read_constant_like,

@@ -358,7 +358,7 @@ _WORTH_HOISTING = frozenset(
         "reduce-window",
         "erf",
         "erfc",
-        *["sinh", "cosh", "asin", "acos"],
+        *["erf-inv", "sinh", "cosh", "asin", "acos"],
         "library-call",
     ]
 )

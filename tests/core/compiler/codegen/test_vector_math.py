@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import special  # type: ignore[import-untyped]
 from tripont.core.compiler.codegen.vector_math import FUNCTIONS
 
 from tests.core.compiler.codegen.native import elementwise, without_double
@@ -34,9 +35,10 @@ UNARY: dict[str, tuple[Callable[[Array], Array], float, float]] = {
     "log1p": (np.log1p, 1.5, 0.51),
     "tanh": (np.tanh, 2.6, 2.6),
     "logistic": (_logistic, 2.5, 2.5),
-    # The references of these two for double are themselves only double.
+    # The references of these three for double are themselves only double.
     "erf": (_each(math.erf), 1.4, 1.5),
     "erfc": (_each(math.erfc), 4.4, 4.0),
+    "erf_inv": (lambda x: np.where(x == 0, x, special.erfinv(x)), 3.2, 4.0),
     "asin": (np.arcsin, 0.52, 0.52),
     "acos": (np.arccos, 0.52, 0.52),
     "rsqrt": (lambda x: 1 / np.sqrt(x), 0.51, 0.51),
@@ -133,7 +135,7 @@ def test_float_over_all_exponents(name: str, cpu: str) -> None:
 def test_double_over_all_exponents(name: str, cpu: str) -> None:
     reference, _, bound = UNARY[name]
     x = doubles()
-    wide = x if name in ("erf", "erfc") else x.astype(np.longdouble)
+    wide = x if name in ("erf", "erfc", "erf_inv") else x.astype(np.longdouble)
     with np.errstate(all="ignore"):
         exact = reference(wide)
     check(name, elementwise(FUNCTIONS[name], "double", 1, cpu)(x), exact, bound, x)
@@ -160,6 +162,7 @@ SPECIAL_VALUES: dict[str, list[tuple[float, float]]] = {
     "rsqrt": [(INF, 0.0), (-INF, NAN), (0.0, INF), (-0.0, -INF), (-1.0, NAN), (4.0, 0.5)],
     "cbrt": [(INF, INF), (-INF, -INF), (0.0, 0.0), (-0.0, -0.0), (8.0, 2.0)],
     "erf": [(INF, 1.0), (-INF, -1.0), (0.0, 0.0), (-0.0, -0.0)],
+    "erf_inv": [(1.0, INF), (-1.0, -INF), (INF, NAN), (2.0, NAN), (0.0, 0.0), (-0.0, -0.0)],
     "erfc": [(INF, 0.0), (-INF, 2.0), (0.0, 1.0), (-0.0, 1.0)],
 }
 
