@@ -8,8 +8,9 @@ namespace {
 
 // Their results' sizes depend on values. tf2xla compiles them to bounded dynamic shapes; the CPU's
 // kernels, to which TensorFlow's soft placement takes them, give the real size. TridiagonalSolve
-// pivots unless told otherwise, which tf2xla's kernel refuses.
-constexpr std::array<std::string_view, 7> kDropped = {"DynamicPartition",
+// pivots unless told otherwise, and Dequantize has modes, which tf2xla's kernels refuse.
+constexpr std::array<std::string_view, 8> kDropped = {"Dequantize",
+                                                      "DynamicPartition",
                                                       "NonMaxSuppressionV3",
                                                       "NonMaxSuppressionV4",
                                                       "TridiagonalSolve",

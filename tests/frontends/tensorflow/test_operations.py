@@ -18,6 +18,7 @@ from . import (
     cases_nn,
     cases_placement,
     cases_random,
+    cases_raw,
 )
 from .cases import Case, difference
 
@@ -29,6 +30,7 @@ TABLES = {
     "image": cases_image.TABLE,
     "random": cases_random.TABLE,
     "placement": cases_placement.TABLE,
+    "raw": cases_raw.TABLE,
 }
 ALL = {f"{family}-{case.name}": case for family, table in TABLES.items() for case in table.cases}
 # One dtype of a row is enough for the ways to call a function; every dtype runs eagerly.
