@@ -40,6 +40,8 @@ def test_every_opcode_of_hlo_has_a_configuration() -> None:
     missing = []
     for opcode in registry.hlo_opcodes():
         name = registry.HLO_OPCODES_COVERED_AS.get(opcode, opcode)
+        if opcode in registry.HLO_OPCODES_WITHOUT_CASES:
+            continue
         if not have & {name, f"hlo.{name}", name.replace("-", "_"), f"chlo.{name}"}:
             missing.append(opcode)
     assert missing == []

@@ -145,7 +145,7 @@ def modernize(program: bytes) -> bytes:
 
 # Opcodes that become custom calls, and custom calls that get another name: those that jaxlib would take for quantized
 # types, which it then cannot read.
-_CALLED: Final = {"mulhi": "tripont.mulhi"}
+_CALLED: Final = {name: f"tripont.{name}" for name in ("mulhi", "exp2", "log2")}
 _RENAMED: Final = {
     f"mhlo.uniform_{what}": f"tripont.uniform_{what}" for what in ("quantize", "dequantize")
 }
@@ -157,8 +157,8 @@ _DONE: Final = ("all-reduce-done",)
 def convertible(program: bytes) -> bytes:
     """The program with other words for what jaxlib does not convert; ``program`` itself if it has nothing of it.
 
-    * ``mulhi``, and PyTorch/XLA's ``mhlo.uniform_quantize`` and ``mhlo.uniform_dequantize``: custom calls that the
-      reader knows.
+    * ``mulhi``, ``exp2`` and ``log2``, and PyTorch/XLA's ``mhlo.uniform_quantize`` and ``mhlo.uniform_dequantize``:
+      custom calls that the reader knows.
     * ``all-reduce-start`` of several arrays: an ``all-reduce``, whose ``all-reduce-done`` is itself.
     * a composite of several results: a call of its decomposition.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -225,6 +226,21 @@ def _approximate_topk(block: BlockReader, operation: Any, config: dict[str, Any]
     return results
 
 
+def _exp2(block: BlockReader, operation: Any, config: dict[str, Any]) -> Results | None:
+    del config
+    (x,) = block.operands(operation)
+    two = ops_elementwise.splat(block, 2, x.shape)  # type: ignore[arg-type]
+    return block.emit("power", block.shape(operation), (two, x))
+
+
+def _log2(block: BlockReader, operation: Any, config: dict[str, Any]) -> Results | None:
+    del config
+    (x,) = block.operands(operation)
+    scale = ops_elementwise.splat(block, math.log2(math.e), x.shape)  # type: ignore[arg-type]
+    logarithm = block.emit("log", x.shape, (x,))
+    return block.emit("multiply", block.shape(operation), (logarithm, scale))
+
+
 def _square(block: BlockReader, operation: Any, config: dict[str, Any]) -> Results | None:
     del config
     return ops_elementwise.read_square(block, operation)
@@ -253,6 +269,8 @@ KNOWN_CUSTOM_CALLS: Final[dict[str, Known]] = {
     "TopK": _topk_call,
     "ApproxTopK": _approximate_topk,
     "mhlo.tan": _elementwise_call("tan"),
+    "tripont.exp2": _exp2,
+    "tripont.log2": _log2,
     "tripont.uniform_quantize": ops_quantized.read_uniform_quantize,
     "tripont.uniform_dequantize": ops_quantized.read_uniform_dequantize,
 }

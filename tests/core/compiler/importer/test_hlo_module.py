@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ from tripont.core.compiler import dtypes, evaluate, hlo, hlo_proto, verifier, wi
 from tripont.core.compiler.errors import CompileError
 from tripont.core.compiler.hlo import Computation, Instruction, Module, Shape
 from tripont.core.compiler.importer import hlo_module, read_program
+
+from . import oracle
 
 RECORDED = Path(__file__).parents[3] / "data" / "programs" / "torch_xla_randperm.hlo"
 S64 = Shape(dtypes.S64, ())
@@ -142,3 +145,40 @@ def test_a_damaged_program_is_no_program_of_computed_sizes() -> None:
     with pytest.raises(CompileError) as caught:
         read_program(program[: len(program) // 2], "hlo")
     assert caught.value.code == "INVALID_ARGUMENT"
+
+
+@pytest.mark.parametrize(("opcode", "expected"), [("exp2", np.exp2), ("log2", np.log2)])
+def test_functions_of_newer_hlo(opcode: str, expected: Any) -> None:
+    """jaxlib 0.12 writes these opcodes and does not convert them; 0.10 does not know them."""
+    text = "HloModule m\nENTRY main {\n x = f32[5] parameter(0)\n ROOT r = f32[5] tanh(x)\n}"
+    program = oracle.parse_hlo_text(text).as_serialized_hlo_module_proto()
+    assert program.count(b"\x12\x04tanh") == 1  # the field "opcode"
+    module = read_program(program.replace(b"tanh", opcode.encode()), "hlo")
+    verifier.verify(module)
+    x = np.array([0.1, 1, 3.5, 8, 60], np.float32)
+    (result,) = evaluate.evaluate(module, [x])
+    np.testing.assert_allclose(result, expected(x), rtol=1e-6)
+
+
+def test_a_started_reduction_of_several_arrays_is_a_reduction() -> None:
+    text = """HloModule m
+add { a = f32[] parameter(0)
+ b = f32[] parameter(1)
+ ROOT s = f32[] add(a, b) }
+ENTRY main {
+ x = f32[5] parameter(0)
+ y = f32[3] parameter(1)
+ s = (f32[5], f32[3]) all-reduce-start(x, y), replica_groups={{0}}, to_apply=add
+ ROOT r = (f32[5], f32[3]) all-reduce-done(s)
+}"""
+    program = oracle.parse_hlo_text(text).as_serialized_hlo_module_proto()
+    module = read_program(program, "hlo")
+    opcodes = [i.opcode for i in module.entry.instructions]
+    assert opcodes.count("all-reduce") == 1
+    assert [r.dims for r in module.entry.results] == [(5,), (3,)]
+
+
+def test_a_program_that_converts_as_it_is_stays_itself() -> None:
+    text = "HloModule m\nENTRY main {\n x = f32[5] parameter(0)\n ROOT r = f32[5] tanh(x)\n}"
+    program = oracle.parse_hlo_text(text).as_serialized_hlo_module_proto()
+    assert hlo_module.convertible(program) is program
