@@ -14,6 +14,7 @@
 #include "pjrt/compile_options.h"
 #include "pjrt/executable.h"
 #include "pjrt/functions.h"
+#include "pjrt/profiler.h"
 #include "pjrt/topology.h"
 
 namespace tripont::pjrt {
@@ -97,7 +98,10 @@ Status Client_Compile(PJRT_Client_Compile_Args& args) {
   TRIPONT_ASSIGN_OR_RETURN(std::string artifact, CompileArtifact(*args.client->client, program));
   TRIPONT_ASSIGN_OR_RETURN(args.executable, LoadExecutable(args.client, std::move(artifact),
                                                            std::string(program.compile_options)));
-  if (activity.IsRecorded()) activity.About(args.executable->info->executable->name());
+  if (activity.IsRecorded()) {
+    activity.About(args.executable->info->executable->name());
+    activity.Caller(CallerInProfile(args.extension_start));
+  }
   return OkStatus();
 }
 

@@ -9,12 +9,14 @@
 #include <utility>
 #include <vector>
 
+#include "core/runtime/profile.h"
 #include "pjrt/buffer.h"
 #include "pjrt/call.h"
 #include "pjrt/event.h"
 #include "pjrt/executable.h"
 #include "pjrt/ffi.h"
 #include "pjrt/functions.h"
+#include "pjrt/profiler.h"
 
 namespace tripont::pjrt {
 namespace {
@@ -95,7 +97,7 @@ Participation Participate(const PJRT_LoadedExecutable& executable, size_t index)
 Status Launch(const PJRT_LoadedExecutable& executable, PJRT_Device* device,
               std::span<PJRT_Buffer* const> arguments, std::span<const int64_t> non_donatable,
               const Participation* participation, const std::shared_ptr<const UserData>& user_data,
-              PJRT_Buffer** outputs, PJRT_Event** done_handle) {
+              uint64_t caller, PJRT_Buffer** outputs, PJRT_Event** done_handle) {
   const ExecutableInfo& info = *executable.info;
   ScratchArray<Buffer*, kInlineBuffers> buffers(arguments.size());
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -110,9 +112,9 @@ Status Launch(const PJRT_LoadedExecutable& executable, PJRT_Device* device,
   const size_t num_outputs = info.num_outputs();
   ScratchArray<Ref<Buffer>, kInlineBuffers> results(num_outputs);
   Ref<Event> done;
-  TRIPONT_RETURN_IF_ERROR(
-      info.executable->Execute(device->device, buffers.span(), non_donatable, results.span(),
-                               done_handle != nullptr ? &done : nullptr, participation, user_data));
+  TRIPONT_RETURN_IF_ERROR(info.executable->Execute(
+      device->device, buffers.span(), non_donatable, results.span(),
+      done_handle != nullptr ? &done : nullptr, participation, user_data, caller));
   for (size_t i = 0; i < num_outputs; ++i) {
     outputs[i] = new PJRT_Buffer(std::move(results[i]), device->memory(info.output_memories[i]));
   }
@@ -162,6 +164,7 @@ Status LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args& args) {
     }
   }
 
+  const uint64_t caller = IsProfiling() ? CallerInProfile(args.extension_start) : 0;
   const bool one_launch = args.execute_device != nullptr || executable.portable;
   if (args.num_devices != (one_launch ? 1 : executable.devices.size())) [[unlikely]] {
     return InvalidArgument("program ", executable.info->executable->name(), " runs on ",
@@ -202,8 +205,8 @@ Status LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args& args) {
           Participate(executable, static_cast<size_t>(found - executable.devices.begin())));
     }
     const Participation* const participation = several ? &participations[i] : nullptr;
-    status = Launch(executable, device, arguments, non_donatable, participation, user_data, outputs,
-                    done);
+    status = Launch(executable, device, arguments, non_donatable, participation, user_data, caller,
+                    outputs, done);
     if (!status.ok()) [[unlikely]] {
       // Nobody waits for a device that does not take part.
       if (several && participation->launch) {

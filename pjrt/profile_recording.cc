@@ -82,8 +82,8 @@ void ProfileRecording::RecordThunk(const ThunkEvent& event) noexcept {
 void ProfileRecording::RecordExecution(const ExecutionEvent& event) noexcept {
   if (!options_.device) return;
   Record([&] {
-    profile_.executions.push_back(
-        {Program(*event.artifact, event.program), event.device, event.start_ns, event.end_ns});
+    profile_.executions.push_back({Program(*event.artifact, event.program), event.device,
+                                   event.caller, event.start_ns, event.end_ns});
   });
 }
 
@@ -91,7 +91,7 @@ void ProfileRecording::RecordHost(const HostEvent& event) noexcept {
   if (!options_.host) return;
   Record([&] {
     profile_.host.push_back({CurrentThread(), event.name, std::string(event.about), event.bytes,
-                             event.start_ns, event.end_ns});
+                             event.caller, event.start_ns, event.end_ns});
   });
 }
 

@@ -26,6 +26,7 @@ struct RecordedProfile {
   struct Execution {
     size_t program;  // into programs
     int32_t device;
+    uint64_t caller;  // ExecutionEvent::caller
     int64_t start_ns;
     int64_t end_ns;
   };
@@ -46,6 +47,7 @@ struct RecordedProfile {
     std::string_view name;
     std::string about;
     int64_t bytes;  // -1: does not apply
+    uint64_t caller;
     int64_t start_ns;
     int64_t end_ns;
   };

@@ -168,6 +168,17 @@ PLUGIN_Profiler_Error* ErrorGetCode(PLUGIN_Profiler_Error_GetCode_Args* args) {
 
 }  // namespace
 
+uint64_t CallerInProfile(const PJRT_Extension_Base* extensions) {
+  for (; extensions != nullptr; extensions = extensions->next) {
+    if (extensions->type == PJRT_Extension_Type_Profiler &&
+        extensions->struct_size >= PJRT_Profiler_Extension_STRUCT_SIZE) {
+      return static_cast<uint64_t>(
+          reinterpret_cast<const PJRT_Profiler_Extension*>(extensions)->traceme_context_id);
+    }
+  }
+  return 0;
+}
+
 PJRT_Extension_Base* ProfilerExtension() {
   static PLUGIN_Profiler_Api api = [] {
     PLUGIN_Profiler_Api result{};

@@ -7,12 +7,18 @@
 #ifndef TRIPONT_PJRT_PROFILER_H_
 #define TRIPONT_PJRT_PROFILER_H_
 
+#include <cstdint>
+
 #include "xla/pjrt/c/pjrt_c_api.h"
 
 namespace tripont::pjrt {
 
 // Never destroyed.
 PJRT_Extension_Base* ProfilerExtension();
+
+// What the caller's own profiler calls the place that it calls from, by which tools draw an arrow
+// from there. From the extensions of an argument struct; 0 if it is not among them.
+uint64_t CallerInProfile(const PJRT_Extension_Base* extensions);
 
 }  // namespace tripont::pjrt
 

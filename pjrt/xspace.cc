@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <set>
@@ -76,6 +77,14 @@ class Plane {
     WireWriter stat = Stat(name);
     stat.Varint(stat::kRefValue, static_cast<uint64_t>(Name(value)));
     message.Bytes(field, stat.str());
+  }
+
+  // An event's caller, by XLA's name for calls of the PJRT API.
+  void Caller(WireWriter& event, uint64_t caller) {
+    constexpr uint64_t kPjrtLibraryCall = 14;  // tsl::profiler::ContextType
+    if (caller == 0) return;
+    Number(event, event::kStats, "_ct", kPjrtLibraryCall);
+    Number(event, event::kStats, "_c", caller);
   }
 
   // What events of one kind have in common; `stats`: encoded XEventMetadata.stats fields.
@@ -177,14 +186,14 @@ class DevicePlane {
       : profile_(profile), plane_(device, StrCat("/device:CUSTOM:XPU:", device), profile) {}
 
   void Add(const RecordedProfile::Execution& run) {
-    const auto [found, is_new] = modules_.try_emplace(run.program);
-    if (is_new) {
-      WireWriter stats;
-      plane_.Number(stats, event::kStats, "program_id", profile_.programs[run.program].id);
-      found->second = {next_metadata_++, stats.Take()};
-      plane_.AddMetadata(found->second.metadata, profile_.programs[run.program].name);
-    }
-    executions_.push_back({found->second.metadata, run.start_ns, run.end_ns, found->second.stats});
+    const RecordedProfile::Program& program = profile_.programs[run.program];
+    const auto [found, is_new] = modules_.try_emplace(run.program, next_metadata_);
+    if (is_new) plane_.AddMetadata(next_metadata_++, program.name);
+    WireWriter stats;
+    plane_.Number(stats, event::kStats, "program_id", program.id);
+    plane_.Caller(stats, run.caller);
+    execution_stats_.push_back(stats.Take());
+    executions_.push_back({found->second, run.start_ns, run.end_ns, execution_stats_.back()});
   }
 
   void Add(const RecordedProfile::Thunk& run) {
@@ -203,7 +212,7 @@ class DevicePlane {
   }
 
  private:
-  // What the events of one program or thunk have in common.
+  // What the events of one thunk have in common.
   struct Common {
     int64_t metadata = 0;
     std::string stats;
@@ -248,7 +257,8 @@ class DevicePlane {
   const RecordedProfile& profile_;
   Plane plane_;
   int64_t next_metadata_ = 1;
-  std::map<size_t, Common> modules_;  // of each program
+  std::map<size_t, int64_t> modules_;  // metadata of each program
+  std::deque<std::string> execution_stats_;
   std::map<std::tuple<size_t, int32_t, ArtifactThunk::Kind>, Common> thunks_;
   std::vector<Event> executions_;
   std::vector<Event> ops_;
@@ -258,8 +268,7 @@ void WriteHostPlane(const RecordedProfile& profile, WireWriter& space) {
   if (profile.host.empty()) return;
   Plane plane(0, "/host:CPU", profile);
   std::map<std::string_view, int64_t> names;
-  std::vector<std::string> all_stats;
-  all_stats.reserve(profile.host.size());  // events hold on to the strings
+  std::deque<std::string> all_stats;  // events hold on to the strings
   std::vector<std::vector<Event>> lines(profile.threads.size());
   for (const RecordedProfile::HostActivity& activity : profile.host) {
     const auto number = static_cast<int64_t>(names.size()) + 1;
@@ -271,6 +280,7 @@ void WriteHostPlane(const RecordedProfile& profile, WireWriter& space) {
       plane.Number(stats, event::kStats, "bytes_transferred",
                    static_cast<uint64_t>(activity.bytes));
     }
+    plane.Caller(stats, activity.caller);
     all_stats.push_back(stats.Take());
     lines[activity.thread].push_back(
         {found->second, activity.start_ns, activity.end_ns, all_stats.back()});

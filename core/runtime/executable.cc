@@ -71,6 +71,7 @@ class Executable::Execution : public StreamTask {
   std::vector<void*> parameter_data;     // address of each parameter's content
   Participation participation;
   std::shared_ptr<const UserData> user_data;
+  uint64_t caller = 0;
   Ref<Event> done;
 
   void Run() override {
@@ -86,9 +87,8 @@ class Executable::Execution : public StreamTask {
     if (status.ok()) {
       SmallArray<void*> results(outputs.size());
       for (size_t i = 0; i < outputs.size(); ++i) results[i] = outputs[i].data();
-      status =
-          executable->RunProgram(device, parameter_data.data(), results.data(), &participation,
-                                 user_data.get());
+      status = executable->RunProgram(device, parameter_data.data(), results.data(), &participation,
+                                      user_data.get(), caller);
     }
     if (!status.ok() && participation.launch) {
       participation.launch->Fail(participation.participant, status);
@@ -189,8 +189,8 @@ Status Executable::CheckArgument(Device* device, size_t index, const Buffer* buf
 }
 
 Status Executable::RunProgram(Device* device, void* const* parameters, void* const* results,
-                              const Participation* participation,
-                              const UserData* user_data) const {
+                              const Participation* participation, const UserData* user_data,
+                              uint64_t caller) const {
   Allocator& allocator = device->default_memory()->allocator();
   Scratch arena;
   if (const size_t size = program_->temp_size(); size > 0) {
@@ -227,6 +227,7 @@ Status Executable::RunProgram(Device* device, void* const* parameters, void* con
   }
   LibraryContext context(device, &allocator, participation);
   context.set_user_data(user_data);
+  context.set_caller(caller);
   Status status;
   try {
     status = program_->Run(bases.data(), context);
@@ -242,7 +243,7 @@ Status Executable::RunProgram(Device* device, void* const* parameters, void* con
 Status Executable::Execute(Device* device, std::span<Buffer* const> arguments,
                            std::span<const int64_t> non_donatable, std::span<Ref<Buffer>> results,
                            Ref<Event>* done, const Participation* participation,
-                           std::shared_ptr<const UserData> user_data) {
+                           std::shared_ptr<const UserData> user_data, uint64_t caller) {
   if (program_ == nullptr) {
     return FailedPrecondition(name(), " was compiled ahead of time for target '", artifact_.target,
                               "' (", artifact_.cpu,
@@ -316,16 +317,17 @@ Status Executable::Execute(Device* device, std::span<Buffer* const> arguments,
   if (nested && (!ready || still_read || has_collectives())) {
     release_holds();
     return undo(FailedPrecondition(
-        name(), " was started by a callback on the device that the callback's program occupies, and ",
+        name(),
+        " was started by a callback on the device that the callback's program occupies, and ",
         has_collectives() ? "meets other devices"
         : still_read      ? "donates an array that is still read"
                           : "needs an array that is computed after it",
         ": compute on the CPU, or on another device, inside callbacks"));
   }
   const bool run_inline =
-      nested || (ready && !still_read && !program_->may_block() &&
-                 program_->cost_ns() < static_cast<double>(device->inline_ns()) &&
-                 device->stream().IsIdle());
+      nested ||
+      (ready && !still_read && !program_->may_block() &&
+       program_->cost_ns() < static_cast<double>(device->inline_ns()) && device->stream().IsIdle());
   Ref<Event> event;
   if (!run_inline) event = MakeRef<Event>();
 
@@ -371,7 +373,7 @@ Status Executable::Execute(Device* device, std::span<Buffer* const> arguments,
   if (run_inline) {
     for (const Ref<Buffer>& buffer : overwritten) buffer->WaitForHolds();
     Status status = RunProgram(device, parameter_data.data(), result_data.data(), participation,
-                               user_data.get());
+                               user_data.get(), caller);
     release_holds();
     if (!status.ok()) {
       for (Ref<Buffer>& result : results) result = nullptr;
@@ -398,6 +400,7 @@ Status Executable::Execute(Device* device, std::span<Buffer* const> arguments,
   execution->overwritten = std::move(overwritten);
   if (participation != nullptr) execution->participation = *participation;
   execution->user_data = std::move(user_data);
+  execution->caller = caller;
   execution->done = event;
   device->stream().Enqueue(std::move(execution));
   for (size_t i = 0; i < num_parameters; ++i) {

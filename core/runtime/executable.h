@@ -79,14 +79,14 @@ class TRIPONT_EXPORT Executable : public RefCounted<Executable> {
   // definition events of the results. An argument whose producer failed gives results that failed
   // with the same error.
   //
-  // user_data: what custom calls may ask for.
+  // user_data: what custom calls may ask for. caller: for profiles (ExecutionEvent::caller).
   // participation: what `device` is among the devices of the program; only a program for one device
   // does without. An execution that fails after this has returned fails its launch; on an error
   // that this returns the caller does (Launch::Fail).
   Status Execute(Device* device, std::span<Buffer* const> arguments,
                  std::span<const int64_t> non_donatable, std::span<Ref<Buffer>> results,
                  Ref<Event>* done = nullptr, const Participation* participation = nullptr,
-                 std::shared_ptr<const UserData> user_data = nullptr);
+                 std::shared_ptr<const UserData> user_data = nullptr, uint64_t caller = 0);
 
  private:
   friend class RefCounted<Executable>;
@@ -96,7 +96,8 @@ class TRIPONT_EXPORT Executable : public RefCounted<Executable> {
   Status CheckArgument(Device* device, size_t index, const Buffer* buffer) const;
   // The addresses of all parameters and results; the thunks run on this thread.
   Status RunProgram(Device* device, void* const* parameters, void* const* results,
-                    const Participation* participation, const UserData* user_data) const;
+                    const Participation* participation, const UserData* user_data,
+                    uint64_t caller) const;
 
   // What Execute needs to know of one parameter.
   struct ParameterPlan {

@@ -1,8 +1,8 @@
 // When programs, their thunks, compiles and transfers ran: for `tripont explain` and for the
 // profilers of frameworks.
 //
-// A profiler is registered for the whole process. While none is, an execution, a compile and a
-// transfer pay one load of an atomic variable each for it, and thunks nothing. While one is, every
+// A profiler is registered for the whole process. While none is, a compile and a transfer pay one
+// load of an atomic variable each for it, an execution two, and thunks nothing. While one is, every
 // thunk of every execution that starts is timed; on a device with a queue the host waits for each
 // thunk, so that the times are the thunk's own and not those of enqueuing it (and the whole takes
 // longer).
@@ -43,6 +43,7 @@ struct ExecutionEvent {
   const Artifact* artifact;  // as above
   int64_t program;
   int32_t device;
+  uint64_t caller;  // what the framework's profiler calls the place that asked for it; 0: unknown
   int64_t start_ns;
   int64_t end_ns;
 };
@@ -56,6 +57,7 @@ struct HostEvent {
   std::string_view name;   // what, a literal
   std::string_view about;  // what with; valid during the call only
   int64_t bytes;           // that were moved; -1: does not apply
+  uint64_t caller;         // as above
   int64_t start_ns;
   int64_t end_ns;
 };
@@ -88,6 +90,8 @@ TRIPONT_EXPORT extern std::atomic<bool> profiling;
 TRIPONT_EXPORT std::shared_ptr<Profiler> LockedActiveProfiler();
 }  // namespace internal
 
+inline bool IsProfiling() { return internal::profiling.load(std::memory_order_relaxed); }
+
 // The active profiler, null if there is none.
 inline std::shared_ptr<Profiler> ActiveProfiler() {
   if (!internal::profiling.load(std::memory_order_acquire)) return nullptr;
@@ -106,7 +110,7 @@ class TRIPONT_EXPORT HostActivity {
   }
   ~HostActivity() {
     if (profiler_ != nullptr) [[unlikely]] {
-      profiler_->RecordHost({name_, about_, bytes_, start_ns_, ProfileClockNs()});
+      profiler_->RecordHost({name_, about_, bytes_, caller_, start_ns_, ProfileClockNs()});
     }
   }
   HostActivity(const HostActivity&) = delete;
@@ -114,11 +118,13 @@ class TRIPONT_EXPORT HostActivity {
   // Whether anybody listens: what About is given may be costly to make.
   bool IsRecorded() const { return profiler_ != nullptr; }
   void About(std::string about) { about_ = std::move(about); }
+  void Caller(uint64_t caller) { caller_ = caller; }
 
  private:
   const std::shared_ptr<Profiler> profiler_;
   const std::string_view name_;
   const int64_t bytes_;
+  uint64_t caller_ = 0;
   int64_t start_ns_ = 0;
   std::string about_;
 };

@@ -259,7 +259,8 @@ Status LoadedProgram::Run(void* const* bases, const LibraryContext& context) con
   }
   const int64_t start = ProfileClockNs();
   TRIPONT_RETURN_IF_ERROR(RunSequence<true>(thunks_, state));
-  profiler->RecordExecution({&artifact_, number_, context.device()->id(), start, ProfileClockNs()});
+  profiler->RecordExecution(
+      {&artifact_, number_, context.device()->id(), context.caller(), start, ProfileClockNs()});
   return OkStatus();
 }
 

@@ -134,6 +134,9 @@ class TRIPONT_EXPORT LibraryContext {
   // Null if there is none.
   const UserData* user_data() const { return user_data_; }
   void set_user_data(const UserData* user_data) { user_data_ = user_data; }
+  // For profiles: ExecutionEvent::caller.
+  uint64_t caller() const { return caller_; }
+  void set_caller(uint64_t caller) { caller_ = caller; }
   // What `call` keeps from its preparation to the end of the execution; null at first.
   std::shared_ptr<void>& KeptFor(const void* call) const { return kept_[call]; }
   // What this device is among those of the program (collectives.h); null for a program for one.
@@ -144,6 +147,7 @@ class TRIPONT_EXPORT LibraryContext {
   mutable std::vector<std::shared_ptr<void>> until_done_;
   Allocator* const allocator_;
   const UserData* user_data_ = nullptr;
+  uint64_t caller_ = 0;
   mutable int64_t run_id_ = 0;
   // An execution's calls are made one after the other, on one thread.
   mutable std::map<const void*, std::shared_ptr<void>> kept_;

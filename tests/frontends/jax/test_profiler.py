@@ -95,6 +95,28 @@ def test_compiles_and_transfers_are_nested_in_what_jax_records(tmp_path: Path, x
     assert any("CompileAndLoad" in name for name in beside)
 
 
+def test_executions_and_compiles_name_their_callers(tmp_path: Path, xpu: Any, step: Any) -> None:
+    """By these numbers XProf draws arrows from JAX's calls to what came of them."""
+
+    def run() -> None:
+        step()
+        step()
+        jax.jit(lambda x: x * 5 - 9).lower(1.0).compile()
+
+    with jax.default_device(xpu):
+        data = trace(tmp_path, run)
+    on_host = [e for one in data.find_plane_with_name("/host:CPU").lines for e in one.events]
+    calls = {
+        what: [dict(e.stats)["_p"] for e in on_host if e.name == f"PJRT_{what} linkage"]
+        for what in ("LoadedExecutable_Execute", "Client_Compile")
+    }
+    executions = [dict(m.stats) for m in events(data, PLANE, "XLA Modules")]
+    assert [m["_c"] for m in executions] == calls["LoadedExecutable_Execute"]
+    compiles = [dict(e.stats) for e in on_host if e.name == "Tripont::Compile"]
+    assert [c["_c"] for c in compiles] == calls["Client_Compile"]
+    assert {e["_ct"] for e in executions + compiles} == {14}  # calls of the PJRT API
+
+
 def test_the_viewer_gets_the_device(tmp_path: Path, step: Any) -> None:
     """TensorBoard and Perfetto show planes of some names only; what they get is beside the XSpace."""
     trace(tmp_path, step)
