@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -272,6 +273,30 @@ def test_bad_arguments(profilers: Profilers) -> None:
         with pytest.raises(PjrtError, match="no arguments"):
             profilers.call(function, None)
     profilers.do("destroy", None)
+
+
+def test_profiles_while_programs_run(
+    client: Client, profilers: Profilers, profiler: int, program: int
+) -> None:
+    """Executions that run when a profile starts or stops are in it or not, and harm nothing."""
+    stopped = threading.Event()
+
+    def work() -> None:
+        while not stopped.is_set():
+            run(client, program)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    try:
+        for _ in range(20):
+            profilers.do("start", profiler)
+            run(client, program)
+            profilers.do("stop", profiler)
+            device = xspace.read(profilers.collect(profiler))["/device:CUSTOM:XPU:0"]
+            assert {e.name for e in device.lines["XLA Modules"]} == {"two_steps"}
+    finally:
+        stopped.set()
+        worker.join()
 
 
 def test_devices_have_planes_of_their_own(
