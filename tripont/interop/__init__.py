@@ -21,7 +21,7 @@ from tripont.core import _tripont
 
 from . import source as _source
 from .errors import ExchangeError, describe, needs_copy
-from .source import ALIGNMENT, Source, Statistics, on_device, on_host
+from .source import Source, Statistics, empty, on_device, on_host
 
 
 def to_numpy(x: Any, *, copy: bool | None = None) -> np.ndarray:
@@ -111,9 +111,9 @@ def to_tensorflow(x: Any, *, device: str | None = None, copy: bool | None = None
 
     from . import tensorflow_tensors
 
-    if isinstance(x, tf.Tensor) and not copy:
-        if device is None or tensorflow_tensors.same_device(x.device, device):
-            return x
+    stays = device is None or tensorflow_tensors.same_device(getattr(x, "device", ""), device)
+    if isinstance(x, tf.Tensor) and stays and not copy:
+        return x
     found = _read(x, copy)
     number = tensorflow_tensors.xpu_number(device)
     if device is None and tensorflow_tensors.has_xpu():
@@ -138,16 +138,6 @@ def export(x: Any, *, copy: bool | None = None) -> Any:
     found = _read(x, copy)
     device = _source.devices()[0] if found.buffer is None else found.buffer.device
     return on_device(found, device, copy)
-
-
-def empty(shape: int | tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
-    """A NumPy array, content undefined, whose memory every framework here can share: aligned to 64 bytes."""
-    dtype = np.dtype(dtype)
-    size = int(np.prod(shape)) * dtype.itemsize
-    memory = np.empty(size + ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % ALIGNMENT
-    array: np.ndarray = memory[start : start + size].view(dtype).reshape(shape)
-    return array
 
 
 def pointer(x: Any) -> int:

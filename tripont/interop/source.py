@@ -49,6 +49,16 @@ def devices() -> list[Any]:
     return list(_tripont.Client().devices)
 
 
+def empty(shape: int | tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
+    """A NumPy array, content undefined, whose memory every framework here can share: aligned to 64 bytes."""
+    dtype = np.dtype(dtype)
+    size = int(np.prod(shape)) * dtype.itemsize
+    memory = np.empty(size + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    array: np.ndarray = memory[start : start + size].view(dtype).reshape(shape)
+    return array
+
+
 def note_copy(size: int) -> None:
     """Counts a copy of ``size`` bytes."""
     counted.copies += 1
@@ -62,7 +72,9 @@ def of_array(array: np.ndarray, copy: bool | None, what: str) -> Source:
     if copy is False:
         raise needs_copy(what, f"it is not contiguous (strides of {array.strides} bytes)")
     note_copy(array.nbytes)
-    return Source(what, array=np.ascontiguousarray(array), copied=True)
+    aligned = empty(array.shape, array.dtype)
+    aligned[...] = array
+    return Source(what, array=aligned, copied=True)
 
 
 def of_copy(array: np.ndarray, what: str) -> Source:

@@ -118,9 +118,9 @@ def device_of(number: int) -> torch.device:
 
 @functools.cache
 def _number(index: int) -> int:
-    import torch_xla
+    import _XLAC
 
-    (name,) = torch_xla._XLAC._xla_real_devices([f"xla:{index}"])
+    (name,) = _XLAC._xla_real_devices([f"xla:{index}"])
     kind, _, number = name.partition(":")
     if kind != "XPU":
         raise ExchangeError(
@@ -134,9 +134,9 @@ def _buffer_of(x: torch.Tensor, what: str) -> Any:
 
     A tensor that is still to be computed is: with what it needs, and nothing else.
     """
-    import torch_xla
+    import _XLAC
 
-    backend = torch_xla._XLAC
+    backend = _XLAC
 
     def ask() -> Any:
         return capture(lambda: backend._unsafe_buffer_pointer(x))
@@ -173,14 +173,14 @@ class _Offered(torch.Tensor):
 
     @staticmethod
     def __new__(cls, content: torch.Tensor) -> _Offered:
-        tensor: _Offered = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
-            cls, content.shape, dtype=content.dtype, device="cpu"
+        tensor: _Offered = torch.Tensor._make_wrapper_subclass(
+            cls, content.shape, dtype=content.dtype, device=content.device
         )
         tensor.content = content
         return tensor
 
     @classmethod
-    def __torch_dispatch__(
+    def __torch_dispatch__(  # type: ignore[override]
         cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         (tensor,) = args
@@ -192,17 +192,18 @@ class _Offered(torch.Tensor):
 
 def on_xla(buffer: Any, device: torch.device, what: str) -> torch.Tensor:
     """A tensor of PyTorch/XLA on the buffer, which is on ``device``."""
-    import torch_xla
+    import _XLAC
 
     dtype = torch_dtype(buffer.numpy_dtype, what)
     try:
-        content = torch.from_dlpack(buffer.dlpack_capsule(ready=True)).view(dtype)
+        content = torch.utils.dlpack.from_dlpack(buffer.dlpack_capsule(ready=True)).view(dtype)
     except (BufferError, RuntimeError, TypeError):  # element types that DLPack or PyTorch lacks
         content = on_cpu(buffer.view(), what)
     _tripont.exchange.offer(buffer)
     taken = False
+    tensor: torch.Tensor
     try:
-        (tensor,) = torch_xla._XLAC._xla_tensors_from_aten([_Offered(content)], [str(device)])
+        (tensor,) = _XLAC._xla_tensors_from_aten([_Offered(content)], [str(device)])
     except RuntimeError as error:
         raise ExchangeError(
             f"{what}: PyTorch/XLA does not take it: {str(error).splitlines()[0]}"
@@ -210,7 +211,5 @@ def on_xla(buffer: Any, device: torch.device, what: str) -> torch.Tensor:
     finally:
         taken = _tripont.exchange.withdraw()
     if not taken and buffer.byte_size:
-        raise ExchangeError(
-            f"{what}: PyTorch/XLA has no {dtype} on its devices (XLA_USE_32BIT_LONG and the like convert)"
-        )
+        raise ExchangeError(f"{what}: PyTorch/XLA has no {dtype} on its devices; convert it first")
     return tensor
