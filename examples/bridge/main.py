@@ -64,7 +64,7 @@ def run(epochs: int, batch: int) -> tuple[float, list[Exchange]]:
     """Train and evaluate. Returns the accuracy on the test images, and what was exchanged."""
     batches = Exchange("batches: TensorFlow → JAX", interop.to_jax)
     weights_out = Exchange("weights: JAX → PyTorch", interop.to_torch)
-    tests = Exchange("test set: TensorFlow → PyTorch", interop.to_torch)
+    tests = Exchange("tests: TensorFlow → PyTorch", interop.to_torch)
 
     images, test_images, labels, test_labels = preprocess.load_data()
     x_test, y_test = map(tests, preprocess.test_set(test_images, test_labels))
