@@ -114,6 +114,18 @@ def test_the_plugin_lies_where_tensorflow_looks() -> None:
     assert (site / "tensorflow-plugins" / PLUGIN.name).is_file()
 
 
+@pytest.mark.parametrize("library", [PLUGIN, PACKAGE / "lib" / "libtripont_tensorflow.so"])
+def test_the_libraries_show_their_interface_alone(library: Path) -> None:
+    """Other libraries of the process must not bind to what the adapter holds of the C++ library, and the like."""
+    symbols = subprocess.run(
+        ["nm", "-D", "--defined-only", str(library)], check=True, capture_output=True, text=True
+    ).stdout
+    names = [line.split()[-1] for line in symbols.splitlines()]
+    assert names
+    ours = ("GetPjrtApi", "TFNPD_Init", "TF_Init", "tripont_")
+    assert [name for name in names if not name.startswith(ours)] == []
+
+
 class Int64List(ctypes.Structure):
     class _Elements(ctypes.Union):
         _fields_ = (("heap", ctypes.POINTER(ctypes.c_int64)), ("inlined", ctypes.c_int64 * 6))
