@@ -15,6 +15,7 @@ from typing import Final
 from . import artifact, cost, ffi_attributes, merging
 from .artifact import Conditional, Copy, DebugInfo, Kernel, LibraryCall, Slice, Thunk, While
 from .buffers import Assignment, Move
+from .clusters import cost_of
 from .codegen.callbacks import Callback
 from .errors import of_instruction
 from .fused import attributes_key
@@ -100,8 +101,18 @@ class Lowering:
         self.result.thunks = self.lower(self.module.entry)
         self.result.thunks += self.copies(None, "results")
         if self.merged_ns > 0:
-            self.result.thunks = merging.merge(self.result.thunks, self.merged_ns, self.as_kernel)
+            self.result.thunks = merging.merge(
+                self.result.thunks, self.merged_ns, self.as_kernel, self.code_of
+            )
         return self.result
+
+    def code_of(self, kernel: Kernel) -> float:
+        """Vector instructions of a kernel's function, roughly."""
+        if kernel.debug < 0:
+            return 0.0
+        instruction = self.result.instructions[kernel.debug]
+        called = [i for computation in instruction.called for i in computation.instructions]
+        return sum(cost_of(i) for i in called or [instruction] if i.operands)
 
     def as_kernel(self, run: Sequence[Thunk]) -> Kernel:
         """Kernels and copies as one kernel."""

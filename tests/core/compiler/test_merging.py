@@ -14,7 +14,7 @@ def kernel(number: int, cost: float = 100.0) -> Kernel:
     return Kernel(number, (Slice(0, 64 * number, 64), Slice(0, 64 * number + 64, 64)), 1, 1, cost)
 
 
-def merged(thunks: list[Thunk]) -> list[object]:
+def merged(thunks: list[Thunk], code: float = 1.0) -> list[object]:
     """Numbers of kernels, with the runs that became one as lists."""
     runs: list[list[int]] = []
 
@@ -27,7 +27,7 @@ def merged(thunks: list[Thunk]) -> list[object]:
             return thunk.function if thunk.function >= 0 else runs[-thunk.function - 1]
         return type(thunk).__name__
 
-    return [shown(t) for t in merging.merge(thunks, 1000.0, as_kernel)]
+    return [shown(t) for t in merging.merge(thunks, 1000.0, as_kernel, lambda _: code)]
 
 
 def test_neighbours_share_a_launch() -> None:
@@ -58,6 +58,12 @@ def test_runs_have_an_end() -> None:
         Kernel(n, tuple(Slice(n, 64 * k, 64) for k in range(40)), 1, 1, 100.0) for n in range(3)
     ]
     assert merged(list(wide)) == [0, 1, 2]  # too many arguments for one launch
+
+
+def test_long_functions_stay_alone() -> None:
+    thunks: list[Thunk] = [kernel(n) for n in range(5)]
+    assert merged(thunks, merging.MOST_CODE / 2) == [[0, 1], [2, 3], 4]
+    assert merged(thunks, merging.MOST_CODE * 0.6) == [0, 1, 2, 3, 4]
 
 
 def test_loops_are_merged_inside() -> None:
