@@ -23,6 +23,7 @@ import torch_xla  # isort: skip
 import jax
 import numpy as np
 import tensorflow as tf
+import torch
 from tripont.core import _tripont
 
 from tripont import interop
@@ -53,7 +54,7 @@ def sources() -> dict[str, Any]:
         "tensorflow": of_tensorflow,
         "torch_xla": of_torch_xla,
         "numpy": array,
-        "torch (cpu)": interop.to_torch(array.copy(), device="cpu"),
+        "torch (cpu)": torch.arange(array.size, dtype=torch.float32),
     }
 
 

@@ -111,8 +111,11 @@ def to_tensorflow(x: Any, *, device: str | None = None, copy: bool | None = None
 
     from . import tensorflow_tensors
 
-    stays = device is None or tensorflow_tensors.same_device(getattr(x, "device", ""), device)
-    if isinstance(x, tf.Tensor) and stays and not copy:
+    if (
+        isinstance(x, tf.Tensor)
+        and not copy
+        and (device is None or tensorflow_tensors.same_device(x.device, device))
+    ):
         return x
     found = _read(x, copy)
     number = tensorflow_tensors.xpu_number(device)
