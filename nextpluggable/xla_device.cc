@@ -14,6 +14,7 @@
 #include "nextpluggable/op_filter.h"
 #include "tensorflow/compiler/jit/flags.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
+#include "tensorflow/core/framework/device_base.h"
 #include "xla/pjrt/pjrt_common.h"
 
 // Declared in headers that include MLIR's, which the wheel does not hold.
@@ -59,13 +60,17 @@ void AllowStrings(absl::string_view attribute, tf::KernelDef* kernel) {
 }  // namespace
 
 void RegisterXlaDevice() {
-  tf::XlaOpRegistry::RegisterBackend(
-      kCompilationDevice, tf::kGpuAllTypes, [](tf::KernelDef* kernel) {
-        // The messages of assertions, which compiled functions leave out.
-        if (kernel->op() == "Const") AllowStrings("dtype", kernel);
-        if (kernel->op() == "Assert") AllowStrings("T", kernel);
-        return KeepOp(kernel->op());
-      });
+  // Otherwise an op that XLA cannot translate would, in a compiled function, be given the kernel
+  // that it has for any device, which finds no tensors to compute with: the process would end.
+  tf::AddSymbolicExecutionDevice(kCompilationDevice);
+  tf::XlaOpRegistry::RegisterBackend(kCompilationDevice, tf::kGpuAllTypes,
+                                     [](tf::KernelDef* kernel) {
+                                       // The messages of assertions, which compiled functions leave
+                                       // out.
+                                       if (kernel->op() == "Const") AllowStrings("dtype", kernel);
+                                       if (kernel->op() == "Assert") AllowStrings("T", kernel);
+                                       return KeepOp(kernel->op());
+                                     });
 
   // jit_compile=True compiles; the automatic clustering of tf.config.optimizer.set_jit does if it
   // is asked for.

@@ -331,3 +331,13 @@ def test_branches_of_different_sizes(name: str) -> None:
     )
     with pytest.raises(tf.errors.UnimplementedError, match=rf"If: the size .*\({name}/cond.* at "):
         _run(tf.function(function, jit_compile=True), "XPU:0")
+
+
+def test_an_op_with_a_kernel_for_any_device_only_is_refused_in_a_compiled_function() -> None:
+    """Such a kernel computes; it must not be called while a function is translated."""
+    with tf.device("XPU:0"):
+        x = tf.constant(X.reshape(-1))
+        np.testing.assert_array_equal(tf.unique(x)[0], X.reshape(-1))
+        for _ in range(2):
+            with pytest.raises(tf.errors.OpError, match="Unique"):
+                tf.function(lambda x: tf.unique(x)[0] + 1, jit_compile=True)(x)
