@@ -11,8 +11,8 @@
 
 namespace tripont::tensorflow {
 
-// What the adapter uses of libtripont.so. pjrt/host_access.h and pjrt/exchange.h document all but the
-// first.
+// What the adapter uses of libtripont.so. pjrt/host_access.h and pjrt/exchange.h document all but
+// the first.
 struct CoreFunctions {
   const PJRT_Api* api;
   decltype(tripont_buffer_await_read)* await_read;

@@ -106,9 +106,7 @@ class Dump:
     def module(self, module: Module, stage: str) -> None:
         """HLO text of ``module``."""
         if self.folder is not None:
-            from .pipeline import name_everything
-
-            name_everything(module)
+            module.assign_names()
             self.write(f"{stage}.txt", printer.print_module(module))
 
     def between_passes(

@@ -511,6 +511,22 @@ class Module:
                 stack.extend((c, False) for c in reversed(callees) if c not in seen)
         return order
 
+    def assign_names(self) -> None:
+        """Give every computation, and every instruction of each, a name that is unique there."""
+        taken: dict[str, int] = {}
+        for computation in reversed(self.computations()):  # the entry keeps its name
+            base = computation.name or "computation"
+            count = taken.get(base)
+            name = base
+            if count is not None:
+                while name in taken:
+                    count += 1
+                    name = f"{base}.{count}"
+                taken[base] = count
+            taken[name] = 0
+            computation.name = name
+            computation.assign_names()
+
 
 # ------------------------------------------------------------------------------------------------------- helpers
 

@@ -56,7 +56,7 @@ def run(module: Module, dump: Dump, passes: Iterable[Pass] = PASSES) -> Module:
     """
     check = verifier.enabled()
     if check:
-        name_everything(module)
+        module.assign_names()
         verifier.verify(module, "import")
     dump.module(module, "before_optimizations")
     steps = tuple(passes)
@@ -67,28 +67,9 @@ def run(module: Module, dump: Dump, passes: Iterable[Pass] = PASSES) -> Module:
         module = step(module)
         changed = module is not before
         if check and changed:
-            name_everything(module)
+            module.assign_names()
             verifier.verify(module, names[number])
         dump.between_passes(module, number, *names[number : number + 2], changed=changed)
-    name_everything(module)
+    module.assign_names()
     dump.module(module, "after_optimizations")
     return module
-
-
-def name_everything(module: Module) -> None:
-    """Give every computation of the module, and every instruction of each, a name that is unique
-    there.
-    """
-    taken: dict[str, int] = {}
-    for computation in reversed(module.computations()):  # the entry keeps its name
-        base = computation.name or "computation"
-        count = taken.get(base)
-        name = base
-        if count is not None:
-            while name in taken:
-                count += 1
-                name = f"{base}.{count}"
-            taken[base] = count
-        taken[name] = 0
-        computation.name = name
-        computation.assign_names()

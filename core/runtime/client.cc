@@ -202,9 +202,8 @@ StatusOr<CompileResult> Client::Compile(std::string_view program, std::string_vi
   // A program that calls Python functions names them by numbers of this process: no other can use
   // it.
   const bool own = program.find("tripont.python_callback") != std::string_view::npos;
-  const std::string key = cache_.enabled() && !own
-                              ? cache_.Key(program, format, compile_options, request.options)
-                              : "";
+  const std::string key =
+      cache_.enabled() && !own ? cache_.Key(program, format, compile_options, request.options) : "";
   // Who asks for dumps wants the compiler to run.
   if (!options_.dump_to.empty()) request.options.try_emplace("dump_to", options_.dump_to);
   if (!own && !request.options.contains("dump_to")) {

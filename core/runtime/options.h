@@ -51,9 +51,8 @@ struct TRIPONT_EXPORT Options {
       -1;  // TRIPONT_ALLOCATOR_CACHE (process): free bytes kept for reuse; -1: 1/4 of the limit
   int64_t inline_ns =
       50000;  // TRIPONT_INLINE_NS (process): programs estimated cheaper run on the caller's thread
-  int64_t collective_timeout =
-      300;  // TRIPONT_COLLECTIVE_TIMEOUT: seconds a device waits in a collective for the
-            // others of its program; 0: for ever
+  int64_t collective_timeout = 300;  // TRIPONT_COLLECTIVE_TIMEOUT: seconds a device waits in a
+                                     // collective for the others of its program; 0: for ever
   // Client options the runtime does not know: handed to the compiler with every program (and part
   // of the cache key).
   std::map<std::string, std::string> compiler_options;

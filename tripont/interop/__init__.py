@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tripont.core import _tripont
+import tripont.core._tripont as _tripont
 
 from . import source as _source
 from .errors import ExchangeError, describe, needs_copy

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from tripont.core import _tripont
+import tripont.core._tripont as _tripont
 
 from .errors import ExchangeError, describe, needs_copy
 from .source import Source, capture, devices, of_array, of_copy

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tripont.core import _tripont
+import tripont.core._tripont as _tripont
 
 from .errors import ExchangeError, needs_copy
 

@@ -11,7 +11,7 @@ from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager import context
 from tensorflow.python.framework import ops
 
-from tripont.core import _tripont
+import tripont.core._tripont as _tripont
 
 from .errors import ExchangeError, describe, needs_copy
 from .source import ALIGNMENT, Source, devices, note_copy, of_array

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from tripont.core import _tripont
+import tripont.core._tripont as _tripont
 
 from .errors import ExchangeError, describe, needs_copy
 from .source import Source, capture, devices, of_array, of_copy

@@ -27,10 +27,10 @@ from tests.core.compiler.simulate import Simulation
 def fused(*args) -> Module:
     """The module of these parameters and results after fusion, checked against the one before."""
     before = module(*args)
-    pipeline.name_everything(before)
+    before.assign_names()
     verifier.verify(before)
     after = fuse(before)
-    pipeline.name_everything(after)
+    after.assign_names()
     verifier.verify(after, "fuse")
     values = arguments(before)
     expected = evaluate(before, values)

@@ -33,10 +33,10 @@ from tests.core.compiler.builders import (
 
 def check(step, before: Module, tolerance: float = 0.0) -> Module:
     """Run a pass; the result is valid and gives the same values."""
-    pipeline.name_everything(before)
+    before.assign_names()
     verifier.verify(before)
     after = step(before)
-    pipeline.name_everything(after)
+    after.assign_names()
     verifier.verify(after, step.__name__)
     values = arguments(before)
     for a, b in zip(evaluate(before, values), evaluate(after, values), strict=True):
@@ -158,7 +158,7 @@ def test_batch_norm() -> None:
     norm = Instruction("batch-norm-training", shape, [x, scale, offset], attributes)
     before = module([x, scale, offset], *(hlo.get_tuple_element(norm, n) for n in range(3)))
     after = decompose(before)
-    pipeline.name_everything(after)
+    after.assign_names()
     verifier.verify(after)
     values = arguments(before)
     out, mean, variance = evaluate(after, values)
@@ -236,7 +236,7 @@ def test_trip_counts() -> None:
 
 def loop_program(name: str) -> Module:
     before = inline_calls(read_program(programs.stablehlo(name), "mlir"))
-    pipeline.name_everything(before)
+    before.assign_names()
     return before
 
 
@@ -327,7 +327,7 @@ def test_loops_of_jax_programs_stay_right() -> None:
         values = programs.arguments_of(name)
         expected = evaluate(before, values)
         after = while_loops.hoist_invariants(while_loops.simplify_loops(before))
-        pipeline.name_everything(after)
+        after.assign_names()
         verifier.verify(after)
         for a, b in zip(evaluate(after, values), expected, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)

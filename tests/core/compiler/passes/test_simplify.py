@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from tripont.core.compiler import dtypes, hlo, pipeline, verifier
+from tripont.core.compiler import dtypes, hlo, verifier
 from tripont.core.compiler.evaluate import evaluate
 from tripont.core.compiler.hlo import Instruction
 from tripont.core.compiler.passes.simplify import simplify
@@ -177,10 +177,10 @@ CASES: dict[str, tuple[Instruction, Make, list[str]]] = {
 def test_rule(name: str) -> None:
     x, make, expected = CASES[name]
     before = module([x], make(x))
-    pipeline.name_everything(before)
+    before.assign_names()
     verifier.verify(before)
     after = simplify(before)
-    pipeline.name_everything(after)
+    after.assign_names()
     verifier.verify(after, "simplify")
     assert opcodes(after.entry) == expected
     values = arguments(before)
