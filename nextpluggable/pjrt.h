@@ -18,7 +18,6 @@ struct CoreFunctions {
   decltype(tripont_buffer_await_read)* await_read;
   decltype(tripont_buffer_await_write)* await_write;
   decltype(tripont_parallel_for)* parallel_for;
-  decltype(tripont_exchange_deposit)* deposit;
   decltype(tripont_exchange_collect)* collect;
 };
 

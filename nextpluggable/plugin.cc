@@ -91,7 +91,6 @@ const TFNPD_Api* tripont_tensorflow_init_plugin(void* core, TFNPD_PluginParams* 
       .await_write =
           Symbol<decltype(tripont_buffer_await_write)>(core, "tripont_buffer_await_write"),
       .parallel_for = Symbol<decltype(tripont_parallel_for)>(core, "tripont_parallel_for"),
-      .deposit = Symbol<decltype(tripont_exchange_deposit)>(core, "tripont_exchange_deposit"),
       .collect = Symbol<decltype(tripont_exchange_collect)>(core, "tripont_exchange_collect")});
   RegisterXlaDevice();
   WatchPlacement();

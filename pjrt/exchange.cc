@@ -9,13 +9,6 @@
 namespace tripont::pjrt {
 namespace {
 
-Status Deposit(PJRT_Buffer* handle, int64_t* ticket) {
-  if (handle == nullptr || ticket == nullptr) return InvalidArgument("the buffer is null");
-  TRIPONT_ASSIGN_OR_RETURN(Ref<Buffer> share, Buffer::Share(*handle->buffer));
-  *ticket = exchange::Deposit(std::move(share));
-  return OkStatus();
-}
-
 Status Collect(int64_t ticket, PJRT_Device* device, PJRT_Buffer** handle) {
   if (device == nullptr || handle == nullptr) return InvalidArgument("the device is null");
   TRIPONT_ASSIGN_OR_RETURN(Ref<Buffer> buffer, exchange::Collect(ticket));
@@ -30,10 +23,6 @@ Status Collect(int64_t ticket, PJRT_Device* device, PJRT_Buffer** handle) {
 
 }  // namespace
 }  // namespace tripont::pjrt
-
-PJRT_Error* tripont_exchange_deposit(PJRT_Buffer* buffer, int64_t* ticket) {
-  return tripont::pjrt::ToError(tripont::pjrt::Deposit(buffer, ticket));
-}
 
 PJRT_Error* tripont_exchange_collect(int64_t ticket, PJRT_Device* device, PJRT_Buffer** buffer) {
   return tripont::pjrt::ToError(tripont::pjrt::Collect(ticket, device, buffer));

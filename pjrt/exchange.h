@@ -12,10 +12,6 @@
 
 extern "C" {
 
-// Keeps a share of the buffer under a number, until it is collected. INVALID_ARGUMENT for a deleted
-// buffer.
-TRIPONT_EXPORT PJRT_Error* tripont_exchange_deposit(PJRT_Buffer* buffer, int64_t* ticket);
-
 // A new handle, the caller's, on the buffer of that number, which is then void. NOT_FOUND for a
 // number that is none, INVALID_ARGUMENT if the buffer is not on `device`.
 TRIPONT_EXPORT PJRT_Error* tripont_exchange_collect(int64_t ticket, PJRT_Device* device,

@@ -6,8 +6,9 @@
 // Here are three, from the inside out:
 //
 //   capture   buffers whose address a framework asks for on this thread are noted. PJRT has a
-//             function for that, and the frameworks offer it to Python (unsafe_buffer_pointer);
-//             knowing the buffer, and not the number alone, the caller can keep it.
+//             function for that, and the frameworks offer it to Python (unsafe_buffer_pointer), or
+//             run an op of ours that asks (nextpluggable/exchange.h); knowing the buffer, and not
+//             the number alone, the caller can keep it.
 //   offer     a framework that makes a buffer of the memory at the offered buffer's address, on
 //             this thread, gets a share of that buffer, with its definition event.
 //   tickets   a buffer under a number, for frameworks that can carry a number through an

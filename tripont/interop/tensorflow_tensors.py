@@ -14,7 +14,7 @@ from tensorflow.python.framework import ops
 import tripont.core._tripont as _tripont
 
 from .errors import ExchangeError, describe, needs_copy
-from .source import ALIGNMENT, Source, devices, note_copy, of_array
+from .source import ALIGNMENT, Source, capture, devices, note_copy, of_array
 
 _HOST = "/job:localhost/replica:0/task:0/device:CPU:0"
 _XPU = re.compile(r"(?:^|[/:])XPU:(\d+)$", re.IGNORECASE)
@@ -69,14 +69,22 @@ def tensorflow_dtype(dtype: np.dtype, what: str) -> Any:
 
 
 def _export(x: Any, what: str) -> Any:
-    attributes = ("T", x.dtype.as_datatype_enum)
-    try:
-        (ticket,) = pywrap_tfe.TFE_Py_Execute(
-            context.context()._handle, x.backing_device, "TripontExport", [x], attributes, 1
+    def run() -> None:
+        attributes = ("T", x.dtype.as_datatype_enum)
+        pywrap_tfe.TFE_Py_Execute(
+            context.context()._handle, x.backing_device, "TripontExport", [x], attributes, 0
         )
+
+    try:
+        buffer = capture(run)
+        if buffer is None:  # TensorFlow runs eager ops asynchronously, on a thread of its own
+            with context.execution_mode(context.SYNC):
+                buffer = capture(run)
     except Exception as error:
         raise ExchangeError(f"{what} cannot be taken out of TensorFlow: {error}") from error
-    return _tripont.exchange.collect(int(ticket._numpy()))
+    if buffer is None:  # never, with the versions that we know
+        raise ExchangeError(f"{what} cannot be taken out of this version of TensorFlow")
+    return buffer
 
 
 def on_xpu(buffer: Any, what: str) -> Any:

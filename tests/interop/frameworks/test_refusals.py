@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -12,6 +13,7 @@ import pytest
 import tensorflow as tf
 import torch
 import torch_xla
+from tensorflow.python.eager import context
 from tripont.core import _tripont
 
 from tests.interop.frameworks.arrays import CONVERTERS, MAKERS, example
@@ -100,6 +102,38 @@ def test_variables_are_not_overwritten_under_their_readers() -> None:
         torch_xla.sync()
     np.testing.assert_array_equal(interop.to_numpy(other), array)
     np.testing.assert_array_equal(interop.to_numpy(parameter), array + 3)
+
+
+def test_tensors_that_tensorflow_computes_asynchronously() -> None:
+    """TensorFlow then runs the op that gives a tensor away on another thread than its caller's."""
+    array = example()
+    with context.execution_mode(context.ASYNC):
+        assert context.context().is_async()
+        with tf.device("XPU:0"):
+            x = tf.constant(array)
+            for _ in range(10):
+                x = x + 1
+        results = [CONVERTERS[name](x, copy=False) for name in ("jax", "torch_xla", "numpy")]
+        assert context.context().is_async()
+        back = interop.to_tensorflow(results[0], copy=False)
+        assert {interop.pointer(y) for y in [*results, back]} == {interop.pointer(x)}
+    for y in [*results, back]:
+        np.testing.assert_array_equal(interop.to_numpy(y), array + 10)
+
+
+def test_exchanges_of_several_threads_at_once() -> None:
+    """Each gets its own array: captures belong to threads."""
+
+    def exchange(seed: int) -> None:
+        x = MAKERS["tensorflow"](example(seed=seed))
+        for _ in range(50):
+            y = interop.to_jax(x, copy=False)
+            assert interop.pointer(y) == interop.pointer(x)
+            x = interop.to_tensorflow(y, copy=False)
+            np.testing.assert_array_equal(interop.to_numpy(x), example(seed=seed))
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(exchange, range(4)))
 
 
 def test_tensors_that_are_refused() -> None:
