@@ -20,7 +20,7 @@ import numpy as np
 import tripont.core._tripont as _tripont
 
 from . import source as _source
-from .errors import ExchangeError, describe, needs_copy
+from .errors import Description, ExchangeError, needs_copy
 from .source import Source, Statistics, empty, on_device, on_host
 
 
@@ -49,7 +49,7 @@ def to_jax(x: Any, *, device: Any = None, copy: bool | None = None) -> Any:
         if device is None or x.devices() == {device}:
             return _copied_by(x.copy, x.nbytes) if copy else x
         if copy is False:
-            raise needs_copy(describe("jax.Array", x.shape, x.dtype), f"it is to go to {device}")
+            raise needs_copy(Description("jax.Array", x.shape, x.dtype), f"it is to go to {device}")
         return _copied_by(lambda: jax.device_put(x, device), x.nbytes)
     found = _read(x, copy)
     dtype = found.array.dtype if found.array is not None else found.buffer.numpy_dtype
@@ -190,7 +190,7 @@ def _read(x: Any, copy: bool | None) -> Source:
 
 
 def _of_numpy(array: np.ndarray, copy: bool | None) -> Source:
-    what = describe("numpy.ndarray", array.shape, array.dtype)
+    what = Description("numpy.ndarray", array.shape, array.dtype)
     if array.dtype.hasobject or not array.dtype.isnative or array.dtype.names:
         raise ExchangeError(f"{what}: only arrays of numbers in the machine's byte order")
     return _source.of_array(array, copy, what)
@@ -206,7 +206,7 @@ def _of_dlpack(x: Any) -> Source:
         buffer = _tripont.Buffer.from_dlpack(capsule, _source.devices()[0])
     except (BufferError, _tripont.StatusError) as error:
         raise ExchangeError(f"{what} cannot be shared: {error}") from error
-    return Source(describe(what.removeprefix("the "), buffer.shape, buffer.dtype), buffer=buffer)
+    return Source(Description(what.removeprefix("the "), buffer.shape, buffer.dtype), buffer=buffer)
 
 
 def _copied_by(make_copy: Any, size: int) -> Any:
@@ -219,10 +219,10 @@ def _same_torch_device(one: Any, other: Any) -> bool:
     return one.type == other.type and (one.index or 0) == (other.index or 0)
 
 
-def _description(x: Any) -> str:
+def _description(x: Any) -> Description:
     kind = type(x)
     shape, dtype = getattr(x, "shape", ()), getattr(x, "dtype", "?")
-    return describe(f"{kind.__module__}.{kind.__qualname__}", shape, dtype)
+    return Description(f"{kind.__module__}.{kind.__qualname__}", shape, dtype)
 
 
 __all__ = [

@@ -9,7 +9,7 @@ import numpy as np
 
 import tripont.core._tripont as _tripont
 
-from .errors import ExchangeError, describe, needs_copy
+from .errors import Description, ExchangeError, needs_copy
 from .source import Source, capture, devices, of_array, of_copy
 
 PLATFORM = "xpu"
@@ -17,7 +17,7 @@ PLATFORM = "xpu"
 
 def check(x: Any) -> None:
     """Raises ExchangeError for arrays that have no content: traced, deleted, donated, or keys."""
-    what = describe("jax.Array", x.shape, x.dtype)
+    what = Description("jax.Array", x.shape, x.dtype)
     if isinstance(x, jax.core.Tracer):
         raise ExchangeError(
             f"{what} is traced, it has no content yet: exchange arrays outside of jit"
@@ -32,7 +32,7 @@ def check(x: Any) -> None:
 
 def read(x: Any, copy: bool | None) -> Source:
     check(x)
-    what = describe("jax.Array", x.shape, x.dtype)
+    what = Description("jax.Array", x.shape, x.dtype)
     if len(x.sharding.device_set) != 1:
         if copy is False:
             raise needs_copy(what, f"it lies on {len(x.sharding.device_set)} devices")
@@ -44,7 +44,7 @@ def read(x: Any, copy: bool | None) -> Source:
     return of_array(np.asarray(x), copy, what)
 
 
-def check_type(dtype: np.dtype, what: str) -> None:
+def check_type(dtype: np.dtype, what: Description) -> None:
     """Raises ExchangeError for 64-bit types while JAX has them switched off."""
     if jax.dtypes.canonicalize_dtype(dtype) != dtype:
         raise ExchangeError(
@@ -64,7 +64,7 @@ def core_device(device: Any) -> Any:
     return devices()[device.local_hardware_id]
 
 
-def make(buffer: Any, device: Any, what: str) -> Any:
+def make(buffer: Any, device: Any, what: Description) -> Any:
     """A jax.Array on the buffer, which is on ``device``."""
     _tripont.exchange.offer(buffer)
     taken = False

@@ -11,7 +11,7 @@ import numpy as np
 
 import tripont.core._tripont as _tripont
 
-from .errors import ExchangeError, needs_copy
+from .errors import Description, ExchangeError, needs_copy
 
 #: Addresses that programs can read in place are multiples of this.
 ALIGNMENT: Final = 64
@@ -37,7 +37,7 @@ class Source:
     ``what``: the array in words. ``copied``: whether the content is a copy already, that nobody else knows.
     """
 
-    what: str
+    what: Description
     buffer: Any = None  # tripont.core._tripont.Buffer
     array: np.ndarray | None = None
     copied: bool = False
@@ -65,7 +65,7 @@ def note_copy(size: int) -> None:
     counted.bytes_copied += size
 
 
-def of_array(array: np.ndarray, copy: bool | None, what: str) -> Source:
+def of_array(array: np.ndarray, copy: bool | None, what: Description) -> Source:
     """Host memory as a source; a copy of it if it is not contiguous."""
     if array.flags.c_contiguous:
         return Source(what, array=array)
@@ -77,7 +77,7 @@ def of_array(array: np.ndarray, copy: bool | None, what: str) -> Source:
     return Source(what, array=aligned, copied=True)
 
 
-def of_copy(array: np.ndarray, what: str) -> Source:
+def of_copy(array: np.ndarray, what: Description) -> Source:
     """Host memory that was copied out of a framework."""
     note_copy(array.nbytes)
     return Source(what, array=np.ascontiguousarray(array), copied=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Any
 
@@ -13,35 +14,44 @@ from tensorflow.python.framework import ops
 
 import tripont.core._tripont as _tripont
 
-from .errors import ExchangeError, describe, needs_copy
+from .errors import Description, ExchangeError, needs_copy
 from .source import ALIGNMENT, Source, capture, devices, note_copy, of_array
 
 _HOST = "/job:localhost/replica:0/task:0/device:CPU:0"
 _XPU = re.compile(r"(?:^|[/:])XPU:(\d+)$", re.IGNORECASE)
 
 
-def describe_tensor(x: Any) -> str:
-    return describe(f"tf.Tensor on {_short(x.device)}", tuple(x.shape), x.dtype.name)
+def describe_tensor(x: Any) -> Description:
+    return Description(f"tf.Tensor on {_short(x.device)}", x.shape, x.dtype.name)
 
 
 def read(x: Any, copy: bool | None) -> Source:
     if isinstance(x, tf.Variable):
         x = x.read_value()  # shares the variable's memory, until that is assigned to
     if not isinstance(x, ops.EagerTensor):
-        what = describe("tf.Tensor", x.shape, x.dtype.name)
-        raise ExchangeError(f"{what} is symbolic, it has no content yet: exchange eager tensors")
+        raise ExchangeError(
+            f"the tf.Tensor of shape {x.shape} and dtype {x.dtype.name} is symbolic, it has no content "
+            "yet: exchange eager tensors"
+        )
     what = describe_tensor(x)
-    if not x.dtype.is_numpy_compatible or x.dtype in (tf.string, tf.resource, tf.variant):
+    if not _is_number(x.dtype):
         raise ExchangeError(f"{what}: only arrays of numbers")
     # int32 tensors are in host memory on every device.
     number = xpu_number(x.backing_device)
-    if number is not None and 0 not in x.shape:
+    if number is not None and x.shape.num_elements():
         return Source(what, buffer=_export(x, what))
     if "CPU" not in x.backing_device and copy is False:
         raise needs_copy(what, f"it is on {_short(x.backing_device)}")
     return of_array(np.asarray(x), copy, what)
 
 
+@functools.cache
+def _is_number(dtype: Any) -> bool:
+    not_numbers = (tf.string, tf.resource, tf.variant)
+    return dtype.is_numpy_compatible and dtype not in not_numbers
+
+
+@functools.lru_cache(maxsize=64)  # of names that users give, too
 def xpu_number(device: str | None) -> int | None:
     """The number of a device XPU, from its name; None for other devices."""
     found = _XPU.search(device or "")
@@ -61,14 +71,17 @@ def same_device(one: str, other: str) -> bool:
     return one.lower().endswith(other.lower().lstrip("/").removeprefix("device:"))
 
 
-def tensorflow_dtype(dtype: np.dtype, what: str) -> Any:
+def tensorflow_dtype(dtype: np.dtype, what: Description) -> Any:
     try:
-        return tf.as_dtype(dtype)
+        return _tensorflow_dtype(dtype)
     except TypeError as error:
         raise ExchangeError(f"{what}: TensorFlow has no {dtype.name}; convert it first") from error
 
 
-def _export(x: Any, what: str) -> Any:
+_tensorflow_dtype = functools.cache(tf.as_dtype)
+
+
+def _export(x: Any, what: Description) -> Any:
     def run() -> None:
         attributes = ("T", x.dtype.as_datatype_enum)
         pywrap_tfe.TFE_Py_Execute(
@@ -87,7 +100,7 @@ def _export(x: Any, what: str) -> Any:
     return buffer
 
 
-def on_xpu(buffer: Any, what: str) -> Any:
+def on_xpu(buffer: Any, what: Description) -> Any:
     """A tf.Tensor on the buffer, on the device that it is on."""
     dtype = tensorflow_dtype(buffer.numpy_dtype, what)
     ticket = _tripont.exchange.deposit(buffer)
@@ -107,7 +120,7 @@ def on_xpu(buffer: Any, what: str) -> Any:
     return tensor
 
 
-def on_cpu(array: np.ndarray, copy: bool | None, what: str) -> Any:
+def on_cpu(array: np.ndarray, copy: bool | None, what: Description) -> Any:
     """A tf.Tensor on the CPU, on the memory of ``array`` if that is aligned."""
     dtype = tensorflow_dtype(array.dtype, what)
     if copy is not True and array.size and array.ctypes.data % ALIGNMENT == 0:

@@ -13,7 +13,7 @@ import torch
 
 import tripont.core._tripont as _tripont
 
-from .errors import ExchangeError, describe, needs_copy
+from .errors import Description, ExchangeError, needs_copy
 from .source import Source, capture, devices, of_array, of_copy
 
 #: Element types that NumPy has itself.
@@ -26,10 +26,8 @@ NUMPYS_OWN: Final = frozenset(
 _NO_BUFFER: Final = (RuntimeError, ValueError)
 
 
-def describe_tensor(x: torch.Tensor) -> str:
-    return describe(
-        f"torch.Tensor on {x.device}", tuple(x.shape), str(x.dtype).removeprefix("torch.")
-    )
+def describe_tensor(x: torch.Tensor) -> Description:
+    return Description(f"torch.Tensor on {x.device}", x.shape, str(x.dtype).removeprefix("torch."))
 
 
 def read(x: torch.Tensor, copy: bool | None) -> Source:
@@ -53,7 +51,7 @@ def read(x: torch.Tensor, copy: bool | None) -> Source:
     return of_copy(_host_array(x.cpu(), what), what)
 
 
-def _host_array(x: torch.Tensor, what: str) -> np.ndarray:
+def _host_array(x: torch.Tensor, what: Description) -> np.ndarray:
     """The memory of a tensor on the CPU; bits of types that NumPy lacks are those of ml_dtypes."""
     name = str(x.dtype).removeprefix("torch.")
     if name in NUMPYS_OWN:
@@ -68,16 +66,22 @@ def _host_array(x: torch.Tensor, what: str) -> np.ndarray:
     return np.asarray(x.view(bits).numpy().view(dtype))
 
 
-def torch_dtype(dtype: np.dtype, what: str) -> torch.dtype:
+def torch_dtype(dtype: np.dtype, what: Description) -> torch.dtype:
     """PyTorch's name of an element type. Raises ExchangeError for one that PyTorch lacks."""
-    found = getattr(torch, dtype.name, None)
-    shared = dtype.name in NUMPYS_OWN or "float" in dtype.name
-    if not isinstance(found, torch.dtype) or not shared:
+    found = _torch_dtype(dtype)
+    if found is None:
         raise ExchangeError(f"{what}: PyTorch has no {dtype.name}; convert it first")
     return found
 
 
-def on_cpu(array: np.ndarray, what: str) -> torch.Tensor:
+@functools.cache
+def _torch_dtype(dtype: np.dtype) -> torch.dtype | None:
+    found = getattr(torch, dtype.name, None)
+    shared = dtype.name in NUMPYS_OWN or "float" in dtype.name
+    return found if isinstance(found, torch.dtype) and shared else None
+
+
+def on_cpu(array: np.ndarray, what: Description) -> torch.Tensor:
     """A tensor on the memory of a NumPy array."""
     dtype = torch_dtype(array.dtype, what)
     if array.dtype.name in NUMPYS_OWN:
@@ -108,6 +112,7 @@ def core_device(device: torch.device) -> Any:
     return devices()[_number(device.index or 0)]
 
 
+@functools.cache
 def device_of(number: int) -> torch.device:
     """The device of PyTorch/XLA that is the core's device ``number``."""
     for index in range(len(devices())):
@@ -129,7 +134,7 @@ def _number(index: int) -> int:
     return int(number)
 
 
-def _buffer_of(x: torch.Tensor, what: str) -> Any:
+def _buffer_of(x: torch.Tensor, what: Description) -> Any:
     """The core's buffer behind a tensor of PyTorch/XLA; None if it lies on several devices.
 
     A tensor that is still to be computed is: with what it needs, and nothing else.
@@ -158,7 +163,7 @@ def _buffer_of(x: torch.Tensor, what: str) -> Any:
                     f"{what} has no content: it was deleted, donated to a program, or its computation failed"
                 ) from error
     # XLA_USE_32BIT_LONG and its like have another element type on the device than PyTorch shows.
-    if buffer is not None and buffer.numpy_dtype.name == str(x.dtype).removeprefix("torch."):
+    if buffer is not None and _torch_dtype(buffer.numpy_dtype) is x.dtype:
         return buffer
     return None
 
@@ -190,7 +195,7 @@ class _Offered(torch.Tensor):
         return tensor.content if wanted == tensor.dtype else tensor.content.to(wanted)
 
 
-def on_xla(buffer: Any, device: torch.device, what: str) -> torch.Tensor:
+def on_xla(buffer: Any, device: torch.device, what: Description) -> torch.Tensor:
     """A tensor of PyTorch/XLA on the buffer, which is on ``device``."""
     import _XLAC
 

@@ -147,6 +147,9 @@ def test_tensors_that_are_refused() -> None:
         interop.to_jax(tf.constant(["text"]))
     with pytest.raises(interop.ExchangeError, match=r"symbolic.*eager"):
         tf.function(interop.to_jax, autograph=False)(tf.ones(3))
+    unknown = [tf.TensorSpec(None, tf.float32)]
+    with pytest.raises(interop.ExchangeError, match=r"<unknown>.*float32 is symbolic"):
+        tf.function(interop.to_jax, unknown, autograph=False)(tf.ones(3))
     with pytest.raises(interop.ExchangeError, match=r"traced.*outside of jit"):
         jax.jit(lambda x: interop.to_tensorflow(x))(jnp.ones(3))
     with pytest.raises(interop.ExchangeError, match=r"float32.*cannot go to GPU:0"):
