@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from tripont.core import _tripont
 
 from tests.interop.frameworks.arrays import CONVERTERS, MAKERS, example, is_of
 from tripont import interop
@@ -47,6 +48,17 @@ def test_memory_is_shared(source: str, target: str, dtype: str) -> None:
     after = interop.statistics()
     assert (after.exchanges, after.copies) == (before.exchanges + 1, before.copies)
     check_shared(x, y, target, expected)
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS, ids=lambda pair: pair)
+def test_nothing_is_allocated(source: str, target: str) -> None:
+    device = _tripont.Client().devices[0]
+    x = MAKERS[source](example())
+    warm = CONVERTERS[target](x, copy=False)  # computes lazy tensors
+    before = device.memory_stats()["num_allocs"]
+    y = CONVERTERS[target](x, copy=False)
+    assert device.memory_stats()["num_allocs"] == before
+    assert interop.pointer(y) == interop.pointer(warm)
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (3, 4), (5, 1, 7), (2, 3, 4, 5, 6), (0,), (3, 0, 2)])
