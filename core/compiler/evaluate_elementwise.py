@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from statistics import NormalDist
 from typing import Any, Final
 
 import numpy as np
@@ -41,6 +42,21 @@ def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _vector(function: Callable[[float], float]) -> Callable[[Array], Array]:
     return lambda x: np.vectorize(function, otypes=[np.float64])(x) if x.size else x
+
+
+def _erf_inv(x: float) -> float:
+    """By Halley's method, on erfc where erf is near 1, from the inverse of the normal distribution."""
+    if not abs(x) < 1:
+        return math.copysign(math.inf, x) if abs(x) == 1 else math.nan
+    if abs(x) < 1e-8:
+        return x * math.sqrt(math.pi) / 2  # the next term of the series is x ** 2 smaller
+    rest = 1 - abs(x)  # exact where it is small
+    y = -NormalDist().inv_cdf(rest / 2) / math.sqrt(2)
+    for _ in range(3):
+        error = math.erf(y) - abs(x) if abs(x) < 0.5 else rest - math.erfc(y)
+        step = error * math.sqrt(math.pi) / 2 * math.exp(y * y)
+        y -= step / (1 + y * step)
+    return math.copysign(y, x)
 
 
 def _logistic(x: Array) -> Array:
@@ -313,6 +329,7 @@ ELEMENTWISE: Final[Mapping[str, Callable[..., Array]]] = {
     "acos": _wide(np.arccos),
     "erf": _wide(_vector(math.erf)),
     "erfc": _wide(_vector(math.erfc)),
+    "erf-inv": _wide(_vector(_erf_inv)),
     "floor": _wide(np.floor),
     "ceil": _wide(np.ceil),
     "round-nearest-afz": _wide(_round_away),

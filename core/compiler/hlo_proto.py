@@ -19,6 +19,7 @@ import numpy as np
 
 from .dtypes import DType
 from .hlo import (
+    WRITTEN_AS_CALLS,
     AnyShape,
     Computation,
     ConvolutionDimensionNumbers,
@@ -370,8 +371,7 @@ class _ComputationWriter:
 _OPCODES: Final = {
     "optimization-barrier": "opt-barrier",
     "library-call": "custom-call",
-    "erfc": "custom-call",  # HLO has erf alone
-    "erf-inv": "custom-call",
+    **dict.fromkeys(WRITTEN_AS_CALLS, "custom-call"),
 }
 
 
@@ -703,8 +703,10 @@ _WRITERS: Final[dict[str, Callable[[Instruction], bytes]]] = {
     "rng-bit-generator": _rng_bit_generator,
     "custom-call": _custom_call,
     "library-call": _library_call,
-    "erfc": lambda i: text(_Field.CUSTOM_CALL_TARGET, "tripont.erfc"),
-    "erf-inv": lambda i: text(_Field.CUSTOM_CALL_TARGET, "tripont.erf_inv"),
+    **dict.fromkeys(
+        WRITTEN_AS_CALLS,
+        lambda i: text(_Field.CUSTOM_CALL_TARGET, WRITTEN_AS_CALLS[i.opcode]),
+    ),
     "fusion": _fusion,
     "all-reduce": _collective(),
     "all-gather": _collective("all_gather_dimension"),

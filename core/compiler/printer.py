@@ -13,6 +13,7 @@ import numpy as np
 
 from .dtypes import DType
 from .hlo import (
+    WRITTEN_AS_CALLS,
     Computation,
     ConvolutionDimensionNumbers,
     DotDimensionNumbers,
@@ -75,7 +76,11 @@ def print_instruction(
         operands = print_literal(attributes["literal"], instruction.dtype, large=large_constants)
     else:
         operands = ", ".join([f"%{o.name}" for o in instruction.operands])
-    parts = [f"%{instruction.name} = {instruction.shape} {opcode}({operands})"]
+    target = WRITTEN_AS_CALLS.get(opcode)
+    written = opcode if target is None else "custom-call"
+    parts = [f"%{instruction.name} = {instruction.shape} {written}({operands})"]
+    if target is not None:
+        parts.append(f'custom_call_target="{target}"')
     whole = _WHOLE.get(opcode)
     if whole is not None:
         parts.append(whole(attributes))

@@ -112,10 +112,11 @@ RANDOM = [
         lambda k: jax.random.uniform(k, (33,), minval=-2.0, maxval=3.0),
         Normwise(2),
     ),
-    *sample("normal", lambda k: jax.random.normal(k, (33, 7)), Normwise(16)),
-    *sample("normal-large", lambda k: jax.random.normal(k, (1000, 70)), Normwise(16)),
+    # sqrt(2) * erf_inv, in which JAX's CPU backend errs by up to 65 ulp and we by 4 (benchmarks.accuracy): sqrt(2) * 69 + 1.
+    *sample("normal", lambda k: jax.random.normal(k, (33, 7)), Ulps(99)),
+    *sample("normal-large", lambda k: jax.random.normal(k, (1000, 70)), Ulps(99)),
     *sample(
-        "truncated-normal", lambda k: jax.random.truncated_normal(k, -2.0, 2.0, (33,)), Normwise(16)
+        "truncated-normal", lambda k: jax.random.truncated_normal(k, -2.0, 2.0, (33,)), Ulps(99)
     ),
     *sample("randint", lambda k: jax.random.randint(k, (33,), -5, 17)),
     *sample("bernoulli", lambda k: jax.random.bernoulli(k, 0.3, (33,))),

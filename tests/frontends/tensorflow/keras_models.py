@@ -96,12 +96,14 @@ class Workload:
     @contextmanager
     def precision(self) -> Iterator[None]:
         """Keras computes in ``dtype``, inputs and loss too: one part in float32 would bring its roundings in."""
-        usual = keras.config.floatx()
+        usual, policy = keras.config.floatx(), keras.config.dtype_policy()
         keras.config.set_floatx(self.dtype)
+        keras.config.set_dtype_policy(self.dtype)  # the layers' own, made once from floatx
         try:
             yield
         finally:
             keras.config.set_floatx(usual)
+            keras.config.set_dtype_policy(policy)
 
     def weights(self) -> list[np.ndarray]:
         """The same initial weights in every process and on every device."""
