@@ -57,7 +57,7 @@ print(f"testing {tripont.__path__[0]} with Python {sys.version.split()[0]} and J
 assert "site-packages" in tripont.__path__[0], tripont.__path__
 EOF
 
-"$root/$environment/bin/python" -m pytest -m "not slow" tests/integration tests/frontends/jax tests/frontends/jax_devices tests/cli
+"$root/$environment/bin/python" -m pytest -n auto --maxprocesses 4 --dist worksteal -m "not slow" tests/integration tests/frontends/jax tests/frontends/jax_devices tests/cli
 "$root/$environment/bin/tripont" doctor
 
 cd "$root"
