@@ -51,6 +51,13 @@ def test_kernels_of_cpus_have_groups_of_one() -> None:
     assert "OpControlBarrier" not in text
 
 
+@pytest.mark.parametrize("name", ["exp", "softmax", "loop"])
+def test_only_kernels_of_cpus_say_that_they_compute_with_vectors(name: str) -> None:
+    """Else a CPU device's compiler spends most of its time on variants for several work-items."""
+    assert re.search(r"OpExecutionMode %\w+ VecTypeHint ", text_of(name, "cpu"))
+    assert "VecTypeHint" not in text_of(name, "gpu")
+
+
 def test_schedules_are_told_apart() -> None:
     devices = ("gpu", "gpu,sub-groups", "cpu")
     assert len({for_device(d).fingerprint for d in devices}) == 3
