@@ -11,6 +11,7 @@ from .convolution import match_convolution
 from .epilogue import fold_add, fold_multiply, fold_subtract
 from .gemm import fold_result_transpose, match_dot
 from .options import Context, LibraryOptions
+from .orientation import orient_results
 from .other import match_cholesky, match_fft, match_topk, match_triangular_solve
 from .sort import match_sort
 
@@ -69,6 +70,8 @@ def match_library(module: Module, options: LibraryOptions | None = None) -> Modu
 
 
 def _match(computation: Computation, options: LibraryOptions) -> Computation:
+    if options.onednn:
+        computation = orient_results(computation)
     uses = dict.fromkeys(computation.instructions, 0)
     fusible: set[Instruction] = set()  # those that a user could be fused with
     for instruction in reversed(computation.instructions):

@@ -147,6 +147,45 @@ def test_a_gemm_with_two_users_keeps_its_layout():
     assert len(instructions(module, "transpose")) == 1
 
 
+@pytest.mark.parametrize(
+    ("equation", "dims", "order"),
+    [
+        ("km,kn->mn", ((64, 96), (64, 128)), (1, 0)),
+        ("bkm,bkn->bmn", ((2, 64, 96), (2, 64, 128)), (0, 2, 1)),
+    ],
+)
+def test_a_product_that_is_used_transposed_is_computed_so(equation, dims, order):
+    """The gradient as PyTorch has it, a result too: only that result is transposed, by itself."""
+
+    def update(a, b, w):
+        product = jnp.einsum(equation, a, b)
+        gradient = product.transpose(order)
+        return product, gradient, w - 0.1 * gradient
+
+    shape = tuple(jax.eval_shape(update, *map(np.zeros, (*dims, ())))[1].shape)
+    module = matched(update, *((d, F32) for d in (*dims, shape)))
+    (call,) = instructions(module, "library-call")
+    (transpose,) = instructions(module, "transpose")
+    assert call.dims == shape
+    assert transpose.operands == (call,)
+    product, gradient, _ = module.entry.results
+    assert (product, gradient) == (transpose, call)
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(d).astype(F32) for d in dims]
+    want = np.einsum(equation, *arrays).transpose(order)
+    np.testing.assert_allclose(value_of(module, arrays), want, rtol=1e-4, atol=1e-4)
+
+
+def test_a_product_that_is_used_as_it_is_keeps_its_layout():
+    def function(a, b, w):
+        product = a.T @ b
+        return product, product + 1, w + product.T
+
+    module = matched(function, ((64, 96), F32), ((64, 128), F32), ((128, 96), F32))
+    (call,) = instructions(module, "library-call")
+    assert call is module.entry.results[0]
+
+
 def test_loop_bodies_are_matched():
     def loop(w, x):
         return lax.fori_loop(0, 3, lambda i, x: jnp.tanh(x @ w), x)
