@@ -8,28 +8,38 @@ words. And LLVM runs in one thread at a time: a large module takes half the time
 
 from __future__ import annotations
 
+import ctypes
 import faulthandler
 import os
+import signal
 import warnings
 from collections.abc import Callable
 
 from ..errors import internal
 
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_libc = ctypes.CDLL(None)  # before any fork: a child looks up nothing
+
 
 class Child:
-    """``function()``, being computed by a fork of this process. Call :meth:`result` once, or the child stays behind."""
+    """``function()``, being computed by a fork of this process. Call :meth:`result` once, or the child stays behind.
+
+    The child ends with the thread that made it, however that ends: when the runtime's process goes, its compile worker
+    goes at once, and nobody is left to read what a child writes.
+    """
 
     def __init__(self, function: Callable[[], bytes], what: str) -> None:
         self._what = what
         # In memory: a full disk keeps nobody from compiling.
         self._messages = os.fdopen(os.memfd_create("tripont"), "r+b")
         self._pipe, write_end = os.pipe()
+        parent = os.getpid()
         with warnings.catch_warnings():
             # About forks of processes with threads: the child runs LLVM only and takes no lock of another library.
             warnings.simplefilter("ignore")
             self._process = os.fork()
         if self._process == 0:
-            _child(function, write_end, self._messages.fileno())
+            _child(function, write_end, self._messages.fileno(), parent)
         os.close(write_end)
 
     def result(self) -> bytes:
@@ -51,10 +61,13 @@ class Child:
         raise internal(f"{self._what}: {reason}")
 
 
-def _child(function: Callable[[], bytes], write_end: int, messages: int) -> None:
+def _child(function: Callable[[], bytes], write_end: int, messages: int, parent: int) -> None:
     """Never returns, and runs nothing of the parent's exit handlers."""
     code = 1
     try:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(code)  # it went before we asked
         faulthandler.disable()  # its report would go to the parent's stderr
         os.dup2(messages, 2)
         data = memoryview(function())

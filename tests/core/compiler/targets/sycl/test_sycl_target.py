@@ -9,7 +9,6 @@ import pytest
 from tripont.core.compiler import artifact
 from tripont.core.compiler.codegen import llvm_ir
 from tripont.core.compiler.errors import CompileError
-from tripont.core.compiler.targets.child import Child
 from tripont.core.compiler.targets.sycl import disassemble, for_device, spirv, target
 from tripont.core.compiler.targets.sycl.contract import contract
 from tripont.core.compiler.targets.sycl.legalize import legalize
@@ -94,18 +93,6 @@ def test_illegal_types_are_refused(bad: str) -> None:
     with pytest.raises(CompileError, match="SPIR-V has no"):
         target.check_legal(f"  %x = freeze {bad} %y")
     target.check_legal("loop.i24:  ; preds = %a.i7\n  %x.i24 = add i32 %a.i7, 1")
-
-
-def test_a_child_that_dies_is_an_error() -> None:
-    import os
-
-    def die() -> bytes:
-        os.write(2, b"LLVM ERROR: cannot select\n")
-        os.abort()
-
-    with pytest.raises(CompileError, match="it failed: LLVM ERROR: cannot select"):
-        Child(die, "it failed").result()
-    assert Child(lambda: b"x" * 300_000, "fine").result() == b"x" * 300_000
 
 
 def test_gathers_become_scalar_loads() -> None:
