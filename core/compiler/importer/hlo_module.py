@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from ..hlo import Metadata
 from ..wire_format import fields, integer, integers, message, submessages, text, unpacked
+from . import mesh_groups
 
 # Field numbers of xla/service/hlo.proto and xla/xla_data.proto.
 _COMPUTATIONS: Final = 3
@@ -161,8 +162,10 @@ def convertible(program: bytes) -> bytes:
       custom calls that the reader knows.
     * ``all-reduce-start`` of several arrays: an ``all-reduce``, whose ``all-reduce-done`` is itself.
     * a composite of several results: a call of its decomposition.
+    * replica groups that are given by axes of a mesh: a list of groups.
     """
-    if not any(word.encode() in program for word in (*_CALLED, *_RENAMED, *_STARTED, _COMPOSITE)):
+    words = [word.encode() for word in (*_CALLED, *_RENAMED, *_STARTED, _COMPOSITE)]
+    if not any(word in program for word in (*words, mesh_groups.KEY)):
         return program
     out = []
     for field in fields(program):
@@ -213,7 +216,7 @@ def _renamed(instruction: _Instruction, several: set[int], same: dict[int, int])
         elif field.number == _IS_COMPOSITE and _is_tuple(instruction):
             continue
         elif field.number not in (_OPCODE, _OPERAND_IDS):
-            out.append(bytes(field.whole))
+            out.append(mesh_groups.listed(field))
     operands = [same.get(n, n) for n in instruction.operands]
     out += [text(_OPCODE, opcode), integers(_OPERAND_IDS, operands)]
     if target:

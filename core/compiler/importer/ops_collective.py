@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
@@ -11,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from .. import hlo
 from ..errors import invalid_argument
 from . import attributes, bindings
+from .mesh_groups import AxisPart, replica_groups
 
 if TYPE_CHECKING:
     from .stablehlo import BlockReader, Reader, Results
@@ -53,42 +52,18 @@ def _mesh_groups(block: BlockReader, operation: Any, text: str) -> tuple[tuple[i
     sizes = {axis: int(size) for axis, size in _AXIS_SIZE.findall(mesh)}
     listed = _DEVICE_IDS.search(mesh)
     devices = (
-        [int(d) for d in listed[1].split(",")]
-        if listed is not None and listed[1].strip()
-        else list(range(math.prod(sizes.values())))
+        [int(d) for d in listed[1].split(",")] if listed is not None and listed[1].strip() else None
     )
-    # Each axis becomes a list of factors, major to minor: a part of an axis is one of them.
-    axes = [
-        (axis, int(pre or 1), int(size or 0)) for axis, pre, size in _AXIS_REFERENCE.findall(text)
-    ]
-    factors: list[tuple[str, int, int]] = []  # axis, the product of its factors before, size
-    for axis, size in sizes.items():
-        cuts = {1, size}
-        for wanted, pre, part in axes:
-            if wanted == axis:
-                cuts |= {pre, pre * (part or size)}
-        ordered = sorted(cuts)
-        if any(b % a for a, b in itertools.pairwise(ordered)) or not ordered[-1] == size:
-            raise invalid_argument(f"the axes {text} do not divide those of the mesh {mesh}")
-        factors += [(axis, a, b // a) for a, b in itertools.pairwise(ordered)]
+    names = list(sizes)
     chosen = [
-        n
-        for axis, pre, part in axes
-        for n, (name_, before, size) in enumerate(factors)
-        if name_ == axis and pre <= before and before * size <= pre * (part or sizes[axis])
+        AxisPart(names.index(axis), int(pre or 1), int(part or sizes[axis]))
+        for axis, pre, part in _AXIS_REFERENCE.findall(text)
+        if axis in sizes
     ]
-    others = [n for n in range(len(factors)) if n not in chosen]
-    strides = [math.prod(size for *_, size in factors[n + 1 :]) for n in range(len(factors))]
-
-    def places(numbers: list[int]) -> list[int]:
-        """Where the devices lie that differ in these factors alone, the last of them fastest."""
-        ranges = [range(factors[n][2]) for n in numbers]
-        return [
-            sum(i * strides[n] for i, n in zip(index, numbers, strict=True))
-            for index in itertools.product(*ranges)
-        ]
-
-    return tuple(tuple(devices[a + b] for b in places(chosen)) for a in places(others))
+    try:
+        return replica_groups(list(sizes.values()), chosen, devices)
+    except ValueError as error:
+        raise invalid_argument(f"the replica groups {text}: {error}") from error
 
 
 def _find_mesh(block: BlockReader, name: str) -> str | None:
