@@ -1,5 +1,6 @@
 #include "core/bindings/arrays.h"
 
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -47,6 +48,11 @@ constexpr DtypeName kDtypes[] = {
     {PrimitiveType::kF8E5M2FNUZ, "float8_e5m2fnuz", false},
     {PrimitiveType::kF8E8M0FNU, "float8_e8m0fnu", false},
 };
+constexpr size_t kTypeCount = std::size(kDtypes);
+
+// The dtype of each of them, once it has been asked for. They live as long as the interpreter,
+// whose lock guards them.
+PyObject* known_dtypes[kTypeCount] = {};
 
 }  // namespace
 
@@ -73,6 +79,9 @@ void Check(const Status& status) {
 }
 
 PrimitiveType TypeOfDtype(const py::dtype& dtype) {
+  for (size_t i = 0; i < kTypeCount; ++i) {
+    if (known_dtypes[i] == dtype.ptr()) return kDtypes[i].type;
+  }
   const std::string name = py::str(dtype.attr("name"));
   for (const DtypeName& entry : kDtypes) {
     if (entry.name == name && dtype.attr("isnative").cast<bool>()) return entry.type;
@@ -81,12 +90,19 @@ PrimitiveType TypeOfDtype(const py::dtype& dtype) {
 }
 
 py::dtype DtypeOfType(PrimitiveType type) {
-  for (const DtypeName& entry : kDtypes) {
+  for (size_t i = 0; i < kTypeCount; ++i) {
+    const DtypeName& entry = kDtypes[i];
     if (entry.type != type) continue;
-    if (entry.in_numpy) return py::dtype(std::string(entry.name));
-    const py::object scalar =
-        py::module_::import("ml_dtypes").attr(std::string(entry.name).c_str());
-    return py::dtype::from_args(scalar);
+    if (known_dtypes[i] == nullptr) {
+      const std::string name(entry.name);
+      known_dtypes[i] =
+          (entry.in_numpy
+               ? py::dtype(name)
+               : py::dtype::from_args(py::module_::import("ml_dtypes").attr(name.c_str())))
+              .release()
+              .ptr();
+    }
+    return py::reinterpret_borrow<py::dtype>(known_dtypes[i]);
   }
   throw py::type_error("element type " + std::string(TypeName(type)) + " has no NumPy dtype");
 }

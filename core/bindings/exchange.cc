@@ -14,7 +14,6 @@
 #include "core/bindings/arrays.h"
 #include "core/bindings/dlpack.h"
 #include "core/runtime/device.h"
-#include "core/runtime/exchange.h"
 #include "core/runtime/memory.h"
 
 namespace tripont::python {
@@ -108,18 +107,21 @@ class Garbage {
 
 Memory* DefaultMemory(Device& device) { return device.default_memory(); }
 
-// A buffer on memory that `owner` keeps.
-Ref<Buffer> FromMemory(uintptr_t address, const std::vector<int64_t>& dimensions,
-                       const py::dtype& dtype, const py::object& owner, Device& device) {
+// A buffer on the memory of an array, which it keeps; null if it cannot be read there.
+Ref<Buffer> FromMemory(const py::array& array, Device& device) {
   Garbage::Global().Collect();
+  if ((array.flags() & py::array::c_style) == 0) {
+    throw py::value_error("the array is not contiguous");
+  }
+  void* const data = const_cast<void*>(array.data());
   Shape shape;
-  shape.type = TypeOfDtype(dtype);
-  shape.dimensions = Dimensions(dimensions);
-  PyObject* const object = owner.ptr();
+  shape.type = TypeOfDtype(array.dtype());
+  if (!Buffer::CanViewInPlace(DefaultMemory(device), data)) return nullptr;
+  shape.dimensions = Dimensions(std::span<const int64_t>(array.shape(), array.ndim()));
+  PyObject* const object = array.ptr();
   Py_INCREF(object);
-  StatusOr<Ref<Buffer>> buffer =
-      Buffer::FromExternal(DefaultMemory(device), shape, reinterpret_cast<void*>(address),
-                           [object] { Garbage::Global().Drop(object); });
+  StatusOr<Ref<Buffer>> buffer = Buffer::FromExternal(DefaultMemory(device), shape, data,
+                                                      [object] { Garbage::Global().Drop(object); });
   if (!buffer.ok()) Py_DECREF(object);
   return Value(std::move(buffer));
 }
@@ -306,7 +308,7 @@ Ref<Buffer> FromDlpack(const py::object& capsule, Device& device) {
 
 }  // namespace
 
-void DefineExchange(py::module_& module, py::class_<Buffer, Ref<Buffer>>& buffer) {
+void DefineExchange(py::class_<Buffer, Ref<Buffer>>& buffer) {
   buffer
       .def(
           "share", [](Buffer& source) { return Value(Buffer::Share(source)); },
@@ -314,10 +316,17 @@ void DefineExchange(py::module_& module, py::class_<Buffer, Ref<Buffer>>& buffer
       .def_property_readonly("byte_size", &Buffer::byte_size)
       .def_property_readonly("numpy_dtype",
                              [](const Buffer& self) { return DtypeOfType(self.shape().type); })
-      .def_static("from_memory", &FromMemory, py::arg("address"), py::arg("shape"),
-                  py::arg("dtype"), py::arg("owner"), py::arg("device"),
-                  "A buffer on dense memory at a multiple of 64, which `owner` keeps. Not to be "
-                  "written to while there are programs that read it.")
+      .def(
+          "is_on",
+          [](const Buffer& self, const Device& device) {
+            return self.memory() == device.default_memory();
+          },
+          py::arg("device"), "Whether it is in that device's own memory, the kind \"device\".")
+      .def_static("from_memory", &FromMemory, py::arg("array"), py::arg("device"),
+                  "A buffer on the memory of a contiguous NumPy array, which it keeps. Not to be "
+                  "written to while there are programs that read it. None where the device cannot "
+                  "read it: it must be able to read the process's memory, at a multiple of 64 "
+                  "bytes. TypeError for element types that there are not.")
       .def("view", &View,
            "The content in place, as a read-only NumPy array that keeps the memory. Waits for it. "
            "Raises ValueError where the host cannot read the memory.")
@@ -333,29 +342,6 @@ void DefineExchange(py::module_& module, py::class_<Buffer, Ref<Buffer>>& buffer
            py::arg("copy") = py::none(),
            "A capsule of DLPack 1, read-only, if max_version allows it, else one of DLPack 0.")
       .def("__dlpack_device__", [](const Buffer&) { return py::make_tuple(int{dlpack::kCpu}, 0); });
-
-  py::module_ submodule =
-      module.def_submodule("exchange", "Ways for buffers through the frameworks.");
-  submodule.def("begin_capture", &exchange::BeginCapture,
-                "From here on a share is taken of each buffer whose address a framework asks for "
-                "on this thread.");
-  submodule.def(
-      "end_capture",
-      []() -> py::object {
-        Ref<Buffer> captured = exchange::EndCapture();
-        return captured ? py::cast(std::move(captured)) : py::none();
-      },
-      "Ends that: the last buffer, or None.");
-  submodule.def("offer", &exchange::Offer, py::arg("buffer"),
-                "A framework that makes a buffer of this one's memory, on this thread, gets a "
-                "share of this one.");
-  submodule.def("withdraw", &exchange::Withdraw, "Ends the offer: whether it was taken.");
-  submodule.def("deposit",
-                [](Buffer& source) { return exchange::Deposit(Value(Buffer::Share(source))); });
-  submodule.def("collect", [](int64_t ticket) { return Value(exchange::Collect(ticket)); });
-  submodule.def(
-      "discard", [](int64_t ticket) { (void)exchange::Collect(ticket); },
-      "Lets the buffer of that number go, if there is one still.");
 }
 
 }  // namespace tripont::python

@@ -11,9 +11,10 @@ PYBIND11_DECLARE_HOLDER_TYPE(T, tripont::Ref<T>, true)
 
 namespace tripont::python {
 
-// Adds to class Buffer what makes buffers of foreign memory and shows them to others, and the
-// submodule `exchange`.
-void DefineExchange(pybind11::module_& module, pybind11::class_<Buffer, Ref<Buffer>>& buffer);
+// Adds to class Buffer what makes buffers of foreign memory and shows them to others.
+void DefineExchange(pybind11::class_<Buffer, Ref<Buffer>>& buffer);
+// Adds the submodule `exchange`: ways for buffers through the frameworks.
+void DefineFrameworks(pybind11::module_& module);
 
 }  // namespace tripont::python
 

@@ -19,6 +19,7 @@
 #include "core/bindings/testing.h"
 #include "core/runtime/client.h"
 #include "core/runtime/cpu_info.h"
+#include "core/runtime/dynamic_results.h"
 #include "core/runtime/executable.h"
 #include "core/runtime/library/registry.h"
 #include "core/runtime/parallel.h"
@@ -135,8 +136,12 @@ std::vector<Ref<Buffer>> Execute(Executable& executable, Device* device,
   {
     const py::gil_scoped_release release;
     status = executable.Execute(device, pointers, non_donatable, results);
+    if (status.ok() && NeedsCutting(executable.artifact())) {
+      status = CutResults(executable, results);
+    }
   }
   Check(status);
+  results.resize(executable.artifact().visible_results);
   return results;
 }
 
@@ -295,7 +300,8 @@ PYBIND11_MODULE(_tripont, m) {
           "Removes all entries; how many.");
 
   py::class_<Buffer, Ref<Buffer>> buffer(m, "Buffer", "An array in a device's memory.");
-  DefineExchange(m, buffer);
+  DefineExchange(buffer);
+  DefineFrameworks(m);
   buffer
       .def_static(
           "from_array",

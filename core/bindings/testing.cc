@@ -14,6 +14,7 @@
 #include "core/runtime/allocator.h"
 #include "core/runtime/checksum.h"
 #include "core/runtime/event.h"
+#include "core/runtime/exchange.h"
 #include "core/runtime/executable.h"
 #include "core/runtime/parallel.h"
 #include "core/runtime/stream.h"
@@ -233,6 +234,8 @@ void DefineTesting(py::module_& m) {
                                           }));
       },
       "A view of an array's memory.");
+  m.def("deposit", [](Buffer& source) { return exchange::Deposit(Value(Buffer::Share(source))); });
+  m.def("collect", [](int64_t ticket) { return Value(exchange::Collect(ticket)); });
   m.def("nanoseconds_per_execution", &NanosecondsPerExecution);
   m.def("in_forked_child", &InForkedChild);
 }

@@ -7,12 +7,12 @@
 //
 //   capture   buffers whose address a framework asks for on this thread are noted. PJRT has a
 //             function for that, and the frameworks offer it to Python (unsafe_buffer_pointer), or
-//             run an op of ours that asks (nextpluggable/exchange.h); knowing the buffer, and not
+//             their adapter calls it (nextpluggable/eager_tensors.h); knowing the buffer, and not
 //             the number alone, the caller can keep it.
 //   offer     a framework that makes a buffer of the memory at the offered buffer's address, on
 //             this thread, gets a share of that buffer, with its definition event.
-//   tickets   a buffer under a number, for frameworks that can carry a number through an
-//             operation of theirs but run it on a thread of their choice.
+//   tickets   a buffer under a number, for libraries between which a number can be passed, but
+//             no buffer of this core's.
 //
 // Captures and offers belong to one thread, and last for one call into a framework; there is one of
 // each at a time.

@@ -57,6 +57,19 @@ def ops_on_cpu() -> list[str]:
     return text.value.decode().split()
 
 
+def exchange_functions() -> tuple[int, ...]:
+    """The addresses of the adapter's functions for :mod:`tripont.interop`: export, import and wrap.
+
+    RuntimeError if TensorFlow has no XPU in this process.
+    """
+    functions = (
+        _adapter().tripont_tensorflow_export,
+        _adapter().tripont_tensorflow_import,
+        _adapter().tripont_tensorflow_wrap,
+    )
+    return tuple(ctypes.cast(function, ctypes.c_void_p).value or 0 for function in functions)
+
+
 def compile_flags() -> list[str]:
     """Flags for a C++ compiler that compiles hand-written kernels (``tripont/tensorflow_kernel.h``)."""
     import tensorflow as tf

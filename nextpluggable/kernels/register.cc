@@ -1,6 +1,5 @@
 #include "nextpluggable/kernels/register.h"
 
-#include "nextpluggable/exchange.h"
 #include "nextpluggable/host_int32.h"
 #include "nextpluggable/host_lists.h"
 #include "nextpluggable/kernels/kernels.h"
@@ -16,7 +15,6 @@ void RegisterAllKernels() {
   RegisterNonMaxSuppressionKernels();
   RegisterRandomShuffleKernels();
   RegisterAdamKernels();
-  RegisterExchange();
 }
 
 }  // namespace tripont::tensorflow

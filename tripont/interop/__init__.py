@@ -12,7 +12,9 @@ No framework is imported that is not loaded already, but the one that the result
 from __future__ import annotations
 
 import dataclasses
+import functools
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ import numpy as np
 import tripont.core._tripont as _tripont
 
 from . import source as _source
-from .errors import Description, ExchangeError, needs_copy
+from .errors import ExchangeError, in_words, needs_copy
 from .source import Source, Statistics, empty, on_device, on_host
 
 
@@ -40,29 +42,26 @@ def to_jax(x: Any, *, device: Any = None, copy: bool | None = None) -> Any:
     shared if ``x`` is on that device, or in host memory aligned to 64 bytes. Does not wait for the content.
     What shares memory is never overwritten: a program that would (donation) gets a copy. Raises as :func:`to_numpy`.
     """
-    import jax
-
-    from . import jax_arrays
-
-    if isinstance(x, jax.Array) and not isinstance(x, jax.core.Tracer):
+    jax_arrays = _jax_arrays()
+    read = _reader(x)
+    if read is jax_arrays.read:
         jax_arrays.check(x)
         if device is None or x.devices() == {device}:
             return _copied_by(x.copy, x.nbytes) if copy else x
         if copy is False:
-            raise needs_copy(Description("jax.Array", x.shape, x.dtype), f"it is to go to {device}")
-        return _copied_by(lambda: jax.device_put(x, device), x.nbytes)
-    found = _read(x, copy)
-    dtype = found.array.dtype if found.array is not None else found.buffer.numpy_dtype
-    jax_arrays.check_type(dtype, found.what)
+            raise needs_copy(jax_arrays.describe(x), f"it is to go to {device}")
+        return _copied_by(lambda: jax_arrays.put(x, device), x.nbytes)
+    found = read(x, copy)
+    jax_arrays.check_type(found)
     if device is None:
         device = jax_arrays.default_device(found)
     if device.platform != jax_arrays.PLATFORM:
         if copy is False:
-            raise needs_copy(found.what, f"{device} is not an xpu device")
+            raise needs_copy(found, f"{device} is not an xpu device")
         array = on_host(found, copy)
-        return _copied_by(lambda: jax.device_put(array, device), array.nbytes)
+        return _copied_by(lambda: jax_arrays.put(array, device), array.nbytes)
     buffer = on_device(found, jax_arrays.core_device(device), copy)
-    return jax_arrays.make(buffer, device, found.what)
+    return jax_arrays.make(buffer, device, found)
 
 
 def to_torch(x: Any, *, device: Any = None, copy: bool | None = None) -> Any:
@@ -73,31 +72,29 @@ def to_torch(x: Any, *, device: Any = None, copy: bool | None = None) -> Any:
     device array must not be written to (PyTorch has no read-only tensors). Raises as :func:`to_numpy`, and
     ExchangeError for element types that PyTorch lacks.
     """
-    import torch
-
-    from . import torch_tensors
-
-    wanted = None if device is None else torch.device(device)
-    if isinstance(x, torch.Tensor) and not copy:
-        here = wanted is None and (x.device.type == "xla" or not torch_tensors.on_tripont())
-        if here or (wanted is not None and _same_torch_device(x.device, wanted)):
-            return x
-    if wanted is not None and wanted.type not in ("cpu", "xla"):
+    torch_tensors = _torch_tensors()
+    read = _reader(x)
+    if device is not None:
+        device = torch_tensors.device_named(device)
+    on_tripont = torch_tensors.on_tripont()
+    if read is torch_tensors.read and not copy and torch_tensors.is_there(x, device, on_tripont):
+        return x
+    if device is not None and device.type not in ("cpu", "xla"):
         raise ExchangeError(
-            f"{_description(x)} cannot go to PyTorch's device {wanted}: only to cpu and xla"
+            f"{_in_words(x)} cannot go to PyTorch's device {device}: only to cpu and xla"
         )
-    if wanted is not None and wanted.type == "xla" and not torch_tensors.on_tripont():
+    if device is not None and device.type == "xla" and not on_tripont:
         raise ExchangeError(
-            f"{_description(x)} cannot go to {wanted}: PyTorch/XLA does not run on tripont in this process; "
+            f"{_in_words(x)} cannot go to {device}: PyTorch/XLA does not run on tripont in this process; "
             "`import tripont.torch_xla` first"
         )
-    found = _read(x, copy)
-    if wanted is None and torch_tensors.on_tripont():
-        wanted = torch_tensors.device_of(0 if found.buffer is None else found.buffer.device.id)
-    if wanted is None or wanted.type == "cpu":
-        return torch_tensors.on_cpu(on_host(found, copy), found.what)
-    buffer = on_device(found, torch_tensors.core_device(wanted), copy)
-    return torch_tensors.on_xla(buffer, wanted, found.what)
+    found = read(x, copy)
+    if device is None and on_tripont:
+        device = torch_tensors.device_of(0 if found.buffer is None else found.buffer.device.id)
+    if device is None or device.type == "cpu":
+        return torch_tensors.on_cpu(found, copy)
+    buffer = on_device(found, torch_tensors.core_device(device), copy)
+    return torch_tensors.on_xla(buffer, device, found)
 
 
 def to_tensorflow(x: Any, *, device: str | None = None, copy: bool | None = None) -> Any:
@@ -107,28 +104,27 @@ def to_tensorflow(x: Any, *, device: str | None = None, copy: bool | None = None
     tf.Tensor stays where it is. TensorFlow keeps int32 tensors in host memory on every device, which is where they
     are shared. Raises as :func:`to_numpy`, and ExchangeError for element types that TensorFlow lacks.
     """
-    import tensorflow as tf
-
-    from . import tensorflow_tensors
-
+    tensors = _tensorflow_tensors()
+    read = _reader(x)
     if (
-        isinstance(x, tf.Tensor)
+        read is tensors.read
         and not copy
-        and (device is None or tensorflow_tensors.same_device(x.device, device))
+        and tensors.is_tensor(x)
+        and (device is None or tensors.same_device(x.device, device))
     ):
         return x
-    found = _read(x, copy)
-    number = tensorflow_tensors.xpu_number(device)
-    if device is None and tensorflow_tensors.has_xpu():
+    found = read(x, copy)
+    number = tensors.xpu_number(device)
+    if device is None and tensors.has_xpu():
         number = 0 if found.buffer is None else found.buffer.device.id
     if number is None:
         if device is not None and "CPU" not in device.upper():
-            raise ExchangeError(f"{found.what} cannot go to {device}: only to XPU and CPU devices")
-        return tensorflow_tensors.on_cpu(on_host(found, copy), copy, found.what)
-    if number >= len(_source.devices()) or not tensorflow_tensors.has_xpu():
-        raise ExchangeError(f"{found.what} cannot go to {device}: TensorFlow has no such device")
-    buffer = on_device(found, _source.devices()[number], copy)
-    return tensorflow_tensors.on_xpu(buffer, found.what)
+            raise ExchangeError(f"{found} cannot go to {device}: only to XPU and CPU devices")
+        return tensors.on_cpu(found, copy)
+    devices = _source.devices()
+    if number >= len(devices) or not tensors.has_xpu():
+        raise ExchangeError(f"{found} cannot go to {device}: TensorFlow has no such device")
+    return tensors.on_xpu(on_device(found, devices[number], copy), found)
 
 
 def export(x: Any, *, copy: bool | None = None) -> Any:
@@ -160,44 +156,93 @@ def statistics() -> Statistics:
 # ---------------------------------------------------------------------------------------------------------- helpers
 
 
+# Imported when the framework is: by the first exchange with it.
+
+
+@functools.cache
+def _jax_arrays() -> Any:
+    from . import jax_arrays
+
+    return jax_arrays
+
+
+@functools.cache
+def _torch_tensors() -> Any:
+    from . import torch_tensors
+
+    return torch_tensors
+
+
+@functools.cache
+def _tensorflow_tensors() -> Any:
+    from . import tensorflow_tensors
+
+    return tensorflow_tensors
+
+
+Reader = Callable[[Any, bool | None], Source]
+
+
 def _read(x: Any, copy: bool | None) -> Source:
     """``x`` as it is found. ``copy=False``: ExchangeError if only a copy would be there."""
-    if isinstance(x, np.ndarray | np.generic):
-        return _of_numpy(np.asarray(x), copy)
-    jax = sys.modules.get("jax")
+    return _reader(x)(x, copy)
+
+
+def _reader(x: Any) -> Reader:
+    """The function that reads arrays of the type of ``x``."""
+    known = _readers.get(type(x))
+    return _find_reader(x) if known is None else known
+
+
+def _find_reader(x: Any) -> Reader:
+    if isinstance(x, np.generic):
+        return _of_scalar
+    if isinstance(x, np.ndarray):
+        return _of_numpy
+    jax, torch, tf = map(sys.modules.get, ("jax", "torch", "tensorflow"))
     if jax is not None and isinstance(x, getattr(jax, "Array", ())):
-        from . import jax_arrays
-
-        return jax_arrays.read(x, copy)
-    torch = sys.modules.get("torch")
+        return _remember(type(x), _jax_arrays().read)
     if torch is not None and isinstance(x, torch.Tensor):
-        from . import torch_tensors
-
-        return torch_tensors.read(x, copy)
-    tf = sys.modules.get("tensorflow")
+        read = _torch_tensors().read
+        return _remember(type(x), read) if type(x) in (torch.Tensor, torch.nn.Parameter) else read
     if tf is not None and isinstance(x, tf.Tensor | tf.Variable):
-        from . import tensorflow_tensors
-
-        return tensorflow_tensors.read(x, copy)
-    if isinstance(x, _tripont.Buffer):
-        return Source(_description(x), buffer=x)
+        return _remember(type(x), _tensorflow_tensors().read)
     if hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__"):
-        return _of_dlpack(x)
+        return _of_dlpack
     raise TypeError(
         f"a {type(x).__module__}.{type(x).__qualname__} is no array of JAX, NumPy, PyTorch or TensorFlow, "
         "and has no __dlpack__"
     )
 
 
+def _remember(kind: type, read: Reader) -> Reader:
+    """For types that the frameworks define: users' classes may come and go."""
+    return _readers.setdefault(kind, read)
+
+
+def _of_buffer(x: Any, copy: bool | None) -> Source:
+    return Source(x, _in_words, buffer=x)
+
+
+def _of_scalar(x: np.generic, copy: bool | None) -> Source:
+    return _of_numpy(np.asarray(x), copy)
+
+
 def _of_numpy(array: np.ndarray, copy: bool | None) -> Source:
-    what = Description("numpy.ndarray", array.shape, array.dtype)
-    if array.dtype.hasobject or not array.dtype.isnative or array.dtype.names:
-        raise ExchangeError(f"{what}: only arrays of numbers in the machine's byte order")
-    return _source.of_array(array, copy, what)
+    dtype = array.dtype
+    if dtype.hasobject or not dtype.isnative or dtype.names:
+        raise ExchangeError(
+            f"{_numpy_in_words(array)}: only arrays of numbers in the machine's byte order"
+        )
+    return _source.of_array(array, _numpy_in_words, array, copy)
 
 
-def _of_dlpack(x: Any) -> Source:
-    what = f"the {type(x).__module__}.{type(x).__qualname__}"
+def _numpy_in_words(array: np.ndarray) -> str:
+    return in_words("numpy.ndarray", array.shape, array.dtype)
+
+
+def _of_dlpack(x: Any, copy: bool | None) -> Source:
+    kind = f"{type(x).__module__}.{type(x).__qualname__}"
     try:
         capsule = x.__dlpack__(max_version=(1, 0))
     except TypeError:  # from before there were versions
@@ -205,8 +250,12 @@ def _of_dlpack(x: Any) -> Source:
     try:
         buffer = _tripont.Buffer.from_dlpack(capsule, _source.devices()[0])
     except (BufferError, _tripont.StatusError) as error:
-        raise ExchangeError(f"{what} cannot be shared: {error}") from error
-    return Source(Description(what.removeprefix("the "), buffer.shape, buffer.dtype), buffer=buffer)
+        raise ExchangeError(f"the {kind} cannot be shared: {error}") from error
+    return Source(buffer, lambda buffer: in_words(kind, buffer.shape, buffer.dtype), buffer)
+
+
+#: By the exact type of an array, so that exchanges need not ask in turn.
+_readers: dict[type, Reader] = {np.ndarray: _of_numpy, _tripont.Buffer: _of_buffer}
 
 
 def _copied_by(make_copy: Any, size: int) -> Any:
@@ -215,14 +264,10 @@ def _copied_by(make_copy: Any, size: int) -> Any:
     return make_copy()
 
 
-def _same_torch_device(one: Any, other: Any) -> bool:
-    return one.type == other.type and (one.index or 0) == (other.index or 0)
-
-
-def _description(x: Any) -> Description:
+def _in_words(x: Any) -> str:
     kind = type(x)
     shape, dtype = getattr(x, "shape", ()), getattr(x, "dtype", "?")
-    return Description(f"{kind.__module__}.{kind.__qualname__}", shape, dtype)
+    return in_words(f"{kind.__module__}.{kind.__qualname__}", shape, dtype)
 
 
 __all__ = [

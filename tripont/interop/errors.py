@@ -9,20 +9,11 @@ class ExchangeError(ValueError):
     """An array cannot be exchanged as asked. The message names its framework, shape and dtype, and what to do."""
 
 
-class Description:
-    """An array in words, which are found only when somebody reads them: most exchanges succeed."""
-
-    __slots__ = ("_dtype", "_framework", "_shape")
-
-    def __init__(self, framework: str, shape: Any, dtype: Any) -> None:
-        self._framework = framework
-        self._shape = shape
-        self._dtype = dtype
-
-    def __str__(self) -> str:
-        return f"the {self._framework} of shape {tuple(self._shape)} and dtype {self._dtype}"
+def in_words(framework: str, shape: Any, dtype: Any) -> str:
+    """An array, as messages name it."""
+    return f"the {framework} of shape {tuple(shape)} and dtype {dtype}"
 
 
-def needs_copy(what: Description, why: str) -> ExchangeError:
-    """The error for ``copy=False`` where only a copy would do."""
+def needs_copy(what: object, why: str) -> ExchangeError:
+    """The error for ``copy=False`` where only a copy would do. ``what``: the array in words."""
     return ExchangeError(f"{what} cannot be shared without a copy: {why} (leave out copy=False)")

@@ -6,51 +6,63 @@ from typing import Any
 
 import jax
 import numpy as np
+from jaxlib import _jax
 
 import tripont.core._tripont as _tripont
 
-from .errors import Description, ExchangeError, needs_copy
-from .source import Source, capture, devices, of_array, of_copy
+from .errors import ExchangeError, in_words, needs_copy
+from .source import Source, devices, of_array, of_copy
 
 PLATFORM = "xpu"
+#: Functions that are called in every exchange.
+_capture = _tripont.exchange.capture
+_offer = _tripont.exchange.offer
+_take_capsule = _jax.dlpack_managed_tensor_to_buffer
+
+
+def describe(x: Any) -> str:
+    return in_words("jax.Array", x.shape, x.dtype)
 
 
 def check(x: Any) -> None:
     """Raises ExchangeError for arrays that have no content: traced, deleted, donated, or keys."""
-    what = Description("jax.Array", x.shape, x.dtype)
     if isinstance(x, jax.core.Tracer):
         raise ExchangeError(
-            f"{what} is traced, it has no content yet: exchange arrays outside of jit"
+            f"{describe(x)} is traced, it has no content yet: exchange arrays outside of jit"
         )
     if x.is_deleted():
         raise ExchangeError(
-            f"{what} was deleted or donated to a program: exchange it before, or do not donate it"
+            f"{describe(x)} was deleted or donated to a program: exchange it before, or do not donate it"
         )
     if not isinstance(x.dtype, np.dtype):  # keys of random numbers
-        raise ExchangeError(f"{what}: exchange jax.random.key_data(x) instead")
+        raise ExchangeError(f"{describe(x)}: exchange jax.random.key_data(x) instead")
 
 
 def read(x: Any, copy: bool | None) -> Source:
     check(x)
-    what = Description("jax.Array", x.shape, x.dtype)
-    if len(x.sharding.device_set) != 1:
+    placed = x.sharding.device_set
+    if len(placed) != 1:
         if copy is False:
-            raise needs_copy(what, f"it lies on {len(x.sharding.device_set)} devices")
-        return of_copy(np.asarray(x), what)
-    if next(iter(x.sharding.device_set)).platform == PLATFORM:
-        buffer = capture(x.unsafe_buffer_pointer)
-        if buffer is not None:
-            return Source(what, buffer=buffer)
-    return of_array(np.asarray(x), copy, what)
+            raise needs_copy(describe(x), f"it lies on {len(placed)} devices")
+        return of_copy(x, describe, np.asarray(x))
+    # Only the core's buffers are captured.
+    buffer = _capture(x.unsafe_buffer_pointer)
+    if buffer is not None:
+        return Source(x, describe, buffer)
+    return of_array(x, describe, np.asarray(x), copy)
 
 
-def check_type(dtype: np.dtype, what: Description) -> None:
+def check_type(source: Source) -> None:
     """Raises ExchangeError for 64-bit types while JAX has them switched off."""
-    if jax.dtypes.canonicalize_dtype(dtype) != dtype:
+    dtype = source.dtype
+    if dtype.itemsize >= 8 and jax.dtypes.canonicalize_dtype(dtype) != dtype:
         raise ExchangeError(
-            f"{what}: JAX has no {dtype} arrays unless jax_enable_x64 is set "
+            f"{source}: JAX has no {dtype} arrays unless jax_enable_x64 is set "
             "(jax.config.update('jax_enable_x64', True)), or convert it first"
         )
+
+
+put = jax.device_put
 
 
 def default_device(source: Source) -> Any:
@@ -64,24 +76,14 @@ def core_device(device: Any) -> Any:
     return devices()[device.local_hardware_id]
 
 
-def make(buffer: Any, device: Any, what: Description) -> Any:
+def make(buffer: Any, device: Any, source: Source) -> Any:
     """A jax.Array on the buffer, which is on ``device``."""
-    _tripont.exchange.offer(buffer)
-    taken = False
     try:
-        result = _import(buffer, device)
-    finally:
-        taken = _tripont.exchange.withdraw()
-    if not taken and buffer.byte_size:  # never, with the versions that we know
-        raise ExchangeError(f"{what}: this version of JAX does not take arrays over")
-    return result
-
-
-def _import(buffer: Any, device: Any) -> Any:
-    from jaxlib import _jax
-
-    try:
-        capsule = buffer.dlpack_capsule(ready=True)
+        capsule = buffer.dlpack_capsule(True)
     except BufferError:  # an element type that DLPack lacks
-        return jax.device_put(buffer.view(), device)
-    return _jax.dlpack_managed_tensor_to_buffer(capsule, device, None, False)
+        result = _offer(buffer, jax.device_put, buffer.view(), device)
+    else:
+        result = _offer(buffer, _take_capsule, capsule, device, None, False)
+    if result is None:  # never, with the versions that we know
+        raise ExchangeError(f"{source}: this version of JAX does not take arrays over")
+    return result

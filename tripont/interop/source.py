@@ -11,7 +11,7 @@ import numpy as np
 
 import tripont.core._tripont as _tripont
 
-from .errors import Description, ExchangeError, needs_copy
+from .errors import ExchangeError, needs_copy
 
 #: Addresses that programs can read in place are multiples of this.
 ALIGNMENT: Final = 64
@@ -30,17 +30,38 @@ class Statistics:
 counted: Final = Statistics()
 
 
-@dataclass(frozen=True)
 class Source:
     """An array that is to be given away: in a buffer of tripont's core, or in host memory, row-major.
 
-    ``what``: the array in words. ``copied``: whether the content is a copy already, that nobody else knows.
+    ``copied``: whether the content is a copy already, that nobody else knows. ``str()`` of it is the array in words,
+    which ``describe(x)`` finds when somebody asks: most exchanges succeed.
     """
 
-    what: Description
-    buffer: Any = None  # tripont.core._tripont.Buffer
-    array: np.ndarray | None = None
-    copied: bool = False
+    __slots__ = ("_describe", "_x", "array", "buffer", "copied")
+
+    def __init__(
+        self,
+        x: Any,
+        describe: Callable[[Any], str],
+        buffer: Any = None,  # tripont.core._tripont.Buffer
+        array: np.ndarray | None = None,
+        copied: bool = False,
+    ) -> None:
+        self._x = x
+        self._describe = describe
+        self.buffer = buffer
+        self.array = array
+        self.copied = copied
+
+    def __str__(self) -> str:
+        return self._describe(self._x)
+
+    @property
+    def dtype(self) -> np.dtype:
+        if self.array is not None:
+            return self.array.dtype
+        dtype: np.dtype = self.buffer.numpy_dtype
+        return dtype
 
 
 @functools.cache
@@ -65,35 +86,24 @@ def note_copy(size: int) -> None:
     counted.bytes_copied += size
 
 
-def of_array(array: np.ndarray, copy: bool | None, what: Description) -> Source:
-    """Host memory as a source; a copy of it if it is not contiguous."""
+def of_array(
+    x: Any, describe: Callable[[Any], str], array: np.ndarray, copy: bool | None
+) -> Source:
+    """Host memory, ``array``, as a source; a copy of it if it is not contiguous."""
     if array.flags.c_contiguous:
-        return Source(what, array=array)
+        return Source(x, describe, array=array)
     if copy is False:
-        raise needs_copy(what, f"it is not contiguous (strides of {array.strides} bytes)")
+        raise needs_copy(describe(x), f"it is not contiguous (strides of {array.strides} bytes)")
     note_copy(array.nbytes)
     aligned = empty(array.shape, array.dtype)
     aligned[...] = array
-    return Source(what, array=aligned, copied=True)
+    return Source(x, describe, array=aligned, copied=True)
 
 
-def of_copy(array: np.ndarray, what: Description) -> Source:
+def of_copy(x: Any, describe: Callable[[Any], str], array: np.ndarray) -> Source:
     """Host memory that was copied out of a framework."""
     note_copy(array.nbytes)
-    return Source(what, array=np.ascontiguousarray(array), copied=True)
-
-
-def capture(ask_for_address: Callable[[], Any]) -> Any:
-    """The core's buffer whose address a framework asks for in the call: a share of it, or None.
-
-    That keeps the memory, wherever the framework's own handle goes, and nobody overwrites it.
-    """
-    _tripont.exchange.begin_capture()
-    try:
-        ask_for_address()
-    finally:
-        buffer = _tripont.exchange.end_capture()
-    return buffer
+    return Source(x, describe, array=np.ascontiguousarray(array), copied=True)
 
 
 def on_host(source: Source, copy: bool | None) -> np.ndarray:
@@ -108,7 +118,7 @@ def on_host(source: Source, copy: bool | None) -> np.ndarray:
             note_copy(view.nbytes)
             return view.copy()
         if copy is False:
-            raise needs_copy(source.what, f"{buffer.device.description} has memory of its own")
+            raise needs_copy(source, f"{buffer.device.description} has memory of its own")
         content: np.ndarray = buffer.numpy()
         note_copy(content.nbytes)
         return content
@@ -126,30 +136,28 @@ def on_device(source: Source, device: Any, copy: bool | None) -> Any:
         return _buffer_on_device(source, device, copy)
     array = source.array
     assert array is not None
-    if not array.size:
-        return _tripont.Buffer.from_array(array, device)
-    why = _why_not_in_place(array, device)
-    if not why and (not copy or source.copied):
-        return _tripont.Buffer.from_memory(
-            array.ctypes.data, array.shape, array.dtype, array, device
-        )
-    if copy is False:
-        raise needs_copy(source.what, why)
-    note_copy(array.nbytes)
     try:
+        if not array.size:
+            return _tripont.Buffer.from_array(array, device)
+        if not copy or source.copied:
+            buffer = _tripont.Buffer.from_memory(array, device)
+            if buffer is not None:
+                return buffer
+        if copy is False:
+            raise needs_copy(source, _why_not_in_place(array, device))
+        note_copy(array.nbytes)
         return _tripont.Buffer.from_array(array, device)
     except TypeError as error:
-        raise ExchangeError(f"{source.what}: {error}") from error
+        raise ExchangeError(f"{source}: {error}") from error
 
 
 def _buffer_on_device(source: Source, device: Any, copy: bool | None) -> Any:
     buffer = source.buffer
-    there = buffer.device.id == device.id and buffer.memory_kind == "device"
-    if there and not copy:
+    if not copy and buffer.is_on(device):
         return buffer
     if copy is False:
         raise needs_copy(
-            source.what,
+            source,
             f"it is in memory {buffer.memory_kind!r} of device {buffer.device.id} and is to go to device {device.id}",
         )
     note_copy(buffer.byte_size)
@@ -157,12 +165,10 @@ def _buffer_on_device(source: Source, device: Any, copy: bool | None) -> Any:
 
 
 def _why_not_in_place(array: np.ndarray, device: Any) -> str:
-    """Why programs of ``device`` cannot read the array where it is; empty if they can."""
+    """Why programs of ``device`` cannot read the array where it is."""
     if not device.uses_host_memory:
         return f"{device.description} cannot read the process's memory in place"
-    if array.ctypes.data % ALIGNMENT:
-        return (
-            f"its address {array.ctypes.data:#x} is not a multiple of {ALIGNMENT}; allocate it with "
-            "tripont.interop.empty"
-        )
-    return ""
+    return (
+        f"its address {array.ctypes.data:#x} is not a multiple of {ALIGNMENT}; allocate it with "
+        "tripont.interop.empty"
+    )

@@ -13,8 +13,8 @@ import torch
 
 import tripont.core._tripont as _tripont
 
-from .errors import Description, ExchangeError, needs_copy
-from .source import Source, capture, devices, of_array, of_copy
+from .errors import ExchangeError, in_words, needs_copy
+from .source import Source, counted, devices, of_array, of_copy, on_host
 
 #: Element types that NumPy has itself.
 NUMPYS_OWN: Final = frozenset(
@@ -22,55 +22,67 @@ NUMPYS_OWN: Final = frozenset(
     + [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
     + [f"float{bits}" for bits in (16, 32, 64)]
 )
+_NUMPYS_OWN_HERE: Final = frozenset(
+    getattr(torch, name) for name in NUMPYS_OWN if hasattr(torch, name)
+)
 # What torch_xla raises where a tensor has no buffer that could be named.
 _NO_BUFFER: Final = (RuntimeError, ValueError)
 
 
-def describe_tensor(x: torch.Tensor) -> Description:
-    return Description(f"torch.Tensor on {x.device}", x.shape, str(x.dtype).removeprefix("torch."))
+_capture = _tripont.exchange.capture
+
+
+def describe(x: torch.Tensor) -> str:
+    return in_words(f"torch.Tensor on {x.device}", x.shape, _name(x.dtype))
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def read(x: torch.Tensor, copy: bool | None) -> Source:
-    what = describe_tensor(x)
     if x.requires_grad:
-        raise ExchangeError(f"{what} requires a gradient: exchange x.detach()")
-    if x.is_sparse or x.is_quantized or x.layout != torch.strided:
-        raise ExchangeError(f"{what}: only dense tensors")
+        raise ExchangeError(f"{describe(x)} requires a gradient: exchange x.detach()")
+    if x.layout is not torch.strided or x.is_quantized:
+        raise ExchangeError(f"{describe(x)}: only dense tensors")
     if x.is_conj() or x.is_neg():
-        raise ExchangeError(f"{what} is a lazy conjugate: exchange x.resolve_conj().resolve_neg()")
-    if x.device.type == "cpu":
-        return of_array(_host_array(x, what), copy, what)
-    if x.device.type == "meta":
-        raise ExchangeError(f"{what} has no content (it is on device meta)")
-    if x.device.type == "xla" and on_tripont():
-        buffer = _buffer_of(x, what)
+        raise ExchangeError(
+            f"{describe(x)} is a lazy conjugate: exchange x.resolve_conj().resolve_neg()"
+        )
+    kind = x.device.type
+    if kind == "cpu":
+        return of_array(x, describe, _host_array(x), copy)
+    if kind == "meta":
+        raise ExchangeError(f"{describe(x)} has no content (it is on device meta)")
+    if kind == "xla" and on_tripont():
+        buffer = _buffer_of(x)
         if buffer is not None:
-            return Source(what, buffer=buffer)
+            return Source(x, describe, buffer)
     if copy is False:
-        raise needs_copy(what, "it is not in the memory of one tripont device")
-    return of_copy(_host_array(x.cpu(), what), what)
+        raise needs_copy(describe(x), "it is not in the memory of one tripont device")
+    return of_copy(x, describe, _host_array(x.cpu()))
 
 
-def _host_array(x: torch.Tensor, what: Description) -> np.ndarray:
+def _host_array(x: torch.Tensor) -> np.ndarray:
     """The memory of a tensor on the CPU; bits of types that NumPy lacks are those of ml_dtypes."""
-    name = str(x.dtype).removeprefix("torch.")
-    if name in NUMPYS_OWN:
+    if x.dtype in _NUMPYS_OWN_HERE:
         array: np.ndarray = x.numpy()
         return array
     import ml_dtypes
 
+    name = _name(x.dtype)
     dtype = getattr(ml_dtypes, name, None)
     if dtype is None:
-        raise ExchangeError(f"{what}: no other framework has {name}; convert it first")
+        raise ExchangeError(f"{describe(x)}: no other framework has {name}; convert it first")
     bits = getattr(torch, f"int{8 * x.element_size()}")
     return np.asarray(x.view(bits).numpy().view(dtype))
 
 
-def torch_dtype(dtype: np.dtype, what: Description) -> torch.dtype:
+def torch_dtype(dtype: np.dtype, source: object) -> torch.dtype:
     """PyTorch's name of an element type. Raises ExchangeError for one that PyTorch lacks."""
     found = _torch_dtype(dtype)
     if found is None:
-        raise ExchangeError(f"{what}: PyTorch has no {dtype.name}; convert it first")
+        raise ExchangeError(f"{source}: PyTorch has no {dtype.name}; convert it first")
     return found
 
 
@@ -81,10 +93,25 @@ def _torch_dtype(dtype: np.dtype) -> torch.dtype | None:
     return found if isinstance(found, torch.dtype) and shared else None
 
 
-def on_cpu(array: np.ndarray, what: Description) -> torch.Tensor:
+def on_cpu(source: Source, copy: bool | None) -> torch.Tensor:
+    """A tensor on the CPU, once the content is there."""
+    dtype = torch_dtype(source.dtype, source)
+    buffer = source.buffer
+    if buffer is not None and not copy and buffer.device.uses_host_memory:
+        try:
+            tensor = torch.utils.dlpack.from_dlpack(buffer.dlpack_capsule())
+        except BufferError:  # an element type that DLPack or PyTorch's reader of it lacks
+            pass
+        else:
+            if tensor.dtype is dtype:
+                counted.exchanges += 1
+                return tensor
+    return _of_array(on_host(source, copy), dtype)
+
+
+def _of_array(array: np.ndarray, dtype: torch.dtype) -> torch.Tensor:
     """A tensor on the memory of a NumPy array."""
-    dtype = torch_dtype(array.dtype, what)
-    if array.dtype.name in NUMPYS_OWN:
+    if dtype in _NUMPYS_OWN_HERE:
         return _from_numpy(array)
     bits = array.view(f"i{array.dtype.itemsize}")  # bfloat16, float8_...
     return _from_numpy(bits).view(dtype)
@@ -102,8 +129,22 @@ def _from_numpy(array: np.ndarray) -> torch.Tensor:
 # ----------------------------------------------------------------------------------------------------- PyTorch/XLA
 
 
+_seen_on_tripont = False
+device_named = torch.device
+
+
+def is_there(x: torch.Tensor, wanted: torch.device | None, on_tripont: bool) -> bool:
+    """Whether a tensor is on the device where it is wanted; None: where exchanges put it."""
+    here = x.device
+    if wanted is None:
+        return here.type == "xla" or not on_tripont
+    return here.type == wanted.type and (here.index or 0) == (wanted.index or 0)
+
+
 def on_tripont() -> bool:
     """Whether PyTorch/XLA is loaded, and its device is tripont's."""
+    if _seen_on_tripont:
+        return True
     return "torch_xla" in sys.modules and os.environ.get("PJRT_DEVICE") == "XPU"
 
 
@@ -123,44 +164,46 @@ def device_of(number: int) -> torch.device:
 
 @functools.cache
 def _number(index: int) -> int:
-    import _XLAC
-
-    (name,) = _XLAC._xla_real_devices([f"xla:{index}"])
+    global _seen_on_tripont
+    (name,) = _backend()._xla_real_devices([f"xla:{index}"])
     kind, _, number = name.partition(":")
     if kind != "XPU":
         raise ExchangeError(
             f"the device xla:{index} is {name}, not one device: exchange arrays outside of SPMD mode"
         )
+    _seen_on_tripont = True  # for as long as the process lives
     return int(number)
 
 
-def _buffer_of(x: torch.Tensor, what: Description) -> Any:
+@functools.cache
+def _backend() -> Any:
+    import _XLAC
+
+    return _XLAC
+
+
+def _buffer_of(x: torch.Tensor) -> Any:
     """The core's buffer behind a tensor of PyTorch/XLA; None if it lies on several devices.
 
     A tensor that is still to be computed is: with what it needs, and nothing else.
     """
-    import _XLAC
-
-    backend = _XLAC
-
-    def ask() -> Any:
-        return capture(lambda: backend._unsafe_buffer_pointer(x))
-
+    backend = _backend()
+    ask = backend._unsafe_buffer_pointer
     if backend._get_xla_sharding_spec(x):
         return None
     try:
-        buffer = ask()
+        buffer = _capture(ask, x)
     except _NO_BUFFER:
         backend._xla_sync_multi([x], devices=[], wait=True, sync_xla_data=False)
         try:
-            buffer = ask()
+            buffer = _capture(ask, x)
         except _NO_BUFFER:
             backend._xla_wait_device_ops(devices=[])
             try:
-                buffer = ask()
+                buffer = _capture(ask, x)
             except _NO_BUFFER as error:
                 raise ExchangeError(
-                    f"{what} has no content: it was deleted, donated to a program, or its computation failed"
+                    f"{describe(x)} has no content: it was deleted, donated to a program, or its computation failed"
                 ) from error
     # XLA_USE_32BIT_LONG and its like have another element type on the device than PyTorch shows.
     if buffer is not None and _torch_dtype(buffer.numpy_dtype) is x.dtype:
@@ -175,6 +218,7 @@ class _Offered(torch.Tensor):
     """
 
     content: torch.Tensor
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
     @staticmethod
     def __new__(cls, content: torch.Tensor) -> _Offered:
@@ -189,32 +233,35 @@ class _Offered(torch.Tensor):
         cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         (tensor,) = args
-        if function is not torch.ops.aten._to_copy.default:
+        if function is not _TO_COPY:
             raise NotImplementedError(f"{function} of a tensor that is being exchanged")
         wanted = (kwargs or {}).get("dtype", tensor.dtype)
-        return tensor.content if wanted == tensor.dtype else tensor.content.to(wanted)
+        return tensor.content if wanted is tensor.dtype else tensor.content.to(wanted)
 
 
-def on_xla(buffer: Any, device: torch.device, what: Description) -> torch.Tensor:
+_TO_COPY: Final = torch.ops.aten._to_copy.default
+
+
+def on_xla(buffer: Any, device: torch.device, source: Source) -> torch.Tensor:
     """A tensor of PyTorch/XLA on the buffer, which is on ``device``."""
-    import _XLAC
-
-    dtype = torch_dtype(buffer.numpy_dtype, what)
+    dtype = torch_dtype(buffer.numpy_dtype, source)
     try:
-        content = torch.utils.dlpack.from_dlpack(buffer.dlpack_capsule(ready=True)).view(dtype)
+        content = torch.utils.dlpack.from_dlpack(buffer.dlpack_capsule(True))
+        if content.dtype is not dtype:
+            content = content.view(dtype)
     except (BufferError, RuntimeError, TypeError):  # element types that DLPack or PyTorch lacks
-        content = on_cpu(buffer.view(), what)
-    _tripont.exchange.offer(buffer)
-    taken = False
-    tensor: torch.Tensor
+        content = _of_array(buffer.view(), dtype)
     try:
-        (tensor,) = _XLAC._xla_tensors_from_aten([_Offered(content)], [str(device)])
+        tensors = _tripont.exchange.offer(
+            buffer, _backend()._xla_tensors_from_aten, [_Offered(content)], [str(device)]
+        )
     except RuntimeError as error:
         raise ExchangeError(
-            f"{what}: PyTorch/XLA does not take it: {str(error).splitlines()[0]}"
+            f"{source}: PyTorch/XLA does not take it: {str(error).splitlines()[0]}"
         ) from error
-    finally:
-        taken = _tripont.exchange.withdraw()
-    if not taken and buffer.byte_size:
-        raise ExchangeError(f"{what}: PyTorch/XLA has no {dtype} on its devices; convert it first")
+    if tensors is None:
+        raise ExchangeError(
+            f"{source}: PyTorch/XLA has no {dtype} on its devices; convert it first"
+        )
+    tensor: torch.Tensor = tensors[0]
     return tensor

@@ -212,35 +212,53 @@ def test_tickets(device: Any) -> None:
     before = bytes_in_use(device)
     x = _tripont.Buffer.from_array(X, device)
     address = x.pointer()
-    ticket, other = _tripont.exchange.deposit(x), _tripont.exchange.deposit(x)
+    ticket, other = _tripont.testing.deposit(x), _tripont.testing.deposit(x)
     assert ticket != other
     x.delete()
     with ThreadPoolExecutor(1) as thread:  # from any thread
-        y = thread.submit(_tripont.exchange.collect, ticket).result()
+        y = thread.submit(_tripont.testing.collect, ticket).result()
     assert y.pointer() == address
     np.testing.assert_array_equal(y.numpy(), X)
-    code, message = status(lambda: _tripont.exchange.collect(ticket))
+    code, message = status(lambda: _tripont.testing.collect(ticket))
     assert code == "NOT_FOUND"
     assert f"number {ticket}:" in message
-    assert "deleted" in status(lambda: _tripont.exchange.deposit(x))[1]
+    assert "deleted" in status(lambda: _tripont.testing.deposit(x))[1]
     y.delete()
     assert bytes_in_use(device) > before
-    _tripont.exchange.discard(other)
-    _tripont.exchange.discard(other)
+    _tripont.testing.collect(other)
     assert bytes_in_use(device) == before
 
 
-def test_an_offer_keeps_the_memory_until_it_is_withdrawn(device: Any) -> None:
+def test_an_offer_keeps_the_memory_until_the_call_ends(device: Any) -> None:
     before = bytes_in_use(device)
-    x = _tripont.Buffer.from_array(X, device)
-    _tripont.exchange.offer(x)
-    del x
-    assert bytes_in_use(device) > before
-    assert not _tripont.exchange.withdraw()
+    buffers = [_tripont.Buffer.from_array(X, device)]
+
+    def take_nothing() -> int:
+        buffers.clear()
+        return bytes_in_use(device)
+
+    during = []
+    assert _tripont.exchange.offer(buffers[0], lambda: during.append(take_nothing())) is None
+    assert during[0] > before
     assert bytes_in_use(device) == before
+
+
+def test_an_array_without_elements_needs_no_taker(device: Any) -> None:
+    empty = _tripont.Buffer.from_array(X[:0], device)
+    assert _tripont.exchange.offer(empty, lambda *arguments: arguments, 1, 2) == (1, 2)
+
+
+def test_the_error_of_a_call_ends_captures_and_offers(device: Any) -> None:
+    x = _tripont.Buffer.from_array(X, device)
+    before = bytes_in_use(device)
+    for call in (
+        lambda fail: _tripont.exchange.capture(fail),
+        lambda fail: _tripont.exchange.offer(x.share(), fail),
+    ):
+        with pytest.raises(ValueError, match="of the framework"):
+            call(lambda: int("of the framework"))
+        assert bytes_in_use(device) == before
 
 
 def test_nothing_is_captured_where_nobody_asks(device: Any) -> None:
-    _tripont.exchange.begin_capture()
-    _tripont.Buffer.from_array(X, device).numpy()
-    assert _tripont.exchange.end_capture() is None
+    assert _tripont.exchange.capture(lambda: _tripont.Buffer.from_array(X, device).numpy()) is None
