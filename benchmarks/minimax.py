@@ -38,6 +38,7 @@ class Fit(NamedTuple):
     high: Number
     degree: int
     double: bool
+    pairs: int = 0  # so many coefficients, from the constant on, have two words
 
 
 def minimax(fit: Fit, fixed: Sequence[Number] = ()) -> tuple[list[Number], Number]:
@@ -106,20 +107,22 @@ def _alternating(error: list[Number], count: int) -> list[int]:
     return found
 
 
-def rounded(fit: Fit) -> tuple[list[float], float]:
+def rounded(fit: Fit) -> tuple[list[Number], float]:
     """(coefficients in the format, log2 of the largest error that they leave)."""
     fixed: list[Number] = []
+
+    def in_format(c: Number) -> Number:
+        return sum(map(mpf, words(c, fit.double)[: 2 if len(fixed) < fit.pairs else 1]))
+
     while len(fixed) <= fit.degree:
         coefficients, _ = minimax(fit, fixed)
-        c = coefficients[len(fixed)]
-        fixed.append(mpf(float(c)) if fit.double else mpf(float(np.float32(float(c)))))
-        if fit.low < 0 or (
-            fit.double and len(fixed) > 2
-        ):  # the rest matters less than its rounding
-            rest = [float(c) for c in coefficients[len(fixed) :]]
-            fixed += [mpf(c if fit.double else float(np.float32(c))) for c in rest]
+        fixed.append(in_format(coefficients[len(fixed)]))
+        if fit.low < 0 or fit.pairs or (fit.double and len(fixed) > 2):
+            # The rest matters less than its rounding.
+            for c in coefficients[len(fixed) :]:
+                fixed.append(in_format(c))
     _, error = minimax(fit, fixed)
-    return [float(c) for c in fixed], float(mpmath.log(error, 2))
+    return fixed, float(mpmath.log(error, 2))
 
 
 def words(value: Number, double: bool) -> tuple[float, float]:
@@ -177,6 +180,56 @@ def _erf_inv(middle: str, low: str, high: str, degree: int, double: bool, root: 
     return Fit(of, lambda t: 1 / of(t), mpf(low) - centre, mpf(high) - centre, degree, double)
 
 
+def _lgamma_series(e: Number) -> Number:
+    """lgamma(2 + e) / (e (1 + e))"""
+    if abs(e) < mpf(2) ** -80:
+        return 1 - mpmath.euler
+    return mpmath.loggamma(2 + e) / (e * (1 + e))
+
+
+def _stirling(z: Number) -> Number:
+    """What the logarithm of the gamma function has beside (x - 1/2) log x - x + log(2 pi)/2, times x; z = 1/x^2."""
+    x = 1 / _root(z)
+    rest = mpmath.loggamma(x) - (x - mpf(1) / 2) * mpmath.log(x) + x - mpmath.log(2 * mpmath.pi) / 2
+    return rest * x if x < 2000 else _asymptotic(z, lambda k: 2 * k * (2 * k - 1))
+
+
+def _asymptotic(z: Number, divisor: Callable[[int], int]) -> Number:
+    """The sum of B_2k z^(k - 1) / divisor(k)."""
+    return sum(mpmath.bernoulli(2 * k) * z ** (k - 1) / divisor(k) for k in range(1, 8))
+
+
+def _digamma_tail(z: Number) -> Number:
+    """(log x - 1/(2x) - digamma x) x^2; z = 1/x^2."""
+    x = 1 / _root(z)
+    if x > 2000:
+        return _asymptotic(z, lambda k: 2 * k)
+    return (mpmath.log(x) - 1 / (2 * x) - mpmath.digamma(x)) / z
+
+
+@functools.cache
+def _digamma_root() -> Number:
+    """Where digamma is 0."""
+    return mpmath.findroot(mpmath.digamma, mpf("1.4616321449683623"))
+
+
+def _digamma_series(u: Number) -> Number:
+    """digamma(root + u) / u"""
+    x = _digamma_root()
+    return mpmath.polygamma(1, x) if abs(u) < mpf(2) ** -80 else mpmath.digamma(x + u) / u
+
+
+def _sine_series(z: Number) -> Number:
+    """sin(pi d) / d, d^2 = z."""
+    return mpmath.sinpi(_root(z)) / _root(z)
+
+
+def _cotangent_series(z: Number) -> Number:
+    """pi d cot(pi d), d^2 = z."""
+    d = mpmath.pi * _root(z)
+    return d * mpmath.cot(d)
+
+
 def _mapped(x: str, centre: Number) -> Number:
     return (mpf(x) - centre) / (mpf(x) + centre)
 
@@ -204,11 +257,38 @@ FITS: Final[dict[str, Fit]] = {
     "erfc_double": Fit(lambda t: _erfc_series(t, 4), lambda t: 1 / _erfc_series(t, 4),
                        _mapped("0.5", 4), _mapped("27.3", 4), 21, True),
     # log m = 2 s + s z (2/3 + z p(z)), s = (m - 1)/(m + 1), z = s^2
-    "log_double": Fit(lambda z: (_log_series(z) - 2 - 2 * z / 3) / z**2, lambda z: z * z / 2, 0,
-                      _LOG_END, 6, True),
+    **_both("log", (2, 6), lambda z: (_log_series(z) - 2 - 2 * z / 3) / z**2, lambda z: z * z / 2,
+            0, _LOG_END),
     # log m = 2 s + s z (2/3 + z (2/5 + z p(z)))
     **_both("log_words", (2, 7), lambda z: (_log_series(z) - 2 - 2 * z / 3 - 2 * z * z / 5) / z**3,
             lambda z: z**3 / 2, 0, _LOG_END),
+    # lgamma(2 + e) = e (1 + e) p(e), in one word and in two
+    "lgamma_float": Fit(_lgamma_series, lambda e: 1 / _lgamma_series(e), -0.5, 0.5, 8, False, 1),
+    "lgamma_double": Fit(_lgamma_series, lambda e: 1 / _lgamma_series(e), -0.5, 0.5, 18, True, 1),
+    "lgamma_float_words": Fit(_lgamma_series, lambda e: 1 / _lgamma_series(e), -0.5, 0.5, 16, False, 10),
+    "lgamma_double_words": Fit(_lgamma_series, lambda e: 1 / _lgamma_series(e), -0.5, 0.5, 35, True, 24),
+    # lgamma x = (x - 1/2) log x - x + log(2 pi)/2 + p(1/x^2)/x, x from 8 on; as a part of lgamma 8
+    **_both("stirling", (2, 6), _stirling, lambda z: _root(z) / 8, 0, mpf(1) / 64),
+    # sin(pi d) = d p(d^2), |d| <= 1/2
+    "sine_float_words": Fit(_sine_series, lambda z: 1 / _sine_series(z), 0, 0.25, 7, False, 3),
+    "sine_double_words": Fit(_sine_series, lambda z: 1 / _sine_series(z), 0, 0.25, 12, True, 5),
+    # digamma(root + u) = u p(u), root + u from 1 to 2
+    "digamma_float": Fit(_digamma_series, lambda u: 1 / _digamma_series(u), -0.46164, 0.53837, 10, False, 1),
+    "digamma_double": Fit(_digamma_series, lambda u: 1 / _digamma_series(u), -0.46164, 0.53837, 21, True, 1),
+    # digamma(2 + e) = p(e)
+    "digamma_float_words": Fit(lambda e: mpmath.digamma(2 + e), lambda e: mpf(1), -0.5, 0.5, 16, False, 10),
+    "digamma_double_words": Fit(lambda e: mpmath.digamma(2 + e), lambda e: mpf(1), -0.5, 0.5, 35, True, 24),
+    # digamma x = log x - 1/(2x) - p(1/x^2)/x^2, x from 8 on; as a part of digamma 8
+    **_both("digamma_tail", (2, 6), _digamma_tail, lambda z: z / 2, 0, mpf(1) / 64),
+    # the same in two words, x from 12 or 20 on
+    "digamma_tail_float_words": Fit(_digamma_tail, lambda z: z, 0, mpf(1) / 144, 3, False, 2),
+    "digamma_tail_double_words": Fit(_digamma_tail, lambda z: z, 0, mpf(1) / 400, 10, True, 6),
+    # pi cot(pi d) = p(d^2) / d, |d| <= 1/2
+    "cotangent_float_words": Fit(_cotangent_series, lambda z: mpf(1), 0, 0.25, 13, False, 10),
+    "cotangent_double_words": Fit(_cotangent_series, lambda z: mpf(1), 0, 0.25, 28, True, 24),
+    # log m = s p(z), s = (m - 1)/(m + 1), z = s^2, in two words
+    "log_float_pairs": Fit(_log_series, lambda z: mpf(1), 0, _LOG_END, 9, False, 6),
+    "log_double_pairs": Fit(_log_series, lambda z: mpf(1), 0, _LOG_END, 19, True, 11),
     **_both("atan", (4, 11), lambda z: ((mpmath.atan(_root(z)) / _root(z) - 1) / z + mpf(1) / 3) / z,
             lambda z: z * z * _root(z) / mpmath.atan(_root(z)), 0, _TAN_EIGHTH),
 }  # fmt: skip
@@ -222,8 +302,12 @@ def main() -> int:
         print("\n".join(FITS))
     mp.prec = PRECISION
     for name in options.names:
-        coefficients, error = rounded(FITS[name])
-        print(f"{name}: 2^{error:.1f}\n    {', '.join(map(repr, coefficients))},")
+        fit = FITS[name]
+        coefficients, error = rounded(fit)
+        rows = [
+            words(c, fit.double) if n < fit.pairs else float(c) for n, c in enumerate(coefficients)
+        ]
+        print(f"{name}: 2^{error:.1f}\n    {', '.join(map(repr, rows))},")
     return 0
 
 

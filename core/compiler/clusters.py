@@ -61,6 +61,8 @@ COST: Final[dict[str, float]] = {
             "erf",
             "erfc",
             "erf-inv",
+            "lgamma",
+            "digamma",
             "sine",
             "cosine",
             "sinh",

@@ -30,6 +30,8 @@ TRANSCENDENTAL: Final = frozenset(
         "erf",
         "erfc",
         "erf-inv",
+        "lgamma",
+        "digamma",
         "power",
         "atan2",
     ]

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from . import dtypes
+from . import dtypes, evaluate_gamma
 from .hlo import Instruction
 
 Array = np.ndarray[Any, Any]
@@ -330,6 +330,8 @@ ELEMENTWISE: Final[Mapping[str, Callable[..., Array]]] = {
     "erf": _wide(_vector(math.erf)),
     "erfc": _wide(_vector(math.erfc)),
     "erf-inv": _wide(_vector(_erf_inv)),
+    "lgamma": _wide(_vector(evaluate_gamma.lgamma)),
+    "digamma": _wide(_vector(evaluate_gamma.digamma)),
     "floor": _wide(np.floor),
     "ceil": _wide(np.ceil),
     "round-nearest-afz": _wide(_round_away),

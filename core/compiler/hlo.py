@@ -28,7 +28,6 @@ from typing import Any, Final
 import numpy as np
 
 from . import dtypes
-from .dtypes import DType
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +175,8 @@ class OpcodeSpec:
 
 _UNARY_OPCODES: Final = (
     "abs negate sign not exponential exponential-minus-one log log-plus-one sqrt rsqrt cbrt tanh tan"
-    " sine cosine sinh cosh asin acos logistic erf erf-inv erfc floor ceil round-nearest-afz round-nearest-even popcnt"
-    " count-leading-zeros"
+    " sine cosine sinh cosh asin acos logistic erf erf-inv erfc lgamma digamma floor ceil round-nearest-afz"
+    " round-nearest-even popcnt count-leading-zeros"
 )
 _BINARY_OPCODES: Final = (
     "add subtract multiply divide remainder maximum minimum power atan2 and or xor"
@@ -188,7 +187,12 @@ _BINARY: Final = OpcodeSpec(2, elementwise=True)
 
 # Functions that HLO does not have (it has erf alone), and the target of the custom call that stands for each where HLO
 # is written.
-WRITTEN_AS_CALLS: Final = {"erfc": "tripont.erfc", "erf-inv": "tripont.erf_inv"}
+WRITTEN_AS_CALLS: Final = {
+    "erfc": "tripont.erfc",
+    "erf-inv": "tripont.erf_inv",
+    "lgamma": "tripont.lgamma",
+    "digamma": "tripont.digamma",
+}
 
 OPCODES: Final[Mapping[str, OpcodeSpec]] = {
     # Elementwise, one operand. Result has the operand's dtype unless said.

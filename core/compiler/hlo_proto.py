@@ -5,8 +5,9 @@ The field numbers are those of XLA's ``hlo.proto`` and ``xla_data.proto`` and st
 
 Where our IR is flatter than HLO, the proto gets HLO's form: ``while`` and ``conditional`` take tuples (so their
 computations take one tuple parameter each), ``optimization-barrier`` takes one operand. A ``library-call`` becomes a
-custom call with the target ``tripont$<name>``, ``erfc`` and ``erf-inv`` too. Large constants are left without
-their literal (XLA prints them as ``{...}``), so that the bytes stay small whatever the program's weights.
+custom call with the target ``tripont$<name>``, ``erfc``, ``erf-inv``, ``lgamma`` and ``digamma`` too. Large constants
+are left without their literal (XLA prints them as ``{...}``), so that the bytes stay small whatever the program's
+weights.
 """
 
 from __future__ import annotations

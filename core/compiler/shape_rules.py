@@ -97,7 +97,7 @@ _FLOAT_OR_COMPLEX: Final = (
     " atan2"
 )
 _FLOAT_ONLY: Final = (
-    "sinh cosh asin acos erf erf-inv erfc floor ceil round-nearest-afz round-nearest-even is-finite"
+    "sinh cosh asin acos erf erf-inv erfc lgamma digamma floor ceil round-nearest-afz round-nearest-even is-finite"
     " reduce-precision"
 )
 _ARITHMETIC: Final = ("int", "uint", "float", "complex")

@@ -65,7 +65,7 @@ def _direct(build: Callable[[Any, Any], Any], portable: Callable[..., Any]) -> C
 
 
 #: Elementwise primitives of real numbers that are operations of ours, and that the client would expand.
-COMPOSITES: tuple[str, ...] = ("erf_inv", "erfc")
+COMPOSITES: tuple[str, ...] = ("erf_inv", "erfc", "lgamma", "digamma")
 
 
 def _kept(name: str, portable: Callable[..., Any]) -> Callable[..., Any]:

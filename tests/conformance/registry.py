@@ -156,6 +156,7 @@ OPCODES_COVERED_AS: dict[str, str] = {
     "dot": "dot_general",
     **{name: f"chlo.{name}" for name in ("acos", "asin", "cosh", "erf", "erfc", "sinh")},
     "erf-inv": "chlo.erf_inv",
+    **{name: f"chlo.{name}" for name in ("lgamma", "digamma")},
     "fusion": "made by passes for most programs here",
     "library-call": "made by passes: dot_general, convolution, sort, fft, cholesky",
     "parameter": "every program with an argument",

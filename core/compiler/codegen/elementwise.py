@@ -532,6 +532,8 @@ _REAL: Final[dict[str, Operation]] = {
     "erf": _math("erf"),
     "erfc": _math("erfc"),
     "erf-inv": _math("erf_inv"),
+    "lgamma": _math("lgamma"),
+    "digamma": _math("digamma"),
     "floor": _intrinsic("floor"),
     "ceil": _intrinsic("ceil"),
     "round-nearest-afz": _intrinsic("round"),

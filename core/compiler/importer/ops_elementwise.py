@@ -101,8 +101,9 @@ def read_reduce_precision(block: BlockReader, operation: Any) -> Results:
 # --------------------------------------------------------------------------------------------------------- chlo
 
 # Operations that are opcodes of ours for real numbers; those of complex ones the passes expand.
-REAL: Final = {name: name for name in ("sinh", "cosh", "asin", "acos", "erfc")} | {
-    "erf_inv": "erf-inv"
+REAL: Final = {
+    **{name: name for name in ("sinh", "cosh", "asin", "acos", "erfc", "lgamma", "digamma")},
+    "erf_inv": "erf-inv",
 }
 
 

@@ -358,7 +358,7 @@ _WORTH_HOISTING = frozenset(
         "reduce-window",
         "erf",
         "erfc",
-        *["erf-inv", "sinh", "cosh", "asin", "acos"],
+        *["erf-inv", "lgamma", "digamma", "sinh", "cosh", "asin", "acos"],
         "library-call",
     ]
 )

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.special  # type: ignore[import-untyped]
+from tripont.core.compiler import evaluate_gamma
 from tripont.frontends.jax import PLATFORM, compat, lowerings
 
 # Only for platforms other than a CPU: kernels of NVIDIA's libraries, and collectives.
@@ -52,6 +53,8 @@ DIRECT: dict[str, tuple[Any, Any, float]] = {
     "logistic": (lambda x: 1 / (1 + np.exp(-x)), np.linspace(-103, 90, 4001), 2.5),
     "erf_inv": (scipy.special.erfinv, np.tanh(np.linspace(-8.3, 8.3, 4001)), 3.2),
     "erfc": (np.vectorize(math.erfc), np.linspace(-4, 10, 4001), 4.4),
+    "lgamma": (np.vectorize(evaluate_gamma.lgamma), np.linspace(-6.0013, 12, 999), 1.9),
+    "digamma": (np.vectorize(evaluate_gamma.digamma), np.linspace(-6.0013, 12, 999), 2.6),
 }
 
 

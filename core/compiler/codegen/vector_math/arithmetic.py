@@ -117,6 +117,29 @@ class Arithmetic:
             result = self.fma(result, x, c)
         return result
 
+    def pair_polynomial(self, x: Pair, coefficients: Sequence[float | tuple[float, float]]) -> Pair:
+        """sum coefficients[i] * x^i in two words: the first coefficients have two, the others one.
+
+        Each must be larger than the next one times |x|. Even and odd powers go beside each other: their chains of
+        dependent operations are half as long.
+        """
+        square = self.pair_product(x, x)
+        square = self.fast_two_sum(square.high, square.low)
+        even = self._pair_horner(square, coefficients[::2])
+        odd = self.pair_product(x, self._pair_horner(square, coefficients[1::2]))
+        total = self.two_sum(even.high, odd.high)
+        return self.fast_two_sum(total.high, self.add(total.low, self.add(even.low, odd.low)))
+
+    def _pair_horner(self, x: Pair, coefficients: Sequence[float | tuple[float, float]]) -> Pair:
+        single = [c for c in coefficients if not isinstance(c, tuple)]
+        words = [c for c in coefficients if isinstance(c, tuple)]
+        result = Pair(self.polynomial(x.high, single), self.constant(0.0))
+        for high, low in reversed(words):
+            p = self.pair_product(result, x)
+            total = self.fast_two_sum(self.constant(high), p.high)
+            result = Pair(total.high, self.add(total.low, self.add(p.low, low)))
+        return result
+
     # -- comparisons and choices
     def compare(self, predicate: str, a: Value | float, b: Value | float) -> Value:
         return self.builder.fcmp(predicate, self.constant(a), self.constant(b))
@@ -263,6 +286,12 @@ class Arithmetic:
     def pair_sum(self, x: Pair) -> Value:
         """The number that the two words are, rounded."""
         return self.add(x.high, x.low)
+
+    def pair_negate(self, x: Pair) -> Pair:
+        return Pair(self.negate(x.high), self.negate(x.low))
+
+    def pair_select(self, condition: Value, x: Pair, y: Pair) -> Pair:
+        return Pair(self.select(condition, x.high, y.high), self.select(condition, x.low, y.low))
 
     def pair_constant(self, high: float, low: float) -> Pair:
         return Pair(self.constant(high), self.constant(low))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import special  # type: ignore[import-untyped]
+from tripont.core.compiler import evaluate_gamma
 from tripont.core.compiler.codegen.vector_math import FUNCTIONS
 
 from tests.core.compiler.codegen.native import elementwise, without_double
@@ -164,6 +165,16 @@ SPECIAL_VALUES: dict[str, list[tuple[float, float]]] = {
     "erf": [(INF, 1.0), (-INF, -1.0), (0.0, 0.0), (-0.0, -0.0)],
     "erf_inv": [(1.0, INF), (-1.0, -INF), (INF, NAN), (2.0, NAN), (0.0, 0.0), (-0.0, -0.0)],
     "erfc": [(INF, 0.0), (-INF, 2.0), (0.0, 1.0), (-0.0, 1.0)],
+    "lgamma": [
+        (INF, INF),
+        (-INF, INF),
+        (0.0, INF),
+        (-0.0, INF),
+        (1.0, 0.0),
+        (2.0, 0.0),
+        (-1.0, INF),
+    ],
+    "digamma": [(INF, INF), (-INF, NAN), (0.0, NAN), (-0.0, NAN), (-1.0, NAN), (-2.0, NAN)],
 }
 
 
@@ -171,7 +182,7 @@ SPECIAL_VALUES: dict[str, list[tuple[float, float]]] = {
 @pytest.mark.parametrize("scalar", ["float", "double"])
 def test_special_values(scalar: str, cpu: str) -> None:
     """Each function of one argument at zeros, infinities and NaN; odd ones leave the smallest numbers as they are."""
-    assert set(SPECIAL_VALUES) == set(UNARY)
+    assert set(SPECIAL_VALUES) == {*UNARY, *GAMMA}
     dtype: Any = np.float32 if scalar == "float" else np.float64
     least = np.finfo(dtype).smallest_subnormal
     tiny = np.array([least, -least, 3 * least, -np.finfo(dtype).tiny], dtype)
@@ -184,6 +195,81 @@ def test_special_values(scalar: str, cpu: str) -> None:
         assert same.all(), f"{name}({x[~same]}) = {got[~same]}, not {wanted[~same]}"
         if name in ("expm1", "log1p", "sin", "tan", "asin", "atan", "sinh", "tanh"):
             np.testing.assert_array_equal(function(tiny), tiny, err_msg=name)
+
+
+# name: (reference, correctly rounded; a zero in each stretch between poles; largest error of float in ulp, of double)
+GAMMA: dict[str, tuple[Callable[[float], float], list[float], float, float]] = {
+    "lgamma": (
+        evaluate_gamma.lgamma,
+        [1, 2, -2.4570247382208006, -2.7476826467274127, -3.1435808883499798, -3.9552942848585980]
+        + [-4.0392953, -4.9915442, -5.0082181, -9.9999997, -11.9999999979],
+        2.4,
+        2.4,
+    ),
+    "digamma": (
+        evaluate_gamma.digamma,
+        [1.4616321449683623, -0.5040830082644554, -1.5734984731623905, -2.6107208684441447]
+        + [-7.6877883250, -11.7104230, -20.7534710, -50.7977],
+        3.1,
+        3.1,
+    ),
+}
+
+
+def gamma_arguments(dtype: Any, zeros: list[float]) -> Array:
+    """Every stretch where another formula holds, either side of poles, and numbers nearer and nearer to the zeros."""
+    generator = np.random.default_rng(11)
+    limits = np.finfo(dtype)
+    ends = [
+        (0, 0.5),
+        (0.5, 1.5),
+        (1.5, 2.5),
+        (2.5, 8),
+        (8, 30),
+        (-1, 0),
+        (-8, -1),
+        (-20, -8),
+        (-90, -20),
+    ]
+    parts = [generator.uniform(*e, 60) for e in ends]
+    sizes = np.exp(generator.uniform(np.log(limits.tiny), np.log(limits.max), 150))
+    poles = -np.repeat(np.arange(25.0), 4) + generator.normal(size=100) * 2.0 ** -generator.uniform(
+        3, 40, 100
+    )
+    parts += [sizes, -sizes[sizes < 1e15], poles]
+    for zero in zeros:
+        step = np.spacing(np.asarray(abs(zero), dtype)).astype(np.float64)
+        offsets = np.concatenate(
+            [np.arange(-3, 4), 2.0 ** np.arange(3, 20), -(2.0 ** np.arange(3, 20))]
+        )
+        parts.append(zero + step * offsets)
+    with np.errstate(over="ignore"):
+        x = np.concatenate(parts).astype(dtype)
+    return x[np.isfinite(x)]
+
+
+@pytest.mark.parametrize("cpu", ["host", BASELINE])
+@pytest.mark.parametrize("scalar", ["float", "double"])
+@pytest.mark.parametrize("name", GAMMA)
+def test_gamma(name: str, scalar: str, cpu: str) -> None:
+    """Beside zeros too, where all digits come from the second words. (At the very zeros of digamma 10 ulp.)"""
+    reference, zeros, *bounds = GAMMA[name]
+    x = gamma_arguments(np.float32 if scalar == "float" else np.float64, zeros)
+    exact = _each(reference)(x)
+    bound = bounds[scalar == "double"] + (
+        0.5 if scalar == "double" else 0
+    )  # the reference is rounded too
+    got = elementwise(FUNCTIONS[name], scalar, 1, cpu)(x)
+    with np.errstate(all="ignore"):
+        at_zero = np.abs(exact) < 64 * np.spacing(np.abs(x)).astype(np.float64)
+    check(name, got[~at_zero], exact[~at_zero], bound, x[~at_zero])
+    check(
+        name,
+        got[at_zero],
+        exact[at_zero],
+        max(bound, 11.0 if name == "digamma" else bound),
+        x[at_zero],
+    )
 
 
 @pytest.mark.parametrize("lanes", [1, 3, 64])
