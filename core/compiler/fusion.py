@@ -584,6 +584,7 @@ class _Fuser:
                 cluster.dims != space
                 or cluster.reduced != dimensions
                 or contexts[0] != cluster.rows
+                or self.starts_reduction(cluster, reduce)
             ):
                 return False
             if several:
@@ -591,6 +592,23 @@ class _Fuser:
             if cluster.kind == "row" or cluster.comes_back(self.users[reduce]):
                 return minor and row <= MAXIMUM_ROW
             return True
+        return False
+
+    def starts_reduction(self, cluster: Cluster, reduce: Instruction) -> bool:
+        """Whether a reduction of ``cluster`` has an initial value that comes from ``reduce``: it
+        cannot begin before that one has ended.
+        """
+        stack, seen = [reduce], {reduce}
+        while stack:
+            value = stack.pop()
+            for user in self.users[value]:
+                if user not in cluster.members or user in seen:
+                    continue
+                if user.opcode != "reduce":
+                    seen.add(user)
+                    stack.append(user)
+                elif value in user.operands[len(user.operands) // 2 :]:
+                    return True
         return False
 
     @staticmethod

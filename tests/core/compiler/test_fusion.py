@@ -14,6 +14,7 @@ from tripont.core.compiler.hlo import Instruction, Module
 from tests.core.compiler.builders import (
     S32,
     arguments,
+    body,
     compare,
     module,
     number,
@@ -137,6 +138,14 @@ def test_reduction_with_producer_and_epilogue() -> None:
 def test_reductions_of_one_operand_are_one_kernel() -> None:
     x = parameter(0, 16, 8)
     assert kinds(fused([x], reduce(x, (0,)), reduce(op("multiply", x, x), (0,)))) == ["reduce"]
+
+
+def test_reduction_that_starts_from_another_of_its_operand() -> None:
+    x = parameter(0, 64)
+    total = reduce(x, (0,))
+    again = op("reduce", x, op("negate", total), dims=[], dimensions=(0,), called=[body("maximum")])
+    assert kinds(fused([x], total, again)) == ["reduce", "reduce"]
+    assert kinds(fused([x], again)) == ["reduce", "reduce"]
 
 
 def test_reduction_writes_its_operand_too() -> None:

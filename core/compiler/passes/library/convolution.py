@@ -114,7 +114,8 @@ def make_call(convolution: Instruction) -> Instruction:
     if any(needs_explicit_padding(w) for w in windows):
         return make_call(pad_explicitly(convolution))
     if is_weights_gradient(convolution):
-        return weights_gradient(convolution)
+        cut = without_leftovers(convolution)
+        return weights_gradient(convolution) if cut is convolution else make_call(cut)
     return forward(convolution)
 
 
@@ -340,6 +341,26 @@ def dilate_explicitly(convolution: Instruction) -> Instruction:
 def pad_explicitly(convolution: Instruction) -> Instruction:
     """The convolution with its padding done by a pad (a negative one cuts)."""
     return _padded(convolution, dilate=False)
+
+
+def without_leftovers(convolution: Instruction) -> Instruction:
+    """The convolution with what no window reaches because of the stride cut off, if oneDNN does not take it.
+
+    Read as the gradient of weights, the window's dilation is the stride: less than that may be left over.
+    """
+    windows: tuple[WindowDimension, ...] = convolution.attributes["window"]
+    numbers: ConvolutionDimensionNumbers = convolution.attributes["dimension_numbers"]
+    new_windows: list[WindowDimension] = []
+    for d, e, w in zip(numbers.input_spatial, numbers.output_spatial, windows, strict=True):
+        extent = (w.size - 1) * w.window_dilation + 1
+        reached = (convolution.dims[e] - 1) * w.stride + extent
+        high = reached - convolution.operands[0].dims[d] - w.padding_low
+        new_windows.append(w if high > -w.window_dilation else replace(w, padding_high=high))
+    if new_windows == list(windows):
+        return convolution
+    return convolution.replace(
+        attributes={**convolution.attributes, "window": tuple(new_windows)}
+    )
 
 
 def _padded(convolution: Instruction, dilate: bool) -> Instruction:

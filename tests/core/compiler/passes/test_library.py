@@ -240,6 +240,16 @@ def test_negative_padding_is_cut_first():
     assert pad.attributes["low"] == (0, -1, 0, 0)
 
 
+def test_what_no_window_of_batch_groups_reaches_is_cut_off():
+    """oneDNN refuses a gradient of weights with so much left over."""
+    x, w = ((4, 16, 15, 8), F32), ((3, 3, 8, 16), F32)
+    module = matched(conv((2, 3), "VALID", batch_group_count=2), x, w)
+    assert config(module)["kind"] == "backward_weights"
+    assert config(module)["padding_high"] == (0, 0)
+    (pad,) = instructions(module, "pad")
+    assert pad.attributes["high"] == (0, -1, 0, 0)
+
+
 def test_transposed_convolution_is_an_input_gradient():
     module = matched(lambda x, w: lax.conv_transpose(x, w, (2, 2), "SAME"), IMAGE, KERNEL)
     assert config(module)["kind"] == "backward_data"
