@@ -94,13 +94,20 @@ F8E4M3FNUZ: Final = _make("f8e4m3fnuz", 25, "float", 8, ml_dtypes.float8_e4m3fnu
 F8E5M2: Final = _make("f8e5m2", 19, "float", 8, ml_dtypes.float8_e5m2)
 F8E5M2FNUZ: Final = _make("f8e5m2fnuz", 24, "float", 8, ml_dtypes.float8_e5m2fnuz)
 F8E8M0FNU: Final = _make("f8e8m0fnu", 33, "float", 8, ml_dtypes.float8_e8m0fnu)
+# PJRT and XLA have no number for these: programs compute with them, no parameter or result has them.
+F6E2M3FN: Final = _make("f6e2m3fn", 200, "float", 6, ml_dtypes.float6_e2m3fn)
+F6E3M2FN: Final = _make("f6e3m2fn", 201, "float", 6, ml_dtypes.float6_e3m2fn)
 C64: Final = _make("c64", 15, "complex", 64, np.complex64)
 C128: Final = _make("c128", 18, "complex", 128, np.complex128)
 
-ALL: Final[tuple[DType, ...]] = tuple(v for v in list(globals().values()) if isinstance(v, DType))
-_BY_NAME: Final = {d.name: d for d in ALL}
-_BY_CODE: Final = {d.code: d for d in ALL}
-_BY_NUMPY: Final = {d.numpy: d for d in ALL}
+INSIDE: Final[tuple[DType, ...]] = (F6E2M3FN, F6E3M2FN)
+ALL: Final[tuple[DType, ...]] = tuple(
+    v for v in list(globals().values()) if isinstance(v, DType) and v not in INSIDE
+)
+_EVERY: Final = (*ALL, *INSIDE)
+_BY_NAME: Final = {d.name: d for d in _EVERY}
+_BY_CODE: Final = {d.code: d for d in _EVERY}
+_BY_NUMPY: Final = {d.numpy: d for d in _EVERY}
 
 
 def from_name(name: str) -> DType:

@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from . import dtypes, evaluate_gamma
+from .dtypes import DType
 from .hlo import Instruction
 
 Array = np.ndarray[Any, Any]
@@ -246,15 +247,19 @@ def total_order(a: Array) -> Array:
 
 
 def _extremum(i: Instruction, a: Array, b: Array) -> Array:
-    maximum = i.opcode == "maximum"
-    if i.dtype.is_complex:
+    return _larger(i.dtype, a, b, i.opcode == "maximum")
+
+
+def _larger(dtype: DType, a: Array, b: Array, maximum: bool) -> Array:
+    """The larger of two numbers, or the smaller one; NaN if one is."""
+    if dtype.is_complex:
         a, b = np.broadcast_arrays(a, b)
         first = (a.real > b.real) | ((a.real == b.real) & (a.imag >= b.imag))
         return np.where(first == maximum, a, b)
-    if i.dtype.kind == "pred":
+    if dtype.kind == "pred":
         return (a | b) if maximum else (a & b)
     best = np.asarray(np.maximum(a, b) if maximum else np.minimum(a, b))
-    if i.dtype.is_float:  # of two zeros, +0 is the larger
+    if dtype.is_float:  # of two zeros, +0 is the larger
         zeros = (np.asarray(a).astype(np.float32) == 0) & (np.asarray(b).astype(np.float32) == 0)
         negative = np.signbit(a) & np.signbit(b) if maximum else np.signbit(a) | np.signbit(b)
         signed = np.where(negative, -0.0, 0.0).astype(best.dtype)
@@ -263,7 +268,7 @@ def _extremum(i: Instruction, a: Array, b: Array) -> Array:
 
 
 def _clamp(i: Instruction, low: Array, x: Array, high: Array) -> Array:
-    return np.asarray(np.minimum(np.maximum(low, x), high))
+    return _larger(i.dtype, _larger(i.dtype, low, x, True), high, False)
 
 
 def _reduce_precision(i: Instruction, a: Array) -> Array:

@@ -50,6 +50,10 @@ TypeInfo Info(PrimitiveType type) {
       return {"c128", 16};
     case PrimitiveType::kF4E2M1FN:
       return {"f4e2m1fn", 1};
+    case PrimitiveType::kF6E2M3FN:
+      return {"f6e2m3fn", 1};
+    case PrimitiveType::kF6E3M2FN:
+      return {"f6e3m2fn", 1};
     case PrimitiveType::kF8E3M4:
       return {"f8e3m4", 1};
     case PrimitiveType::kF8E4M3:

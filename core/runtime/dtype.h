@@ -42,6 +42,9 @@ enum class PrimitiveType : uint8_t {
   kF8E3M4 = 29,
   kF4E2M1FN = 32,
   kF8E8M0FNU = 33,
+  // Not XLA's: types of values inside programs, which no buffer of a framework's has.
+  kF6E2M3FN = 200,
+  kF6E3M2FN = 201,
 };
 
 // Whether `code` is an element type that arrays can have (kInvalid and kToken are not).

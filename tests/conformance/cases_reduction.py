@@ -13,11 +13,10 @@ from tests.conformance.registry import case
 from tests.conformance.values import ordinary, specials
 
 F32, S32, PRED = dtypes.F32, dtypes.S32, dtypes.PRED
-_SMALL = ("f4", "f8")
 
 
 def _is_small(dtype: Any) -> bool:
-    return dtype.name.startswith(_SMALL)
+    return dtype.is_float and dtype.bits <= 8
 
 
 def reduce_text(

@@ -79,7 +79,7 @@ def _order(array: np.ndarray) -> np.ndarray:
     """Numbers numbered in order, as Python integers would be: 0 for both zeros."""
     if array.dtype.name == "float8_e8m0fnu":
         return _bits(array).astype(np.float64)
-    width = 4 if "float4" in array.dtype.name else 8 * array.dtype.itemsize
+    width = dtypes.from_numpy(array.dtype).bits
     bits = _bits(array).astype(np.uint64) & np.uint64((1 << width) - 1)
     sign = np.uint64(1 << (width - 1))
     magnitude = (bits & np.uint64((1 << (width - 1)) - 1)).astype(np.int64).astype(np.longdouble)

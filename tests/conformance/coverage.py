@@ -18,10 +18,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tripont.core._tripont import StatusError
-from tripont.core.compiler import dtypes
 from tripont.core.compiler.errors import CompileError
 
-from tests.conformance import device, registry
+from tests.conformance import device, programs, registry
 from tests.conformance.registry import Case, Outcome
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "op-coverage.md"
@@ -114,7 +113,7 @@ def rows(outcomes: list[tuple[Case, Outcome]]) -> dict[str, dict[str, str]]:
     by_op: dict[str, list[tuple[Case, Outcome]]] = defaultdict(list)
     for case, outcome in outcomes:
         by_op[case.op].append((case, outcome))
-    order = [d.name for d in dtypes.ALL]
+    order = [d.name for d in programs.ALL]
     for op, found in sorted(by_op.items()):
         ran = [(c, o) for c, o in found if not o.message]
         names = sorted({c.dtype for c, _ in ran}, key=order.index)
@@ -136,8 +135,8 @@ def rows(outcomes: list[tuple[Case, Outcome]]) -> dict[str, dict[str, str]]:
 def _types(names: list[str]) -> str:
     """Element types, whole families by one word."""
     families = {
-        "integers": [d.name for d in dtypes.ALL if d.is_integer],
-        "small floats": [d.name for d in dtypes.ALL if d.is_float and d.bits <= 8],
+        "integers": [d.name for d in programs.INTEGERS],
+        "small floats": [d.name for d in programs.ALL if d.is_float and d.bits <= 8],
         "floats": ["f16", "bf16", "f32", "f64"],
         "complex": ["c64", "c128"],
     }

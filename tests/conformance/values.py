@@ -84,8 +84,8 @@ def scattered(dtype: DType, count: int, seed: str) -> Array:
     with np.errstate(all="ignore"):
         array = values.astype(dtype.numpy)
     bits = rng.integers(0, 256, (count // 3, dtype.size), np.uint8)
-    if dtype.bits == 4:
-        bits &= 15
+    if dtype.bits < 8:
+        bits &= (1 << dtype.bits) - 1
     array[: count // 3] = bits.reshape(-1).view(dtype.numpy)
     return array
 

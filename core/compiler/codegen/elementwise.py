@@ -56,7 +56,18 @@ def _emit(g: Generator, instruction: hlo.Instruction, operands: list[Element]) -
         )
     result = real(g, instruction, operands)  # type: ignore[arg-type]
     dtype = instruction.dtype
-    return conversion.wrap(g, result, dtype) if dtype.is_integer else result
+    if dtype.is_integer:
+        return conversion.wrap(g, result, dtype)
+    # What such a type cannot hold it has no infinity for: a register must not hold it either.
+    if dtype.is_float and dtype.bits < 8 and opcode not in _CHOOSING:
+        return conversion.round_to(g, result, dtype)
+    return result
+
+
+# The result is one of the operands, but for its sign.
+_CHOOSING: Final = frozenset(
+    ("abs", "clamp", "copy", "maximum", "minimum", "negate", "select", "sign")
+)
 
 
 # ------------------------------------------------------------------------------------------------------ helpers

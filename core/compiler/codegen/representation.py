@@ -6,11 +6,12 @@
 | s8 ... u64             | iN               | iN (signedness is the operation's)           |
 | s2, s4, u2, u4         | i8               | i8, sign- or zero-extended from its own bits |
 | f32, f64               | float, double    | float, double                                |
-| f16, bf16, f8*, f4*    | i16, i16, i8     | float                                        |
+| f16, bf16, f8*, f6*, f4* | i16, i16, i8   | float                                        |
 | c64, c128              | two components   | :class:`Complex` of float or double          |
 
 Small floats are widened when loaded and rounded when stored, so a fusion computes them in f32: more exact than rounding
 after every operation, and faster. An explicit ``convert`` or ``reduce-precision`` still rounds (:mod:`.conversion`).
+Those of less than 8 bits, which have no infinity and no NaN, are rounded after every operation.
 
 A register value is a scalar when it is the same for all lanes, else a vector; :func:`unify` makes operands agree.
 """

@@ -47,9 +47,10 @@ _FORMATS: Final[dict[DType, Format]] = {
     dtypes.F8E4M3FNUZ: Format(4, 3, 8, 0x7F, 0x80, 0x80, False, False),
     dtypes.F8E4M3B11FNUZ: Format(4, 3, 11, 0x7F, 0x80, 0x80, False, False),
     dtypes.F8E5M2FNUZ: Format(5, 2, 16, 0x7F, 0x80, 0x80, False, False),
-    dtypes.F4E2M1FN: Format(
-        2, 1, 1, 0x7, 0x7, 0x8
-    ),  # no NaN: a zero of the other sign stands for it
+    # No NaN: a zero of the other sign stands for it.
+    dtypes.F4E2M1FN: Format(2, 1, 1, 0x7, 0x7, 0x8),
+    dtypes.F6E2M3FN: Format(2, 3, 1, 0x1F, 0x1F, 0x20),
+    dtypes.F6E3M2FN: Format(3, 2, 3, 0x1F, 0x1F, 0x20),
 }
 
 

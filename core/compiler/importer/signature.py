@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .. import hlo
+from .. import dtypes, hlo
 from ..errors import unimplemented
 from . import attributes
 
@@ -62,6 +62,8 @@ def read_signature(program: ProgramReader, function: Any, module: hlo.Module) ->
     argument_attributes = _dictionaries(function, "arg_attrs", len(entry.parameters))
     results = len(entry.results)
     result_attributes = _dictionaries(function, "res_attrs", results)
+    _check_types("parameter", [p.shape for p in entry.parameters])
+    _check_types("result", [r.shape for r in entry.results])
     for what, dictionaries in (("parameter", argument_attributes), ("result", result_attributes)):
         for number, dictionary in enumerate(dictionaries):
             _check_layout(what, number, str(dictionary.get("mhlo.layout_mode", "default")))
@@ -92,6 +94,15 @@ def _memory_kinds(dictionaries: list[dict[str, Any]]) -> tuple[str, ...]:
         next((str(d[k]) for k in _MEMORY_KINDS if k in d), _DEFAULT_MEMORY) for d in dictionaries
     )
     return kinds if any(k != _DEFAULT_MEMORY for k in kinds) else ()
+
+
+def _check_types(what: str, shapes: list[hlo.AnyShape]) -> None:
+    for number, shape in enumerate(shapes):
+        if isinstance(shape, hlo.Shape) and shape.dtype in dtypes.INSIDE:
+            raise unimplemented(
+                f"{what} {number} of the program is {shape}, but there are no buffers of {shape.dtype}: PJRT has no"
+                " number for the type; convert inside the program"
+            )
 
 
 def _check_layout(what: str, number: int, mode: str) -> None:

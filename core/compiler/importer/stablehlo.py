@@ -34,8 +34,12 @@ _ELEMENT_TYPES: dict[str, dtypes.DType] = {
     "index": dtypes.S64,
     "complex<f32>": dtypes.C64,
     "complex<f64>": dtypes.C128,
-    **{d.name: d for d in dtypes.ALL if d.is_float},
-    **{f"f{d.name[1:].upper()}": d for d in dtypes.ALL if d.is_float and d.bits <= 8},  # f8E4M3FN
+    **{d.name: d for d in (dtypes.F16, dtypes.BF16, dtypes.F32, dtypes.F64)},
+    **{
+        f"f{d.name[1:].upper()}": d  # f8E4M3FN
+        for d in (*dtypes.ALL, *dtypes.INSIDE)
+        if d.is_float and d.bits <= 8
+    },
 }
 
 # Names that HLO text allows; everything else in a location's name becomes an underscore.
