@@ -1,0 +1,126 @@
+"""A program, its arguments, and the ways in which it is compiled, run and judged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+import numpy as np
+from tripont.core.compiler import dtypes, evaluate
+from tripont.core.compiler.importer.program import read_program
+
+from tests.conformance import device, reference
+from tests.conformance.random_programs import (  # noqa: F401  (they enter their operations)
+    arithmetic,
+    contraction,
+    control,
+    movement,
+    reduction,
+)
+from tests.conformance.random_programs.builder import (
+    ALL,
+    FLOATS,
+    INTEGERS,
+    OPERATIONS,
+    Builder,
+    Entry,
+    Operation,
+    bound,
+)
+from tests.conformance.values import generator, scattered
+
+_SHAPES = [(3, 5), (17,), (2, 3, 4), (1, 9), (0, 3), (33,), (), (4, 1, 3), (8, 16), (70,)]
+
+
+@dataclass
+class Program:
+    """StableHLO text and what it takes; ``judged``: the text that the interpreter takes."""
+
+    text: str
+    parameters: list[Entry]
+    judged: str
+
+    def arguments(self) -> list[np.ndarray]:
+        return [_argument(p) for p in self.parameters]
+
+
+def _argument(p: Entry) -> np.ndarray:
+    if not p.dtype.is_float and not p.dtype.is_complex:
+        return scattered(p.dtype, p.size, p.name).reshape(p.dims)
+    rng = generator(p.name)
+    limit = bound(p.dtype)
+    values = rng.integers(-limit, limit + 1, p.size).astype(np.float64)
+    if p.dtype.is_complex:
+        values = values + 1j * rng.integers(-limit, limit + 1, p.size)
+    elif p.dtype.bits > 8:
+        values[rng.random(p.size) < 0.1] = -0.0
+        for special in (np.inf, -np.inf, np.nan):
+            values[rng.random(p.size) < 0.02] = special
+    return values.astype(p.dtype.numpy).reshape(p.dims)
+
+
+def program(
+    chances: Random, length: int = 25, operations: Sequence[Operation] = OPERATIONS
+) -> Program:
+    """A program of at most ``length`` operations (and more in its regions) over some of the dtypes."""
+    family = chances.choice([ALL, INTEGERS, FLOATS, (*FLOATS, *INTEGERS)])
+    types = chances.sample(family, chances.randint(1, 4))
+    builder = Builder(chances, types, operations)
+    parameters = []
+    dims = builder.choose(_SHAPES)
+    for n in range(builder.integer(1, 3)):
+        entry = Entry(f"%p{n}", builder.choose(types), dims)
+        parameters.append(entry)
+        builder.values.append(entry)
+    builder.grow(builder.integer(2, length))
+    results = [builder.any() for _ in range(builder.integer(1, 4))]
+    aliased: dict[int, int] = {}
+    for n, p in enumerate(parameters):
+        for m, r in enumerate(results):
+            if p.type == r.type and m not in aliased.values() and builder.chance():
+                aliased.setdefault(n, m)
+    signature = ", ".join(
+        f"{p.name}: {p.type}"
+        + (f" {{tf.aliasing_output = {aliased[n]} : i32}}" if n in aliased else "")
+        for n, p in enumerate(parameters)
+    )
+    types_ = ", ".join(r.type for r in results)
+    body = "\n".join(builder.lines)
+    names = ", ".join(r.name for r in results)
+    functions = "".join(f + "\n" for f in builder.functions)
+    text = f"{functions}func.func @main({signature}) -> ({types_}) {{\n{body}\nreturn {names} : {types_}\n}}\n"
+    judged = text
+    for line, plain in builder.replacements:
+        judged = judged.replace(line, plain)
+    return Program(text, parameters, judged)
+
+
+def differences(program: Program, as_hlo: bool = False) -> list[str]:
+    """Where results differ from the interpreter's: a line for each way and result; none if all is well."""
+    text, arguments = program.text, program.arguments()
+    executable = device.compile_program(text)
+    expected = reference.interpret(program.judged, arguments, [v.shape for v in executable.results])
+    found = {
+        "as it is read": evaluate.evaluate(read_program(text.encode(), "mlir"), arguments),
+        "compiled": device.run(executable, arguments),
+    }
+    if as_hlo:
+        found["as HLO"] = device.run(device.compile_program(device.as_hlo(text)), arguments)
+    lines = []
+    for way, results in found.items():
+        for n, (a, e) in enumerate(zip(results, expected, strict=True)):
+            if _bits(a) != _bits(e):
+                lines.append(f"{way}, result {n}: {a!r} instead of {e!r}")
+    return lines
+
+
+def _bits(array: np.ndarray) -> bytes:
+    """What two equal results have in common: all bits but those of NaN."""
+    dtype = dtypes.from_numpy(array.dtype)
+    if dtype.is_complex:
+        array = np.stack([array.real, array.imag], -1)
+    if not dtype.is_float and not dtype.is_complex:  # the rest of a byte says nothing
+        return array.astype(np.uint64 if dtype is dtypes.U64 else np.int64).tobytes()
+    nan = np.isnan(array.astype(np.float64))
+    return nan.tobytes() + np.where(nan, np.zeros_like(array), array).tobytes()
