@@ -118,11 +118,21 @@ def evaluate_elementwise(body: Computation, arguments: Sequence[Array]) -> list[
 
 
 def _bitcast_convert(i: Instruction, a: Array) -> list[Array]:
-    if i.dtype.kind == "pred" or i.dtype.bits < 8:
-        return [a.astype(i.dtype.numpy)]
-    if a.dtype.itemsize == i.dtype.size:
-        return [np.ascontiguousarray(a).view(i.dtype.numpy).reshape(i.dims)]
-    return [np.frombuffer(np.ascontiguousarray(a).tobytes(), i.dtype.numpy).reshape(i.dims)]
+    source, target = i.operands[0].dtype, i.dtype
+    if source is target:
+        return [a]
+    data = np.ascontiguousarray(a)
+    if source.bits == 8 * source.size and target.bits == 8 * target.size:
+        return [np.frombuffer(data.tobytes(), target.numpy).reshape(i.dims)]
+    # An element of less than a byte has one of its own: cut into single bits, and put together again.
+    bits = np.unpackbits(data.reshape(-1, 1).view(np.uint8), axis=1, bitorder="little")
+    bits = bits[:, : source.bits].reshape(-1, target.bits)
+    filled = np.zeros((len(bits), 8 * target.size), np.uint8)
+    filled[:, : target.bits] = bits
+    if target.is_signed and not target.is_float:
+        filled[:, target.bits :] = bits[:, -1:]
+    packed = np.packbits(filled, axis=1, bitorder="little")
+    return [np.frombuffer(packed.tobytes(), target.numpy).reshape(i.dims)]
 
 
 def _broadcast(i: Instruction, a: Array) -> list[Array]:

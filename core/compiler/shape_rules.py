@@ -165,6 +165,7 @@ def _bitcast_convert(instruction: Instruction) -> Shape:
     if source.dtype.bits == target.bits:
         return source.with_dtype(target)
     if source.dtype.bits > target.bits:
+        _require(source.dtype.bits % target.bits == 0, "widths do not fit")
         return Shape(target, (*source.dims, source.dtype.bits // target.bits))
     _require(
         source.rank > 0 and source.dims[-1] * source.dtype.bits == target.bits, "widths do not fit"

@@ -593,6 +593,51 @@ for _source, _target in (
          function([_r], [_a], f"%r = stablehlo.bitcast_convert %0 : ({_r}) -> {_a}"), [_y],
          judge=lambda a, t=_source: a[..., None].view(t.numpy))  # fmt: skip
 
+
+def regroup(a: Any, source: dtypes.DType, target: dtypes.DType, dims: tuple[int, ...]) -> Any:
+    """The bits of ``a``, first element lowest, cut into elements of ``target``: by Python's integers."""
+    total = 0
+    for n, element in enumerate(a.ravel()):
+        code = int.from_bytes(element.tobytes(), "little") & ((1 << source.bits) - 1)
+        total |= code << n * source.bits
+    codes = []
+    for n in range(a.size * source.bits // target.bits):
+        code = total >> n * target.bits & ((1 << target.bits) - 1)
+        if target.is_signed and not target.is_float and code >> (target.bits - 1):
+            code += (1 << 8 * target.size) - (1 << target.bits)
+        codes.append(code.to_bytes(target.size, "little"))
+    return np.frombuffer(b"".join(codes), target.numpy).reshape(dims)
+
+
+for _narrow, _wide in (
+    (dtypes.S4, dtypes.S8),
+    (dtypes.U4, dtypes.F16),
+    (dtypes.S4, dtypes.F32),
+    (dtypes.S2, dtypes.U8),
+    (dtypes.U2, dtypes.S4),
+    (dtypes.F4E2M1FN, dtypes.U8),
+    (dtypes.F4E2M1FN, dtypes.BF16),
+    (dtypes.U4, dtypes.F8E4M3FN),
+    (dtypes.BF16, dtypes.S32),  # NaNs keep their bits
+    (dtypes.F16, dtypes.U64),
+):
+    _k = _wide.bits // _narrow.bits
+    _bytes = np.random.default_rng(7).integers(0, 256, 60 * _wide.size, np.uint8)
+    _y = _bytes.view(_wide.numpy).reshape(5, 12)
+    _x = regroup(_y, _wide, _narrow, (5, 12, _k))
+    _a, _r = tensor(_narrow, 5, 12, _k), tensor(_wide, 5, 12)
+    for _from, _to, _value, _result in ((_a, _r, _x, _y), (_r, _a, _y, _x)):
+        _kind = "joins" if _value is _x else "cuts"
+        case("bitcast_convert", f"{_kind}_{_narrow.name}_{_wide.name}", _narrow,
+             function([_from], [_to], f"%r = stablehlo.bitcast_convert %0 : ({_from}) -> {_to}"), [_value],
+             judge=lambda a, r=_result: r)  # fmt: skip
+for _source, _target in ((dtypes.S4, dtypes.F4E2M1FN), (dtypes.F4E2M1FN, dtypes.U4)):
+    _x = regroup(np.arange(256, dtype=np.uint8), dtypes.U8, _source, (512,))
+    _a, _r = tensor(_source, 512), tensor(_target, 512)
+    case("bitcast_convert", f"to_{_target.name}", _source,
+         function([_a], [_r], f"%r = stablehlo.bitcast_convert %0 : ({_a}) -> {_r}"), [_x],
+         judge=lambda a, s=_source, t=_target: regroup(a, s, t, (512,)))  # fmt: skip
+
 for _dtype in WIDE_FLOATS:
     for _e, _m in ((5, 10), (8, 7), (4, 3), (5, 2), (2, 1), (11, 52), (8, 23), (3, 0), (1, 4)):
         _x = values.unary(_dtype, 300)

@@ -34,11 +34,12 @@ def as_bits(computation: hlo.Computation, has_double: bool = True) -> hlo.Comput
     for i in computation.instructions:
         if not candidates:
             return computation
-        if _keeps_bits(i):
-            continue
         if i.opcode not in _MOVES:
             shapes = [*i.result_shapes, *(s for o in i.operands for s in o.result_shapes)]
-            candidates -= {s.dtype for s in shapes if isinstance(s, hlo.Shape)}
+            used = {s.dtype for s in shapes if isinstance(s, hlo.Shape)}
+            if i.opcode == "bitcast-convert":  # the bits of a NaN count
+                used = {t for t in used if t.bits != 8 * t.size}
+            candidates -= used
         elif i.opcode == "select":
             candidates.discard(i.operands[0].dtype)
     if not candidates:
@@ -64,15 +65,6 @@ def as_bits(computation: hlo.Computation, has_double: bool = True) -> hlo.Comput
         root = hlo.Instruction("tuple", hlo.TupleShape(tuple(r.shape for r in results)), results)  # type: ignore[misc]
     return hlo.Computation.from_root(
         computation.name, [new[p] for p in computation.parameters], root
-    )
-
-
-def _keeps_bits(i: hlo.Instruction) -> bool:
-    """A bitcast between dtypes that fill their bytes: the bits of a NaN count."""
-    if i.opcode != "bitcast-convert":
-        return False
-    return all(t.bits == 8 * t.size and t.size <= 2 for t in (i.dtype, i.operands[0].dtype)) and (
-        i.dtype.size == i.operands[0].dtype.size
     )
 
 

@@ -82,7 +82,7 @@ def _remember(g: Generator, instruction: hlo.Instruction, index: Index, value: E
 
 def _is_elementwise(instruction: hlo.Instruction) -> bool:
     if instruction.opcode == "bitcast-convert":
-        return instruction.dtype.size == instruction.operands[0].dtype.size
+        return instruction.dtype.bits == instruction.operands[0].dtype.bits
     return instruction.opcode == "copy" or instruction.is_elementwise
 
 
@@ -248,30 +248,39 @@ def _bitcast_convert(g: Generator, i: hlo.Instruction, index: Index) -> Element:
     """Between widths: the minor dimension of the narrow side numbers the parts of a wide element, lowest first."""
     operand = i.operands[0]
     source, target = operand.dtype, i.dtype
-    unsigned = {8: dtypes.U8, 16: dtypes.U16, 32: dtypes.U32, 64: dtypes.U64}
-    if source.is_complex or target.is_complex or min(source.bits, target.bits) < 8:
-        raise errors.of_instruction("UNIMPLEMENTED", "bitcast-convert between these widths", i)
-    if source.size > target.size:
-        wide = elementwise.bitcast_convert(
-            g, element(g, operand, index[:-1]), source, unsigned[source.bits]
-        )
+    if source.is_complex or target.is_complex:
+        raise errors.of_instruction("UNIMPLEMENTED", "bitcast-convert of complex numbers", i)
+    unsigned, result = _unsigned(source), _unsigned(target)
+    if source.bits > target.bits:
+        wide = elementwise.bitcast_convert(g, element(g, operand, index[:-1]), source, unsigned)
         assert isinstance(wide, Value)
         by = g.mul(g.vector(index[-1], index[-1].lanes), i64(target.bits))
-        by = conversion.convert(g, by, dtypes.S64, unsigned[source.bits])  # type: ignore[assignment]
-        part = conversion.convert(
-            g, g.apply("lshr", wide, by), unsigned[source.bits], unsigned[target.bits]
-        )
-        return elementwise.bitcast_convert(g, part, unsigned[target.bits], target)
+        by = conversion.convert(g, by, dtypes.S64, unsigned)  # type: ignore[assignment]
+        part = conversion.convert(g, g.apply("lshr", wide, by), unsigned, result)
+        return elementwise.bitcast_convert(g, _low_bits(g, part, target), result, target)
     total: Value | None = None
-    for n in range(target.size // source.size):
+    for n in range(target.bits // source.bits):
         part = element(g, operand, (*index, fixed(n)))
-        part = elementwise.bitcast_convert(g, part, source, unsigned[source.bits])
-        part = conversion.convert(g, part, unsigned[source.bits], unsigned[target.bits])
+        part = _low_bits(g, elementwise.bitcast_convert(g, part, source, unsigned), source)
+        part = conversion.convert(g, part, unsigned, result)
         assert isinstance(part, Value)
         part = g.apply("shl", part, llvm_ir.integer(part.type, n * source.bits)) if n else part
         total = part if total is None else g.apply("or", total, part)
     assert total is not None
-    return elementwise.bitcast_convert(g, total, unsigned[target.bits], target)
+    return elementwise.bitcast_convert(g, total, result, target)
+
+
+def _unsigned(dtype: dtypes.DType) -> dtypes.DType:
+    """The unsigned integer that an element's bits fit into."""
+    return {1: dtypes.U8, 2: dtypes.U16, 4: dtypes.U32, 8: dtypes.U64}[dtype.size]
+
+
+def _low_bits(g: Generator, bits: Element, dtype: dtypes.DType) -> Element:
+    """Bits of an element, without those of its byte that are not its own."""
+    if dtype.bits == 8 * dtype.size:
+        return bits
+    assert isinstance(bits, Value)
+    return g.apply("and", bits, llvm_ir.integer(bits.type, (1 << dtype.bits) - 1))
 
 
 # ------------------------------------------------------------------------------------------- indices from data

@@ -358,9 +358,7 @@ def without_leftovers(convolution: Instruction) -> Instruction:
         new_windows.append(w if high > -w.window_dilation else replace(w, padding_high=high))
     if new_windows == list(windows):
         return convolution
-    return convolution.replace(
-        attributes={**convolution.attributes, "window": tuple(new_windows)}
-    )
+    return convolution.replace(attributes={**convolution.attributes, "window": tuple(new_windows)})
 
 
 def _padded(convolution: Instruction, dilate: bool) -> Instruction:
