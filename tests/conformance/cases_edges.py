@@ -69,6 +69,18 @@ for _op in (
         case(_op, f"accuracy_{_label}", F32,
              function([_t], [_t], f'%r = "stablehlo.{_op}"(%0) {{result_accuracy = #stablehlo.result_accuracy<{_accuracy}>}} : ({_t}) -> {_t}'),
              [np.abs(_x) + 0.1], limit=4)  # fmt: skip
+for _dtype, _accuracy, _refused in (
+    (F32, "atol = 0.0, rtol = 0.0, ulps = 0", "is within 3 ulps"),
+    (F32, "atol = 1.0e-30, rtol = 1.0e-09, ulps = 2", "is within 3 ulps"),
+    (F32, "atol = 1.0e-06, rtol = 0.0, ulps = 0", ""),  # results are at most 1
+    (dtypes.F16, "atol = 0.0, rtol = 0.0, ulps = 1", ""),
+    (dtypes.F16, "atol = 0.0, rtol = 0.0, ulps = 0", "is within 1 ulps"),
+    (C64, "atol = 1.0e-06, rtol = 0.0, ulps = 0", "is within 4 ulps"),
+):
+    _t = tensor(_dtype, *_x.shape)
+    case("tanh", f"within_{_accuracy.replace(' ', '')}", _dtype,
+         function([_t], [_t], f'%r = "stablehlo.tanh"(%0) {{result_accuracy = #stablehlo.result_accuracy<{_accuracy}, mode = #stablehlo.result_accuracy_mode<TOLERANCE>>}} : ({_t}) -> {_t}'),
+         [_x.astype(_dtype.numpy)], limit=4, refused=_refused)  # fmt: skip
 # A magnitude whose square overflows, or underflows.
 _big = np.array(
     [3e30 + 4e30j, 3e-30 + 4e-30j, -3e38 + 1j, 1e-45j, np.inf + np.nan * 1j, 0j], np.complex64

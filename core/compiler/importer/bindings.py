@@ -117,6 +117,7 @@ def run_passes(module: ir.Module, pipeline: str) -> None:
 # ----------------------------------------------------------------------------------------- dialect attributes
 # MLIR hands out a dialect's attribute as a plain Attribute; these classes read its fields.
 
+ResultAccuracy: Final = _stablehlo.ResultAccuracyAttr
 ComparisonDirection: Final = _stablehlo.ComparisonDirectionAttr
 ComparisonType: Final = _stablehlo.ComparisonTypeAttr
 Precision: Final = _stablehlo.PrecisionAttr

@@ -13,15 +13,15 @@ import numpy as np
 
 from .. import dtypes, hlo
 from ..hlo import Instruction, Shape
-from . import attributes, bindings
+from . import attributes, bindings, result_accuracy
 
 if TYPE_CHECKING:
     from .stablehlo import BlockReader, Reader, Results
 
 # Operations whose name is the opcode's.
 _SAME_NAME: Final = (
-    "abs add and atan2 cbrt ceil clamp complex convert cosine divide erf floor logistic maximum minimum multiply negate"
-    " not or popcnt power remainder rsqrt select sign sine sqrt subtract tan tanh xor"
+    "abs add and atan2 ceil clamp complex convert divide erf floor maximum minimum multiply negate not or popcnt power"
+    " remainder select sign subtract xor"
 )
 
 ELEMENTWISE: Final[dict[str, str]] = {
@@ -30,11 +30,7 @@ ELEMENTWISE: Final[dict[str, str]] = {
     for name, opcode in {
         **{name: name for name in _SAME_NAME.split()},
         "count_leading_zeros": "count-leading-zeros",
-        "exponential": "exponential",
-        "exponential_minus_one": "exponential-minus-one",
         "is_finite": "is-finite",
-        "log": "log",
-        "log_plus_one": "log-plus-one",
         "round_nearest_afz": "round-nearest-afz",
         "round_nearest_even": "round-nearest-even",
         "shift_left": "shift-left",
@@ -205,6 +201,10 @@ READERS: Final[dict[str, Callable[[BlockReader, Any], Results]]] = {
             "imag": read_part("imag"),
             "bitcast_convert": read_bitcast_convert,
             "reduce_precision": read_reduce_precision,
+            **{
+                opcode.replace("-", "_"): result_accuracy.read_function(opcode)
+                for opcode in result_accuracy.ULPS
+            },
         }.items()
     },
     **{f"chlo.{name}": read_real(opcode) for name, opcode in REAL.items()},
