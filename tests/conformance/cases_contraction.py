@@ -336,3 +336,6 @@ for _dtype in (dtypes.C64, dtypes.C128):
     _ti = tensor(_dtype, 0, 6)
     case("fft", "empty", _dtype, function([_ti], [_ti], f"%r = stablehlo.fft %0, type = FFT, length = [6] : ({_ti}) -> {_ti}"),
          [ordinary(_dtype, (0, 6))], judge=lambda a: a)  # fmt: skip
+    _ti = tensor(_dtype, 3, 0)
+    case("fft", "length_0", _dtype, function([_ti], [_ti], f"%r = stablehlo.fft %0, type = IFFT, length = [0] : ({_ti}) -> {_ti}"),
+         [ordinary(_dtype, (3, 0))], judge=lambda a: a)  # fmt: skip

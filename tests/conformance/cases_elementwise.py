@@ -609,7 +609,7 @@ def regroup(a: Any, source: dtypes.DType, target: dtypes.DType, dims: tuple[int,
     return np.frombuffer(b"".join(codes), target.numpy).reshape(dims)
 
 
-for _narrow, _wide in (
+for _part, _whole in (
     (dtypes.S4, dtypes.S8),
     (dtypes.U4, dtypes.F16),
     (dtypes.S4, dtypes.F32),
@@ -621,14 +621,14 @@ for _narrow, _wide in (
     (dtypes.BF16, dtypes.S32),  # NaNs keep their bits
     (dtypes.F16, dtypes.U64),
 ):
-    _k = _wide.bits // _narrow.bits
-    _bytes = np.random.default_rng(7).integers(0, 256, 60 * _wide.size, np.uint8)
-    _y = _bytes.view(_wide.numpy).reshape(5, 12)
-    _x = regroup(_y, _wide, _narrow, (5, 12, _k))
-    _a, _r = tensor(_narrow, 5, 12, _k), tensor(_wide, 5, 12)
+    _k = _whole.bits // _part.bits
+    _bytes = np.random.default_rng(7).integers(0, 256, 60 * _whole.size, np.uint8)
+    _y = _bytes.view(_whole.numpy).reshape(5, 12)
+    _x = regroup(_y, _whole, _part, (5, 12, _k))
+    _a, _r = tensor(_part, 5, 12, _k), tensor(_whole, 5, 12)
     for _from, _to, _value, _result in ((_a, _r, _x, _y), (_r, _a, _y, _x)):
         _kind = "joins" if _value is _x else "cuts"
-        case("bitcast_convert", f"{_kind}_{_narrow.name}_{_wide.name}", _narrow,
+        case("bitcast_convert", f"{_kind}_{_part.name}_{_whole.name}", _part,
              function([_from], [_to], f"%r = stablehlo.bitcast_convert %0 : ({_from}) -> {_to}"), [_value],
              judge=lambda a, r=_result: r)  # fmt: skip
 for _source, _target in ((dtypes.S4, dtypes.F4E2M1FN), (dtypes.F4E2M1FN, dtypes.U4)):

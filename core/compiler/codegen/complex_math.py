@@ -314,7 +314,8 @@ def _expm1(r: _Real, x: Complex) -> Element:
     real = r.sub(
         r.mul(r.call("expm1", x.real), r.call("cos", x.imag)), r.scale(r.mul(half, half), 2.0)
     )
-    return Complex(real, r.exp(x).imag)
+    imag = r.b.select(r.is_nan(half), half, r.exp(x).imag)  # no angle, no value: -1 + 0i neither
+    return Complex(real, imag)
 
 
 def _log1p(r: _Real, x: Complex) -> Element:

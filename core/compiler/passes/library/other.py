@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from typing import Final
 
+import numpy as np
+
 from ...errors import of_instruction
-from ...hlo import Instruction, Shape
+from ...hlo import Instruction, Shape, constant
 from .call import library_call
 from .cost import CALL_NS, FLOPS_PER_NS, memory_cost, sort_cost
 from .options import Context
@@ -24,10 +26,15 @@ def match_topk(topk: Instruction, context: Context) -> Instruction | None:
 
 
 def match_fft(fft: Instruction, context: Context) -> Instruction | None:
-    """Raises CompileError (UNIMPLEMENTED) for element types other than f32, f64, c64 and c128."""
+    """A transform of length 0 is an empty array.
+
+    Raises CompileError (UNIMPLEMENTED) for element types other than f32, f64, c64 and c128.
+    """
     if fft.operands[0].dtype.name not in _FLOATS:
         raise of_instruction("UNIMPLEMENTED", "no transform of this element type", fft)
     lengths: tuple[int, ...] = fft.attributes["fft_length"]
+    if 0 in lengths:
+        return constant(np.zeros(fft.dims), fft.dtype)
     elements = max(math.prod(fft.operands[0].dims), math.prod(fft.dims))
     cost = CALL_NS + elements * math.log2(2.0 * max(1, math.prod(lengths)))
     config = {"fft_type": fft.attributes["fft_type"], "fft_length": tuple(lengths)}
