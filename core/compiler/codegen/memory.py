@@ -64,7 +64,7 @@ def _load_part(
     mask: Value | None,
     part: int,
 ) -> Value | None:
-    b, size, count = g.builder, _size(type_), lane.lanes
+    b, size, count = g.builder, size_of(type_), lane.lanes
     if lane.is_uniform:
         return b.load(type_, b.gep(type_, pointer, i64(part)), size)
     if lane.vector is None and lane.stride == factor:
@@ -114,9 +114,9 @@ def _strided(g: Generator, type_: str, pointer: Value, count: int, stride: int) 
 def _contiguous(g: Generator, type_: str, pointer: Value, count: int, mask: Value | None) -> Value:
     result = llvm_ir.vector(type_, count)
     if mask is None:
-        return g.builder.load(result, pointer, _size(type_))
+        return g.builder.load(result, pointer, size_of(type_))
     name = f"llvm.masked.load.{llvm_ir.mangle(result)}.p0"
-    address = Value(f"ptr align {_size(type_)}", pointer.ref)
+    address = Value(f"ptr align {size_of(type_)}", pointer.ref)
     return g.builder.call(result, name, [address, mask, llvm_ir.zero(result)])
 
 
@@ -127,7 +127,7 @@ def store(
     b = g.builder
     dtype = array.shape.dtype
     type_, factor = unit(dtype)
-    size = _size(type_)
+    size = size_of(type_)
     pointer, lane = g.address(array, index)
     if not lane.is_uniform and lanes(element) == 1:
         element = (
@@ -189,5 +189,6 @@ def _interleave(g: Generator, a: Value | None, b: Value | None) -> Value | None:
     return g.builder.shuffle(a, b, [n // 2 + (n % 2) * count for n in range(2 * count)])
 
 
-def _size(type_: str) -> int:
+def size_of(type_: str) -> int:
+    """Bytes of a scalar LLVM type in memory."""
     return {"float": 4, "double": 8}.get(type_) or int(type_[1:]) // 8

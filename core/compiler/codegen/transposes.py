@@ -2,13 +2,14 @@
 
 The result is written in square tiles. For each tile, what is to be transposed is computed along its own minor
 dimension, one vector a row, and the square is transposed in registers; then the rows of the result are computed
-as in a loop kernel. What does not fill a tile is done as a loop kernel does it.
+as in a loop kernel. What does not fill a tile is done as a loop kernel does it. Rows that are much code are computed
+in a loop, from a copy of the square in memory: written once each they would be sixteen times the code to compile.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +19,8 @@ from .elemental import _is_elementwise, element
 from .generator import Coordinate, Generator, Index
 from .kernels import EmittedKernel, Frame
 from .llvm_ir import Module, Value, i64
-from .representation import Element, components, map_components
+from .memory import size_of
+from .representation import Complex, Element, components, map_components
 
 if TYPE_CHECKING:
     from ..targets.target import Target
@@ -27,6 +29,9 @@ LARGEST_TILE: Final = 16
 SMALLEST_TILE: Final = 4
 # Larger ones write past the caches: with a power of two as row length all lines of a tile compete for a few places.
 STREAMING_BYTES: Final = 1 << 24
+# Weight (costs.weight) of the code of a tile's rows up to which it is written once a row; heavier rows are a loop,
+# and what it reads lies in memory.
+LONGEST_CODE: Final = 128
 
 
 def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
@@ -169,40 +174,125 @@ class _Tiles:
         loops.span(
             self.g, start, width, width, lanes, self.masked,
             lambda column, mask: self.body(self.g, self.index(at, c, column), mask),
+            weight=_weight(self.roots, ()),
         )  # fmt: skip
 
     def one_tile(self, at: dict[int, Coordinate], row: Value, column: Value) -> None:
         g, tile = self.g, self.tile
         length, width = self.dims[self.across], self.dims[-1]
         along = Coordinate(row, 1, tile, None, 0, length - 1, tile)
-        indices: list[Index] = []
-        for r in range(tile):
-            c = Coordinate(g.add(row, i64(r)), 0, 1, None, 0, length - 1)
-            indices.append(self.index(at, c, Coordinate(column, 1, tile, None, 0, width - 1, tile)))
+
+        def line(transpose: hlo.Instruction, k: Value) -> Element:
+            c = Coordinate(g.add(column, k), 0, 1, None, 0, width - 1)
+            value = element(g, transpose, self.index(at, along, c))
+            return map_components(lambda v: g.splat(v, tile), value)
+
+        def row_index(r: Value) -> Index:
+            c = Coordinate(g.add(row, r), 0, 1, None, 0, length - 1)
+            return self.index(at, c, Coordinate(column, 1, tile, None, 0, width - 1, tile))
+
+        def remember(transpose: hlo.Instruction, index: Index, value: Element) -> None:
+            g.note(*components(value))
+            g.remember((transpose, index), value, g.depth)
+
+        squares: list[list[Element]] = []
         for transpose in self.moved:
-            lines: list[Element] = []
-            for k in range(tile):
-                c = Coordinate(g.add(column, i64(k)), 0, 1, None, 0, width - 1)
-                lines.append(element(g, transpose, self.index(at, along, c)))
-            for index, value in zip(indices, self.transpose(lines), strict=True):
-                g.note(*components(value))
-                g.remember((transpose, index), value, g.depth)
+            if tile * _weight([transpose], ()) > LONGEST_CODE:
+                kept = _Square(g, tile)
+                with g.loop(i64(0), i64(tile), 1) as (k, _, _):
+                    kept.store(k, line(transpose, k))
+                lines = [kept.load(i64(k)) for k in range(tile)]
+            else:
+                lines = [line(transpose, i64(k)) for k in range(tile)]
+            squares.append(self.transpose(lines))
+        if tile * _weight(self.roots, self.moved) > LONGEST_CODE:
+            kept_squares = [_Square(g, tile) for _ in squares]
+            for kept, square in zip(kept_squares, squares, strict=True):
+                for r, value in enumerate(square):
+                    kept.store(i64(r), value)
+            with g.loop(i64(0), i64(tile), 1) as (r, _, _):
+                index = row_index(r)
+                for transpose, kept in zip(self.moved, kept_squares, strict=True):
+                    remember(transpose, index, kept.load(r))
+                self.body(g, index, None)
+            return
+        indices = [row_index(i64(r)) for r in range(tile)]
+        for transpose, square in zip(self.moved, squares, strict=True):
+            for index, value in zip(indices, square, strict=True):
+                remember(transpose, index, value)
         for index in indices:
             self.body(g, index, None)
 
     def transpose(self, lines: list[Element]) -> list[Element]:
         """Each component of a square of elements transposed."""
-        tile = self.tile
-        wide = [map_components(lambda v: self.g.splat(v, tile), line) for line in lines]
         parts = [
             transpose_square(self.g.builder, list(p))
-            for p in zip(*map(components, wide), strict=True)
+            for p in zip(*map(components, lines), strict=True)
         ]
         if len(parts) == 1:
             return list(parts[0])
-        from .representation import Complex
-
         return [Complex(a, b) for a, b in zip(*parts, strict=True)]
+
+
+class _Square:
+    """Rows of a tile in memory of the function's own, where a loop over them finds them.
+
+    The first row that is stored says of what type they are.
+    """
+
+    def __init__(self, g: Generator, tile: int) -> None:
+        self.g = g
+        self.tile = tile
+        self.is_complex = False
+        self.types: list[str] = []
+        self.arrays: list[Value] = []
+
+    def store(self, row: Value, value: Element) -> None:
+        b = self.g.builder
+        parts = components(value)
+        if not self.arrays:
+            self.is_complex = isinstance(value, Complex)
+            self.types = [part.type for part in parts]
+            self.arrays = [b.alloca(scalar, self.tile**2) for scalar in map(_stored, self.types)]
+        for part, array in zip(parts, self.arrays, strict=True):
+            scalar = _stored(part.type)
+            wide = llvm_ir.vector(scalar, self.tile)
+            b.store(b.cast("zext", part, wide), self.place(scalar, array, row), size_of(scalar))
+
+    def load(self, row: Value) -> Element:
+        b = self.g.builder
+        parts: list[Value] = []
+        for type_, array in zip(self.types, self.arrays, strict=True):
+            scalar = _stored(type_)
+            wide = llvm_ir.vector(scalar, self.tile)
+            part = b.load(wide, self.place(scalar, array, row), size_of(scalar))
+            if wide != type_:
+                part = b.icmp("ne", part, llvm_ir.zero(wide))
+            parts.append(part)
+        return Complex(parts[0], parts[1]) if self.is_complex else parts[0]
+
+    def place(self, scalar: str, array: Value, row: Value) -> Value:
+        return self.g.builder.gep(scalar, array, self.g.mul(row, i64(self.tile)))
+
+
+def _stored(type_: str) -> str:
+    """The type of an element in memory: truth values take a byte."""
+    scalar = llvm_ir.scalar_of(type_)
+    return "i8" if scalar == "i1" else scalar
+
+
+def _weight(roots: Sequence[hlo.Instruction], known: Collection[hlo.Instruction]) -> float:
+    """What computing an element of each of ``roots`` costs where those of ``known`` are known."""
+    total = 0.0
+    seen: set[hlo.Instruction] = set(known)
+    stack = list(roots)
+    while stack:
+        i = stack.pop()
+        if i not in seen:
+            seen.add(i)
+            total += costs.weight(i)
+            stack += i.operands
+    return total
 
 
 def transpose_square(b: llvm_ir.Builder, rows: list[Value]) -> list[Value]:
@@ -215,8 +305,7 @@ def transpose_square(b: llvm_ir.Builder, rows: list[Value]) -> list[Value]:
     if scalar == "i1":
         bytes_ = [b.cast("zext", r, llvm_ir.vector("i8", n)) for r in rows]
         return [b.icmp("ne", r, llvm_ir.zero(r.type)) for r in transpose_square(b, bytes_)]
-    size = {"float": 4, "double": 8}.get(scalar) or int(scalar[1:]) // 8
-    part = min(n, 16 // size)
+    part = min(n, 16 // size_of(scalar))
     parts = n // part
     squares = [_unpack(b, rows[k * part : (k + 1) * part], part, 1) for k in range(parts)]
     result: list[Value] = [rows[0]] * n

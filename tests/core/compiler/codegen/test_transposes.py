@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from tripont.core.compiler import hlo, inplace
 from tripont.core.compiler.dtypes import BF16, C64, F16, F32, F64, PRED, S8, U16
@@ -54,6 +56,34 @@ def test_comparison_of_transposes():
         "select", S(F32, (50, 40)), transpose(p, (1, 0)), transpose(x, (1, 0)), transpose(y, (1, 0))
     )
     check(fusion("transpose", [x, y], chosen))
+
+
+def long_chain(x, y, length):
+    """max(x - y, y), again and again; (x + y) - y of complex numbers, bits of others."""
+    first, second = {PRED: ("and", "xor"), U16: ("and", "xor"), C64: ("add", "subtract")}.get(
+        x.dtype, ("subtract", "maximum")
+    )
+    for _ in range(length):
+        x = op(second, x.shape, op(first, x.shape, x, y), y)
+    return x
+
+
+@pytest.mark.parametrize("dtype", [F32, F64, BF16, PRED, U16, C64], ids=str)
+@pytest.mark.parametrize("side", ["before", "behind", "both"])
+def test_rows_of_much_code_are_a_loop(dtype, side):
+    """Many operations before or behind the transposes: the same numbers, and not the code for each row of a tile."""
+    length = 20
+    x, y = parameters(S(dtype, (35, 52)), S(dtype, (35, 52)))
+    z = hlo.parameter(2, S(dtype, (52, 35)))
+    before = long_chain(x, y, length) if side != "behind" else x
+    turned = [transpose(before, (1, 0)), transpose(y, (1, 0))]
+    sum_ = op("or" if dtype in (PRED, U16) else "add", z.shape, *turned)
+    behind = long_chain(sum_, z, length) if side != "before" else sum_
+    # The reference rounds after every operation, the kernel at the end.
+    kernel = check(fusion("transpose", [x, y, z], behind), rtol=1.0 if dtype is BF16 else None)
+    written = length * (1 + (side == "both")) * (2 if dtype is C64 else 1)
+    count = len(re.findall(r" = (?:fsub|xor)\b[^<\n]*<", kernel.ir))
+    assert written <= count <= 5 * written
 
 
 @pytest.mark.parametrize("cpu", ["x86-64-v2", "x86-64-v3"])
