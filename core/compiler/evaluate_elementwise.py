@@ -206,10 +206,10 @@ def _convert(i: Instruction, a: Array) -> Array:
         result = np.where(wide >= high, np.array(high, result.dtype), result)
         result = np.where(wide <= low, np.array(low, result.dtype), result)
         return np.where(np.isnan(wide), np.zeros((), result.dtype), result).astype(target.numpy)
-    if target.kind == "pred":
-        return np.asarray(a != 0)
     if a.dtype.kind == "c" and not target.is_complex:
         a = a.real
+    if target.kind == "pred":
+        return np.asarray(a != 0)
     # ml_dtypes has no conversions between integers of less than a byte, nor between some of its floats.
     source = dtypes.from_numpy(a.dtype)
     if source.is_integer:

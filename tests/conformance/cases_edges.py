@@ -81,6 +81,9 @@ for _dtype, _accuracy, _refused in (
     case("tanh", f"within_{_accuracy.replace(' ', '')}", _dtype,
          function([_t], [_t], f'%r = "stablehlo.tanh"(%0) {{result_accuracy = #stablehlo.result_accuracy<{_accuracy}, mode = #stablehlo.result_accuracy_mode<TOLERANCE>>}} : ({_t}) -> {_t}'),
          [_x.astype(_dtype.numpy)], limit=4, refused=_refused)  # fmt: skip
+_parts = np.array([0, 1, 1j, 2 - 0j, -2j, complex(-0.0, 0), complex(0, np.nan)], np.complex64)
+_t, _r = tensor(C64, len(_parts)), tensor(PRED, len(_parts))
+case("convert", "imaginary_to_pred", C64, function([_t], [_r], f"%r = stablehlo.convert %0 : ({_t}) -> {_r}"), [_parts])  # fmt: skip
 # A magnitude whose square overflows, or underflows.
 _big = np.array(
     [3e30 + 4e30j, 3e-30 + 4e-30j, -3e38 + 1j, 1e-45j, np.inf + np.nan * 1j, 0j], np.complex64

@@ -515,8 +515,6 @@ for _dtype in ALL:
 def saturate(a: Array, source: DType, target: DType) -> Array:
     """XLA's conversions: floats to integers saturate (NaN gives 0), integers wrap, complex drops the imaginary part."""
     with np.errstate(all="ignore"):
-        if source.is_complex and target.kind == "pred":
-            return a != 0
         if source.is_complex and not target.is_complex:
             a, source = a.real, source.component
         if target.kind == "pred":

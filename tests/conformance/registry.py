@@ -202,7 +202,6 @@ NOT_IN_HLO: dict[str, str] = {
     "get_dimension_size-unknown_type": "its type has no bounds",
     "reduce-no_dimension": "XLA leaves out the initial value",
     "cbrt-c": "HLO has it for real numbers alone",
-    "convert-to_pred-c": "XLA converts the real part alone",
     "convert-to_pred-f8e8m0fnu": "XLA compares with the smallest number, as the type has no zero",
 }
 

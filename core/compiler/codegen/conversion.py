@@ -59,8 +59,8 @@ def round_to(g: Generator, value: Value, dtype: DType) -> Value:
 def convert(g: Generator, element: Element, source: DType, target: DType) -> Element:
     """StableHLO's ``convert``.
 
-    Floats saturate into integers (NaN gives 0), anything but 0 is true, a complex number gives its real part,
-    integers wrap.
+    Floats saturate into integers (NaN gives 0), anything but 0 is true, a complex number gives its real part (so i is
+    false), integers wrap.
     """
     if target.is_complex:
         if isinstance(element, Complex):
@@ -69,9 +69,6 @@ def convert(g: Generator, element: Element, source: DType, target: DType) -> Ele
         real = _convert(g, element, source, target.component)
         return Complex(real, llvm_ir.zero(real.type))
     if isinstance(element, Complex):
-        if target.kind == "pred":
-            real, imag = (_convert(g, v, source.component, target) for v in element)
-            return g.builder.binary("or", real, imag)
         element = element.real
     return _convert(g, element, source.component, target)
 
