@@ -45,6 +45,14 @@ _NAME: Final = "tripont-take-partitioned-module"
 # Fields of HloModuleProto: spmd_output_sharding, spmd_parameters_shardings.
 _SHARDINGS: Final = (12, 14)
 
+# A callback on one device of several keeps its sharding only under a name that XLA knows. As long as ours, so that it
+# can be put into the bytes of a program in any format.
+_CALLBACK: Final = b"tripont.python_callback"
+_XLA_CALLBACK: Final = b"xla_python_cpu_callback"
+assert len(_CALLBACK) == len(_XLA_CALLBACK)
+# Calls the Python function at an address, which is one of another process.
+_INSPECT: Final = b"InspectSharding"
+
 _STATUS: Final = re.compile(r"^([A-Z_]+): ")
 _one_at_a_time = threading.Lock()
 _compilations = itertools.count(1)  # of XLA's in this process
@@ -93,8 +101,13 @@ def partition(program: bytes, format: str, options: BuildOptions) -> Partitioned
     """The program of each of ``options.num_partitions`` devices, from one for all of them.
 
     ``format``: as for :func:`.importer.program.read_program`. Raises CompileError with what XLA's partitioner says, and
-    UNIMPLEMENTED if jaxlib is too old to be asked.
+    UNIMPLEMENTED if jaxlib is too old to be asked, or for a program whose partitioning calls back into its process.
     """
+    if _INSPECT in program:
+        raise unimplemented(
+            "jax.debug.inspect_array_sharding of an array that is being traced for several devices: the partitioner "
+            "runs in the compile worker, where its Python function is not. The result of a jit has a `.sharding`"
+        )
     try:
         from jaxlib import _xla
     except ImportError:
@@ -102,7 +115,7 @@ def partition(program: bytes, format: str, options: BuildOptions) -> Partitioned
             f"a program for {options.num_partitions} partitions needs jaxlib 0.10.2 or newer"
         ) from None
 
-    text = _stablehlo(program, format)
+    text = _stablehlo(program, format).replace(_CALLBACK, _XLA_CALLBACK)
     count = options.num_replicas * options.num_partitions
     taken: list[bytes] = []
 
@@ -126,7 +139,7 @@ def partition(program: bytes, format: str, options: BuildOptions) -> Partitioned
         raise unimplemented(
             f"a program for {options.num_partitions} partitions: jaxlib {jaxlib_version} does not hand it over"
         )
-    module = taken[0]
+    module = taken[0].replace(_XLA_CALLBACK, _CALLBACK)
     shardings = b"".join(f.whole for f in wire_format.fields(module) if f.number in _SHARDINGS)
     return Partitioned(module, shardings)
 
