@@ -64,13 +64,34 @@ def _direct(build: Callable[[Any, Any], Any], portable: Callable[..., Any]) -> C
     return rule
 
 
+#: Primitives of complex numbers that are operations of ours, by the composites that keep them: what the client or JAX
+#: expands them into has other signs of zeros, loses what is infinite, and (sinh, cosh) all digits of small numbers.
+OF_COMPLEX: dict[str, str] = {
+    "exp": "tripont.exponential",
+    "log": "tripont.log",
+    "log1p": "tripont.log_plus_one",
+    "sqrt": "tripont.sqrt",
+    "rsqrt": "tripont.rsqrt",
+    "sin": "tripont.sine",
+    "cos": "tripont.cosine",
+    "sinh": "chlo.sinh",
+    "cosh": "chlo.cosh",
+}
+
+
 #: Elementwise primitives of real numbers that are operations of ours, and that the client would expand.
 COMPOSITES: tuple[str, ...] = ("erf_inv", "erfc", "lgamma", "digamma")
 
 
-def _kept(name: str, portable: Callable[..., Any]) -> Callable[..., Any]:
+def _kept(
+    name: str, portable: Callable[..., Any], kind: type[np.inexact[Any]] = np.inexact
+) -> Callable[..., Any]:
+    """The composite of that name for numbers of that kind, the portable rule for others."""
+
     def rule(context: Any, x: Any, **parameters: Any) -> Any:
-        result = compat.composite(context, f"chlo.{name}", portable, x, **parameters)
+        if not np.issubdtype(context.avals_in[0].dtype, kind):
+            return portable(context, x, **parameters)
+        result = compat.composite(context, name, portable, x, **parameters)
         return [compat.keep_sharding(context, result)]
 
     return rule
@@ -80,10 +101,14 @@ def register(platform: str) -> None:
     """Register the rules of this file for ``platform``."""
     for name in COMPOSITES:
         primitive, portable = compat.portable_lowering(name)
-        compat.register_lowering(primitive, _kept(name, portable), platform)
+        compat.register_lowering(primitive, _kept(f"chlo.{name}", portable), platform)
     for name, build in DIRECT.items():
         primitive, portable = compat.portable_lowering(name)
         compat.register_lowering(primitive, _direct(build, portable), platform)
+    for name, composite in OF_COMPLEX.items():
+        primitive, portable = compat.portable_lowering(name)
+        rule = _kept(composite, portable, np.complexfloating)
+        compat.register_lowering(primitive, rule, platform)
     for name, (primitive, rule) in compat.lowerings_of("cuda").items():
         if name in OF_GPUS_BUT_PORTABLE:
             compat.register_lowering(primitive, rule, platform)

@@ -6,7 +6,9 @@ The sign of a NaN never counts; that of a zero or an infinity beside one is left
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -118,16 +120,48 @@ def test_division_by_zero_and_infinity(name: str, dtype: Any, wider: Any) -> Non
 
 @pytest.mark.parametrize(("name", "dtype", "wider"), FORMATS)
 def test_powers(name: str, dtype: Any, wider: Any) -> None:
-    """Of sizes far from 1 as exact as the angle is; of 0 and infinity as defined."""
+    """Of sizes far from 1 and near it, turned many times: no digit is lost. Of 0 and infinity as defined."""
     random = np.random.default_rng(5)
     limit = 30 if name == "c64" else 250
-    size = 10.0 ** random.uniform(-limit, limit, 4000)
-    x = (size * np.exp(1j * random.uniform(-np.pi, np.pi, 4000))).astype(dtype)
-    y = (random.uniform(-1, 1, 4000) + 0j).astype(dtype)
-    (got,) = run(program("power", name, 4000, 2), [x, y])
+    size = 10.0 ** np.concatenate([random.uniform(-limit, limit, 4000), random.normal(size=4000)])
+    x = (size * np.exp(1j * random.uniform(-np.pi, np.pi, 8000))).astype(dtype)
+    y = np.concatenate(
+        [random.uniform(-1, 1, 4000) + 0j, random.normal(size=4000) + 9j * random.normal(size=4000)]
+    ).astype(dtype)
+    (got,) = run(program("power", name, 8000, 2), [x, y])
     exact = np.exp(y.astype(wider) * np.log(x.astype(wider)))
-    assert (np.abs(got - exact) / np.abs(exact)).max() < 6 * np.finfo(dtype).eps
+    form = np.finfo(dtype)
+    assert np.all(
+        np.abs(got - exact) <= 2.5 * np.maximum(form.eps * np.abs(exact), form.smallest_subnormal)
+    )
     special = np.array([0, 0, 0, 2, np.inf, np.inf], dtype)
     exponent = np.array([0, 2, 0.5, 0, 1, 2], dtype)
     (got,) = run(program("power", name, 6, 2), [special, exponent])
     np.testing.assert_array_equal(got, np.array([1, 0, 0, 1, np.inf, np.inf], dtype))
+
+
+@pytest.mark.parametrize(("name", "dtype", "wider"), FORMATS)
+@pytest.mark.parametrize("op", ["log", "log_plus_one"])
+def test_logarithms(op: str, name: str, dtype: Any, wider: Any) -> None:
+    """Near the unit circle (of 1 + z) too, where the real part is what two squares leave of 1."""
+    random = np.random.default_rng(6)
+    angle, off = random.uniform(-np.pi, np.pi, 400), random.normal(size=400)
+    near = np.exp(1j * angle) * (1 + off * 10.0 ** random.uniform(-7, 0, 400))
+    far = np.exp(1j * angle) * 10.0 ** random.uniform(-6, 30, 400)
+    z = np.concatenate([near - (op == "log_plus_one"), far]).astype(dtype)
+    (got,) = run(program(op, name, z.size, 1), [z])
+    shift = 1 if op == "log_plus_one" else 0
+    size = []
+    for x, y in zip(z.real, z.imag, strict=True):
+        a, b = Fraction(float(x)) + shift, Fraction(float(y))
+        square = a * a + b * b
+        near_one = abs(square - 1) < 0.5
+        size.append((math.log1p(square - 1) if near_one else math.log(square)) / 2)
+    with np.errstate(all="ignore"):
+        turn = np.arctan2(
+            z.imag.astype(wider().real.dtype), z.real.astype(wider().real.dtype) + shift
+        )
+    form = np.finfo(dtype)
+    for part, exact in ((got.real, np.array(size)), (got.imag, turn)):
+        error = np.abs(part - exact) / np.spacing(np.abs(exact).astype(form.dtype))
+        assert error.max() < 1.7  # the reference is rounded too

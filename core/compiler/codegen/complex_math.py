@@ -92,6 +92,12 @@ class _Real:
 
         return vector_math.FUNCTIONS[name](self.b, self.g.target, *arguments)
 
+    def call_complex(self, name: str, *arguments: Complex) -> Complex:
+        from . import vector_math
+
+        parts = vector_math.COMPLEX_FUNCTIONS[name](self.b, self.g.target, *arguments)
+        return Complex(*parts)
+
     def constant(self, like: Value, value: float) -> Value:
         return llvm_ir.floating(like.type, value)
 
@@ -221,24 +227,7 @@ class _Real:
         return self.b.select(self.is_zero(sine), zero, product)
 
     def log(self, x: Complex) -> Complex:
-        """log|x| from the larger and the smaller part: near the unit circle log1p(large^2 - 1 + small^2) / 2, with
-        large^2 - 1 as (large - 1)(large + 1), else log(large) + log1p((small / large)^2) / 2.
-        """
-        b = self.b
-        real, imag = self.abs(x.real), self.abs(x.imag)
-        swap = b.fcmp("olt", real, imag)
-        large, small = b.select(swap, imag, real), b.select(swap, real, imag)
-        one, zero = self.constant(large, 1.0), self.constant(large, 0.0)
-        excess = self.mul(self.sub(large, one), self.add(large, one))
-        excess = self.add(excess, self.mul(small, small))
-        near = b.fcmp("olt", self.abs(self.sub(large, one)), self.constant(large, 0.5))
-        ratio = b.select(self.is_zero(large), zero, self.div(small, large))
-        argument = b.select(near, excess, self.mul(ratio, ratio))
-        base = b.select(near, zero, self.call("log", large))
-        size = self.add(self.scale(self.call("log1p", argument), 0.5), base)
-        size = b.select(b.fcmp("uno", real, imag), self.constant(large, float("nan")), size)
-        size = b.select(self.is_infinite(x), self.constant(large, float("inf")), size)
-        return Complex(size, self.call("atan2", x.imag, x.real))
+        return self.call_complex("complex_log", x)
 
     def scaled(self, x: Complex) -> tuple[Complex, Value]:
         """(x times a power of 4 that keeps it from the ends of the range, the root of that power's inverse)."""
@@ -318,18 +307,6 @@ def _expm1(r: _Real, x: Complex) -> Element:
     return Complex(real, imag)
 
 
-def _log1p(r: _Real, x: Complex) -> Element:
-    """log|1 + x| is log1p(2a + a^2 + b^2) / 2 for small x, else as in log."""
-    b = r.b
-    one = r.constant(x.real, 1.0)
-    shifted = Complex(r.add(x.real, one), x.imag)
-    square = r.add(r.mul(x.real, r.add(x.real, r.constant(x.real, 2.0))), r.mul(x.imag, x.imag))
-    near = r.scale(r.call("log1p", square), 0.5)
-    far = r.log(shifted)
-    size = r.add(r.abs(x.real), r.abs(x.imag))
-    return Complex(b.select(b.fcmp("olt", size, r.constant(size, 0.5)), near, far.real), far.imag)
-
-
 def _rsqrt(r: _Real, x: Complex) -> Element:
     root = r.sqrt_complex(x)
     return r.divide(Complex(r.constant(x.real, 1.0), r.constant(x.real, 0.0)), root)
@@ -381,31 +358,10 @@ def _divide(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
 
 
 def _power(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
-    """x^y = r^c e^(-d t) e^(i (c t + d log r)), with x = r e^(i t) and y = c + i d; x^0 is 1; 0^y is 0 for c > 0, else
-    NaN.
-
-    Near the unit circle r^c is better had as e^(c log r), whose logarithm is right there.
-    """
     x, y = o
     assert isinstance(x, Complex)
     assert isinstance(y, Complex)
-    r, b = _Real(g), g.builder
-    one, zero = r.constant(x.real, 1.0), r.constant(x.real, 0.0)
-    log = r.log(x)
-    is_real = r.is_zero(y.imag)
-    damping = r.mul(y.imag, log.imag)
-    near = r.call("exp", r.sub(r.mul(y.real, log.real), damping))
-    far = r.mul(r.call("pow", r.hypot(x.real, x.imag), y.real), r.call("exp", b.fneg(damping)))
-    size = b.select(b.fcmp("olt", r.abs(log.real), one), near, far)
-    turn = r.mul(y.imag, log.real)
-    turn = b.select(b.binary("and", is_real, r.is_nan(turn)), y.imag, turn)  # not 0 inf
-    angle = r.add(r.mul(y.real, log.imag), turn)
-    imag = b.select(r.is_zero(angle), angle, r.mul(size, r.call("sin", angle)))
-    result = Complex(r.mul(size, r.call("cos", angle)), imag)
-    y_zero = r.both_zero(y)
-    of_zero = b.select(b.fcmp("ogt", y.real, zero), zero, r.constant(zero, float("nan")))
-    result = r.select(r.both_zero(x), Complex(of_zero, of_zero), result)
-    return r.select(y_zero, Complex(one, zero), result)
+    return _Real(g).call_complex("complex_pow", x, y)
 
 
 def _cbrt(r: _Real, x: Complex) -> Element:
@@ -480,7 +436,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "exponential": _function(lambda r, x: r.exp(x)),
     "exponential-minus-one": _function(_expm1),
     "log": _function(lambda r, x: r.log(x)),
-    "log-plus-one": _function(_log1p),
+    "log-plus-one": _function(lambda r, x: r.call_complex("complex_log1p", x)),
     "sqrt": _function(lambda r, x: r.sqrt_complex(x)),
     "rsqrt": _function(_rsqrt),
     "tanh": _function(lambda r, x: r.tanh(x)),

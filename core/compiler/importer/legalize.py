@@ -26,6 +26,8 @@ KEPT: Final = {
     "chlo.top_k": "tripont.topk",
 }
 
+KEPT_COMPLEX: Final = {f"chlo.{name}" for name in ops_elementwise.OF_COMPLEX}
+
 # Operations of one operand that exist in MHLO (as operations, or as custom calls of that name), for chlo to expand.
 _UNARY = "acos acosh asin asinh atan atanh cosh sinh erf_inv erfc lgamma digamma bessel_i1e"
 EXPANDED: Final = {
@@ -86,9 +88,11 @@ def _hide_kept(module: ir.Module) -> None:
         name = operation.name
         if name in ("stablehlo.custom_call", "mhlo.custom_call"):
             name = operation.attributes["call_target_name"].value
-        if EXPANDED.get(name) in KEPT and not _is_complex(operation):
-            name = EXPANDED[name]
-        if (name in KEPT and not _is_complex(operation)) or name in EXPANDED:
+        expanded = EXPANDED.get(name)
+        if expanded in KEPT and (expanded in KEPT_COMPLEX or not _is_complex(operation)):
+            name = expanded
+        kept = name in KEPT and (name in KEPT_COMPLEX or not _is_complex(operation))
+        if kept or name in EXPANDED:
             found.append((operation, name))
         return ir.WalkResult.ADVANCE
 

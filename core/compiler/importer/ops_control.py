@@ -182,12 +182,20 @@ def _identity_call(block: BlockReader, operation: Any, config: dict[str, Any]) -
 # Functions of chlo that are opcodes of ours.
 _FUNCTIONS: Final = {"erf": "erf", **ops_elementwise.REAL}
 
+# Operations of StableHLO that come as composites, because clients would expand those of complex numbers.
+_OF_COMPLEX: Final = {
+    **{name: name for name in ("exponential", "log", "sqrt", "rsqrt", "sine", "cosine")},
+    "log_plus_one": "log-plus-one",
+}
+
 
 def _elementwise_call(opcode: str) -> Known:
     def read(block: BlockReader, operation: Any, config: dict[str, Any]) -> Results | None:
         del config
         operands = block.operands(operation)
         if operands[0].dtype.is_complex and opcode in ops_elementwise.REAL.values():
+            if opcode in ops_elementwise.OF_COMPLEX:
+                return ops_elementwise.hyperbolic(block, opcode, operands[0])
             return None
         return block.emit(opcode, block.shape(operation), operands)
 
@@ -281,6 +289,8 @@ KNOWN_COMPOSITES: Final[dict[str, Known]] = {
     "chlo.top_k": _topk_call,
     "chlo.tan": _elementwise_call("tan"),
     "chlo.square": _square,
+    # Of complex numbers, from JAX.
+    **{f"tripont.{name}": _elementwise_call(code) for name, code in _OF_COMPLEX.items()},
 }
 
 

@@ -96,21 +96,42 @@ def read_reduce_precision(block: BlockReader, operation: Any) -> Results:
 
 # --------------------------------------------------------------------------------------------------------- chlo
 
-# Operations that are opcodes of ours for real numbers; those of complex ones the passes expand.
+# Operations that are opcodes of ours for real numbers; those of complex ones but OF_COMPLEX the passes expand.
 REAL: Final = {
     **{name: name for name in ("sinh", "cosh", "asin", "acos", "erfc", "lgamma", "digamma")},
     "erf_inv": "erf-inv",
 }
 
 
+OF_COMPLEX: Final = {"sinh": "sine", "cosh": "cosine"}
+
+
 def read_real(opcode: str) -> Reader:
     def read(block: BlockReader, operation: Any) -> Results:
         operands = block.operands(operation)
-        if operands[0].dtype.is_complex:
+        if not operands[0].dtype.is_complex:
+            return block.emit(opcode, block.shape(operation), operands)
+        if opcode not in OF_COMPLEX:
             raise block.unknown(operation)
-        return block.emit(opcode, block.shape(operation), operands)
+        return hyperbolic(block, opcode, operands[0])
 
     return read
+
+
+def hyperbolic(block: BlockReader, opcode: str, z: Instruction) -> Instruction:
+    """sinh z = -i sin(i z) and cosh z = cos(i z), of complex numbers."""
+    real, imag = _parts(block, z)
+    turned = block.emit("complex", z.shape, (block.emit("negate", imag.shape, (imag,)), real))
+    value = block.emit(OF_COMPLEX[opcode], z.shape, (turned,))
+    if opcode == "cosh":
+        return value
+    real, imag = _parts(block, value)
+    return block.emit("complex", z.shape, (imag, block.emit("negate", real.shape, (real,))))
+
+
+def _parts(block: BlockReader, z: Instruction) -> tuple[Instruction, Instruction]:
+    shape = Shape(z.dtype.component, z.dims)
+    return block.emit("real", shape, (z,)), block.emit("imag", shape, (z,))
 
 
 def splat(block: BlockReader, value: float, shape: Shape) -> Instruction:

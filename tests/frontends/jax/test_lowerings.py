@@ -76,3 +76,34 @@ def test_functions_that_are_not_expanded(name: str, xpu: Any) -> None:
         if name in ("exp2", "logistic"):
             z = jax.jit(function)(np.complex64(0.5 + 0.25j))
             np.testing.assert_allclose(z, reference(np.complex128(0.5 + 0.25j)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+@pytest.mark.parametrize("name", lowerings.OF_COMPLEX)
+def test_functions_of_complex_numbers_are_ours(name: str, dtype: Any, xpu: Any) -> None:
+    """C99's signs of zeros, values of infinities and digits of small numbers, which the client's expansions lack."""
+    z = np.array(
+        [-2 - 0j, -2 + 0j, 1e-9 + 1e-9j, complex(-0.0, 3), complex(math.inf, 0), 89 + 1e-3j]
+    )
+    function = getattr(jax.lax, name)
+    with jax.enable_x64(True), np.errstate(all="ignore"):
+        x = z.astype(dtype)
+        got = np.asarray(jax.jit(function)(jax.device_put(x, xpu)))
+        wide = x.astype(np.clongdouble)
+        exact = 1 / np.sqrt(wide) if name == "rsqrt" else getattr(np, name)(wide)
+        if name == "log1p":  # NumPy's is log(1 + z)
+            exact = np.where(np.abs(wide) < 1e-8, wide - wide * wide / 2, exact)
+        exact = exact.astype(dtype)
+        slope = jax.jit(jax.vmap(jax.grad(function, holomorphic=True)))(x[:3])
+    assert got.dtype == dtype
+    for part in ("real", "imag"):
+        mine, theirs = getattr(got, part), getattr(exact, part)
+        limit = np.where(np.isinf(theirs), 0, 5 * np.finfo(dtype).eps * np.abs(theirs))
+        right = (
+            (mine == theirs)
+            | np.isclose(mine, theirs, 0, limit)
+            | np.isnan(theirs) & np.isnan(mine)
+        )
+        right &= (np.signbit(mine) == np.signbit(theirs)) | np.isnan(theirs)
+        assert right.all(), (part, mine, theirs)
+    assert np.isfinite(slope).all()

@@ -13,6 +13,7 @@ from typing import Final
 
 from ...targets.target import Target
 from ..llvm_ir import Builder, Value, mangle
+from .complex_logarithm import complex_log, complex_log1p, complex_pow
 from .error_function import erf, erfc
 from .exponential import cosh, exp, exp2, expm1, logistic, sinh, tanh
 from .gamma import digamma, lgamma
@@ -30,6 +31,11 @@ FUNCTIONS: Final[dict[str, Callable[..., Value]]] = {
         logistic, pow, rsqrt, sin, sinh, tan, tanh,
     )
 }  # fmt: skip
+
+# Of complex numbers, as pairs of a real and an imaginary part.
+COMPLEX_FUNCTIONS: Final[dict[str, Callable[..., tuple[Value, Value]]]] = {
+    f.__name__: f for f in (complex_log, complex_log1p, complex_pow)
+}
 
 
 def call(builder: Builder, target: Target, name: str, *arguments: Value) -> Value:

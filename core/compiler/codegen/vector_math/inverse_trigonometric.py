@@ -41,8 +41,11 @@ _QUARTER_PI: Final = {
 }
 
 
-def _angle(m: Arithmetic, x: Pair, y: Pair, left: Value | None = None) -> Value:
-    """The angle of (x, y), from 0 to pi. Both are finite and not negative; where ``left``, x counts as -x."""
+def _angle(m: Arithmetic, x: Pair, y: Pair, left: Value | None = None) -> Pair:
+    """The angle of (x, y), from 0 to pi. Both are finite and not negative; where ``left``, x counts as -x.
+
+    In two words, not normalised.
+    """
     swap = m.compare("ogt", y.high, x.high)
     large = Pair(*(m.select(swap, b, a) for a, b in zip(x, y, strict=True)))
     small = Pair(*(m.select(swap, a, b) for a, b in zip(x, y, strict=True)))
@@ -67,7 +70,7 @@ def _angle(m: Arithmetic, x: Pair, y: Pair, left: Value | None = None) -> Value:
     high, low = (m.select(flip, m.negate(part), part) for part in angle)
     quarter = _QUARTER_PI[m.scalar]
     s = m.fast_two_sum(m.mul(eighths, quarter[0]), high)
-    return m.add(s.high, m.add(s.low, m.fma(eighths, quarter[1], low)))
+    return Pair(s.high, m.add(s.low, m.fma(eighths, quarter[1], low)))
 
 
 def _arc(m: Arithmetic, t: Pair) -> Pair:
@@ -84,6 +87,11 @@ def _arc(m: Arithmetic, t: Pair) -> Pair:
 def atan2(builder: Builder, target: Target, y: Value, x: Value) -> Value:
     """The angle of the point (x, y). float, double: below 0.52 ulp. Special values: C99."""
     m = Arithmetic(builder, target, x.type)
+    return m.pair_sum(angle_of_point(m, y, x))
+
+
+def angle_of_point(m: Arithmetic, y: Value, x: Value) -> Pair:
+    """atan2 in two words, not normalised, to about 2^-34 and 2^-64."""
     ax, ay = m.absolute(x), m.absolute(y)
     infinite_x, infinite_y = m.compare("oeq", ax, INFINITY), m.compare("oeq", ay, INFINITY)
     # Infinity stands for 1 and makes what is finite 0; of two zeros x is 1.
@@ -100,7 +108,9 @@ def atan2(builder: Builder, target: Target, y: Value, x: Value) -> Value:
     zero = m.constant(0.0)
     left = m.int_compare("slt", m.bits(x), 0)  # negative or -0
     angle = _angle(m, Pair(m.mul(a, scale), zero), Pair(m.mul(b, scale), zero), left)
-    return m.select(m.compare("uno", x, y), NAN, m.copysign(angle, y))
+    below_axis = m.int_compare("slt", m.bits(y), 0)
+    angle = m.pair_select(below_axis, m.pair_negate(angle), angle)
+    return Pair(m.select(m.compare("uno", x, y), NAN, angle.high), angle.low)
 
 
 def atan(builder: Builder, target: Target, x: Value) -> Value:
@@ -124,7 +134,7 @@ def asin(builder: Builder, target: Target, x: Value) -> Value:
     """The arc sine. float, double: below 0.52 ulp. NaN beyond 1."""
     m = Arithmetic(builder, target, x.type)
     y = Pair(m.absolute(x), m.constant(0.0))
-    angle = m.copysign(_angle(m, _cathetus(m, x), y), x)
+    angle = m.copysign(m.pair_sum(_angle(m, _cathetus(m, x), y)), x)
     # The quotient of a denormal number would be one, too; far above, asin x is x.
     return m.select(m.compare("olt", y.high, 2.0**-70), x, angle)
 
@@ -133,4 +143,4 @@ def acos(builder: Builder, target: Target, x: Value) -> Value:
     """The arc cosine. float, double: below 0.52 ulp. NaN beyond 1."""
     m = Arithmetic(builder, target, x.type)
     left = m.compare("olt", x, 0.0)
-    return _angle(m, Pair(m.absolute(x), m.constant(0.0)), _cathetus(m, x), left)
+    return m.pair_sum(_angle(m, Pair(m.absolute(x), m.constant(0.0)), _cathetus(m, x), left))

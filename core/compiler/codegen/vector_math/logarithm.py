@@ -135,6 +135,15 @@ def _log_reduced_pair(m: Arithmetic, f: Pair, k: Value) -> Pair:
     return Pair(total.high, m.add(total.low, m.fma(kf, low, value.low)))
 
 
+def log_one_and(m: Arithmetic, f: Pair, k: Value) -> Pair:
+    """log(1 + f) + k log 2 in two words, for f above -1 of an ordinary size; k has the format's integer type."""
+    _, j = split_exponent(m, m.add(f.high, 1.0))
+    scale = m.exp2_integer(m.int_sub(0, j))
+    g = m.two_sum(m.mul(f.high, scale), m.sub(scale, 1.0))
+    g = m.fast_two_sum(g.high, m.fma(f.low, scale, g.low))
+    return _log_reduced_pair(m, g, m.int_add(k, j))
+
+
 def _log_reduced(m: Arithmetic, f: Pair, k: Value) -> Value:
     """log(1 + f) + k ln 2. float: f's second word does not count."""
     if m.is_double:
