@@ -18,7 +18,7 @@ from . import costs, llvm_ir, loops
 from .elemental import _is_elementwise, element
 from .generator import Coordinate, Generator, Index
 from .kernels import EmittedKernel, Frame
-from .llvm_ir import Module, Value, i64
+from .llvm_ir import Builder, Module, Value, i64
 from .memory import size_of
 from .representation import Complex, Element, components, map_components
 
@@ -30,8 +30,10 @@ SMALLEST_TILE: Final = 4
 # Larger ones write past the caches: with a power of two as row length all lines of a tile compete for a few places.
 STREAMING_BYTES: Final = 1 << 24
 # Weight (costs.weight) of the code of a tile's rows up to which it is written once a row; heavier rows are a loop,
-# and what it reads lies in memory.
-LONGEST_CODE: Final = 128
+# and what it reads lies in memory. Behind as many functions of a module as MANY more of them are.
+LONGEST_CODE: Final = 160
+LONGEST_CODE_OF_MANY: Final = 48
+MANY: Final = 64
 
 
 def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
@@ -92,6 +94,8 @@ class _Tiles:
         self.lanes = lanes
         self.masked = loops.can_mask(frame.target, frame.computation)
         self.streaming = frame.moves_at_least(STREAMING_BYTES)
+        many = len(frame.builder.module.functions) >= MANY
+        self.longest_code = LONGEST_CODE_OF_MANY if many else LONGEST_CODE
 
     def body(self, g: Generator, index: Index, mask: Value | None) -> None:
         values = [element(g, root, index) for root in self.roots]
@@ -195,30 +199,30 @@ class _Tiles:
             g.note(*components(value))
             g.remember((transpose, index), value, g.depth)
 
-        squares: list[list[Element]] = []
-        for transpose in self.moved:
-            if tile * _weight([transpose], ()) > LONGEST_CODE:
-                kept = _Square(g, tile)
-                with g.loop(i64(0), i64(tile), 1) as (k, _, _):
-                    kept.store(k, line(transpose, k))
-                lines = [kept.load(i64(k)) for k in range(tile)]
-            else:
-                lines = [line(transpose, i64(k)) for k in range(tile)]
-            squares.append(self.transpose(lines))
-        if tile * _weight(self.roots, self.moved) > LONGEST_CODE:
-            kept_squares = [_Square(g, tile) for _ in squares]
-            for kept, square in zip(kept_squares, squares, strict=True):
-                for r, value in enumerate(square):
-                    kept.store(i64(r), value)
+        def kept_lines(transpose: hlo.Instruction) -> _Square:
+            kept = _Square(g, tile)
+            with g.loop(i64(0), i64(tile), 1) as (k, _, _):
+                kept.store(k, line(transpose, k))
+            return kept
+
+        if tile * _weight(self.roots, self.moved) > self.longest_code:
+            squares = [kept_lines(t) for t in self.moved]
+            for kept in squares:
+                kept.transpose()
             with g.loop(i64(0), i64(tile), 1) as (r, _, _):
                 index = row_index(r)
-                for transpose, kept in zip(self.moved, kept_squares, strict=True):
+                for transpose, kept in zip(self.moved, squares, strict=True):
                     remember(transpose, index, kept.load(r))
                 self.body(g, index, None)
             return
         indices = [row_index(i64(r)) for r in range(tile)]
-        for transpose, square in zip(self.moved, squares, strict=True):
-            for index, value in zip(indices, square, strict=True):
+        for transpose in self.moved:
+            if tile * _weight([transpose], ()) > self.longest_code:
+                kept = kept_lines(transpose)
+                lines = [kept.load(i64(k)) for k in range(tile)]
+            else:
+                lines = [line(transpose, i64(k)) for k in range(tile)]
+            for index, value in zip(indices, self.transpose(lines), strict=True):
                 remember(transpose, index, value)
         for index in indices:
             self.body(g, index, None)
@@ -270,6 +274,33 @@ class _Square:
                 part = b.icmp("ne", part, llvm_ir.zero(wide))
             parts.append(part)
         return Complex(parts[0], parts[1]) if self.is_complex else parts[0]
+
+    def transpose(self) -> None:
+        """The square transposed in its memory: by a function that the kernels of a module share, for the shuffles are
+        more code than what a kernel does with them.
+        """
+        g = self.g
+        for type_, array in zip(self.types, self.arrays, strict=True):
+            scalar = _stored(type_)
+            if not g.target.calls_vectors:
+                self.transpose_in(g.builder, scalar, array)
+                continue
+            name = f"tripont.transpose.{llvm_ir.mangle(scalar)}.{self.tile}"
+            module = g.builder.module
+            if name not in module.defined:
+                attributes = f"{g.target.function_attributes} noinline"
+                body = Builder(module, name, ["ptr"], linkage="internal", attributes=attributes)
+                self.transpose_in(body, scalar, body.arguments[0])
+                body.ret()
+                body.finish()
+            g.builder.call("void", name, [array])
+
+    def transpose_in(self, b: Builder, scalar: str, array: Value) -> None:
+        wide, size = llvm_ir.vector(scalar, self.tile), size_of(scalar)
+        places = [b.gep(scalar, array, i64(n * self.tile)) for n in range(self.tile)]
+        rows = transpose_square(b, [b.load(wide, place, size) for place in places])
+        for row, place in zip(rows, places, strict=True):
+            b.store(row, place, size)
 
     def place(self, scalar: str, array: Value, row: Value) -> Value:
         return self.g.builder.gep(scalar, array, self.g.mul(row, i64(self.tile)))

@@ -84,6 +84,7 @@ def test_rows_of_much_code_are_a_loop(dtype, side):
     written = length * (1 + (side == "both")) * (2 if dtype is C64 else 1)
     count = len(re.findall(r" = (?:fsub|xor)\b[^<\n]*<", kernel.ir))
     assert written <= count <= 5 * written
+    assert ("define internal void @tripont.transpose." in kernel.ir) == (side != "before")
 
 
 @pytest.mark.parametrize("cpu", ["x86-64-v2", "x86-64-v3"])
