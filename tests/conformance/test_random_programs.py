@@ -15,12 +15,22 @@ from tests.conformance.random_programs.programs import differences, program
 
 # Each seed is a program, so that a failure names one; others: python -m tests.conformance.random_programs.
 _COUNT = 1000 if os.environ.get("TRIPONT_CONFORMANCE") == "full" else 160
+_LARGE = 300 if os.environ.get("TRIPONT_CONFORMANCE") == "full" else 40
 _TOGETHER = 20
 
 
 @pytest.mark.parametrize("first", range(0, _COUNT, _TOGETHER))
 def test_random_programs(first: int) -> None:
-    for seed in range(first, first + _TOGETHER):
-        drawn = program(Random(seed))
+    _check(range(first, first + _TOGETHER), large=False)
+
+
+@pytest.mark.parametrize("first", range(0, _LARGE, _TOGETHER))
+def test_large_random_programs(first: int) -> None:
+    _check(range(first, first + _TOGETHER), large=True)
+
+
+def _check(seeds: range, large: bool) -> None:
+    for seed in seeds:
+        drawn = program(Random(seed), large=large)
         found = differences(drawn, as_hlo=seed % 4 == 0)
         assert not found, f"seed {seed}:\n" + "\n".join(found) + f"\n{drawn.text}"

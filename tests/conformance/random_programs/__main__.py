@@ -22,13 +22,14 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=100, help="how many seeds")
     parser.add_argument("--length", type=int, default=25, help="the most operations of a program")
     parser.add_argument("--only", action="append", default=[], help="an operation's function")
+    parser.add_argument("--large", action="store_true", help="larger arrays, judged by NumPy")
     parser.add_argument("--hlo", action="store_true", help="as HloModuleProto too")
     parser.add_argument("--folder", type=Path, help="where programs that fail are written")
     given = parser.parse_args()
     chosen = [o for o in OPERATIONS if not given.only or o.__name__ in given.only]
 
     def make(seed: int) -> Program:
-        return program(Random(seed), given.length, chosen)
+        return program(Random(seed), given.length, chosen, given.large)
 
     failed = 0
     for seed, what in _outcomes(range(given.seed, given.seed + given.count), make, given.hlo):
@@ -37,7 +38,7 @@ def main() -> int:
         failed += 1
         print(f"{seed}: {what[:1000]}", flush=True)
         if given.folder is not None:
-            (given.folder / f"{seed}.mlir").write_text(make(seed).judged)
+            (given.folder / f"{seed}.mlir").write_text(make(seed).text)
     print(f"{failed} of {given.count} fail")
     return 1 if failed else 0
 

@@ -214,7 +214,7 @@ def bits(b: Builder) -> None:
         dims = a.dims
     elif a.dtype.bits > dtype.bits:
         dims = (*a.dims, ratio)
-        if a.size * ratio > 300 or len(dims) > 4:
+        if not b.fits(a.size * ratio) or len(dims) > 4:
             return
     else:
         if not a.dims or a.dims[-1] < ratio:

@@ -42,8 +42,11 @@ SMALL_FLOATS: Final = (
 COMPLEX: Final = (dtypes.C64, dtypes.C128)
 ALL: Final = (dtypes.PRED, *INTEGERS, *FLOATS, *SMALL_FLOATS, *COMPLEX)
 
-# The most elements that a value has: the interpreter takes them one by one.
-MOST: Final = 400
+# The most elements that a value has, that an operation takes which looks at each several times, and the most of these
+# looks; times :attr:`Builder.scale`. The interpreter takes elements one by one.
+_MOST: Final = 400
+_FEW: Final = 200
+_LOOKS: Final = 3000
 
 
 class Entry(NamedTuple):
@@ -88,10 +91,15 @@ class Builder:
     """
 
     def __init__(
-        self, chances: Random, types: Sequence[DType], operations: Sequence[Operation] = OPERATIONS
+        self,
+        chances: Random,
+        types: Sequence[DType],
+        operations: Sequence[Operation] = OPERATIONS,
+        scale: int = 1,
     ) -> None:
         self._chances = chances
         self._operations = operations
+        self.scale = scale
         self.types = tuple(types)
         self.lines: list[str] = []
         self.functions: list[str] = []
@@ -110,6 +118,18 @@ class Builder:
 
     def chance(self) -> bool:
         return self.integer(0, 1) == 1
+
+    def fits(self, size: int) -> bool:
+        """Whether a value may have so many elements."""
+        return size <= _MOST * self.scale
+
+    def is_small(self, size: int) -> bool:
+        """Whether an operation may look at each of so many elements several times."""
+        return size <= _FEW * self.scale
+
+    def is_quick(self, looks: int) -> bool:
+        """Whether an operation may look at elements so many times."""
+        return looks <= _LOOKS * self.scale
 
     def some(self, options: Iterable[Any]) -> list[Any]:
         return [o for o in options if self.chance()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tests.conformance.programs import tensor
-from tests.conformance.random_programs.builder import MOST, Builder, operation
+from tests.conformance.random_programs.builder import Builder, operation
 from tests.conformance.random_programs.reduction import combiners
 
 
@@ -15,7 +15,7 @@ def dot(b: Builder) -> None:
     a = b.pick(
         lambda v: (
             0 not in v.dims
-            and v.size <= 200
+            and b.is_small(v.size)
             and len(v.dims) <= 4
             and v.dtype.kind != "pred"
             and "add" in combiners(v, 64 * v.size)
@@ -34,7 +34,8 @@ def dot(b: Builder) -> None:
     rest = [d for n, d in enumerate(a.dims) if n not in batch and n not in contracted]
     behind = [free[n] for kind, n in order if kind == "free"]
     dims = [*(a.dims[n] for n in batch), *rest, *behind]
-    if math.prod(dims) > MOST or math.prod(dims) * math.prod(a.dims[n] for n in contracted) > 3000:
+    terms = math.prod(a.dims[n] for n in contracted)
+    if not b.fits(math.prod(dims)) or not b.is_quick(math.prod(dims) * terms):
         return
     here = (
         f"batching_dims = {batch} x {[order.index(('batch', n)) for n in batch]}, " if batch else ""

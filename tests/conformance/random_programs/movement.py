@@ -7,7 +7,7 @@ import math
 from tripont.core.compiler import dtypes
 
 from tests.conformance.programs import dense, tensor
-from tests.conformance.random_programs.builder import MOST, Builder, Entry, operation
+from tests.conformance.random_programs.builder import Builder, Entry, operation
 
 
 @operation()
@@ -73,7 +73,7 @@ def pad(b: Builder) -> None:
         d + max(0, d - 1) * i + lo + hi
         for d, lo, hi, i in zip(a.dims, low, high, inner, strict=True)
     ]
-    if any(d < 0 for d in dims) or math.prod(dims) > MOST:
+    if any(d < 0 for d in dims) or not b.fits(math.prod(dims)):
         return
     value = b.constant(a.dtype, 1)
     b.values.append(
@@ -109,7 +109,7 @@ def concatenate(b: Builder) -> None:
         parts.append(b.like(a) if tuple(dims) == a.dims else b.fit(b.any(), a.dtype, dims))
     dims = list(a.dims)
     dims[d] = sum(p.dims[d] for p in parts)
-    if math.prod(dims) > MOST:
+    if not b.fits(math.prod(dims)):
         return
     b.values.append(
         b.emit(
@@ -132,7 +132,7 @@ def broadcast(b: Builder) -> None:
     dims = [b.integer(1, 4) for _ in range(rank)]
     for n, d in zip(at, a.dims, strict=True):
         dims[n] = d if d != 1 else b.integer(1, 3)
-    if math.prod(dims) > MOST:
+    if not b.fits(math.prod(dims)):
         return
     b.values.append(
         b.emit(
@@ -221,7 +221,7 @@ def gather(b: Builder) -> None:
         return
     batching, collapsed, started, sizes, batch = _windows(b, a)
     window = [s for n, s in enumerate(sizes) if n not in collapsed and n not in batching]
-    if math.prod(batch) * math.prod(window) > MOST or len(batch) + len(window) > 5:
+    if not b.fits(math.prod(batch) * math.prod(window)) or len(batch) + len(window) > 5:
         return
     indices, at = _index_array(b, a, batch, started)
     offset = sorted(b.shuffled(range(len(batch) + len(window)))[: len(window)])
@@ -254,7 +254,7 @@ def scatter(b: Builder) -> None:
     batching, inserted, started, sizes, batch = _windows(b, a)
     window = [s for n, s in enumerate(sizes) if n not in inserted and n not in batching]
     count = math.prod(batch) * math.prod(window)
-    if count > 200 or len(batch) + len(window) > 5:
+    if not b.is_small(count) or len(batch) + len(window) > 5:
         return
     # Of a window that is partly outside XLA drops all, the interpreter what is outside: windows are inside.
     wide = [n for n in started if sizes[n] > 1]

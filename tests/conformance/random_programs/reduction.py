@@ -9,7 +9,6 @@ from tripont.core.compiler import dtypes
 from tests.conformance.programs import combine, dense, tensor
 from tests.conformance.random_programs.builder import (
     FLOATS,
-    MOST,
     Builder,
     Entry,
     bound,
@@ -142,7 +141,7 @@ def largest(b: Builder) -> None:
 @operation(2)
 def window(b: Builder) -> None:
     """Windows with strides, dilations and padding in every dimension."""
-    a = b.pick(lambda v: v.dims and v.size <= 200)
+    a = b.pick(lambda v: v.dims and b.is_small(v.size))
     if a is None:
         return
     sizes, strides, base, dilations, padding, dims = [], [], [], [], [], []
@@ -160,7 +159,7 @@ def window(b: Builder) -> None:
         dilations.append(dilation)
         padding.append(ends)
         dims.append(0 if whole < reach else (whole - reach) // stride + 1)
-    if math.prod(dims) * math.prod(sizes) > 2000 or math.prod(dims) > MOST:
+    if not b.is_quick(math.prod(dims) * math.prod(sizes)) or not b.fits(math.prod(dims)):
         return
     known = combiners(a, math.prod(sizes))
     if not known:
@@ -181,7 +180,7 @@ def window(b: Builder) -> None:
 
 @operation()
 def cumulative(b: Builder) -> None:
-    a = b.pick(lambda v: v.dims and 0 not in v.dims and v.size <= 200)
+    a = b.pick(lambda v: v.dims and 0 not in v.dims and b.is_small(v.size))
     if a is None:
         return
     d = b.integer(0, len(a.dims) - 1)
@@ -210,7 +209,7 @@ def select_and_scatter(b: Builder) -> None:
         lambda v: (
             v.dims
             and 0 not in v.dims
-            and v.size <= 200
+            and b.is_small(v.size)
             and (v.dtype.is_integer or v.dtype in (dtypes.F32, dtypes.F64))
         )
     )
