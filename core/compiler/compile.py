@@ -23,6 +23,7 @@ from . import (
     dump,
     hlo_proto,
     lowering,
+    option_overrides,
     partition,
     pipeline,
 )
@@ -55,6 +56,7 @@ def compile_program(
     ``options_proto`` a serialized CompileOptionsProto, possibly empty; ``options`` has keys of
     :data:`OPTIONS`. Raises CompileError.
     """
+    option_overrides.check(options_proto, OPTIONS)
     target = target_for(options)
     dumping = dump.from_options(options)
     with _no_garbage_collection():

@@ -14,6 +14,8 @@ import functools
 import itertools
 import re
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -123,12 +125,13 @@ def partition(program: bytes, format: str, options: BuildOptions) -> Partitioned
         taken.append(module)
         raise _Taken
 
-    with _one_at_a_time:
-        client = _client(count)
+    with xla_compiler(count) as (client, number):
         _xla.register_xla_transform(_NAME, _PRE_SCHEDULER, take)
         try:
             client.compile_and_load(
-                text, _jax.DeviceList(tuple(client.devices())), _compile_options(options)
+                text,
+                _jax.DeviceList(tuple(client.devices())),
+                _compile_options(options, number),
             )
         except Exception as error:
             if not taken:
@@ -151,6 +154,16 @@ def _stablehlo(program: bytes, format: str) -> bytes:
     return program
 
 
+@contextmanager
+def xla_compiler(count: int) -> Iterator[tuple[Any, int]]:
+    """jaxlib's client of XLA's CPU with ``count`` devices, and which compilation of the process this one is.
+
+    One thread at a time: what is registered for a compilation is registered for all.
+    """
+    with _one_at_a_time:
+        yield _client(count), next(_compilations)
+
+
 @functools.cache
 def _client(count: int) -> Any:
     """A client of XLA's CPU with ``count`` devices. Nothing ever runs on it."""
@@ -160,7 +173,7 @@ def _client(count: int) -> Any:
     return _jax.get_tfrt_cpu_client(asynchronous=False, num_devices=count)
 
 
-def _compile_options(options: BuildOptions) -> Any:
+def _compile_options(options: BuildOptions, number: int) -> Any:
     compile_options = (
         _jax.CompileOptions.ParseFromString(options.proto)
         if options.proto
@@ -181,7 +194,7 @@ def _compile_options(options: BuildOptions) -> Any:
         build.allow_spmd_sharding_propagation_to_output = [True]
     debug = build.debug_options
     debug.xla_backend_optimization_level = 0
-    numbered = map(_NUMBERED.format, range(_NUMBERS * next(_compilations)))
+    numbered = map(_NUMBERED.format, range(_NUMBERS * number))
     debug.xla_enable_hlo_passes_only = ",".join([*PASSES, *numbered])
     debug.xla_dump_to = ""
     # What is for us is not for XLA.
