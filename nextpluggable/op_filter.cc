@@ -6,17 +6,9 @@
 namespace tripont::tensorflow {
 namespace {
 
-// Their results' sizes depend on values. tf2xla compiles them to bounded dynamic shapes; the CPU's
-// kernels, to which TensorFlow's soft placement takes them, give the real size. TridiagonalSolve
-// pivots unless told otherwise, and Dequantize has modes, which tf2xla's kernels refuse.
-constexpr std::array<std::string_view, 8> kDropped = {"Dequantize",
-                                                      "DynamicPartition",
-                                                      "NonMaxSuppressionV3",
-                                                      "NonMaxSuppressionV4",
-                                                      "TridiagonalSolve",
-                                                      "Unique",
-                                                      "UniqueV2",
-                                                      "Where"};
+// TridiagonalSolve pivots unless told otherwise, and Dequantize has modes, which tf2xla's kernels
+// refuse; the CPU's kernels, to which TensorFlow's soft placement takes them, do all of it.
+constexpr std::array<std::string_view, 2> kDropped = {"Dequantize", "TridiagonalSolve"};
 
 }  // namespace
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 
 #include "pjrt/call.h"
 #include "pjrt/functions.h"
@@ -98,7 +99,8 @@ void OptimizedProgram::WriteTo(char* out) const {
 ExecutableInfo::ExecutableInfo(Ref<Executable> executable_share, std::string options)
     : executable(std::move(executable_share)), compile_options(std::move(options)) {
   const Artifact& artifact = executable->artifact();
-  for (const ArtifactValue& result : artifact.results) {
+  const std::span visible(artifact.results.data(), artifact.visible_results);
+  for (const ArtifactValue& result : visible) {
     output_types.push_back(ToBufferType(result.shape.type));
     output_dims.insert(output_dims.end(), result.shape.dimensions.begin(),
                        result.shape.dimensions.end());

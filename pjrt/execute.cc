@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/runtime/dynamic_results.h"
 #include "core/runtime/profile.h"
 #include "pjrt/buffer.h"
 #include "pjrt/call.h"
@@ -110,11 +111,15 @@ Status Launch(const PJRT_LoadedExecutable& executable, PJRT_Device* device,
     buffers[i] = arguments[i]->buffer.get();
   }
   const size_t num_outputs = info.num_outputs();
-  ScratchArray<Ref<Buffer>, kInlineBuffers> results(num_outputs);
+  const Artifact& artifact = info.executable->artifact();
+  ScratchArray<Ref<Buffer>, kInlineBuffers> results(artifact.results.size());
   Ref<Event> done;
   TRIPONT_RETURN_IF_ERROR(info.executable->Execute(
       device->device, buffers.span(), non_donatable, results.span(),
       done_handle != nullptr ? &done : nullptr, participation, user_data, caller));
+  if (NeedsCutting(artifact)) [[unlikely]] {
+    TRIPONT_RETURN_IF_ERROR(CutResults(*info.executable, results.span()));
+  }
   for (size_t i = 0; i < num_outputs; ++i) {
     outputs[i] = new PJRT_Buffer(std::move(results[i]), device->memory(info.output_memories[i]));
   }
@@ -176,6 +181,13 @@ Status LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args& args) {
   std::unique_lock<std::mutex> gang;
   std::vector<Participation> participations;
   if (several && !one_launch) {
+    // A device's results are cut before the next one's program is launched, for which it may wait.
+    if (NeedsCutting(executable.info->executable->artifact())) {
+      return Unimplemented(
+          "program ", executable.info->executable->name(),
+          " has results whose sizes depend on values; such a program is launched on "
+          "one device at a time");
+    }
     gang = std::unique_lock<std::mutex>(GangMutex());
     for (size_t i = 0; i < args.num_devices; ++i)
       participations.push_back(Participate(executable, i));

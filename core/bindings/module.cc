@@ -19,6 +19,7 @@
 #include "core/bindings/testing.h"
 #include "core/runtime/client.h"
 #include "core/runtime/cpu_info.h"
+#include "core/runtime/dynamic_results.h"
 #include "core/runtime/executable.h"
 #include "core/runtime/library/registry.h"
 #include "core/runtime/parallel.h"
@@ -135,8 +136,12 @@ std::vector<Ref<Buffer>> Execute(Executable& executable, Device* device,
   {
     const py::gil_scoped_release release;
     status = executable.Execute(device, pointers, non_donatable, results);
+    if (status.ok() && NeedsCutting(executable.artifact())) {
+      status = CutResults(executable, results);
+    }
   }
   Check(status);
+  results.resize(executable.artifact().visible_results);
   return results;
 }
 

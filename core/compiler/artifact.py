@@ -16,7 +16,8 @@ File::
 
 Sections: META (the fields of :class:`Executable`, in the order of ``_write_meta``), CODE (a flat
 position-independent image), CONSTANTS (the literals, each at a multiple of 64), DEBUG (a DebugInfo a
-thunk), PROGRAM (the optimised HLO as HloModuleProto bytes, may be empty).
+thunk), PROGRAM (the optimised HLO as HloModuleProto bytes, may be empty), and SIZES in programs whose results have
+sizes that depend on values.
 
 Memory at run time. Values live in *allocations*; a :class:`Slice` names a piece of one. An
 allocation is a parameter's buffer, a result's buffer, a constant, or the temporary arena of one
@@ -33,6 +34,11 @@ address of the thunk's i-th slice; the kernel does units of work [begin, end) ou
 not worth another thread. Kernels call nothing outside the image but the ``imports``: 8-byte slots in
 the image that the loader fills with the addresses of functions it knows by name (``memcpy``,
 ``memset``, ``memmove``, ``fmod``, ``fmodf``), before the image becomes read-only and executable.
+
+Sizes that depend on values. Result i with ``(i, d, j)`` in ``dynamic_results`` has the shape of its bounds; result j,
+an s32 scalar, says how many elements along dimension d are there, counted from 0. Result j with ``(j, message)`` in
+``size_checks`` is a pred scalar; if it is false the other results are worth nothing, and the execution fails with the
+message. Such results stand from number ``visible_results`` on; a caller does not see them.
 
 Library calls carry a name, operands, results and attributes; ``core/runtime/library`` has one entry
 a name and refuses names and attributes it does not know when the artifact is loaded, not when it
@@ -60,6 +66,7 @@ SECTION_CODE: Final = 2
 SECTION_CONSTANTS: Final = 3
 SECTION_DEBUG: Final = 4
 SECTION_PROGRAM: Final = 5
+SECTION_SIZES: Final = 6
 
 ALLOCATION_PARAMETER: Final = 0
 ALLOCATION_RESULT: Final = 1
@@ -242,6 +249,11 @@ class Executable:
     donatable_parameters: tuple[int, ...] = ()
     num_replicas: int = 1
     num_partitions: int = 1
+    # Of sizes that depend on values, as hlo.Module has them: results from visible_results on (-1: none) are sizes and
+    # truth values, which are for the runtime alone.
+    visible_results: int = -1
+    dynamic_results: tuple[tuple[int, int, int], ...] = ()  # (result, dimension, result that is its size)
+    size_checks: tuple[tuple[int, str], ...] = ()  # (result, what is wrong if it is false)
     costs: Costs = field(default_factory=Costs)
     debug: tuple[DebugInfo, ...] = ()
     program: bytes = b""
@@ -428,6 +440,20 @@ def _write_debug(executable: Executable) -> bytes:
     return b"".join(w.parts)
 
 
+def _write_sizes(executable: Executable) -> bytes:
+    w = _Writer()
+    w.i64(executable.visible_results)
+    w.u32(len(executable.dynamic_results))
+    for numbers in executable.dynamic_results:
+        for number in numbers:
+            w.i64(number)
+    w.u32(len(executable.size_checks))
+    for result, problem in executable.size_checks:
+        w.i64(result)
+        w.string(problem)
+    return b"".join(w.parts)
+
+
 _HEADER: Final = struct.Struct("<8sIIQII")
 _SECTION: Final = struct.Struct("<IIQQ")
 _CHECKED_FROM: Final = 24  # the checksum covers everything from section_count on
@@ -442,6 +468,8 @@ def serialize(executable: Executable) -> bytes:
         (SECTION_CONSTANTS, ALIGNMENT, executable.constants),
         (SECTION_CODE, CODE_ALIGNMENT, executable.code),
     ]
+    if executable.visible_results >= 0:
+        sections.append((SECTION_SIZES, 8, _write_sizes(executable)))
     offset = _HEADER.size + _SECTION.size * len(sections)
     table: list[bytes] = []
     body: list[bytes] = []
@@ -601,6 +629,14 @@ def deserialize(data: bytes) -> Executable:
         )
         for _ in range(d.u32())
     )
+    visible_results = -1
+    dynamic_results: tuple[tuple[int, int, int], ...] = ()
+    size_checks: tuple[tuple[int, str], ...] = ()
+    if SECTION_SIZES in sections:
+        s = _Reader(sections[SECTION_SIZES])
+        visible_results = s.i64()
+        dynamic_results = tuple((s.i64(), s.i64(), s.i64()) for _ in range(s.u32()))
+        size_checks = tuple((s.i64(), s.string()) for _ in range(s.u32()))
     return Executable(
         name=name,
         target=target,
@@ -619,6 +655,9 @@ def deserialize(data: bytes) -> Executable:
         donatable_parameters=donatable,
         num_replicas=num_replicas,
         num_partitions=num_partitions,
+        visible_results=visible_results,
+        dynamic_results=dynamic_results,
+        size_checks=size_checks,
         costs=costs,
         debug=debug,
         program=sections[SECTION_PROGRAM],

@@ -32,6 +32,7 @@ from .codegen import callbacks, kernels, sequence
 from .errors import CompileError, internal, invalid_argument
 from .hlo import Instruction, Module, Shape
 from .lowering import KernelInfo
+from .passes.dynamic_sizes import resolve_dynamic_sizes
 from .passes.tokens import tokens_as_arrays
 from .targets.target import Target
 
@@ -121,7 +122,7 @@ def compile_module(
     if dumping is None:
         dumping = dump.from_options(options)
         dumping.begin(module.name)
-    module = tokens_as_arrays(module)
+    module = resolve_dynamic_sizes(tokens_as_arrays(module))
     parameters = _values(
         [p.shape for p in module.entry.parameters], module.parameter_memory_kinds, "parameter"
     )
@@ -199,6 +200,9 @@ def compile_module(
         donatable_parameters=tuple(donatable),
         num_replicas=module.num_replicas,
         num_partitions=module.num_partitions,
+        visible_results=module.visible_results,
+        dynamic_results=module.dynamic_results,
+        size_checks=module.size_checks,
         costs=costs,
         debug=tuple(lowered.debug),
         program=hlo_proto.write_module(module),

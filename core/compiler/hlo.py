@@ -242,6 +242,12 @@ OPCODES: Final[Mapping[str, OpcodeSpec]] = {
         -1, ("dimension_numbers", "indices_are_sorted", "unique_indices"), called=1
     ),
     "copy": OpcodeSpec(1),
+    # Sizes that depend on values: the array has its bound's shape, and a dimension's size is a scalar of its own
+    # (passes/dynamic_sizes.py, which resolves these before any other pass). dynamic_dimensions: those of the result
+    # that the program says to have such a size.
+    "set-dimension-size": OpcodeSpec(2, ("dimension", "dynamic_dimensions")),  # operand, s32 size
+    "get-dimension-size": OpcodeSpec(1, ("dimension",)),  # -> s32
+    "dynamic-reshape": OpcodeSpec(-1, ("dynamic_dimensions",)),  # operand, s32 sizes... or none
     # Reductions. operands..., init values...; body(accumulators..., values...) -> the results
     "reduce": OpcodeSpec(-1, ("dimensions",), called=1),
     "reduce-window": OpcodeSpec(
@@ -500,6 +506,13 @@ class Module:
     num_replicas: int = 1
     num_partitions: int = 1
     frontend_attributes: dict[str, str] = field(default_factory=dict)
+    # What passes/dynamic_sizes.py has made of sizes that depend on values. The first visible_results results are the
+    # program's (-1: all of them); the others are sizes and truth values about them.
+    visible_results: int = -1
+    # (i, d, j): dimension d of result i is a bound, and result j its size.
+    dynamic_results: tuple[tuple[int, int, int], ...] = ()
+    # (j, message): unless result j is true, the program has failed, and the message says why.
+    size_checks: tuple[tuple[int, str], ...] = ()
     # How the whole program's arrays lie on its devices: fields of HloModuleProto, as the partitioner gave them.
     shardings: bytes = b""
 

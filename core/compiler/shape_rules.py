@@ -756,6 +756,26 @@ def _check_all_to_all(instruction: Instruction) -> None:
         )
 
 
+def _set_dimension_size(instruction: Instruction) -> AnyShape:
+    operand, size = _arrays(instruction)
+    _require(size == Shape(dtypes.S32), "the size is not s32[]")
+    _require(0 <= instruction.attributes["dimension"] < operand.rank, "no such dimension")
+    return operand
+
+
+def _get_dimension_size(instruction: Instruction) -> AnyShape:
+    dimension = instruction.attributes["dimension"]
+    _require(0 <= dimension < _array(instruction).rank, "no such dimension")
+    return Shape(dtypes.S32)
+
+
+def _dynamic_reshape(instruction: Instruction) -> AnyShape:
+    sizes = _arrays(instruction)[1:]
+    _require(all(s == Shape(dtypes.S32) for s in sizes), "a size is not s32[]")
+    _require(len(sizes) in (0, len(instruction.dims)), "not one size for each dimension")
+    return _reshape(instruction)
+
+
 # ------------------------------------------------------------------------------------------------------ table
 
 RULES: Final[dict[str, Rule]] = {
@@ -776,6 +796,9 @@ RULES: Final[dict[str, Rule]] = {
     "broadcast": _broadcast,
     "reshape": _reshape,
     "bitcast": _reshape,
+    "set-dimension-size": _set_dimension_size,
+    "get-dimension-size": _get_dimension_size,
+    "dynamic-reshape": _dynamic_reshape,
     "transpose": _transpose,
     "slice": _slice,
     "pad": _pad,

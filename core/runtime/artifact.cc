@@ -21,7 +21,14 @@ constexpr uint32_t kMaxSections = 64;
 constexpr uint32_t kMaxRank = 1024;
 constexpr int kMaxNesting = 100;
 constexpr int64_t kMaxBytes = int64_t{1} << 46;
-enum Section : uint32_t { kMeta = 1, kCode = 2, kConstants = 3, kDebug = 4, kProgram = 5 };
+enum Section : uint32_t {
+  kMeta = 1,
+  kCode = 2,
+  kConstants = 3,
+  kDebug = 4,
+  kProgram = 5,
+  kSizes = 6
+};
 
 // Reads values one after the other. After an error everything reads as 0 and the first message
 // stays.
@@ -256,6 +263,23 @@ Status ReadDebug(std::string_view section, Artifact& artifact) {
   return r.Finish();
 }
 
+Status ReadSizes(std::string_view section, Artifact& artifact) {
+  Reader r(section, "SIZES");
+  artifact.visible_results = static_cast<size_t>(r.I64());
+  artifact.dynamic_results.resize(r.Count(24));
+  for (ArtifactDynamicDimension& dimension : artifact.dynamic_results) {
+    dimension.result = r.I64();
+    dimension.dimension = r.I64();
+    dimension.size_result = r.I64();
+  }
+  artifact.size_checks.resize(r.Count(12));
+  for (ArtifactSizeCheck& check : artifact.size_checks) {
+    check.result = r.I64();
+    check.message = r.String();
+  }
+  return r.Finish();
+}
+
 // ----------------------------------------------------------------------------------------------------
 // consistency
 
@@ -269,6 +293,7 @@ class Checker {
                              artifact_.num_partitions, " partitions");
     }
     TRIPONT_RETURN_IF_ERROR(CheckDonation());
+    TRIPONT_RETURN_IF_ERROR(CheckSizes());
     for (const auto& [symbol, offset] : artifact_.imports) {
       if (offset < 0 || offset % 8 != 0 ||
           static_cast<uint64_t>(offset) + 8 > artifact_.code.size()) {
@@ -288,6 +313,39 @@ class Checker {
         return InvalidArgument("artifact: bad donatable parameter ", index);
       }
       donatable_[index] = true;
+    }
+    return OkStatus();
+  }
+
+  // Whether a result that only the runtime sees is a scalar of `type`.
+  bool IsHidden(int64_t index, PrimitiveType type) const {
+    if (index < 0 || static_cast<size_t>(index) < artifact_.visible_results ||
+        static_cast<size_t>(index) >= artifact_.results.size()) {
+      return false;
+    }
+    const Shape& shape = artifact_.results[index].shape;
+    return shape.type == type && shape.rank() == 0;
+  }
+
+  Status CheckSizes() {
+    if (artifact_.visible_results > artifact_.results.size()) {
+      return InvalidArgument("artifact: ", artifact_.visible_results, " of ",
+                             artifact_.results.size(), " results are visible");
+    }
+    for (const ArtifactDynamicDimension& dimension : artifact_.dynamic_results) {
+      const int64_t result = dimension.result;
+      if (result < 0 || static_cast<size_t>(result) >= artifact_.visible_results ||
+          dimension.dimension < 0 ||
+          static_cast<size_t>(dimension.dimension) >= artifact_.results[result].shape.rank() ||
+          !IsHidden(dimension.size_result, PrimitiveType::kS32)) {
+        return InvalidArgument("artifact: bad size of dimension ", dimension.dimension,
+                               " of result ", result);
+      }
+    }
+    for (const ArtifactSizeCheck& check : artifact_.size_checks) {
+      if (!IsHidden(check.result, PrimitiveType::kPred)) {
+        return InvalidArgument("artifact: bad check of sizes by result ", check.result);
+      }
     }
     return OkStatus();
   }
@@ -511,8 +569,8 @@ StatusOr<Artifact> ParseArtifact(std::string_view bytes) {
   if (count > kMaxSections || kHeaderSize + count * kSectionSize > bytes.size()) {
     return InvalidArgument("artifact: ", count, " sections do not fit in ", bytes.size(), " bytes");
   }
-  std::array<std::string_view, kProgram + 1> sections;
-  std::array<bool, kProgram + 1> present{};
+  std::array<std::string_view, kSizes + 1> sections;
+  std::array<bool, kSizes + 1> present{};
   for (uint32_t i = 0; i < count; ++i) {
     const size_t entry = kHeaderSize + i * kSectionSize;
     const auto kind = At<uint32_t>(bytes, entry);
@@ -522,7 +580,7 @@ StatusOr<Artifact> ParseArtifact(std::string_view bytes) {
       return InvalidArgument("artifact: section ", kind, " [", offset, ", +", size,
                              ") is outside the ", bytes.size(), " bytes");
     }
-    if (kind < kMeta || kind > kProgram || present[kind]) {
+    if (kind < kMeta || kind > kSizes || present[kind]) {
       return InvalidArgument("artifact: section ", kind, " is unknown or there twice");
     }
     present[kind] = true;
@@ -534,6 +592,8 @@ StatusOr<Artifact> ParseArtifact(std::string_view bytes) {
   artifact.constants = sections[kConstants];
   artifact.program = sections[kProgram];
   TRIPONT_RETURN_IF_ERROR(ReadMeta(sections[kMeta], artifact));
+  artifact.visible_results = artifact.results.size();
+  if (present[kSizes]) TRIPONT_RETURN_IF_ERROR(ReadSizes(sections[kSizes], artifact));
   TRIPONT_RETURN_IF_ERROR(ReadDebug(sections[kDebug], artifact));
   TRIPONT_RETURN_IF_ERROR(Checker(artifact).Check());
   return artifact;

@@ -92,6 +92,19 @@ struct ArtifactDebugInfo {
   double bytes_accessed = 0;  // operands and results, once each
 };
 
+// Dimension `dimension` of result `result` is a bound; result `size_result`, s32[], is its size.
+struct ArtifactDynamicDimension {
+  int64_t result = 0;
+  int64_t dimension = 0;
+  int64_t size_result = 0;
+};
+
+// Unless result `result`, pred[], is true, the execution has failed, and `message` says why.
+struct ArtifactSizeCheck {
+  int64_t result = 0;
+  std::string message;
+};
+
 struct ArtifactCosts {
   double flops = 0;
   double transcendentals = 0;
@@ -112,6 +125,10 @@ struct Artifact {
   ArtifactCosts costs;
   std::vector<ArtifactValue> parameters;
   std::vector<ArtifactValue> results;
+  // Results that a caller sees: the first ones. The others are sizes of these and truth values.
+  size_t visible_results = 0;
+  std::vector<ArtifactDynamicDimension> dynamic_results;
+  std::vector<ArtifactSizeCheck> size_checks;
   std::vector<int64_t> donatable_parameters;
   std::vector<std::pair<std::string, int64_t>> imports;
   std::vector<Allocation> allocations;

@@ -45,6 +45,8 @@ struct Unique {
 template <typename T, bool kWithCounts>
 void RegisterBoth(const char* op, TF_DataType type) {
   for (const TF_DataType index : {TF_INT32, TF_INT64}) {
+    // TensorFlow's own, which host_int32.h registers.
+    if (type == TF_INT32 && index == TF_INT32 && !kWithCounts) continue;
     Kernel kernel = Kernel(op).Type("T", type).Type("out_idx", index);
     // Vectors of int32 stay in host memory, as on TensorFlow's other devices.
     if (type == TF_INT32) kernel.HostMemory("x").HostMemory("y").HostMemory("idx");

@@ -73,6 +73,21 @@ def test_inspect(artifact: Path) -> None:
         assert text in result.stdout
 
 
+def test_inspect_says_which_sizes_are_bounds(tmp_path: Path) -> None:
+    program = tmp_path / "program.mlir"
+    program.write_text("""
+    func.func @main(%x: tensor<5x3xf32>, %n: tensor<i32>) -> tensor<?x3xf32, #stablehlo.bounds<5, ?>> {
+      %y = stablehlo.set_dimension_size %x, %n, dim = 0
+          : (tensor<5x3xf32>, tensor<i32>) -> tensor<?x3xf32, #stablehlo.bounds<5, ?>>
+      return %y : tensor<?x3xf32, #stablehlo.bounds<5, ?>>
+    }""")
+    made = tmp_path / "program.tripont"
+    assert tripont("compile", program, "-o", made).returncode == 0
+    shown = tripont("inspect", made).stdout
+    assert "0: f32[<=5,3]" in shown
+    assert "1: s32[]" not in shown.split("results")[1]
+
+
 def test_run_with_inputs(artifact: Path, tmp_path: Path) -> None:
     x = np.arange(12, dtype=np.float32).reshape(3, 4)
     y = np.array([1, 2, 3, 4], np.float32)

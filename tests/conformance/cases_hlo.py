@@ -208,10 +208,33 @@ add("rng-get-and-update-state", "", """s = u64[2] rng-get-and-update-state(), de
 t = u64[2] rng-get-and-update-state(), delta=3
 r = pred[2] compare(s, t), direction=NE""", [], judge=lambda: np.array([False, True]), dtype="u64")  # fmt: skip
 
+_SHORTER = (
+    _PARAMETER + "s = s32[] parameter(1)\ny = f32[<=5] set-dimension-size(x, s), dimensions={0}\n"
+)
+add(
+    "set-dimension-size",
+    "",
+    _SHORTER + "r = f32[<=5] negate(y)",
+    [_x, np.int32(3)],
+    judge=lambda a, s: -a[:s],
+)
+add(
+    "get-dimension-size",
+    "",
+    _SHORTER + "r = s32[] get-dimension-size(y), dimensions={0}",
+    [_x, np.int32(3)],
+    judge=lambda a, s: s,
+)
+add(
+    "dynamic-reshape",
+    "shorter",
+    _SHORTER + "o = s32[] constant(1)\nr = f32[<=5,1] dynamic-reshape(y, s, o)",
+    [_x, np.int32(4)],
+    judge=lambda a, s: a[:s, None],
+)
+
 # ---------------------------------------------------------------------------------------------------------- refused
 
-add("dynamic-reshape", "shorter", _PARAMETER + "s = s32[] parameter(1)\nr = f32[<=5] dynamic-reshape(x, s)", [_x, np.int32(4)],
-    refused="only sizes that are known")  # fmt: skip
 add("scaled-dot", "", """x = f8e4m3fn[3,64] parameter(0)
 y = f8e4m3fn[64,3] parameter(1)
 sx = f8e8m0fnu[3,2] parameter(2)

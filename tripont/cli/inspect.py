@@ -38,6 +38,16 @@ def describe_slice(part: artifact.Slice, executable: artifact.Executable) -> str
     return f"{name}[{part.offset}:{part.offset + part.size}]"
 
 
+def describe_results(executable: artifact.Executable) -> Iterator[str]:
+    """``0: f32[3,4]``, or ``0: f32[<=3,4]`` where 3 is the bound of a size that depends on values."""
+    bounds = {(result, dimension) for result, dimension, _ in executable.dynamic_results}
+    count = executable.visible_results
+    for n, value in enumerate(executable.results[:count] if count >= 0 else executable.results):
+        shape = value.shape
+        dims = ",".join(f"{'<=' * ((n, d) in bounds)}{size}" for d, size in enumerate(shape.dims))
+        yield f"{n}: {shape.dtype}[{dims}]"
+
+
 def thunk_rows(
     thunks: Sequence[artifact.Thunk], executable: artifact.Executable, depth: int = 0
 ) -> Iterator[tuple[str, str, str, str]]:
@@ -116,7 +126,7 @@ def run(path: Path, thunks: bool, memory: bool, hlo: bool) -> int:
         "compiler": f"{executable.compiler_version}, fingerprint {executable.fingerprint}",
         "parameters": ", ".join(f"{i}: {v.shape}" for i, v in enumerate(executable.parameters))
         or "none",
-        "results": ", ".join(f"{i}: {v.shape}" for i, v in enumerate(executable.results)) or "none",
+        "results": ", ".join(describe_results(executable)) or "none",
         "donatable": ", ".join(map(str, executable.donatable_parameters)) or "none",
         "devices": f"{executable.num_replicas} replicas x {executable.num_partitions} partitions",
         "size": f"code {size(len(executable.code))}, constants {size(len(executable.constants))}, "

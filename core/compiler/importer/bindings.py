@@ -100,6 +100,14 @@ def hlo_to_stablehlo(program: bytes) -> bytes:
     return bytes(_jax.mlir.hlo_to_stablehlo(program))
 
 
+def stablehlo_to_hlo(module: ir.Module) -> bytes:
+    """A module as a serialized HloModuleProto."""
+    computation = _jax.mlir.mlir_module_to_xla_computation(
+        module.operation.get_asm(binary=True), use_tuple_args=False, return_tuple=False
+    )
+    return bytes(computation.as_serialized_hlo_module_proto())
+
+
 def run_passes(module: ir.Module, pipeline: str) -> None:
     """Run ``builtin.module(<pipeline>)`` on the module in place; raises ``MLIRError``."""
     global _passes_registered

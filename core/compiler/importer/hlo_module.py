@@ -4,7 +4,6 @@
 * :func:`modernize`: ``dynamic-slice`` and ``dynamic-update-slice`` with their start indices in one vector, the form of
   before 2019 that PyTorch/XLA still writes. StableHLO has a scalar operand for each index.
 * :func:`convertible`: what jaxlib's conversion has no StableHLO for, in a form that it has one for.
-* :func:`dynamic_size`: the instruction whose result has a size that depends on values, for the message that refuses it.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from ..hlo import Metadata
 from ..wire_format import fields, integer, integers, message, submessages, text, unpacked
 from . import mesh_groups
 
@@ -24,11 +22,6 @@ _PARAMETER_NUMBER: Final = 1
 _INSTRUCTIONS: Final = 2
 _OPCODE: Final = 2
 _SHAPE: Final = 3
-_METADATA: Final = 7
-_OP_TYPE: Final = 1
-_OP_NAME: Final = 2
-_SOURCE_FILE: Final = 3
-_SOURCE_LINE: Final = 4
 _SLICE_DIMENSIONS: Final = 17
 _ID: Final = 35
 _OPERAND_IDS: Final = 36
@@ -38,7 +31,6 @@ _ROOT_ID: Final = 6
 _TUPLE_SHAPES: Final = 4
 _ELEMENT_TYPE: Final = 2
 _DIMENSIONS: Final = 3
-_IS_DYNAMIC: Final = 6
 _LAYOUT: Final = 5
 
 # The operand that holds the first start index.
@@ -53,51 +45,6 @@ def buffer_donors(program: bytes) -> tuple[int, ...]:
             numbers = [f.value for f in fields(entry) if f.number == _PARAMETER_NUMBER]
             donors.append(int(numbers[0]) if numbers else 0)
     return tuple(sorted(set(donors)))
-
-
-class DynamicSize(NamedTuple):
-    """An instruction with a dimension whose size is computed: opcode, the framework's op (may be empty), and where."""
-
-    opcode: str
-    op_type: str
-    metadata: Metadata
-
-
-def dynamic_size(program: bytes) -> DynamicSize | None:
-    """The first instruction of ``program`` with a dynamic dimension, if there is one; one with an op's name if any has.
-
-    Raises ValueError for bytes that are no message.
-    """
-    nameless = None
-    for computation in submessages(program, _COMPUTATIONS):
-        for instruction in submessages(computation, _INSTRUCTIONS):
-            if not any(_is_dynamic(shape) for shape in submessages(instruction, _SHAPE)):
-                continue
-            origin = next(submessages(instruction, _METADATA), memoryview(b""))
-            lines = [f.value for f in fields(origin) if f.number == _SOURCE_LINE]
-            found = DynamicSize(
-                _string(instruction, _OPCODE),
-                _string(origin, _OP_TYPE),
-                Metadata(
-                    op_name=_string(origin, _OP_NAME),
-                    source_file=_string(origin, _SOURCE_FILE),
-                    source_line=lines[0] if lines and isinstance(lines[0], int) else 0,
-                ),
-            )
-            if found.op_type:
-                return found
-            nameless = nameless or found
-    return nameless
-
-
-def _is_dynamic(shape: memoryview) -> bool:
-    return any(
-        any(unpacked(field)) for field in fields(shape) if field.number == _IS_DYNAMIC
-    ) or any(_is_dynamic(element) for element in submessages(shape, _TUPLE_SHAPES))
-
-
-def _string(data: memoryview, number: int) -> str:
-    return bytes(next(submessages(data, number), memoryview(b""))).decode(errors="replace")
 
 
 class _Instruction(NamedTuple):

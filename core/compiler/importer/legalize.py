@@ -1,4 +1,5 @@
-"""MLIR passes that some programs need before they can be read: chlo, dynamic shapes and quantized types.
+"""MLIR passes that some programs need before they can be read: chlo, dynamic shapes, sizes that depend on values and
+quantized types.
 
 Most programs need none, and a pass over the module costs more than reading it; so the reader asks for a stage when it
 meets an operation that it cannot take (:class:`.stablehlo.NeedsPasses`).
@@ -11,11 +12,12 @@ from collections.abc import Callable
 from typing import Final
 
 from ..errors import unimplemented
-from . import bindings, ops_elementwise
+from . import bindings, bounded_shapes, hlo_module, ops_elementwise
 from .bindings import ir
 
 CHLO: Final = "chlo"
 DYNAMISM: Final = "dynamism"
+BOUNDS: Final = "bounds"
 QUANTIZATION: Final = "quantization"
 
 # chlo operations that have an opcode of ours: the pass must not expand them. They pass through it as custom calls of
@@ -57,6 +59,13 @@ def legalize_dynamism(module: ir.Module) -> ir.Module:
     return module
 
 
+def legalize_bounds(module: ir.Module) -> ir.Module:
+    """Make types with bounds static (:mod:`.bounded_shapes`). As HLO, which says in one bit what is a bound."""
+    program = bounded_shapes.without_computed_sizes(bindings.stablehlo_to_hlo(module))
+    converted = bindings.hlo_to_stablehlo(hlo_module.convertible(program))
+    return bindings.parse_module(converted, module.context)
+
+
 def legalize_quantization(module: ir.Module) -> ir.Module:
     """Make quantized types integers: operations between ``dequantize`` and ``quantize``, as StableHLO's specification
     defines them. Works in place. Raises CompileError for what the passes would get wrong.
@@ -76,6 +85,7 @@ def legalize_quantization(module: ir.Module) -> ir.Module:
 STAGES: Final[dict[str, Callable[[ir.Module], ir.Module]]] = {
     CHLO: legalize_chlo,
     DYNAMISM: legalize_dynamism,
+    BOUNDS: legalize_bounds,
     QUANTIZATION: legalize_quantization,
 }
 

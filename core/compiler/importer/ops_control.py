@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .. import ffi_attributes, hlo
 from ..hlo import Instruction, TupleShape
-from . import attributes, bindings, legalize, ops_elementwise, ops_quantized, ops_reduction
+from . import (
+    attributes,
+    bindings,
+    bounded_shapes,
+    legalize,
+    ops_elementwise,
+    ops_quantized,
+    ops_reduction,
+)
 
 if TYPE_CHECKING:
     from .stablehlo import BlockReader, Reader, Results
@@ -279,6 +287,7 @@ KNOWN_CUSTOM_CALLS: Final[dict[str, Known]] = {
     "mhlo.tan": _elementwise_call("tan"),
     "tripont.exp2": _exp2,
     "tripont.log2": _log2,
+    **dict.fromkeys(bounded_shapes.TARGETS.values(), bounded_shapes.read_call),
     "tripont.uniform_quantize": ops_quantized.read_uniform_quantize,
     "tripont.uniform_dequantize": ops_quantized.read_uniform_dequantize,
 }

@@ -164,9 +164,8 @@ def read_set_dimension_size(block: BlockReader, operation: Any) -> Results:
     bound = operand.dims[attributes.integer(operation, "dimension")]
     if size.opcode == "constant" and int(size.attributes["literal"]) == bound:
         return operand
-    raise block.unimplemented(
-        operation, "dimensions whose size is known only at run time are not supported"
-    )
+    block.shape(operation)  # a type with a bound asks for the passes that resolve it
+    raise block.unimplemented(operation, "the dimension is of no type with bounds")
 
 
 def _constant_operand(block: BlockReader, operation: Any, number: int) -> tuple[int, ...]:

@@ -16,8 +16,8 @@ import threading
 from collections.abc import Iterator
 
 from .. import hlo
-from ..errors import CompileError, internal, invalid_argument, unimplemented
-from . import bindings, bytecode, hlo_module, legalize, signature
+from ..errors import CompileError, internal, invalid_argument
+from . import bindings, bounded_shapes, bytecode, hlo_module, legalize, signature
 from .bindings import MLIRError, ir
 from .reading_limit import reading_limit
 from .stablehlo import NeedsPasses, ProgramReader
@@ -65,8 +65,8 @@ def _read(program: bytes, format: str) -> hlo.Module:
         if format == "hlo":
             read.buffer_donors = hlo_module.buffer_donors(program)
         return read
-    except CompileError as error:
-        raise _by_name(error, program, format) from error
+    except CompileError:
+        raise
     except (UnicodeDecodeError, RuntimeError) as error:
         # The bindings found text that is not UTF-8, in names or locations.
         raise invalid_argument(f"the program is damaged: {error}") from error
@@ -74,26 +74,6 @@ def _read(program: bytes, format: str) -> hlo.Module:
         raise internal(f"the program could not be read: {type(error).__name__}: {error}") from error
     finally:
         handler.detach()
-
-
-def _by_name(error: CompileError, program: bytes, format: str) -> CompileError:
-    """The error to raise for ``error``: for a size that depends on values, one that names the framework's op.
-
-    Where such a program fails first, in jaxlib or here, depends on the instruction.
-    """
-    if format != "hlo" or error.code not in ("INVALID_ARGUMENT", "UNIMPLEMENTED"):
-        return error
-    try:
-        found = hlo_module.dynamic_size(program)
-    except ValueError:
-        return error
-    if found is None:
-        return error
-    return unimplemented(
-        "the size of a dimension depends on values; only sizes that are known when a program is compiled are supported",
-        op=found.op_type or found.opcode,
-        metadata=found.metadata,
-    )
 
 
 def warm_up() -> None:
@@ -131,7 +111,7 @@ def read_mlir(program: bytes, format: str, context: ir.Context) -> ir.Module:
 
 def _read_hlo(program: bytes, context: ir.Context) -> ir.Module:
     with contextlib.suppress(ValueError):  # bytes that are no message: the conversion says so
-        program = hlo_module.convertible(program)
+        program = hlo_module.convertible(bounded_shapes.without_computed_sizes(program))
     try:
         return bindings.parse_module(bindings.hlo_to_stablehlo(program), context)
     except (MLIRError, ValueError, RuntimeError):

@@ -161,7 +161,8 @@ class ProgramReader:
                 raise _UnsupportedType(f"the element type {element} is not supported", stage)
             if not mlir_type.has_static_shape:
                 message = f"the shape {mlir_type} is known only at run time, which is not supported"
-                raise _UnsupportedType(message, legalize.DYNAMISM)
+                bounded = "stablehlo.bounds" in str(mlir_type.encoding)
+                raise _UnsupportedType(message, legalize.BOUNDS if bounded else legalize.DYNAMISM)
             return Shape(dtype, tuple(mlir_type.shape))
         if isinstance(mlir_type, ir.TupleType):
             elements = [self.shape(mlir_type.get_type(i)) for i in range(mlir_type.num_types)]

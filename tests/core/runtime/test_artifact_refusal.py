@@ -153,6 +153,45 @@ def test_random_damage_with_a_right_checksum(rich):
     }
 
 
+def _sized(**changes):
+    """A program whose one result has a size that depends on values, with some fields replaced."""
+    results = (Value(F32_8), Value(Shape(dtypes.S32)), Value(Shape(dtypes.PRED)))
+    example = programs.executable()
+    allocations = tuple(a for a in example.allocations if a.kind != ALLOCATION_RESULT)
+    made = tuple(Allocation(ALLOCATION_RESULT, n, r.shape.bytes) for n, r in enumerate(results))
+    fields = {
+        "visible_results": 1,
+        "dynamic_results": ((0, 0, 1),),
+        "size_checks": ((2, "why"),),
+        "results": results,
+        "allocations": (*allocations, *made),
+        "thunks": (),
+    }
+    return programs.serialize(programs.executable(**fields | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"visible_results": 4}, "4 of 3 results are visible"),
+        ({"dynamic_results": ((1, 0, 1),)}, "bad size of dimension 0 of result 1"),
+        ({"dynamic_results": ((-1, 0, 1),)}, "bad size of dimension 0 of result -1"),
+        ({"dynamic_results": ((0, 1, 1),)}, "bad size of dimension 1"),
+        ({"dynamic_results": ((0, -1, 1),)}, "bad size of dimension -1"),
+        ({"dynamic_results": ((0, 0, 2),)}, "bad size of dimension 0"),
+        ({"dynamic_results": ((0, 0, 3),)}, "bad size of dimension 0"),
+        ({"dynamic_results": ((0, 0, 0),)}, "bad size of dimension 0"),
+        ({"size_checks": ((1, "why"),)}, "bad check of sizes by result 1"),
+        ({"size_checks": ((9, "why"),)}, "bad check of sizes by result 9"),
+        ({"size_checks": ((-2, "why"),)}, "bad check of sizes by result -2"),
+    ],
+)
+def test_sizes_of_results(changes, what):
+    assert load(_sized()).name == "add"
+    code, message = status(lambda: load(_sized(**changes)))
+    assert (code, what in message) == ("INVALID_ARGUMENT", True), message
+
+
 def test_target_and_architecture():
     code, message = refusal(target="sycl")
     assert code == "FAILED_PRECONDITION"

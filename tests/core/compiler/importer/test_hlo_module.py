@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from tripont.core.compiler import dtypes, evaluate, hlo, hlo_proto, verifier, wire_format
-from tripont.core.compiler.errors import CompileError
 from tripont.core.compiler.hlo import Computation, Instruction, Module, Shape
 from tripont.core.compiler.importer import hlo_module, read_program
 
@@ -111,40 +110,6 @@ def test_buffer_donors() -> None:
 def test_damaged_bytes(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"field|number"):
         hlo_module.modernize(data)
-
-
-def _dynamic(name: str) -> bytes:
-    """A slice of x of a computed size, as TensorFlow makes one; ``name`` is the type of the op."""
-    from jaxlib import _hlo
-
-    metadata = f', metadata={{op_type="{name}" op_name="model/{name}" source_file="model.py" source_line=7}}'
-    text = f"""HloModule m
-ENTRY main {{
-  x = f32[4] parameter(0)
-  n = s32[] parameter(1)
-  y = f32[<=4] set-dimension-size(x, n), dimensions={{0}}{metadata if name else ""}
-  ROOT r = f32[<=4] negate(y)
-}}"""
-    return bytes(_hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto())
-
-
-@pytest.mark.parametrize("name", ["StridedSlice", ""])
-def test_a_size_that_depends_on_values_is_refused_by_the_name_of_the_op(name: str) -> None:
-    with pytest.raises(CompileError, match="the size of a dimension depends on values") as caught:
-        read_program(_dynamic(name), "hlo")
-    assert caught.value.code == "UNIMPLEMENTED"
-    if name:
-        assert caught.value.message.startswith("StridedSlice: ")
-        assert "model/StridedSlice at model.py:7" in caught.value.message
-    else:
-        assert caught.value.message.startswith("set-dimension-size: ")
-
-
-def test_a_damaged_program_is_no_program_of_computed_sizes() -> None:
-    program = _dynamic("StridedSlice")
-    with pytest.raises(CompileError) as caught:
-        read_program(program[: len(program) // 2], "hlo")
-    assert caught.value.code == "INVALID_ARGUMENT"
 
 
 @pytest.mark.parametrize(("opcode", "expected"), [("exp2", np.exp2), ("log2", np.log2)])

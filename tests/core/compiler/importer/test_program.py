@@ -166,16 +166,6 @@ def test_dynamic_parameter() -> None:
     assert "tensor<?xf32>" in message
 
 
-def test_bounded_dynamic_result() -> None:
-    message = unimplemented(
-        """func.func @main(%a: tensor<3xi1>, %n: tensor<i32>) -> tensor<?xi1, #stablehlo.bounds<3>> {
-        %0 = stablehlo.set_dimension_size %a, %n, dim = 0
-            : (tensor<3xi1>, tensor<i32>) -> tensor<?xi1, #stablehlo.bounds<3>>
-        return %0 : tensor<?xi1, #stablehlo.bounds<3>> }"""
-    )
-    assert "stablehlo.set_dimension_size(pred[3], s32[])" in message
-
-
 def test_unregistered_dialect() -> None:
     message = unimplemented(
         """func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {
