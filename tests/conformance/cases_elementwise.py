@@ -118,7 +118,7 @@ for _op, (_f, *_limits) in UNARY_FLOAT.items():
             zero_signs=_dtype.bits >= 16,
         )
 
-_CHLO_FLOAT: dict[str, tuple[Callable[..., Any], float, float]] = {
+CHLO_FLOAT: dict[str, tuple[Callable[..., Any], float, float]] = {
     "erf": (_vector(math.erf), 2, 4),
     "erfc": (_vector(math.erfc), 8, 16),
     "lgamma": (_vector(lambda x: math.lgamma(x) if 0 < x < 1e300 else math.inf), 32, 64),
@@ -133,7 +133,7 @@ _CHLO_FLOAT: dict[str, tuple[Callable[..., Any], float, float]] = {
     "square": (np.square, 0, 0),
     "tan": (np.tan, 4, 4),
 }
-for _op, (_f, _l32, _l64) in _CHLO_FLOAT.items():
+for _op, (_f, _l32, _l64) in CHLO_FLOAT.items():
     for _dtype in (dtypes.F32, dtypes.F64):
         _x = values.generator(_op).uniform(0.01, 0.99, 300).astype(_dtype.numpy)
         _x = _x + 1 if _op in ("acosh", "lgamma") else _x

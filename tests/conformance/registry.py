@@ -180,6 +180,7 @@ def load() -> list[Case]:
         cases_hlo,
         cases_quantized,
         cases_reduction,
+        cases_types,
     )
 
     return CASES
