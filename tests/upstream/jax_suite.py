@@ -1,0 +1,156 @@
+"""JAX's own test suite on ``xpu``.
+
+    python -m tests.upstream.jax_suite                          clones the installed JAX, and runs all its files
+    python -m tests.upstream.jax_suite --jax ~/jax lax_test     one file, of a checkout
+    python -m tests.upstream.jax_suite --x64 -n 2 --cases 10    with 64-bit types; two at once; ten cases a test
+    python -m tests.upstream.jax_suite lax_test -- -k Conv      further arguments are pytest's
+    python -m tests.upstream.jax_suite --report                 runs nothing: what the results of earlier runs say
+
+JAX's packages bring no tests: they are those of a checkout of the installed version (Apache 2.0; nothing of it is kept
+here). Each file is a pytest of its own (some want eight devices), whose workers are replaced when one dies. A test that
+fails must be in ``known_failures.toml`` with its reason, and one that is there must not pass: the list may only shrink.
+The exit status is 0 when both hold. ``--docs`` writes the table in docs/jax-test-suite.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+from .outcomes import Known, Outcome, Verdict, compare, read_known, read_results, reasons, table
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+REPOSITORY = "https://github.com/jax-ml/jax"
+DOCS = ROOT / "docs" / "jax-test-suite.md"
+#: The rest of docs/jax-test-suite.md is made by ``--docs``.
+MARK = "<!-- made by python -m tests.upstream.jax_suite --report --docs -->\n"
+#: Files that are not run, and why.
+LEFT_OUT = HERE / "left_out.toml"
+
+
+def checkout(folder: Path, repository: str = REPOSITORY) -> Path:
+    """JAX's sources of the installed version, cloned into ``folder`` unless they are there."""
+    import jax
+
+    path = folder / f"jax-{jax.__version__}"
+    if not path.exists():
+        command = ["git", "clone", "--quiet", "--depth", "1"]
+        command += ["--branch", f"jax-v{jax.__version__}", repository, str(path)]
+        subprocess.run(command, check=True)
+    return path
+
+
+def run_file(path: Path, options: argparse.Namespace, pytest_arguments: Sequence[str]) -> Outcome:
+    """Run one file of tests; its results and its output stay in ``options.results``."""
+    junit = options.results / f"{path.stem}.xml"
+    junit.unlink(missing_ok=True)
+    environment = os.environ | {
+        "JAX_PLATFORMS": "xpu,cpu",
+        "JAX_ENABLE_X64": str(int(options.x64)),
+        "JAX_NUM_GENERATED_CASES": str(options.cases),
+        "JAX_SKIP_SLOW_TESTS": "true",
+        "PYTHONPATH": os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]),
+    }
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "xpu_under_jax_tests", "--tb=short"]
+    command += ["-n", str(options.n), "--max-worker-restart=50", f"--timeout={options.timeout}"]
+    command += ["--timeout-method=thread", f"--junitxml={junit}", "-p", "no:cacheprovider"]
+    start = time.monotonic()
+    problem = ""
+    with (options.results / f"{path.stem}.log").open("w") as log:
+        try:
+            subprocess.run(
+                [*command, *pytest_arguments, str(path)],
+                cwd=options.jax,
+                env=environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                timeout=options.file_timeout,
+            )
+        except subprocess.TimeoutExpired:
+            problem = f"took more than {options.file_timeout} s"
+    outcome = read_results(junit) if junit.exists() else Outcome(path.stem)
+    if not junit.exists():
+        outcome.problem = problem or f"no results: see {log.name}"
+    outcome.seconds = time.monotonic() - start
+    return outcome
+
+
+def show(outcome: Outcome, verdict: Verdict) -> None:
+    failed = f"{len(outcome.failed)} failed ({verdict.kinds.total()} known)"
+    print(
+        f"{outcome.file}: {len(outcome.passed)} passed, {len(outcome.skipped)} skipped, {failed}, "
+        f"{outcome.seconds:.0f} s {outcome.problem}"
+    )
+    for test, error in sorted(verdict.new.items()):
+        print(f"  NEW {test}: {error[:200]}")
+    for pattern in verdict.mended:
+        print(f"  listed, but it passes: {pattern}")
+    sys.stdout.flush()
+
+
+def write_docs(results: Sequence[tuple[Outcome, Verdict]], known: Sequence[Known]) -> None:
+    """Put the table and the reasons into docs/jax-test-suite.md."""
+    prose, mark, _ = DOCS.read_text().partition(MARK)
+    failing = {outcome.file for outcome, _ in results if outcome.failed}
+    shown = [k for k in known if k.file in failing]
+    left_out = [f"* {name}: {why}." for name, why in tomllib.loads(LEFT_OUT.read_text()).items()]
+    parts = ["## Results\n", table(results), "## Known failures", reasons(shown), "## Not run\n"]
+    DOCS.write_text(prose + mark + "\n" + "\n".join([*parts, "\n".join(left_out)]) + "\n")
+
+
+def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+    """(our options, pytest's arguments)."""
+    cut = arguments.index("--") if "--" in arguments else len(arguments)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("files", nargs="*", help="names of files, all without")
+    parser.add_argument("--jax", type=Path, help="a checkout of JAX, of the installed version")
+    parser.add_argument("--results", type=Path, default=ROOT / "build" / "jax-suite")
+    parser.add_argument("--report", action="store_true", help="what earlier results say")
+    parser.add_argument("--docs", action="store_true", help="write the table of the docs")
+    parser.add_argument("--x64", action="store_true", help="with 64-bit types (JAX_ENABLE_X64)")
+    parser.add_argument("--cases", type=int, default=5, help="JAX_NUM_GENERATED_CASES")
+    parser.add_argument("-n", type=int, default=2, help="tests at once")
+    parser.add_argument("--timeout", type=int, default=120, help="seconds for one test")
+    parser.add_argument("--file-timeout", type=int, default=3600, help="seconds for one file")
+    return parser.parse_args(arguments[:cut]), list(arguments[cut + 1 :])
+
+
+def main(arguments: Sequence[str]) -> int:
+    options, pytest_arguments = parse(arguments)
+    options.results = options.results.resolve()
+    options.results.mkdir(parents=True, exist_ok=True)
+    known = read_known()
+    results: list[tuple[Outcome, Verdict]] = []
+    if options.report:
+        paths = sorted(options.results.glob("*.xml"))
+        paths = [p for p in paths if not options.files or p.stem in options.files]
+    else:
+        options.jax = (options.jax or checkout(options.results)).resolve()
+        left_out = tomllib.loads(LEFT_OUT.read_text())
+        names = [n.removesuffix(".py") for n in options.files]
+        paths = [options.jax / "tests" / f"{name}.py" for name in names] or [
+            p for p in sorted((options.jax / "tests").glob("*_test.py")) if p.stem not in left_out
+        ]
+    for path in paths:
+        outcome = (
+            read_results(path) if options.report else run_file(path, options, pytest_arguments)
+        )
+        verdict = compare(outcome, known, options.x64)
+        results.append((outcome, verdict))
+        show(outcome, verdict)
+    if options.docs:
+        write_docs(results, known)
+    return 0 if all(verdict.good and not outcome.problem for outcome, verdict in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

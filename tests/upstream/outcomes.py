@@ -1,0 +1,149 @@
+"""What came of JAX's tests, and of which failures the reasons are known."""
+
+from __future__ import annotations
+
+import fnmatch
+import tomllib
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+KNOWN_FAILURES = Path(__file__).with_name("known_failures.toml")
+
+#: Why a test may fail: name -> what that means. Docs show them; a failure that is ours to mend is ``missing``.
+KINDS = {
+    "platform": "asks for a platform by its name, for a device of XLA's or for its text",
+    "stricter": "compares with values that C99 or NumPy do not have, or with those of one library",
+    "asynchronous": "expects an error where a program is started; ours comes where its result is read",
+    "partitioning": "needs a partitioner that calls Python functions of its process",
+    "layout": "needs arrays that are not row-major in memory",
+    "missing": "not done yet",
+}
+
+
+@dataclass(frozen=True)
+class Known:
+    """Tests of a file that fail, and why.
+
+    ``tests``: patterns of ``Class.test``. ``kind``: a key of :data:`KINDS`. ``x64``: they fail only with (or only
+    without) 64-bit types. ``sometimes``: the values are random, or those of another library.
+    """
+
+    file: str
+    tests: tuple[str, ...]
+    kind: str
+    reason: str
+    x64: bool | None = None
+    sometimes: bool = False
+
+
+@dataclass
+class Outcome:
+    """What came of one file. ``failed``: test -> first line of the error. ``problem``: why there are no results."""
+
+    file: str
+    seconds: float = 0.0
+    passed: set[str] = field(default_factory=set)
+    skipped: set[str] = field(default_factory=set)
+    failed: dict[str, str] = field(default_factory=dict)
+    problem: str = ""
+
+
+@dataclass
+class Verdict:
+    """An outcome beside what is known: new failures, the number of known ones by kind, and patterns of known failures
+    whose tests pass.
+    """
+
+    new: dict[str, str]
+    kinds: Counter[str]
+    mended: list[str]
+
+    @property
+    def good(self) -> bool:
+        return not self.new and not self.mended
+
+
+def read_known(path: Path = KNOWN_FAILURES) -> list[Known]:
+    """Raises ValueError for an entry of no kind in :data:`KINDS`, or without a reason."""
+    known = [
+        Known(**{**entry, "tests": tuple(entry["tests"])})
+        for entry in tomllib.loads(path.read_text()).get("failure", [])
+    ]
+    for entry in known:
+        if entry.kind not in KINDS or not entry.reason or not entry.tests:
+            raise ValueError(
+                f"{path.name}: {entry} needs tests, a reason and a kind of {list(KINDS)}"
+            )
+    return known
+
+
+def read_results(path: Path) -> Outcome:
+    """The results in pytest's JUnit file of one file of tests."""
+    outcome = Outcome(path.stem)
+    for case in ElementTree.parse(path).iter("testcase"):
+        name = f"{case.get('classname', '').rsplit('.', 1)[-1]}.{case.get('name', '')}"
+        bad = case.find("failure")
+        bad = case.find("error") if bad is None else bad
+        if bad is not None:
+            outcome.failed[name] = (bad.get("message") or bad.text or "").strip().split("\n")[0]
+        elif case.find("skipped") is not None:
+            outcome.skipped.add(name)
+        else:
+            outcome.passed.add(name)
+    outcome.passed -= outcome.failed.keys()
+    return outcome
+
+
+def compare(outcome: Outcome, known: Iterable[Known], x64: bool) -> Verdict:
+    verdict = Verdict(dict(outcome.failed), Counter(), [])
+    for entry in known:
+        if entry.file != outcome.file or entry.x64 not in (None, x64):
+            continue
+        for pattern in entry.tests:
+            matched = fnmatch.filter(outcome.failed, pattern)
+            if not matched and not entry.sometimes and fnmatch.filter(outcome.passed, pattern):
+                verdict.mended.append(pattern)
+            for name in matched:
+                if verdict.new.pop(name, None) is not None:
+                    verdict.kinds[entry.kind] += 1
+    return verdict
+
+
+def table(results: Iterable[tuple[Outcome, Verdict]]) -> str:
+    """Markdown: a row a file, and a last one of all."""
+    rows, total = [], Counter[str]()
+    for outcome, verdict in results:
+        why = [f"{number} {kind}" for kind, number in sorted(verdict.kinds.items())]
+        if verdict.new:
+            why.append(f"{len(verdict.new)} unknown")
+        if outcome.problem:
+            why.append(outcome.problem)
+        counts = Counter(
+            passed=len(outcome.passed), skipped=len(outcome.skipped), failed=len(outcome.failed)
+        )
+        total += counts
+        rows.append((outcome.file, counts, ", ".join(why)))
+    rows.append(("all", total, ""))
+    lines = ["| file | passed | skipped | failed | of them |", "|---|---|---|---|---|"]
+    lines += [
+        f"| {name} | {counts['passed']} | {counts['skipped']} | {counts['failed']} | {why} |"
+        for name, counts, why in rows
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def reasons(known: Iterable[Known]) -> str:
+    """Markdown: the known failures with their reasons, by kind."""
+    lines: list[str] = []
+    entries = list(known)
+    for kind, meaning in KINDS.items():
+        chosen = [e for e in entries if e.kind == kind]
+        if chosen:
+            lines += ["", f"**{kind}**: {meaning}.", ""]
+            lines += [
+                f"* {e.file}: {', '.join(f'`{t}`' for t in e.tests)}: {e.reason}." for e in chosen
+            ]
+    return "\n".join(lines) + "\n"

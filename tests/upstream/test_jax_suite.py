@@ -1,0 +1,147 @@
+"""The runner of JAX's tests, on a small checkout of its own."""
+
+from __future__ import annotations
+
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import jax
+import pytest
+
+from tests.upstream import jax_suite, outcomes
+from tests.upstream.outcomes import Known, Outcome, compare
+
+TESTS = """
+import os
+import sys
+import time
+from absl.testing import parameterized
+import jax
+import jax.numpy as jnp
+from jax._src import test_util as jtu
+
+
+class SmallTest(jtu.JaxTestCase):
+
+  @parameterized.named_parameters(("_of_three", 3), ("_of_five", 5))
+  def test_passes(self, n):
+    self.assertEqual(jax.devices()[0].platform, "xpu")
+    self.assertEqual(jnp.arange(n).sum(), n * (n - 1) // 2)
+    self.assertEqual(jax.config.x64_enabled, False)
+
+  def test_fails(self):
+    self.assertEqual(jnp.float32(1) + 1, 3)
+
+  def test_known(self):
+    self.assertTrue(jtu.is_device_tpu())
+
+  def test_mended(self):
+    pass
+
+  @jtu.run_on_devices("cpu")
+  def test_of_cpus_runs(self):
+    pass
+
+  @jtu.run_on_devices("tpu")
+  def test_of_tpus(self):
+    raise AssertionError("runs")
+
+  @jtu.skip_on_devices("cpu")
+  def test_not_for_xla_cpu_runs(self):
+    pass
+
+  def test_captures(self):
+    with jtu.capture_stdout() as output:
+      print("heard")
+    self.assertEqual(output(), "heard\\n")
+
+  def test_hangs(self):
+    time.sleep(100)
+
+  def test_ends_its_process(self):
+    os._exit(3)
+"""
+
+KNOWN = """
+[[failure]]
+file = "small_test"
+tests = ["*.test_known", "SmallTest.test_mended"]
+kind = "platform"
+reason = "of TPUs"
+"""
+
+
+@pytest.mark.slow
+def test_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "small_test.py").write_text(TESTS)
+    (tmp_path / "tests" / "mosaic_test.py").write_text("raise ValueError('is left out')")
+    (tmp_path / "known.toml").write_text(KNOWN)
+    entries = outcomes.read_known(tmp_path / "known.toml")
+    monkeypatch.setattr(jax_suite, "read_known", lambda: entries)
+    folders = ["--jax", str(tmp_path), "--results", str(tmp_path / "results")]
+    assert jax_suite.main([*folders, "-n", "1", "--timeout", "20"]) == 1
+    assert "mosaic" not in capsys.readouterr().out
+    outcome = outcomes.read_results(tmp_path / "results" / "small_test.xml")
+    # xdist gives the tests of a dead worker without their class.
+    failed = {name.rsplit(".", 1)[-1] for name in outcome.failed}
+    log = (tmp_path / "results" / "small_test.log").read_text()
+    assert failed == {"test_fails", "test_known", "test_hangs", "test_ends_its_process"}, log
+    assert {name.removeprefix("SmallTest.") for name in outcome.passed} == {
+        "test_passes_of_three",
+        "test_passes_of_five",
+        "test_mended",
+        "test_of_cpus_runs",
+        "test_not_for_xla_cpu_runs",
+        "test_captures",
+    }, log
+    assert outcome.skipped == {"SmallTest.test_of_tpus"}
+    assert jax_suite.main([*folders, "--report"]) == 1
+    said = capsys.readouterr().out
+    assert "4 failed (1 known)" in said
+    assert "NEW SmallTest.test_fails" in said
+    assert "listed, but it passes: SmallTest.test_mended" in said
+    assert jax_suite.main([*folders, "small_test", "-n", "1", "--", "-k", "passes or known"]) == 0
+
+
+def test_the_checkout_is_that_of_the_installed_version(tmp_path: Path) -> None:
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b.c", "-C", str(tmp_path / "origin")]
+    (tmp_path / "origin").mkdir()
+    subprocess.run([*git, "init", "--quiet"], check=True)
+    subprocess.run([*git, "commit", "--quiet", "--allow-empty", "-m", "a release"], check=True)
+    subprocess.run([*git, "tag", f"jax-v{jax.__version__}"], check=True)
+    path = jax_suite.checkout(tmp_path, f"file://{tmp_path}/origin")
+    assert (path / ".git").exists()
+    assert jax_suite.checkout(tmp_path, "nowhere") == path  # it is there
+
+
+def test_known_failures() -> None:
+    outcome = Outcome("a_test", passed={"C.one"}, failed={"C.two_x": "why", "C.three": "who knows"})
+    known = [
+        Known("a_test", ("C.two*",), "missing", "because"),
+        Known("a_test", ("C.one", "C.not_run"), "missing", "because"),
+        Known("a_test", ("C.one",), "missing", "at times", sometimes=True),
+        Known("a_test", ("C.three",), "missing", "with 64 bits", x64=True),
+        Known("b_test", ("C.three",), "missing", "of another file"),
+    ]
+    verdict = compare(outcome, known, x64=False)
+    assert verdict.new == {"C.three": "who knows"}
+    assert verdict.kinds == Counter(missing=1)
+    assert verdict.mended == ["C.one"]
+    assert not verdict.good
+    rows = outcomes.table([(outcome, verdict)]).splitlines()
+    assert rows[2] == "| a_test | 1 | 0 | 2 | 1 missing, 1 unknown |"
+    assert rows[3].startswith("| all | 1 | 0 | 2 |")
+    assert compare(outcome, known, x64=True).new == {}
+
+
+def test_the_list_is_well_formed(tmp_path: Path) -> None:
+    patterns = [(k.file, k.x64, t) for k in outcomes.read_known() for t in k.tests]
+    assert len(patterns) == len(set(patterns))
+    bad = tmp_path / "bad.toml"
+    bad.write_text(KNOWN.replace('"platform"', '"no kind"'))
+    with pytest.raises(ValueError, match="no kind"):
+        outcomes.read_known(bad)
