@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -24,26 +23,35 @@ _hits = 0
 
 
 def hits() -> int:
-    """How often :func:`get` has found its code."""
+    """How often :func:`find` has found its code."""
     return _hits
 
 
-def get(target_fingerprint: str, ir: str, compile_ir: Callable[[], Image]) -> Image:
-    """The code of ``ir`` for a target: from an earlier call, or made by ``compile_ir``."""
-    global _size, _hits
-    key = hashlib.sha256(f"{target_fingerprint}\0{ir}".encode()).digest()
+def key(target_fingerprint: str, ir: str) -> bytes:
+    """What identifies the code of ``ir`` for a target."""
+    return hashlib.sha256(f"{target_fingerprint}\0{ir}".encode()).digest()
+
+
+def find(key: bytes) -> Image | None:
+    """The code of a key from :func:`key`, if it was kept."""
+    global _hits
     image = _images.get(key)
     if image is not None:
         _images.move_to_end(key)
         _hits += 1
-        return image
-    image = compile_ir()
+    return image
+
+
+def keep(key: bytes, image: Image) -> None:
+    """Let :func:`find` find ``image``."""
+    global _size
+    if key in _images:
+        return
     _images[key] = image
     _size += len(image.code)
     while _size > LIMIT:
         _, oldest = _images.popitem(last=False)
         _size -= len(oldest.code)
-    return image
 
 
 def clear() -> None:

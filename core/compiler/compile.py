@@ -10,14 +10,13 @@ from __future__ import annotations
 import gc
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 
 from tripont.version import __version__
 
 from . import (
     artifact,
     buffers,
-    code_cache,
     cost,
     description,
     dump,
@@ -28,13 +27,13 @@ from . import (
     pipeline,
 )
 from .artifact import Executable, Slice, Thunk
-from .codegen import callbacks, kernels, sequence
+from .codegen import callbacks, kernels, llvm_ir, sequence
 from .errors import CompileError, internal, invalid_argument
 from .hlo import Instruction, Module, Shape
 from .lowering import KernelInfo
 from .passes.dynamic_sizes import resolve_dynamic_sizes
 from .passes.tokens import tokens_as_arrays
-from .targets.target import Target
+from .targets.target import Image, Target
 
 # What a compilation may be told: name -> what the value means.
 OPTIONS: Mapping[str, str] = {
@@ -130,11 +129,54 @@ def compile_module(
     costs = cost.of_module(module)
     module = pipeline.run(module, dumping)
     assignment = buffers.assign(module)
+    code, lowered, image = _generate(module, assignment, target, dumping)
+    costs.optimal_nanoseconds = cost.of_thunks(lowered.thunks)
+    donatable = sorted({j for _, j, _ in module.input_output_aliases} | set(module.buffer_donors))
+    executable = Executable(
+        name=module.name,
+        target=target.name,
+        triple=target.triple,
+        cpu=target.cpu,
+        cpu_features=target.features,
+        compiler_version=__version__,
+        fingerprint=identity or target.fingerprint,
+        parameters=parameters,
+        results=results,
+        allocations=tuple(assignment.allocations),
+        thunks=(),
+        code=image.code,
+        constants=assignment.constants,
+        imports=tuple(image.imports),
+        donatable_parameters=tuple(donatable),
+        num_replicas=module.num_replicas,
+        num_partitions=module.num_partitions,
+        visible_results=module.visible_results,
+        dynamic_results=module.dynamic_results,
+        size_checks=module.size_checks,
+        costs=costs,
+        debug=tuple(lowered.debug),
+        program=hlo_proto.write_module(module),
+    )
+    described = None
+    if dumping.enabled:  # before linking, which puts offsets in the place of kernels' names
+        described = description.describe(executable, module, assignment, lowered, str(code))
+    executable.thunks = lowering.link(lowered, image.symbols)
+    if described is not None:
+        dumping.write(dump.ARTIFACT, artifact.serialize(executable))
+        dumping.describe(described)
+    return executable
+
+
+def _generate(
+    module: Module, assignment: buffers.Assignment, target: Target, dumping: dump.Dump
+) -> tuple[llvm_ir.Module, lowering.Lowered, Image]:
+    """The kernels of a scheduled module, the thunks that call them, and their code."""
     code = target.module()
 
     def emit(instruction: Instruction, name: str) -> KernelInfo:
         emitted = kernels.emit_kernel(code, target, instruction, name)
         target.check(code, instruction)
+        compilation.written(code)
         return KernelInfo(emitted.function, emitted.work_count, emitted.grain, emitted.cost_ns)
 
     def emit_callback(instruction: Instruction, name: str) -> callbacks.Callback:
@@ -153,68 +195,26 @@ def compile_module(
         info = KernelInfo(emitted.function, emitted.work_count, emitted.grain, emitted.cost_ns)
         return info, slices
 
-    lowered = lowering.Lowering(
-        module, assignment, emit, emit_callback, describe, emit_sequence, target.merged_ns
-    ).run()
-    code.launched = lowering.launched(lowered)
+    with closing(target.start(dump=dumping.enabled)) as compilation:
+        lowered = lowering.Lowering(
+            module, assignment, emit, emit_callback, describe, emit_sequence, target.merged_ns
+        ).run()
+        code.launched = launched = lowering.launched(lowered)
+        if dumping.enabled:
+            dumping.write("ir-no-opt.ll", str(code))
+            dumping.write("buffer_assignment.txt", buffers.print_assignment(assignment))
+        image = compilation.finish(code) if lowered.symbols else Image(b"", {})
+    missing = [s for s in launched if s not in image.symbols]
+    if missing:
+        raise internal(f"code image lacks {missing[0]}")
     if dumping.enabled:
-        dumping.write("ir-no-opt.ll", str(code))
-        dumping.write("buffer_assignment.txt", buffers.print_assignment(assignment))
-    if lowered.symbols:
-        if dumping.enabled:
-            image = target.compile(code, dump=True)
-        else:
-            image = code_cache.get(
-                target.fingerprint, code.identity(), lambda: target.compile(code)
-            )
-        missing = [s for s in code.launched if s not in image.symbols]
-        if missing:
-            raise internal(f"code image lacks {missing[0]}")
-        if dumping.enabled:
+        if lowered.symbols:
             dumping.write("ir-with-opt.ll", image.optimised_ir)
             dumping.write(target.assembly_suffix, image.assembly)
             for suffix, content in image.files.items():
                 dumping.write(suffix, content)
-        offsets, code_bytes, imports = image.symbols, image.code, tuple(image.imports)
-    else:
-        offsets, code_bytes, imports = {}, b"", ()
-    if dumping.enabled:
         dumping.write("thunk_sequence.txt", lowering.print_thunks(lowered))
-    costs.optimal_nanoseconds = cost.of_thunks(lowered.thunks)
-    donatable = sorted({j for _, j, _ in module.input_output_aliases} | set(module.buffer_donors))
-    executable = Executable(
-        name=module.name,
-        target=target.name,
-        triple=target.triple,
-        cpu=target.cpu,
-        cpu_features=target.features,
-        compiler_version=__version__,
-        fingerprint=identity or target.fingerprint,
-        parameters=parameters,
-        results=results,
-        allocations=tuple(assignment.allocations),
-        thunks=(),
-        code=code_bytes,
-        constants=assignment.constants,
-        imports=imports,
-        donatable_parameters=tuple(donatable),
-        num_replicas=module.num_replicas,
-        num_partitions=module.num_partitions,
-        visible_results=module.visible_results,
-        dynamic_results=module.dynamic_results,
-        size_checks=module.size_checks,
-        costs=costs,
-        debug=tuple(lowered.debug),
-        program=hlo_proto.write_module(module),
-    )
-    described = None
-    if dumping.enabled:  # before linking, which puts offsets in the place of kernels' names
-        described = description.describe(executable, module, assignment, lowered, str(code))
-    executable.thunks = lowering.link(lowered, offsets)
-    if described is not None:
-        dumping.write(dump.ARTIFACT, artifact.serialize(executable))
-        dumping.describe(described)
-    return executable
+    return code, lowered, image
 
 
 def target_for(options: Mapping[str, str]) -> Target:

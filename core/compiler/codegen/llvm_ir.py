@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
@@ -162,53 +162,32 @@ class Module:
         parts = [*self.header, *globals_, *functions, *declarations, *groups]
         return "\n".join(parts) + "\n"
 
-    def split(self, count: int) -> list[str]:
-        """Modules that together are this one, at most ``count`` and of about equal length.
+    def part(self, names: Collection[str]) -> str:
+        """A module of the functions ``names`` and of what they use, as text.
 
-        Functions that call each other stay together; internal functions and constants go wherever they are used.
+        Internal functions and constants go wherever they are used; of other functions that ``names`` call there is a
+        copy, an internal one.
         """
         texts = dict(self.function_texts())
         tables = {text[1 : text.index(" ")]: text for text in self.globals}
-        used = {
-            name: {r for r in _REFERENCE.findall(text) if r != name and (r in texts or r in tables)}
-            for name, text in (texts | tables).items()
-        }
-        shared = {name for name, text in texts.items() if text.startswith("define internal")}
-        shared |= tables.keys()
-
-        def reached(names: Iterable[str]) -> set[str]:
-            found: set[str] = set()
-            stack = list(names)
-            while stack:
-                name = stack.pop()
-                if name not in found:
-                    found.add(name)
-                    stack += used[name]
-            return found
-
-        groups: dict[str, set[str]] = {}  # by each exported function, the set that it belongs to
-        for name in texts:
-            if name not in shared:
-                group = {name}
-                for other in reached([name]) - shared:
-                    group |= groups.get(other, {other})
-                groups.update(dict.fromkeys(group, group))
-        parts: list[tuple[int, set[str]]] = [(0, set()) for _ in range(count)]
-        distinct = {id(group): group for group in groups.values()}.values()
-        for length, group in sorted(
-            ((sum(len(texts[n]) for n in g), g) for g in distinct), key=lambda x: -x[0]
-        ):
-            smallest = min(range(count), key=lambda n: parts[n][0])
-            parts[smallest] = (parts[smallest][0] + length, parts[smallest][1] | group)
-        closed = [reached(names) for _, names in parts if names]
-        return [
-            self._text(
-                [text for name, text in tables.items() if name in names],
-                [text for name, text in texts.items() if name in names],
-                names,
-            )
-            for names in closed
-        ]
+        reached: set[str] = set()
+        stack = list(names)
+        while stack:
+            name = stack.pop()
+            text = texts.get(name) or tables.get(name)
+            if text is not None and name not in reached:
+                reached.add(name)
+                stack += _REFERENCE.findall(text)
+        own = set(names)
+        functions = []
+        for name, text in texts.items():
+            if name in reached:
+                if name not in own and not text.startswith("define internal"):
+                    text = text.replace("define", "define internal", 1)
+                functions.append(text)
+        return self._text(
+            [text for name, text in tables.items() if name in reached], functions, reached
+        )
 
 
 class Builder:

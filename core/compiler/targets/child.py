@@ -22,7 +22,8 @@ _libc = ctypes.CDLL(None)  # before any fork: a child looks up nothing
 
 
 class Child:
-    """``function()``, being computed by a fork of this process. Call :meth:`result` once, or the child stays behind.
+    """``function()``, being computed by a fork of this process. Call :meth:`result` or :meth:`cancel` once, or it
+    stays behind.
 
     The child ends with the thread that made it, however that ends: when the runtime's process goes, its compile worker
     goes at once, and nobody is left to read what a child writes.
@@ -59,6 +60,13 @@ class Child:
         lines = lines or text.splitlines()[-1:]
         reason = lines[0] if lines else f"it ended with status {status}"
         raise internal(f"{self._what}: {reason}")
+
+    def cancel(self) -> None:
+        """End the child, instead of :meth:`result`."""
+        os.kill(self._process, signal.SIGKILL)
+        os.waitpid(self._process, 0)
+        os.close(self._pipe)
+        self._messages.close()
 
 
 def _child(function: Callable[[], bytes], write_end: int, messages: int, parent: int) -> None:

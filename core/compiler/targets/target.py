@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from .. import hlo
+from .. import code_cache, hlo
 from ..codegen import llvm_ir
 from ..dtypes import DType
 
@@ -127,9 +127,38 @@ class Target(ABC):
         """Where functions that library calls call go (a sort's comparator), and their target: calls run on the host."""
         return module, self
 
+    def start(self, *, dump: bool = False) -> Compilation:
+        """The compilation of a module that is about to be written; ``dump`` as for :meth:`compile`."""
+        return Compilation(self, dump)
+
     @abstractmethod
     def compile(self, module: llvm_ir.Module, *, dump: bool = False) -> Image:
         """Optimise ``module`` and turn it into machine code. With ``dump`` also keep optimised IR and assembly.
 
         Raises CompileError INTERNAL if LLVM rejects the module or it needs a function that no loader provides.
         """
+
+
+class Compilation:
+    """A module being compiled, from when its first function is written on. Call :meth:`close` in any case."""
+
+    def __init__(self, target: Target, dump: bool) -> None:
+        self.target = target
+        self.dump = dump
+
+    def written(self, module: llvm_ir.Module) -> None:
+        """Called when functions have been written: those may be compiled from now on."""
+
+    def finish(self, module: llvm_ir.Module) -> Image:
+        """The code of the module, which is complete, or that of an equal one compiled earlier. Raises CompileError."""
+        if self.dump:
+            return self.target.compile(module, dump=True)
+        key = code_cache.key(self.target.fingerprint, module.identity())
+        image = code_cache.find(key)
+        if image is None:
+            image = self.target.compile(module)
+            code_cache.keep(key, image)
+        return image
+
+    def close(self) -> None:
+        """End what is still under way."""

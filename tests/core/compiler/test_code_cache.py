@@ -15,31 +15,26 @@ def _empty():
 
 
 def test_same_text_same_code():
-    made = []
-
-    def make(size: int):
-        made.append(Image(b"x" * size, {}))
-        return made[-1]
-
+    image = Image(b"x" * 10, {})
+    code_cache.keep(code_cache.key("t", "a"), image)
     before = code_cache.hits()
-    first = code_cache.get("t", "a", lambda: make(10))
-    assert code_cache.get("t", "a", lambda: make(10)) is first
+    assert code_cache.find(code_cache.key("t", "a")) is image
     assert code_cache.hits() == before + 1
-    assert code_cache.get("t", "b", lambda: make(10)) is not first
-    assert code_cache.get("other target", "a", lambda: make(10)) is not first
-    assert len(made) == 3
+    assert code_cache.find(code_cache.key("t", "b")) is None
+    assert code_cache.find(code_cache.key("other target", "a")) is None
+    assert code_cache.hits() == before + 1
 
 
 def test_oldest_goes_first():
-    half = Image(b"x" * (code_cache.LIMIT // 2), {})
-    for name in "abc":
-        code_cache.get("t", name, lambda: half)
-        code_cache.get("t", "b" if name == "b" else "a", lambda: half)
-    before = code_cache.hits()
-    code_cache.get("t", "a", lambda: half)
-    assert code_cache.hits() == before + 1
-    code_cache.get("t", "b", lambda: half)
-    assert code_cache.hits() == before + 1
+    keys = [code_cache.key("t", name) for name in "abc"]
+    for key in keys:
+        code_cache.keep(key, Image(b"x" * (code_cache.LIMIT // 2), {}))
+        code_cache.find(keys[0])
+    assert code_cache.find(keys[0]) is not None
+    assert code_cache.find(keys[1]) is None
+    assert code_cache.find(keys[2]) is not None
+    code_cache.keep(keys[2], Image(b"", {}))  # is there already
+    assert code_cache.find(keys[0]) is not None
 
 
 def test_names_and_places_do_not_matter():

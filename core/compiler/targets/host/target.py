@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
-import pickle
-import re
-from typing import Any, Final
+from typing import Any
 
 import llvmlite
 import llvmlite.binding as llvm
 
 from ...codegen import llvm_ir
 from ...errors import internal
-from ..child import Child
-from ..target import Image, Target
+from ..target import Compilation, Image, Target
 from . import cpu
-from .linker import concatenate, link
+from .linker import link
+from .parts import Parts
 
-# Characters of IR, about a fifth of a second of LLVM, from which a module is compiled in several processes. Their
-# number does not depend on the machine, so that the code does not.
-LARGE = 1 << 19
-PARTS = 4
 _X86_TRIPLE = "x86_64-unknown-linux-gnu"
 _AARCH64_TRIPLE = "aarch64-unknown-linux-gnu"
-# A label that LLVM makes: of a block (.LBB3_1), constants (.LCPI3_0), a jump table, the end of a function. The number
-# is that of the function in its module.
-_LOCAL_LABEL: Final = re.compile(r"(\.L[A-Za-z_]+)(\d+)")
 
 
 class HostTarget(Target):
@@ -34,52 +26,31 @@ class HostTarget(Target):
 
     calls_vectors = True
 
+    def start(self, *, dump: bool = False) -> Compilation:
+        return Parts(self, dump, cached=not dump)
+
     def compile(self, module: llvm_ir.Module, *, dump: bool = False) -> Image:
-        if sum(map(len, module.functions)) > LARGE:
-            return self._compile_split(module, dump)
-        return self._compile(str(module), dump)
+        with contextlib.closing(Parts(self, dump, cached=False)) as compilation:
+            return compilation.finish(module)
 
-    def _compile_split(self, module: llvm_ir.Module, dump: bool) -> Image:
-        """A module in parts, each compiled in a process of its own: the first in this one."""
-        first, *others = module.split(PARTS)
-
-        def part(text: str) -> bytes:
-            return pickle.dumps(self._compile(text, dump))
-
-        children = [
-            Child(functools.partial(part, text), "compiling a part of a module") for text in others
-        ]
-        try:
-            images = [self._compile(first, dump)]
-            # The parts number their attributes and metadata each on its own, so that their texts together are no
-            # module: the whole goes through the passes once more, which takes a tenth of the time of the rest.
-            optimised = self._optimised_ir(str(module)) if dump else ""
-        finally:
-            results = [child.result() for child in children]
-        images += map(pickle.loads, results)
-        image = concatenate(images)
-        image.optimised_ir = optimised
-        image.assembly = join_assembly([part.assembly for part in images]) if dump else ""
-        return image
-
-    def _compile(self, text: str, dump: bool) -> Image:
-        machine = _machine(self.triple, self.features)
+    def compile_text(self, text: str, quick: bool = False, *, dump: bool = False) -> Image:
+        """The image of a module's text, by LLVM in this process. ``quick``: in a third of the time, for slower code."""
+        machine = _machine(self.triple, self.features, quick)
         with _parse(text) as parsed:
             _optimise(parsed, machine)
             if not dump:
                 return link(machine.emit_object(parsed))
             optimised = str(parsed)  # before LLVM prepares it for generating code
             assembly = machine.emit_assembly(parsed)
-        image = link(self._assemble(assembly, text))
+        image = link(self._assemble(assembly, text, machine))
         image.optimised_ir = optimised
         image.assembly = assembly
         return image
 
-    def _assemble(self, assembly: str, text: str) -> bytes:
+    def _assemble(self, assembly: str, text: str, machine: Any) -> bytes:
         """The object of what ``text`` was compiled to: what runs is what the dump shows, at a twentieth of the time of
         generating the code again. (It differs from the other way in how no-ops of padding are spelled.)
         """
-        machine = _machine(self.triple, self.features)
         # llvmlite has the assembler of the machine that it runs on.
         if self.triple != llvm.get_process_triple():
             with _parse(text) as parsed:
@@ -92,7 +63,7 @@ class HostTarget(Target):
         with _parse("\n".join(module)) as parsed:
             return bytes(machine.emit_object(parsed))
 
-    def _optimised_ir(self, text: str) -> str:
+    def optimised_ir(self, text: str) -> str:
         with _parse(text) as parsed:
             _optimise(parsed, _machine(self.triple, self.features))
             return str(parsed)
@@ -128,24 +99,6 @@ def for_cpu(model: str = "host") -> HostTarget:
     )
 
 
-def join_assembly(parts: list[str]) -> str:
-    """The assembly of a module's parts as one text: the local labels of each part begin where those of the part before
-    end. What parts share, internal functions and tables, stands in each that uses it, as in the code.
-    """
-    texts = []
-    first = 0
-    for text in parts:
-        numbers = [first]
-
-        def shift(label: re.Match[str], first: int = first, numbers: list[int] = numbers) -> str:
-            numbers.append(first + int(label[2]))
-            return f"{label[1]}{numbers[-1]}"
-
-        texts.append(_LOCAL_LABEL.sub(shift, text))
-        first = max(numbers) + 1
-    return "\n".join(texts)
-
-
 def _parse(text: str) -> Any:
     """An LLVM module in a context of its own: types and constants die with it."""
     try:
@@ -161,14 +114,14 @@ def _initialise() -> None:
 
 
 @functools.cache
-def _machine(triple: str, features: tuple[str, ...]) -> Any:
-    """The one TargetMachine of the process for a triple and feature set."""
+def _machine(triple: str, features: tuple[str, ...], quick: bool = False) -> Any:
+    """The one TargetMachine of the process for a triple, a feature set and an effort."""
     _initialise()
     generic = "x86-64" if triple == _X86_TRIPLE else "generic"
     return llvm.Target.from_triple(triple).create_target_machine(
         cpu=generic,
         features=",".join(f"+{f}" for f in features),
-        opt=2,
+        opt=0 if quick else 2,
         reloc="pic",
         codemodel="small",
     )

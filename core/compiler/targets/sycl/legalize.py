@@ -124,9 +124,9 @@ def legalize(
 def _kernel(name: str, count: int, group: int, sub_group: int, is_gpu: bool) -> str:
     """The OpenCL kernel that runs function ``name``.body with ``count`` arrays, on work-groups of ``group`` items.
 
-    On a GPU a kernel with groups of one item says nothing of them: the device chooses. On a CPU it says that it computes
-    with vectors (OpenCL's attribute vec_type_hint): else the compiler of ``intel-opencl-rt`` first makes a variant that
-    does several items at once, which nobody runs, in ten times the time of all the rest.
+    On a GPU a kernel with groups of one item says nothing of them: the device chooses. On a CPU it says that it
+    computes with vectors (OpenCL's attribute vec_type_hint): else the compiler of ``intel-opencl-rt`` first makes a
+    variant that does several items at once, which nobody runs, in ten times the time of all the rest.
     """
     parameters = [f"{GLOBAL} %p{n}" for n in range(count)] + ["i64 %count", "i64 %chunk"]
     metadata = ""

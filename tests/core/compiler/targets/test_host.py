@@ -114,46 +114,6 @@ def splat(x, value):
     return op("broadcast", x.shape, hlo.constant(np.float32(value), F32), dimensions=())
 
 
-def test_a_large_module_is_compiled_in_parts(monkeypatch):
-    target, images = host.for_cpu(), []
-    for large in (1 << 30, 1 << 10):
-        monkeypatch.setattr(host.target, "LARGE", large)
-        module = target.module()
-        for n in range(1, 7):
-            sines(module, target, f"k{n}", 3 * n)
-        images.append(target.compile(module))
-    assert len(module.split(4)) == 4
-    whole, parts = map(LoadedImage, images)
-    assert set(whole.symbols) == set(parts.symbols) == {f"k{n}" for n in range(1, 7)}
-    values = np.linspace(-1e6, 1e6, 40)
-    for name in whole.symbols:
-        np.testing.assert_array_equal(run(whole, name, values), run(parts, name, values))
-
-
-def test_functions_that_call_each_other_stay_in_one_part():
-    module = host.for_cpu().module()
-    module.globals.append("@table.0 = private unnamed_addr constant [1 x i32] [i32 7], align 64")
-    bodies = {
-        "a": "call void @b()",
-        "b": "call void @shared()",
-        "c": "call void @shared()",
-        "d": "call void @b()",
-    }
-    for name, body in bodies.items():
-        module.defined[name] = None
-        module.functions.append(f"define void @{name}() {{\n  {body}\n  ret void\n}}")
-    module.defined["shared"] = None
-    module.functions.append(
-        "define internal void @shared() noinline {\n  %v = load volatile i32, ptr @table.0\n  ret void\n}"
-    )
-    parts = module.split(4)
-    assert len(parts) == 2  # a, b and d; c
-    assert all(text.count("define internal void @shared") == 1 for text in parts)
-    assert all(text.count("@table.0 = ") == 1 for text in parts)
-    images = [host.for_cpu()._compile(text, dump=False) for text in parts]
-    assert sorted(sorted(image.symbols) for image in images) == [["a", "b", "d"], ["c"]]
-
-
 def test_functions_that_occur_often_are_called(monkeypatch):
     target, results = host.for_cpu(), []
     for often in (elementwise.WRITTEN_OUT, 1000):
@@ -206,41 +166,6 @@ def test_internal_functions_are_linked_but_not_exported():
     )
     image = target.compile(module)
     assert list(image.symbols) == ["f"]
-
-
-@pytest.mark.parametrize("large", [1 << 30, 1 << 10], ids=["whole", "parts"])
-def test_dumping_changes_neither_code_nor_results(monkeypatch, large):
-    monkeypatch.setattr(host.target, "LARGE", large)
-    target, images = host.for_cpu(), []
-    for dump in (False, True):
-        module = target.module()
-        for n in range(1, 7):
-            sines(module, target, f"k{n}", 3 * n)
-        images.append(target.compile(module, dump=dump))
-    quiet, dumped = images
-    assert quiet.symbols == dumped.symbols  # so every function has its length
-    assert len(quiet.code) == len(dumped.code)
-    values = np.linspace(-1e6, 1e6, 40)
-    for name in quiet.symbols:
-        results = [run(LoadedImage(image), name, values) for image in images]
-        np.testing.assert_array_equal(*results)
-    for name in quiet.symbols:
-        assert dumped.optimised_ir.count(f" @{name}(") == 1
-        assert len(re.findall(rf"^{name}:", dumped.assembly, re.MULTILINE)) == 1
-    assert quiet.optimised_ir == quiet.assembly == ""
-
-
-def test_local_labels_of_joined_assembly_are_unique(monkeypatch):
-    monkeypatch.setattr(host.target, "LARGE", 1 << 10)
-    target = host.for_cpu()
-    module = target.module()
-    for n in range(1, 7):
-        sines(module, target, f"k{n}", 3 * n)
-    assembly = target.compile(module, dump=True).assembly
-    defined = re.findall(r"^(\.L[A-Za-z_]+\d\w*):", assembly, re.MULTILINE)
-    assert len(defined) == len(set(defined)) > 6
-    used = set(re.findall(r"\.LBB\d+_\d+", assembly))
-    assert used <= set(defined)
 
 
 def test_code_for_another_architecture_is_dumped():

@@ -1,0 +1,82 @@
+"""Processes that compile the parts of a module beside the one that writes it.
+
+They are forks of it, made when the first part is there. Parts lie in a file in memory; their places go through a pipe
+that all processes read, so each takes the next when it is done with one. At the end the writing process does so too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import struct
+from typing import TYPE_CHECKING, Final
+
+from ..child import Child
+from ..target import Image
+
+if TYPE_CHECKING:
+    from .target import HostTarget
+
+MOST: Final = 3  # beside the one that writes the module
+# Number of a part (or _STOP), whether it is compiled quickly, where its text begins and ends. Shorter than what a pipe
+# takes and gives in one piece.
+_JOB: Final = struct.Struct("<iiqq")
+_STOP: Final = -1
+
+
+class Processes:
+    """Call :meth:`put` for each part, then :meth:`finish` once; and :meth:`close` in any case."""
+
+    def __init__(self, target: HostTarget, dump: bool) -> None:
+        self._target = target
+        self._dump = dump
+        self._texts = os.memfd_create("tripont-parts")
+        self._size = 0
+        self._read, self._write = os.pipe()
+        count = max(1, min(len(os.sched_getaffinity(0)) - 1, MOST))
+        self._children = [
+            Child(lambda: pickle.dumps(self._work()), "compiling a part of a module")
+            for _ in range(count)
+        ]
+
+    def put(self, number: int, text: str, quick: bool) -> None:
+        """Have part ``number`` compiled."""
+        data = text.encode()
+        start = self._size
+        while self._size < start + len(data):
+            self._size += os.pwrite(self._texts, data[self._size - start :], self._size)
+        self._tell(number, quick, start, self._size)
+
+    def finish(self) -> dict[int, Image]:
+        """All parts' code by their numbers, when everything is compiled.
+
+        Raises CompileError INTERNAL if LLVM refuses a part or dies of it.
+        """
+        for _ in range(len(self._children) + 1):
+            self._tell(_STOP)
+        images = self._work()
+        while self._children:
+            images |= pickle.loads(self._children.pop().result())
+        return images
+
+    def close(self) -> None:
+        """End what still runs."""
+        while self._children:
+            self._children.pop().cancel()
+        for descriptor in (self._texts, self._read, self._write):
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+
+    def _tell(self, number: int, quick: bool = False, start: int = 0, end: int = 0) -> None:
+        os.write(self._write, _JOB.pack(number, quick, start, end))
+
+    def _work(self) -> dict[int, Image]:
+        """Compile parts until told to stop."""
+        images: dict[int, Image] = {}
+        while True:
+            number, quick, start, end = _JOB.unpack(os.read(self._read, _JOB.size))
+            if number == _STOP:
+                return images
+            text = os.pread(self._texts, end - start, start).decode()
+            images[number] = self._target.compile_text(text, bool(quick), dump=self._dump)

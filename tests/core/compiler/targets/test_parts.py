@@ -1,0 +1,220 @@
+"""Large modules: compiled in parts, in several processes, while they are written."""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import closing
+
+import numpy as np
+import pytest
+from tripont.core.compiler import code_cache, hlo
+from tripont.core.compiler.codegen.kernels import emit_kernel
+from tripont.core.compiler.dtypes import F32
+from tripont.core.compiler.errors import CompileError
+from tripont.core.compiler.targets import host
+from tripont.core.compiler.targets.host import parts
+
+from ..codegen.harness import LoadedImage, fusion, op
+from .test_host import run, sines
+
+NAMES = [f"k{n}" for n in range(1, 7)]
+VALUES = np.linspace(-1e6, 1e6, 40)
+
+
+@pytest.fixture(autouse=True)
+def _empty_cache():
+    code_cache.clear()
+    yield
+    code_cache.clear()
+
+
+def write(module, target, written=lambda module: None):
+    for n, name in enumerate(NAMES, 1):
+        sines(module, target, name, 3 * n)
+        written(module)
+
+
+def check(image):
+    """The image has the functions, and they compute sines."""
+    loaded = LoadedImage(image)
+    assert set(loaded.symbols) == set(NAMES)
+    for n, name in enumerate(NAMES, 1):
+        results = run(loaded, name, VALUES)
+        x = VALUES.astype(np.float32)
+        terms = [np.sin((x * np.float32(k)).astype(np.float64)) for k in range(3 * n)]
+        np.testing.assert_allclose(results, sum(terms), atol=1e-5)
+    return [run(loaded, name, VALUES) for name in NAMES]
+
+
+@pytest.mark.parametrize("processors", [1, 2, 64])
+@pytest.mark.parametrize("careful", [1 << 30, 0], ids=["careful", "quick"])
+def test_parts_compute_what_the_whole_does(monkeypatch, processors, careful):
+    """However many processes there are, the code is the same."""
+    target, codes = host.for_cpu(), []
+    module = target.module()
+    write(module, target)
+    expected = check(target.compile(module))
+    monkeypatch.setattr(parts, "PART", 1 << 10)
+    monkeypatch.setattr(parts, "CAREFUL", careful)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(processors)))
+    for at_once in (False, True):
+        module = target.module()
+        with closing(target.start()) as compilation:
+            write(module, target, (lambda _: None) if at_once else compilation.written)
+            assert compilation._keys if not at_once else not compilation._keys
+            image = compilation.finish(module)
+            assert len(compilation._keys) == len(NAMES)
+        codes.append(image.code)
+        for got, wanted in zip(check(image), expected, strict=True):
+            np.testing.assert_array_equal(got, wanted)
+        code_cache.clear()
+    assert codes[0] == codes[1]
+
+
+def test_code_that_was_compiled_earlier_is_taken_from_the_cache(monkeypatch):
+    monkeypatch.setattr(parts, "PART", 1 << 10)
+    target, images = host.for_cpu(), []
+    for _ in range(2):
+        before = code_cache.hits()
+        module = target.module()
+        with closing(target.start()) as compilation:
+            write(module, target, compilation.written)
+            images.append(compilation.finish(module))
+            made = compilation._processes
+    assert code_cache.hits() == before + len(NAMES)
+    assert made is None
+    assert images[0].code == images[1].code
+
+
+def test_only_code_behind_the_first_is_compiled_quickly(monkeypatch):
+    """And never loops that carry values, whose registers quick code would put into memory."""
+    target, seen = host.for_cpu(), []
+
+    def compile_text(self, text, quick=False, *, dump=False):
+        seen.append((re.findall(r"define void @(\w+)", text), quick))
+        return compile_original(self, text, quick, dump=dump)
+
+    compile_original = type(target).compile_text
+    monkeypatch.setattr(type(target), "compile_text", compile_text)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    monkeypatch.setattr(parts.Processes, "__init__", in_this_process)
+    module = target.module()
+    x = hlo.parameter(0, hlo.Shape(F32, (64, 500)))
+    zero = hlo.constant(np.float32(0), F32)
+    add = [hlo.parameter(n, hlo.Shape(F32, ())) for n in range(2)]
+    adder = hlo.Computation.from_root("add", add, op("add", add[0].shape, *add))
+    row = op(
+        "reduce",
+        hlo.Shape(F32, (64,)),
+        op("sine", x.shape, x),
+        zero,
+        called=[adder],
+        dimensions=(1,),
+    )
+    with closing(target.start()) as compilation:
+        sines(module, target, "first", 3)
+        compilation.written(module)
+        monkeypatch.setattr(parts, "CAREFUL", sum(map(len, module.functions)))
+        sines(module, target, "second", 3)
+        emit_kernel(module, target, fusion("reduce", [x], row), "sums")
+        monkeypatch.setattr(parts, "PART", 1)
+        image = compilation.finish(module)
+    assert sorted(seen) == [(["first", "sums"], False), (["second"], True)]
+    assert set(image.symbols) == {"first", "second", "sums"}
+
+
+def in_this_process(self, target, dump):
+    """No children: this process does all."""
+    self._target, self._dump, self._size, self._children = target, dump, 0, []
+    self._texts = os.memfd_create("test")
+    self._read, self._write = os.pipe()
+
+
+def test_what_a_part_uses_is_in_it():
+    module = host.for_cpu().module()
+    module.globals.append("@table.0 = private unnamed_addr constant [1 x i32] [i32 7], align 64")
+    bodies = {
+        "a": "call void @b()",
+        "b": "call void @shared()",
+        "c": "call void @shared()",
+        "d": "call void @b()",
+    }
+    for name, body in bodies.items():
+        module.defined[name] = None
+        module.functions.append(f"define void @{name}() {{\n  {body}\n  ret void\n}}")
+    module.defined["shared"] = None
+    module.functions.append(
+        "define internal void @shared() noinline {\n  %v = load volatile i32, ptr @table.0\n  ret void\n}"
+    )
+    texts = [module.part(names) for names in (["a", "b"], ["c", "d"])]
+    assert all(text.count("define internal void @shared") == 1 for text in texts)
+    assert all(text.count("@table.0 = ") == 1 for text in texts)
+    assert "define internal void @b" in texts[1]
+    images = [host.for_cpu().compile_text(text) for text in texts]
+    assert sorted(sorted(image.symbols) for image in images) == [["a", "b"], ["c", "d"]]
+
+
+def broken(name):
+    return f"define void @{name}() {{\n  nonsense {'x' * 100}\n}}"
+
+
+def test_a_part_that_llvm_refuses_is_an_error(monkeypatch):
+    monkeypatch.setattr(parts, "PART", 10)
+    target = host.for_cpu()
+    for count in (1, 5):  # by this process or by a child, or by both
+        module = target.module()
+        for n in range(count):
+            module.defined[f"f{n}"] = None
+            module.functions.append(broken(f"f{n}"))
+        with pytest.raises(CompileError, match="LLVM rejects the generated IR"):
+            target.compile(module)
+
+
+def test_children_end_with_a_compilation_that_is_given_up(monkeypatch):
+    monkeypatch.setattr(parts, "PART", 1 << 10)
+    target = host.for_cpu()
+    module = target.module()
+    with closing(target.start()) as compilation:
+        write(module, target, compilation.written)
+        children = [child._process for child in compilation._processes._children]
+        descriptors = compilation._processes._read, compilation._processes._write
+    assert children
+    for process in children:
+        with pytest.raises(ChildProcessError):
+            os.waitpid(process, os.WNOHANG)
+    for descriptor in descriptors:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(descriptor)
+
+
+@pytest.mark.parametrize("part", [1 << 30, 1 << 10], ids=["whole", "parts"])
+def test_dumping_changes_neither_code_nor_results(monkeypatch, part):
+    monkeypatch.setattr(parts, "PART", part)
+    target, images = host.for_cpu(), []
+    for dump in (False, True):
+        module = target.module()
+        write(module, target)
+        images.append(target.compile(module, dump=dump))
+    quiet, dumped = images
+    assert quiet.symbols == dumped.symbols  # so every function has its length
+    assert len(quiet.code) == len(dumped.code)
+    for name in quiet.symbols:
+        results = [run(LoadedImage(image), name, VALUES) for image in images]
+        np.testing.assert_array_equal(*results)
+    for name in quiet.symbols:
+        assert dumped.optimised_ir.count(f" @{name}(") == 1
+        assert len(re.findall(rf"^{name}:", dumped.assembly, re.MULTILINE)) == 1
+    assert quiet.optimised_ir == quiet.assembly == ""
+
+
+def test_local_labels_of_joined_assembly_are_unique(monkeypatch):
+    monkeypatch.setattr(parts, "PART", 1 << 10)
+    target = host.for_cpu()
+    module = target.module()
+    write(module, target)
+    assembly = target.compile(module, dump=True).assembly
+    defined = re.findall(r"^(\.L[A-Za-z_]+\d\w*):", assembly, re.MULTILINE)
+    assert len(defined) == len(set(defined)) > 6
+    used = set(re.findall(r"\.LBB\d+_\d+", assembly))
+    assert used <= set(defined)
