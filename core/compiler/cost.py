@@ -32,6 +32,9 @@ TRANSCENDENTAL: Final = frozenset(
         "erf-inv",
         "lgamma",
         "digamma",
+        "igamma",
+        "igammac",
+        "regularized-incomplete-beta",
         "power",
         "atan2",
     ]

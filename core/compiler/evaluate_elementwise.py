@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from . import dtypes, evaluate_gamma
+from . import dtypes, evaluate_gamma, evaluate_incomplete
 from .dtypes import DType
 from .hlo import Instruction
 
@@ -41,8 +41,8 @@ def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda i, *operands: function(*operands)
 
 
-def _vector(function: Callable[[float], float]) -> Callable[[Array], Array]:
-    return lambda x: np.vectorize(function, otypes=[np.float64])(x) if x.size else x
+def _vector(function: Callable[..., float]) -> Callable[..., Array]:
+    return lambda x, *y: np.vectorize(function, otypes=[np.float64])(x, *y) if x.size else x
 
 
 def _erf_inv(x: float) -> float:
@@ -337,6 +337,9 @@ ELEMENTWISE: Final[Mapping[str, Callable[..., Array]]] = {
     "erf-inv": _wide(_vector(_erf_inv)),
     "lgamma": _wide(_vector(evaluate_gamma.lgamma)),
     "digamma": _wide(_vector(evaluate_gamma.digamma)),
+    "igamma": _wide(_vector(evaluate_incomplete.igamma)),
+    "igammac": _wide(_vector(evaluate_incomplete.igammac)),
+    "regularized-incomplete-beta": _wide(_vector(evaluate_incomplete.betainc)),
     "floor": _wide(np.floor),
     "ceil": _wide(np.ceil),
     "round-nearest-afz": _wide(_round_away),

@@ -24,7 +24,7 @@ def lgamma(x: float) -> float:
         return x
     if math.isinf(x) or (x <= 0 and x == math.floor(x)):
         return math.inf
-    return 0.0 if x in (1.0, 2.0) else _in_context(_lgamma, x)
+    return 0.0 if x in (1.0, 2.0) else _in_context(log_gamma, x)
 
 
 def digamma(x: float) -> float:
@@ -41,10 +41,11 @@ def _in_context(function: Callable[[Decimal], Decimal], x: float) -> float:
         return float(function(Decimal(x)))
 
 
-def _lgamma(x: Decimal) -> Decimal:
+def log_gamma(x: Decimal) -> Decimal:
+    """log|gamma x|, where it is finite."""
     if x < 0:
         sine, _ = _sine_and_cosine(x)
-        return (_PI / abs(x * sine)).ln() - _lgamma(-x)
+        return (_PI / abs(x * sine)).ln() - log_gamma(-x)
     product = Decimal(1)
     while x < _FROM:
         product *= x

@@ -179,7 +179,7 @@ _UNARY_OPCODES: Final = (
     " round-nearest-even popcnt count-leading-zeros"
 )
 _BINARY_OPCODES: Final = (
-    "add subtract multiply divide remainder maximum minimum power atan2 and or xor"
+    "add subtract multiply divide remainder maximum minimum power atan2 igamma igammac and or xor"
     " shift-left shift-right-logical shift-right-arithmetic"
 )
 _UNARY: Final = OpcodeSpec(1, elementwise=True)
@@ -192,6 +192,9 @@ WRITTEN_AS_CALLS: Final = {
     "erf-inv": "tripont.erf_inv",
     "lgamma": "tripont.lgamma",
     "digamma": "tripont.digamma",
+    "igamma": "tripont.igamma",
+    "igammac": "tripont.igammac",
+    "regularized-incomplete-beta": "tripont.regularized_incomplete_beta",
 }
 
 OPCODES: Final[Mapping[str, OpcodeSpec]] = {
@@ -213,6 +216,7 @@ OPCODES: Final[Mapping[str, OpcodeSpec]] = {
     # Elementwise, three operands.
     "select": OpcodeSpec(3, elementwise=True),  # pred, on_true, on_false
     "clamp": OpcodeSpec(3, elementwise=True),  # min, operand, max
+    "regularized-incomplete-beta": OpcodeSpec(3, elementwise=True),  # a, b, x
     # Values from nothing.
     "parameter": OpcodeSpec(0, ("index",)),
     "constant": OpcodeSpec(

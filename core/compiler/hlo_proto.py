@@ -5,7 +5,7 @@ The field numbers are those of XLA's ``hlo.proto`` and ``xla_data.proto`` and st
 
 Where our IR is flatter than HLO, the proto gets HLO's form: ``while`` and ``conditional`` take tuples (so their
 computations take one tuple parameter each), ``optimization-barrier`` takes one operand. A ``library-call`` becomes a
-custom call with the target ``tripont$<name>``, ``erfc``, ``erf-inv``, ``lgamma`` and ``digamma`` too. Large constants
+custom call with the target ``tripont$<name>``, and so do ``erfc`` and others (hlo.WRITTEN_AS_CALLS). Large constants
 are left without their literal (XLA prints them as ``{...}``), so that the bytes stay small whatever the program's
 weights.
 """

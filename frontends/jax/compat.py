@@ -158,16 +158,20 @@ def portable_lowering(name: str) -> tuple[Any, Callable[..., Any]]:
     return primitive, mlir._lowerings[primitive].rule
 
 
-def composite(context: Any, name: str, rule: Callable[..., Any], x: Any, **parameters: Any) -> Any:
-    """A composite of that name on ``x``, whose decomposition is what ``rule`` makes."""
+def composite(
+    context: Any, name: str, rule: Callable[..., Any], *operands: Any, **parameters: Any
+) -> Any:
+    """A composite of that name on operands of the result's type, whose decomposition is what ``rule`` makes."""
     module = context.module_context
     with ir.InsertionPoint(module.module.body):
-        function = func.FuncOp(name, ([x.type], [x.type]), visibility="private")
+        types = [x.type for x in operands]
+        function = func.FuncOp(name, (types, types[:1]), visibility="private")
     symbol = module.symbol_table.insert(function)
     with ir.InsertionPoint(function.add_entry_block()):
-        func.ReturnOp(rule(context, function.arguments[0], **parameters))
+        func.ReturnOp(rule(context, *function.arguments, **parameters))
+    decomposition = ir.FlatSymbolRefAttr.get(symbol.value)
     return stablehlo.CompositeOp(
-        [x.type], [x], name=name, decomposition=ir.FlatSymbolRefAttr.get(symbol.value)
+        types[:1], list(operands), name=name, decomposition=decomposition
     ).result
 
 

@@ -80,7 +80,10 @@ OF_COMPLEX: dict[str, str] = {
 
 
 #: Elementwise primitives of real numbers that are operations of ours, and that the client would expand.
-COMPOSITES: tuple[str, ...] = ("erf_inv", "erfc", "lgamma", "digamma")
+COMPOSITES: dict[str, str] = {
+    **{name: f"chlo.{name}" for name in ("erf_inv", "erfc", "lgamma", "digamma")},
+    **{name: f"tripont.{name}" for name in ("igamma", "igammac", "regularized_incomplete_beta")},
+}
 
 
 def _kept(
@@ -88,10 +91,11 @@ def _kept(
 ) -> Callable[..., Any]:
     """The composite of that name for numbers of that kind, the portable rule for others."""
 
-    def rule(context: Any, x: Any, **parameters: Any) -> Any:
-        if not np.issubdtype(context.avals_in[0].dtype, kind):
-            return portable(context, x, **parameters)
-        result = compat.composite(context, name, portable, x, **parameters)
+    def rule(context: Any, *operands: Any, **parameters: Any) -> Any:
+        types = {(aval.shape, aval.dtype) for aval in [*context.avals_in, *context.avals_out]}
+        if not np.issubdtype(context.avals_in[0].dtype, kind) or len(types) > 1:
+            return portable(context, *operands, **parameters)
+        result = compat.composite(context, name, portable, *operands, **parameters)
         return [compat.keep_sharding(context, result)]
 
     return rule
@@ -99,9 +103,9 @@ def _kept(
 
 def register(platform: str) -> None:
     """Register the rules of this file for ``platform``."""
-    for name in COMPOSITES:
+    for name, composite in COMPOSITES.items():
         primitive, portable = compat.portable_lowering(name)
-        compat.register_lowering(primitive, _kept(f"chlo.{name}", portable), platform)
+        compat.register_lowering(primitive, _kept(composite, portable), platform)
     for name, build in DIRECT.items():
         primitive, portable = compat.portable_lowering(name)
         compat.register_lowering(primitive, _direct(build, portable), platform)

@@ -251,11 +251,18 @@ class Builder:
 
     @contextmanager
     def loop_carrying(
-        self, start: Value, stop: Value, step: int, initial: Sequence[Value], hint: str = "loop"
+        self,
+        start: Value,
+        stop: Value,
+        step: int,
+        initial: Sequence[Value],
+        hint: str = "loop",
+        more: list[Value] | None = None,
     ) -> Iterator[tuple[Value, list[Value], list[Value]]]:
         """A loop with carried values, tested at its end. Gives (i, carried, results).
 
-        In the body put the next values into ``carried[:]``; ``results`` may be used behind the loop only.
+        In the body put the next values into ``carried[:]``; ``results`` may be used behind the loop only. With
+        ``more``, append a truth value to it in the body: the loop ends too where it is false.
         """
         before, body, done = self.block, self.new_label(hint), self.new_label("done")
         entered = start.is_constant and stop.is_constant and int(start.ref) < int(stop.ref)
@@ -272,6 +279,8 @@ class Builder:
         yield index, carried, results
         following = self.binary("add nsw", index, integer(index.type, step))
         condition = self.icmp("slt", following, stop)
+        for wanted in more or ():
+            condition = self.binary("and", condition, wanted)
         latch = self.block
         self.branch_if(condition, body, done)
         lines = [

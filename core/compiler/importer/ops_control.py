@@ -196,6 +196,13 @@ _OF_COMPLEX: Final = {
     "log_plus_one": "log-plus-one",
 }
 
+# Functions that no dialect has: JAX's, which are calls where HLO is written.
+_OF_JAX: Final = {
+    "igamma": "igamma",
+    "igammac": "igammac",
+    "regularized_incomplete_beta": "regularized-incomplete-beta",
+}
+
 
 def _elementwise_call(opcode: str) -> Known:
     def read(block: BlockReader, operation: Any, config: dict[str, Any]) -> Results | None:
@@ -278,7 +285,7 @@ KNOWN_CUSTOM_CALLS: Final[dict[str, Known]] = {
         ),
         _identity_call,
     ),
-    **{f"tripont.{name}": _elementwise_call(code) for name, code in _FUNCTIONS.items()},
+    **{f"tripont.{n}": _elementwise_call(c) for n, c in {**_FUNCTIONS, **_OF_JAX}.items()},
     "mhlo.erf": _elementwise_call("erf"),
     "tripont.topk": _topk_call,
     "mhlo.topk": _topk_call,
@@ -300,6 +307,7 @@ KNOWN_COMPOSITES: Final[dict[str, Known]] = {
     "chlo.square": _square,
     # Of complex numbers, from JAX.
     **{f"tripont.{name}": _elementwise_call(code) for name, code in _OF_COMPLEX.items()},
+    **{f"tripont.{name}": _elementwise_call(code) for name, code in _OF_JAX.items()},
 }
 
 

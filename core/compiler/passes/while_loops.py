@@ -358,7 +358,8 @@ _WORTH_HOISTING = frozenset(
         "reduce-window",
         "erf",
         "erfc",
-        *["erf-inv", "lgamma", "digamma", "sinh", "cosh", "asin", "acos"],
+        *["erf-inv", "lgamma", "digamma", "igamma", "igammac", "regularized-incomplete-beta"],
+        *["sinh", "cosh", "asin", "acos"],
         "library-call",
     ]
 )

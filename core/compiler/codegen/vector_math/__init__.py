@@ -17,6 +17,7 @@ from .complex_logarithm import complex_log, complex_log1p, complex_pow
 from .error_function import erf, erfc
 from .exponential import cosh, exp, exp2, expm1, logistic, sinh, tanh
 from .gamma import digamma, lgamma
+from .incomplete import betainc, igamma, igammac
 from .inverse_error_function import erf_inv
 from .inverse_trigonometric import acos, asin, atan, atan2
 from .logarithm import log, log1p
@@ -27,7 +28,8 @@ from .trigonometric import cos, sin, tan
 FUNCTIONS: Final[dict[str, Callable[..., Value]]] = {
     f.__name__: f
     for f in (
-        acos, asin, atan, atan2, cbrt, cos, cosh, digamma, erf, erf_inv, erfc, exp, exp2, expm1, lgamma, log, log1p,
+        acos, asin, atan, atan2, betainc, cbrt, cos, cosh, digamma, erf, erf_inv, erfc, exp, exp2, expm1, igamma,
+        igammac, lgamma, log, log1p,
         logistic, pow, rsqrt, sin, sinh, tan, tanh,
     )
 }  # fmt: skip

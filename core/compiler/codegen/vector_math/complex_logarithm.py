@@ -1,8 +1,9 @@
 """The logarithm of complex numbers and of 1 + z, and powers of complex numbers.
 
 The real part of log z is half the logarithm of |z|^2. Near the unit circle it is as small as |z|^2 - 1, of which
-nothing is left where the squares are rounded; so they have two words, as the logarithm does. A power x^y = e^(y log x) has as
-many wrong digits as y log x has before the point, whatever rounds there; so y log x, the angle too, has two words.
+nothing is left where the squares are rounded; so they have two words, as the logarithm does. A power x^y = e^(y log x)
+has as many wrong digits as y log x has before the point, whatever rounds there; so y log x, the angle too, has two
+words.
 
 Zeros, infinities and NaN: the logarithms' as in C99 Annex G; x^0 is 1, 0^y is 0 for y with a real part above 0 and NaN
 for others.

@@ -32,10 +32,11 @@ from typing import Final
 
 from ...targets.target import Target
 from .. import llvm_ir
-from ..llvm_ir import Builder, Value, mangle
+from ..llvm_ir import Builder, Value
 from . import gamma_coefficients as coefficients
 from .arithmetic import INFINITY, NAN, Arithmetic, Pair
-from .logarithm import log_of_pair, log_pair
+from .branches import where_any
+from .logarithm import log_of_pair, log_one_and, log_pair
 
 Compute = Callable[[Arithmetic, Value], Value]
 
@@ -69,12 +70,17 @@ def lgamma(builder: Builder, target: Target, x: Value) -> Value:
     """log|gamma x|. float, double: below 1.9 ulp, beside the zeros too. 0, -1, -2, ... and +-inf -> inf."""
     m = Arithmetic(builder, target, x.type)
     a = m.absolute(x)
-    value = _where_any(
-        m, _between(m, x, _EARLY), x, _lgamma_positive(m, a), "lgamma_near", _lgamma_near
+    value = where_any(
+        m,
+        _between(m, x, _EARLY),
+        x,
+        m.pair_sum(lgamma_of_positive(m, a)),
+        "lgamma_near",
+        _lgamma_near,
     )
-    value = _where_any(m, _below(m, x, _EARLY), x, value, "lgamma_far", _lgamma_far)
+    value = where_any(m, _below(m, x, _EARLY), x, value, "lgamma_far", _lgamma_far)
     near = m.both(_between(m, x, _REFLECTION_FROM[m.scalar]), _is_small(m, value))
-    value = _where_any(m, near, x, value, "lgamma_small", _all_digits(_lgamma_near))
+    value = where_any(m, near, x, value, "lgamma_small", _all_digits(_lgamma_near))
     infinite = m.either(_is_pole(m, x), m.compare("oeq", a, INFINITY))
     return m.select(infinite, INFINITY, value)
 
@@ -84,13 +90,13 @@ def digamma(builder: Builder, target: Target, x: Value) -> Value:
     m = Arithmetic(builder, target, x.type)
     value = _digamma_positive(m, x)
     value = m.select(m.compare("olt", m.absolute(x), _TINY[m.scalar]), m.div(-1.0, x), value)
-    value = _where_any(m, _between(m, x, _EARLY), x, value, "digamma_near", _digamma_near)
-    value = _where_any(m, _below(m, x, _EARLY), x, value, "digamma_far", _digamma_far)
+    value = where_any(m, _between(m, x, _EARLY), x, value, "digamma_near", _digamma_near)
+    value = where_any(m, _below(m, x, _EARLY), x, value, "digamma_far", _digamma_far)
     is_small, far = _is_small(m, value), _REFLECTION_FROM[m.scalar]
     near = m.both(_between(m, x, far), is_small)
-    value = _where_any(m, near, x, value, "digamma_near_small", _all_digits(_digamma_near))
+    value = where_any(m, near, x, value, "digamma_near_small", _all_digits(_digamma_near))
     beyond = m.both(_below(m, x, far), is_small)
-    value = _where_any(m, beyond, x, value, "digamma_far_small", _all_digits(_digamma_far))
+    value = where_any(m, beyond, x, value, "digamma_far_small", _all_digits(_digamma_far))
     value = m.select(m.compare("oeq", x, INFINITY), INFINITY, value)
     return m.select(_is_pole(m, x), NAN, value)
 
@@ -117,52 +123,11 @@ def _is_pole(m: Arithmetic, x: Value) -> Value:
     return m.both(m.compare("ole", x, 0.0), whole)
 
 
-def _where_any(
-    m: Arithmetic,
-    condition: Value,
-    x: Value,
-    value: Value,
-    name: str,
-    compute: Compute,
-) -> Value:
-    """``compute(x)`` where the condition holds, else ``value``; computed only if it holds for an element at all.
-
-    The branch is in a function that is always inlined, so that what is written here is straight-line code.
-    """
-    b, module = m.builder, m.builder.module
-    name = f"tripont.{name}.{mangle(m.type)}"
-    if name not in module.defined:
-        inner = Builder(
-            module, name, [m.type], m.type, linkage="internal",
-            attributes=f"{m.target.function_attributes} cold noinline",
-        )  # fmt: skip
-        inner.ret(compute(Arithmetic(inner, m.target, m.type), inner.arguments[0]))
-        inner.finish()
-        outer = Builder(
-            module, f"{name}.where", [condition.type, m.type, m.type], m.type, linkage="internal",
-            attributes=f"{m.target.function_attributes} alwaysinline",
-        )  # fmt: skip
-        wanted, argument, other = outer.arguments
-        any_wanted = wanted
-        if m.lanes > 1:
-            any_wanted = outer.call("i1", f"llvm.vector.reduce.or.v{m.lanes}i1", [wanted])
-        before, some, join = outer.block, outer.new_label("some"), outer.new_label("join")
-        outer.branch_if(any_wanted, some, join)
-        outer.start_block(some)
-        chosen = outer.select(wanted, outer.call(m.type, name, [argument]), other)
-        outer.branch(join)
-        outer.start_block(join)
-        phi = f"phi {m.type} [ {other.ref}, %{before} ], [ {chosen.ref}, %{some} ]"
-        outer.ret(outer.emit(m.type, phi))
-        outer.finish()
-    return b.call(m.type, f"{name}.where", [condition, x, value])
-
-
 # -------------------------------------------------------------------------------------------------------- lgamma
 
 
-def _lgamma_positive(m: Arithmetic, a: Value) -> Value:
-    """lgamma a, for a >= 0; anything for 0 and infinity."""
+def lgamma_of_positive(m: Arithmetic, a: Value) -> Pair:
+    """lgamma a in two words (not normalised), for a >= 0; anything for 0 and infinity."""
     is_large = m.compare("oge", a, _STIRLING_FROM)
     rest, product = a, m.constant(1.0)
     for _ in range(6):
@@ -179,7 +144,14 @@ def _lgamma_positive(m: Arithmetic, a: Value) -> Value:
     signed = m.pair_select(is_small, m.pair_negate(logarithm), logarithm)
     shifted = m.two_sum(signed.high, series.high)
     shifted = Pair(shifted.high, m.add(shifted.low, m.add(signed.low, series.low)))
-    return m.pair_sum(m.pair_select(is_large, _stirling(m, a, logarithm), shifted))
+    return m.pair_select(is_large, _stirling(m, a, logarithm), shifted)
+
+
+def lgamma_of_one_and(m: Arithmetic, a: Value) -> Value:
+    """lgamma(1 + a), for a from 0 to 1/2, with the digits of a small a."""
+    linear = m.pair_product(m.two_product(a, m.add(a, 1.0)), _series(m, a, "LGAMMA"))
+    logarithm = log_one_and(m, Pair(a, m.constant(0.0)), m.integer(0))
+    return m.pair_sum(m.pair_add(m.fast_two_sum(*linear), m.pair_negate(logarithm)))
 
 
 def _series(m: Arithmetic, x: Value, name: str) -> Pair:

@@ -1,0 +1,98 @@
+"""The regularized incomplete gamma and beta functions of one number each, for :mod:`.evaluate_elementwise`: in decimal
+arithmetic, so that what is left is the last rounding.
+"""
+
+from __future__ import annotations
+
+import decimal
+import math
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Final
+
+from .evaluate_gamma import log_gamma
+
+_CONTEXT: Final = decimal.Context(prec=60, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX)
+_NOTHING: Final = Decimal(10) ** -45
+_MOST_STEPS: Final = 20000
+
+
+def igamma(a: float, x: float) -> float:
+    """The regularized lower incomplete gamma function P(a, x); NaN for negative arguments and P(0, 0)."""
+    return _gamma(a, x, lower=True)
+
+
+def igammac(a: float, x: float) -> float:
+    """Q(a, x) = 1 - P(a, x)."""
+    return _gamma(a, x, lower=False)
+
+
+def betainc(a: float, b: float, x: float) -> float:
+    """The regularized incomplete beta function I_x(a, b), or its limit for an a or b of 0 or infinity."""
+    at_low, at_high = a == 0 or b == math.inf, b == 0 or a == math.inf
+    if not (a >= 0 and b >= 0 and 0 <= x <= 1) or (at_low and at_high):
+        return math.nan
+    if at_low or at_high or x in (0, 1):
+        return float(x > 0 if at_low else x == 1)
+    with decimal.localcontext(_CONTEXT):
+        p, q, z = Decimal(a), Decimal(b), Decimal(x)
+        log_factor = p * z.ln() + q * (1 - z).ln() + log_gamma(p + q) - log_gamma(p) - log_gamma(q)
+        if z <= (p + 1) / (p + q + 2):
+            return float(log_factor.exp() / p * _beta_fraction(p, q, z))
+        return float(1 - log_factor.exp() / q * _beta_fraction(q, p, 1 - z))
+
+
+def _gamma(a: float, x: float, *, lower: bool) -> float:
+    if not (a >= 0 and x >= 0) or (a == 0 and x == 0):
+        return math.nan
+    if x in (0, math.inf) or a in (0, math.inf):
+        return float((x == math.inf or (a == 0 and x > 0)) == lower)
+    with decimal.localcontext(_CONTEXT):
+        p, z = Decimal(a), Decimal(x)
+        factor = (p * z.ln() - z - log_gamma(p)).exp()
+        if z <= p + 1:
+            value = factor / p * _series(p, z)
+            return float(value if lower else 1 - value)
+        value = factor * _upper_fraction(p, z)
+        return float(1 - value if lower else value)
+
+
+def _series(a: Decimal, x: Decimal) -> Decimal:
+    """1 + x/(a+1) + x^2/((a+1)(a+2)) + ... (DLMF 8.7.1)"""
+    total = term = Decimal(1)
+    for n in range(1, _MOST_STEPS):
+        term *= x / (a + n)
+        total += term
+        if term < total * _NOTHING:
+            break
+    return total
+
+
+def _upper_fraction(a: Decimal, x: Decimal) -> Decimal:
+    """1/(x+1-a - (1-a)/(x+3-a - 2(2-a)/(x+5-a - ...))) (DLMF 8.9.2)"""
+    return 1 / _fraction(x + 1 - a, lambda n: (n * (a - n), x + 2 * n + 1 - a))
+
+
+def _beta_fraction(a: Decimal, b: Decimal, x: Decimal) -> Decimal:
+    """1/(1 + d1/(1 + d2/(1 + ...))) (DLMF 8.17.22)"""
+
+    def term(n: int) -> tuple[Decimal, Decimal]:
+        m, place = n // 2, a + n
+        if n % 2:
+            return -(a + m) * (a + b + m) * x / ((place - 1) * place), Decimal(1)
+        return m * (b - m) * x / ((place - 1) * place), Decimal(1)
+
+    return 1 / _fraction(Decimal(1), term)
+
+
+def _fraction(first: Decimal, term: Callable[[int], tuple[Decimal, Decimal]]) -> Decimal:
+    """first + n1/(d1 + n2/(d2 + ...)), where ``term(i)`` is (n, d) of step i, by Lentz's method."""
+    value, c, d = first, first, Decimal(0)
+    for n in range(1, _MOST_STEPS):
+        numerator, denominator = term(n)
+        d = 1 / (denominator + numerator * d)
+        c = denominator + numerator / c
+        value *= c * d
+        if abs(c * d - 1) < _NOTHING:
+            break
+    return value
