@@ -18,6 +18,7 @@ Status AwaitContent(PJRT_Buffer* handle, void** address) {
     return Unimplemented("a kernel of the host cannot access the buffer ", buffer.shape(),
                          ": its device has memory of its own");
   }
+  if (buffer.IsDeferred()) TRIPONT_RETURN_IF_ERROR(buffer.Acquire().status());
   if (!buffer.IsReady()) TRIPONT_RETURN_IF_ERROR(buffer.definition_event()->Await());
   *address = buffer.data();
   return OkStatus();

@@ -15,16 +15,6 @@ namespace {
 // Copies between memories below this many bytes are made on the caller's thread.
 constexpr size_t kInlineCopyBytes = 256 << 10;
 
-std::vector<int64_t> DenseStrides(const Shape& shape) {
-  std::vector<int64_t> strides(shape.rank());
-  auto stride = static_cast<int64_t>(ByteWidth(shape.type));
-  for (size_t i = shape.rank(); i-- > 0;) {
-    strides[i] = stride;
-    stride *= shape.dimensions[i];
-  }
-  return strides;
-}
-
 // Empty if dense.
 StatusOr<std::vector<int64_t>> CheckStrides(const Shape& shape,
                                             std::span<const int64_t> byte_strides) {
@@ -127,7 +117,7 @@ StatusOr<Ref<Buffer>> Buffer::FromHost(Memory* memory, const Shape& shape, const
   if (strides.empty()) {
     ParallelCopy(buffer->data_, data, buffer->byte_size());
   } else {
-    StridedCopy(buffer->data_, DenseStrides(shape), data, strides, shape.dimensions,
+    StridedCopy(buffer->data_, shape.DenseByteStrides(), data, strides, shape.dimensions,
                 ByteWidth(shape.type));
   }
   return buffer;
@@ -152,14 +142,68 @@ StatusOr<Ref<Buffer>> Buffer::FromExternal(Memory* memory, const Shape& shape, v
 StatusOr<Ref<Buffer>> Buffer::Share(Buffer& source) {
   // Counted as seen from outside, so that no execution takes the memory over meanwhile.
   if (!source.TryHoldToEnqueue()) return source.DeletedError();
-  Ref<Buffer> share(
-      new Buffer(source.memory_, source.shape_, source.byte_size_, source.definition_));
+  Ref<Buffer> share(new Buffer(source.memory_, source.shape_, source.byte_size_,
+                               Ref<Event>(source.definition())));
   share->data_ = source.data_;
   // Shares of shares share with the first one, so that no chain of them keeps the others alive.
   share->root_ = source.root_ ? source.root_ : Ref<Buffer>(&source);
   share->root_->state_.fetch_add(kExternal, std::memory_order_acq_rel);
   source.ReleaseHoldToEnqueue();
   return share;
+}
+
+StatusOr<Ref<Buffer>> Buffer::Deferred(Buffer& source, const Shape& shape,
+                                       std::vector<int64_t> byte_strides) {
+  TRIPONT_ASSIGN_OR_RETURN(const size_t size, shape.ByteSize());
+  TRIPONT_ASSIGN_OR_RETURN(Ref<Buffer> share, Share(source));
+  Ref<Buffer> buffer(new Buffer(source.memory_, shape, size, share->definition_));
+  buffer->deferred_ = std::make_unique<DeferredContent>();
+  buffer->deferred_->definition = buffer->definition_.get();
+  buffer->deferred_->source = std::move(share);
+  buffer->deferred_->byte_strides = std::move(byte_strides);
+  buffer->state_.store(kDeferred, std::memory_order_release);
+  return buffer;
+}
+
+void Buffer::MakeContent() {
+  DeferredContent& deferred = *deferred_;
+  const std::lock_guard lock(deferred.mutex);
+  if ((state_.load(std::memory_order_acquire) & kDeferred) == 0) return;
+  Ref<Buffer> source = std::move(deferred.source);
+  const Block block = memory_->allocator().TryAllocate(byte_size_);
+  if (block.data == nullptr) {
+    deferred.copied = Event::Failed(
+        memory_->allocator().Exhausted(byte_size_).WithPrefix(StrCat("array of shape ", shape_)));
+  } else {
+    data_ = block.data;
+    block_ = block;
+    allocator_ = &memory_->allocator();
+    const auto copy = [this](const Buffer& from) {
+      const HostActivity activity(kDeviceToDevice, static_cast<int64_t>(byte_size_));
+      StridedCopy(data_, shape_.DenseByteStrides(), from.data_, deferred_->byte_strides,
+                  shape_.dimensions, ByteWidth(shape_.type));
+    };
+    if (source->IsReady()) {
+      copy(*source);
+    } else {
+      deferred.copied = MakeRef<Event>();
+      state_.fetch_add(kHold, std::memory_order_acq_rel);  // the copy's
+      device()->stream().Enqueue(
+          [copy, source = std::move(source), copied = deferred.copied,
+           hold = std::make_shared<Hold>(Ref<Buffer>(this))]() mutable {
+            const Status status = source->definition_event()->Await();
+            if (status.ok()) copy(*source);
+            source = nullptr;
+            hold->Release();
+            status.ok() ? copied->SetReady() : copied->SetError(status);
+          },
+          [copied = deferred.copied](const Status& status) { copied->SetError(status); });
+    }
+  }
+  if (deferred.copied) {
+    deferred.definition.store(deferred.copied.get(), std::memory_order_release);
+  }
+  state_.fetch_and(~kDeferred, std::memory_order_acq_rel);
 }
 
 Ref<Buffer> Buffer::Failed(Memory* memory, const Shape& shape, const Status& status) {
@@ -185,7 +229,12 @@ Status Buffer::DeletedError() const {
 }
 
 bool Buffer::TryAdd(uint64_t what) {
-  if ((state_.fetch_add(what, std::memory_order_acq_rel) & kDeleted) == 0) return true;
+  const uint64_t before = state_.fetch_add(what, std::memory_order_acq_rel);
+  if ((before & (kDeleted | kDeferred)) == 0) return true;
+  if ((before & kDeleted) == 0) {
+    MakeContent();
+    return true;
+  }
   DropHold(what);
   return false;
 }
@@ -215,6 +264,7 @@ void Buffer::FreeMemory() {
   if (allocator_ != nullptr) allocator_->Free(std::exchange(block_, Block{}));
   if (on_delete_) std::exchange(on_delete_, nullptr)();
   if (root_) std::exchange(root_, nullptr)->DropHold(kExternal);
+  if (deferred_) deferred_->source = nullptr;
 }
 
 // Makes a share own its memory, if nobody else sees that. Only while nobody can share or free this
@@ -238,6 +288,7 @@ void Buffer::Delete() {
 }
 
 StatusOr<Donation> Buffer::Donate() {
+  if (IsDeferred()) TRIPONT_RETURN_IF_ERROR(Acquire().status());
   uint64_t state = state_.load(std::memory_order_acquire);
   Donation donation;
   uint64_t wanted;
@@ -263,11 +314,7 @@ void Buffer::WaitForHolds() {
   }
 }
 
-Status Buffer::AddExternalReference() {
-  if ((state_.fetch_add(kExternal, std::memory_order_acq_rel) & kDeleted) == 0) return OkStatus();
-  DropHold(kExternal);
-  return DeletedError();
-}
+Status Buffer::AddExternalReference() { return TryAdd(kExternal) ? OkStatus() : DeletedError(); }
 
 Status Buffer::DropExternalReference() {
   if ((state_.load(std::memory_order_acquire) & kExternalMask) == 0) {
@@ -291,7 +338,7 @@ StatusOr<Ref<Event>> Buffer::CopyToHost(void* destination, size_t size,
   Hold hold{Ref<Buffer>(this)};
   const auto copy = [this, destination, strides = std::move(strides)] {
     const HostActivity activity(kDeviceToHost, static_cast<int64_t>(byte_size_));
-    StridedCopy(destination, strides, data_, DenseStrides(shape_), shape_.dimensions,
+    StridedCopy(destination, strides, data_, shape_.DenseByteStrides(), shape_.dimensions,
                 ByteWidth(shape_.type));
   };
   if (IsReady()) {
@@ -299,7 +346,7 @@ StatusOr<Ref<Event>> Buffer::CopyToHost(void* destination, size_t size,
     return Ref<Event>();
   }
   auto done = MakeRef<Event>();
-  definition_->OnReady(
+  definition_event()->OnReady(
       [copy, done, hold = std::make_shared<Hold>(std::move(hold))](const Status& status) {
         if (status.ok()) copy();
         hold->Release();
@@ -324,7 +371,7 @@ StatusOr<Ref<Event>> Buffer::CopyRawToHost(void* destination, size_t offset, siz
     return Ref<Event>();
   }
   auto done = MakeRef<Event>();
-  definition_->OnReady(
+  definition_event()->OnReady(
       [copy, done, hold = std::make_shared<Hold>(std::move(hold))](const Status& status) {
         if (status.ok()) copy();
         hold->Release();

@@ -14,7 +14,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <span>
+#include <vector>
 
 #include "core/runtime/allocator.h"
 #include "core/runtime/device.h"
@@ -101,6 +104,14 @@ class TRIPONT_EXPORT Buffer : public RefCounted<Buffer> {
   // overwritten by nobody while there are two. A share that is left alone with memory that we
   // allocated owns it, so that donating it hands it over. INVALID_ARGUMENT if `source` was deleted.
   static StatusOr<Ref<Buffer>> Share(Buffer& source);
+  // A copy of `source` with another shape and other strides, which is made when somebody first
+  // takes a hold or asks for the address: until then it has no memory, and `source` keeps its own
+  // as with a share. Element i of the result is what lies sum(i[d] * byte_strides[d]) bytes behind
+  // the start of `source`; all of that must be inside of it. Where there is no room for the copy
+  // then, the definition event fails with RESOURCE_EXHAUSTED. INVALID_ARGUMENT if `source` was
+  // deleted.
+  static StatusOr<Ref<Buffer>> Deferred(Buffer& source, const Shape& shape,
+                                        std::vector<int64_t> byte_strides);
   // A buffer without memory whose definition event failed with `status`.
   static Ref<Buffer> Failed(Memory* memory, const Shape& shape, const Status& status);
   // A result that lives in the memory of an exclusive donation of the same size.
@@ -113,11 +124,16 @@ class TRIPONT_EXPORT Buffer : public RefCounted<Buffer> {
   Memory* memory() const { return memory_; }
   Device* device() const { return memory_->device(); }
 
-  // When the content is there, or why it never will be. Never null.
-  Event* definition_event() const { return definition_ ? definition_.get() : Event::AlwaysReady(); }
+  // When the content is there, or why it never will be. Never null. Of a deferred buffer that
+  // nobody has read yet: that of its source; what is to read it takes a hold first.
+  Event* definition_event() const {
+    Event* const event = definition();
+    return event != nullptr ? event : Event::AlwaysReady();
+  }
   // Content there, without error. Cheap.
   bool IsReady() const {
-    return !definition_ || (definition_->IsReady() && definition_->status().ok());
+    const Event* const event = definition();
+    return event == nullptr || (event->IsReady() && event->status().ok());
   }
 
   // Address of the memory, or null once it is freed. Only meaningful under a hold or an external
@@ -128,6 +144,8 @@ class TRIPONT_EXPORT Buffer : public RefCounted<Buffer> {
   // Deletes the buffer. Calling it again does nothing.
   void Delete();
   bool IsDeleted() const { return (state_.load(std::memory_order_acquire) & kDeleted) != 0; }
+  // Whether it is a deferred buffer that nobody has read yet.
+  bool IsDeferred() const { return (state_.load(std::memory_order_acquire) & kDeferred) != 0; }
   bool IsDonated() const { return (state_.load(std::memory_order_acquire) & kDonated) != 0; }
   // Whether the memory is the buffer's own, and nobody outside knows its address.
   bool IsExclusive() const {
@@ -179,6 +197,7 @@ class TRIPONT_EXPORT Buffer : public RefCounted<Buffer> {
   static constexpr uint64_t kHoldMask = (1ull << 28) - 1;
   static constexpr uint64_t kExternal = 1ull << 28;
   static constexpr uint64_t kExternalMask = ((1ull << 28) - 1) << 28;
+  static constexpr uint64_t kDeferred = 1ull << 59;  // the content is still to be made
   static constexpr uint64_t kDeleted = 1ull << 60;
   static constexpr uint64_t kDonated = 1ull << 61;
   static constexpr uint64_t kTaken = 1ull << 62;   // the memory is freed, or a donation's
@@ -187,11 +206,25 @@ class TRIPONT_EXPORT Buffer : public RefCounted<Buffer> {
   Buffer(Memory* memory, const Shape& shape, size_t byte_size, Ref<Event> definition);
   ~Buffer();
   bool TryAdd(uint64_t what);
+  Event* definition() const {
+    return deferred_ == nullptr ? definition_.get()
+                                : deferred_->definition.load(std::memory_order_acquire);
+  }
+  void MakeContent();
   void DropHold(uint64_t what);
   void FreeMemoryIfUnused(uint64_t state);
   void FreeMemory();
   bool TakeOverFromRoot();
   Status DeletedError() const;
+
+  // Of a deferred buffer.
+  struct DeferredContent {
+    std::mutex mutex;  // of whoever makes the content
+    Ref<Buffer> source;
+    std::vector<int64_t> byte_strides;
+    Ref<Event> copied;               // null: made at once, or not yet
+    std::atomic<Event*> definition;  // the source's or `copied`, which both stay; null: ready
+  };
 
   std::atomic<uint64_t> state_{0};
   void* data_ = nullptr;
@@ -203,6 +236,7 @@ class TRIPONT_EXPORT Buffer : public RefCounted<Buffer> {
   const Shape shape_;
   std::function<void()> on_delete_;  // external memory
   Ref<Buffer> root_;  // of a share: whose memory it is, kept by an external reference
+  std::unique_ptr<DeferredContent> deferred_;  // null: an ordinary buffer
 };
 
 }  // namespace tripont

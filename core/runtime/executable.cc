@@ -115,6 +115,8 @@ StatusOr<Ref<Executable>> Executable::Load(std::string bytes) {
   Backend* const backend = core != nullptr ? core->backend() : nullptr;
   TRIPONT_RETURN_IF_ERROR(CheckTarget(artifact, backend));
   TRIPONT_ASSIGN_OR_RETURN(executable->program_, LoadedProgram::Load(artifact, backend));
+  for (const auto& deferred : executable->program_->deferred_results())
+    executable->results_[deferred.result].deferred = true;
   return executable;
 }
 
@@ -341,7 +343,7 @@ Status Executable::Execute(Device* device, std::span<Buffer* const> arguments,
     return donation.exclusive() ? &donation : nullptr;
   };
   for (size_t i = 0; i < num_results; ++i) {
-    if (donation_for(i) != nullptr) continue;
+    if (donation_for(i) != nullptr || results_[i].deferred) continue;
     const ResultPlan& plan = results_[i];
     Memory* const memory = device->memory(plan.memory);
     results[i] = Buffer::TryAllocate(memory, artifact_.results[i].shape, plan.byte_size, event);
@@ -370,6 +372,14 @@ Status Executable::Execute(Device* device, std::span<Buffer* const> arguments,
     result_data[i] = results[i]->data();
   }
 
+  for (const LoadedProgram::DeferredResult& plan : program_->deferred_results()) {
+    result_data[plan.result] = nullptr;
+    // Cannot fail: the source is there, and the shape was looked at when the program was loaded.
+    results[plan.result] = Buffer::Deferred(*results[plan.source],
+                                            artifact_.results[plan.result].shape, plan.byte_strides)
+                               .value();
+  }
+
   if (run_inline) {
     for (const Ref<Buffer>& buffer : overwritten) buffer->WaitForHolds();
     Status status = RunProgram(device, parameter_data.data(), result_data.data(), participation,
@@ -393,8 +403,10 @@ Status Executable::Execute(Device* device, std::span<Buffer* const> arguments,
     if (!buffer->IsReady()) execution->awaited.push_back(buffer);
     if (donation_of[i] < 0) execution->inputs.push_back(Hold(std::move(buffer)));
   }
-  for (const Ref<Buffer>& result : results) {
-    if (result->TryHold()) execution->outputs.push_back(Hold(result));
+  for (size_t i = 0; i < num_results; ++i) {
+    const Ref<Buffer>& result = results[i];
+    const bool written = !results_[i].deferred && result->TryHold();
+    execution->outputs.push_back(written ? Hold(result) : Hold());
   }
   execution->donations = std::move(donations);
   execution->overwritten = std::move(overwritten);

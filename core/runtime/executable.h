@@ -110,6 +110,7 @@ class TRIPONT_EXPORT Executable : public RefCounted<Executable> {
     int32_t aliased_parameter = -1;
     MemoryKind memory = MemoryKind::kDevice;
     size_t byte_size = 0;
+    bool deferred = false;  // no thunk writes it: LoadedProgram::deferred_results
   };
 
   std::string bytes_;

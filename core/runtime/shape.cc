@@ -29,6 +29,16 @@ int64_t Shape::ElementCount() const {
   return static_cast<int64_t>(count);
 }
 
+std::vector<int64_t> Shape::DenseByteStrides() const {
+  std::vector<int64_t> strides(rank());
+  auto stride = static_cast<int64_t>(ByteWidth(type));
+  for (size_t i = rank(); i-- > 0;) {
+    strides[i] = stride;
+    stride *= dimensions[i];
+  }
+  return strides;
+}
+
 std::string Shape::ToString() const {
   return StrCat(TypeName(type), "[", StrJoin(dimensions, ","), "]");
 }

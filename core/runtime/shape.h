@@ -10,6 +10,7 @@
 #include <ostream>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "core/runtime/dtype.h"
 #include "core/runtime/export.h"
@@ -65,6 +66,8 @@ struct TRIPONT_EXPORT Shape {
   // Elements; only for shapes whose ByteSize() is OK.
   int64_t ElementCount() const;
   size_t rank() const { return dimensions.size(); }
+  // Distances of neighbours in bytes, one a dimension.
+  std::vector<int64_t> DenseByteStrides() const;
   // "f32[2,3]"
   std::string ToString() const;
 

@@ -86,7 +86,46 @@ StatusOr<std::unique_ptr<LoadedProgram>> LoadedProgram::Load(const Artifact& art
   }
   TRIPONT_ASSIGN_OR_RETURN(program->thunks_,
                            program->LoadSequence(artifact.thunks, &program->cost_ns_));
+  program->DeferResults();
   return program;
+}
+
+// The result whose memory `operand` is, as it is; -1: none.
+int64_t LoadedProgram::ResultAt(const ArtifactOperand& operand) const {
+  const Allocation& allocation = artifact_.allocations[operand.slice.allocation];
+  const bool is_result = allocation.kind == AllocationKind::kResult && operand.slice.offset == 0 &&
+                         artifact_.results[allocation.index].shape == operand.shape;
+  return is_result ? allocation.index : -1;
+}
+
+// Takes out the calls that write a result, which nothing else reads or writes, in another order
+// than another result has it.
+void LoadedProgram::DeferResults() {
+  std::vector<uint32_t> uses(artifact_.allocations.size());
+  for (const CompactSlice& slice : slices_) ++uses[slice.allocation];
+  size_t kept = 0;
+  for (size_t i = 0; i < thunks_.size(); ++i) {
+    const ArtifactThunk& thunk = artifact_.thunks[i];
+    if (thunk.kind == ArtifactThunk::Kind::kLibraryCall) {
+      const std::span<const int64_t> strides = thunks_[i].call->DeferredStrides();
+      const int64_t source = strides.empty() ? -1 : ResultAt(thunk.operands[0]);
+      const int64_t result = source < 0 ? -1 : ResultAt(thunk.results[0]);
+      if (result >= 0) {
+        const uint32_t target = thunk.results[0].slice.allocation;
+        if (artifact_.allocations[target].aliased_parameter < 0 && uses[target] == 1 &&
+            artifact_.results[result].memory_kind == artifact_.results[source].memory_kind) {
+          deferred_results_.push_back({static_cast<size_t>(result),
+                                       static_cast<size_t>(source),
+                                       {strides.begin(), strides.end()}});
+          cost_ns_ -= thunk.cost_ns + kThunkNs;
+          continue;
+        }
+      }
+    }
+    if (kept != i) thunks_[kept] = std::move(thunks_[i]);
+    ++kept;
+  }
+  thunks_.resize(kept);
 }
 
 LoadedProgram::~LoadedProgram() {

@@ -64,6 +64,13 @@ class LoadedProgram {
   // Whether the host reads or writes temporary values: predicates, operands of library calls that
   // run on it.
   bool host_uses_temporaries() const { return host_uses_temporaries_; }
+  // Results that no thunk writes: each is another result in another order, for Buffer::Deferred.
+  struct DeferredResult {
+    size_t result;
+    size_t source;  // the other result
+    std::vector<int64_t> byte_strides;
+  };
+  const std::vector<DeferredResult>& deferred_results() const { return deferred_results_; }
   // Estimate, ns on one core; infinity if a trip count is unknown.
   double cost_ns() const { return cost_ns_; }
   bool may_block() const { return may_block_; }
@@ -81,6 +88,8 @@ class LoadedProgram {
   explicit LoadedProgram(const Artifact& artifact) : artifact_(artifact) {}
   StatusOr<LoadedSequence> LoadSequence(const std::vector<ArtifactThunk>& thunks, double* cost_ns);
   Status LoadLibraryCall(const ArtifactThunk& thunk, LoadedThunk& loaded);
+  void DeferResults();
+  int64_t ResultAt(const ArtifactOperand& operand) const;
   void AddSlice(LoadedThunk& thunk, const Slice& slice);
   void* Resolve(const State& state, uint32_t slice) const;
   template <bool kProfiled>
@@ -117,6 +126,7 @@ class LoadedProgram {
   };
   std::vector<PreparedCall> prepared_calls_;
   std::string collectives_;
+  std::vector<DeferredResult> deferred_results_;
   std::vector<CompactSlice> slices_;
   LoadedSequence thunks_;
 };

@@ -16,6 +16,7 @@ void RegisterGemm(LibraryRegistry& registry);
 void RegisterRngState(LibraryRegistry& registry);
 void RegisterSort(LibraryRegistry& registry);
 void RegisterTopK(LibraryRegistry& registry);
+void RegisterTranspose(LibraryRegistry& registry);
 void RegisterTriangularSolve(LibraryRegistry& registry);
 
 namespace lapack {

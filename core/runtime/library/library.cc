@@ -16,6 +16,7 @@ void RegisterLibraryCalls(LibraryRegistry& registry) {
   RegisterRngState(registry);
   RegisterSort(registry);
   RegisterTopK(registry);
+  RegisterTranspose(registry);
   RegisterTriangularSolve(registry);
   lapack::RegisterEigen(registry);
   lapack::RegisterFactorizations(registry);

@@ -180,6 +180,9 @@ class TRIPONT_EXPORT LibraryCall {
   virtual bool IsCollective() const { return false; }
   // Of a collective: all that two programs must agree on to meet in it.
   virtual std::string Description() const { return ""; }
+  // Where the result is the operand in another order and nothing else: the byte strides, one a
+  // dimension of the result, with which the operand is read. Empty: it computes something.
+  virtual std::span<const int64_t> DeferredStrides() const { return {}; }
   // True if Execute enqueues its work in the queue of a backend's device, after what is there,
   // instead of doing it before it returns (on the host there is no queue). Other calls run when the
   // queue is empty.

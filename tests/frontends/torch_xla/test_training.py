@@ -229,3 +229,24 @@ def test_save_and_load(tmp_path):
     loaded = loaded.to("xla")
     for name, value in model.state_dict().items():
         assert torch.equal(loaded.state_dict()[name].cpu(), value.cpu())
+
+
+def test_gradients_accumulate_over_steps():
+    """A gradient is a view in torch_xla, and what it is a view of a result too, which the next step may read."""
+    x, y = _random(64, 96), _random(64, 112)
+
+    def gradients(device: str) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(96, 128), nn.ReLU(), nn.Linear(128, 112)).to(device)
+        optimizer = sgd(model.parameters())
+        for step in range(5):
+            if step % 3 == 0:
+                optimizer.zero_grad()
+            F.mse_loss(model(x.to(device)), y.to(device)).backward()
+            if step % 3 == 2:
+                optimizer.step()
+            torch_xla.sync()
+        return [a.cpu() for p in model.parameters() for a in (p.grad.t(), p.grad, p.detach())]
+
+    for got, want in zip(gradients("xla"), gradients("cpu"), strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-6)
