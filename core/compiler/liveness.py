@@ -25,19 +25,16 @@ FOREVER: Final = 1 << 60
 class Value:
     """One array: alive in [start, end], both times included."""
 
-    __slots__ = ("end", "group", "index", "instruction", "shape", "start")
+    __slots__ = ("end", "group", "index", "instruction", "shape", "size", "start")
 
     def __init__(self, instruction: Instruction, index: int, shape: Shape, start: int) -> None:
         self.instruction = instruction
         self.index = index
         self.shape = shape
+        self.size = shape.bytes
         self.start = start
         self.end = start
         self.group = Group(self)
-
-    @property
-    def size(self) -> int:
-        return self.shape.bytes
 
     def __repr__(self) -> str:
         return f"{self.instruction.name}.{self.index} {self.shape} [{self.start}, {self.end}]"
@@ -154,6 +151,9 @@ class Liveness:
         if not operands:
             return
         priority = 1 if must_share(instruction) else 3
+        places: dict[Value | None, list[int]] = {}  # where each value comes in
+        for n, o in enumerate(operands):
+            places.setdefault(o, []).append(n)
         for result, candidates in zip(results, in_place_operands(instruction), strict=True):
             if result is None:
                 continue
@@ -162,7 +162,7 @@ class Liveness:
                 if operand is None or operand.size != result.size:
                     continue
                 # The same memory must not come in through another operand that is read elsewhere.
-                if all(o is not operand or n in candidates for n, o in enumerate(operands)):
+                if all(n in candidates for n in places[operand]):
                     self.touching.add((operand, result))
                     self.wishes.append((priority, -result.size, result, operand))
 

@@ -41,29 +41,41 @@ def element(g: Generator, instruction: hlo.Instruction, index: Index) -> Element
     hit = g.recall((instruction, index))
     if hit is not None:
         return hit  # type: ignore[no-any-return]
-    # Chains of elementwise instructions can be long: walk them with a stack of our own.
+    # Chains of elementwise instructions can be long: walk them with a stack of our own. What is known is kept here too:
+    # to find it by an index takes as long as to write its code.
+    found: dict[hlo.Instruction, Element] = {}
+
+    def known(i: hlo.Instruction) -> bool:
+        if i in found:
+            return True
+        value = _known(g, i, index)
+        if value is None:
+            return False
+        found[i] = value
+        return True
+
     stack = [instruction]
     while stack:
         top = stack[-1]
+        if known(top):
+            stack.pop()
+            continue
         at = index if top.dims else ()
-        if _known(g, top, index) is not None:
-            stack.pop()
-        elif top in g.scratch:
+        if top in g.scratch:
             array, first = g.scratch[top]
-            _remember(g, top, at, g.load(array, at[first:], g.depth))
-            stack.pop()
+            value = g.load(array, at[first:], g.depth)
         elif not _is_elementwise(top):
-            _remember(g, top, at, _generator(top)(g, top, at))
-            stack.pop()
+            value = _generator(top)(g, top, at)
         else:
-            missing = [o for o in top.operands if _known(g, o, index) is None]
+            missing = [o for o in top.operands if not known(o)]
             if missing:
                 stack.extend(reversed(missing))
                 continue
-            operands = [_known(g, o, index) for o in top.operands]
-            _remember(g, top, at, elementwise.emit(g, top, operands))  # type: ignore[arg-type]
-            stack.pop()
-    return _known(g, instruction, index)  # type: ignore[return-value]
+            value = elementwise.emit(g, top, [found[o] for o in top.operands])
+        _remember(g, top, at, value)
+        found[top] = value
+        stack.pop()
+    return found[instruction]
 
 
 def _known(g: Generator, instruction: hlo.Instruction, index: Index) -> Element | None:

@@ -11,6 +11,7 @@ folded, and so are the usual identities (x+0, x*1, x*0), because index arithmeti
 
 from __future__ import annotations
 
+import functools
 import re
 import struct
 from collections.abc import Collection, Container, Iterable, Iterator, Sequence
@@ -33,16 +34,19 @@ _REFERENCE: Final = re.compile(r"@([\w.$]+)")
 VECTOR_TEMPLATE: Final = "<{} x {}>"
 
 
+@functools.cache
 def vector(scalar: str, lanes: int) -> str:
     """The type of ``lanes`` elements of ``scalar``; one lane is the scalar type itself."""
     return scalar if lanes == 1 else f"<{lanes} x {scalar}>"
 
 
+@functools.cache
 def lanes_of(type_: str) -> int:
     """How many elements a type has; 1 for a scalar."""
     return int(type_[1 : type_.index(" ")]) if type_[0] == "<" else 1
 
 
+@functools.cache
 def scalar_of(type_: str) -> str:
     """The element type of a vector, or the scalar type itself."""
     return type_[type_.index("x ") + 2 : -1] if type_[0] == "<" else type_
@@ -487,6 +491,7 @@ class Builder:
         self.module.functions.append(f"{head} {{\n{body}\n}}")
 
 
+@functools.cache
 def mangle(type_: str) -> str:
     """The suffix of an overloaded intrinsic's name: float -> f32, <16 x float> -> v16f32, ptr -> p0."""
     scalar = scalar_of(type_)
