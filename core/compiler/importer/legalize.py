@@ -45,6 +45,7 @@ _RAGGED_DIMENSIONS: Final = re.compile(r"(\w+_dimensions) = (\[[^\]]*\])")
 
 def legalize_chlo(module: ir.Module) -> ir.Module:
     """Expand chlo operations into StableHLO, all but those in :data:`KEPT`. Works in place."""
+    _widen_short_floats(module)
     _hide_kept(module)
     bindings.run_passes(module, "func.func(chlo-legalize-to-stablehlo)")
     return module
@@ -80,6 +81,35 @@ def legalize_quantization(module: ir.Module) -> ir.Module:
         "func.func(stablehlo-legalize-quantized-op-to-qdq),func.func(stablehlo-legalize-quant-to-math)",
     )
     return module
+
+
+# Functions that are expanded into several operations, whose values types without infinities could not hold.
+_FUNCTIONS: Final = frozenset(f"chlo.{name}" for name in (*_UNARY.split(), "polygamma", "zeta"))
+_NO_INFINITY: Final = ("f4E2M1FN>", "f6E2M3FN>", "f6E3M2FN>")
+
+
+def _widen_short_floats(module: ir.Module) -> None:
+    """Let functions of floats of less than 8 bits be functions of f32, rounded once."""
+    found: list[ir.Operation] = []
+
+    def visit(operation: ir.Operation) -> ir.WalkResult:
+        if operation.name in _FUNCTIONS and str(operation.results[0].type).endswith(_NO_INFINITY):
+            found.append(operation)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    for operation in found:
+        narrow = operation.results[0].type
+        with operation.location, ir.InsertionPoint(operation):
+            wide = ir.RankedTensorType.get(ir.RankedTensorType(narrow).shape, ir.F32Type.get())
+
+            def convert(value: ir.Value, target: ir.Type) -> ir.Value:
+                return ir.Operation.create("stablehlo.convert", [target], [value]).results[0]
+
+            operands = [convert(v, wide) for v in operation.operands]
+            value = ir.Operation.create(operation.name, [wide], operands).results[0]
+            operation.results[0].replace_all_uses_with(convert(value, narrow))
+        operation.erase()
 
 
 STAGES: Final[dict[str, Callable[[ir.Module], ir.Module]]] = {
