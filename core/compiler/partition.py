@@ -52,6 +52,8 @@ _SHARDINGS: Final = (12, 14)
 _CALLBACK: Final = b"tripont.python_callback"
 _XLA_CALLBACK: Final = b"xla_python_cpu_callback"
 assert len(_CALLBACK) == len(_XLA_CALLBACK)
+# The attribute of a custom call that says how many of its leading dimensions are those of a batch.
+_BATCHED: Final = b"num_batch_dims"
 # Calls the Python function at an address, which is one of another process.
 _INSPECT: Final = b"InspectSharding"
 
@@ -118,6 +120,8 @@ def partition(program: bytes, format: str, options: BuildOptions) -> Partitioned
         ) from None
 
     text = _stablehlo(program, format).replace(_CALLBACK, _XLA_CALLBACK)
+    if _BATCHED in text:
+        _partition_batches(text)
     count = options.num_replicas * options.num_partitions
     taken: list[bytes] = []
 
@@ -152,6 +156,26 @@ def _stablehlo(program: bytes, format: str) -> bytes:
     if format == "hlo":
         return bytes(_jax.mlir.hlo_to_stablehlo(program))
     return program
+
+
+def _partition_batches(text: bytes) -> None:
+    """Have the partitioner split custom calls along their batches: each device does the matrices that it has."""
+    from .importer import bindings
+    from .importer.program import read_mlir
+
+    targets: set[str] = set()
+
+    def visit(operation: Any) -> Any:
+        if operation.name == "stablehlo.custom_call":
+            given = operation.attributes
+            key = "mhlo.frontend_attributes"
+            if key in given and _BATCHED.decode() in given[key]:
+                targets.add(bindings.ir.StringAttr(given["call_target_name"]).value)
+        return bindings.ir.WalkResult.ADVANCE
+
+    read_mlir(text, "mlir", bindings.context()).operation.walk(visit)
+    for target in targets:
+        _jax.register_custom_call_as_batch_partitionable(target)
 
 
 @contextmanager

@@ -146,6 +146,13 @@ def lu_pivots_to_permutation_primitive() -> Any:
     return linalg.lu_pivots_to_permutation_p
 
 
+def batched_call_lowering(target: str, dimensions: int) -> Any:
+    """A rule for a custom call whose operands' last ``dimensions`` are one problem; devices share those before."""
+    from jax._src.lax import linalg
+
+    return linalg._linalg_ffi_lowering(target, num_non_batch_dims=dimensions, column_major=False)
+
+
 def has_portable_lowering(primitive: Any) -> bool:
     """Whether JAX lowers ``primitive`` for platforms that it has no rule of their own for."""
     return primitive in mlir._lowerings

@@ -12,9 +12,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
-import jax.ffi
-
 from . import compat
 
 #: Primitives whose CPU rules are ours too.
@@ -37,7 +34,8 @@ FROM_CPU: tuple[str, ...] = (
 def _lu_pivots_to_permutation(context: Any, pivots: Any, *, permutation_size: int) -> Any:
     """One call, where JAX's portable lowering is a loop over the pivots."""
     del permutation_size  # the result's shape says it
-    return jax.ffi.ffi_lowering("tripont.lu_pivots_to_permutation")(context, pivots)
+    rule = compat.batched_call_lowering("tripont.lu_pivots_to_permutation", dimensions=1)
+    return rule(context, pivots)
 
 
 def register(platform: str) -> None:

@@ -328,3 +328,31 @@ def test_a_program_goes_on_after_one_that_failed() -> None:
             )
         )(x).block_until_ready()
     np.testing.assert_allclose(jax.jit(jnp.sum)(x), values(8, 8).sum(), rtol=1e-5)
+
+
+# ------------------------------------------------------------------------------------------------- linear algebra
+
+BATCHED: dict[str, Callable[..., Any]] = {
+    "cholesky": lambda a: jnp.linalg.cholesky(a @ a.mT + 8 * jnp.eye(4)),
+    "eigh": lambda a: jnp.linalg.eigvalsh(a + a.mT),
+    "inverse": lambda a: jnp.linalg.inv(a + 8 * jnp.eye(4)),
+    "lu": lambda a: lax.linalg.lu(a),
+    "qr": lambda a: jnp.linalg.qr(a),
+    "schur": lambda a: abs(lax.linalg.schur(a + a.mT)[0]),
+    "singular_values": lambda a: jnp.linalg.svd(a, compute_uv=False),
+}
+
+
+@pytest.mark.parametrize("name", BATCHED)
+def test_batches_of_matrices_stay_where_they_are(name: str) -> None:
+    a = values(8, 4, 4)
+    functions = []
+
+    def run(m: Mesh) -> Any:
+        functions.append(jax.jit(BATCHED[name], out_shardings=NamedSharding(m, P("x"))))
+        return functions[-1](place(m, a, P("x")))
+
+    both(run, tolerance=2e-5)
+    text = functions[0].lower(place(mesh("xpu"), a, P("x"))).compile().as_text()
+    assert "all-gather" not in text
+    assert "all-reduce" not in text
