@@ -12,7 +12,7 @@ from torch_xla.experimental import plugins
 
 from tripont import library_path
 
-from . import DEVICE_TYPE, shape_checks
+from . import DEVICE_TYPE, recording
 
 
 class TripontPlugin(plugins.DevicePlugin):
@@ -31,7 +31,7 @@ class TripontPlugin(plugins.DevicePlugin):
 
 def register() -> None:
     """Make tripont the plugin of PJRT_DEVICE=XPU. RuntimeError if torch_xla's runtime has started."""
-    shape_checks.install()
+    recording.install()
     plugins.use_dynamic_plugins()  # type: ignore[no-untyped-call]
     plugins.register_plugin(DEVICE_TYPE, TripontPlugin())
 
@@ -44,6 +44,6 @@ def replace_stock_plugin() -> None:
     if "XPU_LIBRARY_PATH" in os.environ:
         return
     if os.environ.get("PJRT_DEVICE") == DEVICE_TYPE:
-        shape_checks.install()
+        recording.install()
     xpu.XpuPlugin = TripontPlugin  # type: ignore[misc]  # where torch_xla registers it after this
     plugins.register_plugin(DEVICE_TYPE, TripontPlugin())  # where it has done so before

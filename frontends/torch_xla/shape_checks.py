@@ -3,22 +3,26 @@
 Before torch_xla records ``a.add_(b)``, PyTorch checks on tensors without data that ``b`` broadcasts to the shape of
 ``a``. That check is a Python function made for symbolic shapes, ``torch._meta_registrations.check_inplace_broadcast``:
 10 us, more than recording the operation, and an optimizer has two or more of them for each parameter. :func:`install`
-puts an answer for the plain cases before it: other shapes that are equal to the first, or of no dimension. Everything
-else, errors and symbolic shapes among it, goes the old way.
+puts an answer for the plain cases before it: other shapes that are equal to the first, or of no dimension. The same
+for all that ``add_`` and ``sub_`` check. Everything else, errors and symbolic shapes among it, goes the old way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 _NAME = "check_inplace_broadcast"
+_INTEGERS: Final = {int}
+# Held, for what it registers goes with it.
+_kernels: Any = None
 
 
 def install() -> None:
-    """Put the quick answer in place, once; nothing happens with a PyTorch that has no such function."""
+    """Put the quick answers in place, once; nothing happens with a PyTorch that has no such functions."""
+    global _kernels
     try:
-        from torch import _meta_registrations
+        from torch import _meta_registrations, library
     except ImportError:
         return
     original = getattr(_meta_registrations, _NAME, None)
@@ -33,10 +37,24 @@ def install() -> None:
 
     check_inplace_broadcast.__wrapped__ = original  # type: ignore[attr-defined]
     setattr(_meta_registrations, _NAME, check_inplace_broadcast)
+    other_kernel = getattr(_meta_registrations, "meta_binop_inplace_alpha", None)
+    if other_kernel is not None:
+        _kernels = library.Library("aten", "IMPL", "Meta")  # type: ignore[no-untyped-call]
+        for name in ("add_.Tensor", "sub_.Tensor"):
+            _kernels.impl(name, _in_place(other_kernel), allow_override=True)
+
+
+def _in_place(other_kernel: Any) -> Any:
+    """What add_ and sub_ do on tensors without data, where dtypes and shapes are equal: nothing can be wrong then."""
+
+    def kernel(self: Any, other: Any, alpha: Any = 1) -> Any:
+        if self.dtype is other.dtype and _plainly_equal(self.shape, other.shape):
+            return self
+        return other_kernel(self, other, alpha=alpha)
+
+    return kernel
 
 
 def _plainly_equal(a: Sequence[Any], b: Sequence[Any]) -> bool:
     """Whether both are the same integers. Symbolic sizes are not compared: that would note a condition on them."""
-    return len(a) == len(b) and all(
-        type(x) is int and type(y) is int and x == y for x, y in zip(a, b, strict=True)
-    )
+    return {*map(type, a), *map(type, b)} == _INTEGERS and a == b
