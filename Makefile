@@ -38,7 +38,7 @@ test-upstream: frameworks
 
 # Every configuration of every op and of jax.numpy, and the table of what came out. TRIPONT_CONFORMANCE_TARGET: host (the default) or sycl.
 conformance: dev
-	TRIPONT_CONFORMANCE=full $(RUN) -m pytest -q $(or $(ARGS),tests/conformance tests/integration/test_numpy_functions.py)
+	TRIPONT_CONFORMANCE=full $(RUN) -m pytest -q $(or $(ARGS),tests/conformance tests/integration/test_numpy_functions.py tests/integration/test_scipy_functions.py)
 	$(RUN) -m tests.conformance.coverage
 
 # The wheel in a clean environment, as a user gets it, on Python 3.12 with the newest JAX where there is one; then installed
