@@ -66,6 +66,8 @@ COST: Final[dict[str, float]] = {
             "igamma",
             "igammac",
             "regularized-incomplete-beta",
+            "zeta",
+            "polygamma",
             "sine",
             "cosine",
             "sinh",

@@ -35,6 +35,8 @@ TRANSCENDENTAL: Final = frozenset(
         "igamma",
         "igammac",
         "regularized-incomplete-beta",
+        "zeta",
+        "polygamma",
         "power",
         "atan2",
     ]

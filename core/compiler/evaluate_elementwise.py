@@ -340,6 +340,8 @@ ELEMENTWISE: Final[Mapping[str, Callable[..., Array]]] = {
     "igamma": _wide(_vector(evaluate_incomplete.igamma)),
     "igammac": _wide(_vector(evaluate_incomplete.igammac)),
     "regularized-incomplete-beta": _wide(_vector(evaluate_incomplete.betainc)),
+    "zeta": _wide(_vector(evaluate_gamma.zeta)),
+    "polygamma": _wide(_vector(evaluate_gamma.polygamma)),
     "floor": _wide(np.floor),
     "ceil": _wide(np.ceil),
     "round-nearest-afz": _wide(_round_away),

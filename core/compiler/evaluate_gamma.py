@@ -1,5 +1,5 @@
-"""lgamma and digamma of one number, for :mod:`.evaluate_elementwise`: in decimal arithmetic of 60 digits, so that what
-is left is the last rounding, beside the functions' zeros too.
+"""lgamma, digamma, zeta and polygamma of one number each, for :mod:`.evaluate_elementwise`: in decimal arithmetic of 60
+digits, so that what is left is the last rounding, beside the functions' zeros too.
 """
 
 from __future__ import annotations
@@ -36,6 +36,37 @@ def digamma(x: float) -> float:
     return _in_context(_digamma, x)
 
 
+def zeta(s: float, q: float) -> float:
+    """The Hurwitz zeta function: infinite for s = 1 and at the poles q = 0, -1, ...; NaN for s < 1 and, unless s is
+    whole, other negative q.
+    """
+    if math.isnan(s) or math.isnan(q) or s < 1 or q == -math.inf:
+        return math.nan
+    if s == 1 or (q <= 0 and q == math.floor(q)):
+        return math.inf
+    if q < 0 and (s == math.inf or s != math.floor(s)):
+        return math.nan
+    if math.inf in (s, q):
+        return 0.0 if q > 1 else 1.0 if q == 1 else math.inf
+    with decimal.localcontext(_CONTEXT):
+        return float(_zeta(Decimal(s), Decimal(q)))
+
+
+def polygamma(n: float, x: float) -> float:
+    """The n-th derivative of digamma; NaN for n that are negative or not whole."""
+    if n == 0:
+        return digamma(x)
+    if not 0 < n < math.inf or n != math.floor(n) or math.isnan(x) or x == -math.inf:
+        return math.nan
+    sign = -1 if n % 2 == 0 else 1
+    if x == math.inf:
+        return sign * 0.0
+    if x <= 0 and x == math.floor(x):
+        return sign * math.inf
+    with decimal.localcontext(_CONTEXT):
+        return float(sign * math.factorial(int(n)) * _zeta(Decimal(n) + 1, Decimal(x)))
+
+
 def _in_context(function: Callable[[Decimal], Decimal], x: float) -> float:
     with decimal.localcontext(_CONTEXT):
         return float(function(Decimal(x)))
@@ -67,6 +98,20 @@ def _digamma(x: Decimal) -> Decimal:
     total += x.ln() - 1 / (2 * x)
     for k, b in enumerate(_bernoulli(), 1):
         total -= b / (2 * k * x ** (2 * k))
+    return total
+
+
+def _zeta(s: Decimal, q: Decimal) -> Decimal:
+    """By Euler and Maclaurin's formula (DLMF 25.11.28); negative q for whole s alone."""
+    total = Decimal(0)
+    while q < _FROM or q < s:
+        total += q**-s
+        q += 1
+    total += q ** (1 - s) / (s - 1) + q**-s / 2
+    term = s / 2 * q ** (-s - 1)
+    for k, b in enumerate(_bernoulli(), 1):
+        total += term * b
+        term *= (s + 2 * k - 1) * (s + 2 * k) / ((2 * k + 1) * (2 * k + 2) * q * q)
     return total
 
 

@@ -82,6 +82,7 @@ OF_COMPLEX: dict[str, str] = {
 #: Elementwise primitives of real numbers that are operations of ours, and that the client would expand.
 COMPOSITES: dict[str, str] = {
     **{name: f"chlo.{name}" for name in ("erf_inv", "erfc", "lgamma", "digamma")},
+    **{name: f"chlo.{name}" for name in ("zeta", "polygamma")},
     **{name: f"tripont.{name}" for name in ("igamma", "igammac", "regularized_incomplete_beta")},
 }
 

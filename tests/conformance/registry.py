@@ -216,7 +216,7 @@ OPCODES_COVERED_AS: dict[str, str] = {
     "dot": "dot_general",
     **{name: f"chlo.{name}" for name in ("acos", "asin", "cosh", "erf", "erfc", "sinh")},
     "erf-inv": "chlo.erf_inv",
-    **{name: f"chlo.{name}" for name in ("lgamma", "digamma")},
+    **{name: f"chlo.{name}" for name in ("lgamma", "digamma", "zeta", "polygamma")},
     **dict.fromkeys(
         ["igamma", "igammac", "regularized-incomplete-beta"],
         "JAX's lowering of the primitive (tests/frontends/jax/test_special_functions.py)",

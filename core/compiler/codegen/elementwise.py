@@ -548,6 +548,8 @@ _REAL: Final[dict[str, Operation]] = {
     "igamma": _math("igamma"),
     "igammac": _math("igammac"),
     "regularized-incomplete-beta": _math("betainc"),
+    "zeta": _math("zeta"),
+    "polygamma": _math("polygamma"),
     "floor": _intrinsic("floor"),
     "ceil": _intrinsic("ceil"),
     "round-nearest-afz": _intrinsic("round"),

@@ -99,6 +99,7 @@ def read_reduce_precision(block: BlockReader, operation: Any) -> Results:
 # Operations that are opcodes of ours for real numbers; those of complex ones but OF_COMPLEX the passes expand.
 REAL: Final = {
     **{name: name for name in ("sinh", "cosh", "asin", "acos", "erfc", "lgamma", "digamma")},
+    **{name: name for name in ("zeta", "polygamma")},
     "erf_inv": "erf-inv",
 }
 

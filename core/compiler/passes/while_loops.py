@@ -359,7 +359,7 @@ _WORTH_HOISTING = frozenset(
         "erf",
         "erfc",
         *["erf-inv", "lgamma", "digamma", "igamma", "igammac", "regularized-incomplete-beta"],
-        *["sinh", "cosh", "asin", "acos"],
+        *["zeta", "polygamma", "sinh", "cosh", "asin", "acos"],
         "library-call",
     ]
 )

@@ -24,13 +24,13 @@ from .logarithm import log, log1p
 from .power import pow
 from .roots import cbrt, rsqrt
 from .trigonometric import cos, sin, tan
+from .zeta import polygamma, zeta
 
 FUNCTIONS: Final[dict[str, Callable[..., Value]]] = {
     f.__name__: f
     for f in (
         acos, asin, atan, atan2, betainc, cbrt, cos, cosh, digamma, erf, erf_inv, erfc, exp, exp2, expm1, igamma,
-        igammac, lgamma, log, log1p,
-        logistic, pow, rsqrt, sin, sinh, tan, tanh,
+        igammac, lgamma, log, log1p, logistic, polygamma, pow, rsqrt, sin, sinh, tan, tanh, zeta,
     )
 }  # fmt: skip
 

@@ -22,29 +22,17 @@ from typing import Final
 
 from ...targets.target import Target
 from .. import llvm_ir
-from ..llvm_ir import Builder, Value, mangle
+from ..llvm_ir import Builder, Value
 from .arithmetic import INFINITY, NAN, Arithmetic, Pair
-from .branches import any_lane, function_of, where_any
-from .exponential import exp, expm1
+from .branches import any_lane, where_any
+from .exponential import expm1
 from .gamma import lgamma_of_one_and, lgamma_of_positive
 from .logarithm import log1p, log_pair
+from .series import NOTHING, Precision, called, exp_of_pair
 
-# Terms of relative size less than this are nothing. Float in double has fewer digits to keep.
-_NOTHING: Final = {"float": 2.0**-23, "double": 2.0**-52, "float in double": 2.0**-32}
-_MOST_STEPS: Final = {"float": 2000, "double": 10000, "float in double": 10000}
 # Below this second parameter a fraction beyond its range of fast convergence is better than a difference.
 _SMALL_PARAMETER: Final = 0.5
 _DIRECT_UP_TO: Final = 0.95
-
-
-class _Precision(Arithmetic):
-    """Arithmetic, and how much of a series counts."""
-
-    def __init__(self, m: Arithmetic, of_float: bool) -> None:
-        super().__init__(m.builder, m.target, m.type)
-        kind = "float in double" if of_float else m.scalar
-        self.nothing = _NOTHING[kind]
-        self.most_steps = _MOST_STEPS[kind]
 
 
 def igamma(builder: Builder, target: Target, a: Value, x: Value) -> Value:
@@ -53,12 +41,12 @@ def igamma(builder: Builder, target: Target, a: Value, x: Value) -> Value:
     float: below 1 ulp for a up to 1,000 where the target has double. double: below 12 ulp there. P(0, x) is 1 but
     NaN for x = 0; P(a, inf) is 1; NaN for negative arguments.
     """
-    return _called(builder, target, "igamma", _lower, a, x)
+    return called(builder, target, "igamma", _lower, a, x)
 
 
 def igammac(builder: Builder, target: Target, a: Value, x: Value) -> Value:
     """The regularized upper incomplete gamma function Q(a, x) = 1 - P(a, x). Errors as of :func:`igamma`."""
-    return _called(builder, target, "igammac", _upper, a, x)
+    return called(builder, target, "igammac", _upper, a, x)
 
 
 def betainc(builder: Builder, target: Target, a: Value, b: Value, x: Value) -> Value:
@@ -67,46 +55,19 @@ def betainc(builder: Builder, target: Target, a: Value, b: Value, x: Value) -> V
     float: below 1 ulp for a and b up to 1,000 where the target has double, double: below 40 ulp there, but for what
     the module says is left. For a or b 0 or infinite the limit, NaN where there is none.
     """
-    return _called(builder, target, "betainc", _beta, a, b, x)
-
-
-def _called(
-    builder: Builder, target: Target, name: str, compute: object, *arguments: Value
-) -> Value:
-    """A call of a function of the module: there is a lot of code, and time passes in its loops."""
-    m = Arithmetic(builder, target, arguments[0].type)
-    function = f"tripont.{name}.{mangle(m.type)}"
-    if function not in builder.module.defined:
-        function_of(m, function, len(arguments), lambda n, *v: _widened(n, compute, v), "noinline")
-    return builder.call(m.type, function, arguments)
-
-
-def _widened(m: Arithmetic, compute: object, arguments: tuple[Value, ...]) -> Value:
-    assert callable(compute)
-    if m.is_double or not m.target.has_double:
-        return compute(_Precision(m, False), *arguments)  # type: ignore[no-any-return]
-    b, wide = m.builder, llvm_ir.vector("double", m.lanes)
-    inner = _Precision(Arithmetic(b, m.target, wide), True)
-    value = compute(inner, *[b.cast("fpext", v, wide) for v in arguments])
-    return b.cast("fptrunc", value, m.type)
-
-
-def _exp(m: Arithmetic, x: Pair) -> Value:
-    """e^(x.high + x.low)."""
-    value = exp(m.builder, m.target, x.high)
-    return m.fma(value, x.low, value)
+    return called(builder, target, "betainc", _beta, a, b, x)
 
 
 # --------------------------------------------------------------------------------------------------------- gamma
 
 
-def _lower(m: _Precision, a: Value, x: Value) -> Value:
+def _lower(m: Precision, a: Value, x: Value) -> Value:
     from_above, lower, upper, valid = _gamma_parts(m, a, x)
     value = m.select(from_above, m.sub(1.0, upper), lower)
     return m.select(valid, value, _gamma_limit(m, a, x))
 
 
-def _upper(m: _Precision, a: Value, x: Value) -> Value:
+def _upper(m: Precision, a: Value, x: Value) -> Value:
     from_above, lower, upper, valid = _gamma_parts(m, a, x)
     value = m.select(from_above, upper, m.sub(1.0, lower))
     small = m.both(m.compare("olt", a, 0.5), m.compare("olt", x, 1.0))
@@ -123,7 +84,7 @@ def _gamma_limit(m: Arithmetic, a: Value, x: Value) -> Value:
     return m.select(m.either(m.compare("olt", a, 0.0), m.compare("uno", a, x)), NAN, limit)
 
 
-def _gamma_parts(m: _Precision, a: Value, x: Value) -> tuple[Value, Value, Value, Value]:
+def _gamma_parts(m: Precision, a: Value, x: Value) -> tuple[Value, Value, Value, Value]:
     """(whether Q is the one computed, P, Q, whether this is so: both arguments are above 0 and finite)."""
     valid = m.both(_is_ordinary(m, a), _is_ordinary(m, x))
     a, x = m.select(valid, a, 1.0), m.select(valid, x, 0.5)
@@ -132,7 +93,7 @@ def _gamma_parts(m: _Precision, a: Value, x: Value) -> tuple[Value, Value, Value
     power = m.pair_scale(log_pair(m, Pair(x, zero)), a)
     exponent = m.pair_add(m.fast_two_sum(*power), m.pair_negate(Pair(x, zero)))
     whole = m.pair_negate(m.fast_two_sum(*lgamma_of_positive(m, a)))
-    factor = _exp(m, m.pair_add(exponent, whole))
+    factor = exp_of_pair(m, m.pair_add(exponent, whole))
     lower = m.mul(m.div(factor, a), _lower_series(m, a, x, from_above))
     upper = m.mul(factor, _upper_fraction(m, a, x, from_above))
     return from_above, lower, upper, valid
@@ -142,7 +103,7 @@ def _is_ordinary(m: Arithmetic, x: Value) -> Value:
     return m.both(m.compare("ogt", x, 0.0), m.compare("olt", x, INFINITY))
 
 
-def _lower_series(m: _Precision, a: Value, x: Value, not_wanted: Value) -> Value:
+def _lower_series(m: Precision, a: Value, x: Value, not_wanted: Value) -> Value:
     """1 + x/(a+1) + x^2/((a+1)(a+2)) + ..."""
     one = m.constant(1.0)
     first = m.select(not_wanted, 0.0, one)
@@ -158,7 +119,7 @@ def _lower_series(m: _Precision, a: Value, x: Value, not_wanted: Value) -> Value
     return results[2]
 
 
-def _upper_fraction(m: _Precision, a: Value, x: Value, wanted: Value) -> Value:
+def _upper_fraction(m: Precision, a: Value, x: Value, wanted: Value) -> Value:
     """1/(x+1-a - (1-a)/(x+3-a - 2(2-a)/(x+5-a - ...)))"""
     a, x = m.select(wanted, a, 1.0), m.select(wanted, x, 10.0)
     partial = m.sub(m.add(x, 1.0), a)
@@ -180,7 +141,7 @@ def _upper_fraction(m: _Precision, a: Value, x: Value, wanted: Value) -> Value:
     return results[4]
 
 
-def _has_changed(m: _Precision, factor: Value) -> Value:
+def _has_changed(m: Precision, factor: Value) -> Value:
     """Whether a factor is other than 1 in a lane."""
     rest = m.absolute(m.sub(factor, 1.0))
     return any_lane(m.builder, m.compare("ogt", rest, 2 * m.nothing), m.lanes)
@@ -202,7 +163,7 @@ def _upper_of_small(m: Arithmetic, a: Value, x: Value) -> Value:
         part = m.div(term, m.add(a, n))
         total = m.add(total, part)
         carried[:] = [m.add(n, 1.0), term, total]
-        size = m.absolute(m.mul(total, _NOTHING[m.scalar]))
+        size = m.absolute(m.mul(total, NOTHING[m.scalar]))
         more.append(any_lane(m.builder, m.compare("ogt", m.absolute(part), size), m.lanes))
     series = log1p(m.builder, m.target, m.mul(a, results[2]))
     zero = m.constant(0.0)
@@ -214,7 +175,7 @@ def _upper_of_small(m: Arithmetic, a: Value, x: Value) -> Value:
 # ---------------------------------------------------------------------------------------------------------- beta
 
 
-def _beta(m: _Precision, a: Value, b: Value, x: Value) -> Value:
+def _beta(m: Precision, a: Value, b: Value, x: Value) -> Value:
     valid = m.both(_is_ordinary(m, a), _is_ordinary(m, b))
     inside = m.both(m.compare("ogt", x, 0.0), m.compare("olt", x, 1.0))
     value = _beta_inside(m, *(m.select(m.both(valid, inside), v, 0.5) for v in (a, b, x)))
@@ -235,7 +196,7 @@ def _beta(m: _Precision, a: Value, b: Value, x: Value) -> Value:
     return m.select(m.either(nan, m.compare("ogt", x, 1.0)), NAN, value)
 
 
-def _beta_inside(m: _Precision, a: Value, b: Value, x: Value) -> Value:
+def _beta_inside(m: Precision, a: Value, b: Value, x: Value) -> Value:
     """I_x(a, b) for 0 < x < 1 and positive, finite a and b."""
     one, zero = m.constant(1.0), m.constant(0.0)
     fast = m.compare("ole", x, m.div(m.add(a, 1.0), m.add(m.add(a, b), 2.0)))
@@ -248,7 +209,7 @@ def _beta_inside(m: _Precision, a: Value, b: Value, x: Value) -> Value:
     )
     exponent = m.pair_add(powers, m.pair_negate(_log_beta(m, a, b)))
     first, second = m.select(direct, a, b), m.select(direct, b, a)
-    factor = m.div(_exp(m, exponent), first)
+    factor = m.div(exp_of_pair(m, exponent), first)
     value = m.mul(factor, _beta_fraction(m, first, second, m.select(direct, x, y.high)))
     return m.select(direct, value, m.sub(1.0, value))
 
@@ -266,7 +227,7 @@ def _log_beta(m: Arithmetic, a: Value, b: Value) -> Pair:
     return m.pair_add(both, m.pair_negate(of_total))
 
 
-def _beta_fraction(m: _Precision, a: Value, b: Value, x: Value) -> Value:
+def _beta_fraction(m: Precision, a: Value, b: Value, x: Value) -> Value:
     """1/(1 + d1/(1 + d2/(1 + ...))), two steps at a time."""
     total = m.add(a, b)
     one = m.constant(1.0)

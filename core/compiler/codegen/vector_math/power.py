@@ -81,18 +81,23 @@ def _power_float_in_double(m: Arithmetic, x: Value, y: Value) -> Value:
     """|x|^y; NaN for 0^0, inf^0 and 1^inf."""
     b = m.builder
     d = Arithmetic(b, m.target, llvm_ir.vector("double", m.lanes))
-    a = b.cast("fpext", m.absolute(x), d.type)
+    wide = [b.cast("fpext", v, d.type) for v in (m.absolute(x), y)]
+    return b.cast("fptrunc", power_for_float(d, *wide, limit=300.0), m.type)
+
+
+def power_for_float(d: Arithmetic, a: Value, y: Value, *, limit: float) -> Value:
+    """a^y of doubles to 2^-34, for a normal number a (or 0, infinity) and a result between 2^-limit and 2^limit."""
     mantissa, k = split_exponent(d, a)
     s = d.div(d.sub(mantissa, 1.0), d.add(mantissa, 1.0))
     z = d.mul(s, s)
     logarithm = d.fma(s, d.polynomial(z, _LOG2), to_floating(d, k))
     logarithm = d.select(d.compare("olt", a, INFINITY), logarithm, a)  # inf, NaN
     logarithm = d.select(d.compare("oeq", a, 0.0), -INFINITY, logarithm)
-    t = d.mul(b.cast("fpext", y, d.type), logarithm)
-    t = d.at_least(d.at_most(t, 300.0), -300.0)
+    t = d.mul(y, logarithm)
+    t = d.at_least(d.at_most(t, limit), -limit)
     n, n_integer = d.round(t)
     p = d.polynomial(d.sub(t, n), _EXP2)
-    return b.cast("fptrunc", d.mul(p, d.exp2_integer(n_integer)), m.type)
+    return d.mul(p, d.exp2_integer(n_integer))
 
 
 def _power_in_words(m: Arithmetic, x: Value, y: Value) -> Value:

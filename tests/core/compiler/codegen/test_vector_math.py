@@ -304,6 +304,35 @@ def test_incomplete_functions(name: str, kind: str) -> None:
     check(name, got[counted], exact[counted], bound, arguments[0][counted])
 
 
+# name: reference, correctly rounded; largest error of float (computed in double), of double, of float alone.
+ZETAS: dict[str, tuple[Callable[..., float], float, float, float]] = {
+    "zeta": (evaluate_gamma.zeta, 0.51, 4, 8),
+    "polygamma": (evaluate_gamma.polygamma, 0.51, 16, 24),
+}
+
+
+@pytest.mark.parametrize("kind", ["float", "double", "float alone"])
+@pytest.mark.parametrize("name", ZETAS)
+def test_zeta_and_polygamma(name: str, kind: str) -> None:
+    """Small, large and (for whole orders) negative arguments; poles, infinities and NaN."""
+    reference, *bounds = ZETAS[name]
+    dtype: Any = np.float64 if kind == "double" else np.float32
+    generator = np.random.default_rng(13)
+    order = 1 + np.exp(generator.uniform(np.log(1e-3), np.log(30), 200))
+    order = np.floor(order) if name == "polygamma" else order
+    order[100:140] = generator.integers(2, 9, 40)
+    place = np.exp(generator.uniform(np.log(1e-2), np.log(1e3), 200))
+    place[100:140] = -generator.uniform(0.01, 15, 40)
+    limits = np.array([0, 1, 2, 3, 0.5, INF, -1, -2, -0.5, NAN], dtype)
+    grid = np.stack(np.meshgrid(limits, limits)).reshape(2, -1)
+    s, q = (np.concatenate([v.astype(dtype), w]) for v, w in ((order, grid[0]), (place, grid[1])))
+    scalar = "double" if kind == "double" else "float"
+    cpu = without_double() if kind == "float alone" else "host"
+    got = elementwise(FUNCTIONS[name], scalar, 2, cpu)(s, q)
+    exact = np.array([reference(float(v), float(w)) for v, w in zip(s, q, strict=True)])
+    check(name, got, exact, bounds[["float", "double", "float alone"].index(kind)], s, q)
+
+
 @pytest.mark.parametrize("lanes", [1, 3, 64])
 def test_any_number_of_lanes(lanes: int) -> None:
     x = np.linspace(-9, 9, 192, dtype=np.float32)
