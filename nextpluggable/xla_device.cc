@@ -57,6 +57,17 @@ void AllowStrings(absl::string_view attribute, tf::KernelDef* kernel) {
   }
 }
 
+// Leaves complex numbers of the types that a kernel's attribute may be.
+void AllowComplexAlone(absl::string_view attribute, tf::KernelDef* kernel) {
+  for (tf::KernelDef::AttrConstraint& constraint : *kernel->mutable_constraint()) {
+    if (constraint.name() != attribute) continue;
+    auto* list = constraint.mutable_allowed_values()->mutable_list();
+    list->clear_type();
+    list->add_type(tf::DT_COMPLEX64);
+    list->add_type(tf::DT_COMPLEX128);
+  }
+}
+
 }  // namespace
 
 void RegisterXlaDevice() {
@@ -69,6 +80,10 @@ void RegisterXlaDevice() {
                                        // out.
                                        if (kernel->op() == "Const") AllowStrings("dtype", kernel);
                                        if (kernel->op() == "Assert") AllowStrings("T", kernel);
+                                       // tf2xla's kernel makes complex numbers of real ones.
+                                       if (kernel->op() == "ConjugateTranspose") {
+                                         AllowComplexAlone("T", kernel);
+                                       }
                                        return KeepOp(kernel->op());
                                      });
 

@@ -50,6 +50,26 @@ add(
     _SEED,
     compare=False,
 )
+# The CPU has no kernels of Threefry. XLA's, from which the bits are to be, are those of compiled functions.
+for _name, _function in {
+    "uniform": lambda s: tf.random.stateless_uniform([5, 7], s, alg="threefry"),
+    "uniform_double": lambda s: tf.random.stateless_uniform(
+        [9], s, dtype=tf.float64, alg="threefry"
+    ),
+    "uniform_int": lambda s: tf.random.stateless_uniform([9], s, -3, 100, tf.int64, alg="threefry"),
+    "bits": lambda s: tf.random.stateless_uniform([9], s, None, None, tf.uint32, alg="threefry"),
+    "bits_64": lambda s: tf.random.stateless_uniform([9], s, None, None, tf.uint64, alg="threefry"),
+    "split": lambda s: tf.random.split(s, 3, alg="threefry"),
+    "fold_in": lambda s: tf.random.fold_in(s, 5, alg="threefry"),
+}.items():
+    add(f"threefry_{_name}", _function, _SEED, like_xla=True)
+add(
+    "threefry_normal",
+    lambda s: tf.random.stateless_normal([5, 7], s, alg="threefry"),
+    _SEED,
+    tolerance=64,
+    like_xla=True,
+)
 add("stateless_split", lambda s: tf.random.split(s, 3, alg=_PHILOX), _SEED)
 add("stateless_fold_in", lambda s: tf.random.fold_in(s, 5, alg=_PHILOX), _SEED)
 add(

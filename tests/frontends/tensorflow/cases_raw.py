@@ -95,6 +95,13 @@ add(
     _KERNEL,
     tolerance=128,
 )
+add(
+    "ConjugateTranspose_real",
+    lambda a: op.ConjugateTranspose(x=a, perm=[2, 0, 1]),
+    x(3, 4, 2),
+    dtypes=("float32", "int32", "bool"),
+    jit=False,
+)
 
 # Data movement.
 add(

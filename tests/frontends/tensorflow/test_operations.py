@@ -14,9 +14,11 @@ from . import (
     cases_array,
     cases_image,
     cases_linalg,
+    cases_lists,
     cases_math,
     cases_nn,
     cases_placement,
+    cases_quantized,
     cases_random,
     cases_raw,
 )
@@ -31,6 +33,8 @@ TABLES = {
     "random": cases_random.TABLE,
     "placement": cases_placement.TABLE,
     "raw": cases_raw.TABLE,
+    "quantized": cases_quantized.TABLE,
+    "lists": cases_lists.TABLE,
 }
 ALL = {f"{family}-{case.name}": case for family, table in TABLES.items() for case in table.cases}
 # One dtype of a row is enough for the ways to call a function; every dtype runs eagerly.

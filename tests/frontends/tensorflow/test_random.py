@@ -1,0 +1,134 @@
+"""Random numbers whose algorithm the device chooses, generators, and the older ops without an algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+_SEED: Final = np.array([3, 7], np.int32)
+_SHAPE: Final = [40, 50]
+op: Final = tf.raw_ops
+Function = Callable[[Any], Any]
+
+# Each with the mean and the standard deviation of what it draws.
+CHOSEN: Final[dict[str, tuple[Function, float, float]]] = {
+    "uniform": (lambda s: tf.random.stateless_uniform(_SHAPE, s), 0.5, 12**-0.5),
+    "uniform_half": (
+        lambda s: tf.random.stateless_uniform(_SHAPE, s, dtype=tf.float16),
+        0.5,
+        12**-0.5,
+    ),
+    "uniform_int": (
+        lambda s: tf.random.stateless_uniform(_SHAPE, s, 0, 101, tf.int32),
+        50,
+        101 * 12**-0.5,
+    ),
+    "normal": (lambda s: tf.random.stateless_normal(_SHAPE, s), 0, 1),
+    "normal_double": (lambda s: tf.random.stateless_normal(_SHAPE, s, dtype=tf.float64), 0, 1),
+    "truncated": (lambda s: tf.random.stateless_truncated_normal(_SHAPE, s), 0, 0.88),
+    "V1_uniform": (lambda s: op.StatelessRandomUniform(shape=_SHAPE, seed=s), 0.5, 12**-0.5),
+    "V1_uniform_bfloat16": (
+        lambda s: op.StatelessRandomUniform(shape=_SHAPE, seed=s, dtype=tf.bfloat16),
+        0.5,
+        12**-0.5,
+    ),
+    "V1_normal": (lambda s: op.StatelessRandomNormal(shape=_SHAPE, seed=s), 0, 1),
+    "V1_truncated": (lambda s: op.StatelessTruncatedNormal(shape=_SHAPE, seed=s), 0, 0.88),
+    "V1_int": (
+        lambda s: op.StatelessRandomUniformInt(
+            shape=_SHAPE, seed=s, minval=tf.constant(0, tf.int64), maxval=tf.constant(101, tf.int64)
+        ),
+        50,
+        101 * 12**-0.5,
+    ),
+    "V1_full_int": (
+        lambda s: op.StatelessRandomUniformFullInt(shape=_SHAPE, seed=s, dtype=tf.int32),
+        0,
+        2**32 * 12**-0.5,
+    ),
+}
+
+
+def _draw(function: Function, device: str = "XPU:0") -> np.ndarray:
+    with tf.device(device):
+        return np.asarray(function(tf.constant(_SEED)))
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_one_seed_gives_one_array_however_it_is_run(name: str) -> None:
+    function, mean, deviation = CHOSEN[name]
+    drawn = _draw(function)
+    for way in (tf.function(function), tf.function(function, jit_compile=True)):
+        np.testing.assert_array_equal(_draw(way), drawn)
+    numbers = drawn.astype(np.float64)
+    # Five standard errors.
+    assert abs(numbers.mean() - mean) < 5 * deviation / drawn.size**0.5
+    assert abs(numbers.std() - deviation) < 0.1 * deviation
+    with tf.device("XPU:0"):
+        other = np.asarray(function(tf.constant(_SEED + 1)))
+    assert (other != drawn).mean() > 0.9
+
+
+def test_the_device_chooses_philox() -> None:
+    """With the seed as the key and as half of the counter; the CPU device scrambles it first."""
+    chosen = _draw(lambda s: tf.random.stateless_uniform([9], s, None, None, tf.uint32))
+    named = _draw(
+        lambda s: op.StatelessRandomUniformFullIntV2(
+            shape=[9],
+            key=tf.bitcast(s, tf.uint64)[None],
+            counter=tf.stack([tf.constant(0, tf.uint64), tf.bitcast(s, tf.uint64)]),
+            alg=1,
+            dtype=tf.uint32,
+        )
+    )
+    np.testing.assert_array_equal(chosen, named)
+
+
+def _numbers(generator: tf.random.Generator) -> list[np.ndarray]:
+    """Integers and states, which do not depend on how a device makes floats."""
+    drawn = [generator.uniform_full_int([5]), generator.uniform([5], 0, 9, tf.int32)]
+    drawn += [part.uniform_full_int([2]) for part in generator.split(2)]
+    drawn.append(generator.make_seeds(2))
+    generator.skip(5)
+    drawn += [generator.key, generator.state.value()]
+    generator.reset_from_seed(3)
+    return [np.asarray(d) for d in [*drawn, generator.uniform_full_int([3])]]
+
+
+def test_a_generator_draws_the_bits_that_the_cpu_draws() -> None:
+    drawn = {}
+    for device in ("CPU:0", "XPU:0"):
+        with tf.device(device):
+            drawn[device] = _numbers(tf.random.Generator.from_seed(42, alg="philox"))
+    for actual, expected in zip(drawn["XPU:0"], drawn["CPU:0"], strict=True):
+        np.testing.assert_array_equal(actual, expected)
+
+
+@pytest.mark.parametrize("algorithm", ["philox", "threefry"])
+def test_a_generator_in_a_compiled_function_goes_on(algorithm: str) -> None:
+    with tf.device("XPU:0"):
+        one = tf.random.Generator.from_seed(1, alg=algorithm)
+        two = tf.random.Generator.from_seed(1, alg=algorithm)
+        compiled = tf.function(lambda: two.uniform_full_int([3]), jit_compile=True)
+        for _ in range(3):
+            np.testing.assert_array_equal(compiled().numpy(), one.uniform_full_int([3]).numpy())
+        np.testing.assert_array_equal(one.state.numpy(), two.state.numpy())
+
+
+@pytest.mark.parametrize("algorithm", ["philox", "threefry"])
+def test_a_generator_draws_from_its_distributions(algorithm: str) -> None:
+    with tf.device("XPU:0"):
+        generator = tf.random.Generator.from_seed(5, alg=algorithm)
+        for drawn, mean, deviation in (
+            (generator.uniform([2000]), 0.5, 12**-0.5),
+            (generator.normal([2000], 3.0, 2.0), 3, 2),
+            (generator.normal([2000], dtype=tf.bfloat16), 0, 1),
+            (generator.truncated_normal([2000]), 0, 0.88),
+        ):
+            numbers = drawn.numpy().astype(np.float64)
+            assert abs(numbers.mean() - mean) < 5 * deviation / 2000**0.5
+            assert abs(numbers.std() - deviation) < 0.1 * deviation
