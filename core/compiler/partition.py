@@ -54,8 +54,14 @@ _XLA_CALLBACK: Final = b"xla_python_cpu_callback"
 assert len(_CALLBACK) == len(_XLA_CALLBACK)
 # The attribute of a custom call that says how many of its leading dimensions are those of a batch.
 _BATCHED: Final = b"num_batch_dims"
-# Calls the Python function at an address, which is one of another process.
-_INSPECT: Final = b"InspectSharding"
+# Custom calls of which XLA's partitioner calls Python functions of the process that the program comes from: its
+# target, and what a user knows it as.
+_CALLING_BACK: Final = {
+    b"InspectSharding": "jax.debug.inspect_array_sharding of an array that is being traced for several devices (the "
+    "result of a jit has a `.sharding`)",
+    b"CustomSPMDPartitioning": "jax.experimental.custom_partitioning on several devices (jax.shard_map says what each "
+    "device does, too)",
+}
 
 _STATUS: Final = re.compile(r"^([A-Z_]+): ")
 _one_at_a_time = threading.Lock()
@@ -107,11 +113,11 @@ def partition(program: bytes, format: str, options: BuildOptions) -> Partitioned
     ``format``: as for :func:`.importer.program.read_program`. Raises CompileError with what XLA's partitioner says, and
     UNIMPLEMENTED if jaxlib is too old to be asked, or for a program whose partitioning calls back into its process.
     """
-    if _INSPECT in program:
-        raise unimplemented(
-            "jax.debug.inspect_array_sharding of an array that is being traced for several devices: the partitioner "
-            "runs in the compile worker, where its Python function is not. The result of a jit has a `.sharding`"
-        )
+    for target, what in _CALLING_BACK.items():
+        if target in program:
+            raise unimplemented(
+                f"{what}: the partitioner runs in the compile worker, where its Python function is not"
+            )
     try:
         from jaxlib import _xla
     except ImportError:

@@ -273,11 +273,14 @@ def follow_cpu_rules(names: tuple[str, ...], platform: str) -> None:
     if getattr(original, "tripont_platform", None) == platform:
         return
 
-    def register_lowering(primitive: Any, rule: Any, platform_: Any = None, **options: Any) -> Any:
-        chosen = options.pop("platform", platform_)
-        if chosen == "cpu" and primitive.name in names:
-            original(primitive, rule, platform=platform, **options)
-        return original(primitive, rule, platform=chosen, **options)
+    ours = platform
+
+    def register_lowering(
+        prim: Any, rule: Any, platform: str | None = None, *more: Any, **options: Any
+    ) -> Any:
+        if platform == "cpu" and prim.name in names:
+            original(prim, rule, ours, *more, **options)
+        return original(prim, rule, platform, *more, **options)
 
     register_lowering.tripont_platform = platform  # type: ignore[attr-defined]
     for module in (mlir, public_mlir):

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -64,22 +65,32 @@ def run_file(path: Path, options: argparse.Namespace, pytest_arguments: Sequence
     start = time.monotonic()
     problem = ""
     with (options.results / f"{path.stem}.log").open("w") as log:
+        process = subprocess.Popen(
+            [*command, *pytest_arguments, str(path)],
+            cwd=options.jax,
+            env=environment,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
         try:
-            subprocess.run(
-                [*command, *pytest_arguments, str(path)],
-                cwd=options.jax,
-                env=environment,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                timeout=options.file_timeout,
-            )
+            process.wait(options.file_timeout)
         except subprocess.TimeoutExpired:
             problem = f"took more than {options.file_timeout} s"
+            stop(process)
     outcome = read_results(junit) if junit.exists() else Outcome(path.stem)
-    if not junit.exists():
-        outcome.problem = problem or f"no results: see {log.name}"
+    outcome.problem = problem or ("" if junit.exists() else f"no results: see {log.name}")
     outcome.seconds = time.monotonic() - start
     return outcome
+
+
+def stop(process: subprocess.Popen[bytes], patience: float = 60) -> None:
+    """Interrupt pytest, so that it writes down what it has."""
+    process.send_signal(signal.SIGINT)
+    try:
+        process.wait(patience)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def show(outcome: Outcome, verdict: Verdict) -> None:

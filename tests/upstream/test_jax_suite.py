@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -105,6 +106,22 @@ def test_a_run(
     assert "NEW SmallTest.test_fails" in said
     assert "listed, but it passes: SmallTest.test_mended" in said
     assert jax_suite.main([*folders, "small_test", "-n", "1", "--", "-k", "passes or known"]) == 0
+
+
+@pytest.mark.parametrize(("on_interrupt", "status"), [("sys.exit(5)", 5), ("None", -9)])
+def test_a_file_that_takes_too_long_may_write_what_it_has(on_interrupt: str, status: int) -> None:
+    program = f"""
+import signal, sys, time
+signal.signal(signal.SIGINT, lambda *_: {on_interrupt})
+print("ready", flush=True)
+while True: time.sleep(1)
+"""
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    with process.stdout:
+        assert process.stdout.readline() == b"ready\n"
+        jax_suite.stop(process, patience=60 if status > 0 else 0.2)
+    assert process.returncode == status
 
 
 def test_the_checkout_is_that_of_the_installed_version(tmp_path: Path) -> None:

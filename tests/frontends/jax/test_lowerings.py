@@ -6,10 +6,12 @@ import math
 from typing import Any
 
 import jax
+import jax.extend.core
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.special  # type: ignore[import-untyped]
+from jax.interpreters import mlir
 from tripont.core.compiler import evaluate_gamma
 from tripont.frontends.jax import PLATFORM, compat, lowerings
 
@@ -107,3 +109,11 @@ def test_functions_of_complex_numbers_are_ours(name: str, dtype: Any, xpu: Any) 
         right &= (np.signbit(mine) == np.signbit(theirs)) | np.isnan(theirs)
         assert right.all(), (part, mine, theirs)
     assert np.isfinite(slope).all()
+
+
+def test_rules_of_other_packages_are_registered_as_before() -> None:
+    """JAX's function is replaced by one that follows the CPU's rules: it takes the same arguments."""
+    primitive = jax.extend.core.Primitive("tripont_test_registration")
+    mlir.register_lowering(primitive, lambda context, x: [x], "cpu", True, cacheable=False)
+    with pytest.raises(NotImplementedError, match="unknown platform"):
+        mlir.register_lowering(prim=primitive, rule=None, platform="no_such_platform")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from jax import lax, shard_map
 from jax.experimental import io_callback
+from jax.experimental.custom_partitioning import custom_partitioning
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -111,3 +112,17 @@ def test_inspecting_a_sharding_is_refused_by_name(sharded: jax.Array) -> None:
         jax.errors.JaxRuntimeError, match=r"inspect_array_sharding .* compile worker"
     ):
         f(sharded)
+
+
+def test_custom_partitioning_is_refused_by_name(sharded: jax.Array) -> None:
+    @custom_partitioning
+    def double(x: Any) -> Any:
+        return x * 2
+
+    double.def_partition(
+        partition=lambda mesh, operands, result: (mesh, lambda x: x * 2, result.sharding, ()),
+        sharding_rule="i -> i",
+    )
+    with pytest.raises(jax.errors.JaxRuntimeError, match=r"custom_partitioning .* compile worker"):
+        jax.jit(double)(sharded)
+    np.testing.assert_array_equal(jax.jit(double)(jnp.asarray(VALUES)), 2 * VALUES)  # one device
