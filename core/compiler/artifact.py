@@ -252,7 +252,9 @@ class Executable:
     # Of sizes that depend on values, as hlo.Module has them: results from visible_results on (-1: none) are sizes and
     # truth values, which are for the runtime alone.
     visible_results: int = -1
-    dynamic_results: tuple[tuple[int, int, int], ...] = ()  # (result, dimension, result that is its size)
+    dynamic_results: tuple[
+        tuple[int, int, int], ...
+    ] = ()  # (result, dimension, result that is its size)
     size_checks: tuple[tuple[int, str], ...] = ()  # (result, what is wrong if it is false)
     costs: Costs = field(default_factory=Costs)
     debug: tuple[DebugInfo, ...] = ()
@@ -478,8 +480,11 @@ def serialize(executable: Executable) -> bytes:
         body += [bytes(padding), data]
         table.append(_SECTION.pack(kind, 0, offset + padding, len(data)))
         offset += padding + len(data)
-    checked = b"".join([struct.pack("<II", len(sections), 0), *table, *body])
-    return struct.pack("<8sIIQ", MAGIC, FORMAT_VERSION, zlib.crc32(checked), offset) + checked
+    checked = [struct.pack("<II", len(sections), 0), *table, *body]
+    checksum = 0
+    for part in checked:  # constants may be large: no copies of them
+        checksum = zlib.crc32(part, checksum)
+    return b"".join([struct.pack("<8sIIQ", MAGIC, FORMAT_VERSION, checksum, offset), *checked])
 
 
 # ------------------------------------------------------------------------------------------------------ reading

@@ -19,8 +19,10 @@ are known by their instruction.
 from __future__ import annotations
 
 import bisect
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
@@ -38,6 +40,8 @@ from .errors import internal
 from .hlo import Instruction, Module
 from .inplace import in_place_operands, must_share
 from .liveness import FOREVER, Group, Liveness, Value
+
+LARGE_LITERAL: Final = 1 << 16  # bytes
 
 
 @dataclass(slots=True)
@@ -248,7 +252,7 @@ def _place_constants(live: Liveness) -> tuple[bytes, list[tuple[Value, int]]]:
     """The CONSTANTS section, and each distinct constant's value with its offset. Equal literals are
     one value.
     """
-    parts: list[bytes] = []
+    parts: list[bytes | memoryview] = []
     size = 0
     found: dict[tuple[bytes, int], Value] = {}
     placed: list[tuple[Value, int]] = []
@@ -256,22 +260,33 @@ def _place_constants(live: Liveness) -> tuple[bytes, list[tuple[Value, int]]]:
         if value.instruction.opcode != "constant":
             continue
         literal: np.ndarray = value.instruction.attributes["literal"]
-        data = np.ascontiguousarray(literal).tobytes()
+        data, identity = _bytes_of(literal)
         value.group.read_only = True
         value.start = 0
         value.end = FOREVER
-        first = found.get((data, value.size))
+        first = found.get((identity, value.size))
         if first is not None:
             first.group.values.append(value)
             value.group = first.group
             continue
-        found[data, value.size] = value
+        found[identity, value.size] = value
         padding = -size % ALIGNMENT
         parts += [bytes(padding), data]
         size += padding
         placed.append((value, size))
         size += len(data)
     return b"".join(parts), placed
+
+
+def _bytes_of(literal: np.ndarray) -> tuple[bytes | memoryview, bytes]:
+    """The elements' bytes, and what tells them from others: themselves, or for large literals, of which no copy is
+    made, their hash.
+    """
+    if literal.nbytes < LARGE_LITERAL or not literal.flags.c_contiguous:
+        data = literal.tobytes()
+        return data, data
+    view = literal.reshape(-1).view(np.uint8).data
+    return view, hashlib.sha256(view).digest()
 
 
 def _donate(

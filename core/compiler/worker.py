@@ -23,6 +23,7 @@ The other side is ``core/runtime/compile_worker.cc``.
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import select
 import signal
@@ -43,6 +44,7 @@ ACCEPTED: Final = 0x41525054
 RESPONSE: Final = 0x53525054
 PROTOCOL_VERSION: Final = 2
 REUSED: Final = "reused"
+LARGE: Final = 1 << 20  # bytes of a request after which the worker gives memory back at once
 
 CompileFunction = Callable[[bytes, str, bytes, dict[str, str]], bytes]
 
@@ -50,7 +52,7 @@ CompileFunction = Callable[[bytes, str, bytes, dict[str, str]], bytes]
 class Fields:
     """Reads the fields of a request; struct.error or ValueError if it is malformed."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes | bytearray) -> None:
         self.data = data
         self.position = 0
 
@@ -62,7 +64,8 @@ class Fields:
     def _take(self, size: int) -> bytes:
         if self.position + size > len(self.data):
             raise ValueError("the request ends early")
-        data = self.data[self.position : self.position + size]
+        with memoryview(self.data) as view:
+            data = bytes(view[self.position : self.position + size])
         self.position += size
         return data
 
@@ -89,8 +92,10 @@ def describe(error: BaseException) -> tuple[int, str]:
     return STATUS_CODES["INTERNAL"], f"{type(error).__name__}: {error}{place}"
 
 
-def handle(payload: bytes, compile_program: CompileFunction) -> tuple[int, str, bytes]:
-    """Status code, message and artifact for one request."""
+def handle(payload: bytearray, compile_program: CompileFunction) -> tuple[int, str, bytes]:
+    """Status code, message and artifact for one request. ``payload`` is empty afterwards: constants make it large, and
+    the compiler needs the memory.
+    """
     try:
         fields = Fields(payload)
         format_ = fields.bytes32().decode()
@@ -100,6 +105,7 @@ def handle(payload: bytes, compile_program: CompileFunction) -> tuple[int, str, 
         for _ in range(fields.number("<I")):
             key = fields.bytes32().decode()
             options[key] = fields.bytes32().decode()
+        payload.clear()
         before = code_cache.hits()
         artifact = compile_program(program, format_, options_proto, options)
         return 0, REUSED if code_cache.hits() > before else "", artifact
@@ -110,17 +116,17 @@ def handle(payload: bytes, compile_program: CompileFunction) -> tuple[int, str, 
         return code, message, b""
 
 
-def receive(connection: socket.socket, size: int) -> bytes | None:
+def receive(connection: socket.socket, size: int) -> bytearray | None:
     """Exactly ``size`` bytes, or None if the other side is gone."""
     data = bytearray(size)
-    view = memoryview(data)
     done = 0
-    while done < size:
-        count = connection.recv_into(view[done:])
-        if count == 0:
-            return None
-        done += count
-    return bytes(data)
+    with memoryview(data) as view:
+        while done < size:
+            count = connection.recv_into(view[done:])
+            if count == 0:
+                return None
+            done += count
+    return data
 
 
 def serve(connection: socket.socket, compile_program: CompileFunction) -> None:
@@ -141,6 +147,9 @@ def serve(connection: socket.socket, compile_program: CompileFunction) -> None:
             struct.pack("<III", RESPONSE, code, len(text)) + text + struct.pack("<Q", len(artifact))
         )
         connection.sendall(artifact)
+        if size > LARGE or len(artifact) > LARGE:  # its modules are cycles of large objects
+            del artifact
+            gc.collect()
 
 
 def end_with_connection(connection: socket.socket) -> None:

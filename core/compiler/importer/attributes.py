@@ -290,13 +290,14 @@ def _literal_from_text(text: str, shape: Shape, operation: Any) -> tuple[np.ndar
         raise unimplemented(
             f"constant {text[:80]} is not supported", op=operation.name, shapes=[shape]
         )
-    body = found.group(1)
     dtype = shape.dtype
-    if body.startswith('"0x'):
+    start, end = found.span(1)
+    if text.startswith('"0x', start):
         # MLIR's raw data gives sub-byte elements a byte each, as we do.
-        array = np.frombuffer(bytes.fromhex(body[3:-1]), dtype.numpy)
+        array = np.frombuffer(bytes.fromhex(text[start + 3 : end - 1]), dtype.numpy)
         splat = array.size == 1 and shape.elements != 1
-        return _own(array.reshape(() if splat else shape.dims)), splat
+        return array.reshape(() if splat else shape.dims), splat
+    body = text[start:end]
     tokens = body.translate(_BRACKETS).split(",") if body else []
     if dtype.is_complex:
         parts = np.array([_number(t, dtype.component) for t in tokens], dtype.component.numpy)

@@ -77,12 +77,15 @@ def test_transposed_read_is_not_in_place() -> None:
     simulate(module([x, w], dot(op("add", y, turned), w)))
 
 
-def test_equal_constants_share_bytes() -> None:
-    a = hlo.constant(np.arange(100, dtype=np.float32))
-    b = hlo.constant(np.arange(100, dtype=np.float32))
-    x = parameter(0, 100)
-    fused = pipeline.run(module([x], op("add", op("add", x, a), b)), pipeline.Dump())
-    assert len(buffers.assign(fused).constants) == 400
+@pytest.mark.parametrize("size", [100, buffers.LARGE_LITERAL])
+def test_equal_constants_share_bytes(size: int) -> None:
+    a = hlo.constant(np.arange(size, dtype=np.float32))
+    b = hlo.constant(np.arange(size, dtype=np.float32))
+    c = hlo.constant(np.arange(1, size + 1, dtype=np.float32))
+    x = parameter(0, size)
+    total = op("multiply", op("add", op("add", x, a), b), c)
+    fused = pipeline.run(module([x], total), pipeline.Dump())
+    assert len(buffers.assign(fused).constants) == -(-4 * size // 64) * 64 + 4 * size
 
 
 def test_results_that_need_copies() -> None:
