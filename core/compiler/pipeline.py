@@ -15,6 +15,7 @@ from .passes.common_subexpressions import eliminate_common_subexpressions, share
 from .passes.custom_calls import lay_out_custom_calls, match_custom_calls
 from .passes.dead_code import eliminate_dead_code
 from .passes.decompose import decompose, remove_barriers
+from .passes.extrema import order_extrema
 from .passes.inline import inline_calls, unshare_control_flow
 from .passes.library import match_library
 from .passes.random import expand_random
@@ -31,6 +32,7 @@ PASSES: tuple[Pass, ...] = (
     arrange_collectives,
     lay_out_custom_calls,
     decompose,
+    order_extrema,
     expand_random,
     simplify,
     eliminate_common_subexpressions,
