@@ -65,6 +65,7 @@ COST: Final[dict[str, float]] = {
             "digamma",
             "igamma",
             "igammac",
+            "igamma-grad-a",
             "regularized-incomplete-beta",
             "zeta",
             "polygamma",

@@ -34,6 +34,7 @@ TRANSCENDENTAL: Final = frozenset(
         "digamma",
         "igamma",
         "igammac",
+        "igamma-grad-a",
         "regularized-incomplete-beta",
         "zeta",
         "polygamma",

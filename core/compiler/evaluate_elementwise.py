@@ -339,6 +339,7 @@ ELEMENTWISE: Final[Mapping[str, Callable[..., Array]]] = {
     "digamma": _wide(_vector(evaluate_gamma.digamma)),
     "igamma": _wide(_vector(evaluate_incomplete.igamma)),
     "igammac": _wide(_vector(evaluate_incomplete.igammac)),
+    "igamma-grad-a": _wide(_vector(evaluate_incomplete.igamma_grad_a)),
     "regularized-incomplete-beta": _wide(_vector(evaluate_incomplete.betainc)),
     "zeta": _wide(_vector(evaluate_gamma.zeta)),
     "polygamma": _wide(_vector(evaluate_gamma.polygamma)),

@@ -27,6 +27,19 @@ def igammac(a: float, x: float) -> float:
     return _gamma(a, x, lower=False)
 
 
+def igamma_grad_a(a: float, x: float) -> float:
+    """The derivative of P(a, x) by a, by a difference; NaN for infinite or negative arguments and for a = 0."""
+    if x == 0 and a > 0:
+        return 0.0
+    if not (0 < a < math.inf and 0 < x < math.inf):
+        return math.nan
+    with decimal.localcontext(_CONTEXT):
+        p, z = Decimal(a), Decimal(x)
+        h, lower = p * Decimal(10) ** -15, z <= p + 1  # of P and Q, the one that has more digits
+        ends = [_lower(v, z) if lower else -_upper(v, z) for v in (p + h, p - h)]
+        return float((ends[0] - ends[1]) / (2 * h))
+
+
 def betainc(a: float, b: float, x: float) -> float:
     """The regularized incomplete beta function I_x(a, b), or its limit for an a or b of 0 or infinity."""
     at_low, at_high = a == 0 or b == math.inf, b == 0 or a == math.inf
@@ -49,12 +62,22 @@ def _gamma(a: float, x: float, *, lower: bool) -> float:
         return float((x == math.inf or (a == 0 and x > 0)) == lower)
     with decimal.localcontext(_CONTEXT):
         p, z = Decimal(a), Decimal(x)
-        factor = (p * z.ln() - z - log_gamma(p)).exp()
         if z <= p + 1:
-            value = factor / p * _series(p, z)
-            return float(value if lower else 1 - value)
-        value = factor * _upper_fraction(p, z)
-        return float(1 - value if lower else value)
+            return float(_lower(p, z) if lower else 1 - _lower(p, z))
+        return float(1 - _upper(p, z) if lower else _upper(p, z))
+
+
+def _factor(a: Decimal, x: Decimal) -> Decimal:
+    """x^a e^-x / gamma(a)"""
+    return (a * x.ln() - x - log_gamma(a)).exp()
+
+
+def _lower(a: Decimal, x: Decimal) -> Decimal:
+    return _factor(a, x) / a * _series(a, x)
+
+
+def _upper(a: Decimal, x: Decimal) -> Decimal:
+    return _factor(a, x) * _upper_fraction(a, x)
 
 
 def _series(a: Decimal, x: Decimal) -> Decimal:

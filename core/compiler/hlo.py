@@ -179,8 +179,8 @@ _UNARY_OPCODES: Final = (
     " round-nearest-even popcnt count-leading-zeros"
 )
 _BINARY_OPCODES: Final = (
-    "add subtract multiply divide remainder maximum minimum power atan2 igamma igammac zeta polygamma and"
-    " or xor shift-left shift-right-logical shift-right-arithmetic"
+    "add subtract multiply divide remainder maximum minimum power atan2 igamma igammac igamma-grad-a"
+    " zeta polygamma and or xor shift-left shift-right-logical shift-right-arithmetic"
 )
 _UNARY: Final = OpcodeSpec(1, elementwise=True)
 _BINARY: Final = OpcodeSpec(2, elementwise=True)
@@ -194,6 +194,7 @@ WRITTEN_AS_CALLS: Final = {
     "digamma": "tripont.digamma",
     "igamma": "tripont.igamma",
     "igammac": "tripont.igammac",
+    "igamma-grad-a": "tripont.igamma_grad_a",
     "zeta": "tripont.zeta",
     "polygamma": "tripont.polygamma",
     "regularized-incomplete-beta": "tripont.regularized_incomplete_beta",

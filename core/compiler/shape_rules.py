@@ -97,8 +97,9 @@ _FLOAT_OR_COMPLEX: Final = (
     " atan2"
 )
 _FLOAT_ONLY: Final = (
-    "sinh cosh asin acos erf erf-inv erfc lgamma digamma igamma igammac regularized-incomplete-beta zeta"
-    " polygamma floor ceil round-nearest-afz round-nearest-even is-finite reduce-precision"
+    "sinh cosh asin acos erf erf-inv erfc lgamma digamma igamma igammac igamma-grad-a"
+    " regularized-incomplete-beta zeta polygamma floor ceil round-nearest-afz round-nearest-even is-finite"
+    " reduce-precision"
 )
 _ARITHMETIC: Final = ("int", "uint", "float", "complex")
 _KINDS: Final[dict[str, tuple[str, ...]]] = {

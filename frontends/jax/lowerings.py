@@ -83,7 +83,8 @@ OF_COMPLEX: dict[str, str] = {
 COMPOSITES: dict[str, str] = {
     **{name: f"chlo.{name}" for name in ("erf_inv", "erfc", "lgamma", "digamma")},
     **{name: f"chlo.{name}" for name in ("zeta", "polygamma")},
-    **{name: f"tripont.{name}" for name in ("igamma", "igammac", "regularized_incomplete_beta")},
+    **{name: f"tripont.{name}" for name in ("igamma", "igammac", "igamma_grad_a")},
+    "regularized_incomplete_beta": "tripont.regularized_incomplete_beta",
 }
 
 

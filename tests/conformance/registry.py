@@ -218,7 +218,7 @@ OPCODES_COVERED_AS: dict[str, str] = {
     "erf-inv": "chlo.erf_inv",
     **{name: f"chlo.{name}" for name in ("lgamma", "digamma", "zeta", "polygamma")},
     **dict.fromkeys(
-        ["igamma", "igammac", "regularized-incomplete-beta"],
+        ["igamma", "igammac", "igamma-grad-a", "regularized-incomplete-beta"],
         "JAX's lowering of the primitive (tests/frontends/jax/test_special_functions.py)",
     ),
     "fusion": "made by passes for most programs here",

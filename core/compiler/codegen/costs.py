@@ -21,7 +21,7 @@ _VECTOR_NS: Final[dict[str, float]] = {
     "power": 8.0,
     **dict.fromkeys(["lgamma", "digamma"], 60.0),  # four times that below 0
     **dict.fromkeys(["igamma", "igammac", "regularized-incomplete-beta"], 1500.0),
-    **dict.fromkeys(["zeta", "polygamma"], 1500.0),
+    **dict.fromkeys(["igamma-grad-a", "zeta", "polygamma"], 1500.0),
     **dict.fromkeys(["divide", "sqrt", "rsqrt"], 1.0),
     "remainder": 60.0,
     "gather": 8.0,

@@ -547,6 +547,7 @@ _REAL: Final[dict[str, Operation]] = {
     "digamma": _math("digamma"),
     "igamma": _math("igamma"),
     "igammac": _math("igammac"),
+    "igamma-grad-a": _math("igamma_grad_a"),
     "regularized-incomplete-beta": _math("betainc"),
     "zeta": _math("zeta"),
     "polygamma": _math("polygamma"),

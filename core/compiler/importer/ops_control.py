@@ -200,6 +200,7 @@ _OF_COMPLEX: Final = {
 _OF_JAX: Final = {
     "igamma": "igamma",
     "igammac": "igammac",
+    "igamma_grad_a": "igamma-grad-a",
     "regularized_incomplete_beta": "regularized-incomplete-beta",
 }
 

@@ -359,7 +359,8 @@ _WORTH_HOISTING = frozenset(
         "erf",
         "erfc",
         *["erf-inv", "lgamma", "digamma", "igamma", "igammac", "regularized-incomplete-beta"],
-        *["zeta", "polygamma", "sinh", "cosh", "asin", "acos"],
+        *["igamma-grad-a", "zeta", "polygamma"],
+        *["sinh", "cosh", "asin", "acos"],
         "library-call",
     ]
 )

@@ -18,6 +18,7 @@ from .error_function import erf, erfc
 from .exponential import cosh, exp, exp2, expm1, logistic, sinh, tanh
 from .gamma import digamma, lgamma
 from .incomplete import betainc, igamma, igammac
+from .incomplete_slope import igamma_grad_a
 from .inverse_error_function import erf_inv
 from .inverse_trigonometric import acos, asin, atan, atan2
 from .logarithm import log, log1p
@@ -30,7 +31,7 @@ FUNCTIONS: Final[dict[str, Callable[..., Value]]] = {
     f.__name__: f
     for f in (
         acos, asin, atan, atan2, betainc, cbrt, cos, cosh, digamma, erf, erf_inv, erfc, exp, exp2, expm1, igamma,
-        igammac, lgamma, log, log1p, logistic, polygamma, pow, rsqrt, sin, sinh, tan, tanh, zeta,
+        igamma_grad_a, igammac, lgamma, log, log1p, logistic, polygamma, pow, rsqrt, sin, sinh, tan, tanh, zeta,
     )
 }  # fmt: skip
 

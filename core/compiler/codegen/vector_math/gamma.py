@@ -88,7 +88,7 @@ def lgamma(builder: Builder, target: Target, x: Value) -> Value:
 def digamma(builder: Builder, target: Target, x: Value) -> Value:
     """The derivative of lgamma. float, double: below 2.6 ulp; 10 beside its zeros. 0, -1, -2, ... and -inf -> NaN."""
     m = Arithmetic(builder, target, x.type)
-    value = _digamma_positive(m, x)
+    value = digamma_of_positive(m, x)
     value = m.select(m.compare("olt", m.absolute(x), _TINY[m.scalar]), m.div(-1.0, x), value)
     value = where_any(m, _between(m, x, _EARLY), x, value, "digamma_near", _digamma_near)
     value = where_any(m, _below(m, x, _EARLY), x, value, "digamma_far", _digamma_far)
@@ -244,7 +244,7 @@ def _one_and(m: Arithmetic, d: Value) -> Pair:
 # ------------------------------------------------------------------------------------------------------- digamma
 
 
-def _digamma_positive(m: Arithmetic, x: Value) -> Value:
+def digamma_of_positive(m: Arithmetic, x: Value) -> Value:
     """digamma x, for x > 0; anything for infinity."""
     root, root_low = _DIGAMMA_ROOT[m.scalar]
     is_least = m.compare("olt", x, 1.0)

@@ -86,20 +86,25 @@ def _gamma_limit(m: Arithmetic, a: Value, x: Value) -> Value:
 
 def _gamma_parts(m: Precision, a: Value, x: Value) -> tuple[Value, Value, Value, Value]:
     """(whether Q is the one computed, P, Q, whether this is so: both arguments are above 0 and finite)."""
-    valid = m.both(_is_ordinary(m, a), _is_ordinary(m, x))
+    valid = m.both(is_ordinary(m, a), is_ordinary(m, x))
     a, x = m.select(valid, a, 1.0), m.select(valid, x, 0.5)
     from_above = m.both(m.compare("oge", x, 1.0), m.compare("ogt", x, a))
-    zero = m.constant(0.0)
-    power = m.pair_scale(log_pair(m, Pair(x, zero)), a)
-    exponent = m.pair_add(m.fast_two_sum(*power), m.pair_negate(Pair(x, zero)))
-    whole = m.pair_negate(m.fast_two_sum(*lgamma_of_positive(m, a)))
-    factor = exp_of_pair(m, m.pair_add(exponent, whole))
+    factor = gamma_factor(m, a, x)
     lower = m.mul(m.div(factor, a), _lower_series(m, a, x, from_above))
     upper = m.mul(factor, _upper_fraction(m, a, x, from_above))
     return from_above, lower, upper, valid
 
 
-def _is_ordinary(m: Arithmetic, x: Value) -> Value:
+def gamma_factor(m: Arithmetic, a: Value, x: Value) -> Value:
+    """x^a e^-x / gamma(a)"""
+    zero = m.constant(0.0)
+    power = m.pair_scale(log_pair(m, Pair(x, zero)), a)
+    exponent = m.pair_add(m.fast_two_sum(*power), m.pair_negate(Pair(x, zero)))
+    whole = m.pair_negate(m.fast_two_sum(*lgamma_of_positive(m, a)))
+    return exp_of_pair(m, m.pair_add(exponent, whole))
+
+
+def is_ordinary(m: Arithmetic, x: Value) -> Value:
     return m.both(m.compare("ogt", x, 0.0), m.compare("olt", x, INFINITY))
 
 
@@ -176,7 +181,7 @@ def _upper_of_small(m: Arithmetic, a: Value, x: Value) -> Value:
 
 
 def _beta(m: Precision, a: Value, b: Value, x: Value) -> Value:
-    valid = m.both(_is_ordinary(m, a), _is_ordinary(m, b))
+    valid = m.both(is_ordinary(m, a), is_ordinary(m, b))
     inside = m.both(m.compare("ogt", x, 0.0), m.compare("olt", x, 1.0))
     value = _beta_inside(m, *(m.select(m.both(valid, inside), v, 0.5) for v in (a, b, x)))
     at_zero, at_one = m.compare("oeq", x, 0.0), m.compare("oeq", x, 1.0)

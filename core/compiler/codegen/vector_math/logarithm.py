@@ -118,7 +118,10 @@ def _series(m: Arithmetic, z: Pair) -> Pair:
 
 
 def log_pair(m: Arithmetic, x: Pair) -> Pair:
-    """log x in two words, to about 2^-37 and 2^-66, for x > 0. What has a second word must be a normal number."""
+    """log x in two words (not normalised), to about 2^-37 and 2^-66, for x > 0.
+
+    What has a second word must be a normal number.
+    """
     mantissa, k = normalise(m, x.high)
     f = m.sub(mantissa, 1.0)
     if x.low.ref == m.constant(0.0).ref:
