@@ -254,21 +254,40 @@ def _reverse(scope: Scope, old: Instruction, operands: Sequence[Instruction]) ->
 def _starts(
     scope: Scope, x: Instruction, extents: Sequence[int], starts: Sequence[Instruction]
 ) -> list[Instruction]:
-    """Start indices within the array that is there; HLO clamps them to its bounds alone."""
+    """Start indices within the array that is there; HLO clamps them to its bounds alone.
+
+    One that is too large is an error all the same. TensorFlow's bridge takes the bound for the size in places (tf.roll
+    of such an array), and clamped it is some other slice.
+    """
     new = []
-    for d, (extent, start) in enumerate(zip(extents, starts, strict=True)):
+    for d, (extent, start) in enumerate(zip(extents, _wide(scope, starts), strict=True)):
         size = scope.sizes.get(x, NONE).get(d)
         if size is not None and extent < x.dims[d]:
-            scope.check(
-                scope.compare("GE", size, scope.number(extent)),
-                "more is read or written than an array has whose size depends on values",
-            )
             last = scope.op("subtract", size, scope.number(extent))
+            enough = scope.compare("GE", last, scope.number(0))
             if start.dtype is not dtypes.S32:
                 last = scope.add(Instruction("convert", Shape(start.dtype), (last,)))
+            kind = "SIGNED" if start.dtype.is_signed else "UNSIGNED"
+            scope.check(
+                scope.op("and", enough, scope.compare("LE", start, last, kind)),
+                "more is read or written than an array has whose size depends on values",
+            )
             start = scope.op("minimum", start, last)
         new.append(start)
     return new
+
+
+def _wide(scope: Scope, indices: Sequence[Instruction]) -> list[Instruction]:
+    """Indices, of one type, in one that has every size."""
+    if indices and indices[0].dtype.bits >= 32:
+        return list(indices)
+    return [
+        scope.has(
+            scope.add(Instruction("convert", Shape(dtypes.S32, i.dims), (i,))),
+            scope.sizes.get(i, NONE),
+        )
+        for i in indices
+    ]
 
 
 def _dynamic_slice(
@@ -326,6 +345,7 @@ def _limited(
     scope: Scope, indices: Instruction, vector: int, coordinate: int, limit: Instruction
 ) -> Instruction:
     """``indices`` with one coordinate at most ``limit``, as HLO clamps it for an array of a known size."""
+    (indices,) = _wide(scope, [indices])
     if limit.dtype is not indices.dtype:
         limit = scope.add(Instruction("convert", Shape(indices.dtype), (limit,)))
     least = scope.op("minimum", indices, scope.broadcast(limit, indices.dims))
@@ -364,6 +384,7 @@ def _scatter(scope: Scope, old: Instruction, operands: Sequence[Instruction]) ->
                 raise scope.refuse(old, "the updates' windows have a size that depends on values")
             scope.unify([(u, place), *((a, d) for a in arrays)])
     if sizes:
+        (indices,) = _wide(scope, [indices])
         signed = indices.dtype.is_signed
         nowhere = -1 if signed else np.iinfo(indices.dtype.numpy).max
         filler = scope.add(constant(nowhere, indices.dtype))
@@ -555,8 +576,8 @@ def _set_dimension_size(
 ) -> list[Instruction]:
     """The smaller of the size and the one before: no program makes elements by saying that there are more.
 
-    TensorFlow's bridge makes an array static in this way, by its bound, and then gives it its size again. It computes -1
-    for ``x[:-1]`` where x has no elements: as many as 0.
+    TensorFlow's bridge makes an array static in this way, by its bound, and then gives it its size again. It computes
+    -1 for ``x[:-1]`` where x has no elements: as many as 0.
     """
     x, size = operands
     d = old.attributes["dimension"]

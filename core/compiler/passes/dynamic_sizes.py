@@ -99,8 +99,10 @@ class Scope:
             )
         )
 
-    def compare(self, direction: str, a: Instruction, b: Instruction) -> Instruction:
-        kind = {"direction": direction, "comparison_type": "SIGNED"}
+    def compare(
+        self, direction: str, a: Instruction, b: Instruction, comparison_type: str = "SIGNED"
+    ) -> Instruction:
+        kind = {"direction": direction, "comparison_type": comparison_type}
         return self.add(Instruction("compare", Shape(dtypes.PRED, a.dims), (a, b), kind))
 
     def mask(self, dims: Sequence[int], sizes: Sizes) -> Instruction:

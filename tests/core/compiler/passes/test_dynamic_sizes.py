@@ -261,6 +261,29 @@ case(
     " collapsed_slice_dims={1}, start_index_map={1}, index_vector_dim=1, slice_sizes={6,1}",
     lambda y, v, u: y[:, [3, 0, 3]],
 )
+# Indices of a type that does not hold every size.
+_LONG = (
+    "i = f32[300] iota(), iota_dimension=0 p = s32[] constant(290)"
+    " w = f32[<=300] set-dimension-size(i, p), dimensions={0} "
+)
+case(
+    "gather-short-indices",
+    _LONG + "c = s8[3] constant({100, 3, -5}) ROOT r = f32[3] gather(w, c), offset_dims={},"
+    " collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1}",
+    lambda y, v, u: np.array([100, 3, 0], np.float32),
+)
+case(
+    "dynamic-slice-short-index",
+    _LONG + "c = s8[] constant(100) ROOT r = f32[2] dynamic-slice(w, c), dynamic_slice_sizes={2}",
+    lambda y, v, u: np.array([100, 101], np.float32),
+)
+case(
+    "scatter-short-indices",
+    "t = f32[300] broadcast(zero), dimensions={} c = u8[6] iota(), iota_dimension=0"
+    " ROOT r = f32[300] scatter(t, c, v), update_window_dims={}, inserted_window_dims={0},"
+    " scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add",
+    lambda y, v, u: np.pad(v, (0, 300 - len(v))),
+)
 _SCATTER = (
     "inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add"
 )
@@ -484,6 +507,14 @@ _IMAGE = f"{_IMAGES} k = f32[2,2,1,1] broadcast(one), dimensions={{}}"
         ("ROOT r = f32[<=2,3] reshape(v)", "not a multiple of 3"),
         (
             "ROOT r = f32[5] dynamic-slice(v, none), dynamic_slice_sizes={5}",
+            "more is read or written",
+        ),
+        (
+            "i = s32[] constant(3) ROOT r = f32[2] dynamic-slice(v, i), dynamic_slice_sizes={2}",
+            "more is read or written",
+        ),
+        (
+            "i = u8[] constant(255) ROOT r = f32[2] dynamic-slice(v, i), dynamic_slice_sizes={2}",
             "more is read or written",
         ),
     ],
