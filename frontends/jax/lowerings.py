@@ -89,13 +89,14 @@ COMPOSITES: dict[str, str] = {
 
 
 def _kept(
-    name: str, portable: Callable[..., Any], kind: type[np.inexact[Any]] = np.inexact
+    name: str, portable: Callable[..., Any], complex_only: bool = False
 ) -> Callable[..., Any]:
-    """The composite of that name for numbers of that kind, the portable rule for others."""
+    """The composite of that name for operands of the result's type, the portable rule for others."""
 
     def rule(context: Any, *operands: Any, **parameters: Any) -> Any:
         types = {(aval.shape, aval.dtype) for aval in [*context.avals_in, *context.avals_out]}
-        if not np.issubdtype(context.avals_in[0].dtype, kind) or len(types) > 1:
+        is_complex = np.issubdtype(context.avals_in[0].dtype, np.complexfloating)
+        if len(types) > 1 or is_complex < complex_only:
             return portable(context, *operands, **parameters)
         result = compat.composite(context, name, portable, *operands, **parameters)
         return [compat.keep_sharding(context, result)]
@@ -113,7 +114,7 @@ def register(platform: str) -> None:
         compat.register_lowering(primitive, _direct(build, portable), platform)
     for name, composite in OF_COMPLEX.items():
         primitive, portable = compat.portable_lowering(name)
-        rule = _kept(composite, portable, np.complexfloating)
+        rule = _kept(composite, portable, complex_only=True)
         compat.register_lowering(primitive, rule, platform)
     for name, (primitive, rule) in compat.lowerings_of("cuda").items():
         if name in OF_GPUS_BUT_PORTABLE:
