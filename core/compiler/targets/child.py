@@ -27,6 +27,8 @@ class Child:
 
     The child ends with the thread that made it, however that ends: when the runtime's process goes, its compile worker
     goes at once, and nobody is left to read what a child writes.
+
+    Raises OSError where there can be no further process.
     """
 
     def __init__(self, function: Callable[[], bytes], what: str) -> None:
@@ -38,7 +40,13 @@ class Child:
         with warnings.catch_warnings():
             # About forks of processes with threads: the child runs LLVM only and takes no lock of another library.
             warnings.simplefilter("ignore")
-            self._process = os.fork()
+            try:
+                self._process = os.fork()
+            except OSError:
+                os.close(self._pipe)
+                os.close(write_end)
+                self._messages.close()
+                raise
         if self._process == 0:
             _child(function, write_end, self._messages.fileno(), parent)
         os.close(write_end)

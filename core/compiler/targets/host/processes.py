@@ -35,10 +35,12 @@ class Processes:
         self._size = 0
         self._read, self._write = os.pipe()
         count = max(1, min(len(os.sched_getaffinity(0)) - 1, MOST))
-        self._children = [
-            Child(lambda: pickle.dumps(self._work()), "compiling a part of a module")
-            for _ in range(count)
-        ]
+        self._children: list[Child] = []
+        with contextlib.suppress(OSError):  # no more processes: those that there are do the work
+            for _ in range(count):
+                self._children.append(
+                    Child(lambda: pickle.dumps(self._work()), "compiling a part of a module")
+                )
 
     def put(self, number: int, text: str, quick: bool) -> None:
         """Have part ``number`` compiled."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from contextlib import closing
 
 import numpy as np
@@ -169,6 +170,40 @@ def test_a_part_that_llvm_refuses_is_an_error(monkeypatch):
             module.functions.append(broken(f"f{n}"))
         with pytest.raises(CompileError, match="LLVM rejects the generated IR"):
             target.compile(module)
+
+
+@pytest.mark.parametrize("possible", [0, 1])
+def test_where_no_process_can_be_made_there_are_fewer(monkeypatch, possible):
+    monkeypatch.setattr(parts, "PART", 1 << 10)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(4)))
+    fork, made = os.fork, []
+
+    def fork_some():
+        if len(made) == possible:
+            raise BlockingIOError("Resource temporarily unavailable")
+        made.append(None)
+        return fork()
+
+    monkeypatch.setattr(os, "fork", fork_some)
+    target = host.for_cpu()
+    module = target.module()
+    before = os.listdir("/proc/self/fd")
+    with closing(target.start()) as compilation:
+        write(module, target, compilation.written)
+        assert len(compilation._processes._children) == possible
+        check(compilation.finish(module))
+    assert os.listdir("/proc/self/fd") == before
+
+
+def test_a_child_that_is_killed_is_an_error(monkeypatch):
+    monkeypatch.setattr(parts, "PART", 1 << 10)
+    target = host.for_cpu()
+    module = target.module()
+    with closing(target.start()) as compilation:
+        write(module, target, compilation.written)
+        os.kill(compilation._processes._children[0]._process, signal.SIGKILL)
+        with pytest.raises(CompileError, match="compiling a part of a module: it ended with"):
+            compilation.finish(module)
 
 
 def test_children_end_with_a_compilation_that_is_given_up(monkeypatch):
