@@ -70,6 +70,7 @@ OF_COMPLEX: dict[str, str] = {
     "exp": "tripont.exponential",
     "log": "tripont.log",
     "log1p": "tripont.log_plus_one",
+    "logistic": "tripont.logistic",
     "sqrt": "tripont.sqrt",
     "rsqrt": "tripont.rsqrt",
     "sin": "tripont.sine",
@@ -109,12 +110,12 @@ def register(platform: str) -> None:
     for name, composite in COMPOSITES.items():
         primitive, portable = compat.portable_lowering(name)
         compat.register_lowering(primitive, _kept(composite, portable), platform)
-    for name, build in DIRECT.items():
-        primitive, portable = compat.portable_lowering(name)
-        compat.register_lowering(primitive, _direct(build, portable), platform)
-    for name, composite in OF_COMPLEX.items():
-        primitive, portable = compat.portable_lowering(name)
-        rule = _kept(composite, portable, complex_only=True)
+    for name in {**DIRECT, **OF_COMPLEX}:
+        primitive, rule = compat.portable_lowering(name)
+        if name in OF_COMPLEX:
+            rule = _kept(OF_COMPLEX[name], rule, complex_only=True)
+        if name in DIRECT:
+            rule = _direct(DIRECT[name], rule)
         compat.register_lowering(primitive, rule, platform)
     for name, (primitive, rule) in compat.lowerings_of("cuda").items():
         if name in OF_GPUS_BUT_PORTABLE:

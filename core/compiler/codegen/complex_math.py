@@ -262,7 +262,11 @@ class _Real:
         return self.select(self.is_infinity(x.imag), Complex(infinity, x.imag), result)
 
     def tanh(self, x: Complex) -> Complex:
-        """(sinh x cosh x + i sin y cos y) / (sinh^2 x + cos^2 y); for large x 1 + 4 i e^(-2 |x|) sin y cos y.
+        """(sinh x cosh x + i sin y cos y) / (sinh^2 x + cos^2 y), with e = e^(2 |x|) - 1
+
+            (e (e + 2) + 4 i (e + 1) sin y cos y) / (e^2 + 4 (e + 1) cos^2 y);
+
+        for large x 1 + 4 i e^(-2 |x|) sin y cos y.
 
         Special values: C99 Annex G, but +-0 + i y for infinite y and NaN is +-0 + NaN i, as in NumPy.
         """
@@ -270,12 +274,14 @@ class _Real:
         limit = self.constant(x.real, 20.0)
         size = self.abs(x.real)
         is_large = b.fcmp("ogt", size, limit)
-        a = b.select(is_large, limit, x.real)
-        sinh, cosh = self.call("sinh", a), self.call("cosh", a)
+        a = b.select(is_large, limit, size)
+        e = self.call("expm1", self.add(a, a))
         sin, cos = self.call("sin", x.imag), self.call("cos", x.imag)
-        denominator = self.add(self.mul(sinh, sinh), self.mul(cos, cos))
-        real = self.div(self.mul(sinh, cosh), denominator)
-        imag = self.div(self.mul(sin, cos), denominator)
+        share = self.scale(self.add(e, self.constant(e, 1.0)), 4.0)
+        denominator = self.add(self.mul(e, e), self.mul(share, self.mul(cos, cos)))
+        real = self.div(self.mul(e, self.add(e, self.constant(e, 2.0))), denominator)
+        real = b.intrinsic("copysign", [real, x.real])
+        imag = self.div(self.mul(share, self.mul(sin, cos)), denominator)
         small = self.scale(self.call("exp", b.fneg(size)), 2.0)
         beyond = self.mul(self.mul(small, sin), self.mul(small, cos))
         # At infinity the angle counts for no more than a sign, if it has one.
@@ -338,9 +344,23 @@ def _cosine(r: _Real, x: Complex) -> Element:
 
 
 def _logistic(r: _Real, x: Complex) -> Element:
-    e = r.exp(Complex(r.b.fneg(x.real), r.b.fneg(x.imag)))
-    one, zero = r.constant(x.real, 1.0), r.constant(x.real, 0.0)
-    return r.divide(Complex(one, zero), Complex(r.add(e.real, one), e.imag))
+    """1 / (1 + e^-x), or e^x / (1 + e^x) to the left of 0. Near an angle b of pi little is left of the sum of 1 and
+    e^-|a| cos b, which is computed as cos b (e^-|a| - 1) + 2 cos^2(b/2).
+    """
+    b = r.b
+    left = b.fcmp("olt", x.real, r.constant(x.real, 0.0))
+    size = b.fneg(r.abs(x.real))
+    e, rest = r.call("exp", size), r.call("expm1", size)
+    sin, cos = r.call("sin", x.imag), r.call("cos", x.imag)
+    half = r.call("cos", r.scale(x.imag, 0.5))
+    along, across = r.mul(e, cos), r.mul(e, sin)
+    real = r.add(r.mul(cos, rest), r.scale(r.mul(half, half), 2.0))
+    denominator = Complex(real, b.select(left, across, b.fneg(across)))
+    one = Complex(r.constant(x.real, 1.0), r.constant(x.real, 0.0))
+    quotient = r.divide(r.select(left, Complex(along, across), one), denominator)
+    # At infinity the angle does not count.
+    limit = Complex(b.select(left, r.constant(e, 0.0), r.constant(e, 1.0)), r.constant(e, 0.0))
+    return r.select(r.is_infinity(x.real), limit, quotient)
 
 
 def _sign(r: _Real, x: Complex) -> Element:
