@@ -1,6 +1,7 @@
 #include "core/runtime/strided_copy.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <vector>
 
@@ -42,9 +43,53 @@ void CopyRow(char* destination, const char* source, const Axis& axis, size_t ele
   }
 }
 
+// Both arrays are dense, along different axes: the destination along `inner`, the source along
+// `outer`. Square tiles of a cache line, so that lines are read and written once.
+template <size_t kSize>
+void CopyTransposed(char* destination, const char* source, const Axis& outer, const Axis& inner) {
+  constexpr auto kTile = static_cast<int64_t>(64 / kSize);
+  for (int64_t row = 0; row < outer.size; row += kTile) {
+    const int64_t rows = std::min(kTile, outer.size - row);
+    for (int64_t column = 0; column < inner.size; column += kTile) {
+      const int64_t columns = std::min(kTile, inner.size - column);
+      char* to = destination + row * outer.destination + column * inner.destination;
+      const char* from = source + row * outer.source + column * inner.source;
+      for (int64_t i = 0; i < rows; ++i) {
+        CopyRow<kSize>(to, kSize, from, inner.source, columns);
+        to += outer.destination;
+        from += kSize;
+      }
+    }
+  }
+}
+
+bool IsTransposed(const Axis& outer, const Axis& inner, size_t element_size) {
+  const auto width = static_cast<int64_t>(element_size);
+  return element_size <= 16 && std::has_single_bit(element_size) && outer.source == width &&
+         inner.destination == width;
+}
+
+void CopyTransposed(char* destination, const char* source, const Axis& outer, const Axis& inner,
+                    size_t element_size) {
+  switch (element_size) {
+    case 1:
+      return CopyTransposed<1>(destination, source, outer, inner);
+    case 2:
+      return CopyTransposed<2>(destination, source, outer, inner);
+    case 4:
+      return CopyTransposed<4>(destination, source, outer, inner);
+    case 8:
+      return CopyTransposed<8>(destination, source, outer, inner);
+    default:
+      return CopyTransposed<16>(destination, source, outer, inner);
+  }
+}
+
 void Copy(char* destination, const char* source, const Axis* axes, size_t rank,
           size_t element_size) {
-  if (rank == 0) {
+  if (rank == 2 && IsTransposed(axes[0], axes[1], element_size)) {
+    CopyTransposed(destination, source, axes[0], axes[1], element_size);
+  } else if (rank == 0) {
     std::memcpy(destination, source, element_size);
   } else if (rank == 1) {
     CopyRow(destination, source, axes[0], element_size);
@@ -103,6 +148,14 @@ void StridedCopy(void* destination, std::span<const int64_t> destination_strides
     element_size *= static_cast<size_t>(axes.back().size);
     elements /= axes.back().size;
     axes.pop_back();
+  }
+  // The axis along which the source is dense comes next to the innermost one: those two are copied
+  // in tiles.
+  for (size_t i = 0; i + 2 < axes.size(); ++i) {
+    if (!IsTransposed(axes[i], axes.back(), element_size)) continue;
+    std::rotate(axes.begin() + static_cast<std::ptrdiff_t>(i),
+                axes.begin() + static_cast<std::ptrdiff_t>(i) + 1, axes.end() - 1);
+    break;
   }
   auto* const to = static_cast<char*>(destination);
   const auto* const from = static_cast<const char*>(source);

@@ -180,6 +180,8 @@ def test_every_dtype_goes_in_and_comes_out(device, dtype):
         lambda a: a[:, ::2],
         lambda a: np.broadcast_to(a[:1], (5, *a.shape[1:])),
         lambda a: a.transpose(2, 0, 1)[::-1, :, ::-1],
+        lambda a: a.transpose(2, 1, 0),
+        lambda a: a[:, :, :3].copy().transpose(1, 0, 2),
         lambda a: a[:0],
         lambda a: a[:, 1:2],
     ],
@@ -187,6 +189,13 @@ def test_every_dtype_goes_in_and_comes_out(device, dtype):
 @pytest.mark.parametrize("dtype", [np.int8, np.float16, np.float32, np.complex64, np.complex128])
 def test_strided_arrays(device, view, dtype):
     array = view(np.arange(7 * 6 * 5).reshape(7, 6, 5).astype(dtype))
+    np.testing.assert_array_equal(_tripont.Buffer.from_array(array, device).numpy(), array)
+
+
+@pytest.mark.parametrize("order", [(1, 0, 2), (2, 1, 0), (2, 0, 1), (0, 2, 1)], ids=str)
+@pytest.mark.parametrize("dtype", [np.int8, np.float16, np.float32, np.complex64, np.complex128])
+def test_transposed_arrays_of_many_tiles(device, order, dtype):
+    array = np.arange(67 * 5 * 71).reshape(67, 5, 71).astype(dtype).transpose(order)
     np.testing.assert_array_equal(_tripont.Buffer.from_array(array, device).numpy(), array)
 
 
