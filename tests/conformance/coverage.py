@@ -133,7 +133,7 @@ def rows(outcomes: list[tuple[Case, Outcome]]) -> dict[str, dict[str, str]]:
 
 
 def _types(names: list[str]) -> str:
-    """Element types, whole families by one word."""
+    """Element types, whole families by one word, also where one type lacks."""
     families = {
         "integers": [d.name for d in programs.INTEGERS],
         "small floats": [d.name for d in programs.ALL if d.is_float and d.bits <= 8],
@@ -143,8 +143,9 @@ def _types(names: list[str]) -> str:
     rest = list(names)
     words = []
     for word, members in families.items():
-        if set(members) <= set(rest):
-            words.append(word)
+        missing = [n for n in members if n not in rest]
+        if not missing or (len(missing) == 1 and len(members) > 4):
+            words.append(" but ".join([word, *missing]))
             rest = [n for n in rest if n not in members]
     return ", ".join(words + rest)
 
