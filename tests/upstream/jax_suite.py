@@ -4,6 +4,7 @@
     python -m tests.upstream.jax_suite --jax ~/jax lax_test     one file, of a checkout
     python -m tests.upstream.jax_suite --x64 -n 2 --cases 10    with 64-bit types; two at once; ten cases a test
     python -m tests.upstream.jax_suite lax_test -- -k Conv      further arguments are pytest's
+    python -m tests.upstream.jax_suite --failed                 again what failed in earlier runs
     python -m tests.upstream.jax_suite --report                 runs nothing: what the results of earlier runs say
 
 JAX's packages bring no tests: they are those of a checkout of the installed version (Apache 2.0; nothing of it is kept
@@ -21,10 +22,21 @@ import subprocess
 import sys
 import time
 import tomllib
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
 from pathlib import Path
 
-from .outcomes import Known, Outcome, Verdict, compare, read_known, read_results, reasons, table
+from .outcomes import (
+    Known,
+    Outcome,
+    Verdict,
+    compare,
+    read_known,
+    read_results,
+    reasons,
+    replace_results,
+    table,
+)
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -49,8 +61,20 @@ def checkout(folder: Path, repository: str = REPOSITORY) -> Path:
 
 
 def run_file(path: Path, options: argparse.Namespace, pytest_arguments: Sequence[str]) -> Outcome:
-    """Run one file of tests; its results and its output stay in ``options.results``."""
+    """Run one file of tests; its results and its output stay in ``options.results``.
+
+    With ``options.failed`` those of its tests that have failed before, whose results are replaced.
+    """
     junit = options.results / f"{path.stem}.xml"
+    chosen, earlier = [], None
+    if options.failed and junit.exists():
+        earlier = ElementTree.parse(junit)
+        failed = read_results(junit).failed
+        if not failed:
+            return read_results(junit)
+        names = options.results / f"{path.stem}.failed"
+        names.write_text("\n".join(failed))
+        chosen = ["--only-tests", str(names)]
     junit.unlink(missing_ok=True)
     environment = os.environ | {
         "JAX_PLATFORMS": "xpu,cpu",
@@ -66,7 +90,7 @@ def run_file(path: Path, options: argparse.Namespace, pytest_arguments: Sequence
     problem = ""
     with (options.results / f"{path.stem}.log").open("w") as log:
         process = subprocess.Popen(
-            [*command, *pytest_arguments, str(path)],
+            [*command, *chosen, *pytest_arguments, str(path)],
             cwd=options.jax,
             env=environment,
             stdout=log,
@@ -77,6 +101,9 @@ def run_file(path: Path, options: argparse.Namespace, pytest_arguments: Sequence
         except subprocess.TimeoutExpired:
             problem = f"took more than {options.file_timeout} s"
             stop(process)
+    if earlier is not None:
+        earlier = replace_results(earlier, ElementTree.parse(junit)) if junit.exists() else earlier
+        earlier.write(junit)
     outcome = read_results(junit) if junit.exists() else Outcome(path.stem)
     outcome.problem = problem or ("" if junit.exists() else f"no results: see {log.name}")
     outcome.seconds = time.monotonic() - start
@@ -125,6 +152,7 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("files", nargs="*", help="names of files, all without")
     parser.add_argument("--jax", type=Path, help="a checkout of JAX, of the installed version")
     parser.add_argument("--results", type=Path, default=ROOT / "build" / "jax-suite")
+    parser.add_argument("--failed", action="store_true", help="only what failed in earlier runs")
     parser.add_argument("--report", action="store_true", help="what earlier results say")
     parser.add_argument("--docs", action="store_true", help="write the table of the docs")
     parser.add_argument("--x64", action="store_true", help="with 64-bit types (JAX_ENABLE_X64)")
@@ -149,7 +177,10 @@ def main(arguments: Sequence[str]) -> int:
         left_out = tomllib.loads(LEFT_OUT.read_text())
         names = [n.removesuffix(".py") for n in options.files]
         paths = [options.jax / "tests" / f"{name}.py" for name in names] or [
-            p for p in sorted((options.jax / "tests").glob("*_test.py")) if p.stem not in left_out
+            p
+            for p in sorted((options.jax / "tests").glob("*_test.py"))
+            if p.stem not in left_out
+            and (not options.failed or (options.results / f"{p.stem}.xml").exists())
         ]
     for path in paths:
         outcome = (

@@ -97,6 +97,23 @@ def read_results(path: Path) -> Outcome:
     return outcome
 
 
+def replace_results(
+    earlier: ElementTree.ElementTree[ElementTree.Element],
+    newer: ElementTree.ElementTree[ElementTree.Element],
+) -> ElementTree.ElementTree[ElementTree.Element]:
+    """``earlier``, with the tests of ``newer`` in place of what it has of the same names."""
+
+    def key(case: ElementTree.Element) -> tuple[str | None, str | None]:
+        return case.get("classname"), case.get("name")
+
+    cases = {key(case): case for case in newer.iter("testcase")}
+    for suite in earlier.iter("testsuite"):
+        for place, case in enumerate(list(suite)):
+            if case.tag == "testcase":
+                suite[place] = cases.get(key(case), case)
+    return earlier
+
+
 def compare(outcome: Outcome, known: Iterable[Known], x64: bool) -> Verdict:
     verdict = Verdict(dict(outcome.failed), Counter(), [])
     for entry in known:

@@ -57,6 +57,9 @@ class SmallTest(jtu.JaxTestCase):
       print("heard")
     self.assertEqual(output(), "heard\\n")
 
+  def test_left_out_by_pytest(self):
+    raise AssertionError("runs")
+
   def test_hangs(self):
     time.sleep(100)
 
@@ -74,6 +77,7 @@ reason = "of TPUs"
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -84,7 +88,8 @@ def test_a_run(
     entries = outcomes.read_known(tmp_path / "known.toml")
     monkeypatch.setattr(jax_suite, "read_known", lambda: entries)
     folders = ["--jax", str(tmp_path), "--results", str(tmp_path / "results")]
-    assert jax_suite.main([*folders, "-n", "1", "--timeout", "20"]) == 1
+    options = ["-n", "1", "--timeout", "20", "--", "-k", "not left_out"]
+    assert jax_suite.main([*folders, *options]) == 1
     assert "mosaic" not in capsys.readouterr().out
     outcome = outcomes.read_results(tmp_path / "results" / "small_test.xml")
     # xdist gives the tests of a dead worker without their class.
@@ -105,7 +110,13 @@ def test_a_run(
     assert "4 failed (1 known)" in said
     assert "NEW SmallTest.test_fails" in said
     assert "listed, but it passes: SmallTest.test_mended" in said
-    assert jax_suite.main([*folders, "small_test", "-n", "1", "--", "-k", "passes or known"]) == 0
+    path = tmp_path / "tests" / "small_test.py"
+    mended = path.read_text().replace("jnp.float32(1) + 1, 3", "jnp.float32(1) + 1, 2")
+    path.write_text(mended.replace("time.sleep(100)", "pass").replace("os._exit(3)", "pass"))
+    assert jax_suite.main([*folders, "-n", "1", "--failed"]) == 1  # for what is mended
+    said = capsys.readouterr().out
+    assert "9 passed, 1 skipped, 1 failed (1 known)" in said
+    assert "NEW" not in said
 
 
 @pytest.mark.parametrize(("on_interrupt", "status"), [("sys.exit(5)", 5), ("None", -9)])

@@ -10,12 +10,27 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import jax._src.test_util as jtu
+import pytest
 
 #: What our device is called in the conditions of JAX's tests.
 TAGS = frozenset(["xpu", "cpu"])
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--only-tests", help="a file with the names of tests, Class.test: no others are run"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    path = config.getoption("--only-tests")
+    if path:
+        names = set(Path(path).read_text().split())
+        items[:] = [i for i in items if ".".join(i.nodeid.split("::")[1:]) in names]
 
 
 def _skip_on_devices(*names: str, skip_reason: str | None = None) -> Any:

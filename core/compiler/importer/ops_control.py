@@ -252,6 +252,16 @@ def _approximate_topk(block: BlockReader, operation: Any, config: dict[str, Any]
     return results
 
 
+def _nothing(block: BlockReader, operation: Any, config: dict[str, Any]) -> Results | None:
+    """A call without results that asks XLA for an order, or not to drop a value: no result depends on it."""
+    del config
+    if not len(operation.results):
+        return []
+    empty = TupleShape(())  # how HLO says so
+    shapes = [block.program.shape(result.type) for result in operation.results]
+    return block.emit("tuple", empty, ()) if shapes == [empty] else None
+
+
 def _exp2(block: BlockReader, operation: Any, config: dict[str, Any]) -> Results | None:
     del config
     (x,) = block.operands(operation)
@@ -288,6 +298,7 @@ KNOWN_CUSTOM_CALLS: Final[dict[str, Known]] = {
         ),
         _identity_call,
     ),
+    **dict.fromkeys(("control_dep", "dce_sink"), _nothing),
     **{f"tripont.{n}": _elementwise_call(c) for n, c in {**_FUNCTIONS, **_OF_JAX}.items()},
     "mhlo.erf": _elementwise_call("erf"),
     "tripont.topk": _topk_call,

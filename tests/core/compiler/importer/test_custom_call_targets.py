@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from jaxlib import _jax
 from tripont.core.compiler.errors import CompileError
 from tripont.core.compiler.importer import read_program
 
@@ -56,3 +57,22 @@ def test_other_targets_stay_what_they_are() -> None:
 def test_what_is_no_dictionary(text: str) -> None:
     with pytest.raises(CompileError, match="attributes of the custom call"):
         read(f"scale$attributes{text}")
+
+
+@pytest.mark.parametrize("format", ["mlir", "hlo"])
+@pytest.mark.parametrize("target", ["control_dep", "dce_sink"])
+def test_hints_to_xla_are_left_out(target: str, format: str) -> None:
+    """jax.experimental.schedule and jax.lax.dce_sink: no value depends on them."""
+    program = f"""
+        func.func public @main(%a: tensor<8xf32>, %b: tensor<8xf32>) -> tensor<8xf32> {{
+          stablehlo.custom_call @{target}(%a, %b) {{api_version = 2 : i32, has_side_effect = true}}
+              : (tensor<8xf32>, tensor<8xf32>) -> ()
+          %0 = stablehlo.add %a, %b : tensor<8xf32>
+          return %0 : tensor<8xf32>
+        }}"""
+    data = program.encode()
+    if format == "hlo":
+        data = _jax.mlir.mlir_module_to_xla_computation(program).as_serialized_hlo_module_proto()
+    module = read_program(data, format)
+    used = [i.opcode for i in module.entry.instructions if i.opcode != "tuple"]
+    assert used == ["parameter", "parameter", "add"]
