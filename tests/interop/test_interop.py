@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import gc
+import re
 from typing import Any
 
 import jax
+import jax.experimental.sparse
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
+import scipy.sparse
 
 from tripont import interop
 
 torch = pytest.importorskip("torch", reason="PyTorch is an extra")
+FakeTensorMode = pytest.importorskip("torch._subclasses.fake_tensor").FakeTensorMode
 
 DTYPES = [
     "bool",
@@ -193,15 +197,81 @@ def test_what_others_do_not_have(xpu: Any) -> None:
         interop.to_jax([1, 2])
 
 
-def test_tensors_that_are_refused(xpu: Any) -> None:
-    with pytest.raises(interop.ExchangeError, match="detach"):
-        interop.to_jax(torch.ones(3, requires_grad=True))
-    with pytest.raises(interop.ExchangeError, match="only dense"):
-        interop.to_jax(torch.eye(3).to_sparse())
-    with pytest.raises(interop.ExchangeError, match="resolve_conj"):
-        interop.to_jax(torch.ones(3, dtype=torch.complex64).conj())
-    with pytest.raises(interop.ExchangeError, match=r"meta.*has no content"):
-        interop.to_jax(torch.ones(3, device="meta"), copy=False)
+def _fake() -> Any:
+    with FakeTensorMode():
+        return torch.ones(3)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: torch.ones(3, requires_grad=True), r"\(3,\).*float32 requires.*x.detach\(\)"),
+        (lambda: torch.eye(3).to_sparse(), r"\(3, 3\).*float32: only dense.*x.to_dense\(\)"),
+        (lambda: torch.ones(3, dtype=torch.complex64).conj(), r"\(3,\).*complex64.*resolve_conj"),
+        (
+            lambda: torch.ones(3, device="meta"),
+            r"on meta.*\(3,\).*float32 has no content.*to_empty",
+        ),
+        (
+            lambda: torch.quantize_per_tensor(torch.ones(3), 1.0, 0, torch.qint8),
+            r"\(3,\).*qint8: only dense.*dequantize",
+        ),
+        (
+            lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
+            r"float32: only dense.*to_padded_tensor",
+        ),
+        (_fake, r"torch.Tensor on cpu of shape \(3,\).*float32 has no content.*fake tensor"),
+    ],
+    ids=["gradient", "sparse", "conjugate", "meta", "quantized", "nested", "fake"],
+)
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("copy", [None, False])
+def test_tensors_that_are_refused(xpu: Any, make: Any, message: str, copy: bool | None) -> None:
+    with pytest.raises(interop.ExchangeError, match=message):
+        interop.to_jax(make(), copy=copy)
+
+
+def test_tensors_of_function_transforms_are_refused(xpu: Any) -> None:
+    def exchange(x: Any) -> Any:
+        with pytest.raises(interop.ExchangeError, match=r"\(2,\).*float32.*torch.func"):
+            interop.to_jax(x)
+        return x
+
+    torch.func.vmap(exchange)(torch.ones(3, 2))
+
+
+def test_several_arrays_in_one(xpu: Any) -> None:
+    """What is no dense array says how to make one of it."""
+    with pytest.raises(interop.ExchangeError, match=r"BCOO.*\(3, 3\).*float32.*x.todense\(\)"):
+        interop.to_torch(jax.experimental.sparse.BCOO.fromdense(np.eye(3, dtype=np.float32)))
+    with pytest.raises(interop.ExchangeError, match=r"csr.*\(3, 3\).*float64.*x.toarray\(\)"):
+        interop.to_jax(scipy.sparse.csr_array(np.eye(3)))
+    masked = np.ma.masked_array(np.zeros(3, np.float32), [0, 1, 0])
+    with pytest.raises(interop.ExchangeError, match=r"\(3,\).*float32 is masked.*x.filled"):
+        interop.to_jax(masked)
+
+
+@pytest.mark.parametrize("dtype", ["datetime64[ns]", "U2", "longdouble"])
+def test_element_types_of_numpy_alone(xpu: Any, dtype: str) -> None:
+    array = np.zeros(4, dtype)
+    name = re.escape(array.dtype.name)
+    for convert in (interop.to_jax, interop.to_torch, interop.export):
+        with pytest.raises(
+            interop.ExchangeError, match=rf"numpy.ndarray of shape \(4,\).*(PyTorch has no )?{name}"
+        ):
+            convert(array)
+
+
+def test_torchax_tensors_are_jax_arrays(xpu: Any) -> None:
+    torchax = pytest.importorskip("torchax", reason="torchax is an extra")
+    with torchax.default_env(), jax.default_device(xpu):
+        tensor = torch.ones(3, 4, device="jax") + 1
+    shared = interop.to_jax(tensor, copy=False)
+    assert interop.pointer(shared) == interop.pointer(tensor) == shared.unsafe_buffer_pointer()
+    np.testing.assert_array_equal(interop.to_numpy(tensor), np.full((3, 4), 2, np.float32))
+    tensor.requires_grad = True
+    with pytest.raises(interop.ExchangeError, match=r"torchax.*\(3, 4\).*float32.*x.detach\(\)"):
+        interop.to_jax(tensor)
 
 
 def test_other_devices(xpu: Any, cpu: Any) -> None:

@@ -90,10 +90,12 @@ def to_torch(x: Any, *, device: Any = None, copy: bool | None = None) -> Any:
         )
     found = read(x, copy)
     if device is None and on_tripont:
-        device = torch_tensors.device_of(0 if found.buffer is None else found.buffer.device.id)
+        device = torch_tensors.device_of(
+            0 if found.buffer is None else found.buffer.device.id, found
+        )
     if device is None or device.type == "cpu":
         return torch_tensors.on_cpu(found, copy)
-    buffer = on_device(found, torch_tensors.core_device(device), copy)
+    buffer = on_device(found, torch_tensors.core_device(device, found), copy)
     return torch_tensors.on_xla(buffer, device, found)
 
 
@@ -123,7 +125,12 @@ def to_tensorflow(x: Any, *, device: str | None = None, copy: bool | None = None
         return tensors.on_cpu(found, copy)
     devices = _source.devices()
     if number >= len(devices) or not tensors.has_xpu():
-        raise ExchangeError(f"{found} cannot go to {device}: TensorFlow has no such device")
+        raise ExchangeError(
+            f"{found} cannot go to {device}: TensorFlow has no such device, "
+            "see tf.config.list_logical_devices()"
+        )
+    if not devices[number].uses_host_memory and found.dtype == np.int32:
+        return tensors.int32_on_xpu(found, number, copy)
     return tensors.on_xpu(on_device(found, devices[number], copy), found)
 
 
@@ -202,6 +209,8 @@ def _find_reader(x: Any) -> Reader:
     jax, torch, tf = map(sys.modules.get, ("jax", "torch", "tensorflow"))
     if jax is not None and isinstance(x, getattr(jax, "Array", ())):
         return _remember(type(x), _jax_arrays().read)
+    if (inner := _inside(x)) is not x:
+        return lambda x, copy: _read(inner, copy)
     if torch is not None and isinstance(x, torch.Tensor):
         read = _torch_tensors().read
         return _remember(type(x), read) if type(x) in (torch.Tensor, torch.nn.Parameter) else read
@@ -213,6 +222,35 @@ def _find_reader(x: Any) -> Reader:
         f"a {type(x).__module__}.{type(x).__qualname__} is no array of JAX, NumPy, PyTorch or TensorFlow, "
         "and has no __dlpack__"
     )
+
+
+def _inside(x: Any) -> Any:
+    """The array that is the whole content of ``x``; ``x`` itself if there is none.
+
+    Raises ExchangeError for what consists of several arrays, naming what makes one of them.
+    """
+    library = type(x).__module__.partition(".")[0]
+    if library == "keras" and hasattr(x, "constraint"):  # a variable of Keras
+        return x.value
+    if library == "torchax" and hasattr(x, "jax"):
+        if x.requires_grad:
+            raise ExchangeError(f"{_in_words(x)} requires a gradient: exchange x.detach()")
+        return x.jax()
+    for attribute, way in _DENSE.get(library, {}).items():
+        if hasattr(x, attribute):
+            raise ExchangeError(f"{_in_words(x)} consists of several arrays: exchange {way}")
+    return x
+
+
+#: What shows that something is no dense array, and what makes one of it.
+_DENSE: dict[str, dict[str, str]] = {
+    "jax": {"todense": "x.todense()"},
+    "tensorflow": {
+        "row_splits": "x.to_tensor()",
+        "dense_shape": "tf.sparse.to_dense(x), or tf.convert_to_tensor(x) of IndexedSlices",
+    },
+    "scipy": {"toarray": "x.toarray()"},
+}
 
 
 def _remember(kind: type, read: Reader) -> Reader:
@@ -230,6 +268,10 @@ def _of_scalar(x: np.generic, copy: bool | None) -> Source:
 
 def _of_numpy(array: np.ndarray, copy: bool | None) -> Source:
     dtype = array.dtype
+    if type(array) is not np.ndarray and isinstance(array, np.ma.MaskedArray):
+        raise ExchangeError(
+            f"{_numpy_in_words(array)} is masked: exchange x.filled(value), or x.data"
+        )
     if dtype.hasobject or not dtype.isnative or dtype.names:
         raise ExchangeError(
             f"{_numpy_in_words(array)}: only arrays of numbers in the machine's byte order"
@@ -267,7 +309,7 @@ def _copied_by(make_copy: Any, size: int) -> Any:
 def _in_words(x: Any) -> str:
     kind = type(x)
     shape, dtype = getattr(x, "shape", ()), getattr(x, "dtype", "?")
-    return in_words(f"{kind.__module__}.{kind.__qualname__}", shape, dtype)
+    return in_words(f"{kind.__module__}.{kind.__qualname__}", shape, getattr(dtype, "name", dtype))
 
 
 __all__ = [

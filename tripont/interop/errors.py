@@ -11,7 +11,11 @@ class ExchangeError(ValueError):
 
 def in_words(framework: str, shape: Any, dtype: Any) -> str:
     """An array, as messages name it."""
-    return f"the {framework} of shape {tuple(shape)} and dtype {dtype}"
+    try:
+        known = tuple(shape)
+    except (TypeError, ValueError):  # a rank that TensorFlow does not know
+        known = shape
+    return f"the {framework} of shape {known} and dtype {dtype}"
 
 
 def needs_copy(what: object, why: str) -> ExchangeError:

@@ -31,10 +31,12 @@ def read(x: Any, copy: bool | None) -> Source:
     if not isinstance(x, ops.EagerTensor):
         raise ExchangeError(
             f"the tf.Tensor of shape {x.shape} and dtype {x.dtype.name} is symbolic, it has no content "
-            "yet: exchange eager tensors"
+            "yet: exchange eager tensors, outside of tf.function"
         )
     if not _is_number(x._datatype_enum()):
-        raise ExchangeError(f"{describe(x)}: only arrays of numbers")
+        raise ExchangeError(
+            f"{describe(x)}: only arrays of numbers; convert it first (tf.strings.to_number, tf.io.decode_raw, ...)"
+        )
     # int32 tensors are in host memory on every device.
     placed = x.backing_device
     if xpu_number(placed) is not None and x._num_elements():
@@ -118,6 +120,18 @@ def on_xpu(buffer: Any, source: Source) -> Any:
         return _adapter().import_buffer(buffer, _context(), dtype.as_datatype_enum)
     except RuntimeError as error:
         raise ExchangeError(f"{source}: TensorFlow does not take it: {error}") from error
+
+
+def int32_on_xpu(source: Source, number: int, copy: bool | None) -> Any:
+    """An int32 tf.Tensor on XPU:<number>, for which TensorFlow wants host memory, where XPU has memory of its own."""
+    if copy is False:
+        raise needs_copy(
+            source, "TensorFlow keeps int32 tensors in host memory, which the device does not use"
+        )
+    array = on_host(source, copy)
+    note_copy(array.nbytes)
+    with tf.device(f"XPU:{number}"):
+        return tf.identity(tf.constant(array))
 
 
 def on_cpu(source: Source, copy: bool | None) -> Any:

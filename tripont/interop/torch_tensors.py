@@ -33,7 +33,14 @@ _capture = _tripont.exchange.capture
 
 
 def describe(x: torch.Tensor) -> str:
-    return in_words(f"torch.Tensor on {x.device}", x.shape, _name(x.dtype))
+    shape = ("?",) if x.is_nested else x.shape
+    return in_words(f"torch.Tensor on {x.device}", shape, _name(x.dtype))
+
+
+def _dense_way(x: torch.Tensor) -> str:
+    if x.is_nested:
+        return "torch.nested.to_padded_tensor(x, value)"
+    return "x.dequantize() or x.int_repr()" if x.is_quantized else "x.to_dense()"
 
 
 def _name(dtype: torch.dtype) -> str:
@@ -43,8 +50,8 @@ def _name(dtype: torch.dtype) -> str:
 def read(x: torch.Tensor, copy: bool | None) -> Source:
     if x.requires_grad:
         raise ExchangeError(f"{describe(x)} requires a gradient: exchange x.detach()")
-    if x.layout is not torch.strided or x.is_quantized:
-        raise ExchangeError(f"{describe(x)}: only dense tensors")
+    if x.layout is not torch.strided or x.is_quantized or x.is_nested:
+        raise ExchangeError(f"{describe(x)}: only dense tensors; exchange {_dense_way(x)}")
     if x.is_conj() or x.is_neg():
         raise ExchangeError(
             f"{describe(x)} is a lazy conjugate: exchange x.resolve_conj().resolve_neg()"
@@ -53,7 +60,9 @@ def read(x: torch.Tensor, copy: bool | None) -> Source:
     if kind == "cpu":
         return of_array(x, describe, _host_array(x), copy)
     if kind == "meta":
-        raise ExchangeError(f"{describe(x)} has no content (it is on device meta)")
+        raise ExchangeError(
+            f"{describe(x)} has no content: exchange a tensor on a device (x.to_empty, load_state_dict)"
+        )
     if kind == "xla" and on_tripont():
         buffer = _buffer_of(x)
         if buffer is not None:
@@ -66,7 +75,13 @@ def read(x: torch.Tensor, copy: bool | None) -> Source:
 def _host_array(x: torch.Tensor) -> np.ndarray:
     """The memory of a tensor on the CPU; bits of types that NumPy lacks are those of ml_dtypes."""
     if x.dtype in _NUMPYS_OWN_HERE:
-        array: np.ndarray = x.numpy()
+        try:
+            array: np.ndarray = x.numpy()
+        except (RuntimeError, TypeError) as error:
+            raise ExchangeError(
+                f"{describe(x)} has no content that could be read: {error} "
+                "(exchange tensors outside of torch.func's functions and of fake tensor modes)"
+            ) from error
         return array
     import ml_dtypes
 
@@ -148,29 +163,51 @@ def on_tripont() -> bool:
     return "torch_xla" in sys.modules and os.environ.get("PJRT_DEVICE") == "XPU"
 
 
-def core_device(device: torch.device) -> Any:
-    """The core's device behind a device of PyTorch/XLA."""
-    return devices()[_number(device.index or 0)]
+def core_device(device: torch.device, source: object) -> Any:
+    """The core's device behind a device of PyTorch/XLA, to which ``source`` is to go."""
+    index = device.index or 0
+    number = _number(index) if index < len(devices()) else None
+    if number is None:
+        raise _no_device(source, str(device))
+    return devices()[number]
+
+
+def device_of(number: int, source: object) -> torch.device:
+    """The device of PyTorch/XLA that is the core's device ``number``, to which ``source`` is to go."""
+    found = _device_of(number)
+    if found is None:
+        raise _no_device(source, f"tripont's device {number}")
+    return found
+
+
+def _no_device(source: object, wanted: str) -> ExchangeError:
+    found = [f"xla:{index}" for index in range(len(devices())) if _number(index) is not None]
+    if not found:
+        return ExchangeError(
+            f"{source} cannot go to {wanted}: PyTorch/XLA has no single devices in SPMD mode; "
+            'use device="cpu", or exchange arrays before torch_xla.runtime.use_spmd()'
+        )
+    return ExchangeError(
+        f"{source} cannot go to {wanted}: PyTorch/XLA has {', '.join(found)} (TRIPONT_NUM_DEVICES)"
+    )
 
 
 @functools.cache
-def device_of(number: int) -> torch.device:
-    """The device of PyTorch/XLA that is the core's device ``number``."""
+def _device_of(number: int) -> torch.device | None:
     for index in range(len(devices())):
         if _number(index) == number:
             return torch.device("xla", index)
-    raise ExchangeError(f"PyTorch/XLA has no device on tripont's device {number}")
+    return None
 
 
 @functools.cache
-def _number(index: int) -> int:
+def _number(index: int) -> int | None:
+    """The core's number of the device xla:<index>; None where that is no single device."""
     global _seen_on_tripont
     (name,) = _backend()._xla_real_devices([f"xla:{index}"])
     kind, _, number = name.partition(":")
     if kind != "XPU":
-        raise ExchangeError(
-            f"the device xla:{index} is {name}, not one device: exchange arrays outside of SPMD mode"
-        )
+        return None
     _seen_on_tripont = True  # for as long as the process lives
     return int(number)
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
+os.environ["TRIPONT_NUM_DEVICES"] = "2"  # read when TensorFlow is imported, which is after this
+
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -33,17 +37,17 @@ def _compute(x: jax.Array) -> jax.Array:
     return x.reshape(x.shape[::-1]).reshape(x.shape)
 
 
-def on_jax(array: np.ndarray) -> Any:
-    return _compute(jax.device_put(array, jax.devices("xpu")[0]))
+def on_jax(array: np.ndarray, device: int = 0) -> Any:
+    return _compute(jax.device_put(array, jax.devices("xpu")[device]))
 
 
-def on_tensorflow(array: np.ndarray) -> Any:
-    with tf.device("XPU:0"):
+def on_tensorflow(array: np.ndarray, device: int = 0) -> Any:
+    with tf.device(f"XPU:{device}"):
         return tf.identity(tf.constant(array))
 
 
-def on_torch_xla(array: np.ndarray) -> Any:
-    return interop.to_torch(array, device="cpu").to("xla")
+def on_torch_xla(array: np.ndarray, device: int = 0) -> Any:
+    return interop.to_torch(array, device="cpu").to(f"xla:{device}")
 
 
 def on_torch_cpu(array: np.ndarray) -> Any:
@@ -67,12 +71,14 @@ CONVERTERS: Final[dict[str, Callable[..., Any]]] = {
 }
 
 
-def is_of(framework: str, x: Any) -> bool:
-    """Whether ``x`` is an array of that framework, on tripont's device if the framework has one."""
+def is_of(framework: str, x: Any, device: int = 0) -> bool:
+    """Whether ``x`` is an array of that framework, on that device of tripont if the framework has them."""
     if framework == "jax":
-        return isinstance(x, jax.Array) and x.devices() == {jax.devices("xpu")[0]}
+        return isinstance(x, jax.Array) and x.devices() == {jax.devices("xpu")[device]}
     if framework == "tensorflow":
-        return isinstance(x, tf.Tensor) and x.device.endswith("XPU:0")
+        return isinstance(x, tf.Tensor) and x.device.endswith(f"XPU:{device}")
+    if framework == "torch_xla":
+        return isinstance(x, torch.Tensor) and x.device == torch.device("xla", device)
     if framework == "numpy":
         return isinstance(x, np.ndarray)
-    return isinstance(x, torch.Tensor) and x.device.type == framework.removeprefix("torch_")
+    return isinstance(x, torch.Tensor) and x.device.type == "cpu"

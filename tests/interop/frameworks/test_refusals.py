@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -158,6 +159,29 @@ def test_tensors_that_are_refused() -> None:
         interop.to_tensorflow(example(), device="XPU:7")
     with pytest.raises(interop.ExchangeError, match=r"cannot go to PyTorch's device meta"):
         interop.to_torch(example(), device="meta")
+
+
+def test_several_arrays_in_one() -> None:
+    """What is no dense tensor says how to make one of it."""
+    sparse = tf.sparse.from_dense([[1.0, 0.0]])
+    slices = tf.IndexedSlices(tf.ones((2, 3)), tf.constant([0, 1]), tf.constant([4, 3]))
+    for x in (sparse, slices):
+        with pytest.raises(
+            interop.ExchangeError, match=rf"{type(x).__name__}.*float32 consists.*convert_to_tensor"
+        ):
+            interop.to_jax(x)
+    ragged = tf.ragged.constant([[1.0], [2.0, 3.0]])
+    with pytest.raises(interop.ExchangeError, match=r"Ragged.*\(2, None\).*float32.*to_tensor\(\)"):
+        interop.to_jax(ragged)
+
+
+def test_variables_of_keras() -> None:
+    array = example()
+    with tf.device("XPU:0"):
+        variable = keras.Variable(array)
+    x = interop.to_jax(variable, copy=False)
+    variable.assign_add(np.ones_like(array))
+    np.testing.assert_array_equal(np.asarray(x), array)
 
 
 @pytest.mark.parametrize("target", TO_DEVICE)
