@@ -33,6 +33,7 @@ from .hlo import Instruction, Module, Shape
 from .lowering import KernelInfo
 from .passes.dynamic_sizes import resolve_dynamic_sizes
 from .passes.tokens import tokens_as_arrays
+from .recursion import deep_recursion
 from .targets.target import Image, Target
 
 # What a compilation may be told: name -> what the value means.
@@ -107,6 +108,7 @@ def _no_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
+@deep_recursion()
 def compile_module(
     module: Module,
     options: Mapping[str, str] | None = None,

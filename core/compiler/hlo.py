@@ -392,11 +392,17 @@ class Instruction:
 
     @property
     def has_side_effect(self) -> bool:
-        if self.opcode == "custom-call":
-            return bool(self.attributes["has_side_effect"])
-        return OPCODES[self.opcode].side_effect or any(
-            i.has_side_effect for c in self.called for i in c.instructions
-        )
+        stack = [self]
+        while stack:
+            i = stack.pop()
+            if i.opcode == "custom-call":
+                if i.attributes["has_side_effect"]:
+                    return True
+                continue
+            if OPCODES[i.opcode].side_effect:
+                return True
+            stack += [inner for c in i.called for inner in c.instructions]
+        return False
 
     def replace(
         self,

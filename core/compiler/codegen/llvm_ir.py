@@ -114,6 +114,7 @@ class Module:
         self.declarations: dict[str, str] = {}
         self.defined: dict[str, None] = {}  # functions of this module, in order: never declared too
         self.attributes: dict[str, int] = {}
+        self.lines: dict[str, tuple[int, int]] = {}  # of each function: its own, and with inlined calls
         self.launched: set[str] | None = None  # functions called from outside, once that is known
         self._constants: dict[tuple[str, str], str] = {}
 
@@ -215,6 +216,7 @@ class Builder:
         self.attributes = attributes
         self.arguments = [Value(t, f"%a{n}") for n, t in enumerate(parameters)]
         self.parameter_attributes = list(parameter_attributes) or [""] * len(parameters)
+        self.inlined_lines = 0  # of functions that calls say to inline
         self.blocks: list[list[str]] = []
         self.block = ""
         self._lines: list[str] = []
@@ -487,6 +489,8 @@ class Builder:
         linkage = self.linkage + " " if self.linkage else ""
         body = "\n".join("\n".join(block) for block in self.blocks)
         head = f"define {linkage}{self.result} @{self.name}({parameters}) {group}"
+        lines = sum(map(len, self.blocks))
+        self.module.lines[self.name] = lines, lines + self.inlined_lines
         self.module.defined[self.name] = None
         self.module.functions.append(f"{head} {{\n{body}\n}}")
 

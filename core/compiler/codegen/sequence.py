@@ -27,7 +27,10 @@ from .llvm_ir import Builder, Module, Value, i64
 if TYPE_CHECKING:
     from ..targets.target import Target
 
-INLINED_LINES: Final = 120  # kernels of at most this many lines of IR become part of the function
+INLINED_LINES: Final = 120  # kernels of at most this many lines of IR become part of the function,
+INLINED_IN_ALL: Final = (
+    600  # and with what is inlined into them of so many: each level of nested loops is a function
+)
 SLOT_BYTES: Final = 64  # memory of at most this size is copied to the stack for the function's time
 UNKNOWN_TRIPS: Final = 16  # the number of iterations to reckon with where it is not known
 
@@ -132,7 +135,6 @@ class _Sequence:
             for group in overlapping(s for s in slices if s.allocation not in read_only):
                 self.make_slot(group)
         self.tables: dict[tuple[Slice, ...], Value] = {}
-        self.sizes = {name: text.count("\n") for name, text in builder.module.function_texts()}
         self.setup = builder.lines  # the entry block: address tables are filled there
 
     def run(self, thunks: Sequence[Thunk]) -> None:
@@ -171,9 +173,11 @@ class _Sequence:
         if not thunk.work_count:
             return
         name = self.symbols[thunk.function]
-        attribute = (
-            " alwaysinline" if self.sizes.get(name, INLINED_LINES + 1) <= INLINED_LINES else ""
-        )
+        lines, in_all = self.b.module.lines[name]
+        attribute = ""
+        if lines <= INLINED_LINES and in_all <= INLINED_IN_ALL:
+            attribute = " alwaysinline"
+            self.b.inlined_lines += in_all
         table = self.table(thunk.arguments)
         end = i64(thunk.work_count)
         if self.me is None or self.target.shares(self.b.module, name):

@@ -11,12 +11,11 @@ Formats, as the PJRT C API names them:
 from __future__ import annotations
 
 import contextlib
-import sys
 import threading
-from collections.abc import Iterator
 
 from .. import hlo
 from ..errors import CompileError, internal, invalid_argument
+from ..recursion import deep_recursion
 from . import bindings, bounded_shapes, bytecode, hlo_module, legalize, signature
 from .bindings import MLIRError, ir
 from .reading_limit import reading_limit
@@ -26,9 +25,6 @@ FORMATS = ("mlir", "hlo")
 
 # What a portable artifact's producer starts with.
 _PORTABLE_PRODUCER = "StableHLO_v"
-
-# Regions nest as Python calls. Python frames live on the heap, so this bounds memory, not the C stack.
-_RECURSION_LIMIT = 200_000
 
 # MLIR's context is shared, and Python's recursion limit is one for the process.
 _one_at_a_time = threading.Lock()
@@ -134,7 +130,7 @@ def is_portable_artifact(program: bytes) -> bool:
 def _read_module(module: ir.Module) -> hlo.Module:
     """Read the module; what the reader cannot take as it is goes through passes first, once each."""
     done: set[str] = set()
-    with _deep_recursion():
+    with deep_recursion():
         while True:
             try:
                 return ProgramReader(module).read()
@@ -148,13 +144,3 @@ def _read_module(module: ir.Module) -> hlo.Module:
                     raise CompileError(
                         need.error.code, f"{need.error.message}: {error}"[:2000]
                     ) from error
-
-
-@contextlib.contextmanager
-def _deep_recursion() -> Iterator[None]:
-    before = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(before, _RECURSION_LIMIT))
-    try:
-        yield
-    finally:
-        sys.setrecursionlimit(before)

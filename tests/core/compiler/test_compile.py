@@ -116,6 +116,24 @@ def test_long_straight_line_program() -> None:
     assert len(executable.thunks) < 400
 
 
+@pytest.mark.slow
+def test_deep_nesting() -> None:
+    """Branches in branches beyond Python's own recursion limit."""
+    depth = 350
+    lines = ["func.func public @main(%x: tensor<f32>, %p: tensor<i1>) -> tensor<f32> {"]
+    lines += [f'%r{n} = "stablehlo.if"(%p) ({{' for n in range(depth)]
+    lines.append("%y = stablehlo.add %x, %x : tensor<f32>")
+    inner = "%y"
+    for n in reversed(range(depth)):
+        lines.append(
+            f"stablehlo.return {inner} : tensor<f32> }}, {{ stablehlo.return %x : tensor<f32>"
+        )
+        lines.append("}) : (tensor<i1>) -> tensor<f32>")
+        inner = f"%r{n}"
+    lines.append(f"return {inner} : tensor<f32> }}")
+    assert artifact.deserialize(compile_program("\n".join(lines).encode(), "mlir", b"", {})).thunks
+
+
 def test_wide_program() -> None:
     """Thousands of results and parameters."""
     parameters = [parameter(n, 3) for n in range(3000)]

@@ -146,6 +146,25 @@ def test_conditional_and_nesting():
         np.testing.assert_array_equal(floats(arena, 2), expected)
 
 
+def test_functions_in_functions_are_inlined_up_to_a_size():
+    """Each of 60 functions calls the one before: none holds them all."""
+    p = Program()
+    kernel = p.kernel(increment(), p.slot(0, 4), p.slot(0, 4))
+    for n in range(60):
+        emitted, slices = sequence.emit_sequence(
+            p.module, p.target, [kernel, kernel][: 1 + (n < 3)], p.symbols, f"level{n}"
+        )
+        p.symbols.append(emitted.function)
+        kernel = Kernel(len(p.symbols) - 1, slices, 1, 1, 1.0)
+    most = sequence.INLINED_LINES + 2 * sequence.INLINED_IN_ALL
+    assert all(in_all <= most for _, in_all in p.module.lines.values())
+    assert sum(" alwaysinline" in text for text in p.module.functions) > 30
+    arena = aligned((64,), np.uint8)
+    ints(arena, 0)[...] = 5
+    p.run([kernel], arena)
+    assert ints(arena, 0)[0] == 5 + 2**3
+
+
 def test_library_calls_stay_outside():
     call = LibraryCall("gemm", (), (), {}, 1.0)
     assert not sequence.can_emit([While((), (call,), Slice(0, 0, 1))])
