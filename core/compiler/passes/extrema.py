@@ -1,7 +1,8 @@
 """Positions of the largest or smallest number (argmax, argmin): the first NaN's, however elements are combined.
 
 JAX's body takes the accumulator if it is NaN, whatever its position, so that the first NaN wins only where elements are
-combined in their order. Kernels combine lanes and threads in another.
+combined in their order. Kernels combine lanes and threads in another. XLA's own body, which TensorFlow and PyTorch/XLA
+use, takes the value if either is NaN; what comes of NaNs is an accident of the order, so it may as well be NumPy's.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from .rewrite import map_computations, prune
 
 
 def order_extrema(module: Module) -> Module:
-    """Bodies of reductions like JAX's argmax take of two NaNs that of the smaller position."""
+    """Bodies of reductions like JAX's and XLA's argmax take NaN, and of two that of the smaller position."""
     bodies = {
         i.called[0]
         for c in module.computations()
@@ -32,6 +33,8 @@ def _ordered(body: Computation) -> Computation | None:
     value, position, other, other_position = body.parameters
     if not value.dtype.is_float:
         return None
+    if (ordered := _ordered_by_minimum(body)) is not None:
+        return ordered
     taken = _condition(root.operands[0], value, other)
     chosen = _condition(root.operands[1], position, other_position)
     if taken is None or chosen is None:
@@ -60,6 +63,40 @@ def _ordered(body: Computation) -> Computation | None:
     new_root = root.replace(operands=(root.operands[0], pick))
     instructions = [i for i in body.instructions if i is not root]
     instructions += [other_is_nan, number, alone, both, same, first, better, pick, new_root]
+    return prune(Computation(body.name, body.parameters, instructions, new_root))
+
+
+def _ordered_by_minimum(body: Computation) -> Computation | None:
+    """XLA's body: (a >= b ? a : b, a == b ? min(i, j) : a >= b ? i : j)."""
+    root = body.root
+    value, position, other, other_position = body.parameters
+    taken = _condition(root.operands[0], value, other)
+    place = root.operands[1]
+    if taken is None or not any(_compares(taken, d, value, other) for d in ("GE", "LE")):
+        return None
+    if place.opcode != "select":
+        return None
+    equal, least, chosen = place.operands
+    if (
+        not _compares(equal, "EQ", value, other)
+        or least.opcode != "minimum"
+        or set(least.operands) != {position, other_position}
+        or _condition(chosen, position, other_position) is not taken
+    ):
+        return None
+    is_nan, other_is_nan = (
+        Instruction("compare", taken.shape, (v, v), {**taken.attributes, "direction": "NE"})
+        for v in (value, other)
+    )
+    take = Instruction("or", taken.shape, (taken, is_nan))
+    both = Instruction("and", taken.shape, (is_nan, other_is_nan))
+    same = Instruction("or", taken.shape, (equal, both))
+    kept = root.operands[0].replace(operands=(take, value, other))
+    new_chosen = chosen.replace(operands=(take, position, other_position))
+    pick = place.replace(operands=(same, least, new_chosen))
+    new_root = root.replace(operands=(kept, pick))
+    instructions = [i for i in body.instructions if i is not root]
+    instructions += [is_nan, other_is_nan, take, both, same, kept, new_chosen, pick, new_root]
     return prune(Computation(body.name, body.parameters, instructions, new_root))
 
 

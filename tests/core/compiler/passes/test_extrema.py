@@ -12,12 +12,25 @@ from tests.conformance.programs import dense, function, tensor
 
 
 def _program(dtype: DType, dims: tuple[int, ...], over: int, direction: str) -> str:
-    """What JAX makes of ``argmax`` (``GT``) and ``argmin`` (``LT``)."""
+    """What JAX makes of ``argmax`` (``GT``) and ``argmin`` (``LT``), and XLA (``GE`` and ``LE``)."""
     t, i = tensor(dtype, *dims), tensor("s32", *dims)
     s, n, p = tensor(dtype), tensor("s32"), tensor("pred")
     kept = [d for k, d in enumerate(dims) if k != over]
     values, places = tensor(dtype, *kept), tensor("s32", *kept)
-    worst = "0xFF800000" if direction == "GT" else "0x7F800000"
+    worst = "0xFF800000" if direction in ("GT", "GE") else "0x7F800000"
+    if direction in ("GT", "LT"):
+        body = f"""%2 = stablehlo.compare NE, %a, %a : ({s}, {s}) -> {p}
+%3 = stablehlo.or %1, %2 : {p}
+%5 = stablehlo.compare LT, %k, %l : ({n}, {n}) -> {p}
+%6 = stablehlo.and %4, %5 : {p}
+%7 = stablehlo.or %3, %6 : {p}
+%8 = stablehlo.select %3, %a, %b : {p}, {s}
+%9 = stablehlo.select %7, %k, %l : {p}, {n}"""
+    else:
+        body = f"""%8 = stablehlo.select %1, %a, %b : {p}, {s}
+%5 = stablehlo.select %1, %k, %l : {p}, {n}
+%6 = stablehlo.minimum %k, %l : {n}
+%9 = stablehlo.select %4, %6, %5 : {p}, {n}"""
     return function(
         [t],
         [places],
@@ -28,14 +41,8 @@ def _program(dtype: DType, dims: tuple[int, ...], over: int, direction: str) -> 
 %q:2 = "stablehlo.reduce"(%0, %i, %v, %z) <{{dimensions = {dense([over])}}}> ({{
 ^bb0(%a: {s}, %k: {n}, %b: {s}, %l: {n}):
 %1 = stablehlo.compare {direction}, %a, %b : ({s}, {s}) -> {p}
-%2 = stablehlo.compare NE, %a, %a : ({s}, {s}) -> {p}
-%3 = stablehlo.or %1, %2 : {p}
 %4 = stablehlo.compare EQ, %a, %b : ({s}, {s}) -> {p}
-%5 = stablehlo.compare LT, %k, %l : ({n}, {n}) -> {p}
-%6 = stablehlo.and %4, %5 : {p}
-%7 = stablehlo.or %3, %6 : {p}
-%8 = stablehlo.select %3, %a, %b : {p}, {s}
-%9 = stablehlo.select %7, %k, %l : {p}, {n}
+{body}
 stablehlo.return %8, %9 : {s}, {n}
 }}) : ({t}, {i}, {s}, {n}) -> ({values}, {places})
 %r = stablehlo.reverse %q#1, dims = [] : {places}""",
@@ -44,9 +51,9 @@ stablehlo.return %8, %9 : {s}, {n}
 
 @pytest.mark.parametrize("dtype", [dtypes.F32, dtypes.F64, dtypes.BF16, dtypes.F8E5M2], ids=str)
 @pytest.mark.parametrize("dims", [(15,), (300,), (6, 90), (4096,)], ids=str)
-@pytest.mark.parametrize("direction", ["GT", "LT"])
+@pytest.mark.parametrize("direction", ["GT", "LT", "GE", "LE"])
 def test_first_nan_wins(dtype: DType, dims: tuple[int, ...], direction: str) -> None:
-    numpy = np.argmax if direction == "GT" else np.argmin
+    numpy = np.argmax if direction in ("GT", "GE") else np.argmin
     for over in range(len(dims)):
         executable = device.compile_program(_program(dtype, dims, over, direction))
         for count in (0, 1, 2, 5):
