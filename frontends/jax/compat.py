@@ -150,7 +150,8 @@ def batched_call_lowering(target: str, dimensions: int) -> Any:
     """A rule for a custom call whose operands' last ``dimensions`` are one problem; devices share those before."""
     from jax._src.lax import linalg
 
-    return linalg._linalg_ffi_lowering(target, num_non_batch_dims=dimensions, column_major=False)
+    lowering: Callable[..., Any] = linalg._linalg_ffi_lowering
+    return lowering(target, num_non_batch_dims=dimensions, column_major=False)
 
 
 def has_portable_lowering(primitive: Any) -> bool:
