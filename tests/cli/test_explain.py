@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tripont.core.compiler import artifact
+from tripont.core.compiler.compile import compile_program
 from tripont.core.compiler.dump import SCHEMA_VERSION
 
 from tests.cli.test_commands import PROGRAM, tripont
@@ -79,6 +81,16 @@ def test_everything_it_takes(folder: Path, tmp_path: Path, given: str) -> None:
         assert all(set(o["lines"]) >= {"ir-with-opt.ll", "s"} for o in report["operations"])
     timed = {t for t, *_ in report["timeline"]["events"]}
     assert {o["thunk"] for o in report["operations"]} == timed
+    assert {o["name"]: o["flops"] for o in report["operations"]} == flops_of(
+        folder / "program.mlir"
+    )
+
+
+def flops_of(program: Path) -> dict[str, float]:
+    """What the compiler says of each kernel of a program."""
+    executable = artifact.deserialize(compile_program(program.read_bytes(), "mlir", b"", {}))
+    assert all(d.flops > 0 for d in executable.debug)
+    return {d.name: d.flops for d in executable.debug}
 
 
 def test_hlo_text_and_proto(tmp_path: Path) -> None:
