@@ -31,6 +31,7 @@ StatusOr<void*> Address(const PJRT_Buffer& buffer, const char* function) {
                            array.IsDonated() ? "donated" : "deleted");
   }
   exchange::Observe(array);
+  if (array.IsDeferred()) TRIPONT_RETURN_IF_ERROR(array.Acquire().status());
   return array.data();
 }
 

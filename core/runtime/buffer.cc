@@ -141,9 +141,9 @@ StatusOr<Ref<Buffer>> Buffer::FromExternal(Memory* memory, const Shape& shape, v
 
 StatusOr<Ref<Buffer>> Buffer::Share(Buffer& source) {
   // Counted as seen from outside, so that no execution takes the memory over meanwhile.
-  if (!source.TryHoldToEnqueue()) return source.DeletedError();
-  Ref<Buffer> share(new Buffer(source.memory_, source.shape_, source.byte_size_,
-                               Ref<Event>(source.definition())));
+  if (!source.TryHoldToEnqueue()) return source.HoldError();
+  Ref<Buffer> share(
+      new Buffer(source.memory_, source.shape_, source.byte_size_, source.definition_));
   share->data_ = source.data_;
   // Shares of shares share with the first one, so that no chain of them keeps the others alive.
   share->root_ = source.root_ ? source.root_ : Ref<Buffer>(&source);
@@ -156,54 +156,60 @@ StatusOr<Ref<Buffer>> Buffer::Deferred(Buffer& source, const Shape& shape,
                                        std::vector<int64_t> byte_strides) {
   TRIPONT_ASSIGN_OR_RETURN(const size_t size, shape.ByteSize());
   TRIPONT_ASSIGN_OR_RETURN(Ref<Buffer> share, Share(source));
-  Ref<Buffer> buffer(new Buffer(source.memory_, shape, size, share->definition_));
+  const Ref<Event> made = share->definition_;
+  Ref<Buffer> buffer(new Buffer(source.memory_, shape, size, made ? MakeRef<Event>() : nullptr));
   buffer->deferred_ = std::make_unique<DeferredContent>();
-  buffer->deferred_->definition = buffer->definition_.get();
-  buffer->deferred_->source = std::move(share);
   buffer->deferred_->byte_strides = std::move(byte_strides);
+  buffer->deferred_->source = std::move(share);
   buffer->state_.store(kDeferred, std::memory_order_release);
+  if (made) made->OnReady([buffer](const Status& status) { buffer->SourceDecided(status); });
   return buffer;
 }
 
-void Buffer::MakeContent() {
+void Buffer::CopyFromSource(const Buffer& source) {
+  const HostActivity activity(kDeviceToDevice, static_cast<int64_t>(byte_size_));
+  StridedCopy(data_, shape_.DenseByteStrides(), source.data_, deferred_->byte_strides,
+              shape_.dimensions, ByteWidth(shape_.type));
+}
+
+// Under a hold or an external reference. False if there is no room.
+bool Buffer::MakeContent() {
   DeferredContent& deferred = *deferred_;
   const std::lock_guard lock(deferred.mutex);
-  if ((state_.load(std::memory_order_acquire) & kDeferred) == 0) return;
-  Ref<Buffer> source = std::move(deferred.source);
-  const Block block = memory_->allocator().TryAllocate(byte_size_);
-  if (block.data == nullptr) {
-    deferred.copied = Event::Failed(
-        memory_->allocator().Exhausted(byte_size_).WithPrefix(StrCat("array of shape ", shape_)));
-  } else {
+  if ((state_.load(std::memory_order_acquire) & kDeferred) == 0) return true;
+  if (!deferred.failed) {
+    const Block block = memory_->allocator().TryAllocate(byte_size_);
+    if (block.data == nullptr) return false;
     data_ = block.data;
     block_ = block;
     allocator_ = &memory_->allocator();
-    const auto copy = [this](const Buffer& from) {
-      const HostActivity activity(kDeviceToDevice, static_cast<int64_t>(byte_size_));
-      StridedCopy(data_, shape_.DenseByteStrides(), from.data_, deferred_->byte_strides,
-                  shape_.dimensions, ByteWidth(shape_.type));
-    };
-    if (source->IsReady()) {
-      copy(*source);
+    if (deferred.source->IsReady()) {
+      CopyFromSource(*deferred.source);
+      deferred.source = nullptr;
     } else {
-      deferred.copied = MakeRef<Event>();
-      state_.fetch_add(kHold, std::memory_order_acq_rel);  // the copy's
-      device()->stream().Enqueue(
-          [copy, source = std::move(source), copied = deferred.copied,
-           hold = std::make_shared<Hold>(Ref<Buffer>(this))]() mutable {
-            const Status status = source->definition_event()->Await();
-            if (status.ok()) copy(*source);
-            source = nullptr;
-            hold->Release();
-            status.ok() ? copied->SetReady() : copied->SetError(status);
-          },
-          [copied = deferred.copied](const Status& status) { copied->SetError(status); });
+      deferred.wanted = true;
+      state_.fetch_add(kHold, std::memory_order_acq_rel);
     }
   }
-  if (deferred.copied) {
-    deferred.definition.store(deferred.copied.get(), std::memory_order_release);
-  }
   state_.fetch_and(~kDeferred, std::memory_order_acq_rel);
+  return true;
+}
+
+// The source's content is there, or never will be.
+void Buffer::SourceDecided(const Status& status) {
+  DeferredContent& deferred = *deferred_;
+  bool wanted;
+  {
+    const std::lock_guard lock(deferred.mutex);
+    wanted = deferred.wanted;
+    deferred.failed = !status.ok();
+    if (wanted) {
+      if (status.ok()) CopyFromSource(*deferred.source);
+      deferred.source = nullptr;
+    }
+  }
+  if (wanted) DropHold(kHold);
+  status.ok() ? definition_->SetReady() : definition_->SetError(status);
 }
 
 Ref<Buffer> Buffer::Failed(Memory* memory, const Shape& shape, const Status& status) {
@@ -222,7 +228,10 @@ Ref<Buffer> Buffer::FromDonation(Memory* memory, const Shape& shape, Donation do
   return buffer;
 }
 
-Status Buffer::DeletedError() const {
+Status Buffer::HoldError() const {
+  if (!IsDeleted()) {
+    return memory_->allocator().Exhausted(byte_size_).WithPrefix(StrCat("array of shape ", shape_));
+  }
   return InvalidArgument("the array of shape ", shape_, " has been ",
                          IsDonated() ? "donated" : "deleted",
                          IsDonated() ? " to an earlier computation and cannot be used again" : "");
@@ -231,16 +240,13 @@ Status Buffer::DeletedError() const {
 bool Buffer::TryAdd(uint64_t what) {
   const uint64_t before = state_.fetch_add(what, std::memory_order_acq_rel);
   if ((before & (kDeleted | kDeferred)) == 0) return true;
-  if ((before & kDeleted) == 0) {
-    MakeContent();
-    return true;
-  }
+  if ((before & kDeleted) == 0 && MakeContent()) return true;
   DropHold(what);
   return false;
 }
 
 StatusOr<Hold> Buffer::Acquire() {
-  if (!TryHold()) return DeletedError();
+  if (!TryHold()) return HoldError();
   return Hold(Ref<Buffer>(this));
 }
 
@@ -293,7 +299,7 @@ StatusOr<Donation> Buffer::Donate() {
   Donation donation;
   uint64_t wanted;
   do {
-    if ((state & kDeleted) != 0) return DeletedError();
+    if ((state & kDeleted) != 0) return HoldError();
     donation.exclusive_ = allocator_ != nullptr && (state & kExternalMask) == 0;
     wanted = (state | kDeleted | kDonated) + (donation.exclusive_ ? kTaken : kHold);
   } while (!state_.compare_exchange_weak(state, wanted, std::memory_order_acq_rel));
@@ -314,7 +320,7 @@ void Buffer::WaitForHolds() {
   }
 }
 
-Status Buffer::AddExternalReference() { return TryAdd(kExternal) ? OkStatus() : DeletedError(); }
+Status Buffer::AddExternalReference() { return TryAdd(kExternal) ? OkStatus() : HoldError(); }
 
 Status Buffer::DropExternalReference() {
   if ((state_.load(std::memory_order_acquire) & kExternalMask) == 0) {
@@ -334,7 +340,7 @@ StatusOr<Ref<Event>> Buffer::CopyToHost(void* destination, size_t size,
     }
     return CopyRawToHost(destination, 0, byte_size_);
   }
-  if (!TryHold()) return DeletedError();
+  if (!TryHold()) return HoldError();
   Hold hold{Ref<Buffer>(this)};
   const auto copy = [this, destination, strides = std::move(strides)] {
     const HostActivity activity(kDeviceToHost, static_cast<int64_t>(byte_size_));
@@ -360,7 +366,7 @@ StatusOr<Ref<Event>> Buffer::CopyRawToHost(void* destination, size_t offset, siz
     return InvalidArgument("bytes ", offset, " to ", offset, " + ", size,
                            " are outside the array of shape ", shape_, " (", byte_size_, " bytes)");
   }
-  if (!TryHold()) return DeletedError();
+  if (!TryHold()) return HoldError();
   Hold hold{Ref<Buffer>(this)};
   const auto copy = [this, destination, offset, size] {
     const HostActivity activity(kDeviceToHost, static_cast<int64_t>(size));
@@ -381,7 +387,7 @@ StatusOr<Ref<Event>> Buffer::CopyRawToHost(void* destination, size_t offset, siz
 }
 
 StatusOr<Ref<Buffer>> Buffer::CopyToMemory(Memory* destination) {
-  if (!TryHoldToEnqueue()) return DeletedError();
+  if (!TryHoldToEnqueue()) return HoldError();
   // Runs last: with the copy enqueued, made, or failed.
   const std::unique_ptr<Buffer, void (*)(Buffer*)> enqueued(
       this, [](Buffer* buffer) { buffer->HoldEnqueued(); });

@@ -105,11 +105,12 @@ class TRIPONT_EXPORT Buffer : public RefCounted<Buffer> {
   // allocated owns it, so that donating it hands it over. INVALID_ARGUMENT if `source` was deleted.
   static StatusOr<Ref<Buffer>> Share(Buffer& source);
   // A copy of `source` with another shape and other strides, which is made when somebody first
-  // takes a hold or asks for the address: until then it has no memory, and `source` keeps its own
+  // takes a hold or an external reference: until then it has no memory, and `source` keeps its own
   // as with a share. Element i of the result is what lies sum(i[d] * byte_strides[d]) bytes behind
-  // the start of `source`; all of that must be inside of it. Where there is no room for the copy
-  // then, the definition event fails with RESOURCE_EXHAUSTED. INVALID_ARGUMENT if `source` was
-  // deleted.
+  // the start of `source`; all of that must be inside of it. It is as ready as `source`: a copy
+  // that is asked for earlier is made before the definition event says so. Where there is no room
+  // for the copy, whoever asks gets RESOURCE_EXHAUSTED and may ask again. INVALID_ARGUMENT if
+  // `source` was deleted.
   static StatusOr<Ref<Buffer>> Deferred(Buffer& source, const Shape& shape,
                                         std::vector<int64_t> byte_strides);
   // A buffer without memory whose definition event failed with `status`.
@@ -124,22 +125,18 @@ class TRIPONT_EXPORT Buffer : public RefCounted<Buffer> {
   Memory* memory() const { return memory_; }
   Device* device() const { return memory_->device(); }
 
-  // When the content is there, or why it never will be. Never null. Of a deferred buffer that
-  // nobody has read yet: that of its source; what is to read it takes a hold first.
-  Event* definition_event() const {
-    Event* const event = definition();
-    return event != nullptr ? event : Event::AlwaysReady();
-  }
+  // When the content is there, or why it never will be. Never null.
+  Event* definition_event() const { return definition_ ? definition_.get() : Event::AlwaysReady(); }
   // Content there, without error. Cheap.
   bool IsReady() const {
-    const Event* const event = definition();
-    return event == nullptr || (event->IsReady() && event->status().ok());
+    return !definition_ || (definition_->IsReady() && definition_->status().ok());
   }
 
   // Address of the memory, or null once it is freed. Only meaningful under a hold or an external
   // reference.
   void* data() const { return data_; }
-  // A hold for reading. INVALID_ARGUMENT if the buffer was deleted or donated.
+  // A hold for reading. INVALID_ARGUMENT if the buffer was deleted or donated; of a deferred buffer
+  // RESOURCE_EXHAUSTED if there is no room for its content.
   StatusOr<Hold> Acquire();
   // Deletes the buffer. Calling it again does nothing.
   void Delete();
@@ -151,8 +148,7 @@ class TRIPONT_EXPORT Buffer : public RefCounted<Buffer> {
   bool IsExclusive() const {
     return allocator_ != nullptr && (state_.load(std::memory_order_acquire) & kExternalMask) == 0;
   }
-  // Deletes the buffer and hands its memory over. INVALID_ARGUMENT if it was deleted or donated
-  // before.
+  // Deletes the buffer and hands its memory over. The errors of Acquire.
   StatusOr<Donation> Donate();
   // Whether somebody has a hold. Of a donated buffer: nobody takes a new one.
   bool HasHolds() const { return (state_.load(std::memory_order_acquire) & kHoldMask) != 0; }
@@ -161,8 +157,10 @@ class TRIPONT_EXPORT Buffer : public RefCounted<Buffer> {
   void WaitForHolds();
 
   // What Acquire does, for callers that keep a reference to the buffer themselves until
-  // ReleaseHold: false if deleted.
+  // ReleaseHold: false where Acquire fails.
   bool TryHold() { return TryAdd(kHold); }
+  // The error that Acquire returns, after TryHold was false.
+  Status HoldError() const;
   // The same for work that is about to be enqueued. Until it is (HoldEnqueued) the buffer counts as
   // seen from outside: an execution that takes it over meanwhile, and may come earlier in the
   // stream, does not wait for this hold, which would be for ever.
@@ -172,8 +170,8 @@ class TRIPONT_EXPORT Buffer : public RefCounted<Buffer> {
   void ReleaseHoldToEnqueue() { DropHold(kHold + kExternal); }
 
   // External references: somebody outside knows the address. They keep the memory like holds, and a
-  // donated buffer that has one is not overwritten. Add fails with INVALID_ARGUMENT once the buffer
-  // is deleted; Drop without Add FAILED_PRECONDITION.
+  // donated buffer that has one is not overwritten. Add fails as Acquire does; Drop without Add
+  // with FAILED_PRECONDITION.
   Status AddExternalReference();
   Status DropExternalReference();
 
@@ -206,24 +204,21 @@ class TRIPONT_EXPORT Buffer : public RefCounted<Buffer> {
   Buffer(Memory* memory, const Shape& shape, size_t byte_size, Ref<Event> definition);
   ~Buffer();
   bool TryAdd(uint64_t what);
-  Event* definition() const {
-    return deferred_ == nullptr ? definition_.get()
-                                : deferred_->definition.load(std::memory_order_acquire);
-  }
-  void MakeContent();
+  bool MakeContent();
+  void CopyFromSource(const Buffer& source);
+  void SourceDecided(const Status& status);
   void DropHold(uint64_t what);
   void FreeMemoryIfUnused(uint64_t state);
   void FreeMemory();
   bool TakeOverFromRoot();
-  Status DeletedError() const;
 
   // Of a deferred buffer.
   struct DeferredContent {
-    std::mutex mutex;  // of whoever makes the content
-    Ref<Buffer> source;
     std::vector<int64_t> byte_strides;
-    Ref<Event> copied;               // null: made at once, or not yet
-    std::atomic<Event*> definition;  // the source's or `copied`, which both stay; null: ready
+    std::mutex mutex;     // of what follows
+    Ref<Buffer> source;   // null once it has been copied, or never will be
+    bool wanted = false;  // there is memory, and a hold: the content is made with the source's
+    bool failed = false;  // there will be none
   };
 
   std::atomic<uint64_t> state_{0};

@@ -302,7 +302,7 @@ Status Executable::Execute(Device* device, std::span<Buffer* const> arguments,
                       [&](const Donation& donation) { return donation.buffer() == buffer; });
       const Status status = both ? InvalidArgument("the array of shape ", buffer->shape(),
                                                    " is donated and used in the same call")
-                                 : buffer->Acquire().status();
+                                 : buffer->HoldError();
       release_holds();
       return undo(status.WithPrefix(StrCat(name(), ": argument ", held)));
     }
