@@ -192,9 +192,7 @@ _FUNCTIONS: Final = {"erf": "erf", **ops_elementwise.REAL}
 
 # Operations of StableHLO that come as composites, because clients would expand those of complex numbers.
 _OF_COMPLEX: Final = {
-    **{
-        name: name for name in ("exponential", "log", "logistic", "sqrt", "rsqrt", "sine", "cosine")
-    },
+    **{name: name for name in ("log", "logistic", "sqrt", "rsqrt")},
     "log_plus_one": "log-plus-one",
 }
 
