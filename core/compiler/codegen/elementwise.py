@@ -13,6 +13,8 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from .. import dtypes, errors, hlo
 from ..dtypes import DType
 from . import complex_math, conversion, llvm_ir, small_floats
@@ -38,8 +40,80 @@ def emit(g: Generator, instruction: hlo.Instruction, operands: list[Element]) ->
     return hit  # type: ignore[no-any-return]
 
 
+# Operations whose result jumps, so that they need the very number that the operand's dtype has.
+_STEPS: Final = frozenset(
+    ("compare", "floor", "ceil", "round-nearest-afz", "round-nearest-even", "remainder")
+)
+# Operations whose result is in the dtype if their operands are.
+_EXACT: Final = frozenset(
+    [
+        "negate",
+        "abs",
+        "sign",
+        "maximum",
+        "minimum",
+        "select",
+        "clamp",
+        "copy",
+        "broadcast",
+        "reshape",
+        "bitcast",
+        "transpose",
+        "slice",
+        "reverse",
+        "pad",
+        "concatenate",
+        "floor",
+        "ceil",
+        "round-nearest-afz",
+        "round-nearest-even",
+    ]
+)
+_IN_DTYPE: Final = frozenset(
+    [
+        "parameter",
+        "constant",
+        "convert",
+        "reduce-precision",
+        "bitcast-convert",
+        "is-finite",
+        "compare",
+    ]
+)
+
+
+def _is_rounded(instruction: hlo.Instruction, depth: int = 6) -> bool:
+    """Whether the register of a value of at most 16 bits holds a number of that dtype."""
+    if instruction.opcode in _IN_DTYPE or not instruction.dtype.is_float:
+        return True
+    if depth == 0 or instruction.opcode not in _EXACT:
+        return False
+    return all(_is_rounded(o, depth - 1) for o in instruction.operands)
+
+
+def _is_zero(instruction: hlo.Instruction) -> bool:
+    while instruction.opcode == "broadcast":
+        instruction = instruction.operands[0]
+    return instruction.opcode == "constant" and not np.any(instruction.attributes["literal"])
+
+
+def _rounded(g: Generator, instruction: hlo.Instruction, operands: list[Element]) -> list[Element]:
+    """The operands as they would be if they were stored: small floats are computed in f32."""
+    if not any(o.dtype.is_float and o.dtype.bits <= 16 for o in instruction.operands):
+        return operands
+    # Rounding keeps signs.
+    if instruction.opcode == "compare" and any(_is_zero(o) for o in instruction.operands):
+        return operands
+    return [
+        value if _is_rounded(of) else conversion.round_to(g, value, of.dtype)  # type: ignore[arg-type]
+        for of, value in zip(instruction.operands, operands, strict=True)
+    ]
+
+
 def _emit(g: Generator, instruction: hlo.Instruction, operands: list[Element]) -> Element:
     opcode = instruction.opcode
+    if opcode in _STEPS or (opcode == "convert" and instruction.dtype.is_integer):
+        operands = _rounded(g, instruction, operands)
     if opcode == "convert":
         return conversion.convert(g, operands[0], instruction.operands[0].dtype, instruction.dtype)
     if instruction.operands[-1].dtype.is_complex or instruction.dtype.is_complex:

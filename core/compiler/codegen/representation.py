@@ -10,7 +10,8 @@
 | c64, c128              | two components   | :class:`Complex` of float or double          |
 
 Small floats are widened when loaded and rounded when stored, so a fusion computes them in f32: more exact than rounding
-after every operation, and faster. An explicit ``convert`` or ``reduce-precision`` still rounds (:mod:`.conversion`).
+after every operation, and faster. An explicit ``convert`` or ``reduce-precision`` still rounds (:mod:`.conversion`),
+and so do operations whose result jumps (``floor``, ``compare``, conversion to an integer): 1.5 * 1.333 is 2 in f16.
 Those of less than 8 bits, which have no infinity and no NaN, are rounded after every operation.
 
 A register value is a scalar when it is the same for all lanes, else a vector; :func:`unify` makes operands agree.

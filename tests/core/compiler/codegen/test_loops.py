@@ -292,6 +292,34 @@ def test_f64_to_f16_rounds_once():
     np.testing.assert_array_equal(got, np.array([1 + 2.0**-10, 1.0], np.float16))
 
 
+@pytest.mark.parametrize("dtype", [F16, BF16, dtypes.F8E5M2], ids=str)
+def test_operations_that_jump_see_rounded_numbers(dtype):
+    """A product of small floats is computed in f32: what is just below 2 there is 2 in the dtype."""
+    count = 400
+    shape = S(dtype, (count,))
+    a, b, c = parameters(shape, shape, shape)
+    rng = np.random.default_rng(3)
+    first = rng.uniform(1, 8, count).astype(dtype.numpy)
+    second = (rng.integers(1, 30, count) / first.astype(np.float64)).astype(dtype.numpy)
+    exact = first.astype(np.float32) * second.astype(np.float32)
+    product = exact.astype(dtype.numpy)
+    data = [first, second, product]
+    wide = product.astype(np.float32)
+    assert (np.floor(exact) != np.floor(wide)).any()
+    x = op("reverse", shape, op("multiply", shape, a, b), dimensions=(0,))
+    for root, expected in (
+        (op("floor", shape, x), np.floor(wide)),
+        (op("ceil", shape, op("negate", shape, x)), np.ceil(-wide)),
+        (op("convert", S(S32, (count,)), x), wide.astype(np.int32)),
+    ):
+        (got,) = Kernel(fusion("loop", [a, b, c], root)).run(data)
+        np.testing.assert_array_equal(got.astype(np.float32)[::-1], expected.astype(np.float32))
+    kind = {"direction": "EQ", "comparison_type": "FLOAT"}
+    same = op("compare", S(PRED, (count,)), op("multiply", shape, a, b), c, **kind)
+    (got,) = Kernel(fusion("loop", [a, b, c], same)).run(data)
+    assert got.all()
+
+
 @pytest.mark.parametrize(
     ("exponent", "mantissa"), [(5, 10), (8, 7), (4, 3), (8, 23), (5, 23), (2, 1)]
 )
