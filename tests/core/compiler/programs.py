@@ -1,4 +1,4 @@
-"""JAX programs for the compiler's tests: a name, a function and example arguments each."""
+"""Programs for the compiler's tests: of JAX (a name, a function and example arguments each), and a deep one."""
 
 from __future__ import annotations
 
@@ -230,3 +230,19 @@ def expected(name: str) -> list[np.ndarray]:
     function, arguments = PROGRAMS[name]
     with jax.enable_x64(False), jax.default_device(jax.devices("cpu")[0]):
         return [np.asarray(r) for r in jax.tree.leaves(jax.jit(function)(*arguments))]
+
+
+def nested_branches(depth: int) -> str:
+    """StableHLO: a program whose branches have branches, ``depth`` deep."""
+    lines = ["func.func public @main(%x: tensor<f32>, %p: tensor<i1>) -> tensor<f32> {"]
+    lines += [f'%r{n} = "stablehlo.if"(%p) ({{' for n in range(depth)]
+    lines.append("%y = stablehlo.add %x, %x : tensor<f32>")
+    inner = "%y"
+    for n in reversed(range(depth)):
+        lines.append(
+            f"stablehlo.return {inner} : tensor<f32> }}, {{ stablehlo.return %x : tensor<f32>"
+        )
+        lines.append("}) : (tensor<i1>) -> tensor<f32>")
+        inner = f"%r{n}"
+    lines.append(f"return {inner} : tensor<f32> }}")
+    return "\n".join(lines)

@@ -119,19 +119,8 @@ def test_long_straight_line_program() -> None:
 @pytest.mark.slow
 def test_deep_nesting() -> None:
     """Branches in branches beyond Python's own recursion limit."""
-    depth = 350
-    lines = ["func.func public @main(%x: tensor<f32>, %p: tensor<i1>) -> tensor<f32> {"]
-    lines += [f'%r{n} = "stablehlo.if"(%p) ({{' for n in range(depth)]
-    lines.append("%y = stablehlo.add %x, %x : tensor<f32>")
-    inner = "%y"
-    for n in reversed(range(depth)):
-        lines.append(
-            f"stablehlo.return {inner} : tensor<f32> }}, {{ stablehlo.return %x : tensor<f32>"
-        )
-        lines.append("}) : (tensor<i1>) -> tensor<f32>")
-        inner = f"%r{n}"
-    lines.append(f"return {inner} : tensor<f32> }}")
-    assert artifact.deserialize(compile_program("\n".join(lines).encode(), "mlir", b"", {})).thunks
+    program = programs.nested_branches(350).encode()
+    assert artifact.deserialize(compile_program(program, "mlir", b"", {})).thunks
 
 
 def test_wide_program() -> None:

@@ -16,6 +16,8 @@ from tripont.core.compiler.hlo import Module
 from tripont.core.compiler.importer import read_program
 from tripont.core.compiler.importer.bytecode import check_envelope, producer
 
+from tests.core.compiler import programs
+
 PROGRAMS = Path(__file__).parents[3] / "data" / "programs"
 
 
@@ -215,19 +217,9 @@ def test_program_for_several_devices_must_be_partitioned() -> None:
 
 def test_deep_nesting() -> None:
     depth = 400
-    lines = ["func.func public @main(%x: tensor<f32>, %p: tensor<i1>) -> tensor<f32> {"]
-    lines += [f'%r{i} = "stablehlo.if"(%p) ({{' for i in range(depth)]
-    lines.append("%y = stablehlo.add %x, %x : tensor<f32>")
-    inner = "%y"
-    for i in reversed(range(depth)):
-        lines.append(f'"stablehlo.return"({inner}) : (tensor<f32>) -> () }}, {{')
-        lines.append(
-            '"stablehlo.return"(%x) : (tensor<f32>) -> () }) : (tensor<i1>) -> tensor<f32>'
-        )
-        inner = f"%r{i}"
-    lines.append(f"return {inner} : tensor<f32> }}")
+    text = programs.nested_branches(depth)
     before = sys.getrecursionlimit()
-    module = read_text("\n".join(lines))
+    module = read_text(text)
     assert sys.getrecursionlimit() == before
     assert opcodes(module)["conditional"] == depth
     assert hlo_proto.write_module(module)
