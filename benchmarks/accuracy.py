@@ -3,151 +3,68 @@
 python -m benchmarks.accuracy                              a table in Markdown
 python -m benchmarks.accuracy exp log --dtypes float32     those functions and dtypes only
 python -m benchmarks.accuracy --targets host XLA:CPU       without a SYCL device
+python -m benchmarks.accuracy --write docs/accuracy.md     the page of all functions and dtypes (minutes)
 
 Every function is computed on host, on a SYCL device and by JAX's own CPU backend. float16 and bfloat16: all arguments
-there are; float32 and float64: random bit patterns (so that every exponent comes, denormal numbers and NaN too) and the
-ranges where functions bend, a million and more. The reference is NumPy or SciPy in a wider format; where there is none
-(float64's special functions) it is mpmath, for some thousands of arguments.
+there are; float32 and float64: random bit patterns (so that every exponent comes, denormal numbers and NaN too), the
+ranges where functions bend, whole numbers, halves and multiples of pi/2 and their neighbours, zeros, infinities: a
+million and more. The reference is NumPy or SciPy in a wider format; where there is none (float64's special functions,
+functions of several arguments, complex numbers) it is mpmath, for some thousands of arguments.
 
 An error is the distance to the true result in units in the last place of the format there, denormal numbers included;
 infinite where one is NaN or infinite and the other is not. Where it is larger with denormal arguments and results than
-without (XLA takes them for 0), that without follows in brackets. "differ" counts all results that are not the same bits
-on host and sycl.
+without (XLA takes them for 0), that without follows in brackets. Of a complex number it is in units of the last place
+of its larger part; in brackets, of each part. "differ" counts all results that are not the same bits on host and sycl.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import ml_dtypes
 import mpmath  # type: ignore[import-untyped]
 import numpy as np
-from scipy import special  # type: ignore[import-untyped]
 
+from benchmarks.accuracy_references import COMPLEX, FUNCTIONS, Array, complex_arguments
 from benchmarks.targets import TARGETS, environment
 
-Array = np.ndarray[Any, Any]
-
-
-class Function(NamedTuple):
-    """A function of ``jax.lax`` and its reference. ``exact``: by mpmath, where ``reference`` takes no long double."""
-
-    reference: Callable[..., Array]
-    exact: Callable[..., Any] | None = None
-    operands: int = 1
-
-
-def _logistic(x: Array) -> Array:
-    return np.asarray(np.exp(np.minimum(x, 0)) / (1 + np.exp(-np.abs(x))))
-
-
-def _rsqrt(x: Array) -> Array:
-    return np.asarray(np.where(x == 0, np.copysign(np.inf, x), 1 / np.sqrt(x)))
-
-
-def _lgamma(x: Any) -> Any:
-    """log |gamma x|: by the reflection formula for negative arguments."""
-    if mpmath.isinf(x) or (x <= 0 and x == mpmath.floor(x)):
-        return mpmath.inf
-    if x > 0:
-        return mpmath.loggamma(x)
-    with mpmath.workprec(1200):
-        return mpmath.log(mpmath.pi / abs(mpmath.sinpi(x))) - mpmath.re(mpmath.loggamma(1 - x))
-
-
-def _digamma(x: Any) -> Any:
-    """NaN at its poles, as JAX defines it."""
-    return mpmath.nan if x <= 0 and x == mpmath.floor(x) else mpmath.digamma(x)
-
-
-def _erfc(x: Any) -> Any:
-    return mpmath.erfc(x) if abs(x) < 100 else 1 - mpmath.sign(x)
-
-
-def _bessel(order: int) -> Callable[..., Any]:
-    """The modified Bessel function times exp(-|x|); by its asymptotic series for large arguments."""
-
-    def value(x: Any) -> Any:
-        a = abs(x)
-        if a < 1e5:
-            result = mpmath.besseli(order, a) * mpmath.exp(-a)
-        elif mpmath.isinf(a):
-            result = mpmath.mpf(0)
-        else:
-            m, term, series = 4 * order * order, mpmath.mpf(1), mpmath.mpf(1)
-            for k in range(1, 12):
-                term *= -(m - (2 * k - 1) ** 2) / (k * 8 * a)
-                series += term
-            result = series / mpmath.sqrt(2 * mpmath.pi * a)
-        return -result if order and x < 0 else result
-
-    return value
-
-
-def _erf_inv(x: Any) -> Any:
-    """Newton's iteration on erfc, beginning with SciPy's value."""
-    if not abs(x) < 1:
-        return x * mpmath.inf if abs(x) == 1 else mpmath.nan
-    y = mpmath.mpf(float(special.erfinv(float(x))))
-    for _ in range(3):
-        error = (1 - abs(x) - mpmath.erfc(abs(y))) * (1 if y >= 0 else -1)
-        y -= error * mpmath.sqrt(mpmath.pi) / 2 * mpmath.exp(y * y)
-    return y
-
-
-FUNCTIONS: Final[dict[str, Function]] = {
-    "exp": Function(np.exp),
-    "exp2": Function(np.exp2),
-    "expm1": Function(np.expm1),
-    "log": Function(np.log),
-    "log1p": Function(np.log1p),
-    "sin": Function(np.sin),
-    "cos": Function(np.cos),
-    "tan": Function(np.tan),
-    "asin": Function(np.arcsin),
-    "acos": Function(np.arccos),
-    "atan": Function(np.arctan),
-    "sinh": Function(np.sinh),
-    "cosh": Function(np.cosh),
-    "tanh": Function(np.tanh),
-    "asinh": Function(np.arcsinh),
-    "acosh": Function(np.arccosh),
-    "atanh": Function(np.arctanh),
-    "logistic": Function(_logistic),
-    "sqrt": Function(np.sqrt),
-    "rsqrt": Function(_rsqrt),
-    "cbrt": Function(np.cbrt),
-    "erf": Function(special.erf, mpmath.erf),
-    "erfc": Function(special.erfc, _erfc),
-    "erf_inv": Function(special.erfinv, _erf_inv),
-    "lgamma": Function(lambda x: np.where(np.isinf(x), np.inf, special.gammaln(x)), _lgamma),
-    "digamma": Function(lambda x: np.where(x == 0, np.nan, special.psi(x)), _digamma),
-    "bessel_i0e": Function(special.i0e, _bessel(0)),
-    "bessel_i1e": Function(special.i1e, _bessel(1)),
-    "div": Function(np.divide, operands=2),
-    "rem": Function(np.fmod, operands=2),
-    "pow": Function(np.power, operands=2),
-    "atan2": Function(np.arctan2, operands=2),
-}
 WIDER: Final[dict[str, Any]] = {
     "float16": np.float64,
     "bfloat16": np.float64,
     "float32": np.float64,
     "float64": np.longdouble,
 }
+PARTS: Final = {"complex64": "float32", "complex128": "float64"}
 BY_MPMATH: Final = 3000  # arguments that mpmath is asked for
+OF_SEVERAL: Final = 600  # and those of functions of several, each of which takes long
+
+Results = dict[str, Array]  # by target
+
+
+def names_of(dtype: str, chosen: list[str]) -> list[str]:
+    """The functions that there are for a dtype. (Of half precision those of one argument and the ordinary ones.)"""
+    functions = COMPLEX if dtype in PARTS else FUNCTIONS
+    names = [name for name in functions if not chosen or name in chosen]
+    if dtype.endswith("16"):
+        names = [name for name in names if FUNCTIONS[name].reference is not None]
+    return names
 
 
 def arguments(dtype: str, name: str) -> list[Array]:
     """Arguments of a function: the same in every process."""
-    function = FUNCTIONS[name]
     rng = np.random.default_rng(7)
+    if dtype in PARTS:
+        return complex_arguments(name, dtype, rng, 300)
+    function = FUNCTIONS[name]
+    if function.arguments is not None:
+        return [a.astype(dtype) for a in function.arguments(rng, OF_SEVERAL)]
     if dtype.endswith("16") and function.operands == 1:
         return [np.arange(1 << 16, dtype=np.uint16).view(dtype)]
     count = {"float32": 1 << 20, "float64": 1 << 18}.get(dtype, 1 << 17)
@@ -166,48 +83,85 @@ def arguments(dtype: str, name: str) -> list[Array]:
         (1 + rng.uniform(-1, 1, count // 8) * 2.0 ** rng.uniform(-20, 0, count // 8)).astype(dtype)
         for _ in range(function.operands)
     ]
+    edges = _edges(dtype, function.operands)
     if name == "pow":
         ranges[0] = np.abs(ranges[0])
-    return [np.concatenate(parts) for parts in zip(patterns, ranges, near_one, strict=True)]
+    return [np.concatenate(parts) for parts in zip(patterns, ranges, near_one, edges, strict=True)]
+
+
+def _edges(dtype: str, operands: int) -> list[Array]:
+    """Zeros, infinities, the ends of the range; whole numbers, halves, multiples of pi/2 and their neighbours."""
+    form = ml_dtypes.finfo(dtype)
+    ends = [0.0, np.inf, np.nan, form.smallest_subnormal, form.smallest_normal, form.max, 1.0, 2.0]
+    points = np.array([float(v) for v in ends])
+    if operands == 1:
+        counted = np.arange(1, 60)
+        points = np.concatenate([points, counted, counted - 0.5, counted * np.pi / 2])
+    middle = np.concatenate([points, -points]).astype(dtype)
+    if operands == 2:
+        grid = list(itertools.product(middle, middle))
+        return [np.array([pair[k] for pair in grid], dtype) for k in range(2)]
+    up, down = (np.nextafter(middle, np.array(end, dtype)) for end in (np.inf, -np.inf))
+    return [np.concatenate([middle, up, down])]
 
 
 def compute(platform: str, names: list[str], chosen: list[str], folder: Path) -> None:
     """What a child does: each function's results into a file."""
     import jax
+    import jax.scipy.special
 
-    jax.config.update("jax_enable_x64", True)
+    jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
     device = jax.devices(platform)[0]
     for dtype in chosen:
-        for name in names:
+        for name in names_of(dtype, names):
             xs = jax.device_put(arguments(dtype, name), device)
-            result = np.asarray(jax.jit(getattr(jax.lax, name))(*xs))
-            np.save(folder / f"{name}.{dtype}.npy", result.view(f"u{result.dtype.itemsize}"))
+            function = getattr(jax.lax, name, None) or getattr(jax.scipy.special, name)
+            np.save(
+                folder / f"{name}.{dtype}.npy", np.asarray(jax.jit(function)(*xs)).view(np.uint8)
+            )
 
 
 def references(name: str, dtype: str) -> Array:
     """The true results in a wider format."""
-    function, xs = FUNCTIONS[name], arguments(dtype, name)
-    wide = WIDER[dtype]
-    if dtype == "float64" and function.exact:
-        with mpmath.workprec(140):
-            values = [_by_mpmath(function.exact, float(x)) for x in xs[0]]
-        return np.array(values, np.longdouble)
+    xs = arguments(dtype, name)
+    function = COMPLEX[name] if dtype in PARTS else FUNCTIONS[name]
     with np.errstate(all="ignore"):
-        return np.asarray(function.reference(*[x.astype(wide) for x in xs]))
+        if name == "nextafter":
+            return np.asarray(np.nextafter(*xs)).astype(WIDER[dtype])
+        if function.reference is not None and not (dtype == "float64" and function.exact):
+            return np.asarray(function.reference(*[x.astype(WIDER[dtype]) for x in xs]))
+    assert function.exact is not None
+    with mpmath.workprec(140):
+        values = [_rounded(function.exact, *v) for v in zip(*xs, strict=True)]
+    return np.array(values, np.clongdouble if dtype in PARTS else np.longdouble)
 
 
-def _by_mpmath(function: Callable[..., Any], x: float) -> np.longdouble:
-    """The value of ``function``, rounded to long double through a sum of two doubles."""
-    value = function(mpmath.mpf(x))
+def _rounded(function: Callable[..., Any], *xs: Any) -> Any:
+    """The value of ``function`` by mpmath as long double, a complex number if the arguments are; NaN at a pole."""
+    is_complex = np.iscomplexobj(xs[0])
+    try:
+        value = function(*[mpmath.mpmathify(x.item() if is_complex else float(x)) for x in xs])
+    except ZeroDivisionError:
+        value = mpmath.nan
+    if not is_complex:
+        return _long(value)
+    number = np.zeros((), np.clongdouble)
+    number.real, number.imag = _long(value.real), _long(value.imag)
+    return number[()]
+
+
+def _long(value: Any) -> np.longdouble:
+    """A number of mpmath's through a sum of two doubles."""
     high = float(value)
     low = float(value - high) if np.isfinite(high) else 0.0
     return np.longdouble(high) + np.longdouble(low)
 
 
-def ulps(got: Array, exact: Array, only: Array | None = None) -> float:
-    """The largest error, of the elements where ``only`` is true."""
+def ulps(got: Array, exact: Array, only: Array | None = None, size: Array | None = None) -> float:
+    """The largest error where ``only`` is true, in units of the last place of ``size`` (or ``exact``)."""
+    size = exact if size is None else size
     if only is not None:
-        got, exact = got[only], exact[only]
+        got, exact, size = got[only], exact[only], size[only]
     form = ml_dtypes.finfo(got.dtype)
     with np.errstate(all="ignore"):
         rounded = exact.astype(got.dtype)
@@ -216,56 +170,95 @@ def ulps(got: Array, exact: Array, only: Array | None = None) -> float:
         # A result on the other side of the largest number is as near as one can be.
         edge = np.isinf(got) != np.isinf(rounded)
         smaller = np.minimum(np.abs(got), np.abs(rounded))
-        same |= edge & (smaller == form.max) & (np.signbit(got) == np.signbit(rounded))
+        same |= edge & (smaller >= form.max * 0.999) & (np.signbit(got) == np.signbit(rounded))
         if np.any(special_value & ~same):
             return float("inf")
         finite = ~special_value
         error = np.abs(got[finite].astype(exact.dtype) - exact[finite])
-        _, exponent = np.frexp(exact[finite])
+        _, exponent = np.frexp(size[finite])
         exponent = np.maximum(exponent - 1, form.minexp) - form.nmant
         return float(np.max(error / np.ldexp(exact.dtype.type(1), exponent), initial=0.0))
 
 
 def described(got: Array, exact: Array, xs: list[Array]) -> str:
-    """The largest error, and that without denormal numbers if it is another."""
+    """The largest error, and that without denormal numbers if it is another. Complex: of the number, and of a part."""
+    if np.iscomplexobj(exact):
+        return _described_complex(got, exact)
     tiny = float(ml_dtypes.finfo(got.dtype).smallest_normal)
-    normal = (np.abs(exact) >= tiny) | (exact == 0) | np.isnan(exact)
-    for x in xs:
-        magnitude = np.abs(x.astype(exact.dtype))
-        normal &= (magnitude >= tiny) | (magnitude == 0) | np.isnan(magnitude)
+    with np.errstate(all="ignore"):
+        normal = (np.abs(exact) >= tiny) | (exact == 0) | np.isnan(exact)
+        for x in xs:
+            magnitude = np.abs(x.astype(exact.dtype))
+            normal &= (magnitude >= tiny) | (magnitude == 0) | np.isnan(magnitude)
     everywhere, without = ulps(got, exact), ulps(got, exact, normal)
-    return f"{everywhere:.4g}" + (f" ({without:.4g})" if without < everywhere else "")
+    return _text(everywhere) + (f" ({_text(without)})" if without < everywhere else "")
+
+
+def _described_complex(got: Array, exact: Array) -> str:
+    # Where both parts of a product are infinite or NaN, which is not settled.
+    settled = np.isfinite(exact.real.astype(got.real.dtype)) & np.isfinite(
+        exact.imag.astype(got.real.dtype)
+    )
+    size = np.maximum(np.abs(exact.real), np.abs(exact.imag))
+    parts = [(got.real, exact.real)]
+    if np.iscomplexobj(got):
+        parts.append((got.imag, exact.imag))
+    whole = max(ulps(g, e, settled, size) for g, e in parts)
+    each = max(ulps(g, e, settled) for g, e in parts)
+    return f"{_text(whole)} ({_text(each)})"
+
+
+def _text(error: float) -> str:
+    return f"{error:.3g}" if error >= 1e-3 or error == 0 else "0"
+
+
+def measured(targets: list[str], names: list[str], dtypes: list[str], top: str) -> dict[str, Path]:
+    """Have a process for each target compute everything; the folders of the results."""
+    folders = {target: Path(top, str(n)) for n, target in enumerate(targets)}
+    for target, folder in folders.items():
+        folder.mkdir()
+        command = [sys.executable, "-m", "benchmarks.accuracy", *names, "--dtypes", *dtypes]
+        command += ["--compute", TARGETS[target][1], str(folder)]
+        subprocess.run(command, env=environment(target), check=True)
+    return folders
+
+
+def row(folders: dict[str, Path], name: str, dtype: str) -> tuple[list[str], Results]:
+    """The errors of one function on each target, and the results."""
+    xs, exact = arguments(dtype, name), references(name, dtype)
+    form = np.dtype(PARTS.get(dtype, dtype) if name == "abs" else dtype)
+    results = {t: np.load(f / f"{name}.{dtype}.npy").view(form) for t, f in folders.items()}
+    return [described(result, exact, xs) for result in results.values()], results
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy", description=__doc__)
     parser.add_argument("names", nargs="*", help="functions; all without")
     parser.add_argument("--targets", nargs="+", choices=list(TARGETS), default=list(TARGETS))
-    parser.add_argument("--dtypes", nargs="+", choices=list(WIDER), default=["float32", "float64"])
+    parser.add_argument(
+        "--dtypes", nargs="+", choices=[*WIDER, *PARTS], default=["float32", "float64"]
+    )
+    parser.add_argument("--write", type=Path, help="write docs/accuracy.md")
     parser.add_argument("--compute", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    names, chosen = options.names or list(FUNCTIONS), options.dtypes
     if options.compute:
-        compute(options.compute[0], names, chosen, Path(options.compute[1]))
+        platform, folder = options.compute
+        compute(platform, options.names, options.dtypes, Path(folder))
         return 0
     with tempfile.TemporaryDirectory() as top:
-        folders = {target: Path(top, str(n)) for n, target in enumerate(options.targets)}
-        for target, folder in folders.items():
-            folder.mkdir()
-            command = [sys.executable, "-m", "benchmarks.accuracy", *names, "--dtypes", *chosen]
-            command += ["--compute", TARGETS[target][1], str(folder)]
-            subprocess.run(command, env=environment(target), check=True)
+        if options.write:
+            from benchmarks.accuracy_page import write
+
+            write(options.write, top)
+            return 0
+        folders = measured(options.targets, options.names, options.dtypes, top)
         compared = {"host", "sycl"} <= set(folders)
         columns = [*folders, *(["differ"] if compared else [])]
         print(f"| function | dtype | {' | '.join(columns)} |")
         print("|---" * (len(columns) + 2) + "|")
-        for name in names:
-            for dtype in chosen:
-                xs, exact = arguments(dtype, name), references(name, dtype)
-                results = {
-                    t: np.load(f / f"{name}.{dtype}.npy").view(dtype) for t, f in folders.items()
-                }
-                cells = [described(result, exact, xs) for result in results.values()]
+        for dtype in options.dtypes:
+            for name in names_of(dtype, options.names):
+                cells, results = row(folders, name, dtype)
                 if compared:
                     host, sycl = results["host"], results["sycl"]
                     differ = (host != sycl) & ~(np.isnan(host) & np.isnan(sycl))
