@@ -28,6 +28,7 @@ from typing import Any, Final
 import numpy as np
 
 from . import dtypes
+from .dtypes import DType
 
 
 @dataclass(frozen=True, slots=True)
