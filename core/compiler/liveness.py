@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from .errors import resource_exhausted
+from .errors import internal, resource_exhausted
 from .hlo import Computation, Instruction, Module, Shape
 from .inplace import in_place_operands, must_share
 
@@ -114,6 +114,11 @@ class Liveness:
             if value is not None and value.end < time:
                 value.end = time
 
+    def check_new(self, instruction: Instruction) -> None:
+        """A second place of an instruction would take the memory of the first."""
+        if instruction in self.values:
+            raise internal("an instruction belongs to two computations", op=instruction.opcode)
+
     def operands(self, instruction: Instruction) -> list[Value | None]:
         return [self.values[o][0] for o in instruction.operands]
 
@@ -123,6 +128,7 @@ class Liveness:
             opcode = instruction.opcode
             if opcode == "parameter":
                 continue
+            self.check_new(instruction)
             if opcode == "get-tuple-element":
                 values[instruction] = (
                     values[instruction.operands[0]][instruction.attributes["index"]],
@@ -177,6 +183,8 @@ class Liveness:
         for n, (value, p) in enumerate(zip(init, body.parameters, strict=True)):
             carried = value if invariant[n] else self.define(instruction, n, p.shape)
             state.append(carried)
+            self.check_new(p)
+            self.check_new(condition.parameters[n])
             self.values[p] = self.values[condition.parameters[n]] = (carried,)
             if carried is not None and value is not None and not invariant[n]:
                 self.touching.add((value, carried))
@@ -214,6 +222,7 @@ class Liveness:
         ends: list[int] = []
         for branch in instruction.called:
             for p in branch.parameters:
+                self.check_new(p)
                 self.values[p] = (operands[first + p.attributes["index"]],)
             first += len(branch.parameters)
             self.visit(branch)

@@ -36,6 +36,9 @@ CONTROL_FLOW = [
     Config("fori-large-array", lambda x: lax.fori_loop(0, 3, lambda i, x: x * 0.5 + i, x), "f32[300,300]", Ulps(4)),
     Config("nested-loops", lambda x: lax.fori_loop(
         0, 3, lambda i, x: lax.fori_loop(0, i + 1, lambda j, y: y + i * j, x), x), "s32[5]"),
+    # The two loops of loops have one body until invariant work leaves it.
+    Config("two-rejection-samplings", lambda x: [
+        jax.random.loggamma(jax.random.key(n), n + x) for n in range(2)], "f32[8]:0.5..1", Normwise(64)),
     Config("scan", lambda x: lax.scan(lambda c, a: (c + a, c * a), jnp.int32(0), x), "s32[9]:0..9"),
     Config("scan-reverse", lambda x: lax.scan(lambda c, a: (c + a, c), jnp.int32(0), x, reverse=True), "s32[9]"),
     Config("scan-no-carry", lambda x: lax.map(lambda a: a * 2, x), "s32[9,3]"),

@@ -88,14 +88,16 @@ def unshare_control_flow(module: Module) -> Module:
     """Give every loop and branch computation exactly one caller, by copying: buffer assignment
     needs that.
     """
-    seen: set[Computation] = set()
+    # Of instructions: a pass that changes a loop leaves what it does not change, so that two
+    # computations that were one may have instructions in common.
+    seen: set[Instruction] = set()
 
     def unshare(computation: Computation) -> Computation:
-        """The computation, or a copy if another instruction has it already, with its callees
-        unshared.
+        """The computation, or a copy if another one has any of its instructions already, with its
+        callees unshared.
         """
-        fresh = computation in seen
-        seen.add(computation)
+        fresh = not seen.isdisjoint(computation.instructions)
+        seen.update(computation.instructions)
         mapped: dict[Instruction, Instruction] = {}
         output: list[Instruction] = []
         changed = fresh

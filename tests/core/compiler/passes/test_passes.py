@@ -304,21 +304,41 @@ def test_equal_counters_are_one() -> None:
     assert states(after) == 2
 
 
-def test_invariant_work_is_hoisted() -> None:
+def invariant_loop() -> tuple[Computation, Computation]:
+    """Condition and body of a loop of 3 steps that computes the same in each: (i, w, x)."""
     i, w, x = parameter(0, dtype=S32), parameter(1, 4, 4), parameter(2, 4)
     condition = Computation.from_root("c", [i, w, x], compare(i, number(3, dtype=S32), "LT"))
     i, w, x = parameter(0, dtype=S32), parameter(1, 4, 4), parameter(2, 4)
     scaled = op("exponential", reduce(w, (1,)))
     new = [op("add", i, number(1, dtype=S32)), w, op("multiply", x, scaled)]
     shape = TupleShape(tuple(n.shape for n in new))
-    step = Computation.from_root("b", [i, w, x], Instruction("tuple", shape, new))
+    return condition, Computation.from_root("b", [i, w, x], Instruction("tuple", shape, new))
+
+
+def test_invariant_work_is_hoisted() -> None:
+    condition, step = invariant_loop()
     a, b = parameter(0, 4, 4), parameter(1, 4)
-    loop = Instruction("while", shape, [number(0, dtype=S32), a, b], called=[condition, step])
+    start = [number(0, dtype=S32), a, b]
+    loop = Instruction("while", step.root.shape, start, called=[condition, step])
     after = check(while_loops.hoist_invariants, module([a, b], hlo.get_tuple_element(loop, 2)))
     assert "exponential" in opcodes(after.entry)
     loop = next(i for i in after.entry.instructions if i.opcode == "while")
     assert "exponential" not in opcodes(loop.called[1])
     assert states(after) == 4
+
+
+def test_loops_of_one_body_share_nothing_after_hoisting() -> None:
+    condition, step = invariant_loop()
+    a, b = parameter(0, 4, 4), parameter(1, 4)
+    first = Instruction(
+        "while", step.root.shape, [number(0, dtype=S32), a, b], called=[condition, step]
+    )
+    between = [number(0, dtype=S32), a, hlo.get_tuple_element(first, 2)]
+    second = Instruction("while", step.root.shape, between, called=[condition, step])
+    before = module([a, b], hlo.get_tuple_element(second, 2))
+    after = check(lambda m: unshare_control_flow(while_loops.hoist_invariants(m)), before)
+    placed = [i for c in after.computations() for i in c.instructions]
+    assert len(placed) == len(set(placed))
 
 
 def test_loops_of_jax_programs_stay_right() -> None:
