@@ -27,7 +27,9 @@ def describe(x: Any) -> str:
 
 def read(x: Any, copy: bool | None) -> Source:
     if isinstance(x, tf.Variable):
-        x = x.read_value()  # shares the variable's memory, until that is assigned to
+        x = (
+            x.value()
+        )  # shares its memory, until it is assigned to; read_value() may copy to the CPU
     if not isinstance(x, ops.EagerTensor):
         raise ExchangeError(
             f"the tf.Tensor of shape {x.shape} and dtype {x.dtype.name} is symbolic, it has no content "

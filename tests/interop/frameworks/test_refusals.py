@@ -179,7 +179,9 @@ def test_variables_of_keras() -> None:
     array = example()
     with tf.device("XPU:0"):
         variable = keras.Variable(array)
-    x = interop.to_jax(variable, copy=False)
+    for taken in (variable, variable.value):
+        x = interop.to_jax(taken, copy=False)
+        assert x.unsafe_buffer_pointer() == interop.pointer(variable)
     variable.assign_add(np.ones_like(array))
     np.testing.assert_array_equal(np.asarray(x), array)
 
