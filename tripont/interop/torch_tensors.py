@@ -231,6 +231,8 @@ def _buffer_of(x: torch.Tensor) -> Any:
     try:
         buffer = _capture(ask, x)
     except _NO_BUFFER:
+        if sys.modules["torch_xla"].runtime.is_spmd():  # what is not divided is on every device
+            return None
         backend._xla_sync_multi([x], devices=[], wait=True, sync_xla_data=False)
         try:
             buffer = _capture(ask, x)

@@ -1,4 +1,4 @@
-"""Two devices in PyTorch/XLA: tensors on each, and SPMD over both."""
+"""Two devices in PyTorch/XLA: tensors on each, and SPMD over both, with exchanges there."""
 
 from __future__ import annotations
 
@@ -62,6 +62,16 @@ assert "devices=[2,1]" in torch_xla._XLAC._get_xla_sharding_spec(xd)
 losses, found = train(w.to(device), xd, yd, torch_xla.sync)
 torch.testing.assert_close(losses, expected_losses, rtol=1e-5, atol=1e-5)
 torch.testing.assert_close(found, expected_w, rtol=1e-5, atol=1e-5)
+
+# What is divided, and what is on both devices, is exchanged by copies, and refused where they are.
+from tripont import interop
+for tensor, value in ((xd, x), (xd + 1, x + 1), (torch.ones(3).to(device), torch.ones(3))):
+    np.testing.assert_array_equal(interop.to_numpy(tensor), value.numpy())
+    try:
+        interop.to_numpy(tensor, copy=False)
+        raise AssertionError("not copied")
+    except interop.ExchangeError as error:
+        assert "not in the memory of one tripont device" in str(error), error
 print("right")
 """
 )
