@@ -84,7 +84,7 @@ def test_installing_twice_changes_nothing():
 @pytest.mark.parametrize("operation", ["add_", "sub_"])
 def test_a_type_that_does_not_fit_is_an_error(operation):
     x = torch.zeros(3, dtype=torch.int32, device="xla")
-    with pytest.raises(RuntimeError, match="Promotion of int.add/sub_"):
+    with pytest.raises(RuntimeError, match=r"Promotion of int.add/sub_"):
         getattr(x, operation)(torch.ones(3, device="xla"))
     getattr(x, operation)(torch.ones(3, dtype=torch.int32, device="xla"), alpha=2)
     assert x.cpu().tolist() == [2 if operation == "add_" else -2] * 3
