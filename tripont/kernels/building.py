@@ -180,7 +180,7 @@ def _main() -> None:
     from tripont.core.compiler.targets.host import for_cpu
 
     try:
-        image = for_cpu()._compile(sys.stdin.buffer.read().decode(), False)
+        image = for_cpu().compile_text(sys.stdin.buffer.read().decode())
     except Exception as error:  # its message is the user's, not where we were
         sys.exit(str(error))
     sys.stdout.buffer.write(pickle.dumps((image.code, image.imports, image.symbols)))
