@@ -114,7 +114,8 @@ class Module:
         self.declarations: dict[str, str] = {}
         self.defined: dict[str, None] = {}  # functions of this module, in order: never declared too
         self.attributes: dict[str, int] = {}
-        self.lines: dict[str, tuple[int, int]] = {}  # of each function: its own, and with inlined calls
+        # Of each function: its own, and with inlined calls.
+        self.lines: dict[str, tuple[int, int]] = {}
         self.launched: set[str] | None = None  # functions called from outside, once that is known
         self._constants: dict[tuple[str, str], str] = {}
 
