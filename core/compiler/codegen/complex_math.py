@@ -229,13 +229,13 @@ class _Real:
     def log(self, x: Complex) -> Complex:
         return self.call_complex("complex_log", x)
 
-    def scaled(self, x: Complex) -> tuple[Complex, Value]:
-        """(x times a power of 4 that keeps it from the ends of the range, the root of that power's inverse)."""
+    def scaled(self, x: Complex) -> tuple[Complex, Value, Value]:
+        """(x times a power of 4 with which its squares are in the range, that power, the root of its inverse)."""
         b = self.b
         real, imag = self.abs(x.real), self.abs(x.imag)
         large = b.select(b.fcmp("olt", real, imag), imag, real)
         wide = llvm_ir.scalar_of(large.type) == "double"
-        high, low, up = (1020, -900, 108) if wide else (124, -90, 48)
+        high, down, low, up = (500, 540, -500, 600) if wide else (60, 66, -60, 96)
         is_high = b.fcmp("ogt", large, self.constant(large, 2.0**high))
         is_low = b.fcmp("olt", large, self.constant(large, 2.0**low))
 
@@ -243,23 +243,37 @@ class _Real:
             of_low = b.select(is_low, self.constant(large, at_low), self.constant(large, 1.0))
             return b.select(is_high, self.constant(large, at_high), of_low)
 
-        factor = choose(2.0**-4, 2.0**up)
-        root = choose(2.0**2, 2.0 ** (-up // 2))
-        return Complex(self.mul(x.real, factor), self.mul(x.imag, factor)), root
+        factor = choose(2.0**-down, 2.0**up)
+        root = choose(2.0 ** (down // 2), 2.0 ** (-up // 2))
+        return Complex(self.mul(x.real, factor), self.mul(x.imag, factor)), factor, root
 
     def sqrt_complex(self, x: Complex) -> Complex:
         b = self.b
-        y, root = self.scaled(x)
-        size = self.hypot(y.real, y.imag)
-        t = self.sqrt(self.scale(self.add(self.abs(y.real), size), 0.5))
-        other = self.div(self.scale(y.imag, 0.5), t)
-        other = self.mul(b.select(self.is_zero(t), y.imag, other), root)
+        y, _, root = self.scaled(x)
+        t = self.sqrt(self.scale(self.add(self.abs(y.real), self.size(y)), 0.5))
+        zero = self.is_zero(t)
         t = self.mul(t, root)
+        other = b.select(zero, x.imag, self.div(x.imag, self.add(t, t)))
         positive = b.fcmp("oge", x.real, self.constant(x.real, 0.0))
         signed = b.intrinsic("copysign", [t, x.imag])
         result = Complex(b.select(positive, t, self.abs(other)), b.select(positive, other, signed))
         infinity = self.constant(t, float("inf"))
         return self.select(self.is_infinity(x.imag), Complex(infinity, x.imag), result)
+
+    def size(self, y: Complex) -> Value:
+        """The absolute value of a number that :meth:`scaled` gave; infinite if one part is."""
+        result = self.sqrt(self.add(self.mul(y.real, y.real), self.mul(y.imag, y.imag)))
+        infinity = self.constant(result, float("inf"))
+        return self.b.select(self.is_infinite(y), infinity, result)
+
+    def by_size(self, x: Complex, y: Complex) -> tuple[Complex, Value]:
+        """(x / |y|, |y| times a power of 4)."""
+        scaled, factor, _ = self.scaled(y)
+        size, one = self.size(scaled), self.constant(factor, 1.0)
+        is_up = self.b.fcmp("ogt", factor, one)
+        before, after = self.b.select(is_up, factor, one), self.b.select(is_up, one, factor)
+        real, imag = (self.mul(self.div(self.mul(v, before), size), after) for v in x)
+        return Complex(real, imag), size
 
     def tanh(self, x: Complex) -> Complex:
         """(sinh x cosh x + i sin y cos y) / (sinh^2 x + cos^2 y), with e = e^(2 |x|) - 1
@@ -314,8 +328,12 @@ def _expm1(r: _Real, x: Complex) -> Element:
 
 
 def _rsqrt(r: _Real, x: Complex) -> Element:
-    root = r.sqrt_complex(x)
-    return r.divide(Complex(r.constant(x.real, 1.0), r.constant(x.real, 0.0)), root)
+    """The root's conjugate by the absolute value; of what has none, 1 by the root."""
+    b, root = r.b, r.sqrt_complex(x)
+    quotient, size = r.by_size(Complex(root.real, b.fneg(root.imag)), x)
+    special = b.binary("or", r.is_zero(size), r.is_infinity(size))
+    one = Complex(r.constant(x.real, 1.0), r.constant(x.real, 0.0))
+    return r.select(special, r.divide(one, root), quotient)
 
 
 def _tan(r: _Real, x: Complex) -> Element:
@@ -364,9 +382,7 @@ def _logistic(r: _Real, x: Complex) -> Element:
 
 
 def _sign(r: _Real, x: Complex) -> Element:
-    y, _ = r.scaled(x)
-    size = r.hypot(y.real, y.imag)
-    quotient = Complex(r.div(y.real, size), r.div(y.imag, size))
+    quotient, size = r.by_size(x, x)
     return r.select(r.is_zero(size), x, quotient)
 
 
