@@ -300,7 +300,6 @@ def test_nan_and_infinities() -> None:
 
 
 def test_sizes_that_depend_on_values() -> None:
-    """In eager calls and functions they are right; a compiled function is refused with the op's name."""
     values, mask = X.reshape(-1), X.reshape(-1) > 0
 
     def function(x: Any) -> Any:
@@ -309,35 +308,30 @@ def test_sizes_that_depend_on_values() -> None:
 
     with tf.device("XPU:0"):
         x = tf.constant(values)
-        for results in (function(x), tf.function(function)(x)):
+        compiled = tf.function(function, jit_compile=True)
+        for results in (function(x), tf.function(function)(x), compiled(x)):
             np.testing.assert_array_equal(results[0].numpy(), values[mask])
             np.testing.assert_array_equal(results[1].numpy(), np.argwhere(mask))
             assert int(results[2]) == mask.sum()
-        with pytest.raises(tf.errors.OpError, match="Where"):
-            tf.function(function, jit_compile=True)(x)
 
 
+@pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("name", ["is_strictly_increasing", "rot90"])
-def test_branches_of_different_sizes(name: str) -> None:
-    """In functions they are right; a compiled function is refused with the name of the conditional and its line."""
-
+def test_branches_of_different_sizes(name: str, compiled: bool) -> None:
     def function(x: Any) -> Any:
         if name == "rot90":
             return tf.image.rot90(tf.reshape(x, [1, 4, 3, 1]))
         return tf.math.is_strictly_increasing(x)
 
-    np.testing.assert_array_equal(
-        _run(tf.function(function), "XPU:0")[0], _run(function, "CPU:0")[0]
-    )
-    with pytest.raises(tf.errors.UnimplementedError, match=rf"If: the size .*\({name}/cond.* at "):
-        _run(tf.function(function, jit_compile=True), "XPU:0")
+    (actual,) = _run(tf.function(function, jit_compile=compiled), "XPU:0")
+    np.testing.assert_array_equal(actual, _run(function, "CPU:0")[0])
 
 
-def test_an_op_with_a_kernel_for_any_device_only_is_refused_in_a_compiled_function() -> None:
+def test_an_op_with_a_kernel_for_any_device_in_a_compiled_function() -> None:
     """Such a kernel computes; it must not be called while a function is translated."""
     with tf.device("XPU:0"):
         x = tf.constant(X.reshape(-1))
         np.testing.assert_array_equal(tf.unique(x)[0], X.reshape(-1))
         for _ in range(2):
-            with pytest.raises(tf.errors.OpError, match="Unique"):
-                tf.function(lambda x: tf.unique(x)[0] + 1, jit_compile=True)(x)
+            compiled = tf.function(lambda x: tf.unique(x)[0] + 1, jit_compile=True)
+            np.testing.assert_array_equal(compiled(x), X.reshape(-1) + 1)
