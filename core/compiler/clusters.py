@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterable
 from typing import Final
 
-from .hlo import Instruction, Shape
+from .hlo import SPECIAL_FUNCTIONS, Instruction, Shape
 
 SCALAR: Final = -1
 # Read in a way that nothing may be fused into: the operand that is updated in place.
@@ -59,16 +59,7 @@ COST: Final[dict[str, float]] = {
             "log-plus-one",
             "tanh",
             "erf",
-            "erfc",
-            "erf-inv",
-            "lgamma",
-            "digamma",
-            "igamma",
-            "igammac",
-            "igamma-grad-a",
-            "regularized-incomplete-beta",
-            "zeta",
-            "polygamma",
+            *SPECIAL_FUNCTIONS,
             "sine",
             "cosine",
             "sinh",

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from .artifact import Conditional, Copy, Costs, Kernel, LibraryCall, Thunk, While
-from .hlo import Computation, Instruction, Module, Shape
+from .hlo import SPECIAL_FUNCTIONS, Computation, Instruction, Module, Shape
 
 TRANSCENDENTAL: Final = frozenset(
     [
@@ -28,16 +28,7 @@ TRANSCENDENTAL: Final = frozenset(
         "acos",
         "logistic",
         "erf",
-        "erfc",
-        "erf-inv",
-        "lgamma",
-        "digamma",
-        "igamma",
-        "igammac",
-        "igamma-grad-a",
-        "regularized-incomplete-beta",
-        "zeta",
-        "polygamma",
+        *SPECIAL_FUNCTIONS,
         "power",
         "atan2",
     ]

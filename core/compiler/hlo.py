@@ -188,18 +188,11 @@ _BINARY: Final = OpcodeSpec(2, elementwise=True)
 
 # Functions that HLO does not have (it has erf alone), and the target of the custom call that stands for each where HLO
 # is written.
-WRITTEN_AS_CALLS: Final = {
-    "erfc": "tripont.erfc",
-    "erf-inv": "tripont.erf_inv",
-    "lgamma": "tripont.lgamma",
-    "digamma": "tripont.digamma",
-    "igamma": "tripont.igamma",
-    "igammac": "tripont.igammac",
-    "igamma-grad-a": "tripont.igamma_grad_a",
-    "zeta": "tripont.zeta",
-    "polygamma": "tripont.polygamma",
-    "regularized-incomplete-beta": "tripont.regularized_incomplete_beta",
-}
+SPECIAL_FUNCTIONS: Final = (
+    *("erfc", "erf-inv", "lgamma", "digamma", "igamma", "igammac", "igamma-grad-a", "zeta"),
+    *("polygamma", "regularized-incomplete-beta"),
+)
+WRITTEN_AS_CALLS: Final = {name: f"tripont.{name.replace('-', '_')}" for name in SPECIAL_FUNCTIONS}
 
 OPCODES: Final[Mapping[str, OpcodeSpec]] = {
     # Elementwise, one operand. Result has the operand's dtype unless said.

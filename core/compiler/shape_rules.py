@@ -15,6 +15,7 @@ from typing import Final
 from . import dtypes
 from .hlo import (
     OPCODES,
+    SPECIAL_FUNCTIONS,
     TOKEN,
     AnyShape,
     Computation,
@@ -97,9 +98,9 @@ _FLOAT_OR_COMPLEX: Final = (
     " atan2"
 )
 _FLOAT_ONLY: Final = (
-    "sinh cosh asin acos erf erf-inv erfc lgamma digamma igamma igammac igamma-grad-a"
-    " regularized-incomplete-beta zeta polygamma floor ceil round-nearest-afz round-nearest-even is-finite"
-    " reduce-precision"
+    *("sinh", "cosh", "asin", "acos", "erf", "floor", "ceil", "round-nearest-afz"),
+    *("round-nearest-even", "is-finite", "reduce-precision"),
+    *SPECIAL_FUNCTIONS,
 )
 _ARITHMETIC: Final = ("int", "uint", "float", "complex")
 _KINDS: Final[dict[str, tuple[str, ...]]] = {
@@ -109,7 +110,7 @@ _KINDS: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(["and", "or", "xor", "not"], ("pred", "int", "uint")),
     **dict.fromkeys(_INTEGER_ONLY.split(), ("int", "uint")),
     **dict.fromkeys(_FLOAT_OR_COMPLEX.split(), ("float", "complex")),
-    **dict.fromkeys(_FLOAT_ONLY.split(), ("float",)),
+    **dict.fromkeys(_FLOAT_ONLY, ("float",)),
     "real": ("complex",),
     "imag": ("complex",),
 }

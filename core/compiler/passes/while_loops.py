@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..hlo import (
     OPCODES,
+    SPECIAL_FUNCTIONS,
     Computation,
     Instruction,
     Module,
@@ -357,9 +358,7 @@ _WORTH_HOISTING = frozenset(
         "reverse",
         "reduce-window",
         "erf",
-        "erfc",
-        *["erf-inv", "lgamma", "digamma", "igamma", "igammac", "regularized-incomplete-beta"],
-        *["igamma-grad-a", "zeta", "polygamma"],
+        *SPECIAL_FUNCTIONS,
         *["sinh", "cosh", "asin", "acos"],
         "library-call",
     ]
