@@ -40,21 +40,18 @@ def emit(g: Generator, instruction: hlo.Instruction, operands: list[Element]) ->
     return hit  # type: ignore[no-any-return]
 
 
+_TO_INTEGERS: Final = ("floor", "ceil", "round-nearest-afz", "round-nearest-even")
 # Operations whose result jumps, so that they need the very number that the operand's dtype has.
-_STEPS: Final = frozenset(
-    ("compare", "floor", "ceil", "round-nearest-afz", "round-nearest-even", "remainder")
+_STEPS: Final = frozenset((*_TO_INTEGERS, "compare", "remainder"))
+# The result is one of the operands, but for its sign.
+_CHOOSING: Final = frozenset(
+    ("abs", "clamp", "copy", "maximum", "minimum", "negate", "select", "sign")
 )
 # Operations whose result is in the dtype if their operands are.
 _EXACT: Final = frozenset(
     [
-        "negate",
-        "abs",
-        "sign",
-        "maximum",
-        "minimum",
-        "select",
-        "clamp",
-        "copy",
+        *_CHOOSING,
+        *_TO_INTEGERS,
         "broadcast",
         "reshape",
         "bitcast",
@@ -63,10 +60,6 @@ _EXACT: Final = frozenset(
         "reverse",
         "pad",
         "concatenate",
-        "floor",
-        "ceil",
-        "round-nearest-afz",
-        "round-nearest-even",
     ]
 )
 _IN_DTYPE: Final = frozenset(
@@ -136,12 +129,6 @@ def _emit(g: Generator, instruction: hlo.Instruction, operands: list[Element]) -
     if dtype.is_float and dtype.bits < 8 and opcode not in _CHOOSING:
         return conversion.round_to(g, result, dtype)
     return result
-
-
-# The result is one of the operands, but for its sign.
-_CHOOSING: Final = frozenset(
-    ("abs", "clamp", "copy", "maximum", "minimum", "negate", "select", "sign")
-)
 
 
 # ------------------------------------------------------------------------------------------------------ helpers
