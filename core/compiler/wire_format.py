@@ -7,7 +7,7 @@ https://protobuf.dev/programming-guides/encoding defines it.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 VARINT: Final = 0
@@ -107,6 +107,14 @@ def submessages(data: bytes | memoryview, number: int) -> Iterator[memoryview]:
     for field in fields(data):
         if field.number == number and isinstance(field.value, memoryview):
             yield field.value
+
+
+def replaced(data: bytes | memoryview, changes: Mapping[int, Callable[[Field], bytes]]) -> bytes:
+    """The message with what ``changes`` makes of the fields of its numbers; all others stay as they are."""
+    return b"".join(
+        changes[field.number](field) if field.number in changes else bytes(field.whole)
+        for field in fields(data)
+    )
 
 
 def unpacked(field: Field) -> list[int]:

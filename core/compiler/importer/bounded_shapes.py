@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from ..errors import unimplemented
 from ..hlo import Instruction
-from ..wire_format import Field, fields, message, submessages, text, unpacked
+from ..wire_format import Field, fields, message, replaced, submessages, text, unpacked
 
 # Field numbers of xla/service/hlo.proto and xla/xla_data.proto.
 _COMPUTATIONS: Final = 3
@@ -68,15 +68,7 @@ def with_bounds(program: bytes) -> bytes:
     A ``reshape`` to a dimension of such a size becomes a ``dynamic-reshape`` without sizes. Raises ValueError for
     bytes that are no message.
     """
-    out = []
-    for field in fields(program):
-        if field.number == _COMPUTATIONS:
-            out.append(message(_COMPUTATIONS, _computation(field)))
-        elif field.number == _HOST_PROGRAM_SHAPE:
-            out.append(message(_HOST_PROGRAM_SHAPE, _program_shape(field)))
-        else:
-            out.append(bytes(field.whole))
-    return b"".join(out)
+    return replaced(program, {_COMPUTATIONS: _computation, _HOST_PROGRAM_SHAPE: _program_shape})
 
 
 def _refuse_parameters(program_shape: memoryview) -> None:
@@ -94,38 +86,26 @@ def _value(field: Field) -> memoryview:
     return field.value
 
 
+# Each is a field of the number that it had, changed.
+
+
 def _computation(field: Field) -> bytes:
-    out = []
-    for part in fields(_value(field)):
-        if part.number == _INSTRUCTIONS:
-            out.append(message(_INSTRUCTIONS, _instruction(_value(part))))
-        elif part.number == _PROGRAM_SHAPE:
-            out.append(message(_PROGRAM_SHAPE, _program_shape(part)))
-        else:
-            out.append(bytes(part.whole))
-    return b"".join(out)
+    changes = {_INSTRUCTIONS: _instruction, _PROGRAM_SHAPE: _program_shape}
+    return message(field.number, replaced(_value(field), changes))
 
 
 def _program_shape(field: Field) -> bytes:
-    return b"".join(
-        message(part.number, _bounds(_value(part)))
-        if part.number in _PROGRAM_SHAPES
-        else bytes(part.whole)
-        for part in fields(_value(field))
-    )
+    return message(field.number, replaced(_value(field), dict.fromkeys(_PROGRAM_SHAPES, _bounds)))
 
 
-def _bounds(shape: memoryview) -> bytes:
+def _bounds(field: Field) -> bytes:
     """The shape with every dimension as large as it can be."""
-    out = []
-    for field in fields(shape):
-        if field.number == _IS_DYNAMIC:
-            out.append(message(_IS_DYNAMIC, bytes(len(unpacked(field)))))
-        elif field.number == _TUPLE_SHAPES:
-            out.append(message(_TUPLE_SHAPES, _bounds(_value(field))))
-        else:
-            out.append(bytes(field.whole))
-    return b"".join(out)
+    changes = {_IS_DYNAMIC: _static, _TUPLE_SHAPES: _bounds}
+    return message(field.number, replaced(_value(field), changes))
+
+
+def _static(field: Field) -> bytes:
+    return message(field.number, bytes(len(unpacked(field))))
 
 
 def _dynamic_dimensions(shape: memoryview) -> Iterator[int]:
@@ -136,8 +116,8 @@ def _dynamic_dimensions(shape: memoryview) -> Iterator[int]:
         yield from _dynamic_dimensions(element)
 
 
-def _instruction(data: memoryview) -> bytes:
-    parts = list(fields(data))
+def _instruction(field: Field) -> bytes:
+    parts = list(fields(_value(field)))
     opcode = next((bytes(_value(f)).decode() for f in parts if f.number == _OPCODE), "")
     shape = next((_value(f) for f in parts if f.number == _SHAPE), memoryview(b""))
     dynamic = list(_dynamic_dimensions(shape))
@@ -148,14 +128,14 @@ def _instruction(data: memoryview) -> bytes:
     out = []
     for part in parts:
         if part.number == _SHAPE:
-            out.append(message(_SHAPE, _bounds(_value(part))))
+            out.append(_bounds(part))
         elif called is None or part.number not in (_OPCODE, _HLO_DIMENSIONS):
             out.append(bytes(part.whole))
     if called is not None:
         numbers = dimensions if opcode == "get-dimension-size" else [*dimensions, *dynamic]
         out += [text(_OPCODE, "custom-call"), text(_CUSTOM_CALL_TARGET, called)]
         out.append(message(_BACKEND_CONFIG, ",".join(map(str, numbers)).encode()))
-    return b"".join(out)
+    return message(field.number, b"".join(out))
 
 
 def read_call(block: Any, operation: Any, config: dict[str, Any]) -> Instruction:

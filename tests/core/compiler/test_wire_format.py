@@ -36,6 +36,15 @@ def test_fields_in_order() -> None:
     assert wire.unpacked(found[0]) == [7]
 
 
+def test_replaced() -> None:
+    given = wire.integer(1, 7) + wire.text(2, "a") + wire.text(3, "b") + wire.text(2, "c")
+    changes = {2: lambda field: wire.text(9, bytes(field.value).decode() * 2), 3: lambda _: b""}
+    assert wire.replaced(given, changes) == wire.integer(1, 7) + wire.text(9, "aa") + wire.text(
+        9, "cc"
+    )
+    assert wire.replaced(given, {}) == given
+
+
 def test_submessages() -> None:
     inner = wire.message(9, wire.text(1, "a")) + wire.integer(9, 3) + wire.message(8, b"")
     assert [bytes(m) for m in wire.submessages(inner, 9)] == [b"\x0a\x01a"]
