@@ -81,6 +81,7 @@ def run_file(path: Path, options: argparse.Namespace, pytest_arguments: Sequence
         "JAX_ENABLE_X64": str(int(options.x64)),
         "JAX_NUM_GENERATED_CASES": str(options.cases),
         "JAX_SKIP_SLOW_TESTS": "true",
+        "PYTHONSAFEPATH": "1",  # the installed JAX, not the checkout's
         "PYTHONPATH": os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]),
     }
     command = [sys.executable, "-m", "pytest", "-q", "-p", "xpu_under_jax_tests", "--tb=short"]

@@ -57,6 +57,13 @@ class SmallTest(jtu.JaxTestCase):
       print("heard")
     self.assertEqual(output(), "heard\\n")
 
+  def test_reads_flags(self):
+    self.assertTrue(self.create_tempdir())
+
+  def test_module_that_packages_leave_out(self):
+    from jax._src import hypothesis_test_util
+    self.assertTrue(os.path.samefile(hypothesis_test_util.__file__, "jax/_src/hypothesis_test_util.py"))
+
   def test_left_out_by_pytest(self):
     raise AssertionError("runs")
 
@@ -84,6 +91,10 @@ def test_a_run(
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "small_test.py").write_text(TESTS)
     (tmp_path / "tests" / "mosaic_test.py").write_text("raise ValueError('is left out')")
+    (tmp_path / "conftest.py").write_text("")  # pytest puts its folder on the path
+    (tmp_path / "jax" / "_src").mkdir(parents=True)
+    (tmp_path / "jax" / "__init__.py").write_text("raise ImportError('not the installed JAX')")
+    (tmp_path / "jax" / "_src" / "hypothesis_test_util.py").write_text("")
     (tmp_path / "known.toml").write_text(KNOWN)
     entries = outcomes.read_known(tmp_path / "known.toml")
     monkeypatch.setattr(jax_suite, "read_known", lambda: entries)
@@ -103,6 +114,8 @@ def test_a_run(
         "test_of_cpus_runs",
         "test_not_for_xla_cpu_runs",
         "test_captures",
+        "test_reads_flags",
+        "test_module_that_packages_leave_out",
     }, log
     assert outcome.skipped == {"SmallTest.test_of_tpus"}
     assert jax_suite.main([*folders, "--report"]) == 1
@@ -115,7 +128,7 @@ def test_a_run(
     path.write_text(mended.replace("time.sleep(100)", "pass").replace("os._exit(3)", "pass"))
     assert jax_suite.main([*folders, "-n", "1", "--failed"]) == 1  # for what is mended
     said = capsys.readouterr().out
-    assert "9 passed, 1 skipped, 1 failed (1 known)" in said
+    assert "11 passed, 1 skipped, 1 failed (1 known)" in said
     assert "NEW" not in said
 
 

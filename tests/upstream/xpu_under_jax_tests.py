@@ -8,6 +8,7 @@ our device also answers to "cpu" where a test asks what it is to expect; what is
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 from pathlib import Path
@@ -15,9 +16,15 @@ from typing import Any
 
 import jax._src.test_util as jtu
 import pytest
+from absl import flags
 
 #: What our device is called in the conditions of JAX's tests.
 TAGS = frozenset(["xpu", "cpu"])
+
+
+def pytest_configure() -> None:
+    """Flags of absl's own runner of tests have their defaults; without this they may not be read."""
+    flags.FLAGS.mark_as_parsed()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -31,6 +38,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if path:
         names = set(Path(path).read_text().split())
         items[:] = [i for i in items if ".".join(i.nodeid.split("::")[1:]) in names]
+
+
+def _load_from_checkout(name: str) -> None:
+    """A module that only tests need and JAX's packages leave out: that of the checkout, where pytest runs."""
+    path = Path(*name.split(".")).with_suffix(".py")
+    if importlib.util.find_spec(name) is not None or not path.exists():
+        return
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    setattr(sys.modules[name.rpartition(".")[0]], name.rpartition(".")[2], module)
 
 
 def _skip_on_devices(*names: str, skip_reason: str | None = None) -> Any:
@@ -56,3 +77,5 @@ def _capture(stream: str) -> Any:
 
 
 jtu.capture_stdout, jtu.capture_stderr = _capture("stdout"), _capture("stderr")
+
+_load_from_checkout("jax._src.hypothesis_test_util")
