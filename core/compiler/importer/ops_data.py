@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from .. import dtypes, hlo
+from .. import dtypes, evaluate, hlo
 from ..hlo import Instruction, Shape
 from . import attributes
 from .attributes import integers
@@ -162,23 +162,52 @@ def read_get_dimension_size(block: BlockReader, operation: Any) -> Results:
 def read_set_dimension_size(block: BlockReader, operation: Any) -> Results:
     operand, size = block.operands(operation)
     bound = operand.dims[attributes.integer(operation, "dimension")]
-    if size.opcode == "constant" and int(size.attributes["literal"]) == bound:
+    known = _known_value(size)
+    if known is not None and int(known) == bound:
         return operand
     block.shape(operation)  # a type with a bound asks for the passes that resolve it
     raise block.unimplemented(operation, "the dimension is of no type with bounds")
 
 
+Array = np.ndarray[Any, Any]
+
+# The most elements of a shape or bounds, and of whatever they are computed from, that are looked for.
+_FEW: Final = 1 << 12
+
+
+def _known_value(
+    instruction: Instruction, known: dict[Instruction, Array | None] | None = None
+) -> Array | None:
+    """What an instruction gives if it is computed from constants alone; None for other values and large arrays.
+
+    ``known``: what was found for others.
+    """
+    known = {} if known is None else known
+    if instruction not in known:
+        known[instruction] = None
+        shape = instruction.shape
+        if (
+            isinstance(shape, Shape)
+            and shape.elements <= _FEW
+            and not instruction.called
+            and (instruction.operands or instruction.opcode in ("constant", "iota"))
+            and evaluate.can_evaluate(instruction.opcode)
+        ):
+            operands = [_known_value(o, known) for o in instruction.operands]
+            given = [o for o in operands if o is not None]
+            if len(given) == len(operands):
+                known[instruction] = evaluate.evaluate_instruction(instruction, given)[0]
+    return known[instruction]
+
+
 def _constant_operand(block: BlockReader, operation: Any, number: int) -> tuple[int, ...]:
-    """The values of an operand that must be a constant."""
-    operand = block.value(operation.operands[number])
-    if operand.opcode == "broadcast" and operand.operands[0].opcode == "constant":
-        value = int(operand.operands[0].attributes["literal"])
-        return tuple([value] * operand.dims[0])
-    if operand.opcode != "constant":
+    """The values of an operand that must be computed from constants alone."""
+    value = _known_value(block.value(operation.operands[number]))
+    if value is None:
         raise block.unimplemented(
             operation, f"operand {number} gives a shape or bounds, and is not a constant"
         )
-    return tuple(int(v) for v in operand.attributes["literal"])
+    return tuple(int(v) for v in value)
 
 
 def read_dynamic_pad(block: BlockReader, operation: Any) -> Results:
@@ -191,7 +220,7 @@ def read_real_dynamic_slice(block: BlockReader, operation: Any) -> Results:
     """The result's shape is known, so without strides the starts may be values of the program."""
     starts = block.value(operation.operands[1])
     shape = block.shape(operation)
-    if starts.opcode not in ("constant", "broadcast"):
+    if _known_value(starts) is None:
         if any(s != 1 for s in _constant_operand(block, operation, 3)):
             raise block.unimplemented(operation, "strides with starts that are not constant")
         scalars = []

@@ -360,6 +360,50 @@ def test_dynamic_operations_of_constant_shape() -> None:
     assert all_of(module, "pad")[0].attributes == {"low": (1,), "high": (1,), "interior": (1,)}
 
 
+def test_dynamic_operations_of_shapes_that_are_computed_from_constants() -> None:
+    module = main(
+        """
+        %one = stablehlo.constant dense<1> : tensor<i64>
+        %1 = stablehlo.reshape %one : (tensor<i64>) -> tensor<1xi64>
+        %2 = stablehlo.add %1, %1 : tensor<1xi64>
+        %low = stablehlo.concatenate %1, %2, dim = 0 : (tensor<1xi64>, tensor<1xi64>) -> tensor<2xi64>
+        %high = stablehlo.iota dim = 0 : tensor<2xi64>
+        %inner = stablehlo.broadcast_in_dim %one, dims = [] : (tensor<i64>) -> tensor<2xi64>
+        %z = stablehlo.constant dense<0.0> : tensor<f32>
+        %3 = stablehlo.dynamic_pad %a, %z, %low, %high, %inner : (tensor<3x4xf32>, tensor<f32>, tensor<2xi64>,
+            tensor<2xi64>, tensor<2xi64>) -> tensor<6x10xf32>
+        %4 = stablehlo.real_dynamic_slice %a, %high, %low, %inner : (tensor<3x4xf32>, tensor<2xi64>,
+            tensor<2xi64>, tensor<2xi64>) -> tensor<1x1xf32>
+        return %3, %4 : tensor<6x10xf32>, tensor<1x1xf32>
+        """,
+        parameters="%a: tensor<3x4xf32>",
+        results="(tensor<6x10xf32>, tensor<1x1xf32>)",
+    )
+    padding = {"low": (1, 2), "high": (0, 1), "interior": (1, 1)}
+    assert all_of(module, "pad")[0].attributes == padding
+    bounds = {"starts": (0, 1), "limits": (1, 2), "strides": (1, 1)}
+    assert all_of(module, "slice")[0].attributes == bounds
+
+
+def test_a_shape_that_doubles_itself_many_times_is_found_quickly() -> None:
+    doubled = "\n".join(
+        f"%{n + 1} = stablehlo.multiply %{n}, %{n} : tensor<1xi64>" for n in range(200)
+    )
+    module = main(
+        f"""
+        %0 = stablehlo.constant dense<1> : tensor<1xi64>
+        {doubled}
+        %z = stablehlo.constant dense<0.0> : tensor<f32>
+        %r = stablehlo.dynamic_pad %a, %z, %200, %0, %0 : (tensor<3xf32>, tensor<f32>, tensor<1xi64>, tensor<1xi64>,
+            tensor<1xi64>) -> tensor<7xf32>
+        return %r : tensor<7xf32>
+        """,
+        parameters="%a: tensor<3xf32>",
+        results="tensor<7xf32>",
+    )
+    assert all_of(module, "pad")[0].attributes == {"low": (1,), "high": (1,), "interior": (1,)}
+
+
 def test_tokens() -> None:
     module = main(
         """
