@@ -97,9 +97,9 @@ def emit(
     return results, new_token, handle
 
 
-def register(platform: str) -> None:
-    """Have JAX's callbacks work on ``platform``."""
+def register(platform: str, rules: dict[str, Callable[..., Any]]) -> None:
+    """Have JAX's callbacks work on ``platform``, and the primitives of these names that have rules of ours."""
     _tripont.start_callbacks()
     atexit.register(_tripont.stop_callbacks)
     compat.replace_callback_emitter(platform, emit)
-    compat.follow_cpu_rules(FROM_CPU, platform)
+    compat.follow_rules(FROM_CPU, rules, platform)

@@ -268,8 +268,11 @@ def canonicalize_value(value: Any) -> Any:
     return dtypes.canonicalize_value(value)
 
 
-def follow_cpu_rules(names: tuple[str, ...], platform: str) -> None:
-    """Give the primitives of these names the CPU's rules on ``platform``: now, or when their module is imported."""
+def follow_rules(names: tuple[str, ...], own: dict[str, Callable[..., Any]], platform: str) -> None:
+    """Give the primitives of these names the CPU's rules on ``platform``, and those in ``own`` these rules.
+
+    Now, or when their module is imported; the rule that JAX has for all platforms yields to that of ``own``.
+    """
     original = mlir.register_lowering
     if getattr(original, "tripont_platform", None) == platform:
         return
@@ -281,6 +284,8 @@ def follow_cpu_rules(names: tuple[str, ...], platform: str) -> None:
     ) -> Any:
         if platform == "cpu" and prim.name in names:
             original(prim, rule, ours, *more, **options)
+        if platform is None and prim.name in own:
+            original(prim, own[prim.name], ours)
         return original(prim, rule, platform, *more, **options)
 
     register_lowering.tripont_platform = platform  # type: ignore[attr-defined]
@@ -290,3 +295,13 @@ def follow_cpu_rules(names: tuple[str, ...], platform: str) -> None:
     for name, (primitive, rule) in lowerings_of("cpu").items():
         if name in names:
             original(primitive, rule, platform=platform)
+    for primitive in list(mlir._lowerings):
+        if primitive.name in own:
+            original(primitive, own[primitive.name], platform=platform)
+
+
+def execution_stage() -> Any:
+    """What jaxlib calls the stage in which a handler of a custom call does its work."""
+    from jax._src.lib import ffi as stages
+
+    return stages.ExecutionStage.EXECUTE

@@ -52,9 +52,9 @@ def _register_ffi() -> None:
 
 
 def _register_callbacks() -> None:
-    from . import callbacks
+    from . import buffer_callback, callbacks
 
-    callbacks.register(PLATFORM)
+    callbacks.register(PLATFORM, {"buffer_callback": buffer_callback.lower})
 
 
 def register() -> None:
