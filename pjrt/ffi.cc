@@ -4,7 +4,7 @@
 
 #include "core/runtime/ffi/registry.h"
 #include "pjrt/call.h"
-#include "pjrt/profiler.h"
+#include "pjrt/custom_partitioner.h"
 #include "xla/pjrt/c/pjrt_c_api_ffi_extension.h"
 
 namespace tripont::pjrt {
@@ -52,7 +52,8 @@ TRIPONT_PJRT_CONTRACT(Register_Handler, PJRT_FFI_Register_Handler_Args, traits, 
 PJRT_Extension_Base* FfiExtension() {
   static PJRT_FFI_Extension extension = [] {
     PJRT_FFI_Extension result{};
-    result.base = {PJRT_FFI_Extension_STRUCT_SIZE, PJRT_Extension_Type_FFI, ProfilerExtension()};
+    result.base = {PJRT_FFI_Extension_STRUCT_SIZE, PJRT_Extension_Type_FFI,
+                   CustomPartitionerExtension()};
     result.type_register = Call<"PJRT_FFI_Type_Register", Contract_Type_Register, TypeRegister>;
     result.user_data_add = Call<"PJRT_FFI_UserData_Add", Contract_UserData_Add, UserDataAdd>;
     result.register_handler =

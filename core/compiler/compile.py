@@ -61,21 +61,24 @@ def compile_program(
     target = target_for(options)
     dumping = dump.from_options(options)
     with _no_garbage_collection():
-        module = _read(program, format, options_proto)
+        module, decisive = _read(program, format, options_proto)
         if dumping.enabled:
             dumping.begin(module.name)
             _dump_program(dumping, program, format)
-        identity = fingerprint(program, format, options_proto, target)
+        identity = fingerprint(decisive, format, options_proto, target)
         executable = compile_module(module, options, dumping, identity)
         return artifact.serialize(executable)
 
 
-def _read(program: bytes, format: str, options_proto: bytes) -> Module:
-    """The module that one device runs: what the program says, or the partitioner makes of it."""
+def _read(program: bytes, format: str, options_proto: bytes) -> tuple[Module, bytes]:
+    """The module that one device runs: what the program says, or the partitioner makes of it; and the bytes that
+    decide what it is: the program's, unless functions of its process took part.
+    """
     from .importer.program import read_program, read_signature
 
     build = partition.read_options(options_proto)
     whole = None
+    decisive = program
     if not options_proto or (build.num_partitions > 1 and build.use_spmd_partitioning):
         whole = read_signature(program, format)
         if not options_proto:
@@ -86,12 +89,14 @@ def _read(program: bytes, format: str, options_proto: bytes) -> Module:
     else:
         partitioned = partition.partition(program, format, build)
         module = read_program(partitioned.module, "hlo")
+        if partitioned.by_functions:
+            decisive = partitioned.module
         module.shardings = partitioned.shardings
         module.parameter_memory_kinds = whole.parameter_memory_kinds
         module.result_memory_kinds = whole.result_memory_kinds
     module.num_replicas = build.num_replicas
     module.num_partitions = build.num_partitions
-    return module
+    return module, decisive
 
 
 @contextmanager

@@ -23,7 +23,7 @@ import numpy as np
 from jaxlib import _jax
 from jaxlib.version import __version__ as jaxlib_version
 
-from . import wire_format
+from . import partitioners, wire_format
 from .errors import STATUS_CODES, CompileError, unimplemented
 
 # XLA's passes that run: those of its SPMD pipeline, and what takes the module.
@@ -57,10 +57,8 @@ _BATCHED: Final = b"num_batch_dims"
 # Custom calls of which XLA's partitioner calls Python functions of the process that the program comes from: its
 # target, and what a user knows it as.
 _CALLING_BACK: Final = {
-    b"InspectSharding": "jax.debug.inspect_array_sharding of an array that is being traced for several devices (the "
-    "result of a jit has a `.sharding`)",
-    b"CustomSPMDPartitioning": "jax.experimental.custom_partitioning on several devices (jax.shard_map says what each "
-    "device does, too)",
+    partitioners.INSPECT: "jax.debug.inspect_array_sharding of an array that is being traced for several devices",
+    "CustomSPMDPartitioning": "jax.experimental.custom_partitioning on several devices",
 }
 
 _STATUS: Final = re.compile(r"^([A-Z_]+): ")
@@ -87,11 +85,13 @@ class Partitioned:
     """The program of one device.
 
     ``module``: a serialized HloModuleProto. ``shardings``: those of its fields that say how the whole program's
-    parameters and results are sharded, as bytes.
+    parameters and results are sharded, as bytes. ``by_functions``: whether functions of the process that the program
+    comes from took part.
     """
 
     module: bytes
     shardings: bytes = b""
+    by_functions: bool = False
 
 
 def read_options(proto: bytes) -> BuildOptions:
@@ -110,14 +110,14 @@ def read_options(proto: bytes) -> BuildOptions:
 def partition(program: bytes, format: str, options: BuildOptions) -> Partitioned:
     """The program of each of ``options.num_partitions`` devices, from one for all of them.
 
-    ``format``: as for :func:`.importer.program.read_program`. Raises CompileError with what XLA's partitioner says, and
-    UNIMPLEMENTED if jaxlib is too old to be asked, or for a program whose partitioning calls back into its process.
+    ``format``: as for :func:`.importer.program.read_program`. Raises CompileError with what XLA's partitioner says or
+    a function that takes part in it raises, and UNIMPLEMENTED if jaxlib is too old to be asked, or for a program whose
+    partitioning needs Python functions of its process while it is compiled without that.
     """
+    process = partitioners.process()
     for target, what in _CALLING_BACK.items():
-        if target in program:
-            raise unimplemented(
-                f"{what}: the partitioner runs in the compile worker, where its Python function is not"
-            )
+        if target.encode() in program and (process is None or target not in process.names):
+            raise unimplemented(f"{what}: its Python function is not where the program is compiled")
     try:
         from jaxlib import _xla
     except ImportError:
@@ -128,6 +128,8 @@ def partition(program: bytes, format: str, options: BuildOptions) -> Partitioned
     text = _stablehlo(program, format).replace(_CALLBACK, _XLA_CALLBACK)
     if _BATCHED in text:
         _partition_batches(text)
+    if process is not None and process.names:
+        text = partitioners.take_part(process, text)
     count = options.num_replicas * options.num_partitions
     taken: list[bytes] = []
 
@@ -135,6 +137,7 @@ def partition(program: bytes, format: str, options: BuildOptions) -> Partitioned
         taken.append(module)
         raise _Taken
 
+    failed: Exception | None = None
     with xla_compiler(count) as (client, number):
         _xla.register_xla_transform(_NAME, _PRE_SCHEDULER, take)
         try:
@@ -144,17 +147,20 @@ def partition(program: bytes, format: str, options: BuildOptions) -> Partitioned
                 _compile_options(options, number),
             )
         except Exception as error:
-            if not taken:
-                raise _as_compile_error(error, options) from error
+            failed = error
         finally:
             _xla.clear_xla_transform(_NAME, _PRE_SCHEDULER)
+    if process is not None and process.error is not None:
+        raise CompileError(process.error.code, f"{_what(options)}: {process.error}")
+    if not taken and failed is not None:
+        raise _as_compile_error(failed, options) from failed
     if not taken:
         raise unimplemented(
-            f"a program for {options.num_partitions} partitions: jaxlib {jaxlib_version} does not hand it over"
+            f"{_what(options)}: jaxlib {jaxlib_version} does not hand the program over"
         )
     module = taken[0].replace(_XLA_CALLBACK, _CALLBACK)
     shardings = b"".join(f.whole for f in wire_format.fields(module) if f.number in _SHARDINGS)
-    return Partitioned(module, shardings)
+    return Partitioned(module, shardings, process is not None and process.asked)
 
 
 def _stablehlo(program: bytes, format: str) -> bytes:
@@ -236,4 +242,8 @@ def _as_compile_error(error: Exception, options: BuildOptions) -> CompileError:
     text = str(error)
     found = _STATUS.match(text)
     code = found[1] if found and found[1] in STATUS_CODES else "INTERNAL"
-    return CompileError(code, f"partitioning for {options.num_partitions} devices: {text[:2000]}")
+    return CompileError(code, f"{_what(options)}: {text[:2000]}")
+
+
+def _what(options: BuildOptions) -> str:
+    return f"partitioning for {options.num_partitions} devices"

@@ -11,11 +11,20 @@ worker that ends before it has read one cannot have died of it, and the runtime 
     hello       u32 0x49485054 ("TPHI"), u32 PROTOCOL_VERSION, bytes32 version of tripont
     request     u32 0x51525054 ("TPRQ"), u64 size of the rest, then
                 bytes32 format, bytes64 program, bytes64 CompileOptionsProto,
-                u32 count of options, each bytes32 key, bytes32 value
+                u32 count of options, each bytes32 key, bytes32 value,
+                u32 count of partitioners that the program may use, each bytes32 name,
+                u32 whether its custom calls may be replicated although they have side effects
     accepted    u32 0x41525054 ("TPRA")
+    question    u32 0x55515054 ("TPQU"), u64 size of the rest, then
+                bytes32 name of a partitioner, u32 what is asked of it, u32 count of parts, each bytes64
+    answer      u32 0x4E415054 ("TPAN"), u64 size of the rest, then
+                u32 status code, bytes32 message, u32 count of parts, each bytes64
     response    u32 0x53525054 ("TPRS"), u32 status code (0 is OK, else absl's numbers),
                 bytes32 message, bytes64 artifact
                 message, if the code is OK: "reused" if the machine code was there already, else empty
+
+Between accepted and response the worker may ask any number of questions, each answered before it goes on: what is
+asked of partitioners, and what they answer, is in ``core/runtime/partitioners.h``.
 
 The other side is ``core/runtime/compile_worker.cc``.
 """
@@ -23,6 +32,7 @@ The other side is ``core/runtime/compile_worker.cc``.
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import os
 import select
@@ -32,25 +42,29 @@ import struct
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from . import code_cache
-from .errors import STATUS_CODES
+from . import code_cache, partitioners
+from .errors import STATUS_CODES, CompileError
 
 HELLO: Final = 0x49485054
 REQUEST: Final = 0x51525054
 ACCEPTED: Final = 0x41525054
 RESPONSE: Final = 0x53525054
-PROTOCOL_VERSION: Final = 2
+QUESTION: Final = 0x55515054
+ANSWER: Final = 0x4E415054
+PROTOCOL_VERSION: Final = 3
 REUSED: Final = "reused"
 LARGE: Final = 1 << 20  # bytes of a request after which the worker gives memory back at once
+
+CODE_NAMES: Final = {number: name for name, number in STATUS_CODES.items()}
 
 CompileFunction = Callable[[bytes, str, bytes, dict[str, str]], bytes]
 
 
 class Fields:
-    """Reads the fields of a request; struct.error or ValueError if it is malformed."""
+    """Reads the fields of a request or an answer; struct.error or ValueError if it is malformed."""
 
     def __init__(self, data: bytes | bytearray) -> None:
         self.data = data
@@ -63,7 +77,7 @@ class Fields:
 
     def _take(self, size: int) -> bytes:
         if self.position + size > len(self.data):
-            raise ValueError("the request ends early")
+            raise ValueError("the message ends early")
         with memoryview(self.data) as view:
             data = bytes(view[self.position : self.position + size])
         self.position += size
@@ -92,9 +106,15 @@ def describe(error: BaseException) -> tuple[int, str]:
     return STATUS_CODES["INTERNAL"], f"{type(error).__name__}: {error}{place}"
 
 
-def handle(payload: bytearray, compile_program: CompileFunction) -> tuple[int, str, bytes]:
+def no_one_to_ask(name: str, question: int, parts: Sequence[bytes]) -> list[bytes]:
+    raise CompileError("INTERNAL", f"nobody can be asked how to partition {name}")
+
+
+def handle(
+    payload: bytearray, compile_program: CompileFunction, ask: partitioners.Ask = no_one_to_ask
+) -> tuple[int, str, bytes]:
     """Status code, message and artifact for one request. ``payload`` is empty afterwards: constants make it large, and
-    the compiler needs the memory.
+    the compiler needs the memory. ``ask``: what asks the other side a question.
     """
     try:
         fields = Fields(payload)
@@ -105,9 +125,14 @@ def handle(payload: bytearray, compile_program: CompileFunction) -> tuple[int, s
         for _ in range(fields.number("<I")):
             key = fields.bytes32().decode()
             options[key] = fields.bytes32().decode()
+        names = {}
+        for _ in range(fields.number("<I")):
+            name = fields.bytes32().decode()
+            names[name] = bool(fields.number("<I"))
         payload.clear()
         before = code_cache.hits()
-        artifact = compile_program(program, format_, options_proto, options)
+        with partitioners.of_process(names, ask):
+            artifact = compile_program(program, format_, options_proto, options)
         return 0, REUSED if code_cache.hits() > before else "", artifact
     except Exception as error:
         code, message = describe(error)
@@ -129,11 +154,33 @@ def receive(connection: socket.socket, size: int) -> bytearray | None:
     return data
 
 
+HEADER: Final = struct.Struct("<IQ")
+
+
+def ask(connection: socket.socket, name: str, question: int, parts: Sequence[bytes]) -> list[bytes]:
+    """The other side's answer to a question. CompileError: that of the function which it called, or INTERNAL."""
+    target = name.encode()
+    body = [struct.pack("<I", len(target)), target, struct.pack("<II", question, len(parts))]
+    for part in parts:
+        body += [struct.pack("<Q", len(part)), part]
+    rest = b"".join(body)
+    connection.sendall(HEADER.pack(QUESTION, len(rest)) + rest)
+    head = receive(connection, HEADER.size)
+    magic, size = HEADER.unpack(head) if head is not None else (0, 0)
+    answer = receive(connection, size) if magic == ANSWER else None
+    if answer is None:
+        raise CompileError("INTERNAL", f"a question about {name} was not answered")
+    fields = Fields(answer)
+    code, message = fields.number("<I"), fields.bytes32().decode(errors="replace")
+    if code:
+        raise CompileError(CODE_NAMES.get(code, "UNKNOWN"), message)
+    return [fields.bytes64() for _ in range(fields.number("<I"))]
+
+
 def serve(connection: socket.socket, compile_program: CompileFunction) -> None:
     """Answer requests until the other side closes the connection or sends something else."""
-    header = struct.Struct("<IQ")
-    while (head := receive(connection, header.size)) is not None:
-        magic, size = header.unpack(head)
+    while (head := receive(connection, HEADER.size)) is not None:
+        magic, size = HEADER.unpack(head)
         if magic != REQUEST:
             print("tripont: compile worker: not a request; ending", file=sys.stderr)
             return
@@ -141,7 +188,9 @@ def serve(connection: socket.socket, compile_program: CompileFunction) -> None:
         if payload is None:
             return
         connection.sendall(struct.pack("<I", ACCEPTED))
-        code, message, artifact = handle(payload, compile_program)
+        code, message, artifact = handle(
+            payload, compile_program, functools.partial(ask, connection)
+        )
         text = message.encode(errors="replace")
         connection.sendall(
             struct.pack("<III", RESPONSE, code, len(text)) + text + struct.pack("<Q", len(artifact))

@@ -196,12 +196,13 @@ StatusOr<CompileResult> Client::Compile(std::string_view program, std::string_vi
   if (std::getenv("TRIPONT_IN_WORKER") != nullptr) {
     return FailedPrecondition("a compile worker cannot compile through itself");
   }
-  CompileRequest request{format, program, compile_options, extra};
+  CompileRequest request{format, program, compile_options, extra, PartitionersNamedIn(program)};
   request.options.insert(options_.compiler_options.begin(), options_.compiler_options.end());
   if (core_->backend() != nullptr) request.options.merge(core_->backend()->compiler_options());
-  // A program that calls Python functions names them by numbers of this process: no other can use
-  // it.
-  const bool own = program.find("tripont.python_callback") != std::string_view::npos;
+  // A program that calls Python functions, or is partitioned by some, names them by numbers of this
+  // process: no other can use it, and those that partition it are to be called each time.
+  const bool own = !request.partitioners.empty() ||
+                   program.find("tripont.python_callback") != std::string_view::npos;
   const std::string key =
       cache_.enabled() && !own ? cache_.Key(program, format, compile_options, request.options) : "";
   // Who asks for dumps wants the compiler to run.

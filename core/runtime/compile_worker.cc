@@ -27,9 +27,12 @@ constexpr uint32_t kHello = 0x49485054;
 constexpr uint32_t kRequest = 0x51525054;
 constexpr uint32_t kAccepted = 0x41525054;
 constexpr uint32_t kResponse = 0x53525054;
-constexpr uint32_t kProtocolVersion = 2;
+constexpr uint32_t kQuestion = 0x55515054;
+constexpr uint32_t kAnswer = 0x4E415054;
+constexpr uint32_t kProtocolVersion = 3;
 constexpr std::string_view kReused = "reused";
 constexpr uint64_t kLargestArtifact = uint64_t{1} << 40;
+constexpr uint64_t kLargestQuestion = uint64_t{1} << 30;
 // Descriptors of the worker; core/compiler/worker.py closes everything above.
 constexpr int kWorkerSocket = 3;
 constexpr int kWorkerStderr = 4;
@@ -50,6 +53,42 @@ void AppendBytes32(std::string& out, std::string_view bytes) {
   AppendU32(out, static_cast<uint32_t>(bytes.size()));
   out.append(bytes);
 }
+void AppendBytes64(std::string& out, std::string_view bytes) {
+  AppendU64(out, bytes.size());
+  out.append(bytes);
+}
+
+// Reads the fields of a question. A field that is not all there is empty or 0, and whole() false.
+class QuestionReader {
+ public:
+  explicit QuestionReader(std::string_view rest) : rest_(rest) {}
+
+  uint32_t U32() { return Number<uint32_t>(); }
+  std::string Bytes32() { return std::string(Take(Number<uint32_t>())); }
+  std::string Bytes64() { return std::string(Take(Number<uint64_t>())); }
+  bool whole() const { return whole_; }
+
+ private:
+  template <typename T>
+  T Number() {
+    T number = 0;
+    const std::string_view bytes = Take(sizeof(T));
+    if (whole_) std::memcpy(&number, bytes.data(), sizeof(T));
+    return number;
+  }
+  std::string_view Take(uint64_t size) {
+    if (size > rest_.size()) {
+      whole_ = false;
+      return {};
+    }
+    const std::string_view taken = rest_.substr(0, size);
+    rest_.remove_prefix(size);
+    return taken;
+  }
+
+  std::string_view rest_;
+  bool whole_ = true;
+};
 
 // The last lines of what the worker wrote before it was ready.
 std::string LastLines(int fd, int lines) {
@@ -296,20 +335,59 @@ Status CompileWorker::AwaitHello() {
   return OkStatus();
 }
 
-StatusOr<std::string> CompileWorker::Compile(const CompileRequest& request) {
+Status CompileWorker::Answer(const Partitioners& partitioners, const AnswerFunction& answer) {
+  uint64_t size = 0;
+  TRIPONT_RETURN_IF_ERROR(Receive(&size, sizeof(size)));
+  if (size > kLargestQuestion) {
+    usable_ = false;
+    return Internal("the compile worker announced a question of ", size, " bytes");
+  }
+  std::string body(size, '\0');
+  TRIPONT_RETURN_IF_ERROR(Receive(body.data(), body.size()));
+  QuestionReader reader(body);
+  const std::string name = reader.Bytes32();
+  const auto question = static_cast<PartitioningQuestion>(reader.U32());
+  std::vector<std::string> parts;
+  for (uint32_t count = reader.U32(); count > 0 && reader.whole(); --count)
+    parts.push_back(reader.Bytes64());
+  const auto partitioner = partitioners.find(name);
+  if (!reader.whole() || partitioner == partitioners.end()) {
+    usable_ = false;
+    return Internal("the compile worker asked something else than a question about partitioning");
+  }
+  const StatusOr<std::vector<std::string>> answered = answer(*partitioner->second, question, parts);
+  const std::vector<std::string> none;
+  const std::vector<std::string>& results = answered.ok() ? *answered : none;
+  std::string reply;
+  AppendU32(reply, static_cast<uint32_t>(answered.status().code()));
+  AppendBytes32(reply, answered.status().message());
+  AppendU32(reply, static_cast<uint32_t>(results.size()));
+  for (const std::string& result : results) AppendBytes64(reply, result);
+  std::string header;
+  AppendU32(header, kAnswer);
+  AppendU64(header, reply.size());
+  TRIPONT_RETURN_IF_ERROR(Send(header));
+  return Send(reply);
+}
+
+StatusOr<std::string> CompileWorker::Compile(const CompileRequest& request,
+                                             const AnswerFunction& answer) {
   reused_ = false;
   accepted_ = false;
   if (!ready_) TRIPONT_RETURN_IF_ERROR(AwaitHello());
   std::string body;
   AppendBytes32(body, request.format);
-  AppendU64(body, request.program.size());
-  body.append(request.program);
-  AppendU64(body, request.compile_options.size());
-  body.append(request.compile_options);
+  AppendBytes64(body, request.program);
+  AppendBytes64(body, request.compile_options);
   AppendU32(body, static_cast<uint32_t>(request.options.size()));
   for (const auto& [key, value] : request.options) {
     AppendBytes32(body, key);
     AppendBytes32(body, value);
+  }
+  AppendU32(body, static_cast<uint32_t>(request.partitioners.size()));
+  for (const auto& [name, partitioner] : request.partitioners) {
+    AppendBytes32(body, name);
+    AppendU32(body, partitioner->side_effects_may_be_replicated ? 1 : 0);
   }
   std::string header;
   AppendU32(header, kRequest);
@@ -320,13 +398,19 @@ StatusOr<std::string> CompileWorker::Compile(const CompileRequest& request) {
   uint32_t accepted = 0;
   TRIPONT_RETURN_IF_ERROR(Receive(&accepted, sizeof(accepted)));
   accepted_ = true;
-  uint32_t response[3];
-  TRIPONT_RETURN_IF_ERROR(Receive(response, sizeof(response)));
-  if (accepted != kAccepted || response[0] != kResponse) {
+  uint32_t what = 0;
+  TRIPONT_RETURN_IF_ERROR(Receive(&what, sizeof(what)));
+  while (accepted == kAccepted && what == kQuestion) {
+    TRIPONT_RETURN_IF_ERROR(Answer(request.partitioners, answer));
+    TRIPONT_RETURN_IF_ERROR(Receive(&what, sizeof(what)));
+  }
+  if (accepted != kAccepted || what != kResponse) {
     usable_ = false;
     return Internal("the compile worker answered with something else than a response");
   }
-  std::string message(response[2], '\0');
+  uint32_t response[2];
+  TRIPONT_RETURN_IF_ERROR(Receive(response, sizeof(response)));
+  std::string message(response[1], '\0');
   TRIPONT_RETURN_IF_ERROR(Receive(message.data(), message.size()));
   uint64_t size = 0;
   TRIPONT_RETURN_IF_ERROR(Receive(&size, sizeof(size)));
@@ -336,8 +420,8 @@ StatusOr<std::string> CompileWorker::Compile(const CompileRequest& request) {
   }
   std::string artifact(size, '\0');
   TRIPONT_RETURN_IF_ERROR(Receive(artifact.data(), artifact.size()));
-  if (response[1] != 0)
-    return Status(StatusCodeFromInt(static_cast<int>(response[1])), std::move(message));
+  if (response[0] != 0)
+    return Status(StatusCodeFromInt(static_cast<int>(response[0])), std::move(message));
   reused_ = message == kReused;
   return artifact;
 }
@@ -403,7 +487,7 @@ StatusOr<std::string> CompileWorkerPool::Compile(const std::string& python,
       if (!candidate->busy && candidate->python == interpreter) slot = candidate.get();
     }
     if (slot != nullptr) break;
-    if (static_cast<int64_t>(state.slots.size()) >= max_workers_) {
+    if (static_cast<int64_t>(state.slots.size()) >= max_workers_ + state.waiting) {
       // An idle worker of another interpreter makes room.
       const auto idle = std::find_if(state.slots.begin(), state.slots.end(),
                                      [](const auto& s) { return !s->busy; });
@@ -419,6 +503,18 @@ StatusOr<std::string> CompileWorkerPool::Compile(const std::string& python,
   slot->busy = true;
   lock.unlock();
 
+  const auto answer = [&state](const Partitioner& partitioner, PartitioningQuestion question,
+                               std::span<const std::string> parts) {
+    const auto waits = [&state](int64_t change) {
+      const std::lock_guard<std::mutex> relock(state.mutex);
+      state.waiting += change;
+    };
+    waits(1);
+    state.idle.notify_all();
+    StatusOr<std::vector<std::string>> answered = partitioner.answer(question, parts);
+    waits(-1);
+    return answered;
+  };
   StatusOr<std::string> result = Internal("not compiled");
   // A worker that died while it was idle (killed, out of memory) is no reason to fail a compile. It
   // shows before the request is sent, or, where the process was just about to end, after that.
@@ -426,7 +522,7 @@ StatusOr<std::string> CompileWorkerPool::Compile(const std::string& python,
   bool ended_while_idle = was_idle && slot->worker->EndedWhileIdle();
   if (was_idle && !ended_while_idle) {
     const bool was_ready = slot->worker->ready();
-    result = slot->worker->Compile(request);
+    result = slot->worker->Compile(request, answer);
     ended_while_idle = was_ready && !slot->worker->usable() && !slot->worker->accepted();
   }
   if (ended_while_idle) {
@@ -443,7 +539,7 @@ StatusOr<std::string> CompileWorkerPool::Compile(const std::string& python,
         slot->pid = slot->worker->pid();
         ++state.counters.started;
       }
-      result = slot->worker->Compile(request);
+      result = slot->worker->Compile(request, answer);
     } else {
       result = started.status();
     }

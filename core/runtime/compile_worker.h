@@ -15,14 +15,17 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/runtime/export.h"
+#include "core/runtime/partitioners.h"
 #include "core/runtime/status.h"
 
 namespace tripont {
@@ -32,6 +35,7 @@ struct CompileRequest {
   std::string_view program;
   std::string_view compile_options;  // serialized CompileOptionsProto
   std::map<std::string, std::string> options;
+  Partitioners partitioners;  // that the worker may ask
 };
 
 struct CompileWorkerCounters {
@@ -45,6 +49,11 @@ struct CompileWorkerCounters {
 // One process and the socket to it. Used by one thread at a time.
 class CompileWorker {
  public:
+  // Answers what the worker asks of a partitioner while it compiles.
+  using AnswerFunction = std::function<StatusOr<std::vector<std::string>>(
+      const Partitioner& partitioner, PartitioningQuestion question,
+      std::span<const std::string> parts)>;
+
   // Starts the process; does not wait for it to be ready. UNAVAILABLE if it cannot be started.
   static StatusOr<std::unique_ptr<CompileWorker>> Start(const std::string& python);
   ~CompileWorker();  // closes the socket and reaps the process in the background
@@ -52,7 +61,7 @@ class CompileWorker {
   // The artifact; or the compiler's error with its code; or UNAVAILABLE if the worker could not
   // start (with the last lines it wrote to stderr) or INTERNAL if it died; after these two usable()
   // is false.
-  StatusOr<std::string> Compile(const CompileRequest& request);
+  StatusOr<std::string> Compile(const CompileRequest& request, const AnswerFunction& answer);
   bool usable() const { return usable_; }
   bool ready() const { return ready_; }  // whether it has been asked before
   // Whether the worker had read the last request: if not, it did not die of it.
@@ -70,6 +79,9 @@ class CompileWorker {
   Status AwaitHello();
   Status Send(std::string_view bytes);
   Status Receive(void* data, size_t size);
+  // Receives the rest of a question and sends its answer, which may be an error; the status is that
+  // of talking to the worker.
+  Status Answer(const Partitioners& partitioners, const AnswerFunction& answer);
   Status Died();
 
   pid_t pid_ = -1;
@@ -115,6 +127,9 @@ class TRIPONT_EXPORT CompileWorkerPool {
     std::condition_variable idle;
     std::vector<std::unique_ptr<Slot>> slots;
     CompileWorkerCounters counters;
+    // Workers that wait for an answer of this process: the function that gives it may compile, so
+    // there may be that many more workers.
+    int64_t waiting = 0;
   };
 
   const int64_t max_workers_;

@@ -18,6 +18,7 @@ def request(program: bytes, options: dict[str, str]) -> bytearray:
 
     parts = [bytes32(b"mlir"), bytes64(program), bytes64(b"proto"), struct.pack("<I", len(options))]
     parts += [bytes32(text.encode()) for item in options.items() for text in item]
+    parts += [struct.pack("<I", 1), bytes32(b"a partitioner"), struct.pack("<I", 1)]
     return bytearray(b"".join(parts))
 
 
@@ -38,7 +39,7 @@ def test_a_request_that_ends_early_is_an_error(end):
     payload = request(b"program", {"target": "host"})[:end]
     code, message, artifact = worker.handle(payload, lambda *_: b"never")
     assert code == STATUS_CODES["INTERNAL"]
-    assert "request ends early" in message or "unpack" in message
+    assert "message ends early" in message or "unpack" in message
     assert artifact == b""
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax, shard_map
 from jax.experimental import io_callback
-from jax.experimental.custom_partitioning import custom_partitioning
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -98,31 +96,3 @@ def test_an_exception_reaches_the_user(sharded: jax.Array) -> None:
 
     with pytest.raises(Exception, match="not this array"):
         jax.block_until_ready(jax.jit(lambda x: io_callback(fail, WHOLE, x))(sharded))
-
-
-def test_inspecting_a_sharding_is_refused_by_name(sharded: jax.Array) -> None:
-    """The partitioner would call an address of this process in another one."""
-
-    @jax.jit
-    def f(x: Any) -> Any:
-        jax.debug.inspect_array_sharding(jnp.sin(x), callback=print)
-        return x
-
-    with pytest.raises(
-        jax.errors.JaxRuntimeError, match=r"inspect_array_sharding .* compile worker"
-    ):
-        f(sharded)
-
-
-def test_custom_partitioning_is_refused_by_name(sharded: jax.Array) -> None:
-    @custom_partitioning
-    def double(x: Any) -> Any:
-        return x * 2
-
-    double.def_partition(
-        partition=lambda mesh, operands, result: (mesh, lambda x: x * 2, result.sharding, ()),
-        sharding_rule="i -> i",
-    )
-    with pytest.raises(jax.errors.JaxRuntimeError, match=r"custom_partitioning .* compile worker"):
-        jax.jit(double)(sharded)
-    np.testing.assert_array_equal(jax.jit(double)(jnp.asarray(VALUES)), 2 * VALUES)  # one device

@@ -1,0 +1,44 @@
+#include "core/runtime/partitioners.h"
+
+#include <cstring>
+#include <mutex>
+#include <utility>
+
+namespace tripont {
+namespace {
+
+struct Registry {
+  std::mutex mutex;
+  Partitioners partitioners;
+};
+
+// Never destroyed: a partitioner may hold Python objects, which outlive the interpreter's end.
+Registry& Global() {
+  static auto* const registry = new Registry;
+  return *registry;
+}
+
+}  // namespace
+
+Status RegisterPartitioner(std::string_view name, Partitioner partitioner) {
+  if (name.empty()) return InvalidArgument("a partitioner needs the name of a custom call");
+  Registry& registry = Global();
+  auto added = std::make_shared<const Partitioner>(std::move(partitioner));
+  const std::lock_guard<std::mutex> lock(registry.mutex);
+  registry.partitioners.insert_or_assign(std::string(name), std::move(added));
+  return OkStatus();
+}
+
+Partitioners PartitionersNamedIn(std::string_view program) {
+  Partitioners found;
+  Registry& registry = Global();
+  const std::lock_guard<std::mutex> lock(registry.mutex);
+  for (const auto& [name, partitioner] : registry.partitioners) {
+    // Programs can be large, and memmem is several times as fast as std::string_view::find.
+    if (memmem(program.data(), program.size(), name.data(), name.size()) != nullptr)
+      found.emplace(name, partitioner);
+  }
+  return found;
+}
+
+}  // namespace tripont
