@@ -16,6 +16,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import jax
 import numpy as np
 import tripont.core._tripont as _tripont
 
@@ -47,22 +48,31 @@ class Handle:
 
 
 def checked(function: Function, results: Sequence[tuple[tuple[int, ...], np.dtype]]) -> Function:
-    """``function``, whose results are converted to arrays and must have these shapes and dtypes."""
+    """``function``, whose results are converted to arrays and must have these shapes and dtypes.
+
+    Called from whatever thread with 64-bit types as they are now: a ``with jax.enable_x64(True)`` around the program
+    holds for the thread that entered it, and the device's own thread would cut off the callback's numbers.
+    """
+    x64 = compat.x64_enabled()
 
     def call(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+        with jax.enable_x64(x64):
+            return converted(*arrays)
+
+    def converted(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
         values = function(*arrays)
         if len(values) != len(results):
             raise ValueError(
                 f"the callback gave {len(values)} results, the program expects {len(results)}"
             )
-        converted = tuple(compat.canonicalize_value(np.asarray(value)) for value in values)
-        for n, (value, (shape, dtype)) in enumerate(zip(converted, results, strict=True)):
+        given = tuple(compat.canonicalize_value(np.asarray(value)) for value in values)
+        for n, (value, (shape, dtype)) in enumerate(zip(given, results, strict=True)):
             if value.shape != shape or value.dtype != dtype:
                 raise ValueError(
                     f"result {n} of the callback is {value.dtype}{list(value.shape)}, the program expects "
                     f"{dtype}{list(shape)} (`result_shape_dtypes`)"
                 )
-        return converted
+        return given
 
     return call
 

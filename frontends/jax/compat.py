@@ -263,6 +263,11 @@ def emit_custom_call(
     return (results[1:], results[0]) if token is not None else (results, None)
 
 
+def x64_enabled() -> bool:
+    """Whether this thread has 64-bit types."""
+    return bool(jax.config.jax_enable_x64)  # type: ignore[attr-defined]
+
+
 def canonicalize_value(value: Any) -> Any:
     """A NumPy array of the dtype that JAX would give it (64-bit types become 32-bit ones unless enabled)."""
     return dtypes.canonicalize_value(value)

@@ -54,6 +54,24 @@ def test_dtypes(dtype: str) -> None:
     assert given == [(x.dtype, (2, 2))]
 
 
+@pytest.mark.parametrize("dtype", ["int64", "uint64", "float64", "complex128"])
+def test_dtypes_of_64_bits_where_a_context_enables_them(dtype: str) -> None:
+    """The context is one thread's, and the callback runs in another."""
+    given = []
+
+    def function(a: Any) -> Any:
+        given.append((a.dtype, jnp.asarray(a).dtype))
+        return a + 1
+
+    with jax.enable_x64(True):
+        x = jnp.asarray(np.array([2**33, 5]), dtype)
+        y = jax.jit(lambda x: jax.pure_callback(function, like(x), x))(x)
+        np.testing.assert_array_equal(y, np.asarray(x) + 1)
+    assert given[0][:2] == (np.dtype(dtype), np.dtype(dtype))
+    assert jax.jit(lambda x: jax.pure_callback(function, like(x), x))(1.5) == 2.5
+    assert given[1][0] == np.float32
+
+
 def test_several_operands_and_results_and_a_tree() -> None:
     x, y = jnp.arange(3.0), jnp.ones((2, 2), jnp.int32)
 
