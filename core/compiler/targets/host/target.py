@@ -111,6 +111,9 @@ def _parse(text: str) -> Any:
 def _initialise() -> None:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
+    # Loop strength reduction takes a fifth of the time of generating code and gains nothing here: kernels are written
+    # with addresses hoisted as far as they go, and what is left fits x86's and Arm's addressing modes.
+    llvm.set_option("", "-disable-lsr")
 
 
 @functools.cache
