@@ -5,9 +5,9 @@ The field numbers are those of XLA's ``hlo.proto`` and ``xla_data.proto`` and st
 
 Where our IR is flatter than HLO, the proto gets HLO's form: ``while`` and ``conditional`` take tuples (so their
 computations take one tuple parameter each), ``optimization-barrier`` takes one operand. A ``library-call`` becomes a
-custom call with the target ``tripont$<name>``, and so do ``erfc`` and others (hlo.WRITTEN_AS_CALLS). Large constants
-are left without their literal (XLA prints them as ``{...}``), so that the bytes stay small whatever the program's
-weights.
+custom call with the target ``tripont$<name>``, and so do ``erfc`` and others (hlo.WRITTEN_AS_CALLS); one that is a
+collective is that of HLO again. Large constants are left without their literal (XLA prints them as ``{...}``), so that
+the bytes stay small whatever the program's weights.
 """
 
 from __future__ import annotations
@@ -344,7 +344,7 @@ class _ComputationWriter:
             b"" if instruction.metadata is None else self.module.metadata(instruction.metadata)
         )
         number = self.emit(
-            _OPCODES.get(opcode, opcode), instruction.name, shape, operands, fields, metadata
+            _written_opcode(instruction), instruction.name, shape, operands, fields, metadata
         )
         if unwrap:
             number = self.emit(
@@ -374,6 +374,17 @@ _OPCODES: Final = {
     "library-call": "custom-call",
     **dict.fromkeys(WRITTEN_AS_CALLS, "custom-call"),
 }
+
+#: Library calls that HLO has an opcode for: who reads the program looks for it.
+_COLLECTIVE_CALLS: Final = frozenset(
+    ("all-reduce", "all-gather", "all-to-all", "reduce-scatter", "collective-permute")
+)
+
+
+def _written_opcode(i: Instruction) -> str:
+    if i.opcode == "library-call" and i.attributes["name"] in _COLLECTIVE_CALLS:
+        return str(i.attributes["name"])
+    return _OPCODES.get(i.opcode, i.opcode)
 
 
 def _literal(literal: np.ndarray, shape: Shape) -> bytes:
@@ -604,6 +615,8 @@ def _custom_call(i: Instruction) -> bytes:
 
 def _library_call(i: Instruction) -> bytes:
     config = i.attributes["config"]
+    if i.attributes["name"] in _COLLECTIVE_CALLS:
+        return _collective_call(i)
     return (
         text(_Field.CUSTOM_CALL_TARGET, f"tripont${i.attributes['name']}")
         + (message(_Field.BACKEND_CONFIG, _json(config)) if config else b"")
@@ -668,6 +681,28 @@ def _collective_permute(i: Instruction) -> bytes:
         for source, target in i.attributes["source_target_pairs"]
     )
     return pairs + integer(_Field.CHANNEL_ID, i.attributes["channel_id"])
+
+
+def _collective_call(i: Instruction) -> bytes:
+    """The attributes that HLO has for a call that passes/collectives.py made, which splits and joins the first
+    dimension, and what the call has besides.
+    """
+    name, config = i.attributes["name"], i.attributes["config"]
+    attributes = {"channel_id": config["channel"]}
+    if name == "collective-permute":
+        sources = enumerate(config["sources"])
+        attributes["source_target_pairs"] = [(a, b) for b, a in sources if a >= 0]
+    else:
+        members = iter(config["groups"])
+        groups = [[next(members) for _ in range(size)] for size in config["group_sizes"]]
+        attributes["replica_groups"] = groups
+        attributes["use_global_device_ids"] = config["channel"] > 0
+        attributes |= {"all_gather_dimension": 0, "scatter_dimension": 0}
+        if not isinstance(i.shape, TupleShape):
+            attributes["split_dimension"] = 0
+    collective = Instruction(name, i.shape, i.operands, attributes, i.called)
+    rest = {key: config[key] for key in ("meeting", "cost_ns")}
+    return _WRITERS[name](collective) + message(_Field.BACKEND_CONFIG, _json(rest))
 
 
 _WRITERS: Final[dict[str, Callable[[Instruction], bytes]]] = {

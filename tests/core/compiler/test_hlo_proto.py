@@ -93,6 +93,39 @@ def test_library_call_is_a_custom_call() -> None:
     assert '"alpha":0.5' in text
 
 
+def collective(name: str, operands: int, **config: object) -> str:
+    """How a program says a call of the runtime that is a collective of f32[4] among four devices."""
+    parameters = [hlo.parameter(n, F32_4, f"p{n}") for n in range(operands)]
+    scalar = Shape(dtypes.F32)
+    x, y = hlo.parameter(0, scalar, "x"), hlo.parameter(1, scalar, "y")
+    add = Computation.from_root("sum", (x, y), Instruction("add", scalar, (x, y)))
+    shape = F32_4 if operands == 1 else hlo.TupleShape((F32_4,) * operands)
+    attributes = {"name": name, "config": {"meeting": 7, "cost_ns": 1.0, **config}}
+    called = (add,) if "reduce" in name else ()
+    text = text_of(
+        module_of(Instruction("library-call", shape, parameters, attributes, called), *parameters)
+    )
+    return next(line for line in text.splitlines() if f" {name}(" in line)
+
+
+@pytest.mark.parametrize("operands", [1, 2])
+@pytest.mark.parametrize("name", ["all-reduce", "all-gather", "all-to-all", "reduce-scatter"])
+def test_collective_calls_are_those_of_hlo(name: str, operands: int) -> None:
+    line = collective(name, operands, channel=3, groups=(0, 2, 1, 3), group_sizes=(2, 2))
+    assert "channel_id=3, replica_groups={{0,2},{1,3}}" in line
+    assert "dimensions={0}" in line or name == "all-reduce" or (name, operands) == ("all-to-all", 2)
+    assert ("to_apply=" in line) == ("reduce" in name)
+    assert '"meeting":7' in line
+    assert "group_sizes" not in line  # said already
+
+
+def test_permutations_name_sources_and_targets() -> None:
+    line = collective(
+        "collective-permute", 1, channel=0, sources=(1, -1, 0, -1), groups=(), group_sizes=()
+    )
+    assert "source_target_pairs={{1,0},{0,2}}" in line
+
+
 def test_large_constants_are_left_out() -> None:
     small = hlo.constant(np.arange(4, dtype=np.float32))
     large = hlo.constant(np.ones((1000, 4), np.float32))
