@@ -45,9 +45,10 @@ OPEN = {"exponential", "sine", "cosine"}
 
 def parts(dtype: Any) -> list[float]:
     form = np.finfo(dtype)
-    tiny, large = float(form.smallest_subnormal) * 1000, float(form.max)
-    ordinary = [0.0, 1.0, 0.5, 2.0, 1e-30]
-    positive = [*ordinary, tiny, large / 2, large, np.inf]
+    least, large = float(form.smallest_subnormal), float(form.max)
+    grown = math.log(large) + 0.2  # e to this is infinite, and its product with a sine is not
+    ordinary = [0.0, 1.0, 0.5, 2.0, 1e-30, grown, 2 * grown]
+    positive = [*ordinary, least, least * 1000, large / 2, large, np.inf]
     return [*positive, *(-p for p in positive), np.nan]
 
 

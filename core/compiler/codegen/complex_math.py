@@ -198,34 +198,6 @@ class _Real:
             self.b.select(condition, x.real, y.real), self.b.select(condition, x.imag, y.imag)
         )
 
-    def grown(self, factor: Value, size: Value, exponent: Value, share: float) -> Value:
-        """factor * size, with |size| = share * e^exponent where that is infinite, though the product may be finite."""
-        half = self.call("exp", self.scale(exponent, 0.5))
-        signed = self.b.intrinsic("copysign", [self.constant(size, share), size])
-        large = self.mul(self.mul(self.mul(factor, signed), half), half)
-        return self.b.select(self.is_infinity(size), large, self.mul(factor, size))
-
-    def exp(self, x: Complex) -> Complex:
-        """e^(a + i b) = e^a (cos b + i sin b). For infinite a and an angle without a value: infinity + i NaN, and 0."""
-        b = self.b
-        size, sin, cos = (
-            self.call("exp", x.real),
-            self.call("sin", x.imag),
-            self.call("cos", x.imag),
-        )
-        real, imag = (self.grown(v, size, x.real, 1.0) for v in (cos, sin))
-        lost = b.binary("and", self.is_nan(sin), self.is_infinity(x.real))
-        real = b.select(lost, size, real)
-        imag = b.select(b.binary("and", lost, self.is_zero(size)), size, imag)
-        imag = b.select(self.is_zero(x.imag), x.imag, imag)  # also where the size is infinite
-        return Complex(real, imag)
-
-    def sine_product(self, sine: Value, size: Value, b: Value) -> Value:
-        """sine * size, for ``size`` = sinh b or cosh b, where a sine of 0 leaves 0 of an infinite size too."""
-        product = self.grown(sine, size, self.abs(b), 0.5)
-        zero = self.mul(sine, self.b.intrinsic("copysign", [self.constant(size, 1.0), size]))
-        return self.b.select(self.is_zero(sine), zero, product)
-
     def log(self, x: Complex) -> Complex:
         return self.call_complex("complex_log", x)
 
@@ -275,39 +247,6 @@ class _Real:
         real, imag = (self.mul(self.div(self.mul(v, before), size), after) for v in x)
         return Complex(real, imag), size
 
-    def tanh(self, x: Complex) -> Complex:
-        """(sinh x cosh x + i sin y cos y) / (sinh^2 x + cos^2 y), with e = e^(2 |x|) - 1
-
-            (e (e + 2) + 4 i (e + 1) sin y cos y) / (e^2 + 4 (e + 1) cos^2 y);
-
-        for large x 1 + 4 i e^(-2 |x|) sin y cos y.
-
-        Special values: C99 Annex G, but +-0 + i y for infinite y and NaN is +-0 + NaN i, as in NumPy.
-        """
-        b = self.b
-        limit = self.constant(x.real, 20.0)
-        size = self.abs(x.real)
-        is_large = b.fcmp("ogt", size, limit)
-        a = b.select(is_large, limit, size)
-        e = self.call("expm1", self.add(a, a))
-        sin, cos = self.call("sin", x.imag), self.call("cos", x.imag)
-        share = self.scale(self.add(e, self.constant(e, 1.0)), 4.0)
-        denominator = self.add(self.mul(e, e), self.mul(share, self.mul(cos, cos)))
-        real = self.div(self.mul(e, self.add(e, self.constant(e, 2.0))), denominator)
-        real = b.intrinsic("copysign", [real, x.real])
-        imag = self.div(self.mul(share, self.mul(sin, cos)), denominator)
-        small = self.scale(self.call("exp", b.fneg(size)), 2.0)
-        beyond = self.mul(self.mul(small, sin), self.mul(small, cos))
-        # At infinity the angle counts for no more than a sign, if it has one.
-        infinite = self.is_infinity(size)
-        nothing = b.intrinsic("copysign", [self.constant(size, 0.0), x.imag])
-        beyond = b.select(b.binary("and", infinite, self.is_nan(beyond)), nothing, beyond)
-        one = b.intrinsic("copysign", [self.constant(size, 1.0), x.real])
-        one = b.select(b.binary("or", infinite, self.b.fcmp("ord", sin, sin)), one, sin)
-        real = b.select(self.is_zero(x.real), x.real, b.select(is_large, one, real))
-        imag = b.select(self.is_zero(x.imag), x.imag, b.select(is_large, beyond, imag))
-        return Complex(real, imag)
-
 
 def _function(formula: Callable[[_Real, Complex], Element]) -> Operation:
     def operation(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
@@ -318,67 +257,53 @@ def _function(formula: Callable[[_Real, Complex], Element]) -> Operation:
     return operation
 
 
-def _expm1(r: _Real, x: Complex) -> Element:
-    half = r.call("sin", r.scale(x.imag, 0.5))
-    real = r.sub(
-        r.mul(r.call("expm1", x.real), r.call("cos", x.imag)), r.scale(r.mul(half, half), 2.0)
-    )
-    imag = r.b.select(r.is_nan(half), half, r.exp(x).imag)  # no angle, no value: -1 + 0i neither
-    return Complex(real, imag)
+def _vector_math(name: str) -> Operation:
+    return _function(lambda r, x: r.call_complex(name, x))
 
 
 def _rsqrt(r: _Real, x: Complex) -> Element:
-    """The root's conjugate by the absolute value; of what has none, 1 by the root."""
+    """The root's conjugate by the absolute value; of 0, 1 by the root; of infinity 0."""
     b, root = r.b, r.sqrt_complex(x)
-    quotient, size = r.by_size(Complex(root.real, b.fneg(root.imag)), x)
-    special = b.binary("or", r.is_zero(size), r.is_infinity(size))
-    one = Complex(r.constant(x.real, 1.0), r.constant(x.real, 0.0))
-    return r.select(special, r.divide(one, root), quotient)
+    conjugate = Complex(root.real, b.fneg(root.imag))
+    quotient, size = r.by_size(conjugate, x)
+    one, zero = (Complex(r.constant(x.real, v), r.constant(x.real, 0.0)) for v in (1.0, 0.0))
+    quotient = r.select(r.is_zero(size), r.divide(one, root), quotient)
+    nothing = Complex(*(b.intrinsic("copysign", [zero.real, v]) for v in conjugate))
+    return r.select(r.is_infinity(size), nothing, quotient)
 
 
 def _tan(r: _Real, x: Complex) -> Element:
-    t = r.tanh(Complex(r.b.fneg(x.imag), x.real))  # tan z = -i tanh(i z)
+    t = r.call_complex("complex_tanh", Complex(r.b.fneg(x.imag), x.real))  # tan z = -i tanh(i z)
     return Complex(t.imag, r.b.fneg(t.real))
 
 
-def _sine(r: _Real, x: Complex) -> Element:
-    """sin a cosh b + i cos a sinh b. Without an angle, 0 stays 0, and the imaginary part infinite."""
-    b, (real, imag) = r.b, x
-    sin, cos = r.call("sin", real), r.call("cos", real)
-    product = r.grown(cos, r.call("sinh", imag), r.abs(imag), 0.5)
-    lost = b.binary("and", r.is_nan(cos), b.binary("or", r.is_zero(imag), r.is_infinity(imag)))
-    return Complex(r.sine_product(sin, r.call("cosh", imag), imag), b.select(lost, imag, product))
-
-
-def _cosine(r: _Real, x: Complex) -> Element:
-    """cos a cosh b - i sin a sinh b. Without an angle, 0 stays 0, and the real part infinite."""
-    b, (real, imag) = r.b, x
-    sin, cos = r.call("sin", real), r.call("cos", real)
-    product = r.grown(cos, r.call("cosh", imag), r.abs(imag), 0.5)
-    lost = b.binary("and", r.is_nan(cos), r.is_infinity(imag))
-    other = r.sine_product(sin, r.call("sinh", imag), imag)
-    other = b.select(b.binary("and", r.is_nan(sin), r.is_zero(imag)), b.fneg(r.abs(imag)), other)
-    return Complex(b.select(lost, r.abs(imag), product), b.fneg(other))
-
-
 def _logistic(r: _Real, x: Complex) -> Element:
-    """1 / (1 + e^-x), or e^x / (1 + e^x) to the left of 0. Near an angle b of pi little is left of the sum of 1 and
-    e^-|a| cos b, which is computed as cos b (e^-|a| - 1) + 2 cos^2(b/2).
+    """1 / (1 + e^-(a + i b)). With E = e^-|a| and D = |1 + E e^(i b)|^2 = (1 - E)^2 + 4 E cos^2(b/2)
+
+        (1 + E cos b) / D + i E sin b / D,    E (E + cos b) / D + i E sin b / D  to the left of 0,
+
+    where near the poles, E = 1 and b = pi, a sum is written with 1 - E and 1 + cos b = 2 cos^2(b/2): nothing is lost.
     """
     b = r.b
-    left = b.fcmp("olt", x.real, r.constant(x.real, 0.0))
+    one, zero = (r.constant(x.real, v) for v in (1.0, 0.0))
     size = b.fneg(r.abs(x.real))
     e, rest = r.call("exp", size), r.call("expm1", size)
     sin, cos = r.call("sin", x.imag), r.call("cos", x.imag)
     half = r.call("cos", r.scale(x.imag, 0.5))
-    along, across = r.mul(e, cos), r.mul(e, sin)
-    real = r.add(r.mul(cos, rest), r.scale(r.mul(half, half), 2.0))
-    denominator = Complex(real, b.select(left, across, b.fneg(across)))
-    one = Complex(r.constant(x.real, 1.0), r.constant(x.real, 0.0))
-    quotient = r.divide(r.select(left, Complex(along, across), one), denominator)
+    square = r.mul(half, half)
+    denominator = r.add(r.mul(rest, rest), r.scale(r.mul(e, square), 4.0))
+    far = b.binary("or", b.fcmp("oge", cos, zero), b.fcmp("olt", e, r.constant(one, 0.5)))
+    right = r.add(r.mul(cos, rest), r.scale(square, 2.0))
+    right = b.select(far, r.add(one, r.mul(e, cos)), right)
+    left = r.mul(e, b.select(far, r.add(e, cos), r.add(rest, r.scale(square, 2.0))))
+    to_left = b.fcmp("olt", x.real, zero)
+    real = r.div(b.select(to_left, left, right), denominator)
+    imag = r.div(r.mul(e, sin), denominator)
     # At infinity the angle does not count.
-    limit = Complex(b.select(left, r.constant(e, 0.0), r.constant(e, 1.0)), r.constant(e, 0.0))
-    return r.select(r.is_infinity(x.real), limit, quotient)
+    infinite = r.is_infinity(x.real)
+    real = b.select(infinite, b.select(to_left, zero, one), real)
+    without = b.binary("and", infinite, r.is_nan(sin))
+    return Complex(real, b.select(without, b.intrinsic("copysign", [zero, x.imag]), imag))
 
 
 def _sign(r: _Real, x: Complex) -> Element:
@@ -401,10 +326,21 @@ def _power(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
 
 
 def _cbrt(r: _Real, x: Complex) -> Element:
-    """The principal root, exp(log(x) / 3)."""
-    log = r.log(x)
-    third = r.constant(x.real, 3.0)
-    root = r.exp(Complex(r.div(log.real, third), r.div(log.imag, third)))
+    """The principal root: that of the absolute value, turned by a third of the angle."""
+    b, one = r.b, r.constant(x.real, 1.0)
+    # A power of 8 with which the absolute value is a normal number.
+    is_large = b.binary("or", b.fcmp("ogt", r.abs(x.real), one), b.fcmp("ogt", r.abs(x.imag), one))
+    factor = b.select(is_large, r.constant(one, 2.0**-3), r.constant(one, 2.0**90))
+    back = b.select(is_large, r.constant(one, 2.0), r.constant(one, 2.0**-30))
+    size = r.mul(r.call("cbrt", r.hypot(r.mul(x.real, factor), r.mul(x.imag, factor))), back)
+    third = r.constant(one, 3.0)
+    angle = r.div(r.call("atan2", x.imag, x.real), third)
+    # A small angle may be denormal where the imaginary part is not.
+    small = r.div(r.mul(r.div(size, x.real), x.imag), third)
+    is_small = b.fcmp("olt", r.abs(angle), r.constant(one, 2.0**-30))
+    imag = b.select(is_small, small, r.mul(size, r.call("sin", angle)))
+    imag = b.select(b.binary("and", r.is_zero(angle), r.is_infinity(size)), angle, imag)
+    root = Complex(r.mul(size, r.call("cos", angle)), imag)
     return r.select(r.both_zero(x), x, root)
 
 
@@ -469,15 +405,15 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "is-finite": _is_finite,
     "abs": _function(lambda r, x: r.hypot(x.real, x.imag)),
     "sign": _function(_sign),
-    "exponential": _function(lambda r, x: r.exp(x)),
-    "exponential-minus-one": _function(_expm1),
-    "log": _function(lambda r, x: r.log(x)),
-    "log-plus-one": _function(lambda r, x: r.call_complex("complex_log1p", x)),
+    "exponential": _vector_math("complex_exp"),
+    "exponential-minus-one": _vector_math("complex_expm1"),
+    "log": _vector_math("complex_log"),
+    "log-plus-one": _vector_math("complex_log1p"),
     "sqrt": _function(lambda r, x: r.sqrt_complex(x)),
     "rsqrt": _function(_rsqrt),
-    "tanh": _function(lambda r, x: r.tanh(x)),
+    "tanh": _vector_math("complex_tanh"),
     "tan": _function(_tan),
-    "sine": _function(_sine),
-    "cosine": _function(_cosine),
+    "sine": _vector_math("complex_sin"),
+    "cosine": _vector_math("complex_cos"),
     "logistic": _function(_logistic),
 }

@@ -13,7 +13,9 @@ from typing import Final
 
 from ...targets.target import Target
 from ..llvm_ir import Builder, Value, mangle
+from .complex_exponential import complex_cos, complex_exp, complex_expm1, complex_sin
 from .complex_logarithm import complex_log, complex_log1p, complex_pow
+from .complex_tangent import complex_tanh
 from .error_function import erf, erfc
 from .exponential import cosh, exp, exp2, expm1, logistic, sinh, tanh
 from .gamma import digamma, lgamma
@@ -37,8 +39,11 @@ FUNCTIONS: Final[dict[str, Callable[..., Value]]] = {
 
 # Of complex numbers, as pairs of a real and an imaginary part.
 COMPLEX_FUNCTIONS: Final[dict[str, Callable[..., tuple[Value, Value]]]] = {
-    f.__name__: f for f in (complex_log, complex_log1p, complex_pow)
-}
+    f.__name__: f
+    for f in (
+        complex_cos, complex_exp, complex_expm1, complex_log, complex_log1p, complex_pow, complex_sin, complex_tanh,
+    )
+}  # fmt: skip
 
 
 def call(builder: Builder, target: Target, name: str, *arguments: Value) -> Value:

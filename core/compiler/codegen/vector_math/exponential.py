@@ -13,11 +13,12 @@ or expm1. Approximation errors: float 2^-28.2 (exp), 2^-26.1 (expm1); double 2^-
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from ...targets.target import Target
 from ..llvm_ir import Builder, Value
-from .arithmetic import Arithmetic
+from .arithmetic import Arithmetic, Pair
 
 _LOG2_E: Final = 1.4426950408889634
 # ln 2 = high + low; high has 9 (float) or 33 (double) significant bits.
@@ -45,6 +46,9 @@ _EXP: Final = {
 }  # fmt: skip
 # Beyond these exp overflows to infinity, or is nearer to 0 than to the smallest denormal.
 _LIMITS: Final = {"float": (-104.0, 89.0), "double": (-746.0, 710.0)}
+
+# e to the power of this times the smallest denormal number is infinite, and that of its negative times 1 is nothing.
+_GREATEST: Final = {"float": 200.0, "double": 1500.0}
 
 
 def _reduce(m: Arithmetic, x: Value) -> tuple[Value, Value, Value]:
@@ -124,6 +128,24 @@ def exp_normal(m: Arithmetic, x: Value) -> Value:
     return m.scale_normal(_exp_reduced(m, r), n)
 
 
+def expm1_pair(m: Arithmetic, x: Value) -> Pair:
+    """e^x - 1 in two words for 0 <= x: some five (float: two) bits more than one word has."""
+    high, low = _LN2[m.scalar]
+    n, n_integer = m.round(x, _LOG2_E)
+    product = m.two_product(n, m.constant(-low))
+    r = m.two_sum(m.fma(n, -high, x), product.high)
+    r = m.fast_two_sum(r.high, m.add(r.low, product.low))
+    # r^2 / 2 has two words as well, and the rest of the series one.
+    half, *rest = _EXPM1[m.scalar]
+    square = m.two_product(r.high, r.high)
+    beyond = m.mul(m.mul(square.high, r.high), m.polynomial(r.high, rest))
+    p = m.two_sum(r.high, m.mul(square.high, half))
+    tail = m.fma(square.low, half, m.fma(r.high, r.low, r.low))
+    p = m.fast_two_sum(p.high, m.add(p.low, m.add(beyond, tail)))
+    s = m.exp2_integer(n_integer)
+    return m.pair_add(m.two_sum(s, m.constant(-1.0)), Pair(m.mul(s, p.high), m.mul(s, p.low)))
+
+
 def expm1_and_power(m: Arithmetic, high: Value, low: Value) -> tuple[Value, Value]:
     """(y, s) with e^(high + low) = s (1 + y), s a power of two and |y| < 0.42."""
     r, _, n = _reduce(m, high)
@@ -134,6 +156,29 @@ def exp_of_pair(m: Arithmetic, high: Value, low: Value, factor: Value) -> Value:
     """e^(high + low) * factor, also where the power alone or the result is denormal; for a factor near 1."""
     r, _, n = _reduce(m, high)
     return m.scale(m.mul(_exp_reduced(m, m.add(r, low)), factor), n)
+
+
+def exp_times(m: Arithmetic, x: Value, factors: Sequence[Value], shift: int = 0) -> list[Value]:
+    """factor * e^x * 2^shift for factors from -2 to 2, also where e^x is beyond the range or a factor is denormal.
+
+    For infinite x as for a large number: a factor of 0 stays 0.
+    """
+    limit = _GREATEST[m.scalar]
+    r, _, n = _reduce(m, m.at_least(m.at_most(x, limit), -limit))
+    e = _exp_reduced(m, r)
+    # Denormal factors become normal numbers before anything is rounded. (None is much larger than 1.)
+    ahead = 64
+    n = m.int_add(n, shift - ahead)
+    quarter = m.shift_right_signed(n, 2)
+    power = m.exp2_integer(quarter)
+    last = m.exp2_integer(m.int_sub(n, m.int_add(m.shift_left(quarter, 1), quarter)))
+    results = []
+    for factor in factors:
+        value = m.mul(m.mul(factor, 2.0**ahead), e)
+        for p in (power, power, power, last):
+            value = m.mul(value, p)
+        results.append(value)
+    return results
 
 
 def exp2(builder: Builder, target: Target, x: Value) -> Value:
@@ -187,23 +232,34 @@ def tanh(builder: Builder, target: Target, x: Value) -> Value:
     return m.copysign(m.div(t, m.add(t, 2.0)), x)
 
 
+def sinh_of_modest(m: Arithmetic, a: Value) -> Value:
+    """sinh a = (t + t / (t + 1)) / 2 with t = expm1 a, for a >= 0 of which e^a is finite."""
+    t = expm1(m.builder, m.target, a)
+    return m.mul(m.add(t, m.div(t, m.add(t, 1.0))), 0.5)
+
+
+def cosh_of_modest(m: Arithmetic, a: Value) -> Value:
+    """cosh a = (e^a + e^-a) / 2, for a >= 0 of which e^a is finite."""
+    e = exp(m.builder, m.target, a)
+    return m.add(m.mul(e, 0.5), m.div(0.5, e))
+
+
+def _by_halves(m: Arithmetic, a: Value, modest: Value) -> Value:
+    """e^a / 2 where e^a is infinite or nearly so, ``modest`` else."""
+    half = exp(m.builder, m.target, m.mul(a, 0.5))
+    large = m.compare("ogt", a, 709.0 if m.is_double else 88.0)
+    return m.select(large, m.mul(m.mul(half, 0.5), half), modest)
+
+
 def sinh(builder: Builder, target: Target, x: Value) -> Value:
-    """sinh x = (t + t / (t + 1)) / 2 with t = expm1|x|. Below 2.6 ulp; overflows where the result does."""
+    """sinh x. Below 2.6 ulp; overflows where the result does."""
     m = Arithmetic(builder, target, x.type)
     a = m.absolute(x)
-    large = m.compare("ogt", a, 709.0 if m.is_double else 88.0)
-    t = expm1(builder, target, a)
-    small_value = m.mul(m.add(t, m.div(t, m.add(t, 1.0))), 0.5)
-    half = exp(builder, target, m.mul(a, 0.5))
-    return m.copysign(m.select(large, m.mul(m.mul(half, 0.5), half), small_value), x)
+    return m.copysign(_by_halves(m, a, sinh_of_modest(m, a)), x)
 
 
 def cosh(builder: Builder, target: Target, x: Value) -> Value:
-    """cosh x = (e^|x| + e^-|x|) / 2. Below 2.6 ulp; overflows where the result does."""
+    """cosh x. Below 2.6 ulp; overflows where the result does."""
     m = Arithmetic(builder, target, x.type)
     a = m.absolute(x)
-    large = m.compare("ogt", a, 709.0 if m.is_double else 88.0)
-    e = exp(builder, target, a)
-    small_value = m.add(m.mul(e, 0.5), m.div(0.5, e))
-    half = exp(builder, target, m.mul(a, 0.5))
-    return m.select(large, m.mul(m.mul(half, 0.5), half), small_value)
+    return _by_halves(m, a, cosh_of_modest(m, a))

@@ -355,14 +355,17 @@ def cos(builder: Builder, target: Target, x: Value) -> Value:
     return _sine(builder, target, x, 1)
 
 
-def tan(builder: Builder, target: Target, x: Value) -> Value:
-    """The tangent of any finite number. float, double: below 0.53 ulp."""
-    m = Arithmetic(builder, target, x.type)
+def sine_and_cosine(m: Arithmetic, x: Value) -> tuple[Pair, Pair]:
+    """sin x and cos x in two words: both of them, or both of them negated."""
     quadrant, r = _reduce(m, x)
     sine = m.fast_two_sum(*_series(m, r, lambda sine, _: sine))
     cosine = m.fast_two_sum(*_series(m, r, lambda _, cosine: cosine))
     odd = m.int_compare("ne", m.int_and(quadrant, 1), 0)
-    numerator = [m.select(odd, m.negate(c), s) for s, c in zip(sine, cosine, strict=True)]
-    denominator = [m.select(odd, s, c) for s, c in zip(sine, cosine, strict=True)]
-    value = m.pair_sum(m.pair_quotient(Pair(*numerator), Pair(*denominator)))
+    return m.pair_select(odd, m.pair_negate(cosine), sine), m.pair_select(odd, sine, cosine)
+
+
+def tan(builder: Builder, target: Target, x: Value) -> Value:
+    """The tangent of any finite number. float, double: below 0.53 ulp."""
+    m = Arithmetic(builder, target, x.type)
+    value = m.pair_sum(m.pair_quotient(*sine_and_cosine(m, x)))
     return m.select(m.compare("oeq", x, 0.0), x, value)
