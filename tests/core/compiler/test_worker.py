@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 import struct
+from typing import Any
 
 import pytest
 from tripont.core.compiler import worker
@@ -49,3 +51,30 @@ def test_an_error_for_the_user_keeps_its_code():
 
     code, message, _ = worker.handle(request(b"", {}), compile_program)
     assert (code, message) == (STATUS_CODES["UNIMPLEMENTED"], "not this")
+
+
+def test_a_question_and_its_answer():
+    def answer(reply: bytes) -> tuple[Any, bytes]:
+        here, there = socket.socketpair()
+        with here, there:
+            there.sendall(reply)
+            try:
+                result: Any = worker.ask(here, "name", 2, [b"one", b""])
+            except CompileError as error:
+                result = (error.code, str(error))
+            return result, there.recv(1000)
+
+    def reply(code: int, message: bytes, parts: list[bytes]) -> bytes:
+        rest = struct.pack("<II", code, len(message)) + message + struct.pack("<I", len(parts))
+        for part in parts:
+            rest += struct.pack("<Q", len(part)) + part
+        return struct.pack("<IQ", worker.ANSWER, len(rest)) + rest
+
+    question = struct.pack("<IQ", worker.QUESTION, 35) + struct.pack("<I", 4) + b"name"
+    question += struct.pack("<II", 2, 2) + struct.pack("<Q", 3) + b"one" + struct.pack("<Q", 0)
+    assert answer(reply(0, b"", [b"a", b""])) == ([b"a", b""], question)
+    refused = reply(STATUS_CODES["OUT_OF_RANGE"], b"too much", [])
+    assert answer(refused)[0] == ("OUT_OF_RANGE", "too much")
+    assert answer(reply(99, b"what", []))[0] == ("UNKNOWN", "what")
+    not_answered = ("INTERNAL", "a question about name was not answered")
+    assert answer(struct.pack("<IQ", worker.REQUEST, 0))[0] == not_answered

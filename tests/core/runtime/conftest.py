@@ -42,6 +42,9 @@ def compile_program(program, format, options_proto, options):
         return open(argument.decode(), "rb").read()
     elif command == b"pid":
         raise CompileError("NOT_FOUND", str(os.getpid()))
+    elif command == b"ask":
+        from tripont.core.compiler import partitioners
+        return partitioners.process().ask(argument.decode(), partitioners.Question.INSPECT, [b"x"])[0]
     return argument
 
 module = types.ModuleType("tripont.core.compiler.compile")

@@ -77,6 +77,17 @@ def test_output_of_the_compiler_does_not_break_the_protocol(make_client, capfd):
     assert "said by the compiler" in capfd.readouterr().err
 
 
+def test_a_question_that_nobody_can_answer_ends_the_worker(make_client):
+    client = make_client()
+    first = compile_status(client, b"pid")[1]
+    code, message = compile_status(client, b"ask a_partitioner_that_nobody_registered")
+    assert code == "INTERNAL"
+    assert "asked something else" in message
+    second = compile_status(client, b"pid")
+    assert second[0] == "NOT_FOUND"
+    assert second[1] != first
+
+
 @pytest.mark.parametrize(
     ("program", "expected"),
     [(b"signal 9", "signal 9"), (b"signal 6", "signal 6"), (b"exit 3", "exit code 3")],
