@@ -272,17 +272,28 @@ def _clamp(i: Instruction, low: Array, x: Array, high: Array) -> Array:
 
 
 def _reduce_precision(i: Instruction, a: Array) -> Array:
-    exponent_bits, mantissa_bits = i.attributes["exponent_bits"], i.attributes["mantissa_bits"]
-    wide = np.asarray(a).astype(np.float64)
-    mantissa, exponent = np.frexp(wide)
-    scaled = np.round(np.ldexp(mantissa, mantissa_bits + 1))  # half to even
-    rounded = np.ldexp(scaled, exponent - mantissa_bits - 1)
-    bias = (1 << (exponent_bits - 1)) - 1
-    overflow = np.abs(rounded) >= 2.0 ** (bias + 1)
-    underflow = np.abs(rounded) < 2.0 ** (1 - bias)
-    result = np.where(overflow, np.copysign(np.inf, wide), rounded)
-    result = np.where(underflow, np.copysign(0.0, wide), result)
-    return np.where(np.isfinite(wide), result, wide)
+    """As codegen/elementwise.py rounds: the bits of f16 and f64 as they are, of other types as f32's.
+
+    Subnormal numbers stay where the format has as many bits of exponent.
+    """
+    bits, mantissa = {dtypes.F16: (16, 10), dtypes.F64: (64, 52)}.get(i.dtype, (32, 23))
+    wide = np.atleast_1d(a).astype(f"f{bits // 8}")
+    exponent = bits - 1 - mantissa
+    u = np.dtype(f"u{bits // 8}").type
+    raw = wide.view(u)
+    sign = raw & u(1 << (bits - 1))
+    raw = raw ^ sign
+    drop = u(max(mantissa - i.attributes["mantissa_bits"], 0))
+    if drop:
+        raw = (raw + (raw >> drop & u(1)) + u((1 << int(drop) - 1) - 1)) >> drop << drop
+    if i.attributes["exponent_bits"] < exponent:
+        bias, full = (1 << (i.attributes["exponent_bits"] - 1)) - 1, (1 << (exponent - 1)) - 1
+        power = raw >> u(mantissa)
+        raw = np.where(power > full + bias, u((1 << exponent) - 1 << mantissa), raw)
+        raw = np.where(power <= full - bias, u(0), raw)
+    result = (sign | raw).view(wide.dtype)
+    no_number = np.inf if i.attributes["mantissa_bits"] == 0 else wide
+    return np.where(np.isnan(wide), no_number, result).reshape(np.shape(a))
 
 
 def _not(i: Instruction, a: Array) -> Array:

@@ -53,11 +53,13 @@ _DOTS: dict[str, Any] = {
 for _dtype in _NUMBERS:
     for _label, (_l, _r, _batch, _contract, _einsum) in _DOTS.items():
         _out = np.einsum(_einsum, np.zeros(_l), np.zeros(_r)).shape
-        for _result in {
-            _dtype,
-            S32 if _dtype.is_integer and _dtype.bits <= 8 else _dtype,
-            F32 if _dtype.is_float and _dtype.bits <= 16 else _dtype,
-        }:
+        for _result in dict.fromkeys(  # each once, always in this order
+            (
+                _dtype,
+                S32 if _dtype.is_integer and _dtype.bits <= 8 else _dtype,
+                F32 if _dtype.is_float and _dtype.bits <= 16 else _dtype,
+            )
+        ):
             _tl, _tr, _to = tensor(_dtype, *_l), tensor(_dtype, *_r), tensor(_result, *_out)
             _dims = (
                 f"batching_dims = {list(_batch[0])} x {list(_batch[1])}, " if _batch[0] else ""

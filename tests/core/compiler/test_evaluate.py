@@ -9,9 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from tripont.core.compiler import dtypes, hlo
 from tripont.core.compiler.errors import CompileError
 from tripont.core.compiler.evaluate import evaluate, evaluate_instruction
-from tripont.core.compiler.hlo import Instruction
+from tripont.core.compiler.hlo import Instruction, Shape
 from tripont.core.compiler.importer.program import read_program
 
 from tests.core.compiler.builders import S32, number, op, parameter
@@ -205,3 +206,22 @@ def test_scalar_results_have_no_dimensions() -> None:
     x = parameter(0)
     (result,) = evaluate_instruction(op("exponential", x), [np.float32(0)])
     assert result.shape == ()
+
+
+def _instruction(opcode: str, array: np.ndarray, attributes: dict[str, Any]) -> Instruction:
+    shape = Shape(dtypes.from_numpy(array.dtype), array.shape)
+    return Instruction(opcode, shape, (hlo.parameter(0, shape),), attributes)
+
+
+def test_reduce_precision_keeps_subnormal_numbers_of_formats_with_as_wide_exponents() -> None:
+    x = np.array([3e-7, -2e-5, 6e-8, 70.0], np.float16)
+    same = _instruction("reduce-precision", x, {"exponent_bits": 5, "mantissa_bits": 10})
+    np.testing.assert_array_equal(evaluate_instruction(same, [x])[0], x)
+    fewer = _instruction("reduce-precision", x, {"exponent_bits": 4, "mantissa_bits": 3})
+    np.testing.assert_array_equal(evaluate_instruction(fewer, [x])[0], np.float16([0, 0, 0, 72]))
+
+
+def test_a_transform_without_elements() -> None:
+    x = np.zeros((2, 0), np.complex64)
+    transform = _instruction("fft", x, {"fft_type": "FFT", "fft_length": (0,)})
+    assert evaluate_instruction(transform, [x])[0].shape == (2, 0)
