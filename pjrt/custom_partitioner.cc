@@ -155,8 +155,9 @@ StatusOr<Results> Ask(JAX_CustomCallPartitioner_Callbacks* callbacks, Partitioni
   } catch (const std::exception& exception) {
     return Internal("a function that partitions a custom call threw: ", exception.what());
   } catch (...) {
+    return Internal("a function that partitions a custom call threw an unknown exception");
   }
-  return Internal("a function that partitions a custom call threw an unknown exception");
+  return Internal("the compile worker asked an unknown question about partitioning");
 }
 
 Partitioner MakePartitioner(JAX_CustomCallPartitioner_Callbacks* callbacks) {
