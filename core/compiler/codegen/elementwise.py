@@ -17,7 +17,7 @@ import numpy as np
 
 from .. import dtypes, errors, hlo
 from ..dtypes import DType
-from . import complex_math, conversion, llvm_ir, small_floats
+from . import complex_math, conversion, effort, llvm_ir, small_floats
 from .llvm_ir import Value, lanes_of, scalar_of, vector
 from .representation import Complex, Element, lanes, register_type, unify
 
@@ -136,6 +136,7 @@ def _emit(g: Generator, instruction: hlo.Instruction, operands: list[Element]) -
 
 # How often the code of a function of vector_math is written out in one kernel; from then on it is called. A kernel with
 # more transcendental functions than that spends its time in them, and LLVM would spend a second on a few hundred.
+# (Without full effort none is written out.)
 WRITTEN_OUT: Final = 8
 
 
@@ -144,7 +145,8 @@ def math_function(g: Generator, name: str, *arguments: Value) -> Value:
     from . import vector_math
 
     g.math_functions[name] += 1
-    if g.math_functions[name] > WRITTEN_OUT and g.target.calls_vectors:
+    written_out = WRITTEN_OUT if effort.is_careful(g.builder.module) else 0
+    if g.math_functions[name] > written_out and g.target.calls_vectors:
         return vector_math.call(g.builder, g.target, name, *arguments)
     return vector_math.FUNCTIONS[name](g.builder, g.target, *arguments)
 

@@ -111,6 +111,7 @@ class Module:
             self.header.append(f'target triple = "{triple}"')
         self.globals: list[str] = []
         self.functions: list[str] = []
+        self.size = 0  # characters of the functions
         self.declarations: dict[str, str] = {}
         self.defined: dict[str, None] = {}  # functions of this module, in order: never declared too
         self.attributes: dict[str, int] = {}
@@ -493,7 +494,9 @@ class Builder:
         lines = sum(map(len, self.blocks))
         self.module.lines[self.name] = lines, lines + self.inlined_lines
         self.module.defined[self.name] = None
-        self.module.functions.append(f"{head} {{\n{body}\n}}")
+        text = f"{head} {{\n{body}\n}}"
+        self.module.functions.append(text)
+        self.module.size += len(text)
 
 
 @functools.cache

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from .. import errors, hlo
 from ..dtypes import DType
-from . import costs
+from . import costs, effort
 from .elemental import element
 from .generator import ZERO, Coordinate, Generator, Index, fixed
 from .kernels import EmittedKernel, Frame
@@ -249,7 +249,8 @@ def span(
     if isinstance(start, int):
         main = start + (size - start) // lanes * lanes
         steps = (main - start) // lanes
-        if unrolled or steps <= 1 or (steps <= 4 and steps * weight <= LONGEST_ROW):
+        longest = LONGEST_ROW if effort.is_careful(b.module) else 0
+        if unrolled or steps <= 1 or (steps <= 4 and steps * weight <= longest):
             for at in range(start, main, lanes):
                 multiple = math.gcd(at, 1 << 30)
                 step(Coordinate(i64(at), vector, lanes, None, at, at + lanes - 1, multiple), None)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from .. import hlo
-from . import costs, llvm_ir, loops
+from . import costs, effort, llvm_ir, loops
 from .elemental import _is_elementwise, element
 from .generator import Coordinate, Generator, Index
 from .kernels import EmittedKernel, Frame
@@ -94,8 +94,11 @@ class _Tiles:
         self.lanes = lanes
         self.masked = loops.can_mask(frame.target, frame.computation)
         self.streaming = frame.moves_at_least(STREAMING_BYTES)
-        many = len(frame.builder.module.functions) >= MANY
+        module = frame.builder.module
+        many = len(module.functions) >= MANY
         self.longest_code = LONGEST_CODE_OF_MANY if many else LONGEST_CODE
+        if not effort.is_careful(module):
+            self.longest_code = 0
 
     def body(self, g: Generator, index: Index, mask: Value | None) -> None:
         values = [element(g, root, index) for root in self.roots]

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from ... import code_cache
-from ...codegen import llvm_ir
+from ...codegen import effort, llvm_ir
 from ..target import Compilation, Image
 from .linker import concatenate
 from .processes import Processes
@@ -18,11 +18,10 @@ from .processes import Processes
 if TYPE_CHECKING:
     from .target import HostTarget
 
-# Characters of IR of a part, about a tenth of a second of LLVM.
+# Characters of IR of a part, about a third of a second of LLVM.
 PART = 1 << 18
-# Characters of IR that get LLVM's full effort, about 10,000 different operations of a program. What comes behind is
-# compiled in a third of the time, for loops that take up to a tenth longer.
-CAREFUL = 4 << 20
+# The same of one that is compiled quickly: each has all the functions that it calls.
+QUICK_PART = 1 << 20
 # Loops that keep values in registers from one iteration to the next: only LLVM's full effort leaves them there.
 _CARRIES_VALUES: Final = re.compile(r" = phi (?:<|float|double|half)")
 _NAME: Final = re.compile(r"define (?!internal)[^@]*@([\w.$]+)\(")
@@ -56,10 +55,10 @@ class Parts(Compilation):
             if found is None:  # an internal function goes wherever it is used
                 continue
             self._written += len(text)
-            quick = self._written > CAREFUL and _CARRIES_VALUES.search(text) is None
+            quick = self._written > effort.CAREFUL and _CARRIES_VALUES.search(text) is None
             self._pending[quick].append(found[1])
             self._sizes[quick] += len(text)
-            if self._sizes[quick] >= PART:
+            if self._sizes[quick] >= (QUICK_PART if quick else PART):
                 self._make_part(module, quick)
 
     def finish(self, module: llvm_ir.Module) -> Image:

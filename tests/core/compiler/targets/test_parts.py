@@ -10,6 +10,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 from tripont.core.compiler import code_cache, hlo
+from tripont.core.compiler.codegen import effort
 from tripont.core.compiler.codegen.kernels import emit_kernel
 from tripont.core.compiler.dtypes import F32
 from tripont.core.compiler.errors import CompileError
@@ -56,8 +57,9 @@ def test_parts_compute_what_the_whole_does(monkeypatch, processors, careful):
     module = target.module()
     write(module, target)
     expected = check(target.compile(module))
-    monkeypatch.setattr(parts, "PART", 1 << 10)
-    monkeypatch.setattr(parts, "CAREFUL", careful)
+    for constant in ("PART", "QUICK_PART"):
+        monkeypatch.setattr(parts, constant, 1 << 10)
+    monkeypatch.setattr(effort, "CAREFUL", careful)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(processors)))
     for at_once in (False, True):
         module = target.module()
@@ -116,10 +118,11 @@ def test_only_code_behind_the_first_is_compiled_quickly(monkeypatch):
     with closing(target.start()) as compilation:
         sines(module, target, "first", 3)
         compilation.written(module)
-        monkeypatch.setattr(parts, "CAREFUL", sum(map(len, module.functions)))
+        monkeypatch.setattr(effort, "CAREFUL", sum(map(len, module.functions)))
         sines(module, target, "second", 3)
         emit_kernel(module, target, fusion("reduce", [x], row), "sums")
         monkeypatch.setattr(parts, "PART", 1)
+        monkeypatch.setattr(parts, "QUICK_PART", 1)
         image = compilation.finish(module)
     assert sorted(seen) == [(["first", "sums"], False), (["second"], True)]
     assert set(image.symbols) == {"first", "second", "sums"}
