@@ -15,10 +15,14 @@ import signal
 import warnings
 from collections.abc import Callable
 
-from ..errors import internal
+from ..errors import CompileError, internal
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _libc = ctypes.CDLL(None)  # before any fork: a child looks up nothing
+
+
+class KilledError(CompileError):
+    """A child was killed (SIGKILL), as the kernel does when memory runs out: the same may succeed later."""
 
 
 class Child:
@@ -54,7 +58,8 @@ class Child:
     def result(self) -> bytes:
         """Wait for the child and take what the function gave.
 
-        Raises CompileError INTERNAL if the child died or raised; the message has ``what`` and what it wrote to stderr.
+        Raises KilledError (RESOURCE_EXHAUSTED) if somebody killed the child, and CompileError INTERNAL if it died
+        otherwise or raised; the message has ``what`` and what it wrote to stderr.
         """
         with os.fdopen(self._pipe, "rb") as pipe:
             result = pipe.read()
@@ -64,6 +69,11 @@ class Child:
                 return result
             messages.seek(0)
             text = messages.read().decode(errors="replace").strip()
+        if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
+            raise KilledError(
+                "RESOURCE_EXHAUSTED",
+                f"{self._what}: its process was killed, as happens when memory runs out",
+            )
         lines = [line for line in text.splitlines() if "LLVM ERROR" in line]
         lines = lines or text.splitlines()[-1:]
         reason = lines[0] if lines else f"it ended with status {status}"
@@ -75,6 +85,14 @@ class Child:
         os.waitpid(self._process, 0)
         os.close(self._pipe)
         self._messages.close()
+
+
+def result_of(function: Callable[[], bytes], what: str) -> bytes:
+    """``Child(function, what).result()``, tried once more if the child is killed."""
+    try:
+        return Child(function, what).result()
+    except KilledError:
+        return Child(function, what).result()
 
 
 def _child(function: Callable[[], bytes], write_end: int, messages: int, parent: int) -> None:

@@ -12,7 +12,7 @@ import pickle
 import struct
 from typing import TYPE_CHECKING, Final
 
-from ..child import Child
+from ..child import Child, KilledError
 from ..target import Image
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ class Processes:
     def __init__(self, target: HostTarget, dump: bool) -> None:
         self._target = target
         self._dump = dump
+        self._jobs: dict[int, tuple[bool, int, int]] = {}
         self._texts = os.memfd_create("tripont-parts")
         self._size = 0
         self._read, self._write = os.pipe()
@@ -48,18 +49,24 @@ class Processes:
         start = self._size
         while self._size < start + len(data):
             self._size += os.pwrite(self._texts, data[self._size - start :], self._size)
+        self._jobs[number] = quick, start, self._size
         self._tell(number, quick, start, self._size)
 
     def finish(self) -> dict[int, Image]:
         """All parts' code by their numbers, when everything is compiled.
 
+        What a child took that was killed, this process compiles when the others have ended: there is more memory then.
         Raises CompileError INTERNAL if LLVM refuses a part or dies of it.
         """
         for _ in range(len(self._children) + 1):
             self._tell(_STOP)
         images = self._work()
         while self._children:
-            images |= pickle.loads(self._children.pop().result())
+            with contextlib.suppress(KilledError):
+                images |= pickle.loads(self._children.pop().result())
+        for number, job in self._jobs.items():
+            if number not in images:
+                images[number] = self._compile(*job)
         return images
 
     def close(self) -> None:
@@ -80,5 +87,8 @@ class Processes:
             number, quick, start, end = _JOB.unpack(os.read(self._read, _JOB.size))
             if number == _STOP:
                 return images
-            text = os.pread(self._texts, end - start, start).decode()
-            images[number] = self._target.compile_text(text, bool(quick), dump=self._dump)
+            images[number] = self._compile(bool(quick), start, end)
+
+    def _compile(self, quick: bool, start: int, end: int) -> Image:
+        text = os.pread(self._texts, end - start, start).decode()
+        return self._target.compile_text(text, quick, dump=self._dump)

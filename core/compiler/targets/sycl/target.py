@@ -31,7 +31,7 @@ import llvmlite.binding as llvm
 from ... import dtypes, hlo
 from ...codegen import llvm_ir
 from ...errors import CompileError, internal, invalid_argument, of_instruction
-from ..child import Child
+from ..child import result_of
 from ..target import Image, Target
 from .disassemble import disassemble
 from .legalize import legalize
@@ -172,7 +172,7 @@ class SyclTarget(Target):
             optimised = _optimise(text, split=False)
             check_legal(optimised)
         what = "LLVM cannot emit SPIR-V for the program"
-        spirv = Child(lambda: bytes(_machine().emit_object(_parse(optimised))), what).result()
+        spirv = result_of(lambda: bytes(_machine().emit_object(_parse(optimised))), what)
         self.check_capabilities(spirv)
         return spirv, optimised, disassemble(spirv) if dump else ""
 

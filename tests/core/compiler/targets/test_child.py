@@ -10,7 +10,7 @@ import sys
 
 import pytest
 from tripont.core.compiler.errors import CompileError
-from tripont.core.compiler.targets.child import Child
+from tripont.core.compiler.targets.child import Child, KilledError, result_of
 
 
 def test_a_result_larger_than_a_pipe_holds():
@@ -24,6 +24,26 @@ def test_a_child_that_dies_is_an_error_with_llvms_last_words():
 
     with pytest.raises(CompileError, match="it failed: LLVM ERROR: cannot select"):
         Child(die, "it failed").result()
+
+
+def test_a_child_that_is_killed_is_tried_once_more(tmp_path):
+    def killed_the_first_time() -> bytes:
+        if not (tmp_path / "second").exists():
+            (tmp_path / "second").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return b"done"
+
+    assert result_of(killed_the_first_time, "it failed") == b"done"
+
+    def killed() -> bytes:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return b""
+
+    with pytest.raises(
+        KilledError, match=r"it failed: .* killed, as happens when memory"
+    ) as raised:
+        result_of(killed, "it failed")
+    assert raised.value.code == "RESOURCE_EXHAUSTED"
 
 
 def test_a_failure_says_what_and_why():

@@ -16,6 +16,7 @@ from tripont.core.compiler.dtypes import F32
 from tripont.core.compiler.errors import CompileError
 from tripont.core.compiler.targets import host
 from tripont.core.compiler.targets.host import parts
+from tripont.core.compiler.targets.target import Image
 
 from ..codegen.harness import LoadedImage, fusion, op
 from .test_host import run, sines
@@ -101,7 +102,7 @@ def test_only_code_behind_the_first_is_compiled_quickly(monkeypatch):
     compile_original = type(target).compile_text
     monkeypatch.setattr(type(target), "compile_text", compile_text)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
-    monkeypatch.setattr(parts.Processes, "__init__", in_this_process)
+    monkeypatch.setattr(os, "fork", no_fork)
     module = target.module()
     x = hlo.parameter(0, hlo.Shape(F32, (64, 500)))
     zero = hlo.constant(np.float32(0), F32)
@@ -128,11 +129,8 @@ def test_only_code_behind_the_first_is_compiled_quickly(monkeypatch):
     assert set(image.symbols) == {"first", "second", "sums"}
 
 
-def in_this_process(self, target, dump):
-    """No children: this process does all."""
-    self._target, self._dump, self._size, self._children = target, dump, 0, []
-    self._texts = os.memfd_create("test")
-    self._read, self._write = os.pipe()
+def no_fork():
+    raise BlockingIOError("Resource temporarily unavailable")
 
 
 def test_what_a_part_uses_is_in_it():
@@ -198,14 +196,53 @@ def test_where_no_process_can_be_made_there_are_fewer(monkeypatch, possible):
     assert os.listdir("/proc/self/fd") == before
 
 
-def test_a_child_that_is_killed_is_an_error(monkeypatch):
+@pytest.mark.parametrize("when", ["idle", "at its first part", "at its second part"])
+@pytest.mark.parametrize("processors", [2, 4])
+def test_parts_of_a_child_that_is_killed_are_compiled_by_the_parent(monkeypatch, when, processors):
+    """As the kernel does when memory runs out, to one child or to all."""
     monkeypatch.setattr(parts, "PART", 1 << 10)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(processors)))
     target = host.for_cpu()
+    parent, compiled = os.getpid(), []
+    compile_original = type(target).compile_text
+
+    def compile_text(self, text, quick=False, *, dump=False):
+        compiled.append(text)
+        if os.getpid() != parent and len(compiled) == {"at its first part": 1}.get(when, 2):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return compile_original(self, text, quick, dump=dump)
+
+    if when != "idle":
+        monkeypatch.setattr(type(target), "compile_text", compile_text)
+    module = target.module()
+    before = os.listdir("/proc/self/fd")
+    with closing(target.start()) as compilation:
+        write(module, target, compilation.written)
+        if when == "idle":
+            os.kill(compilation._processes._children[0]._process, signal.SIGKILL)
+        check(compilation.finish(module))
+    assert os.listdir("/proc/self/fd") == before
+
+
+def test_a_child_that_llvm_ends_is_an_error(monkeypatch):
+    monkeypatch.setattr(parts, "PART", 1 << 10)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    target = host.for_cpu()
+    parent = os.getpid()
+
+    def compile_text(self, text, quick=False, *, dump=False):
+        if os.getpid() == parent:  # leaves no part to the child if it is quick
+            return Image(b"", {})
+        os.write(2, b"LLVM ERROR: out of ideas")
+        os.abort()
+
+    monkeypatch.setattr(type(target), "compile_text", compile_text)
     module = target.module()
     with closing(target.start()) as compilation:
         write(module, target, compilation.written)
-        os.kill(compilation._processes._children[0]._process, signal.SIGKILL)
-        with pytest.raises(CompileError, match="compiling a part of a module: it ended with"):
+        child = compilation._processes._children[0]._process
+        os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)  # it has taken a part by now
+        with pytest.raises(CompileError, match="compiling a part of a module: LLVM ERROR: out of"):
             compilation.finish(module)
 
 
