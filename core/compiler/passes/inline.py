@@ -11,35 +11,90 @@ CONTROL_FLOW = ("while", "conditional")
 
 
 def inline_calls(module: Module) -> Module:
-    """Replace every ``call`` by the body of what it calls, and drop optimization barriers of one
-    operand's own value.
+    """Replace every ``call`` by the body of what it calls.
+
+    Each instruction of the result is made once, however deep the calls nest.
     """
+    computations = module.computations()
+    # What is left to be called afterwards: the bodies of loops, branches, reductions, ...
+    kept = {c for k in computations for i in k.instructions if i.opcode != "call" for c in i.called}
     done: dict[Computation, Computation] = {}
-    for computation in module.computations():
-        done[computation] = _inline(computation, done)
+    for computation in computations:
+        if computation in kept or computation is module.entry:
+            done[computation] = _inline(computation, done)
     return with_entry(module, done[module.entry])
 
 
+class _Body:
+    """A computation whose instructions are being written where ``call`` stands, or in their own place (None)."""
+
+    def __init__(self, computation: Computation, call: Instruction | None) -> None:
+        self.computation = computation
+        self.call = call
+        self.rest = iter(computation.instructions)
+        self.mapped: dict[Instruction, Instruction] = {}
+        # A call of several results is replaced by their instructions; its get-tuple-elements pick from them.
+        self.results: dict[Instruction, Sequence[Instruction]] = {}
+
+    def finish_call(self, body: _Body) -> None:
+        """``body``, which a call of this one calls, has been written."""
+        call, root = body.call, body.computation.root
+        assert call is not None
+        if root in body.results:
+            self.results[call] = body.results[root]
+        elif root.opcode == "tuple":
+            self.results[call] = [body.mapped[r] for r in root.operands]
+        else:
+            self.mapped[call] = body.mapped[root]
+
+
 def _inline(computation: Computation, done: dict[Computation, Computation]) -> Computation:
+    """A computation without calls. ``done``: those that its other instructions call."""
     if not any(i.called for i in computation.instructions):
         return computation
-    mapped: dict[Instruction, Instruction] = {}
-    # A call of several results is replaced by their instructions; its get-tuple-elements pick from
-    # them.
-    results: dict[Instruction, Sequence[Instruction]] = {}
+    whole = _Body(computation, None)
     output: list[Instruction] = []
+    stack = [whole]
     changed = False
-    for instruction in computation.instructions:
+    while True:
+        body = stack[-1]
+        entered = _write(body, done, output)
+        if entered is not None:
+            stack.append(entered)
+            changed = True
+            continue
+        stack.pop()
+        if not stack:
+            break
+        stack[-1].finish_call(body)
+    root = computation.root
+    if root in whole.results:
+        new_root = Instruction("tuple", root.shape, whole.results[root])
+        output.append(new_root)
+    else:
+        new_root = whole.mapped[root]
+    if not changed and all(a is b for a, b in zip(output, computation.instructions, strict=True)):
+        return computation
+    return Computation(computation.name, computation.parameters, output, new_root)
+
+
+def _write(
+    body: _Body, done: dict[Computation, Computation], output: list[Instruction]
+) -> _Body | None:
+    """Append the instructions of ``body`` up to its next call, whose body it gives, or all that are left (None)."""
+    mapped, results = body.mapped, body.results
+    copied = body.call is not None  # others may call it too: nothing of it may stand in two places
+    for instruction in body.rest:
         opcode = instruction.opcode
         if opcode == "call":
-            changed = True
-            body = done[instruction.called[0]]
-            inner = clone_into(body, [mapped[o] for o in instruction.operands], output)
-            values = [inner[r] for r in body.results]
-            if body.root.opcode == "tuple":
-                results[instruction] = values
-            else:
-                mapped[instruction] = values[0]
+            entered = _Body(instruction.called[0], instruction)
+            arguments = [mapped[o] for o in instruction.operands]
+            for parameter in entered.computation.parameters:
+                entered.mapped[parameter] = arguments[parameter.attributes["index"]]
+            return entered
+        if copied and (
+            opcode == "parameter" or (opcode == "tuple" and instruction is body.computation.root)
+        ):
             continue
         if opcode == "get-tuple-element" and instruction.operands[0] in results:
             mapped[instruction] = results[instruction.operands[0]][instruction.attributes["index"]]
@@ -49,39 +104,11 @@ def _inline(computation: Computation, done: dict[Computation, Computation]) -> C
         same = all(a is b for a, b in zip(operands, instruction.operands, strict=True)) and all(
             a is b for a, b in zip(called, instruction.called, strict=True)
         )
-        if not same:
-            changed = True
-        new = instruction if same else instruction.replace(operands=operands, called=called)
+        as_is = same and not copied
+        new = instruction if as_is else instruction.replace(operands=operands, called=called)
         mapped[instruction] = new
         output.append(new)
-    if not changed:
-        return computation
-    root = computation.root
-    if root in results:
-        new_root = Instruction("tuple", root.shape, results[root])
-        output.append(new_root)
-    else:
-        new_root = mapped[root]
-    return Computation(computation.name, computation.parameters, output, new_root)
-
-
-def clone_into(
-    body: Computation, arguments: Sequence[Instruction], output: list[Instruction]
-) -> dict[Instruction, Instruction]:
-    """Append a copy of ``body`` on ``arguments`` to ``output``; a map from its instructions to the
-    copies.
-    """
-    mapped: dict[Instruction, Instruction] = {}
-    for instruction in body.instructions:
-        if instruction.opcode == "parameter":
-            mapped[instruction] = arguments[instruction.attributes["index"]]
-        elif instruction.opcode == "tuple" and instruction is body.root:
-            continue
-        else:
-            new = instruction.replace(operands=[mapped[o] for o in instruction.operands])
-            mapped[instruction] = new
-            output.append(new)
-    return mapped
+    return None
 
 
 def unshare_control_flow(module: Module) -> Module:

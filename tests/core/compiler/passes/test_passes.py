@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from tripont.core.compiler import hlo, pipeline, verifier
 from tripont.core.compiler.evaluate import evaluate
 from tripont.core.compiler.hlo import Computation, Instruction, Module, TupleShape
@@ -59,6 +60,43 @@ def test_inline_nested_calls() -> None:
     after = check(inline_calls, module([x], call(outer, x)))
     assert "call" not in opcodes(after.entry)
     assert opcodes(after.entry).count("exponential") == 2
+
+
+def test_inline_makes_each_instruction_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However deep the calls nest."""
+    a = parameter(0, 4)
+    callee = Computation.from_root("f", [a], op("exponential", a))
+    for n in range(3000):
+        a = parameter(0, 4)
+        callee = Computation.from_root(f"f{n}", [a], op("negate", call(callee, a)))
+    x = parameter(0, 4)
+    made, replace = [], Instruction.replace
+    monkeypatch.setattr(
+        Instruction, "replace", lambda i, **changes: made.append(i) or replace(i, **changes)
+    )
+    after = inline_calls(module([x], call(callee, x))).entry
+    assert opcodes(after) == ["exponential", *["negate"] * 3000]
+    assert len(made) <= 3001
+
+
+def test_inline_keeps_what_loops_call() -> None:
+    """A function that has a loop, called twice: the loop's body is inlined too, and stays a computation."""
+    a = parameter(0, dtype=S32)
+    step = Computation.from_root(
+        "step", [a], op("add", op("maximum", a, number(1, dtype=S32)), op("abs", a))
+    )
+    i = parameter(0, dtype=S32)
+    body = Computation.from_root("body", [i], call(step, i))
+    j = parameter(0, dtype=S32)
+    condition = Computation.from_root("condition", [j], compare(j, number(100, dtype=S32), "LT"))
+    k = parameter(0, dtype=S32)
+    loop = Instruction("while", k.shape, [k], called=[condition, body])
+    function = Computation.from_root("function", [k], loop)
+    x = parameter(0, dtype=S32)
+    twice = call(function, op("negate", call(function, x)))
+    after = check(inline_calls, module([x], twice))
+    assert opcodes(after.entry).count("while") == 2
+    assert all("call" not in opcodes(c) for c in after.computations())
 
 
 def test_inline_several_results() -> None:
