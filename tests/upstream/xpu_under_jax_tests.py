@@ -11,6 +11,8 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -40,18 +42,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [i for i in items if ".".join(i.nodeid.split("::")[1:]) in names]
 
 
-def _load_from_checkout(name: str) -> None:
-    """A module that only tests need and JAX's packages leave out: that of the checkout, where pytest runs."""
-    path = Path(*name.split(".")).with_suffix(".py")
-    if importlib.util.find_spec(name) is not None or not path.exists():
-        return
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    setattr(sys.modules[name.rpartition(".")[0]], name.rpartition(".")[2], module)
+class _Checkout(MetaPathFinder):
+    """Finds modules that only tests need, and that JAX's packages leave out, in the checkout."""
+
+    def __init__(self) -> None:
+        self._folder = Path.cwd()  # where pytest runs
+
+    def find_spec(self, fullname: str, *_: object) -> ModuleSpec | None:
+        path = self._folder.joinpath(*fullname.split(".")).with_suffix(".py")
+        if not fullname.startswith("jax.") or not path.exists():
+            return None
+        return importlib.util.spec_from_file_location(fullname, path)
 
 
 def _skip_on_devices(*names: str, skip_reason: str | None = None) -> Any:
@@ -78,4 +79,4 @@ def _capture(stream: str) -> Any:
 
 jtu.capture_stdout, jtu.capture_stderr = _capture("stdout"), _capture("stderr")
 
-_load_from_checkout("jax._src.hypothesis_test_util")
+sys.meta_path.append(_Checkout())  # the last: what is installed comes first
