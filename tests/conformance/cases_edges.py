@@ -201,6 +201,16 @@ case("reduce", "captures", F32, function([_t, _f], [tensor(F32, 3)],
      f'%r = "stablehlo.reduce"(%0, %1) <{{dimensions = {dense([1])}}}> ({{\n^bb0(%a: {_f}, %b: {_f}):\n%c = stablehlo.add %a, %b : {_f}\n'
      f"%d = stablehlo.multiply %c, %1 : {_f}\nstablehlo.return %d : {_f}\n}}) : ({_t}, {_f}) -> {tensor(F32, 3)}"),
      [ordinary(F32, (3, 4)), np.float32(1)], refused="which only while, if and case may do")  # fmt: skip
+# Nothing to reduce, from nothing in another shape: code that never runs, but is written.
+_w8, _n8 = tensor(S32, 1, 1, 3, 1, 4), tensor(S32, 3, 0, 7, 3, 9)
+case("reduce", "nothing_reshaped", S32, function([_w8, _s, _f], [tensor(S32, 7, 3), tensor(F32, 7, 3)],
+     f"%p = stablehlo.slice %0 [0:1, 1:1, 1:3:3, 0:0, 0:1] : ({_w8}) -> {tensor(S32, 1, 0, 1, 0, 1)}\n"
+     f"%q = stablehlo.reshape %p : ({tensor(S32, 1, 0, 1, 0, 1)}) -> {_n8}\n%c = stablehlo.convert %q : ({_n8}) -> {tensor(F32, 3, 0, 7, 3, 9)}\n"
+     f"%d = stablehlo.pad %0, %1, low = [1, -1, 2, 0, 2], high = [1, 0, 0, 2, 0], interior = [0, 0, 1, 0, 1] : ({_w8}, {_s}) -> {_n8}\n"
+     f'%r:2 = "stablehlo.reduce"(%d, %c, %1, %2) <{{dimensions = {dense([0, 4, 1])}}}> ({{\n^bb0(%a: {_s}, %b: {_f}, %e: {_s}, %f: {_f}):\n'
+     f"%g = stablehlo.multiply %a, %e : {_s}\n%h = stablehlo.add %b, %f : {_f}\nstablehlo.return %g, %h : {_s}, {_f}\n}})"
+     f" : ({_n8}, {tensor(F32, 3, 0, 7, 3, 9)}, {_s}, {_f}) -> ({tensor(S32, 7, 3)}, {tensor(F32, 7, 3)})"),
+     [ordinary(S32, (1, 1, 3, 1, 4)), np.int32(1), np.float32(0)])  # fmt: skip
 _lt = (f"{{\n^bb0(%a: {_s}, %b: {_s}, %c: {_f}, %d: {_f}, %e: {_p}, %f: {_p}):\n%g = stablehlo.compare GT, %c, %d : ({_f}, {_f}) -> {_p}\n"
        f"stablehlo.return %g : {_p}\n}}")  # fmt: skip
 _k, _n, _q = tensor(S32, 2, 6), tensor(F32, 2, 6), tensor(PRED, 2, 6)

@@ -339,7 +339,7 @@ class Generator:
         """The index of element number ``c`` of a row-major array of ``dims``."""
         result: list[Coordinate] = []
         for dim in reversed(dims):
-            if dim == 1:
+            if dim <= 1:  # an array without elements has code that never runs
                 result.append(ZERO)
                 continue
             c, rest = self.divide(c, dim)
