@@ -202,15 +202,33 @@ case("reduce", "captures", F32, function([_t, _f], [tensor(F32, 3)],
      f"%d = stablehlo.multiply %c, %1 : {_f}\nstablehlo.return %d : {_f}\n}}) : ({_t}, {_f}) -> {tensor(F32, 3)}"),
      [ordinary(F32, (3, 4)), np.float32(1)], refused="which only while, if and case may do")  # fmt: skip
 # Nothing to reduce, from nothing in another shape: code that never runs, but is written.
-_w8, _n8 = tensor(S32, 1, 1, 3, 1, 4), tensor(S32, 3, 0, 7, 3, 9)
-case("reduce", "nothing_reshaped", S32, function([_w8, _s, _f], [tensor(S32, 7, 3), tensor(F32, 7, 3)],
-     f"%p = stablehlo.slice %0 [0:1, 1:1, 1:3:3, 0:0, 0:1] : ({_w8}) -> {tensor(S32, 1, 0, 1, 0, 1)}\n"
-     f"%q = stablehlo.reshape %p : ({tensor(S32, 1, 0, 1, 0, 1)}) -> {_n8}\n%c = stablehlo.convert %q : ({_n8}) -> {tensor(F32, 3, 0, 7, 3, 9)}\n"
-     f"%d = stablehlo.pad %0, %1, low = [1, -1, 2, 0, 2], high = [1, 0, 0, 2, 0], interior = [0, 0, 1, 0, 1] : ({_w8}, {_s}) -> {_n8}\n"
-     f'%r:2 = "stablehlo.reduce"(%d, %c, %1, %2) <{{dimensions = {dense([0, 4, 1])}}}> ({{\n^bb0(%a: {_s}, %b: {_f}, %e: {_s}, %f: {_f}):\n'
+_w, _e, _n = (
+    tensor(S32, *d)
+    for d in ((1, 1, 1, 1, 3, 1, 4, 2), (0, 1, 0, 0, 1, 0, 0, 1), (3, 3, 0, 4, 7, 3, 9, 3))
+)
+_c, _r = tensor(F32, 3, 3, 0, 4, 7, 3, 9, 3), (tensor(S32, 3, 7, 3), tensor(F32, 3, 7, 3))
+case("reduce", "nothing_reshaped", S32, function([_w, _s, _f], _r,
+     f"%p = stablehlo.slice %0 [0:0, 0:1, 1:1, 0:0, 1:3:3, 0:0, 3:3, 1:2] : ({_w}) -> {_e}\n"
+     f"%q = stablehlo.reshape %p : ({_e}) -> {_n}\n%c = stablehlo.convert %q : ({_n}) -> {_c}\n"
+     "%d = stablehlo.pad %0, %1, low = [1, 0, -1, 2, 2, 0, 2, 0], high = [1, 2, 0, 1, 0, 2, 0, 0], interior = [1, 2, 0, 2, 1, 1, 1, 1]"
+     f" : ({_w}, {_s}) -> {_n}\n"
+     f'%r:2 = "stablehlo.reduce"(%d, %c, %1, %2) <{{dimensions = {dense([0, 3, 6, 2, 7])}}}> ({{\n^bb0(%a: {_s}, %b: {_f}, %e: {_s}, %f: {_f}):\n'
      f"%g = stablehlo.multiply %a, %e : {_s}\n%h = stablehlo.add %b, %f : {_f}\nstablehlo.return %g, %h : {_s}, {_f}\n}})"
-     f" : ({_n8}, {tensor(F32, 3, 0, 7, 3, 9)}, {_s}, {_f}) -> ({tensor(S32, 7, 3)}, {tensor(F32, 7, 3)})"),
-     [ordinary(S32, (1, 1, 3, 1, 4)), np.int32(1), np.float32(0)])  # fmt: skip
+     f" : ({_n}, {_c}, {_s}, {_f}) -> ({', '.join(_r)})"),
+     [ordinary(S32, (1, 1, 1, 1, 3, 1, 4, 2)), np.int32(1), np.float32(0)])  # fmt: skip
+# Initial values that are not neutral count once, whatever the operation and however many accumulators there are.
+for _shape, _over in (((5,), [0]), ((3, 40), [1]), ((40, 3), [0]), ((7, 9, 11), [0, 2])):
+    _n = tensor(S32, *_shape)
+    _r = tensor(S32, *[d for n, d in enumerate(_shape) if n not in _over])
+    _given = ordinary(S32, _shape) | 1
+    case("reduce", f"initial_of_two{_shape}".replace(" ", ""), S32, function([_n, _s, _s], [_r, _r],
+         f'%r:2 = "stablehlo.reduce"(%0, %0, %1, %2) <{{dimensions = {dense(_over)}}}> ({{\n^bb0(%a: {_s}, %b: {_s}, %e: {_s}, %f: {_s}):\n'
+         f"%g = stablehlo.multiply %a, %e : {_s}\n%h = stablehlo.add %b, %f : {_s}\nstablehlo.return %g, %h : {_s}, {_s}\n}})"
+         f" : ({_n}, {_n}, {_s}, {_s}) -> ({_r}, {_r})"), [_given, np.int32(3), np.int32(7)])  # fmt: skip
+    case("reduce", f"initial_of_two_steps{_shape}".replace(" ", ""), S32, function([_n], [_r],
+         f'%i = stablehlo.constant dense<3> : {_s}\n%r = "stablehlo.reduce"(%0, %i) <{{dimensions = {dense(_over)}}}> ({{\n^bb0(%a: {_s}, %b: {_s}):\n'
+         f"%m = stablehlo.constant dense<255> : {_s}\n%c = stablehlo.add %a, %b : {_s}\n%d = stablehlo.and %c, %m : {_s}\nstablehlo.return %d : {_s}\n}})"
+         f" : ({_n}, {_s}) -> {_r}"), [_given])  # fmt: skip
 _lt = (f"{{\n^bb0(%a: {_s}, %b: {_s}, %c: {_f}, %d: {_f}, %e: {_p}, %f: {_p}):\n%g = stablehlo.compare GT, %c, %d : ({_f}, {_f}) -> {_p}\n"
        f"stablehlo.return %g : {_p}\n}}")  # fmt: skip
 _k, _n, _q = tensor(S32, 2, 6), tensor(F32, 2, 6), tensor(PRED, 2, 6)

@@ -15,7 +15,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from .. import errors, hlo
+import numpy as np
+
+from .. import errors, evaluate, hlo
 from ..dtypes import DType
 from . import costs, llvm_ir, loops, work_groups
 from .elemental import element, inline
@@ -68,6 +70,37 @@ def identity(body: hlo.Computation, dtype: DType) -> Element | None:
     return literal(dtype, value)
 
 
+def starts_once(frame: Frame, reduces: Sequence[hlo.Instruction]) -> bool:
+    """Whether some initial values may be taken in only once.
+
+    Lanes, unrolled steps and work-items have accumulators of their own, which all start from them: harmless if they are
+    neutral, or if combining them with themselves changes nothing (as -infinity and 0 of an argmax). Others, of an
+    operation that is not known or of several results, are not: 5 of a product would be multiplied in again and again.
+    """
+    return any(not _may_repeat(frame, reduce) for reduce in reduces)
+
+
+def _may_repeat(frame: Frame, reduce: hlo.Instruction) -> bool:
+    number = len(reduce.operands) // 2
+    body = reduce.called[0]
+    if number == 1 and identity(body, reduce.operands[0].dtype) is not None:
+        return True
+    values = []
+    for start in reduce.operands[number:]:
+        if start.opcode == "parameter" and frame.instruction.opcode == "fusion":
+            start = frame.instruction.operands[start.attributes["index"]]
+        if start.opcode != "constant":
+            return False
+        values.append(np.asarray(start.attributes["literal"]))
+    try:
+        combined = evaluate.evaluate_computation(body, [*values, *values])
+    except errors.CompileError:  # an operation that only kernels know
+        return False
+    return all(
+        np.asarray(c).tobytes() == v.tobytes() for c, v in zip(combined, values, strict=True)
+    )
+
+
 class Reduction:
     """Reductions over the same dimensions of one space. ``full``: values of the whole space to store in the
     same pass, each
@@ -99,6 +132,7 @@ class Reduction:
         self.masked = loops.can_mask(frame.target, frame.computation)
         self.size = sum(costs.weight(i) for i in frame.computation.instructions)
         self.shared = False  # whether the work-items of a group do a row together
+        self.once = starts_once(frame, reduces)
         self.unroll = 8 if self.size <= 2 else 4 if self.size <= 8 else 2 if self.size <= 24 else 1
 
     # ------------------------------------------------------------------------------------------ accumulators
@@ -228,7 +262,9 @@ class Reduction:
                 lane = self.kept[-1]  # too short for lanes
         else:
             lane = minor
-        self.shared = lane in self.reduced and work_groups.share(frame.target, dims[lane])
+        self.shared = (
+            lane in self.reduced and not self.once and work_groups.share(frame.target, dims[lane])
+        )
         units = self.emit_rows(lane) if lane in self.reduced else self.emit_blocks(lane)
         return frame.finish(units, costs.grain(cost, units), cost)
 
@@ -275,10 +311,10 @@ class Reduction:
         """The scalar accumulators at the end of one row; the lanes run along the reduced dimension ``lane``."""
         g = self.g
         size = self.dims[lane]
-        count = min(self.lanes, 1 << max(size - 1, 0).bit_length())
+        count = 1 if self.once else min(self.lanes, 1 << max(size - 1, 0).bit_length())
         others = [d for d in self.reduced if d != lane]
         vectors = size // count
-        unroll = max(1, min(self.unroll, vectors))
+        unroll = 1 if self.once else max(1, min(self.unroll, vectors))
         if vectors % unroll and vectors < 4 * unroll:
             unroll = max(u for u in range(1, unroll + 1) if vectors % u == 0 or u <= unroll // 2)
         first, stride = i64(0), 1  # this work-item's vectors
