@@ -43,6 +43,31 @@ def interpret(
         return [_result(arrays, shape) for shape in results]
 
 
+def interpret_together(
+    program: str, arguments: Sequence[Sequence[np.ndarray]], results: Sequence[Shape]
+) -> list[np.ndarray]:
+    """What ``main`` gives on each of several partitions: the first one's results, then the second's, and so on.
+
+    ``results``: the shapes of all of these.
+    """
+    with _context(), ir.Location.unknown():
+        own = [str(t) for t in _main_type(program).inputs]
+    given = own * len(arguments)
+    kinds = [tensor(s.dtype, *s.dims) for s in results]
+    names = [f"%p{n}" for n in range(len(given))]
+    parameters = ", ".join(f"{n}: {t}" for n, t in zip(names, given, strict=True))
+    programs = ", ".join("@each" for _ in arguments)
+    left = f"%v:{len(kinds)}" if len(kinds) > 1 else "%v"
+    values = [f"%v#{n}" for n in range(len(kinds))] if len(kinds) > 1 else ["%v"]
+    outer = (
+        f"func.func @main({parameters}) -> ({', '.join(kinds)}) {{\n"
+        f'{left} = "interpreter.run_parallel"({", ".join(names)}) {{programs = [[{programs}]]}}'
+        f" : ({', '.join(given)}) -> ({', '.join(kinds)})\nreturn {', '.join(values)} : {', '.join(kinds)}\n}}\n"
+    )
+    each = program.replace("func.func @main", "func.func @each")
+    return interpret(each + outer, [a for every in arguments for a in every], results)
+
+
 def _main_type(program: str) -> Any:
     for function in ir.Module.parse(program).body.operations:
         if function.attributes["sym_name"].value == "main":

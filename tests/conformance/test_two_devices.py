@@ -6,10 +6,12 @@ suite's (TRIPONT_CONFORMANCE_TARGET).
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import sys
 from collections.abc import Callable, Iterator
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from tripont.core.compiler.dtypes import DType
 
 from tests.conformance import device
 from tests.conformance.programs import combine, function, tensor
+from tests.conformance.random_programs.programs import differences_together, program
 from tests.conformance.values import ordinary
 from tests.pjrt.c_api import Api
 from tests.pjrt.host import Client
@@ -39,11 +42,19 @@ def client() -> Iterator[Client]:
 
 
 def _run(client: Client, program: str, arrays: Arrays) -> Arrays:
+    return [r for (r,) in _run_with(client, program, [[a] for a in arrays])]
+
+
+def _run_with(client: Client, program: str, arrays: list[Arrays]) -> list[Arrays]:
+    """Each device's results, for each device's arguments."""
     loaded = client.compile(program.encode(), options=compile_options([[0], [1]]))
-    buffers = [client.buffer(a, device=d) for a, d in zip(arrays, client.devices, strict=True)]
-    outputs = client.execute(loaded, *[[b] for b in buffers], events=True)
-    results = [client.get(out) for (out,) in outputs]
-    client.destroy(*buffers, *[out for (out,) in outputs])
+    buffers = [
+        [client.buffer(a, device=d) for a in own]
+        for own, d in zip(arrays, client.devices, strict=True)
+    ]
+    outputs = client.execute(loaded, *buffers, events=True)
+    results = [[client.get(o) for o in out] for out in outputs]
+    client.destroy(*[b for own in buffers for b in own], *[o for out in outputs for o in out])
     client.destroy_executable(loaded)
     return results
 
@@ -110,13 +121,13 @@ _FULL = os.environ.get("TRIPONT_CONFORMANCE") == "full"
     ids=lambda v: v if isinstance(v, str) else v.name,
 )
 def test_collective(client: Client, name: str, dtype: DType) -> None:
-    text, dims, expected = _OPERATIONS[name]
+    operation, dims, expected = _OPERATIONS[name]
     reduction = "or" if dtype.kind == "pred" else "add"
     given, result = tensor(dtype, 4, 3), tensor(dtype, *dims)
-    body = text.replace("BODY", combine(reduction, dtype))
-    program = function([given], [result], f"%r = {body} : ({given}) -> {result}")
+    body = operation.replace("BODY", combine(reduction, dtype))
+    text = function([given], [result], f"%r = {body} : ({given}) -> {result}")
     arrays = [ordinary(dtype, (4, 3), seed) for seed in "ab"]
-    results = _run(client, program, arrays)
+    results = _run(client, text, arrays)
     for got, wanted in zip(results, expected(arrays[0], arrays[1], dtype), strict=True):
         assert got.dtype == wanted.dtype
         if dtype.is_integer:
@@ -129,3 +140,12 @@ def test_each_device_knows_its_number(client: Client) -> None:
     body = f"%n = stablehlo.replica_id : {u}\n%m = stablehlo.partition_id : {u}\n%s = stablehlo.add %n, %m : {u}\n%r = stablehlo.add %s, %0 : {u}"
     results: list[Any] = _run(client, function([u], [u], body), [np.zeros((), np.uint32)] * 2)
     assert [int(r) for r in results] == [0, 1]
+
+
+@pytest.mark.parametrize("first", range(0, 400 if _FULL else 60, 20))
+def test_random_programs(client: Client, first: int) -> None:
+    """Each seed is a program (:mod:`tests.conformance.random_programs.collective`)."""
+    for seed in range(first, first + 20):
+        drawn = program(Random(seed), together=True)
+        found = differences_together(drawn, functools.partial(_run_with, client))
+        assert not found, f"seed {seed}:\n" + "\n".join(found) + f"\n{drawn.text}"

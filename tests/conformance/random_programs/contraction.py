@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from typing import Final
+
+from tripont.core.compiler import dtypes
 
 from tests.conformance.programs import tensor
 from tests.conformance.random_programs.builder import Builder, operation
@@ -47,6 +50,39 @@ def dot(b: Builder) -> None:
             f" : ({a.type}, {other.type}) -> {tensor(a.dtype, *dims)}",
             a.dtype,
             dims,
+        )
+    )
+
+
+# What products of a narrow type may be summed in, and given as.
+_WIDER: Final = {
+    dtypes.S8: (dtypes.S32, dtypes.S16),
+    dtypes.U8: (dtypes.S32, dtypes.U32),
+    dtypes.S4: (dtypes.S32, dtypes.S8),
+    dtypes.S16: (dtypes.S64,),
+    dtypes.BF16: (dtypes.F32,),
+    dtypes.F16: (dtypes.F32,),
+    dtypes.F8E4M3FN: (dtypes.F32,),
+    dtypes.F8E5M2: (dtypes.F32,),
+}
+
+
+@operation()
+def wider_dot(b: Builder) -> None:
+    """Two matrices whose product is of a wider type."""
+    a = b.pick(lambda v: v.dtype in _WIDER and v.size and b.is_small(v.size))
+    if a is None:
+        return
+    rows, terms, columns = b.integer(1, 6), b.integer(1, 20), b.integer(1, 6)
+    lhs, rhs = b.fit(a, a.dtype, (rows, terms)), b.fit(b.any(), a.dtype, (terms, columns))
+    dtype = b.choose(_WIDER[a.dtype])
+    result = tensor(dtype, rows, columns)
+    b.keep(
+        b.emit(
+            f"stablehlo.dot_general {lhs.name}, {rhs.name}, contracting_dims = [1] x [0]"
+            f" : ({lhs.type}, {rhs.type}) -> {result}",
+            dtype,
+            (rows, columns),
         )
     )
 

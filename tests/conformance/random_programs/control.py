@@ -42,6 +42,42 @@ def loop(b: Builder) -> None:
 
 
 @operation()
+def search(b: Builder) -> None:
+    """Many arrays, some the same, that change places or stay; the condition looks at one of them."""
+    if b.depth >= _DEEPEST:
+        return
+    state = [b.any() for _ in range(b.integer(2, 9))]
+    zero = b.constant(dtypes.S32, 0)
+    name = b.fresh()
+    counter = Entry(f"{name}i", dtypes.S32, ())
+    inside = [Entry(f"{name}s{n}", v.dtype, v.dims) for n, v in enumerate(state)]
+    looked_at = b.choose(inside)
+    with b.region(counter, looked_at, outer=False) as before:
+        low = b.compare("LT", counter, b.constant(dtypes.S32, b.integer(0, 5)))
+        mask = b.compare("NE", b.index(7), b.constant(dtypes.S32, b.integer(0, 7)))
+        go_on = b.binary("and", low, mask)
+    with b.region(counter, *inside) as after:
+        b.grow(b.integer(0, 3))
+        following = []
+        for v in inside:
+            same = [w for w in inside if w.type == v.type]
+            following.append(b.choose([b.choose(same), v, b.fit(b.any(), v.dtype, v.dims)]))
+        counted = b.binary("add", counter, b.constant(dtypes.S32, 1))
+    types = ", ".join(["tensor<i32>", *(v.type for v in state)])
+    first = ", ".join(
+        f"{x.name} = {v.name}" for x, v in zip([counter, *inside], [zero, *state], strict=True)
+    )
+    condition, body = "\n".join(before), "\n".join(after)
+    given = ", ".join(v.name for v in [counted, *following])
+    b.lines.append(
+        f"{name}:{len(state) + 1} = stablehlo.while({first}) : {types} cond {{\n{condition}\n"
+        f"stablehlo.return {go_on.name} : tensor<i1>\n}} do {{\n{body}\nstablehlo.return {given} : {types}\n}}"
+    )
+    for n, v in enumerate([counter, *state]):
+        b.values.append(Entry(f"{name}#{n}", v.dtype, v.dims))
+
+
+@operation()
 def branch(b: Builder) -> None:
     """``case`` with an index that is out of bounds at times, or ``if``."""
     if b.depth >= _DEEPEST:

@@ -155,6 +155,20 @@ def iota(b: Builder) -> None:
     b.keep(b.emit(f"stablehlo.iota dim = {d} : {a.type}", a.dtype, a.dims))
 
 
+def signed(b: Builder, a: Entry, most: int) -> Entry:
+    """Indices as another signed type that has numbers up to ``most`` and a little more."""
+    wide = [
+        d for d in (dtypes.S8, dtypes.S16, dtypes.S32, dtypes.S64) if most + 20 < 2 ** (d.bits - 1)
+    ]
+    return b.convert(a, b.choose(wide))
+
+
+def signed_together(b: Builder, starts: list[Entry]) -> list[Entry]:
+    """Starts of a slice, all of another signed type."""
+    dtype = b.choose([dtypes.S8, dtypes.S16, dtypes.S32, dtypes.S64])
+    return [b.convert(s, dtype) for s in starts]
+
+
 @operation()
 def dynamic_slice(b: Builder) -> None:
     a = b.any()
@@ -162,7 +176,8 @@ def dynamic_slice(b: Builder) -> None:
     starts = [b.index() for _ in a.dims]
     if starts and b.chance():
         starts[0] = b.binary("subtract", starts[0], b.constant(dtypes.S32, 4))
-    types = ", ".join([a.type] + ["tensor<i32>"] * len(starts))
+    starts = signed_together(b, starts)
+    types = ", ".join(v.type for v in [a, *starts])
     given = ", ".join([a.name, *(s.name for s in starts)])
     b.values.append(
         b.emit(
@@ -178,11 +193,11 @@ def update(b: Builder) -> None:
     a = b.any()
     sizes = [b.integer(min(1, d), d) for d in a.dims]
     u = b.fit(b.any(), a.dtype, sizes)
-    starts = [b.index().name for _ in a.dims]
-    types = ", ".join([a.type, u.type] + ["tensor<i32>"] * len(starts))
+    starts = signed_together(b, [b.index() for _ in a.dims])
+    types = ", ".join(v.type for v in [a, u, *starts])
     b.keep(
         b.emit(
-            f"stablehlo.dynamic_update_slice {', '.join([a.name, u.name, *starts])} : ({types}) -> {a.type}",
+            f"stablehlo.dynamic_update_slice {', '.join(v.name for v in [a, u, *starts])} : ({types}) -> {a.type}",
             a.dtype,
             a.dims,
         )
@@ -224,6 +239,7 @@ def gather(b: Builder) -> None:
     if not b.fits(math.prod(batch) * math.prod(window)) or len(batch) + len(window) > 5:
         return
     indices, at = _index_array(b, a, batch, started)
+    indices = signed(b, indices, max(a.dims))
     offset = sorted(b.shuffled(range(len(batch) + len(window)))[: len(window)])
     windows, batches = iter(window), iter(batch)
     dims = [
@@ -261,6 +277,7 @@ def scatter(b: Builder) -> None:
     indices, at = _index_array(
         b, a, batch, started, min([a.dims[n] - sizes[n] + 1 for n in wide], default=0)
     )
+    indices = signed(b, indices, max(a.dims))
     where = sorted(b.shuffled(range(len(batch) + len(window)))[: len(window)])
     windows, batches = iter(window), iter(batch)
     dims = [next(windows) if n in where else next(batches) for n in range(len(batch) + len(window))]

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
 import numpy as np
 from tripont.core.compiler import dtypes, evaluate
+from tripont.core.compiler.hlo import Shape
 from tripont.core.compiler.importer.program import read_program
 
 from tests.conformance import device, reference
 from tests.conformance.random_programs import (  # noqa: F401  (they enter their operations)
     arithmetic,
+    collective,
     contraction,
     control,
+    dynamic,
+    indexing,
     movement,
     reduction,
 )
@@ -30,7 +34,20 @@ from tests.conformance.random_programs.builder import (
 )
 from tests.conformance.values import generator, scattered
 
-_SHAPES = [(3, 5), (17,), (2, 3, 4), (1, 9), (0, 3), (33,), (), (4, 1, 3), (8, 16), (70,)]
+_SHAPES = [
+    (3, 5),
+    (17,),
+    (2, 3, 4),
+    (1, 9),
+    (0, 3),
+    (33,),
+    (),
+    (4, 1, 3),
+    (8, 16),
+    (70,),
+    (2, 1, 2, 1, 3, 1, 2),
+    (2, 0, 4),
+]
 _LARGE_SHAPES = [(64, 96), (33, 129), (5, 7, 65), (1000,), (128, 128), (3, 1025), (16384,), (300, 40), (2, 16, 16, 8), (9, 1, 700)]  # fmt: skip
 _LARGE = 50
 
@@ -43,14 +60,15 @@ class Program:
     parameters: list[Entry]
     judged: str = ""
 
-    def arguments(self) -> list[np.ndarray]:
-        return [_argument(p) for p in self.parameters]
+    def arguments(self, device: int = 0) -> list[np.ndarray]:
+        """Others on every device."""
+        return [_argument(p, p.name + "'" * device) for p in self.parameters]
 
 
-def _argument(p: Entry) -> np.ndarray:
+def _argument(p: Entry, seed: str) -> np.ndarray:
     if not p.dtype.is_float and not p.dtype.is_complex:
-        return scattered(p.dtype, p.size, p.name).reshape(p.dims)
-    rng = generator(p.name)
+        return scattered(p.dtype, p.size, seed).reshape(p.dims)
+    rng = generator(seed)
     limit = bound(p.dtype)
     values = rng.integers(-limit, limit + 1, p.size).astype(np.float64)
     if p.dtype.is_complex:
@@ -67,11 +85,13 @@ def program(
     length: int = 25,
     operations: Sequence[Operation] = OPERATIONS,
     large: bool = False,
+    together: bool = False,
 ) -> Program:
     """A program of at most ``length`` operations (and more in its regions) over some of the dtypes.
 
     ``large``: with arrays of thousands of elements, which run on several threads and in libraries. Their results are
-    compared with NumPy's, which those of small ones show to be right.
+    compared with NumPy's, which those of small ones show to be right. ``together``: for two devices, which exchange
+    arrays.
     """
     family = chances.choice([ALL, INTEGERS, FLOATS, (*FLOATS, *INTEGERS)])
     types = chances.sample(family, chances.randint(1, 4))
@@ -82,7 +102,10 @@ def program(
         entry = Entry(f"%p{n}", builder.choose(types), dims)
         parameters.append(entry)
         builder.values.append(entry)
-    builder.grow(builder.integer(2, length))
+    if together:
+        collective.grow(builder, builder.integer(2, length))
+    else:
+        builder.grow(builder.integer(2, length))
     results = [builder.any() for _ in range(builder.integer(1, 4))]
     aliased: dict[int, int] = {}
     for n, p in enumerate(parameters):
@@ -127,6 +150,23 @@ def differences(program: Program, as_hlo: bool = False) -> list[str]:
         for n, (a, e) in enumerate(zip(results, expected, strict=True)):
             if _bits(a) != _bits(e):
                 lines.append(f"{way}, result {n}: {a!r} instead of {e!r}")
+    return lines
+
+
+Run = Callable[[str, list[list[np.ndarray]]], list[list[np.ndarray]]]
+
+
+def differences_together(program: Program, run: Run) -> list[str]:
+    """Where results of two devices are wrong. ``run``: gives each device's results for each device's arguments."""
+    arguments = [program.arguments(n) for n in range(2)]
+    found = run(program.text, arguments)
+    shapes = [Shape(dtypes.from_numpy(a.dtype), a.shape) for results in found for a in results]
+    expected = reference.interpret_together(program.judged, arguments, shapes)
+    lines = []
+    for n, (a, e) in enumerate(zip([a for each in found for a in each], expected, strict=True)):
+        if _bits(a) != _bits(e):
+            device, result = divmod(n, len(found[0]))
+            lines.append(f"device {device}, result {result}: {a!r} instead of {e!r}")
     return lines
 
 

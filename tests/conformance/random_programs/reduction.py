@@ -93,7 +93,8 @@ def reduce_together(b: Builder) -> None:
         if not known:
             return
         op = b.choose(known)
-        first.append(b.constant(x.dtype, known[op]))
+        odd = x.dtype.is_integer and b.chance()  # an initial value that is not neutral
+        first.append(b.constant(x.dtype, 1 if odd else known[op]))
         lines.append(f"%z{n} = stablehlo.{op} %x{n}, %y{n} : {tensor(x.dtype)}")
     kinds = [tensor(x.dtype) for x in both]
     scalars = [f"%{letter}{n}: {k}" for letter in "xy" for n, k in enumerate(kinds)]
@@ -109,6 +110,30 @@ def reduce_together(b: Builder) -> None:
     )
     for n, x in enumerate(both):
         b.keep(Entry(f"{name}#{n}", x.dtype, dims))
+
+
+@operation()
+def reduce_in_steps(b: Builder) -> None:
+    """By two operations: sums or products modulo a power of two, from an initial value that is not neutral."""
+    a = b.pick(lambda v: v.dims and v.dtype.is_integer)
+    if a is None:
+        return
+    over = _dimensions(b, a)
+    dims = [d for n, d in enumerate(a.dims) if n not in over]
+    first, s = b.constant(a.dtype, 1), tensor(a.dtype)
+    body = (
+        f"{{\n^bb0(%a: {s}, %b: {s}):\n%m = stablehlo.constant dense<{2 ** (a.dtype.bits - 1) - 1}> : {s}\n"
+        f"%c = stablehlo.{b.choose(['add', 'multiply'])} %a, %b : {s}\n%d = stablehlo.and %c, %m : {s}\n"
+        f"stablehlo.return %d : {s}\n}}"
+    )
+    b.values.append(
+        b.emit(
+            f'"stablehlo.reduce"({a.name}, {first.name}) <{{dimensions = {dense(over)}}}> ({body})'
+            f" : ({a.type}, {first.type}) -> {tensor(a.dtype, *dims)}",
+            a.dtype,
+            dims,
+        )
+    )
 
 
 @operation()
@@ -176,6 +201,41 @@ def window(b: Builder) -> None:
             dims,
         )
     )
+
+
+@operation()
+def windows_together(b: Builder) -> None:
+    """Windows over two arrays, each combined by an operation of its own."""
+    a = b.pick(lambda v: v.dims and 0 not in v.dims and b.is_small(v.size))
+    if a is None:
+        return
+    c = b.fit(b.any(), b.choose(b.types), a.dims)
+    sizes = [b.integer(1, min(3, d)) for d in a.dims]
+    strides = [b.integer(1, 2) for _ in a.dims]
+    dims = [(d - s) // t + 1 for d, s, t in zip(a.dims, sizes, strides, strict=True)]
+    if not b.is_quick(math.prod(dims) * math.prod(sizes)):
+        return
+    lines, first, both = [], [], (a, c)
+    for n, x in enumerate(both):
+        known = combiners(x, math.prod(sizes))
+        if not known:
+            return
+        op = b.choose(known)
+        first.append(b.constant(x.dtype, known[op]))
+        lines.append(f"%z{n} = stablehlo.{op} %x{n}, %y{n} : {tensor(x.dtype)}")
+    kinds = [tensor(x.dtype) for x in both]
+    scalars = [f"%{letter}{n}: {k}" for letter in "xy" for n, k in enumerate(kinds)]
+    text = "\n".join(lines)
+    region = f"{{\n^bb0({', '.join(scalars)}):\n{text}\nstablehlo.return %z0, %z1 : {', '.join(kinds)}\n}}"
+    results = [tensor(x.dtype, *dims) for x in both]
+    operands = [*both, *first]
+    name = b.fresh()
+    b.lines.append(
+        f'{name}:2 = "stablehlo.reduce_window"({", ".join(o.name for o in operands)}) <{{window_dimensions = {dense(sizes)},'
+        f" window_strides = {dense(strides)}}}> ({region}) : ({', '.join(o.type for o in operands)}) -> ({', '.join(results)})"
+    )
+    for n, x in enumerate(both):
+        b.keep(Entry(f"{name}#{n}", x.dtype, tuple(dims)))
 
 
 @operation()
