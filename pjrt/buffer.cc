@@ -9,6 +9,7 @@
 #include "core/runtime/exchange.h"
 #include "core/runtime/parallel.h"
 #include "core/runtime/profile.h"
+#include "core/runtime/strided_copy.h"
 #include "pjrt/call.h"
 #include "pjrt/event.h"
 #include "pjrt/functions.h"
@@ -30,21 +31,25 @@ StatusOr<void*> Address(const PJRT_Buffer& buffer, const char* function) {
     return InvalidArgument(function, ": the buffer ", array.shape(), " was ",
                            array.IsDonated() ? "donated" : "deleted");
   }
-  exchange::Observe(array);
+  // Who takes buffers over from one framework to another knows row-major ones.
+  if (buffer.layout == nullptr) exchange::Observe(array);
   if (array.IsDeferred()) TRIPONT_RETURN_IF_ERROR(array.Acquire().status());
   return array.data();
 }
 
-// Byte strides of the host array that `layout` describes, empty for row-major.
-// Checks that an array of `size` bytes has room for them.
+// Byte strides of the host array that `layout` describes, in the order of the buffer's memory;
+// empty if it lies there in that order too. Checks that an array of `size` bytes has room for them.
 StatusOr<std::vector<int64_t>> DestinationStrides(const PJRT_Buffer& buffer,
                                                   const PJRT_Buffer_MemoryLayout* layout,
                                                   size_t size) {
-  if (layout == nullptr) return std::vector<int64_t>();
+  if (layout == nullptr && buffer.layout == nullptr) return std::vector<int64_t>();
   const std::span<const int64_t> dims = buffer.dims();
   const int64_t element_size = ElementSize(buffer);
-  if (CheckDeviceLayout(layout, dims, element_size).ok()) return std::vector<int64_t>();
   TRIPONT_ASSIGN_OR_RETURN(std::vector<int64_t> strides, HostStrides(layout, dims, element_size));
+  std::vector<int64_t> in_memory =
+      buffer.layout == nullptr ? strides : InMemoryOrder(strides, *buffer.layout);
+  if (IsDense(in_memory, buffer.buffer->shape().dimensions, element_size))
+    return std::vector<int64_t>();
   if (buffer.buffer->byte_size() == 0) return std::vector<int64_t>();
   uint64_t end = element_size;
   for (size_t i = 0; i < dims.size(); ++i) {
@@ -60,7 +65,7 @@ StatusOr<std::vector<int64_t>> DestinationStrides(const PJRT_Buffer& buffer,
     return InvalidArgument("the host layout of ", buffer.buffer->shape(), " needs ", end,
                            " bytes, but `dst_size` is ", size);
   }
-  return strides;
+  return in_memory;
 }
 
 // A transfer that waits for its destination: PJRT_Buffer_CopyRawToHostFuture.
@@ -108,7 +113,7 @@ StatusOr<PJRT_Buffer*> CopyTo(const PJRT_Buffer& source, PJRT_Memory* destinatio
                            ": it belongs to another client");
   }
   TRIPONT_ASSIGN_OR_RETURN(Ref<Buffer> copy, source.buffer->CopyToMemory(destination->memory));
-  return new PJRT_Buffer(std::move(copy), destination);
+  return new PJRT_Buffer(std::move(copy), destination, source.layout);
 }
 
 }  // namespace
@@ -145,14 +150,16 @@ Status Buffer_DynamicDimensionIndices(PJRT_Buffer_DynamicDimensionIndices_Args& 
 }
 
 Status Buffer_GetMemoryLayout(PJRT_Buffer_GetMemoryLayout_Args& args) {
-  const size_t rank = args.buffer->dims().size();
+  const PJRT_Buffer& buffer = *args.buffer;
+  const size_t rank = buffer.dims().size();
   PJRT_Buffer_MemoryLayout& layout = args.layout;
   layout.struct_size = PJRT_Buffer_MemoryLayout_STRUCT_SIZE;
   layout.extension_start = nullptr;
   layout.type = PJRT_Buffer_MemoryLayout_Type_Tiled;
   layout.tiled.struct_size = PJRT_Buffer_MemoryLayout_Tiled_STRUCT_SIZE;
   layout.tiled.extension_start = nullptr;
-  layout.tiled.minor_to_major = RowMajorMinorToMajor(rank);
+  layout.tiled.minor_to_major =
+      buffer.layout == nullptr ? RowMajorMinorToMajor(rank) : buffer.layout->minor_to_major.data();
   layout.tiled.minor_to_major_size = rank;
   layout.tiled.tile_dims = nullptr;
   layout.tiled.tile_dim_sizes = nullptr;

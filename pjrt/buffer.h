@@ -4,21 +4,36 @@
 
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "core/runtime/buffer.h"
 #include "pjrt/client.h"
+#include "pjrt/layouts.h"
 #include "xla/pjrt/c/pjrt_c_api.h"
 
 struct PJRT_Buffer {
-  PJRT_Buffer(tripont::Ref<tripont::Buffer> buffer, PJRT_Memory* memory)
-      : buffer(std::move(buffer)), memory(memory) {}
+  PJRT_Buffer(tripont::Ref<tripont::Buffer> buffer, PJRT_Memory* memory,
+              tripont::pjrt::Layout* layout = nullptr)
+      : buffer(std::move(buffer)), memory(memory), layout(layout) {
+    if (layout != nullptr) [[unlikely]] {
+      own_dims = tripont::pjrt::FromMemoryOrder(this->buffer->shape().dimensions, *layout);
+    }
+  }
 
   // Never null. Destroying the handle deletes the buffer: that is what PJRT asks for, even if
   // others hold shares of it.
   const tripont::Ref<tripont::Buffer> buffer;
   PJRT_Memory* const memory;
+  // Null if the array is row-major. Else `buffer` has its dimensions in the order of memory.
+  tripont::pjrt::Layout* const layout;
 
-  std::span<const int64_t> dims() const { return buffer->shape().dimensions; }
+  // The array's dimensions.
+  std::span<const int64_t> dims() const {
+    return layout == nullptr ? std::span<const int64_t>(buffer->shape().dimensions) : own_dims;
+  }
+
+ private:
+  std::vector<int64_t> own_dims;
 };
 
 #endif  // TRIPONT_PJRT_BUFFER_H_

@@ -29,10 +29,10 @@ int64_t ElementSize(const Shape& shape) { return static_cast<int64_t>(ByteWidth(
 Status Client_BufferFromHostBuffer(PJRT_Client_BufferFromHostBuffer_Args& args) {
   TRIPONT_ASSIGN_OR_RETURN(PJRT_Memory * memory,
                            TargetMemory(args.client, args.memory, args.device));
-  TRIPONT_ASSIGN_OR_RETURN(const Shape shape, MakeShape(args.type, args.dims, args.num_dims));
+  TRIPONT_ASSIGN_OR_RETURN(Shape shape, MakeShape(args.type, args.dims, args.num_dims));
   const size_t size = shape.ByteSize().value();
-  TRIPONT_RETURN_IF_ERROR(
-      CheckDeviceLayout(args.device_layout, shape.dimensions, ElementSize(shape)));
+  TRIPONT_ASSIGN_OR_RETURN(Layout* const layout,
+                           DeviceLayout(args.device_layout, shape.dimensions, ElementSize(shape)));
   if (args.num_byte_strides != 0 && args.num_byte_strides != args.num_dims) {
     return InvalidArgument("a host array of ", args.num_dims, " dimensions with ",
                            args.num_byte_strides, " byte strides");
@@ -40,9 +40,21 @@ Status Client_BufferFromHostBuffer(PJRT_Client_BufferFromHostBuffer_Args& args) 
   if (args.data == nullptr && size != 0)
     return InvalidArgument("`data` is null for an array ", shape);
   std::span<const int64_t> strides(args.byte_strides, args.num_byte_strides);
+  std::vector<int64_t> in_memory;
+  if (layout != nullptr) {
+    std::vector<int64_t> row_major;
+    if (strides.empty()) {
+      TRIPONT_ASSIGN_OR_RETURN(row_major,
+                               HostStrides(nullptr, shape.dimensions, ElementSize(shape)));
+      strides = row_major;
+    }
+    in_memory = InMemoryOrder(strides, *layout);
+    strides = in_memory;
+    shape.dimensions = Dimensions(InMemoryOrder(shape.dimensions, *layout));
+  }
   if (!strides.empty() && IsDense(strides, shape.dimensions, ElementSize(shape))) strides = {};
 
-  if (strides.empty()) {
+  if (strides.empty() && layout == nullptr) {
     if (Ref<Buffer> share = exchange::TakeOffer(args.data, shape, memory->memory)) {
       args.buffer = new PJRT_Buffer(std::move(share), memory);
       args.done_with_host_buffer = ToHandle(nullptr);
@@ -59,13 +71,13 @@ Status Client_BufferFromHostBuffer(PJRT_Client_BufferFromHostBuffer_Args& args) 
         Ref<Buffer> buffer,
         Buffer::FromExternal(memory->memory, shape, const_cast<void*>(args.data),
                              [done] { done->SetReady(); }));
-    args.buffer = new PJRT_Buffer(std::move(buffer), memory);
+    args.buffer = new PJRT_Buffer(std::move(buffer), memory, layout);
     args.done_with_host_buffer = ToHandle(std::move(done));
     return OkStatus();
   }
   TRIPONT_ASSIGN_OR_RETURN(Ref<Buffer> buffer,
                            Buffer::FromHost(memory->memory, shape, args.data, strides));
-  args.buffer = new PJRT_Buffer(std::move(buffer), memory);
+  args.buffer = new PJRT_Buffer(std::move(buffer), memory, layout);
   args.done_with_host_buffer = ToHandle(nullptr);
   return OkStatus();
 }

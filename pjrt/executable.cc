@@ -34,6 +34,10 @@ enum ModuleConfigField : uint32_t {
   kNumPartitions = 5
 };
 enum ModuleField : uint32_t { kHostProgramShape = 4 };
+enum ProgramShapeField : uint32_t { kParameters = 1, kResult = 2 };
+enum ShapeField : uint32_t { kElementType = 2, kTupleShapes = 4, kLayout = 5 };
+enum LayoutField : uint32_t { kMinorToMajor = 1 };
+constexpr uint64_t kTupleType = 13;
 // Field numbers of ExecutableAndOptionsProto (xla/pjrt/proto/compile_options.proto): how an
 // executable is serialized.
 enum ExecutableAndOptionsField : uint32_t {
@@ -44,16 +48,51 @@ enum ExecutableAndOptionsField : uint32_t {
 
 constexpr std::string_view kHloWithConfigFormat = "hlo_with_config";
 
+// The program shape of a serialized HloModuleProto: the caller's arrays, with their layouts.
+std::string_view ProgramShape(std::string_view module) {
+  std::string_view program_shape;
+  for (WireReader reader(module); reader.Next();) {
+    if (reader.field() == kHostProgramShape) program_shape = reader.bytes();
+  }
+  return program_shape;
+}
+
+// Appends the layout of a serialized ShapeProto of an array, or those of a tuple's elements.
+void AppendLayouts(std::string_view shape, std::vector<Layout*>& layouts) {
+  std::vector<int64_t> minor_to_major;
+  bool is_tuple = false;
+  for (WireReader reader(shape); reader.Next();) {
+    if (reader.field() == kElementType) is_tuple = reader.number() == kTupleType;
+    if (reader.field() == kTupleShapes) AppendLayouts(reader.bytes(), layouts);
+    if (reader.field() != kLayout) continue;
+    for (WireReader layout(reader.bytes()); layout.Next();) {
+      if (layout.field() == kMinorToMajor) layout.AppendTo(&minor_to_major);
+    }
+  }
+  if (is_tuple) return;
+  StatusOr<Layout*> layout = LayoutOf(minor_to_major, minor_to_major.size());
+  layouts.push_back(layout.ok() ? *layout : nullptr);
+}
+
+// Leaves nothing of a list without any layout, as almost all are, nor of one that is not about
+// these values.
+void ClearUnlessNeeded(std::vector<Layout*>& layouts, const std::vector<ArtifactValue>& values) {
+  bool needed = false;
+  bool fits = layouts.size() == values.size();
+  for (size_t i = 0; i < layouts.size() && fits; ++i) {
+    if (layouts[i] == nullptr) continue;
+    needed = true;
+    fits = layouts[i]->minor_to_major.size() == values[i].shape.rank();
+  }
+  if (!needed || !fits) layouts.clear();
+}
+
 // XLA's client makes a module only if the config holds the entry computation's layout, which is the
 // module's program shape.
-OptimizedProgram MakeOptimizedProgram(const Artifact& artifact) {
+OptimizedProgram MakeOptimizedProgram(const Artifact& artifact, std::string_view program_shape) {
   OptimizedProgram program;
   program.module = artifact.program;
   if (program.module.empty()) return program;
-  std::string_view program_shape;
-  for (WireReader reader(program.module); reader.Next();) {
-    if (reader.field() == kHostProgramShape) program_shape = reader.bytes();
-  }
   WireWriter config;
   config.Bytes(kEntryComputationLayout, program_shape);
   config.Varint(kReplicaCount, static_cast<uint64_t>(artifact.num_replicas));
@@ -99,23 +138,33 @@ void OptimizedProgram::WriteTo(char* out) const {
 ExecutableInfo::ExecutableInfo(Ref<Executable> executable_share, std::string options)
     : executable(std::move(executable_share)), compile_options(std::move(options)) {
   const Artifact& artifact = executable->artifact();
+  const std::string_view program_shape = ProgramShape(artifact.program);
+  for (WireReader reader(program_shape); reader.Next();) {
+    if (reader.field() == kParameters) AppendLayouts(reader.bytes(), parameter_layouts);
+    if (reader.field() == kResult) AppendLayouts(reader.bytes(), result_layouts);
+  }
+  ClearUnlessNeeded(parameter_layouts, artifact.parameters);
+  ClearUnlessNeeded(result_layouts, artifact.results);
   const std::span visible(artifact.results.data(), artifact.visible_results);
   for (const ArtifactValue& result : visible) {
+    const size_t number = output_types.size();
+    Layout* const layout = result_layouts.empty() ? nullptr : result_layouts[number];
+    std::vector<int64_t> dims(result.shape.dimensions.begin(), result.shape.dimensions.end());
+    if (layout != nullptr) dims = FromMemoryOrder(dims, *layout);
     output_types.push_back(ToBufferType(result.shape.type));
-    output_dims.insert(output_dims.end(), result.shape.dimensions.begin(),
-                       result.shape.dimensions.end());
+    output_dims.insert(output_dims.end(), dims.begin(), dims.end());
     output_ranks.push_back(result.shape.rank());
     output_memory_kinds.push_back(result.memory_kind.data());
     output_memory_kind_sizes.push_back(result.memory_kind.size());
     output_memories.push_back(MemoryKindFromName(result.memory_kind).value_or(MemoryKind::kDevice));
-    output_layouts.push_back(RowMajorLayout(result.shape.rank()));
+    output_layouts.push_back(layout != nullptr ? layout : RowMajorLayout(result.shape.rank()));
   }
   // The names that XLA's cost analysis uses.
   costs.AddFloat("flops", static_cast<float>(artifact.costs.flops));
   costs.AddFloat("transcendentals", static_cast<float>(artifact.costs.transcendentals));
   costs.AddFloat("bytes accessed", static_cast<float>(artifact.costs.bytes_accessed));
   costs.AddFloat("optimal_seconds", static_cast<float>(artifact.costs.optimal_nanoseconds * 1e-9));
-  optimized_program = MakeOptimizedProgram(artifact);
+  optimized_program = MakeOptimizedProgram(artifact, program_shape);
 }
 
 StatusOr<PJRT_LoadedExecutable*> LoadExecutable(PJRT_Client* client, std::string artifact,

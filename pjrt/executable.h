@@ -12,10 +12,9 @@
 #include "core/runtime/executable.h"
 #include "pjrt/client.h"
 #include "pjrt/compile_options.h"
+#include "pjrt/layouts.h"
 #include "pjrt/named_values.h"
 #include "xla/pjrt/c/pjrt_c_api.h"
-
-struct PJRT_Layouts_MemoryLayout;
 
 namespace tripont::pjrt {
 
@@ -46,7 +45,10 @@ struct ExecutableInfo {
   std::vector<const char*> output_memory_kinds;
   std::vector<size_t> output_memory_kind_sizes;
   std::vector<MemoryKind> output_memories;
-  std::vector<PJRT_Layouts_MemoryLayout*> output_layouts;
+  std::vector<Layout*> output_layouts;  // none is null
+  // Null for row-major arrays; empty if all are.
+  std::vector<Layout*> parameter_layouts;
+  std::vector<Layout*> result_layouts;
   NamedValues costs;
   OptimizedProgram optimized_program;
 

@@ -51,6 +51,16 @@ Status ForeignBufferError(const PJRT_LoadedExecutable& executable, size_t index)
                          " is a buffer of another client");
 }
 
+Status LayoutError(const PJRT_LoadedExecutable& executable, size_t index, Layout* expected,
+                   const PJRT_Buffer& argument) {
+  const auto text = [&](Layout* layout) {
+    return (layout != nullptr ? layout : RowMajorLayout(argument.dims().size()))->text;
+  };
+  return InvalidArgument("argument ", index, " of program ", executable.info->executable->name(),
+                         " has the layout ", text(argument.layout),
+                         ", but the program was compiled for ", text(expected));
+}
+
 // Which device runs the one launch of a call that names it, or of a portable executable that does
 // not.
 StatusOr<PJRT_Device*> LaunchDevice(const PJRT_LoadedExecutable& executable, PJRT_Device* requested,
@@ -108,6 +118,10 @@ Status Launch(const PJRT_LoadedExecutable& executable, PJRT_Device* device,
     if (arguments[i]->memory->client != executable.client) [[unlikely]] {
       return ForeignBufferError(executable, i);
     }
+    Layout* const layout = i < info.parameter_layouts.size() ? info.parameter_layouts[i] : nullptr;
+    if (arguments[i]->layout != layout) [[unlikely]] {
+      return LayoutError(executable, i, layout, *arguments[i]);
+    }
     buffers[i] = arguments[i]->buffer.get();
   }
   const size_t num_outputs = info.num_outputs();
@@ -121,7 +135,8 @@ Status Launch(const PJRT_LoadedExecutable& executable, PJRT_Device* device,
     TRIPONT_RETURN_IF_ERROR(CutResults(*info.executable, results.span()));
   }
   for (size_t i = 0; i < num_outputs; ++i) {
-    outputs[i] = new PJRT_Buffer(std::move(results[i]), device->memory(info.output_memories[i]));
+    outputs[i] = new PJRT_Buffer(std::move(results[i]), device->memory(info.output_memories[i]),
+                                 info.result_layouts.empty() ? nullptr : info.result_layouts[i]);
   }
   if (done_handle != nullptr) *done_handle = ToHandle(std::move(done));
   return OkStatus();

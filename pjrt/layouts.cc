@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <mutex>
 #include <string>
+#include <utility>
 
 #include "core/runtime/strided_copy.h"
 #include "pjrt/buffer.h"
@@ -12,30 +15,42 @@
 #include "pjrt/topology.h"
 #include "xla/pjrt/c/pjrt_c_api_layouts_extension.h"
 
-// Immortal, one for every rank: freeing a layout frees nothing.
-struct PJRT_Layouts_MemoryLayout {
-  std::string text;  // as xla::Layout prints it: "{2,1,0}"
-};
-
 namespace tripont::pjrt {
 namespace {
 
+PJRT_Layouts_MemoryLayout MakeLayout(std::vector<int64_t> minor_to_major) {
+  std::string text = StrCat("{", StrJoin(minor_to_major, ","), "}");
+  return {std::move(text), std::move(minor_to_major)};
+}
+
 using Layouts = std::array<PJRT_Layouts_MemoryLayout, kMaxRank + 1>;
 
+// Of row-major arrays, by rank.
 Layouts& AllLayouts() {
   static Layouts layouts = [] {
     Layouts result;
     for (size_t rank = 0; rank <= kMaxRank; ++rank) {
-      std::string text = "{";
-      for (size_t i = rank; i-- > 0;) {
-        text += std::to_string(i);
-        if (i > 0) text += ',';
-      }
-      result[rank].text = text + "}";
+      const int64_t* const order = RowMajorMinorToMajor(rank);
+      result[rank] = MakeLayout({order, order + rank});
     }
     return result;
   }();
   return layouts;
+}
+
+bool IsPermutation(std::span<const int64_t> order, size_t rank) {
+  if (order.size() != rank || rank > kMaxRank) return false;
+  std::array<bool, kMaxRank> seen{};
+  for (const int64_t dimension : order) {
+    if (dimension < 0 || dimension >= static_cast<int64_t>(rank) || seen[dimension]) return false;
+    seen[dimension] = true;
+  }
+  return true;
+}
+
+Status NotAPermutation(size_t rank) {
+  return InvalidArgument("a layout's minor_to_major is not a permutation of the array's ", rank,
+                         " dimensions");
 }
 
 StatusOr<PJRT_Layouts_MemoryLayout*> LayoutOfRank(size_t rank) {
@@ -47,6 +62,11 @@ StatusOr<PJRT_Layouts_MemoryLayout*> LayoutOfRank(size_t rank) {
 }
 
 Status MemoryLayoutDestroy(PJRT_Layouts_MemoryLayout_Destroy_Args&) { return OkStatus(); }
+
+// Callers get layouts as mutable, but have nothing to change them with.
+PJRT_Layouts_MemoryLayout* ForCaller(Layout* layout) {
+  return const_cast<PJRT_Layouts_MemoryLayout*>(layout);
+}
 
 Status MemoryLayoutSerialize(PJRT_Layouts_MemoryLayout_Serialize_Args& args) {
   args.serialized_bytes = args.layout->text.data();
@@ -71,6 +91,10 @@ Status TopologyGetDefaultLayout(PJRT_Layouts_PJRT_Topology_GetDefaultLayout_Args
 }
 
 Status BufferMemoryLayout(PJRT_Layouts_PJRT_Buffer_MemoryLayout_Args& args) {
+  if (args.buffer->layout != nullptr) {
+    args.layout = ForCaller(args.buffer->layout);
+    return OkStatus();
+  }
   StatusOr<PJRT_Layouts_MemoryLayout*> layout = LayoutOfRank(args.buffer->dims().size());
   if (!layout.ok()) return layout.status();
   args.layout = *layout;
@@ -119,8 +143,40 @@ constexpr std::array<int64_t, kMaxRank> kDescending = [] {
 // The last `rank` entries of {63, ..., 1, 0} are the order for any rank.
 const int64_t* RowMajorMinorToMajor(size_t rank) { return kDescending.data() + (kMaxRank - rank); }
 
-PJRT_Layouts_MemoryLayout* RowMajorLayout(size_t rank) {
-  return &AllLayouts()[std::min(rank, kMaxRank)];
+Layout* RowMajorLayout(size_t rank) { return &AllLayouts()[std::min(rank, kMaxRank)]; }
+
+StatusOr<Layout*> LayoutOf(std::span<const int64_t> minor_to_major, size_t rank) {
+  if (!IsPermutation(minor_to_major, rank)) return NotAPermutation(rank);
+  if (std::is_sorted(minor_to_major.rbegin(), minor_to_major.rend()))
+    return static_cast<Layout*>(nullptr);
+  static std::mutex mutex;
+  static auto* const layouts = new std::map<std::vector<int64_t>, PJRT_Layouts_MemoryLayout>();
+  std::vector<int64_t> order(minor_to_major.begin(), minor_to_major.end());
+  const std::lock_guard<std::mutex> lock(mutex);
+  return &layouts->try_emplace(order, MakeLayout(order)).first->second;
+}
+
+std::vector<int64_t> InMemoryOrder(std::span<const int64_t> values, const Layout& layout) {
+  std::vector<int64_t> result;
+  for (size_t i = values.size(); i-- > 0;) result.push_back(values[layout.minor_to_major[i]]);
+  return result;
+}
+
+std::vector<int64_t> FromMemoryOrder(std::span<const int64_t> values, const Layout& layout) {
+  std::vector<int64_t> result(values.size());
+  for (size_t i = 0; i < values.size(); ++i)
+    result[layout.minor_to_major[values.size() - 1 - i]] = values[i];
+  return result;
+}
+
+StatusOr<Layout*> DeviceLayout(const PJRT_Buffer_MemoryLayout* layout,
+                               std::span<const int64_t> dims, int64_t element_size) {
+  if (layout != nullptr && NumberOf(layout->type) == PJRT_Buffer_MemoryLayout_Type_Tiled &&
+      layout->tiled.num_tiles == 0) {
+    return LayoutOf({layout->tiled.minor_to_major, layout->tiled.minor_to_major_size}, dims.size());
+  }
+  TRIPONT_RETURN_IF_ERROR(CheckDeviceLayout(layout, dims, element_size));
+  return static_cast<Layout*>(nullptr);
 }
 
 PJRT_Extension_Base* LayoutsExtension() {
@@ -170,19 +226,9 @@ StatusOr<std::vector<int64_t>> HostStrides(const PJRT_Buffer_MemoryLayout* layou
   if (tiled.num_tiles != 0) {
     return Unimplemented("tiled memory layouts are not supported; arrays are dense");
   }
-  std::array<bool, kMaxRank> seen{};
-  bool is_permutation = tiled.minor_to_major_size == dims.size() && dims.size() <= kMaxRank;
-  for (size_t i = 0; is_permutation && i < dims.size(); ++i) {
-    const int64_t dimension = tiled.minor_to_major[i];
-    is_permutation =
-        dimension >= 0 && dimension < static_cast<int64_t>(dims.size()) && !seen[dimension];
-    if (is_permutation) seen[dimension] = true;
-  }
-  if (!is_permutation) {
-    return InvalidArgument("a layout's minor_to_major is not a permutation of the array's ",
-                           dims.size(), " dimensions");
-  }
-  return DenseStrides(dims, {tiled.minor_to_major, tiled.minor_to_major_size}, element_size);
+  const std::span<const int64_t> order(tiled.minor_to_major, tiled.minor_to_major_size);
+  if (!IsPermutation(order, dims.size())) return NotAPermutation(dims.size());
+  return DenseStrides(dims, order, element_size);
 }
 
 Status CheckDeviceLayout(const PJRT_Buffer_MemoryLayout* layout, std::span<const int64_t> dims,
@@ -192,7 +238,8 @@ Status CheckDeviceLayout(const PJRT_Buffer_MemoryLayout* layout, std::span<const
   if (!strides.ok()) return strides.status();
   if (!IsDense(*strides, dims, element_size)) {
     return Unimplemented(
-        "device buffers are row-major; another device layout was requested for an array of rank ",
+        "such a device buffer is row-major; another device layout was requested for an array of "
+        "rank ",
         dims.size());
   }
   return OkStatus();

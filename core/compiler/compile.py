@@ -32,6 +32,7 @@ from .errors import CompileError, internal, invalid_argument
 from .hlo import Instruction, Module, Shape
 from .lowering import KernelInfo
 from .passes.dynamic_sizes import resolve_dynamic_sizes
+from .passes.entry_layouts import entry_layouts
 from .passes.tokens import tokens_as_arrays
 from .recursion import deep_recursion
 from .targets.target import Image, Target
@@ -94,6 +95,8 @@ def _read(program: bytes, format: str, options_proto: bytes) -> tuple[Module, by
         module.shardings = partitioned.shardings
         module.parameter_memory_kinds = whole.parameter_memory_kinds
         module.result_memory_kinds = whole.result_memory_kinds
+        module.parameter_layouts = whole.parameter_layouts
+        module.result_layouts = whole.result_layouts
     module.num_replicas = build.num_replicas
     module.num_partitions = build.num_partitions
     return module, decisive
@@ -128,7 +131,7 @@ def compile_module(
     if dumping is None:
         dumping = dump.from_options(options)
         dumping.begin(module.name)
-    module = resolve_dynamic_sizes(tokens_as_arrays(module))
+    module = entry_layouts(resolve_dynamic_sizes(tokens_as_arrays(module)))
     parameters = _values(
         [p.shape for p in module.entry.parameters], module.parameter_memory_kinds, "parameter"
     )

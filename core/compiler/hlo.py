@@ -30,6 +30,11 @@ import numpy as np
 from . import dtypes
 from .dtypes import DType
 
+# The dimensions of an array in the order of its memory, fastest first, as XLA's minor_to_major.
+LayoutOrder = tuple[int, ...]
+# A layout that is for the compiler to choose.
+AUTO_LAYOUT: Final[LayoutOrder] = (-1,)
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:
@@ -520,6 +525,10 @@ class Module:
     dynamic_results: tuple[tuple[int, int, int], ...] = ()
     # (j, message): unless result j is true, the program has failed, and the message says why.
     size_checks: tuple[tuple[int, str], ...] = ()
+    # In which order of its dimensions, fastest first, each array of the caller lies in memory (None: row-major, and so
+    # is what is left out at the end), or AUTO_LAYOUT. passes/entry_layouts.py makes arrays in that order of them.
+    parameter_layouts: tuple[LayoutOrder | None, ...] = ()
+    result_layouts: tuple[LayoutOrder | None, ...] = ()
     # How the whole program's arrays lie on its devices: fields of HloModuleProto, as the partitioner gave them.
     shardings: bytes = b""
 

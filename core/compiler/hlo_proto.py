@@ -12,6 +12,7 @@ the bytes stay small whatever the program's weights.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -27,6 +28,7 @@ from .hlo import (
     DotDimensionNumbers,
     GatherDimensionNumbers,
     Instruction,
+    LayoutOrder,
     Metadata,
     Module,
     ScatterDimensionNumbers,
@@ -149,7 +151,7 @@ class _ModuleWriter:
                     entry_name, entry_id = name, number
         parts.append(text(2, entry_name))
         parts.append(integer(6, entry_id))
-        parts.append(message(4, self.program_shape(module.entry)))
+        parts.append(message(4, self.program_shape()))
         parts.append(integer(5, 1))
         if module.input_output_aliases:
             parts.append(message(8, self._aliases()))
@@ -207,16 +209,44 @@ class _ModuleWriter:
             return integer(2, _TUPLE_TYPE) + b"".join(
                 message(4, self.shape(e)) for e in shape.elements
             )
-        rank = len(shape.dims)
-        layout = integers(1, range(rank - 1, -1, -1)) + integer(16, 1)
-        dynamic = message(6, bytes(rank)) if rank else b""
-        return integer(2, shape.dtype.code) + integers(3, shape.dims) + dynamic + message(5, layout)
+        return self.array(shape, range(len(shape.dims) - 1, -1, -1))
 
-    def program_shape(self, computation: Computation) -> bytes:
-        """A ProgramShapeProto."""
-        parts = [message(1, self.shape(p.shape)) for p in computation.parameters]
-        parts.append(message(2, self.shape(computation.root.shape)))
-        parts.extend(message(3, p.name.encode()) for p in computation.parameters)
+    def array(self, shape: Shape, minor_to_major: Sequence[int]) -> bytes:
+        """The ShapeProto of the array that has the dimensions of ``shape`` in the order of memory, slowest first."""
+        rank = len(shape.dims)
+        dims = [shape.dims[rank - 1 - minor_to_major.index(d)] for d in range(rank)]
+        layout = integers(1, minor_to_major) + integer(16, 1)
+        dynamic = message(6, bytes(rank)) if rank else b""
+        return integer(2, shape.dtype.code) + integers(3, dims) + dynamic + message(5, layout)
+
+    def laid_out(self, instruction: Instruction, layout: LayoutOrder | None) -> bytes:
+        """The ShapeProto of the caller's array that a parameter or result of the entry is."""
+        shape = instruction.shape
+        if layout is None or not isinstance(shape, Shape):
+            return self.shape(shape)
+        return self.array(shape, layout)
+
+    def parameter_shapes(self) -> list[bytes]:
+        """ShapeProtos of the caller's arrays."""
+        module = self.module
+        pairs = itertools.zip_longest(module.entry.parameters, module.parameter_layouts)
+        return [self.laid_out(*pair) for pair in pairs]
+
+    def result_shape(self) -> bytes:
+        """The ShapeProto of what the caller gets."""
+        entry, layouts = self.module.entry, self.module.result_layouts
+        if not any(layouts):
+            return self.shape(entry.root.shape)
+        shapes = [self.laid_out(*pair) for pair in itertools.zip_longest(entry.results, layouts)]
+        if entry.root.opcode != "tuple":
+            return shapes[0]
+        return integer(2, _TUPLE_TYPE) + b"".join(message(4, shape) for shape in shapes)
+
+    def program_shape(self) -> bytes:
+        """The ProgramShapeProto of the entry."""
+        parts = [message(1, shape) for shape in self.parameter_shapes()]
+        parts.append(message(2, self.result_shape()))
+        parts.extend(message(3, p.name.encode()) for p in self.module.entry.parameters)
         return b"".join(parts)
 
     def metadata(self, metadata: Metadata) -> bytes:
@@ -263,8 +293,11 @@ class _ComputationWriter:
                 element = integer(_Field.TUPLE_INDEX, index)
                 self.ids[p] = self.emit("get-tuple-element", p.name, p.shape, (parameter,), element)
             parameter_shapes, parameter_names = [whole], ["parameter"]
+        is_entry = computation is self.module.module.entry
+        if is_entry:
+            self.laid_out_parameters()
         for instruction in computation.instructions:
-            if instruction.opcode == "parameter" and self.takes_tuple:
+            if instruction.opcode == "parameter" and (self.takes_tuple or instruction in self.ids):
                 continue
             self.ids[instruction] = self.instruction(instruction)
         root = computation.root
@@ -272,14 +305,18 @@ class _ComputationWriter:
         if self.gives_tuple and root.opcode != "tuple":
             root_shape = TupleShape((root.shape,))  # type: ignore[arg-type]
             root_id = self.emit("tuple", "tuple", root_shape, (root_id,))
-        shape = self.module.shape
-        program_shape = b"".join(
-            [
-                *(message(1, shape(s)) for s in parameter_shapes),
-                message(2, shape(root_shape)),
-                *(message(3, n.encode()) for n in parameter_names),
-            ]
-        )
+        if is_entry:
+            root_id = self.laid_out_root(root_id)
+            program_shape = self.module.program_shape()
+        else:
+            shape = self.module.shape
+            program_shape = b"".join(
+                [
+                    *(message(1, shape(s)) for s in parameter_shapes),
+                    message(2, shape(root_shape)),
+                    *(message(3, n.encode()) for n in parameter_names),
+                ]
+            )
         return b"".join(
             [
                 text(1, name),
@@ -291,23 +328,50 @@ class _ComputationWriter:
             ]
         )
 
+    def laid_out_parameters(self) -> None:
+        """Write the entry's parameters that are not row-major, and bitcasts of them to the order of their memory."""
+        module = self.module.module
+        shapes = self.module.parameter_shapes() if any(module.parameter_layouts) else []
+        for p, layout, shape in zip(
+            module.entry.parameters, module.parameter_layouts, shapes, strict=False
+        ):
+            if layout is not None:
+                number = self.emit("parameter", p.name, shape, (), self.fields(p))
+                self.ids[p] = self.emit("bitcast", p.name, p.shape, (number,))
+
+    def laid_out_root(self, root_id: int) -> int:
+        """Write bitcasts of the entry's results that are not row-major; the id of what is the root then."""
+        module = self.module.module
+        if not any(module.result_layouts):
+            return root_id
+        numbers = []
+        for result, layout in itertools.zip_longest(module.entry.results, module.result_layouts):
+            number = self.ids[result]
+            if layout is not None:
+                shape = self.module.laid_out(result, layout)
+                number = self.emit("bitcast", result.name, shape, (number,))
+            numbers.append(number)
+        if module.entry.root.opcode != "tuple":
+            return numbers[0]
+        return self.emit("tuple", "tuple", self.module.result_shape(), numbers)
+
     def emit(
         self,
         opcode: str,
         name: str,
-        shape: AnyShape,
+        shape: AnyShape | bytes,
         operands: Sequence[int],
         fields: bytes = b"",
         metadata: bytes = b"",
     ) -> int:
-        """Append an instruction; returns its id."""
+        """Append an instruction, whose shape may be encoded already; returns its id."""
         module = self.module
         number = module.new_id()
         body = b"".join(
             (
                 text(_Field.NAME, module.unique_name(name or opcode)),
                 text(_Field.OPCODE, opcode),
-                message(_Field.SHAPE, module.shape(shape)),
+                message(_Field.SHAPE, shape if isinstance(shape, bytes) else module.shape(shape)),
                 metadata,
                 fields,
                 integer(_Field.ID, number),

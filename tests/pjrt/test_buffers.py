@@ -453,7 +453,7 @@ def test_raw_copy_to_a_destination_that_comes_later(api: Api, client: Client, fa
         ({"dims": [1] * 65}, "INVALID_ARGUMENT", "65 dimensions"),
         ({"data": None}, "INVALID_ARGUMENT", "null"),
         ({"strides": [4]}, "INVALID_ARGUMENT", "strides"),
-        ({"order": [0, 1]}, "UNIMPLEMENTED", "row-major"),
+        ({"order": [1, 0], "tiles": 1}, "UNIMPLEMENTED", "tiled"),
         ({"order": [0, 0]}, "INVALID_ARGUMENT", "permutation"),
     ],
 )
@@ -475,7 +475,9 @@ def test_bad_arrays(api: Api, client: Client, fields: dict[str, Any], code: str,
             byte_strides=int64_array(strides),
             num_byte_strides=len(strides),
             device=client.devices[0],
-            device_layout=client.tiled_layout(fields["order"]) if "order" in fields else None,
+            device_layout=client.tiled_layout(fields["order"], fields.get("tiles", 0))
+            if "order" in fields
+            else None,
         )
     assert error.value.code == code
 

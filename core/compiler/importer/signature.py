@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,14 +18,15 @@ _MEMORY_KINDS = ("mhlo.memory_kind", "stablehlo.memory_kind")
 
 
 _SHARDINGS = ("mhlo.sharding", "sdy.sharding")
+_ELEMENT_BITS = re.compile(r":E\(\d+\)$")
 
 
 @dataclass(slots=True)
 class Signature:
     """What a program says of its devices and memories before it is read.
 
-    ``is_sharded``: whether it is one program for all partitions, with shardings, and not that of each. Memory kinds:
-    as in :class:`..hlo.Module`.
+    ``is_sharded``: whether it is one program for all partitions, with shardings, and not that of each. Memory kinds
+    and layouts: as in :class:`..hlo.Module`.
     """
 
     num_replicas: int
@@ -32,6 +34,8 @@ class Signature:
     is_sharded: bool
     parameter_memory_kinds: tuple[str, ...]
     result_memory_kinds: tuple[str, ...]
+    parameter_layouts: tuple[hlo.LayoutOrder | None, ...]
+    result_layouts: tuple[hlo.LayoutOrder | None, ...]
 
 
 def signature_of(module: Any) -> Signature:
@@ -44,6 +48,7 @@ def signature_of(module: Any) -> Signature:
     operations = [view.operation for view in module.body.operations]
     sharded = any(o.name == "sdy.mesh" for o in operations)
     kinds: list[tuple[str, ...]] = [(), ()]
+    layouts: list[tuple[hlo.LayoutOrder | None, ...]] = [(), ()]
     for function in operations:
         if function.name == "func.func" and function.attributes["sym_name"].value == "main":
             block = function.regions[0].blocks[0]
@@ -51,9 +56,10 @@ def signature_of(module: Any) -> Signature:
             for n, name in enumerate(("arg_attrs", "res_attrs")):
                 found = _dictionaries(function, name, sizes[n])
                 kinds[n] = _memory_kinds(found)
+                layouts[n] = _layouts(("parameter", "result")[n], found)
                 sharded |= any(key in d for d in found for key in _SHARDINGS)
     replicas, partitions = count("mhlo.num_replicas"), count("mhlo.num_partitions")
-    return Signature(replicas, partitions, sharded, *kinds)
+    return Signature(replicas, partitions, sharded, kinds[0], kinds[1], layouts[0], layouts[1])
 
 
 def read_signature(program: ProgramReader, function: Any, module: hlo.Module) -> None:
@@ -64,9 +70,8 @@ def read_signature(program: ProgramReader, function: Any, module: hlo.Module) ->
     result_attributes = _dictionaries(function, "res_attrs", results)
     _check_types("parameter", [p.shape for p in entry.parameters])
     _check_types("result", [r.shape for r in entry.results])
-    for what, dictionaries in (("parameter", argument_attributes), ("result", result_attributes)):
-        for number, dictionary in enumerate(dictionaries):
-            _check_layout(what, number, str(dictionary.get("mhlo.layout_mode", "default")))
+    module.parameter_layouts = _layouts("parameter", argument_attributes)
+    module.result_layouts = _layouts("result", result_attributes)
     aliases: list[tuple[int, int, bool]] = []
     donors: list[int] = []
     for j, argument in enumerate(argument_attributes):
@@ -105,19 +110,35 @@ def _check_types(what: str, shapes: list[hlo.AnyShape]) -> None:
             )
 
 
-def _check_layout(what: str, number: int, mode: str) -> None:
-    """Refuse a layout that the program demands (``{0,1}``: minor to major) unless it is row-major, as all of ours are.
+def _layouts(what: str, dictionaries: list[dict[str, Any]]) -> tuple[hlo.LayoutOrder | None, ...]:
+    """The layouts that the program demands, none if all are the default.
 
     (The result layouts in an HloModuleProto are not demands but what XLA would find convenient; PJRT asks us.)
     """
-    if mode in ("default", "auto", ""):
-        return
-    order = mode.strip("{}").split(":")[0]
-    axes = [int(axis) for axis in order.split(",") if axis.strip().isdigit()]
-    if axes != sorted(axes, reverse=True) or ":" in mode:
+    found = tuple(
+        _layout(what, number, str(dictionary.get("mhlo.layout_mode", "default")))
+        for number, dictionary in enumerate(dictionaries)
+    )
+    return found if any(found) else ()
+
+
+def _layout(what: str, number: int, mode: str) -> hlo.LayoutOrder | None:
+    """``{0,1}``: the order of the dimensions in memory, fastest first.
+
+    ``{0,1:E(4)}`` too: JAX adds the bits of an element to the layout of arrays with less than a byte an element, which
+    PJRT's buffers have in whole bytes.
+    """
+    if mode in ("default", ""):
+        return None
+    if mode == "auto":
+        return hlo.AUTO_LAYOUT
+    order = _ELEMENT_BITS.sub("", mode.strip("{}"))
+    axes = order.split(",") if order else []
+    if not all(axis.strip().isdigit() for axis in axes):
         raise unimplemented(
-            f"{what} {number} must have the layout {mode}; only row-major layouts are supported"
+            f"{what} {number} must have the layout {mode}; only dense layouts without tiles are supported"
         )
+    return tuple(map(int, axes)) or None
 
 
 def _module_aliases(program: ProgramReader) -> list[tuple[int, int, bool]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tripont.core.compiler import hlo_proto, printer, verifier
 from tripont.core.compiler.errors import CompileError
-from tripont.core.compiler.hlo import Module
+from tripont.core.compiler.hlo import AUTO_LAYOUT, Module
 from tripont.core.compiler.importer import read_program
 from tripont.core.compiler.importer.bytecode import check_envelope, producer
 
@@ -279,13 +279,20 @@ def test_donation_and_memory_kinds() -> None:
     assert module.result_memory_kinds == ("device", "unpinned_host")
 
 
-def test_layouts_that_are_not_row_major() -> None:
-    program = """func.func @main(%a: tensor<3x4xf32> {{mhlo.layout_mode = "{}"}}) -> tensor<3x4xf32> {{
-        return %a : tensor<3x4xf32> }}"""
-    for mode in ("default", "auto", "{1,0}"):
-        read_text(program.format(mode))
-    for mode in ("{0,1}", "{1,0:T(8,128)}"):
-        assert "parameter 0 must have the layout" in unimplemented(program.format(mode))
+def test_layouts() -> None:
+    program = """func.func @main(%a: tensor<3x4xf32> {{mhlo.layout_mode = "{}"}}, %b: tensor<f32>)
+        -> (tensor<3x4xf32> {{mhlo.layout_mode = "{}"}}) {{ return %a : tensor<3x4xf32> }}"""
+    for mode, layout in {
+        "default": None,
+        "{0,1}": (0, 1),
+        "{0,1:E(4)}": (0, 1),
+        "auto": AUTO_LAYOUT,
+    }.items():
+        module = read_text(program.format(mode, "{1,0}"))
+        assert module.parameter_layouts == (() if layout is None else (layout, None))
+        assert module.result_layouts == ((1, 0),)
+    tiled = unimplemented(program.format("{1,0:T(8,128)}", "default"))
+    assert "parameter 0 must have the layout" in tiled
 
 
 def test_locations_become_metadata() -> None:
