@@ -108,9 +108,11 @@ class Generator:
 
     def level_of(self, value: Value) -> int:
         """The loop depth a value lives at. Values not made through the generator count as of the current depth."""
-        if value.is_constant or value.ref[:2] in ("%a", "@t"):
+        ref = value.ref
+        first = ref[0]
+        if (first != "%" and first != "@") or ref[:2] in ("%a", "@t"):
             return 0
-        return self._level_of.get(value.ref, self.depth)
+        return self._level_of.get(ref, len(self._levels) - 1)
 
     @contextmanager
     def level(self, *, guard: bool = False, preheader: list[str] | None = None) -> Iterator[None]:
@@ -191,12 +193,16 @@ class Generator:
         hit: AnyElement | None = self._memo.get(key)
         if hit is not None:
             return hit
+        # (Most of the time of writing a module is spent here.)
         level = floor
         for operand in operands:
-            for value in components(operand):
+            for value in (operand,) if type(operand) is Value else components(operand):
                 level = max(level, self.level_of(value))
-        with self.at(level):
+        if level >= self._position:
             result = emit()
+        else:
+            with self.at(level):
+                result = emit()
         for value in components(result):
             if not value.is_constant:
                 self._level_of.setdefault(value.ref, level)
@@ -353,10 +359,26 @@ class Generator:
         The parts of the index that belong to outer loops are added to the pointer at their own level.
         """
         element, factor = memory.unit(array.shape.dtype)
-        stride = array.shape.elements * factor
-        pointer, lane_part = array.pointer, ZERO
+        pointer = array.pointer
+        offsets, lane_part = self._offsets(array.shape.dims, factor, index)
+        for offset in offsets:
+            pointer = self.offset_pointer(element, pointer, offset)
+        return pointer, lane_part
+
+    def _offsets(
+        self, dims: tuple[int, ...], factor: int, index: Index
+    ) -> tuple[list[Value], Coordinate]:
+        """What to add to the pointer for an element of an array of ``dims``, outer loops first, and the part of the
+        lane. ``factor``: elements of memory of each.
+        """
+        key = ("offsets", dims, factor, index)
+        found: tuple[list[Value], Coordinate] | None = self._memo.get(key)
+        if found is not None:
+            return found
+        stride = math.prod(dims) * factor
+        lane_part = ZERO
         uniform: list[Value] = []
-        for c, dim in zip(index, array.shape.dims, strict=True):
+        for c, dim in zip(index, dims, strict=True):
             stride = stride // dim if dim else 0
             if dim == 1:
                 continue
@@ -369,12 +391,14 @@ class Generator:
         by_level: dict[int, list[Value]] = {}
         for value in uniform:
             by_level.setdefault(self.level_of(value), []).append(value)
+        offsets = []
         for level in sorted(by_level):
             offset = by_level[level][0]
             for value in by_level[level][1:]:
                 offset = self.add(offset, value)
-            pointer = self.offset_pointer(element, pointer, offset)
-        return pointer, lane_part
+            offsets.append(offset)
+        self.remember(key, (offsets, lane_part), self.depth)
+        return offsets, lane_part
 
     def offset_pointer(self, element: str, pointer: Value, offset: Value) -> Value:
         if offset.ref == "0":
