@@ -84,7 +84,9 @@ def read_part(opcode: str) -> Reader:
 
 
 def read_bitcast_convert(block: BlockReader, operation: Any) -> Results:
-    return block.emit("bitcast-convert", block.shape(operation), block.operands(operation))
+    """Bits as they are; of one type, which complex numbers have too, they are the value."""
+    (operand,), shape = block.operands(operation), block.shape(operation)
+    return operand if shape == operand.shape else block.emit("bitcast-convert", shape, (operand,))
 
 
 def read_reduce_precision(block: BlockReader, operation: Any) -> Results:

@@ -463,3 +463,13 @@ def test_a_stage_runs_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_contexts_are_replaced() -> None:
     first = bindings.context()
     assert any(bindings.context() is not first for _ in range(bindings.PROGRAMS_PER_CONTEXT + 1))
+
+
+def test_the_bits_of_a_complex_number_as_one() -> None:
+    module = main(
+        "%0 = stablehlo.bitcast_convert %a : (tensor<3xcomplex<f32>>) -> tensor<3xcomplex<f32>>\n"
+        "return %0 : tensor<3xcomplex<f32>>",
+        parameters="%a: tensor<3xcomplex<f32>>",
+        results="tensor<3xcomplex<f32>>",
+    )
+    assert module.entry.root is module.entry.parameters[0]
