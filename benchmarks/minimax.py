@@ -22,6 +22,8 @@ import numpy as np
 from mpmath import mp, mpf
 from scipy import special  # type: ignore[import-untyped]
 
+from benchmarks import uniform_gamma
+
 Number = Any  # mpmath's numbers
 Function = Callable[[Number], Number]
 
@@ -234,6 +236,18 @@ def _mapped(x: str, centre: Number) -> Number:
     return (mpf(x) - centre) / (mpf(x) + centre)
 
 
+def _uniform_gamma() -> dict[str, Fit]:
+    """The series of the uniform expansion of the incomplete gamma function, beside each other for a from 64 on."""
+    degrees = (13, 11, 10, 8, 7, 5, 4, 2)
+    series = uniform_gamma.series
+    return {
+        f"uniform_gamma_{k}": Fit(
+            functools.partial(series, k), lambda e: mpf(1), -0.5, 0.5, d, True
+        )
+        for k, d in enumerate(degrees)
+    }
+
+
 FITS: Final[dict[str, Fit]] = {
     # sin h = h + h z (-1/6 + z p(z)), z = h^2
     **_both("sin", (2, 5), lambda z: ((mpmath.sin(_root(z)) / _root(z) - 1) / z + mpf(1) / 6) / z,
@@ -251,11 +265,12 @@ FITS: Final[dict[str, Fit]] = {
     # erf x = x + x p(z), z = x^2, for x < 1
     "erf_double": Fit(lambda z: mpmath.erf(_root(z)) / _root(z) - 1,
                       lambda z: _root(z) / mpmath.erf(_root(z)), 0, 1, 12, True),
-    # erfc x = e^(-x^2) p(t) / (1 + 2 x), t = (x - c)/(x + c), x from 0.5 to 10.1 (c = 3) or 27.3 (c = 4)
+    # erfc x = e^(-x^2) p(t) / (1 + 2 x), t = (x - c)/(x + c), x from 0 to 10.2 (c = 3) or 27.4 (c = 4)
     "erfc_float": Fit(lambda t: _erfc_series(t, 3), lambda t: 1 / _erfc_series(t, 3),
-                      _mapped("0.5", 3), _mapped("10.1", 3), 10, False),
+                      _mapped("0", 3), _mapped("10.2", 3), 11, False),
     "erfc_double": Fit(lambda t: _erfc_series(t, 4), lambda t: 1 / _erfc_series(t, 4),
-                       _mapped("0.5", 4), _mapped("27.3", 4), 21, True),
+                       _mapped("0", 4), _mapped("27.4", 4), 23, True),
+    **_uniform_gamma(),
     # log m = 2 s + s z (2/3 + z p(z)), s = (m - 1)/(m + 1), z = s^2
     **_both("log", (2, 6), lambda z: (_log_series(z) - 2 - 2 * z / 3) / z**2, lambda z: z * z / 2,
             0, _LOG_END),

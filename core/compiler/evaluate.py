@@ -21,6 +21,7 @@ from . import dtypes
 from .dtypes import DType
 from .errors import CompileError, of_instruction
 from .evaluate_elementwise import ELEMENTWISE, native_int, total_order
+from .evaluate_incomplete import NotEvaluatedError
 from .hlo import Computation, Instruction, Module, Shape, TokenShape, WindowDimension
 
 Array = np.ndarray[Any, Any]
@@ -53,21 +54,21 @@ def evaluate_instruction(instruction: Instruction, operands: Sequence[Array]) ->
     """The results of one instruction, given one array for each operand.
 
     Raises CompileError (UNIMPLEMENTED) for an opcode that has no reference here, and for matrices that NumPy does not
-    decompose.
+    decompose and functions whose series is no way.
     """
     opcode = instruction.opcode
-    with np.errstate(all="ignore"):
-        elementwise = ELEMENTWISE.get(opcode)
-        if elementwise is not None:
-            results = [elementwise(instruction, *operands)]
-        else:
-            function = _FUNCTIONS.get(opcode)
-            if function is None:
-                raise of_instruction("UNIMPLEMENTED", "no reference evaluation", instruction)
-            try:
+    elementwise, function = ELEMENTWISE.get(opcode), _FUNCTIONS.get(opcode)
+    try:
+        with np.errstate(all="ignore"):
+            if elementwise is not None:
+                results = [elementwise(instruction, *operands)]
+            elif function is not None:
                 results = function(instruction, *operands)
-            except np.linalg.LinAlgError as error:  # a singular matrix, or one that is not positive
-                raise of_instruction("UNIMPLEMENTED", str(error), instruction) from None
+            else:
+                raise of_instruction("UNIMPLEMENTED", "no reference evaluation", instruction)
+    # A singular matrix, or one that is not positive; or a series that is no way.
+    except (np.linalg.LinAlgError, NotEvaluatedError) as error:
+        raise of_instruction("UNIMPLEMENTED", str(error), instruction) from None
     return [_shaped(r, s) for r, s in zip(results, instruction.result_shapes, strict=True)]
 
 

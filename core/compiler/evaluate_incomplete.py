@@ -1,5 +1,6 @@
 """The regularized incomplete gamma and beta functions of one number each, for :mod:`.evaluate_elementwise`: in decimal
-arithmetic, so that what is left is the last rounding.
+arithmetic, so that what is left is the last rounding. Parameters so large or small that this is no way
+raise :class:`NotEvaluatedError`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,18 @@ from .evaluate_gamma import log_gamma
 
 _CONTEXT: Final = decimal.Context(prec=60, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX)
 _NOTHING: Final = Decimal(10) ** -45
-_MOST_STEPS: Final = 20000
+_MOST_STEPS: Final = 5000
+# Of parameters between these sixty digits are enough for differences of numbers near 1.
+_PARAMETERS: Final = (1e-12, 1e12)
+
+
+class NotEvaluatedError(ArithmeticError):
+    """A series or fraction goes on, or sixty digits are not enough. (Generated code has other formulas there.)"""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "an incomplete gamma or beta function of very large or small parameters, by its series"
+        )
 
 
 def igamma(a: float, x: float) -> float:
@@ -33,6 +45,7 @@ def igamma_grad_a(a: float, x: float) -> float:
         return 0.0
     if not (0 < a < math.inf and 0 < x < math.inf):
         return math.nan
+    _check(a)
     with decimal.localcontext(_CONTEXT):
         p, z = Decimal(a), Decimal(x)
         h, lower = p * Decimal(10) ** -15, z <= p + 1  # of P and Q, the one that has more digits
@@ -47,6 +60,7 @@ def betainc(a: float, b: float, x: float) -> float:
         return math.nan
     if at_low or at_high or x in (0, 1):
         return float(x > 0 if at_low else x == 1)
+    _check(a, b)
     with decimal.localcontext(_CONTEXT):
         p, q, z = Decimal(a), Decimal(b), Decimal(x)
         log_factor = p * z.ln() + q * (1 - z).ln() + log_gamma(p + q) - log_gamma(p) - log_gamma(q)
@@ -55,11 +69,18 @@ def betainc(a: float, b: float, x: float) -> float:
         return float(1 - log_factor.exp() / q * _beta_fraction(q, p, 1 - z))
 
 
+def _check(*parameters: float) -> None:
+    low, high = _PARAMETERS
+    if not all(low <= p <= high for p in parameters):
+        raise NotEvaluatedError
+
+
 def _gamma(a: float, x: float, *, lower: bool) -> float:
     if not (a >= 0 and x >= 0) or (a == 0 and x == 0):
         return math.nan
     if x in (0, math.inf) or a in (0, math.inf):
         return float((x == math.inf or (a == 0 and x > 0)) == lower)
+    _check(a)
     with decimal.localcontext(_CONTEXT):
         p, z = Decimal(a), Decimal(x)
         if z <= p + 1:
@@ -87,8 +108,8 @@ def _series(a: Decimal, x: Decimal) -> Decimal:
         term *= x / (a + n)
         total += term
         if term < total * _NOTHING:
-            break
-    return total
+            return total
+    raise NotEvaluatedError
 
 
 def _upper_fraction(a: Decimal, x: Decimal) -> Decimal:
@@ -117,5 +138,5 @@ def _fraction(first: Decimal, term: Callable[[int], tuple[Decimal, Decimal]]) ->
         c = denominator + numerator / c
         value *= c * d
         if abs(c * d - 1) < _NOTHING:
-            break
-    return value
+            return value
+    raise NotEvaluatedError

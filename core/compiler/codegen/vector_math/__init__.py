@@ -19,7 +19,8 @@ from .complex_tangent import complex_tanh
 from .error_function import erf, erfc
 from .exponential import cosh, exp, exp2, expm1, logistic, sinh, tanh
 from .gamma import digamma, lgamma
-from .incomplete import betainc, igamma, igammac
+from .incomplete import igamma, igammac
+from .incomplete_beta import betainc
 from .incomplete_slope import igamma_grad_a
 from .inverse_error_function import erf_inv
 from .inverse_trigonometric import acos, asin, atan, atan2

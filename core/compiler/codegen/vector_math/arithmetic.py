@@ -161,6 +161,9 @@ class Arithmetic:
     def either(self, a: Value, b: Value) -> Value:
         return self.builder.binary("or", a, b)
 
+    def is_not(self, a: Value) -> Value:
+        return self.builder.binary("xor", a, llvm_ir.integer(a.type, -1))
+
     # -- integers
     def int_add(self, a: Value, b: Value | int) -> Value:
         return self.builder.binary("add", a, self.integer(b))

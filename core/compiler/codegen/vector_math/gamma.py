@@ -36,9 +36,15 @@ from ..llvm_ir import Builder, Value
 from . import gamma_coefficients as coefficients
 from .arithmetic import INFINITY, NAN, Arithmetic, Pair
 from .branches import where_any
-from .logarithm import log_of_pair, log_one_and, log_pair
+from .logarithm import log, log1p, log_of_pair, log_one_and, log_pair, without_log
 
 Compute = Callable[[Arithmetic, Value], Value]
+
+# Places and weights of Gauss's rule on [0, 1].
+_GAUSS: Final = (
+    (0.06943184420297371, 0.17392742256872692), (0.33000947820757187, 0.3260725774312731),
+    (0.6699905217924281, 0.3260725774312731), (0.9305681557970263, 0.17392742256872692),
+)  # fmt: skip
 
 _STIRLING_FROM: Final = 8.0
 _REFLECTION_FROM: Final = {"float": 12.0, "double": 20.0}
@@ -145,6 +151,47 @@ def lgamma_of_positive(m: Arithmetic, a: Value) -> Pair:
     shifted = m.two_sum(signed.high, series.high)
     shifted = Pair(shifted.high, m.add(shifted.low, m.add(signed.low, series.low)))
     return m.pair_select(is_large, _stirling(m, a, logarithm), shifted)
+
+
+def stirling_rest(m: Arithmetic, a: Value) -> Pair:
+    """lgamma a - ((a - 1/2) log a - a + log(2 pi)/2) in two words, for a > 0."""
+    inverse = m.div(1.0, m.at_least(a, _STIRLING_FROM))
+    far = m.mul(m.polynomial(m.mul(inverse, inverse), coefficients.STIRLING[m.scalar]), inverse)
+    small, zero = m.at_most(a, _STIRLING_FROM), m.constant(0.0)
+    logarithm = m.fast_two_sum(*log_pair(m, Pair(small, zero)))
+    product = m.fast_two_sum(*m.pair_scale(logarithm, small))
+    near = m.fast_two_sum(*lgamma_of_positive(m, small))
+    near = m.pair_add(near, Pair(m.mul(logarithm.high, 0.5), m.mul(logarithm.low, 0.5)))
+    near = m.pair_add(near, m.pair_negate(product))
+    half = m.pair_constant(*_HALF_LOG_2PI[m.scalar])
+    near = m.pair_add(near, m.pair_add(Pair(small, zero), m.pair_negate(half)))
+    return m.pair_select(m.compare("olt", a, _STIRLING_FROM), near, Pair(far, zero))
+
+
+def lgamma_step(m: Arithmetic, a: Value, b: Value, factor: Value) -> Value:
+    """lgamma(a + b) - lgamma a + b log(factor), relative to b right, for a > 0 and 0 < b <= 1/2; ``factor`` near 1/a.
+
+    From a + 8 on, for smaller a, by Stirling's series; the derivative of what that has beside elementary functions is
+    integrated from a to a + b by Gauss's rule of four points.
+    """
+    product = m.constant(0.0)  # (1 + b/a) (1 + b/(a+1)) ... - 1
+    for i in range(8):
+        more = m.div(b, m.add(a, float(i)))
+        product = m.add(product, m.fma(product, more, more))
+    is_small = m.compare("olt", a, _STIRLING_FROM)
+    shifted = m.select(is_small, m.add(a, 8.0), a)
+    correction = m.select(is_small, log1p(m.builder, m.target, product), 0.0)
+    ratio = m.div(b, shifted)
+    rest = without_log(m, Pair(ratio, m.constant(0.0))).high
+    total = m.fma(m.sub(ratio, rest), -0.5, m.negate(m.mul(shifted, rest)))
+    integral = m.constant(0.0)
+    for place, weight in _GAUSS:
+        inverse = m.div(1.0, m.fma(b, place, shifted))
+        z = m.mul(inverse, inverse)
+        slope = m.mul(z, m.polynomial(z, coefficients.DIGAMMA_TAIL[m.scalar]))
+        integral = m.fma(slope, weight, integral)
+    logarithm = log(m.builder, m.target, m.mul(factor, m.add(shifted, b)))
+    return m.sub(m.add(total, m.mul(b, m.sub(logarithm, integral))), correction)
 
 
 def lgamma_of_one_and(m: Arithmetic, a: Value) -> Value:

@@ -1,24 +1,20 @@
-"""The regularized incomplete gamma and beta functions: igamma (P), igammac (Q = 1 - P) and betainc (I).
+"""The regularized incomplete gamma functions: igamma (P) and igammac (Q = 1 - P).
 
     P(a, x) = f/a (1 + x/(a+1) + x^2/((a+1)(a+2)) + ...),                        x < 1 or x <= a
     Q(a, x) = f / (x+1-a - (1-a)/(x+3-a - 2(2-a)/(x+5-a - ...))),                else;  f = x^a e^-x / gamma(a)
-    I_x(a, b) = x^a (1-x)^b / (a B(a, b)) / (1 + d1/(1 + d2/(1 + ...))),         x <= (a+1)/(a+b+2)
 
-and I_x(a, b) = 1 - I_{1-x}(b, a) else. (DLMF 8.7.1, 8.9.2, 8.17.22. The fractions by Lentz's method: W. J. Lentz, 1976;
-I. J. Thompson, A. R. Barnett, 1986.) The loops go on until the terms of all lanes are nothing.
+(DLMF 8.7.1, 8.9.2), and where a is large and x near it by :mod:`.uniform_gamma`. The loops go on until the terms of all
+lanes are nothing.
 
-The factors before them are e to the power of a sum in which large terms leave each other, so those have two words.
-Float is computed in double where the target has it: one minus a number near one has digits enough then.
+The factor before them is e to the power of a sum in which large terms leave each other, so that has two words. Float is
+computed in double where the target has it: one minus a number near one has digits enough then.
 
     Q(a, x) = 1 - x^a / gamma(1+a) (1 + a (-x/(1!(a+1)) + x^2/(2!(a+2)) - ...))
 
-by expm1 of the logarithm, for x < 1 and a < 1/2, has all digits. What is left: I_x where it is much smaller than 1 and
-had from its complement, for b below 1/2 and x above 0.95.
+by expm1 of the logarithm, for x < 1 and a < 1/2, has all digits.
 """
 
 from __future__ import annotations
-
-from typing import Final
 
 from ...targets.target import Target
 from .. import llvm_ir
@@ -29,17 +25,14 @@ from .exponential import expm1
 from .gamma import lgamma_of_one_and, lgamma_of_positive
 from .logarithm import log1p, log_pair
 from .series import NOTHING, Precision, called, exp_of_pair
-
-# Below this second parameter a fraction beyond its range of fast convergence is better than a difference.
-_SMALL_PARAMETER: Final = 0.5
-_DIRECT_UP_TO: Final = 0.95
+from .uniform_gamma import Deviation, deviation, factor_of_large, smaller_tail
 
 
 def igamma(builder: Builder, target: Target, a: Value, x: Value) -> Value:
     """The regularized lower incomplete gamma function P(a, x).
 
-    float: below 1 ulp for a up to 1,000 where the target has double. double: below 12 ulp there. P(0, x) is 1 but
-    NaN for x = 0; P(a, inf) is 1; NaN for negative arguments.
+    float: below 1 ulp where the target has double. double: below 10 ulp. P(0, x) is 1 but NaN for x = 0; P(a, inf) is
+    1; NaN for negative arguments.
     """
     return called(builder, target, "igamma", _lower, a, x)
 
@@ -47,15 +40,6 @@ def igamma(builder: Builder, target: Target, a: Value, x: Value) -> Value:
 def igammac(builder: Builder, target: Target, a: Value, x: Value) -> Value:
     """The regularized upper incomplete gamma function Q(a, x) = 1 - P(a, x). Errors as of :func:`igamma`."""
     return called(builder, target, "igammac", _upper, a, x)
-
-
-def betainc(builder: Builder, target: Target, a: Value, b: Value, x: Value) -> Value:
-    """The regularized incomplete beta function I_x(a, b).
-
-    float: below 1 ulp for a and b up to 1,000 where the target has double, double: below 40 ulp there, but for what
-    the module says is left. For a or b 0 or infinite the limit, NaN where there is none.
-    """
-    return called(builder, target, "betainc", _beta, a, b, x)
 
 
 # --------------------------------------------------------------------------------------------------------- gamma
@@ -88,20 +72,36 @@ def _gamma_parts(m: Precision, a: Value, x: Value) -> tuple[Value, Value, Value,
     """(whether Q is the one computed, P, Q, whether this is so: both arguments are above 0 and finite)."""
     valid = m.both(is_ordinary(m, a), is_ordinary(m, x))
     a, x = m.select(valid, a, 1.0), m.select(valid, x, 0.5)
+    a, share = not_tiny(m, a)
+    factor, near, distance = gamma_factor(m, a, x)
     from_above = m.both(m.compare("oge", x, 1.0), m.compare("ogt", x, a))
-    factor = gamma_factor(m, a, x)
-    lower = m.mul(m.div(factor, a), _lower_series(m, a, x, from_above))
-    upper = m.mul(factor, _upper_fraction(m, a, x, from_above))
-    return from_above, lower, upper, valid
+    from_above = m.either(from_above, m.both(near, m.compare("oge", x, a)))
+    lower = m.mul(m.div(factor, a), _lower_series(m, a, x, m.either(near, from_above)))
+    upper = m.mul(factor, _upper_fraction(m, a, x, m.both(from_above, m.is_not(near))))
+    upper = m.mul(upper, share)
+    tail = smaller_tail(m, a, distance)
+    lower = m.at_most(m.select(near, tail, lower), 1.0)
+    return from_above, lower, m.select(near, tail, upper), valid
 
 
-def gamma_factor(m: Arithmetic, a: Value, x: Value) -> Value:
-    """x^a e^-x / gamma(a)"""
+def not_tiny(m: Arithmetic, a: Value) -> tuple[Value, Value]:
+    """A parameter of which 1/a is a number, and how many times that a is: Q(a, x) is a multiple of so small an a."""
+    tiny = 2.0**-900 if m.is_double else 2.0**-100
+    return m.at_least(a, tiny), m.select(m.compare("olt", a, tiny), m.mul(a, 1 / tiny), 1.0)
+
+
+def gamma_factor(m: Arithmetic, a: Value, x: Value) -> tuple[Value, Value, Deviation]:
+    """(x^a e^-x / gamma(a), whether :mod:`.uniform_gamma`'s expansion holds, what that asks for)."""
     zero = m.constant(0.0)
-    power = m.pair_scale(log_pair(m, Pair(x, zero)), a)
+    is_large = m.compare("oge", a, 8.0)
+    modest = m.select(is_large, 1.0, a)
+    power = m.pair_scale(log_pair(m, Pair(x, zero)), modest)
     exponent = m.pair_add(m.fast_two_sum(*power), m.pair_negate(Pair(x, zero)))
-    whole = m.pair_negate(m.fast_two_sum(*lgamma_of_positive(m, a)))
-    return exp_of_pair(m, m.pair_add(exponent, whole))
+    whole = m.pair_negate(m.fast_two_sum(*lgamma_of_positive(m, modest)))
+    factor = exp_of_pair(m, m.pair_add(exponent, whole))
+    distance = deviation(m, m.select(is_large, a, 8.0), x)
+    of_large = factor_of_large(m, a, distance.exponent)
+    return m.select(is_large, of_large, factor), distance.is_near(m, a), distance
 
 
 def is_ordinary(m: Arithmetic, x: Value) -> Value:
@@ -125,31 +125,32 @@ def _lower_series(m: Precision, a: Value, x: Value, not_wanted: Value) -> Value:
 
 
 def _upper_fraction(m: Precision, a: Value, x: Value, wanted: Value) -> Value:
-    """1/(x+1-a - (1-a)/(x+3-a - 2(2-a)/(x+5-a - ...)))"""
+    """1/(x+1-a - (1-a)/(x+3-a - 2(2-a)/(x+5-a - ...))), as the sum of the changes that each step makes (J. Steed)."""
     a, x = m.select(wanted, a, 1.0), m.select(wanted, x, 10.0)
     partial = m.sub(m.add(x, 1.0), a)
     d = m.div(1.0, partial)
     more: list[Value] = []
     # The numerator is i (a - i).
-    initial = [m.constant(1.0), partial, m.constant(2.0**100), d, d]
+    initial = [m.constant(1.0), partial, d, d, d]
     with m.builder.loop_carrying(
         llvm_ir.i64(0), llvm_ir.i64(m.most_steps), 1, initial, more=more
     ) as (_, carried, results):
-        i, partial, c, d, value = carried
+        i, partial, d, change, value = carried
         numerator = m.mul(i, m.sub(a, i))
         partial = m.add(partial, 2.0)
-        d = m.div(1.0, m.fma(numerator, d, partial))
-        c = m.add(partial, m.div(numerator, c))
-        change = m.mul(c, d)
-        carried[:] = [m.add(i, 1.0), partial, c, d, m.mul(value, change)]
-        more.append(_has_changed(m, change))
+        product = m.mul(numerator, d)
+        d = m.div(1.0, m.add(partial, product))
+        change = m.negate(m.mul(m.mul(product, d), change))
+        value = m.add(value, change)
+        carried[:] = [m.add(i, 1.0), partial, d, change, value]
+        more.append(still_counts(m, change, value))
     return results[4]
 
 
-def _has_changed(m: Precision, factor: Value) -> Value:
-    """Whether a factor is other than 1 in a lane."""
-    rest = m.absolute(m.sub(factor, 1.0))
-    return any_lane(m.builder, m.compare("ogt", rest, 2 * m.nothing), m.lanes)
+def still_counts(m: Precision, change: Value, total: Value) -> Value:
+    """Whether a change is more than nothing beside a total in a lane."""
+    size = m.mul(m.absolute(total), m.nothing)
+    return any_lane(m.builder, m.compare("ogt", m.absolute(change), size), m.lanes)
 
 
 def _upper_of_small(m: Arithmetic, a: Value, x: Value) -> Value:
@@ -175,84 +176,3 @@ def _upper_of_small(m: Arithmetic, a: Value, x: Value) -> Value:
     power = m.pair_scale(log_pair(m, Pair(x, zero)), a)
     logarithm = m.add(m.pair_sum(power), m.sub(series, lgamma_of_one_and(m, a)))
     return m.negate(expm1(m.builder, m.target, logarithm))
-
-
-# ---------------------------------------------------------------------------------------------------------- beta
-
-
-def _beta(m: Precision, a: Value, b: Value, x: Value) -> Value:
-    valid = m.both(is_ordinary(m, a), is_ordinary(m, b))
-    inside = m.both(m.compare("ogt", x, 0.0), m.compare("olt", x, 1.0))
-    value = _beta_inside(m, *(m.select(m.both(valid, inside), v, 0.5) for v in (a, b, x)))
-    at_zero, at_one = m.compare("oeq", x, 0.0), m.compare("oeq", x, 1.0)
-    # All of the distribution is at 0, or at 1.
-    low = m.either(m.compare("oeq", a, 0.0), m.compare("oeq", b, INFINITY))
-    high = m.either(m.compare("oeq", b, 0.0), m.compare("oeq", a, INFINITY))
-    value = m.select(at_one, 1.0, m.select(at_zero, 0.0, value))
-    value = m.select(low, m.select(at_zero, 0.0, 1.0), value)
-    value = m.select(high, m.select(at_one, 1.0, 0.0), value)
-    nan = m.either(m.both(low, high), m.either(m.compare("uno", a, b), m.compare("uno", x, x)))
-    for is_outside in (
-        m.compare("olt", a, 0.0),
-        m.compare("olt", b, 0.0),
-        m.compare("olt", x, 0.0),
-    ):
-        nan = m.either(nan, is_outside)
-    return m.select(m.either(nan, m.compare("ogt", x, 1.0)), NAN, value)
-
-
-def _beta_inside(m: Precision, a: Value, b: Value, x: Value) -> Value:
-    """I_x(a, b) for 0 < x < 1 and positive, finite a and b."""
-    one, zero = m.constant(1.0), m.constant(0.0)
-    fast = m.compare("ole", x, m.div(m.add(a, 1.0), m.add(m.add(a, b), 2.0)))
-    small = m.both(m.compare("olt", b, _SMALL_PARAMETER), m.compare("olt", x, _DIRECT_UP_TO))
-    direct = m.either(fast, small)
-    y = m.two_sum(one, m.negate(x))
-    log_x, log_y = (m.fast_two_sum(*log_pair(m, v)) for v in (Pair(x, zero), y))
-    powers = m.pair_add(
-        m.fast_two_sum(*m.pair_scale(log_x, a)), m.fast_two_sum(*m.pair_scale(log_y, b))
-    )
-    exponent = m.pair_add(powers, m.pair_negate(_log_beta(m, a, b)))
-    first, second = m.select(direct, a, b), m.select(direct, b, a)
-    factor = m.div(exp_of_pair(m, exponent), first)
-    value = m.mul(factor, _beta_fraction(m, first, second, m.select(direct, x, y.high)))
-    return m.select(direct, value, m.sub(1.0, value))
-
-
-def _log_beta(m: Arithmetic, a: Value, b: Value) -> Pair:
-    """log B(a, b) = lgamma a + lgamma b - lgamma(a + b) in two words."""
-    parts = [m.fast_two_sum(*lgamma_of_positive(m, v)) for v in (a, b)]
-    total = m.two_sum(a, b)
-    # What rounds in a + b times the derivative, nearly.
-    whole = log_pair(m, Pair(total.high, m.constant(0.0))).high
-    slope = m.sub(whole, m.div(0.5, total.high))
-    both = m.pair_add(*parts)
-    of_total = m.fast_two_sum(*lgamma_of_positive(m, total.high))
-    of_total = Pair(of_total.high, m.fma(slope, total.low, of_total.low))
-    return m.pair_add(both, m.pair_negate(of_total))
-
-
-def _beta_fraction(m: Precision, a: Value, b: Value, x: Value) -> Value:
-    """1/(1 + d1/(1 + d2/(1 + ...))), two steps at a time."""
-    total = m.add(a, b)
-    one = m.constant(1.0)
-    d = m.div(1.0, m.sub(1.0, m.div(m.mul(total, x), m.add(a, 1.0))))
-    more: list[Value] = []
-    with m.builder.loop_carrying(
-        llvm_ir.i64(0), llvm_ir.i64(m.most_steps), 1, [one, one, d, d], more=more
-    ) as (_, carried, results):
-        i, c, d, value = carried
-        place = m.add(a, m.add(i, i))
-        even = m.mul(m.mul(i, m.sub(b, i)), x)
-        odd = m.negate(m.mul(m.mul(m.add(a, i), m.add(total, i)), x))
-        for numerator, denominator in (
-            (even, m.mul(m.sub(place, 1.0), place)),
-            (odd, m.mul(place, m.add(place, 1.0))),
-        ):
-            d = m.div(denominator, m.fma(numerator, d, denominator))
-            c = m.add(m.div(numerator, m.mul(denominator, c)), 1.0)
-            change = m.mul(c, d)
-            value = m.mul(value, change)
-        carried[:] = [m.add(i, 1.0), c, d, value]
-        more.append(_has_changed(m, change))
-    return results[3]

@@ -92,6 +92,23 @@ def to_floating(m: Arithmetic, k: Value) -> Value:
 
 def log_words(m: Arithmetic, f: Pair, series: Callable[[Pair], Pair]) -> Pair:
     """log(1 + f) in two words, for f from sqrt(1/2) - 1 to sqrt 2 - 1; ``series``: z -> 2/3 + z q(z)."""
+    s, u = _log_terms(m, f, series)
+    value = m.fast_two_sum(m.add(s.high, s.high), u.high)
+    return Pair(value.high, m.add(value.low, m.add(m.add(s.low, s.low), u.low)))
+
+
+def without_log(m: Arithmetic, f: Pair) -> Pair:
+    """f - log(1 + f) in two words, to 2^-60 of its own size for double; f as in :func:`log_words`.
+
+    f - 2 s is f s: nothing is lost where f is small.
+    """
+    s, u = _log_terms(m, f, lambda z: _series(m, z))
+    product = m.pair_product(f, s)
+    return m.pair_add(m.fast_two_sum(*product), m.pair_negate(m.fast_two_sum(*u)))
+
+
+def _log_terms(m: Arithmetic, f: Pair, series: Callable[[Pair], Pair]) -> tuple[Pair, Pair]:
+    """s = f / (2 + f) and s z (2/3 + z q(z)), whose sum with 2 s is that logarithm."""
     denominator = m.fast_two_sum(m.constant(2.0), f.high)
     inverse = m.div(1.0, denominator.high)
     quotient = m.mul(f.high, inverse)
@@ -100,9 +117,7 @@ def log_words(m: Arithmetic, f: Pair, series: Callable[[Pair], Pair]) -> Pair:
     rest = m.add(rest, m.fnma(quotient, m.add(denominator.low, f.low), f.low))
     s = m.fast_two_sum(quotient, m.mul(rest, inverse))
     z = m.pair_product(s, s)
-    u = m.pair_product(m.pair_product(s, z), series(z))
-    value = m.fast_two_sum(m.add(s.high, s.high), u.high)
-    return Pair(value.high, m.add(value.low, m.add(m.add(s.low, s.low), u.low)))
+    return s, m.pair_product(m.pair_product(s, z), series(z))
 
 
 def two_thirds_and(m: Arithmetic, rest: Pair) -> Pair:

@@ -52,7 +52,7 @@ def _zeta(m: Precision, s: Value, q: Value, root: Value | None = None) -> Value:
     """zeta(s, q), times ``root`` squared if it is given."""
     whole_s, whole_q = (m.compare("oeq", v, m.builder.intrinsic("trunc", [v])) for v in (s, q))
     positive = m.compare("ogt", q, 0.0)
-    summed = m.both(m.both(whole_s, _not(m, whole_q)), m.compare("ogt", q, -m.most_steps + 20.0))
+    summed = m.both(m.both(whole_s, m.is_not(whole_q)), m.compare("ogt", q, -m.most_steps + 20.0))
     valid = m.both(m.either(positive, summed), m.compare("ogt", s, 1.0))
     for v in (s, q):
         valid = m.both(valid, m.compare("olt", v, INFINITY))
@@ -65,10 +65,6 @@ def _zeta(m: Precision, s: Value, q: Value, root: Value | None = None) -> Value:
     limit = m.select(m.compare("oeq", s, 1.0), INFINITY, limit)
     limit = m.select(m.either(m.compare("olt", s, 1.0), m.compare("uno", s, q)), NAN, limit)
     return m.select(valid, value, limit)
-
-
-def _not(m: Precision, condition: Value) -> Value:
-    return m.builder.binary("xor", condition, llvm_ir.integer(condition.type, -1))
 
 
 def _sum(m: Precision, s: Value, q: Value, root: Value | None) -> Value:
@@ -107,7 +103,7 @@ def _sum(m: Precision, s: Value, q: Value, root: Value | None) -> Value:
         count = m.select(active, m.add(count, 1.0), count)
         size = m.mul(m.absolute(total.high), m.nothing / 16)
         nothing = m.both(m.compare("ogt", place, 0.0), m.compare("ole", term, size))
-        goes_on = m.both(active, m.both(_not(m, nothing), m.compare("olt", m.add(q, count), end)))
+        goes_on = m.both(active, m.both(m.is_not(nothing), m.compare("olt", m.add(q, count), end)))
         carried[:] = [count, m.select(goes_on, 1.0, zero), total.high, low]
         more.append(any_lane(m.builder, goes_on, m.lanes))
     y = m.add(q, results[0])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import special  # type: ignore[import-untyped]
-from tripont.core.compiler import evaluate_gamma, evaluate_incomplete
+from tripont.core.compiler import evaluate_gamma
 from tripont.core.compiler.codegen.vector_math import FUNCTIONS
 
 from tests.core.compiler.codegen.native import elementwise, without_double
@@ -270,39 +270,6 @@ def test_gamma(name: str, scalar: str, cpu: str) -> None:
         max(bound, 11.0 if name == "digamma" else bound),
         x[at_zero],
     )
-
-
-# name: reference, correctly rounded; largest error of float (computed in double), of double, of float alone.
-INCOMPLETE: dict[str, tuple[Callable[..., float], float, float, float]] = {
-    "igamma": (evaluate_incomplete.igamma, 0.51, 30, 30),
-    "igammac": (evaluate_incomplete.igammac, 0.51, 90, 90),
-    "igamma_grad_a": (evaluate_incomplete.igamma_grad_a, 0.51, 120, 120),
-    "betainc": (evaluate_incomplete.betainc, 0.51, 90, 90),
-}
-
-
-@pytest.mark.parametrize("kind", ["float", "double", "float alone"])
-@pytest.mark.parametrize("name", INCOMPLETE)
-def test_incomplete_functions(name: str, kind: str) -> None:
-    """Small and large parameters, both series and both fractions; the values of zeros and infinities in other lanes."""
-    reference, *bounds = INCOMPLETE[name]
-    dtype: Any = np.float64 if kind == "double" else np.float32
-    generator = np.random.default_rng(12)
-    a, b = np.exp(generator.uniform(np.log(0.02), np.log(300), (2, 160)))
-    a[:40] = np.exp(generator.uniform(-9, 0, 40))
-    b[40:80] = a[40:80] * generator.uniform(0.9, 1.1, 40)
-    x = generator.uniform(0.01, 0.94, 160)
-    arguments = [v.astype(dtype) for v in (a, b, x)[: 3 if name == "betainc" else 2]]
-    limits = np.array([0, 0.5, 1, INF, -1, NAN], dtype)
-    grid = np.stack(np.meshgrid(*[limits] * len(arguments))).reshape(len(arguments), -1)
-    arguments = [np.concatenate([v, w]) for v, w in zip(arguments, grid, strict=True)]
-    scalar = "double" if kind == "double" else "float"
-    cpu = without_double() if kind == "float alone" else "host"
-    got = elementwise(FUNCTIONS[name], scalar, len(arguments), cpu)(*arguments)
-    exact = np.array([reference(*map(float, v)) for v in zip(*arguments, strict=True)])
-    bound = bounds[["float", "double", "float alone"].index(kind)]
-    counted = ~((np.abs(exact) < np.finfo(dtype).tiny) & (exact != 0))  # those may be rounded twice
-    check(name, got[counted], exact[counted], bound, arguments[0][counted])
 
 
 # name: reference, correctly rounded; largest error of float (computed in double), of double, of float alone.
