@@ -256,8 +256,8 @@ def _starts(
 ) -> list[Instruction]:
     """Start indices within the array that is there; HLO clamps them to its bounds alone.
 
-    One that is too large is an error all the same. TensorFlow's bridge takes the bound for the size in places (tf.roll
-    of such an array), and clamped it is some other slice.
+    One that is too large or negative is an error all the same: frameworks make it of a size and an index that the user
+    wrote, and clamped it would be some other slice.
     """
     new = []
     for d, (extent, start) in enumerate(zip(extents, _wide(scope, starts), strict=True)):
@@ -268,8 +268,13 @@ def _starts(
             if start.dtype is not dtypes.S32:
                 last = scope.add(Instruction("convert", Shape(start.dtype), (last,)))
             kind = "SIGNED" if start.dtype.is_signed else "UNSIGNED"
+            inside = scope.compare("LE", start, last, kind)
+            if start.dtype.is_signed:
+                inside = scope.op(
+                    "and", inside, scope.compare("GE", start, scope.zero(start.dtype))
+                )
             scope.check(
-                scope.op("and", enough, scope.compare("LE", start, last, kind)),
+                scope.op("and", enough, inside),
                 "more is read or written than an array has whose size depends on values",
             )
             start = scope.op("minimum", start, last)
@@ -336,9 +341,25 @@ def _gather(scope: Scope, old: Instruction, operands: Sequence[Instruction]) -> 
             limits[numbers.start_index_map.index(d)] = _plus(scope, size, -extents[d])
         else:
             raise scope.refuse(old, "slices are taken of a size that depends on values")
+    for limit in limits.values():
+        _check_not_empty(scope, indices, limit)
     for coordinate, limit in limits.items():
         indices = _limited(scope, indices, numbers.index_vector_dim, coordinate, limit)
     return _same(scope, old, (x, indices), sizes)
+
+
+def _check_not_empty(scope: Scope, indices: Instruction, limit: Instruction) -> None:
+    """Indices beyond the end are moved to it, as HLO says; but not where there is no element to move to."""
+    there = scope.compare("GE", limit, scope.number(0))
+    if 0 in indices.dims:
+        return
+    none = [
+        scope.compare("EQ", size, scope.number(0))
+        for size in scope.sizes.get(indices, NONE).values()
+    ]
+    for no_index in none:
+        there = scope.op("or", there, no_index)
+    scope.check(there, "an element is taken of an array that has none")
 
 
 def _limited(

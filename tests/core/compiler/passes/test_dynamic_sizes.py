@@ -517,6 +517,15 @@ _IMAGE = f"{_IMAGES} k = f32[2,2,1,1] broadcast(one), dimensions={{}}"
             "i = u8[] constant(255) ROOT r = f32[2] dynamic-slice(v, i), dynamic_slice_sizes={2}",
             "more is read or written",
         ),
+        (
+            "i = s32[] constant(-1) ROOT r = f32[1] dynamic-slice(v, i), dynamic_slice_sizes={1}",
+            "more is read or written",
+        ),
+        (
+            "c = s32[1] constant({0}) ROOT r = f32[1] gather(s, c), offset_dims={}, collapsed_slice_dims={0},"
+            " start_index_map={0}, index_vector_dim=1, slice_sizes={1} s = f32[<=1] slice(v), slice={[5:6]}",
+            "an element is taken of an array that has none",
+        ),
     ],
 )
 def test_arrays_of_sizes_that_do_not_fit_fail_where_the_program_runs(
