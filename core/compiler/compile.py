@@ -37,7 +37,8 @@ from .passes.tokens import tokens_as_arrays
 from .recursion import deep_recursion
 from .targets.target import Image, Target
 
-# What a compilation may be told: name -> what the value means.
+# What a compilation may be told: name -> what the value means. Besides, it heeds XLA's option
+# xla_allow_excess_precision, whose values XLA itself checks (option_overrides).
 OPTIONS: Mapping[str, str] = {
     "target": "host (the default) or sycl",
     "sycl_device": "SYCL device to compile for: cpu or gpu, and what it has of fp16, fp64, sub-groups (of 16): "
@@ -137,7 +138,8 @@ def compile_module(
     )
     results = _values([r.shape for r in module.entry.results], module.result_memory_kinds, "result")
     costs = cost.of_module(module)
-    module = pipeline.run(module, dumping)
+    exact = options.get("xla_allow_excess_precision", "").lower() in ("false", "0")
+    module = pipeline.run(module, dumping, pipeline.EXACT_PASSES if exact else pipeline.PASSES)
     assignment = buffers.assign(module)
     code, lowered, image = _generate(module, assignment, target, dumping)
     costs.optimal_nanoseconds = cost.of_thunks(lowered.thunks)

@@ -15,6 +15,7 @@ from .passes.common_subexpressions import eliminate_common_subexpressions, share
 from .passes.custom_calls import lay_out_custom_calls, match_custom_calls
 from .passes.dead_code import eliminate_dead_code
 from .passes.decompose import decompose, remove_barriers
+from .passes.excess_precision import round_each_operation
 from .passes.extrema import order_extrema
 from .passes.inline import inline_calls, unshare_control_flow
 from .passes.library import match_library
@@ -48,6 +49,15 @@ PASSES: tuple[Pass, ...] = (
     unshare_control_flow,
     annotate_trip_counts,
     fuse,
+)
+
+
+# Floats of at most 16 bits rounded after every operation: before library calls take in what follows them, and behind
+# the rules that would take the conversions away.
+EXACT_PASSES: tuple[Pass, ...] = (
+    *PASSES[: PASSES.index(remove_barriers)],
+    round_each_operation,
+    *PASSES[PASSES.index(remove_barriers) :],
 )
 
 

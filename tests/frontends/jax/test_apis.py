@@ -151,3 +151,14 @@ def test_checkpoint_and_custom_derivatives(xpu):
     assert float(jax.jit(jax.grad(doubled))(x)) == 5
     plain = jax.jit(jax.grad(lambda x: jnp.sin(jnp.sin(x))))(x)
     assert float(jax.jit(jax.grad(jax.checkpoint(lambda x: jnp.sin(jnp.sin(x)))))(x)) == plain
+
+
+def test_excess_precision_can_be_refused(xpu):
+    """f16 is computed in f32 inside kernels, as XLA may too, but not if it is told not to."""
+    x = jnp.float32([3.00001])
+    lowered = jax.jit(lambda x: jnp.sqrt(x.astype(jnp.float16)).astype(jnp.float32)).lower(x)
+    exact = lowered.compile(compiler_options={"xla_allow_excess_precision": False})
+    assert float(exact(x)[0]) == np.float32(np.sqrt(np.float16(3)))
+    assert float(lowered.compile()(x)[0]) == np.sqrt(np.float32(3))
+    with pytest.raises(jax.errors.JaxRuntimeError, match="xla_allow_excess_precision"):
+        lowered.compile(compiler_options={"xla_allow_excess_precision": "perhaps"})
