@@ -90,12 +90,17 @@ COMPOSITES: dict[str, str] = {
 def _kept(
     name: str, portable: Callable[..., Any], complex_only: bool = False
 ) -> Callable[..., Any]:
-    """The composite of that name for operands of the result's type, the portable rule for others."""
+    """The composite of that name for operands of the result's type, the portable rule for others.
+
+    And for sizes that are not known yet (jax.export with symbolic shapes), which nobody fills into a composite's
+    function.
+    """
 
     def rule(context: Any, *operands: Any, **parameters: Any) -> Any:
         types = {(aval.shape, aval.dtype) for aval in [*context.avals_in, *context.avals_out]}
         is_complex = np.issubdtype(context.avals_in[0].dtype, np.complexfloating)
-        if len(types) > 1 or is_complex < complex_only:
+        symbolic = not all(isinstance(size, int) for shape, _ in types for size in shape)
+        if len(types) > 1 or symbolic or is_complex < complex_only:
             return portable(context, *operands, **parameters)
         result = compat.composite(context, name, portable, *operands, **parameters)
         return [compat.keep_sharding(context, result)]
