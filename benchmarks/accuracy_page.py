@@ -45,9 +45,9 @@ _SEVERAL: Final = """\
 ## Functions of several arguments
 
 All but `random_gamma_grad`, which is a formula of JAX's and no primitive, are tripont's own; f32 is computed in f64 (on
-devices without f64 it has errors like f64's). The table is for parameters up to 1,000 or so; larger and smaller ones, up
-to the ends of the format, have no larger errors (tests/core/compiler/codegen/test_incomplete_functions.py), where XLA:CPU's
-igamma has one digit at 10^5.
+devices without f64 it has errors like f64's). The table is for parameters up to 1,000 or so; with larger and smaller
+ones, up to the ends of the format, errors are no larger (tests/core/compiler/codegen/test_incomplete_functions.py);
+XLA:CPU's igamma has one digit at 10^5.
 """
 _COMPLEX: Final = """\
 
