@@ -19,6 +19,8 @@ class TripontPlugin(plugins.DevicePlugin):
     """One process has all devices; TRIPONT_NUM_DEVICES says how many."""
 
     def library_path(self) -> str:
+        """RuntimeError if torch_xla is told to use sizes that it gets wrong (:func:`_refuse_experiments`)."""
+        _refuse_experiments()
         return library_path()
 
     def configure_single_process(self) -> None:
@@ -27,6 +29,21 @@ class TripontPlugin(plugins.DevicePlugin):
     def physical_chip_count(self) -> int:
         """Processes that ``torch_xla.launch`` starts: one, with a thread for each device."""
         return 1
+
+
+def _refuse_experiments() -> None:
+    """XLA_EXPERIMENTAL has torch_xla record ``nonzero`` and the like with sizes that depend on values.
+
+    Its rules for what follows take the largest possible size for the size (``roll``, ``zeros_like``, a mean), so that
+    results are wrong on every device. Without the variable the sizes are numbers.
+    """
+    experiments = os.environ.get("XLA_EXPERIMENTAL", "")
+    if experiments and os.environ.get("PJRT_DEVICE") == DEVICE_TYPE:
+        raise RuntimeError(
+            f"tripont: XLA_EXPERIMENTAL={experiments} makes PyTorch/XLA compute with sizes that depend on values, "
+            "which gives wrong results (torch.roll, torch.zeros_like): unset it, and nonzero, masked_select and "
+            "boolean masks work"
+        )
 
 
 def register() -> None:

@@ -57,6 +57,17 @@ def test_choice_of_another_device_is_respected(subprocess_environment):
     assert done.stdout.split() == ["CPU", "False"]
 
 
+def test_experiments_that_give_wrong_results_are_refused(subprocess_environment):
+    done = _run(
+        "import torch_xla" + _USE,
+        subprocess_environment,
+        PJRT_DEVICE="XPU",
+        XLA_EXPERIMENTAL="nonzero:masked_select",
+    )
+    assert done.returncode != 0
+    assert "XLA_EXPERIMENTAL=nonzero:masked_select makes PyTorch/XLA compute with" in done.stderr
+
+
 _BOTH = """
 import tensorflow as tf
 with tf.device("/device:XPU:0"):

@@ -84,6 +84,40 @@ def test_dynamic_results():
     assert torch.nonzero(torch.zeros(3, device="xla")).shape[0] == 0
 
 
+OF_DYNAMIC_RESULTS = {
+    "last": lambda x, p: p[-2:],
+    "every other": lambda x, p: p[::2],
+    "flip": lambda x, p: p.flip(0),
+    "roll": lambda x, p: p.roll(-1, 0) if len(p) else p,  # torch_xla ends the process for none
+    "cat": lambda x, p: torch.cat([p, x, p]),
+    "outer": lambda x, p: p[:, None] * p[None],
+    "repeat": lambda x, p: p.repeat_interleave(2),
+    "sort": lambda x, p: p.sort(stable=True),
+    "softmax": lambda x, p: p.softmax(0),
+    "mean": lambda x, p: p.mean(),
+    "sum": lambda x, p: (p.sum(), torch.zeros_like(p), torch.ones_like(p).sum()),
+    "mask": lambda x, p: p[p > 1],
+    "unique": lambda x, p: torch.unique(p, return_inverse=True, return_counts=True),
+    "gather": lambda x, p: x[torch.nonzero(x)[:, 0]],
+    "scatter": lambda x, p: torch.zeros_like(x).index_put((torch.nonzero(x)[:, 0],), p * 2),
+    "masked_scatter": lambda x, p: torch.zeros_like(x).masked_scatter(x > 0, p),
+    "diagonal": lambda x, p: torch.diag(p),
+    "one_hot": lambda x, p: torch.nn.functional.one_hot(p.long(), 5),
+}
+
+
+@pytest.mark.parametrize("name", OF_DYNAMIC_RESULTS)
+def test_what_follows_on_dynamic_results(name):
+    for values in ([3.0, 0, 1, 0, 2, 3, 1], [2.0, 0, 0, 2, 0, 0, 0], [0.0] * 7):
+        x = torch.tensor(values)
+        wanted, actual = (
+            torch.utils._pytree.tree_leaves(OF_DYNAMIC_RESULTS[name](a, a[a > 0]))
+            for a in (x, x.to("xla"))
+        )
+        for a, w in zip(actual, wanted, strict=True):
+            torch.testing.assert_close(a.cpu(), w, equal_nan=True)
+
+
 def test_indexing_by_tensors():
     x = torch.arange(60.0).reshape(3, 4, 5)
     i, j = torch.tensor([2, 0, -1]), torch.tensor([[1], [3]])
