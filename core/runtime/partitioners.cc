@@ -1,6 +1,5 @@
 #include "core/runtime/partitioners.h"
 
-#include <cstring>
 #include <mutex>
 #include <utility>
 
@@ -34,9 +33,7 @@ Partitioners PartitionersNamedIn(std::string_view program) {
   Registry& registry = Global();
   const std::lock_guard<std::mutex> lock(registry.mutex);
   for (const auto& [name, partitioner] : registry.partitioners) {
-    // Programs can be large, and memmem is several times as fast as std::string_view::find.
-    if (memmem(program.data(), program.size(), name.data(), name.size()) != nullptr)
-      found.emplace(name, partitioner);
+    if (program.find(name) != std::string_view::npos) found.emplace(name, partitioner);
   }
   return found;
 }
