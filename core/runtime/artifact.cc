@@ -19,7 +19,10 @@ constexpr size_t kSectionSize = 24;
 constexpr size_t kCheckedFrom = 24;
 constexpr uint32_t kMaxSections = 64;
 constexpr uint32_t kMaxRank = 1024;
-constexpr int kMaxNesting = 100;
+// Of loops and branches in each other. Reading, checking, loading and running them call themselves
+// with up to 0.8 KB of stack a level: so many fit the smallest stacks that frameworks' threads
+// have.
+constexpr int kMaxNesting = 2000;
 constexpr int64_t kMaxBytes = int64_t{1} << 46;
 enum Section : uint32_t {
   kMeta = 1,
@@ -143,7 +146,7 @@ std::vector<ArtifactOperand> ReadOperands(Reader& r) {
 std::vector<ArtifactThunk> ReadThunks(Reader& r, int depth) {
   std::vector<ArtifactThunk> thunks;
   if (depth > kMaxNesting) {
-    r.Fail("loops and branches are nested too deeply");
+    r.Fail(StrCat("loops and branches are nested more than ", kMaxNesting, " deep"));
     return thunks;
   }
   // One after the other, not all at once: each level could claim as many as the section has room

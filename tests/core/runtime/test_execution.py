@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import ml_dtypes
 import numpy as np
@@ -27,6 +28,7 @@ from tripont.core.compiler.artifact import (
     While,
 )
 from tripont.core.compiler.hlo import Shape
+from tripont.core.compiler.recursion import deep_recursion
 
 from tests.core.runtime import programs
 from tests.core.runtime.conftest import status
@@ -149,6 +151,38 @@ def branch(is_pred):
             ),
         ),
     )
+
+
+MOST_NESTED = 2000
+
+
+def nested(depth):
+    """``depth`` branches in each other, the innermost of which adds 1 to zero."""
+    inner = (Kernel(function("increment"), (whole(1, 4),), 1, 1, 1.0),)
+    for _ in range(depth):
+        inner = (Conditional(Slice(2, 0, 1), True, (inner, ())),)
+    program = loop(-1)
+    return replace(
+        program,
+        allocations=(*program.allocations, Allocation(ALLOCATION_CONSTANT, 0, 1, offset=64)),
+        constants=bytes(64) + b"\1",
+        thunks=(Copy(whole(1, 4), whole(3, 4)), Copy(Slice(2, 0, 1), Slice(4, 0, 1)), *inner),
+    )
+
+
+@pytest.mark.parametrize("depth", [1, 101, MOST_NESTED])
+def test_branches_in_branches(device, depth):
+    with deep_recursion():
+        program = nested(depth)
+        (result,) = run(device, program, np.int32(5))
+    assert result == 1
+
+
+def test_more_nested_than_stacks_allow_is_an_error():
+    with deep_recursion():
+        data = programs.serialize(nested(MOST_NESTED + 1))
+    with pytest.raises(_tripont.StatusError, match="nested more than 2000 deep"):
+        _tripont.Executable.load(data)
 
 
 @pytest.mark.parametrize(("value", "expected"), [(True, 7), (False, 8)])
