@@ -555,7 +555,13 @@ def _fft(i: Instruction, a: Array) -> list[Array]:
     return [np.asarray(function(a, s=length, axes=axes))]
 
 
+def _for_linalg(a: Array) -> Array:
+    """NumPy's linear algebra has no floats of fewer than 32 bits. (The caller rounds results.)"""
+    return a if a.dtype.itemsize >= 4 else a.astype(np.float32)
+
+
 def _cholesky(i: Instruction, a: Array) -> list[Array]:
+    a = _for_linalg(a)
     lower = i.attributes["lower"]
     full = np.tril(a) if lower else np.swapaxes(np.triu(a), -1, -2).conj()
     hermitian = full + np.swapaxes(np.tril(full, -1), -1, -2).conj()
@@ -564,6 +570,7 @@ def _cholesky(i: Instruction, a: Array) -> list[Array]:
 
 
 def _triangular_solve(i: Instruction, a: Array, b: Array) -> list[Array]:
+    a, b = _for_linalg(a), _for_linalg(b)
     matrix = np.tril(a) if i.attributes["lower"] else np.triu(a)
     if i.attributes["unit_diagonal"]:
         matrix = (

@@ -263,7 +263,7 @@ for _op, _dtypes in (
 
 # --------------------------------------------------------------------------------------------- linear algebra and fft
 
-for _dtype in (F32, F64, dtypes.C64, dtypes.C128):
+for _dtype in (dtypes.BF16, dtypes.F16, F32, F64, dtypes.C64, dtypes.C128):
     for _n, _batch in ((1, ()), (5, (2,)), (33, ()), (0, (2,))):
         _a = ordinary(_dtype, (*_batch, _n, _n)).astype(np.complex128)
         _a = _a @ np.swapaxes(_a, -1, -2).conj() + _n * np.eye(_n)

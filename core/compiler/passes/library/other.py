@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 
+from ...dtypes import F32
 from ...errors import of_instruction
 from ...hlo import Instruction, Shape, constant
 from .call import library_call
 from .cost import CALL_NS, FLOPS_PER_NS, memory_cost, sort_cost
+from .gemm import convert
 from .options import Context
 
 _FLOATS: Final = frozenset(["f32", "f64", "c64", "c128"])
@@ -42,6 +45,8 @@ def match_fft(fft: Instruction, context: Context) -> Instruction | None:
 
 
 def match_cholesky(cholesky: Instruction, context: Context) -> Instruction | None:
+    if _is_small_float(cholesky):
+        return _in_f32(cholesky, context, match_cholesky)
     _check_matrix_type(cholesky)
     flops = math.prod(cholesky.dims) * cholesky.dims[-1] / 3
     cost = CALL_NS + flops / FLOPS_PER_NS["f64"]
@@ -49,6 +54,8 @@ def match_cholesky(cholesky: Instruction, context: Context) -> Instruction | Non
 
 
 def match_triangular_solve(solve: Instruction, context: Context) -> Instruction | None:
+    if _is_small_float(solve):
+        return _in_f32(solve, context, match_triangular_solve)
     _check_matrix_type(solve)
     a = solve.attributes
     config = {
@@ -59,6 +66,23 @@ def match_triangular_solve(solve: Instruction, context: Context) -> Instruction 
     }
     flops = math.prod(solve.dims) * solve.operands[0].dims[-1]
     return library_call(solve, "triangular-solve", config, CALL_NS + flops / FLOPS_PER_NS["f64"])
+
+
+def _is_small_float(instruction: Instruction) -> bool:
+    return instruction.dtype.is_float and instruction.dtype.bits < 32
+
+
+def _in_f32(
+    instruction: Instruction,
+    context: Context,
+    match: Callable[[Instruction, Context], Instruction | None],
+) -> Instruction | None:
+    """What ``match`` makes of the instruction on f32, rounded at the end."""
+    operands = [convert(operand, F32) for operand in instruction.operands]
+    wide = match(
+        instruction.replace(shape=Shape(F32, instruction.dims), operands=operands), context
+    )
+    return None if wide is None else convert(wide, instruction.dtype)
 
 
 def _check_matrix_type(instruction: Instruction) -> None:
