@@ -141,7 +141,7 @@ def compile_module(
     exact = options.get("xla_allow_excess_precision", "").lower() in ("false", "0")
     module = pipeline.run(module, dumping, pipeline.EXACT_PASSES if exact else pipeline.PASSES)
     assignment = buffers.assign(module)
-    code, lowered, image = _generate(module, assignment, target, dumping)
+    code, lowered, program, image = _generate(module, assignment, target, dumping)
     costs.optimal_nanoseconds = cost.of_thunks(lowered.thunks)
     donatable = sorted({j for _, j, _ in module.input_output_aliases} | set(module.buffer_donors))
     executable = Executable(
@@ -167,7 +167,7 @@ def compile_module(
         size_checks=module.size_checks,
         costs=costs,
         debug=tuple(lowered.debug),
-        program=hlo_proto.write_module(module),
+        program=program,
     )
     described = None
     if dumping.enabled:  # before linking, which puts offsets in the place of kernels' names
@@ -181,8 +181,8 @@ def compile_module(
 
 def _generate(
     module: Module, assignment: buffers.Assignment, target: Target, dumping: dump.Dump
-) -> tuple[llvm_ir.Module, lowering.Lowered, Image]:
-    """The kernels of a scheduled module, the thunks that call them, and their code."""
+) -> tuple[llvm_ir.Module, lowering.Lowered, bytes, Image]:
+    """The kernels of a scheduled module, the thunks that call them, the HLO that they are of, and their code."""
     code = target.module()
 
     def emit(instruction: Instruction, name: str) -> KernelInfo:
@@ -215,6 +215,7 @@ def _generate(
         if dumping.enabled:
             dumping.write("ir-no-opt.ll", str(code))
             dumping.write("buffer_assignment.txt", buffers.print_assignment(assignment))
+        program = hlo_proto.write_module(module)  # while other processes compile
         image = compilation.finish(code) if lowered.symbols else Image(b"", {})
     missing = [s for s in launched if s not in image.symbols]
     if missing:
@@ -226,7 +227,7 @@ def _generate(
             for suffix, content in image.files.items():
                 dumping.write(suffix, content)
         dumping.write("thunk_sequence.txt", lowering.print_thunks(lowered))
-    return code, lowered, image
+    return code, lowered, program, image
 
 
 def target_for(options: Mapping[str, str]) -> Target:
