@@ -21,6 +21,7 @@ from ..llvm_ir import Builder, Value
 from .arithmetic import INFINITY, NAN, Pair
 from .branches import any_lane
 from .gamma import digamma, lgamma_of_positive
+from .logarithm import log_pair
 from .power import pow, power_for_float
 from .series import Precision, called, exp_of_pair
 
@@ -78,7 +79,9 @@ def _sum(m: Precision, s: Value, q: Value, root: Value | None) -> Value:
         exponent = m.negate(s) if root is None else half
         if m.of_float:
             value = power_for_float(m, m.absolute(x), exponent, limit=1000.0)
-        else:
+        elif root is None:
+            value = _quick_power(m, m.absolute(x), exponent)
+        else:  # terms of polygamma leave each other
             value = pow(m.builder, m.target, m.absolute(x), exponent)
         negative = m.both(odd, m.compare("olt", x, 0.0))
         if root is None:
@@ -121,6 +124,15 @@ def _sum(m: Precision, s: Value, q: Value, root: Value | None) -> Value:
     rest = m.mul(power(y), m.add(m.add(tail, 0.5), m.div(y, m.sub(s, 1.0))))
     rest = m.select(is_whole, rest, 0.0)
     return m.add(results[2], m.add(results[3], rest))
+
+
+def _quick_power(m: Precision, x: Value, y: Value) -> Value:
+    """x^y for x > 0, to one unit in the last place or so."""
+    exponent = m.fast_two_sum(*m.pair_scale(log_pair(m, Pair(x, m.constant(0.0))), y))
+    # Beyond, the power is infinite or nothing, and the second word may be NaN.
+    is_modest = m.compare("olt", m.absolute(exponent.high), 1e4)
+    high = m.at_most(m.at_least(exponent.high, -1e4), 1e4)
+    return exp_of_pair(m, Pair(high, m.select(is_modest, exponent.low, 0.0)))
 
 
 def _polygamma(m: Precision, n: Value, x: Value) -> Value:
