@@ -154,6 +154,17 @@ def batched_call_lowering(target: str, dimensions: int) -> Any:
     return lowering(target, num_non_batch_dims=dimensions, column_major=False)
 
 
+def portable_rule(primitive: Any) -> Callable[..., Any]:
+    """JAX's rule for all platforms."""
+    rule: Callable[..., Any] = mlir._lowerings[primitive].rule
+    return rule
+
+
+def is_for_export(context: Any) -> bool:
+    """Whether ``jax.export`` lowers the program."""
+    return bool(context.module_context.lowering_parameters.for_export)
+
+
 def has_portable_lowering(primitive: Any) -> bool:
     """Whether JAX lowers ``primitive`` for platforms that it has no rule of their own for."""
     return primitive in mlir._lowerings

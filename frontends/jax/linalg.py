@@ -32,8 +32,13 @@ FROM_CPU: tuple[str, ...] = (
 
 
 def _lu_pivots_to_permutation(context: Any, pivots: Any, *, permutation_size: int) -> Any:
-    """One call, where JAX's portable lowering is a loop over the pivots."""
-    del permutation_size  # the result's shape says it
+    """One call, where JAX's portable lowering is a loop over the pivots.
+
+    Not in a program that is exported: JAX lets those call only what it promises to keep.
+    """
+    if compat.is_for_export(context):
+        rule = compat.portable_rule(compat.lu_pivots_to_permutation_primitive())
+        return rule(context, pivots, permutation_size=permutation_size)
     rule = compat.batched_call_lowering("tripont.lu_pivots_to_permutation", dimensions=1)
     return rule(context, pivots)
 

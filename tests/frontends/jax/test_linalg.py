@@ -384,3 +384,14 @@ def test_a_program_exported_for_cpus_has_the_same_calls(xpu: Any) -> None:
     )(a, b)
     assert "lapack_dtrsm_ffi" in exported.mlir_module()
     np.testing.assert_allclose(np.asarray(exported.call(a, b)), np.linalg.solve(a, b), rtol=1e-12)
+
+
+@pytest.mark.parametrize("shape", ["2, 4, 4", "b, 4, 4", "b, n, n"])
+@pytest.mark.parametrize("function", [jnp.linalg.inv, jnp.linalg.det, lax_linalg.lu])
+def test_factors_are_exported(function: Callable[..., Any], shape: str) -> None:
+    """With the custom calls alone that JAX promises to keep."""
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(2, 4, 4)), jnp.float32)
+    given = jax.ShapeDtypeStruct(jax.export.symbolic_shape(shape), x.dtype)
+    program = jax.export.export(jax.jit(function))(given)
+    again = jax.export.deserialize(program.serialize()).call(x)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 1e-4, 1e-5), again, function(x))
