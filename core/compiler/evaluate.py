@@ -304,8 +304,13 @@ def _scatter(i: Instruction, *operands: Array) -> list[Array]:
 # --------------------------------------------------------------------------------------- reductions
 
 
-def _fold(body: Computation, values: list[Array], initial: list[Array]) -> list[Array]:
-    """Combine along axis 0 of ``values``, in halves so that it takes log(n) array operations."""
+def _fold(
+    body: Computation, values: list[Array], initial: list[Array], there: Array | None = None
+) -> list[Array]:
+    """Combine along axis 0 of ``values``, in halves so that it takes log(n) array operations.
+
+    ``there``: which of the values count; None for all.
+    """
     while values[0].shape[0] > 1:
         half = values[0].shape[0] // 2
         odd = values[0].shape[0] % 2
@@ -315,13 +320,23 @@ def _fold(body: Computation, values: list[Array], initial: list[Array]) -> list[
         combined = [
             np.broadcast_to(c, v[:half].shape) for c, v in zip(combined, values, strict=True)
         ]
+        if there is not None:
+            first, second = there[:half], there[half : 2 * half]
+            combined = [
+                np.where(first & second, c, np.where(first, v[:half], v[half : 2 * half]))
+                for c, v in zip(combined, values, strict=True)
+            ]
+            there = np.concatenate([first | second, there[2 * half :]])
         values = [
             np.concatenate([c, v[2 * half :]]) if odd else c
             for c, v in zip(combined, values, strict=True)
         ]
     if values[0].shape[0] == 0:
         return [np.broadcast_to(n, v.shape[1:]) for n, v in zip(initial, values, strict=True)]
-    return evaluate_elementwise(body, initial + [v[0] for v in values])
+    results = evaluate_elementwise(body, initial + [v[0] for v in values])
+    if there is None:
+        return results
+    return [np.where(there[0], r, n) for r, n in zip(results, initial, strict=True)]
 
 
 def _reduce(i: Instruction, *operands: Array) -> list[Array]:
@@ -372,8 +387,18 @@ def _reduce_window(i: Instruction, *operands: Array) -> list[Array]:
     dims = shapes[0].dims  # type: ignore[union-attr]
     if 0 in dims:
         return [np.zeros(dims, s.dtype.numpy) for s in shapes]  # type: ignore[union-attr]
-    views = _window_views(operands[:count], operands[count:], i.attributes["window"], dims)
-    return _fold(i.called[0], [np.stack(v) for v in views], list(operands[count:]))
+    window = i.attributes["window"]
+    views = _window_views(operands[:count], operands[count:], window, dims)
+    # What is padded takes no part, as in XLA: it matters where the initial value is not neutral.
+    ones = np.ones(operands[0].shape, np.bool_)
+    (mask,) = _window_views([ones], [np.zeros((), np.bool_)], window, dims)
+    there = np.stack(mask)
+    return _fold(
+        i.called[0],
+        [np.stack(v) for v in views],
+        list(operands[count:]),
+        None if there.all() else there,
+    )
 
 
 def _select_and_scatter(

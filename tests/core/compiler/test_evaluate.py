@@ -225,3 +225,18 @@ def test_a_transform_without_elements() -> None:
     x = np.zeros((2, 0), np.complex64)
     transform = _instruction("fft", x, {"fft_type": "FFT", "fft_length": (0,)})
     assert evaluate_instruction(transform, [x])[0].shape == (2, 0)
+
+
+def test_padding_of_windows_takes_no_part() -> None:
+    """As in XLA: where the initial value is not neutral, it counts once however much is padded."""
+    text = """func.func @main(%a: tensor<4xi32>, %i: tensor<i32>) -> tensor<4xi32> {
+      %r = "stablehlo.reduce_window"(%a, %i) <{window_dimensions = array<i64: 3>,
+          padding = dense<[[2, 0]]> : tensor<1x2xi64>}> ({
+      ^bb0(%x: tensor<i32>, %y: tensor<i32>):
+        %s = stablehlo.add %x, %y : tensor<i32>
+        stablehlo.return %s : tensor<i32>
+      }) : (tensor<4xi32>, tensor<i32>) -> tensor<4xi32>
+      return %r : tensor<4xi32> }"""
+    module = read_program(text.encode(), "mlir")
+    (result,) = evaluate(module, [np.int32([1, 2, 3, 4]), np.int32(5)])
+    np.testing.assert_array_equal(result, [6, 8, 11, 14])
