@@ -24,8 +24,12 @@ from pathlib import Path
 from wheel_files import cache_folder, download
 
 WHEEL = "tensorflow-cpu==2.21.0"
-# The second one belongs to the Profiler extension.
-HEADERS = ("xla/pjrt/c/pjrt_c_api.h", "xla/backends/profiler/plugin/profiler_c_api.h")
+# The second one belongs to the Profiler extension, the third to the TensorFlow adapter's part in the bridge.
+HEADERS = (
+    "xla/pjrt/c/pjrt_c_api.h",
+    "xla/backends/profiler/plugin/profiler_c_api.h",
+    "external/highwayhash/highwayhash/highwayhash.h",
+)
 VERSION = WHEEL.split("==")[1]
 IN_WHEEL = "tensorflow/include/"
 # Half of the wheel's headers, in bytes, are those of libraries that the adapter has nothing to do with.
@@ -33,6 +37,7 @@ FOLDERS = (
     "Eigen",
     "absl",
     "external/farmhash_archive",
+    "external/highwayhash",
     "google",
     "ml_dtypes",
     "tensorflow",

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "nextpluggable/adapter.h"
+#include "nextpluggable/bridge/kernels.h"
 #include "nextpluggable/device_functions.h"
 #include "nextpluggable/kernels/register.h"
 #include "nextpluggable/pjrt.h"
@@ -93,6 +94,7 @@ const TFNPD_Api* tripont_tensorflow_init_plugin(void* core, TFNPD_PluginParams* 
       .parallel_for = Symbol<decltype(tripont_parallel_for)>(core, "tripont_parallel_for"),
       .collect = Symbol<decltype(tripont_exchange_collect)>(core, "tripont_exchange_collect")});
   RegisterXlaDevice();
+  RegisterBridgeKernels();
   WatchPlacement();
   LowerLoopsWithHostState();
   params->device_type = kDeviceType;

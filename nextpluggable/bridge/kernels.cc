@@ -1,0 +1,101 @@
+#include "nextpluggable/bridge/kernels.h"
+
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "nextpluggable/adapter.h"
+#include "nextpluggable/bridge/rules.h"
+#include "nextpluggable/bridge/sizes.h"
+#include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
+#include "tensorflow/compiler/tf2xla/xla_op_registry.h"
+
+namespace tripont::tensorflow {
+namespace {
+
+namespace tf = ::tensorflow;
+
+// How an op is registered: what may be constant, which types it takes, and the kernel's factory.
+using Registration =
+    std::remove_reference_t<decltype(*std::declval<tf::XlaOpRegistrationBuilder&>().Build(
+        nullptr))>;
+using Registrations = std::unordered_map<std::string, std::vector<std::unique_ptr<Registration>>>;
+
+// A second registration of an op has to repeat the first, which the registry shows to nobody. An
+// explicit instantiation may name private members, so here are two: the registry, and its table.
+struct Registry {
+  using Type = tf::XlaOpRegistry& (*)();
+  friend Type Private(Registry);
+};
+struct Table {
+  using Type = Registrations tf::XlaOpRegistry::*;
+  friend Type Private(Table);
+};
+template <typename Member, typename Member::Type kPointer>
+struct Expose {
+  friend typename Member::Type Private(Member) { return kPointer; }
+};
+template struct Expose<Registry, &tf::XlaOpRegistry::Instance>;
+template struct Expose<Table, &tf::XlaOpRegistry::ops_>;
+
+// TensorFlow's kernels by op. Filled before any is made, and never changed.
+std::unordered_map<std::string, tf::XlaOpRegistry::Factory>& Originals() {
+  static auto* const originals = new std::unordered_map<std::string, tf::XlaOpRegistry::Factory>();
+  return *originals;
+}
+
+// A kernel of the bridge, and what is done if it is given sizes that depend on values.
+class Guarded : public tf::XlaOpKernel {
+ public:
+  Guarded(tf::OpKernelConstruction* construction, std::unique_ptr<tf::OpKernel> original)
+      : XlaOpKernel(construction), original_(std::move(original)), rule_(FindRule(type_string())) {}
+
+  void Compile(tf::XlaOpKernelContext* context) override {
+    if (rule_ == nullptr || !(HasComputedSize(context) || HasComputedConstant(context))) {
+      return original_->Compute(context->op_kernel_context());
+    }
+    const absl::Status status = rule_(context, *original_);
+    if (!status.ok()) context->SetStatus(status);
+  }
+
+ private:
+  const std::unique_ptr<tf::OpKernel> original_;
+  const Rule rule_;
+};
+
+tf::OpKernel* MakeGuarded(tf::OpKernelConstruction* construction) {
+  const auto factory = Originals().at(construction->def().op());
+  std::unique_ptr<tf::OpKernel> original(factory(construction));
+  return new Guarded(construction, std::move(original));
+}
+
+// The registration that holds for this device: the one for all of them, if none is for it alone.
+const Registration* ForThisDevice(const std::vector<std::unique_ptr<Registration>>& all) {
+  for (const auto& one : all) {
+    if (!one->has_device_allowlist) return one.get();
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+void RegisterBridgeKernels() {
+  const Registrations& table = Private(Registry())().*Private(Table());
+  std::vector<std::unique_ptr<Registration>> guarded;
+  for (const auto& [op, all] : table) {
+    const Registration* original = ForThisDevice(all);
+    if (original == nullptr) continue;
+    auto own = std::make_unique<Registration>(*original);
+    own->has_device_allowlist = true;
+    own->device_allowlist = {kCompilationDevice};
+    own->factory = MakeGuarded;
+    Originals().emplace(op, original->factory);
+    guarded.push_back(std::move(own));
+  }
+  for (auto& own : guarded) tf::XlaOpRegistrar(std::move(own));
+}
+
+}  // namespace tripont::tensorflow

@@ -1,0 +1,44 @@
+// What is done with each op of the bridge that is given an array whose size depends on values, or a
+// number that depends on values where TensorFlow asks for a constant, such as a shape.
+#ifndef TRIPONT_NEXTPLUGGABLE_BRIDGE_RULES_H_
+#define TRIPONT_NEXTPLUGGABLE_BRIDGE_RULES_H_
+
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
+
+namespace tripont::tensorflow {
+
+// Sets the outputs, by way of TensorFlow's kernel or without, or says why it cannot. An error of
+// TensorFlow's kernel is in the context's status.
+using Rule = absl::Status (*)(::tensorflow::XlaOpKernelContext* context,
+                              ::tensorflow::OpKernel& original);
+
+// The rule of an op; null if TensorFlow's kernel is right as it is.
+Rule FindRule(std::string_view op);
+
+// The rule of every op that is not known: an error that names it.
+absl::Status Refuse(::tensorflow::XlaOpKernelContext* context, ::tensorflow::OpKernel& original);
+
+// strided_slice.cc
+absl::Status StridedSlice(::tensorflow::XlaOpKernelContext* context,
+                          ::tensorflow::OpKernel& original);
+absl::Status StridedSliceGrad(::tensorflow::XlaOpKernelContext* context,
+                              ::tensorflow::OpKernel& original);
+
+// array_rules.cc
+absl::Status Slice(::tensorflow::XlaOpKernelContext* context, ::tensorflow::OpKernel& original);
+absl::Status Roll(::tensorflow::XlaOpKernelContext* context, ::tensorflow::OpKernel& original);
+absl::Status Range(::tensorflow::XlaOpKernelContext* context, ::tensorflow::OpKernel& original);
+absl::Status Unique(::tensorflow::XlaOpKernelContext* context, ::tensorflow::OpKernel& original);
+absl::Status ConcatOffset(::tensorflow::XlaOpKernelContext* context,
+                          ::tensorflow::OpKernel& original);
+absl::Status TopK(::tensorflow::XlaOpKernelContext* context, ::tensorflow::OpKernel& original);
+absl::Status SizesOfFirst(::tensorflow::XlaOpKernelContext* context,
+                          ::tensorflow::OpKernel& original);
+absl::Status ArgMinMax(::tensorflow::XlaOpKernelContext* context, ::tensorflow::OpKernel& original);
+
+}  // namespace tripont::tensorflow
+
+#endif  // TRIPONT_NEXTPLUGGABLE_BRIDGE_RULES_H_
