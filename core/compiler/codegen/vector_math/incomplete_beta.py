@@ -60,7 +60,7 @@ _NOTHING: Final = {"float": -160.0, "double": -1000.0}
 def betainc(builder: Builder, target: Target, a: Value, b: Value, x: Value) -> Value:
     """The regularized incomplete beta function I_x(a, b).
 
-    float: below 1 ulp where the target has double, double: below 40 ulp. For a or b 0 or infinite the limit, NaN where
+    float: below 1 ulp where the target has double, double: below 16 ulp. For a or b 0 or infinite the limit, NaN where
     there is none.
     """
     return called(builder, target, "betainc", _beta, a, b, x)

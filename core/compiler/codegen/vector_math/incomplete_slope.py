@@ -23,7 +23,7 @@ from .uniform_gamma import slope_by_parameter
 
 
 def igamma_grad_a(builder: Builder, target: Target, a: Value, x: Value) -> Value:
-    """dP(a, x)/da. float: below 1 ulp where the target has double; double: below 60 ulp for a up to 100.
+    """dP(a, x)/da. float: below 1 ulp where the target has double; double: below 40 ulp.
 
     0 for x = 0; NaN for a or x that are infinite or below 0, and for a = 0.
     """
