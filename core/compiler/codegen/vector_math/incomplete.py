@@ -38,7 +38,7 @@ def igamma(builder: Builder, target: Target, a: Value, x: Value) -> Value:
 
 
 def igammac(builder: Builder, target: Target, a: Value, x: Value) -> Value:
-    """The regularized upper incomplete gamma function Q(a, x) = 1 - P(a, x). double: below 24 ulp; else as :func:`igamma`."""
+    """The regularized upper incomplete gamma function Q = 1 - P. double: below 24 ulp; else as :func:`igamma`."""
     return called(builder, target, "igammac", _upper, a, x)
 
 
