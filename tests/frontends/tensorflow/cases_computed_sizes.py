@@ -196,8 +196,6 @@ REDUCTIONS: Final[Group] = {
     "searchsorted": lambda x: tf.searchsorted(tf.sort(positive(x)), [1.5]),
     "bucketize": lambda x: tf.raw_ops.Bucketize(input=positive(x), boundaries=[1.5, 2.5]),
     "partition": lambda x: tf.dynamic_partition(positive(x), whole(x) % 3, 3),
-    "map_fn": lambda x: tf.map_fn(lambda a: a * 2, positive(x)),
-    "foldl": lambda x: tf.foldl(lambda a, b: a - b, positive(x), 0.0),
     "loop": lambda x: tf.while_loop(
         lambda i, a: i < count(x), lambda i, a: (i + 1, a + positive(x)[-1 - i]), (0, 0.0)
     )[1],
@@ -232,7 +230,6 @@ OF_MATRICES: Final[Group] = {
     "diag": lambda x: tf.linalg.diag(rows(x)),
     "diag_part": lambda x: tf.linalg.diag_part(tf.reshape(rows(x), [-1, 2, 2])),
     "band_part": lambda x: tf.linalg.band_part(tf.reshape(rows(x), [-1, 2, 2]), 0, -1),
-    "mirror": lambda x: tf.pad(rows(x), [[0, 0], [1, 1]], "REFLECT"),
     "reverse_sequence": lambda x: tf.reverse_sequence(
         rows(x), tf.fill([tf.shape(rows(x))[0]], 2), 1
     ),
@@ -251,6 +248,8 @@ GROUPS: Final[dict[str, tuple[Group, tuple[np.ndarray, ...]]]] = {
     "arrays": (ARRAYS, VECTORS),
     "unique": (UNIQUE, VECTORS),
     "reductions": (REDUCTIONS, VECTORS),
+    "map_fn": ({"map_fn": lambda x: tf.map_fn(lambda a: a * 2, positive(x))}, VECTORS),
+    "foldl": ({"foldl": lambda x: tf.foldl(lambda a, b: a - b, positive(x), 0.0)}, VECTORS),
     "matrices": (OF_MATRICES, MATRICES),
 }
 
