@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -95,171 +96,114 @@ for _label, _config, _l in (
 
 # ------------------------------------------------------------------------------------------------------ convolution
 
-# name: (input, kernel, strides, padding, lhs dilation, rhs dilation, reversal, feature groups, batch groups)
-_CONVOLUTIONS: dict[str, Any] = {
-    "plain": ((2, 6, 7, 3), (3, 2, 3, 4), (1, 1), ((0, 0), (0, 0)), (1, 1), (1, 1), (0, 0), 1, 1),
-    "strided": ((2, 6, 7, 3), (3, 2, 3, 4), (2, 3), ((1, 1), (0, 2)), (1, 1), (1, 1), (0, 0), 1, 1),
-    "dilated": ((2, 6, 7, 3), (3, 2, 3, 4), (1, 1), ((2, 1), (1, 1)), (1, 2), (2, 1), (0, 0), 1, 1),
-    "negative": (
-        (2, 6, 7, 3),
-        (3, 2, 3, 4),
-        (1, 1),
-        ((-1, 0), (1, -2)),
-        (1, 1),
-        (1, 1),
-        (0, 0),
-        1,
-        1,
-    ),
-    "reversed": (
-        (2, 6, 7, 3),
-        (3, 2, 3, 4),
-        (1, 1),
-        ((0, 0), (0, 0)),
-        (1, 1),
-        (1, 1),
-        (1, 1),
-        1,
-        1,
-    ),
-    "grouped": ((2, 6, 7, 4), (3, 2, 2, 6), (1, 1), ((1, 1), (1, 0)), (1, 1), (1, 1), (0, 0), 2, 1),
-    "depthwise": (
-        (2, 6, 7, 4),
-        (3, 3, 1, 8),
-        (1, 1),
-        ((1, 1), (1, 1)),
-        (1, 1),
-        (1, 1),
-        (0, 0),
-        4,
-        1,
-    ),
-    "batch_groups": (
-        (4, 6, 7, 3),
-        (3, 2, 3, 4),
-        (1, 1),
-        ((0, 0), (0, 0)),
-        (1, 1),
-        (1, 1),
-        (0, 0),
-        1,
-        2,
-    ),
-    # What no window reaches because of the strides is more than the dilation: oneDNN's gradient of weights refuses it.
-    "batch_groups_strided": (
-        (4, 6, 7, 3),
-        (3, 2, 3, 4),
-        (2, 3),
-        ((0, 0), (0, 0)),
-        (1, 1),
-        (1, 1),
-        (0, 0),
-        1,
-        2,
-    ),
-    "no_features": (
-        (2, 6, 7, 0),
-        (3, 2, 0, 4),
-        (1, 1),
-        ((0, 0), (0, 0)),
-        (1, 1),
-        (1, 1),
-        (0, 0),
-        1,
-        1,
-    ),
-    "no_batch": (
-        (0, 6, 7, 3),
-        (3, 2, 3, 4),
-        (1, 1),
-        ((0, 0), (0, 0)),
-        (1, 1),
-        (1, 1),
-        (0, 0),
-        1,
-        1,
-    ),
-}
+Pair = tuple[int, int]
 
 
-def convolve(
-    x: Any,
-    k: Any,
-    strides: Any,
-    padding: Any,
-    base: Any,
-    dilation: Any,
-    reversal: Any,
-    groups: int,
-    batches: int,
-) -> Any:
-    """By definition, on [batch, height, width, features] and [height, width, features, output features]."""
-    if reversal[0]:
-        k = k[::-1, ::-1]
-    n, h, w, c = x.shape
-    big = np.zeros((n, (h - 1) * base[0] + 1, (w - 1) * base[1] + 1, c), x.dtype)
-    big[:, :: base[0], :: base[1]] = x
-    big = np.pad(big, ((0, 0), *[(max(0, a), max(0, b)) for a, b in padding], (0, 0)))
-    crop = [slice(max(0, -a), big.shape[d + 1] - max(0, -b)) for d, (a, b) in enumerate(padding)]
-    big = big[:, crop[0], crop[1]]
-    kh, kw, kc, ko = k.shape
-    out = [
-        (big.shape[d + 1] - ((s - 1) * dilation[d] + 1)) // strides[d] + 1
-        for d, s in enumerate((kh, kw))
-    ]
-    result = np.zeros((n // batches, *out, ko), x.dtype)
-    for o in range(ko):
-        group = o // (ko // groups)
-        batch = o // (ko // batches)
-        part = big[
-            batch * (n // batches) : (batch + 1) * (n // batches),
-            ...,
-            group * kc : (group + 1) * kc,
+@dataclass(frozen=True)
+class Convolution:
+    """One of two dimensions: [batch, height, width, features] with [height, width, features, output features]."""
+
+    input: tuple[int, int, int, int] = (2, 6, 7, 3)
+    kernel: tuple[int, int, int, int] = (3, 2, 3, 4)
+    strides: Pair = (1, 1)
+    padding: tuple[Pair, Pair] = ((0, 0), (0, 0))
+    input_dilation: Pair = (1, 1)
+    kernel_dilation: Pair = (1, 1)
+    reversed: bool = False
+    feature_groups: int = 1
+    batch_groups: int = 1
+
+    def __call__(self, x: Any, k: Any) -> Any:
+        """By definition."""
+        if self.reversed:
+            k = k[::-1, ::-1]
+        n, h, w, c = x.shape
+        base, dilation, strides = self.input_dilation, self.kernel_dilation, self.strides
+        big = np.zeros((n, (h - 1) * base[0] + 1, (w - 1) * base[1] + 1, c), x.dtype)
+        big[:, :: base[0], :: base[1]] = x
+        big = np.pad(big, ((0, 0), *[(max(0, a), max(0, b)) for a, b in self.padding], (0, 0)))
+        crop = [
+            slice(max(0, -a), big.shape[d + 1] - max(0, -b))
+            for d, (a, b) in enumerate(self.padding)
         ]
-        for i in range(out[0]):
-            for j in range(out[1]):
-                y0, x0 = i * strides[0], j * strides[1]
-                window = part[
-                    :,
-                    y0 : y0 + (kh - 1) * dilation[0] + 1 : dilation[0],
-                    x0 : x0 + (kw - 1) * dilation[1] + 1 : dilation[1],
-                ]
-                result[:, i, j, o] = (window * k[..., o]).sum((1, 2, 3))
-    return result
+        big = big[:, crop[0], crop[1]]
+        kh, kw, kc, ko = k.shape
+        out = [
+            (big.shape[d + 1] - ((s - 1) * dilation[d] + 1)) // strides[d] + 1
+            for d, s in enumerate((kh, kw))
+        ]
+        batch_size = n // self.batch_groups
+        result = np.zeros((batch_size, *out, ko), x.dtype)
+        for o in range(ko):
+            group = o // (ko // self.feature_groups)
+            batch = o // (ko // self.batch_groups)
+            part = big[
+                batch * batch_size : (batch + 1) * batch_size, ..., group * kc : (group + 1) * kc
+            ]
+            for i in range(out[0]):
+                for j in range(out[1]):
+                    y0, x0 = i * strides[0], j * strides[1]
+                    window = part[
+                        :,
+                        y0 : y0 + (kh - 1) * dilation[0] + 1 : dilation[0],
+                        x0 : x0 + (kw - 1) * dilation[1] + 1 : dilation[1],
+                    ]
+                    result[:, i, j, o] = (window * k[..., o]).sum((1, 2, 3))
+        return result
 
-
-def convolution_text(op: str, dtype: Any, label: str, result: Any) -> str:
-    x, k, strides, padding, base, dilation, reversal, groups, batches = _CONVOLUTIONS[label]
-    out = convolve(np.zeros(x), np.zeros(k), *_CONVOLUTIONS[label][2:]).shape
-    tx, tk, to = tensor(dtype, *x), tensor(dtype, *k), tensor(result, *out)
-    attributes = f"window_strides = {dense(strides)}, lhs_dilation = {dense(base)}, rhs_dilation = {dense(dilation)}, "
-    attributes += f"window_reversal = array<i1: {str(bool(reversal[0])).lower()}, {str(bool(reversal[1])).lower()}>, "
-    attributes += "dimension_numbers = #stablehlo.conv<[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]>, "
-    attributes += f"feature_group_count = {groups} : i64, batch_group_count = {batches} : i64"
-    pad = f"dense<{[list(p) for p in padding]}> : tensor<2x2xi64>"
-    if op == "dynamic_conv":
-        body = (
-            f"%p = stablehlo.constant {pad}\n"
-            + f'%r = "stablehlo.dynamic_conv"(%0, %1, %p) <{{{attributes}}}> : ({tx}, {tk}, tensor<2x2xi64>) -> {to}'
+    def text(self, op: str, dtype: Any, result: Any) -> str:
+        """The program of the ``op`` convolution or dynamic_conv."""
+        out = self(np.zeros(self.input), np.zeros(self.kernel)).shape
+        tx, tk, to = tensor(dtype, *self.input), tensor(dtype, *self.kernel), tensor(result, *out)
+        reverses = str(self.reversed).lower()
+        attributes = (
+            f"window_strides = {dense(self.strides)}, lhs_dilation = {dense(self.input_dilation)}, "
         )
-    else:
-        body = f'%r = "stablehlo.convolution"(%0, %1) <{{{attributes}, padding = {pad}}}> : ({tx}, {tk}) -> {to}'
-    return function([tx, tk], [to], body)
+        attributes += f"rhs_dilation = {dense(self.kernel_dilation)}, "
+        attributes += f"window_reversal = array<i1: {reverses}, {reverses}>, "
+        attributes += (
+            "dimension_numbers = #stablehlo.conv<[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]>, "
+        )
+        attributes += f"feature_group_count = {self.feature_groups} : i64, batch_group_count = {self.batch_groups} : i64"
+        pad = f"dense<{[list(p) for p in self.padding]}> : tensor<2x2xi64>"
+        if op == "dynamic_conv":
+            body = (
+                f"%p = stablehlo.constant {pad}\n"
+                + f'%r = "stablehlo.dynamic_conv"(%0, %1, %p) <{{{attributes}}}> : ({tx}, {tk}, tensor<2x2xi64>) -> {to}'
+            )
+        else:
+            body = f'%r = "stablehlo.convolution"(%0, %1) <{{{attributes}, padding = {pad}}}> : ({tx}, {tk}) -> {to}'
+        return function([tx, tk], [to], body)
 
+
+_CONVOLUTIONS: dict[str, Convolution] = {
+    "plain": Convolution(),
+    "strided": Convolution(strides=(2, 3), padding=((1, 1), (0, 2))),
+    "dilated": Convolution(padding=((2, 1), (1, 1)), input_dilation=(1, 2), kernel_dilation=(2, 1)),
+    "negative": Convolution(padding=((-1, 0), (1, -2))),
+    "reversed": Convolution(reversed=True),
+    "grouped": Convolution((2, 6, 7, 4), (3, 2, 2, 6), padding=((1, 1), (1, 0)), feature_groups=2),
+    "depthwise": Convolution(
+        (2, 6, 7, 4), (3, 3, 1, 8), padding=((1, 1), (1, 1)), feature_groups=4
+    ),
+    "batch_groups": Convolution((4, 6, 7, 3), batch_groups=2),
+    # What no window reaches because of the strides is more than the dilation: oneDNN's gradient of weights refuses it.
+    "batch_groups_strided": Convolution((4, 6, 7, 3), strides=(2, 3), batch_groups=2),
+    "no_features": Convolution((2, 6, 7, 0), (3, 2, 0, 4)),
+    "no_batch": Convolution((0, 6, 7, 3)),
+}
 
 for _op, _dtypes in (
     ("convolution", (F32, F64, dtypes.F16, dtypes.BF16, S32, dtypes.S8, dtypes.C64)),
     ("dynamic_conv", (F32,)),
 ):
     for _dtype in _dtypes:
-        for _label in _CONVOLUTIONS:
+        for _label, _conv in _CONVOLUTIONS.items():
             _result = S32 if _dtype is dtypes.S8 else _dtype
-            _x, _k = _CONVOLUTIONS[_label][:2]
-            _more = _CONVOLUTIONS[_label][2:]
             _w = _wide(_dtype)
-            case(_op, _label, _dtype, convolution_text(_op, _dtype, _label, _result), [ordinary(_dtype, _x), ordinary(_dtype, _k, "kernel")],
-                 judge=lambda a, b, m=_more, w=_w: convolve(a.astype(w), b.astype(w), *m), limit=_limit(_dtype),
-                 scale=None if _dtype.is_integer else lambda a, b, m=_more: 1 + convolve(np.abs(a.astype(np.clongdouble)), np.abs(b.astype(np.clongdouble)), *m).real)  # fmt: skip
+            case(_op, _label, _dtype, _conv.text(_op, _dtype, _result), [ordinary(_dtype, _conv.input), ordinary(_dtype, _conv.kernel, "kernel")],
+                 judge=lambda a, b, conv=_conv, w=_w: conv(a.astype(w), b.astype(w)), limit=_limit(_dtype),
+                 scale=None if _dtype.is_integer else lambda a, b, conv=_conv: 1 + conv(np.abs(a.astype(np.clongdouble)), np.abs(b.astype(np.clongdouble))).real)  # fmt: skip
 
 # --------------------------------------------------------------------------------------------- linear algebra and fft
 
