@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.framework_process import make_module
+
+if TYPE_CHECKING:
+    from jax.sharding import Mesh
 
 NUM_DEVICES = 4
 
@@ -20,3 +24,13 @@ def pytest_pycollect_makemodule(
         os.environ["TRIPONT_NUM_DEVICES"] = str(NUM_DEVICES)
         os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={NUM_DEVICES}"
     return collector
+
+
+@pytest.fixture
+def mesh() -> Mesh:
+    """All devices, in one row."""
+    import jax
+    import numpy as np
+    from jax.sharding import Mesh
+
+    return Mesh(np.array(jax.devices("xpu")), ("x",))

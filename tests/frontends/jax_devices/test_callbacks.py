@@ -17,11 +17,6 @@ WHOLE = jax.ShapeDtypeStruct(VALUES.shape, VALUES.dtype)
 
 
 @pytest.fixture
-def mesh() -> Mesh:
-    return Mesh(np.array(jax.devices("xpu")), ("x",))
-
-
-@pytest.fixture
 def sharded(mesh: Mesh) -> jax.Array:
     return jax.device_put(VALUES, NamedSharding(mesh, P("x")))
 

@@ -27,11 +27,6 @@ VALUES = np.arange(32, dtype=np.float32).reshape(8, 4)
 
 
 @pytest.fixture
-def mesh() -> Mesh:
-    return Mesh(np.array(jax.devices("xpu")), ("x",))
-
-
-@pytest.fixture
 def sharded(mesh: Mesh) -> jax.Array:
     return jax.device_put(VALUES, NamedSharding(mesh, P("x")))
 

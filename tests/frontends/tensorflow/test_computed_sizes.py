@@ -5,7 +5,7 @@ The CPU device computes what is expected, op by op.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -13,24 +13,7 @@ import pytest
 import tensorflow as tf
 
 from .cases import difference
-
-_X: Final = np.array([3, 0, 1, 0, 2, 3, 1], np.float32)
-# Seven numbers of which 5, 2, 7 and 0 are positive.
-VECTORS: Final = (
-    _X,
-    np.eye(7, dtype=np.float32)[[0, 3]].sum(0) * 2,
-    _X + 1,
-    np.zeros(7, np.float32),
-)
-_M: Final = np.arange(12, dtype=np.float32).reshape(3, 4)
-# Three rows of which 2, 1, 3 and 0 begin with a positive number.
-MATRICES: Final = (_M, _M * [[0], [0], [1]], _M + 1, _M * 0)
-
-Function = Callable[..., Any]
-
-
-def _positive(x: Any) -> Any:
-    return tf.boolean_mask(x, x > 0)
+from .cases_computed_sizes import MATRICES, VECTORS, Function, positive
 
 
 def _rows(x: Any) -> Any:
@@ -44,7 +27,7 @@ def _loss(x: Any, w: Any) -> Any:
 
 
 def _gradient(x: Any) -> Any:
-    w = tf.constant(_M.T[:, :3] / 10)
+    w = tf.constant(MATRICES[0].T[:, :3] / 10)
     with tf.GradientTape() as tape:
         tape.watch(w)
         loss = _loss(x, w)
@@ -60,44 +43,44 @@ def _nothing_but(x: Any) -> Any:
 
 OF_VECTORS: Final[dict[str, Function]] = {
     "where": lambda x: tf.where(x > 0),
-    "boolean_mask": _positive,
+    "boolean_mask": positive,
     "unique": tf.unique,
-    "size": lambda x: (tf.size(_positive(x)), tf.shape(_positive(x))),
-    "sum": lambda x: tf.reduce_sum(_positive(x)),
-    "mean": lambda x: tf.reduce_mean(_positive(x)),
-    "max": lambda x: tf.reduce_max(_positive(x) - 9),
-    "product": lambda x: tf.reduce_prod(_positive(x)),
-    "any": lambda x: tf.reduce_any(_positive(x) > 2),
-    "deviation": lambda x: tf.math.reduce_std(_positive(x)),
-    "elementwise": lambda x: tf.exp(_positive(x)) + 1,
-    "two": lambda x: _positive(x) + tf.boolean_mask(x * 2, x > 0),
-    "concat": lambda x: tf.concat([_positive(x), x, _positive(-x), _positive(x)], 0),
-    "stack": lambda x: tf.stack([_positive(x), _positive(x)]),
-    "reshape": lambda x: tf.reshape(_positive(x), [-1, 1]),
-    "broadcast": lambda x: _positive(x)[:, None] * tf.ones([1, 3]),
-    "outer": lambda x: _positive(x)[:, None] * _positive(x)[None, :],
-    "sort": lambda x: tf.sort(_positive(x)),
-    "argsort": lambda x: tf.argsort(_positive(x), stable=True),
-    "cumsum": lambda x: tf.cumsum(_positive(x)),
-    "reverse": lambda x: tf.reverse(_positive(x), [0]),
-    "softmax": lambda x: tf.nn.softmax(_positive(x)),
-    "slice": lambda x: (_positive(x)[1:], _positive(x)[:2], _positive(x)[:-1]),
-    "pad": lambda x: tf.pad(_positive(x), [[1, 2]], constant_values=7.0),
-    "tile": lambda x: tf.tile(_positive(x), [2]),
-    "one_hot": lambda x: tf.one_hot(tf.cast(_positive(x), tf.int32), 4),
+    "size": lambda x: (tf.size(positive(x)), tf.shape(positive(x))),
+    "sum": lambda x: tf.reduce_sum(positive(x)),
+    "mean": lambda x: tf.reduce_mean(positive(x)),
+    "max": lambda x: tf.reduce_max(positive(x) - 9),
+    "product": lambda x: tf.reduce_prod(positive(x)),
+    "any": lambda x: tf.reduce_any(positive(x) > 2),
+    "deviation": lambda x: tf.math.reduce_std(positive(x)),
+    "elementwise": lambda x: tf.exp(positive(x)) + 1,
+    "two": lambda x: positive(x) + tf.boolean_mask(x * 2, x > 0),
+    "concat": lambda x: tf.concat([positive(x), x, positive(-x), positive(x)], 0),
+    "stack": lambda x: tf.stack([positive(x), positive(x)]),
+    "reshape": lambda x: tf.reshape(positive(x), [-1, 1]),
+    "broadcast": lambda x: positive(x)[:, None] * tf.ones([1, 3]),
+    "outer": lambda x: positive(x)[:, None] * positive(x)[None, :],
+    "sort": lambda x: tf.sort(positive(x)),
+    "argsort": lambda x: tf.argsort(positive(x), stable=True),
+    "cumsum": lambda x: tf.cumsum(positive(x)),
+    "reverse": lambda x: tf.reverse(positive(x), [0]),
+    "softmax": lambda x: tf.nn.softmax(positive(x)),
+    "slice": lambda x: (positive(x)[1:], positive(x)[:2], positive(x)[:-1]),
+    "pad": lambda x: tf.pad(positive(x), [[1, 2]], constant_values=7.0),
+    "tile": lambda x: tf.tile(positive(x), [2]),
+    "one_hot": lambda x: tf.one_hot(tf.cast(positive(x), tf.int32), 4),
     "gather": lambda x: tf.gather(x * 2, tf.where(x > 0)[:, 0]),
     "scatter": lambda x: tf.scatter_nd(tf.where(x > 1), tf.boolean_mask(x, x > 1), [7]),
     "update": lambda x: tf.tensor_scatter_nd_update(x, tf.where(x > 1), tf.boolean_mask(-x, x > 1)),
     "segment_sum": lambda x: tf.math.unsorted_segment_sum(
-        _positive(x), tf.range(tf.size(_positive(x))) % 3, 3
+        positive(x), tf.range(tf.size(positive(x))) % 3, 3
     ),
-    "gradient": lambda x: tf.gradients(tf.reduce_sum(_positive(x) ** 2), x)[0],
+    "gradient": lambda x: tf.gradients(tf.reduce_sum(positive(x) ** 2), x)[0],
     "loop": lambda x: tf.while_loop(
-        lambda i, a: i < 3, lambda i, a: (i + 1, a * 2), (0, _positive(x))
+        lambda i, a: i < 3, lambda i, a: (i + 1, a * 2), (0, positive(x))
     )[1],
     "shrinking_loop": _nothing_but,
-    "cond": lambda x: tf.cond(x[0] > 2, lambda: _positive(x), lambda: x[:3]),
-    "range": lambda x: tf.range(tf.size(_positive(x))),
+    "cond": lambda x: tf.cond(x[0] > 2, lambda: positive(x), lambda: x[:3]),
+    "range": lambda x: tf.range(tf.size(positive(x))),
     "increasing": tf.math.is_strictly_increasing,
     "repeat": lambda x: tf.repeat(tf.range(7), tf.cast(x, tf.int32)),
     "bincount": lambda x: tf.math.bincount(tf.cast(x, tf.int32), minlength=5, maxlength=5),
@@ -114,13 +97,13 @@ OF_MATRICES: Final[dict[str, Function]] = {
     "transpose_flat": lambda x: tf.reshape(tf.transpose(_rows(x)), [-1]),
     "moments": lambda x: tf.nn.moments(_rows(x), [1]),
     "normalize": lambda x: tf.math.l2_normalize(_rows(x) + 1, 1),
-    "loss": lambda x: _loss(x, tf.constant(_M.T[:, :3] / 10)),
+    "loss": lambda x: _loss(x, tf.constant(MATRICES[0].T[:, :3] / 10)),
     "weight_gradient": _gradient,
     "conv2d": lambda x: tf.nn.conv2d(
         tf.reshape(_rows(x), [-1, 2, 2, 1]), tf.ones([2, 2, 1, 1]), 1, "SAME"
     ),
     "max_pool": lambda x: tf.nn.max_pool2d(tf.reshape(_rows(x), [-1, 2, 2, 1]), 2, 2, "VALID"),
-    "dense": lambda x: tf.einsum("ij,jk->ik", _rows(x), tf.constant(_M.T)),
+    "dense": lambda x: tf.einsum("ij,jk->ik", _rows(x), tf.constant(MATRICES[0].T)),
     "top_k": lambda x: tf.math.top_k(_rows(x), 2),
     "rot90": lambda x: tf.image.rot90(x[:, :, None], tf.cast(x[2, 1], tf.int32) % 4),
 }
@@ -154,9 +137,9 @@ def test_one_program_for_all_sizes(name: str) -> None:
 @pytest.mark.parametrize(
     ("function", "what"),
     [
-        (lambda x: _positive(x)[0], "one element is taken of an array that has none"),
+        (lambda x: positive(x)[0], "one element is taken of an array that has none"),
         (lambda x: tf.boolean_mask(x, x > 0) + tf.boolean_mask(x, x > 1), "have different sizes"),
-        (lambda x: _positive(x) + tf.range(7.0), "meets one of size 7"),
+        (lambda x: positive(x) + tf.range(7.0), "meets one of size 7"),
     ],
 )
 def test_sizes_that_do_not_fit_are_errors(function: Function, what: str) -> None:
@@ -174,9 +157,9 @@ def test_sizes_that_do_not_fit_are_errors(function: Function, what: str) -> None
 
 
 def test_the_next_op_gets_an_array_of_the_size_that_there_is() -> None:
-    compiled = tf.function(_positive, jit_compile=True)
+    compiled = tf.function(positive, jit_compile=True)
     with tf.device("XPU:0"):
-        found = compiled(tf.constant(_X))
+        found = compiled(tf.constant(VECTORS[0]))
         assert found.shape == [5]
         assert tf.reduce_sum(found * 2).numpy() == 20
         found = compiled(tf.zeros(7))
