@@ -19,17 +19,14 @@ import os
 import subprocess
 import sys
 import tempfile
+import zlib
 from pathlib import Path
 
 from wheel_files import cache_folder, download
 
 WHEEL = "tensorflow-cpu==2.21.0"
-# The second one belongs to the Profiler extension, the third to the TensorFlow adapter's part in the bridge.
-HEADERS = (
-    "xla/pjrt/c/pjrt_c_api.h",
-    "xla/backends/profiler/plugin/profiler_c_api.h",
-    "external/highwayhash/highwayhash/highwayhash.h",
-)
+# The second one belongs to the Profiler extension.
+HEADERS = ("xla/pjrt/c/pjrt_c_api.h", "xla/backends/profiler/plugin/profiler_c_api.h")
 VERSION = WHEEL.split("==")[1]
 IN_WHEEL = "tensorflow/include/"
 # Half of the wheel's headers, in bytes, are those of libraries that the adapter has nothing to do with.
@@ -64,6 +61,11 @@ def installed_tensorflow() -> Path | None:
     return None
 
 
+def cached_headers() -> Path:
+    """The cache's include folder, there or not. Another choice of folders has another: each holds all that it should."""
+    return cache_folder(WHEEL) / f"headers-{zlib.crc32(' '.join(FOLDERS).encode()):08x}"
+
+
 def download_headers(folder: Path) -> None:
     """Fill ``folder``. It appears when it is complete: builds that run at the same time never see half of it."""
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -88,7 +90,7 @@ def main() -> int:
             return 1
         print(given)
         return 0
-    folder = installed_tensorflow() or cache_folder(WHEEL) / "headers"
+    folder = installed_tensorflow() or cached_headers()
     if not folder.is_dir():
         try:
             download_headers(folder)
