@@ -62,7 +62,7 @@ def installed_tensorflow() -> Path | None:
 
 
 def cached_headers() -> Path:
-    """The cache's include folder, there or not. Another choice of folders has another: each holds all that it should."""
+    """The include folder in the cache, there or not. Another choice of folders has another."""
     return cache_folder(WHEEL) / f"headers-{zlib.crc32(' '.join(FOLDERS).encode()):08x}"
 
 
