@@ -1,7 +1,7 @@
 // What TensorFlow's compiler bridge (tf2xla, _XlaLaunch, compilation on demand) needs to know of
 // the device.
 //
-// Functions of TensorFlow's C++ API are behind these, so that only two files include its headers.
+// Functions of TensorFlow's C++ API are behind these, so that few files include its headers.
 #ifndef TRIPONT_NEXTPLUGGABLE_XLA_DEVICE_H_
 #define TRIPONT_NEXTPLUGGABLE_XLA_DEVICE_H_
 
