@@ -28,6 +28,7 @@ from . import (
 )
 from .artifact import Executable, Slice, Thunk
 from .codegen import callbacks, kernels, llvm_ir, sequence
+from .donation import donated_parameters
 from .errors import CompileError, internal, invalid_argument
 from .hlo import Instruction, Module, Shape
 from .lowering import KernelInfo
@@ -143,7 +144,6 @@ def compile_module(
     assignment = buffers.assign(module)
     code, lowered, program, image = _generate(module, assignment, target, dumping)
     costs.optimal_nanoseconds = cost.of_thunks(lowered.thunks)
-    donatable = sorted({j for _, j, _ in module.input_output_aliases} | set(module.buffer_donors))
     executable = Executable(
         name=module.name,
         target=target.name,
@@ -159,7 +159,7 @@ def compile_module(
         code=image.code,
         constants=assignment.constants,
         imports=tuple(image.imports),
-        donatable_parameters=tuple(donatable),
+        donatable_parameters=donated_parameters(module, parameters, results),
         num_replicas=module.num_replicas,
         num_partitions=module.num_partitions,
         visible_results=module.visible_results,

@@ -126,6 +126,15 @@ def test_tensor_parallel_training() -> None:
     both(run, (2, 2), "xy", tolerance=1e-5)
 
 
+def test_a_donated_array_that_fits_no_result_lives_on() -> None:
+    """JAX leaves it to the compiler where the results' shardings are the compiler's: it only offers the array."""
+    x = jax.device_put(values(8, 2), NamedSharding(mesh("xpu"), P("x")))
+    product = jax.jit(lambda x: x @ x.T, donate_argnums=0)
+    for _ in range(2):
+        np.testing.assert_allclose(product(x), values(8, 2) @ values(8, 2).T, rtol=1e-6, atol=1e-6)
+        assert not x.is_deleted()
+
+
 def test_donated_arrays_are_deleted_and_reused() -> None:
     m = mesh("xpu")
     a = jax.device_put(values(8, 1024), NamedSharding(m, P("x")))
