@@ -10,13 +10,15 @@
 JAX's packages bring no tests: they are those of a checkout of the installed version (Apache 2.0; nothing of it is kept
 here). Each file is a pytest of its own (some want eight devices), whose workers are replaced when one dies. A test that
 fails must be in ``known_failures.toml`` with its reason, and one that is there must not pass: the list may only shrink.
-The exit status is 0 when both hold. ``--docs`` writes the table in docs/jax-test-suite.md.
+The exit status is 0 when both hold. ``--docs`` writes the table of its types (``--x64`` or not) in
+docs/jax-test-suite.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -44,6 +46,8 @@ REPOSITORY = "https://github.com/jax-ml/jax"
 DOCS = ROOT / "docs" / "jax-test-suite.md"
 #: The rest of docs/jax-test-suite.md is made by ``--docs``.
 MARK = "<!-- made by python -m tests.upstream.jax_suite --report --docs -->\n"
+#: The headings of its tables, by ``--x64``.
+HEADINGS = {False: "Results with 32-bit types", True: "Results with 64-bit types"}
 #: Files that are not run, and why.
 LEFT_OUT = HERE / "left_out.toml"
 
@@ -134,14 +138,17 @@ def show(outcome: Outcome, verdict: Verdict) -> None:
     sys.stdout.flush()
 
 
-def write_docs(results: Sequence[tuple[Outcome, Verdict]], known: Sequence[Known]) -> None:
-    """Put the table and the reasons into docs/jax-test-suite.md."""
-    prose, mark, _ = DOCS.read_text().partition(MARK)
-    failing = {outcome.file for outcome, _ in results if outcome.failed}
-    shown = [k for k in known if k.file in failing]
+def write_docs(
+    results: Sequence[tuple[Outcome, Verdict]], known: Sequence[Known], x64: bool
+) -> None:
+    """Put the table of these results and the reasons into docs/jax-test-suite.md; the other types' table stays."""
+    prose, mark, made = DOCS.read_text().partition(MARK)
+    tables = dict(re.findall(r"^## (.+)\n\n((?:\|.*\n)+)", made, re.MULTILINE))
+    tables[HEADINGS[x64]] = table(results)
     left_out = [f"* {name}: {why}." for name, why in tomllib.loads(LEFT_OUT.read_text()).items()]
-    parts = ["## Results\n", table(results), "## Known failures", reasons(shown), "## Not run\n"]
-    DOCS.write_text(prose + mark + "\n" + "\n".join([*parts, "\n".join(left_out)]) + "\n")
+    parts = [f"## {name}\n\n{tables[name]}" for name in HEADINGS.values() if name in tables]
+    parts += ["## Known failures", reasons(known), "## Not run\n", "\n".join(left_out)]
+    DOCS.write_text(prose + mark + "\n" + "\n".join(parts) + "\n")
 
 
 def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
@@ -155,7 +162,7 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--results", type=Path, default=ROOT / "build" / "jax-suite")
     parser.add_argument("--failed", action="store_true", help="only what failed in earlier runs")
     parser.add_argument("--report", action="store_true", help="what earlier results say")
-    parser.add_argument("--docs", action="store_true", help="write the table of the docs")
+    parser.add_argument("--docs", action="store_true", help="write a table of the docs")
     parser.add_argument("--x64", action="store_true", help="with 64-bit types (JAX_ENABLE_X64)")
     parser.add_argument("--cases", type=int, default=5, help="JAX_NUM_GENERATED_CASES")
     parser.add_argument("-n", type=int, default=2, help="tests at once")
@@ -191,7 +198,7 @@ def main(arguments: Sequence[str]) -> int:
         results.append((outcome, verdict))
         show(outcome, verdict)
     if options.docs:
-        write_docs(results, known)
+        write_docs(results, known, options.x64)
     return 0 if all(verdict.good and not outcome.problem for outcome, verdict in results) else 1
 
 

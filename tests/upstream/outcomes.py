@@ -21,6 +21,9 @@ KINDS = {
     "missing": "not done yet",
 }
 
+#: What docs say of a failure, by :attr:`Known.x64`.
+TYPES = {None: "", False: " (32-bit types only)", True: " (64-bit types only)"}
+
 
 @dataclass(frozen=True)
 class Known:
@@ -160,6 +163,7 @@ def reasons(known: Iterable[Known]) -> str:
         if chosen:
             lines += ["", f"**{kind}**: {meaning}.", ""]
             lines += [
-                f"* {e.file}: {', '.join(f'`{t}`' for t in e.tests)}: {e.reason}." for e in chosen
+                f"* {e.file}{TYPES[e.x64]}: {', '.join(f'`{t}`' for t in e.tests)}: {e.reason}."
+                for e in chosen
             ]
     return "\n".join(lines) + "\n"

@@ -179,6 +179,33 @@ def test_known_failures() -> None:
     assert compare(outcome, known, x64=True).new == {}
 
 
+def test_the_page_has_a_table_of_each_width(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"Prose.\n{jax_suite.MARK}\n## Results\n\nno table\n")
+    monkeypatch.setattr(jax_suite, "DOCS", page)
+    known = [Known("a_test", ("C.one",), "missing", "with 64 bits", x64=True)]
+    for x64, passed in [(False, "one"), (True, "two"), (False, "three")]:
+        outcome = Outcome(f"{passed}_test", passed={f"C.{passed}"})
+        jax_suite.write_docs([(outcome, compare(outcome, known, x64))], known, x64)
+    written = page.read_text()
+    assert written.startswith(f"Prose.\n{jax_suite.MARK}\n## Results with 32-bit types\n\n| file |")
+    assert [line for line in written.splitlines() if line.startswith(("## ", "| all", "| t"))] == [
+        "## Results with 32-bit types",
+        "| three_test | 1 | 0 | 0 |  |",
+        "| all | 1 | 0 | 0 |  |",
+        "## Results with 64-bit types",
+        "| two_test | 1 | 0 | 0 |  |",
+        "| all | 1 | 0 | 0 |  |",
+        "## Known failures",
+        "## Not run",
+    ]
+    assert "* a_test (64-bit types only): `C.one`: with 64 bits." in written
+    assert "no table" not in written
+    assert "* cudnn_fusion_test: needs cuDNN." in written
+
+
 def test_the_list_is_well_formed(tmp_path: Path) -> None:
     patterns = [(k.file, k.x64, t) for k in outcomes.read_known() for t in k.tests]
     assert len(patterns) == len(set(patterns))
