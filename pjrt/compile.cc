@@ -48,22 +48,6 @@ StatusOr<Program> ReadProgram(const PJRT_Program* program, const char* compile_o
   return result;
 }
 
-// What the caller's options tell the compiler: where to dump its stages (from XLA_FLAGS, or from
-// jax.jit's compiler_options by XLA's names), and whatever else compiler_options holds, by its
-// name.
-std::map<std::string, std::string> CompilerOptions(const CompileOptions& options) {
-  constexpr std::string_view kXlaDump = "xla_dump_";
-  std::map<std::string, std::string> result;
-  if (!options.dump_to.empty()) result["dump_to"] = options.dump_to;
-  if (!options.dump_pass_re.empty()) result["dump_hlo_pass_re"] = options.dump_pass_re;
-  for (const auto& [name, value] : options.overrides) {
-    const bool is_dump = name.starts_with(kXlaDump);
-    result[is_dump ? name.substr(kXlaDump.size() - std::string_view("dump_").size()) : name] =
-        value;
-  }
-  return result;
-}
-
 // `extra`: more options for the compiler; they go over the caller's.
 StatusOr<std::string> CompileArtifact(Client& client, const Program& program,
                                       std::map<std::string, std::string> extra = {}) {

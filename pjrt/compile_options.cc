@@ -243,6 +243,19 @@ std::string CanonicalCompileOptions(const CompileOptions& options) {
   return writer.Take();
 }
 
+std::map<std::string, std::string> CompilerOptions(const CompileOptions& options) {
+  constexpr std::string_view kXlaDump = "xla_dump_";
+  std::map<std::string, std::string> result;
+  if (!options.dump_to.empty()) result["dump_to"] = options.dump_to;
+  if (!options.dump_pass_re.empty()) result["dump_hlo_pass_re"] = options.dump_pass_re;
+  for (const auto& [name, value] : options.overrides) {
+    const bool is_dump = name.starts_with(kXlaDump);
+    result[is_dump ? name.substr(kXlaDump.size() - std::string_view("dump_").size()) : name] =
+        value;
+  }
+  return result;
+}
+
 StatusOr<CompileOptions> ParseCompileOptions(std::string_view bytes) {
   CompileOptions options;
   WireReader reader(bytes);

@@ -54,6 +54,11 @@ struct CompileOptions {
 // a dump is made by compiling.
 std::string CanonicalCompileOptions(const CompileOptions& options);
 
+// What the caller's options tell the compiler: where to dump its stages (from XLA_FLAGS, or from
+// jax.jit's compiler_options by XLA's names), and whatever else compiler_options holds, by its
+// name.
+std::map<std::string, std::string> CompilerOptions(const CompileOptions& options);
+
 // Reads a serialized CompileOptionsProto (empty bytes give the defaults). INVALID_ARGUMENT if the
 // bytes are malformed, or the counts and the device assignment contradict one another.
 StatusOr<CompileOptions> ParseCompileOptions(std::string_view bytes);

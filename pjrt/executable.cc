@@ -338,6 +338,14 @@ Status Executable_DeserializeAndLoad(PJRT_Executable_DeserializeAndLoad_Args& ar
   TRIPONT_ASSIGN_OR_RETURN(
       args.loaded_executable,
       LoadExecutable(args.client, std::string(artifact), std::string(options)));
+  // Whoever loads it may want to see it. Dumps that it was compiled with are no business of this
+  // process.
+  std::map<std::string, std::string> wanted;
+  if (args.overridden_serialized_compile_options != nullptr) {
+    TRIPONT_ASSIGN_OR_RETURN(const CompileOptions parsed, ParseCompileOptions(options));
+    wanted = CompilerOptions(parsed);
+  }
+  args.client->client->DumpLoaded(artifact, wanted);
   return OkStatus();
 }
 

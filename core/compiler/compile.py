@@ -56,10 +56,14 @@ def compile_program(
 ) -> bytes:
     """The executable artifact of a program.
 
-    ``format`` is "mlir" (StableHLO text, bytecode or portable artifact) or "hlo" (HloModuleProto);
-    ``options_proto`` a serialized CompileOptionsProto, possibly empty; ``options`` has keys of
+    ``format`` is "mlir" (StableHLO text, bytecode or portable artifact), "hlo" (HloModuleProto), or
+    "artifact" (what this function gave before: it is dumped if ``options`` say so, and the result is
+    empty); ``options_proto`` a serialized CompileOptionsProto, possibly empty; ``options`` has keys of
     :data:`OPTIONS`. Raises CompileError.
     """
+    if format == "artifact":
+        _dump_artifact(dump.from_options(options), program)
+        return b""
     option_overrides.check(options_proto, OPTIONS)
     target = target_for(options)
     dumping = dump.from_options(options)
@@ -174,6 +178,7 @@ def compile_module(
         described = description.describe(executable, module, assignment, lowered, str(code))
     executable.thunks = lowering.link(lowered, image.symbols)
     if described is not None:
+        dumping.write(dump.OPTIMISED_PROTO, program)
         dumping.write(dump.ARTIFACT, artifact.serialize(executable))
         dumping.describe(described)
     return executable
@@ -288,6 +293,20 @@ def _dump_program(dumping: dump.Dump, program: bytes, format: str) -> None:
         )
     with suppress(CompileError):  # what passes cannot read has its own error, and no text
         dumping.write("stablehlo.mlir", str(read_mlir(program, format, bindings.context())))
+
+
+def _dump_artifact(dumping: dump.Dump, data: bytes) -> None:
+    """What an artifact tells by itself: the optimised HLO."""
+    from .importer import bindings
+
+    try:
+        executable = artifact.deserialize(data)
+    except artifact.ArtifactError as error:
+        raise invalid_argument(f"the artifact: {error}") from error
+    dumping.begin(executable.name, data)
+    if dumping.enabled and executable.program:
+        dumping.write(dump.OPTIMISED_PROTO, executable.program)
+        dumping.write("after_optimizations.txt", bindings.hlo_text(executable.program))
 
 
 __all__ = ["OPTIONS", "compile_module", "compile_program", "fingerprint", "target_for"]

@@ -30,6 +30,7 @@ SCHEMA: Final = "tripont.module"
 SCHEMA_VERSION: Final = 1
 DESCRIPTION: Final = "module.json"
 ARTIFACT: Final = "tripont"  # the stage that is the executable artifact
+OPTIMISED_PROTO: Final = "after_optimizations.hlo.pb"  # the HloModuleProto in it
 
 _NUMBERED: Final = re.compile(r"module_(\d+)\.")
 _LONGEST_NAME: Final = 100
@@ -62,9 +63,10 @@ class Dump:
     def enabled(self) -> bool:
         return self.folder is not None
 
-    def begin(self, name: str) -> None:
+    def begin(self, name: str, artifact: bytes | None = None) -> None:
         """Choose the files' common beginning: the next free number in the folder, and the program's
-        name. The description is there from now on, so that the number is taken.
+        name. The description is there from now on, so that the number is taken; of a program that
+        was compiled before, its ``artifact``.
         """
         if self.module_pattern is not None and not self.module_pattern.search(name):
             self.folder = None
@@ -75,7 +77,10 @@ class Dump:
             with _locked(self.folder):
                 taken = [int(m[1]) for p in os.listdir(self.folder) if (m := _NUMBERED.match(p))]
                 self.prefix = f"module_{max(taken, default=0) + 1:04d}.{safe}"
-                self.describe({"name": name, "complete": False})
+                if artifact is None:
+                    self.describe({"name": name, "complete": False})
+                else:
+                    self.write(ARTIFACT, artifact)
         except OSError as error:
             self._give_up(error)
 

@@ -220,4 +220,16 @@ StatusOr<CompileResult> Client::Compile(std::string_view program, std::string_vi
   return CompileResult{std::move(artifact), false};
 }
 
+void Client::DumpLoaded(std::string_view artifact,
+                        const std::map<std::string, std::string>& extra) {
+  CompileRequest request{"artifact", artifact, "", extra, {}};
+  if (!options_.dump_to.empty()) request.options.try_emplace("dump_to", options_.dump_to);
+  if (!request.options.contains("dump_to") || std::getenv("TRIPONT_IN_WORKER") != nullptr) return;
+  if (const Status status = core_->workers().Compile(options_.python, request).status();
+      !status.ok()) {
+    TRIPONT_LOG(kWarning, "a program that was compiled before is not dumped to ",
+                request.options["dump_to"], ": ", status.message());
+  }
+}
+
 }  // namespace tripont

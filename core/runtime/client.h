@@ -92,6 +92,10 @@ class TRIPONT_EXPORT Client : public RefCounted<Client> {
   StatusOr<CompileResult> Compile(std::string_view program, std::string_view format,
                                   std::string_view compile_options,
                                   const std::map<std::string, std::string>& extra = {});
+  // If `extra` or options() ask for dumps, what a program that was compiled before tells by itself
+  // is written to their folder, by a compile worker (docs/dumps.md). Blocks its caller as Compile
+  // does. What goes wrong is a warning: the program runs as well without.
+  void DumpLoaded(std::string_view artifact, const std::map<std::string, std::string>& extra);
 
  private:
   friend class RefCounted<Client>;

@@ -31,7 +31,7 @@
 namespace tripont {
 
 struct CompileRequest {
-  std::string_view format;  // "mlir", "hlo"
+  std::string_view format;  // "mlir", "hlo"; "artifact": only dumped, and answered with nothing
   std::string_view program;
   std::string_view compile_options;  // serialized CompileOptionsProto
   std::map<std::string, std::string> options;

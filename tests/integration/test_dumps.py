@@ -54,6 +54,23 @@ def test_a_program_in_a_process_of_its_own(tmp_path: Path, variable: str) -> Non
 
 
 @pytest.mark.parametrize("variable", ["XLA_FLAGS", "TRIPONT_DUMP_TO"])
+def test_a_program_from_the_cache_of_jax(tmp_path: Path, variable: str) -> None:
+    """It is not compiled, and still dumped: what it holds itself."""
+    cached = {
+        "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "cache"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    }
+    run(tmp_path, **cached)
+    folder = tmp_path / "dumps"
+    flags = f"--xla_dump_to={folder}"
+    run(tmp_path, **cached, **{variable: flags if variable == "XLA_FLAGS" else str(folder)})
+    (text,) = folder.glob("module_*.jit__lambda.after_optimizations.txt")
+    assert "tanh" in text.read_text()
+    assert not list(folder.glob("*.received.*"))
+
+
+@pytest.mark.parametrize("variable", ["XLA_FLAGS", "TRIPONT_DUMP_TO"])
 def test_a_folder_that_cannot_be_written_is_a_warning(tmp_path: Path, variable: str) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")

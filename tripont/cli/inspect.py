@@ -99,9 +99,9 @@ def thunk_rows(
 
 def program_text(program: bytes) -> str:
     """The optimised HLO as text; needs jaxlib."""
-    from jaxlib import _hlo
+    from tripont.core.compiler.importer import bindings
 
-    return str(_hlo.HloModule.from_serialized_hlo_module_proto(program).to_string())
+    return bindings.hlo_text(program)
 
 
 def run(path: Path, thunks: bool, memory: bool, hlo: bool) -> int:

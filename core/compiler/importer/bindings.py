@@ -108,6 +108,13 @@ def stablehlo_to_hlo(module: ir.Module) -> bytes:
     return bytes(computation.as_serialized_hlo_module_proto())
 
 
+def hlo_text(program: bytes) -> str:
+    """A serialized HloModuleProto as XLA prints it."""
+    from jaxlib import _hlo
+
+    return str(_hlo.HloModule.from_serialized_hlo_module_proto(program).to_string())
+
+
 def run_passes(module: ir.Module, pipeline: str) -> None:
     """Run ``builtin.module(<pipeline>)`` on the module in place; raises ``MLIRError``."""
     global _passes_registered

@@ -21,6 +21,7 @@ STAGES = [
     "stablehlo.mlir",
     "before_optimizations.txt",
     "after_optimizations.txt",
+    "after_optimizations.hlo.pb",
     "buffer_assignment.txt",
     "ir-no-opt.ll",
     "ir-with-opt.ll",
@@ -56,6 +57,23 @@ def test_stages(tmp_path: Path, target: str) -> None:
     thunks = (folder / f"{prefixes[0]}.thunk_sequence.txt").read_text()
     assert "while" in thunks or target == "sycl"  # there the loop is part of a larger kernel
     assert "kernel" in thunks
+
+
+@pytest.mark.parametrize("target", CODE)
+def test_a_program_that_was_compiled_before_tells_what_it_holds(
+    tmp_path: Path, target: str
+) -> None:
+    data = compiled("lstm", target=target)
+    compiled("elementwise", dump_to=str(tmp_path))
+    assert compile_program(data, "artifact", b"", {"dump_to": str(tmp_path)}) == b""
+    name = artifact.deserialize(data).name
+    files = {p.name.removeprefix(f"module_0002.{name}."): p for p in tmp_path.glob("module_0002*")}
+    assert set(files) == {"tripont", "after_optimizations.hlo.pb", "after_optimizations.txt"}
+    assert files["tripont"].read_bytes() == data
+    assert "dot(" in files["after_optimizations.txt"].read_text()
+    assert compile_program(data, "artifact", b"", {}) == b""
+    with pytest.raises(CompileError, match="the artifact: "):
+        compile_program(data[:100], "artifact", b"", {"dump_to": str(tmp_path)})
 
 
 @pytest.mark.parametrize("target", CODE)
