@@ -21,7 +21,7 @@ from . import dtypes
 from .dtypes import DType
 from .errors import CompileError, of_instruction
 from .evaluate_elementwise import ELEMENTWISE, native_int, total_order
-from .evaluate_incomplete import NotEvaluatedError
+from .evaluate_gamma import NotEvaluatedError
 from .hlo import Computation, Instruction, Module, Shape, TokenShape, WindowDimension
 
 Array = np.ndarray[Any, Any]

@@ -16,13 +16,21 @@ _CONTEXT: Final = decimal.Context(prec=60, Emin=decimal.MIN_EMIN, Emax=decimal.M
 _PI: Final = Decimal("3.14159265358979323846264338327950288419716939937510582097494459230781640629")
 _TERMS: Final = 25
 _FROM: Final = 40  # Stirling's series is good for 60 digits there
+_MOST_STEPS: Final = 2000
+
+
+class NotEvaluatedError(ArithmeticError):
+    """A series or fraction goes on, or sixty digits are not enough. (Generated code has other formulas there.)"""
+
+    def __init__(self, function: str = "an incomplete gamma or beta function") -> None:
+        super().__init__(f"{function} of very large or small parameters, by its series")
 
 
 def lgamma(x: float) -> float:
     """log|gamma x|: infinite at the poles and at infinities."""
     if math.isnan(x):
         return x
-    if math.isinf(x) or (x <= 0 and x == math.floor(x)):
+    if x == math.inf or _is_pole(x):
         return math.inf
     return 0.0 if x in (1.0, 2.0) else _in_context(log_gamma, x)
 
@@ -31,7 +39,7 @@ def digamma(x: float) -> float:
     """The derivative of lgamma: NaN at the poles and at -infinity."""
     if math.isnan(x) or x == math.inf:
         return x
-    if x == -math.inf or (x <= 0 and x == math.floor(x)):
+    if _is_pole(x):
         return math.nan
     return _in_context(_digamma, x)
 
@@ -40,9 +48,9 @@ def zeta(s: float, q: float) -> float:
     """The Hurwitz zeta function: infinite for s = 1 and at the poles q = 0, -1, ...; NaN for s < 1 and, unless s is
     whole, other negative q.
     """
-    if math.isnan(s) or math.isnan(q) or s < 1 or q == -math.inf:
+    if math.isnan(s) or math.isnan(q) or s < 1:
         return math.nan
-    if s == 1 or (q <= 0 and q == math.floor(q)):
+    if s == 1 or _is_pole(q):
         return math.inf
     if q < 0 and (s == math.inf or s != math.floor(s)):
         return math.nan
@@ -53,18 +61,26 @@ def zeta(s: float, q: float) -> float:
 
 
 def polygamma(n: float, x: float) -> float:
-    """The n-th derivative of digamma; NaN for n that are negative or not whole."""
+    """The n-th derivative of digamma, whose poles, -infinity too, are zeta's; NaN for n that are negative or not
+    whole.
+    """
     if n == 0:
         return digamma(x)
-    if not 0 < n < math.inf or n != math.floor(n) or math.isnan(x) or x == -math.inf:
+    if not 0 < n < math.inf or n != math.floor(n) or math.isnan(x):
         return math.nan
     sign = -1 if n % 2 == 0 else 1
     if x == math.inf:
         return sign * 0.0
-    if x <= 0 and x == math.floor(x):
+    if _is_pole(x):
         return sign * math.inf
+    if n > _MOST_STEPS:
+        raise NotEvaluatedError("zeta")
     with decimal.localcontext(_CONTEXT):
         return float(sign * math.factorial(int(n)) * _zeta(Decimal(n) + 1, Decimal(x)))
+
+
+def _is_pole(x: float) -> bool:
+    return x == -math.inf or (x <= 0 and x == math.floor(x))
 
 
 def _in_context(function: Callable[[Decimal], Decimal], x: float) -> float:
@@ -103,6 +119,8 @@ def _digamma(x: Decimal) -> Decimal:
 
 def _zeta(s: Decimal, q: Decimal) -> Decimal:
     """By Euler and Maclaurin's formula (DLMF 25.11.28); negative q for whole s alone."""
+    if max(s, _FROM) - q > _MOST_STEPS:
+        raise NotEvaluatedError("zeta")
     total = Decimal(0)
     while q < _FROM or q < s:
         total += q**-s

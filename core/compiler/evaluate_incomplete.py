@@ -11,22 +11,13 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Final
 
-from .evaluate_gamma import log_gamma
+from .evaluate_gamma import NotEvaluatedError, log_gamma
 
 _CONTEXT: Final = decimal.Context(prec=60, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX)
 _NOTHING: Final = Decimal(10) ** -45
 _MOST_STEPS: Final = 5000
 # Of parameters between these sixty digits are enough for differences of numbers near 1.
 _PARAMETERS: Final = (1e-12, 1e12)
-
-
-class NotEvaluatedError(ArithmeticError):
-    """A series or fraction goes on, or sixty digits are not enough. (Generated code has other formulas there.)"""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "an incomplete gamma or beta function of very large or small parameters, by its series"
-        )
 
 
 def igamma(a: float, x: float) -> float:

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
-from tripont.core.compiler import dtypes, hlo
+from tripont.core.compiler import dtypes, evaluate_gamma, hlo
+from tripont.core.compiler.compile import compile_module
 from tripont.core.compiler.errors import CompileError
 from tripont.core.compiler.evaluate import evaluate, evaluate_instruction
 from tripont.core.compiler.hlo import Instruction, Shape
@@ -240,3 +241,32 @@ def test_padding_of_windows_takes_no_part() -> None:
     module = read_program(text.encode(), "mlir")
     (result,) = evaluate(module, [np.int32([1, 2, 3, 4]), np.int32(5)])
     np.testing.assert_array_equal(result, [6, 8, 11, 14])
+
+
+def test_zeta_of_endless_series_is_left_to_the_kernel() -> None:
+    """Series of 10^10 terms, and factorials of as many digits, would have stopped the compiler."""
+    text = """func.func @main() -> tensor<6xf64> {
+      %n = stablehlo.constant dense<[2.0, 1.0, 1.0e+300, 65504.0, 40000.0, 1.0e+10]> : tensor<6xf64>
+      %x = stablehlo.constant dense<[0xFFF0000000000000, -9999999999.5, 2.0, 7.0, 30000.0, 1.0e+10]> : tensor<6xf64>
+      %r = chlo.polygamma %n, %x : tensor<6xf64>, tensor<6xf64> -> tensor<6xf64>
+      return %r : tensor<6xf64> }"""
+    module = read_program(text.encode(), "mlir")
+    with pytest.raises(CompileError, match="of very large or small parameters, by its series"):
+        evaluate(module, [])
+    executable = compile_module(module, {"target": "host"})
+    assert executable.code
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "expected"),
+    [
+        ("zeta", (1, -np.inf), np.inf),
+        ("zeta", (2, -np.inf), np.inf),
+        ("polygamma", (0, -np.inf), np.nan),
+        ("polygamma", (2, -np.inf), -np.inf),
+        ("polygamma", (3, -np.inf), np.inf),
+    ],
+)
+def test_zeta_at_the_last_pole(name: str, arguments: tuple[float, float], expected: float) -> None:
+    """As generated code has it, and XLA in its first derivative."""
+    np.testing.assert_equal(getattr(evaluate_gamma, name)(*arguments), expected)
