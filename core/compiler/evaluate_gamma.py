@@ -16,7 +16,7 @@ _CONTEXT: Final = decimal.Context(prec=60, Emin=decimal.MIN_EMIN, Emax=decimal.M
 _PI: Final = Decimal("3.14159265358979323846264338327950288419716939937510582097494459230781640629")
 _TERMS: Final = 25
 _FROM: Final = 40  # Stirling's series is good for 60 digits there
-_MOST_STEPS: Final = 2000
+_MOST_STEPS: Final = 200
 
 
 class NotEvaluatedError(ArithmeticError):

@@ -13,6 +13,8 @@ from .rewrite import Rule, map_computations, sweep
 
 MAXIMUM_FOLDED: Final = 4096  # elements of a folded constant
 MAXIMUM_FOLDED_OPERAND: Final = 1 << 16
+# In decimal arithmetic, a millisecond an element and more: a constant of some thousand would take seconds.
+MAXIMUM_FOLDED_SLOWLY: Final = 16
 
 
 def _rules() -> dict[str, tuple[Rule, ...]]:
@@ -46,6 +48,18 @@ _NOT_FOLDED: Final = frozenset(
         "optimization-barrier",
     ]
 )
+_SLOW: Final = frozenset(
+    [
+        "lgamma",
+        "digamma",
+        "zeta",
+        "polygamma",
+        "igamma",
+        "igammac",
+        "igamma-grad-a",
+        "regularized-incomplete-beta",
+    ]
+)
 
 
 def simplify(module: Module) -> Module:
@@ -72,6 +86,8 @@ def fold(instruction: Instruction) -> Instruction | None:
             return None
     shape = instruction.shape
     if not isinstance(shape, Shape) or shape.elements > MAXIMUM_FOLDED:
+        return None
+    if instruction.opcode in _SLOW and shape.elements > MAXIMUM_FOLDED_SLOWLY:
         return None
     if not evaluate.can_evaluate(instruction.opcode):
         return None

@@ -210,6 +210,13 @@ def test_folding_is_bounded() -> None:
     assert opcodes(after.entry) == ["exponential"]
 
 
+def test_functions_of_decimal_arithmetic_are_folded_for_few_elements() -> None:
+    few, many = (hlo.constant(np.linspace(1.5, 9, n, dtype=np.float32)) for n in (16, 17))
+    assert "lgamma" not in opcodes(simplify(module([], op("lgamma", few))).entry)
+    assert "lgamma" in opcodes(simplify(module([], op("lgamma", many))).entry)
+    assert "zeta" in opcodes(simplify(module([], op("zeta", many, many))).entry)
+
+
 def test_unchanged_program_is_the_same_object() -> None:
     x = X(4)
     before = module([x], op("exponential", x))
