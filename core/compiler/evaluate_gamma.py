@@ -119,7 +119,7 @@ def _digamma(x: Decimal) -> Decimal:
 
 def _zeta(s: Decimal, q: Decimal) -> Decimal:
     """By Euler and Maclaurin's formula (DLMF 25.11.28); negative q for whole s alone."""
-    if max(s, _FROM) - q > _MOST_STEPS:
+    if max(s, Decimal(_FROM)) - q > _MOST_STEPS:
         raise NotEvaluatedError("zeta")
     total = Decimal(0)
     while q < _FROM or q < s:
