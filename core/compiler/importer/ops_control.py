@@ -7,8 +7,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from .. import ffi_attributes, hlo
-from ..hlo import Instruction, TupleShape
+from .. import dtypes, ffi_attributes, hlo
+from ..hlo import Instruction, Shape, TupleShape
 from . import (
     attributes,
     bindings,
@@ -219,14 +219,13 @@ def _elementwise_call(opcode: str) -> Known:
 
 
 def _topk_call(block: BlockReader, operation: Any, config: dict[str, Any]) -> Results | None:
-    operands = block.operands(operation)
-    if len(operands) != 1 or len(operation.results) != 2:
+    if len(block.operands(operation)) != 1 or len(operation.results) != 2:
         return None
     values = {
         "k": int(config.get("k", block.shape(operation).dims[-1])),
         "largest": bool(config.get("largest", True)),
     }
-    return block.emit_results(operation, "topk", operands, values)
+    return ops_reduction.topk(block, operation, values)
 
 
 def _approximate_topk(block: BlockReader, operation: Any, config: dict[str, Any]) -> Results | None:
@@ -361,10 +360,28 @@ def read_after_all(block: BlockReader, operation: Any) -> Results:
 
 
 def read_rng_bit_generator(block: BlockReader, operation: Any) -> Results:
+    """Of types other than integers of whole bytes: the (low) bits of such a one, as XLA has it."""
     algorithm = attributes.enumerator(operation, "rng_algorithm", bindings.RngAlgorithm, "DEFAULT")
-    return block.emit_results(
-        operation, "rng-bit-generator", block.operands(operation), {"algorithm": algorithm}
+    values = {"algorithm": algorithm}
+    state, bits = (block.program.shape(result.type) for result in operation.results)
+    assert isinstance(state, Shape)
+    assert isinstance(bits, Shape)
+    if bits.dtype.is_integer and bits.dtype.bits >= 8:
+        return block.emit_results(operation, "rng-bit-generator", block.operands(operation), values)
+    width = bits.dtype.bits
+    if width not in (2, 4, 8, 16, 32, 64):
+        raise block.unimplemented(operation, f"random bits of type {bits.dtype}")
+    whole = Shape(dtypes.from_name(f"u{max(8, width)}"), bits.dims)
+    both = block.emit(
+        "rng-bit-generator", TupleShape((state, whole)), block.operands(operation), values
     )
+    number = block.emit("get-tuple-element", whole, (both,), {"index": 1})
+    if width < 8:
+        narrow = Shape(dtypes.from_name(f"u{width}"), bits.dims)
+        number = block.emit("convert", narrow, (number,))
+    if number.dtype is not bits.dtype:
+        number = block.emit("bitcast-convert", bits, (number,))
+    return [block.emit("get-tuple-element", state, (both,), {"index": 0}), number]
 
 
 def read_rng(block: BlockReader, operation: Any) -> Results:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from .. import dtypes
+from ..hlo import Shape, TupleShape
 from . import attributes
 from .attributes import integers
 
@@ -72,7 +74,29 @@ def read_topk(block: BlockReader, operation: Any) -> Results:
         "k": attributes.integer(operation, "k"),
         "largest": attributes.flag(operation, "largest", True),
     }
-    return block.emit_results(operation, "topk", block.operands(operation), values)
+    return topk(block, operation, values)
+
+
+def topk(block: BlockReader, operation: Any, values: dict[str, Any]) -> Results:
+    """A ``topk`` of ``operation``'s only operand and two results. Of types of fewer bits than the runtime sorts, by
+    a type that has the same numbers.
+    """
+    (operand,) = block.operands(operation)
+    dtype = operand.dtype
+    if not ((dtype.is_integer and dtype.bits < 8) or (dtype.is_float and dtype.bits <= 8)):
+        return block.emit_results(operation, "topk", [operand], values)
+    wide = dtypes.F32 if dtype.is_float else dtypes.S8 if dtype.is_signed else dtypes.U8
+    largest, indices = (block.program.shape(result.type) for result in operation.results)
+    assert isinstance(largest, Shape)
+    assert isinstance(indices, Shape)
+    given = block.emit("convert", Shape(wide, operand.dims), (operand,))
+    wide_largest = Shape(wide, largest.dims)
+    both = block.emit("topk", TupleShape((wide_largest, indices)), (given,), values)
+    found = block.emit("get-tuple-element", wide_largest, (both,), {"index": 0})
+    return [
+        block.emit("convert", largest, (found,)),
+        block.emit("get-tuple-element", indices, (both,), {"index": 1}),
+    ]
 
 
 def batch_norm(opcode: str) -> Reader:
