@@ -10,6 +10,7 @@
 #include "nextpluggable/adapter.h"
 #include "nextpluggable/bridge/kernels.h"
 #include "nextpluggable/device_functions.h"
+#include "nextpluggable/host_transfers.h"
 #include "nextpluggable/kernels/register.h"
 #include "nextpluggable/pjrt.h"
 #include "nextpluggable/placement.h"
@@ -97,6 +98,7 @@ const TFNPD_Api* tripont_tensorflow_init_plugin(void* core, TFNPD_PluginParams* 
   RegisterBridgeKernels();
   WatchPlacement();
   LowerLoopsWithHostState();
+  SeparateHostTransfers();
   params->device_type = kDeviceType;
   params->compilation_device_name = kCompilationDevice;
   params->priority = 0;  // below the CPU: a device of this type is used where the program says so
