@@ -112,6 +112,29 @@ absl::Status Unpack(Context* context, tf::OpKernel& original) {
                                                    : Refuse(context, original);
 }
 
+// TensorFlow's kernels draw for the largest shape and cut. That is what the shape itself gives only
+// where the first numbers are the same for any number of rows: XLA pairs the numbers of a normal
+// distribution, and Threefry's words of 32 bits, along the first dimension of even size.
+absl::Status StatelessRandom(Context* context, tf::OpKernel& original) {
+  constexpr int64_t kThreefry = 2;  // tf.random.Algorithm; XPU's own choice is Philox
+  tf::DataType type = tf::DT_INVALID;
+  TF_RETURN_IF_ERROR(tf::GetNodeAttr(context->op_kernel().def(), "dtype", &type));
+  TF_ASSIGN_OR_RETURN(const std::vector<Size> ranks, SizesOf(context, context->Input(0)));
+  TF_ASSIGN_OR_RETURN(const std::optional<int64_t> algorithm,
+                      ConstantOf(context, context->Input(3)));
+  if (ranks.size() != 1 || !ranks[0].constant || !algorithm) return Refuse(context, original);
+  for (int64_t d = 1; d < ranks[0].bound; ++d) {
+    const xla::XlaOp size = Element(context, context->Input(0), d);
+    TF_ASSIGN_OR_RETURN(const std::optional<int64_t> constant, ConstantOf(context, size));
+    if (!constant) return Refuse(context, original);
+  }
+  const bool is_vector = ranks[0].bound == 1;
+  const bool is_normal = original.type_string() == "StatelessRandomNormalV2";
+  const bool pairs_words = algorithm == kThreefry && type != tf::DT_DOUBLE;
+  const bool same_numbers = is_normal ? is_vector && !pairs_words : is_vector || !pairs_words;
+  return same_numbers ? Original(context, original) : Refuse(context, original);
+}
+
 // Ops that TensorFlow's kernels compute element by element, with broadcasts, or that move no
 // element at all.
 constexpr const char* kRight[] = {
@@ -308,9 +331,7 @@ constexpr const char* kRight[] = {
     "StatelessRandomGetKeyCounter",
     "StatelessRandomGetKeyCounterAlg",
     "StatelessRandomNormal",
-    "StatelessRandomNormalV2",
     "StatelessRandomUniform",
-    "StatelessRandomUniformV2",
     "StatelessTruncatedNormal",
     "StatelessTruncatedNormalV2",
     "StatelessWhile",
@@ -437,6 +458,8 @@ const std::unordered_map<std::string_view, Rule>& Rules() {
         {"Roll", Roll},
         {"Slice", Slice},
         {"SpaceToDepth", BatchesOnly},
+        {"StatelessRandomNormalV2", StatelessRandom},
+        {"StatelessRandomUniformV2", StatelessRandom},
         {"StridedSlice", StridedSlice},
         {"StridedSliceGrad", StridedSliceGrad},
         {"Tile", Tile},

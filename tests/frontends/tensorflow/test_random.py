@@ -88,6 +88,69 @@ def test_the_device_chooses_philox() -> None:
     np.testing.assert_array_equal(chosen, named)
 
 
+def _uniform(shape: Any, algorithm: str, dtype: Any) -> Any:
+    return tf.random.stateless_uniform(shape, _SEED, dtype=dtype, alg=algorithm)
+
+
+def _normal(shape: Any, algorithm: str, dtype: Any) -> Any:
+    return tf.random.stateless_normal(shape, _SEED, dtype=dtype, alg=algorithm)
+
+
+def _of_computed_shape(draw: Function, rest: list[int], *how: Any) -> Function:
+    """Draws of n rows, or with -1 in ``rest`` n numbers in each, for as many as are positive."""
+
+    def function(x: Any) -> Any:
+        n = tf.size(tf.boolean_mask(x, x > 0))
+        return draw([2, n] if rest == [-1] else [n, *rest], *how)
+
+    return tf.function(function, jit_compile=True)
+
+
+@pytest.mark.parametrize(
+    ("draw", "rest", "algorithm", "dtype"),
+    [
+        (_uniform, [], "auto_select", tf.float32),
+        (_uniform, [3], "philox", tf.float32),
+        (_uniform, [4], "auto_select", tf.bfloat16),
+        (_uniform, [3], "threefry", tf.float64),
+        (_uniform, [], "threefry", tf.float16),
+        (_normal, [], "auto_select", tf.float32),
+        (_normal, [], "philox", tf.float16),
+        (_normal, [], "threefry", tf.float64),
+    ],
+)
+def test_a_computed_shape_draws_what_the_shape_draws(
+    draw: Function, rest: list[int], algorithm: str, dtype: Any
+) -> None:
+    compiled = _of_computed_shape(draw, rest, algorithm, dtype)
+    with tf.device("XPU:0"):
+        for n in (5, 1, 4, 0, 7):
+            wanted = draw([n, *rest], algorithm, dtype)
+            drawn = compiled(tf.constant([1.0] * n + [0.0] * (7 - n)))
+            np.testing.assert_array_equal(drawn.numpy(), wanted.numpy())
+
+
+@pytest.mark.parametrize(
+    ("draw", "rest", "algorithm", "dtype"),
+    [
+        (_uniform, [-1], "auto_select", tf.float32),
+        (_uniform, [3], "threefry", tf.float32),
+        (_normal, [4], "auto_select", tf.float32),
+        (_normal, [], "threefry", tf.float32),
+        (_normal, [3], "threefry", tf.float64),
+    ],
+)
+def test_a_computed_shape_that_would_draw_others_is_refused(
+    draw: Function, rest: list[int], algorithm: str, dtype: Any
+) -> None:
+    compiled = _of_computed_shape(draw, rest, algorithm, dtype)
+    with (
+        tf.device("XPU:0"),
+        pytest.raises(tf.errors.UnimplementedError, match=r"tripont: StatelessRandom.* depends on"),
+    ):
+        compiled(tf.ones([7]))
+
+
 def _numbers(generator: tf.random.Generator) -> list[np.ndarray]:
     """Integers and states, which do not depend on how a device makes floats."""
     drawn = [generator.uniform_full_int([5]), generator.uniform([5], 0, 9, tf.int32)]
