@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "absl/log/log.h"
+#include "nextpluggable/context_lifetime.h"
 #include "tensorflow/core/common_runtime/eager/eager_op_rewrite_registry.h"
 #include "tensorflow/core/common_runtime/optimization_registry.h"
 #include "tensorflow/core/framework/node_def_util.h"
@@ -59,6 +60,8 @@ class BeforePlacement : public tf::EagerOpRewrite {
   using EagerOpRewrite::EagerOpRewrite;
   absl::Status Run(tf::EagerOperation* op, std::unique_ptr<tf::EagerOperation>*) override {
     wants_xpu = op->GetDeviceParsedName().type == kDeviceType;
+    // What a function places on XPU is not known here.
+    if (wants_xpu || op->is_function()) KeepForever(op->EagerContext());
     return absl::OkStatus();
   }
 };

@@ -49,6 +49,22 @@ assert z.device.endswith("/device:CPU:0"), z.device  # the default is still the 
     assert "tripont" not in result.stdout + result.stderr.replace(str(PACKAGE), "")
 
 
+def test_a_function_may_keep_a_tensor_until_python_ends(
+    subprocess_environment: dict[str, str],
+) -> None:
+    """Python frees it after the device: with a crash, if the context went with Python."""
+    program = """
+import tensorflow as tf
+captured = tf.constant([1.0, 2.0])
+with tf.device("XPU:0"):
+    function = tf.function(lambda: captured + 1, jit_compile=True)
+    print(function().numpy())
+"""
+    result = run(program, subprocess_environment)
+    assert result.returncode == 0, result.stderr
+    assert "[2. 3.]" in result.stdout
+
+
 def test_another_tensorflow_is_refused_and_works_without_xpu(
     subprocess_environment: dict[str, str], tmp_path: Path
 ) -> None:
