@@ -258,7 +258,8 @@ case("chlo.ragged_dot", "", F32, function([_l, _k, _g], [_o],
      f" : ({_l}, {_k}, {_g}) -> {_o}"), [ordinary(F32, (6, 4)), ordinary(F32, (3, 4, 5)), np.array([2, 1, 3], np.int32)],
      judge=_ragged, limit=8, scale=lambda *a: np.float64(8))  # fmt: skip
 _scan = f"^bb0(%x: {_f}, %y: {_f}):\n%z = stablehlo.add %x, %y : {_f}\nstablehlo.return %z, %z : {_f}, {_f}\n"
-case("chlo.scan", "", F32, function([_v, _f], [_v, _f],
-     '%r:2 = "chlo.scan"(%0, %1) <{dimension = 0 : i64, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}> ({\n'
-     f"{_scan}}}) : ({_v}, {_f}) -> ({_v}, {_f})"), [_x, np.float32(1)],
-     judge=lambda a, i: (i + np.cumsum(a.astype(float)), i + a.astype(float).sum()), limit=4, scale=lambda a, i: np.float64(8))  # fmt: skip
+for _attribute, _turn in (("", lambda a: a), (", is_reverse = true", np.flip)):
+    case("chlo.scan", "reverse" if _attribute else "", F32, function([_v, _f], [_v, _f],
+         f'%r:2 = "chlo.scan"(%0, %1) <{{dimension = 0 : i64{_attribute}, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}}> ({{\n'
+         f"{_scan}}}) : ({_v}, {_f}) -> ({_v}, {_f})"), [_x, np.float32(1)],
+         judge=lambda a, i, turn=_turn: (i + turn(np.cumsum(turn(a).astype(float))), i + a.astype(float).sum()), limit=4, scale=lambda a, i: np.float64(8))  # fmt: skip

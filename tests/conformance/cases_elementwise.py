@@ -590,6 +590,13 @@ for _source, _target in (
     case("bitcast_convert", f"narrower_{_source.name}", _target,
          function([_r], [_a], f"%r = stablehlo.bitcast_convert %0 : ({_r}) -> {_a}"), [_y],
          judge=lambda a, t=_source: a[..., None].view(t.numpy))  # fmt: skip
+_x = np.random.default_rng(5).integers(0, 256, (5, 12, 16), np.uint8)
+for _a, _r in ((dtypes.C128, dtypes.C64), (dtypes.C64, dtypes.C128)):  # NaNs keep their bits
+    _from, _to = (tensor(t, 5, 12, *((2,) if t is dtypes.C64 else ())) for t in (_a, _r))
+    case("bitcast_convert", f"to_{_r.name}", _a,
+         function([_from], [_to], f"%r = stablehlo.bitcast_convert %0 : ({_from}) -> {_to}"),
+         [_x.view(_a.numpy).reshape(5, 12, *((2,) if _a is dtypes.C64 else ()))],
+         judge=lambda a, t=_r: a.reshape(5, 12, -1).view(t.numpy).reshape(5, 12, *((2,) if t is dtypes.C64 else ())))  # fmt: skip
 
 
 def regroup(a: Any, source: dtypes.DType, target: dtypes.DType, dims: tuple[int, ...]) -> Any:

@@ -260,8 +260,12 @@ def _bitcast_convert(g: Generator, i: hlo.Instruction, index: Index) -> Element:
     """Between widths: the minor dimension of the narrow side numbers the parts of a wide element, lowest first."""
     operand = i.operands[0]
     source, target = operand.dtype, i.dtype
+    if source.is_complex and target.is_complex:
+        return _bitcast_convert_complex(g, i, index)
     if source.is_complex or target.is_complex:
-        raise errors.of_instruction("UNIMPLEMENTED", "bitcast-convert of complex numbers", i)
+        raise errors.of_instruction(
+            "UNIMPLEMENTED", "bitcast-convert between complex and other numbers", i
+        )
     unsigned, result = _unsigned(source), _unsigned(target)
     if source.bits > target.bits:
         wide = elementwise.bitcast_convert(g, element(g, operand, index[:-1]), source, unsigned)
@@ -280,6 +284,48 @@ def _bitcast_convert(g: Generator, i: hlo.Instruction, index: Index) -> Element:
         total = part if total is None else g.apply("or", total, part)
     assert total is not None
     return elementwise.bitcast_convert(g, total, result, target)
+
+
+def _bitcast_convert_complex(g: Generator, i: hlo.Instruction, index: Index) -> Element:
+    """As in memory: the real part of a wide number is a narrow number, then the imaginary part is one."""
+    operand = i.operands[0]
+    if operand.dtype.bits == i.dtype.bits:
+        return element(g, operand, index)
+    if operand.dtype.bits < i.dtype.bits:
+        first, second = (element(g, operand, (*index, fixed(n))) for n in range(2))
+        return Complex(_join_floats(g, first), _join_floats(g, second))
+    wide = element(g, operand, index[:-1])
+    parts = [_bits(g, part, dtypes.F64, dtypes.U64) for part in components(wide)]
+    number = g.vector(index[-1], index[-1].lanes)
+    is_imaginary = g.compare("ne", number, i64(0))
+    count = max(lanes(v) for v in (is_imaginary, *parts))
+    real, imag, condition = (g.splat(v, count) for v in (*parts, is_imaginary))
+    chosen = g.builder.select(condition, imag, real)
+    low, high = (
+        _bits(g, _bits(g, half, dtypes.U64, dtypes.U32), dtypes.U32, dtypes.F32)
+        for half in (chosen, g.apply("lshr", chosen, i64(32)))
+    )
+    return Complex(low, high)
+
+
+def _join_floats(g: Generator, parts: Element) -> Value:
+    """An f64 of the bits of two f32, the lower ones first."""
+    low, high = (
+        _bits(g, _bits(g, part, dtypes.F32, dtypes.U32), dtypes.U32, dtypes.U64)
+        for part in components(parts)
+    )
+    joined = g.apply("or", low, g.apply("shl", high, i64(32)))
+    return _bits(g, joined, dtypes.U64, dtypes.F64)
+
+
+def _bits(g: Generator, value: Value, source: dtypes.DType, target: dtypes.DType) -> Value:
+    """The bits of a value; of integers the lowest ones, or with zeros above them."""
+    if source.bits == target.bits:
+        bits = elementwise.bitcast_convert(g, value, source, target)
+    else:
+        bits = conversion.convert(g, value, source, target)
+    assert isinstance(bits, Value)
+    return bits
 
 
 def _unsigned(dtype: dtypes.DType) -> dtypes.DType:

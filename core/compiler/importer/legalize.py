@@ -47,6 +47,7 @@ def legalize_chlo(module: ir.Module) -> ir.Module:
     """Expand chlo operations into StableHLO, all but those in :data:`KEPT`. Works in place."""
     _widen_short_floats(module)
     _hide_kept(module)
+    _turn_reverse_scans(module)
     bindings.run_passes(module, "func.func(chlo-legalize-to-stablehlo)")
     return module
 
@@ -151,6 +152,45 @@ def _hide_kept(module: ir.Module) -> None:
                 )
             else:
                 _replace(operation, EXPANDED[name], _chlo_attributes(operation))
+
+
+def _turn_reverse_scans(module: ir.Module) -> None:
+    """Let scans from the end be scans of reversed inputs: the pass does not look at ``is_reverse``."""
+    found: list[ir.Operation] = []
+
+    def visit(operation: ir.Operation) -> ir.WalkResult:
+        if operation.name == "chlo.scan" and "is_reverse" in operation.attributes:
+            found.append(operation)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    for operation in found:
+        given = operation.attributes
+        from_the_end = ir.BoolAttr(given["is_reverse"]).value
+        del given["is_reverse"]
+        if not from_the_end:
+            continue
+        dimension = ir.IntegerAttr(given["dimension"]).value
+        inputs = ir.DenseI32ArrayAttr(given["operandSegmentSizes"])[0]
+        outputs = ir.DenseI32ArrayAttr(given["resultSegmentSizes"])[0]
+        for i in range(inputs):
+            turned = _reverse(operation.operands[i], dimension, ir.InsertionPoint(operation))
+            operation.operands[i] = turned.results[0]
+        for result in list(operation.results)[:outputs]:
+            turned = _reverse(result, dimension, ir.InsertionPoint.after(operation))
+            result.replace_all_uses_except(turned.results[0], turned)
+
+
+def _reverse(value: ir.Value, dimension: int, place: ir.InsertionPoint) -> ir.Operation:
+    dimensions = ir.DenseI64ArrayAttr.get([dimension], value.context)
+    return ir.Operation.create(
+        "stablehlo.reverse",
+        [value.type],
+        [value],
+        attributes={"dimensions": dimensions},
+        loc=value.location,
+        ip=place,
+    )
 
 
 def _chlo_attributes(operation: ir.Operation) -> dict[str, ir.Attribute]:
