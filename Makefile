@@ -7,7 +7,7 @@ RUN := $(VENV)/bin/python
 # Tests on all cores, up to four at once (ARGS="-n 0 ..." for one after another, as a debugger wants it).
 PYTEST := $(RUN) -m pytest -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: help environment dev frameworks build test test-fast test-upstream conformance test-wheel demo demo-bridge bench lint format clean
+.PHONY: help environment dev frameworks build test test-fast test-upstream test-stablehlo conformance test-wheel demo demo-bridge bench lint format clean
 
 help:
 	@sed -n 's/^| `\(make [^`]*\)` | \([^|;]*\).*/\1\t\2/p' docs/development.md | expand -t 16
@@ -35,6 +35,10 @@ test-fast: frameworks
 # JAX's own tests of the installed version on xpu: those of a checkout (JAX_SOURCE), or of a clone. Hours; docs/jax-test-suite.md.
 test-upstream: frameworks
 	$(RUN) -m tests.upstream.jax_suite $(if $(JAX_SOURCE),--jax $(JAX_SOURCE)) $(ARGS)
+
+# StableHLO's own tests, from a checkout (STABLEHLO_SOURCE, or a clone of its repository).
+test-stablehlo: dev
+	$(RUN) -m tests.upstream.stablehlo_suite $(if $(STABLEHLO_SOURCE),--stablehlo $(STABLEHLO_SOURCE)) $(ARGS)
 
 # Every configuration of every op and of jax.numpy, and the table of what came out. TRIPONT_CONFORMANCE_TARGET: host (the default) or sycl.
 conformance: dev

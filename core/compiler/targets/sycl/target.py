@@ -164,15 +164,12 @@ class SyclTarget(Target):
             self.work_group,
             self.sub_group,
         )
-        optimised = _optimise(text, split=True)
         try:
-            check_legal(optimised)
+            spirv, optimised = _emit(text, split=True)
         except CompileError:
-            # Splitting memory into registers may cut odd widths out of integers: the device's compiler can do it.
-            optimised = _optimise(text, split=False)
-            check_legal(optimised)
-        what = "LLVM cannot emit SPIR-V for the program"
-        spirv = result_of(lambda: bytes(_machine().emit_object(_parse(optimised))), what)
+            # Splitting memory into registers may cut odd widths out of integers, which the device's compiler can do,
+            # or leave constants of which LLVM makes no SPIR-V.
+            spirv, optimised = _emit(text, split=False)
         self.check_capabilities(spirv)
         return spirv, optimised, disassemble(spirv) if dump else ""
 
@@ -194,6 +191,14 @@ class SyclTarget(Target):
         for capability, aspect in (("Float64", "fp64"), ("Float16", "fp16")):
             if capability in needed and not self.has(aspect):
                 raise internal(f"sycl: kernels need {aspect}, which the device lacks")
+
+
+def _emit(text: str, split: bool) -> tuple[bytes, str]:
+    """The SPIR-V module of LLVM IR, and the optimised IR."""
+    optimised = _optimise(text, split=split)
+    check_legal(optimised)
+    what = "LLVM cannot emit SPIR-V for the program"
+    return result_of(lambda: bytes(_machine().emit_object(_parse(optimised))), what), optimised
 
 
 def _is_wide(i: hlo.Instruction) -> bool:

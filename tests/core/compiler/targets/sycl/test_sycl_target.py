@@ -56,6 +56,17 @@ def test_many_modules_of_one_process_are_valid() -> None:
     validate(first)
 
 
+def test_constants_that_would_be_split_into_registers() -> None:
+    """LLVM makes vectors of constant expressions of these, and then no SPIR-V."""
+    bits = ", ".join("true" if i % 3 else "false" for i in range(64))
+    body = f"""%0 = stablehlo.constant dense<0x0123456789ABCDEF> : tensor<f64>
+%1 = stablehlo.optimization_barrier %0 : tensor<f64>
+%2 = stablehlo.bitcast_convert %1 : (tensor<f64>) -> tensor<64xi1>
+%3 = stablehlo.constant dense<[{bits}]> : tensor<64xi1>
+return %2, %3 : tensor<64xi1>, tensor<64xi1>"""
+    validate(spirv_of(compiled(program(body, "", "(tensor<64xi1>, tensor<64xi1>)"))))
+
+
 WITHOUT_DOUBLE = [name for name in PROGRAMS if name != "sine-f64"]
 
 
