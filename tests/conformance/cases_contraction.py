@@ -205,6 +205,19 @@ for _op, _dtypes in (
                  judge=lambda a, b, conv=_conv, w=_w: conv(a.astype(w), b.astype(w)), limit=_limit(_dtype),
                  scale=None if _dtype.is_integer else lambda a, b, conv=_conv: 1 + conv(np.abs(a.astype(np.clongdouble)), np.abs(b.astype(np.clongdouble))).real)  # fmt: skip
 
+# The padding comes from the program: computed of constants, or not.
+_conv = _CONVOLUTIONS["strided"]
+_text = _conv.text("dynamic_conv", F32, F32).replace("%p = ", "%c = ")
+_x, _k = ordinary(F32, _conv.input), ordinary(F32, _conv.kernel, "kernel")
+case("dynamic_conv", "computed_padding", F32, _text.replace("%r = ", "%p = stablehlo.maximum %c, %c : tensor<2x2xi64>\n%r = "), [_x, _k],
+     judge=lambda a, b, conv=_conv: conv(a.astype(np.float64), b.astype(np.float64)), limit=_limit(F32),
+     scale=lambda a, b, conv=_conv: 1 + conv(np.abs(a.astype(np.float64)), np.abs(b.astype(np.float64))))  # fmt: skip
+case("dynamic_conv", "unknown_padding", F32,
+     _text.replace("%r = ", "%s = stablehlo.slice %1 [0:2, 0:2, 0:1, 0:1] : (tensor<3x2x3x4xf32>) -> tensor<2x2x1x1xf32>\n"
+                   "%t = stablehlo.reshape %s : (tensor<2x2x1x1xf32>) -> tensor<2x2xf32>\n"
+                   "%p = stablehlo.convert %t : (tensor<2x2xf32>) -> tensor<2x2xi64>\n%r = "), [_x, _k],
+     refused="operand 2 gives a shape or bounds, and is not a constant")  # fmt: skip
+
 # --------------------------------------------------------------------------------------------- linear algebra and fft
 
 for _dtype in (dtypes.BF16, dtypes.F16, F32, F64, dtypes.C64, dtypes.C128):

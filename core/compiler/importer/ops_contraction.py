@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..hlo import DotDimensionNumbers
 from . import attributes, bindings
 from .attributes import integer_rows, integers, optional_integers
+from .ops_data import constant_operand
 
 if TYPE_CHECKING:
     from .stablehlo import BlockReader, Results
@@ -36,6 +37,20 @@ def read_dot(block: BlockReader, operation: Any) -> Results:
 
 def read_convolution(block: BlockReader, operation: Any) -> Results:
     given = operation.attributes
+    padding = integer_rows(given["padding"]) if "padding" in given else None
+    return _convolution(block, operation, padding)
+
+
+def read_dynamic_conv(block: BlockReader, operation: Any) -> Results:
+    """The padding is an operand, which must be constant."""
+    values = iter(constant_operand(block, operation, 2))
+    return _convolution(block, operation, tuple(zip(values, values, strict=True)))
+
+
+def _convolution(
+    block: BlockReader, operation: Any, padding: tuple[tuple[int, ...], ...] | None
+) -> Results:
+    given = operation.attributes
     lhs, rhs = block.operands(operation)[:2]
     numbers = block.program.attribute(
         attributes.convolution_dimension_numbers, given["dimension_numbers"]
@@ -43,7 +58,7 @@ def read_convolution(block: BlockReader, operation: Any) -> Results:
     window = attributes.window(
         tuple(rhs.dims[d] for d in numbers.kernel_spatial),
         optional_integers(operation, "window_strides"),
-        integer_rows(given["padding"]) if "padding" in given else None,
+        padding,
         optional_integers(operation, "lhs_dilation"),
         optional_integers(operation, "rhs_dilation"),
         attributes.booleans(given["window_reversal"]) if "window_reversal" in given else None,
@@ -90,6 +105,7 @@ READERS: Final[dict[str, Callable[[BlockReader, Any], Results]]] = {
         "dot_general": read_dot_general,
         "dot": read_dot,
         "convolution": read_convolution,
+        "dynamic_conv": read_dynamic_conv,
         "cholesky": read_cholesky,
         "triangular_solve": read_triangular_solve,
         "fft": read_fft,

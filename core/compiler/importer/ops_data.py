@@ -200,19 +200,19 @@ def _known_value(
     return known[instruction]
 
 
-def _constant_operand(block: BlockReader, operation: Any, number: int) -> tuple[int, ...]:
+def constant_operand(block: BlockReader, operation: Any, number: int) -> tuple[int, ...]:
     """The values of an operand that must be computed from constants alone."""
     value = _known_value(block.value(operation.operands[number]))
     if value is None:
         raise block.unimplemented(
             operation, f"operand {number} gives a shape or bounds, and is not a constant"
         )
-    return tuple(int(v) for v in value)
+    return tuple(int(v) for v in value.reshape(-1))
 
 
 def read_dynamic_pad(block: BlockReader, operation: Any) -> Results:
     names = ("low", "high", "interior")
-    padding = {n: _constant_operand(block, operation, 2 + i) for i, n in enumerate(names)}
+    padding = {n: constant_operand(block, operation, 2 + i) for i, n in enumerate(names)}
     return block.emit("pad", block.shape(operation), block.operands(operation)[:2], padding)
 
 
@@ -221,7 +221,7 @@ def read_real_dynamic_slice(block: BlockReader, operation: Any) -> Results:
     starts = block.value(operation.operands[1])
     shape = block.shape(operation)
     if _known_value(starts) is None:
-        if any(s != 1 for s in _constant_operand(block, operation, 3)):
+        if any(s != 1 for s in constant_operand(block, operation, 3)):
             raise block.unimplemented(operation, "strides with starts that are not constant")
         scalars = []
         for n in range(shape.rank):
@@ -231,7 +231,7 @@ def read_real_dynamic_slice(block: BlockReader, operation: Any) -> Results:
         operands = (block.value(operation.operands[0]), *scalars)
         return block.emit("dynamic-slice", shape, operands, {"slice_sizes": shape.dims})
     names = ("starts", "limits", "strides")
-    bounds = {n: _constant_operand(block, operation, 1 + i) for i, n in enumerate(names)}
+    bounds = {n: constant_operand(block, operation, 1 + i) for i, n in enumerate(names)}
     return block.emit("slice", shape, block.operands(operation)[:1], bounds)
 
 
@@ -240,7 +240,7 @@ def read_dynamic_gather(block: BlockReader, operation: Any) -> Results:
         "dimension_numbers": block.program.attribute(
             attributes.gather_dimension_numbers, operation.attributes["dimension_numbers"]
         ),
-        "slice_sizes": _constant_operand(block, operation, 2),
+        "slice_sizes": constant_operand(block, operation, 2),
         "indices_are_sorted": attributes.flag(operation, "indices_are_sorted"),
     }
     return block.emit("gather", block.shape(operation), block.operands(operation)[:2], values)
