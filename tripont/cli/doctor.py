@@ -260,7 +260,9 @@ def cache_folder() -> Path:
     given = os.environ.get("TRIPONT_CACHE_DIR")
     if given:
         return Path(given)
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(base):  # the XDG specification has relative ones ignored
+        base = os.path.expanduser("~/.cache")
     return Path(base, "tripont")
 
 

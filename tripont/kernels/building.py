@@ -6,6 +6,8 @@ table and calls it (core/runtime/ffi/kernel.h).
 
 from __future__ import annotations
 
+import atexit
+import functools
 import hashlib
 import os
 import pickle
@@ -65,13 +67,47 @@ def llvm_entry(prototype: Prototype) -> str:
     return "\n".join([*lines, "}\n"])
 
 
-def cache_folder() -> Path:
-    """Where compiled kernels are kept: beside the compiled programs."""
-    given = os.environ.get("TRIPONT_CACHE_DIR")
-    if given:
+def cache_folder() -> Path | None:
+    """Where compiled kernels are kept: beside the compiled programs, by the rules of core/runtime/artifact_cache.cc.
+
+    None where nothing is to be kept (``TRIPONT_CACHE=0``) or no folder is named. A relative ``XDG_CACHE_HOME`` or
+    ``HOME`` names none: it would be a folder of wherever the program happens to run.
+    """
+    if os.environ.get("TRIPONT_CACHE", "").lower() in ("0", "false", "off", "no"):
+        return None
+    if given := os.environ.get("TRIPONT_CACHE_DIR"):
         return Path(given, "kernels")
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base, "tripont", "kernels")
+    for variable, below in (("XDG_CACHE_HOME", "tripont"), ("HOME", ".cache/tripont")):
+        base = os.environ.get(variable, "")
+        if os.path.isabs(base):
+            return Path(base, below, "kernels")
+    return None
+
+
+@functools.cache
+def private_folder() -> Path:
+    """A folder of this process alone, for kernels that cannot be kept. It goes when the process ends."""
+    folder = tempfile.mkdtemp(prefix="tripont-kernels-")
+    atexit.register(_remove_private_folder, folder, os.getpid())
+    return Path(folder)
+
+
+def _remove_private_folder(folder: str, owner: int) -> None:
+    if os.getpid() == owner:  # a child of fork() leaves it to its parent
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def writable_folder() -> Path:
+    """:func:`cache_folder`, made if it is not there; :func:`private_folder` where that cannot be written to."""
+    folder = cache_folder()
+    if folder is None:
+        return private_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except OSError:  # a read-only home, or none, as in containers
+        return private_folder()
 
 
 def c_compiler() -> list[str]:
@@ -95,11 +131,14 @@ def compile_c(source: str, prototype: Prototype, flags: Sequence[str]) -> Path:
     text = f'{head}#line 1 "{prototype.name}.c"\n{source}\n{c_entry(prototype)}'
     version = subprocess.run([command[0], "--version"], capture_output=True, check=False).stdout
     key = "\0".join([*command, text]).encode() + version + _cpu()
-    folder = cache_folder()
-    library = folder / f"{prototype.name}-{hashlib.sha256(key).hexdigest()[:32]}.so"
+    name = f"{prototype.name}-{hashlib.sha256(key).hexdigest()[:32]}.so"
+    kept = cache_folder()
+    if kept is not None and (kept / name).is_file():  # a folder may be read-only, and hold it
+        return kept / name
+    folder = writable_folder()
+    library = folder / name
     if library.is_file():
         return library
-    folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         path = Path(scratch, f"{prototype.name}.c")
         path.write_text(text)
