@@ -137,9 +137,10 @@ class Generator:
         self.note(*state[2])
 
     def note(self, *values: Value) -> None:
-        """Say that ``values`` live at the current depth."""
+        """Say that ``values`` live at the current depth, unless they are known to live further out."""
+        depth = self.depth
         for value in values:
-            self._level_of[value.ref] = self.depth
+            self._level_of[value.ref] = min(depth, self._level_of.get(value.ref, depth))
 
     @contextmanager
     def at(self, level: int) -> Iterator[None]:
@@ -198,13 +199,15 @@ class Generator:
         for operand in operands:
             for value in (operand,) if type(operand) is Value else components(operand):
                 level = max(level, self.level_of(value))
+        made_before = self.builder.count
         if level >= self._position:
             result = emit()
         else:
             with self.at(level):
                 result = emit()
         for value in components(result):
-            if not value.is_constant:
+            # What was there before (x + 0 is x) stays where it was made, which may be further out than ``level``.
+            if value.ref[:2] == "%v" and int(value.ref[2:]) > made_before:
                 self._level_of.setdefault(value.ref, level)
         self.remember(key, result, level)
         return result

@@ -223,7 +223,7 @@ class Builder:
         self.block = ""
         self._lines: list[str] = []
         self._entry_lines: list[str] = []  # allocas: they must stand in the entry block
-        self._counter = 0
+        self.count = 0  # of values made so far: the last one is ``%v<count>``
         self._labels = 0
         self.start_block(self.new_label("entry"))
 
@@ -332,8 +332,8 @@ class Builder:
 
     # -- instructions
     def _fresh(self) -> str:
-        self._counter += 1
-        return f"%v{self._counter}"
+        self.count += 1
+        return f"%v{self.count}"
 
     def emit(self, type_: str, text: str) -> Value:
         """Append ``%vN = text`` and give the value."""

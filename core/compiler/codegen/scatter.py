@@ -195,6 +195,7 @@ class _Scatter:
             value = g.load(self.indices, tuple(index))
             wide = conversion.convert(g, value, self.indices.shape.dtype, dtypes.S64)
             assert isinstance(wide, Value)
+            g.note(wide)
             limit = self.dims[d] - self.window_sizes[d]
             inside = g.compare("ule", wide, i64(limit))
             condition = inside if condition is None else g.apply("and", condition, inside)

@@ -157,6 +157,18 @@ def test_unique_indices() -> None:
     check(i, indices=np.random.default_rng(0).permutation(60)[:30, None])
 
 
+@pytest.mark.parametrize("width", [41, 47, 65, 81, 95, 100, 130, 163])
+def test_rows_with_an_index_each_that_are_no_whole_vectors(width: int) -> None:
+    """What ``vmap`` of ``dynamic_update_slice`` becomes: one row of every matrix, at its own index.
+
+    Widths past the unrolled rows of 4, 8 and 16 lanes, with a rest: the kernel has a loop and a tail.
+    """
+    numbers = Numbers((1, 2), (), (1, 2), 1, (0,), (0,))
+    i = scatter((2, 9, width), (2, 2), (2, 1, width), numbers, "set", unique=True)
+    for cpu in ("host", "x86-64-v2"):
+        check(i, "set", cpu, indices=np.array([[3, 0], [8, 0]]))
+
+
 def test_several_arrays() -> None:
     """Keeps the larger key and its payload, as a scatter-based argmax does."""
     key, payload = hlo.Shape(dtypes.F32), hlo.Shape(dtypes.S32)

@@ -1,0 +1,47 @@
+"""Levels: where the generator believes that values live, which decides where code goes that uses them."""
+
+from __future__ import annotations
+
+import pytest
+from tripont.core.compiler.codegen.generator import Generator
+from tripont.core.compiler.codegen.llvm_ir import Builder, Module, Value, i64
+from tripont.core.compiler.targets.host import for_cpu
+
+
+def generator() -> Generator:
+    target = for_cpu("x86-64-v3")
+    return Generator(Builder(Module(), "kernel", ["i64", "ptr"]), target)
+
+
+def made_outside(g: Generator) -> Value:
+    """A value that nobody has noted, at the depth where the generator is."""
+    return g.builder.binary("mul", g.builder.arguments[0], i64(3))
+
+
+@pytest.mark.parametrize("opcode", ["add", "sub", "mul", "gep"])
+def test_an_operand_that_comes_back_stays_where_it_was_made(opcode: str) -> None:
+    """x + 0 is x: it is not a value of the loop that asks for it, and outlives that loop."""
+    g = generator()
+    with g.loop(i64(0), i64(8)):
+        x = made_outside(g)
+        with g.loop(i64(0), i64(8)), g.loop(i64(0), i64(8)):
+            if opcode == "gep":
+                assert g.offset_pointer("float", x, i64(0)) is x
+            else:
+                neutral = i64(1) if opcode == "mul" else i64(0)
+                assert getattr(g, opcode)(x, neutral) is x
+        with g.loop(i64(0), i64(8)):
+            assert g.level_of(x) <= g.depth
+        assert g.level_of(x) <= g.depth
+        y = g.add(x, i64(7))  # it raised IndexError
+        assert g.level_of(y) == g.depth
+    g.builder.ret()
+
+
+def test_noting_again_does_not_move_a_value_inward() -> None:
+    g = generator()
+    with g.loop(i64(0), i64(8)) as (i, _, _):
+        with g.loop(i64(0), i64(8)):
+            g.note(i)
+            assert g.level_of(i) == 1
+        assert g.level_of(i) == 1
