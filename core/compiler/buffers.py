@@ -64,7 +64,10 @@ class Assignment:
 
     def slice_of(self, value: Value) -> Slice:
         group = value.group
-        assert group.allocation is not None
+        if group.allocation is None or value.size > group.size:
+            raise internal(
+                f"the buffer of {value!r} has no room for it", op=value.instruction.opcode
+            )
         return Slice(group.allocation, group.offset, value.shape.bytes)
 
     def slices(self, instruction: Instruction) -> list[Slice]:

@@ -25,6 +25,7 @@ from . import (
     option_overrides,
     partition,
     pipeline,
+    verifier,
 )
 from .artifact import Executable, Slice, Thunk
 from .codegen import callbacks, kernels, llvm_ir, sequence
@@ -137,6 +138,7 @@ def compile_module(
     if dumping is None:
         dumping = dump.from_options(options)
         dumping.begin(module.name)
+    verifier.verify_program(module)
     module = entry_layouts(resolve_dynamic_sizes(tokens_as_arrays(module)))
     parameters = _values(
         [p.shape for p in module.entry.parameters], module.parameter_memory_kinds, "parameter"

@@ -17,7 +17,7 @@ from .artifact import Conditional, Copy, DebugInfo, Kernel, LibraryCall, Slice, 
 from .buffers import Assignment, Move
 from .clusters import cost_of
 from .codegen.callbacks import Callback
-from .errors import of_instruction
+from .errors import internal, of_instruction
 from .fused import attributes_key
 from .hlo import Computation, Instruction, Module, Shape
 
@@ -165,13 +165,10 @@ class Lowering:
                     thunks.append(self.lower_custom_call(instruction))
                 elif opcode == "copy":
                     (source,), (destination,) = (
-                        [
-                            self.assignment.slice_of(v)
-                            for v in self.assignment.operand_values(instruction)
-                        ],
+                        self.operand_slices(instruction),
                         self.assignment.slices(instruction),
                     )
-                    thunks.append(Copy(destination, source, self.debug(instruction)))
+                    thunks.append(self.copy_thunk(destination, source, instruction))
                 elif any(isinstance(s, Shape) and s.elements for s in instruction.result_shapes):
                     thunks.append(self.lower_kernel(instruction))
         return thunks
@@ -182,8 +179,7 @@ class Lowering:
             if not isinstance(o.shape, Shape):
                 raise of_instruction("UNIMPLEMENTED", "no kernel takes this operand", instruction)
         kernel = self.kernel_for(instruction)
-        a = self.assignment
-        arguments = [a.slice_of(v) for v in a.operand_values(instruction)] + a.slices(instruction)
+        arguments = self.operand_slices(instruction) + self.assignment.slices(instruction)
         return Kernel(
             self.symbol(kernel.function),
             tuple(arguments),
@@ -332,8 +328,36 @@ class Lowering:
         if not move.source.size:
             return None
         a = self.assignment
-        debug = self.debug(instruction) if instruction is not None else -1
-        return Copy(a.slice_of(move.destination), a.slice_of(move.source), debug)
+        return self.copy_thunk(a.slice_of(move.destination), a.slice_of(move.source), instruction)
+
+    def copy_thunk(
+        self, destination: Slice, source: Slice, instruction: Instruction | None
+    ) -> Copy:
+        """A copy between slices of one size. Another one would be a mistake of the passes, which must not reach
+        memory: INTERNAL.
+        """
+        if source.size != destination.size:
+            problem = f"a copy of {source.size} bytes into {destination.size} bytes"
+            if instruction is None:
+                raise internal(problem)
+            raise of_instruction("INTERNAL", problem, instruction)
+        return Copy(destination, source, self.debug(instruction) if instruction is not None else -1)
+
+    def operand_slices(self, instruction: Instruction) -> list[Slice]:
+        """The slices of an instruction's operands that are arrays, each as large as the instruction takes it to be:
+        its kernel knows them by their shapes alone. INTERNAL otherwise.
+        """
+        slices = []
+        for operand in instruction.operands:
+            value = self.assignment.values[operand][0]
+            if value is None:
+                continue
+            shape = operand.shape
+            if isinstance(shape, Shape) and shape.bytes != value.size:
+                problem = f"an operand of {shape.bytes} bytes lies in {value.size} bytes"
+                raise of_instruction("INTERNAL", problem, instruction)
+            slices.append(self.assignment.slice_of(value))
+        return slices
 
     # -------------------------------------------------------------------------------------- helpers
     def symbol(self, name: str) -> int:

@@ -322,6 +322,16 @@ def _dynamic_update_slice(instruction: Instruction) -> Shape:
     return operand
 
 
+def _batching(
+    operand: Shape, operand_dims: Sequence[int], indices: Shape, indices_dims: Sequence[int]
+) -> None:
+    """Batching dimensions of a gather or scatter: those of the operand and of the indices belong together."""
+    _distinct(operand_dims, operand.rank, "the operand's batching dimensions")
+    _distinct(indices_dims, indices.rank, "the indices' batching dimensions")
+    sizes = [operand.dims[d] for d in operand_dims], [indices.dims[d] for d in indices_dims]
+    _require(sizes[0] == sizes[1], f"batching dimensions have sizes {sizes[0]} and {sizes[1]}")
+
+
 def _gather(instruction: Instruction) -> Shape:
     operand, indices = _arrays(instruction)
     numbers, sizes = (
@@ -345,6 +355,13 @@ def _gather(instruction: Instruction) -> Shape:
     _require(
         index_size == len(numbers.start_index_map), "start_index_map does not match the indices"
     )
+    _distinct(numbers.start_index_map, operand.rank, "start_index_map")
+    _batching(
+        operand,
+        numbers.operand_batching_dims,
+        indices,
+        numbers.start_indices_batching_dims,
+    )
     rank = len(window) + len(batch)
     _distinct(numbers.offset_dims, rank, "offset_dims")
     window_iterator, batch_iterator = iter(window), iter(batch)
@@ -362,6 +379,22 @@ def _scatter(instruction: Instruction) -> AnyShape:
     numbers = instruction.attributes["dimension_numbers"]
     _require(indices.dtype.is_integer, "indices are not integers")
     batch = [s for d, s in enumerate(indices.dims) if d != numbers.index_vector_dim]
+    index_size = (
+        1 if numbers.index_vector_dim == indices.rank else indices.dims[numbers.index_vector_dim]
+    )
+    _require(
+        index_size == len(numbers.scatter_dims_to_operand_dims),
+        "scatter_dims_to_operand_dims does not match the indices",
+    )
+    _distinct(
+        numbers.scatter_dims_to_operand_dims, operands[0].rank, "scatter_dims_to_operand_dims"
+    )
+    _batching(
+        operands[0],
+        numbers.input_batching_dims,
+        indices,
+        numbers.scatter_indices_batching_dims,
+    )
     dropped = {*numbers.inserted_window_dims, *numbers.input_batching_dims}
     for operand, update in zip(operands, updates, strict=True):
         _require(

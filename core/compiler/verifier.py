@@ -2,8 +2,10 @@
 
 :func:`verify` checks the structure (operands before users, unique names, parameters numbered as they stand, called
 computations with the right parameters and results) and, for every instruction, operand count, attributes, and that its
-shape is the one that its operands and attributes imply. It runs after every pass in tests and when
-``TRIPONT_VERIFY=1``.
+shape is the one that its operands and attributes imply. :func:`verify_program` applies this to every program that is
+read: code generators index arrays by the shapes that the module holds, so an instruction whose shape does not follow
+from its operands would read and write memory that belongs to others. After every pass the verifier runs in tests and
+with ``TRIPONT_VERIFY=1`` only, because a wrong pass is a mistake of the compiler, which the tests must find.
 
 The rules themselves are in :mod:`.shape_rules`.
 """
@@ -13,7 +15,7 @@ from __future__ import annotations
 import os
 import sys
 
-from .errors import CompileError, describe
+from .errors import CompileError, describe, invalid_argument
 from .hlo import OPCODES, Computation, Instruction, Module
 from .shape_rules import CHECKS, RULES, InvalidInstruction
 
@@ -29,6 +31,19 @@ def enabled() -> bool:
     """Whether passes should verify what they made: under pytest, or with TRIPONT_VERIFY=1 (0 turns it off)."""
     setting = os.environ.get("TRIPONT_VERIFY", "")
     return setting not in ("", "0") or (setting != "0" and "pytest" in sys.modules)
+
+
+def verify_program(module: Module) -> None:
+    """Raise :class:`CompileError` INVALID_ARGUMENT, naming the operation, its shapes and its source line, if a program
+    that has just been read is not valid.
+
+    MLIR has verified each operation by then, but does not tie every result's shape to the operands: custom calls,
+    operations whose shapes are operands, and what the reader makes of them are checked here.
+    """
+    try:
+        verify(module)
+    except VerificationError as error:
+        raise invalid_argument(f"the program is not valid: {error}") from error
 
 
 def verify(module: Module, after: str = "") -> None:
@@ -142,7 +157,9 @@ def _verify_instruction(instruction: Instruction, where: str) -> None:
 
 
 def _about(instruction: Instruction, problem: str) -> str:
-    name = f"%{instruction.name or '?'} = {instruction.opcode}"
+    name = instruction.opcode
+    if instruction.name:
+        name = f"%{instruction.name} = {name}"
     return describe(
         problem,
         name,

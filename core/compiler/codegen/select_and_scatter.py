@@ -16,6 +16,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from .. import hlo
+from ..errors import of_instruction
 from . import costs, llvm_ir, loops, memory, windows
 from .elemental import inline
 from .generator import ZERO, Coordinate, Generator, Index
@@ -47,7 +48,9 @@ class _SelectAndScatter:
         self.result = frame.results[0]
         self.select, self.scatter = instruction.called
         self.window: tuple[hlo.WindowDimension, ...] = instruction.attributes["window"]
-        self.dims = self.operand.shape.dims
+        self.dims = self.result.shape.dims
+        if self.operand.shape.dims != self.dims:  # one index serves both
+            raise of_instruction("INTERNAL", "the result has other dimensions", instruction)
         self.source_dims = self.source.shape.dims
         windowed = [
             (w, size, count)

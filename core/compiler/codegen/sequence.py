@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from ..artifact import Conditional, Copy, Kernel, LibraryCall, Slice, Thunk, While, walk
+from ..errors import internal
 from . import llvm_ir
 from .kernels import EmittedKernel
 from .llvm_ir import Builder, Module, Value, i64
@@ -220,6 +221,9 @@ class _Sequence:
         return table
 
     def copy(self, thunk: Copy) -> None:
+        if thunk.source.size != thunk.destination.size:  # one may be a slot on the stack
+            sizes = f"{thunk.source.size} bytes into {thunk.destination.size} bytes"
+            raise internal(f"a copy of {sizes}")
         if thunk.source == thunk.destination or not thunk.source.size:
             return
         to, from_ = self.addresses[thunk.destination], self.addresses[thunk.source]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from .. import dtypes, ffi_attributes, hlo
-from ..hlo import Instruction, Shape, TupleShape
+from ..hlo import OPCODES, Instruction, Shape, TupleShape
 from . import (
     attributes,
     bindings,
@@ -184,7 +184,13 @@ Known = Callable[["BlockReader", Any, dict[str, Any]], "Results | None"]
 def _identity_call(block: BlockReader, operation: Any, config: dict[str, Any]) -> Results | None:
     del config
     operands = block.operands(operation)
-    return operands if len(operands) == len(operation.results) else None
+    if len(operands) != len(operation.results):
+        return None
+    for operand, result in zip(operands, operation.results, strict=True):
+        if operand.shape != block.program.shape(result.type):
+            message = f"this custom call gives back its operand of shape {operand.shape}"
+            raise block.invalid(operation, f"{message}, and its result's type is another")
+    return operands
 
 
 # Functions of chlo that are opcodes of ours.
@@ -209,6 +215,8 @@ def _elementwise_call(opcode: str) -> Known:
     def read(block: BlockReader, operation: Any, config: dict[str, Any]) -> Results | None:
         del config
         operands = block.operands(operation)
+        if not operands or len(operands) != OPCODES[opcode].operands:
+            return None
         if operands[0].dtype.is_complex and opcode in ops_elementwise.REAL.values():
             if opcode in ops_elementwise.OF_COMPLEX:
                 return ops_elementwise.hyperbolic(block, opcode, operands[0])

@@ -417,10 +417,12 @@ class BlockReader:
         produced = reader(self, operation)
         results = operation.results
         if isinstance(produced, Instruction):
-            values[results[0]] = produced
-        else:
-            for result, instruction in zip(results, produced, strict=True):
-                values[result] = instruction
+            produced = (produced,)
+        for result, instruction in zip(results, produced, strict=True):
+            if instruction.shape != program.shape(result.type):
+                gives = f"the operation gives {instruction.shape}, and its result's type is another"
+                raise self.invalid(operation, gives)
+            values[result] = instruction
 
     def unknown(self, operation: Any, name: str = "") -> Exception:
         """The error for an operation without a reader, or the request for passes that may remove it.

@@ -6,12 +6,14 @@ import ctypes
 import time
 
 import numpy as np
+import pytest
 from tripont.core.compiler import hlo
 from tripont.core.compiler.artifact import Conditional, Copy, Kernel, LibraryCall, Slice, While
 from tripont.core.compiler.codegen import sequence
 from tripont.core.compiler.codegen.kernels import emit_kernel
 from tripont.core.compiler.codegen.sort import emit_comparator
 from tripont.core.compiler.dtypes import F32, PRED, S32
+from tripont.core.compiler.errors import CompileError
 from tripont.core.compiler.targets import host
 
 from .harness import LoadedImage, aligned, fusion, op
@@ -202,3 +204,12 @@ def test_comparator():
             i == j and (x < y or (x == 0 == y and np.signbit(x) and not np.signbit(y)))
         )
         assert function(ctypes.addressof(pairs)) == int(expected)
+
+
+def test_copy_between_different_sizes_is_an_error():
+    """One of the places may be a slot on the stack of the generated function."""
+    program = Program()
+    copies = [Copy(program.slot(0, 16), program.slot(1, 1600))]
+    with pytest.raises(CompileError, match="1600 bytes into 16 bytes") as caught:
+        sequence.emit_sequence(program.module, program.target, copies, program.symbols, "main")
+    assert caught.value.code == "INTERNAL"
