@@ -21,6 +21,7 @@
 #include "core/runtime/cpu_info.h"
 #include "core/runtime/dynamic_results.h"
 #include "core/runtime/executable.h"
+#include "core/runtime/installation.h"
 #include "core/runtime/library/registry.h"
 #include "core/runtime/parallel.h"
 #include "core/runtime/profile.h"
@@ -48,6 +49,10 @@ Ref<Client> MakeClient(const std::map<std::string, OptionValue>& settings) {
     if (!interpreter.is_none()) options.python = interpreter.cast<std::string>();
   }
   for (const auto& [name, value] : settings) Check(options.Set(name, OptionText(value)));
+  if (options.python_path.empty() && options.python == DefaultInterpreter()) {
+    options.python_path =
+        py::module_::import("tripont.helper_process").attr("package_path")().cast<std::string>();
+  }
   return Value(Client::Create(options));
 }
 

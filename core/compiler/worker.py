@@ -1,6 +1,6 @@
 """The compile worker: a helper process that the runtime starts, keeps warm and asks to compile programs.
 
-``python -m tripont.core.compiler.worker FD STDERR_FD`` talks over the stream socket ``FD`` and ends when that is
+``main([FD, STDERR_FD])`` talks over the stream socket ``FD`` and ends when that is
 closed, even in the middle of a compile. Descriptor 2 is a file in which the runtime looks for the reason if the
 worker cannot start; once the worker is ready it moves descriptors 1 and 2 to ``STDERR_FD``, the user's stderr.
 

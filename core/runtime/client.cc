@@ -185,7 +185,7 @@ StatusOr<Ref<Client>> Client::Create(const Options& options) {
   if (core->backend() != nullptr) count = std::max<int64_t>(count, core->backend()->num_devices());
   for (int i = 0; i < count; ++i) devices.push_back(core->device(i));
   if (options.prestart_worker && std::getenv("TRIPONT_IN_WORKER") == nullptr) {
-    core->workers().Prestart(options.python);
+    core->workers().Prestart({options.python, options.python_path});
   }
   return Ref<Client>(new Client(core, options, std::move(devices)));
 }
@@ -211,8 +211,9 @@ StatusOr<CompileResult> Client::Compile(std::string_view program, std::string_vi
     if (std::optional<std::string> artifact = cache_.Lookup(key))
       return CompileResult{std::move(*artifact), true};
   }
-  TRIPONT_ASSIGN_OR_RETURN(std::string artifact,
-                           core_->workers().Compile(options_.python, request));
+  TRIPONT_ASSIGN_OR_RETURN(
+      std::string artifact,
+      core_->workers().Compile({options_.python, options_.python_path}, request));
   if (const Status status = CheckArtifactHeader(artifact); !status.ok()) {
     return Internal("the compile worker gave a bad artifact: ", status.message());
   }
@@ -225,7 +226,8 @@ void Client::DumpLoaded(std::string_view artifact,
   CompileRequest request{"artifact", artifact, "", extra, {}};
   if (!options_.dump_to.empty()) request.options.try_emplace("dump_to", options_.dump_to);
   if (!request.options.contains("dump_to") || std::getenv("TRIPONT_IN_WORKER") != nullptr) return;
-  if (const Status status = core_->workers().Compile(options_.python, request).status();
+  if (const Status status =
+          core_->workers().Compile({options_.python, options_.python_path}, request).status();
       !status.ok()) {
     TRIPONT_LOG(kWarning, "a program that was compiled before is not dumped to ",
                 request.options["dump_to"], ": ", status.message());

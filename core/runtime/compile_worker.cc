@@ -16,6 +16,7 @@
 #include <system_error>
 #include <thread>
 
+#include "core/runtime/installation.h"
 #include "core/runtime/logging.h"
 
 extern char** environ;
@@ -90,6 +91,14 @@ class QuestionReader {
   bool whole_ = true;
 };
 
+// The worker's program. Takes two arguments, both of which may be empty: the module path to put
+// before the interpreter's own, and a folder to put last (tripont/helper_process.py does the same).
+constexpr char kWorkerProgram[] =
+    "import sys; given = [p for p in sys.argv.pop(1).split(':') if p]; last = sys.argv.pop(1); "
+    "sys.path[:] = given + [p for p in sys.path if p not in given]; "
+    "sys.path += [last] if last and last not in sys.path else []; "
+    "from tripont.core.compiler import worker; sys.exit(worker.main(sys.argv[1:]))";
+
 // The last lines of what the worker wrote before it was ready.
 std::string LastLines(int fd, int lines) {
   const off_t size = lseek(fd, 0, SEEK_END);
@@ -137,8 +146,10 @@ bool Reap(pid_t pid, int milliseconds, std::string* how) {
 // ------------------------------------------------------------------------------------------------------
 // CompileWorker
 
-StatusOr<std::unique_ptr<CompileWorker>> CompileWorker::Start(const std::string& python) {
+StatusOr<std::unique_ptr<CompileWorker>> CompileWorker::Start(
+    const WorkerInterpreter& interpreter) {
   std::unique_ptr<CompileWorker> worker(new CompileWorker);
+  const std::string& python = interpreter.python;
   worker->python_ = python;
   const auto failed = [&](std::string_view what, int error) {
     return Unavailable("cannot start the compile worker with ", python, ": ", what, ": ",
@@ -191,15 +202,19 @@ StatusOr<std::unique_ptr<CompileWorker>> CompileWorker::Start(const std::string&
   std::string in_worker = "TRIPONT_IN_WORKER=1";
   environment.push_back(in_worker.data());
   environment.push_back(nullptr);
-  std::string socket_text = std::to_string(kWorkerSocket);
-  std::string stderr_text = std::to_string(kWorkerStderr);
-  std::string program = python;
-  std::string module = "tripont.core.compiler.worker";
-  std::string dash_m = "-m";
-  char* const arguments[] = {program.data(),     dash_m.data(),      module.data(),
-                             socket_text.data(), stderr_text.data(), nullptr};
-  const int error = posix_spawn(&worker->pid_, program.c_str(), &actions, &attributes, arguments,
-                                environment.data());
+  std::vector<std::string> words = {python};
+  const bool own = python == DefaultInterpreter();
+  if (own) {
+    for (std::string& flag : RunningInterpreterFlags()) words.push_back(std::move(flag));
+  }
+  words.insert(words.end(),
+               {"-P", "-c", kWorkerProgram, interpreter.python_path, own ? PackageFolder() : "",
+                std::to_string(kWorkerSocket), std::to_string(kWorkerStderr)});
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  const int error = posix_spawn(&worker->pid_, python.c_str(), &actions, &attributes,
+                                arguments.data(), environment.data());
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   close(theirs);
@@ -265,7 +280,7 @@ Status CompileWorker::Died() {
   }
   const std::string output = LastLines(startup_fd_, 6);
   return Unavailable(
-      "the compile worker (", python_, " -m tripont.core.compiler.worker) ", how,
+      "the compile worker (", python_, ", module tripont.core.compiler.worker) ", how,
       " before it was ready", output.empty() ? "" : ":\n", output, output.empty() ? "" : "\n",
       " (the interpreter must have tripont installed; option python or TRIPONT_PYTHON chooses it)");
 }
@@ -457,34 +472,36 @@ StatusOr<std::string> CompileWorkerPool::FindPython(const std::string& python) {
                   " on PATH to compile with; option python or TRIPONT_PYTHON names an interpreter");
 }
 
-void CompileWorkerPool::Prestart(const std::string& python) {
-  const StatusOr<std::string> interpreter = FindPython(python);
-  if (!interpreter.ok()) return;
+void CompileWorkerPool::Prestart(const WorkerInterpreter& wanted) {
+  StatusOr<std::string> python = FindPython(wanted.python);
+  if (!python.ok()) return;
+  const WorkerInterpreter interpreter{*std::move(python), wanted.python_path};
   const std::lock_guard<std::mutex> lock(state_->mutex);
   for (const std::unique_ptr<Slot>& slot : state_->slots) {
-    if (slot->python == *interpreter) return;
+    if (slot->interpreter == interpreter) return;
   }
   // posix_spawn takes about a millisecond; the worker's imports go on while the caller does
   // something else.
-  StatusOr<std::unique_ptr<CompileWorker>> worker = CompileWorker::Start(*interpreter);
+  StatusOr<std::unique_ptr<CompileWorker>> worker = CompileWorker::Start(interpreter);
   if (!worker.ok()) return;
   auto slot = std::make_unique<Slot>();
-  slot->python = *interpreter;
+  slot->interpreter = interpreter;
   slot->worker = std::move(worker).value();
   slot->pid = slot->worker->pid();
   state_->slots.push_back(std::move(slot));
   ++state_->counters.started;
 }
 
-StatusOr<std::string> CompileWorkerPool::Compile(const std::string& python,
+StatusOr<std::string> CompileWorkerPool::Compile(const WorkerInterpreter& wanted,
                                                  const CompileRequest& request) {
-  TRIPONT_ASSIGN_OR_RETURN(const std::string interpreter, FindPython(python));
+  TRIPONT_ASSIGN_OR_RETURN(std::string python, FindPython(wanted.python));
+  const WorkerInterpreter interpreter{std::move(python), wanted.python_path};
   State& state = *state_;
   std::unique_lock<std::mutex> lock(state.mutex);
   Slot* slot = nullptr;
   while (slot == nullptr) {
     for (const std::unique_ptr<Slot>& candidate : state.slots) {
-      if (!candidate->busy && candidate->python == interpreter) slot = candidate.get();
+      if (!candidate->busy && candidate->interpreter == interpreter) slot = candidate.get();
     }
     if (slot != nullptr) break;
     if (static_cast<int64_t>(state.slots.size()) >= max_workers_ + state.waiting) {
@@ -498,7 +515,7 @@ StatusOr<std::string> CompileWorkerPool::Compile(const std::string& python,
       state.slots.erase(idle);
     }
     slot = state.slots.emplace_back(std::make_unique<Slot>()).get();
-    slot->python = interpreter;
+    slot->interpreter = interpreter;
   }
   slot->busy = true;
   lock.unlock();

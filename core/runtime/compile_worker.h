@@ -1,5 +1,9 @@
-// The runtime's side of the compile workers: helper processes `PYTHON -m
-// tripont.core.compiler.worker`.
+// The runtime's side of the compile workers: helper processes that run
+// tripont.core.compiler.worker.
+//
+// A worker imports nothing from the working folder (it is started with -P). If it runs on the
+// interpreter of this process, it has that one's flags and finds the packages that this process
+// finds; tripont/helper_process.py does the same for the other helpers.
 //
 // A worker compiles one program at a time and is kept warm. The pool starts the first one in the
 // background when a client is created and further ones when all are busy. A worker that dies fails
@@ -38,6 +42,13 @@ struct CompileRequest {
   Partitioners partitioners;  // that the worker may ask
 };
 
+// What workers are started with.
+struct WorkerInterpreter {
+  std::string python;       // its path; as an option it may be a name, or "" (FindPython)
+  std::string python_path;  // folders, separated by colons, to look for modules in first
+  bool operator==(const WorkerInterpreter&) const = default;
+};
+
 struct CompileWorkerCounters {
   int64_t started = 0;   // processes
   int64_t alive = 0;     // as far as we know
@@ -55,7 +66,7 @@ class CompileWorker {
       std::span<const std::string> parts)>;
 
   // Starts the process; does not wait for it to be ready. UNAVAILABLE if it cannot be started.
-  static StatusOr<std::unique_ptr<CompileWorker>> Start(const std::string& python);
+  static StatusOr<std::unique_ptr<CompileWorker>> Start(const WorkerInterpreter& interpreter);
   ~CompileWorker();  // closes the socket and reaps the process in the background
 
   // The artifact; or the compiler's error with its code; or UNAVAILABLE if the worker could not
@@ -101,9 +112,9 @@ class TRIPONT_EXPORT CompileWorkerPool {
   explicit CompileWorkerPool(int64_t max_workers);
 
   // Starts a worker on a background thread if there is none; errors show at the first compile.
-  void Prestart(const std::string& python);
+  void Prestart(const WorkerInterpreter& wanted);
   // Compiles on an idle worker of that interpreter, on a new one, or waits for one.
-  StatusOr<std::string> Compile(const std::string& python, const CompileRequest& request);
+  StatusOr<std::string> Compile(const WorkerInterpreter& wanted, const CompileRequest& request);
   CompileWorkerCounters counters() const;
   // Processes of the workers, for tests and `tripont doctor`.
   std::vector<pid_t> pids() const;
@@ -117,7 +128,7 @@ class TRIPONT_EXPORT CompileWorkerPool {
 
  private:
   struct Slot {
-    std::string python;
+    WorkerInterpreter interpreter;
     std::unique_ptr<CompileWorker> worker;
     pid_t pid = -1;
     bool busy = false;

@@ -91,6 +91,34 @@ std::string DefaultInterpreter() {
   return "";
 }
 
+std::vector<std::string> RunningInterpreterFlags() {
+  if (RunningInterpreter().empty()) return {};
+  // Interpreters export these variables up to Python 3.14; they do not change once Python has
+  // started.
+  const auto flag = [](const char* name) {
+    const auto* const value = static_cast<const int*>(dlsym(RTLD_DEFAULT, name));
+    return value == nullptr ? 0 : *value;
+  };
+  std::vector<std::string> flags;
+  if (flag("Py_IsolatedFlag") != 0) {
+    flags.emplace_back("-I");
+  } else {
+    if (flag("Py_IgnoreEnvironmentFlag") != 0) flags.emplace_back("-E");
+    if (flag("Py_NoUserSiteDirectory") != 0) flags.emplace_back("-s");
+  }
+  if (flag("Py_NoSiteFlag") != 0) flags.emplace_back("-S");
+  if (flag("Py_DontWriteBytecodeFlag") != 0) flags.emplace_back("-B");
+  for (int i = 0; i < std::min(flag("Py_OptimizeFlag"), 2); ++i) flags.emplace_back("-O");
+  return flags;
+}
+
+std::string PackageFolder() {
+  const fs::path package = LibraryFolder().parent_path();
+  std::error_code error;
+  return fs::is_directory(package / "core" / "compiler", error) ? package.parent_path().string()
+                                                                : "";
+}
+
 std::string DefaultCompilerFingerprint() {
   const fs::path package = LibraryFolder().parent_path();
   const fs::path compiler = package / "core" / "compiler";

@@ -4,6 +4,7 @@
 #define TRIPONT_CORE_RUNTIME_INSTALLATION_H_
 
 #include <string>
+#include <vector>
 
 #include "core/runtime/export.h"
 
@@ -12,6 +13,13 @@ namespace tripont {
 // The Python interpreter that runs this process (its `sys.executable` when it started), else the
 // one of the environment that the library is installed in, else "". Needs no lock of Python's.
 TRIPONT_EXPORT std::string DefaultInterpreter();
+
+// The flags of the interpreter that runs this process which say what code it finds and how it runs
+// it (-I, -E, -s, -S, -B, -O); empty if there is none. Needs no lock of Python's.
+std::vector<std::string> RunningInterpreterFlags();
+
+// The folder that holds the package `tripont` of this library; "" if it lies elsewhere.
+std::string PackageFolder();
 
 // Changes when the compiler beside this library is edited or another llvmlite or jaxlib is
 // installed beside it; "" if there is no compiler beside it. Names, sizes and modification times

@@ -41,6 +41,10 @@ constexpr Setting kSettings[] = {
          {"python", "TRIPONT_PYTHON",
           "Python interpreter of the compile workers (default: the one that runs this process)"},
      .text = &Options::python},
+    {.info = {"python_path", "TRIPONT_PYTHON_PATH",
+              "folders, separated by colons, where the compile workers look for packages first "
+              "(default: where this process does)"},
+     .text = &Options::python_path},
     {.info = {"max_workers", "TRIPONT_MAX_WORKERS",
               "compile workers at the same time, 1 to 16 (default 2)"},
      .number = &Options::max_workers,

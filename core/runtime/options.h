@@ -32,6 +32,9 @@ struct TRIPONT_EXPORT Options {
       0;               // TRIPONT_NUM_THREADS (process): threads of parallel kernels; 0: one per CPU
   std::string python;  // TRIPONT_PYTHON: interpreter of the compile worker; default: the one that
                        // runs this process, else of the library's environment; "": python3 on PATH
+  std::string python_path;  // TRIPONT_PYTHON_PATH: folders, separated by colons, that the compile
+                            // worker's modules are looked for in before the interpreter's own; the
+                            // Python frontends give their process's sys.path
   int64_t max_workers =
       2;  // TRIPONT_MAX_WORKERS (process): compile workers at the same time, 1 to 16
   bool prestart_worker =

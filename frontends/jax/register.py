@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from tripont import library_path
+from tripont import helper_process, library_path
 from tripont.fingerprint import compiler_fingerprint
 
 from . import PLATFORM, compat, linalg, lowerings, warn
@@ -19,6 +19,7 @@ def plugin_options() -> dict[str, str | int | bool]:
     """Options for the PJRT client: what the runtime cannot find out by itself.
 
     ``python``: the interpreter for the compile worker, one that can import tripont and jaxlib.
+    ``python_path``: where this process finds packages, for that interpreter.
     ``compiler_fingerprint``: part of the key of the on-disk cache, so that a new compiler finds no old artifacts.
     """
     options: dict[str, str | int | bool] = {"compiler_fingerprint": compiler_fingerprint()}
@@ -26,6 +27,8 @@ def plugin_options() -> dict[str, str | int | bool]:
         sys.executable and "TRIPONT_PYTHON" not in os.environ
     ):  # an option would go over the environment
         options["python"] = sys.executable
+        if "TRIPONT_PYTHON_PATH" not in os.environ:
+            options["python_path"] = helper_process.package_path()
     return options
 
 

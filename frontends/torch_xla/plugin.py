@@ -10,7 +10,7 @@ import os
 from torch_xla._internal import xpu
 from torch_xla.experimental import plugins
 
-from tripont import library_path
+from tripont import helper_process, library_path
 
 from . import DEVICE_TYPE, recording
 
@@ -22,6 +22,12 @@ class TripontPlugin(plugins.DevicePlugin):
         """RuntimeError if torch_xla is told to use sizes that it gets wrong (:func:`_refuse_experiments`)."""
         _refuse_experiments()
         return library_path()
+
+    def client_create_options(self) -> dict[str, str]:
+        """Where this process finds packages, for its compile workers."""
+        if "TRIPONT_PYTHON" in os.environ or "TRIPONT_PYTHON_PATH" in os.environ:
+            return {}
+        return {"python_path": helper_process.package_path()}
 
     def configure_single_process(self) -> None:
         """torch_xla calls this for a world of one process: there is nothing to choose."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import subprocess
-import sys
 from dataclasses import dataclass
+
+from tripont import helper_process
 
 OK, WARNING, ERROR = "ok", "warning", "error"
 
@@ -28,7 +29,7 @@ def in_process(code: str, timeout: float = 120, **variables: str) -> tuple[bool,
     """
     try:
         result = subprocess.run(
-            [sys.executable, "-c", code],
+            helper_process.command(code),
             env=os.environ | {"JAX_TRACEBACK_FILTERING": "off"} | variables,
             capture_output=True,
             text=True,

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from tripont import helper_process
+
 WARM_UP: Final = 2
 RUNS: Final = 10
 LONGEST_NS: Final = 1_000_000_000  # no further run is started after this
@@ -46,7 +48,7 @@ def measure(artifact: bytes, target: str, *, seconds: float = 20.0) -> Timeline:
         program.write_bytes(artifact)
         try:
             done = subprocess.run(
-                [sys.executable, "-m", "tripont.explain.measure", str(program)],
+                helper_process.module_command("tripont.explain.measure", str(program)),
                 env=os.environ | {"TRIPONT_DEVICE": target, "TRIPONT_PRESTART_WORKER": "0"},
                 capture_output=True,
                 text=True,

@@ -20,6 +20,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from tripont import helper_process
+
 from .prototype import Prototype, SignatureError
 
 ENTRY: Final = "tripont_entry"
@@ -172,7 +174,7 @@ def compile_llvm_ir(source: str, prototype: Prototype) -> tuple[bytes, list[tupl
     """
     text = f"{source}\n{llvm_entry(prototype)}"
     done = subprocess.run(
-        [sys.executable, "-m", __name__],
+        helper_process.module_command(__name__),
         input=text.encode(),
         capture_output=True,
         check=False,

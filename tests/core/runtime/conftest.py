@@ -51,7 +51,7 @@ module = types.ModuleType("tripont.core.compiler.compile")
 module.compile_program = compile_program
 sys.modules["tripont.core.compiler.compile"] = module
 from tripont.core.compiler import worker
-sys.exit(worker.main(sys.argv[3:]))
+sys.exit(worker.main(sys.argv[-2:]))
 """
 
 
