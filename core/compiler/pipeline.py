@@ -22,6 +22,7 @@ from .passes.library import match_library
 from .passes.random import expand_random
 from .passes.simplify import simplify
 from .passes.split_reductions import split_reductions
+from .passes.split_scans import split_scans
 from .passes.while_loops import annotate_trip_counts, hoist_invariants, simplify_loops
 
 Pass = Callable[[Module], Module]
@@ -44,6 +45,7 @@ PASSES: tuple[Pass, ...] = (
     match_collectives,
     match_custom_calls,
     match_library,
+    split_scans,
     split_reductions,
     eliminate_dead_code,
     unshare_control_flow,

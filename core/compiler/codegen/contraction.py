@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from .. import errors, hlo
-from . import costs, llvm_ir
+from . import accumulation, costs, llvm_ir
 from .elemental import element
 from .generator import ZERO, Array, Coordinate, Index
 from .kernels import EmittedKernel, Frame
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 _PANEL_COLUMNS: Final = 1024
 _PANEL_ROWS: Final = 8
 _PANEL_BYTES: Final = 1 << 18  # a matrix above this is worth streaming
+# Products that an accumulator takes in a block, of sums that are more than twice as long. (Many accumulators of a tile
+# wait in memory while a block is summed: it is longer than that of a reduction.)
+_BLOCK: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +182,7 @@ class _Kernel(Products):
         self.readers = list(readers)
         self.source_dtypes = [o.dtype for o in dot.operands]
         self.write = write
+        self.rounds = self.dtype.is_float or self.dtype.is_complex
         size = {"float": 4, "double": 8}.get(self.type) or max(1, int(self.type[1:]) // 8)
         self.register_bytes = size
         self.lanes = self.target.lane_count(size, self.dtype.is_complex)
@@ -236,8 +240,12 @@ class _Kernel(Products):
         unroll: int,
         accumulators: list[Element],
         body: Callable[[Coordinates, list[Element]], None],
+        terms: int = 1,
     ) -> list[Element]:
-        """Nested loops over ``dims`` around ``body(coordinates, accumulators)``, which updates the list."""
+        """Nested loops over ``dims`` around ``body(coordinates, accumulators)``, which updates the list.
+
+        ``terms``: how many products each accumulator takes in the body.
+        """
 
         def nest(level: int, at: Coordinates, values: list[Element]) -> list[Element]:
             if level == len(dims):
@@ -248,14 +256,16 @@ class _Kernel(Products):
             step = unroll if level == len(dims) - 1 else 1
             whole = d.size // step * step
             if whole > step:
-                flat = [v for e in values for v in components(e)]
-                with self.g.loop(i64(0), i64(whole), step, flat) as (i, carried, results):
-                    inner = self.grouped(carried)
+
+                def steps(i: Value, flat: list[Value]) -> list[Value]:
+                    inner = self.grouped(flat)
                     for n in range(step):
                         c = Coordinate(self.g.add(i, i64(n)), 0, 1, None, 0, d.size - 1, 1)
                         inner = nest(level + 1, {**at, d: c}, inner)
-                    carried[:] = [v for e in inner for v in components(e)]
-                values = self.grouped(results)
+                    return [v for e in inner for v in components(e)]
+
+                inner_terms = step * terms * math.prod(r.size for r in dims[level + 1 :])
+                values = self.accumulate(whole, step, values, steps, inner_terms)
                 rest = range(whole, d.size)
             else:
                 rest = range(d.size)
@@ -266,6 +276,31 @@ class _Kernel(Products):
             return values
 
         return nest(0, {}, accumulators)
+
+    def accumulate(
+        self,
+        stop: int,
+        step: int,
+        values: list[Element],
+        body: accumulation.Body,
+        terms: int,
+        block: int = _BLOCK,
+    ) -> list[Element]:
+        """A loop of ``body(i, accumulators)`` from 0 to ``stop``, in blocks if sums of floats are long."""
+        start = [v for e in values for v in components(e)]
+        trips = -(-stop // step)
+
+        def fresh() -> list[Value]:
+            return [llvm_ir.zero(v.type) for v in start]
+
+        def merge(a: list[Value], b: list[Value]) -> list[Value]:
+            return [self.add(x, y) for x, y in zip(a, b, strict=True)]
+
+        flat = accumulation.accumulate(
+            self.g, i64(0), i64(stop), step, trips, start, body, fresh, merge,
+            terms=terms, block=block, longest=2 * block if self.rounds else trips * terms,
+        )  # fmt: skip
+        return self.grouped(flat)
 
     # -- ways
     def emit(self) -> tuple[int, float]:
@@ -399,14 +434,16 @@ class _Kernel(Products):
                     2 if tiles <= 4 and main >= 4 * lanes and main % (2 * lanes) == 0 else 1
                 )
                 if main > step:
-                    flat = [v for e in vectors for v in components(e)]
-                    with g.loop(i64(0), i64(main), step, flat) as (i, carried, results):
-                        inner = self.grouped(carried)
+
+                    def steps(i: Value, flat: list[Value]) -> list[Value]:
+                        inner = self.grouped(flat)
                         start = Coordinate(i, 0, 1, None, 0, minor.size - 1, lanes)
                         for by in range(0, step, lanes):
                             product(at, self.offset(start, by, lanes, minor.size), inner)
-                        carried[:] = [v for e in inner for v in components(e)]
-                    vectors = self.grouped(results)
+                        return [v for e in inner for v in components(e)]
+
+                    block = accumulation.BLOCK if tiles <= 4 else _BLOCK
+                    vectors = self.accumulate(main, step, vectors, steps, step // lanes, block)
                 else:
                     for by in range(0, main, lanes):
                         product(at, self.offset(ZERO, by, lanes, minor.size), vectors)
@@ -421,7 +458,7 @@ class _Kernel(Products):
             start = [self.zeros(lanes) for _ in range(tiles)]
             if rest and mask is None:
                 start += [self.zeros(1) for _ in range(tiles)]
-            values = self.contract(others, 1, start, along)
+            values = self.contract(others, 1, start, along, -(-minor.size // lanes))
             scalars = values[tiles:]
             for r in range(height):
                 part = values[r * width : (r + 1) * width]
@@ -508,37 +545,71 @@ class _Kernel(Products):
         while column.size // block < 2 and block >= 4 * lanes:
             block = block // 2 // lanes * lanes
         blocks = -(-column.size // block)
-        buffer = b.alloca(self.type, block)
-        g.note(buffer)
         bytes_ = self.lanes * self.register_bytes
         type_ = llvm_ir.vector(self.type, lanes)
         outer = [*c.batch, *c.rows, *c.columns[:-1]]
+        # Rows [0, rest) and then _PANEL_ROWS at a time. The first buffer takes a few such chunks and is added to the
+        # second one, which is added to the third one after some, and so on (see :mod:`.accumulation`).
+        rest = depth.size % _PANEL_ROWS or min(_PANEL_ROWS, depth.size)
+        spans = [_PANEL_ROWS]  # rows that each buffer takes at a time
+        most = _BLOCK // 2
+        while self.rounds and (depth.size - rest) // spans[-1] > most:
+            spans.append(spans[-1] * most)
+            most = accumulation.BLOCK
+        buffers = [b.alloca(self.type, block) for _ in spans]
+        g.note(*buffers)
 
         def unit(index: Index) -> None:
             fixed_at = dict(zip(outer, index, strict=False))
             left = self.start(index[-1], block, column.size)
 
-            def chunk(rows: int, k: Coordinate, first: bool) -> None:
+            def each_vector(change: Callable[[Value], None]) -> None:
+                with g.loop(i64(0), i64(block), lanes) as (i, _, _):
+                    change(i)
+
+            def load(buffer: Value, i: Value) -> Value:
+                return b.load(type_, b.gep(self.type, buffer, i), bytes_)
+
+            def store(buffer: Value, i: Value, value: Element) -> None:
+                assert isinstance(value, Value)
+                b.store(value, b.gep(self.type, buffer, i), bytes_)
+
+            def columns_at(i: Value) -> Coordinate:
+                return self.offset(left._replace(base=g.add(left.base, i)), 0, lanes, column.size)
+
+            def chunk(rows: int, k: Coordinate, into: Value, first: bool) -> None:
                 k_at = [self.offset(k, n, 1, depth.size) for n in range(rows)]
                 scalars = [self.read(0, {**fixed_at, depth: at}) for at in k_at]
-                with g.loop(i64(0), i64(block), lanes) as (i, _, _):
-                    place = b.gep(self.type, buffer, i)
-                    total: Element = llvm_ir.zero(type_) if first else b.load(type_, place, bytes_)
-                    at = self.offset(left._replace(base=g.add(left.base, i)), 0, lanes, column.size)
-                    for scalar, k_coordinate in zip(scalars, k_at, strict=True):
-                        value = self.read(1, {**fixed_at, depth: k_coordinate, column: at})
-                        total = self.multiply_add(scalar, value, total)
-                    assert isinstance(total, Value)
-                    b.store(total, place, bytes_)
 
-            rest = depth.size % _PANEL_ROWS or min(_PANEL_ROWS, depth.size)
-            chunk(rest, ZERO, True)
-            with g.loop(i64(rest), i64(depth.size), _PANEL_ROWS) as (k, _, _):
-                chunk(_PANEL_ROWS, Coordinate(k, 0, 1, None, 0, depth.size - 1, 1), False)
-            with g.loop(i64(0), i64(block), lanes) as (i, _, _):
-                value = b.load(type_, b.gep(self.type, buffer, i), bytes_)
-                at = self.offset(left._replace(base=g.add(left.base, i)), 0, lanes, column.size)
-                self.store({**fixed_at, column: at}, value)
+                def take(i: Value) -> None:
+                    total: Element = llvm_ir.zero(type_) if first else load(into, i)
+                    for scalar, k_coordinate in zip(scalars, k_at, strict=True):
+                        value = self.read(
+                            1, {**fixed_at, depth: k_coordinate, column: columns_at(i)}
+                        )
+                        total = self.multiply_add(scalar, value, total)
+                    store(into, i, total)
+
+                each_vector(take)
+
+            def rows(level: int, start: Value, stop: Value) -> None:
+                """Take rows [start, stop) into the buffer of ``level``."""
+                with g.loop(start, stop, spans[level]) as (k, _, _):
+                    if level == 0:
+                        at = Coordinate(k, 0, 1, None, 0, depth.size - 1, 1)
+                        chunk(_PANEL_ROWS, at, buffers[0], False)
+                        return
+                    part, into = buffers[level - 1], buffers[level]
+                    each_vector(lambda i: store(part, i, llvm_ir.zero(type_)))
+                    end = b.intrinsic("smin", [g.add(k, i64(spans[level])), stop])
+                    g.note(end)
+                    rows(level - 1, k, end)
+                    each_vector(lambda i: store(into, i, self.add(load(into, i), load(part, i))))
+
+            total = buffers[-1]
+            chunk(rest, ZERO, total, True)
+            rows(len(spans) - 1, i64(rest), i64(depth.size))
+            each_vector(lambda i: self.store({**fixed_at, column: columns_at(i)}, load(total, i)))
 
         dims = [*(d.size for d in outer), blocks]
         count(g, self.frame.begin, self.frame.end, dims, unit)

@@ -5,8 +5,8 @@ elementwise instructions on the reduced values follow at the end (a mean is one 
 
 One dimension runs in vector lanes. If it is a reduced one, a unit of work is one result: several vector
 accumulators run along the dimension and are combined at the end, across lanes too. If it is a kept one, a unit
-is a block of neighbouring results, with the loops over the reduced dimensions inside. Both reassociate; a
-floating-point sum thus has many partial sums, which is more exact than a running one.
+is a block of neighbouring results, with the loops over the reduced dimensions inside. Both reassociate, and take
+many terms in blocks (:mod:`.accumulation`): a long floating-point sum is as exact as a pairwise one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 
 from .. import errors, evaluate, hlo
 from ..dtypes import DType
-from . import costs, llvm_ir, loops, work_groups
+from . import accumulation, costs, llvm_ir, loops, work_groups
 from .elemental import element, inline
 from .generator import Coordinate, Generator, Index, fixed
 from .kernels import EmittedKernel, Frame
@@ -133,6 +133,7 @@ class Reduction:
         self.size = sum(costs.weight(i) for i in frame.computation.instructions)
         self.shared = False  # whether the work-items of a group do a row together
         self.once = starts_once(frame, reduces)
+        self.blocked = not self.once and accumulation.rounds(r.called[0] for r in reduces)
         self.unroll = 8 if self.size <= 2 else 4 if self.size <= 8 else 2 if self.size <= 24 else 1
 
     # ------------------------------------------------------------------------------------------ accumulators
@@ -276,22 +277,53 @@ class Reduction:
     def nest(
         self,
         dims: Sequence[int],
-        at: dict[int, Coordinate],
         flat: list[Value],
         body: Callable[[dict[int, Coordinate], list[Value]], list[Value]],
+        fresh: accumulation.Fresh,
+        merge: accumulation.Merge,
+        terms: int = 1,
     ) -> list[Value]:
-        """Loops over reduced dimensions that carry the accumulators."""
-        if not dims:
-            return body(at, flat)
-        size = self.dims[dims[0]]
-        if size <= UNROLLED and len(dims) == 1 and size * self.size * len(flat) <= UNROLLED_SIZE:
-            for n in range(size):
-                flat = self.nest(dims[1:], {**at, dims[0]: fixed(n)}, flat, body)
-            return flat
-        with self.g.loop(i64(0), i64(size), 1, flat) as (i, carried, results):
-            c = Coordinate(i, 0, 1, None, 0, size - 1)
-            carried[:] = self.nest(dims[1:], {**at, dims[0]: c}, list(carried), body)
-        return results
+        """Loops over reduced dimensions that carry the accumulators, of which each takes ``terms`` in the body."""
+
+        def inside(
+            dims: Sequence[int], at: dict[int, Coordinate], flat: list[Value]
+        ) -> list[Value]:
+            if not dims:
+                return body(at, flat)
+            d, rest = dims[0], dims[1:]
+            size = self.dims[d]
+            if size <= UNROLLED and not rest and size * self.size * len(flat) <= UNROLLED_SIZE:
+                for n in range(size):
+                    flat = inside(rest, {**at, d: fixed(n)}, flat)
+                return flat
+
+            def element_of(i: Value, flat: list[Value]) -> list[Value]:
+                return inside(rest, {**at, d: Coordinate(i, 0, 1, None, 0, size - 1)}, flat)
+
+            inner = terms * math.prod(self.dims[r] for r in rest)
+            return self.accumulate(
+                i64(0), i64(size), 1, size, flat, element_of, fresh, merge, inner
+            )
+
+        return inside(dims, {}, flat)
+
+    def accumulate(
+        self,
+        start: Value,
+        stop: Value,
+        step: int,
+        trips: int,
+        flat: list[Value],
+        body: accumulation.Body,
+        fresh: accumulation.Fresh,
+        merge: accumulation.Merge,
+        terms: int = 1,
+    ) -> list[Value]:
+        """A loop that carries accumulators, in blocks where that is more exact (:func:`.accumulation.accumulate`)."""
+        longest = accumulation.LONGEST if self.blocked else trips * terms
+        return accumulation.accumulate(
+            self.g, start, stop, step, trips, flat, body, fresh, merge, terms=terms, longest=longest
+        )
 
     def emit_rows(self, lane: int) -> int:
         """A unit of work is one result; the lanes run along a reduced dimension."""
@@ -325,8 +357,24 @@ class Reduction:
         scalar_tail = not self.masked and size % count != 0
         width = len(self.initial(1))
 
+        def split(flat: Sequence[Value]) -> list[list[Value]]:
+            return [list(flat[u * width : (u + 1) * width]) for u in range(len(flat) // width)]
+
+        def joined(sets: Sequence[Sequence[Value]]) -> list[Value]:
+            return [v for s in sets for v in s]
+
+        def fresh_sets() -> list[Value]:
+            return self.initial(count) * unroll
+
+        def fresh() -> list[Value]:
+            return fresh_sets() + (self.initial(1) if scalar_tail else [])
+
+        def merge_sets(a: list[Value], b: list[Value]) -> list[Value]:
+            pairs = zip(split(a), split(b), strict=True)
+            return joined([self.combine(x, self.structured(y)) for x, y in pairs])
+
         def along(at: dict[int, Coordinate], flat: list[Value]) -> list[Value]:
-            sets = [flat[u * width : (u + 1) * width] for u in range(unroll)]
+            sets = split(flat[: unroll * width])
             extra = flat[unroll * width :]
 
             def take(position: int, c: Coordinate, mask: Value | None = None) -> None:
@@ -347,15 +395,21 @@ class Reduction:
                 for start in range(0, main, count):
                     take(start // count % unroll, vector(start))
             else:
-                flat_sets = [v for s in sets for v in s]
                 step = unroll * count * stride
-                with g.loop(first, i64(main), step, flat_sets) as (i, carried, results):
-                    sets[:] = [carried[u * width : (u + 1) * width] for u in range(unroll)]
+
+                def vectors_at(i: Value, flat_sets: list[Value]) -> list[Value]:
+                    sets[:] = split(flat_sets)
                     for u in range(unroll):
                         base = g.add(i, i64(u * count))
                         take(u, Coordinate(base, int(count > 1), count, None, 0, size - 1, count))
-                    carried[:] = [v for s in sets for v in s]
-                sets[:] = [results[u * width : (u + 1) * width] for u in range(unroll)]
+                    return joined(sets)
+
+                sets[:] = split(
+                    self.accumulate(
+                        first, i64(main), step, -(-main // step), joined(sets), vectors_at,
+                        fresh_sets, merge_sets,
+                    )
+                )  # fmt: skip
             for number, start in enumerate(range(main, vectors * count, count)):
                 take(number % unroll, vector(start))
             rest = vectors * count
@@ -370,11 +424,11 @@ class Reduction:
                     c = Coordinate(i, 0, 1, None, rest, size - 1)
                     carried[:] = self.step(carried, self.index(kept, {**at, lane: c}), None)
                 extra = results
-            return [*(v for s in sets for v in s), *extra]
+            return [*joined(sets), *extra]
 
-        flat = self.initial(count) * unroll + (self.initial(1) if scalar_tail else [])
-        flat = self.nest(others, {}, flat, along)
-        sets = [flat[u * width : (u + 1) * width] for u in range(unroll)]
+        terms = -(-vectors // (unroll * stride)) + 1
+        flat = self.nest(others, fresh(), along, fresh, merge_sets, terms)
+        sets = split(flat[: unroll * width])
         while len(sets) > 1:
             half = (len(sets) + 1) // 2
             paired = zip(sets[:half], sets[half:], strict=False)
@@ -418,24 +472,29 @@ class Reduction:
 
             loops.span(g, 0, width, width, count, self.masked, piece, unrolled=True)
             kept = [self.with_lane(prefix, place, c) for c, _ in pieces]
-            flat: list[Value] = []
-            cuts = [0]
-            for c, _ in pieces:
-                flat += self.initial(c.lanes)
-                cuts.append(len(flat))
+            each = len(self.initial(1))
+
+            def fresh() -> list[Value]:
+                return [v for c, _ in pieces for v in self.initial(c.lanes)]
+
+            def cut(flat: Sequence[Value]) -> list[Sequence[Value]]:
+                return [flat[n * each : (n + 1) * each] for n in range(len(pieces))]
+
+            def merge(a: list[Value], b: list[Value]) -> list[Value]:
+                pairs = zip(cut(a), cut(b), strict=True)
+                return [v for x, y in pairs for v in self.combine(x, self.structured(y))]
 
             def body(at: dict[int, Coordinate], flat: list[Value]) -> list[Value]:
                 result: list[Value] = []
-                for n, (_, mask) in enumerate(pieces):
+                for part, place_of_part, (_, mask) in zip(cut(flat), kept, pieces, strict=True):
                     with g.masked(mask):
-                        index = self.index(kept[n], at)
-                        result += self.step(flat[cuts[n] : cuts[n + 1]], index, mask)
+                        result += self.step(part, self.index(place_of_part, at), mask)
                 return result
 
-            flat = self.nest(self.reduced, {}, flat, body)
-            for n, (_, mask) in enumerate(pieces):
+            flat = self.nest(self.reduced, fresh(), body, fresh, merge)
+            for part, place_of_part, (_, mask) in zip(cut(flat), kept, pieces, strict=True):
                 with g.masked(mask):
-                    self.write(flat[cuts[n] : cuts[n + 1]], kept[n], mask)
+                    self.write(part, place_of_part, mask)
 
         def unit(index: Index) -> None:
             number, prefix = index[-1], index[:-1]

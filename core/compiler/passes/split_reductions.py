@@ -7,8 +7,19 @@ from __future__ import annotations
 import math
 from typing import Final
 
+import numpy as np
+
 from ..clusters import MAXIMUM_ROW
-from ..hlo import Instruction, Module, Shape, constant
+from ..dtypes import DType
+from ..hlo import (
+    Computation,
+    DotDimensionNumbers,
+    Instruction,
+    Module,
+    Shape,
+    constant,
+    parameter,
+)
 from .patterns import binary_body, identity_value, reshape
 from .rewrite import map_computations, sweep
 
@@ -19,12 +30,52 @@ PARTS: Final = 64
 
 def split_reductions(module: Module) -> Module:
     """reduce[n] -> reshape [parts, n / parts] -> reduce -> reduce, where the operation may be
-    regrouped.
+    regrouped. The product of two long vectors is such a reduction, of their products.
 
     Known operations only (add, multiply, minimum, maximum, and, or, xor); lengths that do not
     divide are padded with the value that changes nothing.
     """
-    return map_computations(module, lambda computation: sweep(computation, _split, repeat=False))
+
+    def rule(i: Instruction) -> Instruction | None:
+        return _split_dot(i) if i.opcode == "dot" else _split(i)
+
+    return map_computations(module, lambda computation: sweep(computation, rule, repeat=False))
+
+
+def _split_dot(dot: Instruction) -> Instruction | None:
+    """The sum of elementwise products in place of a dot that gives one element."""
+    lhs, rhs = dot.operands
+    same = lhs.dtype is dot.dtype and rhs.dtype is dot.dtype
+    if dot.elements != 1 or lhs.elements < MINIMUM_ELEMENTS or not same:
+        return None
+    if dot.dtype.kind == "pred" or dot.dtype.bits < 32:
+        return None
+    numbers: DotDimensionNumbers = dot.attributes["dimension_numbers"]
+    # Dimensions of size one aside, the contracted ones are all there are: in the order of lhs.
+    order = sorted(
+        zip(numbers.lhs_contracting, numbers.rhs_contracting, strict=True), key=lambda pair: pair[0]
+    )
+    left = tuple([lhs.dims[a] for a, _ in order])
+    if [b for _, b in order if rhs.dims[b] != 1] != sorted(b for _, b in order if rhs.dims[b] != 1):
+        return None  # a transpose would be needed
+    shape = Shape(dot.dtype, left)
+    operands = (reshape(lhs, left), reshape(rhs, left))
+    products = Instruction("multiply", shape, operands, metadata=dot.metadata)
+    zero = constant(np.zeros((), dot.dtype.numpy), dot.dtype, dot.metadata)
+    total = Instruction(
+        "reduce",
+        Shape(dot.dtype, ()),
+        (products, zero),
+        {"dimensions": tuple(range(len(left)))},
+        (_addition(dot.dtype),),
+        metadata=dot.metadata,
+    )
+    return reshape(_split(total) or total, dot.dims)
+
+
+def _addition(dtype: DType) -> Computation:
+    pair = [parameter(n, Shape(dtype)) for n in range(2)]
+    return Computation.from_root("add", pair, Instruction("add", Shape(dtype), pair))
 
 
 def _split(i: Instruction) -> Instruction | None:

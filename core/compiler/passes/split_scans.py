@@ -1,0 +1,137 @@
+"""Long cumulative reductions in two steps, so that many threads have work: one in each part, and one of the parts."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+
+from .. import errors, evaluate, scans
+from ..cost import TRANSCENDENTAL
+from ..hlo import Instruction, Module, Shape, WindowDimension, constant
+from .patterns import binary_body, body_on_arrays, identity_value, reshape
+from .rewrite import map_computations, sweep
+
+MINIMUM_ELEMENTS: Final = 1 << 17
+MAXIMUM_ROWS: Final = 32  # with more there is enough to share out without a split
+PARTS: Final = 64
+
+
+def split_scans(module: Module) -> Module:
+    """scan[n] -> reshape [parts, n / parts] -> scan in each part, behind the scan of the parts' last elements.
+
+    A length that the parts do not divide is padded at the end that no other element sees. Operations of any kind, if
+    initial values may be taken in more than once and an operation takes longer than reading its operands again does,
+    as of a cumulative logsumexp: one thread makes a cumulative sum nearly as fast as memory is. (Floats of 16 bits are
+    left as they are: what a part comes to would be rounded between the steps.)
+    """
+    return map_computations(module, lambda computation: sweep(computation, _split, repeat=False))
+
+
+def _split(i: Instruction) -> Instruction | None:
+    if i.opcode != "reduce-window":
+        return None
+    count = len(i.operands) // 2
+    if count != 1 or i.operands[0].elements < MINIMUM_ELEMENTS:
+        return None
+    operand, initial = i.operands
+    scan = scans.of(i)
+    if scan is None or operand.dtype is not i.dtype or (i.dtype.is_float and i.dtype.bits < 32):
+        return None
+    if not any(operation.opcode in TRANSCENDENTAL for operation in i.called[0].instructions):
+        return None
+    d, dims = scan.dimension, operand.dims
+    n = dims[d]
+    is_minor = d == len(dims) - 1
+    # Rows that one thread after the other can take as they are: vectors run along the minor dimension.
+    rows = math.prod(dims) // n // (1 if is_minor else min(dims[-1], 1024))
+    if rows > MAXIMUM_ROWS or n < 4 * PARTS:
+        return None
+    neutral = _neutral(i)
+    if neutral is None:
+        return None
+    missing = -n % PARTS
+    if missing:
+        operand = _pad(operand, neutral, d, *((missing, 0) if scan.backward else (0, missing)))
+    length = (n + missing) // PARTS
+    parted = (*dims[:d], PARTS, length, *dims[d + 1 :])
+    inside = _scan(i, reshape(operand, parted), neutral, d + 1, scan.backward)
+    # What each part comes to, and then what stands before each part.
+    last = 0 if scan.backward else length - 1
+    starts = tuple([last if k == d + 1 else 0 for k in range(len(parted))])
+    limits = tuple([last + 1 if k == d + 1 else size for k, size in enumerate(parted)])
+    whole = (*dims[:d], PARTS, *dims[d + 1 :])
+    attributes = {"starts": starts, "limits": limits, "strides": (1,) * len(parted)}
+    column = Shape(i.dtype, tuple([b - a for a, b in zip(starts, limits, strict=True)]))
+    totals = Instruction("slice", column, (inside,), attributes, metadata=i.metadata)
+    sums = _scan(i, reshape(totals, whole), initial, d, scan.backward)
+    before = _pad(sums, initial, d, *((-1, 1) if scan.backward else (1, -1)))
+    kept = tuple([k for k in range(len(parted)) if k != d + 1])
+    spread = Instruction(
+        "broadcast", Shape(i.dtype, parted), (before,), {"dimensions": kept}, metadata=i.metadata
+    )
+    pair = (inside, spread) if scan.backward else (spread, inside)
+    joined = body_on_arrays(i.called[0], pair)
+    if joined is None:
+        return None
+    padded = (*dims[:d], n + missing, *dims[d + 1 :])
+    result = reshape(joined[0], padded)
+    if missing:
+        starts = tuple([missing if scan.backward and k == d else 0 for k in range(len(dims))])
+        limits = tuple([a + size for a, size in zip(starts, dims, strict=True)])
+        attributes = {"starts": starts, "limits": limits, "strides": (1,) * len(dims)}
+        result = Instruction("slice", i.shape, (result,), attributes, metadata=i.metadata)
+    return result
+
+
+def _neutral(i: Instruction) -> Instruction | None:
+    """A scalar that each part may start from: one that changes nothing, or an initial value that may be taken in again
+    and again.
+    """
+    opcode = binary_body(i.called[0])
+    value = None if opcode is None else identity_value(opcode, i)
+    if value is not None:
+        return constant(value, i.dtype, i.metadata)
+    initial = i.operands[1]
+    if initial.opcode != "constant":
+        return None
+    start = np.asarray(initial.attributes["literal"])
+    try:
+        (twice,) = evaluate.evaluate_computation(i.called[0], [start, start])
+    except errors.CompileError:  # an operation that only kernels know
+        return None
+    return initial if np.asarray(twice).tobytes() == start.tobytes() else None
+
+
+def _scan(
+    i: Instruction, operand: Instruction, initial: Instruction, dimension: int, backward: bool
+) -> Instruction:
+    """The cumulative reduction ``i`` of another array along another dimension."""
+    window = tuple(
+        [
+            scans.window_of(size, backward) if k == dimension else WindowDimension(1)
+            for k, size in enumerate(operand.dims)
+        ]
+    )
+    return i.replace(
+        shape=operand.shape,
+        operands=(operand, initial),
+        attributes={**i.attributes, "window": window},
+    )
+
+
+def _pad(
+    operand: Instruction, value: Instruction, dimension: int, low: int, high: int
+) -> Instruction:
+    """``operand`` with ``low`` elements more (or fewer, if negative) before it and ``high`` behind it."""
+    rank = len(operand.dims)
+    attributes = {
+        "low": tuple([low if k == dimension else 0 for k in range(rank)]),
+        "high": tuple([high if k == dimension else 0 for k in range(rank)]),
+        "interior": (0,) * rank,
+    }
+    dims = tuple([s + (low + high if k == dimension else 0) for k, s in enumerate(operand.dims)])
+    return Instruction(
+        "pad", Shape(operand.dtype, dims), (operand, value), attributes, metadata=operand.metadata
+    )
