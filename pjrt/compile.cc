@@ -48,14 +48,14 @@ StatusOr<Program> ReadProgram(const PJRT_Program* program, const char* compile_o
   return result;
 }
 
-// `extra`: more options for the compiler; they go over the caller's.
-StatusOr<std::string> CompileArtifact(Client& client, const Program& program,
-                                      std::map<std::string, std::string> extra = {}) {
+// `load`: Executable::Load or LoadDescription. `extra`: more options for the compiler; they go over
+// the caller's.
+StatusOr<Ref<Executable>> CompileAndLoad(Client& client, const Program& program,
+                                         StatusOr<Ref<Executable>> (*load)(std::string),
+                                         std::map<std::string, std::string> extra = {}) {
   extra.merge(CompilerOptions(program.options));
-  TRIPONT_ASSIGN_OR_RETURN(CompileResult result,
-                           client.Compile(program.code, program.format,
-                                          CanonicalCompileOptions(program.options), extra));
-  return std::move(result.artifact);
+  return client.CompileAndLoad(program.code, program.format,
+                               CanonicalCompileOptions(program.options), extra, load);
 }
 
 // The client for compiling without one: for PJRT_Compile with a topology only. The first call's
@@ -79,8 +79,9 @@ Status Client_Compile(PJRT_Client_Compile_Args& args) {
   HostActivity activity(kCompileActivity);
   TRIPONT_ASSIGN_OR_RETURN(const Program program, ReadProgram(args.program, args.compile_options,
                                                               args.compile_options_size));
-  TRIPONT_ASSIGN_OR_RETURN(std::string artifact, CompileArtifact(*args.client->client, program));
-  TRIPONT_ASSIGN_OR_RETURN(args.executable, LoadExecutable(args.client, std::move(artifact),
+  TRIPONT_ASSIGN_OR_RETURN(Ref<Executable> executable,
+                           CompileAndLoad(*args.client->client, program, &Executable::Load));
+  TRIPONT_ASSIGN_OR_RETURN(args.executable, LoadExecutable(args.client, std::move(executable),
                                                            std::string(program.compile_options)));
   if (activity.IsRecorded()) {
     activity.About(args.executable->info->executable->name());
@@ -99,14 +100,12 @@ Status Compile(PJRT_Compile_Args& args) {
         client, CompileOnlyClient(topology != nullptr ? topology->runtime_options
                                                       : std::map<std::string, std::string>()));
   }
-  TRIPONT_ASSIGN_OR_RETURN(
-      std::string artifact,
-      CompileArtifact(
-          *client, program,
-          topology != nullptr ? topology->compiler_options : std::map<std::string, std::string>()));
   // Nothing of this needs a device that can run it: that is for who loads it.
-  TRIPONT_ASSIGN_OR_RETURN(Ref<Executable> executable,
-                           Executable::LoadDescription(std::move(artifact)));
+  TRIPONT_ASSIGN_OR_RETURN(
+      Ref<Executable> executable,
+      CompileAndLoad(
+          *client, program, &Executable::LoadDescription,
+          topology != nullptr ? topology->compiler_options : std::map<std::string, std::string>()));
   args.executable = new PJRT_Executable{std::make_shared<const ExecutableInfo>(
       std::move(executable), std::string(program.compile_options))};
   return OkStatus();

@@ -167,11 +167,9 @@ ExecutableInfo::ExecutableInfo(Ref<Executable> executable_share, std::string opt
   optimized_program = MakeOptimizedProgram(artifact, program_shape);
 }
 
-StatusOr<PJRT_LoadedExecutable*> LoadExecutable(PJRT_Client* client, std::string artifact,
+StatusOr<PJRT_LoadedExecutable*> LoadExecutable(PJRT_Client* client, Ref<Executable> executable,
                                                 std::string compile_options) {
   TRIPONT_ASSIGN_OR_RETURN(CompileOptions options, ParseCompileOptions(compile_options));
-  TRIPONT_ASSIGN_OR_RETURN(Ref<Executable> executable, Executable::Load(std::move(artifact)));
-
   const auto num_devices = static_cast<int64_t>(client->devices.size());
   const auto no_device = [&](int64_t id) {
     return InvalidArgument("program ", executable->name(), " is assigned to device ", id,
@@ -335,9 +333,10 @@ Status Executable_DeserializeAndLoad(PJRT_Executable_DeserializeAndLoad_Args& ar
     options = {args.overridden_serialized_compile_options,
                args.overridden_serialized_compile_options_size};
   }
+  TRIPONT_ASSIGN_OR_RETURN(Ref<Executable> executable, Executable::Load(std::string(artifact)));
   TRIPONT_ASSIGN_OR_RETURN(
       args.loaded_executable,
-      LoadExecutable(args.client, std::string(artifact), std::string(options)));
+      LoadExecutable(args.client, std::move(executable), std::string(options)));
   // Whoever loads it may want to see it. Dumps that it was compiled with are no business of this
   // process.
   std::map<std::string, std::string> wanted;

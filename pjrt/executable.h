@@ -55,9 +55,9 @@ struct ExecutableInfo {
   size_t num_outputs() const { return output_types.size(); }
 };
 
-// A loaded executable for `client`, made from the bytes of an artifact and the options that it is
-// to run with.
-StatusOr<PJRT_LoadedExecutable*> LoadExecutable(PJRT_Client* client, std::string artifact,
+// A loaded executable for `client`, made from one that Executable::Load gave and the options that
+// it is to run with.
+StatusOr<PJRT_LoadedExecutable*> LoadExecutable(PJRT_Client* client, Ref<Executable> executable,
                                                 std::string compile_options);
 
 }  // namespace tripont::pjrt

@@ -80,13 +80,15 @@ py::tuple CompileProgram(Client& client, const std::string& program, const std::
                          const std::map<std::string, OptionValue>& options) {
   std::map<std::string, std::string> texts;
   for (const auto& [name, value] : options) texts[name] = OptionText(value);
-  StatusOr<CompileResult> result = Internal("");
+  StatusOr<Ref<Executable>> result = Internal("");
+  bool from_cache = false;
   {
     const py::gil_scoped_release release;
-    result = client.Compile(program, format, compile_options, texts);
+    result = client.CompileAndLoad(program, format, compile_options, texts,
+                                   &Executable::LoadDescription, &from_cache);
   }
-  const CompileResult compiled = Value(std::move(result));
-  return py::make_tuple(py::bytes(compiled.artifact), compiled.from_cache);
+  const Ref<Executable> compiled = Value(std::move(result));
+  return py::make_tuple(py::bytes(compiled->bytes()), from_cache);
 }
 
 py::list DescribeValues(const std::vector<ArtifactValue>& values) {

@@ -1,15 +1,16 @@
 #include "core/runtime/artifact_cache.h"
 
-#include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <vector>
 
 #include "core/runtime/artifact.h"
@@ -24,6 +25,18 @@ namespace {
 
 constexpr std::string_view kSuffix = ".tripont";
 constexpr std::string_view kTemporary = ".tmp";
+// The bytes of all entries together, as decimal text; locked while a process counts.
+constexpr char kCounter[] = "bytes";
+constexpr int kCounterAttempts = 50;  // of a millisecond each, while others count
+
+// An entry is kMagic, the SHA-256 of its key and the artifact (raw), and the artifact. The digest
+// ties an entry to its key, so that none answers for another one, and finds every accident. It is
+// no secret: who may write the folder could make entries anyway, and that only this user may do so
+// is what PrivateFolder looks after.
+constexpr std::string_view kMagic = "TPCACHE1";
+constexpr size_t kDigestSize = 32;
+constexpr size_t kEntryHeader = kMagic.size() + kDigestSize;
+
 // Temporary files older than this were left behind by a process that died.
 constexpr int64_t kStaleSeconds = 3600;
 
@@ -36,12 +49,6 @@ struct Counters {
 };
 Counters counters_of_process;
 
-struct Entry {
-  std::string path;
-  int64_t size;
-  timespec used;
-};
-
 std::string DefaultFolder() {
   if (const char* const cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache == '/') {
     return StrCat(cache, "/tripont");
@@ -52,73 +59,32 @@ std::string DefaultFolder() {
   return "";
 }
 
-bool MakeFolder(const std::string& path) {
-  for (size_t slash = path.find('/', 1); slash != std::string::npos;
-       slash = path.find('/', slash + 1)) {
-    mkdir(path.substr(0, slash).c_str(),
-          0777);  // parents that exist or cannot be made show in the last step
-  }
-  if (mkdir(path.c_str(), 0777) == 0 || errno == EEXIST) return true;
-  return false;
-}
-
-bool ReadWhole(const std::string& path, std::string* content) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
-  struct stat info{};
-  bool ok = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
-  if (ok) {
-    content->resize(static_cast<size_t>(info.st_size));
-    size_t done = 0;
-    while (done < content->size()) {
-      const ssize_t count = read(fd, content->data() + done, content->size() - done);
-      if (count < 0 && errno == EINTR) continue;
-      if (count <= 0) break;
-      done += static_cast<size_t>(count);
-    }
-    content->resize(done);  // what is missing shows in the artifact's own size
-    // The time of last use, for eviction; not worth an error.
-    const timespec times[2] = {{0, UTIME_NOW}, {0, UTIME_NOW}};
-    [[maybe_unused]] const int touched = futimens(fd, times);
-  }
-  close(fd);
-  return ok;
-}
-
-bool WriteWhole(int fd, std::string_view content) {
-  while (!content.empty()) {
-    const ssize_t count = write(fd, content.data(), content.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return false;
-    content.remove_prefix(static_cast<size_t>(count));
-  }
-  return true;
-}
-
 bool EndsWith(std::string_view text, std::string_view end) {
   return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
 }
 
 // All entries; removes temporary files that nobody writes to any more.
-std::vector<Entry> ListEntries(const std::string& folder) {
-  std::vector<Entry> entries;
-  DIR* const directory = opendir(folder.c_str());
-  if (directory == nullptr) return entries;
+std::vector<PrivateFolder::File> ListEntries(const PrivateFolder& folder) {
+  std::vector<PrivateFolder::File> entries;
   const int64_t now = time(nullptr);
-  while (const dirent* const item = readdir(directory)) {
-    const std::string path = StrCat(folder, "/", item->d_name);
-    struct stat info{};
-    const bool temporary = EndsWith(item->d_name, kTemporary);
-    if (!temporary && !EndsWith(item->d_name, kSuffix)) continue;
-    if (stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
-    if (!temporary) {
-      entries.push_back({path, info.st_size, info.st_mtim});
-    } else if (now - info.st_mtim.tv_sec > kStaleSeconds) {
-      unlink(path.c_str());
+  for (PrivateFolder::File& file : folder.List()) {
+    if (EndsWith(file.name, kSuffix)) {
+      entries.push_back(std::move(file));
+    } else if (EndsWith(file.name, kTemporary) && now - file.modified.tv_sec > kStaleSeconds) {
+      folder.Remove(file.name);
     }
   }
-  closedir(directory);
   return entries;
+}
+
+std::string Header(const std::string& key, std::string_view artifact) {
+  Sha256 sha;
+  sha.UpdateField(key);
+  sha.UpdateField(artifact);
+  const std::array<uint8_t, kDigestSize> digest = sha.Finish();
+  std::string header(kMagic);
+  header.append(reinterpret_cast<const char*>(digest.data()), digest.size());
+  return header;
 }
 
 }  // namespace
@@ -127,6 +93,9 @@ ArtifactCache::ArtifactCache(const Options& options)
     : enabled_(options.cache),
       folder_(options.cache_dir.empty() ? DefaultFolder() : options.cache_dir),
       size_limit_(options.cache_size),
+      sharing_(options.cache_shared        ? PrivateFolder::Sharing::kTrusted
+               : options.cache_dir.empty() ? PrivateFolder::Sharing::kTighten
+                                           : PrivateFolder::Sharing::kNone),
       compiler_fingerprint_(options.compiler_fingerprint) {
   while (folder_.size() > 1 && folder_.back() == '/') folder_.pop_back();
   if (folder_.empty()) enabled_ = false;
@@ -159,84 +128,128 @@ std::string ArtifactCache::Key(std::string_view program, std::string_view format
 
 std::optional<std::string> ArtifactCache::Lookup(const std::string& key) {
   if (!enabled_) return std::nullopt;
-  const std::string path = StrCat(folder_, "/", key, kSuffix);
-  std::string content;
-  if (!ReadWhole(path, &content)) {
+  const StatusOr<PrivateFolder> folder = PrivateFolder::Open(folder_, sharing_);
+  if (!folder.ok()) {
+    if (folder.status().code() != StatusCode::kNotFound) WarnOnce(folder.status().message());
     ++counters_of_process.misses;
     return std::nullopt;
   }
-  if (const Status status = CheckArtifactHeader(content); !status.ok()) {
-    TRIPONT_LOG(kWarning, "cache entry ", path, " is damaged (", status.message(),
-                "): compiling again");
-    ++counters_of_process.corrupted;
-    ++counters_of_process.misses;
-    unlink(path.c_str());
-    return std::nullopt;
+  StatusOr<std::string> artifact = ReadEntry(*folder, key);
+  if (artifact.ok()) {
+    ++counters_of_process.hits;
+    return std::move(*artifact);
   }
-  ++counters_of_process.hits;
-  return content;
+  ++counters_of_process.misses;
+  if (artifact.status().code() != StatusCode::kNotFound) Remove(key, artifact.status().message());
+  return std::nullopt;
+}
+
+StatusOr<std::string> ArtifactCache::ReadEntry(const PrivateFolder& folder,
+                                               const std::string& key) const {
+  TRIPONT_ASSIGN_OR_RETURN(const FileDescriptor file, folder.OpenFile(StrCat(key, kSuffix)));
+  struct stat info{};
+  if (fstat(file.get(), &info) != 0) return DataLoss("it cannot be read");
+  const int64_t size = info.st_size - static_cast<int64_t>(kEntryHeader);
+  if (size < 0 || info.st_size > size_limit_) {
+    return DataLoss("it is damaged (", info.st_size, " bytes)");
+  }
+  std::string header(kEntryHeader, '\0');
+  std::string artifact(static_cast<size_t>(size), '\0');
+  if (ReadUpTo(file.get(), header.data(), header.size()) != header.size() ||
+      ReadUpTo(file.get(), artifact.data(), artifact.size()) != artifact.size() ||
+      header != Header(key, artifact)) {
+    return DataLoss("it is damaged (its digest does not match)");
+  }
+  // The time of last use, for eviction; not worth an error.
+  const timespec times[2] = {{0, UTIME_NOW}, {0, UTIME_NOW}};
+  [[maybe_unused]] const int touched = futimens(file.get(), times);
+  return artifact;
+}
+
+void ArtifactCache::Remove(const std::string& key, std::string_view reason) {
+  if (!enabled_) return;
+  TRIPONT_LOG(kWarning, "the cache entry ", folder_, "/", key, kSuffix, " is not used: ", reason,
+              "; compiling again");
+  ++counters_of_process.corrupted;
+  const StatusOr<PrivateFolder> folder = PrivateFolder::Open(folder_, sharing_);
+  if (folder.ok()) folder->Remove(StrCat(key, kSuffix));
 }
 
 void ArtifactCache::Store(const std::string& key, std::string_view artifact) {
-  if (!enabled_ || static_cast<int64_t>(artifact.size()) > size_limit_) return;
-  if (!MakeFolder(folder_)) {
-    return WarnOnce(StrCat("cannot make the cache folder ", folder_, ": ", std::strerror(errno)));
-  }
+  const auto size = static_cast<int64_t>(kEntryHeader + artifact.size());
+  if (!enabled_ || size > size_limit_) return;
+  const StatusOr<PrivateFolder> folder = PrivateFolder::Make(folder_, sharing_);
+  if (!folder.ok()) return WarnOnce(folder.status().message());
   static std::atomic<int64_t> serial{0};
-  const std::string temporary = StrCat(folder_, "/", key, ".", getpid(), "-", serial++, kTemporary);
-  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (fd < 0)
-    return WarnOnce(
-        StrCat("cannot write to the cache folder ", folder_, ": ", std::strerror(errno)));
-  bool ok = WriteWhole(fd, artifact);
-  int error = errno;
-  if (close(fd) != 0 && ok) {
-    ok = false;
-    error = errno;
-  }
-  if (ok && rename(temporary.c_str(), StrCat(folder_, "/", key, kSuffix).c_str()) != 0) {
-    ok = false;
-    error = errno;
-  }
-  if (!ok) {
-    unlink(temporary.c_str());
-    return WarnOnce(
-        StrCat("cannot write to the cache folder ", folder_, ": ", std::strerror(error)));
+  const std::string header = Header(key, artifact);
+  const std::string_view parts[] = {header, artifact};
+  const Status written = folder->Write(
+      StrCat(key, kSuffix), StrCat(key, ".", getpid(), "-", serial++, kTemporary), parts);
+  if (!written.ok()) {
+    return WarnOnce(StrCat("cannot write to the cache folder ", folder_, ": ", written.message()));
   }
   ++counters_of_process.writes;
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (size_ >= 0) size_ += static_cast<int64_t>(artifact.size());
-  if (size_ < 0 || size_ > size_limit_) Evict();
+  KeepToLimit(*folder, size);
 }
 
-void ArtifactCache::Evict() {
-  std::vector<Entry> entries = ListEntries(folder_);
-  size_ = 0;
-  for (const Entry& entry : entries) size_ += entry.size;
-  if (size_ <= size_limit_) return;
-  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
-    return std::pair(a.used.tv_sec, a.used.tv_nsec) < std::pair(b.used.tv_sec, b.used.tv_nsec);
-  });
-  // Down to nine tenths, so that not every write has to look through the folder.
-  for (const Entry& entry : entries) {
-    if (size_ <= size_limit_ / 10 * 9) break;
-    if (unlink(entry.path.c_str()) == 0) ++counters_of_process.evicted;
-    size_ -= entry.size;
+void ArtifactCache::KeepToLimit(const PrivateFolder& folder, int64_t added) const {
+  const StatusOr<FileDescriptor> counter = folder.OpenFile(kCounter, true);
+  bool locked = false;
+  for (int attempt = 0; counter.ok() && !locked && attempt < kCounterAttempts; ++attempt) {
+    locked = flock(counter->get(), LOCK_EX | LOCK_NB) == 0;
+    if (!locked && errno != EWOULDBLOCK && errno != EINTR) break;  // not on this file system
+    if (!locked) usleep(1000);
   }
+  if (!locked) {  // nobody counts for us: look
+    Evict(folder);
+    return;
+  }
+  char text[24] = {};
+  int64_t total = 0;
+  const size_t count = ReadUpTo(counter->get(), text, sizeof(text) - 1);
+  const bool known = count > 0 && std::from_chars(text, text + count, total).ec == std::errc() &&
+                     total >= 0 && total <= size_limit_;
+  total = known && total + added <= size_limit_ ? total + added : Evict(folder);
+  const int length = std::snprintf(text, sizeof(text), "%020lld", static_cast<long long>(total));
+  // A number that could not be written is found out by the next one who reads it.
+  if (pwrite(counter->get(), text, static_cast<size_t>(length), 0) != length) {
+    folder.Remove(kCounter);
+  }
+}
+
+int64_t ArtifactCache::Evict(const PrivateFolder& folder) const {
+  std::vector<PrivateFolder::File> entries = ListEntries(folder);
+  int64_t total = 0;
+  for (const PrivateFolder::File& entry : entries) total += entry.size;
+  if (total <= size_limit_) return total;
+  std::sort(entries.begin(), entries.end(),
+            [](const PrivateFolder::File& a, const PrivateFolder::File& b) {
+              return std::pair(a.modified.tv_sec, a.modified.tv_nsec) <
+                     std::pair(b.modified.tv_sec, b.modified.tv_nsec);
+            });
+  // Down to nine tenths, so that not every write has to look through the folder.
+  for (const PrivateFolder::File& entry : entries) {
+    if (total <= size_limit_ / 10 * 9) break;
+    if (folder.Remove(entry.name)) ++counters_of_process.evicted;
+    total -= entry.size;
+  }
+  return total;
 }
 
 int64_t ArtifactCache::Clear() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const StatusOr<PrivateFolder> folder = PrivateFolder::Open(folder_, sharing_);
+  if (!folder.ok()) return 0;
   int64_t removed = 0;
-  for (const Entry& entry : ListEntries(folder_))
-    removed += unlink(entry.path.c_str()) == 0 ? 1 : 0;
-  size_ = -1;
+  for (const PrivateFolder::File& entry : ListEntries(*folder)) {
+    removed += folder->Remove(entry.name) ? 1 : 0;
+  }
+  folder->Remove(kCounter);
   return removed;
 }
 
 void ArtifactCache::WarnOnce(const std::string& text) {
   if (!warned_.exchange(true))
-    TRIPONT_LOG(kWarning, text, "; going on without storing compiled programs");
+    TRIPONT_LOG(kWarning, text, "; going on without the cache of compiled programs");
 }
 
 }  // namespace tripont

@@ -1,23 +1,30 @@
 // The on-disk cache of artifacts: one file an entry, named by the SHA-256 of everything that the
 // artifact depends on.
 //
+// Entries are machine code that the process will run. The folder and the files must be this user's
+// alone (core/runtime/private_folder.h; Options::cache_shared turns that off), and each entry holds
+// a digest of its key and content. A folder that is not trusted is said once in the log and not
+// used; an entry that is not trusted, is damaged or cannot be loaded is logged, removed and
+// compiled again.
+//
 // Safe under several processes (entries appear by rename, a reader sees a whole file or none).
 // Never fails a compile: a folder that is full, read-only or missing is said once in the log, and
-// the program goes on without it. An entry that is damaged is logged, removed and compiled again.
-// When all entries together exceed the size limit the ones used longest ago are removed.
+// the program goes on without it. When all entries of the folder together exceed the size limit,
+// whoever wrote them, the ones used longest ago are removed.
 #ifndef TRIPONT_CORE_RUNTIME_ARTIFACT_CACHE_H_
 #define TRIPONT_CORE_RUNTIME_ARTIFACT_CACHE_H_
 
 #include <atomic>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "core/runtime/export.h"
 #include "core/runtime/options.h"
+#include "core/runtime/private_folder.h"
+#include "core/runtime/status.h"
 
 namespace tripont {
 
@@ -25,7 +32,7 @@ struct ArtifactCacheCounters {
   int64_t hits = 0;
   int64_t misses = 0;
   int64_t writes = 0;
-  int64_t corrupted = 0;  // entries found damaged
+  int64_t corrupted = 0;  // entries that were removed: damaged, not trusted, not to be loaded
   int64_t evicted = 0;
 };
 
@@ -47,21 +54,27 @@ class TRIPONT_EXPORT ArtifactCache {
   // The artifact stored under `key`, if it is there and whole.
   std::optional<std::string> Lookup(const std::string& key);
   void Store(const std::string& key, std::string_view artifact);
+  // Removes the entry, which turned out to be of no use, and says so in the log.
+  void Remove(const std::string& key, std::string_view reason);
   // Removes all entries; returns how many.
   int64_t Clear();
   // Sums of all caches of the process.
   static ArtifactCacheCounters counters();
 
  private:
-  void Evict();
+  // NOT_FOUND, PERMISSION_DENIED if the file is not trusted, DATA_LOSS if it is damaged.
+  StatusOr<std::string> ReadEntry(const PrivateFolder& folder, const std::string& key) const;
+  // Counts an entry of `added` bytes, and evicts others if the folder holds too much now.
+  void KeepToLimit(const PrivateFolder& folder, int64_t added) const;
+  // Removes entries until the limit is kept; returns the bytes of all.
+  int64_t Evict(const PrivateFolder& folder) const;
   void WarnOnce(const std::string& text);
 
   bool enabled_;
   std::string folder_;
   int64_t size_limit_;
+  PrivateFolder::Sharing sharing_;
   std::string compiler_fingerprint_;
-  std::mutex mutex_;
-  int64_t size_ = -1;  // bytes of all entries as far as we know; -1: not looked yet
   std::atomic<bool> warned_{false};
 };
 

@@ -118,16 +118,25 @@ void Sha256::UpdateField(std::string_view data) {
   Update(data);
 }
 
-std::string Sha256::FinishHex() {
+std::array<uint8_t, 32> Sha256::Finish() {
   const uint64_t bits = total_ * 8;
   std::array<char, 72> padding{};
   padding[0] = static_cast<char>(0x80);
   const size_t zeros = (pending_size_ < 56 ? 56 : 120) - pending_size_;
   for (int i = 0; i < 8; ++i) padding[zeros + i] = static_cast<char>(bits >> (56 - 8 * i));
   Update({padding.data(), zeros + 8});
+  std::array<uint8_t, 32> digest;
+  for (size_t i = 0; i < digest.size(); ++i) {
+    digest[i] = static_cast<uint8_t>(state_[i / 4] >> (24 - 8 * (i % 4)));
+  }
+  return digest;
+}
+
+std::string Sha256::FinishHex() {
   std::string hex;
-  for (const uint32_t word : state_) {
-    for (int shift = 28; shift >= 0; shift -= 4) hex += "0123456789abcdef"[word >> shift & 15];
+  for (const uint8_t byte : Finish()) {
+    hex += "0123456789abcdef"[byte >> 4];
+    hex += "0123456789abcdef"[byte & 15];
   }
   return hex;
 }

@@ -20,7 +20,9 @@ class TRIPONT_EXPORT Sha256 {
   void Update(std::string_view data);
   // Length as 8 bytes, then the data: so that neighbouring fields cannot run into each other.
   void UpdateField(std::string_view data);
-  // 64 lower-case hexadecimal digits. Ends the computation.
+  // The digest. Ends the computation.
+  std::array<uint8_t, 32> Finish();
+  // The digest as 64 lower-case hexadecimal digits. Ends the computation.
   std::string FinishHex();
 
  private:

@@ -209,7 +209,7 @@ StatusOr<CompileResult> Client::Compile(std::string_view program, std::string_vi
   if (!options_.dump_to.empty()) request.options.try_emplace("dump_to", options_.dump_to);
   if (!own && !request.options.contains("dump_to")) {
     if (std::optional<std::string> artifact = cache_.Lookup(key))
-      return CompileResult{std::move(*artifact), true};
+      return CompileResult{std::move(*artifact), true, key};
   }
   TRIPONT_ASSIGN_OR_RETURN(
       std::string artifact,
@@ -218,7 +218,27 @@ StatusOr<CompileResult> Client::Compile(std::string_view program, std::string_vi
     return Internal("the compile worker gave a bad artifact: ", status.message());
   }
   if (!own) cache_.Store(key, artifact);
-  return CompileResult{std::move(artifact), false};
+  return CompileResult{std::move(artifact), false, key};
+}
+
+StatusOr<Ref<Executable>> Client::CompileAndLoad(std::string_view program, std::string_view format,
+                                                 std::string_view compile_options,
+                                                 const std::map<std::string, std::string>& extra,
+                                                 StatusOr<Ref<Executable>> (*load)(std::string),
+                                                 bool* from_cache) {
+  for (bool again = false;; again = true) {
+    TRIPONT_ASSIGN_OR_RETURN(CompileResult result,
+                             Compile(program, format, compile_options, extra));
+    if (from_cache != nullptr) *from_cache = result.from_cache;
+    StatusOr<Ref<Executable>> executable = load(std::move(result.artifact));
+    if (executable.ok() || !result.from_cache || again) return executable;
+    // What the bytes say is wrong, not what the process lacks (memory, a custom call's handler).
+    const StatusCode code = executable.status().code();
+    if (code != StatusCode::kInvalidArgument && code != StatusCode::kFailedPrecondition) {
+      return executable;
+    }
+    cache_.Remove(result.key, executable.status().message());
+  }
 }
 
 void Client::DumpLoaded(std::string_view artifact,

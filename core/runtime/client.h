@@ -18,6 +18,7 @@
 #include "core/runtime/backend.h"
 #include "core/runtime/compile_worker.h"
 #include "core/runtime/device.h"
+#include "core/runtime/executable.h"
 #include "core/runtime/export.h"
 #include "core/runtime/options.h"
 #include "core/runtime/ref_counted.h"
@@ -70,6 +71,7 @@ class TRIPONT_EXPORT Core {
 struct CompileResult {
   std::string artifact;     // bytes for Executable::Load
   bool from_cache = false;  // found on disk, no compiler ran
+  std::string key;          // the entry's, if the program may be in the cache
 };
 
 // Thread-safe. Reference counted; devices, buffers and executables do not need it and outlive it.
@@ -92,6 +94,13 @@ class TRIPONT_EXPORT Client : public RefCounted<Client> {
   StatusOr<CompileResult> Compile(std::string_view program, std::string_view format,
                                   std::string_view compile_options,
                                   const std::map<std::string, std::string>& extra = {});
+  // The same, and `load` (Executable::Load or LoadDescription) of the bytes. An entry of the cache
+  // that cannot be loaded is removed, and the program compiled again.
+  StatusOr<Ref<Executable>> CompileAndLoad(std::string_view program, std::string_view format,
+                                           std::string_view compile_options,
+                                           const std::map<std::string, std::string>& extra,
+                                           StatusOr<Ref<Executable>> (*load)(std::string),
+                                           bool* from_cache = nullptr);
   // If `extra` or options() ask for dumps, what a program that was compiled before tells by itself
   // is written to their folder, by a compile worker (docs/dumps.md). Blocks its caller as Compile
   // does. What goes wrong is a warning: the program runs as well without.

@@ -63,6 +63,10 @@ constexpr Setting kSettings[] = {
      .number = &Options::cache_size,
      .smallest = 0,
      .largest = kMany},
+    {.info = {"cache_shared", "TRIPONT_CACHE_SHARED",
+              "trust a cache folder that others may write to, with code that runs as you: 0 or 1 "
+              "(default 0)"},
+     .flag = &Options::cache_shared},
     {.info =
          {"compiler_fingerprint", "TRIPONT_COMPILER_FINGERPRINT",
           "text that stands for the state of the compiler in the cache's keys (default: from its "

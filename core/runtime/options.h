@@ -43,6 +43,7 @@ struct TRIPONT_EXPORT Options {
   std::string
       cache_dir;  // TRIPONT_CACHE_DIR: folder; "": $XDG_CACHE_HOME/tripont or ~/.cache/tripont
   int64_t cache_size = 2LL << 30;  // TRIPONT_CACHE_SIZE: bytes of all entries; the oldest go first
+  bool cache_shared = false;  // TRIPONT_CACHE_SHARED: take entries that others may have written
   std::string compiler_fingerprint;  // TRIPONT_COMPILER_FINGERPRINT: mixed into the cache key
                                      // (state of the sources); "": found from the files
   std::string dump_to;  // TRIPONT_DUMP_TO: folder for the compiler's stages; passed to the worker

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
+import struct
 import subprocess
 import sys
 import threading
+import zlib
 
 import pytest
 from tripont.core import _tripont
@@ -33,6 +36,15 @@ def counters():
 
 def entries(folder):
     return sorted(folder.glob("*.tripont"))
+
+
+HEADER = 40  # bytes of an entry before the artifact: magic number, SHA-256
+
+
+def entry_of(key: str, content: bytes) -> bytes:
+    """What the cache would have written: whoever may write to the folder can do this too."""
+    fields = b"".join(struct.pack("<Q", len(f)) + f for f in (key.encode(), content))
+    return b"TPCACHE1" + hashlib.sha256(fields).digest() + content
 
 
 def test_second_compile_is_a_hit(make_client, program, folder):
@@ -91,13 +103,15 @@ def test_damaged_entry_is_compiled_again_and_replaced(make_client, program, fold
     client = make_client(cache=True)
     good, _ = client.compile(program)
     (entry,) = entries(folder)
-    entry.write_bytes(damage(good))
+    whole = entry.read_bytes()
+    assert whole == entry_of(entry.stem, good)
+    entry.write_bytes(damage(whole))
     before = counters()
     again, from_cache = client.compile(program)
     assert again == good
     assert not from_cache
     assert counters()["corrupted"] - before["corrupted"] == 1
-    assert entry.read_bytes() == good
+    assert entry.read_bytes() == whole
     assert "is damaged" in capfd.readouterr().err
     assert client.compile(program)[1]
 
@@ -106,7 +120,7 @@ def test_another_format_version_is_compiled_again(make_client, program, folder):
     client = make_client(cache=True)
     good, _ = client.compile(program)
     (entry,) = entries(folder)
-    entry.write_bytes(good[:8] + b"\x63" + good[9:])
+    entry.write_bytes(entry_of(entry.stem, good[:8] + b"\x63" + good[9:]))
     assert client.compile(program) == (good, False)
 
 
@@ -163,7 +177,7 @@ def test_full_disk(make_client, program, capfd):
 
 
 def test_size_limit_removes_what_was_used_longest_ago(make_client, program, folder):
-    size = len(programs.serialize(programs.executable()))
+    size = HEADER + len(programs.serialize(programs.executable()))
     client = make_client(cache=True, cache_size=size * 5 + 100)
     for i in range(5):
         client.compile(program, options={"i": i})
@@ -178,6 +192,37 @@ def test_size_limit_removes_what_was_used_longest_ago(make_client, program, fold
     assert sum(p.stat().st_size for p in entries(folder)) <= size * 5 + 100
     assert client.compile(program, options={"i": 0})[1]
     assert not client.compile(program, options={"i": 1})[1]
+
+
+def test_size_limit_is_that_of_the_folder(make_client, program, folder, fake_python):
+    """Several processes write to it, none of which writes as much as the limit."""
+    script = (
+        "import sys\n"
+        "from tripont.core import _tripont\n"
+        "client = _tripont.Client({'python': sys.argv[1], 'cache_dir': sys.argv[2], 'prestart_worker': False,\n"
+        "                          'cache_size': int(sys.argv[5])})\n"
+        "for i in range(4):\n"
+        "    client.compile(sys.argv[3].encode(), options={'i': sys.argv[4] + str(i)})\n"
+    )
+    size = HEADER + len(programs.serialize(programs.executable()))
+    limit = 6 * size
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, fake_python, str(folder), program.decode(), name, str(limit)]
+        )
+        for name in "abc"
+    ]  # fmt: skip
+    assert [p.wait(timeout=60) for p in processes] == [0, 0, 0]
+    assert 0 < sum(p.stat().st_size for p in entries(folder)) <= limit
+    # A count that is lost, or is not a number, is made anew.
+    for content in (None, b"", b"many", b"-5"):
+        (folder / "bytes").unlink()
+        if content is not None:
+            (folder / "bytes").write_bytes(content)
+        client = make_client(cache=True, cache_size=limit)
+        for i in range(3):
+            client.compile(program, options={"i": f"{content}{i}"})
+        assert 0 < sum(p.stat().st_size for p in entries(folder)) <= limit
 
 
 def test_entry_larger_than_the_limit_is_not_stored(make_client, program, folder):
@@ -228,3 +273,131 @@ def test_many_threads_and_processes(make_client, program, folder, fake_python):
     stop.set()
     thread.join()
     assert [output for output, _ in outputs] == ["fine\n"] * 3, outputs
+
+
+# ------------------------------------------------------------------------------------------------------- trust
+
+
+@pytest.fixture
+def no_umask():
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def mode(path):
+    return path.stat().st_mode & 0o7777
+
+
+def test_nobody_else_can_write_or_read_it(make_client, program, tmp_path, no_umask):
+    folder = tmp_path / "new" / "cache"
+    make_client(cache=True, cache_dir=str(folder)).compile(program)
+    assert mode(tmp_path / "new") == mode(folder) == 0o700
+    assert {mode(p) for p in folder.iterdir()} == {0o600}
+
+
+def _foreign(entry):
+    os.chown(entry, 65534, -1)
+
+
+def _symlink(entry):
+    target = entry.with_name("elsewhere")
+    entry.rename(target)
+    entry.symlink_to(target)
+
+
+def _fifo(entry):
+    entry.unlink()
+    os.mkfifo(entry)
+
+
+def _huge(entry):
+    os.truncate(entry, 3 << 40)  # sparse
+
+
+_REASONS = {
+    "writable": (lambda entry: entry.chmod(0o666), "others may write to it (mode 0666)"),
+    "group": (lambda entry: entry.chmod(0o660), "others may write to it (mode 0660)"),
+    "foreign": (_foreign, "it belongs to user 65534"),
+    "symlink": (_symlink, "it is a symbolic link"),
+    "fifo": (_fifo, "it is not a regular file"),
+    "huge": (_huge, "it is damaged"),
+}
+
+
+@pytest.mark.parametrize("reason", _REASONS)
+def test_entry_that_is_not_trusted_is_removed(make_client, program, folder, reason, capfd):
+    if reason == "foreign" and os.geteuid() != 0:
+        pytest.skip("only root can give a file to somebody else")
+    client = make_client(cache=True)
+    good, _ = client.compile(program)
+    (entry,) = entries(folder)
+    change, said = _REASONS[reason]
+    change(entry)
+    assert client.compile(program) == (good, False)
+    assert said in capfd.readouterr().err
+    assert not entry.is_symlink()
+    assert mode(entry) == 0o600
+    assert client.compile(program) == (good, True)
+
+
+def test_entry_answers_for_its_own_key_only(make_client, program, folder, capfd):
+    client = make_client(cache=True)
+    client.compile(program, options={"i": 1})
+    (first,) = entries(folder)
+    client.compile(program, options={"i": 2})
+    (second,) = set(entries(folder)) - {first}
+    second.write_bytes(first.read_bytes())
+    assert client.compile(program, options={"i": 2})[1] is False
+    assert "digest" in capfd.readouterr().err
+
+
+def test_entry_that_cannot_be_loaded_is_compiled_again(make_client, program, folder, capfd):
+    """One that is whole, but that this version, or this machine, does not take."""
+    client = make_client(cache=True)
+    good, _ = client.compile(program)
+    (entry,) = entries(folder)
+    bad = good[:24] + struct.pack("<I", 200) + good[28:]
+    bad = bad[:12] + struct.pack("<I", zlib.crc32(bad[24:])) + bad[16:]
+    entry.write_bytes(entry_of(entry.stem, bad))
+    assert client.compile(program) == (good, False)
+    assert "200 sections do not fit" in capfd.readouterr().err
+    assert client.compile(program) == (good, True)
+
+
+def test_folder_that_others_may_write_to(make_client, program, folder, capfd):
+    folder.mkdir()
+    folder.chmod(0o777)
+    client = make_client(cache=True)
+    assert [client.compile(program)[1] for _ in range(3)] == [False] * 3
+    assert list(folder.iterdir()) == []
+    said = capfd.readouterr().err
+    assert said.count("is not trusted: others may write to it (mode 0777)") == 1  # said once
+    assert "TRIPONT_CACHE_SHARED" in said
+    # The user may say that it is shared on purpose.
+    client = make_client(cache=True, cache_shared=True)
+    assert [client.compile(program)[1] for _ in range(2)] == [False, True]
+    (entry,) = entries(folder)
+    entry.chmod(0o666)
+    assert client.compile(program)[1]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to somebody else")
+def test_folder_of_somebody_else(make_client, program, folder, capfd):
+    folder.mkdir(mode=0o755)
+    os.chown(folder, 65534, -1)
+    client = make_client(cache=True)
+    assert [client.compile(program)[1] for _ in range(2)] == [False] * 2
+    assert "it belongs to user 65534" in capfd.readouterr().err
+
+
+def test_default_folder_is_made_private(make_client, program, tmp_path, monkeypatch):
+    """Versions before made it with the user's mask, which often lets a group write."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    folder = tmp_path / "xdg" / "tripont"
+    folder.mkdir(parents=True)
+    folder.chmod(0o775)
+    client = make_client(cache=True, cache_dir="")
+    assert client.cache_folder == str(folder)
+    assert [client.compile(program)[1] for _ in range(2)] == [False, True]
+    assert mode(folder) == 0o700
