@@ -66,7 +66,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("given", ["dump", "program.mlir", "program.tripont"])
 def test_everything_it_takes(folder: Path, tmp_path: Path, given: str) -> None:
     page = tmp_path / "page.html"
-    result = tripont("explain", folder / given, "-o", page)
+    asked = [] if given == "program.mlir" else ["--measure"]
+    result = tripont("explain", folder / given, "-o", page, *asked)
     assert result.returncode == 0, result.stderr
     assert "scale_and_add" in result.stdout
     report = report_of(page)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from tripont.core.compiler.artifact import MAGIC
@@ -29,21 +30,29 @@ def run(
     output: Path,
     module: str,
     options: dict[str, str],
-    measured: bool,
+    measured: bool | None,
     program_format: str,
+    sources: Sequence[Path] = (),
 ) -> int:
-    """Explain ``given`` on the page ``output``. ``options``: for compiling, if that is a program."""
+    """Explain ``given`` on the page ``output``. ``options``: for compiling, if that is a program. ``measured``: whether
+    to run it; None: if this command compiled it, because an artifact is code. ``sources``: folders whose files may be
+    shown, besides the working directory.
+    """
     console = make_console()
     start = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="tripont-explain-") as scratch:
         try:
             modules = load(given, options, program_format, Path(scratch))
             chosen = choose(modules, module)
-            timeline = Timeline(reason="not measured, as asked")
+            if measured is None:
+                measured = chosen.ours
+                timeline = Timeline(reason=f"{given} was not run; --measure runs the code in it")
+            else:
+                timeline = Timeline(reason="not measured, as asked")
             if measured:
                 with console.status(f"measuring {chosen.name}"):
                     timeline = measure(chosen.artifact_bytes(), chosen.description["target"])
-            text = page.write_page(report.build(chosen, timeline))
+            text = page.write_page(report.build(chosen, timeline, sources))
         except ExplainError as error:
             fail(str(error))
     try:
@@ -58,7 +67,7 @@ def run(
         soft_wrap=True,
         highlight=False,
     )
-    if measured and timeline.reason:
+    if timeline.reason and timeline.reason != "not measured, as asked":
         console.print(f"the timeline shows estimates: {timeline.reason}", soft_wrap=True)
     others = [m for m in modules if m is not chosen]
     if others:
@@ -97,4 +106,5 @@ def load(
     modules = read_folder(scratch)
     for module in modules:
         module.origin = str(given)
+        module.ours = True
     return modules

@@ -135,8 +135,21 @@ def explain(
     target: Annotated[str, typer.Option(help="What to compile a program file for.")] = "host",
     cpu: Annotated[str, typer.Option(help="CPU to compile a program file for.")] = "host",
     measure: Annotated[
-        bool, typer.Option(help="Run the program on random numbers for the timeline.")
-    ] = True,
+        bool | None,
+        typer.Option(
+            "--measure/--no-measure",
+            help="Run the program on random numbers for the timeline. The default is to run what this "
+            "command compiles, and not the code that a dump or an artifact holds.",
+            show_default=False,
+        ),
+    ] = None,
+    sources: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="A folder whose source files may be shown, besides those below the working directory; "
+            "can be given several times."
+        ),
+    ] = None,
     program_format: Annotated[
         str, typer.Option("--format", help="mlir or hlo; found out without.")
     ] = "",
@@ -145,7 +158,7 @@ def explain(
     from .explain import run
 
     options = {"target": target, "cpu": cpu}
-    raise typer.Exit(run(given, output, module, options, measure, program_format))
+    raise typer.Exit(run(given, output, module, options, measure, program_format, sources or ()))
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from pathlib import Path
 
 from .terminal import fail
@@ -12,6 +13,9 @@ HLO_TEXT = "HloModule"
 
 def read(path: Path) -> bytes:
     try:
+        mode = path.stat().st_mode
+        if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+            fail(f"cannot read {path}: it is a device")
         return path.read_bytes()
     except OSError as error:
         fail(f"cannot read {path}: {error.strerror}")

@@ -13,6 +13,8 @@ from typing import Any
 
 from tripont.core.compiler.dump import DESCRIPTION, SCHEMA, SCHEMA_VERSION
 
+from .files import read_named, read_regular
+
 
 class ExplainError(Exception):
     """What was given cannot be explained; the message says why, and what to do."""
@@ -23,10 +25,11 @@ class ModuleDump:
     """One compilation. ``texts`` and ``artifact`` are read when they are asked for."""
 
     description: dict[str, Any]
-    folder: Path | None = None
+    folder: Path | None = None  # only files right in it are read, whatever the description names
     texts: dict[str, str] = field(default_factory=dict)  # by stage, where there is no folder
     artifact: bytes = b""
     origin: str = ""  # what it was read from, for people
+    ours: bool = False  # compiled by this process, so that running it runs no code of others
 
     @property
     def name(self) -> str:
@@ -46,12 +49,7 @@ class ModuleDump:
 
     def _read(self, stage: str) -> bytes:
         name = str(self.description.get("files", {}).get(stage, ""))
-        if self.folder is None or not name:
-            return b""
-        try:
-            return Path(self.folder, name).read_bytes()
-        except OSError:
-            return b""
+        return read_named(self.folder, name) if self.folder is not None else b""
 
 
 def read_folder(folder: Path) -> list[ModuleDump]:
@@ -80,7 +78,7 @@ def read_folder(folder: Path) -> list[ModuleDump]:
 def read_description(path: Path) -> ModuleDump:
     """The compilation that a ``module.json`` describes. Raises ExplainError."""
     try:
-        content = json.loads(path.read_bytes())
+        content = json.loads(read_regular(path))
     except OSError as error:
         raise ExplainError(f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:

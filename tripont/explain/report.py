@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from . import code_text, graphs
 from .dump_folder import ModuleDump
+from .files import Sources
 from .hlo_text import TextComputation, read_hlo
 from .measure import Timeline
 
@@ -37,8 +38,8 @@ _LEAST_WANTED: Final = ("pass", "received.mlir", "ir-no-opt.ll", "stablehlo.mlir
 Json = dict[str, Any]
 
 
-def build(module: ModuleDump, timeline: Timeline) -> Json:
-    """The report of one compilation."""
+def build(module: ModuleDump, timeline: Timeline, folders: Sequence[Path] = ()) -> Json:
+    """The report of one compilation. ``folders``: whose source files may be shown, besides the working directory's."""
     description = module.description
     stages, left_out = _stages(module)
     texts = {stage["key"]: stage["text"] for stage in stages}
@@ -63,6 +64,16 @@ def build(module: ModuleDump, timeline: Timeline) -> Json:
     notes = list(description.get("notes", []))
     if left_out:
         notes.append(f"Left out, too large for one page: {', '.join(left_out)}.")
+    readable = Sources(folders)
+    sources = _sources(operations, texts, readable)
+    if readable.refused:
+        first = min(readable.refused, key=_is_installed)
+        count = len(readable.refused)
+        notes.append(
+            f"Not shown, outside of the working directory: {first}"
+            + (f" and {count - 1} more source files" if count > 1 else "")
+            + ". `tripont explain --sources FOLDER` shows those of a folder."
+        )
     return {
         "name": module.name,
         "origin": module.origin,
@@ -83,7 +94,7 @@ def build(module: ModuleDump, timeline: Timeline) -> Json:
         "passes": description.get("passes", []),
         "thunks": [_thunk_line(t, parent, numbers) for t, parent in flat],
         "timeline": _timeline(timeline, flat),
-        "sources": _sources(operations, texts),
+        "sources": sources,
     }
 
 
@@ -221,8 +232,10 @@ def _timeline(timeline: Timeline, flat: Sequence[tuple[Json, int]]) -> Json:
     return {"measured": False, "events": events, "total": round(at), "reason": timeline.reason}
 
 
-def _sources(operations: Sequence[Json], texts: Mapping[str, str]) -> dict[str, list[Json]]:
-    """Excerpts of the user's files, as far as they are on this machine: file -> runs of lines."""
+def _sources(
+    operations: Sequence[Json], texts: Mapping[str, str], readable: Sources
+) -> dict[str, list[Json]]:
+    """Excerpts of the user's files, as far as they are on this machine and may be shown: file -> runs of lines."""
     wanted: dict[str, set[int]] = {}
     for operation in operations:
         own = [operation["source"]] if operation["source"] else []
@@ -231,7 +244,7 @@ def _sources(operations: Sequence[Json], texts: Mapping[str, str]) -> dict[str, 
                 wanted.setdefault(source["file"], set()).add(source["line"])
     excerpts: dict[str, list[Json]] = {}
     for file, lines in wanted.items():
-        text = texts.get("received.mlir", "") if file == PROGRAM_AS_SOURCE else _read(file)
+        text = texts.get("received.mlir", "") if file == PROGRAM_AS_SOURCE else readable.read(file)
         content = text.split("\n")
         shown = sorted(
             {
@@ -253,10 +266,3 @@ def _sources(operations: Sequence[Json], texts: Mapping[str, str]) -> dict[str, 
 def _is_installed(file: str) -> bool:
     """Whether a file belongs to a library: lines of the user's own program are shown before those."""
     return "site-packages" in file or "dist-packages" in file
-
-
-def _read(file: str) -> str:
-    try:
-        return Path(file).read_text(errors="replace")
-    except (OSError, ValueError):
-        return ""
