@@ -1,13 +1,20 @@
-# Every command sets up what it needs in a fresh clone. docs/development.md explains them.
+# Every command sets up what it needs in a fresh clone. docs/development.md explains them and says how long they take.
 PYTHON ?=
 ARGS ?=
-VENV := .venv
-VENV_WHEEL := .venv-wheel
+# The environment; continuous integration names one that outlives the clone (.ci/run).
+VENV ?= .venv
+VENV_WHEEL ?= .venv-wheel
 RUN := $(VENV)/bin/python
 # Tests on all cores, up to four at once (ARGS="-n 0 ..." for one after another, as a debugger wants it).
 PYTEST := $(RUN) -m pytest -n auto --maxprocesses 4 --dist worksteal
+# The folders whose tests are about TensorFlow or PyTorch.
+FRAMEWORK_TESTS := frontends/tensorflow frontends/torch_xla frontends/torchax interop kernels/frameworks nextpluggable
+WITHOUT_FRAMEWORKS := $(addprefix --ignore=tests/,$(FRAMEWORK_TESTS))
+# The compiler up to its artifact, without LLVM: reading, passes, fusion, memory, the evaluator, simulated execution.
+UNIT_TESTS := tests/cmake tests/core/compiler --ignore=tests/core/compiler/codegen --ignore=tests/core/compiler/targets \
+  $(addprefix --ignore=tests/core/compiler/test_,code_cache.py compile.py native.py worker.py partition.py partitioners.py)
 
-.PHONY: help environment dev frameworks build test test-fast test-upstream test-stablehlo conformance test-wheel demo demo-bridge bench lint format clean
+.PHONY: help environment dev tests frameworks build test test-unit test-op test-fast test-upstream test-stablehlo conformance test-wheel demo demo-bridge bench lint format clean
 
 help:
 	@sed -n 's/^| `\(make [^`]*\)` | \([^|;]*\).*/\1\t\2/p' docs/development.md | expand -t 16
@@ -19,7 +26,11 @@ environment:
 dev: environment
 	@$(RUN) cmake/develop.py --dependencies
 
-# The same, with TensorFlow and PyTorch/XLA: for the tests.
+# The same, with what tests need besides: pytest and the SYCL runtime.
+tests: environment
+	@$(RUN) cmake/develop.py --tests
+
+# The same, with TensorFlow and PyTorch/XLA: for the tests. TensorFlow's adapter is built where it was not.
 frameworks: environment
 	@$(RUN) cmake/develop.py --frameworks
 
@@ -27,10 +38,17 @@ build:
 	@$(RUN) cmake/develop.py --build
 
 test: frameworks
-	$(PYTEST) $(or $(ARGS),tests)
+	$(PYTEST) --durations=10 $(or $(ARGS),tests)
 
-test-fast: frameworks
-	$(PYTEST) -m "not slow" $(or $(ARGS),tests)
+test-unit: tests
+	$(PYTEST) -q -m "not slow" $(UNIT_TESTS) $(ARGS)
+
+# Every test of one op, OP=topk or top_k: those that name it in their name, their parameters or their text.
+test-op: tests
+	$(PYTEST) -q --op $(or $(OP),$(error name an op: make test-op OP=topk)) tests $(WITHOUT_FRAMEWORKS) $(ARGS)
+
+test-fast: tests
+	$(PYTEST) -m "not slow" tests $(WITHOUT_FRAMEWORKS) $(ARGS)
 
 # JAX's own tests of the installed version on xpu: those of a checkout (JAX_SOURCE), or of a clone. Hours; docs/jax-test-suite.md.
 test-upstream: frameworks
@@ -63,7 +81,7 @@ bench: dev
 
 lint: dev
 	@$(RUN) cmake/develop.py --lint
-	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" pre-commit run --all-files $(ARGS)
+	PATH="$(abspath $(VENV))/bin:$$PATH" pre-commit run --all-files $(ARGS)
 
 format: dev
 	@$(RUN) cmake/develop.py --lint

@@ -1,6 +1,6 @@
 # What the C++ targets need: Python (for pybind11), oneTBB, the header of the PJRT C API, and the oneDNN to bring along.
 #
-# Sets PJRT_INCLUDE_DIR, TENSORFLOW_INCLUDE_DIR, TENSORFLOW_VERSION, ONEDNN_FOLDER, and the imported targets TBB::tbb, Threads::Threads and Python::Module.
+# Sets PJRT_INCLUDE_DIR, TRIPONT_WITH_TENSORFLOW, TENSORFLOW_INCLUDE_DIR, TENSORFLOW_VERSION, ONEDNN_FOLDER, and the imported targets TBB::tbb, Threads::Threads and Python::Module.
 find_package(Threads REQUIRED)
 if(NOT SKBUILD)
   set(Python_FIND_VIRTUALENV FIRST)
@@ -25,6 +25,36 @@ if(NOT TBB_DIR)
 endif()
 find_package(TBB REQUIRED CONFIG COMPONENTS tbb)
 
+# The TensorFlow adapter. A wheel has it for whoever installs TensorFlow later; a development build, which `make
+# frameworks` repeats when it has installed TensorFlow, only where it can be used. docs/decisions.md.
+if(SKBUILD)
+  set(default_tensorflow ON)
+else()
+  set(default_tensorflow AUTO)
+endif()
+set(TRIPONT_TENSORFLOW "${default_tensorflow}" CACHE STRING
+  "Build the TensorFlow adapter: ON, OFF, or AUTO: if the TensorFlow that it is written for is installed")
+tripont_ask_python(fetch_pjrt_header.py TENSORFLOW_VERSION --version)
+set(TENSORFLOW_INCLUDE_DIR "" CACHE PATH "Folder that holds tensorflow/c/kernels.h")
+set(with_tensorflow "${TRIPONT_TENSORFLOW}")
+if(with_tensorflow STREQUAL "AUTO")
+  tripont_ask_python(fetch_pjrt_header.py with_tensorflow --installed)
+endif()
+if(with_tensorflow)
+  if(NOT EXISTS "${TENSORFLOW_INCLUDE_DIR}/tensorflow/c/kernels.h")
+    tripont_ask_python(fetch_pjrt_header.py found_tensorflow --tensorflow)
+    set(TENSORFLOW_INCLUDE_DIR "${found_tensorflow}" CACHE PATH "" FORCE)
+  endif()
+  if(NOT EXISTS "${TENSORFLOW_INCLUDE_DIR}/tensorflow/c/kernels.h")
+    message(FATAL_ERROR "tensorflow/c/kernels.h is not in '${TENSORFLOW_INCLUDE_DIR}': give its folder by "
+      "-DTENSORFLOW_INCLUDE_DIR=..., or leave the TensorFlow adapter out by -DTRIPONT_TENSORFLOW=OFF")
+  endif()
+  message(STATUS "TensorFlow ${TENSORFLOW_VERSION} headers: ${TENSORFLOW_INCLUDE_DIR}")
+else()
+  message(STATUS "The TensorFlow adapter is not built (TRIPONT_TENSORFLOW=${TRIPONT_TENSORFLOW})")
+endif()
+set(TRIPONT_WITH_TENSORFLOW "${with_tensorflow}")
+
 set(PJRT_INCLUDE_DIR "" CACHE PATH "Folder that holds xla/pjrt/c/pjrt_c_api.h")
 set(pjrt_headers xla/pjrt/c/pjrt_c_api.h xla/backends/profiler/plugin/profiler_c_api.h)
 foreach(header IN LISTS pjrt_headers)
@@ -38,19 +68,6 @@ foreach(header IN LISTS pjrt_headers)
   endif()
 endforeach()
 message(STATUS "PJRT C API header: ${PJRT_INCLUDE_DIR}")
-
-# The same folder holds TensorFlow's other headers, unless somebody gave a folder with the PJRT headers alone.
-tripont_ask_python(fetch_pjrt_header.py TENSORFLOW_VERSION --version)
-set(TENSORFLOW_INCLUDE_DIR "" CACHE PATH "Folder that holds tensorflow/c/kernels.h")
-if(NOT EXISTS "${TENSORFLOW_INCLUDE_DIR}/tensorflow/c/kernels.h")
-  tripont_ask_python(fetch_pjrt_header.py found_tensorflow)
-  set(TENSORFLOW_INCLUDE_DIR "${found_tensorflow}" CACHE PATH "" FORCE)
-endif()
-if(EXISTS "${TENSORFLOW_INCLUDE_DIR}/tensorflow/c/kernels.h")
-  message(STATUS "TensorFlow ${TENSORFLOW_VERSION} headers: ${TENSORFLOW_INCLUDE_DIR}")
-else()
-  message(STATUS "No TensorFlow headers in '${TENSORFLOW_INCLUDE_DIR}': the TensorFlow adapter is not built")
-endif()
 
 # The wheels of oneDNN are for x86-64; elsewhere kernels are generated in place of its calls.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")

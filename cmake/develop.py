@@ -9,8 +9,8 @@
   the library that TensorFlow opens.
 
 ``--build`` makes all but what is in the environment (``make build``). ``--dependencies`` first installs what
-pyproject.toml asks for, ``--frameworks`` also TensorFlow and PyTorch/XLA, which only their tests and examples need
-(``make test``).
+pyproject.toml asks for, ``--tests`` also what the tests need, ``--frameworks`` also TensorFlow and PyTorch/XLA, which
+only their tests and examples need (``make test``). TensorFlow's adapter is compiled where TensorFlow is installed.
 An ordinary ``pip install -e .`` works too, but builds in an environment of its own and copies the libraries.
 """
 
@@ -26,7 +26,9 @@ import stat
 import subprocess
 import sys
 import sysconfig
+import threading
 import tomllib
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +36,10 @@ ROOT = Path(__file__).resolve().parent.parent
 TREE = ROOT / "build" / "dev"
 CMAKE_FOLDER = ROOT / "build" / "cmake"
 TENSORFLOW_PLUGIN = Path("tensorflow-plugins", "libtripont_plugin.so")
-EXTRAS = ("jax", "examples", "test")
+EXTRAS = ("jax", "examples")
+TESTS = ("sycl", "test")
 FRAMEWORKS = ("tensorflow", "torch")
+LARGE = 5e6  # bytes of a download that is worth a line
 
 
 def read_pyproject() -> dict[str, Any]:
@@ -50,25 +54,85 @@ def version() -> str:
     return match.group(1)
 
 
-def install_dependencies(pyproject: dict[str, Any], extras: tuple[str, ...]) -> None:
-    """pip install what the build, the package and the extras need, unless nothing changed since the last time."""
-    project = pyproject["project"]
-    requirements = [*pyproject["build-system"]["requires"], *project["dependencies"]]
-    wanted = list(extras)
+def requirements_of(project: dict[str, Any], extras: Iterable[str]) -> list[str]:
+    """What the package and its extras ask for, without the package itself."""
+    found = [*project["dependencies"]]
+    wanted = [*extras]
     for extra in wanted:
         for requirement in project["optional-dependencies"][extra]:
             if own := re.fullmatch(rf"{project['name']}\[(\w+)\]", requirement):
                 wanted.append(own[1])  # an extra that another one asks for
             else:
-                requirements.append(requirement)
-    stamp = Path(sys.prefix, f"tripont-{'-'.join(extras)}.sha256")
-    digest = hashlib.sha256("\n".join([sys.version, *requirements]).encode()).hexdigest()
-    if stamp.is_file() and stamp.read_text() == digest:
+                found.append(requirement)
+    return list(dict.fromkeys(found))
+
+
+def environment_key(pyproject: dict[str, Any]) -> str:
+    """The same for two checkouts whose tests can use one environment of this Python."""
+    project = pyproject["project"]
+    asked = [
+        *pyproject["build-system"]["requires"],
+        *requirements_of(project, project["optional-dependencies"]),
+    ]
+    digest = hashlib.sha256("\n".join([sys.version, *sorted(asked)]).encode()).hexdigest()
+    return f"python{sys.version_info[0]}.{sys.version_info[1]}-{digest[:12]}"
+
+
+def progress(line: str) -> str | None:
+    """What of a line of pip's output is worth showing: downloads that take time, and the step after them."""
+    if match := re.search(r"Downloading ([^/ ]+)\.whl(?:\.metadata)? \(([\d.]+) ([kMG]B)\)", line):
+        name, amount, unit = match.groups()
+        if float(amount) * {"kB": 1e3, "MB": 1e6, "GB": 1e9}[unit] >= LARGE:
+            return f"downloading {'-'.join(name.split('-')[:2])} ({amount} {unit})"
+    if line.startswith("Installing collected packages:"):
+        return f"unpacking {line.count(',') + 1} packages"
+    return None
+
+
+def install(requirements: Sequence[str]) -> None:
+    """pip install the requirements that the last calls have not installed, with a line for each large download."""
+    stamp = Path(sys.prefix, "tripont-requirements.txt")
+    known = stamp.read_text().splitlines() if stamp.is_file() else []
+    head = f"# installed for Python {sys.version}".replace("\n", " ")
+    if not known or known[0] != head:
+        known = [head]
+    new = [requirement for requirement in requirements if requirement not in known]
+    if not new:
         return
-    print(f"installing {len(requirements)} requirements into {sys.prefix}", flush=True)
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*command, *dict.fromkeys(requirements)], check=True)
-    stamp.write_text(digest)
+    print(f"installing {len(new)} requirements into {sys.prefix}", flush=True)
+    command = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check"]
+    command += ["--progress-bar=off", *new]
+    said = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as pip:
+        assert pip.stdout is not None
+        for line in pip.stdout:
+            said.append(line)
+            if shown := progress(line):
+                print(f"  {shown}", flush=True)
+    if pip.returncode:
+        sys.stderr.writelines(said[-20:])
+        raise SystemExit(f"pip could not install the requirements (exit status {pip.returncode})")
+    stamp.write_text("\n".join([*known, *new]) + "\n")
+
+
+def at_once(first: Callable[[], None], second: Callable[[], None]) -> None:
+    """Both, at the same time; the first exception of either when both have ended."""
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            first()
+        except BaseException as error:  # SystemExit too: raised below
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        second()
+    finally:
+        thread.join()
+    if errors:
+        raise errors[0]
 
 
 def link(link_path: Path, target: Path) -> None:
@@ -130,12 +194,16 @@ def install_metadata(pyproject: dict[str, Any]) -> None:
     for path, text in files.items():
         path.write_text(text)
     plugin = site / TENSORFLOW_PLUGIN
-    link(plugin, TREE / TENSORFLOW_PLUGIN)
+    plugins = [plugin] if (TREE / TENSORFLOW_PLUGIN).exists() else []
+    if plugins:
+        link(plugin, TREE / TENSORFLOW_PLUGIN)
+    else:
+        plugin.unlink(missing_ok=True)
     for name in project["scripts"]:
         script = scripts / name
         script.chmod(script.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
     record = "".join(
-        f"{os.path.relpath(path, site)},,\n" for path in [*files, plugin, info / "RECORD"]
+        f"{os.path.relpath(path, site)},,\n" for path in [*files, *plugins, info / "RECORD"]
     )
     (info / "RECORD").write_text(record)
 
@@ -157,6 +225,8 @@ def build(jobs: int, options: list[str]) -> None:
     with open(ROOT / "build" / "lock", "w") as lock:  # one build at a time
         fcntl.flock(lock, fcntl.LOCK_EX)
         subprocess.run(configure, check=True, env=environment, stdout=subprocess.DEVNULL)
+        if not (CMAKE_FOLDER / ".ninja_log").exists():
+            print(f"compiling the C++ part with {jobs} jobs", flush=True)
         subprocess.run(
             [cmake, "--build", str(CMAKE_FOLDER), "--parallel", str(jobs)],
             check=True,
@@ -174,28 +244,54 @@ def main() -> None:
         "--dependencies", action="store_true", help="first pip install what is needed"
     )
     parser.add_argument(
+        "--tests", action="store_true", help="first pip install what the tests need"
+    )
+    parser.add_argument(
         "--frameworks", action="store_true", help="first pip install every framework, for the tests"
     )
     parser.add_argument(
         "--lint", action="store_true", help="only pip install the tools of `make lint`"
+    )
+    parser.add_argument(
+        "--key", action="store_true", help="only print a name for the environment that fits"
     )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2)
     parser.add_argument(
         "options", nargs="*", help="options for CMake, after --, such as -DTRIPONT_SANITIZE=ON"
     )
     arguments = parser.parse_args()
+    if arguments.key:
+        print(environment_key(read_pyproject()))
+        return
     if sys.prefix == sys.base_prefix:
         raise SystemExit("run this with the Python of a virtual environment (`make dev` does)")
     pyproject = read_pyproject()
     if arguments.lint:
-        install_dependencies(pyproject, ("dev",))
+        install(pyproject["project"]["optional-dependencies"]["dev"])
         return
-    if arguments.dependencies or arguments.frameworks:
-        install_dependencies(pyproject, EXTRAS + (FRAMEWORKS if arguments.frameworks else ()))
     make_tree(pyproject)
+    extras = EXTRAS
+    if arguments.tests or arguments.frameworks:
+        extras += TESTS
+    if arguments.frameworks:
+        extras += FRAMEWORKS
+
+    def requirements() -> list[str]:
+        return requirements_of(pyproject["project"], extras)
+
+    def compile() -> None:
+        build(arguments.jobs, arguments.options)
+
+    if arguments.frameworks:  # TensorFlow first: with it, its adapter is built
+        install([*pyproject["build-system"]["requires"], *requirements()])
+        compile()
+    elif arguments.dependencies or arguments.tests:  # the compiler works while pip downloads
+        install(pyproject["build-system"]["requires"])
+        at_once(lambda: install(requirements()), compile)
+    else:
+        compile()
     if not arguments.build:
         install_metadata(pyproject)
-    build(arguments.jobs, arguments.options)
 
 
 if __name__ == "__main__":

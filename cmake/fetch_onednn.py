@@ -11,7 +11,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from wheel_files import cache_folder, download
+from wheel_files import cache_folder, fetch
 
 WHEEL = "onednn-cpu-tbb==2023.2.0"
 IN_WHEEL = "onednn_cpu_tbb-2023.2.0.data/data/"
@@ -22,7 +22,7 @@ def main() -> int:
     folder = cache_folder(WHEEL)
     if not all((folder / file).is_file() for file in FILES):
         try:
-            download(WHEEL, IN_WHEEL, FILES, folder)
+            fetch(WHEEL, IN_WHEEL, FILES, folder)
         except (OSError, subprocess.CalledProcessError, ValueError) as error:
             print(f"cannot download {WHEEL}: {error}", file=sys.stderr)
             return 1

@@ -1,53 +1,57 @@
-"""Print the folder that holds TensorFlow's headers, and among them ``xla/pjrt/c/pjrt_c_api.h``, the PJRT C API.
+"""Print a folder that holds ``xla/pjrt/c/pjrt_c_api.h``, the PJRT C API, as TensorFlow ships it.
 
-The plugin is built against the PJRT header that TensorFlow ships, because its version (0.90) is one that
-every supported framework accepts; the TensorFlow adapter (nextpluggable) needs its other headers. Looked for in this
-order:
+The plugin is built against TensorFlow's copy of the header, because its version (0.90) is one that every supported
+framework accepts. The folder is the first of these:
 
-1. ``TRIPONT_PJRT_INCLUDE_DIR`` in the environment (the adapter is built if TensorFlow's headers are there too);
-2. an installed TensorFlow of the version below;
+1. ``TRIPONT_PJRT_INCLUDE_DIR`` in the environment;
+2. the headers of an installed TensorFlow of the version below;
 3. the cache folder, ``~/.cache/tripont-build`` (or ``$XDG_CACHE_HOME/tripont-build``);
-4. the wheel of ``tensorflow-cpu``, downloaded by pip; only the headers are kept, in the cache folder.
+4. the cache folder, filled from the wheel of ``tensorflow-cpu``: the two headers are 4 MB of downloads out of its 274.
 
-``--version`` prints the version of TensorFlow instead. Nothing of TensorFlow is needed after the build.
+``--tensorflow`` prints a folder that holds all of TensorFlow's headers that the adapter (nextpluggable) needs, of the
+same four places (40 MB of downloads); ``--installed`` prints the headers of an installed TensorFlow, or nothing;
+``--version`` the version of TensorFlow. Nothing of TensorFlow is needed after the build.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import os
 import subprocess
 import sys
 import tempfile
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 
-from wheel_files import cache_folder, download
+from wheel_files import cache_folder, fetch_part
 
 WHEEL = "tensorflow-cpu==2.21.0"
 # The second one belongs to the Profiler extension.
 HEADERS = ("xla/pjrt/c/pjrt_c_api.h", "xla/backends/profiler/plugin/profiler_c_api.h")
+ADAPTER_HEADER = "tensorflow/c/kernels.h"
 VERSION = WHEEL.split("==")[1]
 IN_WHEEL = "tensorflow/include/"
 # Half of the wheel's headers, in bytes, are those of libraries that the adapter has nothing to do with.
 FOLDERS = (
-    "Eigen",
-    "absl",
-    "external/farmhash_archive",
-    "external/highwayhash",
-    "google",
-    "ml_dtypes",
-    "tensorflow",
-    "third_party",
-    "tsl",
-    "unsupported",
-    "xla",
+    "Eigen/",
+    "absl/",
+    "external/farmhash_archive/",
+    "external/highwayhash/",
+    "google/",
+    "ml_dtypes/",
+    "tensorflow/",
+    "third_party/",
+    "tsl/",
+    "unsupported/",
+    "xla/",
 )
 
 
-def missing(folder: Path) -> str | None:
+def missing(folder: Path, headers: Sequence[str] = HEADERS) -> str | None:
     """The first of the headers that ``folder`` does not hold."""
-    return next((header for header in HEADERS if not (folder / header).is_file()), None)
+    return next((header for header in headers if not (folder / header).is_file()), None)
 
 
 def installed_tensorflow() -> Path | None:
@@ -61,17 +65,17 @@ def installed_tensorflow() -> Path | None:
     return None
 
 
-def cached_headers() -> Path:
-    """The include folder in the cache, there or not. Another choice of folders has another."""
-    return cache_folder(WHEEL) / f"headers-{zlib.crc32(' '.join(FOLDERS).encode()):08x}"
+def cached_headers(wanted: Sequence[str]) -> Path:
+    """The include folder in the cache, there or not. Another choice of files has another folder."""
+    return cache_folder(WHEEL) / f"headers-{zlib.crc32(' '.join(wanted).encode()):08x}"
 
 
-def download_headers(folder: Path) -> None:
+def fetch_headers(folder: Path, wanted: Sequence[str]) -> None:
     """Fill ``folder``. It appears when it is complete: builds that run at the same time never see half of it."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
         partial = Path(temporary, "include")
-        download(WHEEL, IN_WHEEL, [""], partial, [f"{name}/" for name in FOLDERS])
+        fetch_part(WHEEL, IN_WHEEL, wanted, partial)
         try:
             partial.rename(folder)
         except OSError:
@@ -80,25 +84,37 @@ def download_headers(folder: Path) -> None:
 
 
 def main() -> int:
-    if "--version" in sys.argv[1:]:
+    parser = argparse.ArgumentParser(description="Find or fetch the headers that the build needs.")
+    parser.add_argument("--tensorflow", action="store_true", help="all that the adapter needs")
+    parser.add_argument("--installed", action="store_true", help="only of an installed TensorFlow")
+    parser.add_argument("--version", action="store_true", help="print TensorFlow's version")
+    arguments = parser.parse_args()
+    if arguments.version:
         print(VERSION)
         return 0
+    if arguments.installed:
+        print(installed_tensorflow() or "")
+        return 0
+    needed = (*HEADERS, ADAPTER_HEADER) if arguments.tensorflow else HEADERS
     given = os.environ.get("TRIPONT_PJRT_INCLUDE_DIR")
     if given:
-        if absent := missing(Path(given)):
+        if absent := missing(Path(given), needed):
             print(f"TRIPONT_PJRT_INCLUDE_DIR={given} does not hold {absent}", file=sys.stderr)
             return 1
         print(given)
         return 0
-    folder = installed_tensorflow() or cached_headers()
-    if not folder.is_dir():
+    wanted = FOLDERS if arguments.tensorflow else HEADERS
+    choices = [installed_tensorflow(), cached_headers(FOLDERS), cached_headers(wanted)]
+    folder = next((f for f in choices if f and f.is_dir()), None)
+    if folder is None:
+        folder = cached_headers(wanted)
         try:
-            download_headers(folder)
+            fetch_headers(folder, wanted)
         except (OSError, subprocess.CalledProcessError, ValueError) as error:
-            print(f"cannot download {WHEEL} for {HEADERS[0]}: {error}", file=sys.stderr)
+            print(f"cannot download {WHEEL} for {needed[-1]}: {error}", file=sys.stderr)
             print("set TRIPONT_PJRT_INCLUDE_DIR to a folder that holds it", file=sys.stderr)
             return 1
-    if absent := missing(folder):
+    if absent := missing(folder, needed):
         print(f"{absent} is not in the wheel of {WHEEL}", file=sys.stderr)
         return 1
     print(folder)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # make_environment.sh FOLDER: a virtual environment in FOLDER, of the first Python 3.11 to 3.13 that really runs.
 # An environment that is there and works is kept. PYTHON=... in the environment names the interpreter to use.
+# make_environment.sh --interpreter: print the interpreter that a new environment would be made with.
 set -euo pipefail
 folder=$1
 
@@ -14,15 +15,20 @@ fi
 
 candidates=("${PYTHON:-}" python3.11 python3.12 python3.13 python3 python)
 for version in 3.11 3.12 3.13; do
-  candidates+=("$HOME"/.pyenv/versions/"$version"*/bin/python /opt/python/cp"${version/./}"-*/bin/python)
+  candidates+=("${HOME:-}"/.pyenv/versions/"$version"*/bin/python /opt/python/cp"${version/./}"-*/bin/python)
 done
 for candidate in "${candidates[@]}"; do
   if [[ -n $candidate ]] && works "$candidate"; then
+    if [[ $folder == --interpreter ]]; then
+      "$candidate" -c 'import sys; print(sys.executable)'
+      exit 0
+    fi
     echo "making $folder with $("$candidate" -c 'import sys; print(sys.version.split()[0], "of", sys.executable)')"
     rm -rf "$folder"
     "$candidate" -m venv "$folder"
     exit 0
   fi
 done
-echo "no Python 3.11 to 3.13 found (with the modules venv and ensurepip): install one, or name it: make dev PYTHON=/path/to/python" >&2
+echo "no Python 3.11 to 3.13 found (with the modules venv and ensurepip; Debian: apt-get install python3-venv):" \
+  "install one, or name it: make dev PYTHON=/path/to/python" >&2
 exit 1

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # test_wheel.sh DEVELOPMENT_ENVIRONMENT NEW_ENVIRONMENT [FRAMEWORK...]
 #
-# Builds the wheel and installs it with the extra "jax" into a clean environment, as `pip install .[jax]` does for a user,
-# then runs the smaller test set there, outside the checkout's packages. The environment is of Python 3.12 with the
+# Builds the wheel and installs it with the extras "jax" and "sycl" into a clean environment, as `pip install .[jax,sycl]` does
+# for a user, then runs the smaller test set there, outside the checkout's packages. The environment is of Python 3.12 with the
 # newest JAX if a Python 3.12 is found; else it says so and takes the development environment's Python. For each FRAMEWORK
 # (tensorflow, torch) the wheel is then installed, used and uninstalled in an environment that is made for this and removed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 development=$1
-environment=$2
+environment=$(realpath -m "$2")
 frameworks=("${@:3}")
 root=$PWD
 
@@ -39,7 +39,7 @@ rm -rf build/wheel && mkdir -p build/wheel
 echo "building the wheel"
 "$environment/bin/python" -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/wheel .
 wheel=$(echo build/wheel/tripont-*.whl)
-"$environment/bin/python" -m pip install --quiet --disable-pip-version-check "$wheel[jax,test]"
+"$environment/bin/python" -m pip install --quiet --disable-pip-version-check "$wheel[jax,sycl,test]"
 "$environment/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall "$wheel"
 echo "$wanted" >"$environment/stamp"
 
@@ -48,7 +48,7 @@ copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 cp -r tests examples pyproject.toml "$copy"
 cd "$copy"
-"$root/$environment/bin/python" - <<'EOF'
+"$environment/bin/python" - <<'EOF'
 import jax
 import sys
 import tripont
@@ -57,8 +57,8 @@ print(f"testing {tripont.__path__[0]} with Python {sys.version.split()[0]} and J
 assert "site-packages" in tripont.__path__[0], tripont.__path__
 EOF
 
-"$root/$environment/bin/python" -m pytest -n auto --maxprocesses 4 --dist worksteal -m "not slow" tests/integration tests/frontends/jax tests/frontends/jax_devices tests/cli
-"$root/$environment/bin/tripont" doctor
+"$environment/bin/python" -m pytest -n auto --maxprocesses 4 --dist worksteal -m "not slow" tests/integration tests/frontends/jax tests/frontends/jax_devices tests/cli
+"$environment/bin/tripont" doctor
 
 cd "$root"
 for framework in ${frameworks[@]+"${frameworks[@]}"}; do

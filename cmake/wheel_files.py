@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 PLATFORMS = ("manylinux1", "manylinux_2_17", "manylinux_2_27", "manylinux_2_28", "manylinux_2_34")
+# Bytes that one request of `remote` brings at least, and the largest gap between files that one request spans.
+CHUNK = 32 << 10
+GAP = 1 << 20
 
 
 def cache_folder(wheel: str) -> Path:
@@ -19,35 +23,113 @@ def cache_folder(wheel: str) -> Path:
     return Path(base, "tripont-build", wheel.replace("==", "-"))
 
 
-def download(
-    wheel: str,
-    prefix: str,
-    suffixes: Sequence[str],
-    destination: Path,
-    folders: Sequence[str] = ("",),
-) -> None:
-    """Have pip download the wheel; keep its files under ``prefix`` with one of ``suffixes`` in ``destination``.
+def arguments(wheel: str) -> list[str]:
+    """Arguments of ``pip download`` that name the wheel.
 
-    ``folders``: of what stands under ``prefix``, only what starts with one of these. The interpreter's version is
-    fixed, so that the same wheel is found whichever Python runs the build. Raises OSError, ValueError or
-    subprocess.CalledProcessError.
+    The interpreter's version is fixed, so that the same wheel is found whichever Python runs the build.
     """
+    found = ["--no-deps", "--only-binary=:all:", "--python-version=3.12"]
+    return [*found, *(f"--platform={platform}_x86_64" for platform in PLATFORMS), wheel]
+
+
+@contextlib.contextmanager
+def remote(wheel: str) -> Iterator[zipfile.ZipFile]:
+    """The wheel's archive, left where it is: what is read of it comes in ranges of bytes over the network.
+
+    These are pip's own classes, with its settings for indexes, proxies and certificates; pip reads metadata in this
+    way, but promises none of it to others. Any exception means: use ``downloaded``.
+    """
+    from pip._internal.cli.cmdoptions import make_target_python
+    from pip._internal.commands import create_command
+    from pip._internal.network.lazy_wheel import LazyZipOverHTTP
+    from pip._internal.req.constructors import install_req_from_line
+
+    command: object = create_command("download")
+    options, (requirement,) = command.parse_args(arguments(wheel))  # type: ignore[attr-defined]
+    with command.main_context():  # type: ignore[attr-defined]
+        session = command.get_default_session(options)  # type: ignore[attr-defined]
+        finder = command._build_package_finder(  # type: ignore[attr-defined]
+            options=options, session=session, target_python=make_target_python(options)
+        )
+        asked = install_req_from_line(requirement)
+        best = finder.find_best_candidate(asked.name, specifier=asked.specifier).best_candidate
+        with LazyZipOverHTTP(best.link.url_without_fragment, session, chunk_size=CHUNK) as file:
+            yield zipfile.ZipFile(file)
+
+
+@contextlib.contextmanager
+def downloaded(wheel: str) -> Iterator[zipfile.ZipFile]:
+    """The wheel's archive, downloaded whole by pip. Raises subprocess.CalledProcessError."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "pip", "download", "--quiet"]
-        command += ["--disable-pip-version-check", "--no-deps", "--only-binary=:all:"]
-        command += ["--python-version=3.12", "--dest", folder]
-        command += [f"--platform={platform}_x86_64" for platform in PLATFORMS]
-        subprocess.run([*command, wheel], check=True, stdout=sys.stderr)
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--dest", folder]
+        command += ["--disable-pip-version-check", *arguments(wheel)]
+        subprocess.run(command, check=True, stdout=sys.stderr)
         (file,) = Path(folder).glob("*.whl")
         with zipfile.ZipFile(file) as archive:
-            wanted = tuple(prefix + folder for folder in folders)
-            for name in archive.namelist():
-                if name.endswith("/"):
-                    continue  # a folder
-                if name.startswith(wanted) and name.endswith(tuple(suffixes)):
-                    target = destination / name.removeprefix(prefix)
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    # Written beside and renamed: builds that run at the same time never see half a file.
-                    partial = target.with_suffix(f".{os.getpid()}")
-                    partial.write_bytes(archive.read(name))
-                    partial.rename(target)
+            yield archive
+
+
+def prefetch(archive: zipfile.ZipFile, names: Sequence[str]) -> None:
+    """Read the parts of a remote archive that hold ``names``, which are sorted by their places, in few requests."""
+    assert archive.fp is not None
+    start = end = 0
+    for name in [*names, None]:
+        entry = archive.getinfo(name) if name else None
+        if entry and start < end and entry.header_offset < end + GAP:
+            end = entry.header_offset + entry.compress_size + CHUNK
+            continue
+        if start < end:
+            archive.fp.seek(start)
+            archive.fp.read(end + CHUNK - start)
+        if entry:
+            start, end = entry.header_offset, entry.header_offset + entry.compress_size + CHUNK
+
+
+def select(archive: zipfile.ZipFile, prefix: str, wanted: Sequence[str]) -> list[str]:
+    """The names that start with ``prefix`` and go on with one of ``wanted``, in the order of their places.
+
+    Raises ValueError if one of ``wanted`` names nothing.
+    """
+    starts = tuple(prefix + start for start in wanted)
+    names = [n for n in archive.namelist() if n.startswith(starts) and not n.endswith("/")]
+    for start in starts:
+        if not any(name.startswith(start) for name in names):
+            raise ValueError(f"the wheel does not hold {start}")
+    return sorted(names, key=lambda name: archive.getinfo(name).header_offset)
+
+
+def extract(archive: zipfile.ZipFile, prefix: str, names: Sequence[str], folder: Path) -> None:
+    """Keep ``names``, without ``prefix``, in ``folder``."""
+    for name in names:
+        target = folder / name.removeprefix(prefix)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # Written beside and renamed: builds that run at the same time never see half a file.
+        partial = target.with_suffix(f".{os.getpid()}")
+        partial.write_bytes(archive.read(name))
+        partial.rename(target)
+
+
+def fetch_part(wheel: str, prefix: str, wanted: Sequence[str], folder: Path) -> None:
+    """Fetch ``wanted`` (see ``select``) without the rest of a large wheel where the package index allows it.
+
+    Raises OSError, ValueError or subprocess.CalledProcessError.
+    """
+    try:
+        with remote(wheel) as archive:
+            names = select(archive, prefix, wanted)
+            prefetch(archive, names)
+            extract(archive, prefix, names, folder)
+            return
+    # Another pip, an index without ranges, a folder of wheels: each of them has exceptions of its own.
+    except Exception as error:
+        print(f"downloading the whole wheel of {wheel} ({error!r})", file=sys.stderr, flush=True)
+    fetch(wheel, prefix, wanted, folder)
+
+
+def fetch(wheel: str, prefix: str, wanted: Sequence[str], folder: Path) -> None:
+    """Have pip download the wheel, and keep ``wanted`` (see ``select``).
+
+    Raises OSError, ValueError or subprocess.CalledProcessError.
+    """
+    with downloaded(wheel) as archive:
+        extract(archive, prefix, select(archive, prefix, wanted), folder)

@@ -7,7 +7,9 @@ replaced before any test imports JAX.
 from __future__ import annotations
 
 import atexit
+import inspect
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -35,6 +37,32 @@ for _name in [name for name in os.environ if name.startswith("TRIPONT_")]:
 for _name in ("JAX_PLATFORMS", "JAX_COMPILATION_CACHE_DIR", "JAX_ENABLE_X64", "XLA_FLAGS"):
     os.environ.pop(_name, None)
 os.environ["TRIPONT_CACHE_DIR"] = os.path.join(_SCRATCH, "cache")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--op", help="only the tests of this op (make test-op OP=...)")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if name := config.getoption("--op"):
+        chosen = [item for item in items if is_about(item, name)]
+        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+        items[:] = chosen
+
+
+def is_about(item: pytest.Item, op: str) -> bool:
+    """Whether the test names the op, in its name, its parameters or its text; ``topk`` is also ``top_k``."""
+    letters = [re.escape(letter) for letter in op if letter not in "-_"]
+    pattern = re.compile(rf"(?<![A-Za-z]){'[-_]?'.join(letters)}(?![A-Za-z])", re.IGNORECASE)
+    if pattern.search(item.name):
+        return True
+    function = getattr(item, "function", None)
+    # The text of a test over a table of ops names none of them, or all.
+    return (
+        function is not None
+        and not hasattr(item, "callspec")
+        and pattern.search(inspect.getsource(function)) is not None
+    )
 
 
 @pytest.fixture(scope="session")

@@ -113,7 +113,8 @@ def _plugin() -> ctypes.CDLL:
         if library.is_file():
             return ctypes.CDLL(str(library))
     raise ImportError(
-        f"tensorflow-plugins/{_PLUGIN} is missing: this tripont was built without TensorFlow's headers"
+        f"tensorflow-plugins/{_PLUGIN} is missing: this tripont was built without the TensorFlow adapter. "
+        "Run `make frameworks` in a checkout, or install a wheel that was built with TRIPONT_TENSORFLOW=ON"
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import threading
+import tomllib
 import types
 from pathlib import Path
 from typing import Any
@@ -58,3 +60,93 @@ def test_a_build_links_new_packages(
     (develop.TREE / "pack" / "core" / "library.so").touch()  # what the build puts there stays
     develop.main()
     assert sorted(linked(develop)) == ["first", "library.so", "second"]
+
+
+def test_extras_that_ask_for_extras_and_no_requirement_twice(develop: types.ModuleType) -> None:
+    project = {
+        "name": "pack",
+        "dependencies": ["numpy>=2"],
+        "optional-dependencies": {"jax": ["jax", "pack[more]"], "more": ["numpy>=2", "rich"]},
+    }
+    assert develop.requirements_of(project, ["jax"]) == ["numpy>=2", "jax", "rich"]
+
+
+def test_the_extra_jax_leaves_the_sycl_runtime_out(develop: types.ModuleType) -> None:
+    """It is 1.9 GB that a CPU's user never opens."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    asked = " ".join(develop.requirements_of(project, ["jax"]))
+    assert "dpctl" not in asked
+    assert "opencl" not in asked
+    assert "dpctl" in " ".join(develop.requirements_of(project, ["sycl"]))
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        (
+            "  Downloading jaxlib-0.10.2-cp311-cp311-manylinux_2_27_x86_64.whl (95.1 MB)\n",
+            "downloading jaxlib-0.10.2 (95.1 MB)",
+        ),
+        ("  Downloading rich-14.0.0-py3-none-any.whl (243 kB)\n", None),
+        ("Installing collected packages: a, b, c\n", "unpacking 3 packages"),
+        ("Requirement already satisfied: numpy in x\n", None),
+    ],
+)
+def test_progress_of_pip(develop: types.ModuleType, line: str, shown: str | None) -> None:
+    assert develop.progress(line) == shown
+
+
+def test_what_is_installed_is_not_installed_again(
+    develop: types.ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Also after a command that installed more: `make dev` after `make frameworks` asks pip for nothing."""
+    commands: list[list[str]] = []
+
+    class Pip:
+        stdout: tuple[str, ...] = ()
+        returncode = 0
+
+        def __init__(self, command: list[str], **_: Any) -> None:
+            commands.append(command)
+
+        def __enter__(self) -> Pip:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    monkeypatch.setattr(develop.subprocess, "Popen", Pip)
+    monkeypatch.setattr(develop.sys, "prefix", str(tmp_path))
+    develop.install(["one>=1", "two"])
+    develop.install(["two"])
+    develop.install(["three", "two"])
+    asked = [[a for a in c if a in {"one>=1", "two", "three"}] for c in commands]
+    assert asked == [["one>=1", "two"], ["three"]]
+    Pip.returncode = 1
+    with pytest.raises(SystemExit, match="could not install"):
+        develop.install(["four"])
+    assert "four" not in (tmp_path / "tripont-requirements.txt").read_text()
+
+
+def test_both_of_two_at_once_end_before_an_error_is_raised(develop: types.ModuleType) -> None:
+    ended = threading.Event()
+
+    def fail() -> None:
+        raise SystemExit("no network")
+
+    with pytest.raises(SystemExit, match="no network"):
+        develop.at_once(fail, ended.set)
+    assert ended.is_set()
+    with pytest.raises(SystemExit, match="no network"):
+        develop.at_once(lambda: None, fail)
+
+
+def test_an_environment_fits_while_the_requirements_are_the_same(
+    develop: types.ModuleType,
+) -> None:
+    def key(*dependencies: str) -> str:
+        project = {"name": "pack", "dependencies": [*dependencies], "optional-dependencies": {}}
+        return develop.environment_key({"build-system": {"requires": []}, "project": project})
+
+    assert key("one", "two") == key("two", "one")
+    assert key("one") != key("one>=1")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,40 +26,94 @@ def fetch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
     monkeypatch.delenv("TRIPONT_PJRT_INCLUDE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(module, "installed_tensorflow", lambda: None)
-    monkeypatch.setattr(sys, "argv", ["fetch_pjrt_header.py"])
     module.downloads = []
 
-    def download(
-        wheel: str, prefix: str, suffixes: Sequence[str], folder: Path, folders: Sequence[str]
-    ) -> None:
-        module.downloads.append(list(folders))
-        for header in [*module.HEADERS, *(f"{name}header.h" for name in folders)]:
-            (folder / header).parent.mkdir(parents=True, exist_ok=True)
-            (folder / header).touch()
+    def fetch_part(wheel: str, prefix: str, wanted: Sequence[str], folder: Path) -> None:
+        module.downloads.append(list(wanted))
+        for name in wanted:
+            if name in module.HEADERS:
+                make(folder / name)
+            else:
+                make(folder / name / "header.h")
+        if "tensorflow/" in wanted:
+            for header in (*module.HEADERS, module.ADAPTER_HEADER):
+                make(folder / header)
 
-    monkeypatch.setattr(module, "download", download)
+    monkeypatch.setattr(module, "fetch_part", fetch_part)
     return module
 
 
-def run(module: types.ModuleType, capsys: pytest.CaptureFixture[str]) -> Path:
-    assert module.main() == 0
-    return Path(capsys.readouterr().out.strip())
+def make(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
 
 
-def test_headers_are_downloaded_once(
-    fetch: types.ModuleType, capsys: pytest.CaptureFixture[str]
-) -> None:
-    first = run(fetch, capsys)
+@pytest.fixture
+def run(
+    fetch: types.ModuleType, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Path]:
+    def run(*arguments: str) -> Path:
+        monkeypatch.setattr(sys, "argv", ["fetch_pjrt_header.py", *arguments])
+        assert fetch.main() == 0
+        return Path(capsys.readouterr().out.strip())
+
+    return run
+
+
+def test_headers_are_downloaded_once(fetch: types.ModuleType, run: Callable[..., Path]) -> None:
+    first = run()
     assert all((first / header).is_file() for header in fetch.HEADERS)
-    assert run(fetch, capsys) == first
-    assert len(fetch.downloads) == 1
+    assert run() == first
+    assert fetch.downloads == [list(fetch.HEADERS)]
+
+
+def test_only_the_adapter_downloads_tensorflows_headers(
+    fetch: types.ModuleType, run: Callable[..., Path]
+) -> None:
+    small = run()
+    large = run("--tensorflow")
+    assert not (small / fetch.ADAPTER_HEADER).exists()
+    assert (large / fetch.ADAPTER_HEADER).is_file()
+    assert fetch.downloads == [list(fetch.HEADERS), list(fetch.FOLDERS)]
+    assert run() == large  # which holds the two of the PJRT C API as well
 
 
 def test_a_cache_with_fewer_folders_of_the_wheel_is_not_taken(
-    fetch: types.ModuleType, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    fetch: types.ModuleType, run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = run(fetch, capsys)
-    monkeypatch.setattr(fetch, "FOLDERS", (*fetch.FOLDERS, "external/another"))
-    after = run(fetch, capsys)
+    before = run("--tensorflow")
+    monkeypatch.setattr(fetch, "FOLDERS", (*fetch.FOLDERS, "external/another/"))
+    after = run("--tensorflow")
     assert not (before / "external" / "another" / "header.h").exists()
     assert (after / "external" / "another" / "header.h").is_file()
+
+
+def test_an_installed_tensorflow_comes_first_and_is_what_the_adapter_is_built_for(
+    fetch: types.ModuleType,
+    run: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    assert str(run("--installed")) == "."  # an empty line
+    include = tmp_path / "installed"
+    for header in (*fetch.HEADERS, fetch.ADAPTER_HEADER):
+        make(include / header)
+    monkeypatch.setattr(fetch, "installed_tensorflow", lambda: include)
+    assert run("--installed") == run("--tensorflow") == run() == include
+    assert fetch.downloads == []
+
+
+def test_a_given_folder_without_what_is_needed_is_an_error(
+    fetch: types.ModuleType,
+    run: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for header in fetch.HEADERS:
+        make(tmp_path / "given" / header)
+    monkeypatch.setenv("TRIPONT_PJRT_INCLUDE_DIR", str(tmp_path / "given"))
+    assert run() == tmp_path / "given"
+    monkeypatch.setattr(sys, "argv", ["fetch_pjrt_header.py", "--tensorflow"])
+    assert fetch.main() == 1
+    assert "does not hold tensorflow/c/kernels.h" in capsys.readouterr().err

@@ -89,7 +89,7 @@ StatusOr<const Api*> FindAndOpen(const std::string& python) {
   }
   return Unavailable(
       "no SYCL runtime is installed: there is no ", StrJoin(looked_at, " nor "),
-      "; pip install dpctl intel-opencl-rt, or set TRIPONT_DPCTL_PATH to the folder of ",
+      "; pip install 'tripont[sycl]', or set TRIPONT_DPCTL_PATH to the folder of ",
       kLibraryName);
 }
 
