@@ -78,6 +78,3 @@ class FreeList:
             self._remove(offset + size, after)
             size += after
         self._insert(offset, size)
-
-
-# ----------------------------------------------------------------------------------------- checking

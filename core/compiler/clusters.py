@@ -91,11 +91,6 @@ def cost_of(instruction: Instruction) -> float:
     return cost
 
 
-def is_scalar(instruction: Instruction) -> bool:
-    """Whether the value has one element (then where it is computed does not matter)."""
-    return isinstance(instruction.shape, Shape) and not instruction.shape.dims
-
-
 class Cluster:
     """See the module's text. ``order`` is its place in the schedule: producers have smaller
     numbers.

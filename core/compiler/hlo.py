@@ -199,6 +199,7 @@ SPECIAL_FUNCTIONS: Final = (
 )
 WRITTEN_AS_CALLS: Final = {name: f"tripont.{name.replace('-', '_')}" for name in SPECIAL_FUNCTIONS}
 
+# fmt: off
 OPCODES: Final[Mapping[str, OpcodeSpec]] = {
     # Elementwise, one operand. Result has the operand's dtype unless said.
     **dict.fromkeys(_UNARY_OPCODES.split(), _UNARY),
@@ -206,9 +207,7 @@ OPCODES: Final[Mapping[str, OpcodeSpec]] = {
     "real": _UNARY,  # complex -> component
     "imag": _UNARY,  # complex -> component
     "convert": _UNARY,  # -> the result shape's dtype
-    "bitcast-convert": OpcodeSpec(
-        1
-    ),  # of one width: elementwise; else the minor dimension appears or goes
+    "bitcast-convert": OpcodeSpec(1),  # of one width: elementwise; else the minor dimension appears or goes
     "reduce-precision": OpcodeSpec(1, ("exponent_bits", "mantissa_bits"), elementwise=True),
     # Elementwise, two operands of one shape.
     **dict.fromkeys(_BINARY_OPCODES.split(), _BINARY),
@@ -221,20 +220,14 @@ OPCODES: Final[Mapping[str, OpcodeSpec]] = {
     "regularized-incomplete-beta": OpcodeSpec(3, elementwise=True),  # a, b, x
     # Values from nothing.
     "parameter": OpcodeSpec(0, ("index",)),
-    "constant": OpcodeSpec(
-        0, ("literal",)
-    ),  # literal: read-only np.ndarray of the shape's numpy dtype and dims
+    "constant": OpcodeSpec(0, ("literal",)),  # literal: read-only np.ndarray of the shape's numpy dtype and dims
     "iota": OpcodeSpec(0, ("dimension",)),
     "partition-id": OpcodeSpec(0),
     "replica-id": OpcodeSpec(0),
     # Data movement.
-    "broadcast": OpcodeSpec(
-        1, ("dimensions",)
-    ),  # operand dimension i is result dimension dimensions[i]
+    "broadcast": OpcodeSpec(1, ("dimensions",)),  # operand dimension i is result dimension dimensions[i]
     "reshape": OpcodeSpec(1),
-    "transpose": OpcodeSpec(
-        1, ("dimensions",)
-    ),  # result dimension i is operand dimension dimensions[i]
+    "transpose": OpcodeSpec(1, ("dimensions",)),  # result dimension i is operand dimension dimensions[i]
     "slice": OpcodeSpec(1, ("starts", "limits", "strides")),
     "pad": OpcodeSpec(2, ("low", "high", "interior")),  # operand, scalar padding value
     "concatenate": OpcodeSpec(-1, ("dimension",)),
@@ -244,9 +237,7 @@ OPCODES: Final[Mapping[str, OpcodeSpec]] = {
     # operand, indices. dimension_numbers: GatherDimensionNumbers
     "gather": OpcodeSpec(2, ("dimension_numbers", "slice_sizes", "indices_are_sorted")),
     # operands..., indices, updates...; dimension_numbers: ScatterDimensionNumbers; body(lhs..., rhs...)
-    "scatter": OpcodeSpec(
-        -1, ("dimension_numbers", "indices_are_sorted", "unique_indices"), called=1
-    ),
+    "scatter": OpcodeSpec(-1, ("dimension_numbers", "indices_are_sorted", "unique_indices"), called=1),
     "copy": OpcodeSpec(1),
     # Sizes that depend on values: the array has its bound's shape, and a dimension's size is a scalar of its own
     # (passes/dynamic_sizes.py, which resolves these before any other pass). dynamic_dimensions: those of the result
@@ -256,23 +247,18 @@ OPCODES: Final[Mapping[str, OpcodeSpec]] = {
     "dynamic-reshape": OpcodeSpec(-1, ("dynamic_dimensions",)),  # operand, s32 sizes... or none
     # Reductions. operands..., init values...; body(accumulators..., values...) -> the results
     "reduce": OpcodeSpec(-1, ("dimensions",), called=1),
-    "reduce-window": OpcodeSpec(
-        -1, ("window",), called=1
-    ),  # window: tuple[WindowDimension, ...] of operand rank
+    "reduce-window": OpcodeSpec(-1, ("window",), called=1),  # window: tuple[WindowDimension, ...] of operand rank
     # operand, source, init; called: select(pred), scatter
     "select-and-scatter": OpcodeSpec(3, ("window",), called=2),
-    # Contractions. precision: tuple of "DEFAULT" | "HIGH" | "HIGHEST"; the result's dtype is the accumulator's target
+    # Contractions. precision: tuple of "DEFAULT" | "HIGH" | "HIGHEST"; the result's dtype is the accumulator's;
     # algorithm (only if the program asks for one): XLA's name without "dot_", such as "bf16_bf16_f32_x3"
     "dot": OpcodeSpec(2, ("dimension_numbers", "precision")),
     # window: spatial dimensions, in the order of dimension_numbers.*_spatial
-    "convolution": OpcodeSpec(
-        2, ("window", "dimension_numbers", "feature_group_count", "batch_group_count", "precision")
-    ),
+    "convolution": OpcodeSpec(2, (
+        "window", "dimension_numbers", "feature_group_count", "batch_group_count", "precision")),
     # Ordering. sort: operands...; body(a0, b0, a1, b1, ...) -> pred
     "sort": OpcodeSpec(-1, ("dimension", "is_stable"), called=1),
-    "topk": OpcodeSpec(
-        1, ("k", "largest")
-    ),  # along the last dimension -> (values, s32 indices), stable
+    "topk": OpcodeSpec(1, ("k", "largest")),  # along the last dimension -> (values, s32 indices), stable
     # Control flow.
     "while": OpcodeSpec(-1, called=2),  # called: condition, body
     # selector (pred: 0 true, 1 false; s32), operands
@@ -285,43 +271,26 @@ OPCODES: Final[Mapping[str, OpcodeSpec]] = {
     "after-all": OpcodeSpec(-1),
     # Random numbers. algorithm: "THREE_FRY" | "PHILOX" | "DEFAULT"; state u64[k] -> (new state, bits)
     "rng-bit-generator": OpcodeSpec(1, ("algorithm",)),
-    "rng": OpcodeSpec(
-        2, ("distribution",), side_effect=True
-    ),  # "uniform" (low, high) | "normal" (mean, deviation)
+    "rng": OpcodeSpec(2, ("distribution",), side_effect=True),  # "uniform" (low, high) | "normal" (mean, deviation)
     # Linear algebra and signal processing.
     "fft": OpcodeSpec(1, ("fft_type", "fft_length")),  # "FFT" "IFFT" "RFFT" "IRFFT"
     "cholesky": OpcodeSpec(1, ("lower",)),
-    "triangular-solve": OpcodeSpec(
-        2, ("left_side", "lower", "unit_diagonal", "transpose_a")
-    ),  # NO_TRANSPOSE ...
+    "triangular-solve": OpcodeSpec(2, ("left_side", "lower", "unit_diagonal", "transpose_a")),  # NO_TRANSPOSE ...
     "batch-norm-training": OpcodeSpec(3, ("epsilon", "feature_index")),
     "batch-norm-inference": OpcodeSpec(5, ("epsilon", "feature_index")),
     "batch-norm-grad": OpcodeSpec(5, ("epsilon", "feature_index")),
     # custom_call_target: str; backend_config: bytes | dict; api_version: int; has_side_effect: bool;
     # output_operand_aliases: tuple[(output index, operand index), ...]; operand_layouts and result_layouts (only if one
     # is not row-major): a minor-to-major order for each
-    "custom-call": OpcodeSpec(
-        -1,
-        (
-            "custom_call_target",
-            "backend_config",
-            "api_version",
-            "has_side_effect",
-            "output_operand_aliases",
-        ),
-    ),
+    "custom-call": OpcodeSpec(-1, (
+        "custom_call_target", "backend_config", "api_version", "has_side_effect", "output_operand_aliases")),
     # Collectives. replica_groups: tuple[tuple[int, ...], ...]; channel_id: int
-    "all-reduce": OpcodeSpec(
-        -1, ("replica_groups", "channel_id", "use_global_device_ids"), called=1
-    ),
-    "all-gather": OpcodeSpec(
-        -1, ("replica_groups", "channel_id", "use_global_device_ids", "all_gather_dimension")
-    ),
+    "all-reduce": OpcodeSpec(-1, ("replica_groups", "channel_id", "use_global_device_ids"), called=1),
+    "all-gather": OpcodeSpec(-1, ("replica_groups", "channel_id", "use_global_device_ids", "all_gather_dimension")),
     # split_dimension, concat_dimension: of every operand; without, operand i goes to the i-th device of the group
     "all-to-all": OpcodeSpec(-1, ("replica_groups", "channel_id")),
-    "reduce-scatter": OpcodeSpec(
-        -1, ("replica_groups", "channel_id", "use_global_device_ids", "scatter_dimension"), called=1
-    ),
+    "reduce-scatter": OpcodeSpec(-1, (
+        "replica_groups", "channel_id", "use_global_device_ids", "scatter_dimension"), called=1),
     "collective-permute": OpcodeSpec(-1, ("source_target_pairs", "channel_id")),
     "collective-broadcast": OpcodeSpec(-1, ("replica_groups", "channel_id")),
     # Made by passes. kind: "loop" | "reduce" | "transpose" | "row" | ... (see fusion.py); the computation's parameters
@@ -333,6 +302,7 @@ OPCODES: Final[Mapping[str, OpcodeSpec]] = {
     # LibraryAttribute]; called: the function that the library calls back (a sort's comparator), if any.
     "library-call": OpcodeSpec(-1, ("name", "config"), called=-1),
 }
+# fmt: on
 
 
 # --------------------------------------------------------------------------------------------------------- graph

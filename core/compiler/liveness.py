@@ -273,6 +273,3 @@ def resolve(instruction: Instruction) -> Instruction:
             instruction = instruction.operands[0]
         else:
             return instruction
-
-
-# ------------------------------------------------------------------------------------------ sharing

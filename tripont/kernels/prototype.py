@@ -89,10 +89,6 @@ class Prototype:
     def attributes(self) -> tuple[Parameter, ...]:
         return tuple(p for p in self.parameters if p.kind == "attribute")
 
-    @property
-    def is_parallel(self) -> bool:
-        return any(p.kind == "begin" for p in self.parameters)
-
 
 _COMMENTS: Final = re.compile(r"/\*.*?\*/|//[^\n]*|^[ \t]*#[^\n]*(?:\\\n[^\n]*)*", re.S | re.M)
 _FUNCTION: Final = re.compile(

@@ -9,7 +9,6 @@ Multiplications and additions carry ``contract``: inside a kernel they may fuse,
 from __future__ import annotations
 
 import functools
-import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -575,11 +574,6 @@ def bitcast_convert(g: Generator, element: Element, source: DType, target: DType
 
 def _bitcast_convert(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
     return bitcast_convert(g, o[0], i.operands[0].dtype, i.dtype)  # type: ignore[return-value]
-
-
-def float_bits(value: float) -> int:
-    """The bits of an f32."""
-    return int(struct.unpack("<I", struct.pack("<f", value))[0])
 
 
 _REAL: Final[dict[str, Operation]] = {

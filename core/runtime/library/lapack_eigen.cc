@@ -1,16 +1,20 @@
-// Library calls of LAPACK's eigenvalues and singular values. Operands and results without batch
-// dimensions; lapack_call.h says how matrices lie. k = min(m, n).
+// Library calls of LAPACK's eigenvalues and singular values. Operands and results are given without
+// batch dimensions; lapack_call.h says how matrices lie. k = min(m, n).
 //
-//   syevd  a [n,n] -> vectors [n,n], real values [n], info             "uplo"; "mode" 'V' or 'N'
-//   geev   a [n,n] -> values, complex left, right [n,n], info          "compute_left",
-//   "compute_right" 'V' or 'N' gees   a [n,n] -> form [n,n], vectors [n,n], values, s32 selected,
-//   info    "mode" 'V' or 'N'; "sort" 'N' gesdd, gesvd  a [n,m] -> undefined [n,m], s [k], u [m or
-//   k,m], vt [n,n or k], info    "mode" 'A', 'S' or 'N'
+//   call   operand  results                                               attributes
+//   syevd  a [n,n]  vectors [n,n], real values [n], info                  "uplo"; "mode" 'V' or 'N'
+//   geev   a [n,n]  values, complex left, right [n,n], info               "compute_left",
+//                                                                         "compute_right" 'V' or 'N'
+//   gees   a [n,n]  form [n,n], vectors [n,n], values, s32 selected,      "mode" 'V' or 'N';
+//                   info                                                  "sort" 'N'
+//   gesdd, gesvd
+//          a [n,m]  undefined [n,m], s [k], u [m or k,m], vt [n,n or k],  "mode" 'A', 'S' or 'N'
+//                   info
 //
-// `values` are two real arrays [n] (real and imaginary parts) for real matrices, one complex one
-// for complex matrices. A matrix with a NaN or an infinity (for syevd: in the triangle that "uplo"
-// names) gives NaNs and info kNotFinite: LAPACK's iterations may not end on such ones. What the
-// mode says not to compute is undefined.
+// `values` are two real arrays [n] (real and imaginary parts) for real matrices and one complex
+// array for complex matrices. A matrix with a NaN or an infinity (for syevd: in the triangle that
+// "uplo" names) gives NaNs and info kNotFinite, because LAPACK's iterations may not end on such a
+// matrix. Results that the mode says not to compute are undefined.
 #include <memory>
 
 #include "core/runtime/library/calls.h"

@@ -1,13 +1,20 @@
-// Library calls of LAPACK's factorisations and what goes with them. Operands and results without
-// batch dimensions; lapack_call.h says how matrices lie. k = min(m, n).
+// Library calls of LAPACK's factorisations and of what goes with them. Operands and results are
+// given without batch dimensions; lapack_call.h says how matrices lie. k = min(m, n), except for
+// orgqr and ormqr, where k is the number of reflectors.
 //
-//   getrf   a [n,m] -> lu [n,m], pivots s32 [k] (from 1), info        rows are swapped in the order
-//   of the pivots geqrf   a [n,m] -> qr [n,m], tau [k] geqp3   a [n,m], pivots s32 [n] -> qr [n,m],
-//   pivots s32 [n], tau [k] orgqr   a [n,m], tau [k] -> q [n,m]                               m >=
-//   n >= k ormqr   a [k,r], tau [k], c [n,m] -> q c, or c q                   "left", "transpose"
-//   (adjoint if complex) potrf   a [n,n] -> factor [n,n], info                             "uplo"
-//   gehrd   a [n,n] -> h [n,n], tau [n-1], info                       "low", "high" (from 1)
-//   sytrd   a [n,n] -> a [n,n], real d [n], e [n-1], tau [n-1], info  "uplo"
+//   call   operands                     results                                   attributes
+//   getrf  a [n,m]                      lu [n,m], pivots s32 [k] (from 1), info
+//   geqrf  a [n,m]                      qr [n,m], tau [k]
+//   geqp3  a [n,m], pivots s32 [n]      qr [n,m], pivots s32 [n], tau [k]
+//   orgqr  a [n,m], tau [k]             q [n,m]; m >= n >= k
+//   ormqr  a [k,r], tau [k], c [n,m]    q c, or c q                               "left", "transpose"
+//   potrf  a [n,n]                      factor [n,n], info                        "uplo"
+//   gehrd  a [n,n]                      h [n,n], tau [n-1], info                  "low", "high"
+//   sytrd  a [n,n]                      a [n,n], real d [n], e [n-1], tau [n-1],  "uplo"
+//                                       info
+//
+// getrf swaps rows in the order of the pivots. "transpose" is the adjoint of complex matrices.
+// "low" and "high" count from 1.
 #include <memory>
 
 #include "core/runtime/library/calls.h"

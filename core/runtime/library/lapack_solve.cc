@@ -1,12 +1,19 @@
-// Library calls that solve, and one that goes with LU factors. Operands and results without batch
-// dimensions; lapack_call.h says how matrices lie.
+// Library calls that solve, and one that goes with LU factors. Operands and results are given
+// without batch dimensions; lapack_call.h says how matrices lie.
 //
-//   trsm   a [r,r], b [n,m] -> x [n,m]           "side" 'L' (op(a) x = b; r = m) or 'R'; "uplo";
-//   "trans_x"; "diag" gtsv   dl, d, du [n], b [c,n] -> undefined dl, d, du [n], x [c,n], info dl[0]
-//   and du[n-1] do not count tridiagonal-solve-perturbed   dl, d, du [n], b [c,n] -> x [c,n]
-//       the same, for a matrix that may be singular: small pivots are made larger, as LAPACK's
-//       xLAGTS does
-//   lu-pivots-to-permutation   s32 pivots [k] (from 0) -> s32 permutation [m]
+//   call   operands                   results                            attributes
+//   trsm   a [r,r], b [n,m]           x [n,m]                            "side" 'L' (op(a) x = b;
+//                                                                        r = m) or 'R'; "uplo";
+//                                                                        "trans_x"; "diag"
+//   gtsv   dl, d, du [n], b [c,n]     undefined dl, d, du [n], x [c,n],
+//                                     info
+//   tridiagonal-solve-perturbed
+//          dl, d, du [n], b [c,n]     x [c,n]
+//   lu-pivots-to-permutation
+//          s32 pivots [k] (from 0)    s32 permutation [m]
+//
+// dl[0] and du[n-1] do not count. tridiagonal-solve-perturbed is gtsv for a matrix that may be
+// singular: it makes small pivots larger, as LAPACK's xLAGTS does.
 #include <memory>
 #include <numeric>
 

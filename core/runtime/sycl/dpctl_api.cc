@@ -87,10 +87,9 @@ StatusOr<const Api*> FindAndOpen(const std::string& python) {
     if (fs::exists(path, error)) return Open(path);
     looked_at.push_back(path.string());
   }
-  return Unavailable(
-      "no SYCL runtime is installed: there is no ", StrJoin(looked_at, " nor "),
-      "; pip install 'tripont[sycl]', or set TRIPONT_DPCTL_PATH to the folder of ",
-      kLibraryName);
+  return Unavailable("no SYCL runtime is installed: there is no ", StrJoin(looked_at, " nor "),
+                     "; pip install 'tripont[sycl]', or set TRIPONT_DPCTL_PATH to the folder of ",
+                     kLibraryName);
 }
 
 }  // namespace
