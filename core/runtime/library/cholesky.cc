@@ -3,11 +3,17 @@
 // Attribute "lower": the lower triangle is read and L returned with a = L L*; else the upper one,
 // and U with a = U* U. The other triangle of the result is zero. A matrix that is not positive
 // definite gives NaNs. f32, f64, c64, c128.
+//
+// LAPACK computes large matrices where it is installed; small ones, and all where it is not, go
+// through loops of ours.
+#include <algorithm>
 #include <complex>
 #include <limits>
 #include <memory>
+#include <optional>
 
 #include "core/runtime/library/calls.h"
+#include "core/runtime/library/lapack_tiles.h"
 #include "core/runtime/library/linear_algebra.h"
 #include "core/runtime/library/registry.h"
 #include "core/runtime/parallel.h"
@@ -17,23 +23,29 @@ namespace {
 
 // Multiply-adds that make a task worth another thread.
 constexpr int64_t kTaskWork = 1 << 15;
+// Up to this order our loops are as fast as LAPACK, which need not be opened for them.
+constexpr int64_t kOwnOrder = 16;
 
 template <typename T>
 class Cholesky final : public LibraryCall {
  public:
-  Cholesky(int64_t batch, int64_t n, bool lower) : batch_(batch), n_(n), lower_(lower) {}
+  // `lapack`: null for our own loops.
+  Cholesky(int64_t batch, int64_t n, bool lower, const lapack::Api* lapack)
+      : batch_(batch), n_(n), lower_(lower), lapack_(lapack) {}
 
   Status Execute(const LibraryContext& /*context*/, void* const* operands,
                  void* const* results) const override {
     if (batch_ == 0 || n_ == 0) return OkStatus();
     const int64_t size = n_ * n_;
-    ParallelFor(batch_, std::max<int64_t>(1, kTaskWork / (size * n_)),
-                [&](int64_t begin, int64_t end) {
-                  for (int64_t i = begin; i < end; ++i) {
-                    Factor(static_cast<const T*>(operands[0]) + i * size,
-                           static_cast<T*>(results[0]) + i * size);
-                  }
-                });
+    std::optional<lapack::OneThread> one_thread;
+    if (lapack_ != nullptr) one_thread.emplace(*lapack_);
+    const int64_t grain = std::max<int64_t>(1, kTaskWork / (size * n_));
+    ParallelFor(batch_, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        Factor(static_cast<const T*>(operands[0]) + i * size,
+               static_cast<T*>(results[0]) + i * size);
+      }
+    });
     return OkStatus();
   }
 
@@ -41,13 +53,21 @@ class Cholesky final : public LibraryCall {
   void Factor(const T* from, T* to) const {
     using linear_algebra::View;
     for (int64_t i = 0; i < n_; ++i) {
-      for (int64_t j = 0; j < n_; ++j) {
-        const bool kept = lower_ ? j <= i : j >= i;
-        to[i * n_ + j] = kept ? from[i * n_ + j] : T(0);
-      }
+      const int64_t begin = lower_ ? 0 : i;  // of what is read
+      const int64_t end = lower_ ? i + 1 : n_;
+      std::fill(to + i * n_, to + i * n_ + begin, T(0));
+      if (from != to) std::copy(from + i * n_ + begin, from + i * n_ + end, to + i * n_ + begin);
+      std::fill(to + i * n_ + end, to + i * n_ + n_, T(0));
     }
-    const View<T> whole{to, n_, n_, n_, 1};
-    if (linear_algebra::FactorCholesky(lower_ ? whole : whole.Adjoint())) return;
+    if (lapack_ != nullptr) {
+      // A row-major lower triangle is a column-major upper one, of the transposed factor.
+      const char uplo = lower_ ? 'U' : 'L';
+      const auto n = static_cast<lapack::Int>(n_);
+      if (lapack::FactorCholesky(lapack_->Of<T>(), uplo, n, to)) return;
+    } else {
+      const View<T> whole{to, n_, n_, n_, 1};
+      if (linear_algebra::FactorCholesky(lower_ ? whole : whole.Adjoint())) return;
+    }
     std::fill(to, to + n_ * n_, std::numeric_limits<T>::quiet_NaN());
     if constexpr (linear_algebra::kIsComplex<T>) {
       const auto nan = std::numeric_limits<typename T::value_type>::quiet_NaN();
@@ -58,6 +78,7 @@ class Cholesky final : public LibraryCall {
   const int64_t batch_;
   const int64_t n_;
   const bool lower_;
+  const lapack::Api* const lapack_;
 };
 
 StatusOr<std::unique_ptr<LibraryCall>> MakeCholesky(const LibraryCallSignature& signature) {
@@ -74,15 +95,21 @@ StatusOr<std::unique_ptr<LibraryCall>> MakeCholesky(const LibraryCallSignature& 
   TRIPONT_RETURN_IF_ERROR(signature.attributes.CheckAllUsed());
   const int64_t n = shape.dimensions[rank - 1];
   const int64_t batch = n == 0 ? 0 : shape.ElementCount() / (n * n);
+  const lapack::Api* api = nullptr;
+  if (n > kOwnOrder && n <= std::numeric_limits<lapack::Int>::max()) {
+    if (StatusOr<const lapack::Api*> found = lapack::Load(); found.ok()) api = *found;
+  }
   switch (shape.type) {
     case PrimitiveType::kF32:
-      return std::unique_ptr<LibraryCall>(new Cholesky<float>(batch, n, lower != 0));
+      return std::unique_ptr<LibraryCall>(new Cholesky<float>(batch, n, lower != 0, api));
     case PrimitiveType::kF64:
-      return std::unique_ptr<LibraryCall>(new Cholesky<double>(batch, n, lower != 0));
+      return std::unique_ptr<LibraryCall>(new Cholesky<double>(batch, n, lower != 0, api));
     case PrimitiveType::kC64:
-      return std::unique_ptr<LibraryCall>(new Cholesky<std::complex<float>>(batch, n, lower != 0));
+      return std::unique_ptr<LibraryCall>(
+          new Cholesky<std::complex<float>>(batch, n, lower != 0, api));
     case PrimitiveType::kC128:
-      return std::unique_ptr<LibraryCall>(new Cholesky<std::complex<double>>(batch, n, lower != 0));
+      return std::unique_ptr<LibraryCall>(
+          new Cholesky<std::complex<double>>(batch, n, lower != 0, api));
     default:
       return Unimplemented("element type ", TypeName(shape.type));
   }

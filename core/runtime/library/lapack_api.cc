@@ -104,6 +104,9 @@ void Resolve(Resolver& resolver, char letter, Routines<T>& routines) {
   resolver.Resolve(routines.ormqr, letter, kComplex ? "unmqr" : "ormqr");
   resolver.Resolve(routines.potrf, letter, "potrf");
   resolver.Resolve(routines.trsm, letter, "trsm");
+  resolver.Resolve(routines.trsv, letter, "trsv");
+  resolver.Resolve(routines.gemm, letter, "gemm");
+  resolver.Resolve(routines.herk, letter, kComplex ? "herk" : "syrk");
   resolver.Resolve(routines.gtsv, letter, "gtsv");
   resolver.Resolve(routines.gehrd, letter, "gehrd");
   resolver.Resolve(routines.sytrd, letter, kComplex ? "hetrd" : "sytrd");
@@ -133,9 +136,13 @@ StatusOr<const Api*> Open(const fs::path& path) {
     api->description = config();
   }
   using SetThreads = void (*)(int);
-  if (auto set = reinterpret_cast<SetThreads>(resolver.Find("openblas_set_num_threads"));
-      set != nullptr && std::getenv("OPENBLAS_NUM_THREADS") == nullptr) {
-    set(NumThreads());
+  using GetThreads = int (*)();
+  api->set_threads = reinterpret_cast<SetThreads>(resolver.Find("openblas_set_num_threads"));
+  const auto get_threads = reinterpret_cast<GetThreads>(resolver.Find("openblas_get_num_threads"));
+  if (get_threads == nullptr) api->set_threads = nullptr;
+  if (api->set_threads != nullptr) {
+    if (std::getenv("OPENBLAS_NUM_THREADS") == nullptr) api->set_threads(NumThreads());
+    api->threads = get_threads();
   }
   TRIPONT_LOG(kDebug, "LAPACK: ", api->description, " at ", api->path);
   return static_cast<const Api*>(api.release());  // as long as the process
@@ -170,6 +177,29 @@ StatusOr<const Api*> Load() {
     *failure = api.status();
   }
   return api;
+}
+
+namespace {
+
+// Leaked on purpose: executables may run while static destructors do.
+std::mutex& OneThreadMutex() {
+  static auto* const mutex = new std::mutex;
+  return *mutex;
+}
+int one_thread_count = 0;  // guarded by the mutex
+
+}  // namespace
+
+OneThread::OneThread(const Api& api) : api_(api) {
+  if (api_.set_threads == nullptr || api_.threads == 1) return;
+  std::lock_guard lock(OneThreadMutex());
+  if (one_thread_count++ == 0) api_.set_threads(1);
+}
+
+OneThread::~OneThread() {
+  if (api_.set_threads == nullptr || api_.threads == 1) return;
+  std::lock_guard lock(OneThreadMutex());
+  if (--one_thread_count == 0) api_.set_threads(api_.threads);
 }
 
 const Api* LoadedOrNull() { return loaded.load(std::memory_order_acquire); }

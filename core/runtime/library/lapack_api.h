@@ -8,6 +8,7 @@
 #ifndef TRIPONT_CORE_RUNTIME_LIBRARY_LAPACK_API_H_
 #define TRIPONT_CORE_RUNTIME_LIBRARY_LAPACK_API_H_
 
+#include <algorithm>
 #include <complex>
 #include <cstddef>
 #include <cstdint>
@@ -23,6 +24,9 @@ using linear_algebra::kIsComplex;
 
 using Int = int32_t;
 using Length = size_t;  // of a character argument
+
+// A leading dimension: LAPACK wants at least 1.
+inline Int Leading(Int rows) { return std::max<Int>(1, rows); }
 
 template <typename T>
 struct RealOf {
@@ -62,6 +66,13 @@ struct Routines {
   void (*trsm)(const char* side, const char* uplo, const char* transpose, const char* diagonal,
                const Int* m, const Int* n, const T* alpha, const T* a, const Int* lda, T* b,
                const Int* ldb, Length, Length, Length, Length);
+  void (*trsv)(const char* uplo, const char* transpose, const char* diagonal, const Int* n,
+               const T* a, const Int* lda, T* x, const Int* step, Length, Length, Length);
+  void (*gemm)(const char* transpose_a, const char* transpose_b, const Int* m, const Int* n,
+               const Int* k, const T* alpha, const T* a, const Int* lda, const T* b, const Int* ldb,
+               const T* beta, T* c, const Int* ldc, Length, Length);
+  void (*herk)(const char* uplo, const char* transpose, const Int* n, const Int* k, const R* alpha,
+               const T* a, const Int* lda, const R* beta, T* c, const Int* ldc, Length, Length);
   void (*gtsv)(const Int* n, const Int* columns, T* lower, T* diagonal, T* upper, T* b,
                const Int* ldb, Int* info);
   void (*gehrd)(const Int* n, const Int* low, const Int* high, T* a, const Int* lda, T* tau,
@@ -111,6 +122,8 @@ struct Api {
   Routines<std::complex<double>> c128{};
   std::string path;
   std::string description;  // the library's own words on its version; may be empty
+  void (*set_threads)(int threads) = nullptr;  // null if the library has no such function
+  int threads = 1;                             // that it uses for one large matrix
 
   template <typename T>
   const Routines<T>& Of() const {
@@ -140,6 +153,21 @@ StatusOr<const Api*> Load();
 
 // The library if Load() has opened it, else null. Opens nothing.
 const Api* LoadedOrNull();
+
+// While one exists, the library's routines run on the threads that call them: for tasks of oneTBB,
+// which share the cores out already. (OpenBLAS's own threads wait for each other by spinning;
+// beside as many of ours they wait for whole time slices of the system's.) Threads may make several
+// at a time. A routine that another thread started before may go on with more threads.
+class OneThread {
+ public:
+  explicit OneThread(const Api& api);
+  ~OneThread();
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  const Api& api_;
+};
 
 }  // namespace tripont::lapack
 

@@ -1,5 +1,7 @@
 #include "core/runtime/library/lapack_call.h"
 
+#include <optional>
+
 #include "core/runtime/parallel.h"
 #include "core/runtime/strings.h"
 
@@ -25,6 +27,9 @@ Status BatchCall::Execute(const LibraryContext& context, void* const* operands,
   }
   TRIPONT_ASSIGN_OR_RETURN(const Scratch scratch,
                            context.AllocateScratch(static_cast<size_t>(tasks) * workspace_));
+  std::optional<OneThread> one_thread;
+  const Api* api = LoadedOrNull();
+  if (tasks > 1 && api != nullptr) one_thread.emplace(*api);
   ParallelFor(tasks, 1, [&](int64_t begin, int64_t end) {
     for (int64_t task = begin; task < end; ++task) {
       std::byte* work = scratch.as<std::byte>() + static_cast<size_t>(task) * workspace_;

@@ -159,9 +159,6 @@ StatusOr<Int> WorkSize(const char* routine, const Query& query) {
   return std::max<Int>(1, static_cast<Int>(number));
 }
 
-// A leading dimension: LAPACK wants at least 1.
-inline Int Leading(Int rows) { return std::max<Int>(1, rows); }
-
 template <typename T>
 bool IsFinite(T value) {
   if constexpr (kIsComplex<T>) {

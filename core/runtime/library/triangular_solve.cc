@@ -3,10 +3,17 @@
 //
 // Attributes: "left_side", "lower" (which triangle of a is read), "unit_diagonal" (a's diagonal is
 // taken as ones), "transpose_a": "NO_TRANSPOSE", "TRANSPOSE" or "ADJOINT". f32, f64, c64, c128.
+//
+// BLAS solves large systems where it is installed; small ones, and all where it is not, go through
+// loops of ours.
+#include <algorithm>
 #include <complex>
+#include <limits>
 #include <memory>
+#include <optional>
 
 #include "core/runtime/library/calls.h"
+#include "core/runtime/library/lapack_tiles.h"
 #include "core/runtime/library/linear_algebra.h"
 #include "core/runtime/library/registry.h"
 #include "core/runtime/parallel.h"
@@ -16,6 +23,8 @@ namespace {
 
 // Multiply-adds that make a task worth another thread.
 constexpr int64_t kTaskWork = 1 << 15;
+// Up to this order our loops are as fast as BLAS, which need not be opened for them.
+constexpr int64_t kOwnOrder = 16;
 
 struct Problem {
   int64_t batch;
@@ -32,7 +41,9 @@ struct Problem {
 template <typename T>
 class TriangularSolve final : public LibraryCall {
  public:
-  explicit TriangularSolve(const Problem& problem) : problem_(problem) {}
+  // `lapack`: null for our own loops.
+  TriangularSolve(const Problem& problem, const lapack::Api* lapack)
+      : problem_(problem), lapack_(lapack) {}
 
   Status Execute(const LibraryContext& /*context*/, void* const* operands,
                  void* const* results) const override {
@@ -42,6 +53,8 @@ class TriangularSolve final : public LibraryCall {
     const auto* a = static_cast<const T*>(operands[0]);
     auto* x = static_cast<T*>(results[0]);
     ParallelCopy(x, operands[1], static_cast<size_t>(problem_.batch * b_size) * sizeof(T));
+    std::optional<lapack::OneThread> one_thread;
+    if (lapack_ != nullptr) one_thread.emplace(*lapack_);
     ParallelFor(problem_.batch, std::max<int64_t>(1, kTaskWork / (problem_.n * b_size)),
                 [&](int64_t begin, int64_t end) {
                   for (int64_t i = begin; i < end; ++i) Solve(a + i * a_size, x + i * b_size);
@@ -52,6 +65,21 @@ class TriangularSolve final : public LibraryCall {
  private:
   void Solve(const T* a_data, T* x_data) const {
     using linear_algebra::View;
+    if (lapack_ != nullptr) {
+      // What is row-major here is transposed there: op(a) x = b is x^T op(a)^T = b^T, where a lower
+      // triangle is an upper one and op is the same letter.
+      const lapack::TriangularSystem system{
+          problem_.left_side ? 'R' : 'L',
+          problem_.lower ? 'U' : 'L',
+          problem_.conjugate   ? 'C'
+          : problem_.transpose ? 'T'
+                               : 'N',
+          problem_.unit_diagonal ? 'U' : 'N',
+          static_cast<lapack::Int>(problem_.columns),
+          static_cast<lapack::Int>(problem_.rows),
+      };
+      return lapack::SolveTriangular(lapack_->Of<T>(), system, a_data, x_data);
+    }
     // The view of a is only read.
     View<T> a{const_cast<T*>(a_data), problem_.n, problem_.n, problem_.n, 1, problem_.conjugate};
     View<T> x{x_data, problem_.rows, problem_.columns, problem_.columns, 1};
@@ -68,6 +96,7 @@ class TriangularSolve final : public LibraryCall {
   }
 
   const Problem problem_;
+  const lapack::Api* const lapack_;
 };
 
 StatusOr<std::unique_ptr<LibraryCall>> MakeTriangularSolve(const LibraryCallSignature& signature) {
@@ -107,15 +136,20 @@ StatusOr<std::unique_ptr<LibraryCall>> MakeTriangularSolve(const LibraryCallSign
   problem.unit_diagonal = unit_diagonal != 0;
   problem.transpose = transpose != "NO_TRANSPOSE";
   problem.conjugate = transpose == "ADJOINT";
+  const lapack::Api* api = nullptr;
+  constexpr int64_t kMost = std::numeric_limits<lapack::Int>::max();
+  if (problem.n > kOwnOrder && problem.rows <= kMost && problem.columns <= kMost) {
+    if (StatusOr<const lapack::Api*> found = lapack::Load(); found.ok()) api = *found;
+  }
   switch (a.type) {
     case PrimitiveType::kF32:
-      return std::unique_ptr<LibraryCall>(new TriangularSolve<float>(problem));
+      return std::unique_ptr<LibraryCall>(new TriangularSolve<float>(problem, api));
     case PrimitiveType::kF64:
-      return std::unique_ptr<LibraryCall>(new TriangularSolve<double>(problem));
+      return std::unique_ptr<LibraryCall>(new TriangularSolve<double>(problem, api));
     case PrimitiveType::kC64:
-      return std::unique_ptr<LibraryCall>(new TriangularSolve<std::complex<float>>(problem));
+      return std::unique_ptr<LibraryCall>(new TriangularSolve<std::complex<float>>(problem, api));
     case PrimitiveType::kC128:
-      return std::unique_ptr<LibraryCall>(new TriangularSolve<std::complex<double>>(problem));
+      return std::unique_ptr<LibraryCall>(new TriangularSolve<std::complex<double>>(problem, api));
     default:
       return Unimplemented("element type ", TypeName(a.type));
   }

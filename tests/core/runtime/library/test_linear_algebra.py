@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -13,8 +16,9 @@ from ..conftest import status
 from .calls import load, run, shape_of
 
 DTYPES = [np.float32, np.float64, np.complex64, np.complex128]
-# Smaller than, equal to and larger than the blocks that the algorithms work in.
-SIZES = [1, 2, 5, 16, 17, 64, 65, 130]
+# Smaller than, equal to and larger than the blocks that the algorithms work in: 16 of our loops, 256
+# of LAPACK's first tile, and some tiles.
+SIZES = [1, 2, 5, 16, 17, 64, 130, 256, 257, 400]
 RNG = np.random.default_rng(0)
 
 
@@ -46,18 +50,28 @@ def test_cholesky(device, dtype, lower):
         assert np.abs(got - want).max() <= tolerance(dtype) * np.abs(want).max(), n
 
 
-@pytest.mark.parametrize("n", [2, 100])
-def test_not_positive_definite_gives_nans(device, n):
-    a = np.stack([np.eye(n), -np.eye(n)]).astype(np.float32)
-    (got,) = run(device, "cholesky", [a], [shape_of(a)], {"lower": 1})
-    np.testing.assert_array_equal(got[0], np.eye(n))
-    assert np.isnan(got[1]).all()
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", [2, 100, 400])
+def test_not_positive_definite_gives_nans(device, n, dtype):
+    """Of the matrices of a batch those alone that are not, or hold a NaN or an infinity where it is read."""
+    eye = np.eye(n).astype(dtype)
+    beside, far, infinite, last = (eye.copy() for _ in range(4))
+    beside[1, 0] = beside[0, 1] = np.nan
+    far[-1, 0] = far[0, -1] = np.inf
+    infinite[n // 2, n // 2] = np.inf
+    last[-1, -1] = 0
+    a = np.stack([eye, -eye, beside, far, infinite, last, eye])
+    for lower in (0, 1):
+        (got,) = run(device, "cholesky", [a], [shape_of(a)], {"lower": lower})
+        np.testing.assert_array_equal(got[[0, -1]], a[[0, -1]])
+        assert np.isnan(got[1:-1]).all()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("transpose", ["NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"])
 def test_triangular_solve(device, dtype, transpose):
-    for n in SIZES:
+    # Right-hand sides one by one, together, and in several slices.
+    for n, sides in [(1, 7), (5, 1), (16, 7), (17, 1), (17, 4), (65, 7), (130, 3), (257, 70)]:
         base = matrices(n, dtype) / n + 2 * np.eye(n)
         for left, lower, unit in itertools.product((0, 1), repeat=3):
             # The other triangle, and a unit diagonal, must not be read: they hold NaN.
@@ -73,7 +87,9 @@ def test_triangular_solve(device, dtype, transpose):
                 solved = solved.swapaxes(-1, -2)
             elif transpose == "ADJOINT":
                 solved = adjoint(solved)
-            b = RNG.standard_normal((2, n, 7) if left else (2, 7, n)).astype(dtype)
+            b = RNG.standard_normal((2, n, sides) if left else (2, sides, n)).astype(dtype)
+            if np.dtype(dtype).kind == "c":
+                b *= 1 + 0.5j
             if left:
                 want = np.linalg.solve(solved, b)
             else:
@@ -86,7 +102,7 @@ def test_triangular_solve(device, dtype, transpose):
             }
             (got,) = run(device, "triangular-solve", [poisoned, b], [shape_of(b)], config)
             error = np.abs(got - want).max() / np.abs(want).max()
-            assert error <= tolerance(dtype), (n, left, lower, unit)
+            assert error <= tolerance(dtype), (n, sides, left, lower, unit)
 
 
 def test_shapes_are_checked():
@@ -102,3 +118,51 @@ def test_shapes_are_checked():
     )
     assert code == "UNIMPLEMENTED"
     assert "s32" in message
+
+
+WITHOUT_LAPACK = """
+import jax, jax.numpy as jnp, numpy as np
+rng = np.random.default_rng(0)
+for n in (17, 300):
+    x = rng.standard_normal((n, n)).astype(np.float32)
+    a = x @ x.T + n * np.eye(n, dtype=np.float32)
+    factor = np.asarray(jnp.linalg.cholesky(a))
+    assert np.abs(factor @ factor.T - a).max() <= 1e-5 * np.abs(a).max()
+    for sides in (1, 70):
+        b = rng.standard_normal((n, sides)).astype(np.float32)
+        x = jax.lax.linalg.triangular_solve(factor, b, left_side=True, lower=True)
+        assert np.abs(factor @ x - b).max() <= 1e-4
+"""
+
+
+def test_without_lapack(tmp_path):
+    """Our own loops stand in at every size."""
+    environment = {
+        **os.environ,
+        "JAX_PLATFORMS": "xpu",
+        "TRIPONT_LAPACK_PATH": str(tmp_path / "liblapack.so"),
+        "TRIPONT_CACHE": "0",
+    }
+    subprocess.run(
+        [sys.executable, "-c", WITHOUT_LAPACK], check=True, cwd=tmp_path, env=environment
+    )
+
+
+def test_results_do_not_depend_on_threads(tmp_path):
+    program = (
+        "import jax, jax.numpy as jnp, numpy as np\n"
+        "x = np.random.default_rng(0).standard_normal((600, 600)).astype(np.float32)\n"
+        "factor = jnp.linalg.cholesky(x @ x.T + 600 * np.eye(600, dtype=np.float32))\n"
+        "solved = jax.lax.linalg.triangular_solve(factor, x, left_side=True, lower=True)\n"
+        "print(np.asarray(factor).tobytes().hex()[::97], np.asarray(solved).tobytes().hex()[::97])\n"
+    )
+    outputs = set()
+    for threads in ("1", "3"):
+        environment = {**os.environ, "JAX_PLATFORMS": "xpu", "TRIPONT_NUM_THREADS": threads}
+        outputs.add(
+            subprocess.run(
+                [sys.executable, "-c", program],
+                check=True, cwd=tmp_path, env=environment, capture_output=True, text=True,
+            ).stdout
+        )  # fmt: skip
+    assert len(outputs) == 1

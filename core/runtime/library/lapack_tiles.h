@@ -1,0 +1,40 @@
+// Cholesky factors and triangular solves of one matrix, shared out to the runtime's threads: LAPACK
+// and BLAS compute tiles, each on the thread that does its task (lapack::OneThread).
+//
+// What the tiles are depends on the sizes alone, so that results do not depend on the number of
+// threads. Matrices are column-major, without gaps between the columns.
+#ifndef TRIPONT_CORE_RUNTIME_LIBRARY_LAPACK_TILES_H_
+#define TRIPONT_CORE_RUNTIME_LIBRARY_LAPACK_TILES_H_
+
+#include "core/runtime/library/lapack_api.h"
+
+namespace tripont::lapack {
+
+// Matrices up to this order are one tile.
+constexpr Int kTiledOrder = 256;
+
+// As xPOTRF: a [n,n] := its factor U with a = U* U ("uplo" 'U'; the lower triangle is neither read
+// nor written) or L with a = L L* ('L'). False if a is not positive definite, or holds NaNs or
+// infinities where it is read; its content is undefined then.
+template <typename T>
+bool FactorCholesky(const Routines<T>& lapack, char uplo, Int n, T* a);
+
+// A triangular system, in the letters of xTRSM: op(a) x = b for side 'L', x op(a) = b for 'R'.
+struct TriangularSystem {
+  char side;
+  char uplo;
+  char transpose;  // 'N', 'T' or 'C'
+  char diagonal;   // 'U': taken as ones
+  Int m;           // b is [m,n]
+  Int n;
+  // Of a.
+  Int order() const { return side == 'L' ? m : n; }
+};
+
+// b := x.
+template <typename T>
+void SolveTriangular(const Routines<T>& lapack, const TriangularSystem& system, const T* a, T* b);
+
+}  // namespace tripont::lapack
+
+#endif  // TRIPONT_CORE_RUNTIME_LIBRARY_LAPACK_TILES_H_
