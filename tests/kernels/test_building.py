@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -25,8 +27,10 @@ print(library.parent)
 """
 
 
-def build(environment: dict[str, str], folder: Path, **variables: str | None) -> Path:
-    """The folder of a kernel that a process in `folder` built."""
+def build(
+    environment: dict[str, str], folder: Path, said: str = "", **variables: str | None
+) -> Path:
+    """The folder of a kernel that a process in `folder` built. `said`: what its warning says, if there is one."""
     merged = environment | {"XDG_CACHE_HOME": "", "TMPDIR": str(folder)} | variables
     done = subprocess.run(
         [sys.executable, "-c", BUILD],
@@ -38,6 +42,7 @@ def build(environment: dict[str, str], folder: Path, **variables: str | None) ->
         check=False,
     )
     assert done.returncode == 0, done.stderr
+    assert said in done.stderr if said else not done.stderr, done.stderr
     return Path(done.stdout.strip())
 
 
@@ -76,3 +81,91 @@ def test_without_a_cache(subprocess_environment: dict[str, str], tmp_path: Path)
     )
     assert folder.parent == tmp_path
     assert not cache.exists()
+
+
+@pytest.fixture
+def cache(subprocess_environment: dict[str, str]) -> Path:
+    return Path(subprocess_environment["TRIPONT_CACHE_DIR"])
+
+
+def library(cache: Path) -> Path:
+    (found,) = (cache / "kernels").glob("twice-*.so")
+    return found
+
+
+@needs_compiler
+def test_nobody_else_can_write_a_kernel(
+    subprocess_environment: dict[str, str], tmp_path: Path, cache: Path
+) -> None:
+    before = os.umask(0)
+    try:
+        assert build(subprocess_environment, tmp_path) == cache / "kernels"
+    finally:
+        os.umask(before)
+    for path in (cache, cache / "kernels", library(cache)):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700
+
+
+def _foreign(path: Path) -> None:
+    os.chown(path, 65534, -1)
+
+
+def _another(path: Path) -> None:
+    """A library that is whole, and was built for another source."""
+    source = path.with_suffix(".c")
+    source.write_text("__attribute__((constructor)) void f(void) { __builtin_trap(); }")
+    path.unlink()
+    compiler = str(shutil.which("cc") or shutil.which("gcc") or shutil.which("clang"))
+    subprocess.run([compiler, "-shared", "-fPIC", str(source), "-o", str(path)], check=True)
+    path.chmod(0o700)
+    source.unlink()
+
+
+def _link(path: Path) -> None:
+    path.rename(path.with_suffix(".elsewhere"))
+    path.symlink_to(path.with_suffix(".elsewhere"))
+
+
+def _fifo(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+_CHANGES = {
+    "writable": (lambda path: path.chmod(0o777), "others may write to it"),
+    "foreign": (_foreign, "belongs to user 65534"),
+    "another": (_another, "digest does not match"),
+    "cut": (lambda path: os.truncate(path, path.stat().st_size - 1), "digest does not match"),
+    "link": (_link, "cannot be opened"),
+    "fifo": (_fifo, "not a regular file"),
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize("change", _CHANGES)
+def test_kernel_that_is_not_trusted_is_built_again(
+    subprocess_environment: dict[str, str], tmp_path: Path, cache: Path, change: str
+) -> None:
+    if change == "foreign" and os.geteuid() != 0:
+        pytest.skip("only root can give a file to somebody else")
+    build(subprocess_environment, tmp_path)
+    good = library(cache).read_bytes()
+    do, said = _CHANGES[change]
+    do(library(cache))
+    assert build(subprocess_environment, tmp_path, said=said) == cache / "kernels"
+    assert not library(cache).is_symlink()
+    assert library(cache).read_bytes() == good
+    build(subprocess_environment, tmp_path)  # without a warning
+
+
+@needs_compiler
+def test_folder_that_others_may_write_to(
+    subprocess_environment: dict[str, str], tmp_path: Path, cache: Path
+) -> None:
+    for folder in (cache, cache / "kernels"):  # in the upper one, the lower one could be replaced
+        folder.mkdir(exist_ok=True)
+        folder.chmod(0o777)
+        found = build(subprocess_environment, tmp_path, said="is not trusted: others may write")
+        assert found.parent == tmp_path
+    shared = build(subprocess_environment, tmp_path, TRIPONT_CACHE_SHARED="1")
+    assert shared == cache / "kernels"

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tripont import kernels
-from tripont.kernels import building, prototype
+from tripont.kernels import building, prototype, storage
 
 needs_compiler = pytest.mark.skipif(
     not (shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")),
@@ -183,7 +183,7 @@ def test_a_new_kernel_replaces_the_old_one() -> None:
 def test_compiled_kernels_are_cached(monkeypatch: pytest.MonkeyPatch) -> None:
     source = "void cached(float* y) { y[0] = 5; }"
     kernels.from_c(source, shapes=lambda: ())
-    assert any(building.writable_folder().glob("cached-*.so"))
+    assert any(storage.writable_folder().glob("cached-*.so"))
     run = building.subprocess.run
 
     def only_version(command: list[str], **options: Any) -> Any:

@@ -6,8 +6,6 @@ table and calls it (core/runtime/ffi/kernel.h).
 
 from __future__ import annotations
 
-import atexit
-import functools
 import hashlib
 import os
 import pickle
@@ -22,6 +20,7 @@ from typing import Final
 
 from tripont import helper_process
 
+from . import storage
 from .prototype import Prototype, SignatureError
 
 ENTRY: Final = "tripont_entry"
@@ -69,49 +68,6 @@ def llvm_entry(prototype: Prototype) -> str:
     return "\n".join([*lines, "}\n"])
 
 
-def cache_folder() -> Path | None:
-    """Where compiled kernels are kept: beside the compiled programs, by the rules of core/runtime/artifact_cache.cc.
-
-    None where nothing is to be kept (``TRIPONT_CACHE=0``) or no folder is named. A relative ``XDG_CACHE_HOME`` or
-    ``HOME`` names none: it would be a folder of wherever the program happens to run.
-    """
-    if os.environ.get("TRIPONT_CACHE", "").lower() in ("0", "false", "off", "no"):
-        return None
-    if given := os.environ.get("TRIPONT_CACHE_DIR"):
-        return Path(given, "kernels")
-    for variable, below in (("XDG_CACHE_HOME", "tripont"), ("HOME", ".cache/tripont")):
-        base = os.environ.get(variable, "")
-        if os.path.isabs(base):
-            return Path(base, below, "kernels")
-    return None
-
-
-@functools.cache
-def private_folder() -> Path:
-    """A folder of this process alone, for kernels that cannot be kept. It goes when the process ends."""
-    folder = tempfile.mkdtemp(prefix="tripont-kernels-")
-    atexit.register(_remove_private_folder, folder, os.getpid())
-    return Path(folder)
-
-
-def _remove_private_folder(folder: str, owner: int) -> None:
-    if os.getpid() == owner:  # a child of fork() leaves it to its parent
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def writable_folder() -> Path:
-    """:func:`cache_folder`, made if it is not there; :func:`private_folder` where that cannot be written to."""
-    folder = cache_folder()
-    if folder is None:
-        return private_folder()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return folder
-    except OSError:  # a read-only home, or none, as in containers
-        return private_folder()
-
-
 def c_compiler() -> list[str]:
     """The command of the C compiler: ``$CC``, else cc, gcc or clang. Raises RuntimeError if there is none."""
     given = shlex.split(os.environ.get("CC", ""))
@@ -134,12 +90,12 @@ def compile_c(source: str, prototype: Prototype, flags: Sequence[str]) -> Path:
     version = subprocess.run([command[0], "--version"], capture_output=True, check=False).stdout
     key = "\0".join([*command, text]).encode() + version + _cpu()
     name = f"{prototype.name}-{hashlib.sha256(key).hexdigest()[:32]}.so"
-    kept = cache_folder()
-    if kept is not None and (kept / name).is_file():  # a folder may be read-only, and hold it
-        return kept / name
-    folder = writable_folder()
+    kept = storage.find(name, key)  # the folder may be read-only, and hold it
+    if kept is not None:
+        return kept
+    folder = storage.writable_folder()
     library = folder / name
-    if library.is_file():
+    if folder != storage.cache_folder() and library.is_file():  # this process built it
         return library
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         path = Path(scratch, f"{prototype.name}.c")
@@ -155,7 +111,7 @@ def compile_c(source: str, prototype: Prototype, flags: Sequence[str]) -> Path:
             raise SignatureError(
                 f"kernel {prototype.name!r} does not compile ({shlex.join(command)}):\n{done.stderr}"
             )
-        output.rename(library)
+        storage.keep(output, library, key)
     return library
 
 

@@ -1,0 +1,173 @@
+"""Where compiled kernels are kept, and which of them may be loaded: a kernel is code, whoever wrote it.
+
+The rules are those of the cache of compiled programs (core/runtime/artifact_cache.h, private_folder.h): the folder, the
+one that it lies in, and the library must belong to this user or root, and nobody else may write to them. A library ends
+with a digest of its key and content, behind what the loader reads, so that none answers for another one.
+``TRIPONT_CACHE_SHARED=1`` turns the checks of owners and modes off.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import hashlib
+import os
+import shutil
+import stat
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Final
+
+_MAGIC: Final = b"TPKERNEL"
+_SEAL_SIZE: Final = len(_MAGIC) + hashlib.sha256().digest_size
+_WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
+
+
+def cache_folder() -> Path | None:
+    """Where compiled kernels are kept: beside the compiled programs, by the rules of core/runtime/artifact_cache.cc.
+
+    None where nothing is to be kept (``TRIPONT_CACHE=0``) or no folder is named. A relative ``XDG_CACHE_HOME`` or
+    ``HOME`` names none: it would be a folder of wherever the program happens to run.
+    """
+    if os.environ.get("TRIPONT_CACHE", "").lower() in ("0", "false", "off", "no"):
+        return None
+    if given := os.environ.get("TRIPONT_CACHE_DIR"):
+        return Path(given, "kernels")
+    for variable, below in (("XDG_CACHE_HOME", "tripont"), ("HOME", ".cache/tripont")):
+        base = os.environ.get(variable, "")
+        if os.path.isabs(base):
+            return Path(base, below, "kernels")
+    return None
+
+
+@functools.cache
+def private_folder() -> Path:
+    """A folder of this process alone, for kernels that cannot be kept. It goes when the process ends."""
+    folder = tempfile.mkdtemp(prefix="tripont-kernels-")
+    atexit.register(_remove_private_folder, folder, os.getpid())
+    return Path(folder)
+
+
+def _remove_private_folder(folder: str, owner: int) -> None:
+    if os.getpid() == owner:  # a child of fork() leaves it to its parent
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def writable_folder() -> Path:
+    """:func:`cache_folder`, made if it is not there; :func:`private_folder` where that cannot be written to, or is not
+    trusted.
+    """
+    folder = cache_folder()
+    if folder is None:
+        return private_folder()
+    try:
+        _make(folder)
+        if reason := _distrust_folder(folder):
+            _warn(reason)
+            return private_folder()
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except OSError:  # a read-only home, or none, as in containers
+        return private_folder()
+
+
+def find(name: str, key: bytes) -> Path | None:
+    """The kept library ``name``, if it is there, trusted and whole. Another one is removed, and said."""
+    folder = cache_folder()
+    if folder is None or not os.path.lexists(folder / name):
+        return None
+    if reason := _distrust_folder(folder):
+        _warn(reason)
+        return None
+    path = folder / name
+    reason = _distrust_library(path, key)
+    if not reason:
+        return path
+    warnings.warn(
+        f"the kernel {path} is not used: {reason}; compiling again", RuntimeWarning, stacklevel=2
+    )
+    with contextlib.suppress(OSError):
+        path.unlink()
+    return None
+
+
+def keep(built: Path, library: Path, key: bytes) -> None:
+    """Move a library that was just built to its place, which is on the same file system."""
+    with open(built, "r+b") as file:
+        content = file.read()
+        file.write(_seal(key, content))
+    if not _is_shared():
+        built.chmod(0o700)
+    built.rename(library)
+
+
+def _make(folder: Path) -> None:
+    """Make ``folder`` and those above it, for this user alone unless they are shared on purpose."""
+    mode = 0o777 if _is_shared() else 0o700
+    for path in (*reversed(folder.parents), folder):
+        if not path.is_dir():
+            path.mkdir(mode, exist_ok=True)
+
+
+def _is_shared() -> bool:
+    return os.environ.get("TRIPONT_CACHE_SHARED", "").lower() in ("1", "true", "on", "yes")
+
+
+def _seal(key: bytes, content: bytes) -> bytes:
+    digest = hashlib.sha256(len(key).to_bytes(8, "little") + key + content)
+    return _MAGIC + digest.digest()
+
+
+def _distrust(status: os.stat_result) -> str:
+    """Why what ``status`` is about is not trusted; empty if it is."""
+    if status.st_uid not in (os.geteuid(), 0):
+        return f"it belongs to user {status.st_uid}, and this process runs as user {os.geteuid()}"
+    if status.st_mode & _WRITABLE_BY_OTHERS:
+        return f"others may write to it (mode {stat.S_IMODE(status.st_mode):04o})"
+    return ""
+
+
+def _distrust_folder(folder: Path) -> str:
+    """The same of a folder and the one that it lies in, in which somebody could put another one in its place.
+
+    Folders whose place tripont chose itself are made private if they are this user's.
+    """
+    if _is_shared():
+        return ""
+    for path in (folder.parent, folder):
+        status = path.stat()
+        chosen = not os.environ.get("TRIPONT_CACHE_DIR")
+        if chosen and status.st_uid == os.geteuid() and status.st_mode & _WRITABLE_BY_OTHERS:
+            path.chmod(0o700)
+            status = path.stat()
+        if reason := _distrust(status):
+            return f"the cache folder {path} is not trusted: {reason}"
+    return ""
+
+
+def _distrust_library(path: Path, key: bytes) -> str:
+    try:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with open(os.open(path, flags), "rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                return "it is not a regular file"
+            if not _is_shared() and (reason := _distrust(status)):
+                return reason
+            content = file.read()
+    except OSError as error:
+        return f"it cannot be opened: {error.strerror}"
+    if content[-_SEAL_SIZE:] != _seal(key, content[:-_SEAL_SIZE]):
+        return "it is damaged (its digest does not match)"
+    return ""
+
+
+def _warn(reason: str) -> None:
+    """Say once why kernels are not kept."""
+    warnings.warn(
+        f"{reason}; kernels are compiled anew in each process (TRIPONT_CACHE_SHARED=1 trusts the folder)",
+        RuntimeWarning,
+        stacklevel=3,
+    )
