@@ -108,8 +108,8 @@ StatusOr<Results> Inspect(Parts parts) {
   Dl_info found;
   if (dladdr(reinterpret_cast<const void*>(callback.call), &found) == 0) {
     return InvalidArgument(kInspectSharding,
-                           ": its function is none of this process; was the program made by "
-                           "another one?");
+                           ": its function does not belong to this process; was the program "
+                           "made by another process?");
   }
   std::string sharding = parts[1];
   JAX_InspectSharding_Callback_Args args{};

@@ -226,7 +226,7 @@ Status LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args& args) {
       if (found == executable.devices.end()) [[unlikely]] {
         return InvalidArgument("program ", executable.info->executable->name(), " is for ",
                                executable.devices.size(), " devices, and ",
-                               device->description->debug_string, " is none of them");
+                               device->description->debug_string, " is not one of them");
       }
       participations.push_back(
           Participate(executable, static_cast<size_t>(found - executable.devices.begin())));

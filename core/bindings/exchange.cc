@@ -326,7 +326,7 @@ void DefineExchange(py::class_<Buffer, Ref<Buffer>>& buffer) {
                   "A buffer on the memory of a contiguous NumPy array, which it keeps. Not to be "
                   "written to while there are programs that read it. None where the device cannot "
                   "read it: it must be able to read the process's memory, at a multiple of 64 "
-                  "bytes. TypeError for element types that there are not.")
+                  "bytes. TypeError if the device has no such element type.")
       .def("view", &View,
            "The content in place, as a read-only NumPy array that keeps the memory. Waits for it. "
            "Raises ValueError where the host cannot read the memory.")

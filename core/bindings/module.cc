@@ -401,7 +401,8 @@ PYBIND11_MODULE(_tripont, m) {
         "Every SYCL device, as a dictionary. python: the interpreter whose environment may hold a "
         "SYCL runtime. "
         "Raises StatusError UNAVAILABLE without one.");
-  m.def("cache_counters", &CacheCounters, "Of all clients of the process.");
+  m.def("cache_counters", &CacheCounters,
+        "The counters of the on-disk cache, summed over the clients of the process.");
   m.def("start_profile", &StartProfile,
         "From now on every thunk of every execution is timed. Raises StatusError "
         "FAILED_PRECONDITION if a profile is being taken.");

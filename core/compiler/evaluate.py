@@ -66,7 +66,7 @@ def evaluate_instruction(instruction: Instruction, operands: Sequence[Array]) ->
                 results = function(instruction, *operands)
             else:
                 raise of_instruction("UNIMPLEMENTED", "no reference evaluation", instruction)
-    # A singular matrix, or one that is not positive; or a series that is no way.
+    # A matrix that is singular or not positive definite, or a series that does not converge.
     except (np.linalg.LinAlgError, NotEvaluatedError) as error:
         raise of_instruction("UNIMPLEMENTED", str(error), instruction) from None
     return [_shaped(r, s) for r, s in zip(results, instruction.result_shapes, strict=True)]

@@ -167,7 +167,7 @@ def _sharding_bytes(sharding: Any) -> bytes:
 
 
 def _optional(sharding: Any) -> bytes:
-    """No bytes for None: those of a replicated sharding are none either, and get one in front."""
+    """Empty for None. A sharding starts with a byte 1, because a replicated sharding is itself empty as a proto."""
     return b"" if sharding is None else b"\1" + _sharding_bytes(sharding)
 
 

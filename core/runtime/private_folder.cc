@@ -78,7 +78,7 @@ StatusOr<PrivateFolder> PrivateFolder::Open(const std::string& path, Sharing sha
   if (sharing != Sharing::kTrusted) {
     if (const std::string reason = Distrust(info); !reason.empty()) {
       return PermissionDenied("the cache folder ", path, " is not trusted: ", reason,
-                              "; what it holds is run as code (TRIPONT_CACHE_SHARED=1 trusts it)");
+                              "; its files are run as code (TRIPONT_CACHE_SHARED=1 trusts it)");
     }
   }
   return PrivateFolder(std::move(fd), path, sharing);

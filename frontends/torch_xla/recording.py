@@ -1,7 +1,7 @@
-"""Recording operations without what PyTorch does beside it in vain.
+"""Recording operations faster: without the parts of PyTorch's recording that have no effect on this device.
 
-A training step of PyTorch/XLA is recorded, operation by operation, while the device computes the step before. Of a
-small model the recording is the longer of the two, so :func:`install` takes out of it what has no effect here. A step
+A training step of PyTorch/XLA is recorded, operation by operation, while the device computes the step before. For a
+small model the recording takes longer than the step, so :func:`install` takes out of it what has no effect here. A step
 of a small network with SGD is recorded in four fifths of the time.
 
 * Gradients are recorded on the thread that calls ``backward()``. PyTorch hands them to a thread for each device, so

@@ -442,7 +442,7 @@ def test_without_an_assignment_the_first_devices_meet(client: Client) -> None:
     outs = [launch(client, loaded, n, n + 1) for n in (1, 0)]
     for out in outs:
         check(client, out, 3)
-    with pytest.raises(PjrtError, match="is none of them") as error:
+    with pytest.raises(PjrtError, match="is not one of them") as error:
         launch(client, loaded, 2, 1.0)
     assert error.value.code == "INVALID_ARGUMENT"
     client.destroy_executable(loaded)

@@ -99,7 +99,7 @@ def run_artifact(
         Path | None, typer.Option("-o", "--output", help="Folder for the results as .npy.")
     ] = None,
     repeat: Annotated[int, typer.Option(min=1, help="How often to run for the timing.")] = 20,
-    seed: Annotated[int, typer.Option(help="Of the random inputs.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the random inputs.")] = 0,
 ) -> None:
     """Run an artifact and show its results and how long it takes. Needs no compiler and no framework."""
     from .run import run

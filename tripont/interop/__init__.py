@@ -219,7 +219,7 @@ def _find_reader(x: Any) -> Reader:
     if hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__"):
         return _of_dlpack
     raise TypeError(
-        f"a {type(x).__module__}.{type(x).__qualname__} is no array of JAX, NumPy, PyTorch or TensorFlow, "
+        f"a {type(x).__module__}.{type(x).__qualname__} is not an array of JAX, NumPy, PyTorch or TensorFlow, "
         "and has no __dlpack__"
     )
 
@@ -242,7 +242,7 @@ def _inside(x: Any) -> Any:
     return x
 
 
-#: What shows that something is no dense array, and what makes one of it.
+#: Attributes that show that an array is not dense, by library, and the call that makes a dense array.
 _DENSE: dict[str, dict[str, str]] = {
     "jax": {"todense": "x.todense()"},
     "tensorflow": {

@@ -121,7 +121,7 @@ class Module:
         self._constants: dict[tuple[str, str], str] = {}
 
     def declare(self, name: str, result: str, arguments: Sequence[str]) -> None:
-        """Declare an intrinsic or an imported function once; a function of this module needs it not."""
+        """Declare an intrinsic or an imported function once; not needed for functions that this module defines."""
         if name not in self.declarations:
             self.declarations[name] = f"declare {result} @{name}({', '.join(arguments)})"
 

@@ -49,7 +49,9 @@ def replica_groups(
     """
     devices = range(math.prod(sizes)) if devices is None else devices
     if len(devices) != math.prod(sizes):
-        raise ValueError(f"a mesh of {list(sizes)} has not {len(devices)} devices")
+        raise ValueError(
+            f"a mesh of {list(sizes)} has {math.prod(sizes)} devices, not {len(devices)}"
+        )
     # Each axis becomes a list of factors, major to minor: a part of an axis is one of them, or several in a row.
     factors: list[AxisPart] = []
     for axis, size in enumerate(sizes):

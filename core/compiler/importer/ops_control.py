@@ -154,7 +154,9 @@ def _split_target(block: BlockReader, operation: Any) -> tuple[str, dict[str, An
         with contextlib.suppress(bindings.ir.MLIRError):
             written = bindings.ir.Attribute.parse(text, operation.context)
     if not isinstance(written, bindings.ir.DictAttr):
-        raise block.invalid(operation, f"the attributes of the custom call {target!r} are none")
+        raise block.invalid(
+            operation, f"the attributes of the custom call {target!r} are not a dictionary of MLIR"
+        )
     return name, attributes.typed_value(written)
 
 
@@ -368,7 +370,7 @@ def read_after_all(block: BlockReader, operation: Any) -> Results:
 
 
 def read_rng_bit_generator(block: BlockReader, operation: Any) -> Results:
-    """Of types other than integers of whole bytes: the (low) bits of such a one, as XLA has it."""
+    """For a type that is not an integer of whole bytes, its values are the low bits of such an integer, as in XLA."""
     algorithm = attributes.enumerator(operation, "rng_algorithm", bindings.RngAlgorithm, "DEFAULT")
     values = {"algorithm": algorithm}
     state, bits = (block.program.shape(result.type) for result in operation.results)

@@ -484,7 +484,7 @@ def _sort(scope: Scope, old: Instruction, operands: Sequence[Instruction]) -> li
 
 
 def _topk(scope: Scope, old: Instruction, operands: Sequence[Instruction]) -> list[Instruction]:
-    """The least value stands for what is not there: of equal ones the first are taken, which are there."""
+    """Positions past the size get the least value; among equal values topk takes the first, a real element."""
     (x,) = operands
     sizes = dict(scope.sizes[x])
     last = len(x.dims) - 1

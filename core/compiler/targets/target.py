@@ -69,7 +69,7 @@ class Target(ABC):
 
     @property
     def has_double(self) -> bool:
-        """Whether it computes with 64-bit floats. Without them nothing but programs that ask for them may use them."""
+        """Whether the target computes with 64-bit floats. If not, only programs that ask for them may use them."""
         return True
 
     def check(self, module: llvm_ir.Module, instruction: hlo.Instruction) -> None:  # noqa: B027

@@ -63,7 +63,7 @@ StatusOr<Number> ReadNumber(const Scalar& scalar) {
     case PrimitiveType::kF64:
       return Number{.is_float = true, .real = Load<double>(data)};
     default:
-      return InvalidArgument("is no number that kernels can be given");
+      return InvalidArgument("is not a number of a type that kernels take");
   }
 }
 
@@ -311,7 +311,8 @@ Status CheckPlan(const Kernel& kernel) {
   if (results == 0) return InvalidArgument("the kernel has no result");
   for (const KernelParameter& p : kernel.parameters) {
     if (!kernel.spirv.empty() && p.kind >= Kind::kDimensions)
-      return InvalidArgument("parameter '", p.name, "' is none that a SPIR-V kernel can have");
+      return InvalidArgument("parameter '", p.name,
+                             "' is of a kind that a SPIR-V kernel cannot have");
     if (p.kind < Kind::kSize || p.kind > Kind::kDimensions) continue;
     if (p.array < 0 || p.array >= (p.of_result ? results : operands))
       return InvalidArgument("parameter '", p.name, "' is about an array that does not exist");

@@ -3,7 +3,7 @@
     zeta(s, q) = q^-s + (q+1)^-s + ... + y^-s (y/(s-1) + 1/2 + s/(12 y) - s(s+1)(s+2)/(720 y^3) + ...)
 
 with y = q + n at least as large as 1.5 s and 10 (for float in double s and 6): Euler and Maclaurin's formula (DLMF
-25.11.28, 2.10.1). The sum ends before where its terms are nothing. For whole s, q may be negative; the terms up to 0
+25.11.28, 2.10.1). The sum ends where its terms no longer change it. For whole s, q may be negative; the terms up to 0
 are summed one by one.
 
     polygamma(n, x) = (-1)^(n+1) n! zeta(n + 1, x),  polygamma(0, x) = digamma(x)

@@ -125,8 +125,8 @@ def _kernel(name: str, count: int, group: int, sub_group: int, is_gpu: bool) -> 
     """The OpenCL kernel that runs function ``name``.body with ``count`` arrays, on work-groups of ``group`` items.
 
     On a GPU a kernel with groups of one item says nothing of them: the device chooses. On a CPU it says that it
-    computes with vectors (OpenCL's attribute vec_type_hint): else the compiler of ``intel-opencl-rt`` first makes a
-    variant that does several items at once, which nobody runs, in ten times the time of all the rest.
+    computes with vectors (OpenCL's attribute vec_type_hint): without it the compiler of ``intel-opencl-rt`` also
+    makes a variant that does several items at once. Nobody runs that variant, and making it takes ten times as long.
     """
     parameters = [f"{GLOBAL} %p{n}" for n in range(count)] + ["i64 %count", "i64 %chunk"]
     metadata = ""
