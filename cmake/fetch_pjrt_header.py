@@ -6,7 +6,7 @@ framework accepts. The folder is the first of these:
 1. ``TRIPONT_PJRT_INCLUDE_DIR`` in the environment;
 2. the headers of an installed TensorFlow of the version below;
 3. the cache folder, ``~/.cache/tripont-build`` (or ``$XDG_CACHE_HOME/tripont-build``);
-4. the cache folder, filled from the wheel of ``tensorflow-cpu``: the two headers are 4 MB of downloads out of its 274.
+4. the cache folder, filled from the wheel of ``tensorflow-cpu``: its headers are 4 MB of downloads out of 274.
 
 ``--tensorflow`` prints a folder that holds all of TensorFlow's headers that the adapter (nextpluggable) needs, of the
 same four places (40 MB of downloads); ``--installed`` prints the headers of an installed TensorFlow, or nothing;
@@ -28,8 +28,14 @@ from pathlib import Path
 from wheel_files import cache_folder, fetch_part
 
 WHEEL = "tensorflow-cpu==2.21.0"
-# The second one belongs to the Profiler extension.
-HEADERS = ("xla/pjrt/c/pjrt_c_api.h", "xla/backends/profiler/plugin/profiler_c_api.h")
+# What pjrt/ includes; the last one belongs to the Profiler extension.
+HEADERS = (
+    "xla/pjrt/c/pjrt_c_api.h",
+    "xla/pjrt/c/pjrt_c_api_ffi_extension.h",
+    "xla/pjrt/c/pjrt_c_api_layouts_extension.h",
+    "xla/pjrt/c/pjrt_c_api_profiler_extension.h",
+    "xla/backends/profiler/plugin/profiler_c_api.h",
+)
 ADAPTER_HEADER = "tensorflow/c/kernels.h"
 VERSION = WHEEL.split("==")[1]
 IN_WHEEL = "tensorflow/include/"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 import types
 from collections.abc import Callable, Sequence
@@ -58,6 +59,18 @@ def run(
         return Path(capsys.readouterr().out.strip())
 
     return run
+
+
+def test_every_header_that_the_plugin_includes_is_named(fetch: types.ModuleType) -> None:
+    included = {
+        header
+        for folder in ("core/runtime", "core/bindings", "pjrt")
+        for path in (CMAKE.parent / folder).rglob("*")
+        if path.suffix in {".cc", ".h"}
+        for header in re.findall(r'^#include "(xla/[^"]+)"', path.read_text(), re.M)
+    }
+    assert included
+    assert included <= set(fetch.HEADERS)
 
 
 def test_headers_are_downloaded_once(fetch: types.ModuleType, run: Callable[..., Path]) -> None:
