@@ -56,7 +56,12 @@ endif()
 set(TRIPONT_WITH_TENSORFLOW "${with_tensorflow}")
 
 set(PJRT_INCLUDE_DIR "" CACHE PATH "Folder that holds xla/pjrt/c/pjrt_c_api.h")
-set(pjrt_headers xla/pjrt/c/pjrt_c_api.h xla/backends/profiler/plugin/profiler_c_api.h)
+set(pjrt_headers
+  xla/pjrt/c/pjrt_c_api.h
+  xla/pjrt/c/pjrt_c_api_ffi_extension.h
+  xla/pjrt/c/pjrt_c_api_layouts_extension.h
+  xla/pjrt/c/pjrt_c_api_profiler_extension.h
+  xla/backends/profiler/plugin/profiler_c_api.h)
 foreach(header IN LISTS pjrt_headers)
   if(NOT EXISTS "${PJRT_INCLUDE_DIR}/${header}")
     tripont_ask_python(fetch_pjrt_header.py found_pjrt)
