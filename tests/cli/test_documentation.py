@@ -1,8 +1,10 @@
-"""docs/environment.md lists every setting, with the text that the runtime itself gives."""
+"""Documents that say what a program prints: the settings, the README's lines, the tutorial's dumps."""
 
 from __future__ import annotations
 
+import platform
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -50,3 +52,77 @@ def test_the_lines_of_the_readme_run(subprocess_environment: dict[str, str]) -> 
     )
     assert result.returncode == 0, result.stderr
     assert "XpuDevice" in result.stdout
+
+
+TUTORIAL = ROOT / "docs" / "tutorial.md"
+
+
+@pytest.fixture
+def tutorial() -> str:
+    if not TUTORIAL.exists():
+        pytest.skip("the documentation is not part of the wheel's tests")
+    return TUTORIAL.read_text()
+
+
+def test_the_program_of_the_tutorial_runs(
+    tutorial: str, subprocess_environment: dict[str, str]
+) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", tutorial, re.DOTALL)
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        env=subprocess_environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert result.returncode == 0, result.stderr
+    assert "stablehlo.add" in result.stdout
+    assert "[2. 2. 2. 2. 2. 2. 2. 2.]" in result.stdout
+
+
+def test_the_dumps_of_the_tutorial_are_what_the_compiler_writes(
+    tutorial: str, subprocess_environment: dict[str, str], tmp_path: Path
+) -> None:
+    """Word for word; of the assembly, which is LLVM's, the instructions' names."""
+    (program,) = re.findall(r"```mlir\n(.*?)```", tutorial, re.DOTALL)
+    (tmp_path / "add_one.mlir").write_text(program)
+
+    def run(line: str) -> None:
+        result = subprocess.run(
+            [sys.executable, "-m", "tripont.cli.main", *shlex.split(line)[1:]],
+            env=subprocess_environment,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert result.returncode == 0, result.stderr
+
+    commands = re.findall(r"^    (tripont .*)$", tutorial, re.MULTILINE)
+    assert [c.split()[1] for c in commands] == ["compile", "run", "inspect", "explain"]
+    run(commands[0])
+    shown = re.findall(
+        r"`(dumps/module_0001\.add_one\.[\w.-]+)`[^`]*?(?:`[^`]+`[^`]*?)*?\n```\n(.*?)```",
+        tutorial,
+        re.DOTALL,
+    )
+    assert len(shown) == 6
+    for file, text in shown:
+        written = (tmp_path / file).read_text()
+        if file.endswith(".s"):
+            names = [line.split()[0] for line in text.splitlines()]
+            words = [line.split()[0] for line in written.splitlines() if line.split()]
+            start = words.index(names[0])
+            assert words[start : start + len(names)] == names
+        else:
+            assert text.strip() in written, file
+    if platform.machine() == "x86_64" and "avx2" in Path("/proc/cpuinfo").read_text():
+        for command in commands[1:3]:
+            run(command)
+
+
+def test_the_files_that_the_tutorial_reads_are_there(tutorial: str) -> None:
+    files = re.findall(r"`((?:core|pjrt)/[\w/]+\.\w+)`", tutorial)
+    assert len(files) >= 8
+    assert [file for file in files if not (ROOT / file).exists()] == []
+    assert len(re.findall(r"^## \d\. ", tutorial, re.MULTILINE)) == 7
