@@ -55,12 +55,14 @@ from typing import Final
 
 from . import dtypes
 from .hlo import Shape
+from .recursion import deep_recursion
 
 MAGIC: Final = b"TRIPONT\0"
 FORMAT_VERSION: Final = 2
 ALIGNMENT: Final = 64
 CODE_ALIGNMENT: Final = 4096
 
+MOST_NESTED: Final = 2000  # loops and branches in each other; the runtime's limit too
 SECTION_META: Final = 1
 SECTION_CODE: Final = 2
 SECTION_CONSTANTS: Final = 3
@@ -527,7 +529,10 @@ class _Reader:
         return data
 
     def string(self) -> str:
-        return self.bytes().decode()
+        try:
+            return self.bytes().decode()
+        except UnicodeDecodeError as error:
+            raise ArtifactError("artifact: a string is not UTF-8") from error
 
     def shape(self) -> Shape:
         code, rank = self._unpack("<BI")
@@ -535,7 +540,10 @@ class _Reader:
             dtype = dtypes.from_code(code)
         except KeyError as error:
             raise ArtifactError(f"artifact: unknown element type {code}") from error
-        return Shape(dtype, self._unpack(f"<{rank}q"))
+        dims = self._unpack(f"<{rank}q")
+        if any(d < 0 for d in dims):
+            raise ArtifactError(f"artifact: a shape with a dimension of {min(dims)}")
+        return Shape(dtype, dims)
 
     def slice(self) -> Slice:
         return Slice(*self._unpack("<IQQ"))
@@ -554,7 +562,9 @@ def _read_attribute(r: _Reader) -> LibraryAttribute | FunctionOffset:
     raise ArtifactError(f"artifact: unknown attribute kind {kind}")
 
 
-def _read_thunks(r: _Reader) -> tuple[Thunk, ...]:
+def _read_thunks(r: _Reader, depth: int = 0) -> tuple[Thunk, ...]:
+    if depth > MOST_NESTED:
+        raise ArtifactError(f"artifact: loops and branches nest more than {MOST_NESTED} deep")
     thunks: list[Thunk] = []
     for _ in range(r.u32()):
         kind, debug = r.u8(), r.i32()
@@ -566,11 +576,14 @@ def _read_thunks(r: _Reader) -> tuple[Thunk, ...]:
             thunks.append(Copy(r.slice(), r.slice(), debug))
         elif kind == THUNK_WHILE:
             predicate, trip_count = r.slice(), r.i64()
-            thunks.append(While(_read_thunks(r), _read_thunks(r), predicate, trip_count, debug))
+            condition, body = _read_thunks(r, depth + 1), _read_thunks(r, depth + 1)
+            thunks.append(While(condition, body, predicate, trip_count, debug))
         elif kind == THUNK_CONDITIONAL:
             selector, is_pred = r.slice(), bool(r.u8())
-            branches = tuple(_read_thunks(r) for _ in range(r.u32()))
-            thunks.append(Conditional(selector, is_pred, branches, debug))
+            branches = []
+            for _ in range(r.u32()):  # no generator: each level of it would take from the C stack
+                branches.append(_read_thunks(r, depth + 1))
+            thunks.append(Conditional(selector, is_pred, tuple(branches), debug))
         elif kind == THUNK_LIBRARY_CALL:
             name, cost = r.string(), r.f64()
             operands = tuple(Operand(r.slice(), r.shape()) for _ in range(r.u32()))
@@ -589,7 +602,9 @@ def _read_values(r: _Reader) -> tuple[Value, ...]:
 def deserialize(data: bytes) -> Executable:
     """The executable that ``data`` holds.
 
-    Raises ArtifactError if the bytes are truncated, corrupt, or of another format version.
+    Raises ArtifactError, and nothing else, for bytes that are not an artifact of this format version or are damaged. It
+    checks what it needs to read them; whether slices and functions are inside their allocations and code is checked by
+    the runtime (core/runtime/artifact.cc).
     """
     if len(data) < _HEADER.size or data[:8] != MAGIC:
         raise ArtifactError("not a tripont artifact (the magic number is missing)")
@@ -604,10 +619,30 @@ def deserialize(data: bytes) -> Executable:
         )
     if zlib.crc32(data[_CHECKED_FROM:]) != checksum:
         raise ArtifactError("artifact is corrupt: its checksum does not match")
+    with deep_recursion():
+        return _read_executable(_read_sections(data, count))
+
+
+def _read_sections(data: bytes, count: int) -> dict[int, bytes]:
+    """The bytes of each section; empty for one that may be left out."""
+    if _HEADER.size + count * _SECTION.size > len(data):
+        raise ArtifactError(f"artifact: {count} sections do not fit in {len(data)} bytes")
     sections: dict[int, bytes] = {}
     for i in range(count):
         kind, _, offset, length = _SECTION.unpack_from(data, _HEADER.size + i * _SECTION.size)
+        if offset + length > len(data):
+            raise ArtifactError(f"artifact: section {kind} is outside the {len(data)} bytes")
+        if kind in sections or not SECTION_META <= kind <= SECTION_SIZES:
+            raise ArtifactError(f"artifact: section {kind} is unknown or there twice")
         sections[kind] = data[offset : offset + length]
+    if SECTION_META not in sections:
+        raise ArtifactError("artifact: section META is missing")
+    for kind in (SECTION_CODE, SECTION_CONSTANTS, SECTION_DEBUG, SECTION_PROGRAM):
+        sections.setdefault(kind, b"")
+    return sections
+
+
+def _read_executable(sections: dict[int, bytes]) -> Executable:
     r = _Reader(sections[SECTION_META])
     name, target, triple, cpu, compiler_version, fingerprint = (r.string() for _ in range(6))
     cpu_features = tuple(r.string() for _ in range(r.u32()))
@@ -632,7 +667,7 @@ def deserialize(data: bytes) -> Executable:
             d.f64(),
             d.f64(),
         )
-        for _ in range(d.u32())
+        for _ in range(d.u32() if d.data else 0)
     )
     visible_results = -1
     dynamic_results: tuple[tuple[int, int, int], ...] = ()

@@ -33,6 +33,27 @@ enum Section : uint32_t {
   kSizes = 6
 };
 
+// Whether `text` is UTF-8 (RFC 3629): no overlong forms, no surrogates, nothing above U+10FFFF.
+bool IsUtf8(std::string_view text) {
+  for (size_t i = 0; i < text.size();) {
+    const auto first = static_cast<uint8_t>(text[i++]);
+    if (first < 0x80) continue;
+    const int more = first >= 0xF0 ? 3 : first >= 0xE0 ? 2 : 1;
+    if (first < 0xC2 || first > 0xF4) return false;
+    // What the second byte may be, so that the code point needs as many bytes as it has.
+    uint8_t low = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
+    uint8_t high = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
+    for (int n = 0; n < more; ++n, ++i) {
+      if (i == text.size()) return false;
+      const auto byte = static_cast<uint8_t>(text[i]);
+      if (byte < low || byte > high) return false;
+      low = 0x80;
+      high = 0xBF;
+    }
+  }
+  return true;
+}
+
 // Reads values one after the other. After an error everything reads as 0 and the first message
 // stays.
 class Reader {
@@ -52,11 +73,16 @@ class Reader {
   int64_t I64() { return Number<int64_t>(); }
   double F64() { return Number<double>(); }
 
-  std::string String() {
+  std::string Bytes() {
     const uint32_t size = U32();
     if (!Need(size)) return {};
-    std::string text(data_.substr(position_, size));
+    std::string bytes(data_.substr(position_, size));
     position_ += size;
+    return bytes;
+  }
+  std::string String() {
+    std::string text = Bytes();
+    if (!IsUtf8(text)) Fail("a string is not UTF-8");
     return text;
   }
   // The number of elements of a list whose elements take at least `element_size` bytes: never more
@@ -125,7 +151,7 @@ ArtifactAttribute ReadAttribute(Reader& r) {
       return values;
     }
     case 2:
-      return r.String();
+      return r.Bytes();
     case 3:
       return FunctionOffset{r.I64()};
     default:
