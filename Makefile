@@ -8,7 +8,8 @@ RUN := $(VENV)/bin/python
 # Tests on all cores, up to four at once (ARGS="-n 0 ..." for one after another, as a debugger wants it).
 PYTEST := $(RUN) -m pytest -n auto --maxprocesses 4 --dist worksteal
 # The folders whose tests are about TensorFlow or PyTorch.
-FRAMEWORK_TESTS := frontends/tensorflow frontends/torch_xla frontends/torchax interop kernels/frameworks nextpluggable
+FRAMEWORK_TESTS := $(addprefix frontends/,tensorflow torch_xla torchax) $(addprefix interop/,frameworks test_interop.py) \
+  kernels/frameworks nextpluggable
 WITHOUT_FRAMEWORKS := $(addprefix --ignore=tests/,$(FRAMEWORK_TESTS))
 # The compiler up to its artifact, without LLVM: reading, passes, fusion, memory, the evaluator, simulated execution.
 UNIT_TESTS := tests/cmake tests/core/compiler --ignore=tests/core/compiler/codegen --ignore=tests/core/compiler/targets \
