@@ -1,8 +1,9 @@
 """The driver: program bytes in, artifact bytes out.
 
-:func:`compile_program` is what the compile worker and the command line call. It has no state and
-reads nothing but its arguments and the environment variables that :mod:`.dump` and :mod:`.verifier`
-name.
+:func:`compile_program` is what the compile worker and the command line call. It has no state. What it
+makes depends on its arguments alone: the target and what it has stand in ``options`` (a CPU "host" is
+the one that runs this). The environment variables that :mod:`.dump` and :mod:`.verifier` name add files
+and checks.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ OPTIONS: Mapping[str, str] = {
     "sycl_device": "SYCL device to compile for: cpu or gpu, and what it has of fp16, fp64, sub-groups (of 16): "
     "cpu,fp16,fp64 (the default)",
     "cpu": "CPU to compile for: host (the one that runs this, the default) or a name such as x86-64-v2",
+    "onednn": "whether the runtime finds oneDNN where the program runs: 1 (the default) or 0",
     "dump_to": "folder for dumps of all stages",
     "dump_hlo_pass_re": "regular expression: passes around which to dump HLO",
     "dump_hlo_module_re": "regular expression: names of programs to dump (the default: all)",
@@ -146,7 +148,8 @@ def compile_module(
     results = _values([r.shape for r in module.entry.results], module.result_memory_kinds, "result")
     costs = cost.of_module(module)
     exact = options.get("xla_allow_excess_precision", "").lower() in ("false", "0")
-    module = pipeline.run(module, dumping, pipeline.EXACT_PASSES if exact else pipeline.PASSES)
+    passes = pipeline.EXACT_PASSES if exact else pipeline.PASSES
+    module = pipeline.run(module, target, dumping, passes)
     assignment = buffers.assign(module)
     code, lowered, program, image = _generate(module, assignment, target, dumping)
     costs.optimal_nanoseconds = cost.of_thunks(lowered.thunks)
@@ -241,14 +244,15 @@ def target_for(options: Mapping[str, str]) -> Target:
     """The target that ``options`` name; CompileError INVALID_ARGUMENT for one that does not exist."""
     name = options.get("target") or "host"
     cpu = options.get("cpu") or "host"
+    onednn = options.get("onednn") != "0"
     if name == "host":
         from .targets.host import for_cpu
 
-        return for_cpu(cpu)
+        return for_cpu(cpu, onednn)
     if name == "sycl":
         from .targets.sycl import for_device
 
-        return for_device(options.get("sycl_device") or "", cpu)
+        return for_device(options.get("sycl_device") or "", cpu, onednn)
     raise invalid_argument(f"unknown target {name!r}: there are host and sycl")
 
 

@@ -1,10 +1,11 @@
-"""The passes, in order. Each is a function Module -> Module with one job; what it does stands at
-its definition.
+"""The passes, in order. Each is a function with one job, from a module to a module; what it does stands
+at its definition. Those that decide by the machine are given the target too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Final, cast
 
 from . import verifier
 from .dump import Dump
@@ -24,8 +25,11 @@ from .passes.simplify import simplify
 from .passes.split_reductions import split_reductions
 from .passes.split_scans import split_scans
 from .passes.while_loops import annotate_trip_counts, hoist_invariants, simplify_loops
+from .targets.target import Target
 
-Pass = Callable[[Module], Module]
+ModulePass = Callable[[Module], Module]
+TargetPass = Callable[[Module, Target], Module]
+Pass = ModulePass | TargetPass
 
 PASSES: tuple[Pass, ...] = (
     inline_calls,
@@ -63,8 +67,19 @@ EXACT_PASSES: tuple[Pass, ...] = (
 )
 
 
-def run(module: Module, dump: Dump, passes: Iterable[Pass] = PASSES) -> Module:
-    """``module`` after all passes, scheduled: the order of instructions is the order of execution.
+# The passes that are given the target.
+TARGET_PASSES: Final[frozenset[Pass]] = frozenset((match_library,))
+
+
+def apply(step: Pass, module: Module, target: Target) -> Module:
+    """``module`` after one pass for ``target``."""
+    if step in TARGET_PASSES:
+        return cast(TargetPass, step)(module, target)
+    return cast(ModulePass, step)(module)
+
+
+def run(module: Module, target: Target, dump: Dump, passes: Iterable[Pass] = PASSES) -> Module:
+    """``module`` after all passes for ``target``, scheduled: the order of instructions is the order of execution.
 
     With TRIPONT_VERIFY=1 (and always under pytest) the module is verified after each pass.
     """
@@ -78,7 +93,7 @@ def run(module: Module, dump: Dump, passes: Iterable[Pass] = PASSES) -> Module:
     dump.between_passes(module, 0, *names[:2], changed=True)
     for number, step in enumerate(steps, 1):
         before = module
-        module = step(module)
+        module = apply(step, module, target)
         changed = module is not before
         if check and changed:
             module.assign_names()

@@ -66,7 +66,7 @@ def compile_file(
     cpu: Annotated[
         str,
         typer.Option(help="CPU to compile for: host (this one), or a name such as x86-64-v3."),
-    ] = "host",
+    ] = "",
     sycl_device: Annotated[
         str,
         typer.Option(help="SYCL device to compile for: cpu or gpu, and what it has: gpu,fp64."),
@@ -80,8 +80,9 @@ def compile_file(
 ) -> None:
     """Compile a program ahead of time into an executable artifact."""
     from .compile import run
+    from .machine import default_cpu, with_facts
 
-    options = {"target": target, "cpu": cpu}
+    options = with_facts({"target": target, "cpu": cpu or default_cpu()})
     if sycl_device:
         options["sycl_device"] = sycl_device
     raise typer.Exit(run(file, output, options, dump, program_format))
@@ -133,7 +134,7 @@ def explain(
         str, typer.Option(help="Number or name of the module, if a dump holds several.")
     ] = "",
     target: Annotated[str, typer.Option(help="What to compile a program file for.")] = "host",
-    cpu: Annotated[str, typer.Option(help="CPU to compile a program file for.")] = "host",
+    cpu: Annotated[str, typer.Option(help="CPU to compile a program file for.")] = "",
     measure: Annotated[
         bool | None,
         typer.Option(
@@ -156,8 +157,9 @@ def explain(
 ) -> None:
     """Make one HTML page that shows every stage of a program, its graph and where its time goes."""
     from .explain import run
+    from .machine import default_cpu, with_facts
 
-    options = {"target": target, "cpu": cpu}
+    options = with_facts({"target": target, "cpu": cpu or default_cpu()})
     raise typer.Exit(run(given, output, module, options, measure, program_format, sources or ()))
 
 

@@ -32,12 +32,26 @@ class Image:
     files: dict[str, bytes] = field(default_factory=dict)  # more to dump, by suffix
 
 
+@dataclass(frozen=True, slots=True)
+class Libraries:
+    """What library calls of a program can rely on where it runs.
+
+    ``onednn``: whether the runtime finds oneDNN there. ``cpu_features``: LLVM's names of what the CPU has that library
+    calls run on. ``on_gpu``: whether oneDNN's calls run on a GPU instead.
+    """
+
+    onednn: bool
+    cpu_features: frozenset[str]
+    on_gpu: bool = False
+
+
 @dataclass(frozen=True)
 class Target(ABC):
     """A machine to compile for. ``features``: LLVM names of all that the machine must have, sorted.
 
     ``vector_bytes`` is the width of the vectors that kernels are written in; ``function_attributes`` goes on every
-    function; ``fingerprint`` differs when code for one is not right (or not best) for the other.
+    function; ``fingerprint`` differs when code for one is not right (or not best) for the other. ``libraries`` is what
+    passes that choose library calls go by.
     """
 
     name: str
@@ -48,6 +62,7 @@ class Target(ABC):
     vector_bytes: int
     function_attributes: str
     fingerprint: str
+    libraries: Libraries
     max_lanes: int = 1 << 16  # of a vector, whatever the size of its elements
     block: int = 1024  # elements of a unit of work in a long minor dimension; a multiple of all numbers of lanes
     work_group: int = (

@@ -10,6 +10,7 @@ from tripont.core.compiler.errors import CompileError
 from tripont.core.compiler.evaluate import evaluate
 from tripont.core.compiler.hlo import Computation, Instruction, Module
 from tripont.core.compiler.importer.program import read_program
+from tripont.core.compiler.targets.host import for_cpu
 
 from tests.core.compiler import programs
 from tests.core.compiler.builders import S32, arguments, compare, module, number, op, parameter
@@ -20,7 +21,7 @@ def simulate(before: Module, passes=pipeline.PASSES) -> Simulation:
     """Compile, run, compare with the reference."""
     values = arguments(before)
     expected = evaluate(before, values)
-    simulation = Simulation(pipeline.run(before, pipeline.Dump(), passes))
+    simulation = Simulation(pipeline.run(before, for_cpu(), pipeline.Dump(), passes))
     for a, b in zip(simulation.run(values), expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
     return simulation
@@ -30,7 +31,7 @@ def jax_program(name: str, *donated: int) -> Simulation:
     before = read_program(programs.stablehlo(name, donated), "mlir")
     values = programs.arguments_of(name)
     expected = evaluate(before, values)
-    simulation = Simulation(pipeline.run(before, pipeline.Dump()))
+    simulation = Simulation(pipeline.run(before, for_cpu(), pipeline.Dump()))
     for a, b in zip(simulation.run(values), expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3)
     return simulation
@@ -84,7 +85,7 @@ def test_equal_constants_share_bytes(size: int) -> None:
     c = hlo.constant(np.arange(1, size + 1, dtype=np.float32))
     x = parameter(0, size)
     total = op("multiply", op("add", op("add", x, a), b), c)
-    fused = pipeline.run(module([x], total), pipeline.Dump())
+    fused = pipeline.run(module([x], total), for_cpu(), pipeline.Dump())
     assert len(buffers.assign(fused).constants) == -(-4 * size // 64) * 64 + 4 * size
 
 
@@ -201,7 +202,7 @@ def test_branches(selector: int) -> None:
     before = read_program(programs.stablehlo("branches"), "mlir")
     values = [np.int32(selector), *programs.arguments_of("branches")[1:]]
     expected = evaluate(before, values)
-    actual = Simulation(pipeline.run(before, pipeline.Dump())).run(values)
+    actual = Simulation(pipeline.run(before, for_cpu(), pipeline.Dump())).run(values)
     for a, b in zip(actual, expected, strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -209,7 +210,7 @@ def test_branches(selector: int) -> None:
 def test_checker_finds_an_overlap() -> None:
     x, w = parameter(0, 16, 16), parameter(1, 16, 16)
     y = dot(dot(x, w), dot(w, x))
-    fused = pipeline.run(module([x, w], dot(y, w)), pipeline.Dump())
+    fused = pipeline.run(module([x, w], dot(y, w)), for_cpu(), pipeline.Dump())
     assignment = buffers.assign(fused)
     buffers.check_assignment(fused, assignment)
     temporaries = [
@@ -226,7 +227,7 @@ def test_checker_finds_an_overlap() -> None:
 def test_huge_array_is_resource_exhausted() -> None:
     huge = hlo.broadcast(number(0.0), (1 << 30, 1 << 30))
     with pytest.raises(CompileError) as error:
-        buffers.assign(pipeline.run(module([], huge), pipeline.Dump()))
+        buffers.assign(pipeline.run(module([], huge), for_cpu(), pipeline.Dump()))
     assert error.value.code == "RESOURCE_EXHAUSTED"
 
 

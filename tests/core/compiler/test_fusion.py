@@ -10,6 +10,7 @@ from tripont.core.compiler import hlo, pipeline, verifier
 from tripont.core.compiler.evaluate import evaluate
 from tripont.core.compiler.fusion import fuse
 from tripont.core.compiler.hlo import Instruction, Module
+from tripont.core.compiler.targets.host import for_cpu
 
 from tests.core.compiler.builders import (
     S32,
@@ -407,7 +408,7 @@ def programs(draw) -> Module:
 def test_random_programs(before: Module) -> None:
     values = arguments(before)
     expected = evaluate(before, values)
-    after = pipeline.run(before, pipeline.Dump())
+    after = pipeline.run(before, for_cpu(), pipeline.Dump())
     actual = Simulation(after).run(values)
     for a, b in zip(actual, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-4)

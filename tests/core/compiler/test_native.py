@@ -58,7 +58,7 @@ def test_program(name: str, loops: str, monkeypatch) -> None:
         monkeypatch.setattr(NativeSimulation, "emit_sequence", None)
     module = read_program(programs.stablehlo(name), "mlir")
     reference = evaluate(module, programs.arguments_of(name))
-    simulation = NativeSimulation(pipeline.run(module, Dump(), GENERATED))
+    simulation = NativeSimulation(pipeline.run(module, for_cpu(), Dump(), GENERATED))
     close(simulation.run(programs.arguments_of(name)), reference)
 
 
@@ -67,6 +67,6 @@ def test_program(name: str, loops: str, monkeypatch) -> None:
 def test_random_programs(before: Module) -> None:
     values = arguments(before)
     expected = evaluate(before, values)
-    actual = NativeSimulation(pipeline.run(before, Dump(), GENERATED)).run(values)
+    actual = NativeSimulation(pipeline.run(before, for_cpu(), Dump(), GENERATED)).run(values)
     for a, b in zip(actual, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-3)

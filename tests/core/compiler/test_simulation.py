@@ -9,6 +9,7 @@ from tripont.core.compiler.dump import Dump
 from tripont.core.compiler.evaluate import evaluate
 from tripont.core.compiler.importer.program import read_program
 from tripont.core.compiler.passes.library import match_library
+from tripont.core.compiler.targets.host import for_cpu
 
 from tests.core.compiler import programs
 from tests.core.compiler.simulate import Simulation
@@ -41,7 +42,7 @@ def test_reference_agrees_with_jax(name: str) -> None:
 def test_program(name: str) -> None:
     module = read_program(programs.stablehlo(name), "mlir")
     reference = evaluate(module, programs.arguments_of(name))
-    simulation = Simulation(pipeline.run(module, Dump(), GENERATED))
+    simulation = Simulation(pipeline.run(module, for_cpu(), Dump(), GENERATED))
     close(simulation.run(programs.arguments_of(name)), reference)
 
 
@@ -54,5 +55,5 @@ def test_donation(name: str) -> None:
     program = programs.stablehlo(name, donate=tuple(range(count)))
     module = read_program(program, "mlir")
     reference = evaluate(module, programs.arguments_of(name))
-    simulation = Simulation(pipeline.run(module, Dump(), GENERATED))
+    simulation = Simulation(pipeline.run(module, for_cpu(), Dump(), GENERATED))
     close(simulation.run(programs.arguments_of(name)), reference)

@@ -7,15 +7,17 @@ scalar bodies of reductions and the like). Each rule is one function from an ins
 =================  =======================  ===================================================================
 opcode             library call             left to generated code
 =================  =======================  ===================================================================
-dot                gemm (oneDNN)            small ones, matrix times vector, f64, complex and wide integers
+dot                gemm (oneDNN)            small ones, matrix times vector, f64, complex, wide integers
 add, multiply ...  gemm's epilogue          what other elementwise operations read, and all but f32
-convolution        convolution (oneDNN)     what oneDNN cannot do exactly, f64, complex and integers
+convolution        convolution (oneDNN)     f64, complex, wide integers, integers with long sums
 sort               sort                     nothing
 topk               topk                     nothing
 fft                fft                      nothing
 cholesky           cholesky                 nothing
 triangular-solve   triangular-solve         nothing
 =================  =======================  ===================================================================
+
+What oneDNN may be asked for on which CPU stands in one table, :mod:`.onednn`.
 
 A ``library-call`` has the attributes ``name`` and ``config``; the ``config`` entries become the artifact's
 attributes, but for ``cost_ns``, the estimate of its time. A call that needs a function of the program (a sort's
@@ -26,6 +28,5 @@ comparator, a collective's reduction) has it in ``called``, and lowering adds th
 from .cost import estimate_cost
 from .epilogue import in_place_operand
 from .match import match_library
-from .options import LibraryOptions
 
-__all__ = ["LibraryOptions", "estimate_cost", "in_place_operand", "match_library"]
+__all__ = ["estimate_cost", "in_place_operand", "match_library"]

@@ -23,48 +23,45 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from ... import dtypes
 from ...hlo import ConvolutionDimensionNumbers, Instruction, Shape, WindowDimension, constant
+from .blocks import as_integers
+from .context import Context
 from .cost import contraction_cost
 from .gemm import Dimension, convert, row_major
-from .options import Context
+from .onednn import CONVOLUTION, way
 
 MAX_SPATIAL_DIMENSIONS: Final = 3
-
-_TYPES: Final = frozenset(
-    (
-        (dtypes.F32, dtypes.F32, dtypes.F32),
-        (dtypes.BF16, dtypes.BF16, dtypes.BF16),
-        (dtypes.BF16, dtypes.BF16, dtypes.F32),
-    )
-)
-_FLOATS: Final = frozenset((dtypes.F16, dtypes.BF16, dtypes.F32))
 
 
 def match_convolution(convolution: Instruction, context: Context) -> Instruction | None:
     """The library call that computes ``convolution``, or None if it is left to generated code."""
-    if not context.options.onednn or not is_possible(convolution):
+    if not is_possible(convolution):
         return None
     lhs, rhs = convolution.operands
     types = (lhs.dtype, rhs.dtype, convolution.dtype)
-    if types in _TYPES and (context.options.bf16 or dtypes.BF16 not in types):
+    chosen = way(CONVOLUTION, types, context.target)
+    if chosen is None or (chosen.depth and products_of_sum(convolution) > chosen.depth):
+        return None
+    if chosen.types == types:
         return make_call(convolution)
-    if _FLOATS.issuperset(types):
-        wide = convolution.replace(
-            operands=[convert(lhs, dtypes.F32), convert(rhs, dtypes.F32)],
-            shape=convolution.shape.with_dtype(dtypes.F32),  # type: ignore[union-attr]
-        )
-        return convert(make_call(wide), convolution.dtype)
-    return None
+    wide = convolution.replace(
+        operands=[convert(lhs, chosen.types[0]), convert(rhs, chosen.types[1])],
+        shape=convolution.shape.with_dtype(chosen.types[2]),  # type: ignore[union-attr]
+    )
+    call = make_call(wide)
+    return as_integers(call, convolution.dtype) if chosen.depth else convert(call, types[2])
+
+
+def products_of_sum(convolution: Instruction) -> int:
+    """How many products each number of the result is the sum of, those with padding included."""
+    numbers: ConvolutionDimensionNumbers = convolution.attributes["dimension_numbers"]
+    rhs = convolution.operands[1].dims
+    return math.prod(rhs) // max(1, rhs[numbers.kernel_output_feature])
 
 
 def multiply_adds(convolution: Instruction) -> int:
     """Multiplications of a convolution, those with padding included."""
-    numbers: ConvolutionDimensionNumbers = convolution.attributes["dimension_numbers"]
-    rhs = convolution.operands[1].dims
-    return (
-        math.prod(convolution.dims) * math.prod(rhs) // max(1, rhs[numbers.kernel_output_feature])
-    )
+    return math.prod(convolution.dims) * products_of_sum(convolution)
 
 
 def is_possible(convolution: Instruction) -> bool:

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from ... import dtypes
 from ...hlo import Instruction
+from .context import Context
 from .gemm import row_major
-from .options import Context
 
 # Values that are in memory anyway.
 _IN_MEMORY: Final = frozenset(

@@ -10,13 +10,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ... import dtypes
 from ...dtypes import DType
 from ...hlo import DotDimensionNumbers, Instruction, Shape
+from .blocks import in_blocks
+from .context import Context
 from .cost import contraction_cost
-from .options import Context
+from .onednn import DOT, Types, Way, way
+
+if TYPE_CHECKING:
+    from ...targets.target import Target
 
 # A dot of fewer multiply-adds is generated: as fast or faster, and it fuses with what is around it.
 MIN_MULTIPLY_ADDS: Final = 80**3
@@ -29,18 +34,6 @@ MIN_ROWS: Final = 5
 MIN_COLUMNS: Final = 2
 # oneDNN takes 12 dimensions.
 MAX_BATCH_DIMENSIONS: Final = 10
-
-# (lhs, rhs, result): the products that oneDNN computes as they are.
-_TYPES: Final = frozenset(
-    (
-        (dtypes.F32, dtypes.F32, dtypes.F32),
-        (dtypes.BF16, dtypes.BF16, dtypes.BF16),
-        (dtypes.BF16, dtypes.BF16, dtypes.F32),
-        (dtypes.S8, dtypes.S8, dtypes.S32),
-        (dtypes.U8, dtypes.S8, dtypes.S32),
-    )
-)
-_SMALL_FLOATS: Final = frozenset((dtypes.F16, dtypes.BF16))
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,24 +210,38 @@ def is_worthwhile(dot: Instruction) -> bool:
     )
 
 
-def match_dot(dot: Instruction, context: Context) -> Instruction | None:
-    """The gemm that computes ``dot``, or None if it is better generated."""
-    if not context.options.onednn or not is_worthwhile(dot):
+def way_of(dot: Instruction, target: Target) -> Way | None:
+    """How the library computes ``dot`` on ``target``; None if generated code does it better, or the library cannot."""
+    if not is_worthwhile(dot):
         return None
     lhs, rhs = dot.operands
-    types = (lhs.dtype, rhs.dtype, dot.dtype)
-    if types in _TYPES and (context.options.bf16 or dtypes.BF16 not in types):
-        return make_gemm(dot)
-    floats = {t for t in types if t in _SMALL_FLOATS or t is dtypes.F32}
-    if floats == set(types):
-        # Through f32: exact products, and f32 sums as the small types have them too.
-        wide = dot.replace(
-            operands=[convert(lhs, dtypes.F32), convert(rhs, dtypes.F32)],
-            shape=dot.shape.with_dtype(dtypes.F32),  # type: ignore[union-attr]
-        )
-        gemm = make_gemm(wide)
-        return None if gemm is None else convert(gemm, dot.dtype)
-    return None
+    return way(DOT, (lhs.dtype, rhs.dtype, dot.dtype), target)
+
+
+def match_dot(dot: Instruction, context: Context) -> Instruction | None:
+    """The gemm that computes ``dot``, or None if it is better generated."""
+    chosen = way_of(dot, context.target)
+    if chosen is None:
+        return None
+
+    def multiply(dot: Instruction) -> Instruction | None:
+        return make_gemm(_in_types(dot, chosen.types))
+
+    if chosen.depth:
+        return in_blocks(dot, chosen.depth, multiply)
+    gemm = multiply(dot)
+    return None if gemm is None else convert(gemm, dot.dtype)
+
+
+def _in_types(dot: Instruction, types: Types) -> Instruction:
+    """``dot`` with operands and result of other element types."""
+    lhs, rhs, result = types
+    if (lhs, rhs, result) == (*(o.dtype for o in dot.operands), dot.dtype):
+        return dot
+    return dot.replace(
+        operands=[convert(dot.operands[0], lhs), convert(dot.operands[1], rhs)],
+        shape=dot.shape.with_dtype(result),  # type: ignore[union-attr]
+    )
 
 
 def convert(operand: Instruction, dtype: DType) -> Instruction:

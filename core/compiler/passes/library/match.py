@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ...hlo import Computation, Instruction, Module
 from .. import rewrite
+from .context import Context
 from .convolution import match_convolution
 from .epilogue import fold_add, fold_multiply, fold_subtract
 from .gemm import fold_result_transpose, match_dot
-from .options import Context, LibraryOptions
 from .orientation import orient_results
 from .other import match_cholesky, match_fft, match_topk, match_triangular_solve
 from .sort import match_sort
+
+if TYPE_CHECKING:
+    from ...targets.target import Target
 
 Rule = Callable[[Instruction, Context], Instruction | None]
 
@@ -53,9 +56,8 @@ _BARRIERS: Final = frozenset(
 )
 
 
-def match_library(module: Module, options: LibraryOptions | None = None) -> Module:
-    """``module`` with library calls where a rule of :data:`RULES` says so. ``options``: by default, of this machine."""
-    options = options or LibraryOptions.of_host()
+def match_library(module: Module, target: Target) -> Module:
+    """``module`` with library calls where a rule of :data:`RULES` says so for ``target``."""
     sequences = {module.entry}
     for computation in reversed(module.computations()):  # callers first
         if computation in sequences:
@@ -65,13 +67,12 @@ def match_library(module: Module, options: LibraryOptions | None = None) -> Modu
     new: dict[Computation, Computation] = {}
     for computation in module.computations():
         if computation in sequences:
-            new[computation] = _match(rewrite.with_called(computation, new), options)
+            new[computation] = _match(rewrite.with_called(computation, new), target)
     return rewrite.with_entry(module, new[module.entry])
 
 
-def _match(computation: Computation, options: LibraryOptions) -> Computation:
-    if options.onednn:
-        computation = orient_results(computation)
+def _match(computation: Computation, target: Target) -> Computation:
+    computation = orient_results(computation, target)
     uses = dict.fromkeys(computation.instructions, 0)
     fusible: set[Instruction] = set()  # those that a user could be fused with
     for instruction in reversed(computation.instructions):
@@ -81,7 +82,7 @@ def _match(computation: Computation, options: LibraryOptions) -> Computation:
         if not is_barrier and not (instruction.opcode == "reshape" and instruction not in fusible):
             fusible.update(instruction.operands)
     uses[computation.root] += 1
-    context = Context(options, uses)
+    context = Context(target, uses)
     originals = iter(computation.instructions)
 
     def rule(instruction: Instruction) -> Instruction | None:

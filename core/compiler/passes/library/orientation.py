@@ -9,15 +9,20 @@ the same loop in order. And one of the two results is hardly ever read, so it is
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ...hlo import Computation, Instruction
 from .call import library_call
-from .gemm import is_worthwhile
+from .gemm import way_of
+
+if TYPE_CHECKING:
+    from ...targets.target import Target
 
 # Of writing an array in another order, one core.
 _NS_PER_BYTE = 0.1
 
 
-def orient_results(computation: Computation) -> Computation:
+def orient_results(computation: Computation, target: Target) -> Computation:
     """``computation`` with those products that are results, and are read transposed otherwise, made of their transpose.
 
     The one transpose of a dot (which becomes the way the gemm writes: :func:`.gemm.fold_result_transpose`) stays, and
@@ -31,7 +36,7 @@ def orient_results(computation: Computation) -> Computation:
     results: dict[Instruction, Instruction] = {}  # a result -> what it becomes
     after: dict[Instruction, Instruction] = {}
     for dot in dict.fromkeys(root.operands):
-        if dot.opcode != "dot" or not is_worthwhile(dot):
+        if dot.opcode != "dot" or way_of(dot, target) is None:
             continue
         readers = [u for u in users[dot] if u is not root]
         if [r.opcode for r in readers] != ["transpose"]:

@@ -12,9 +12,9 @@ from ...dtypes import F32
 from ...errors import of_instruction
 from ...hlo import Instruction, Shape, constant
 from .call import library_call
+from .context import Context
 from .cost import CALL_NS, FLOPS_PER_NS, memory_cost, sort_cost
 from .gemm import convert
-from .options import Context
 
 _FLOATS: Final = frozenset(["f32", "f64", "c64", "c128"])
 

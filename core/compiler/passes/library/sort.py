@@ -19,8 +19,8 @@ import numpy as np
 
 from ...dtypes import DType
 from ...hlo import Computation, Instruction, Shape
+from .context import Context
 from .cost import sort_cost
-from .options import Context
 
 NUMERIC: Final = 0  # SortOrder in sort_keys.h
 TOTAL: Final = 1

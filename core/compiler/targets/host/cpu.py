@@ -1,84 +1,89 @@
 """CPU models and features, in LLVM's names.
 
 Code is generated for a *feature set*, not for a CPU name: the artifact lists the features, and any CPU that has
-them may run it. The name only tunes instruction scheduling.
+them may run it. The name only tunes instruction scheduling. The names and their features are in ``cpus.txt``, which
+the runtime reads too.
 """
 
 from __future__ import annotations
 
+import functools
+from pathlib import Path
 from typing import Final
 
 import llvmlite.binding as llvm
 
-from ...errors import CompileError
+from ...errors import invalid_argument
 
-_V2: Final = ("cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3")
-_V3: Final = (*_V2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
-_V4: Final = (*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
-_ICELAKE: Final = (
-    *_V4,
-    "avx512bitalg", "avx512ifma", "avx512vbmi", "avx512vbmi2", "avx512vnni", "avx512vpopcntdq",
-    "gfni", "vaes", "vpclmulqdq",
-)  # fmt: skip
+X86_64: Final = "x86_64"
+AARCH64: Final = "aarch64"
 
-# Features that generated code can make use of: others (clzero, rdseed, ...) would only make artifacts pickier.
-_USEFUL: Final = frozenset((*_ICELAKE, "avx512bf16", "avx512fp16", "avxvnni", "avxvnniint8", "amx-tile",
-                            "amx-bf16", "amx-int8"))  # fmt: skip
+# Features that generated code or a library makes use of, besides those of the models.
+_ALSO_USEFUL: Final = frozenset(("amx-tile", "amx-bf16", "amx-int8"))
+_SELF: Final = ("", "host", "native")
 
-_MODELS: Final[dict[str, tuple[str, ...]]] = {
-    "x86-64-v2": _V2,
-    "x86-64-v3": _V3,
-    "x86-64-v4": _V4,
-    "haswell": _V3,
-    "skylake": _V3,
-    "skylake-avx512": _V4,
-    "cascadelake": (*_V4, "avx512vnni"),
-    "icelake-server": _ICELAKE,
-    "sapphirerapids": (*_ICELAKE, "avx512bf16", "avx512fp16", "avxvnni"),
-    "znver2": _V3,
-    "znver3": _V3,
-    "znver4": (*_ICELAKE, "avx512bf16"),
-    "znver5": (*_ICELAKE, "avx512bf16", "avxvnni"),
-}
 
-_AARCH64_MODELS: Final[dict[str, tuple[str, ...]]] = {
-    "generic-aarch64": ("fp-armv8", "neon"),
-    "neoverse-n1": ("dotprod", "fp-armv8", "fullfp16", "lse", "neon"),
-    "apple-m1": ("dotprod", "fp-armv8", "fullfp16", "lse", "neon"),
-}
+@functools.cache
+def _models() -> dict[str, dict[str, tuple[str, ...]]]:
+    """Architecture -> name -> sorted features."""
+    models: dict[str, dict[str, tuple[str, ...]]] = {}
+    section: dict[str, tuple[str, ...]] = {}
+    for line in Path(__file__).with_name("cpus.txt").read_text().splitlines():
+        line = line.partition("#")[0].strip()
+        if line.startswith("["):
+            section = models.setdefault(line.strip("[]"), {})
+        elif line:
+            name, _, words = line.partition(":")
+            features: set[str] = set()
+            for word in words.split():
+                features.update(section.get(word, (word,)))
+            section[name] = tuple(sorted(features))
+    return models
 
 
 def known_models() -> list[str]:
     """The names that ``describe`` takes besides ``"host"``."""
-    return [*_MODELS, *_AARCH64_MODELS]
+    return [name for names in _models().values() for name in names]
+
+
+def known_features(architecture: str) -> frozenset[str]:
+    """The features that a name may be followed by."""
+    features = {f for names in _models()[architecture].values() for f in names}
+    return frozenset(features | _ALSO_USEFUL if architecture == X86_64 else features)
 
 
 def is_aarch64(model: str) -> bool:
-    return model in _AARCH64_MODELS
+    return model.partition("+")[0] in _models()[AARCH64]
 
 
 def detect() -> tuple[str, tuple[str, ...]]:
     """The name and the useful features of the CPU that runs this."""
     name = llvm.get_host_cpu_name()
-    features = llvm.get_host_cpu_features()
-    if llvm.get_process_triple().startswith("x86_64"):
-        return name, tuple(sorted(f for f, on in features.items() if on and f in _USEFUL))
-    return name, tuple(sorted(f for f, on in features.items() if on))
+    present = {f for f, on in llvm.get_host_cpu_features().items() if on}
+    if llvm.get_process_triple().startswith(X86_64):
+        present &= known_features(X86_64)
+    return name, tuple(sorted(present))
 
 
 def describe(model: str) -> tuple[str, tuple[str, ...]]:
-    """The name and features of ``model``, ``"host"`` for the CPU that runs this.
+    """The name and features of ``model``: ``"host"`` for the CPU that runs this, or a name of ``cpus.txt``, with more
+    features behind it if need be (``"x86-64-v3+avxvnni"``).
 
-    Raises CompileError INVALID_ARGUMENT for a name that is not known.
+    Raises CompileError INVALID_ARGUMENT for a name or a feature that is not known.
     """
-    if model in ("", "host", "native"):
+    if model in _SELF:
         return detect()
-    features = _MODELS.get(model) or _AARCH64_MODELS.get(model)
-    if features is None:
-        raise CompileError(
-            "INVALID_ARGUMENT", f"unknown CPU {model!r}; known: host, {', '.join(known_models())}"
-        )
-    return model, tuple(sorted(features))
+    name, *more = model.split("+")
+    for architecture, models in _models().items():
+        if name not in models:
+            continue
+        if unknown := [f for f in more if f not in known_features(architecture)]:
+            known = ", ".join(sorted(known_features(architecture)))
+            raise invalid_argument(
+                f"unknown CPU {model!r}: {name} is known, but the feature {unknown[0]!r} is not; known: {known}"
+            )
+        return model, tuple(sorted({*models[name], *more}))
+    raise invalid_argument(f"unknown CPU {model!r}; known: host, {', '.join(known_models())}")
 
 
 def vector_bytes(features: tuple[str, ...]) -> int:

@@ -12,7 +12,7 @@ import llvmlite.binding as llvm
 
 from ...codegen import llvm_ir
 from ...errors import internal
-from ..target import Compilation, Image, Target
+from ..target import Compilation, Image, Libraries, Target
 from . import cpu
 from .linker import link
 from .parts import Parts
@@ -70,8 +70,10 @@ class HostTarget(Target):
 
 
 @functools.cache
-def for_cpu(model: str = "host") -> HostTarget:
+def for_cpu(model: str = "host", onednn: bool = True) -> HostTarget:
     """The target for ``model``: ``"host"`` (the CPU that runs this) or a name such as ``"x86-64-v2"``.
+
+    ``onednn``: whether the runtime finds oneDNN where the program runs; there is one for x86-64 only.
 
     Raises CompileError INVALID_ARGUMENT for an unknown name.
     """
@@ -85,8 +87,12 @@ def for_cpu(model: str = "host") -> HostTarget:
     if triple == _X86_TRIPLE:
         bits = width * 8
         attributes += [f'"prefer-vector-width"="{bits}"', f'"min-legal-vector-width"="{bits}"']
-        attributes.append(f'"tune-cpu"="{"generic" if name.startswith("x86-64") else name}"')
-    text = "|".join([triple, name, *features, str(llvm.llvm_version_info), llvmlite.__version__])
+        attributes.append(
+            f'"tune-cpu"="{"generic" if name.startswith("x86-64") else name.partition("+")[0]}"'
+        )
+    libraries = Libraries(onednn and triple == _X86_TRIPLE, frozenset(features))
+    versions = [str(llvm.llvm_version_info), llvmlite.__version__]
+    text = "|".join([triple, name, *features, f"onednn={libraries.onednn}", *versions])
     return HostTarget(
         name="host",
         triple=triple,
@@ -96,6 +102,7 @@ def for_cpu(model: str = "host") -> HostTarget:
         vector_bytes=width,
         function_attributes=" ".join(attributes),
         fingerprint=hashlib.sha256(text.encode()).hexdigest()[:16],
+        libraries=libraries,
     )
 
 

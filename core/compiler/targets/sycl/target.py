@@ -32,7 +32,7 @@ from ... import dtypes, hlo
 from ...codegen import llvm_ir
 from ...errors import CompileError, internal, invalid_argument, of_instruction
 from ..child import result_of
-from ..target import Image, Target
+from ..target import Image, Libraries, Target
 from .disassemble import disassemble
 from .legalize import legalize
 from .spirv import capabilities, kernel_names
@@ -207,16 +207,16 @@ def _is_wide(i: hlo.Instruction) -> bool:
     return any(s.dtype.component is dtypes.F64 for s in shapes)
 
 
-def for_device(device: str = "", cpu: str = "host") -> SyclTarget:
+def for_device(device: str = "", cpu: str = "host", onednn: bool = True) -> SyclTarget:
     """The target for a device described as ``kind[,aspect...]``: "cpu,fp16,fp64" (the default), "gpu", "gpu,fp64".
 
-    ``cpu``: the CPU of the host, see :func:`..host.for_cpu`. Raises CompileError INVALID_ARGUMENT.
+    ``cpu``, ``onednn``: those of the host, see :func:`..host.for_cpu`. Raises CompileError INVALID_ARGUMENT.
     """
-    return _for_device(device or "cpu,fp16,fp64", cpu)
+    return _for_device(device or "cpu,fp16,fp64", cpu, onednn)
 
 
 @functools.cache
-def _for_device(device: str, cpu: str) -> SyclTarget:
+def _for_device(device: str, cpu: str, onednn: bool) -> SyclTarget:
     from ..host import for_cpu
 
     kind, *aspects = device.split(",")
@@ -225,7 +225,7 @@ def _for_device(device: str, cpu: str) -> SyclTarget:
             f"unknown SYCL device {device!r}: expected one of {', '.join(KINDS)}, "
             f"followed by what it has of {', '.join(ASPECTS)}"
         )
-    host = for_cpu(cpu)
+    host = for_cpu(cpu, onednn)
     is_cpu = kind == "cpu"
     text = "|".join([device, host.fingerprint, str(llvm.llvm_version_info), llvmlite.__version__])
     return SyclTarget(
@@ -237,6 +237,7 @@ def _for_device(device: str, cpu: str) -> SyclTarget:
         vector_bytes=64 if is_cpu else 16,
         function_attributes="nounwind",
         fingerprint=hashlib.sha256(text.encode()).hexdigest()[:16],
+        libraries=Libraries(host.libraries.onednn, frozenset(host.features), on_gpu=not is_cpu),
         max_lanes=16 if is_cpu else 4,
         block=1024 if is_cpu else 4,
         work_group=1 if is_cpu else WORK_GROUP,

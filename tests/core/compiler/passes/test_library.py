@@ -14,19 +14,22 @@ from tripont.core.compiler import verifier
 from tripont.core.compiler.hlo import Instruction, Module
 from tripont.core.compiler.importer import read_program
 from tripont.core.compiler.passes.inline import inline_calls
-from tripont.core.compiler.passes.library import LibraryOptions, estimate_cost, match_library
+from tripont.core.compiler.passes.library import estimate_cost, match_library
 from tripont.core.compiler.passes.simplify import simplify
+from tripont.core.compiler.targets.host import for_cpu
+from tripont.core.compiler.targets.sycl import for_device
+from tripont.core.compiler.targets.target import Target
 
-OPTIONS = LibraryOptions(onednn=True, bf16=True)
+SERVER = for_cpu("icelake-server")  # AVX-512 with VNNI
 F32, F16, BF16 = np.float32, np.float16, ml_dtypes.bfloat16
 
 
-def matched(function: Any, *arguments: Any, options: LibraryOptions = OPTIONS) -> Module:
+def matched(function: Any, *arguments: Any, target: Target = SERVER) -> Module:
     """The function's module after the pass; arguments: (dims, dtype)."""
     shapes = [jax.ShapeDtypeStruct(*a) for a in arguments]
     text = jax.jit(function).lower(*shapes).as_text()
     module = simplify(inline_calls(read_program(text.encode(), "mlir")))
-    module = match_library(module, options)
+    module = match_library(module, target)
     verifier.verify(module)
     return module
 
@@ -120,21 +123,127 @@ def test_element_types():
     (call,) = instructions(module, "library-call")
     assert {o.dtype.name for o in call.operands} == {"f32"}
     assert module.entry.results[0].dtype.name == "f16"
-    no_bf16 = LibraryOptions(onednn=True, bf16=False)
-    module = matched(jnp.matmul, (square, BF16), (square, BF16), options=no_bf16)
-    assert {o.dtype.name for o in instructions(module, "library-call")[0].operands} == {"f32"}
-
-    def product(a, b):
-        return lax.dot(a, b, preferred_element_type=jnp.int32)
-
-    assert calls(matched(product, (square, np.int8), (square, np.int8))) == ["gemm"]
-    assert calls(matched(product, (square, np.uint8), (square, np.uint8))) == []
 
 
-def test_without_onednn():
-    none = LibraryOptions(onednn=False)
-    assert calls(matched(jnp.matmul, ((128, 128), F32), ((128, 128), F32), options=none)) == []
-    assert calls(matched(jnp.sort, ((128,), F32), options=none)) == ["sort"]
+def product(a, b):
+    return lax.dot(a, b, preferred_element_type=jnp.int32)
+
+
+def mixed_product(lhs, rhs, k, target) -> Module:
+    """The module of a product of two integer types to s32, which JAX does not write."""
+    types = [{np.int8: "i8", np.uint8: "ui8"}[t] for t in (lhs, rhs)]
+    x, y, z = f"tensor<96x{k}x{types[0]}>", f"tensor<{k}x80x{types[1]}>", "tensor<96x80xi32>"
+    text = f"""func.func @main(%x: {x}, %y: {y}) -> {z} {{
+      %0 = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0] : ({x}, {y}) -> {z}
+      return %0 : {z}
+    }}"""
+    module = match_library(read_program(text.encode(), "mlir"), target)
+    verifier.verify(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("cpu", "as_they_are"),
+    [
+        ("x86-64-v2", False),
+        ("x86-64-v3", False),
+        ("x86-64-v3+avxvnni", False),
+        ("x86-64-v4", True),
+        ("icelake-server", True),
+    ],
+)
+def test_bf16_products_go_through_f32_where_onednn_lacks_bf16(cpu, as_they_are):
+    square = (128, 128)
+    module = matched(jnp.matmul, (square, BF16), (square, BF16), target=for_cpu(cpu))
+    (call,) = instructions(module, "library-call")
+    assert {o.dtype.name for o in call.operands} == {"bf16" if as_they_are else "f32"}
+    assert module.entry.results[0].dtype.name == "bf16"
+
+
+@pytest.mark.parametrize(
+    ("cpu", "vnni"),
+    [
+        ("x86-64-v2", False),
+        ("x86-64-v3", False),
+        ("x86-64-v4", False),
+        ("x86-64-v3+avxvnni", True),
+        ("icelake-server", True),
+    ],
+)
+@pytest.mark.parametrize("lhs", [np.int8, np.uint8])
+@pytest.mark.parametrize("rhs", [np.int8, np.uint8])
+def test_integer_products_are_onednn_s_only_with_vnni(cpu, vnni, lhs, rhs):
+    """Without it oneDNN saturates in 16 bits: f32 products of sums that are exact there take its place."""
+    module = mixed_product(lhs, rhs, 128, for_cpu(cpu))
+    (call,) = instructions(module, "library-call")
+    found = [o.dtype.name for o in call.operands]
+    if vnni and rhs is np.int8:
+        assert found == ["s8" if lhs is np.int8 else "u8", "s8"]
+    else:
+        assert found == ["f32", "f32"]
+    assert module.entry.results[0].dtype.name == "s32"
+
+
+@pytest.mark.parametrize(
+    ("cpu", "lhs", "rhs", "depth"),
+    [
+        ("x86-64-v3", np.int8, np.int8, 2**24 // 128**2),
+        ("x86-64-v3", np.uint8, np.int8, 2**24 // (255 * 128)),
+        ("icelake-server", np.uint8, np.uint8, 2**24 // 255**2),
+        ("icelake-server", np.int8, np.int8, 2**24 // 128**2),
+        ("icelake-server", np.uint8, np.int8, 2**24 // (255 * 128)),
+    ],
+)
+def test_no_sum_of_a_call_is_longer_than_is_exact(cpu, lhs, rhs, depth):
+    for k in (depth, depth + 1, 3 * depth + 5):
+        c = config(mixed_product(lhs, rhs, k, for_cpu(cpu)))
+        blocks = c["batch"][0] if c["batch"] else 1
+        assert c["k"] <= depth
+        assert c["k"] * blocks >= k > c["k"] * blocks - blocks
+
+
+def test_wide_integers_are_generated():
+    for dtype in (np.int16, np.uint16, np.int32):
+        assert calls(matched(product, ((128, 128), dtype), ((128, 128), dtype))) == []
+
+
+def test_an_integer_convolution_with_a_long_sum_is_generated():
+    def convolve(x, w):
+        return lax.conv(x, w, (1, 1), "SAME", preferred_element_type=jnp.int32)
+
+    def called(features: int) -> list[str]:
+        x, w = ((1, features, 16, 16), np.int8), ((8, features, 4, 4), np.int8)
+        return calls(matched(convolve, x, w))
+
+    assert called(64) == ["convolution"]  # 1024 products
+    assert called(65) == []
+
+
+@pytest.mark.parametrize("device", ["cpu,fp16,fp64", "gpu,fp64"])
+def test_a_sycl_device_asks_for_what_its_onednn_has(device):
+    """The OpenCL CPU device's oneDNN goes by the CPU, as the host's does."""
+    square = (128, 128)
+    target = for_device(device, "x86-64-v3")
+    module = matched(jnp.matmul, (square, BF16), (square, BF16), target=target)
+    (call,) = instructions(module, "library-call")
+    assert {o.dtype.name for o in call.operands} == {"f32"}
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        for_cpu("icelake-server", onednn=False),
+        for_cpu("neoverse-n1"),  # there is no oneDNN of ours for AArch64
+        for_device("cpu", "icelake-server", onednn=False),
+    ],
+    ids=["x86-64", "aarch64", "sycl"],
+)
+def test_without_onednn(target):
+    square = (128, 128)
+    for dtype in (F32, BF16, F16):
+        assert calls(matched(jnp.matmul, (square, dtype), (square, dtype), target=target)) == []
+    assert calls(matched(product, (square, np.int8), (square, np.int8), target=target)) == []
+    assert calls(matched(jnp.sort, ((128,), F32), target=target)) == ["sort"]
 
 
 def test_a_gemm_with_two_users_keeps_its_layout():
@@ -343,7 +452,7 @@ def sort_text(comparison: str) -> str:
     ],
 )
 def test_plain_comparators(comparison, descending, order):
-    c = config(match_library(read_program(sort_text(comparison).encode(), "mlir"), OPTIONS))
+    c = config(match_library(read_program(sort_text(comparison).encode(), "mlir"), SERVER))
     assert (c["key_descending"], c["key_orders"]) == ((descending,), (order,))
 
 
@@ -357,7 +466,7 @@ def test_plain_comparators(comparison, descending, order):
     ],
 )
 def test_other_comparators_are_called(comparison):
-    module = match_library(read_program(sort_text(comparison).encode(), "mlir"), OPTIONS)
+    module = match_library(read_program(sort_text(comparison).encode(), "mlir"), SERVER)
     (call,) = instructions(module, "library-call")
     assert "key_operands" not in call.attributes["config"]
     assert len(call.called) == 1
@@ -374,7 +483,7 @@ def test_linear_algebra_and_transforms():
 
     shapes = [jax.ShapeDtypeStruct((16, 16), F32), jax.ShapeDtypeStruct((16, 16), F32)]
     text = jax.jit(function).trace(*shapes).lower(lowering_platforms=("tpu",)).as_text()
-    module = match_library(inline_calls(read_program(text.encode(), "mlir")), OPTIONS)
+    module = match_library(inline_calls(read_program(text.encode(), "mlir")), SERVER)
     assert {"triangular-solve", "fft", "topk", "cholesky"} <= set(calls(module))
 
 

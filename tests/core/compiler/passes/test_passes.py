@@ -17,6 +17,7 @@ from tripont.core.compiler.passes.dead_code import eliminate_dead_code
 from tripont.core.compiler.passes.decompose import decompose, remove_barriers
 from tripont.core.compiler.passes.inline import inline_calls, unshare_control_flow
 from tripont.core.compiler.passes.split_reductions import split_reductions
+from tripont.core.compiler.targets.host import for_cpu
 
 from tests.core.compiler import programs
 from tests.core.compiler.builders import (
@@ -397,5 +398,5 @@ def test_passes_do_not_recurse() -> None:
     for n in range(20_000):
         top = op("negate" if n % 3 else "exponential", top)
     before = module([x], top)
-    after = pipeline.run(before, pipeline.Dump())
+    after = pipeline.run(before, for_cpu(), pipeline.Dump())
     assert len(after.entry.instructions) < 400

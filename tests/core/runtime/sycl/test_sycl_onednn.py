@@ -67,8 +67,6 @@ LOAD = """
 import numpy as np
 from tripont.core import _tripont
 from tripont.core.compiler.compile import compile_program
-from tripont.core.compiler.passes.library import options
-options.has_onednn = lambda: True
 program = b'''
 func.func @main(%x: tensor<200x200xf32>) -> tensor<200x200xf32> {
   %0 = stablehlo.dot %x, %x : (tensor<200x200xf32>, tensor<200x200xf32>) -> tensor<200x200xf32>

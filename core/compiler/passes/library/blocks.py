@@ -1,0 +1,123 @@
+"""A dot whose sums are too long for an exact library call, as a batch of shorter ones that are added up.
+
+    dot [m, k] x [k, n]  ->  dot [b, m, k/b] x [b, k/b, n]  ->  convert  ->  reduce over b
+
+The blocks are views of the operands (other strides of a gemm) unless the contracted dimension does not divide.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from ... import dtypes
+from ...dtypes import DType
+from ...hlo import Computation, DotDimensionNumbers, Instruction, Shape, constant
+from ..patterns import reshape
+
+# Bytes that the blocks' results may take before they are added up.
+_MAXIMUM_BYTES: Final = 1 << 30
+
+
+def contracted(dot: Instruction) -> int:
+    """How many products each sum of a dot has."""
+    numbers: DotDimensionNumbers = dot.attributes["dimension_numbers"]
+    return math.prod(dot.operands[0].dims[d] for d in numbers.lhs_contracting)
+
+
+def in_blocks(
+    dot: Instruction, depth: int, multiply: Callable[[Instruction], Instruction | None]
+) -> Instruction | None:
+    """``dot``, whose result is of integers, from dots whose sums have ``depth`` products at most.
+
+    ``multiply`` computes those, and may give integers or floats that hold integers of 32 bits. None if it gives None, or if the
+    blocks would take too much memory.
+    """
+    length = contracted(dot)
+    if length <= depth:
+        product = multiply(dot)
+        return None if product is None else as_integers(product, dot.dtype)
+    numbers: DotDimensionNumbers = dot.attributes["dimension_numbers"]
+    lhs, rhs = dot.operands
+    sizes = [lhs.dims[d] for d in numbers.lhs_contracting]
+    which = max(range(len(sizes)), key=sizes.__getitem__)
+    limit = depth // (length // sizes[which])
+    blocks = -(-sizes[which] // limit) if limit > 0 else 0
+    if blocks == 0 or blocks * dot.shape.elements * 4 > _MAXIMUM_BYTES:  # type: ignore[union-attr]
+        return None
+    left, right = numbers.lhs_contracting[which], numbers.rhs_contracting[which]
+    split = dot.replace(
+        operands=[_split(lhs, left, blocks), _split(rhs, right, blocks)],
+        shape=Shape(dot.dtype, _with_blocks(dot.dims, len(numbers.lhs_batch), blocks)),
+        attributes={**dot.attributes, "dimension_numbers": _split_numbers(numbers, left, right)},
+    )
+    product = multiply(split)
+    if product is None:
+        return None
+    return Instruction(
+        "reduce",
+        dot.shape,
+        (as_integers(product, dot.dtype), constant(np.zeros((), dot.dtype.numpy), dot.dtype)),
+        {"dimensions": (len(numbers.lhs_batch),)},
+        (_addition(dot.dtype),),
+        metadata=dot.metadata,
+    )
+
+
+def as_integers(product: Instruction, dtype: DType) -> Instruction:
+    """Integers of up to 32 bits as ``dtype``; what does not fit wraps around, as StableHLO's sums do."""
+    for target in (dtypes.S32, dtype):
+        if product.dtype is not target:
+            shape = product.shape.with_dtype(target)  # type: ignore[union-attr]
+            product = Instruction("convert", shape, (product,), metadata=product.metadata)
+    return product
+
+
+def _split(operand: Instruction, dimension: int, blocks: int) -> Instruction:
+    """``operand`` with ``dimension`` as [blocks, its size / blocks], zeros appended where it does not divide."""
+    size = operand.dims[dimension]
+    block = -(-size // blocks)
+    if block * blocks != size:
+        low = (0,) * len(operand.dims)
+        high = tuple(block * blocks - size if d == dimension else 0 for d in range(len(low)))
+        dims = tuple(n + h for n, h in zip(operand.dims, high, strict=True))
+        operand = Instruction(
+            "pad",
+            Shape(operand.dtype, dims),
+            (operand, constant(np.zeros((), operand.dtype.numpy), operand.dtype)),
+            {"low": low, "high": high, "interior": low},
+            metadata=operand.metadata,
+        )
+    return reshape(operand, _with_blocks(operand.dims, dimension, blocks, block))
+
+
+def _with_blocks(
+    dims: tuple[int, ...], at: int, blocks: int, block: int | None = None
+) -> tuple[int, ...]:
+    """``dims`` with a dimension of size ``blocks`` at ``at``; with ``block``, that is the size of the one behind it."""
+    rest = dims[at:] if block is None else (block, *dims[at + 1 :])
+    return (*dims[:at], blocks, *rest)
+
+
+def _split_numbers(numbers: DotDimensionNumbers, left: int, right: int) -> DotDimensionNumbers:
+    """The dimension numbers when a batch dimension stands at ``left`` of lhs and at ``right`` of rhs."""
+
+    def moved(dimensions: tuple[int, ...], at: int) -> tuple[int, ...]:
+        return tuple(d + (d >= at) for d in dimensions)
+
+    return DotDimensionNumbers(
+        lhs_contracting=moved(numbers.lhs_contracting, left),
+        rhs_contracting=moved(numbers.rhs_contracting, right),
+        lhs_batch=(*moved(numbers.lhs_batch, left), left),
+        rhs_batch=(*moved(numbers.rhs_batch, right), right),
+    )
+
+
+def _addition(dtype: DType) -> Computation:
+    scalar = Shape(dtype)
+    parameters = [Instruction("parameter", scalar, (), {"index": n}) for n in range(2)]
+    root = Instruction("add", scalar, parameters)
+    return Computation("add", parameters, [*parameters, root], root)

@@ -1,0 +1,27 @@
+"""What the rules may rely on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...hlo import Instruction
+
+if TYPE_CHECKING:
+    from ...targets.target import Target
+
+
+@dataclass(slots=True)
+class Context:
+    """What a rule may ask about the computation it works on, and the target that it is for.
+
+    ``uses``: how often each instruction is used, those that rules made included. ``is_materialized``: whether the
+    instruction that the rule looks at is written to memory whatever happens, for no user can be fused with it.
+    """
+
+    target: Target
+    uses: dict[Instruction, int]
+    is_materialized: bool = False
+
+    def is_only_use(self, operand: Instruction) -> bool:
+        return self.uses.get(operand, 0) == 1

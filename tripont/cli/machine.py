@@ -1,0 +1,37 @@
+"""What the command line tells the compiler of the machine that it runs on: the compiler itself looks at nothing.
+
+A client of the runtime tells the same of its process (core/runtime/client.cc).
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+
+from tripont import library_path
+
+
+def default_cpu() -> str:
+    """The CPU to compile for if none is named: that of TRIPONT_CPU, else the one that runs this."""
+    return os.environ.get("TRIPONT_CPU") or "host"
+
+
+def with_facts(options: dict[str, str]) -> dict[str, str]:
+    """Options of a compilation, with what is to be known of this machine if they are for it."""
+    if options.get("cpu", "host") not in ("host", default_cpu()) or has_onednn():
+        return options
+    return options | {"onednn": "0"}
+
+
+def has_onednn() -> bool:
+    """Whether the runtime will find oneDNN: where core/runtime/library/onednn_api.h says it looks."""
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return False
+    if chosen := os.environ.get("TRIPONT_ONEDNN_PATH"):
+        path = Path(chosen)
+        return (path / "libdnnl.so.3").exists() if path.is_dir() else path.exists()
+    try:
+        return (Path(library_path()).parent / "libdnnl.so.3").exists()
+    except FileNotFoundError:
+        return False
