@@ -22,13 +22,14 @@ import pytest
 
 _SCRATCH = tempfile.mkdtemp(prefix="tripont-tests-")
 atexit.register(shutil.rmtree, _SCRATCH, ignore_errors=True)
-# TRIPONT_DEVICE stays: the same tests run on every target.
+# TRIPONT_DEVICE and TRIPONT_CPU stay: the same tests run on every target and CPU.
 _KEPT = {
     "TRIPONT_CONFORMANCE",
     "TRIPONT_CONFORMANCE_TARGET",
     "TRIPONT_PJRT_INCLUDE_DIR",
     "TRIPONT_PYTHON",
     "TRIPONT_DEVICE",
+    "TRIPONT_CPU",
     "TRIPONT_DPCTL_PATH",
 }
 for _name in [name for name in os.environ if name.startswith("TRIPONT_")]:

@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "core/runtime/artifact.h"
+#include "core/runtime/cpu_info.h"
 #include "core/runtime/event.h"
+#include "core/runtime/library/onednn_api.h"
 #include "core/runtime/logging.h"
 #include "core/runtime/parallel.h"
 #include "core/runtime/sycl/backend.h"
@@ -36,6 +38,8 @@ Status CheckDeviceKind(const std::string& device) {
   }
   return InvalidArgument("TRIPONT_DEVICE=", device, ": expected host, sycl, sycl:cpu or sycl:gpu");
 }
+
+bool IsAnotherCpu(std::string_view cpu) { return !cpu.empty() && cpu != "host"; }
 
 int64_t AllocatorCacheLimit(const Options& options, const MemoryBudget& budget) {
   return options.allocator_cache >= 0 ? options.allocator_cache : budget.limit() / 4;
@@ -73,6 +77,7 @@ StatusOr<Core*> Core::Get(const Options& options) {
   if (core == nullptr) {
     SetLogLevel(static_cast<int>(options.log_level));
     SetNumThreads(static_cast<int>(options.num_threads));
+    if (IsAnotherCpu(options.cpu)) TRIPONT_RETURN_IF_ERROR(ActAsCpu(options.cpu));
     TRIPONT_ASSIGN_OR_RETURN(Backend* const backend, ChooseBackend(options));
     core = new Core(options, backend);
     core_instance.store(core, std::memory_order_release);
@@ -91,6 +96,10 @@ StatusOr<Core*> Core::Get(const Options& options) {
     differs("memory_limit", core->options_.memory_limit, options.memory_limit);
     differs("max_workers", core->options_.max_workers, options.max_workers);
     differs("inline_ns", core->options_.inline_ns, options.inline_ns);
+  }
+  if (IsAnotherCpu(options.cpu) && options.cpu != ActingCpu()) {
+    return FailedPrecondition("TRIPONT_CPU=", options.cpu, ": this process uses ", CpuName(),
+                              " already, and a process can use one CPU");
   }
   const std::string_view used = core->backend_ != nullptr ? core->backend_->target() : "host";
   const std::string_view wanted =
@@ -172,6 +181,19 @@ void Core::ChildAfterFork() {
 // -------------------------------------------------------------------------------------------------------------
 // Client
 
+namespace {
+
+// What the compiler must know of where the program runs, unless the caller compiles for another
+// machine.
+void AddFactsOfThisMachine(std::map<std::string, std::string>& options) {
+  const auto cpu = options.find("cpu");
+  if (cpu != options.end() && IsAnotherCpu(cpu->second)) return;
+  if (!ActingCpu().empty()) options.insert_or_assign("cpu", std::string(ActingCpu()));
+  if (!onednn::IsUsable()) options.try_emplace("onednn", "0");
+}
+
+}  // namespace
+
 Client::Client(Core* core, Options options, std::vector<Device*> devices)
     : core_(core), options_(std::move(options)), devices_(std::move(devices)), cache_(options_) {}
 
@@ -199,6 +221,7 @@ StatusOr<CompileResult> Client::Compile(std::string_view program, std::string_vi
   CompileRequest request{format, program, compile_options, extra, PartitionersNamedIn(program)};
   request.options.insert(options_.compiler_options.begin(), options_.compiler_options.end());
   if (core_->backend() != nullptr) request.options.merge(core_->backend()->compiler_options());
+  AddFactsOfThisMachine(request.options);
   // A program that calls Python functions, or is partitioned by some, names them by numbers of this
   // process: no other can use it, and those that partition it are to be called each time.
   const bool own = !request.partitioners.empty() ||
@@ -227,10 +250,13 @@ StatusOr<Ref<Executable>> Client::CompileAndLoad(std::string_view program, std::
                                                  StatusOr<Ref<Executable>> (*load)(std::string),
                                                  bool* from_cache) {
   for (bool again = false;; again = true) {
+    const bool had_onednn = onednn::IsUsable();
     TRIPONT_ASSIGN_OR_RETURN(CompileResult result,
                              Compile(program, format, compile_options, extra));
     if (from_cache != nullptr) *from_cache = result.from_cache;
     StatusOr<Ref<Executable>> executable = load(std::move(result.artifact));
+    // oneDNN was there, but opening it has failed: the compiler does without it from now on.
+    if (!executable.ok() && had_onednn && !onednn::IsUsable()) continue;
     if (executable.ok() || !result.from_cache || again) return executable;
     // What the bytes say is wrong, not what the process lacks (memory, a custom call's handler).
     const StatusCode code = executable.status().code();

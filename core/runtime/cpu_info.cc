@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <fstream>
 
+#include "core/runtime/cpu_models.h"
 #include "core/runtime/strings.h"
 
 #if defined(__x86_64__)
@@ -236,31 +238,87 @@ std::string ModelNumber() {
 #error "tripont's host target supports x86-64 and AArch64"
 #endif
 
+// What every CPU of the architecture has, and models do not list.
+constexpr std::string_view kBaseline[] = {"64bit", "cmov", "cx8",  "fxsr",
+                                          "mmx",   "sse",  "sse2", "x87"};
+
+struct Cpu {
+  std::string acting;  // the name of another CPU, or empty
+  std::string name;
+  std::vector<std::string> features;  // sorted
+  std::string fingerprint;
+};
+
+Cpu MakeCpu(std::string acting, std::string name, std::vector<std::string> features) {
+  std::sort(features.begin(), features.end());
+  std::string fingerprint = StrCat(ModelNumber(), ":", StrJoin(features, ","));
+  return {std::move(acting), std::move(name), std::move(features), std::move(fingerprint)};
+}
+
+const Cpu& ThisCpu() {
+  static const auto* const cpu = new Cpu(MakeCpu("", DetectName(), DetectFeatures()));
+  return *cpu;
+}
+
+// What the process behaves as, if that is another CPU. Never freed.
+std::atomic<const Cpu*> acting_cpu{nullptr};
+
+const Cpu& CurrentCpu() {
+  const Cpu* const acting = acting_cpu.load(std::memory_order_acquire);
+  return acting != nullptr ? *acting : ThisCpu();
+}
+
+bool Has(const std::vector<std::string>& sorted, std::string_view name) {
+  return std::binary_search(sorted.begin(), sorted.end(), name);
+}
+
 }  // namespace
 
-const std::vector<std::string>& CpuFeatures() {
-  static const auto* const features = [] {
-    auto* list = new std::vector<std::string>(DetectFeatures());
-    std::sort(list->begin(), list->end());
-    return list;
-  }();
-  return *features;
+Status ActAsCpu(std::string_view name) {
+  if (name == ActingCpu()) return OkStatus();
+  if (!ActingCpu().empty()) {
+    return FailedPrecondition("TRIPONT_CPU=", name, ": this process behaves as ", ActingCpu(),
+                              " already");
+  }
+  TRIPONT_ASSIGN_OR_RETURN(const CpuModel model, FindCpuModel(name));
+  const Cpu& machine = ThisCpu();
+  if (model.architecture != CpuArchitecture()) {
+    return FailedPrecondition("TRIPONT_CPU=", name, ": that is a CPU of ", model.architecture,
+                              ", and this one (", machine.name, ") is of ", CpuArchitecture());
+  }
+  std::vector<std::string> missing;
+  for (const std::string& feature : model.features) {
+    if (!Has(machine.features, feature)) missing.push_back(feature);
+  }
+  if (!missing.empty()) {
+    return FailedPrecondition("TRIPONT_CPU=", name, ": this CPU (", machine.name,
+                              ") lacks instructions of that one: ", StrJoin(missing, ", "));
+  }
+  std::vector<std::string> features = model.features;
+  for (const std::string_view feature : kBaseline) {
+    if (Has(machine.features, feature)) features.emplace_back(feature);
+  }
+  acting_cpu.store(
+      new Cpu(MakeCpu(model.name, StrCat(machine.name, " as ", model.name), std::move(features))),
+      std::memory_order_release);
+  return OkStatus();
 }
 
-bool CpuHasFeature(std::string_view name) {
-  const std::vector<std::string>& features = CpuFeatures();
-  return std::binary_search(features.begin(), features.end(), name);
+std::string_view ActingCpu() {
+  const Cpu* const acting = acting_cpu.load(std::memory_order_acquire);
+  return acting != nullptr ? std::string_view(acting->acting) : std::string_view();
 }
+
+const std::vector<std::string>& CpuFeatures() { return CurrentCpu().features; }
+
+bool CpuHasFeature(std::string_view name) { return Has(CpuFeatures(), name); }
 
 bool CpuKnowsFeature(std::string_view name) {
   return std::any_of(std::begin(kFeatures), std::end(kFeatures),
                      [&](const Feature& f) { return f.name == name; });
 }
 
-const std::string& CpuName() {
-  static const auto* const name = new std::string(DetectName());
-  return *name;
-}
+const std::string& CpuName() { return CurrentCpu().name; }
 
 std::string_view CpuArchitecture() {
 #if defined(__x86_64__)
@@ -270,10 +328,6 @@ std::string_view CpuArchitecture() {
 #endif
 }
 
-const std::string& CpuFingerprint() {
-  static const auto* const text =
-      new std::string(StrCat(ModelNumber(), ":", StrJoin(CpuFeatures(), ",")));
-  return *text;
-}
+const std::string& CpuFingerprint() { return CurrentCpu().fingerprint; }
 
 }  // namespace tripont

@@ -8,16 +8,25 @@
 #include <vector>
 
 #include "core/runtime/export.h"
+#include "core/runtime/status.h"
 
 namespace tripont {
 
+// Makes the process behave as if it ran on the CPU `name` (cpu_models.h): the functions below, and
+// the libraries that are opened later, go by it. For the core, before anything else asks.
+// INVALID_ARGUMENT for an unknown name; FAILED_PRECONDITION if this CPU lacks instructions of that
+// one, which it names, and if the process behaves as another CPU already.
+Status ActAsCpu(std::string_view name);
+// The name given to ActAsCpu, or "".
+TRIPONT_EXPORT std::string_view ActingCpu();
+
 // The features that this CPU and the operating system support, by LLVM's names ("avx2", "sse4.2"),
-// sorted.
+// sorted. Those of another CPU after ActAsCpu.
 TRIPONT_EXPORT const std::vector<std::string>& CpuFeatures();
 TRIPONT_EXPORT bool CpuHasFeature(std::string_view name);
 // Whether `name` is a feature that this runtime knows how to detect on this architecture.
 TRIPONT_EXPORT bool CpuKnowsFeature(std::string_view name);
-// Brand string: "AMD EPYC 9654 96-Core Processor".
+// Brand string: "AMD EPYC 9654 96-Core Processor"; "... as x86-64-v3" after ActAsCpu.
 TRIPONT_EXPORT const std::string& CpuName();
 // "x86_64" or "aarch64"
 TRIPONT_EXPORT std::string_view CpuArchitecture();

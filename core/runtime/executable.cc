@@ -53,7 +53,8 @@ Status CheckTarget(const Artifact& artifact, const Backend* backend) {
   if (missing.empty()) return OkStatus();
   return FailedPrecondition("the artifact was compiled for a CPU (", artifact.cpu,
                             ") with features that this one (", CpuName(),
-                            ") lacks: ", StrJoin(missing, ", "), "; compile the program again");
+                            ") lacks: ", StrJoin(missing, ", "), "; compile the program again",
+                            ActingCpu().empty() ? "" : ", or unset TRIPONT_CPU");
 }
 
 }  // namespace

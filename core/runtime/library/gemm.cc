@@ -150,6 +150,7 @@ StatusOr<OwnedPrimitiveDesc> Describe(const Api& api, const Matrix& lhs, const M
 StatusOr<std::unique_ptr<onednn::Plan>> MakePlan(const Api& api, const Problem& problem,
                                                  bool in_place) {
   using onednn::PostOp;
+  TRIPONT_RETURN_IF_ERROR(onednn::CheckInstructions(api, problem.lhs.shape.type));
   std::vector<PostOp> post_ops;
   std::vector<onednn::PlanArray> arrays;
   if (problem.alpha != 1.0F) {

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/runtime/cpu_info.h"
 #include "core/runtime/logging.h"
 #include "core/runtime/parallel.h"
 #include "core/runtime/shared_library.h"
@@ -117,8 +118,41 @@ void Resolve(Resolver& resolver, char letter, Routines<T>& routines) {
   resolver.Resolve(routines.gees, letter, "gees");
 }
 
+// OpenBLAS's name for the kernels of the CPU that the process behaves as.
+const char* OpenBlasCore() {
+  if (CpuHasFeature("avx512bf16"))
+    return CpuHasFeature("amx-bf16") ? "SapphireRapids" : "Cooperlake";
+  if (CpuHasFeature("avx512vl") && CpuHasFeature("avx512dq")) return "SkylakeX";
+  if (CpuHasFeature("avx2") && CpuHasFeature("fma")) return "Haswell";
+  return CpuHasFeature("avx") ? "Sandybridge" : "Nehalem";
+}
+
+// OpenBLAS reads the name of its kernels from the environment when it is loaded. Set only while a
+// process that behaves as another CPU (TRIPONT_CPU) opens it, and only if the user has not.
+class ScopedCoreType {
+ public:
+  ScopedCoreType()
+      : set_(!ActingCpu().empty() && CpuArchitecture() == "x86_64" &&
+             std::getenv(kVariable) == nullptr) {
+    if (set_) setenv(kVariable, OpenBlasCore(), 1);
+  }
+  ~ScopedCoreType() {
+    if (set_) unsetenv(kVariable);
+  }
+  ScopedCoreType(const ScopedCoreType&) = delete;
+  ScopedCoreType& operator=(const ScopedCoreType&) = delete;
+
+ private:
+  static constexpr const char* kVariable = "OPENBLAS_CORETYPE";
+  const bool set_;
+};
+
 StatusOr<const Api*> Open(const fs::path& path) {
-  void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* handle = nullptr;
+  {
+    const ScopedCoreType core;
+    handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  }
   if (handle == nullptr) return Unavailable("cannot load ", path.string(), ": ", dlerror());
   auto api = std::make_unique<Api>();
   api->path = path.string();

@@ -3,16 +3,21 @@
 #include <dlfcn.h>
 #include <tbb/version.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
+#include <string_view>
 #include <vector>
 
 #include "core/runtime/backend.h"
 #include "core/runtime/client.h"
+#include "core/runtime/cpu_info.h"
 #include "core/runtime/logging.h"
 #include "core/runtime/shared_library.h"
 
@@ -29,6 +34,7 @@ constexpr const char* kIntelRuntimes[] = {"libintlc.so.5", "libimf.so", "libsvml
 using Apis = std::vector<const Api*>;
 
 std::atomic<const Apis*> loaded{nullptr};
+std::atomic<bool> failed{false};  // Load() has
 
 // TRIPONT_ONEDNN_PATH, or empty.
 fs::path ChosenPath() {
@@ -51,6 +57,45 @@ void OpenIntelRuntimes(const fs::path& folder) {
       break;
     }
   }
+}
+
+// The largest of oneDNN's sets of instructions that the CPU has.
+CpuIsa IsaOfCpu() {
+  struct Level {
+    CpuIsa isa;
+    std::initializer_list<std::string_view> features;  // besides those of the level before
+  };
+  static const Level kClient[] = {
+      {kSse41, {"sse4.1"}},
+      {kAvx, {"avx"}},
+      {kAvx2, {"avx2", "fma"}},
+      {kAvx2Vnni, {"avxvnni"}},
+  };
+  static const Level kServer[] = {
+      {kAvx512Core, {"avx512f", "avx512bw", "avx512dq", "avx512vl"}},
+      {kAvx512CoreVnni, {"avx512vnni"}},
+      {kAvx512CoreBf16, {"avx512bf16"}},
+      {kAvx512CoreFp16, {"avx512fp16", "avxvnni"}},
+      {kAvx512CoreAmx, {"amx-tile", "amx-int8", "amx-bf16"}},
+  };
+  CpuIsa isa = kSse41;
+  for (const std::span<const Level> levels :
+       {std::span<const Level>(kClient), std::span<const Level>(kServer)}) {
+    for (const Level& level : levels) {
+      if (!std::all_of(level.features.begin(), level.features.end(), CpuHasFeature)) break;
+      isa = level.isa;
+    }
+  }
+  return isa;
+}
+
+// For errors of operations that oneDNN does not do: the setting that may be why.
+std::string AboutTheCap() {
+  const char* const cap = std::getenv("ONEDNN_MAX_CPU_ISA");
+  if (cap == nullptr || *cap == '\0') return "";
+  return StrCat("; ONEDNN_MAX_CPU_ISA=", cap,
+                " keeps oneDNN from instructions that the program "
+                "was compiled for: unset it, or set TRIPONT_CPU, which the compiler heeds too");
 }
 
 // Opens the library and checks that it is version 3. Its engine is still to be made.
@@ -81,6 +126,10 @@ StatusOr<Api> Open(const fs::path& path) {
     TRIPONT_ONEDNN_SYCL_FUNCTIONS(TRIPONT_ONEDNN_RESOLVE)
   }
 #undef TRIPONT_ONEDNN_RESOLVE
+  if (!ActingCpu().empty() && api.set_max_cpu_isa(IsaOfCpu()) != StatusCode::kSuccess) {
+    TRIPONT_LOG(kWarning, "oneDNN at ", api.path, " does not keep to the instructions of ",
+                ActingCpu(), " (TRIPONT_CPU)");
+  }
   TRIPONT_LOG(kDebug, "oneDNN ", version->major, ".", version->minor, ".", version->patch,
               api.is_sycl ? " for SYCL" : "", " at ", api.path);
   return api;
@@ -126,9 +175,18 @@ StatusOr<Apis> OpenForSycl(const fs::path& path, const Backend& backend) {
   return result;  // as long as the process
 }
 
-StatusOr<Apis> FindAndOpen() {
+// The package's own.
+fs::path PackagePath() {
+  return FolderOf(reinterpret_cast<const void*>(&LoadedOrNull)) / kLibraryName;
+}
+
+const Backend* CurrentBackend() {
   const Core* const core = Core::GetIfCreated();
-  const Backend* const backend = core != nullptr ? core->backend() : nullptr;
+  return core != nullptr ? core->backend() : nullptr;
+}
+
+StatusOr<Apis> FindAndOpen() {
+  const Backend* const backend = CurrentBackend();
   const fs::path chosen = ChosenPath();
   std::error_code error;
   if (backend != nullptr && !chosen.empty() && fs::exists(chosen, error))
@@ -140,9 +198,7 @@ StatusOr<Apis> FindAndOpen() {
     TRIPONT_LOG(kInfo,
                 "matrix products and convolutions run on the host: ", apis.status().message());
   }
-  const fs::path path = !chosen.empty()
-                            ? chosen
-                            : FolderOf(reinterpret_cast<const void*>(&LoadedOrNull)) / kLibraryName;
+  const fs::path path = !chosen.empty() ? chosen : PackagePath();
   if (fs::exists(path, error)) return OpenForHost(path);
   return Unavailable("oneDNN is missing: there is no ", path.string(),
                      "; install tripont again, or set TRIPONT_ONEDNN_PATH to a ", kLibraryName);
@@ -161,10 +217,42 @@ StatusOr<const Apis*> Load() {
   StatusOr<Apis> apis = FindAndOpen();
   if (!apis.ok()) {
     *failure = apis.status();
+    failed.store(true, std::memory_order_release);
     return *failure;
   }
   loaded.store(new Apis(std::move(*apis)), std::memory_order_release);
   return loaded.load(std::memory_order_relaxed);
+}
+
+bool IsUsable() {
+  if (loaded.load(std::memory_order_acquire) != nullptr) return true;
+  fs::path path = ChosenPath();
+  const Backend* const backend = path.empty() ? CurrentBackend() : nullptr;
+  if (path.empty()) path = PackagePath();
+  std::error_code error;
+  const bool usable = !failed.load(std::memory_order_acquire) &&
+                      (fs::exists(path, error) ||
+                       (backend != nullptr &&
+                        fs::exists(fs::path(backend->library_folder()) / kLibraryName, error)));
+#if defined(__x86_64__)  // elsewhere there is none, and nothing to be said
+  if (!usable) {
+    static std::once_flag* const once = new std::once_flag;
+    std::call_once(*once, [] {
+      TRIPONT_LOG(kWarning, "matrix products and convolutions are computed without oneDNN, which ",
+                  "may be slower: ", Load().status().message());
+    });
+  }
+#endif
+  return usable;
+}
+
+Status CheckInstructions(const Api& api, PrimitiveType type) {
+  if (type != PrimitiveType::kS8 && type != PrimitiveType::kU8) return OkStatus();
+  if ((api.get_effective_cpu_isa() & kVnniBits) != 0) return OkStatus();
+  return FailedPrecondition(
+      "oneDNN has no exact products of 8-bit integers without VNNI instructions, which this "
+      "program ",
+      "was compiled for", AboutTheCap());
 }
 
 StatusOr<Stream> StreamOf(const Api& api, DeviceQueue& queue) {
@@ -191,7 +279,7 @@ Status Check(StatusCode code, const char* what) {
     case StatusCode::kOutOfMemory:
       return ResourceExhausted("oneDNN, ", what, ": out of memory");
     case StatusCode::kUnimplemented:
-      return Unimplemented("oneDNN, ", what, ": not supported on this CPU");
+      return Unimplemented("oneDNN, ", what, ": not supported on this CPU", AboutTheCap());
     default:
       return Internal("oneDNN, ", what, ": status ", static_cast<int>(code));
   }

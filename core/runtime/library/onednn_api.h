@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "core/runtime/dtype.h"
 #include "core/runtime/status.h"
 
 namespace tripont {
@@ -41,6 +42,19 @@ enum class DataType : int {
   kU8 = 6,
   kF64 = 7
 };
+// Sets of instructions: bits of dnnl_cpu_isa_t, of which each set includes the smaller ones.
+enum CpuIsa : int {
+  kSse41 = 0x1,
+  kAvx = 0x3,
+  kAvx2 = 0x7,
+  kAvx2Vnni = 0xf,
+  kAvx512Core = 0x27,
+  kAvx512CoreVnni = 0x67,
+  kAvx512CoreBf16 = 0xe7,
+  kAvx512CoreFp16 = 0x1ef,
+  kAvx512CoreAmx = 0xfef,
+};
+constexpr int kVnniBits = (kAvx2Vnni & ~kAvx2) | (kAvx512CoreVnni & ~kAvx512Core);
 enum class EngineKind : int { kCpu = 1 };
 enum class PropagationKind : int { kForwardTraining = 64, kForwardInference = 96 };
 enum class Algorithm : int {
@@ -116,6 +130,8 @@ struct ExecutionArgument {
 
 // X(member, symbol, return type, parameters)
 #define TRIPONT_ONEDNN_FUNCTIONS(X)                                                               \
+  X(set_max_cpu_isa, "dnnl_set_max_cpu_isa", StatusCode, (int))                                   \
+  X(get_effective_cpu_isa, "dnnl_get_effective_cpu_isa", int, ())                                 \
   X(version, "dnnl_version", const Version*, ())                                                  \
   X(engine_create, "dnnl_engine_create", StatusCode, (Engine*, EngineKind, size_t))               \
   X(stream_create, "dnnl_stream_create", StatusCode, (Stream*, Engine, unsigned))                 \
@@ -210,6 +226,16 @@ struct Api {
 // devices do with that one if there is no other: then calls run on the host, in memory that it
 // shares with the device.
 StatusOr<const std::vector<const Api*>*> Load();
+
+// Whether Load() gives a library, as far as that can be told without opening one: false if there is
+// no file where it looks, or if Load() has failed. The first false answer is a warning in the log:
+// programs that are compiled from then on do without the library. Thread-safe.
+bool IsUsable();
+
+// OK if oneDNN computes with operands of this type exactly as the program was compiled to expect:
+// with fewer instructions than the CPU has (ONEDNN_MAX_CPU_ISA), products of 8-bit integers
+// saturate in 16 bits. FAILED_PRECONDITION then.
+Status CheckInstructions(const Api& api, PrimitiveType type);
 
 // The stream that works in `queue`, a queue of the device that `api` is for. Made at the first
 // call. Thread-safe.

@@ -27,12 +27,12 @@ func.func @main(%x: tensor<200x200xf32>) -> tensor<200x200xf32> {
   %0 = stablehlo.dot %x, %x : (tensor<200x200xf32>, tensor<200x200xf32>) -> tensor<200x200xf32>
   return %0 : tensor<200x200xf32>
 }'''
-from tripont.core.compiler.passes.library import options
-if MUST_CALL:
-    options.has_onednn = lambda: True
-artifact = compile_program(program, "mlir", b"", {})
-print("calls gemm:", b"gemm" in artifact)
 client = _tripont.Client({"prestart_worker": False, "cache": False})
+if MUST_CALL:
+    artifact = compile_program(program, "mlir", b"", {"onednn": "1"})
+else:
+    artifact, _ = client.compile(program)
+print("calls gemm:", b"gemm" in artifact)
 x = np.ones((200, 200), np.float32)
 try:
     (y,) = _tripont.Executable.load(artifact).run(client.devices[0], [x])
@@ -80,6 +80,29 @@ def test_another_library_is_refused():
     out = run_script(True, str(paths[0]))
     assert "UNAVAILABLE" in out
     assert "has no function dnnl_" in out
+
+
+JAX = """
+import jax, numpy as np
+x = jax.numpy.ones((200, 200), np.float32, device=jax.devices("xpu")[0])
+print("result:", jax.jit(lambda x: x @ x)(x)[0, 0], (x @ x.T)[3, 3])
+"""
+
+
+@pytest.mark.parametrize("path", ["/nowhere", str(Path(_tripont.__file__))])
+def test_a_framework_s_programs_run_without_the_library(path, subprocess_environment):
+    """A library that is missing, or there but another one: generated code takes its place, which is said once."""
+    done = subprocess.run(
+        [sys.executable, "-c", JAX],
+        env=subprocess_environment | {"TRIPONT_ONEDNN_PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert "result: 200.0 200.0" in done.stdout, done.stderr
+    assert done.stderr.count("computed without oneDNN") == 1
+    assert path in done.stderr
 
 
 def test_the_library_is_listed_once_it_is_open(device):

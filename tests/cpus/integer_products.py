@@ -1,0 +1,143 @@
+"""Products and convolutions of integers with the worst values, against NumPy's integers: every number must be equal.
+
+``python -m tests.cpus.integer_products`` prints each difference, and ends with 1 if there was one. It runs the
+programs as a framework does: the runtime's client has them compiled.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from tripont.core import _tripont
+
+TYPES = {"i8": np.int8, "ui8": np.uint8, "i16": np.int16, "ui16": np.uint16, "i32": np.int32}
+RESULTS = {"i32": np.int32, "i64": np.int64, "i8": np.int8}
+Array = np.ndarray[Any, Any]
+
+
+def tensor(dims: tuple[int, ...], element: str) -> str:
+    return f"tensor<{''.join(f'{d}x' for d in dims)}{element}>"
+
+
+def values(kind: str, element: str, dims: tuple[int, ...]) -> Array:
+    """``least``: the least number everywhere (the largest, if unsigned), ``greatest``, or a mix of the extremes."""
+    info = np.iinfo(TYPES[element])
+    least = info.min or info.max
+    if kind == "mixed":
+        rng = np.random.default_rng(len(dims))
+        return rng.choice([least, info.max, info.max - 1], dims).astype(info.dtype)
+    return np.full(dims, least if kind == "least" else info.max, info.dtype)
+
+
+def run(client: Any, program: str, arguments: list[Array]) -> Array:
+    artifact, _ = client.compile(program.encode())
+    (result,) = _tripont.Executable.load(artifact).run(client.devices[0], arguments)
+    return np.asarray(result)
+
+
+def dot(client: Any, types: tuple[str, str, str], b: int, m: int, k: int, n: int) -> Iterator[str]:
+    lhs, rhs, result = types
+    x, y, z = tensor((b, m, k), lhs), tensor((b, k, n), rhs), tensor((b, m, n), result)
+    numbers = "batching_dims = [0] x [0], contracting_dims = [2] x [1]"
+    program = f"""func.func @main(%x: {x}, %y: {y}) -> {z} {{
+      %0 = stablehlo.dot_general %x, %y, {numbers} : ({x}, {y}) -> {z}
+      return %0 : {z}
+    }}"""
+    artifact, _ = client.compile(program.encode())
+    executable = _tripont.Executable.load(artifact)
+    for left, right in (("least", "least"), ("greatest", "least"), ("mixed", "mixed")):
+        a, c = values(left, lhs, (b, m, k)), values(right, rhs, (b, k, n))
+        (got,) = executable.run(client.devices[0], [a, c])
+        want = np.matmul(a.astype(np.int64), c.astype(np.int64)).astype(RESULTS[result])
+        wrong = int((np.asarray(got) != want).sum())
+        if wrong:
+            yield (
+                f"dot {lhs} x {rhs} -> {result}, {b}x{m}x{k}x{n}, {left} by {right}: "
+                f"{wrong} of {want.size} numbers are wrong"
+            )
+
+
+def convolution(
+    client: Any,
+    element: str,
+    size: int,
+    features: int,
+    window: int,
+    stride: int = 1,
+    padding: int = 0,
+    groups: int = 1,
+) -> Iterator[str]:
+    """Images [2, features, size, size], 8 output features a group."""
+    image = (2, features, size, size)
+    kernel = (8 * groups, features // groups, window, window)
+    edge = (size + 2 * padding - window) // stride + 1
+    result = (2, 8 * groups, edge, edge)
+    x, y, z = tensor(image, element), tensor(kernel, element), tensor(result, "i32")
+    program = f"""func.func @main(%x: {x}, %y: {y}) -> {z} {{
+      %0 = stablehlo.convolution(%x, %y) dim_numbers = [b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1],
+        window = {{stride = [{stride}, {stride}], pad = [[{padding}, {padding}], [{padding}, {padding}]]}}
+        {{batch_group_count = 1 : i64, feature_group_count = {groups} : i64}} : ({x}, {y}) -> {z}
+      return %0 : {z}
+    }}"""
+    for left, right in (("least", "least"), ("greatest", "least"), ("mixed", "mixed")):
+        a, w = values(left, element, image), values(right, element, kernel)
+        got = run(client, program, [a, w])
+        pad = ((0, 0), (0, 0), (padding, padding), (padding, padding))
+        padded = np.pad(a.astype(np.int64), pad).reshape(2, groups, features // groups, -1)
+        padded = padded.reshape(*padded.shape[:3], size + 2 * padding, size + 2 * padding)
+        kernels = w.astype(np.int64).reshape(groups, 8, features // groups, window, window)
+        want = np.zeros((2, groups, 8, edge, edge), np.int64)
+        for i, j in itertools.product(range(window), repeat=2):
+            reach = (edge - 1) * stride + 1
+            seen = padded[..., i : i + reach : stride, j : j + reach : stride]
+            want += np.einsum("ngchw,goc->ngohw", seen, kernels[..., i, j])
+        wrong = int((got != want.reshape(result).astype(np.int32)).sum())
+        if wrong:
+            yield (
+                f"convolution of {element}, {size}x{size}x{features}, window {window}, stride {stride}, "
+                f"padding {padding}, {groups} groups, {left} by {right}: {wrong} of {got.size} numbers are wrong"
+            )
+
+
+def differences(client: Any) -> Iterator[str]:
+    """Sizes are beside every threshold: generated or library, one sum or several, whole blocks or not."""
+    eights = list(itertools.product(("i8", "ui8"), repeat=2))
+    for types in eights:
+        for b, m, k, n in (
+            (1, 48, 64, 90),
+            (1, 128, 128, 128),
+            (2, 20, 514, 40),
+            (1, 65, 1025, 33),
+            (1, 20, 100_000, 12),
+            (1, 1, 3000, 200),
+        ):
+            yield from dot(client, (*types, "i32"), b, m, k, n)
+    for types in (("i8", "i8", "i8"), ("ui8", "i8", "i64"), ("i8", "i16", "i32")):
+        yield from dot(client, types, 1, 70, 2100, 40)
+    for element in ("i16", "ui16", "i32"):
+        yield from dot(client, (element, element, "i32"), 1, 64, 1500, 40)
+    # StableHLO's convolutions have operands of one type.
+    for element in ("i8", "ui8", "i16"):
+        yield from convolution(client, element, 14, 16, 3, padding=1)
+        yield from convolution(client, element, 9, 120, 3, stride=2)  # 1080 products
+    for element in ("i8", "ui8"):
+        yield from convolution(client, element, 12, 32, 5, padding=2, groups=4)
+        yield from convolution(client, element, 5, 1024, 1)
+        yield from convolution(client, element, 5, 1100, 1)
+
+
+def main() -> int:
+    client = _tripont.Client({"cache": False})
+    found = list(differences(client))
+    for line in found:
+        print(line)
+    print(f"{_tripont.cpu_name()}: {len(found)} differences")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
