@@ -1,7 +1,7 @@
 """A short sample of JAX programs: products, convolutions, sums, sorts and linear algebra in every element type.
 
-``python -m tests.cpus.sample`` prints what is wrong, and ends with 1 if something is. Operands are small whole numbers, for
-results that are exact in every type, except for the decompositions, which are multiplied out.
+``python -m tests.cpus.sample`` prints what is wrong, and ends with 1 if something is. Operands are small whole numbers:
+results are exact in every type, except for the decompositions, which are multiplied out.
 """
 
 from __future__ import annotations
