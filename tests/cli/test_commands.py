@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -268,6 +269,23 @@ def test_doctor_finds_nothing_wrong() -> None:
         "cache",
     }
     assert all(f["status"] != "error" for f in findings)
+
+
+def test_doctor_computes_in_every_element_type() -> None:
+    """And says which kernels the CPU gets, beside what the machine reaches; as another CPU too."""
+    environment = {"TRIPONT_CPU": "x86-64-v2"} if platform.machine() == "x86_64" else {}
+    findings = json.loads(tripont("doctor", "--json", environment=environment).stdout)
+    named = {f["name"]: f for f in findings}
+    assert named["results"]["status"] == "ok"
+    assert "exact in 16 element types" in named["results"]["detail"]
+    assert "GFLOP/s (f32 peak" in named["speed"]["detail"]
+    assert "f32 products by" in named["kernels"]["detail"]
+    if environment:
+        assert "as x86-64-v2" in named["results"]["detail"]
+        assert (
+            "vectors of 16 bytes; f32 products by oneDNN; bf16 products by oneDNN in f32"
+            in (named["kernels"]["detail"])
+        )
 
 
 def test_doctor_says_how_to_mend_it() -> None:

@@ -1,0 +1,285 @@
+"""Whether this machine computes right, and how fast: products, convolutions, sums and sorts in every element type.
+
+One program with all of them is compiled and run by the runtime of this process, on small whole numbers, so that each
+result is exact in each type. No framework is imported. ``tripont doctor`` runs :func:`main` in a process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+# StableHLO's name -> NumPy's type, and the type of products and convolutions.
+TYPES: Final[dict[str, tuple[Any, str]]] = {
+    "f64": (np.float64, "f64"),
+    "f32": (np.float32, "f32"),
+    "f16": (np.float16, "f16"),
+    "bf16": (ml_dtypes.bfloat16, "bf16"),
+    "f8E4M3FN": (ml_dtypes.float8_e4m3fn, "f32"),
+    "f8E5M2": (ml_dtypes.float8_e5m2, "f32"),
+    "i8": (np.int8, "i32"),
+    "ui8": (np.uint8, "i32"),
+    "i16": (np.int16, "i32"),
+    "ui16": (np.uint16, "i32"),
+    "i32": (np.int32, "i32"),
+    "ui32": (np.uint32, "ui32"),
+    "i64": (np.int64, "i64"),
+    "ui64": (np.uint64, "ui64"),
+    "complex<f32>": (np.complex64, "complex<f32>"),
+    "complex<f64>": (np.complex128, "complex<f64>"),
+}
+# Past the sizes from which products and convolutions are library calls.
+M, K, N = 96, 80, 88
+IMAGE, KERNEL, CONVOLVED = (2, 12, 12, 8), (3, 3, 8, 8), (2, 10, 10, 8)
+OPERATIONS: Final = ("product", "convolution", "sum", "sort")
+
+
+def _tensor(dims: tuple[int, ...], element: str) -> str:
+    return f"tensor<{''.join(f'{d}x' for d in dims)}{element}>"
+
+
+def _operations(t: str, wide: str, n: int) -> tuple[list[str], list[str], list[str]]:
+    """Lines of the program for one element type, its arguments' types and (name: type) of its results."""
+    a, b = _tensor((M, K), t), _tensor((K, N), t)
+    i, w = _tensor(IMAGE, t), _tensor(KERNEL, t)
+    product, convolved, row = _tensor((M, N), wide), _tensor(CONVOLVED, wide), _tensor((K,), t)
+    lines = [
+        f"%p{n} = stablehlo.dot_general %a{n}, %b{n}, contracting_dims = [1] x [0] : ({a}, {b}) -> {product}",
+        f"%c{n} = stablehlo.convolution(%i{n}, %w{n}) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f], "
+        f"window = {{}} {{batch_group_count = 1 : i64, feature_group_count = 1 : i64}} : ({i}, {w}) -> {convolved}",
+    ]
+    results = [f"%p{n}: {product}", f"%c{n}: {convolved}"]
+    zero = "(0.0, 0.0)" if t.startswith("complex") else "0.0" if "f" in t else "0"
+    if not t.startswith("f8"):  # whose sums round
+        lines += [
+            f"%z{n} = stablehlo.constant dense<{zero}> : tensor<{t}>",
+            f"%s{n} = stablehlo.reduce(%a{n} init: %z{n}) applies stablehlo.add across dimensions = [0] : "
+            f"({a}, tensor<{t}>) -> {row}",
+        ]
+        results.append(f"%s{n}: {row}")
+    if not t.startswith("complex"):
+        order = "FLOAT" if "f" in t else "UNSIGNED" if t.startswith("u") else "SIGNED"
+        lines += [
+            f'%o{n} = "stablehlo.sort"(%a{n}) ({{ ^bb0(%x: tensor<{t}>, %y: tensor<{t}>):',
+            f"  %l = stablehlo.compare LT, %x, %y, {order} : (tensor<{t}>, tensor<{t}>) -> tensor<i1>",
+            f"  stablehlo.return %l : tensor<i1> }}) {{dimension = 0 : i64, is_stable = true}} : ({a}) -> {a}",
+        ]
+        results.append(f"%o{n}: {a}")
+    return lines, [f"%a{n}: {a}", f"%b{n}: {b}", f"%i{n}: {i}", f"%w{n}: {w}"], results
+
+
+def wrong_results(client: Any) -> list[str]:
+    """The operations and element types with a wrong number, as "product of f32"."""
+    from tripont.core import _tripont
+
+    rng = np.random.default_rng(0)
+    whole = [rng.integers(-1, 2, dims) for dims in ((M, K), (K, N), IMAGE, KERNEL)]
+    body: list[str] = []
+    parameters: list[str] = []
+    results: list[str] = []
+    arguments: list[Array] = []
+    expected: list[tuple[str, Array]] = []
+    for n, (t, (dtype, wide)) in enumerate(TYPES.items()):
+        lines, types, named = _operations(t, wide, n)
+        body += lines
+        parameters += types
+        results += named
+        values = [abs(v) if t.startswith("u") else v for v in whole]
+        arguments += [v.astype(dtype) for v in values]
+        a, b, image, kernel = values
+        windows = np.lib.stride_tricks.sliding_window_view(image, (3, 3), axis=(1, 2))
+        wanted = {
+            "p": ("product", a @ b),
+            "c": ("convolution", np.einsum("bhwcij,ijco->bhwo", windows, kernel)),
+            "s": ("sum", a.sum(0)),
+            "o": ("sort", np.sort(a, 0)),
+        }
+        for name in named:
+            operation, value = wanted[name[1]]
+            expected.append((f"{operation} of {t}", value))
+    names = ", ".join(r.partition(": ")[0] for r in results)
+    kinds = ", ".join(r.partition(": ")[2] for r in results)
+    program = f"func.func @main({', '.join(parameters)}) -> ({kinds}) {{\n" + "\n".join(body)
+    program += f"\nreturn {names} : {kinds}\n}}"
+    artifact, _ = client.compile(program.encode())
+    got = _tripont.Executable.load(artifact).run(client.devices[0], arguments)
+    wrong = []
+    for (what, want), result in zip(expected, got, strict=True):
+        value = np.asarray(result)
+        value = value if value.dtype.kind == "c" else value.astype(np.float64)
+        if not np.array_equal(value, want):
+            wrong.append(what)
+    return wrong
+
+
+def best_seconds(function: Callable[[], Any], budget: float = 0.15) -> float:
+    """The least time of a call, of as many as fit into ``budget`` seconds (at least three)."""
+    best, end = float("inf"), time.perf_counter() + budget
+    calls = 0
+    while calls < 3 or time.perf_counter() < end:
+        start = time.perf_counter()
+        function()
+        best = min(best, time.perf_counter() - start)
+        calls += 1
+    return best
+
+
+def speeds(client: Any) -> dict[str, float]:
+    """GFLOP/s of products by element type, GB/s of adding two arrays, and what the machine could: "peak"."""
+    found = {f"{t} product": _product_speed(client, t) for t in ("f32", "bf16", "i8")}
+    found["f32 peak"] = peak_flops(os.cpu_count() or 1) / 1e9
+    found["sum of arrays"], found["copy peak"] = _memory_speeds(client)
+    return found
+
+
+def _product_speed(client: Any, t: str, size: int = 768) -> float:
+    dtype, wide = TYPES[t]
+    x, product = _tensor((size, size), t), _tensor((size, size), wide)
+    program = f"""func.func @main(%x: {x}, %y: {x}) -> {product} {{
+      %p = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0] : ({x}, {x}) -> {product}
+      return %p : {product}
+    }}"""
+    ones = np.ones((size, size), dtype)
+    return 2.0 * size**3 / _seconds(client, program, [ones, ones]) / 1e9
+
+
+def _memory_speeds(client: Any, elements: int = 1 << 23) -> tuple[float, float]:
+    """GB/s read and written: of a program that adds two arrays, and of the threads' own copies of them."""
+    x = _tensor((elements,), "f32")
+    program = f"""func.func @main(%x: {x}, %y: {x}) -> {x} {{
+      %z = stablehlo.add %x, %y : {x}
+      return %z : {x}
+    }}"""
+    a, b = np.ones(elements, np.float32), np.zeros(elements, np.float32)
+    ours = 3 * a.nbytes / _seconds(client, program, [a, b]) / 1e9
+    parts = os.cpu_count() or 1
+    halves = list(zip(np.array_split(a, parts), np.array_split(b, parts), strict=True))
+    copy = best_seconds(lambda: _in_threads(parts, lambda n: np.copyto(halves[n][1], halves[n][0])))
+    return ours, 2 * a.nbytes / copy / 1e9
+
+
+def _seconds(client: Any, program: str, arguments: list[Array]) -> float:
+    from tripont.core import _tripont
+
+    device = client.devices[0]
+    artifact, _ = client.compile(program.encode())
+    executable = _tripont.Executable.load(artifact)
+    buffers = [_tripont.Buffer.from_array(a, device) for a in arguments]
+
+    def call() -> None:
+        for result in executable.execute(device, buffers):
+            result.wait()
+
+    return best_seconds(call)
+
+
+def _in_threads(count: int, function: Callable[[int], Any]) -> None:
+    threads = [threading.Thread(target=function, args=(n,)) for n in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def peak_flops(threads: int, rounds: int = 1 << 20) -> float:
+    """The f32 operations a second that ``threads`` threads reach with multiply-adds on registers alone, measured.
+
+    The vectors and the instructions are those of the CPU that programs are compiled for.
+    """
+    import ctypes
+
+    import llvmlite.binding as llvm
+
+    from tripont.core.compiler.targets.host import for_cpu
+
+    target = for_cpu(os.environ.get("TRIPONT_CPU") or "host")
+    lanes, chains = target.vector_bytes // 4, 12  # enough chains to hide the latency of two units
+    vector = f"<{lanes} x float>"
+    lines = ["define void @peak(i64 %n, ptr %out) " + target.function_attributes + " {", "entry:"]
+    lines += ["  br label %loop", "loop:"]
+    lines.append("  %i = phi i64 [0, %entry], [%j, %loop]")
+    for c in range(chains):
+        lines.append(f"  %a{c} = phi {vector} [zeroinitializer, %entry], [%b{c}, %loop]")
+    half = "splat (float 0.5)"
+    fused = target.has("fma") or not target.is_x86
+    for c in range(chains):
+        if fused:
+            name = f"llvm.fma.v{lanes}f32"
+            operands = f"{vector} %a{c}, {vector} {half}, {vector} {half}"
+            lines.append(f"  %b{c} = call {vector} @{name}({operands})")
+        else:
+            lines.append(f"  %m{c} = fmul {vector} %a{c}, {half}")
+            lines.append(f"  %b{c} = fadd {vector} %m{c}, {half}")
+    lines += ["  %j = add i64 %i, 1", "  %more = icmp ult i64 %j, %n"]
+    lines += ["  br i1 %more, label %loop, label %done", "done:"]
+    for c in range(chains):
+        at = f"  %p{c} = getelementptr {vector}, ptr %out, i64 {c}"
+        lines += [at, f"  store {vector} %b{c}, ptr %p{c}, align 4"]
+    lines += ["  ret void", "}"]
+    if fused:
+        lines.append(f"declare {vector} @llvm.fma.v{lanes}f32({vector}, {vector}, {vector})")
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_default_triple().create_target_machine(
+        cpu="x86-64" if target.is_x86 else "generic",
+        features=",".join(f"+{f}" for f in target.features),
+        opt=2,
+        jit=True,
+    )
+    with llvm.create_mcjit_compiler(llvm.parse_assembly("\n".join(lines)), machine) as engine:
+        engine.finalize_object()
+        address = engine.get_function_address("peak")
+        function = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)(address)
+        outs = [(ctypes.c_float * (lanes * chains))() for _ in range(threads)]
+        seconds = best_seconds(
+            lambda: _in_threads(threads, lambda n: function(rounds, ctypes.addressof(outs[n])))
+        )
+    return 2.0 * lanes * chains * rounds * threads / seconds
+
+
+def kernels() -> list[str]:
+    """What computes large products on this CPU, as the compiler's table says, in words."""
+    from tripont.core.compiler import dtypes
+    from tripont.core.compiler.passes.library.onednn import DOT, way
+    from tripont.core.compiler.targets.host import for_cpu
+
+    from .machine import default_cpu, has_onednn
+
+    target = for_cpu(default_cpu(), has_onednn())
+    told = [f"vectors of {target.vector_bytes} bytes"]
+    f32, bf16, s8, s32 = dtypes.F32, dtypes.BF16, dtypes.S8, dtypes.S32
+    for types in ((f32, f32, f32), (bf16, bf16, bf16), (s8, s8, s32)):
+        chosen = way(DOT, types, target)
+        by = "generated code"
+        if chosen is not None:
+            by = "oneDNN" if chosen.types == types else f"oneDNN in {chosen.types[0].name}"
+        told.append(f"{types[0].name} products by {by}")
+    return told
+
+
+def main() -> None:
+    """Print a JSON object: what is wrong, and the speeds."""
+    from tripont.core import _tripont
+
+    client = _tripont.Client({"cache": False})
+    answer: dict[str, Any] = {
+        "wrong": wrong_results(client),
+        "cpu": _tripont.cpu_name(),
+        "types": len(TYPES),
+    }
+    answer["kernels"] = kernels()
+    answer["speeds"] = speeds(client)
+    print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()
