@@ -5,10 +5,12 @@
 // IRFFT. Inverse transforms are scaled by 1 / length.
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <memory>
 #include <vector>
 
 #include "core/runtime/library/calls.h"
+#include "core/runtime/library/fft_lanes.h"
 #include "core/runtime/library/fft_plan.h"
 #include "core/runtime/library/registry.h"
 #include "core/runtime/parallel.h"
@@ -18,6 +20,8 @@ namespace {
 
 // Elements that make a task worth another thread.
 constexpr int64_t kTaskElements = 1 << 12;
+// Rows from which on it is worth to transform as many at a time as vectors have lanes.
+constexpr int64_t kFewestRows = 4;
 
 enum class Kind { kForward, kInverse, kFromReal, kToReal };
 
@@ -38,20 +42,40 @@ template <typename T>
 class Fft final : public LibraryCall {
  public:
   explicit Fft(Problem problem) : problem_(std::move(problem)) {
-    for (int64_t length : problem_.lengths) plans_.push_back(std::make_unique<FftPlan<T>>(length));
+    using LaneKind = typename LaneFft<T>::Kind;
+    const bool inverse = problem_.kind == Kind::kInverse || problem_.kind == Kind::kToReal;
+    const size_t count = problem_.lengths.size();
+    for (size_t d = 0; d < count; ++d) {
+      LaneKind kind = inverse ? LaneKind::kInverse : LaneKind::kComplex;
+      if (d + 1 == count && problem_.kind == Kind::kFromReal) kind = LaneKind::kFromReal;
+      if (d + 1 == count && problem_.kind == Kind::kToReal) kind = LaneKind::kToReal;
+      const int64_t n = problem_.lengths[d];
+      const int64_t rows =
+          Product(problem_.result, 0, problem_.result.size()) /
+          std::max<int64_t>(1, problem_.result[problem_.result.size() - count + d]);
+      if (rows >= kFewestRows && LaneFft<T>::Has(kind, n)) {
+        lanes_.push_back(std::make_unique<LaneFft<T>>(kind, n));
+        plans_.push_back(nullptr);
+      } else {
+        lanes_.push_back(nullptr);
+        plans_.push_back(std::make_unique<FftPlan<T>>(n));
+      }
+    }
   }
 
   Status Execute(const LibraryContext& context, void* const* operands,
                  void* const* results) const override {
     const int64_t size = Product(problem_.result, 0, problem_.result.size());
     if (size == 0) return OkStatus();
+    const size_t last = lanes_.size() - 1;
     switch (problem_.kind) {
       case Kind::kForward:
       case Kind::kInverse: {
+        const auto* from = static_cast<const Complex<T>*>(operands[0]);
         auto* data = static_cast<Complex<T>*>(results[0]);
-        ParallelCopy(data, operands[0], static_cast<size_t>(size) * sizeof(Complex<T>));
-        for (size_t d = 0; d < plans_.size(); ++d) {
-          TRIPONT_RETURN_IF_ERROR(TransformDimension(context, data, problem_.result, d,
+        for (size_t d = 0; d <= last; ++d) {
+          TRIPONT_RETURN_IF_ERROR(TransformDimension(context, d == 0 ? from : data, data,
+                                                     problem_.result, d,
                                                      problem_.kind == Kind::kInverse));
         }
         return OkStatus();
@@ -60,20 +84,23 @@ class Fft final : public LibraryCall {
         auto* data = static_cast<Complex<T>*>(results[0]);
         TRIPONT_RETURN_IF_ERROR(
             TransformFromReal(context, static_cast<const T*>(operands[0]), data));
-        for (size_t d = 0; d + 1 < plans_.size(); ++d) {
-          TRIPONT_RETURN_IF_ERROR(TransformDimension(context, data, problem_.result, d, false));
+        for (size_t d = 0; d < last; ++d) {
+          TRIPONT_RETURN_IF_ERROR(
+              TransformDimension(context, data, data, problem_.result, d, false));
         }
         return OkStatus();
       }
       case Kind::kToReal: {
+        const auto* from = static_cast<const Complex<T>*>(operands[0]);
+        if (last == 0) return TransformToReal(context, from, static_cast<T*>(results[0]));
         const size_t bytes =
             static_cast<size_t>(Product(problem_.operand, 0, problem_.operand.size())) *
             sizeof(Complex<T>);
         TRIPONT_ASSIGN_OR_RETURN(const Scratch copy, context.AllocateScratch(bytes));
         auto* data = copy.as<Complex<T>>();
-        ParallelCopy(data, operands[0], bytes);
-        for (size_t d = 0; d + 1 < plans_.size(); ++d) {
-          TRIPONT_RETURN_IF_ERROR(TransformDimension(context, data, problem_.operand, d, true));
+        for (size_t d = 0; d < last; ++d) {
+          TRIPONT_RETURN_IF_ERROR(
+              TransformDimension(context, d == 0 ? from : data, data, problem_.operand, d, true));
         }
         return TransformToReal(context, data, static_cast<T*>(results[0]));
       }
@@ -102,15 +129,62 @@ class Fft final : public LibraryCall {
     return OkStatus();
   }
 
-  // Transforms dimension `index` of the transformed ones, in place.
-  Status TransformDimension(const LibraryContext& context, Complex<T>* data,
+  // Transforms `rows` rows, as many at a time as vectors have lanes: groups of `inner` interleaved
+  // complex ones, or real or complex ones (`inner` is 1). A group takes `from_pitch` and `to_pitch`
+  // T's.
+  Status TransformLanes(const LibraryContext& context, const LaneFft<T>& fft, const T* from, T* to,
+                        int64_t rows, int64_t inner, int64_t from_pitch, int64_t to_pitch) const {
+    const int64_t lanes = LaneFft<T>::lanes();
+    // Interleaved rows are read and written as vectors where there are enough of them.
+    const bool neighbours = inner >= lanes / 2 && inner > 1;
+    const int64_t line = neighbours ? inner : rows;  // rows that are done together are of one line
+    const int64_t pieces = (line + lanes - 1) / lanes;
+    const int64_t numbers = std::max<int64_t>(1, from_pitch / (2 * inner)) * lanes;
+    std::atomic<bool> out_of_memory{false};
+    const auto transform = [&](int64_t begin, int64_t end) {
+      StatusOr<Scratch> memory = context.AllocateScratch(static_cast<size_t>(fft.scratch_bytes()));
+      if (!memory.ok()) {
+        out_of_memory = true;
+        return;
+      }
+      FftRows<T> together;
+      together.step = inner;
+      together.neighbours = neighbours;
+      for (int64_t piece = begin; piece < end; ++piece) {
+        const int64_t done = piece % pieces * lanes;  // of this line
+        const int64_t first = piece / pieces * line + done;
+        together.count = static_cast<int>(std::min(lanes, line - done));
+        for (int64_t l = 0; l < together.count; ++l) {
+          const int64_t group = (first + l) / inner;
+          const int64_t column = 2 * ((first + l) % inner);
+          together.from[static_cast<size_t>(l)] = from + group * from_pitch + column;
+          together.to[static_cast<size_t>(l)] = to + group * to_pitch + column;
+        }
+        fft.Transform(together, memory->template as<std::byte>());
+      }
+    };
+    ParallelFor(rows / line * pieces, std::max<int64_t>(1, kTaskElements / numbers), transform);
+    if (out_of_memory) return ResourceExhausted("no memory for ", lanes, " transforms at a time");
+    return OkStatus();
+  }
+
+  // Transforms dimension `index` of the transformed ones from `from` to `data`, which may be the
+  // same.
+  Status TransformDimension(const LibraryContext& context, const Complex<T>* from, Complex<T>* data,
                             const std::vector<int64_t>& dimensions, size_t index,
                             bool inverse) const {
-    const FftPlan<T>& plan = *plans_[index];
     const size_t dimension = dimensions.size() - plans_.size() + index;
-    const int64_t n = plan.length();
+    const int64_t n = dimensions[dimension];
     const int64_t inner = Product(dimensions, dimension + 1, dimensions.size());
     const int64_t rows = Product(dimensions, 0, dimension) * inner;
+    if (lanes_[index] != nullptr) {
+      return TransformLanes(context, *lanes_[index], reinterpret_cast<const T*>(from),
+                            reinterpret_cast<T*>(data), rows, inner, 2 * n * inner, 2 * n * inner);
+    }
+    const FftPlan<T>& plan = *plans_[index];
+    if (from != data) {
+      ParallelCopy(data, from, static_cast<size_t>(rows * n) * sizeof(Complex<T>));
+    }
     const T scale = inverse ? T{1} / static_cast<T>(n) : T{1};
     return ForEachRow(context, plan, rows,
                       [&](int64_t row, Complex<T>* buffer, Complex<T>* scratch) {
@@ -123,10 +197,14 @@ class Fft final : public LibraryCall {
   }
 
   Status TransformFromReal(const LibraryContext& context, const T* from, Complex<T>* to) const {
-    const FftPlan<T>& plan = *plans_.back();
-    const int64_t n = plan.length();
+    const int64_t n = problem_.lengths.back();
     const int64_t half = n / 2 + 1;
     const int64_t rows = Product(problem_.operand, 0, problem_.operand.size() - 1);
+    if (lanes_.back() != nullptr) {
+      return TransformLanes(context, *lanes_.back(), from, reinterpret_cast<T*>(to), rows, 1, n,
+                            2 * half);
+    }
+    const FftPlan<T>& plan = *plans_.back();
     return ForEachRow(context, plan, rows,
                       [&](int64_t row, Complex<T>* buffer, Complex<T>* scratch) {
                         for (int64_t i = 0; i < n; ++i) buffer[i] = {from[row * n + i], T{0}};
@@ -138,10 +216,14 @@ class Fft final : public LibraryCall {
   // The other half of the spectrum is the conjugate of the first; imaginary parts that a real
   // signal cannot have are ignored.
   Status TransformToReal(const LibraryContext& context, const Complex<T>* from, T* to) const {
-    const FftPlan<T>& plan = *plans_.back();
-    const int64_t n = plan.length();
+    const int64_t n = problem_.lengths.back();
     const int64_t half = n / 2 + 1;
     const int64_t rows = Product(problem_.result, 0, problem_.result.size() - 1);
+    if (lanes_.back() != nullptr) {
+      return TransformLanes(context, *lanes_.back(), reinterpret_cast<const T*>(from), to, rows, 1,
+                            2 * half, n);
+    }
+    const FftPlan<T>& plan = *plans_.back();
     const T scale = T{1} / static_cast<T>(n);
     return ForEachRow(context, plan, rows,
                       [&](int64_t row, Complex<T>* buffer, Complex<T>* scratch) {
@@ -158,6 +240,8 @@ class Fft final : public LibraryCall {
   }
 
   const Problem problem_;
+  // For each transformed dimension one of the two.
+  std::vector<std::unique_ptr<LaneFft<T>>> lanes_;
   std::vector<std::unique_ptr<FftPlan<T>>> plans_;
 };
 

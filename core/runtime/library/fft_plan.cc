@@ -24,17 +24,6 @@
 namespace tripont {
 namespace {
 
-// exp(-2 pi i numerator / denominator), computed in double precision from an angle of at most an
-// eighth of a turn.
-template <typename T>
-Complex<T> Root(int64_t numerator, int64_t denominator) {
-  // Exact reduction: numerator / denominator of a turn, in [0, 1).
-  numerator %= denominator;
-  const double angle =
-      -2.0 * std::numbers::pi * (static_cast<double>(numerator) / static_cast<double>(denominator));
-  return {static_cast<T>(std::cos(angle)), static_cast<T>(std::sin(angle))};
-}
-
 template <typename T>
 Complex<T> Conjugate(Complex<T> z) {
   return {z.real, -z.imaginary};
@@ -176,10 +165,10 @@ FftPlan<T>::FftPlan(int64_t n) : n_(n) {
     stage.rest = rest / radix;
     stage.stride = stride;
     for (int64_t p = 0; p < stage.rest; ++p) {
-      for (int64_t j = 1; j < radix; ++j) stage.twiddles.push_back(Root<T>(p * j, rest));
+      for (int64_t j = 1; j < radix; ++j) stage.twiddles.push_back(RootOfUnity<T>(p * j, rest));
     }
     if (radix > 4) {
-      for (int64_t j = 0; j < radix; ++j) stage.roots.push_back(Root<T>(j, radix));
+      for (int64_t j = 0; j < radix; ++j) stage.roots.push_back(RootOfUnity<T>(j, radix));
     }
     stages_.push_back(std::move(stage));
     stride *= radix;
@@ -205,7 +194,7 @@ FftPlan<T>::FftPlan(int64_t n) : n_(n) {
     const auto square =
         static_cast<int64_t>(static_cast<unsigned __int128>(k) * static_cast<uint64_t>(k) %
                              static_cast<unsigned __int128>(2 * n));
-    chirp_[static_cast<size_t>(k)] = Root<T>(square, 2 * n);
+    chirp_[static_cast<size_t>(k)] = RootOfUnity<T>(square, 2 * n);
     chirp_transform_[static_cast<size_t>(k)] = Conjugate(chirp_[static_cast<size_t>(k)]);
     if (k > 0)
       chirp_transform_[static_cast<size_t>(size - k)] = Conjugate(chirp_[static_cast<size_t>(k)]);

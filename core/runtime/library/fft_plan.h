@@ -2,8 +2,10 @@
 #ifndef TRIPONT_CORE_RUNTIME_LIBRARY_FFT_PLAN_H_
 #define TRIPONT_CORE_RUNTIME_LIBRARY_FFT_PLAN_H_
 
+#include <cmath>
 #include <cstdint>
 #include <memory>
+#include <numbers>
 #include <vector>
 
 namespace tripont {
@@ -26,6 +28,16 @@ struct Complex {
   }
   friend Complex operator*(Complex a, T scale) { return {a.real * scale, a.imaginary * scale}; }
 };
+
+// exp(-2 pi i numerator / denominator), computed in double precision.
+template <typename T>
+Complex<T> RootOfUnity(int64_t numerator, int64_t denominator) {
+  // Exact reduction: numerator / denominator of a turn, in [0, 1).
+  numerator %= denominator;
+  const double angle =
+      -2.0 * std::numbers::pi * (static_cast<double>(numerator) / static_cast<double>(denominator));
+  return {static_cast<T>(std::cos(angle)), static_cast<T>(std::sin(angle))};
+}
 
 // Transforms of one length: sum over j of x[j] exp(-2 pi i j k / n), without scaling.
 //

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -97,9 +101,10 @@ def test_lengths(device, dtype):
         1024,
         4096,
     ):
-        x = signal(3, n, dtype=dtype)
+        # One by one, fewer than vectors have lanes, and more: a group that is full and one that is not.
+        x = signal({0: 3, 1: 5, 2: 21}[n % 3], n, dtype=dtype)
         wide = x.astype(np.complex128)
-        half = signal(3, n // 2 + 1, dtype=dtype)
+        half = signal(len(x), n // 2 + 1, dtype=dtype)
         for kind, operand, want in (
             ("FFT", x, np.fft.fft(wide)),
             ("IFFT", x, np.fft.ifft(wide)),
@@ -122,6 +127,38 @@ def test_several_dimensions(device):
     np.testing.assert_allclose(
         fft(device, "IRFFT", half, [12, 10]), np.fft.irfft2(half, (12, 10)), atol=1e-13
     )
+
+
+INTERLEAVED = """
+import numpy as np
+import jax
+import jax.numpy as jnp
+rng = np.random.default_rng(0)
+for dims in [(5, 24, 3), (2, 30, 8), (2, 16, 9), (3, 12, 16), (21, 7), (2, 360, 37), (20, 441), (33, 22), (17, 13, 11)]:
+    for axes in [(len(dims) - 1,), tuple(range(len(dims) - 2, len(dims))), tuple(range(len(dims)))]:
+        x = (rng.standard_normal(dims) + 1j * rng.standard_normal(dims)).astype(np.complex64)
+        lengths = [dims[a] for a in axes]
+        half = x[..., : dims[-1] // 2 + 1]
+        calls = [("fftn", x, None), ("ifftn", x, None), ("rfftn", x.real, None)]
+        for name, operand, sizes in [*calls, ("irfftn", half, lengths)]:
+            got = np.asarray(getattr(jnp.fft, name)(operand, sizes, axes))
+            wide = operand.astype(np.complex128 if operand.dtype.kind == "c" else np.float64)
+            want = getattr(np.fft, name)(wide, sizes, axes)
+            assert np.abs(got - want).max() <= 3e-6 * max(1.0, np.abs(want).max()), (dims, axes, name)
+# What is not finite stays in its row.
+x = rng.standard_normal((40, 360)).astype(np.float32)
+x[7, 3], x[20, 0] = np.nan, np.inf
+finite = np.isfinite(np.asarray(jnp.fft.rfft(x))).all(1)
+assert list(np.flatnonzero(~finite)) == [7, 20], np.flatnonzero(~finite)
+"""
+
+
+@pytest.mark.parametrize("cpu", ["host", "x86-64-v3", "x86-64-v2"])
+def test_interleaved_rows_at_each_width_of_vectors(cpu, tmp_path):
+    environment = {**os.environ, "JAX_PLATFORMS": "xpu"}
+    if cpu != "host":
+        environment["TRIPONT_CPU"] = cpu
+    subprocess.run([sys.executable, "-c", INTERLEAVED], check=True, cwd=tmp_path, env=environment)
 
 
 def test_fft_refuses_what_does_not_fit():
