@@ -61,11 +61,11 @@ test-upstream: frameworks
 	$(RUN) -m tests.upstream.jax_suite $(if $(JAX_SOURCE),--jax $(JAX_SOURCE)) $(ARGS)
 
 # StableHLO's own tests, from a checkout (STABLEHLO_SOURCE, or a clone of its repository).
-test-stablehlo: dev
+test-stablehlo: tests
 	$(RUN) -m tests.upstream.stablehlo_suite $(if $(STABLEHLO_SOURCE),--stablehlo $(STABLEHLO_SOURCE)) $(ARGS)
 
 # Every configuration of every op and of jax.numpy, and the table of what came out. TRIPONT_CONFORMANCE_TARGET: host (the default) or sycl.
-conformance: dev
+conformance: tests
 	TRIPONT_CONFORMANCE=full $(RUN) -m pytest -q $(or $(ARGS),tests/conformance tests/integration/test_numpy_functions.py tests/integration/test_scipy_functions.py)
 	$(RUN) -m tests.conformance.coverage
 
@@ -86,7 +86,7 @@ demo: dev
 demo-bridge: frameworks
 	$(RUN) examples/bridge/main.py $(ARGS)
 
-bench: dev
+bench: tests
 	$(RUN) -m benchmarks $(ARGS)
 
 lint: dev
