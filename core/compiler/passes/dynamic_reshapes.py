@@ -86,7 +86,8 @@ def _reshaped(
     found = groups(x.dims, old.dims)
     after: dict[int, Instruction] = {}
     if old.shape.elements == 0:  # type: ignore[union-attr]
-        return scope.add(Instruction("reshape", old.shape, (x,)))
+        after = _sizes_without_elements(scope, old, x)
+        return scope.has(scope.add(Instruction("reshape", old.shape, (x,))), after)
     for group in found:
         inside = {d: sizes[d] for d in group.before if d in sizes}
         if not inside:
@@ -118,6 +119,34 @@ def _reshaped(
             count = scope.op("divide", count, number)
         after[place] = count
     return _moved(scope, old, x, found, after)
+
+
+def _sizes_without_elements(scope: Scope, old: Instruction, x: Instruction) -> Sizes:
+    """The sizes after a reshape of no elements: products say nothing there, so dimensions must stay what they are.
+
+    The leading and the trailing dimensions that are equal keep their sizes. What lies between loses them, which is
+    right where only dimensions of 0 and 1 are left.
+    """
+    before, after = x.dims, old.dims
+    shorter = min(len(before), len(after))
+    leading = 0
+    while leading < shorter and before[leading] == after[leading]:
+        leading += 1
+    trailing = 0
+    while trailing < shorter - leading and before[-1 - trailing] == after[-1 - trailing]:
+        trailing += 1
+    shift = len(after) - len(before)
+    sizes: dict[int, Instruction] = {}
+    for d, size in scope.sizes.get(x, NONE).items():
+        if d < leading:
+            sizes[d] = size
+        elif d >= len(before) - trailing:
+            sizes[d + shift] = size
+        elif any(n > 1 for n in after[leading : len(after) - trailing]):
+            raise scope.refuse(
+                old, "which dimension has a size that depends on values is not known"
+            )
+    return sizes
 
 
 def _place(

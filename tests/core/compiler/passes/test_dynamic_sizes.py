@@ -175,6 +175,22 @@ case("reshape-column", "ROOT r = f32[<=6,1] reshape(v)", lambda y, v, u: v[:, No
 case("reshape-flat", "ROOT r = f32[<=24] reshape(y)", lambda y, v, u: y.ravel())
 case("reshape-pairs", "ROOT r = f32[<=12,2] reshape(y)", lambda y, v, u: y.reshape(-1, 2))
 case(
+    "reshape-nothing",
+    "s = f32[<=6,0] slice(y), slice={[0:6], [2:2]} ROOT r = f32[<=6,0] reshape(s)",
+    lambda y, v, u: y[:, 2:2],
+)
+case(
+    "reshape-nothing-to-more-dimensions",
+    "s = f32[<=6,0] slice(y), slice={[0:6], [2:2]} t = f32[0,<=6] transpose(s), dimensions={1,0}"
+    " ROOT r = f32[1,0,<=6] reshape(t)",
+    lambda y, v, u: y[:, 2:2].T[None],
+)
+case(
+    "reshape-nothing-flat",
+    "s = f32[<=6,0] slice(y), slice={[0:6], [2:2]} ROOT r = f32[0] reshape(s)",
+    lambda y, v, u: y[:, 2:2].ravel(),
+)
+case(
     "reshape-gaps",
     "t = f32[4,<=6] transpose(y), dimensions={1,0} ROOT r = f32[<=24] reshape(t)",
     lambda y, v, u: y.T.ravel(),
