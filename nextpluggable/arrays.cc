@@ -11,8 +11,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "nextpluggable/adapter.h"
+#include "nextpluggable/arrays.h"
 #include "nextpluggable/include/tripont/tensorflow_kernel.h"
 #include "nextpluggable/tensor_buffers.h"
+#include "tensorflow/core/framework/allocation_description.pb.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/resource_mgr.h"
 #include "tensorflow/core/framework/resource_var.h"
@@ -182,6 +184,38 @@ absl::Status WritableArray(tf::OpKernelContext* context, tf::Var* variable, Trip
   return absl::OkStatus();
 }
 
+// The memory of a tensor's buffer, as the host sees it, as host memory that belongs to the tensor.
+// TensorFlow never writes to memory that a tensor does not own.
+class HostView : public tf::TensorBuffer {
+ public:
+  HostView(tf::Tensor tensor, void* data)
+      : tf::TensorBuffer(data), tensor_(std::move(tensor)), size_(tensor_.TotalBytes()) {}
+  size_t size() const override { return size_; }
+  tf::TensorBuffer* root_buffer() override { return this; }
+  void FillAllocationDescription(tf::AllocationDescription* proto) const override {
+    proto->set_requested_bytes(static_cast<int64_t>(size_));
+    proto->set_allocator_name("tripont");
+  }
+  bool OwnsMemory() const override { return false; }
+
+ private:
+  tf::Tensor tensor_;
+  size_t size_;
+};
+
+// Waits for the event, which may be null, and destroys it.
+absl::Status Await(PJRT_Event* event) {
+  if (event == nullptr) return absl::OkStatus();
+  auto await = PjrtArguments<PJRT_Event_Await_Args>();
+  await.event = event;
+  absl::Status status;
+  if (PJRT_Error* error = Pjrt()->PJRT_Event_Await(&await)) status = TakeError(error);
+  auto destroy = PjrtArguments<PJRT_Event_Destroy_Args>();
+  destroy.event = event;
+  if (PJRT_Error* error = Pjrt()->PJRT_Event_Destroy(&destroy)) status.Update(TakeError(error));
+  return status;
+}
+
 absl::Status LockVariables(tf::OpKernelContext* context, const int* inputs, int count,
                            TripontArray* arrays, TripontVariables* result) {
   std::vector<VariableMutex> mutexes;
@@ -214,6 +248,53 @@ absl::Status LockVariables(tf::OpKernelContext* context, const int* inputs, int 
 }
 
 }  // namespace
+
+absl::Status OnHost(const tf::Tensor& tensor, tf::Tensor* on_host) {
+  if (tensor.NumElements() == 0) {
+    *on_host = tf::Tensor(tensor.dtype(), tensor.shape());
+    return absl::OkStatus();
+  }
+  TF_ASSIGN_OR_RETURN(PJRT_Buffer * buffer, tf::GetPjRtCBufferFromTensor(&tensor));
+  void* data = nullptr;
+  PJRT_Error* const error = Core().await_read(buffer, &data);
+  if (error == nullptr) {
+    const tf::core::RefCountPtr<HostView> view(new HostView(tensor, data));
+    *on_host = tf::Tensor(tensor.dtype(), tensor.shape(), view.get());
+    return absl::OkStatus();
+  }
+  const absl::Status status = TakeError(error);
+  if (status.code() != absl::StatusCode::kUnimplemented) return status;
+  *on_host = tf::Tensor(tensor.dtype(), tensor.shape());
+  auto copy = PjrtArguments<PJRT_Buffer_ToHostBuffer_Args>();
+  copy.src = buffer;
+  copy.dst = on_host->data();
+  copy.dst_size = on_host->TotalBytes();
+  if (PJRT_Error* failed = Pjrt()->PJRT_Buffer_ToHostBuffer(&copy)) return TakeError(failed);
+  return Await(copy.event);
+}
+
+absl::Status SetOutput(tf::OpKernelContext* context, int index, const tf::Tensor& value) {
+  tf::Tensor* tensor = nullptr;
+  TF_RETURN_IF_ERROR(context->allocate_output(index, value.shape(), &tensor));
+  TF_ASSIGN_OR_RETURN(const PJRT_Buffer_Type type, BufferType(value.dtype()));
+  TF_ASSIGN_OR_RETURN(xla::PjRtCApiClient * client,
+                      tf::GetPjRtCApiClient(tf::DeviceType(kDeviceType)));
+  const auto dimensions = value.shape().dim_sizes();
+  auto create = PjrtArguments<PJRT_Client_BufferFromHostBuffer_Args>();
+  create.client = TheClient();
+  create.data = value.data();
+  create.type = type;
+  create.dims = dimensions.data();
+  create.num_dims = dimensions.size();
+  create.host_buffer_semantics = PJRT_HostBufferSemantics_kImmutableOnlyDuringCall;
+  create.device = TheDevice(context->device()->parsed_name().id);
+  if (PJRT_Error* error = Pjrt()->PJRT_Client_BufferFromHostBuffer(&create)) {
+    return TakeError(error);
+  }
+  TF_RETURN_IF_ERROR(Await(create.done_with_host_buffer));
+  return tf::SetPjRtCBufferToTensor(create.buffer, client, tensor);
+}
+
 }  // namespace tripont::tensorflow
 
 namespace adapter = tripont::tensorflow;

@@ -2,14 +2,11 @@
 
 #include <memory>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "nextpluggable/adapter.h"
-#include "tensorflow/core/common_runtime/device_mgr.h"
-#include "tensorflow/core/framework/allocator.h"
-#include "tensorflow/core/framework/device.h"
-#include "tensorflow/core/framework/function.h"
+#include "nextpluggable/cpu_kernels.h"
 #include "tensorflow/core/framework/kernel_def.pb.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_def.pb.h"
@@ -20,46 +17,22 @@ namespace {
 
 namespace tf = ::tensorflow;
 
-// The CPU's kernel of a node, run in a context of the CPU device: what it allocates on the way is
-// host memory, which XPU's own allocator would not give.
+// The CPU's kernel of a node: what it allocates on the way is host memory, which XPU's own
+// allocator would not give.
 class ListKernel : public tf::OpKernel {
  public:
-  explicit ListKernel(tf::OpKernelConstruction* construction) : tf::OpKernel(construction) {
-    absl::Status status;
-    kernel_ = tf::CreateOpKernel(tf::DeviceType(tf::DEVICE_CPU), construction->device(),
-                                 tf::cpu_allocator(), construction->def(),
-                                 construction->graph_def_version(), &status);
-    OP_REQUIRES_OK(construction, status);
-  }
+  explicit ListKernel(tf::OpKernelConstruction* construction)
+      : tf::OpKernel(construction), kernel_(MakeCpuKernel(construction)) {}
 
   void Compute(tf::OpKernelContext* context) override {
-    tf::Device* cpu = nullptr;
-    OP_REQUIRES(context, context->function_library() != nullptr,
-                absl::InternalError("no function library to find the CPU device in"));
-    OP_REQUIRES_OK(context, context->function_library()->device_mgr()->LookupDevice("CPU:0", &cpu));
-    std::vector<tf::Tensor> tensors;
-    tensors.reserve(context->num_inputs());
-    std::vector<tf::TensorValue> inputs;
-    for (int i = 0; i < context->num_inputs(); ++i) {
-      tensors.push_back(context->input(i));
-      inputs.emplace_back(&tensors.back());
-    }
-    const std::vector<tf::AllocatorAttributes> attributes(context->num_outputs());
-    tf::OpKernelContext::Params parameters;
-    parameters.step_id = context->step_id();
-    parameters.device = cpu;
-    parameters.op_kernel = kernel_.get();
-    parameters.inputs = inputs;
-    parameters.output_attr_array = attributes.data();
-    parameters.resource_manager = cpu->resource_manager();
-    parameters.function_library = context->function_library();
-    parameters.cancellation_manager = context->cancellation_manager();
-    parameters.runner = context->runner();
-    tf::OpKernelContext on_host(&parameters, context->num_outputs());
-    kernel_->Compute(&on_host);
-    OP_REQUIRES_OK(context, on_host.status());
+    std::vector<tf::Tensor> inputs;
+    inputs.reserve(static_cast<size_t>(context->num_inputs()));
+    for (int i = 0; i < context->num_inputs(); ++i) inputs.push_back(context->input(i));
+    std::vector<tf::Tensor> outputs;
+    OP_REQUIRES_OK(context, RunOnCpu(context, kernel_.get(), std::move(inputs), &outputs));
     for (int i = 0; i < context->num_outputs(); ++i) {
-      if (const tf::Tensor* result = on_host.mutable_output(i)) context->set_output(i, *result);
+      const tf::Tensor& output = outputs[static_cast<size_t>(i)];
+      if (output.IsInitialized()) context->set_output(i, output);
     }
   }
   bool IsExpensive() override { return kernel_->IsExpensive(); }

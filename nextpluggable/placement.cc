@@ -10,6 +10,7 @@
 
 #include "absl/log/log.h"
 #include "nextpluggable/context_lifetime.h"
+#include "nextpluggable/pjrt.h"
 #include "tensorflow/core/common_runtime/eager/eager_op_rewrite_registry.h"
 #include "tensorflow/core/common_runtime/optimization_registry.h"
 #include "tensorflow/core/framework/node_def_util.h"
@@ -25,12 +26,27 @@ namespace tf = ::tensorflow;
 // The kinds of ops that were logged.
 class Kinds {
  public:
-  void Add(const std::string& op) {
+  // Whether XPU:<ordinal>, on which the program wants an op or a function, does not exist. That is
+  // said once for each.
+  bool WarnIfMissing(const std::string& name, int ordinal) {
+    if (ordinal < 0 || TheClient() == nullptr || TheDevice(ordinal) != nullptr) return false;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (missing_.insert(ordinal).second) {
+      LOG(WARNING) << "tripont: there is no device XPU:" << ordinal
+                   << ": what the program places there runs on the CPU, " << name
+                   << " to begin with (TRIPONT_NUM_DEVICES is the number of devices; "
+                      "tf.config.set_soft_device_placement(False) makes this an error)";
+    }
+    return true;
+  }
+  // An op that was asked for on XPU:<ordinal>, or on any XPU if that is negative.
+  void Add(const std::string& op, int ordinal) {
     if (op.starts_with('_')) return;  // arguments and other parts of TensorFlow's own graphs
+    const bool missing = WarnIfMissing(op, ordinal);
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!seen_.insert(op).second) return;
     names_ += names_.empty() ? op : "\n" + op;
-    LOG(INFO) << "tripont: " << op << " runs on the CPU: XPU has no kernel for it";
+    if (!missing) LOG(INFO) << "tripont: " << op << " runs on the CPU: XPU has no kernel for it";
   }
   std::string names() const {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -40,6 +56,7 @@ class Kinds {
  private:
   mutable std::mutex mutex_;
   std::set<std::string> seen_;
+  std::set<int> missing_;  // devices that do not exist
   std::string names_;
 };
 
@@ -52,14 +69,21 @@ bool HasStrings(const tf::DataTypeVector& types) {
   return std::find(types.begin(), types.end(), tf::DT_STRING) != types.end();
 }
 
+int Ordinal(const tf::DeviceNameUtils::ParsedName& device) {
+  return device.has_id ? device.id : -1;
+}
+
 // Where the program wants the eager op that this thread is executing.
 thread_local bool wants_xpu = false;
+thread_local int wanted_ordinal = -1;
 
 class BeforePlacement : public tf::EagerOpRewrite {
  public:
   using EagerOpRewrite::EagerOpRewrite;
   absl::Status Run(tf::EagerOperation* op, std::unique_ptr<tf::EagerOperation>*) override {
     wants_xpu = op->GetDeviceParsedName().type == kDeviceType;
+    wanted_ordinal = Ordinal(op->GetDeviceParsedName());
+    if (wants_xpu && op->is_function()) TheKinds().WarnIfMissing(op->Name(), wanted_ordinal);
     // What a function places on XPU is not known here.
     if (wants_xpu || op->is_function()) KeepForever(op->EagerContext());
     return absl::OkStatus();
@@ -81,7 +105,9 @@ class AfterPlacement : public tf::EagerOpRewrite {
     const tf::OpDef* definition = nullptr;
     TF_RETURN_IF_ERROR(tf::OpRegistry::Global()->LookUpOpDef(op->Name(), &definition));
     TF_RETURN_IF_ERROR(tf::InOutTypesForNode(node, *definition, &inputs, &outputs));
-    if (!HasStrings(inputs) && !HasStrings(outputs)) TheKinds().Add(op->Name());
+    if (!HasStrings(inputs) && !HasStrings(outputs)) {
+      TheKinds().Add(op->Name(), wanted_ordinal);
+    }
     return absl::OkStatus();
   }
 };
@@ -97,7 +123,9 @@ class GraphPass : public tf::GraphOptimizationPass {
       const bool wanted = requested.empty() ? on_xpu : IsOn(kDeviceType, requested);
       if (wanted && IsOn(tf::DEVICE_CPU, node->assigned_device_name()) &&
           !HasStrings(node->input_types()) && !HasStrings(node->output_types())) {
-        TheKinds().Add(node->type_string());
+        tf::DeviceNameUtils::ParsedName name;
+        tf::DeviceNameUtils::ParseFullName(requested, &name);
+        TheKinds().Add(node->type_string(), Ordinal(name));
       }
     }
     return absl::OkStatus();

@@ -2,6 +2,8 @@
 //
 // TensorFlow places them there by itself (soft placement) and says nothing. Here each kind of op is
 // logged once, with severity INFO, and listed. Ops on strings are not: they are at home on the CPU.
+// Ops that were asked for on an XPU that does not exist are listed too, and each such device is
+// logged once, with severity WARNING.
 #ifndef TRIPONT_NEXTPLUGGABLE_PLACEMENT_H_
 #define TRIPONT_NEXTPLUGGABLE_PLACEMENT_H_
 

@@ -10,6 +10,8 @@
 #include "nextpluggable/adapter.h"
 #include "nextpluggable/bridge/kernels.h"
 #include "nextpluggable/device_functions.h"
+#include "nextpluggable/devices.h"
+#include "nextpluggable/function_calls.h"
 #include "nextpluggable/host_transfers.h"
 #include "nextpluggable/kernels/register.h"
 #include "nextpluggable/pjrt.h"
@@ -94,8 +96,10 @@ const TFNPD_Api* tripont_tensorflow_init_plugin(void* core, TFNPD_PluginParams* 
           Symbol<decltype(tripont_buffer_await_write)>(core, "tripont_buffer_await_write"),
       .parallel_for = Symbol<decltype(tripont_parallel_for)>(core, "tripont_parallel_for"),
       .collect = Symbol<decltype(tripont_exchange_collect)>(core, "tripont_exchange_collect")});
+  RegisterDeviceFactory();
   RegisterXlaDevice();
   RegisterBridgeKernels();
+  PlaceCompiledCalls();
   WatchPlacement();
   LowerLoopsWithHostState();
   SeparateHostTransfers();

@@ -10,8 +10,9 @@
 
 namespace tripont::tensorflow {
 
-// From now on such loops are lowered too in graphs, where they are meant for XPU; what cannot be
-// lowered (an eager op) is an error, UNIMPLEMENTED.
+// From now on such loops are lowered too where they are meant for XPU. An eager op is called in a
+// function that is made for it, where it can be lowered. What cannot be lowered is an error,
+// UNIMPLEMENTED.
 void LowerLoopsWithHostState();
 
 }  // namespace tripont::tensorflow

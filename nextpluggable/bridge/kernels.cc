@@ -12,6 +12,7 @@
 #include "nextpluggable/bridge/sizes.h"
 #include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
+#include "tensorflow/core/platform/mutex.h"
 
 namespace tripont::tensorflow {
 namespace {
@@ -25,7 +26,8 @@ using Registration =
 using Registrations = std::unordered_map<std::string, std::vector<std::unique_ptr<Registration>>>;
 
 // A second registration of an op has to repeat the first, which the registry shows to nobody. An
-// explicit instantiation may name private members, so here are two: the registry, and its table.
+// explicit instantiation may name private members, so here are three: the registry, its table, and
+// the lock of the table.
 struct Registry {
   using Type = tf::XlaOpRegistry& (*)();
   friend Type Private(Registry);
@@ -34,12 +36,17 @@ struct Table {
   using Type = Registrations tf::XlaOpRegistry::*;
   friend Type Private(Table);
 };
+struct Lock {
+  using Type = tf::mutex tf::XlaOpRegistry::*;
+  friend Type Private(Lock);
+};
 template <typename Member, typename Member::Type kPointer>
 struct Expose {
   friend typename Member::Type Private(Member) { return kPointer; }
 };
 template struct Expose<Registry, &tf::XlaOpRegistry::Instance>;
 template struct Expose<Table, &tf::XlaOpRegistry::ops_>;
+template struct Expose<Lock, &tf::XlaOpRegistry::mutex_>;
 
 // TensorFlow's kernels by op. Filled before any is made, and never changed.
 std::unordered_map<std::string, tf::XlaOpRegistry::Factory>& Originals() {
@@ -83,18 +90,22 @@ const Registration* ForThisDevice(const std::vector<std::unique_ptr<Registration
 }  // namespace
 
 void RegisterBridgeKernels() {
-  const Registrations& table = Private(Registry())().*Private(Table());
   std::vector<std::unique_ptr<Registration>> guarded;
-  for (const auto& [op, all] : table) {
-    const Registration* original = ForThisDevice(all);
-    if (original == nullptr) continue;
-    auto own = std::make_unique<Registration>(*original);
-    own->has_device_allowlist = true;
-    own->device_allowlist = {kCompilationDevice};
-    own->factory = MakeGuarded;
-    Originals().emplace(op, original->factory);
-    guarded.push_back(std::move(own));
+  {
+    tf::XlaOpRegistry& registry = Private(Registry())();
+    const tf::mutex_lock lock(registry.*Private(Lock()));
+    for (const auto& [op, all] : registry.*Private(Table())) {
+      const Registration* original = ForThisDevice(all);
+      if (original == nullptr) continue;
+      auto own = std::make_unique<Registration>(*original);
+      own->has_device_allowlist = true;
+      own->device_allowlist = {kCompilationDevice};
+      own->factory = MakeGuarded;
+      Originals().emplace(op, original->factory);
+      guarded.push_back(std::move(own));
+    }
   }
+  // Each takes the lock.
   for (auto& own : guarded) tf::XlaOpRegistrar(std::move(own));
 }
 

@@ -1,5 +1,7 @@
 #include "nextpluggable/kernels/register.h"
 
+#include "nextpluggable/cpu_kernels.h"
+#include "nextpluggable/function_calls.h"
 #include "nextpluggable/host_int32.h"
 #include "nextpluggable/host_lists.h"
 #include "nextpluggable/kernels/kernels.h"
@@ -10,6 +12,8 @@ void RegisterAllKernels() {
   RegisterHostMemoryKernels();
   RegisterHostInt32Kernels();
   RegisterHostListKernels();
+  RegisterCpuKernels();
+  RegisterFunctionCallKernels();
   RegisterWhereKernels();
   RegisterUniqueKernels();
   RegisterNonMaxSuppressionKernels();

@@ -237,11 +237,12 @@ def test_a_while_op_with_a_counter(jit: bool) -> None:
     np.testing.assert_allclose(result, 32 * X + 31, rtol=1e-6)
 
 
-def test_a_while_op_with_a_counter_is_refused_eagerly() -> None:
-    with tf.device("XPU:0"), pytest.raises(tf.errors.UnimplementedError, match=r"While.*int32"):
-        _while_op(tf.constant(X))
-    with tf.device("CPU:0"):
-        assert _while_op(tf.constant(X))[0].numpy() == 5
+@pytest.mark.parametrize("device", ["CPU:0", "XPU:0"])
+def test_a_while_op_with_a_counter_runs_eagerly(device: str) -> None:
+    with tf.device(device):
+        count, result = _while_op(tf.constant(X))
+    assert int(count) == 5
+    np.testing.assert_allclose(result, 32 * X + 31, rtol=1e-6)
 
 
 def test_a_function_with_strings_in_the_middle() -> None:
@@ -335,3 +336,37 @@ def test_an_op_with_a_kernel_for_any_device_in_a_compiled_function() -> None:
         for _ in range(2):
             compiled = tf.function(lambda x: tf.unique(x)[0] + 1, jit_compile=True)
             np.testing.assert_array_equal(compiled(x), X.reshape(-1) + 1)
+
+
+@pytest.mark.parametrize("name", ["While", "StatelessWhile"])
+def test_a_loop_op_with_int32_in_its_state_runs_eagerly(name: str) -> None:
+    """Also with other functions, types and devices at the same time: each is a function of its own."""
+    for factor, dtype in ((2, tf.float32), (3, tf.float32), (2, tf.float64)):
+        state = (tf.TensorSpec((), tf.int32), tf.TensorSpec((2,), dtype))
+        more = tf.function(lambda i, _: i < 3).get_concrete_function(*state)
+        step = tf.function(lambda i, a, f=factor: (i + 1, a * f)).get_concrete_function(*state)
+        for _ in range(2):
+            with tf.device("XPU:0"):
+                count, x = getattr(tf.raw_ops, name)(
+                    input=[tf.constant(0), tf.constant([1, 2], dtype)], cond=more, body=step
+                )
+            assert (int(count), x.numpy().tolist()) == (3, [factor**3, 2 * factor**3])
+
+
+def test_a_call_that_is_not_inlined_runs_op_by_op() -> None:
+    """As TensorFlow Probability's samplers do: the shapes in the function are computed by the program."""
+
+    def draw(rows: Any) -> Any:
+        return tf.random.stateless_normal([rows, 3], (1, 2))
+
+    called = tf.function(draw, experimental_attributes={"_noinline": True})
+
+    @tf.function
+    def function(x: Any) -> Any:
+        kept = tf.boolean_mask(x, x > 0)
+        return called(tf.size(kept)), called(2)
+
+    with tf.device("XPU:0"):
+        for n in (3, 5):
+            some, two = function(tf.constant([1.0] * n + [0.0]))
+            assert (some.shape, two.shape) == ((n, 3), (2, 3))

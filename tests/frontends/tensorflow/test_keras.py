@@ -175,3 +175,19 @@ def test_a_custom_training_loop() -> None:
             return [float(step(tf.constant(x), tf.constant(y))) for _ in range(4)]
 
     np.testing.assert_allclose(losses("XPU:0"), losses("CPU:0"), rtol=1e-4)
+
+
+@pytest.mark.parametrize("jit_compile", [True, False])
+def test_a_model_is_used_outside_of_its_devices_scope(jit_compile: bool) -> None:
+    """A compiled step runs where the variables are; without a device TensorFlow would take the CPU."""
+    x, y = np.ones((8, 4), np.float32), np.ones((8, 3), np.float32)
+    with tf.device("XPU:0"):
+        model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(3)])
+        model.compile("sgd", "mse", jit_compile=jit_compile)
+        inside = model.predict(x, verbose=0)
+    np.testing.assert_allclose(model.predict(x, verbose=0), inside, rtol=1e-6)
+    before = model.evaluate(x, y, verbose=0)
+    model.fit(x, y, verbose=0)
+    assert model.evaluate(x, y, verbose=0) < before
+    compiled = tf.function(model, jit_compile=True)
+    assert "XPU" in compiled(tf.constant(x)).device

@@ -1,0 +1,117 @@
+#include "nextpluggable/cpu_kernels.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "nextpluggable/adapter.h"
+#include "nextpluggable/arrays.h"
+#include "tensorflow/core/common_runtime/device_mgr.h"
+#include "tensorflow/core/framework/allocator.h"
+#include "tensorflow/core/framework/device.h"
+#include "tensorflow/core/framework/function.h"
+#include "tensorflow/core/framework/kernel_def.pb.h"
+
+namespace tripont::tensorflow {
+namespace {
+
+namespace tf = ::tensorflow;
+
+constexpr std::array<std::string_view, 4> kOps = {"CheckNumerics", "MatrixInverse", "MatrixSolve",
+                                                  "TridiagonalSolve"};
+
+// All arguments and results are numbers in device memory.
+class CpuKernel : public tf::OpKernel {
+ public:
+  explicit CpuKernel(tf::OpKernelConstruction* construction)
+      : tf::OpKernel(construction), kernel_(MakeCpuKernel(construction)) {}
+
+  void Compute(tf::OpKernelContext* context) override {
+    std::vector<tf::Tensor> inputs(static_cast<size_t>(context->num_inputs()));
+    for (int i = 0; i < context->num_inputs(); ++i) {
+      OP_REQUIRES_OK(context, OnHost(context->input(i), &inputs[static_cast<size_t>(i)]));
+    }
+    std::vector<tf::Tensor> outputs;
+    OP_REQUIRES_OK(context, RunOnCpu(context, kernel_.get(), inputs, &outputs));
+    for (int i = 0; i < context->num_outputs(); ++i) {
+      const tf::Tensor& output = outputs[static_cast<size_t>(i)];
+      // CheckNumerics gives back what it was given.
+      const auto same = std::find_if(inputs.begin(), inputs.end(), [&](const tf::Tensor& input) {
+        return output.SharesBufferWith(input);
+      });
+      if (same != inputs.end()) {
+        context->set_output(i, context->input(static_cast<int>(same - inputs.begin())));
+      } else {
+        OP_REQUIRES_OK(context, SetOutput(context, i, output));
+      }
+    }
+  }
+  bool IsExpensive() override { return kernel_->IsExpensive(); }
+
+ private:
+  std::unique_ptr<tf::OpKernel> kernel_;
+};
+
+}  // namespace
+
+std::unique_ptr<tf::OpKernel> MakeCpuKernel(tf::OpKernelConstruction* construction) {
+  absl::Status status;
+  std::unique_ptr<tf::OpKernel> kernel = tf::CreateOpKernel(
+      tf::DeviceType(tf::DEVICE_CPU), construction->device(), tf::cpu_allocator(),
+      construction->def(), construction->graph_def_version(), &status);
+  if (!status.ok()) construction->SetStatus(status);
+  return kernel;
+}
+
+absl::Status RunOnCpu(tf::OpKernelContext* context, tf::OpKernel* kernel,
+                      std::vector<tf::Tensor> inputs, std::vector<tf::Tensor>* outputs) {
+  tf::FunctionLibraryRuntime* const library = context->function_library();
+  if (library == nullptr) {
+    return absl::InternalError("no function library to find the CPU device in");
+  }
+  tf::Device* cpu = nullptr;
+  TF_RETURN_IF_ERROR(library->device_mgr()->LookupDevice("CPU:0", &cpu));
+  std::vector<tf::TensorValue> values;
+  for (tf::Tensor& input : inputs) values.emplace_back(&input);
+  const std::vector<tf::AllocatorAttributes> attributes(
+      static_cast<size_t>(context->num_outputs()));
+  tf::OpKernelContext::Params parameters;
+  parameters.step_id = context->step_id();
+  parameters.device = cpu;
+  parameters.op_kernel = kernel;
+  parameters.inputs = values;
+  parameters.output_attr_array = attributes.data();
+  parameters.resource_manager = cpu->resource_manager();
+  parameters.function_library = library;
+  parameters.cancellation_manager = context->cancellation_manager();
+  parameters.runner = context->runner();
+  tf::OpKernelContext on_cpu(&parameters, context->num_outputs());
+  kernel->Compute(&on_cpu);
+  TF_RETURN_IF_ERROR(on_cpu.status());
+  for (int i = 0; i < context->num_outputs(); ++i) {
+    const tf::Tensor* result = on_cpu.mutable_output(i);
+    outputs->push_back(result == nullptr ? tf::Tensor() : *result);
+  }
+  return absl::OkStatus();
+}
+
+void RegisterCpuKernels() {
+  const tf::KernelList kernels = tf::GetAllRegisteredKernels();
+  for (const tf::KernelDef& kernel : kernels.kernel()) {
+    if (kernel.device_type() != tf::DEVICE_CPU || !kernel.label().empty() ||
+        std::find(kOps.begin(), kOps.end(), kernel.op()) == kOps.end()) {
+      continue;
+    }
+    auto* own = new tf::KernelDef(kernel);  // the registrar's
+    own->set_device_type(kDeviceType);
+    own->set_priority(2);
+    own->clear_host_memory_arg();
+    tf::kernel_factory::OpKernelRegistrar(
+        own, "TripontCpuKernel", [](tf::OpKernelConstruction* construction) -> tf::OpKernel* {
+          return new CpuKernel(construction);
+        });
+  }
+}
+
+}  // namespace tripont::tensorflow
