@@ -54,22 +54,30 @@ std::unordered_map<std::string, tf::XlaOpRegistry::Factory>& Originals() {
   return *originals;
 }
 
-// A kernel of the bridge, and what is done if it is given sizes that depend on values.
+// A kernel of the bridge, and what is done instead of it: always, or if it is given sizes that
+// depend on values.
 class Guarded : public tf::XlaOpKernel {
  public:
   Guarded(tf::OpKernelConstruction* construction, std::unique_ptr<tf::OpKernel> original)
-      : XlaOpKernel(construction), original_(std::move(original)), rule_(FindRule(type_string())) {}
+      : XlaOpKernel(construction),
+        original_(std::move(original)),
+        translation_(FindTranslation(type_string())),
+        rule_(FindRule(type_string())) {}
 
   void Compile(tf::XlaOpKernelContext* context) override {
-    if (rule_ == nullptr || !(HasComputedSize(context) || HasComputedConstant(context))) {
+    const bool has_rule =
+        rule_ != nullptr && (HasComputedSize(context) || HasComputedConstant(context));
+    if (translation_ == nullptr && !has_rule) {
       return original_->Compute(context->op_kernel_context());
     }
-    const absl::Status status = rule_(context, *original_);
+    const Rule rule = translation_ != nullptr ? translation_ : rule_;
+    const absl::Status status = rule(context, *original_);
     if (!status.ok()) context->SetStatus(status);
   }
 
  private:
   const std::unique_ptr<tf::OpKernel> original_;
+  const Rule translation_;
   const Rule rule_;
 };
 

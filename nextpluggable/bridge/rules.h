@@ -18,6 +18,10 @@ using Rule = absl::Status (*)(::tensorflow::XlaOpKernelContext* context,
 // The rule of an op; null if TensorFlow's kernel is right as it is.
 Rule FindRule(std::string_view op);
 
+// The translation of an op whose kernel computes something else than those of CPUs and GPUs, to be
+// used for all its arguments; null if TensorFlow's is right. random.cc
+Rule FindTranslation(std::string_view op);
+
 // The rule of every op that is not known: an error that names it.
 absl::Status Refuse(::tensorflow::XlaOpKernelContext* context, ::tensorflow::OpKernel& original);
 

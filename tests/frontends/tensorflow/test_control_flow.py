@@ -370,3 +370,4 @@ def test_a_call_that_is_not_inlined_runs_op_by_op() -> None:
         for n in (3, 5):
             some, two = function(tf.constant([1.0] * n + [0.0]))
             assert (some.shape, two.shape) == ((n, 3), (2, 3))
+            np.testing.assert_allclose(two, draw(2), atol=1e-5)
