@@ -26,6 +26,7 @@ from . import (
     option_overrides,
     partition,
     pipeline,
+    targets,
     verifier,
 )
 from .artifact import Executable, Slice, Thunk
@@ -43,11 +44,7 @@ from .targets.target import Image, Target
 # What a compilation may be told: name -> what the value means. Besides, it heeds XLA's option
 # xla_allow_excess_precision, whose values XLA itself checks (option_overrides).
 OPTIONS: Mapping[str, str] = {
-    "target": "host (the default) or sycl",
-    "sycl_device": "SYCL device to compile for: cpu or gpu, and what it has of fp16, fp64, sub-groups (of 16): "
-    "cpu,fp16,fp64 (the default)",
-    "cpu": "CPU to compile for: host (the one that runs this, the default) or a name such as x86-64-v2",
-    "onednn": "whether the runtime finds oneDNN where the program runs: 1 (the default) or 0",
+    **targets.OPTIONS,
     "dump_to": "folder for dumps of all stages",
     "dump_hlo_pass_re": "regular expression: passes around which to dump HLO",
     "dump_hlo_module_re": "regular expression: names of programs to dump (the default: all)",
@@ -68,7 +65,7 @@ def compile_program(
         _dump_artifact(dump.from_options(options), program)
         return b""
     option_overrides.check(options_proto, OPTIONS)
-    target = target_for(options)
+    target = targets.from_options(options)
     dumping = dump.from_options(options)
     with _no_garbage_collection():
         module, decisive = _read(program, format, options_proto)
@@ -136,7 +133,7 @@ def compile_module(
     fingerprint. Raises CompileError.
     """
     options = options or {}
-    target = target_for(options)
+    target = targets.from_options(options)
     if dumping is None:
         dumping = dump.from_options(options)
         dumping.begin(module.name)
@@ -240,22 +237,6 @@ def _generate(
     return code, lowered, program, image
 
 
-def target_for(options: Mapping[str, str]) -> Target:
-    """The target that ``options`` name; CompileError INVALID_ARGUMENT for one that does not exist."""
-    name = options.get("target") or "host"
-    cpu = options.get("cpu") or "host"
-    onednn = options.get("onednn") != "0"
-    if name == "host":
-        from .targets.host import for_cpu
-
-        return for_cpu(cpu, onednn)
-    if name == "sycl":
-        from .targets.sycl import for_device
-
-        return for_device(options.get("sycl_device") or "", cpu, onednn)
-    raise invalid_argument(f"unknown target {name!r}: there are host and sycl")
-
-
 def fingerprint(program: bytes, format: str, options_proto: bytes, target: Target) -> str:
     """What identifies a compilation: the program, its options, the compiler's version and the
     target.
@@ -315,4 +296,4 @@ def _dump_artifact(dumping: dump.Dump, data: bytes) -> None:
         dumping.write("after_optimizations.txt", bindings.hlo_text(executable.program))
 
 
-__all__ = ["OPTIONS", "compile_module", "compile_program", "fingerprint", "target_for"]
+__all__ = ["OPTIONS", "compile_module", "compile_program", "fingerprint"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tripont.core.compiler import artifact
+from tripont.core.compiler import artifact, targets
 from tripont.core.compiler.description import describe_executable
 from tripont.core.compiler.dump import SCHEMA, SCHEMA_VERSION
 
@@ -28,8 +28,7 @@ def read_artifact(data: bytes, origin: str) -> ModuleDump:
     hlo = _hlo_text(executable.program)
     texts = {"after_optimizations.txt": hlo} if hlo else {}
     texts["thunk_sequence.txt"] = _thunk_text(executable)
-    if executable.target == "sycl":
-        texts["spvasm"] = _disassembly(executable.code)
+    texts |= targets.texts_of(executable.target, executable.code)
     operations, by_debug = _operations(executable, hlo)
     description: Json = describe_executable(executable) | {
         "schema": SCHEMA,
@@ -55,14 +54,6 @@ def _hlo_text(program: bytes) -> str:
     except ImportError:
         return ""
     return program_text(program)
-
-
-def _disassembly(code: bytes) -> str:
-    from tripont.core.compiler.targets.sycl import disassemble
-    from tripont.core.compiler.targets.sycl.target import HEADER
-
-    size, _ = HEADER.unpack_from(code)
-    return disassemble(code[HEADER.size : HEADER.size + size]) if size else ""
 
 
 def _all(thunks: Sequence[artifact.Thunk]) -> list[artifact.Thunk]:

@@ -33,8 +33,8 @@ def in_blocks(
 ) -> Instruction | None:
     """``dot``, whose result is of integers, from dots whose sums have ``depth`` products at most.
 
-    ``multiply`` computes those, and may give integers or floats that hold integers of 32 bits. None if it gives None, or
-    if the blocks would take too much memory.
+    ``multiply`` computes those, and may give integers or floats that hold integers of 32 bits. None if it gives None,
+    or if the blocks would take too much memory.
     """
     length = contracted(dot)
     if length <= depth:
