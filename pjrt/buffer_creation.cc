@@ -61,16 +61,18 @@ Status Client_BufferFromHostBuffer(PJRT_Client_BufferFromHostBuffer_Args& args) 
       return OkStatus();
     }
   }
+  // JAX says kImmutableZeroCopy in two cases and leaves no mark by which to tell them apart: for
+  // jax.device_put, which may alias the caller's array by contract, and for host arrays that are
+  // arguments of a compiled function, whose caller has promised nothing.
   const int semantics = NumberOf(args.host_buffer_semantics);
   const bool may_alias = semantics == PJRT_HostBufferSemantics_kImmutableZeroCopy ||
                          semantics == PJRT_HostBufferSemantics_kMutableZeroCopy;
   if (may_alias && strides.empty() && size >= kMinAliasBytes &&
       Buffer::CanViewInPlace(memory->memory, args.data)) {
     Ref<Event> done = MakeRef<Event>();
-    TRIPONT_ASSIGN_OR_RETURN(
-        Ref<Buffer> buffer,
-        Buffer::FromExternal(memory->memory, shape, const_cast<void*>(args.data),
-                             [done] { done->SetReady(); }));
+    TRIPONT_ASSIGN_OR_RETURN(Ref<Buffer> buffer,
+                             Buffer::Borrow(memory->memory, shape, const_cast<void*>(args.data),
+                                            [done] { done->SetReady(); }));
     args.buffer = new PJRT_Buffer(std::move(buffer), memory, layout);
     args.done_with_host_buffer = ToHandle(std::move(done));
     return OkStatus();

@@ -152,9 +152,15 @@ void DestroyOutputs(std::span<PJRT_Buffer*> outputs, PJRT_Event* done) {
   (void)Event_Destroy(args);
 }
 
+// Host arrays that were lent for this call (Buffer::Borrow) are not when it is over.
+struct EndOfCall {
+  ~EndOfCall() { Buffer::EndCall(); }
+};
+
 }  // namespace
 
 Status LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args& args) {
+  const EndOfCall end_of_call;
   const PJRT_LoadedExecutable& executable = *args.executable;
   if (executable.deleted.load(std::memory_order_acquire)) [[unlikely]] {
     return DeletedError(executable);

@@ -1,9 +1,10 @@
 // Programs that call Python: the custom call "tripont.python_callback".
 //
 // Its attribute `callback` is the number of a Python function in this process (frontends/jax/
-// callbacks.py gives numbers out). The call runs on the device's stream, never on the thread that
-// started the program, takes the GIL, and gives the function copies of the operands. Nobody may
-// wait for the stream while holding the GIL: JAX does not, and our own bindings release it.
+// callbacks.py gives numbers out). The call takes the GIL and gives the function copies of the
+// operands. It runs on the thread that started the program where nothing is ahead on the device's
+// stream, else on the stream's. Nobody may wait for the stream while holding the GIL: JAX does not,
+// and our own bindings release it.
 #include <pybind11/numpy.h>
 
 #include <atomic>
@@ -86,10 +87,8 @@ class Functions {
 // The exception as Python prints it. The GIL is held.
 std::string Traceback(py::error_already_set& error) {
   try {
-    const py::object lines =
-        py::module_::import("traceback")
-            .attr("format_exception")(error.type(), error.value(), error.trace());
-    return py::str(py::str("").attr("join")(lines));
+    return py::str(py::module_::import("tripont.core.tracebacks")
+                       .attr("format_exception")(error.type(), error.value(), error.trace()));
   } catch (py::error_already_set&) {
     return error.what();
   }
@@ -114,7 +113,7 @@ class PythonCall : public LibraryCall {
         results_(std::move(results)) {}
   ~PythonCall() override { Functions::Global().Release(number_); }
 
-  bool MayBlock() const override { return true; }
+  bool IsCallback() const override { return true; }
 
   Status Execute(const LibraryContext&, void* const* operands,
                  void* const* results) const override {

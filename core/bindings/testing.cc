@@ -205,6 +205,12 @@ void DefineTesting(py::module_& m) {
       .def("is_idle", &TestStream::IsIdle)
       .def("synchronize", &TestStream::Synchronize, py::call_guard<py::gil_scoped_release>());
 
+  m.def(
+      "occupy",
+      [](Device& device, const Ref<Event>& until) {
+        device.stream().Enqueue([until] { (void)until->Await(); });
+      },
+      "Keeps the device's stream busy until the event is decided.");
   m.def("crc32", [](const py::bytes& data) { return Crc32(std::string_view(data)); });
   m.def("sha256", [](const std::vector<std::string>& parts) {
     Sha256 sha;
@@ -234,6 +240,17 @@ void DefineTesting(py::module_& m) {
                                           }));
       },
       "A view of an array's memory.");
+  m.def(
+      "borrowed_buffer",
+      [](Device& device, const py::array& array) {
+        Shape shape{TypeOfDtype(array.dtype()), {}};
+        const std::vector<int64_t> dimensions(array.shape(), array.shape() + array.ndim());
+        shape.dimensions = Dimensions(dimensions);
+        return Value(
+            Buffer::Borrow(device.default_memory(), shape, const_cast<void*>(array.data()), [] {}));
+      },
+      "A view of an array's memory that is lent for this thread's next execution.");
+  m.def("end_call", &Buffer::EndCall);
   m.def("deposit", [](Buffer& source) { return exchange::Deposit(Value(Buffer::Share(source))); });
   m.def("collect", [](int64_t ticket) { return Value(exchange::Collect(ticket)); });
   m.def("nanoseconds_per_execution", &NanosecondsPerExecution);

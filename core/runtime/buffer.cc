@@ -1,5 +1,6 @@
 #include "core/runtime/buffer.h"
 
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -14,6 +15,15 @@ namespace {
 
 // Copies between memories below this many bytes are made on the caller's thread.
 constexpr size_t kInlineCopyBytes = 256 << 10;
+
+// The number of the call that borrowed buffers are made for on this thread; 0: none was made since
+// the last one ended. No two calls of a process have the same.
+thread_local uint64_t this_call = 0;
+
+uint64_t NewCall() {
+  static std::atomic<uint64_t> calls{0};
+  return calls.fetch_add(1, std::memory_order_relaxed) + 1;
+}
 
 // Empty if dense.
 StatusOr<std::vector<int64_t>> CheckStrides(const Shape& shape,
@@ -138,6 +148,19 @@ StatusOr<Ref<Buffer>> Buffer::FromExternal(Memory* memory, const Shape& shape, v
   buffer->on_delete_ = std::move(on_delete);
   return buffer;
 }
+
+StatusOr<Ref<Buffer>> Buffer::Borrow(Memory* memory, const Shape& shape, void* data,
+                                     std::function<void()> on_delete) {
+  TRIPONT_ASSIGN_OR_RETURN(Ref<Buffer> buffer,
+                           FromExternal(memory, shape, data, std::move(on_delete)));
+  if (this_call == 0) this_call = NewCall();
+  buffer->call_ = this_call;
+  return buffer;
+}
+
+bool Buffer::IsForThisCall() const { return call_ != 0 && call_ == this_call; }
+
+void Buffer::EndCall() { this_call = 0; }
 
 StatusOr<Ref<Buffer>> Buffer::Share(Buffer& source) {
   // Counted as seen from outside, so that no execution takes the memory over meanwhile.
@@ -405,7 +428,7 @@ StatusOr<Ref<Buffer>> Buffer::CopyToMemory(Memory* destination) {
   TRIPONT_ASSIGN_OR_RETURN(Hold copy_hold, copy->Acquire());
   auto holds = std::make_shared<std::pair<Hold, Hold>>(std::move(hold), std::move(copy_hold));
   stream.Enqueue(
-      [holds, copied] {
+      [holds, copied, &stream] {
         auto& [from, to] = *holds;
         const Status status = from.buffer()->definition_event()->Await();
         if (status.ok()) {
@@ -415,6 +438,7 @@ StatusOr<Ref<Buffer>> Buffer::CopyToMemory(Memory* destination) {
         }
         from.Release();
         to.Release();
+        stream.FinishWork();
         status.ok() ? copied->SetReady() : copied->SetError(status);
       },
       [copied](const Status& status) { copied->SetError(status); });

@@ -94,6 +94,17 @@ class TRIPONT_EXPORT Buffer : public RefCounted<Buffer> {
   // Memory that kernels cannot read in place (CanViewInPlace) is refused with INVALID_ARGUMENT.
   static StatusOr<Ref<Buffer>> FromExternal(Memory* memory, const Shape& shape, void* data,
                                             std::function<void()> on_delete);
+  // The same for memory of a caller who may only want to hand it to the execution that this thread
+  // starts next, and writes to it again as soon as that call returns: NumPy's arrays that are
+  // arguments of JAX's functions. An execution that ends within the call reads it in place; any
+  // other one copies it first (see IsForThisCall). A buffer that the caller keeps beyond that call
+  // is one of FromExternal's.
+  static StatusOr<Ref<Buffer>> Borrow(Memory* memory, const Shape& shape, void* data,
+                                      std::function<void()> on_delete);
+  // Whether the buffer was borrowed on this thread since EndCall was last called on it.
+  bool IsForThisCall() const;
+  // The call is over that borrowed buffers were made for on this thread. Cheap.
+  static void EndCall();
   // Whether kernels of the memory's device can read `data` in place: they need 64-byte alignment,
   // and a device that can access all of the process's memory.
   static bool CanViewInPlace(const Memory* memory, const void* data) {
@@ -230,6 +241,7 @@ class TRIPONT_EXPORT Buffer : public RefCounted<Buffer> {
   const Ref<Event> definition_;
   const Shape shape_;
   std::function<void()> on_delete_;  // external memory
+  uint64_t call_ = 0;                // of a borrowed buffer: the call that it was made for
   Ref<Buffer> root_;  // of a share: whose memory it is, kept by an external reference
   std::unique_ptr<DeferredContent> deferred_;  // null: an ordinary buffer
 };

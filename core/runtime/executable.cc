@@ -13,6 +13,9 @@
 namespace tripont {
 namespace {
 
+// What copying costs, to compare with estimates of programs: those are of one core too.
+constexpr double kCopyBytesPerNs = 5;
+
 // Tables up to this many pointers live on the stack.
 constexpr size_t kStackEntries = 256;
 
@@ -68,6 +71,7 @@ class Executable::Execution : public StreamTask {
   std::vector<Donation> donations;       // those that no result took over
   std::vector<Ref<Buffer>> overwritten;  // donated buffers whose memory is a result's now
   std::vector<Ref<Buffer>> awaited;      // inputs that may not be ready
+  std::vector<Ref<Buffer>> copies;       // of inputs that were lent for the call only
   std::vector<Hold> outputs;             // one a result
   std::vector<void*> parameter_data;     // address of each parameter's content
   Participation participation;
@@ -100,9 +104,11 @@ class Executable::Execution : public StreamTask {
     inputs.clear();
     donations.clear();
     overwritten.clear();
+    copies.clear();
     outputs.clear();
     // `done` stays: the child of a fork that happens now still finds it in Abandon.
     const Ref<Event> event = done;
+    device->stream().FinishWork();
     status.ok() ? event->SetReady() : event->SetError(status);
   }
 
@@ -327,16 +333,39 @@ Status Executable::Execute(Device* device, std::span<Buffer* const> arguments,
                           : "needs an array that is computed after it",
         ": compute on the CPU, or on another device, inside callbacks"));
   }
-  const bool run_inline =
-      nested ||
-      (ready && !still_read && !program_->may_block() &&
-       program_->cost_ns() < static_cast<double>(device->inline_ns()) && device->stream().IsIdle());
+  const bool may_run_now =
+      nested || (ready && !still_read && !has_collectives() && device->stream().IsIdle());
+  bool run_inline = nested;
+  size_t borrowed = 0;  // bytes that the caller may write to when this has returned
+  if (may_run_now && !nested) {
+    // Callbacks belong to the call, as on XLA's CPU device: their output is there when it returns,
+    // and it raises their errors. (Not so on several devices, which the caller serves in turn.)
+    run_inline = program_->has_callbacks()
+                     ? participation == nullptr
+                     : program_->cost_ns() < static_cast<double>(device->inline_ns());
+  }
+  if (!run_inline) {
+    for (Buffer* const buffer : arguments) {
+      if (buffer->IsForThisCall()) borrowed += buffer->byte_size();
+    }
+    // Where a copy takes half as long as the program, waiting for the program is the better choice.
+    run_inline = borrowed > 0 && may_run_now && !program_->has_callbacks() &&
+                 program_->cost_ns() < 2 * static_cast<double>(borrowed) / kCopyBytesPerNs;
+  }
   Ref<Event> event;
   if (!run_inline) event = MakeRef<Event>();
 
   // Results: fresh memory first, because only that can fail; then those that take over donated
   // memory.
   SmallArray<void*> result_data(num_results);
+  std::vector<Ref<Buffer>> copies;
+  const auto exhausted = [&](Memory* memory, size_t size, std::string_view what, size_t number,
+                             const Shape& shape) {
+    for (Ref<Buffer>& result : results) result = nullptr;
+    release_holds();
+    return undo(memory->allocator().Exhausted(size).WithPrefix(
+        StrCat(name(), ": ", what, " ", number, " of shape ", shape)));
+  };
   const auto donation_for = [&](size_t i) -> Donation* {
     const int32_t parameter = results_[i].aliased_parameter;
     if (parameter < 0 || donation_of[parameter] < 0) return nullptr;
@@ -348,20 +377,23 @@ Status Executable::Execute(Device* device, std::span<Buffer* const> arguments,
     const ResultPlan& plan = results_[i];
     Memory* const memory = device->memory(plan.memory);
     results[i] = Buffer::TryAllocate(memory, artifact_.results[i].shape, plan.byte_size, event);
-    if (!results[i]) {
-      for (Ref<Buffer>& result : results) result = nullptr;
-      release_holds();
-      return undo(memory->allocator()
-                      .Exhausted(plan.byte_size)
-                      .WithPrefix(StrCat(name(), ": result ", i, " of shape ",
-                                         artifact_.results[i].shape)));
-    }
+    if (!results[i])
+      return exhausted(memory, plan.byte_size, "result", i, artifact_.results[i].shape);
     result_data[i] = results[i]->data();
   }
   SmallArray<void*> parameter_data(num_parameters);
   for (size_t i = 0; i < num_parameters; ++i) {
     parameter_data[i] =
         donation_of[i] < 0 ? arguments[i]->data() : donations[donation_of[i]].data();
+    if (borrowed == 0 || run_inline || !arguments[i]->IsForThisCall()) continue;
+    const Buffer& lent = *arguments[i];
+    Ref<Buffer> copy =
+        Buffer::TryAllocate(lent.memory(), lent.shape(), lent.byte_size(), /*definition=*/nullptr);
+    if (!copy)
+      return exhausted(lent.memory(), lent.byte_size(), "a copy of argument", i, lent.shape());
+    ParallelCopy(copy->data(), parameter_data[i], lent.byte_size());
+    parameter_data[i] = copy->data();
+    copies.push_back(std::move(copy));
   }
   std::vector<Ref<Buffer>> overwritten;
   for (size_t i = 0; i < num_results; ++i) {
@@ -411,6 +443,7 @@ Status Executable::Execute(Device* device, std::span<Buffer* const> arguments,
   }
   execution->donations = std::move(donations);
   execution->overwritten = std::move(overwritten);
+  execution->copies = std::move(copies);
   if (participation != nullptr) execution->participation = *participation;
   execution->user_data = std::move(user_data);
   execution->caller = caller;

@@ -74,10 +74,12 @@ class TRIPONT_EXPORT Executable : public RefCounted<Executable> {
   // event of the end of the execution (null Ref: done already).
   //
   // A small program whose inputs are ready runs on this thread when the device's stream is idle,
-  // and is finished when this returns, else it is enqueued. Errors found before the program starts
-  // (and all errors of one that ran on this thread) are returned; later ones come through the
-  // definition events of the results. An argument whose producer failed gives results that failed
-  // with the same error.
+  // and is finished when this returns, as does one of any size that calls the user's Python on one
+  // device; else it is enqueued. Arguments that were borrowed for this call (Buffer::Borrow) are
+  // not read after it: what is enqueued reads copies of them. Errors found before the program
+  // starts (and all errors of one that ran on this thread) are returned; later ones come through
+  // the definition events of the results. An argument whose producer failed gives results that
+  // failed with the same error.
   //
   // user_data: what custom calls may ask for. caller: for profiles (ExecutionEvent::caller).
   // participation: what `device` is among the devices of the program; only a program for one device

@@ -69,6 +69,7 @@ void Stream::Enqueue(std::unique_ptr<StreamTask> task) {
     }
   }
   pending_.fetch_add(1, std::memory_order_release);
+  busy_.fetch_add(1, std::memory_order_release);
   state.queue.push_back(std::move(task));
   const bool wake = state.sleeping;
   lock.unlock();
@@ -83,12 +84,19 @@ void Stream::SetUnbounded(bool unbounded) {
   if (unbounded) state_->room.notify_all();
 }
 
+void Stream::FinishWork() {
+  if (!OnStreamThread() || work_is_over_) return;
+  work_is_over_ = true;
+  busy_.fetch_sub(1, std::memory_order_release);
+}
+
 void Stream::Synchronize() {
-  if (IsIdle()) return;
+  if (pending_.load(std::memory_order_acquire) == 0) return;
   std::mutex mutex;
   std::condition_variable reached;
   bool done = false;
   const auto finish = [&] {
+    FinishWork();
     const std::lock_guard<std::mutex> lock(mutex);
     done = true;
     reached.notify_all();
@@ -123,6 +131,7 @@ void Stream::Loop() {
     const bool was_full = state.queue.size() + 1 >= kMaxPending;
     lock.unlock();
     if (was_full) state.room.notify_all();
+    work_is_over_ = false;
     task->Run();
     if (state_.get() != &state) {
       // The task forked, and this is the child: the queue is another one now, and nobody else waits
@@ -130,6 +139,7 @@ void Stream::Loop() {
       [[maybe_unused]] StreamTask* const kept = task.release();
       return;
     }
+    FinishWork();
     lock.lock();
     state.running = nullptr;
     lock.unlock();
@@ -153,6 +163,7 @@ void Stream::ResetInChild() {
   }
   for (std::unique_ptr<StreamTask>& task : parents->queue) abandoned_.push_back(task.release());
   pending_.store(0, std::memory_order_relaxed);
+  busy_.store(0, std::memory_order_relaxed);
 }
 
 void Stream::AbandonInChild() {

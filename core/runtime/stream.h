@@ -43,8 +43,11 @@ class TRIPONT_EXPORT Stream {
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  // Nothing queued and nothing running.
-  bool IsIdle() const { return pending_.load(std::memory_order_acquire) == 0; }
+  // Nothing queued, and nothing running whose work is not over.
+  bool IsIdle() const { return busy_.load(std::memory_order_acquire) == 0; }
+  // Called by the running task before it tells anybody that it is done: whoever hears of that finds
+  // the stream idle if nothing else is queued. Does nothing on other threads.
+  void FinishWork();
   // Runs `task` after everything enqueued before it.
   void Enqueue(std::unique_ptr<StreamTask> task);
   // The same for a function; `abandon` may be empty.
@@ -81,7 +84,9 @@ class TRIPONT_EXPORT Stream {
   void Loop();
 
   const std::string name_;
-  std::atomic<int64_t> pending_{0};
+  std::atomic<int64_t> pending_{0};  // tasks that exist
+  std::atomic<int64_t> busy_{0};     // those whose work is not over
+  bool work_is_over_ = false;        // of the running task; the stream's thread alone uses it
   std::unique_ptr<State> state_;
   std::vector<StreamTask*> abandoned_;  // in the child of a fork: the parent's tasks; never freed
 };

@@ -261,7 +261,7 @@ Status LoadedProgram::LoadLibraryCall(const ArtifactThunk& thunk, LoadedThunk& l
   }
   TRIPONT_ASSIGN_OR_RETURN(loaded.call, factory(signature));
   TRIPONT_RETURN_IF_ERROR(signature.attributes.CheckAllUsed());
-  may_block_ |= loaded.call->MayBlock();
+  has_callbacks_ |= loaded.call->IsCallback();
   host_uses_temporaries_ |= !loaded.call->UsesQueue();
   if (loaded.call->NeedsPrepare()) {
     prepared_calls_.push_back(

@@ -73,7 +73,8 @@ class LoadedProgram {
   const std::vector<DeferredResult>& deferred_results() const { return deferred_results_; }
   // Estimate, ns on one core; infinity if a trip count is unknown.
   double cost_ns() const { return cost_ns_; }
-  bool may_block() const { return may_block_; }
+  // Whether it calls functions of the user's that run in an interpreter (LibraryCall::IsCallback).
+  bool has_callbacks() const { return has_callbacks_; }
   // What the collectives are, one after the other: programs with the same text can meet. Empty if
   // there are none.
   const std::string& collectives() const { return collectives_; }
@@ -118,7 +119,7 @@ class LoadedProgram {
   size_t max_arguments_ = 0;
   int32_t num_thunks_ = 0;
   double cost_ns_ = 0;
-  bool may_block_ = false;
+  bool has_callbacks_ = false;
   // Calls with LibraryCall::NeedsPrepare.
   struct PreparedCall {
     const LibraryCall* call;

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import atexit
 import itertools
+import logging
 import secrets
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -19,6 +20,7 @@ from typing import Any, Final
 import jax
 import numpy as np
 import tripont.core._tripont as _tripont
+from tripont.core.tracebacks import PlainTracebacks
 
 from . import compat
 
@@ -51,7 +53,8 @@ def checked(function: Function, results: Sequence[tuple[tuple[int, ...], np.dtyp
     """``function``, whose results are converted to arrays and must have these shapes and dtypes.
 
     Called from whatever thread with 64-bit types as they are now: a ``with jax.enable_x64(True)`` around the program
-    holds for the thread that entered it, and the device's own thread would cut off the callback's numbers.
+    holds for the thread that entered it, and only while it is in there. The device's own thread would cut off the
+    callback's numbers.
     """
     x64 = compat.x64_enabled()
 
@@ -112,4 +115,7 @@ def register(platform: str, rules: dict[str, Callable[..., Any]]) -> None:
     _tripont.start_callbacks()
     atexit.register(_tripont.stop_callbacks)
     compat.replace_callback_emitter(platform, emit)
+    plain = PlainTracebacks()
+    for logger in compat.CALLBACK_LOGGERS:  # JAX logs what a callback raises where it was raised
+        logging.getLogger(logger).addFilter(plain)
     compat.follow_rules(FROM_CPU, rules, platform)

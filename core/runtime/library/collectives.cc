@@ -142,7 +142,6 @@ char* Result(const Launch::Contribution& contribution, size_t index = 0) {
 
 class Collective : public LibraryCall {
  public:
-  bool MayBlock() const override { return true; }
   bool IsCollective() const override { return true; }
   std::string Description() const override { return description_; }
 

@@ -173,10 +173,11 @@ class TRIPONT_EXPORT LibraryCall {
   // gets the op's name and source line put before it.
   virtual Status Execute(const LibraryContext& context, void* const* operands,
                          void* const* results) const = 0;
-  // True if Execute may wait for something else than its own work: other devices (collectives), the
-  // user's Python (callbacks). Programs with such calls never run on the caller's thread.
-  virtual bool MayBlock() const { return false; }
-  // True if Execute meets other devices: the execution must belong to a launch.
+  // True if Execute calls the user's Python. Programs with such calls run on the caller's thread
+  // where they can, however long they take.
+  virtual bool IsCallback() const { return false; }
+  // True if Execute meets other devices: the execution must belong to a launch, and never runs on
+  // the caller's thread.
   virtual bool IsCollective() const { return false; }
   // Of a collective: all that two programs must agree on to meet in it.
   virtual std::string Description() const { return ""; }

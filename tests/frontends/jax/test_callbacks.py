@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import gc
+import logging
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -219,6 +222,80 @@ def test_an_exception_reaches_the_user_with_its_traceback() -> None:
     assert float(doubled(jnp.float32(2))) == 4  # and the device goes on
 
 
+def test_the_call_raises_what_its_callback_raised() -> None:
+    """Nothing is ahead of the program, so it has run when the call returns: as on XLA's CPU device."""
+
+    def fails(a: Any) -> Any:
+        raise ZeroDivisionError("on purpose")
+
+    x = jnp.arange(3.0)
+    run = jax.jit(lambda x: jax.pure_callback(fails, like(x), x * 2))
+    for _ in range(3):
+        with pytest.raises(FAILURES, match="on purpose"):
+            run(x)
+        jax.block_until_ready(jax.jit(lambda n: jax.lax.fori_loop(0, n, lambda i, y: y + x, x))(50))
+
+
+def test_output_is_there_when_the_call_returns(capfd: pytest.CaptureFixture[str]) -> None:
+    threads: list[str] = []
+
+    @jax.jit
+    def program(x: Any, n: Any) -> Any:
+        jax.debug.callback(lambda a: threads.append(threading.current_thread().name), x)
+        jax.debug.print("x is {x}", x=x)
+        return jax.lax.fori_loop(0, n, lambda i, y: jnp.sin(y), x)
+
+    for n in range(3):
+        y = jax.lax.fori_loop(0, 1000 * n, lambda i, y: jnp.sin(y), jnp.float32(n))
+        y.block_until_ready()
+        program(n + 0.5, 10_000)
+        assert capfd.readouterr().out == f"x is {n + 0.5}\n"
+    assert threads == [threading.current_thread().name] * 3
+
+
+def test_what_is_ahead_is_not_waited_for(xpu: Any) -> None:
+    called = threading.Event()
+    run = jax.jit(lambda x: jax.pure_callback(lambda a: (called.set(), a)[1], like(x), x))
+    with occupied(xpu):
+        y = run(jnp.float32(3))
+        assert not called.is_set()
+    assert float(y) == 3
+
+
+def test_nothing_is_parsed_on_the_thread_of_the_device(
+    xpu: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """CPython 3.11 counts the depth of its parser for all threads at once: the main thread may be parsing too."""
+    parsed_by: list[str] = []
+    parse = ast.parse
+
+    def noting(*arguments: Any, **options: Any) -> Any:
+        parsed_by.append(threading.current_thread().name)
+        return parse(*arguments, **options)
+
+    def fails(a: Any) -> Any:
+        numbers = {"one": 1}
+        return numbers["one"] / (numbers["two"] + len(a))  # part of a line: Python would mark it
+
+    run = jax.jit(lambda x: jax.pure_callback(fails, like(x), x))
+    x = jnp.arange(3.0)
+    with caplog.at_level(logging.ERROR):
+        monkeypatch.setattr(ast, "parse", noting)
+        with occupied(xpu):
+            y = run(x)
+        deadline = time.monotonic() + 60
+        while not y.is_ready() and time.monotonic() < deadline:
+            time.sleep(0.001)
+        monkeypatch.undo()
+    assert parsed_by == []
+    with pytest.raises(FAILURES, match="KeyError: 'two'"):
+        y.block_until_ready()
+    (record,) = [r for r in caplog.records if r.name == "jax._src.callback"]
+    assert record.exc_text is not None
+    assert record.exc_text.endswith("KeyError: 'two'")
+    assert 'return numbers["one"] / (numbers["two"] + len(a))' in record.exc_text
+
+
 @pytest.mark.parametrize(
     ("value", "message"),
     [
@@ -267,21 +344,26 @@ def test_a_callback_cannot_wait_for_what_comes_after_it(xpu: Any) -> None:
     """That would be for ever: it is an error instead."""
     inner = jax.jit(lambda x: 3 * x)
     later = []
-    there = threading.Event()
-
-    def function(a: Any) -> Any:
-        there.wait(60)
-        return np.asarray(inner(later[0]))
-
-    first = jax.jit(lambda x: jax.pure_callback(function, like(x), x))
+    first = jax.jit(lambda x: jax.pure_callback(lambda a: np.asarray(inner(later[0])), like(x), x))
     second = jax.jit(slow)
     x = jax.device_put(np.zeros(3, np.float32), xpu)  # committed: JAX does not move it to the CPU
-    y = first(x)
-    later.append(second(x))
-    there.set()
+    with occupied(xpu):
+        y = first(x)
+        later.append(second(x))
     with pytest.raises(FAILURES, match="needs an array that is computed after it"):
         y.block_until_ready()
     assert later[0].tolist() == [1, 1, 1]
+
+
+@contextmanager
+def occupied(device: Any) -> Iterator[None]:
+    """Nothing runs on the device until the block ends: programs that are started in it are enqueued."""
+    until = _tripont.testing.Event()
+    _tripont.testing.occupy(_tripont.Client().devices[device.id], until)
+    try:
+        yield
+    finally:
+        until.set_ready()
 
 
 def slow(x: Any) -> Any:
@@ -306,12 +388,15 @@ def slow(x: Any) -> Any:
         repr,
     ],
 )
-def test_waiting_for_a_callback_does_not_deadlock(wait: Any) -> None:
+def test_waiting_for_a_callback_does_not_deadlock(wait: Any, xpu: Any) -> None:
     """The callback needs the GIL, which the thread that waits must not hold."""
     run = jax.jit(slow)
     x = jnp.zeros(3)
-    wait(run(x))
-    y = run(x)
+    with occupied(xpu):
+        y = run(x)
+    wait(y)
+    with occupied(xpu):
+        y = run(x)
     del run, y  # programs and results may go while they are computed
     gc.collect()
     jax.effects_barrier()
