@@ -7,8 +7,9 @@ means. When JAX changes, this is the file to change.
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import jax
@@ -22,14 +23,18 @@ from jax._src import (
     sharding_impls,
     xla_bridge,
 )
-from jax._src.interpreters import mlir
+from jax._src.interpreters import mlir, pxla
 from jax._src.lax import lax, special
+from jax._src.lib import _jax as jaxlib_module  # type: ignore[attr-defined]
 from jax._src.lib import xla_client  # type: ignore[attr-defined]
 from jax.interpreters import mlir as public_mlir
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import func, stablehlo
 
 OLDEST = (0, 10, 2)
+
+#: Loggers that are told what a callback raised, with its traceback, on the thread that called back.
+CALLBACK_LOGGERS = ("jax._src.callback", "jax._src.debugging")
 
 
 def jax_version() -> tuple[int, ...]:
@@ -78,6 +83,49 @@ def register_plugin(
     xla_bridge._backend_factories[platform] = dataclasses.replace(
         registration, fail_quietly=True, experimental=False
     )
+
+
+def rename_platform(platform: str, name_for: Callable[[FrameType], str]) -> None:
+    """Have ``device.platform`` and ``backend.platform`` of ``platform`` be what ``name_for`` says for their caller.
+
+    ``jax.default_backend()`` asks on behalf of its caller.
+    """
+    on_behalf = xla_bridge.default_backend.__code__
+
+    def renamed(original: Any) -> property:
+        def get(self: Any) -> Any:
+            name = original.__get__(self)
+            if name != platform:
+                return name
+            caller = sys._getframe(1)
+            while caller.f_code is on_behalf and caller.f_back is not None:
+                caller = caller.f_back
+            return name_for(caller)
+
+        return property(get, doc=original.__doc__)
+
+    for holder in (xla_client.Device, xla_client.Client):
+        holder.platform = renamed(holder.__dict__["platform"])
+
+
+def analyse_costs_before_compiling(platform: str) -> None:
+    """Have ``Lowered.cost_analysis()`` give XLA's estimate of the program as it is, before any compiler has seen it.
+
+    JAX refuses that to every plugin, because the function of XLA's asks a client of jaxlib's own. The estimate does not
+    depend on which one: that of JAX's CPU backend will do.
+    """
+    original = pxla.MeshComputation.cost_analysis
+
+    def cost_analysis(self: Any) -> Any:
+        if self.compile_args["backend"].platform != platform:
+            return original(self)
+        try:
+            host = xla_bridge.get_backend("cpu")
+        except RuntimeError:  # JAX_PLATFORMS=xpu
+            return original(self)
+        return jaxlib_module.hlo_module_cost_analysis(host, self.hlo().as_hlo_module())
+
+    pxla.MeshComputation.cost_analysis = cost_analysis  # type: ignore[method-assign]
 
 
 def enable_donation(platform: str) -> None:

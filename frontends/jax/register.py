@@ -9,7 +9,7 @@ from collections.abc import Callable
 from tripont import helper_process, library_path
 from tripont.fingerprint import compiler_fingerprint
 
-from . import PLATFORM, compat, linalg, lowerings, warn
+from . import PLATFORM, compat, known_as, linalg, lowerings, warn
 
 # JAX chooses the platform of highest priority as its default; GPU plugins have 400.
 PRIORITY = 500
@@ -78,6 +78,16 @@ def register() -> None:
         "JAX's persistent compilation cache",
         "jax_compilation_cache_dir has no effect; tripont's own cache works",
         lambda: compat.enable_persistent_cache(PLATFORM),
+    )
+    _attempt(
+        f"the names in {known_as.VARIABLE}",
+        f"all packages are told '{PLATFORM}'",
+        known_as.register,
+    )
+    _attempt(
+        "cost analysis before compiling",
+        "jax.jit(f).lower(x).cost_analysis() is None; that of a compiled program works",
+        lambda: compat.analyse_costs_before_compiling(PLATFORM),
     )
     _attempt(
         "linear algebra",

@@ -124,6 +124,17 @@ def test_log_compiles(xpu, caplog):
     assert any("Finished XLA compilation" in r.getMessage() for r in caplog.records)
 
 
+def test_cost_analysis_before_compiling(xpu, cpu):
+    """What flax's tabulate(compute_flops=True) asks for: JAX refuses it to plugins."""
+    costs = []
+    for device in (xpu, cpu):
+        with jax.default_device(device):
+            lowered = jax.jit(lambda x: jnp.tanh(x @ x)).lower(jnp.ones((64, 64)))
+        costs.append(lowered.cost_analysis())
+    assert costs[0]["flops"] >= 2 * 64**3
+    assert costs[0] == costs[1]
+
+
 def test_analyses_of_a_compiled_program(xpu):
     x = jax.device_put(np.ones((64, 64), np.float32), xpu)
     compiled = jax.jit(lambda x: jnp.tanh(x @ x)).lower(x).compile()
