@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -70,6 +72,8 @@ def write(path: Path, top: str) -> None:
     text += _table(folders, ["float32", "float64", "bfloat16", "float16"], real)
     text += _NOTES + _SEVERAL + _table(folders, ["float32", "float64"], several)
     text += _COMPLEX + _table(folders, list(PARTS), [])
+    command = [sys.executable, "-m", "benchmarks.accuracy_sums"]
+    text += subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
     path.write_text(text)
 
 
