@@ -300,6 +300,22 @@ def test_doctor_warns_about_the_environment() -> None:
     assert "unset JAX_PLATFORMS" in result.stdout
 
 
+def test_doctor_names_a_cache_that_is_not_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tripont.cli import doctor
+
+    monkeypatch.setenv("TRIPONT_CACHE_DIR", str(tmp_path))
+    assert doctor.check_cache().status == "ok"
+    tmp_path.chmod(0o777)
+    finding = doctor.check_cache()
+    assert finding.status == "warning"
+    assert "others may write to it (mode 0777)" in finding.detail
+    assert "chmod go-w" in finding.fix
+    monkeypatch.setenv("TRIPONT_CACHE_SHARED", "1")
+    assert doctor.check_cache().status == "ok"
+
+
 def test_version() -> None:
     from tripont import __version__
 

@@ -294,6 +294,15 @@ def cache_folder() -> Path:
     return Path(base, "tripont")
 
 
+def _distrust(folder: Path) -> str:
+    """Why the runtime does not use a cache folder; empty if it does."""
+    try:  # another finding says that NumPy is missing
+        from tripont.kernels.storage import distrust, is_shared
+    except ImportError:
+        return ""
+    return "" if is_shared() else distrust(folder.stat())
+
+
 def check_cache() -> Finding:
     folder = cache_folder()
     if os.environ.get("TRIPONT_CACHE") in {"0", "false"}:
@@ -305,6 +314,13 @@ def check_cache() -> Finding:
         fix = "make it writable, or set TRIPONT_CACHE_DIR to a folder that is"
         return Finding(
             "cache", WARNING, f"{folder} cannot be written, every program is compiled again", fix
+        )
+    if folder.exists() and (reason := _distrust(folder)):
+        return Finding(
+            "cache",
+            WARNING,
+            f"{folder} is not used, because {reason}: every program is compiled again",
+            f"chmod go-w {folder}, or set TRIPONT_CACHE_DIR to a folder of yours (docs/troubleshooting.md)",
         )
     files = [f for f in folder.rglob("*") if f.is_file()] if folder.exists() else []
     size = sum(f.stat().st_size for f in files)

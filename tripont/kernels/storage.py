@@ -98,20 +98,21 @@ def keep(built: Path, library: Path, key: bytes) -> None:
     with open(built, "r+b") as file:
         content = file.read()
         file.write(_seal(key, content))
-    if not _is_shared():
+    if not is_shared():
         built.chmod(0o700)
     built.rename(library)
 
 
 def _make(folder: Path) -> None:
     """Make ``folder`` and those above it, for this user alone unless they are shared on purpose."""
-    mode = 0o777 if _is_shared() else 0o700
+    mode = 0o777 if is_shared() else 0o700
     for path in (*reversed(folder.parents), folder):
         if not path.is_dir():
             path.mkdir(mode, exist_ok=True)
 
 
-def _is_shared() -> bool:
+def is_shared() -> bool:
+    """Whether the user trusts a folder that others may write to."""
     return os.environ.get("TRIPONT_CACHE_SHARED", "").lower() in ("1", "true", "on", "yes")
 
 
@@ -120,8 +121,8 @@ def _seal(key: bytes, content: bytes) -> bytes:
     return _MAGIC + digest.digest()
 
 
-def _distrust(status: os.stat_result) -> str:
-    """Why what ``status`` is about is not trusted; empty if it is."""
+def distrust(status: os.stat_result) -> str:
+    """Why the file or folder that ``status`` is about is not trusted; empty if it is."""
     if status.st_uid not in (os.geteuid(), 0):
         return f"it belongs to user {status.st_uid}, and this process runs as user {os.geteuid()}"
     if status.st_mode & _WRITABLE_BY_OTHERS:
@@ -134,7 +135,7 @@ def _distrust_folder(folder: Path) -> str:
 
     Folders whose place tripont chose itself are made private if they are this user's.
     """
-    if _is_shared():
+    if is_shared():
         return ""
     for path in (folder.parent, folder):
         status = path.stat()
@@ -142,7 +143,7 @@ def _distrust_folder(folder: Path) -> str:
         if chosen and status.st_uid == os.geteuid() and status.st_mode & _WRITABLE_BY_OTHERS:
             path.chmod(0o700)
             status = path.stat()
-        if reason := _distrust(status):
+        if reason := distrust(status):
             return f"the cache folder {path} is not trusted: {reason}"
     return ""
 
@@ -154,7 +155,7 @@ def _distrust_library(path: Path, key: bytes) -> str:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 return "it is not a regular file"
-            if not _is_shared() and (reason := _distrust(status)):
+            if not is_shared() and (reason := distrust(status)):
                 return reason
             content = file.read()
     except OSError as error:
