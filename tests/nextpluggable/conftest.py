@@ -20,10 +20,8 @@ def pytest_pycollect_makemodule(
 
 
 @pytest.fixture(scope="session")
-def test_ops() -> Iterator[Any]:
-    """The ops of data/test_ops.cc, compiled with the flags that users get."""
-    import tensorflow as tf
-
+def test_ops_library() -> Iterator[Path]:
+    """data/test_ops.cc, compiled with the flags that users get."""
     import tripont.tensorflow
 
     source = Path(__file__).parent / "data" / "test_ops.cc"
@@ -32,4 +30,12 @@ def test_ops() -> Iterator[Any]:
         command = ["c++", "-O1", str(source), *tripont.tensorflow.compile_flags()]
         command += ["-o", str(library), *tripont.tensorflow.link_flags()]
         subprocess.run(command, check=True)
-        yield tf.load_op_library(str(library))
+        yield library
+
+
+@pytest.fixture(scope="session")
+def test_ops(test_ops_library: Path) -> Any:
+    """Its ops."""
+    import tensorflow as tf
+
+    return tf.load_op_library(str(test_ops_library))

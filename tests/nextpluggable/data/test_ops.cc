@@ -54,6 +54,25 @@ TRIPONT_REGISTER_OP(tripont::Op{.name = "TripontMake",
                                 .stateful = true});
 TRIPONT_REGISTER_KERNEL(TripontMake, tripont::Kernel("TripontMake").HostMemory("address"));
 
+// Keeps x until tripont_test_let_go is called, as one of TensorFlow's threads may.
+std::vector<TF_Tensor*>& Held() {
+  static auto* const held = new std::vector<TF_Tensor*>();
+  return *held;
+}
+struct TripontHold {
+  void Compute(tripont::Context& context) {
+    TF_Tensor* x = nullptr;
+    TF_Status* status = TF_NewStatus();
+    TF_GetInput(context.get(), 0, &x, status);
+    TF_DeleteStatus(status);
+    if (x != nullptr) Held().push_back(x);
+    context.Forward(0, 0);
+  }
+};
+TRIPONT_REGISTER_OP(tripont::Op{
+    .name = "TripontHold", .inputs = {"x: float"}, .outputs = {"y: float"}, .stateful = true});
+TRIPONT_REGISTER_KERNEL(TripontHold, tripont::Kernel("TripontHold"));
+
 // Doubles variables in place, and says where they are.
 struct TripontDouble {
   void Compute(tripont::Context& context) {
@@ -94,3 +113,10 @@ TRIPONT_REGISTER_OP(tripont::Op{.name = "TripontFail",
 TRIPONT_REGISTER_KERNEL(TripontFail, tripont::Kernel("TripontFail"));
 
 }  // namespace
+
+extern "C" int tripont_test_let_go() {
+  const int count = static_cast<int>(Held().size());
+  for (TF_Tensor* tensor : Held()) TF_DeleteTensor(tensor);
+  Held().clear();
+  return count;
+}
