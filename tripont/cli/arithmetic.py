@@ -121,7 +121,7 @@ def wrong_results(client: Any) -> list[str]:
     return wrong
 
 
-def best_seconds(function: Callable[[], Any], budget: float = 0.15) -> float:
+def best_seconds(function: Callable[[], Any], budget: float = 0.08) -> float:
     """The least time of a call, of as many as fit into ``budget`` seconds (at least three)."""
     best, end = float("inf"), time.perf_counter() + budget
     calls = 0
