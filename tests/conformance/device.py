@@ -16,7 +16,7 @@ from tripont.core.compiler.importer.program import read_program
 
 # host, sycl or sycl:cpu-as-gpu (the kernels of a GPU on the SYCL CPU device); a program is compiled for it.
 TARGET = os.environ.get("TRIPONT_CONFORMANCE_TARGET") or "host"
-_OPTIONS = {"target": TARGET.split(":")[0]}
+_OPTIONS = {"target": TARGET.split(":")[0], "cpu": os.environ.get("TRIPONT_CPU") or "host"}
 if TARGET == "sycl:cpu-as-gpu":
     _OPTIONS["sycl_device"] = "gpu,fp16,fp64,sub-groups"
 

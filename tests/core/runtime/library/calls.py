@@ -28,6 +28,8 @@ from tripont.core.compiler.targets.host import for_cpu
 from .. import programs
 
 Array = np.ndarray[Any, Any]
+# What tests compile programs for: the CPU that the process behaves as.
+OPTIONS = {"cpu": os.environ.get("TRIPONT_CPU") or "host"}
 SERVER = for_cpu("icelake-server")  # where every row of the table holds
 
 
@@ -49,7 +51,7 @@ def load(
     shapes = [shape_of(o) for o in operands]
     if operation := {"gemm": DOT, "convolution": CONVOLUTION}.get(name):
         types = (shapes[0].dtype, shapes[1].dtype, results[0].dtype)
-        target = for_cpu(os.environ.get("TRIPONT_CPU") or "host")
+        target = for_cpu(OPTIONS["cpu"])
         if row(operation, types, target) is None and row(operation, types, SERVER) is not None:
             pytest.skip(f"oneDNN has no {operation} of {types} on this CPU ({target.cpu})")
     allocations: list[Allocation] = []

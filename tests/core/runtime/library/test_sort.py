@@ -9,7 +9,7 @@ from tripont.core import _tripont
 from tripont.core.compiler.compile import compile_program
 
 from ..conftest import status
-from .calls import load, run, shape_of
+from .calls import OPTIONS, load, run, shape_of
 
 DTYPES = [
     np.bool_,
@@ -152,7 +152,7 @@ def test_any_comparator(device, shape, dimension):
     x = np.round(rng.standard_normal(shape), 1).astype(np.float32)
     y = np.arange(x.size, dtype=np.int32).reshape(shape)
     text = _BY_MAGNITUDE.format(dims="x".join(map(str, shape)), dimension=dimension)
-    artifact = compile_program(text.encode(), "mlir", b"", {})
+    artifact = compile_program(text.encode(), "mlir", b"", OPTIONS)
     got = _tripont.Executable.load(artifact).run(device, [x, y])
     order = np.argsort(np.abs(x), axis=dimension, kind="stable")
     np.testing.assert_array_equal(got[0], np.take_along_axis(x, order, dimension))
