@@ -103,6 +103,9 @@ def _add(costs: Costs, instruction: Instruction, times: float) -> None:
             lhs.dims[d] for d in instruction.attributes["dimension_numbers"].lhs_contracting
         )
         costs.flops += times * 2 * elements * contracted
+    elif opcode == "packed-dot":
+        per_product = 8.0 if results[0].dtype.is_complex else 2.0
+        costs.flops += times * per_product * elements * instruction.attributes["config"]["k"]
     elif opcode == "convolution":
         d = instruction.attributes["dimension_numbers"]
         kernel = operands[1]

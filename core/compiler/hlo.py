@@ -301,6 +301,10 @@ OPCODES: Final[Mapping[str, OpcodeSpec]] = {
     # A call of the runtime's library (oneDNN and our own C++). name: str; config: dict[str,
     # LibraryAttribute]; called: the function that the library calls back (a sort's comparator), if any.
     "library-call": OpcodeSpec(-1, ("name", "config"), called=-1),
+    # A generated matrix product and the packing of its right-hand side before it. config: see codegen/pack.py and
+    # codegen/packed_dot.py.
+    "pack": OpcodeSpec(1, ("config",)),
+    "packed-dot": OpcodeSpec(-1, ("config",)),
 }
 # fmt: on
 

@@ -436,6 +436,8 @@ class _ComputationWriter:
 _OPCODES: Final = {
     "optimization-barrier": "opt-barrier",
     "library-call": "custom-call",
+    "pack": "custom-call",
+    "packed-dot": "custom-call",
     **dict.fromkeys(WRITTEN_AS_CALLS, "custom-call"),
 }
 
@@ -688,6 +690,15 @@ def _library_call(i: Instruction) -> bytes:
     )
 
 
+def _packed(i: Instruction) -> bytes:
+    """A generated product, or the packing before it: as a call, with its configuration for readers."""
+    return (
+        text(_Field.CUSTOM_CALL_TARGET, f"tripont${i.opcode}")
+        + message(_Field.BACKEND_CONFIG, _json(i.attributes["config"]))
+        + integer(_Field.CUSTOM_CALL_API_VERSION, 1)
+    )
+
+
 def _json(config: dict[str, Any]) -> bytes:
     """A call's configuration as readable text."""
     return json.dumps(config, default=_jsonable, separators=(",", ":")).encode()
@@ -803,6 +814,8 @@ _WRITERS: Final[dict[str, Callable[[Instruction], bytes]]] = {
     "rng-bit-generator": _rng_bit_generator,
     "custom-call": _custom_call,
     "library-call": _library_call,
+    "pack": _packed,
+    "packed-dot": _packed,
     **dict.fromkeys(
         WRITTEN_AS_CALLS,
         lambda i: text(_Field.CUSTOM_CALL_TARGET, WRITTEN_AS_CALLS[i.opcode]),

@@ -136,6 +136,8 @@ EMITTERS: Final[dict[str, str]] = {
     "transpose": "transposes",
     "convolution": "convolution",
     "dot": "contraction",
+    "pack": "pack",
+    "packed-dot": "packed_dot",
     "reduce-window": "reduce_window",
     "rng-bit-generator": "rng",
     "scatter": "scatter",
