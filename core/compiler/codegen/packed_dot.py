@@ -7,8 +7,8 @@ it lies, or, if its elements are of another type or the last group is not full, 
 of its rows. The result is cut into tiles of some rows by some vectors, the last ones moved back to end with the result.
 A unit of work is a block of tiles: for each panel of rhs, all tiles of the block. Long sums are cut into pieces: the
 part of a panel that is in use stays in the nearest cache, the block is accumulated in scratch memory, and written to
-the result behind the last piece. While a tile is computed, a part of the next panel and the tile's own place in the result
-are fetched into the caches. Sums do not depend on how units are shared out to threads.
+the result behind the last piece. While a tile is computed, a part of the next panel and the place of the tile in the
+result are fetched into the caches. Sums do not depend on how units are shared out to threads.
 
 Attributes (``config``): ``batch`` (sizes), ``m``, ``n``, ``k``; ``lhs_strides`` of [b..., m, k] in elements,
 ``rhs_strides`` of [b...] in packed matrices, or, if rhs is not packed, of [b..., k] in elements (its columns are

@@ -77,6 +77,9 @@ class Target(ABC):
     assembly_suffix: ClassVar[str] = "s"
     calls_vectors: ClassVar[bool] = False  # whether functions may take and give vectors
 
+    # Whether products of matrices are generated with packing: blocks of their results on the stacks of a CPU's threads.
+    packs_products: ClassVar[bool] = False
+
     @property
     def has_native_half(self) -> bool:
         """Whether there are instructions that convert between f16 and f32."""

@@ -7,7 +7,7 @@ scalar bodies of reductions and the like). Each rule is one function from an ins
 =================  =======================  ===================================================================
 opcode             library call             left to generated code
 =================  =======================  ===================================================================
-dot                gemm (oneDNN)            small ones, matrix times vector, f64, complex, wide integers
+dot                gemm (oneDNN, f32)       all others: with packing (:mod:`.packed`) or, small ones, without
 add, multiply ...  gemm's epilogue          what other elementwise operations read, and all but f32
 convolution        convolution (oneDNN)     f64, complex, wide integers, integers with long sums
 sort               sort                     nothing
@@ -17,6 +17,7 @@ cholesky           cholesky                 nothing
 triangular-solve   triangular-solve         nothing
 =================  =======================  ===================================================================
 
+Products that are generated with packing pass through the same rules, as calls of gemm, and are replaced at the end.
 What oneDNN may be asked for on which CPU stands in one table, :mod:`.onednn`.
 
 A ``library-call`` has the attributes ``name`` and ``config``; the ``config`` entries become the artifact's

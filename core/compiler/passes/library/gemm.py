@@ -13,8 +13,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ... import dtypes
+from ...codegen import product_forms
+from ...codegen.product_forms import ProductForm
 from ...dtypes import DType
 from ...hlo import DotDimensionNumbers, Instruction, Shape
+from . import product_costs
 from .blocks import in_blocks
 from .context import Context
 from .cost import contraction_cost
@@ -32,6 +35,7 @@ MIN_MATRIX_MULTIPLY_ADDS: Final = 32**3
 # A product with few rows is bound by reading the other matrix, which generated code does as it lies.
 MIN_ROWS: Final = 5
 MIN_COLUMNS: Final = 2
+_SMALL_FLOATS: Final = frozenset((dtypes.F16, dtypes.BF16))
 # oneDNN takes 12 dimensions.
 MAX_BATCH_DIMENSIONS: Final = 10
 
@@ -210,6 +214,36 @@ def is_worthwhile(dot: Instruction) -> bool:
     )
 
 
+def form_of(dot: Instruction, target: Target) -> ProductForm | None:
+    """The instructions with which ``dot`` is generated with packing; None if something else is better on ``target``."""
+    if not target.packs_products or 0 in dot.dims or any(0 in o.dims for o in dot.operands):
+        return None
+    lhs, rhs = (o.dtype for o in dot.operands)
+    form = product_forms.choose(target, lhs, rhs, _accumulator(dot.dtype))
+    if form is None:
+        return None
+    batch, m, n, k = sizes_of(dot)
+    if not product_costs.is_large_enough(form, (lhs, rhs), batch, m, n, k):
+        return None
+    if is_worthwhile(dot) and not product_costs.prefers_generated(
+        (lhs, rhs, dot.dtype), m, n, k, target
+    ):
+        return None
+    return form
+
+
+def _accumulator(dtype: DType) -> DType:
+    """The type that sums of ``dtype`` are done in: integers wrap whether they are narrowed before or after."""
+    if dtype.is_integer:
+        return dtype if dtype.bits >= 32 else dtypes.S32
+    return dtypes.F32 if dtype in _SMALL_FLOATS else dtype
+
+
+def is_gemm(dot: Instruction, target: Target) -> bool:
+    """Whether ``dot`` becomes a gemm, a library's or a generated one, that may write its result transposed."""
+    return form_of(dot, target) is not None or way_of(dot, target) is not None
+
+
 def way_of(dot: Instruction, target: Target) -> Way | None:
     """How the library computes ``dot`` on ``target``; None if generated code does it better, or the library cannot."""
     if not is_worthwhile(dot):
@@ -219,7 +253,14 @@ def way_of(dot: Instruction, target: Target) -> Way | None:
 
 
 def match_dot(dot: Instruction, context: Context) -> Instruction | None:
-    """The gemm that computes ``dot``, or None if it is better generated."""
+    """The gemm that computes ``dot``, or None if a kernel that takes its operands as they are is better."""
+    form = form_of(dot, context.target)
+    if form is not None:
+        types = (dot.operands[0].dtype, dot.operands[1].dtype, form.result)
+        gemm = make_gemm(_in_types(dot, types))
+        if gemm is not None:
+            config = {**gemm.attributes["config"], "lanes": form.lanes}
+            return convert(gemm.replace(attributes={"name": "gemm", "config": config}), dot.dtype)
     chosen = way_of(dot, context.target)
     if chosen is None:
         return None
@@ -253,7 +294,7 @@ def convert(operand: Instruction, dtype: DType) -> Instruction:
 
 
 def make_gemm(dot: Instruction) -> Instruction | None:
-    """The gemm of a dot whose element types oneDNN takes; None if it has too many dimensions that do not merge."""
+    """The gemm of a dot; None if it has too many dimensions that do not merge."""
     operands = merge_operands(dot)
     if operands is None:
         return None
@@ -314,7 +355,12 @@ def fold_result_transpose(transpose: Instruction, context: Context) -> Instructi
     operands = gemm.operands
     if new["result_strides"][-1] != 1 and config["n"] > 1:
         # Columns are contiguous: compute the transposed product, so that oneDNN writes contiguous rows.
-        if operands[0].dtype is not operands[1].dtype or new["result_strides"][-2] != 1:
+        if new["result_strides"][-2] != 1:
+            return None
+        if "lanes" in config:
+            if config["m"] < config["lanes"]:
+                return None
+        elif operands[0].dtype is not operands[1].dtype:
             return None
         operands = operands[::-1]
         new |= {"m": config["n"], "n": config["m"]}

@@ -13,6 +13,7 @@ from .epilogue import fold_add, fold_multiply, fold_subtract
 from .gemm import fold_result_transpose, match_dot
 from .orientation import orient_results
 from .other import match_cholesky, match_fft, match_topk, match_triangular_solve
+from .packed import generate_product
 from .sort import match_sort
 
 if TYPE_CHECKING:
@@ -93,4 +94,5 @@ def _match(computation: Computation, target: Target) -> Computation:
         uses[result or instruction] = uses[original]
         return result
 
-    return rewrite.sweep(computation, rule, repeat=False)
+    computation = rewrite.sweep(computation, rule, repeat=False)
+    return rewrite.sweep(computation, lambda i: generate_product(i, target), repeat=False)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ...hlo import Computation, Instruction
 from .call import library_call
-from .gemm import way_of
+from .gemm import is_gemm
 
 if TYPE_CHECKING:
     from ...targets.target import Target
@@ -36,7 +36,7 @@ def orient_results(computation: Computation, target: Target) -> Computation:
     results: dict[Instruction, Instruction] = {}  # a result -> what it becomes
     after: dict[Instruction, Instruction] = {}
     for dot in dict.fromkeys(root.operands):
-        if dot.opcode != "dot" or way_of(dot, target) is None:
+        if dot.opcode != "dot" or not is_gemm(dot, target):
             continue
         readers = [u for u in users[dot] if u is not root]
         if [r.opcode for r in readers] != ["transpose"]:

@@ -25,6 +25,7 @@ class HostTarget(Target):
     """A CPU. Make one with :func:`for_cpu`."""
 
     calls_vectors = True
+    packs_products = True
 
     def start(self, *, dump: bool = False) -> Compilation:
         return Parts(self, dump, cached=not dump)

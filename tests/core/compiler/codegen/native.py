@@ -54,6 +54,16 @@ def without_double() -> Target:
     return _WithoutDouble(**{f.name: getattr(host, f.name) for f in dataclasses.fields(host)})
 
 
+class _WithoutPacking(HostTarget):
+    packs_products = False
+
+
+def without_packing(cpu: str, onednn: bool = True) -> Target:
+    """A CPU whose products are oneDNN's wherever oneDNN can compute them."""
+    host = for_cpu(cpu, onednn)
+    return _WithoutPacking(**{f.name: getattr(host, f.name) for f in dataclasses.fields(host)})
+
+
 def elementwise(
     function: Callable[..., llvm_ir.Value],
     scalar: str,

@@ -16,11 +16,12 @@ from tripont.core.compiler.importer import read_program
 from tripont.core.compiler.passes.inline import inline_calls
 from tripont.core.compiler.passes.library import estimate_cost, match_library
 from tripont.core.compiler.passes.simplify import simplify
-from tripont.core.compiler.targets.host import for_cpu
 from tripont.core.compiler.targets.sycl import for_device
 from tripont.core.compiler.targets.target import Target
 
-SERVER = for_cpu("icelake-server")  # AVX-512 with VNNI
+from tests.core.compiler.codegen.native import without_packing
+
+SERVER = without_packing("icelake-server")  # AVX-512 with VNNI
 F32, F16, BF16 = np.float32, np.float16, ml_dtypes.bfloat16
 
 
@@ -154,7 +155,7 @@ def mixed_product(lhs, rhs, k, target) -> Module:
 )
 def test_bf16_products_go_through_f32_where_onednn_lacks_bf16(cpu, as_they_are):
     square = (128, 128)
-    module = matched(jnp.matmul, (square, BF16), (square, BF16), target=for_cpu(cpu))
+    module = matched(jnp.matmul, (square, BF16), (square, BF16), target=without_packing(cpu))
     (call,) = instructions(module, "library-call")
     assert {o.dtype.name for o in call.operands} == {"bf16" if as_they_are else "f32"}
     assert module.entry.results[0].dtype.name == "bf16"
@@ -174,7 +175,7 @@ def test_bf16_products_go_through_f32_where_onednn_lacks_bf16(cpu, as_they_are):
 @pytest.mark.parametrize("rhs", [np.int8, np.uint8])
 def test_integer_products_are_onednn_s_only_with_vnni(cpu, vnni, lhs, rhs):
     """Without it oneDNN saturates in 16 bits: f32 products of sums that are exact there take its place."""
-    module = mixed_product(lhs, rhs, 128, for_cpu(cpu))
+    module = mixed_product(lhs, rhs, 128, without_packing(cpu))
     (call,) = instructions(module, "library-call")
     found = [o.dtype.name for o in call.operands]
     if vnni and rhs is np.int8:
@@ -196,7 +197,7 @@ def test_integer_products_are_onednn_s_only_with_vnni(cpu, vnni, lhs, rhs):
 )
 def test_no_sum_of_a_call_is_longer_than_is_exact(cpu, lhs, rhs, depth):
     for k in (depth, depth + 1, 3 * depth + 5):
-        c = config(mixed_product(lhs, rhs, k, for_cpu(cpu)))
+        c = config(mixed_product(lhs, rhs, k, without_packing(cpu)))
         blocks = c["batch"][0] if c["batch"] else 1
         assert c["k"] <= depth
         assert c["k"] * blocks >= k > c["k"] * blocks - blocks
@@ -232,8 +233,8 @@ def test_a_sycl_device_asks_for_what_its_onednn_has(device):
 @pytest.mark.parametrize(
     "target",
     [
-        for_cpu("icelake-server", onednn=False),
-        for_cpu("neoverse-n1"),  # there is no oneDNN of ours for AArch64
+        without_packing("icelake-server", onednn=False),
+        without_packing("neoverse-n1"),  # there is no oneDNN of ours for AArch64
         for_device("cpu", "icelake-server", onednn=False),
     ],
     ids=["x86-64", "aarch64", "sycl"],

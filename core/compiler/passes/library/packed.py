@@ -1,0 +1,203 @@
+"""Products that are generated with packing: a "gemm" becomes a ``pack`` of its right-hand side and a ``packed-dot``.
+
+The rules that choose library calls have done their work: the call knows how its operands lie in memory, and what comes
+before and after the product is part of it. Which products are better generated says :mod:`.product_costs`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+from ... import dtypes, errors
+from ...codegen import product_forms
+from ...codegen.product_forms import ProductForm
+from ...dtypes import DType
+from ...hlo import Instruction, Shape
+
+if TYPE_CHECKING:
+    from ...targets.target import Target
+
+
+Placed = tuple[
+    Instruction, tuple[int, ...]
+]  # an array, and the strides of [batch..., rows, columns] in it
+
+# A right-hand side of at most this size is read as fast where it lies as from panels,
+_DIRECT_BYTES: Final = 1 << 19
+# and one of any size if so few rows of lhs need it that packing takes longer than it saves.
+_DIRECT_ROWS: Final = 48
+
+
+def generate_product(call: Instruction, target: Target) -> Instruction | None:
+    """What computes the gemm ``call``, if :func:`.gemm.match_dot` said that it is generated."""
+    if call.opcode != "library-call" or "lanes" not in call.attributes["config"]:
+        return None
+    lhs, rhs = call.operands[:2]
+    form = product_forms.choose(target, lhs.dtype, rhs.dtype, call.dtype)
+    generated = packed_product(call, form) if form is not None else None
+    if generated is None:
+        raise errors.of_instruction("INTERNAL", "no kernel for this product", call)
+    return generated
+
+
+def packed_product(gemm: Instruction, form: ProductForm) -> Instruction | None:
+    """What computes ``gemm`` with ``form``; None if its result is not laid out for it or is too narrow."""
+    config = gemm.attributes["config"]
+    m, n, k = config["m"], config["n"], config["k"]
+    tile = product_forms.choose_tile(form, m, n)
+    if tile is None or config["result_strides"][-1] != 1:
+        return None
+    lhs = _left(_unconverted(gemm.operands[0], form.lhs), config, form)
+    if lhs is None:
+        return None
+    left, lhs_strides = lhs
+    width = tile.vectors * form.lanes
+    right = _unconverted(gemm.operands[1], form.rhs)
+    strides: tuple[int, ...] = config["rhs_strides"]
+    direct = (
+        form.group == 1
+        and right.dtype is form.rhs
+        and strides[-1] == 1
+        and (m <= _DIRECT_ROWS or k * n * form.rhs.size <= _DIRECT_BYTES)
+    )
+    if direct:
+        rhs_strides = strides[:-1]
+    else:
+        packed = _packed(gemm, right, form, width)
+        if packed is None:
+            return None
+        right, rhs_strides = packed
+    new: dict[str, Any] = {
+        "batch": config["batch"],
+        "m": m,
+        "n": n,
+        "k": k,
+        "lhs_strides": lhs_strides,
+        "rhs_strides": rhs_strides,
+        "packed": not direct,
+        "result_strides": config["result_strides"],
+        "rows": tile.rows,
+        "width": width,
+        "form": form,
+    }
+    new |= {name: config[name] for name in ("alpha", "epilogue") if name in config}
+    return Instruction(
+        "packed-dot",
+        gemm.shape,
+        (left, right, *gemm.operands[2:]),
+        {"config": new},
+        metadata=gemm.metadata,
+    )
+
+
+def _unconverted(operand: Instruction, dtype: DType) -> Instruction:
+    """The smaller array that ``operand`` is converted from, if that has its values: kernels convert as they read."""
+    if operand.opcode != "convert" or operand.dtype is not dtype or not dtype.is_float:
+        return operand
+    source = operand.operands[0]
+    bits = {dtypes.F32: 24, dtypes.F64: 53}.get(dtype, 0)
+    exact = source.dtype.is_float or (source.dtype.is_integer and source.dtype.bits < bits)
+    return source if exact and source.dtype.size < dtype.size else operand
+
+
+def _packed(gemm: Instruction, right: Instruction, form: ProductForm, width: int) -> Placed | None:
+    """rhs in panels of ``width`` columns, and the strides of the batch dimensions in matrices."""
+    config = gemm.attributes["config"]
+    batch: tuple[int, ...] = config["batch"]
+    n, k = config["n"], config["k"]
+    placed = _right(right, config, form.rhs)
+    if placed is None:
+        return None
+    operand, strides = placed
+    present = [d for d, stride in enumerate(strides[:-2]) if stride]
+    sizes = tuple(batch[d] for d in present)
+    dims = (math.prod(sizes), -(-n // width), -(-k // form.group), width, form.group)
+    pack = Instruction(
+        "pack",
+        Shape(form.rhs, dims),
+        (operand,),
+        {
+            "config": {
+                "batch": sizes,
+                "strides": (*(strides[d] for d in present), *strides[-2:]),
+                "k": k,
+                "n": n,
+                "width": width,
+                "group": form.group,
+                "flip": form.flips,
+            }
+        },
+        metadata=gemm.metadata,
+    )
+    matrices = [0] * len(batch)
+    for n_, d in enumerate(present):
+        matrices[d] = math.prod(sizes[n_ + 1 :])
+    return pack, tuple(matrices)
+
+
+def _left(operand: Instruction, config: dict[str, Any], form: ProductForm) -> Placed | None:
+    """lhs as the kernel reads or copies it: neighbours along k are neighbours in memory where that matters."""
+    strides: tuple[int, ...] = config["lhs_strides"]
+    if strides[-1] == 1 or (form.group == 1 and operand.dtype is form.lhs):
+        return operand, strides
+    sizes = (*config["batch"], config["m"], config["k"])
+    return dense(operand, sizes, strides)
+
+
+def _right(operand: Instruction, config: dict[str, Any], dtype: DType) -> Placed | None:
+    """rhs with neighbouring columns in memory: so the kernel packs it in vectors, and converts it."""
+    strides: tuple[int, ...] = config["rhs_strides"]
+    if strides[-1] == 1:
+        return operand, strides
+    if operand.dtype.size > dtype.size:
+        operand = _converted(operand, dtype)
+    return dense(operand, (*config["batch"], config["k"], config["n"]), strides)
+
+
+def dense(operand: Instruction, sizes: tuple[int, ...], strides: tuple[int, ...]) -> Placed | None:
+    """``operand``, an array of ``sizes`` with ``strides``, as a row-major array without the dimensions that repeat.
+
+    None if there is more in its memory than that.
+    """
+    present = [
+        d
+        for d, (size, stride) in enumerate(zip(sizes, strides, strict=True))
+        if stride and size > 1
+    ]
+    order = sorted(present, key=lambda d: -strides[d])
+    stride = 1
+    for d in reversed(order):
+        if strides[d] != stride:
+            return None
+        stride *= sizes[d]
+    if stride != operand.shape.elements:  # type: ignore[union-attr]
+        return None
+    kept = [d for d in range(len(sizes)) if d in present or d >= len(sizes) - 2]
+    order += [d for d in kept if d not in present]
+    value = _reshaped(operand, tuple(sizes[d] for d in order))
+    permutation = tuple(order.index(d) for d in kept)
+    dims = tuple(sizes[d] for d in kept)
+    if permutation != tuple(range(len(permutation))):
+        shape = Shape(value.dtype, dims)
+        value = Instruction(
+            "transpose", shape, (value,), {"dimensions": permutation}, metadata=operand.metadata
+        )
+    new = [0] * len(sizes)
+    for n, d in enumerate(kept):
+        new[d] = math.prod(dims[n + 1 :])
+    return value, tuple(new)
+
+
+def _reshaped(operand: Instruction, dims: tuple[int, ...]) -> Instruction:
+    if operand.dims == dims:
+        return operand
+    shape = Shape(operand.dtype, dims)
+    return Instruction("reshape", shape, (operand,), metadata=operand.metadata)
+
+
+def _converted(operand: Instruction, dtype: DType) -> Instruction:
+    if operand.dtype is dtype:
+        return operand
+    shape = operand.shape.with_dtype(dtype)  # type: ignore[union-attr]
+    return Instruction("convert", shape, (operand,), metadata=operand.metadata)
