@@ -9,9 +9,11 @@
 #include "core/runtime/library/fft_lanes.h"
 
 #include <algorithm>
-#include <cstdlib>
+#include <initializer_list>
 #include <string_view>
 #include <utility>
+
+#include "core/runtime/cpu_info.h"
 
 namespace tripont {
 namespace {
@@ -429,19 +431,20 @@ void Run16(const typename LaneFft<T>::Plan& plan, const FftRows<T>& rows, void* 
   Lanes<T, 16>::Run(plan, rows, scratch);
 }
 
-// Bytes of the vectors that this CPU has, or the level that TRIPONT_CPU names.
+#if defined(TRIPONT_WIDTHS)
+// Whether this CPU, or the one that the process acts as, has the instructions of a level.
+bool HasAll(std::initializer_list<std::string_view> features) {
+  return std::all_of(features.begin(), features.end(), CpuHasFeature);
+}
+#endif
+
+// Bytes of the vectors that transforms run in.
 int VectorBytes() {
 #if defined(TRIPONT_WIDTHS)
   static const int bytes = [] {
-    int most = __builtin_cpu_supports("x86-64-v4")   ? 64
-               : __builtin_cpu_supports("x86-64-v3") ? 32
-                                                     : 16;
-    if (const char* level = std::getenv("TRIPONT_CPU")) {
-      const std::string_view name(level);
-      if (name == "x86-64-v3") most = std::min(most, 32);
-      if (name == "x86-64" || name == "x86-64-v2") most = 16;
-    }
-    return most;
+    if (!HasAll({"avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"})) return 16;
+    if (!HasAll({"avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"})) return 32;
+    return 64;
   }();
   return bytes;
 #else
