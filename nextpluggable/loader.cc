@@ -30,9 +30,21 @@ struct Adapter {
   std::string problem;  // why the device is not offered; empty if it is
 };
 
-// "2.21" of "2.21.0-rc1".
+// "2.21" of "2.21.0".
 std::string_view MinorVersion(std::string_view version) {
   return version.substr(0, version.find('.', version.find('.') + 1));
+}
+
+// Whether classes that were compiled against one version's headers are laid out as the other's are:
+// releases of one minor version keep them. What has a suffix ("2.21.0-rc1", "2.21.0-dev20260101")
+// comes from another state of the source, and agrees with itself alone.
+bool SameLayout(std::string_view built_for, std::string_view running) {
+  if (built_for == running) return true;
+  const auto is_release = [](std::string_view version) {
+    return version.find_first_not_of("0123456789.") == std::string_view::npos;
+  };
+  return is_release(built_for) && is_release(running) &&
+         MinorVersion(built_for) == MinorVersion(running);
 }
 
 // A library, opened by its path for as long as the process lives; its symbol. Null on failure, with
@@ -58,7 +70,7 @@ std::filesystem::path LibraryFolder() {
 
 Adapter OpenAdapter() {
   Adapter adapter;
-  if (MinorVersion(TF_Version()) != MinorVersion(TRIPONT_TENSORFLOW_VERSION)) {
+  if (!SameLayout(TRIPONT_TENSORFLOW_VERSION, TF_Version())) {
     adapter.problem = std::string("tripont's adapter was built for TensorFlow ") +
                       TRIPONT_TENSORFLOW_VERSION + ", and this is TensorFlow " + TF_Version();
     return adapter;
