@@ -248,8 +248,8 @@ def peak_flops(threads: int, rounds: int = 1 << 20) -> float:
 
 def kernels() -> list[str]:
     """What computes large products on this CPU, as the compiler's table says, in words."""
-    from tripont.core.compiler import dtypes
-    from tripont.core.compiler.passes.library.onednn import DOT, way
+    from tripont.core.compiler import dtypes, hlo
+    from tripont.core.compiler.passes.library.gemm import form_of, way_of
     from tripont.core.compiler.targets.host import for_cpu
 
     from .machine import default_cpu, has_onednn
@@ -257,12 +257,16 @@ def kernels() -> list[str]:
     target = for_cpu(default_cpu(), has_onednn())
     told = [f"vectors of {target.vector_bytes} bytes"]
     f32, bf16, s8, s32 = dtypes.F32, dtypes.BF16, dtypes.S8, dtypes.S32
-    for types in ((f32, f32, f32), (bf16, bf16, bf16), (s8, s8, s32)):
-        chosen = way(DOT, types, target)
+    numbers = hlo.DotDimensionNumbers((1,), (0,))
+    for given, result in ((f32, f32), (bf16, bf16), (s8, s32)):
+        operands = [hlo.parameter(n, hlo.Shape(given, (1024, 1024))) for n in range(2)]
+        shape = hlo.Shape(result, (1024, 1024))
+        dot = hlo.Instruction("dot", shape, operands, {"dimension_numbers": numbers})
         by = "generated code"
-        if chosen is not None:
-            by = "oneDNN" if chosen.types == types else f"oneDNN in {chosen.types[0].name}"
-        told.append(f"{types[0].name} products by {by}")
+        if form_of(dot, target) is None and (chosen := way_of(dot, target)) is not None:
+            as_they_are = chosen.types == (given, given, result)
+            by = "oneDNN" if as_they_are else f"oneDNN in {chosen.types[0].name}"
+        told.append(f"{given.name} products by {by}")
     return told
 
 
