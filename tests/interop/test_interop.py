@@ -193,7 +193,7 @@ def test_what_others_do_not_have(xpu: Any) -> None:
         interop.to_jax(np.array(["text"], object))
     with pytest.raises(interop.ExchangeError, match="byte order"):
         interop.to_jax(np.zeros(3, ">f4"))
-    with pytest.raises(TypeError, match=r"builtins.list is no array"):
+    with pytest.raises(TypeError, match=r"builtins.list is not an array"):
         interop.to_jax([1, 2])
 
 
