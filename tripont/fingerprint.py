@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import os
+import zlib
 from collections.abc import Iterator
 
 from . import __path__ as package_path
@@ -26,6 +26,8 @@ def compiler_fingerprint() -> str:
 
     Names, sizes and modification times stand for the files' contents: this is called whenever a client is created.
     """
+    import importlib.metadata  # loads more than the compile workers need
+
     digest = hashlib.sha256(__version__.encode())
     for name in ("llvmlite", "jaxlib"):
         try:
@@ -40,3 +42,21 @@ def compiler_fingerprint() -> str:
                 digest.update(f"{entry.name} {status.st_size} {status.st_mtime_ns}\n".encode())
             break
     return digest.hexdigest()[:16]
+
+
+def compiler_sources() -> str:
+    """A digest of the names and contents of the compiler's source files; empty if there are none.
+
+    ``core/runtime/installation.cc`` computes it in the same way: the runtime compares its own with a worker's.
+    """
+    for root in package_path:
+        folder = os.path.join(root, "core", "compiler")
+        if os.path.isdir(folder):
+            digest = hashlib.sha256()
+            for entry in _source_files(folder):
+                with open(entry.path, "rb") as file:
+                    checksum = zlib.crc32(file.read())
+                name = os.path.relpath(entry.path, folder)
+                digest.update(f"{name} {checksum}\n".encode())
+            return digest.hexdigest()[:16]
+    return ""

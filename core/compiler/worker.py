@@ -8,7 +8,8 @@ Protocol. All numbers are little-endian; ``bytes32`` is u32 size + bytes, ``byte
 worker says that it is ready; then each request is answered in turn: when it has been read, and when it is done. A
 worker that ends before it has read one cannot have died of it, and the runtime asks another.
 
-    hello       u32 0x49485054 ("TPHI"), u32 PROTOCOL_VERSION, bytes32 version of tripont
+    hello       u32 0x49485054 ("TPHI"), u32 PROTOCOL_VERSION, bytes32 identity: three lines with the version of
+                tripont, the digest of the compiler's sources, and the packages that it is built on
     request     u32 0x51525054 ("TPRQ"), u64 size of the rest, then
                 bytes32 format, bytes64 program, bytes64 CompileOptionsProto,
                 u32 count of options, each bytes32 key, bytes32 value,
@@ -45,6 +46,8 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from tripont.version import __version__ as version
+
 from . import code_cache, partitioners
 from .errors import STATUS_CODES, CompileError
 
@@ -54,7 +57,7 @@ ACCEPTED: Final = 0x41525054
 RESPONSE: Final = 0x53525054
 QUESTION: Final = 0x55515054
 ANSWER: Final = 0x4E415054
-PROTOCOL_VERSION: Final = 3
+PROTOCOL_VERSION: Final = 4
 REUSED: Final = "reused"
 LARGE: Final = 1 << 20  # bytes of a request after which the worker gives memory back at once
 
@@ -229,28 +232,34 @@ def move_output(stderr_fd: int) -> None:
     os.close(stderr_fd)
 
 
+def packages() -> str:
+    """What the compiler is built on, with versions, as far as it is imported: ``llvmlite-0.45.1 jaxlib-0.8.0``."""
+    imported = [(name, sys.modules.get(name)) for name in ("llvmlite", "jaxlib")]
+    return " ".join(f"{name}-{module.__version__}" for name, module in imported if module)
+
+
 def main(arguments: list[str]) -> int:
     connection_fd, stderr_fd = int(arguments[0]), int(arguments[1])
-    # Ctrl-C in a terminal goes to all processes of the group: it is for the user's program to act on.
+    # The runtime starts this process in a group of its own and with SIGINT blocked: Ctrl-C, and a notebook's stop
+    # button, are for the user's program to act on.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     # Nothing of the user's program that was inherited by accident stays open here.
     os.closerange(max(connection_fd, stderr_fd) + 1, min(os.sysconf("SC_OPEN_MAX"), 1 << 16))
     os.set_inheritable(connection_fd, False)
     os.set_inheritable(stderr_fd, False)
     connection = socket.socket(fileno=connection_fd)
     end_with_connection(connection)
+    from tripont.fingerprint import compiler_sources
+
+    sources = compiler_sources()
     # The heavy imports (LLVM, the MLIR bindings) happen here, so that the first compile finds them done.
     from .compile import compile_program
     from .importer.reading_limit import enable as enable_reading_limit
 
     enable_reading_limit()
-    try:
-        from tripont.version import __version__ as version
-    except ImportError:
-        version = "unknown"
-
     move_output(stderr_fd)
-    text = version.encode()
+    text = "\n".join((version, sources, packages())).encode()
     connection.sendall(struct.pack("<III", HELLO, PROTOCOL_VERSION, len(text)) + text)
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         serve(connection, compile_program)

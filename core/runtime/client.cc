@@ -56,7 +56,7 @@ Core::Core(const Options& options, Backend* backend)
     : options_(options),
       backend_(backend),
       budget_(options.memory_limit),
-      workers_(options.max_workers) {}
+      workers_(options.max_workers, options.worker_idle_timeout) {}
 
 Core* Core::GetIfCreated() { return core_instance.load(std::memory_order_acquire); }
 
@@ -234,14 +234,15 @@ StatusOr<CompileResult> Client::Compile(std::string_view program, std::string_vi
     if (std::optional<std::string> artifact = cache_.Lookup(key))
       return CompileResult{std::move(*artifact), true, key};
   }
+  request.time_limit = options_.compile_timeout;
   TRIPONT_ASSIGN_OR_RETURN(
-      std::string artifact,
+      CompiledProgram compiled,
       core_->workers().Compile({options_.python, options_.python_path}, request));
-  if (const Status status = CheckArtifactHeader(artifact); !status.ok()) {
+  if (const Status status = CheckArtifactHeader(compiled.artifact); !status.ok()) {
     return Internal("the compile worker gave a bad artifact: ", status.message());
   }
-  if (!own) cache_.Store(key, artifact);
-  return CompileResult{std::move(artifact), false, key};
+  if (!own && compiled.same_compiler) cache_.Store(key, compiled.artifact);
+  return CompileResult{std::move(compiled.artifact), false, key};
 }
 
 StatusOr<Ref<Executable>> Client::CompileAndLoad(std::string_view program, std::string_view format,

@@ -2,8 +2,10 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -13,10 +15,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <system_error>
+#include <exception>
 #include <thread>
+#include <utility>
 
+#include "core/runtime/client.h"
 #include "core/runtime/installation.h"
+#include "core/runtime/interrupt.h"
 #include "core/runtime/logging.h"
 
 extern char** environ;
@@ -30,13 +35,15 @@ constexpr uint32_t kAccepted = 0x41525054;
 constexpr uint32_t kResponse = 0x53525054;
 constexpr uint32_t kQuestion = 0x55515054;
 constexpr uint32_t kAnswer = 0x4E415054;
-constexpr uint32_t kProtocolVersion = 3;
+constexpr uint32_t kProtocolVersion = 4;
+constexpr uint32_t kLargestHello = 4096;
 constexpr std::string_view kReused = "reused";
 constexpr uint64_t kLargestArtifact = uint64_t{1} << 40;
 constexpr uint64_t kLargestQuestion = uint64_t{1} << 30;
 // Descriptors of the worker; core/compiler/worker.py closes everything above.
 constexpr int kWorkerSocket = 3;
 constexpr int kWorkerStderr = 4;
+constexpr int64_t kLongestLimit = 1'000'000'000;  // seconds: 30 years
 // Where the kernel has no pidfd, how often to look whether the worker lives.
 constexpr int kPollMilliseconds = 200;
 
@@ -44,6 +51,31 @@ void CloseIfOpen(int& fd) {
   if (fd >= 0) close(fd);
   fd = -1;
 }
+
+// A descriptor, closed at the end of its scope.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() { CloseIfOpen(fd_); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+  int Take() { return std::exchange(fd_, -1); }
+
+  // Moves the descriptor to a number that is neither a standard stream's (of a process that closed
+  // its own) nor one of those that the worker has it as. False, with errno, if there is none.
+  bool MoveUp() {
+    if (fd_ < 0) return false;
+    const int moved = fcntl(fd_, F_DUPFD_CLOEXEC, kFirstFree);
+    if (moved < 0) return false;
+    close(std::exchange(fd_, moved));
+    return true;
+  }
+
+ private:
+  static constexpr int kFirstFree = 10;
+  int fd_;
+};
 
 void Append(std::string& out, const void* data, size_t size) {
   out.append(static_cast<const char*>(data), size);
@@ -114,6 +146,7 @@ std::string LastLines(int fd, int lines) {
 }
 
 std::string DescribeExit(int wait_status) {
+  if (wait_status < 0) return "ended";  // kUnknownEnd
   if (WIFSIGNALED(wait_status)) {
     const int number = WTERMSIG(wait_status);
     const char* const text = strsignal(number);
@@ -123,22 +156,47 @@ std::string DescribeExit(int wait_status) {
   return "ended";
 }
 
-// Waits for the process to end, for at most `milliseconds`. False: it still runs.
-bool Reap(pid_t pid, int milliseconds, std::string* how) {
+constexpr int kUnknownEnd = -1;
+
+// Waits for the process to end, for at most `milliseconds`. False: it still runs. `wait_status`:
+// kUnknownEnd if the program reaps all children itself.
+bool Reap(pid_t pid, int milliseconds, int* wait_status) {
   for (int waited = 0;; waited += 5) {
-    int wait_status = 0;
-    const pid_t reaped = waitpid(pid, &wait_status, WNOHANG);
-    if (reaped == pid) {
-      *how = DescribeExit(wait_status);
-      return true;
-    }
-    if (reaped < 0 && errno == ECHILD) {  // the program reaps all children itself
-      *how = "ended";
+    const pid_t reaped = waitpid(pid, wait_status, WNOHANG);
+    if (reaped == pid) return true;
+    if (reaped < 0 && errno == ECHILD) {
+      *wait_status = kUnknownEnd;
       return true;
     }
     if (waited >= milliseconds) return false;
     usleep(5000);
   }
+}
+
+void KillAndReap(pid_t pid, int milliseconds) {
+  kill(pid, SIGKILL);
+  int ignored = 0;
+  Reap(pid, milliseconds, &ignored);
+}
+
+// Whether the worker's compiler is built on the same packages as the one beside this library, for
+// those that are known here. `packages`: such as "llvmlite-0.45.1 jaxlib-0.8.0".
+bool SamePackages(std::string_view packages) {
+  const std::vector<std::string>& own = CompilerPackages();
+  while (!packages.empty()) {
+    const size_t space = std::min(packages.find(' '), packages.size());
+    const std::string_view package = packages.substr(0, space);
+    packages.remove_prefix(std::min(space + 1, packages.size()));
+    const std::string_view prefix = package.substr(0, package.find('-') + 1);
+    bool known = false;
+    bool same = false;
+    for (const std::string& candidate : own) {
+      known = known || candidate.starts_with(prefix);
+      same = same || candidate == package;
+    }
+    if (known && !same) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -158,41 +216,14 @@ StatusOr<std::unique_ptr<CompileWorker>> CompileWorker::Start(
   int sockets[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0)
     return failed("socketpair", errno);
-  worker->socket_ = sockets[0];
-  int theirs = sockets[1];
-  worker->startup_fd_ = memfd_create("tripont-worker-stderr", MFD_CLOEXEC);
-  int user_stderr = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 10);
-  if (user_stderr < 0) user_stderr = open("/dev/null", O_WRONLY | O_CLOEXEC);
-  // The descriptors must not be the numbers that they are moved to in the worker.
-  int moved = fcntl(theirs, F_DUPFD_CLOEXEC, 10);
-  close(theirs);
-  theirs = moved;
-  if (theirs < 0 || user_stderr < 0 || worker->startup_fd_ < 0) {
-    const int error = errno;
-    CloseIfOpen(theirs);
-    CloseIfOpen(user_stderr);
-    return failed("no file descriptor", error);
+  Descriptor ours(sockets[0]);
+  Descriptor theirs(sockets[1]);
+  Descriptor startup(memfd_create("tripont-worker-stderr", MFD_CLOEXEC));
+  const int duplicate = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
+  Descriptor user_stderr(duplicate >= 0 ? duplicate : open("/dev/null", O_WRONLY | O_CLOEXEC));
+  for (Descriptor* const descriptor : {&ours, &theirs, &startup, &user_stderr}) {
+    if (!descriptor->MoveUp()) return failed("no file descriptor", errno);
   }
-  const int startup = fcntl(worker->startup_fd_, F_DUPFD_CLOEXEC, 10);
-
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, startup, STDOUT_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, startup, STDERR_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, theirs, kWorkerSocket);
-  posix_spawn_file_actions_adddup2(&actions, user_stderr, kWorkerStderr);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t none;
-  sigset_t all;
-  sigemptyset(&none);
-  sigfillset(&all);
-  sigdelset(&all, SIGKILL);
-  sigdelset(&all, SIGSTOP);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &all);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
 
   // The worker must not start workers itself, should its imports load this library.
   std::vector<char*> environment;
@@ -213,19 +244,43 @@ StatusOr<std::unique_ptr<CompileWorker>> CompileWorker::Start(
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
+
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, startup.get(), STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, startup.get(), STDERR_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, theirs.get(), kWorkerSocket);
+  posix_spawn_file_actions_adddup2(&actions, user_stderr.get(), kWorkerStderr);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  // Signals that this process ignores (SIGHUP under nohup) stay ignored. Not SIGCHLD: a process
+  // that ignores it cannot wait for its children. SIGINT is blocked until the worker ignores it.
+  sigset_t blocked;
+  sigset_t reset;
+  sigemptyset(&blocked);
+  sigaddset(&blocked, SIGINT);
+  sigemptyset(&reset);
+  sigaddset(&reset, SIGCHLD);
+  posix_spawnattr_setsigmask(&attributes, &blocked);
+  posix_spawnattr_setsigdefault(&attributes, &reset);
+  posix_spawnattr_setpgroup(&attributes, 0);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
   const int error = posix_spawn(&worker->pid_, python.c_str(), &actions, &attributes,
                                 arguments.data(), environment.data());
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
-  close(theirs);
-  close(user_stderr);
-  if (startup >= 0) close(startup);
   if (error != 0) {
     worker->pid_ = -1;
     return failed("posix_spawn", error);
   }
+  worker->socket_ = ours.Take();
+  worker->startup_fd_ = startup.Take();
 #ifdef SYS_pidfd_open
-  worker->pid_fd_ = static_cast<int>(syscall(SYS_pidfd_open, worker->pid_, 0));
+  Descriptor process(static_cast<int>(syscall(SYS_pidfd_open, worker->pid_, 0)));
+  process.MoveUp();
+  worker->pid_fd_ = process.Take();
 #endif
   TRIPONT_LOG(kInfo, "compile worker ", worker->pid_, " started with ", python);
   return worker;
@@ -238,19 +293,15 @@ CompileWorker::~CompileWorker() {
   if (pid_ < 0) return;
   // The closed socket ends the worker within milliseconds; do not leave a zombie behind, and do not
   // wait here either.
-  std::string how;
-  if (Reap(pid_, 0, &how)) return;
+  int ignored = 0;
+  if (Reap(pid_, 0, &ignored)) return;
   try {
     std::thread([pid = pid_] {
-      std::string ignored;
-      if (!Reap(pid, 2000, &ignored)) {
-        kill(pid, SIGKILL);
-        Reap(pid, 2000, &ignored);
-      }
+      int wait_status = 0;
+      if (!Reap(pid, 2000, &wait_status)) KillAndReap(pid, 2000);
     }).detach();
-  } catch (const std::system_error&) {
-    kill(pid_, SIGKILL);
-    Reap(pid_, 1000, &how);
+  } catch (const std::exception&) {  // no thread, or no memory for one
+    KillAndReap(pid_, 1000);
   }
 }
 
@@ -264,16 +315,14 @@ void CompileWorker::ForgetAfterFork() {
 
 Status CompileWorker::Died() {
   usable_ = false;
+  died_ = true;
   CloseIfOpen(socket_);  // a worker that only closed its socket ends now
-  std::string how;
-  if (!Reap(pid_, 2000, &how)) {
-    kill(pid_, SIGKILL);
-    how = "stopped talking";
-    std::string ignored;
-    Reap(pid_, 2000, &ignored);
-  }
-  const pid_t pid = pid_;
-  pid_ = -1;
+  int wait_status = 0;
+  const bool ended = Reap(pid_, 2000, &wait_status);
+  if (!ended) KillAndReap(pid_, 2000);
+  by_signal_ = ended && wait_status >= 0 && WIFSIGNALED(wait_status);
+  const pid_t pid = std::exchange(pid_, -1);
+  const std::string how = ended ? DescribeExit(wait_status) : "stopped talking";
   if (ready_) {
     return Internal("the compile worker (process ", pid, ") ", how,
                     " while it compiled this program; the next compile starts a new one");
@@ -282,7 +331,19 @@ Status CompileWorker::Died() {
   return Unavailable(
       "the compile worker (", python_, ", module tripont.core.compiler.worker) ", how,
       " before it was ready", output.empty() ? "" : ":\n", output, output.empty() ? "" : "\n",
-      " (the interpreter must have tripont installed; option python or TRIPONT_PYTHON chooses it)");
+      by_signal_ ? ""
+                 : " (the interpreter must have tripont installed; option python or TRIPONT_PYTHON "
+                   "chooses it)");
+}
+
+Status CompileWorker::End(Status why) {
+  usable_ = false;
+  kill(pid_, SIGKILL);  // it may be stopped, and would not see that its socket is closed
+  return why;
+}
+
+bool CompileWorker::DiedOfSomethingElse() const {
+  return died_ && (ready_ ? !accepted_ : by_signal_);
 }
 
 bool CompileWorker::EndedWhileIdle() const {
@@ -294,12 +355,50 @@ bool CompileWorker::EndedWhileIdle() const {
   return pid_fd_ >= 0 && poll(&process, 1, 0) > 0;
 }
 
+bool CompileWorker::HasEnded() const {
+  if (kill(pid_, 0) != 0) return true;
+  siginfo_t info{};
+  return waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+         info.si_pid != 0;
+}
+
+Status CompileWorker::AwaitSocket(short event) {
+  using std::chrono::ceil;
+  using std::chrono::milliseconds;
+  while (true) {
+    int64_t wait = pid_fd_ >= 0 ? -1 : kPollMilliseconds;
+    if (deadline_.has_value()) {
+      const int64_t left = ceil<milliseconds>(*deadline_ - Clock::now()).count();
+      if (left <= 0) {
+        return End(DeadlineExceeded("the program was not compiled within ", time_limit_,
+                                    " s (option compile_timeout, TRIPONT_COMPILE_TIMEOUT)"));
+      }
+      wait = std::min<int64_t>(wait < 0 ? left : std::min(wait, left), 1 << 30);
+    }
+    // The socket alone does not tell of the worker's death if a forked process holds a copy of its
+    // end.
+    pollfd fds[2] = {{socket_, event, 0}, {pid_fd_, POLLIN, 0}};
+    const int ready = poll(fds, pid_fd_ >= 0 ? 2 : 1, static_cast<int>(wait));
+    if (ready < 0 && errno != EINTR) return Died();
+    if (ready < 0) {
+      if (InterruptedBySignal()) return End(Cancelled("the compile was interrupted by a signal"));
+      continue;
+    }
+    if (fds[0].revents != 0) return OkStatus();
+    if (ready > 0 || (pid_fd_ < 0 && HasEnded())) return Died();
+  }
+}
+
 Status CompileWorker::Send(std::string_view bytes) {
   while (!bytes.empty()) {
-    const ssize_t sent = send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent <= 0) return Died();
-    bytes.remove_prefix(static_cast<size_t>(sent));
+    const ssize_t sent = send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent > 0) {
+      bytes.remove_prefix(static_cast<size_t>(sent));
+    } else if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) {
+      TRIPONT_RETURN_IF_ERROR(AwaitSocket(POLLOUT));
+    } else {
+      return Died();
+    }
   }
   return OkStatus();
 }
@@ -307,29 +406,15 @@ Status CompileWorker::Send(std::string_view bytes) {
 Status CompileWorker::Receive(void* data, size_t size) {
   auto* to = static_cast<char*>(data);
   while (size > 0) {
-    // The socket alone does not tell of the worker's death if a forked process holds a copy of its
-    // end.
-    pollfd fds[2] = {{socket_, POLLIN, 0}, {pid_fd_, POLLIN, 0}};
-    const int ready = poll(fds, pid_fd_ >= 0 ? 2 : 1, pid_fd_ >= 0 ? -1 : kPollMilliseconds);
-    if (ready < 0) {
-      if (errno == EINTR) continue;
+    const ssize_t received = recv(socket_, to, size, MSG_DONTWAIT);
+    if (received > 0) {
+      to += received;
+      size -= static_cast<size_t>(received);
+    } else if (received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) {
+      TRIPONT_RETURN_IF_ERROR(AwaitSocket(POLLIN));
+    } else {
       return Died();
     }
-    if (fds[0].revents == 0) {
-      if (ready > 0) return Died();
-      if (kill(pid_, 0) != 0) return Died();
-      siginfo_t info{};
-      if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
-          info.si_pid != 0) {
-        return Died();
-      }
-      continue;
-    }
-    const ssize_t received = recv(socket_, to, size, 0);
-    if (received < 0 && errno == EINTR) continue;
-    if (received <= 0) return Died();
-    to += received;
-    size -= static_cast<size_t>(received);
   }
   return OkStatus();
 }
@@ -337,14 +422,33 @@ Status CompileWorker::Receive(void* data, size_t size) {
 Status CompileWorker::AwaitHello() {
   uint32_t hello[3];
   TRIPONT_RETURN_IF_ERROR(Receive(hello, sizeof(hello)));
-  if (hello[0] != kHello || hello[1] != kProtocolVersion || hello[2] > 1024) {
-    usable_ = false;
-    return Unavailable("the compile worker of ", python_, " speaks another protocol (version ",
-                       hello[1], ", expected ", kProtocolVersion,
-                       "): another version of tripont is installed there");
+  if (hello[0] != kHello || hello[1] != kProtocolVersion || hello[2] > kLargestHello) {
+    return End(Unavailable("the compile worker of ", python_, " speaks another protocol (version ",
+                           hello[1], ", expected ", kProtocolVersion,
+                           "): another version of tripont is installed there"));
   }
-  std::string version(hello[2], '\0');
-  TRIPONT_RETURN_IF_ERROR(Receive(version.data(), version.size()));
+  std::string text(hello[2], '\0');
+  TRIPONT_RETURN_IF_ERROR(Receive(text.data(), text.size()));
+  // Its version, its compiler's sources, the packages that this is built on.
+  std::string_view parts[3];
+  std::string_view rest = text;
+  for (std::string_view& part : parts) {
+    part = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(part.size() + 1, rest.size()));
+  }
+  if (parts[0] != Version()) {
+    return End(Unavailable("the compile worker of ", python_, " is tripont ", parts[0],
+                           ", and this process has loaded tripont ", Version(),
+                           ": restart the process if tripont was installed anew, or let option "
+                           "python or TRIPONT_PYTHON name an interpreter with that version"));
+  }
+  const std::string& own = CompilerSources();
+  same_compiler_ = own.empty() || (parts[1] == own && SamePackages(parts[2]));
+  if (!same_compiler_) {
+    TRIPONT_LOG(kInfo, "the compiler of ", python_, " (process ", pid_,
+                ") is not the one that this process knows, or it was changed since then: its "
+                "programs are not kept in the cache");
+  }
   ready_ = true;
   CloseIfOpen(startup_fd_);
   return OkStatus();
@@ -385,10 +489,15 @@ Status CompileWorker::Answer(const Partitioners& partitioners, const AnswerFunct
   return Send(reply);
 }
 
-StatusOr<std::string> CompileWorker::Compile(const CompileRequest& request,
-                                             const AnswerFunction& answer) {
+StatusOr<CompiledProgram> CompileWorker::Compile(const CompileRequest& request,
+                                                 const AnswerFunction& answer) {
   reused_ = false;
   accepted_ = false;
+  time_limit_ = request.time_limit;
+  deadline_.reset();
+  // A limit beyond what the clock can tell is none.
+  if (time_limit_ > 0 && time_limit_ < kLongestLimit)
+    deadline_ = Clock::now() + std::chrono::seconds(time_limit_);
   if (!ready_) TRIPONT_RETURN_IF_ERROR(AwaitHello());
   std::string body;
   AppendBytes32(body, request.format);
@@ -438,14 +547,143 @@ StatusOr<std::string> CompileWorker::Compile(const CompileRequest& request,
   if (response[0] != 0)
     return Status(StatusCodeFromInt(static_cast<int>(response[0])), std::move(message));
   reused_ = message == kReused;
-  return artifact;
+  return CompiledProgram{std::move(artifact), same_compiler_};
 }
 
 // --------------------------------------------------------------------------------------------------
 // CompileWorkerPool
 
-CompileWorkerPool::CompileWorkerPool(int64_t max_workers)
-    : max_workers_(max_workers), state_(std::make_unique<State>()) {}
+void CompileWorkerPool::State::WakeWaiters() {
+  for (const int waiter : waiters) {
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = write(waiter, &one, sizeof(one));
+  }
+}
+
+// A slot that belongs to one compile. However that ends, also by an exception, the slot is free
+// afterwards; and if it did not come to its end the worker goes, which may be in the middle of a
+// message.
+class CompileWorkerPool::Claim {
+ public:
+  Claim(CompileWorkerPool& pool, State& state, Slot* slot)  // with the mutex
+      : pool_(pool), state_(state), slot_(slot) {
+    slot_->busy = true;
+  }
+  ~Claim() {
+    std::unique_ptr<Slot> dead;  // destroyed without the mutex
+    const std::lock_guard<std::mutex> lock(state_.mutex);
+    ++state_.counters.compiles;
+    CompileWorker* const worker = slot_->worker.get();
+    if (worker != nullptr && worker->reused()) ++state_.counters.reused;
+    slot_->busy = false;
+    slot_->idle_since = Clock::now();
+    if (!complete_ || worker == nullptr || !worker->usable()) {
+      ++state_.counters.deaths;
+      const auto found = std::find_if(state_.slots.begin(), state_.slots.end(),
+                                      [&](const auto& s) { return s.get() == slot_; });
+      if (found != state_.slots.end()) {
+        dead = std::move(*found);
+        state_.slots.erase(found);
+      }
+    }
+    pool_.Watch(state_);
+    state_.WakeWaiters();
+  }
+  Claim(const Claim&) = delete;
+  Claim& operator=(const Claim&) = delete;
+  void Complete() { complete_ = true; }
+
+ private:
+  CompileWorkerPool& pool_;
+  State& state_;
+  Slot* const slot_;
+  bool complete_ = false;
+};
+
+// While a worker waits for an answer of this process, there may be one more.
+class CompileWorkerPool::Waiting {
+ public:
+  explicit Waiting(State& state) : state_(state) {
+    const std::lock_guard<std::mutex> lock(state_.mutex);
+    ++state_.waiting;
+    state_.WakeWaiters();
+  }
+  ~Waiting() {
+    const std::lock_guard<std::mutex> lock(state_.mutex);
+    --state_.waiting;
+  }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
+ private:
+  State& state_;
+};
+
+CompileWorkerPool::CompileWorkerPool(int64_t max_workers, int64_t idle_seconds)
+    : max_workers_(max_workers),
+      idle_(std::min(idle_seconds, kLongestLimit)),
+      state_(std::make_unique<State>()) {}
+
+Status CompileWorkerPool::AwaitChange(State& state, std::unique_lock<std::mutex>& lock) {
+  const Descriptor event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  // Without a descriptor for it: look again and again.
+  const bool has_event = event.get() >= 0;
+  if (has_event) state.waiters.push_back(event.get());
+  lock.unlock();
+  pollfd fd = {event.get(), POLLIN, 0};
+  const int ready = poll(&fd, has_event ? 1 : 0, has_event ? -1 : kPollMilliseconds);
+  const bool interrupted = ready < 0 && errno == EINTR && InterruptedBySignal();
+  lock.lock();
+  std::erase(state.waiters, event.get());
+  return interrupted ? Cancelled("the compile was interrupted by a signal") : OkStatus();
+}
+
+void CompileWorkerPool::Watch(State& state) {
+  if (idle_.count() <= 0 || state.slots.empty()) return;
+  if (state.watched) {
+    state.slots_changed.notify_all();
+    return;
+  }
+  try {
+    std::thread([&state, idle = idle_] { EndIdleWorkers(state, idle); }).detach();
+    state.watched = true;
+  } catch (const std::exception&) {  // no thread: the next compile tries again
+  }
+}
+
+void CompileWorkerPool::EndIdleWorkers(State& state, std::chrono::seconds idle) {
+  pthread_setname_np(pthread_self(), "tripont-idle");
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);  // they are for the program's threads
+  std::unique_lock<std::mutex> lock(state.mutex);
+  while (!state.slots.empty()) {
+    const Clock::time_point now = Clock::now();
+    Clock::time_point next = Clock::time_point::max();
+    std::unique_ptr<Slot> ended;
+    for (auto slot = state.slots.begin(); slot != state.slots.end() && !ended; ++slot) {
+      if ((*slot)->busy) continue;
+      if ((*slot)->idle_since + idle <= now) {
+        ended = std::move(*slot);
+        state.slots.erase(slot);
+        break;
+      }
+      next = std::min(next, (*slot)->idle_since + idle);
+    }
+    if (ended) {
+      lock.unlock();
+      TRIPONT_LOG(kInfo, "compile worker ", ended->pid, " was idle for ", idle.count(),
+                  " s and ends");
+      ended.reset();
+      lock.lock();
+    } else if (next == Clock::time_point::max()) {
+      state.slots_changed.wait(lock);
+    } else {
+      state.slots_changed.wait_until(lock, next);
+    }
+  }
+  state.watched = false;
+}
 
 StatusOr<std::string> CompileWorkerPool::FindPython(const std::string& python) {
   if (python.find('/') != std::string::npos) {
@@ -488,12 +726,14 @@ void CompileWorkerPool::Prestart(const WorkerInterpreter& wanted) {
   slot->interpreter = interpreter;
   slot->worker = std::move(worker).value();
   slot->pid = slot->worker->pid();
+  slot->idle_since = Clock::now();
   state_->slots.push_back(std::move(slot));
   ++state_->counters.started;
+  Watch(*state_);
 }
 
-StatusOr<std::string> CompileWorkerPool::Compile(const WorkerInterpreter& wanted,
-                                                 const CompileRequest& request) {
+StatusOr<CompiledProgram> CompileWorkerPool::Compile(const WorkerInterpreter& wanted,
+                                                     const CompileRequest& request) {
   TRIPONT_ASSIGN_OR_RETURN(std::string python, FindPython(wanted.python));
   const WorkerInterpreter interpreter{std::move(python), wanted.python_path};
   State& state = *state_;
@@ -509,75 +749,45 @@ StatusOr<std::string> CompileWorkerPool::Compile(const WorkerInterpreter& wanted
       const auto idle = std::find_if(state.slots.begin(), state.slots.end(),
                                      [](const auto& s) { return !s->busy; });
       if (idle == state.slots.end()) {
-        state.idle.wait(lock);
+        TRIPONT_RETURN_IF_ERROR(AwaitChange(state, lock));
         continue;
       }
       state.slots.erase(idle);
     }
-    slot = state.slots.emplace_back(std::make_unique<Slot>()).get();
-    slot->interpreter = interpreter;
+    auto added = std::make_unique<Slot>();
+    added->interpreter = interpreter;
+    slot = state.slots.emplace_back(std::move(added)).get();
   }
-  slot->busy = true;
+  Claim claim(*this, state, slot);
   lock.unlock();
 
   const auto answer = [&state](const Partitioner& partitioner, PartitioningQuestion question,
                                std::span<const std::string> parts) {
-    const auto waits = [&state](int64_t change) {
-      const std::lock_guard<std::mutex> relock(state.mutex);
-      state.waiting += change;
-    };
-    waits(1);
-    state.idle.notify_all();
-    StatusOr<std::vector<std::string>> answered = partitioner.answer(question, parts);
-    waits(-1);
-    return answered;
+    const Waiting waiting(state);
+    return partitioner.answer(question, parts);
   };
-  StatusOr<std::string> result = Internal("not compiled");
-  // A worker that died while it was idle (killed, out of memory) is no reason to fail a compile. It
-  // shows before the request is sent, or, where the process was just about to end, after that.
-  const bool was_idle = slot->worker != nullptr;
-  bool ended_while_idle = was_idle && slot->worker->EndedWhileIdle();
-  if (was_idle && !ended_while_idle) {
-    const bool was_ready = slot->worker->ready();
-    result = slot->worker->Compile(request, answer);
-    ended_while_idle = was_ready && !slot->worker->usable() && !slot->worker->accepted();
-  }
-  if (ended_while_idle) {
-    TRIPONT_LOG(kInfo, "compile worker ", slot->pid,
-                " ended while it was idle; starting a new one");
-    slot->worker.reset();
-  }
-  if (slot->worker == nullptr) {
-    StatusOr<std::unique_ptr<CompileWorker>> started = CompileWorker::Start(interpreter);
-    if (started.ok()) {
-      slot->worker = std::move(started).value();
-      {
-        const std::lock_guard<std::mutex> relock(state.mutex);
-        slot->pid = slot->worker->pid();
-        ++state.counters.started;
+  StatusOr<CompiledProgram> result = Internal("not compiled");
+  // A worker that died while it was idle (killed, out of memory) or started (killed) is no reason
+  // to fail a compile: one more is tried.
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    if (slot->worker != nullptr && slot->worker->EndedWhileIdle()) slot->worker.reset();
+    if (slot->worker == nullptr) {
+      StatusOr<std::unique_ptr<CompileWorker>> started = CompileWorker::Start(interpreter);
+      if (!started.ok()) {
+        result = started.status();
+        break;
       }
-      result = slot->worker->Compile(request, answer);
-    } else {
-      result = started.status();
+      const std::lock_guard<std::mutex> relock(state.mutex);
+      slot->worker = std::move(started).value();
+      slot->pid = slot->worker->pid();
+      ++state.counters.started;
     }
+    result = slot->worker->Compile(request, answer);
+    if (!slot->worker->DiedOfSomethingElse()) break;
+    TRIPONT_LOG(kInfo, "compile worker ", slot->pid, " died before it read the program");
+    if (attempt == 0) slot->worker.reset();
   }
-
-  std::unique_ptr<Slot> dead;
-  lock.lock();
-  ++state.counters.compiles;
-  if (slot->worker != nullptr && slot->worker->reused()) ++state.counters.reused;
-  slot->busy = false;
-  if (slot->worker == nullptr || !slot->worker->usable()) {
-    ++state.counters.deaths;
-    const auto found = std::find_if(state.slots.begin(), state.slots.end(),
-                                    [&](const auto& s) { return s.get() == slot; });
-    if (found != state.slots.end()) {
-      dead = std::move(*found);
-      state.slots.erase(found);
-    }
-  }
-  lock.unlock();
-  state.idle.notify_one();
+  claim.Complete();
   return result;
 }
 
@@ -604,6 +814,7 @@ void CompileWorkerPool::ResetInChild() {
   for (const std::unique_ptr<Slot>& slot : parents->slots) {
     if (slot->worker != nullptr) slot->worker->ForgetAfterFork();
   }
+  for (const int waiter : parents->waiters) close(waiter);
   state_ = std::make_unique<State>();
 }
 

@@ -6,23 +6,28 @@
 // finds; tripont/helper_process.py does the same for the other helpers.
 //
 // A worker compiles one program at a time and is kept warm. The pool starts the first one in the
-// background when a client is created and further ones when all are busy. A worker that dies fails
-// the compile that it was doing, with an error that names the signal or exit code, and the next
-// compile starts a new one; one that dies before it has read the request is replaced at once.
-// Workers end by themselves when this process ends, however it ends. In the child of a fork the
-// parent's workers are forgotten, and the child starts its own. The protocol is documented in
-// core/compiler/worker.py.
+// background when a client is created and further ones when all are busy; workers that nobody has
+// asked for a while end. A worker that dies fails the compile that it was doing, with an error that
+// names the signal or exit code, and the next compile starts a new one; one that dies before it has
+// read the request, or is killed before it was ready, is replaced at once. Ctrl-C while the main
+// thread of a Python program waits for a worker ends the compile (core/runtime/interrupt.h); so
+// does a time limit. The worker itself is in a process group of its own, where a terminal's signals
+// do not reach it, and ignores what this process ignores. Workers end by themselves when this
+// process ends, however it ends. In the child of a fork the parent's workers are forgotten, and the
+// child starts its own. The protocol is documented in core/compiler/worker.py.
 #ifndef TRIPONT_CORE_RUNTIME_COMPILE_WORKER_H_
 #define TRIPONT_CORE_RUNTIME_COMPILE_WORKER_H_
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -40,6 +45,14 @@ struct CompileRequest {
   std::string_view compile_options;  // serialized CompileOptionsProto
   std::map<std::string, std::string> options;
   Partitioners partitioners;  // that the worker may ask
+  int64_t time_limit = 0;     // seconds that a worker may take, its start included; 0: no limit
+};
+
+struct CompiledProgram {
+  std::string artifact;
+  // Whether the worker's compiler is the one beside this library, as far as both can tell. An
+  // artifact of another one is not to be kept under this one's name.
+  bool same_compiler = true;
 };
 
 // What workers are started with.
@@ -69,14 +82,15 @@ class CompileWorker {
   static StatusOr<std::unique_ptr<CompileWorker>> Start(const WorkerInterpreter& interpreter);
   ~CompileWorker();  // closes the socket and reaps the process in the background
 
-  // The artifact; or the compiler's error with its code; or UNAVAILABLE if the worker could not
-  // start (with the last lines it wrote to stderr) or INTERNAL if it died; after these two usable()
-  // is false.
-  StatusOr<std::string> Compile(const CompileRequest& request, const AnswerFunction& answer);
+  // The program; or the compiler's error with its code. Or UNAVAILABLE if the worker could not
+  // start (with the last lines it wrote to stderr) or belongs to another version, INTERNAL if it
+  // died, DEADLINE_EXCEEDED after the time limit, CANCELLED if a signal interrupted the wait; after
+  // these four usable() is false. If an exception leaves this, the worker cannot be used again.
+  StatusOr<CompiledProgram> Compile(const CompileRequest& request, const AnswerFunction& answer);
   bool usable() const { return usable_; }
-  bool ready() const { return ready_; }  // whether it has been asked before
-  // Whether the worker had read the last request: if not, it did not die of it.
-  bool accepted() const { return accepted_; }
+  // Whether the worker died of something else than the last request: it was killed while it
+  // started, or it had not read the request yet. Another worker is worth a try.
+  bool DiedOfSomethingElse() const;
   // Whether the last artifact holds machine code that the worker had already.
   bool reused() const { return reused_; }
   // Whether the process ended between two compiles.
@@ -90,31 +104,43 @@ class CompileWorker {
   Status AwaitHello();
   Status Send(std::string_view bytes);
   Status Receive(void* data, size_t size);
+  // Waits until the socket can be read (POLLIN) or written (POLLOUT); an error after which the
+  // worker is not usable if it died, the time limit passed, or a signal interrupted the wait.
+  Status AwaitSocket(short event);
+  bool HasEnded() const;
   // Receives the rest of a question and sends its answer, which may be an error; the status is that
   // of talking to the worker.
   Status Answer(const Partitioners& partitioners, const AnswerFunction& answer);
   Status Died();
+  Status End(Status why);  // kills the process
 
+  using Clock = std::chrono::steady_clock;
   pid_t pid_ = -1;
   int socket_ = -1;
   int pid_fd_ = -1;      // -1 if the kernel has no pidfd
   int startup_fd_ = -1;  // what the worker wrote to stderr before it was ready
   bool ready_ = false;
   bool usable_ = true;
-  bool accepted_ = false;
+  bool died_ = false;       // by itself
+  bool by_signal_ = false;  // it died of a signal
+  bool accepted_ = false;   // it had read the last request
   bool reused_ = false;
+  bool same_compiler_ = true;
+  std::optional<Clock::time_point> deadline_;
+  int64_t time_limit_ = 0;
   std::string python_;
 };
 
 // Thread-safe.
 class TRIPONT_EXPORT CompileWorkerPool {
  public:
-  explicit CompileWorkerPool(int64_t max_workers);
+  // idle_seconds: after how long a worker that nobody asks ends; 0: never.
+  CompileWorkerPool(int64_t max_workers, int64_t idle_seconds);
 
   // Starts a worker on a background thread if there is none; errors show at the first compile.
   void Prestart(const WorkerInterpreter& wanted);
   // Compiles on an idle worker of that interpreter, on a new one, or waits for one.
-  StatusOr<std::string> Compile(const WorkerInterpreter& wanted, const CompileRequest& request);
+  StatusOr<CompiledProgram> Compile(const WorkerInterpreter& wanted, const CompileRequest& request);
   CompileWorkerCounters counters() const;
   // Processes of the workers, for tests and `tripont doctor`.
   std::vector<pid_t> pids() const;
@@ -127,23 +153,41 @@ class TRIPONT_EXPORT CompileWorkerPool {
   void ResetInChild();
 
  private:
+  using Clock = std::chrono::steady_clock;
   struct Slot {
     WorkerInterpreter interpreter;
     std::unique_ptr<CompileWorker> worker;
     pid_t pid = -1;
     bool busy = false;
+    Clock::time_point idle_since;
   };
   struct State {
     std::mutex mutex;
-    std::condition_variable idle;
     std::vector<std::unique_ptr<Slot>> slots;
+    // eventfds of the threads that wait for a slot. They are written to whenever that may have
+    // become possible; a condition variable would sleep through signals.
+    std::vector<int> waiters;
     CompileWorkerCounters counters;
     // Workers that wait for an answer of this process: the function that gives it may compile, so
     // there may be that many more workers.
     int64_t waiting = 0;
+    bool watched = false;                   // by a thread that ends idle workers
+    std::condition_variable slots_changed;  // for that thread
+
+    void WakeWaiters();  // with the mutex
   };
+  class Claim;
+  class Waiting;
+
+  // Waits until a slot may be free. CANCELLED if a signal interrupts the wait.
+  static Status AwaitChange(State& state, std::unique_lock<std::mutex>& lock);
+  // Has idle workers ended from now on. With the mutex.
+  void Watch(State& state);
+  static void EndIdleWorkers(State& state, std::chrono::seconds idle);
 
   const int64_t max_workers_;
+  const std::chrono::seconds idle_;
+  // Never destroyed while anybody may use it: pools live as long as the process.
   std::unique_ptr<State> state_;
 };
 

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string_view>
 #include <system_error>
 #include <vector>
@@ -68,8 +70,30 @@ void AddSources(Sha256& digest, const fs::path& folder) {
   }
 }
 
+// The relative paths of the sources below a folder, sorted as AddSources goes through them, and the
+// checksums of their contents.
+void AddContents(std::string& text, const fs::path& folder, const std::string& prefix) {
+  std::vector<fs::path> paths;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    paths.push_back(entry->path());
+  }
+  std::sort(paths.begin(), paths.end());
+  for (const fs::path& path : paths) {
+    const std::string name = path.filename().string();
+    if (fs::is_directory(path, error)) {
+      if (name != "__pycache__") AddContents(text, path, StrCat(prefix, name, "/"));
+    } else if (path.extension() == ".py") {
+      std::ifstream file(path, std::ios::binary);
+      const std::string content((std::istreambuf_iterator<char>(file)), {});
+      text += StrCat(prefix, name, " ", Crc32(content), "\n");
+    }
+  }
+}
+
 // The names of the .dist-info folders of what the compiler is built on: they hold the versions.
-void AddDependencies(Sha256& digest, const fs::path& site_packages) {
+std::vector<std::string> PackagesIn(const fs::path& site_packages) {
   std::vector<std::string> names;
   std::error_code error;
   for (fs::directory_iterator entry(site_packages, error), end; !error && entry != end;
@@ -79,7 +103,23 @@ void AddDependencies(Sha256& digest, const fs::path& site_packages) {
     if (is_dependency && name.ends_with(".dist-info")) names.push_back(std::move(name));
   }
   std::sort(names.begin(), names.end());
-  for (const std::string& name : names) digest.UpdateField(name);
+  return names;
+}
+
+// Those beside the library, and, because in a checkout they are not there, those where the
+// interpreter finds them.
+std::vector<std::string> FindPackages() {
+  std::vector<std::string> names = PackagesIn(LibraryFolder().parent_path().parent_path());
+  std::error_code error;
+  const fs::path prefix = fs::path(DefaultInterpreter()).parent_path().parent_path();
+  for (fs::directory_iterator entry(prefix / "lib", error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (entry->path().filename().string().starts_with("python3")) {
+      for (std::string& name : PackagesIn(entry->path() / "site-packages"))
+        names.push_back(std::move(name));
+    }
+  }
+  return names;
 }
 
 }  // namespace
@@ -126,16 +166,30 @@ std::string DefaultCompilerFingerprint() {
   if (!fs::is_directory(compiler, error)) return "";
   Sha256 digest;
   AddSources(digest, compiler);
-  AddDependencies(digest, package.parent_path());
-  // In a checkout they are not beside the library, but where the interpreter finds them.
-  const fs::path prefix = fs::path(DefaultInterpreter()).parent_path().parent_path();
-  for (fs::directory_iterator entry(prefix / "lib", error), end; !error && entry != end;
-       entry.increment(error)) {
-    if (entry->path().filename().string().starts_with("python3")) {
-      AddDependencies(digest, entry->path() / "site-packages");
-    }
-  }
+  for (const std::string& name : FindPackages()) digest.UpdateField(name);
   return digest.FinishHex().substr(0, 16);
+}
+
+const std::string& CompilerSources() {
+  static const auto* const digest = new std::string([] {
+    const fs::path compiler = LibraryFolder().parent_path() / "core" / "compiler";
+    std::string text;
+    AddContents(text, compiler, "");
+    if (text.empty()) return text;
+    Sha256 sha;
+    sha.Update(text);
+    return sha.FinishHex().substr(0, 16);
+  }());
+  return *digest;
+}
+
+const std::vector<std::string>& CompilerPackages() {
+  static const auto* const packages = new std::vector<std::string>([] {
+    std::vector<std::string> names = FindPackages();
+    for (std::string& name : names) name.resize(name.rfind(".dist-info"));
+    return names;
+  }());
+  return *packages;
 }
 
 }  // namespace tripont

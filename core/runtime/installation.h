@@ -21,6 +21,15 @@ std::vector<std::string> RunningInterpreterFlags();
 // The folder that holds the package `tripont` of this library; "" if it lies elsewhere.
 std::string PackageFolder();
 
+// A digest of the names and contents of the compiler's source files beside this library, as they
+// were when this was called first; "" if there are none. A worker says the digest of what it has
+// imported (tripont/fingerprint.py computes it in the same way). Reads 1.5 MB once.
+const std::string& CompilerSources();
+
+// The packages that the compiler is built on, as far as they are installed where this library or
+// its interpreter is: such as "llvmlite-0.45.1". Read once.
+const std::vector<std::string>& CompilerPackages();
+
 // Changes when the compiler beside this library is edited or another llvmlite or jaxlib is
 // installed beside it; "" if there is no compiler beside it. Names, sizes and modification times
 // stand for the files' contents. Reads about 150 directory entries.

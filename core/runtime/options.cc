@@ -54,6 +54,18 @@ constexpr Setting kSettings[] = {
      .number = &Options::max_workers,
      .smallest = 1,
      .largest = 16},
+    {.info =
+         {"worker_idle_timeout", "TRIPONT_WORKER_IDLE_TIMEOUT",
+          "seconds after which a compile worker that nobody needs ends; 0: never (default 600)"},
+     .number = &Options::worker_idle_timeout,
+     .smallest = 0,
+     .largest = kMany},
+    {.info = {"compile_timeout", "TRIPONT_COMPILE_TIMEOUT",
+              "seconds that a worker may take for a program, its start included; 0: no limit "
+              "(default)"},
+     .number = &Options::compile_timeout,
+     .smallest = 0,
+     .largest = kMany},
     {.info = {"prestart_worker", "TRIPONT_PRESTART_WORKER",
               "start a compile worker early: 0 or 1 (default 1)"},
      .flag = &Options::prestart_worker},

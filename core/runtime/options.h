@@ -38,6 +38,9 @@ struct TRIPONT_EXPORT Options {
                             // Python frontends give their process's sys.path
   int64_t max_workers =
       2;  // TRIPONT_MAX_WORKERS (process): compile workers at the same time, 1 to 16
+  int64_t worker_idle_timeout = 600;  // TRIPONT_WORKER_IDLE_TIMEOUT (process): seconds after which
+                                      // a worker that nobody asks ends; 0: never
+  int64_t compile_timeout = 0;  // TRIPONT_COMPILE_TIMEOUT: seconds that a compile may take; 0: any
   bool prestart_worker =
       true;           // TRIPONT_PRESTART_WORKER: start a compile worker when a client is created
   bool cache = true;  // TRIPONT_CACHE: 0 turns the on-disk cache of artifacts off

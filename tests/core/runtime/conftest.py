@@ -28,6 +28,10 @@ def compile_program(program, format, options_proto, options):
     elif command == b"signal":
         os.kill(os.getpid(), int(argument))
         time.sleep(10)
+    elif command == b"child":
+        if (child := os.fork()) == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
     elif command == b"exit":
         os._exit(int(argument))
     elif command == b"refuse":
@@ -51,6 +55,7 @@ module = types.ModuleType("tripont.core.compiler.compile")
 module.compile_program = compile_program
 sys.modules["tripont.core.compiler.compile"] = module
 from tripont.core.compiler import worker
+{more}
 sys.exit(worker.main(sys.argv[-2:]))
 """
 
@@ -59,6 +64,11 @@ def write_script(path: Path, text: str) -> str:
     path.write_text(text)
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
     return str(path)
+
+
+def fake_worker(more: str = "") -> str:
+    """The text of a script that is such a worker; `more`: Python lines that are run before it starts."""
+    return _FAKE_WORKER.format(python=sys.executable, more=more)
 
 
 @pytest.fixture(scope="session")
@@ -74,7 +84,7 @@ def device(client: Any) -> Any:
 @pytest.fixture
 def fake_python(tmp_path: Path) -> str:
     """An interpreter for the option `python` whose compiler obeys the program's bytes."""
-    return write_script(tmp_path / "python", _FAKE_WORKER.format(python=sys.executable))
+    return write_script(tmp_path / "python", fake_worker())
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from tripont.core import _tripont
 
 from tests.core.runtime import programs
-from tests.core.runtime.conftest import is_alive, status, write_script
+from tests.core.runtime.conftest import fake_worker, is_alive, status, write_script
 
 
 def compile_status(client, program: bytes, **options):
@@ -194,6 +194,35 @@ def test_interpreter_without_tripont(make_client, tmp_path):
 def test_interpreter_that_says_something_else(make_client, tmp_path):
     python = write_script(tmp_path / "odd", "#!/bin/sh\necho hello >&3\nexec sleep 5 3>&-\n")
     assert compile_status(make_client(python=python), b"pid")[0] == "UNAVAILABLE"
+
+
+def test_another_version_is_refused(make_client, tmp_path):
+    python = write_script(tmp_path / "old", fake_worker("worker.version = '0.0.7'"))
+    code, message = compile_status(make_client(python=python), b"pid")
+    assert code == "UNAVAILABLE"
+    assert "tripont 0.0.7" in message
+    assert f"tripont {_tripont.version()}" in message
+    assert "restart the process" in message
+
+
+OTHERS = {
+    "sources": "import tripont.fingerprint as f; f.compiler_sources = lambda: 'edited'",
+    "packages": "worker.packages = lambda: 'jaxlib-0.0.1'",
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_what_another_compiler_made_is_not_kept(make_client, artifact_file, tmp_path, other):
+    python = write_script(tmp_path / "other", fake_worker(OTHERS[other]))
+    program = b"artifact " + bytes(artifact_file)
+    for _ in range(2):
+        client = make_client(python=python, cache=True)
+        data, from_cache = client.compile(program)
+        assert data == artifact_file.read_bytes()
+        assert not from_cache
+    assert not list((tmp_path / "cache").glob("*"))
+    own = make_client(cache=True)
+    assert [own.compile(program)[1] for _ in range(2)] == [False, True]
 
 
 def test_library_inside_a_worker_compiles_nothing(make_client, monkeypatch):

@@ -1,0 +1,228 @@
+"""Compile workers and what comes from outside: signals, Ctrl-C, time limits, closed descriptors, exhausted memory.
+
+Each in a process of its own, whose signals and limits are its own.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.core.runtime.conftest import write_script
+
+PREFIX = """
+import os, resource, signal, sys, threading, time
+from tripont.core import _tripont
+
+def make(**options):
+    return _tripont.Client({"python": sys.argv[1], "cache": False, "prestart_worker": False} | options)
+
+def message(client, program):
+    try:
+        client.compile(program)
+    except _tripont.StatusError as error:
+        return str(error)
+
+def pid(client):
+    return int(message(client, b"pid").rsplit(" ", 1)[1])
+
+def later(seconds, *arguments):
+    threading.Timer(seconds, os.kill, arguments).start()
+"""
+
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def run(fake_python: str, subprocess_environment: dict[str, str]) -> Run:
+    """Runs a script with the stand-in for the compiler, and returns what it printed."""
+
+    def run_script(script: str, python: str = fake_python) -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", PREFIX + script, python],
+            env=subprocess_environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return run_script
+
+
+def test_the_worker_ignores_what_the_program_ignores(run: Run) -> None:
+    """nohup ignores SIGHUP for a program and for what it starts."""
+    output = run("""
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+client = make()
+worker = pid(client)
+later(0.3, worker, signal.SIGHUP)
+print(message(client, b"sleep 1"))
+print(pid(client) == worker)
+""")
+    assert "bad artifact" in output  # the stand-in's answer: it lived
+    assert "True" in output
+
+
+def test_the_worker_can_wait_for_children_where_the_program_ignores_them(run: Run) -> None:
+    assert "bad artifact" in run("""
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+print(message(make(), b"child"))
+""")
+
+
+def test_a_terminals_signals_do_not_reach_the_worker(run: Run) -> None:
+    assert run("""
+client = make()
+worker = pid(client)
+print(os.getpgid(worker) == worker != os.getpgid(0))
+""").split() == ["True"]
+
+
+@pytest.mark.parametrize("delay", [0, 0.02, 0.06, 0.12])
+def test_sigint_while_the_worker_starts(run: Run, delay: float) -> None:
+    """A notebook's stop button, or Ctrl-C right after the start."""
+    output = run(f"""
+client = make(prestart_worker=True)
+(worker,) = _tripont.worker_processes()
+time.sleep({delay})
+os.kill(worker, signal.SIGINT)
+print(pid(client) == worker)
+""")
+    assert output.split() == ["True"]
+
+
+def test_killed_while_it_starts_is_tried_again(run: Run) -> None:
+    output = run("""
+client = make(prestart_worker=True)
+(worker,) = _tripont.worker_processes()
+os.kill(worker, signal.SIGKILL)
+print(pid(client) not in (worker, None))
+""")
+    assert output.split() == ["True"]
+
+
+def test_every_start_killed_is_an_error(run: Run, tmp_path: Path) -> None:
+    python = write_script(tmp_path / "killed", "#!/bin/sh\nkill -9 $$\n")
+    output = run('print(message(make(), b"pid"))', python)
+    assert "UNAVAILABLE" in output
+    assert "signal 9" in output
+    assert "must have tripont installed" not in output  # nothing of the kind is known
+
+
+INTERRUPTED = """
+start = time.monotonic()
+try:
+    client.compile(b"sleep 55")
+except KeyboardInterrupt:
+    print("interrupted", time.monotonic() - start < 20)
+"""
+
+
+def test_ctrl_c_ends_a_compile(run: Run) -> None:
+    output = run(f"""
+client = make()
+worker = pid(client)
+later(0.5, os.getpid(), signal.SIGINT)
+{INTERRUPTED}
+print(pid(client) not in (worker, None))
+""")
+    assert output.split() == ["interrupted", "True", "True"]
+
+
+def test_ctrl_c_ends_the_wait_for_a_worker(run: Run) -> None:
+    output = run(f"""
+client = make(max_workers=1)
+pid(client)
+threading.Thread(target=message, args=(client, b"sleep 55"), daemon=True).start()
+time.sleep(0.5)
+later(0.5, os.getpid(), signal.SIGINT)
+{INTERRUPTED}
+""")
+    assert output.split() == ["interrupted", "True"]
+
+
+def test_a_handler_that_does_not_raise_runs_and_the_compile_goes_on(run: Run) -> None:
+    output = run("""
+during = []
+signal.signal(signal.SIGUSR1, lambda *_: during.append(time.monotonic()))
+client = make()
+worker = pid(client)
+later(0.3, os.getpid(), signal.SIGUSR1)
+text = message(client, b"sleep 2")
+end = time.monotonic()
+print("bad artifact" in text, len(during), end - during[0] > 0.5, pid(client) == worker)
+""")
+    assert output.split() == ["True", "1", "True", "True"]
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_time_limit(run: Run, stopped: bool) -> None:
+    output = run(f"""
+client = make(compile_timeout=2)
+worker = pid(client)
+if {stopped}:
+    os.kill(worker, signal.SIGSTOP)
+print(message(client, b"sleep 55" + b" " * (8 << 20)))
+print(pid(client) not in (worker, None))
+""")
+    assert output.startswith("DEADLINE_EXCEEDED: the program was not compiled within 2 s")
+    assert "TRIPONT_COMPILE_TIMEOUT" in output
+    assert output.split()[-1] == "True"
+
+
+def test_idle_workers_end(run: Run) -> None:
+    output = run("""
+client = make(worker_idle_timeout=1)
+worker = pid(client)
+while _tripont.worker_counters()["alive"] or os.path.exists(f"/proc/{worker}"):
+    time.sleep(0.05)
+print(message(client, b"sleep 2").startswith("INTERNAL"))  # one that works is not idle
+print(pid(client) not in (worker, None))
+""")
+    assert output.split() == ["True", "True"]
+
+
+def test_exhausted_memory_leaves_no_worker_busy(run: Run) -> None:
+    """The request of a large program cannot be allocated: the next compile must find a worker."""
+    output = run("""
+client = make(max_workers=1)
+pid(client)
+size = 96 << 20
+program = b"x" * size
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+_, hard = resource.getrlimit(resource.RLIMIT_AS)
+resource.setrlimit(resource.RLIMIT_AS, (used + size + size // 2, hard))
+try:
+    client.compile(program)
+except MemoryError:
+    print("exhausted")
+finally:
+    resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+print(pid(client) is not None)
+""")
+    assert output.split() == ["exhausted", "True"]
+
+
+def test_closed_standard_streams_do_not_become_the_workers_socket(run: Run) -> None:
+    output = run("""
+kept = os.dup2(1, 100)
+for descriptor in (0, 1, 2):
+    os.close(descriptor)
+client = make()
+worker = pid(client)
+for descriptor in (0, 1, 2):
+    try:
+        os.write(kept, os.readlink(f"/proc/self/fd/{descriptor}").encode() + b" ")
+    except FileNotFoundError:
+        pass
+os.write(kept, str(pid(client) == worker).encode())
+""")
+    assert output == "True"
