@@ -19,12 +19,18 @@ TRIPONT_PJRT_FUNCTIONS(TRIPONT_CONTRACT, TRIPONT_CONTRACT_ON_NULL, TRIPONT_SKIP)
 #undef TRIPONT_CONTRACT
 #undef TRIPONT_CONTRACT_ON_NULL
 
+// The error for when there is no memory for another one. Made with the table, never destroyed.
+PJRT_Error* LastError() {
+  static auto* const error = new PJRT_Error{ResourceExhausted("out of host memory")};
+  return error;
+}
+
 // The three functions of PJRT_Error work on errors themselves, so they cannot fail in the usual
 // way.
 
 void ErrorDestroy(PJRT_Error_Destroy_Args* args) {
   if (args != nullptr && args->struct_size >= PJRT_Error_Destroy_Args_STRUCT_SIZE)
-    delete args->error;
+    if (args->error != LastError()) delete args->error;
 }
 
 void ErrorMessage(PJRT_Error_Message_Args* args) {
@@ -50,6 +56,7 @@ PJRT_Error* ErrorGetCode(PJRT_Error_GetCode_Args* args) {
 }
 
 PJRT_Api MakeApi() {
+  LastError();  // while there is memory
   PJRT_Api api{};
   api.struct_size = PJRT_Api_STRUCT_SIZE;
   api.extension_start = LayoutsExtension();
@@ -105,11 +112,19 @@ PJRT_Error* UnimplementedError(const char* function) {
 }
 
 PJRT_Error* OutOfMemoryError(const char* function) {
-  return ToError(ResourceExhausted(function, ": out of host memory"));
+  try {
+    return ToError(ResourceExhausted(function, ": out of host memory"));
+  } catch (const std::exception&) {
+    return LastError();
+  }
 }
 
 PJRT_Error* ExceptionError(const char* function, const char* what) {
-  return ToError(Internal(function, ": ", what));
+  try {
+    return ToError(Internal(function, ": ", what));
+  } catch (const std::exception&) {
+    return LastError();
+  }
 }
 
 }  // namespace tripont::pjrt

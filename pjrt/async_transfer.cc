@@ -98,6 +98,10 @@ Status Client_CreateBuffersForAsyncHostToDevice(
     return InvalidArgument(args.num_shape_specs, " shapes with ", args.num_device_layouts,
                            " device layouts");
   }
+  if (args.num_shape_specs != 0 && args.shape_specs == nullptr)
+    return InvalidArgument("`shape_specs` is null, but there are ", args.num_shape_specs);
+  if (args.num_device_layouts != 0 && args.device_layouts == nullptr)
+    return InvalidArgument("`device_layouts` is null, but there are ", args.num_device_layouts);
   auto manager = std::make_unique<PJRT_AsyncHostToDeviceTransferManager>();
   manager->memory = memory;
   for (size_t i = 0; i < args.num_shape_specs; ++i) {

@@ -37,6 +37,8 @@ Status Client_BufferFromHostBuffer(PJRT_Client_BufferFromHostBuffer_Args& args) 
     return InvalidArgument("a host array of ", args.num_dims, " dimensions with ",
                            args.num_byte_strides, " byte strides");
   }
+  if (args.num_byte_strides != 0 && args.byte_strides == nullptr)
+    return InvalidArgument("`byte_strides` is null, but there are ", args.num_byte_strides);
   if (args.data == nullptr && size != 0)
     return InvalidArgument("`data` is null for an array ", shape);
   std::span<const int64_t> strides(args.byte_strides, args.num_byte_strides);

@@ -46,7 +46,8 @@ Status Event_Create(PJRT_Event_Create_Args& args) {
 }
 
 Status Event_Set(PJRT_Event_Set_Args& args) {
-  Event* event = FromHandle(args.event);
+  // A callback, or another thread that waits for the event, may destroy it while it is being set.
+  const Ref<Event> event(FromHandle(args.event));
   if (event->IsReady()) return FailedPrecondition("PJRT_Event_Set: the event is set already");
   Status status = ToStatus(args.error_code, args.error_message, args.error_message_size);
   if (status.ok()) {

@@ -57,13 +57,18 @@ std::string_view ProgramShape(std::string_view module) {
   return program_shape;
 }
 
+// Results are tuples of arrays; those of a program that nests tuples deeper than this have no
+// layouts that are known.
+constexpr int kDeepestTuple = 16;
+
 // Appends the layout of a serialized ShapeProto of an array, or those of a tuple's elements.
-void AppendLayouts(std::string_view shape, std::vector<Layout*>& layouts) {
+void AppendLayouts(std::string_view shape, std::vector<Layout*>& layouts, int depth = 0) {
+  if (depth > kDeepestTuple) return;
   std::vector<int64_t> minor_to_major;
   bool is_tuple = false;
   for (WireReader reader(shape); reader.Next();) {
     if (reader.field() == kElementType) is_tuple = reader.number() == kTupleType;
-    if (reader.field() == kTupleShapes) AppendLayouts(reader.bytes(), layouts);
+    if (reader.field() == kTupleShapes) AppendLayouts(reader.bytes(), layouts, depth + 1);
     if (reader.field() != kLayout) continue;
     for (WireReader layout(reader.bytes()); layout.Next();) {
       if (layout.field() == kMinorToMajor) layout.AppendTo(&minor_to_major);

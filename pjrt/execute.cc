@@ -197,6 +197,14 @@ Status LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args& args) {
                            one_launch ? 1 : executable.devices.size(),
                            " devices at a time, but `num_devices` is ", args.num_devices);
   }
+  for (size_t i = 0; i < args.num_devices; ++i) {
+    if ((num_args > 0 && args.argument_lists[i] == nullptr) ||
+        (num_outputs > 0 && args.output_lists[i] == nullptr)) [[unlikely]] {
+      return InvalidArgument(
+          "PJRT_LoadedExecutable_Execute: `argument_lists` or `output_lists` of device ", i,
+          " is null");
+    }
+  }
   // A program for one device, the hot path, needs nothing of this.
   const bool several = executable.devices.size() > 1;
   std::unique_lock<std::mutex> gang;

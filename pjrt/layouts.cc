@@ -216,6 +216,8 @@ StatusOr<std::vector<int64_t>> HostStrides(const PJRT_Buffer_MemoryLayout* layou
       return InvalidArgument("a layout of ", strides.num_byte_strides,
                              " byte strides for an array of ", dims.size(), " dimensions");
     }
+    if (strides.num_byte_strides != 0 && strides.byte_strides == nullptr)
+      return InvalidArgument("`byte_strides` of a layout is null");
     return std::vector<int64_t>(strides.byte_strides,
                                 strides.byte_strides + strides.num_byte_strides);
   }

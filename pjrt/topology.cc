@@ -107,6 +107,9 @@ Status TopologyDescription_Create(PJRT_TopologyDescription_Create_Args& args) {
   if (args.topology_name_size > 0) {
     ApplyName({args.topology_name, args.topology_name_size}, compiler_options);
   }
+  if (args.num_options > 0 && args.create_options == nullptr) {
+    return InvalidArgument("`create_options` is null, but `num_options` is ", args.num_options);
+  }
   for (size_t i = 0; i < args.num_options; ++i) {
     const PJRT_NamedValue& option = args.create_options[i];
     const std::string name(NameOf(option));
@@ -116,7 +119,7 @@ Status TopologyDescription_Create(PJRT_TopologyDescription_Create_Args& args) {
       device_kind = ValueAsText(option);
     } else if (name == "target" || name == "cpu" || name == "sycl_device") {
       compiler_options.insert_or_assign(name, ValueAsText(option));
-    } else if (name == "python" || name == "compiler_fingerprint") {
+    } else if (name == "python" || name == "python_path" || name == "compiler_fingerprint") {
       runtime_options.insert_or_assign(name, ValueAsText(option));
     } else {
       return InvalidArgument("unknown topology option '", name,

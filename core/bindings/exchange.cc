@@ -236,8 +236,11 @@ py::object DlpackCapsule(Buffer& buffer, const py::object& stream,
   }
   Ref<Buffer> source(&buffer);
   if (copy.value_or(false)) {
-    const py::gil_scoped_release release;
-    source = Value(buffer.CopyToMemory(buffer.memory()));
+    StatusOr<Ref<Buffer>> made = [&] {
+      const py::gil_scoped_release release;
+      return buffer.CopyToMemory(buffer.memory());
+    }();
+    source = Value(std::move(made));
   }
   if (!max_version || max_version->first < 1) return UnversionedCapsule(*source, false);
   auto* const managed = MakeExport<dlpack::VersionedManagedTensor>(*source, false);

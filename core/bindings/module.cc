@@ -54,7 +54,11 @@ Ref<Client> MakeClient(const std::map<std::string, OptionValue>& settings) {
     options.python_path =
         py::module_::import("tripont.helper_process").attr("package_path")().cast<std::string>();
   }
-  return Value(Client::Create(options));
+  StatusOr<Ref<Client>> client = [&] {
+    const py::gil_scoped_release release;
+    return Client::Create(options);
+  }();
+  return Value(std::move(client));
 }
 
 Memory* FindMemory(const Device& device, const std::string& kind) {
@@ -306,7 +310,7 @@ PYBIND11_MODULE(_tripont, m) {
       .def_property_readonly("cache_folder", [](Client& client) { return client.cache().folder(); })
       .def(
           "clear_cache", [](Client& client) { return client.cache().Clear(); },
-          "Removes all entries; how many.");
+          py::call_guard<py::gil_scoped_release>(), "Removes all entries; how many.");
 
   py::class_<Buffer, Ref<Buffer>> buffer(m, "Buffer", "An array in a device's memory.");
   DefineExchange(buffer);
@@ -346,21 +350,42 @@ PYBIND11_MODULE(_tripont, m) {
       .def(
           "copy_to",
           [](Buffer& buffer, Device& device, const std::string& kind) {
-            return Value(buffer.CopyToMemory(FindMemory(device, kind)));
+            Memory* const memory = FindMemory(device, kind);
+            // Waits if the device's queue is full, perhaps of calls of Python functions.
+            StatusOr<Ref<Buffer>> copy = [&] {
+              const py::gil_scoped_release release;
+              return buffer.CopyToMemory(memory);
+            }();
+            return Value(std::move(copy));
           },
           py::arg("device"), py::arg("memory_kind") = "device")
       .def(
           "pointer",
           [](const Buffer& buffer) { return reinterpret_cast<uintptr_t>(buffer.data()); },
           "Address of the content; only meaningful with an external reference.")
-      .def("add_external_reference", [](Buffer& buffer) { Check(buffer.AddExternalReference()); })
+      .def("add_external_reference",
+           [](Buffer& buffer) {
+             Status status;
+             {
+               const py::gil_scoped_release release;  // content may have to be made, or awaited
+               status = buffer.AddExternalReference();
+             }
+             Check(status);
+           })
       .def("drop_external_reference",
            [](Buffer& buffer) { Check(buffer.DropExternalReference()); });
 
   py::class_<Executable, Ref<Executable>>(m, "Executable", "A compiled program, ready to run.")
       .def_static(
           "load",
-          [](const py::bytes& artifact) { return Value(Executable::Load(std::string(artifact))); },
+          [](const py::bytes& artifact) {
+            std::string bytes(artifact);
+            StatusOr<Ref<Executable>> executable = [&] {
+              const py::gil_scoped_release release;
+              return Executable::Load(std::move(bytes));
+            }();
+            return Value(std::move(executable));
+          },
           py::arg("artifact"),
           "Raises StatusError for bytes that are damaged or do not fit this machine.")
       .def_property_readonly("name", &Executable::name)
@@ -412,6 +437,14 @@ PYBIND11_MODULE(_tripont, m) {
         "Ends the profile: ([(program, number of the thunk, index of its debug information, start "
         "in ns, end in ns), ...], number of events that were too many to keep).");
   m.def("worker_counters", &WorkerCounters);
+  m.def(
+      "end_compiles",
+      [] {
+        if (Core* const core = Core::GetIfCreated()) core->workers().EndCompiles();
+      },
+      py::call_guard<py::gil_scoped_release>(),
+      "Ends what is being compiled: whoever waits for it gets an error. For the end of the "
+      "program.");
   m.def("worker_processes", &WorkerProcesses, "Process ids of the compile workers.");
   py::module_ testing =
       m.def_submodule("testing", "Parts of the runtime by themselves, for its tests.");

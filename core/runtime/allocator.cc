@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdlib>
 #include <fstream>
 #include <limits>
 #include <string>
+#include <string_view>
 
 #include "core/runtime/backend.h"
 
@@ -22,35 +24,75 @@ constexpr size_t kHugePage = 2 << 20;
 // larger.
 constexpr int kClassesToTry = 3;
 
+constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
+
 size_t RoundUp(size_t size, size_t multiple) { return (size + multiple - 1) / multiple * multiple; }
 
 // The number in a cgroup file, or none ("max", no such file).
 int64_t ReadLimit(const std::string& path) {
   std::ifstream file(path);
   int64_t value = 0;
-  return file >> value && value > 0 ? value : std::numeric_limits<int64_t>::max();
+  return file >> value && value > 0 ? value : kUnlimited;
 }
 
-int64_t SystemMemory() {
-  int64_t limit = std::numeric_limits<int64_t>::max();
+// What a group may still use; pages of files that can be dropped count as free.
+int64_t AvailableInGroup(const std::string& folder) {
+  const int64_t limit = ReadLimit(folder + "/memory.max");
+  if (limit == kUnlimited) return kUnlimited;
+  const int64_t used = ReadLimit(folder + "/memory.current");
+  if (used == kUnlimited) return limit;
+  int64_t droppable = 0;
+  std::ifstream statistics(folder + "/memory.stat");
+  std::string name;
+  for (int64_t value = 0; statistics >> name >> value;) {
+    if (name == "inactive_file") droppable = value;
+  }
+  return std::max<int64_t>(limit - used + droppable, 0);
+}
+
+struct MachineMemory {
+  int64_t total = kUnlimited;      // of the machine and of the control groups of this process
+  int64_t available = kUnlimited;  // without making others swap
+};
+
+MachineMemory FindMemory() {
+  MachineMemory memory;
+  const auto limit_total = [&](int64_t total) { memory.total = std::min(memory.total, total); };
+  const auto limit_group = [&](const std::string& folder) {
+    limit_total(ReadLimit(folder + "/memory.max"));
+    memory.available = std::min(memory.available, AvailableInGroup(folder));
+  };
   const int64_t pages = sysconf(_SC_PHYS_PAGES);
-  if (pages > 0) limit = pages * sysconf(_SC_PAGESIZE);
-  limit = std::min(limit, ReadLimit("/sys/fs/cgroup/memory/memory.limit_in_bytes"));  // version 1
+  if (pages > 0) limit_total(pages * sysconf(_SC_PAGESIZE));
+  std::ifstream machine("/proc/meminfo");
+  for (std::string line; std::getline(machine, line);) {
+    constexpr std::string_view kName = "MemAvailable:";
+    if (line.starts_with(kName)) memory.available = std::atoll(line.c_str() + kName.size()) * 1024;
+  }
+  limit_total(ReadLimit("/sys/fs/cgroup/memory/memory.limit_in_bytes"));  // version 1
   // Version 2: "0::/a/b"; limits hold for the whole path.
   std::ifstream cgroups("/proc/self/cgroup");
   for (std::string line; std::getline(cgroups, line);) {
     if (line.rfind("0::/", 0) != 0) continue;
-    for (std::string path = line.substr(3); !path.empty(); path.resize(path.rfind('/'))) {
-      limit = std::min(
-          limit, ReadLimit("/sys/fs/cgroup" + path + (path == "/" ? "" : "/") + "memory.max"));
-    }
+    for (std::string path = line.substr(3); path.size() > 1; path.resize(path.rfind('/')))
+      limit_group("/sys/fs/cgroup" + path);
   }
-  return std::min(limit, ReadLimit("/sys/fs/cgroup/memory.max"));
+  limit_group("/sys/fs/cgroup");
+  memory.available = std::min(memory.available, memory.total);
+  return memory;
+}
+
+// 85 % of what is available when the process's first client is made: who wants more gets an error,
+// and does not meet the kernel's out-of-memory killer. At least a quarter of everything, because the
+// moment may be a bad one and the budget lasts.
+int64_t DefaultBudget() {
+  const MachineMemory memory = FindMemory();
+  return std::max(memory.available / 100 * 85, memory.total / 4);
 }
 
 }  // namespace
 
-MemoryBudget::MemoryBudget(int64_t limit) : limit_(limit > 0 ? limit : SystemMemory()) {}
+MemoryBudget::MemoryBudget(int64_t limit) : limit_(limit > 0 ? limit : DefaultBudget()) {}
 
 bool MemoryBudget::TryReserve(size_t size) {
   if (size > static_cast<size_t>(limit_)) return false;

@@ -274,7 +274,10 @@ StatusOr<Hold> Buffer::Acquire() {
 }
 
 void Buffer::DropHold(uint64_t what) {
-  const uint64_t now = state_.fetch_sub(what, std::memory_order_acq_rel) - what;
+  HoldDropped(state_.fetch_sub(what, std::memory_order_acq_rel) - what);
+}
+
+void Buffer::HoldDropped(uint64_t now) {
   if ((now & (kDeleted | kWaiter)) == 0) return;
   if ((now & kWaiter) != 0 && (now & kHoldMask) == 0) state_.notify_all();
   FreeMemoryIfUnused(now);
@@ -346,10 +349,15 @@ void Buffer::WaitForHolds() {
 Status Buffer::AddExternalReference() { return TryAdd(kExternal) ? OkStatus() : HoldError(); }
 
 Status Buffer::DropExternalReference() {
-  if ((state_.load(std::memory_order_acquire) & kExternalMask) == 0) {
-    return FailedPrecondition("the array of shape ", shape_, " has no external reference to drop");
-  }
-  DropHold(kExternal);
+  // Each of several callers at the same time takes one that is there, or none.
+  uint64_t state = state_.load(std::memory_order_acquire);
+  do {
+    if ((state & kExternalMask) == 0) {
+      return FailedPrecondition("the array of shape ", shape_,
+                                " has no external reference to drop");
+    }
+  } while (!state_.compare_exchange_weak(state, state - kExternal, std::memory_order_acq_rel));
+  HoldDropped(state - kExternal);
   return OkStatus();
 }
 

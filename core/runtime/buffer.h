@@ -219,6 +219,7 @@ class TRIPONT_EXPORT Buffer : public RefCounted<Buffer> {
   void CopyFromSource(const Buffer& source);
   void SourceDecided(const Status& status);
   void DropHold(uint64_t what);
+  void HoldDropped(uint64_t now);  // what follows, with the state afterwards
   void FreeMemoryIfUnused(uint64_t state);
   void FreeMemory();
   bool TakeOverFromRoot();

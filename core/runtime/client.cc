@@ -206,7 +206,7 @@ StatusOr<Ref<Client>> Client::Create(const Options& options) {
   int64_t count = options.num_devices;
   if (core->backend() != nullptr) count = std::max<int64_t>(count, core->backend()->num_devices());
   for (int i = 0; i < count; ++i) devices.push_back(core->device(i));
-  if (options.prestart_worker && std::getenv("TRIPONT_IN_WORKER") == nullptr) {
+  if (options.prestart_worker && !InCompileWorker()) {
     core->workers().Prestart({options.python, options.python_path});
   }
   return Ref<Client>(new Client(core, options, std::move(devices)));
@@ -215,7 +215,7 @@ StatusOr<Ref<Client>> Client::Create(const Options& options) {
 StatusOr<CompileResult> Client::Compile(std::string_view program, std::string_view format,
                                         std::string_view compile_options,
                                         const std::map<std::string, std::string>& extra) {
-  if (std::getenv("TRIPONT_IN_WORKER") != nullptr) {
+  if (InCompileWorker()) {
     return FailedPrecondition("a compile worker cannot compile through itself");
   }
   CompileRequest request{format, program, compile_options, extra, PartitionersNamedIn(program)};
@@ -272,7 +272,7 @@ void Client::DumpLoaded(std::string_view artifact,
                         const std::map<std::string, std::string>& extra) {
   CompileRequest request{"artifact", artifact, "", extra, {}};
   if (!options_.dump_to.empty()) request.options.try_emplace("dump_to", options_.dump_to);
-  if (!request.options.contains("dump_to") || std::getenv("TRIPONT_IN_WORKER") != nullptr) return;
+  if (!request.options.contains("dump_to") || InCompileWorker()) return;
   if (const Status status =
           core_->workers().Compile({options_.python, options_.python_path}, request).status();
       !status.ok()) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
+#include <new>
 
 #include "core/runtime/device.h"
 #include "core/runtime/logging.h"
@@ -59,7 +61,15 @@ Status Launch::Meet(int64_t meeting, std::string_view name, std::span<const int6
   meetings_.erase(key);
   mine->working = true;
   lock.unlock();
-  Status status = work(mine->contributions);
+  // Whatever comes of the work, the others must hear of it: they wait without a limit.
+  Status status;
+  try {
+    status = work(mine->contributions);
+  } catch (const std::bad_alloc&) {
+    status = ResourceExhausted(name, " of program ", program_, ": out of host memory");
+  } catch (const std::exception& exception) {
+    status = Internal(name, " of program ", program_, ": ", exception.what());
+  }
   lock.lock();
   mine->status = status;
   mine->done = true;

@@ -8,14 +8,18 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <fstream>
 #include <thread>
 #include <utility>
 
@@ -38,6 +42,7 @@ constexpr uint32_t kAnswer = 0x4E415054;
 constexpr uint32_t kProtocolVersion = 4;
 constexpr uint32_t kLargestHello = 4096;
 constexpr std::string_view kReused = "reused";
+constexpr char kInWorker[] = "TRIPONT_IN_WORKER";
 constexpr uint64_t kLargestArtifact = uint64_t{1} << 40;
 constexpr uint64_t kLargestQuestion = uint64_t{1} << 30;
 // Descriptors of the worker; core/compiler/worker.py closes everything above.
@@ -199,7 +204,37 @@ bool SamePackages(std::string_view packages) {
   return true;
 }
 
+// How often compiles were ended (EndCompiles): those that see it change are not tried again.
+std::atomic<int64_t> times_ended{0};
+
+// The process that started `pid`; 0 if that is not known.
+pid_t ParentOf(pid_t pid) {
+  std::ifstream file(StrCat("/proc/", pid, "/stat"));
+  std::string line;
+  std::getline(file, line);
+  // "pid (name) state parent ...": the name may hold anything.
+  const size_t end = line.rfind(") ");
+  return end == std::string::npos || line.size() < end + 5 ? 0 : std::atoi(&line[end + 4]);
+}
+
+bool IsInterpreter(const std::string& path) {
+  struct stat info{};
+  return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && access(path.c_str(), X_OK) == 0;
+}
+
 }  // namespace
+
+bool InCompileWorker() {
+  const char* const value = std::getenv(kInWorker);
+  if (value == nullptr) return false;
+  const pid_t runtime = std::atoi(value);
+  constexpr int kGenerations = 8;  // the interpreter may be started by scripts
+  pid_t ancestor = getppid();
+  for (int i = 0; i < kGenerations && ancestor > 1; ++i, ancestor = ParentOf(ancestor)) {
+    if (ancestor == runtime) return true;
+  }
+  return false;
+}
 
 // ------------------------------------------------------------------------------------------------------
 // CompileWorker
@@ -228,9 +263,10 @@ StatusOr<std::unique_ptr<CompileWorker>> CompileWorker::Start(
   // The worker must not start workers itself, should its imports load this library.
   std::vector<char*> environment;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-    if (std::strncmp(*entry, "TRIPONT_IN_WORKER=", 18) != 0) environment.push_back(*entry);
+    if (!std::string_view(*entry).starts_with(StrCat(kInWorker, "=")))
+      environment.push_back(*entry);
   }
-  std::string in_worker = "TRIPONT_IN_WORKER=1";
+  std::string in_worker = StrCat(kInWorker, "=", getpid());
   environment.push_back(in_worker.data());
   environment.push_back(nullptr);
   std::vector<std::string> words = {python};
@@ -687,7 +723,7 @@ void CompileWorkerPool::EndIdleWorkers(State& state, std::chrono::seconds idle) 
 
 StatusOr<std::string> CompileWorkerPool::FindPython(const std::string& python) {
   if (python.find('/') != std::string::npos) {
-    if (access(python.c_str(), X_OK) == 0) return python;
+    if (IsInterpreter(python)) return python;
     return NotFound("the Python interpreter ", python,
                     " (option python or TRIPONT_PYTHON) cannot be executed");
   }
@@ -699,9 +735,9 @@ StatusOr<std::string> CompileWorkerPool::FindPython(const std::string& python) {
     std::string_view rest = path == nullptr ? "/usr/local/bin:/usr/bin:/bin" : path;
     while (true) {
       const size_t colon = rest.find(':');
-      const std::string candidate =
-          StrCat(colon == 0 || rest.empty() ? "." : rest.substr(0, colon), "/", name);
-      if (access(candidate.c_str(), X_OK) == 0) return candidate;
+      // Folders relative to the working folder, which an empty part names too, are not looked into.
+      const std::string candidate = StrCat(rest.substr(0, colon), "/", name);
+      if (rest.starts_with('/') && IsInterpreter(candidate)) return candidate;
       if (colon == std::string_view::npos) break;
       rest.remove_prefix(colon + 1);
     }
@@ -766,6 +802,7 @@ StatusOr<CompiledProgram> CompileWorkerPool::Compile(const WorkerInterpreter& wa
     const Waiting waiting(state);
     return partitioner.answer(question, parts);
   };
+  const int64_t ended = times_ended;
   StatusOr<CompiledProgram> result = Internal("not compiled");
   // A worker that died while it was idle (killed, out of memory) or started (killed) is no reason
   // to fail a compile: one more is tried.
@@ -783,7 +820,7 @@ StatusOr<CompiledProgram> CompileWorkerPool::Compile(const WorkerInterpreter& wa
       ++state.counters.started;
     }
     result = slot->worker->Compile(request, answer);
-    if (!slot->worker->DiedOfSomethingElse()) break;
+    if (!slot->worker->DiedOfSomethingElse() || times_ended != ended) break;
     TRIPONT_LOG(kInfo, "compile worker ", slot->pid, " died before it read the program");
     if (attempt == 0) slot->worker.reset();
   }
@@ -796,6 +833,14 @@ CompileWorkerCounters CompileWorkerPool::counters() const {
   CompileWorkerCounters counters = state_->counters;
   counters.alive = static_cast<int64_t>(state_->slots.size());
   return counters;
+}
+
+void CompileWorkerPool::EndCompiles() {
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  ++times_ended;
+  for (const std::unique_ptr<Slot>& slot : state_->slots) {
+    if (slot->busy && slot->pid > 0) kill(slot->pid, SIGKILL);
+  }
 }
 
 std::vector<pid_t> CompileWorkerPool::pids() const {

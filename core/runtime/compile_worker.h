@@ -62,6 +62,11 @@ struct WorkerInterpreter {
   bool operator==(const WorkerInterpreter&) const = default;
 };
 
+// Whether this process is a compile worker, or was started by one. The variable TRIPONT_IN_WORKER
+// says it, with the process that started the worker: one that was left in some environment means
+// nothing.
+TRIPONT_EXPORT bool InCompileWorker();
+
 struct CompileWorkerCounters {
   int64_t started = 0;   // processes
   int64_t alive = 0;     // as far as we know
@@ -141,6 +146,10 @@ class TRIPONT_EXPORT CompileWorkerPool {
   void Prestart(const WorkerInterpreter& wanted);
   // Compiles on an idle worker of that interpreter, on a new one, or waits for one.
   StatusOr<CompiledProgram> Compile(const WorkerInterpreter& wanted, const CompileRequest& request);
+  // Ends what is being compiled, with an error for whoever waits for it. For the end of the
+  // program: a caller that was interrupted may have left a compile behind, and its framework waits
+  // for that before the process ends.
+  void EndCompiles();
   CompileWorkerCounters counters() const;
   // Processes of the workers, for tests and `tripont doctor`.
   std::vector<pid_t> pids() const;

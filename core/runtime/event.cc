@@ -1,7 +1,9 @@
 #include "core/runtime/event.h"
 
+#include <exception>
 #include <utility>
 
+#include "core/runtime/logging.h"
 #include "core/runtime/parallel.h"
 
 namespace tripont {
@@ -92,7 +94,11 @@ void Event::Decide(Status status) {
   }
   while (in_order != nullptr) {
     Node* const next = in_order->next;
-    in_order->callback(status_);
+    try {
+      in_order->callback(status_);
+    } catch (const std::exception& exception) {  // the others are to be called all the same
+      TRIPONT_LOG(kError, "a callback of an event failed: ", exception.what());
+    }
     delete in_order;
     in_order = next;
   }

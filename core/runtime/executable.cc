@@ -92,8 +92,14 @@ class Executable::Execution : public StreamTask {
     if (status.ok()) {
       SmallArray<void*> results(outputs.size());
       for (size_t i = 0; i < outputs.size(); ++i) results[i] = outputs[i].data();
-      status = executable->RunProgram(device, parameter_data.data(), results.data(), &participation,
-                                      user_data.get(), caller);
+      try {
+        status = executable->RunProgram(device, parameter_data.data(), results.data(),
+                                        &participation, user_data.get(), caller);
+      } catch (const std::bad_alloc&) {  // the other devices of the launch must hear of it
+        status = ResourceExhausted("program ", executable->name(), ": out of host memory");
+      } catch (const std::exception& exception) {
+        status = Internal("program ", executable->name(), ": ", exception.what());
+      }
     }
     if (!status.ok() && participation.launch) {
       participation.launch->Fail(participation.participant, status);

@@ -97,7 +97,8 @@ constexpr Setting kSettings[] = {
      .smallest = 0,
      .largest = 3},
     {.info = {"memory_limit", "TRIPONT_MEMORY_LIMIT",
-              "bytes all arrays may take (default 0: what the machine has)"},
+              "bytes all arrays may take (default 0: 85 % of the memory that is available at the "
+              "start, at least a quarter of all)"},
      .number = &Options::memory_limit,
      .smallest = 0,
      .largest = kMany},

@@ -53,8 +53,7 @@ struct TRIPONT_EXPORT Options {
   std::string dump_to;  // TRIPONT_DUMP_TO: folder for the compiler's stages; passed to the worker
   int64_t log_level =
       1;  // TRIPONT_LOG_LEVEL (process): 0 errors, 1 warnings, 2 information, 3 debug
-  int64_t memory_limit =
-      0;  // TRIPONT_MEMORY_LIMIT (process): bytes; 0: what the machine or cgroup has
+  int64_t memory_limit = 0;  // TRIPONT_MEMORY_LIMIT (process): bytes; 0: 85 % of what is available
   int64_t allocator_cache =
       -1;  // TRIPONT_ALLOCATOR_CACHE (process): free bytes kept for reuse; -1: 1/4 of the limit
   int64_t inline_ns =

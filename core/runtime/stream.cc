@@ -2,6 +2,8 @@
 
 #include <pthread.h>
 
+#include <exception>
+#include <new>
 #include <utility>
 
 #include "core/runtime/logging.h"
@@ -27,6 +29,20 @@ class FunctionTask : public StreamTask {
   std::function<void()> run_;
   std::function<void(const Status&)> abandon_;
 };
+
+// An exception (no memory, mostly) is the error of the task's results, and not the end of the
+// process.
+void RunTask(StreamTask& task) {
+  Status status;
+  try {
+    return task.Run();
+  } catch (const std::bad_alloc&) {
+    status = ResourceExhausted("out of host memory while a device was computing");
+  } catch (const std::exception& exception) {
+    status = Internal("an exception while a device was computing: ", exception.what());
+  }
+  task.Abandon(status);
+}
 
 thread_local const Stream* current_stream = nullptr;
 
@@ -64,7 +80,7 @@ void Stream::Enqueue(std::unique_ptr<StreamTask> task) {
       TRIPONT_LOG(kWarning, "cannot start the thread of ", name_, " (", error.what(),
                   "): running on the caller's");
       lock.unlock();
-      task->Run();
+      RunTask(*task);
       return;
     }
   }
@@ -132,7 +148,7 @@ void Stream::Loop() {
     lock.unlock();
     if (was_full) state.room.notify_all();
     work_is_over_ = false;
-    task->Run();
+    RunTask(*task);
     if (state_.get() != &state) {
       // The task forked, and this is the child: the queue is another one now, and nobody else waits
       // for this thread.

@@ -26,8 +26,8 @@ class StreamTask {
  public:
   virtual ~StreamTask() = default;
   virtual void Run() = 0;
-  // Instead of Run (or of the end of Run) in the child of a fork, where the stream's thread does
-  // not exist: must decide the task's events with `status` and do nothing else.
+  // Instead of Run (or of the end of Run), if that threw an exception, and in the child of a fork,
+  // where the stream's thread does not exist: must decide the task's events with `status` and do nothing else.
   virtual void Abandon(const Status& status) = 0;
 };
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from collections.abc import Callable
@@ -60,6 +61,13 @@ def _register_callbacks() -> None:
     callbacks.register(PLATFORM, {"buffer_callback": buffer_callback.lower})
 
 
+def _end_compiles_at_exit() -> None:
+    """Ctrl-C leaves a compile to JAX's own threads, and JAX waits for them when the program ends."""
+    import tripont.core._tripont as _tripont
+
+    atexit.register(_tripont.end_compiles)
+
+
 def register() -> None:
     """Register the platform with JAX. Raises if the plugin cannot be registered at all."""
     chosen = compat.selected_platforms()
@@ -103,6 +111,11 @@ def register() -> None:
         "host callbacks",
         "jax.pure_callback, io_callback, jax.debug.print and jax.debug.callback fail on this device",
         _register_callbacks,
+    )
+    _attempt(
+        "the end of compiles",
+        "a program that ends while it compiles waits for that",
+        _end_compiles_at_exit,
     )
     _attempt(
         "the list of unsupported primitives",

@@ -482,6 +482,37 @@ def test_bad_arrays(api: Api, client: Client, fields: dict[str, Any], code: str,
     assert error.value.code == code
 
 
+def test_null_lists(api: Api, client: Client) -> None:
+    """A count without its list is an error of the caller's, not a read at address 0."""
+    array = sample(np.float32, (2, 3))
+    with pytest.raises(PjrtError, match="byte_strides"):
+        api.call(
+            "PJRT_Client_BufferFromHostBuffer",
+            client=client.handle,
+            data=array.ctypes.data,
+            type=client.type_of(np.float32),
+            dims=int64_array([2, 3]),
+            num_dims=2,
+            num_byte_strides=2,
+            device=client.devices[0],
+        )
+    with pytest.raises(PjrtError, match="shape_specs"):
+        api.call(
+            "PJRT_Client_CreateBuffersForAsyncHostToDevice",
+            client=client.handle,
+            num_shape_specs=2,
+            memory=client.default_memory(client.devices[0]),
+        )
+    with pytest.raises(PjrtError, match="create_options"):
+        api.call("PJRT_TopologyDescription_Create", num_options=1)
+    buffer = client.buffer(array)
+    layout = client.strides_layout([12, 4])
+    layout.strides.byte_strides = None
+    with pytest.raises(PjrtError, match="byte_strides"):
+        client.get(buffer, layout)
+    client.destroy(buffer)
+
+
 # ---------------------------------------------------------------------------------------------- buffers in pieces
 
 

@@ -86,6 +86,33 @@ def test_callbacks(api: Api, already_set: bool, code: str) -> None:
     assert seen == [(1, code), (2, code)]
 
 
+def test_destroyed_while_it_is_set(api: Api) -> None:
+    """A callback may destroy the event: the next one is still told its error."""
+    seen: list[str] = []
+    later: list[int] = []
+
+    @CALLBACK
+    def callback(error: int | None, user_arg: int | None) -> None:
+        seen.append("OK" if error is None else api.take_error("callback", error).code)
+        if user_arg == 1:
+            api.call("PJRT_Event_Destroy", event=event)
+            for _ in range(20):  # one of them takes the memory, if it is free
+                later.append(api.call("PJRT_Event_Create").event)
+
+    event = api.call("PJRT_Event_Create").event
+    for user_arg in (1, 2):
+        api.call(
+            "PJRT_Event_OnReady",
+            event=event,
+            callback=ctypes.cast(callback, ctypes.c_void_p).value,
+            user_arg=user_arg,
+        )
+    set_event(api, event, "DATA_LOSS", b"the disk is gone")
+    assert seen == ["DATA_LOSS", "DATA_LOSS"]
+    for other in later:
+        api.call("PJRT_Event_Destroy", event=other)
+
+
 def test_null_callback(api: Api) -> None:
     event = api.call("PJRT_Event_Create").event
     with pytest.raises(PjrtError, match="callback"):

@@ -263,6 +263,15 @@ def test_wrong_calls(api: Api, client: Client, client4: Client) -> None:
         client.execute(loaded, [x], device=client4.devices[0])
     with pytest.raises(PjrtError, match="null"):
         api.call("PJRT_LoadedExecutable_Execute", executable=loaded, num_devices=1, num_args=1)
+    with pytest.raises(PjrtError, match="device 0 is null"):
+        api.call(
+            "PJRT_LoadedExecutable_Execute",
+            executable=loaded,
+            argument_lists=pointer_array([0]),
+            output_lists=pointer_array([0]),
+            num_devices=1,
+            num_args=1,
+        )
     options = api.make("PJRT_ExecuteOptions", num_send_ops=1)
     with pytest.raises(PjrtError, match="send") as error:
         api.call(

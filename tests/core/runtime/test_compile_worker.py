@@ -226,8 +226,14 @@ def test_what_another_compiler_made_is_not_kept(make_client, artifact_file, tmp_
 
 
 def test_library_inside_a_worker_compiles_nothing(make_client, monkeypatch):
-    monkeypatch.setenv("TRIPONT_IN_WORKER", "1")
+    monkeypatch.setenv("TRIPONT_IN_WORKER", str(os.getppid()))
     assert compile_status(make_client(), b"pid")[0] == "FAILED_PRECONDITION"
+
+
+@pytest.mark.parametrize("value", ["1", "", "yes"])
+def test_a_variable_left_in_the_environment_is_no_worker(make_client, monkeypatch, value):
+    monkeypatch.setenv("TRIPONT_IN_WORKER", value)
+    assert compile_status(make_client(), b"pid")[0] == "NOT_FOUND"
 
 
 _PREFIX = """
