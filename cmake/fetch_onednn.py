@@ -15,6 +15,8 @@ from wheel_files import cache_folder, fetch
 
 WHEEL = "onednn-cpu-tbb==2023.2.0"
 IN_WHEEL = "onednn_cpu_tbb-2023.2.0.data/data/"
+# Of what starts with one of FILES (wheel_files.digest). A new version needs a new one: the error of the build says it.
+DIGEST = "938f59dec062a46c287c70e1de800efdd50bc0666a7071f90aad967f13f39ea6"
 FILES = ("lib/libdnnl.so.3", "share/doc/onednn/LICENSE", "share/doc/onednn/THIRD-PARTY-PROGRAMS")
 
 
@@ -22,7 +24,7 @@ def main() -> int:
     folder = cache_folder(WHEEL)
     if not all((folder / file).is_file() for file in FILES):
         try:
-            fetch(WHEEL, IN_WHEEL, FILES, folder)
+            fetch(WHEEL, IN_WHEEL, FILES, folder, DIGEST)
         except (OSError, subprocess.CalledProcessError, ValueError) as error:
             print(f"cannot download {WHEEL}: {error}", file=sys.stderr)
             return 1

@@ -54,6 +54,13 @@ FOLDERS = (
     "xla/",
 )
 
+# Of what the wheel holds of each choice (wheel_files.digest). Another version, or another choice, needs new ones: the
+# error of the build says them.
+DIGESTS = {
+    HEADERS: "6ad57b912e667049e7a7da18492753b879c45235ba5754789a01f70fd43c59c3",
+    FOLDERS: "1d98711c71e9769424e119ea5bd5cccc76ac8f9957c1818315070bc1510da9b0",
+}
+
 
 def missing(folder: Path, headers: Sequence[str] = HEADERS) -> str | None:
     """The first of the headers that ``folder`` does not hold."""
@@ -76,12 +83,12 @@ def cached_headers(wanted: Sequence[str]) -> Path:
     return cache_folder(WHEEL) / f"headers-{zlib.crc32(' '.join(wanted).encode()):08x}"
 
 
-def fetch_headers(folder: Path, wanted: Sequence[str]) -> None:
+def fetch_headers(folder: Path, wanted: tuple[str, ...]) -> None:
     """Fill ``folder``. It appears when it is complete: builds that run at the same time never see half of it."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
         partial = Path(temporary, "include")
-        fetch_part(WHEEL, IN_WHEEL, wanted, partial)
+        fetch_part(WHEEL, IN_WHEEL, wanted, partial, DIGESTS[wanted])
         try:
             partial.rename(folder)
         except OSError:

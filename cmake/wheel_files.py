@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 PLATFORMS = ("manylinux1", "manylinux_2_17", "manylinux_2_27", "manylinux_2_28", "manylinux_2_34")
@@ -98,10 +99,27 @@ def select(archive: zipfile.ZipFile, prefix: str, wanted: Sequence[str]) -> list
     return sorted(names, key=lambda name: archive.getinfo(name).header_offset)
 
 
-def extract(archive: zipfile.ZipFile, prefix: str, names: Sequence[str], folder: Path) -> None:
-    """Keep ``names``, without ``prefix``, in ``folder``."""
+def digest(hashes: Mapping[str, str]) -> str:
+    """SHA-256 of files' names and SHA-256 hashes."""
+    lines = "".join(f"{name}\0{hashes[name]}\n" for name in sorted(hashes))
+    return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def extract(
+    archive: zipfile.ZipFile, prefix: str, names: Sequence[str], folder: Path, expected: str = ""
+) -> None:
+    """Keep ``names``, without ``prefix``, in ``folder``.
+
+    ``expected``: their ``digest``. Raises ValueError, and keeps nothing, if it is another one: whatever stands between
+    the package index and here, what is built with is what was reviewed.
+    """
+    short = {name: name.removeprefix(prefix) for name in names}
+    if expected:
+        hashes = {short[name]: hashlib.sha256(archive.read(name)).hexdigest() for name in names}
+        if (found := digest(hashes)) != expected:
+            raise ValueError(f"the files have the digest {found}, expected {expected}")
     for name in names:
-        target = folder / name.removeprefix(prefix)
+        target = folder / short[name]
         target.parent.mkdir(parents=True, exist_ok=True)
         # Written beside and renamed: builds that run at the same time never see half a file.
         partial = target.with_suffix(f".{os.getpid()}")
@@ -109,7 +127,9 @@ def extract(archive: zipfile.ZipFile, prefix: str, names: Sequence[str], folder:
         partial.rename(target)
 
 
-def fetch_part(wheel: str, prefix: str, wanted: Sequence[str], folder: Path) -> None:
+def fetch_part(
+    wheel: str, prefix: str, wanted: Sequence[str], folder: Path, expected: str = ""
+) -> None:
     """Fetch ``wanted`` (see ``select``) without the rest of a large wheel where the package index allows it.
 
     Raises OSError, ValueError or subprocess.CalledProcessError.
@@ -118,18 +138,18 @@ def fetch_part(wheel: str, prefix: str, wanted: Sequence[str], folder: Path) -> 
         with remote(wheel) as archive:
             names = select(archive, prefix, wanted)
             prefetch(archive, names)
-            extract(archive, prefix, names, folder)
+            extract(archive, prefix, names, folder, expected)
             return
     # Another pip, an index without ranges, a folder of wheels: each of them has exceptions of its own.
     except Exception as error:
         print(f"downloading the whole wheel of {wheel} ({error!r})", file=sys.stderr, flush=True)
-    fetch(wheel, prefix, wanted, folder)
+    fetch(wheel, prefix, wanted, folder, expected)
 
 
-def fetch(wheel: str, prefix: str, wanted: Sequence[str], folder: Path) -> None:
+def fetch(wheel: str, prefix: str, wanted: Sequence[str], folder: Path, expected: str = "") -> None:
     """Have pip download the wheel, and keep ``wanted`` (see ``select``).
 
     Raises OSError, ValueError or subprocess.CalledProcessError.
     """
     with downloaded(wheel) as archive:
-        extract(archive, prefix, select(archive, prefix, wanted), folder)
+        extract(archive, prefix, select(archive, prefix, wanted), folder, expected)

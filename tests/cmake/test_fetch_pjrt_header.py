@@ -29,7 +29,10 @@ def fetch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
     monkeypatch.setattr(module, "installed_tensorflow", lambda: None)
     module.downloads = []
 
-    def fetch_part(wheel: str, prefix: str, wanted: Sequence[str], folder: Path) -> None:
+    def fetch_part(
+        wheel: str, prefix: str, wanted: Sequence[str], folder: Path, expected: str
+    ) -> None:
+        assert expected == module.DIGESTS[wanted]
         module.downloads.append(list(wanted))
         for name in wanted:
             if name in module.HEADERS:
@@ -96,6 +99,7 @@ def test_a_cache_with_fewer_folders_of_the_wheel_is_not_taken(
 ) -> None:
     before = run("--tensorflow")
     monkeypatch.setattr(fetch, "FOLDERS", (*fetch.FOLDERS, "external/another/"))
+    monkeypatch.setitem(fetch.DIGESTS, fetch.FOLDERS, "another")
     after = run("--tensorflow")
     assert not (before / "external" / "another" / "header.h").exists()
     assert (after / "external" / "another" / "header.h").is_file()

@@ -107,3 +107,21 @@ def test_without_ranges_the_whole_wheel_is_downloaded(
     wheel_files.fetch_part("some==1", "include/", ["second/"], tmp_path)
     assert (tmp_path / "second" / "only.h").is_file()
     assert "range request is not supported" in capsys.readouterr().err
+
+
+def test_files_that_are_not_the_expected_ones_are_not_kept(
+    wheel_files: types.ModuleType, remote: Remote, tmp_path: Path
+) -> None:
+    with zipfile.ZipFile(remote) as archive:
+        names = wheel_files.select(archive, "include/", ["second/", "first/7.h"])
+        with pytest.raises(
+            ValueError, match=r"have the digest ([0-9a-f]{64}), expected 00"
+        ) as error:
+            wheel_files.extract(archive, "include/", names, tmp_path, "00")
+        assert not list(tmp_path.iterdir())
+        found = str(error.value).split()[5].rstrip(",")
+        wheel_files.extract(archive, "include/", names, tmp_path, found)
+        assert (tmp_path / "first/7.h").is_file()
+        # The contents count, not only the names.
+        hashes = {"first/7.h": "11", "second/only.h": "22"}
+        assert wheel_files.digest(hashes) != wheel_files.digest(hashes | {"first/7.h": "12"})

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ...errors import internal
+from ...errors import CompileError, internal
 from ..target import Image
 
 # Functions that the loader provides; LLVM makes calls of the mem* functions for loops and copies by itself.
@@ -161,17 +161,35 @@ def _apply_x86_64(code: bytearray, kind: int, place: int, target: int, addend: i
 _LOW12_SCALE: Final = {277: 0, 278: 0, 284: 1, 285: 2, 286: 3, 299: 4}
 
 
+def _too_far(what: str, distance: int, reach: str) -> CompileError:
+    return CompileError(
+        "UNIMPLEMENTED",
+        f"the program is too large for AArch64: {what} would have to reach {distance} bytes, and reaches {reach}",
+    )
+
+
 def _apply_aarch64(code: bytearray, kind: int, place: int, target: int, addend: int) -> None:
     value = target + addend
     (word,) = struct.unpack_from("<I", code, place)
     if kind in (282, 283):  # JUMP26, CALL26
-        word |= ((value - place) >> 2) & 0x3FFFFFF
+        distance = value - place
+        if distance % 4 or not -(1 << 27) <= distance < 1 << 27:
+            raise _too_far("a jump or call", distance, "128 MB")
+        word |= (distance >> 2) & 0x3FFFFFF
     elif kind == 275:  # ADR_PREL_PG_HI21
         pages = (value >> 12) - (place >> 12)
+        if not -(1 << 20) <= pages < 1 << 20:
+            raise _too_far("an address", value - place, "4 GB")
         word |= (pages & 3) << 29 | ((pages >> 2) & 0x7FFFF) << 5
     elif kind in _LOW12_SCALE:  # ADD_ABS_LO12_NC, LDST*_ABS_LO12_NC
+        if value % (1 << _LOW12_SCALE[kind]):
+            raise internal(
+                f"linker: AArch64 relocation {kind} to an address {value:#x} that is not aligned"
+            )
         word |= ((value & 0xFFF) >> _LOW12_SCALE[kind]) << 10
     elif kind == 261:  # PREL32
+        if not -(1 << 31) <= value - place < 1 << 31:
+            raise _too_far("data", value - place, "2 GB")
         word = (value - place) & 0xFFFFFFFF
     else:
         raise internal(

@@ -13,7 +13,7 @@ from tripont.core.compiler.codegen.kernels import emit_kernel
 from tripont.core.compiler.dtypes import BF16, F32, F64, S8
 from tripont.core.compiler.errors import CompileError
 from tripont.core.compiler.targets import host
-from tripont.core.compiler.targets.host import cpu
+from tripont.core.compiler.targets.host import cpu, linker
 from tripont.core.compiler.targets.host.linker import link
 
 from ..codegen.harness import Kernel, LoadedImage, aligned, fusion, op
@@ -178,3 +178,21 @@ def test_code_for_another_architecture_is_dumped():
     assert image.code == target.compile(again).code
     assert "define void @k" in image.optimised_ir
     assert re.search(r"^k:", image.assembly, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("kind", "nearest", "too_far"),
+    [
+        (283, (1 << 27) - 4, 1 << 27),  # CALL26
+        (283, -(1 << 27), -(1 << 27) - 4),
+        (275, (1 << 32) - 4096, 1 << 32),  # ADR_PREL_PG_HI21
+        (261, (1 << 31) - 1, 1 << 31),  # PREL32
+    ],
+)
+def test_aarch64_code_that_is_too_far_away(kind: int, nearest: int, too_far: int) -> None:
+    """Where the distance does not fit, the other bits were cut off: the call went somewhere else."""
+    code = bytearray(4)
+    linker._apply_aarch64(code, kind, 0, nearest, 0)
+    with pytest.raises(CompileError, match="too large for AArch64") as error:
+        linker._apply_aarch64(code, kind, 0, too_far, 0)
+    assert error.value.code == "UNIMPLEMENTED"
