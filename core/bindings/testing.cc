@@ -7,12 +7,15 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <new>
 #include <random>
+#include <stdexcept>
 #include <thread>
 
 #include "core/bindings/arrays.h"
 #include "core/runtime/allocator.h"
 #include "core/runtime/checksum.h"
+#include "core/runtime/collectives.h"
 #include "core/runtime/event.h"
 #include "core/runtime/exchange.h"
 #include "core/runtime/executable.h"
@@ -105,6 +108,17 @@ class TestStream {
       const std::lock_guard<std::mutex> lock(mutex_);
       marks_.push_back(mark);
     });
+  }
+  // The event of a task that throws.
+  Ref<Event> Throw(bool of_memory) {
+    auto event = MakeRef<Event>();
+    stream_.Enqueue(
+        [of_memory] {
+          if (of_memory) throw std::bad_alloc();
+          throw std::runtime_error("thrown on request");
+        },
+        [event](const Status& status) { event->SetError(status); });
+    return event;
   }
   std::vector<int> Marks() {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -201,6 +215,7 @@ void DefineTesting(py::module_& m) {
   py::class_<TestStream>(m, "Stream")
       .def(py::init<>())
       .def("sleep", &TestStream::Sleep, py::call_guard<py::gil_scoped_release>())
+      .def("throw", &TestStream::Throw, py::arg("of_memory"))
       .def("marks", &TestStream::Marks)
       .def("is_idle", &TestStream::IsIdle)
       .def("synchronize", &TestStream::Synchronize, py::call_guard<py::gil_scoped_release>());
@@ -254,6 +269,25 @@ void DefineTesting(py::module_& m) {
   m.def("deposit", [](Buffer& source) { return exchange::Deposit(Value(Buffer::Share(source))); });
   m.def("collect", [](int64_t ticket) { return Value(exchange::Collect(ticket)); });
   m.def("nanoseconds_per_execution", &NanosecondsPerExecution);
+  m.def(
+      "failing_meeting",
+      [] {
+        const py::gil_scoped_release release;
+        const auto launch = MakeRef<Launch>("p", std::vector<int>{0, 1}, 0, 0);
+        const std::vector<int64_t> members = {0, 1};
+        std::vector<std::pair<std::string, std::string>> told(members.size());
+        std::vector<std::thread> threads;
+        for (size_t i = 0; i < members.size(); ++i) {
+          threads.emplace_back([&, i] {
+            told[i] = StatusParts(launch->Meet(
+                0, "all-reduce", members, i, nullptr, {},
+                [](std::span<const Launch::Contribution>) -> Status { throw std::bad_alloc(); }));
+          });
+        }
+        for (std::thread& thread : threads) thread.join();
+        return told;
+      },
+      "What two devices are told if the work of their collective throws.");
   m.def("in_forked_child", &InForkedChild);
 }
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import subprocess
+import sys
 
 import pytest
 from tripont.core import _tripont
@@ -104,3 +106,26 @@ def test_threads(allocator):
 def test_small_blocks_are_cheap(allocator):
     # About 25 ns; the bound only catches a system call or a lock that blocks.
     assert min(allocator.nanoseconds_per_pair(256, 20_000) for _ in range(5)) < 500
+
+
+def test_default_budget(subprocess_environment):
+    """Less than what is available: a program that outgrows it gets an error, and not the kernel's killer."""
+    code = """
+import tripont.core._tripont as t
+def memory(name):
+    line = next(l for l in open("/proc/meminfo") if l.startswith(name))
+    return int(line.split()[1]) * 1024
+before = memory("MemAvailable")
+limit = t.Client({"device": "host", "prestart_worker": False}).devices[0].memory_stats()["bytes_limit"]
+available, total = max(before, memory("MemAvailable")), memory("MemTotal")
+print(0 < limit <= max(0.86 * available, 0.26 * total) < total)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=subprocess_environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout.split() == ["True"], done.stderr

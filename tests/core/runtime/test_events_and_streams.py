@@ -120,3 +120,30 @@ def test_checksums(sizes):
     data = b"".join(sizes)
     assert testing.crc32(data) == zlib.crc32(data)
     assert testing.sha256([part.decode() for part in sizes]) == hashlib.sha256(data).hexdigest()
+
+
+@pytest.mark.parametrize(("of_memory", "code"), [(True, "RESOURCE_EXHAUSTED"), (False, "INTERNAL")])
+def test_a_task_that_throws_is_an_error_of_its_results(of_memory, code):
+    stream = testing.Stream()
+    assert stream.throw(of_memory).wait()[0] == code
+    stream.sleep(0, 7)  # and the stream goes on
+    stream.synchronize()
+    assert stream.marks() == [7]
+
+
+def test_a_collective_whose_work_throws_releases_all_devices():
+    for code, message in testing.failing_meeting():
+        assert code == "RESOURCE_EXHAUSTED"
+        assert "all-reduce of program p" in message
+
+
+def test_a_callback_that_throws_does_not_keep_the_others_from_being_called():
+    event, seen = testing.Event(), []
+
+    def fails(code, message):
+        raise ValueError("thrown on request")
+
+    event.on_ready(fails)
+    event.on_ready(lambda code, message: seen.append(code))
+    event.set_ready()
+    assert seen == ["OK"]
