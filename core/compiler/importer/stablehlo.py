@@ -419,7 +419,7 @@ class BlockReader:
         if isinstance(produced, Instruction):
             produced = (produced,)
         for result, instruction in zip(results, produced, strict=True):
-            if instruction.shape != program.shape(result.type):
+            if name not in FUTURES and instruction.shape != program.shape(result.type):
                 gives = f"the operation gives {instruction.shape}, and its result's type is another"
                 raise self.invalid(operation, gives)
             values[result] = instruction
@@ -565,6 +565,8 @@ def _type_text(mlir_type: Any) -> str:
     return str(mlir_type)
 
 
+# Operations whose result is a future, which has no shape. The results of the operation that awaits it are compared.
+FUTURES = frozenset(("stablehlo.async_start", "mhlo.async_start", "mhlo.async_update"))
 TERMINATORS = frozenset(("func.return", "stablehlo.return", "mhlo.return", "sdy.return"))
 ELEMENTWISE: dict[str, str] = {}
 READERS: dict[str, Reader] = {}
