@@ -30,7 +30,7 @@ def workers():
             parent = int(open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[1])
         except OSError:
             continue
-        if "tripont.core.compiler.worker" in command and parent == os.getpid():
+        if "tripont.core.compiler import worker" in command and parent == os.getpid():
             found.append(int(pid))
     return found
 

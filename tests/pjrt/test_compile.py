@@ -227,7 +227,7 @@ def _workers() -> list[int]:
             continue
         if (
             int(status.rpartition(")")[2].split()[1]) == os.getpid()
-            and b"compiler.worker" in command
+            and b"compiler import worker" in command
         ):
             found.append(int(entry.name))
     return found
