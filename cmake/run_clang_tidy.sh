@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
-# run_clang_tidy.sh FILE...: clang-tidy with the compile commands of the development build. The command line of
-# each file is GCC's, so the folder of GCC's own headers is named where clang finds none.
+# run_clang_tidy.sh FILE...: clang-tidy with compile commands like those of the development build, but of each file
+# alone: without precompiled headers, so that a file that lacks an include is seen.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-commands=build/cmake/compile_commands.json
-if [[ ! -f $commands ]]; then
-  echo "run \`make dev\` first: $commands is missing" >&2
+python=$(sed -n 's/^_Python_EXECUTABLE:INTERNAL=//p' build/cmake/CMakeCache.txt 2>/dev/null || true)
+if [[ -z $python ]]; then
+  echo "run \`make dev\` first: build/cmake is missing" >&2
   exit 1
 fi
+commands=build/lint/compile_commands.json
+cmake -S . -B build/lint -G Ninja -DPython_EXECUTABLE="$python" -DCMAKE_UNITY_BUILD=OFF \
+  -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON >/dev/null
 known=()
 for file in "$@"; do
   if grep -q "\"file\": \".*/$file\"" "$commands"; then
@@ -15,4 +18,4 @@ for file in "$@"; do
   fi
 done
 [[ ${#known[@]} -eq 0 ]] && exit 0
-printf '%s\n' "${known[@]}" | xargs -P "$(nproc)" -n 4 clang-tidy --quiet -p build/cmake 2>/dev/null
+printf '%s\n' "${known[@]}" | xargs -P "$(nproc)" -n 4 clang-tidy --quiet -p build/lint 2>/dev/null

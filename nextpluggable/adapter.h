@@ -2,12 +2,12 @@
 //
 // The adapter is two libraries, because one of them must be safe to load into any TensorFlow:
 //
-//   tensorflow-plugins/libtripont_plugin.so   loader.cc. TensorFlow opens it on `import
-//   tensorflow`. It
-//       uses TensorFlow's C API alone, compares versions, and opens the other one if they agree.
-//   tripont/lib/libtripont_tensorflow.so      everything else. It is compiled against TensorFlow's
-//   C++
-//       headers and belongs to one version of it.
+//   tensorflow-plugins/libtripont_plugin.so
+//       loader.cc. TensorFlow opens it on `import tensorflow`. It uses TensorFlow's C API alone,
+//       compares versions, and opens the other library if they agree.
+//   tripont/lib/libtripont_tensorflow.so
+//       everything else. It is compiled against TensorFlow's C++ headers and belongs to one version
+//       of TensorFlow.
 //
 // Both find the core, tripont/lib/libtripont.so, by path: one core serves every framework of the
 // process.

@@ -2,10 +2,9 @@
 //
 // This list is the plugin's table of contents. WORKS(name, last_required_field, handle) is a
 // function implemented as `Status name(PJRT_name_Args& args)` in one of this folder's .cc files:
-//   last_required_field  the last field of PJRT_name_Args that a caller's struct must have. Fields
-//   after it are
-//                        newer than the oldest caller we serve and are zero when the caller lacks
-//                        them.
+//   last_required_field  the last field of PJRT_name_Args that a caller's struct must have. The
+//                        fields after it are newer than the oldest caller we serve, and are zero
+//                        when the caller's struct lacks them.
 //   handle               the input that must not be null; INVALID_ARGUMENT otherwise.
 // WORKS_ON_NULL is for functions whose handle may be null, or that have none.
 // UNIMPLEMENTED(name) answers PJRT_Error_Code_UNIMPLEMENTED, naming itself.

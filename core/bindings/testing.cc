@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "core/bindings/arrays.h"
+#include "core/bindings/exchange.h"
 #include "core/runtime/allocator.h"
 #include "core/runtime/checksum.h"
 #include "core/runtime/collectives.h"
@@ -22,8 +23,6 @@
 #include "core/runtime/parallel.h"
 #include "core/runtime/stream.h"
 #include "core/runtime/sycl/backend.h"
-
-PYBIND11_DECLARE_HOLDER_TYPE(T, tripont::Ref<T>, true)
 
 namespace tripont::python {
 namespace py = pybind11;
