@@ -31,6 +31,19 @@ endif()
 set(TRIPONT_STANDARD_HEADERS "${CMAKE_CURRENT_LIST_DIR}/standard_headers.h")
 option(CMAKE_UNITY_BUILD "Compile the bindings and the TensorFlow bridge as a few translation units" ON)
 
+# These protections make a mistake with memory end the process, so that no attack can build on the mistake: canaries in
+# functions with arrays, checked variants of memcpy and the like, and tables of addresses that are read-only after
+# loading. Sanitizers check more, and _FORTIFY_SOURCE hides calls from them. (_GLIBCXX_ASSERTIONS would cost 4 % of a
+# small program's dispatch.)
+option(TRIPONT_HARDEN "Build with the compiler's protections of memory" ON)
+if(TRIPONT_HARDEN)
+  add_compile_options(-fstack-protector-strong)
+  if(NOT TRIPONT_SANITIZE)
+    add_compile_options(-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
+  endif()
+  add_link_options(-Wl,-z,relro,-z,now,-z,noexecstack)
+endif()
+
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # The sloppiness is what ccache's manual asks for where headers are precompiled.
