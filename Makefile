@@ -2,8 +2,8 @@
 PYTHON ?=
 ARGS ?=
 # The environment; continuous integration names one that outlives the clone (.ci/run).
-VENV ?= .venv
-VENV_WHEEL ?= .venv-wheel
+VENV := $(or $(TRIPONT_VENV),.venv)
+VENV_WHEEL := $(or $(TRIPONT_VENV_WHEEL),.venv-wheel)
 RUN := $(VENV)/bin/python
 # Tests on all cores, up to four at once (ARGS="-n 0 ..." for one after another, as a debugger wants it).
 PYTEST := $(RUN) -m pytest -n auto --maxprocesses 4 --dist worksteal
@@ -22,7 +22,7 @@ help:
 
 # The environment, with a Python 3.11 or newer that really runs, and the dependencies of pyproject.toml in it.
 environment:
-	@PYTHON="$(PYTHON)" cmake/make_environment.sh $(VENV)
+	@PYTHON="$(PYTHON)" cmake/make_environment.sh "$(VENV)"
 
 dev: environment
 	@$(RUN) cmake/develop.py --dependencies
@@ -77,7 +77,7 @@ test-cpus: tests
 # beside each of WITH (tensorflow, torch), used, and uninstalled.
 WITH ?= tensorflow torch
 test-wheel: environment
-	@cmake/test_wheel.sh $(VENV) $(VENV_WHEEL) $(WITH)
+	@cmake/test_wheel.sh "$(VENV)" "$(VENV_WHEEL)" $(WITH)
 
 demo: dev
 	$(RUN) examples/jax_digits/main.py $(ARGS)

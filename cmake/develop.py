@@ -80,7 +80,9 @@ def environment_key(pyproject: dict[str, Any]) -> str:
 
 def progress(line: str) -> str | None:
     """What of a line of pip's output is worth showing: downloads that take time, and the step after them."""
-    if match := re.search(r"Downloading ([^/ ]+)\.whl(?:\.metadata)? \(([\d.]+) ([kMG]B)\)", line):
+    if match := re.search(
+        r"Downloading (?:\S*/)?([^/ ]+)\.whl(?:\.metadata)? \(([\d.]+) ([kMG]B)\)", line
+    ):
         name, amount, unit = match.groups()
         if float(amount) * {"kB": 1e3, "MB": 1e6, "GB": 1e9}[unit] >= LARGE:
             return f"downloading {'-'.join(name.split('-')[:2])} ({amount} {unit})"

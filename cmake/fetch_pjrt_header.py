@@ -72,7 +72,8 @@ def installed_tensorflow() -> Path | None:
     spec = importlib.util.find_spec("tensorflow")
     for location in (spec.submodule_search_locations or []) if spec else []:
         include = Path(location, "include")
-        right = any(Path(location).parent.glob(f"tensorflow*-{VERSION}.dist-info"))
+        minor = VERSION.rpartition(".")[0]  # whose releases have one binary interface
+        right = any(Path(location).parent.glob(f"tensorflow*-{minor}.*.dist-info"))
         if right and missing(include) is None:
             return include
     return None

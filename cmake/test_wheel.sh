@@ -13,11 +13,14 @@ frameworks=("${@:3}")
 root=$PWD
 
 works() {
-  "$1" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info[:2] != (3, 12))' >/dev/null 2>&1
+  "$1" -c '
+import ensurepip, os, sys, sysconfig, venv
+has_headers = os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h"))
+sys.exit(sys.version_info[:2] != (3, 12) or not has_headers)' >/dev/null 2>&1
 }
 
 python=""
-for candidate in python3.12 python3 "$HOME"/.pyenv/versions/3.12*/bin/python /opt/python/cp312-*/bin/python; do
+for candidate in python3.12 python3 "${HOME:-}"/.pyenv/versions/3.12*/bin/python /opt/python/cp312-*/bin/python; do
   if works "$candidate"; then
     python=$candidate
     break
@@ -28,9 +31,14 @@ if [[ -z $python ]]; then
   python=$development/bin/python
 fi
 
-# The same interpreter and dependencies: keep the environment, and only install the new wheel.
-wanted=$("$python" -c 'import sys; print(sys.version)'; sha256sum pyproject.toml)
+# The same interpreter and dependencies in the same month: keep the environment, and only install the new wheel. A new month
+# brings the newest JAX of that time.
+wanted=$("$python" -c 'import sys; print(sys.version)'; sha256sum pyproject.toml; date +%Y-%m)
 if [[ $(cat "$environment/stamp" 2>/dev/null) != "$wanted" ]]; then
+  if [[ -e $environment && ! -f $environment/pyvenv.cfg && -n $(ls -A "$environment") ]]; then
+    echo "$environment is not a virtual environment, and is left as it is: name another folder with TRIPONT_VENV_WHEEL" >&2
+    exit 1
+  fi
   rm -rf "$environment"
   "$python" -m venv "$environment"
 fi

@@ -26,8 +26,7 @@ absl::Status RunOnCpu(::tensorflow::OpKernelContext* context, ::tensorflow::OpKe
 // and GPUs have, or not at all:
 //
 //   CheckNumerics                 XLA drops it
-//   MatrixInverse, MatrixSolve    XLA makes NaN of a singular matrix, which they have to refuse,
-//   and
+//   MatrixInverse, MatrixSolve    XLA makes NaN of a singular matrix, which they have to refuse, and
 //                                 is several times slower
 //   TridiagonalSolve              XLA's kernel does not pivot
 //

@@ -288,6 +288,33 @@ def test_doctor_computes_in_every_element_type() -> None:
         )
 
 
+def test_doctor_leaves_out_64_bit_floats_where_the_device_has_none() -> None:
+    """SYCL devices refuse the types by name, as this client does; another refusal is told as it is."""
+    from tripont.core import _tripont
+
+    from tripont.cli import arithmetic
+
+    class Narrow:
+        def __init__(self, lacks: bytes) -> None:
+            self.client = _tripont.Client({"cache": False})
+            self.devices = self.client.devices
+            self.lacks = lacks
+
+        def compile(self, program: bytes) -> tuple[bytes, bool]:
+            if self.lacks in program:
+                error = _tripont.StatusError("it computes with 64-bit floats")
+                error.code = "UNIMPLEMENTED"
+                raise error
+            return self.client.compile(program)
+
+    types, wrong = arithmetic.types_of(Narrow(b"f64"))
+    assert len(types) == 14
+    assert not {"f64", "complex<f64>"} & set(types)
+    assert wrong == []
+    with pytest.raises(_tripont.StatusError, match="64-bit"):
+        arithmetic.types_of(Narrow(b"f32"))
+
+
 def test_doctor_says_how_to_mend_it() -> None:
     result = tripont("doctor", environment={"TRIPONT_NUM_DEVICES": "many"})
     assert result.returncode == 1

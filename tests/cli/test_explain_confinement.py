@@ -77,6 +77,17 @@ def test_folders_that_the_user_allows(folder: Path) -> None:
         assert set(shown(folder / "page.html")) == expected
 
 
+def test_a_hidden_folder_that_the_user_allows(folder: Path) -> None:
+    source = folder / ".venv" / "package" / "model.py"
+    source.parent.mkdir(parents=True)
+    source.write_text("y = x * 2\n")
+    (folder / "p.mlir").write_text(program_at(str(source)))
+    for allowed, expected in (((), set()), (("--sources", ".venv/package"), {str(source)})):
+        done = explain(folder, "p.mlir", "-o", "page.html", "--no-measure", *allowed)
+        assert done.returncode == 0, done.stderr
+        assert set(shown(folder / "page.html")) == expected
+
+
 def test_devices_and_fifos_are_not_read(folder: Path) -> None:
     os.mkfifo(folder / "fifo.py")
     (folder / "zero.py").symlink_to("/dev/zero")

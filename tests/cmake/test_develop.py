@@ -87,6 +87,10 @@ def test_the_extra_jax_leaves_the_sycl_runtime_out(develop: types.ModuleType) ->
             "  Downloading jaxlib-0.10.2-cp311-cp311-manylinux_2_27_x86_64.whl (95.1 MB)\n",
             "downloading jaxlib-0.10.2 (95.1 MB)",
         ),
+        (
+            "  Downloading https://mirror.example/x/jaxlib-0.10.2-py3-none-any.whl (95.1 MB)\n",
+            "downloading jaxlib-0.10.2 (95.1 MB)",
+        ),
         ("  Downloading rich-14.0.0-py3-none-any.whl (243 kB)\n", None),
         ("Installing collected packages: a, b, c\n", "unpacking 3 packages"),
         ("Requirement already satisfied: numpy in x\n", None),

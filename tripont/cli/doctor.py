@@ -249,11 +249,13 @@ def check_arithmetic() -> list[Finding]:
         f"{products} GFLOP/s (f32 peak {speeds['f32 peak']:.0f}); sum of arrays "
         f"{speeds['sum of arrays']:.1f} GB/s (copies {speeds['copy peak']:.1f})"
     )
-    return [
-        Finding("results", OK, f"exact in {told['types']} element types, as {told['cpu']}"),
-        Finding("kernels", OK, "; ".join(told["kernels"])),
-        Finding("speed", OK, detail),
-    ]
+    exact = f"exact in {told['types']} element types, as {told['cpu']}"
+    if told["without"]:
+        exact += f"; the device does not have {' and '.join(told['without'])}"
+    findings = [Finding("results", OK, exact)]
+    if told["kernels"]:  # those of a CPU
+        findings.append(Finding("kernels", OK, "; ".join(told["kernels"])))
+    return [*findings, Finding("speed", OK, detail)]
 
 
 def check_environment() -> Finding:
@@ -300,7 +302,10 @@ def _distrust(folder: Path) -> str:
         from tripont.kernels.storage import distrust, is_shared
     except ImportError:
         return ""
-    return "" if is_shared() else distrust(folder.stat())
+    status = folder.stat()
+    if not os.environ.get("TRIPONT_CACHE_DIR") and status.st_uid == os.geteuid():
+        return ""  # the runtime makes its own folder private
+    return "" if is_shared() else distrust(status)
 
 
 def check_cache() -> Finding:

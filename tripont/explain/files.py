@@ -6,6 +6,7 @@ regular files of a bounded size, in the folders that they belong to.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from collections.abc import Sequence
@@ -50,7 +51,9 @@ class Sources:
 
     def __init__(self, folders: Sequence[Path] = ()) -> None:
         """``folders``: besides the working directory."""
-        self.folders = [Path(f).resolve() for f in (Path.cwd(), *folders)]
+        self.folders = [Path(f).resolve() for f in folders]
+        with contextlib.suppress(FileNotFoundError):  # a working directory that was removed
+            self.folders.insert(0, Path.cwd().resolve())
         self.refused: list[str] = []
 
     def read(self, file: str) -> str:
@@ -67,7 +70,8 @@ class Sources:
 
     def _allowed(self, path: Path) -> bool:
         """``path`` has no links in it."""
-        for folder in self.folders:
-            if path.is_relative_to(folder):
-                return not any(part.startswith(".") for part in path.relative_to(folder).parts)
-        return False
+        return any(
+            path.is_relative_to(folder)
+            and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+            for folder in self.folders
+        )

@@ -141,7 +141,10 @@ def _distrust_folder(folder: Path) -> str:
         status = path.stat()
         chosen = not os.environ.get("TRIPONT_CACHE_DIR")
         if chosen and status.st_uid == os.geteuid() and status.st_mode & _WRITABLE_BY_OTHERS:
-            path.chmod(0o700)
+            with contextlib.suppress(
+                OSError
+            ):  # a read-only file system: the folder is not trusted then
+                path.chmod(0o700)
             status = path.stat()
         if reason := distrust(status):
             return f"the cache folder {path} is not trusted: {reason}"

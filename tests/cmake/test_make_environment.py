@@ -1,0 +1,36 @@
+"""cmake/make_environment.sh makes what is missing, and removes nothing of the user's."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = Path(__file__).parents[2] / "cmake" / "make_environment.sh"
+
+
+def make_environment(folder: Path) -> subprocess.CompletedProcess[str]:
+    environment = {"PATH": "/usr/bin:/bin", "PYTHON": sys.executable}  # no HOME
+    return subprocess.run(
+        [str(SCRIPT), str(folder)], env=environment, capture_output=True, text=True, timeout=200
+    )
+
+
+def test_a_folder_with_other_files_stays(tmp_path: Path) -> None:
+    precious = tmp_path / "my files" / "thesis.txt"
+    precious.parent.mkdir()
+    precious.write_text("years of work")
+    done = make_environment(precious.parent)
+    assert done.returncode == 1
+    assert "is not a virtual environment" in done.stderr
+    assert precious.read_text() == "years of work"
+
+
+def test_an_environment_whose_making_was_interrupted_is_made_again(tmp_path: Path) -> None:
+    folder = tmp_path / "environment"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    done = make_environment(folder)
+    assert done.returncode == 0, done.stderr
+    python = str(folder / "bin" / "python")
+    subprocess.run([python, "-m", "pip", "--version"], check=True, stdout=subprocess.DEVNULL)
+    assert make_environment(folder).stdout == ""  # what works is kept
