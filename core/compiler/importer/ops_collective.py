@@ -88,7 +88,10 @@ def _collective(opcode: str, body: bool = False, renamed: dict[str, str] | None 
             if theirs in operation.attributes or opcode != "all-to-all":
                 values[ours] = attributes.integer(operation, theirs)
         called = (block.body(operation, 0, opcode.replace("-", "_") + "_body"),) if body else ()
-        return block.emit_results(operation, opcode, block.operands(operation), values, called)
+        operands = block.operands(operation)
+        if body:
+            operands = block.promoted(operation, operands)
+        return block.emit_results(operation, opcode, operands, values, called)
 
     return read
 
@@ -130,7 +133,7 @@ def read_collective_reduce(block: BlockReader, operation: Any) -> Results:
     reduced = block.emit_results(
         operation,
         "all-reduce",
-        block.operands(operation),
+        block.promoted(operation, block.operands(operation)),
         {
             "replica_groups": numbers,
             "channel_id": channel if across_partitions else 0,

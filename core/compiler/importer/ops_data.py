@@ -136,7 +136,14 @@ def read_scatter(block: BlockReader, operation: Any) -> Results:
         "unique_indices": attributes.flag(operation, "unique_indices"),
     }
     body = block.body(operation, 0, "scatter_body")
-    return block.emit_results(operation, "scatter", block.operands(operation), values, (body,))
+    operands = block.operands(operation)
+    count = len(operation.results)
+    operands = [
+        *block.promoted(operation, operands[:count]),
+        operands[count],
+        *block.promoted(operation, operands[count + 1 :]),
+    ]
+    return block.emit_results(operation, "scatter", operands, values, (body,))
 
 
 def read_copy(block: BlockReader, operation: Any) -> Results:

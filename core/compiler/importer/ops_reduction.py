@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from .. import dtypes
-from ..hlo import Shape, TupleShape
+from ..hlo import Instruction, Shape, TupleShape
 from . import attributes
 from .attributes import integers
 
@@ -14,11 +14,21 @@ if TYPE_CHECKING:
     from .stablehlo import BlockReader, Reader, Results
 
 
+def _operands(block: BlockReader, operation: Any) -> list[Instruction]:
+    """The inputs and then the initial values of a reduction, in the element types in which its body computes."""
+    operands = block.operands(operation)
+    count = len(operation.results)
+    return [
+        *block.promoted(operation, operands[:count]),
+        *block.promoted(operation, operands[count:]),
+    ]
+
+
 def read_reduce(block: BlockReader, operation: Any) -> Results:
     dimensions = block.program.attribute(integers, operation.attributes["dimensions"])
     body = block.body(operation, 0, "reduce_body")
     return block.emit_results(
-        operation, "reduce", block.operands(operation), {"dimensions": dimensions}, (body,)
+        operation, "reduce", _operands(block, operation), {"dimensions": dimensions}, (body,)
     )
 
 
@@ -26,7 +36,7 @@ def read_reduce_window(block: BlockReader, operation: Any) -> Results:
     window = {"window": attributes.reduction_window(operation)}
     body = block.body(operation, 0, "reduce_window_body")
     return block.emit_results(
-        operation, "reduce-window", block.operands(operation), window, (body,)
+        operation, "reduce-window", _operands(block, operation), window, (body,)
     )
 
 
@@ -46,6 +56,9 @@ def read_select_and_scatter(block: BlockReader, operation: Any) -> Results:
         None,
     )
     bodies = (block.body(operation, 0, "select_body"), block.body(operation, 1, "scatter_body"))
+    # The selection compares the operand's own elements; sums are done in the result's element type.
+    summed = [p for o in operands[1:] for p in block.promoted(operation, [o])]
+    operands = [operands[0], *summed]
     return block.emit(
         "select-and-scatter", block.shape(operation), operands, {"window": window}, bodies
     )

@@ -309,6 +309,20 @@ class BlockReader:
             for i, shape in enumerate(shapes)
         ]
 
+    def promoted(self, operation: Any, operands: Sequence[Instruction]) -> list[Instruction]:
+        """``operands``, of which each belongs to one result of ``operation``, in the element types of those results.
+
+        StableHLO's reductions compute in the element type of their body and results, to which it may promote that of
+        the operands (a sum of bf16 in f32); HLO's take operands of that type only.
+        """
+        dtypes_ = [self.program.shape(result.type).dtype for result in operation.results]  # type: ignore[union-attr]
+        return [
+            operand
+            if operand.dtype is dtype
+            else self.emit("convert", operand.shape.with_dtype(dtype), (operand,))  # type: ignore[union-attr]
+            for operand, dtype in zip(operands, dtypes_, strict=True)
+        ]
+
     def body(self, operation: Any, index: int, kind: str) -> Computation:
         """The computation of a region that captures nothing but constants (a reduce's body); equal ones are shared."""
         region = BlockReader(self.program, self, may_capture=False)
