@@ -80,7 +80,9 @@ class ProgramReader:
         self._attributes: dict[tuple[Any, Any], Any] = {}
         self._metadata: dict[Any, Metadata | None] = {}
         self._places: dict[Any, tuple[str, int]] = {}
-        self._names: dict[str, int] = {}
+        self._names: dict[
+            str, int
+        ] = {}  # names that are taken -> the next number to try behind each
 
     def read(self) -> hlo.Module:
         """The whole module; its entry is the function ``main``, or the only public one."""
@@ -139,9 +141,12 @@ class ProgramReader:
 
     def unique_name(self, base: str) -> str:
         """``base``, or ``base.N`` if the module has a computation of that name."""
-        count = self._names.get(base, 0)
-        self._names[base] = count + 1
-        return f"{base}.{count}" if count else base
+        name = base
+        while name in self._names:
+            name = f"{base}.{self._names[base]}"
+            self._names[base] += 1
+        self._names[name] = 1
+        return name
 
     # ------------------------------------------------------------------------------------------------ caches
 

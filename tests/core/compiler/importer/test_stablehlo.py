@@ -195,6 +195,36 @@ def test_equal_bodies_are_shared() -> None:
     assert first.called[0] is second.called[0]
 
 
+def test_names_of_bodies_are_not_those_of_functions() -> None:
+    """Two bodies are numbered, and so may be the user's own functions: those that are read before, and after."""
+    reductions = "\n".join(
+        f"""%{n} = "stablehlo.reduce"(%{x}, %i) ({{
+        ^bb0(%x: tensor<f32>, %y: tensor<f32>):
+          %s = stablehlo.{op} %x, %y : tensor<f32>
+          stablehlo.return %s : tensor<f32>
+        }}) {{dimensions = array<i64: 0>}} : (tensor<4xf32>, tensor<f32>) -> tensor<f32>"""
+        for n, (x, op) in enumerate((("first", "add"), ("a", "maximum"), ("a", "minimum")))
+    )
+    sizes = {'"reduce_body.1"': 4, "reduce_body": 5, '"reduce_body.3"': 6}
+    functions = "\n".join(
+        f"func.func private @{name}(%a: tensor<{n}xf32>) -> tensor<{n}xf32> {{ return %a : tensor<{n}xf32> }}"
+        for name, n in sizes.items()
+    )
+    call = "func.call @{0}(%{1}) : (tensor<{2}xf32>) -> tensor<{2}xf32>"
+    module = read_text(f"""{functions}
+        func.func @main(%a: tensor<4xf32>, %b: tensor<5xf32>, %c: tensor<6xf32>, %i: tensor<f32>)
+            -> (tensor<f32>, tensor<f32>, tensor<f32>, tensor<5xf32>, tensor<6xf32>) {{
+          %first = {call.format('"reduce_body.1"', "a", 4)}
+          {reductions}
+          %body = {call.format("reduce_body", "b", 5)}
+          %third = {call.format('"reduce_body.3"', "c", 6)}
+          return %0, %1, %2, %body, %third
+              : tensor<f32>, tensor<f32>, tensor<f32>, tensor<5xf32>, tensor<6xf32>
+        }}""")
+    names = [c.name for c in module.computations()]
+    assert len(set(names)) == len(names) == 7
+
+
 # ------------------------------------------------------------------------------------------- calls and custom calls
 
 
