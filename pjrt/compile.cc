@@ -77,7 +77,6 @@ StatusOr<Client*> CompileOnlyClient(const std::map<std::string, std::string>& se
 
 Status Client_Compile(PJRT_Client_Compile_Args& args) {
   HostActivity activity(kCompileActivity);
-  Buffer::EndCall();  // what JAX makes for a call it makes when the program is there
   TRIPONT_ASSIGN_OR_RETURN(const Program program, ReadProgram(args.program, args.compile_options,
                                                               args.compile_options_size));
   TRIPONT_ASSIGN_OR_RETURN(Ref<Executable> executable,

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <array>
+#include <exception>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <span>
 #include <utility>
 #include <vector>
@@ -152,15 +154,9 @@ void DestroyOutputs(std::span<PJRT_Buffer*> outputs, PJRT_Event* done) {
   (void)Event_Destroy(args);
 }
 
-// Host arrays that were lent for this call (Buffer::Borrow) are not when it is over.
-struct EndOfCall {
-  ~EndOfCall() { Buffer::EndCall(); }
-};
-
 }  // namespace
 
 Status LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args& args) {
-  const EndOfCall end_of_call;
   const PJRT_LoadedExecutable& executable = *args.executable;
   if (executable.deleted.load(std::memory_order_acquire)) [[unlikely]] {
     return DeletedError(executable);
@@ -246,8 +242,15 @@ Status LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args& args) {
           Participate(executable, static_cast<size_t>(found - executable.devices.begin())));
     }
     const Participation* const participation = several ? &participations[i] : nullptr;
-    status = Launch(executable, device, arguments, non_donatable, participation, user_data, caller,
-                    outputs, done);
+    try {
+      status = Launch(executable, device, arguments, non_donatable, participation, user_data,
+                      caller, outputs, done);
+    } catch (const std::bad_alloc&) {  // the other devices of the launch must hear of it
+      status = ResourceExhausted("program ", executable.info->executable->name(),
+                                 ": out of host memory");
+    } catch (const std::exception& exception) {
+      status = Internal("program ", executable.info->executable->name(), ": ", exception.what());
+    }
     if (!status.ok()) [[unlikely]] {
       // Nobody waits for a device that does not take part.
       if (several && participation->launch) {

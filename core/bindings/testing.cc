@@ -263,8 +263,7 @@ void DefineTesting(py::module_& m) {
         return Value(
             Buffer::Borrow(device.default_memory(), shape, const_cast<void*>(array.data()), [] {}));
       },
-      "A view of an array's memory that is lent for this thread's next execution.");
-  m.def("end_call", &Buffer::EndCall);
+      "A view of an array's memory that is lent for one execution that this thread starts.");
   m.def("deposit", [](Buffer& source) { return exchange::Deposit(Value(Buffer::Share(source))); });
   m.def("collect", [](int64_t ticket) { return Value(exchange::Collect(ticket)); });
   m.def("nanoseconds_per_execution", &NanosecondsPerExecution);

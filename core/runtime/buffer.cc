@@ -16,13 +16,13 @@ namespace {
 // Copies between memories below this many bytes are made on the caller's thread.
 constexpr size_t kInlineCopyBytes = 256 << 10;
 
-// The number of the call that borrowed buffers are made for on this thread; 0: none was made since
-// the last one ended. No two calls of a process have the same.
-thread_local uint64_t this_call = 0;
+// The number of this thread among those that borrowed buffers; 0: it has not. No two threads of a
+// process have the same, at any time.
+thread_local uint64_t this_thread = 0;
 
-uint64_t NewCall() {
-  static std::atomic<uint64_t> calls{0};
-  return calls.fetch_add(1, std::memory_order_relaxed) + 1;
+uint64_t NewThread() {
+  static std::atomic<uint64_t> threads{0};
+  return threads.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
 // Empty if dense.
@@ -153,14 +153,15 @@ StatusOr<Ref<Buffer>> Buffer::Borrow(Memory* memory, const Shape& shape, void* d
                                      std::function<void()> on_delete) {
   TRIPONT_ASSIGN_OR_RETURN(Ref<Buffer> buffer,
                            FromExternal(memory, shape, data, std::move(on_delete)));
-  if (this_call == 0) this_call = NewCall();
-  buffer->call_ = this_call;
+  if (this_thread == 0) this_thread = NewThread();
+  buffer->lender_.store(this_thread, std::memory_order_relaxed);
   return buffer;
 }
 
-bool Buffer::IsForThisCall() const { return call_ != 0 && call_ == this_call; }
-
-void Buffer::EndCall() { this_call = 0; }
+bool Buffer::IsLentByThisThread() const {
+  const uint64_t lender = lender_.load(std::memory_order_relaxed);
+  return lender != 0 && lender == this_thread;
+}
 
 StatusOr<Ref<Buffer>> Buffer::Share(Buffer& source) {
   // Counted as seen from outside, so that no execution takes the memory over meanwhile.

@@ -94,17 +94,18 @@ class TRIPONT_EXPORT Buffer : public RefCounted<Buffer> {
   // Memory that kernels cannot read in place (CanViewInPlace) is refused with INVALID_ARGUMENT.
   static StatusOr<Ref<Buffer>> FromExternal(Memory* memory, const Shape& shape, void* data,
                                             std::function<void()> on_delete);
-  // The same for memory of a caller who may only want to hand it to the execution that this thread
-  // starts next, and writes to it again as soon as that call returns: NumPy's arrays that are
-  // arguments of JAX's functions. An execution that ends within the call reads it in place; any
-  // other one copies it first (see IsForThisCall). A buffer that the caller keeps beyond that call
-  // is one of FromExternal's.
+  // The same for memory of a caller who may only want to hand it to one execution that this thread
+  // starts, and writes to it again as soon as that call returns: NumPy's arrays that are arguments
+  // of JAX's functions. An execution that ends within the call reads it in place; the first other
+  // one copies it, and with that the loan is over: a caller who uses the buffer again has kept it,
+  // and it is one of FromExternal's. What else the thread executes or compiles meanwhile does not
+  // end the loan: JAX may do both between lending an array and starting the program that takes it.
   static StatusOr<Ref<Buffer>> Borrow(Memory* memory, const Shape& shape, void* data,
                                       std::function<void()> on_delete);
-  // Whether the buffer was borrowed on this thread since EndCall was last called on it.
-  bool IsForThisCall() const;
-  // The call is over that borrowed buffers were made for on this thread. Cheap.
-  static void EndCall();
+  // Whether the buffer was borrowed on this thread, and the loan goes on.
+  bool IsLentByThisThread() const;
+  // The one call is over that the buffer was borrowed for.
+  void EndLoan() { lender_.store(0, std::memory_order_relaxed); }
   // Whether kernels of the memory's device can read `data` in place: they need 64-byte alignment,
   // and a device that can access all of the process's memory.
   static bool CanViewInPlace(const Memory* memory, const void* data) {
@@ -242,7 +243,7 @@ class TRIPONT_EXPORT Buffer : public RefCounted<Buffer> {
   const Ref<Event> definition_;
   const Shape shape_;
   std::function<void()> on_delete_;  // external memory
-  uint64_t call_ = 0;                // of a borrowed buffer: the call that it was made for
+  std::atomic<uint64_t> lender_{0};  // of a borrowed buffer: the thread, until the loan is over
   Ref<Buffer> root_;  // of a share: whose memory it is, kept by an external reference
   std::unique_ptr<DeferredContent> deferred_;  // null: an ordinary buffer
 };

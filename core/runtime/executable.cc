@@ -81,25 +81,12 @@ class Executable::Execution : public StreamTask {
 
   void Run() override {
     Status status;
-    for (const Ref<Buffer>& input : awaited) {
-      status = input->definition_event()->Await();
-      if (!status.ok()) break;
-    }
-    awaited.clear();
-    // Also when nothing will be written: the results own that memory now and free it when they are
-    // deleted.
-    for (const Ref<Buffer>& buffer : overwritten) buffer->WaitForHolds();
-    if (status.ok()) {
-      SmallArray<void*> results(outputs.size());
-      for (size_t i = 0; i < outputs.size(); ++i) results[i] = outputs[i].data();
-      try {
-        status = executable->RunProgram(device, parameter_data.data(), results.data(),
-                                        &participation, user_data.get(), caller);
-      } catch (const std::bad_alloc&) {  // the other devices of the launch must hear of it
-        status = ResourceExhausted("program ", executable->name(), ": out of host memory");
-      } catch (const std::exception& exception) {
-        status = Internal("program ", executable->name(), ": ", exception.what());
-      }
+    try {
+      status = AwaitAndRun();
+    } catch (const std::bad_alloc&) {  // the other devices of the launch must hear of it
+      status = ResourceExhausted("program ", executable->name(), ": out of host memory");
+    } catch (const std::exception& exception) {
+      status = Internal("program ", executable->name(), ": ", exception.what());
     }
     if (!status.ok() && participation.launch) {
       participation.launch->Fail(participation.participant, status);
@@ -119,6 +106,43 @@ class Executable::Execution : public StreamTask {
   }
 
   void Abandon(const Status& status) override { done->SetError(status); }
+
+ private:
+  Status AwaitAndRun() {
+    Status status;
+    for (const Ref<Buffer>& input : awaited) {
+      status = input->definition_event()->Await();
+      if (!status.ok()) break;
+    }
+    awaited.clear();
+    // Also when nothing will be written: the results own that memory now and free it when they are
+    // deleted.
+    for (const Ref<Buffer>& buffer : overwritten) buffer->WaitForHolds();
+    if (!status.ok()) return status;
+    SmallArray<void*> results(outputs.size());
+    for (size_t i = 0; i < outputs.size(); ++i) results[i] = outputs[i].data();
+    return executable->RunProgram(device, parameter_data.data(), results.data(), &participation,
+                                  user_data.get(), caller);
+  }
+};
+
+// Gives back at the end of its scope, however that comes, what an execution holds of its arguments
+// (Buffer::TryHoldToEnqueue): the first `count` ones that are not donated. The first `handed_over`
+// of those have been given to the execution, which goes on holding them.
+struct Executable::HeldArguments {
+  std::span<Buffer* const> arguments;
+  const int32_t* donation_of;  // of each argument; negative: it is not donated
+  size_t count = 0;
+  size_t handed_over = 0;
+
+  ~HeldArguments() { Release(); }
+  void Release() {
+    for (size_t i = 0; i < count; ++i) {
+      if (donation_of[i] >= 0) continue;
+      i < handed_over ? arguments[i]->HoldEnqueued() : arguments[i]->ReleaseHoldToEnqueue();
+    }
+    count = handed_over = 0;
+  }
 };
 
 StatusOr<Ref<Executable>> Executable::Load(std::string bytes) {
@@ -255,6 +279,28 @@ Status Executable::RunProgram(Device* device, void* const* parameters, void* con
   return status.ok() ? finished : status;
 }
 
+size_t Executable::CopyLent(std::span<Buffer* const> arguments, void** parameter_data,
+                            std::vector<Ref<Buffer>>& copies) {
+  std::vector<size_t> copied;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const Buffer& lent = *arguments[i];
+    if (!lent.IsLentByThisThread()) continue;
+    copies.push_back(
+        Buffer::TryAllocate(lent.memory(), lent.shape(), lent.byte_size(), /*definition=*/nullptr));
+    if (!copies.back()) {
+      copies.clear();
+      return i;
+    }
+    copied.push_back(i);
+  }
+  for (size_t n = 0; n < copied.size(); ++n) {
+    void*& data = parameter_data[copied[n]];
+    ParallelCopy(copies[n]->data(), data, copies[n]->byte_size());
+    data = copies[n]->data();
+  }
+  return arguments.size();
+}
+
 Status Executable::Execute(Device* device, std::span<Buffer* const> arguments,
                            std::span<const int64_t> non_donatable, std::span<Ref<Buffer>> results,
                            Ref<Event>* done, const Participation* participation,
@@ -301,23 +347,19 @@ Status Executable::Execute(Device* device, std::span<Buffer* const> arguments,
     donations.push_back(std::move(donation).value());
   }
   bool ready = true;
-  size_t held = 0;
-  const auto release_holds = [&] {
-    for (size_t i = 0; i < held; ++i) {
-      if (donation_of[i] < 0) arguments[i]->ReleaseHoldToEnqueue();
-    }
-  };
-  for (; held < num_parameters; ++held) {
-    Buffer* const buffer = arguments[held];
-    if (donation_of[held] < 0 && !buffer->TryHoldToEnqueue()) {
+  HeldArguments held{arguments, donation_of.data()};
+  for (; held.count < num_parameters; ++held.count) {
+    Buffer* const buffer = arguments[held.count];
+    if (donation_of[held.count] < 0 && !buffer->TryHoldToEnqueue()) {
       const bool both =
           std::any_of(donations.begin(), donations.end(),
                       [&](const Donation& donation) { return donation.buffer() == buffer; });
       const Status status = both ? InvalidArgument("the array of shape ", buffer->shape(),
                                                    " is donated and used in the same call")
                                  : buffer->HoldError();
-      release_holds();
-      return undo(status.WithPrefix(StrCat(name(), ": argument ", held)));
+      const size_t number = held.count;
+      held.Release();
+      return undo(status.WithPrefix(StrCat(name(), ": argument ", number)));
     }
     ready = ready && buffer->IsReady();
   }
@@ -330,7 +372,7 @@ Status Executable::Execute(Device* device, std::span<Buffer* const> arguments,
   // A callback of a program that runs on this stream: what it starts cannot wait behind it.
   const bool nested = device->stream().OnStreamThread();
   if (nested && (!ready || still_read || has_collectives())) {
-    release_holds();
+    held.Release();
     return undo(FailedPrecondition(
         name(),
         " was started by a callback on the device that the callback's program occupies, and ",
@@ -352,23 +394,27 @@ Status Executable::Execute(Device* device, std::span<Buffer* const> arguments,
   }
   if (!run_inline) {
     for (Buffer* const buffer : arguments) {
-      if (buffer->IsForThisCall()) borrowed += buffer->byte_size();
+      if (buffer->IsLentByThisThread()) borrowed += buffer->byte_size();
     }
     // Where a copy takes half as long as the program, waiting for the program is the better choice.
     run_inline = borrowed > 0 && may_run_now && !program_->has_callbacks() &&
                  program_->cost_ns() < 2 * static_cast<double>(borrowed) / kCopyBytesPerNs;
   }
+  const auto end_loans = [&] {
+    for (Buffer* const buffer : arguments) {
+      if (buffer->IsLentByThisThread()) buffer->EndLoan();
+    }
+  };
   Ref<Event> event;
   if (!run_inline) event = MakeRef<Event>();
 
   // Results: fresh memory first, because only that can fail; then those that take over donated
   // memory.
   SmallArray<void*> result_data(num_results);
-  std::vector<Ref<Buffer>> copies;
   const auto exhausted = [&](Memory* memory, size_t size, std::string_view what, size_t number,
                              const Shape& shape) {
     for (Ref<Buffer>& result : results) result = nullptr;
-    release_holds();
+    held.Release();
     return undo(memory->allocator().Exhausted(size).WithPrefix(
         StrCat(name(), ": ", what, " ", number, " of shape ", shape)));
   };
@@ -391,15 +437,21 @@ Status Executable::Execute(Device* device, std::span<Buffer* const> arguments,
   for (size_t i = 0; i < num_parameters; ++i) {
     parameter_data[i] =
         donation_of[i] < 0 ? arguments[i]->data() : donations[donation_of[i]].data();
-    if (borrowed == 0 || run_inline || !arguments[i]->IsForThisCall()) continue;
-    const Buffer& lent = *arguments[i];
-    Ref<Buffer> copy =
-        Buffer::TryAllocate(lent.memory(), lent.shape(), lent.byte_size(), /*definition=*/nullptr);
-    if (!copy)
-      return exhausted(lent.memory(), lent.byte_size(), "a copy of argument", i, lent.shape());
-    ParallelCopy(copy->data(), parameter_data[i], lent.byte_size());
-    parameter_data[i] = copy->data();
-    copies.push_back(std::move(copy));
+  }
+  std::vector<Ref<Buffer>> copies;
+  bool wait = false;  // instead of copying
+  if (borrowed > 0 && !run_inline) {
+    const size_t lacking = CopyLent(arguments, parameter_data.data(), copies);
+    if (lacking < num_parameters) {
+      // Nobody may wait here for a program that meets others, which this thread may have to start,
+      // nor on a stream's thread for another stream.
+      if (has_collectives() || Stream::OnAnyStreamThread()) {
+        const Buffer& lent = *arguments[lacking];
+        return exhausted(lent.memory(), lent.byte_size(), "a copy of argument", lacking,
+                         lent.shape());
+      }
+      wait = true;
+    }
   }
   std::vector<Ref<Buffer>> overwritten;
   for (size_t i = 0; i < num_results; ++i) {
@@ -423,7 +475,8 @@ Status Executable::Execute(Device* device, std::span<Buffer* const> arguments,
     for (const Ref<Buffer>& buffer : overwritten) buffer->WaitForHolds();
     Status status = RunProgram(device, parameter_data.data(), result_data.data(), participation,
                                user_data.get(), caller);
-    release_holds();
+    held.Release();
+    if (borrowed > 0) end_loans();
     if (!status.ok()) {
       for (Ref<Buffer>& result : results) result = nullptr;
       return status;
@@ -441,6 +494,7 @@ Status Executable::Execute(Device* device, std::span<Buffer* const> arguments,
     Ref<Buffer> buffer(arguments[i]);
     if (!buffer->IsReady()) execution->awaited.push_back(buffer);
     if (donation_of[i] < 0) execution->inputs.push_back(Hold(std::move(buffer)));
+    held.handed_over = i + 1;
   }
   for (size_t i = 0; i < num_results; ++i) {
     const Ref<Buffer>& result = results[i];
@@ -455,9 +509,9 @@ Status Executable::Execute(Device* device, std::span<Buffer* const> arguments,
   execution->caller = caller;
   execution->done = event;
   device->stream().Enqueue(std::move(execution));
-  for (size_t i = 0; i < num_parameters; ++i) {
-    if (donation_of[i] < 0) arguments[i]->HoldEnqueued();
-  }
+  held.Release();
+  if (wait) (void)event->Await();  // an error is the results'
+  if (borrowed > 0) end_loans();
   if (done != nullptr) *done = std::move(event);
   return OkStatus();
 }

@@ -75,8 +75,10 @@ class TRIPONT_EXPORT Executable : public RefCounted<Executable> {
   //
   // A small program whose inputs are ready runs on this thread when the device's stream is idle,
   // and is finished when this returns, as does one of any size that calls the user's Python on one
-  // device; else it is enqueued. Arguments that were borrowed for this call (Buffer::Borrow) are
-  // not read after it: what is enqueued reads copies of them. Errors found before the program
+  // device; else it is enqueued. Arguments that were borrowed for one call (Buffer::Borrow) are
+  // not read after it: what is enqueued reads copies of them, or this waits for it if there is no
+  // room for copies (RESOURCE_EXHAUSTED where waiting could be for ever: a program that meets other
+  // devices, and in a callback). Errors found before the program
   // starts (and all errors of one that ran on this thread) are returned; later ones come through
   // the definition events of the results. An argument whose producer failed gives results that
   // failed with the same error.
@@ -93,9 +95,16 @@ class TRIPONT_EXPORT Executable : public RefCounted<Executable> {
  private:
   friend class RefCounted<Executable>;
   class Execution;
+  struct HeldArguments;
   Executable() = default;
   ~Executable();
   Status CheckArgument(Device* device, size_t index, const Buffer* buffer) const;
+  // Copies the arguments that this thread lent, and puts the copies' addresses into
+  // `parameter_data`, which has those of the arguments. If there is no room for all copies: makes
+  // none, and returns the number of the argument that there is no room for; else the number of
+  // arguments.
+  static size_t CopyLent(std::span<Buffer* const> arguments, void** parameter_data,
+                         std::vector<Ref<Buffer>>& copies);
   // The addresses of all parameters and results; the thunks run on this thread.
   Status RunProgram(Device* device, void* const* parameters, void* const* results,
                     const Participation* participation, const UserData* user_data,

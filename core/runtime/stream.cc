@@ -61,6 +61,8 @@ Stream::~Stream() {
 
 bool Stream::OnStreamThread() const { return current_stream == this; }
 
+bool Stream::OnAnyStreamThread() { return current_stream != nullptr; }
+
 void Stream::Enqueue(std::function<void()> run, std::function<void(const Status&)> abandon) {
   Enqueue(std::make_unique<FunctionTask>(std::move(run), std::move(abandon)));
 }

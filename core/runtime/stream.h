@@ -59,6 +59,8 @@ class TRIPONT_EXPORT Stream {
   void Synchronize();
   // Whether the caller is this stream's thread.
   bool OnStreamThread() const;
+  // Whether the caller is the thread of any stream.
+  static bool OnAnyStreamThread();
 
   void LockForFork() { state_->mutex.lock(); }
   void UnlockInParent() { state_->mutex.unlock(); }

@@ -6,8 +6,11 @@ multiples of 64 bytes, which is what kernels need to read it in place; NumPy's o
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -95,3 +98,41 @@ def test_device_put_may_alias(xpu: Any) -> None:
     assert put.unsafe_buffer_pointer() == array.ctypes.data
     assert (np.asarray(jax.jit(lambda x: x + 1)(put)) == 2).all()
     assert put.unsafe_buffer_pointer() == array.ctypes.data
+
+
+SHARDED = """
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from tests.frontends.jax.test_host_arrays import aligned
+from tripont.core import _tripont
+
+shards = NamedSharding(Mesh(np.array(jax.devices("xpu")), ("x",)), PartitionSpec("x"))
+f = jax.jit(lambda a, b: a + b, in_shardings=(shards, shards))
+size = 1 << 17
+f(aligned(size), jnp.zeros(size)).block_until_ready()
+batch, labels = aligned(size), jax.block_until_ready(jnp.zeros(size) + 0)
+until = _tripont.testing.Event()
+for device in _tripont.Client().devices:
+    _tripont.testing.occupy(device, until)
+result = f(batch, labels)
+batch[:] = 5
+until.set_ready()
+print(len(jax.devices("xpu")), (np.asarray(result) == 1).all())
+"""
+
+
+def test_an_array_is_sharded_between_lending_one_and_the_start(
+    subprocess_environment: dict[str, str],
+) -> None:
+    """JAX runs a program of its own, which slices the second argument, after it has lent the first."""
+    done = subprocess.run(
+        [sys.executable, "-c", SHARDED],
+        env=subprocess_environment | {"TRIPONT_NUM_DEVICES": "2"},
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["2", "True"]
