@@ -225,6 +225,7 @@ void DefineTesting(py::module_& m) {
         device.stream().Enqueue([until] { (void)until->Await(); });
       },
       "Keeps the device's stream busy until the event is decided.");
+  m.def("available_in_group", &AvailableInGroup, py::arg("folder"));
   m.def("crc32", [](const py::bytes& data) { return Crc32(std::string_view(data)); });
   m.def("sha256", [](const std::vector<std::string>& parts) {
     Sha256 sha;

@@ -8,6 +8,7 @@
 #include <bit>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -33,21 +34,6 @@ int64_t ReadLimit(const std::string& path) {
   std::ifstream file(path);
   int64_t value = 0;
   return file >> value && value > 0 ? value : kUnlimited;
-}
-
-// What a group may still use; pages of files that can be dropped count as free.
-int64_t AvailableInGroup(const std::string& folder) {
-  const int64_t limit = ReadLimit(folder + "/memory.max");
-  if (limit == kUnlimited) return kUnlimited;
-  const int64_t used = ReadLimit(folder + "/memory.current");
-  if (used == kUnlimited) return limit;
-  int64_t droppable = 0;
-  std::ifstream statistics(folder + "/memory.stat");
-  std::string name;
-  for (int64_t value = 0; statistics >> name >> value;) {
-    if (name == "inactive_file") droppable = value;
-  }
-  return std::max<int64_t>(limit - used + droppable, 0);
 }
 
 struct MachineMemory {
@@ -91,6 +77,22 @@ int64_t DefaultBudget() {
 }
 
 }  // namespace
+
+int64_t AvailableInGroup(const std::string& folder) {
+  const int64_t limit = ReadLimit(folder + "/memory.max");
+  if (limit == kUnlimited) return kUnlimited;
+  const int64_t used = ReadLimit(folder + "/memory.current");
+  if (used == kUnlimited) return limit;
+  // Pages of files, however recently they were read, and the kernel's own caches.
+  constexpr std::string_view kReclaimable[] = {"active_file", "inactive_file", "slab_reclaimable"};
+  int64_t reclaimable = 0;
+  std::ifstream statistics(folder + "/memory.stat");
+  std::string name;
+  for (int64_t value = 0; statistics >> name >> value;) {
+    if (std::ranges::find(kReclaimable, name) != std::end(kReclaimable)) reclaimable += value;
+  }
+  return std::clamp<int64_t>(limit - used + reclaimable, 0, limit);
+}
 
 MemoryBudget::MemoryBudget(int64_t limit) : limit_(limit > 0 ? limit : DefaultBudget()) {}
 

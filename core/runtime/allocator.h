@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "core/runtime/export.h"
@@ -43,6 +44,11 @@ struct AllocatorStats {
 
 class Allocator;
 class MemorySource;
+
+// Bytes that processes of a control group (version 2; `folder` under /sys/fs/cgroup) may still use,
+// as MemAvailable says it of the machine: caches that the kernel gives up before it refuses memory
+// count as free. The largest int64_t if the group has no limit.
+TRIPONT_EXPORT int64_t AvailableInGroup(const std::string& folder);
 
 // How much memory all allocators of the process may map together. Thread-safe.
 class TRIPONT_EXPORT MemoryBudget {

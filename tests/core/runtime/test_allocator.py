@@ -129,3 +129,22 @@ print(0 < limit <= max(0.86 * available, 0.26 * total) < total)
         check=False,
     )
     assert done.stdout.split() == ["True"], done.stderr
+
+
+def test_caches_count_as_free_in_a_control_group(tmp_path):
+    """A container that has read many files has nearly all its memory in use, and can have most of it back."""
+    available = _tripont.testing.available_in_group
+    assert available(str(tmp_path)) == 2**63 - 1
+    (tmp_path / "memory.max").write_text("max\n")
+    assert available(str(tmp_path)) == 2**63 - 1
+    (tmp_path / "memory.max").write_text("1000\n")
+    assert available(str(tmp_path)) == 1000
+    (tmp_path / "memory.current").write_text("990\n")
+    assert available(str(tmp_path)) == 10
+    (tmp_path / "memory.stat").write_text(
+        "anon 90\nfile 800\nshmem 200\ninactive_anon 90\nactive_anon 0\ninactive_file 100\nactive_file 500\n"
+        "unevictable 0\nslab_reclaimable 70\nslab_unreclaimable 30\nslab 100\n"
+    )
+    assert available(str(tmp_path)) == 10 + 100 + 500 + 70
+    (tmp_path / "memory.current").write_text("400\n")  # the files are not read at one instant
+    assert available(str(tmp_path)) == 1000
