@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/runtime/interrupt.h"
+
 namespace tripont::python {
 namespace py = pybind11;
 namespace {
@@ -68,6 +70,8 @@ void DefineStatusError(py::module_& module) {
 
 void Check(const Status& status) {
   if (status.ok()) return;
+  // Ctrl-C, which the interrupted function could not raise itself.
+  if (status.code() == StatusCode::kCancelled && RaiseInterrupt()) throw py::error_already_set();
   // Messages may quote bytes that are not UTF-8.
   const std::string text = status.ToString();
   const py::object message = py::reinterpret_steal<py::object>(

@@ -20,6 +20,7 @@
 #include "core/runtime/client.h"
 #include "core/runtime/ffi/attributes.h"
 #include "core/runtime/ffi/registry.h"
+#include "core/runtime/interrupt.h"
 #include "core/runtime/parallel.h"
 
 namespace tripont::python {
@@ -125,6 +126,13 @@ class PythonCall : public LibraryCall {
     try {
       return Call(operands, results);
     } catch (py::error_already_set& error) {
+      if (error.matches(PyExc_KeyboardInterrupt) || error.matches(PyExc_SystemExit)) {
+        const std::string type = py::str(error.type().attr("__name__"));
+        PyErr_Restore(error.type().inc_ref().ptr(), error.value().inc_ref().ptr(),
+                      error.trace().inc_ref().ptr());
+        if (KeepInterrupt()) return Cancelled("the Python function was interrupted by ", type);
+        PyErr_Clear();
+      }
       return Internal("the Python function failed: ", Traceback(error));
     }
   }

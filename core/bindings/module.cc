@@ -22,7 +22,6 @@
 #include "core/runtime/dynamic_results.h"
 #include "core/runtime/executable.h"
 #include "core/runtime/installation.h"
-#include "core/runtime/interrupt.h"
 #include "core/runtime/library/registry.h"
 #include "core/runtime/parallel.h"
 #include "core/runtime/profile.h"
@@ -92,7 +91,6 @@ py::tuple CompileProgram(Client& client, const std::string& program, const std::
     result = client.CompileAndLoad(program, format, compile_options, texts,
                                    &Executable::LoadDescription, &from_cache);
   }
-  if (RaiseInterrupt()) throw py::error_already_set();
   const Ref<Executable> compiled = Value(std::move(result));
   return py::make_tuple(py::bytes(compiled->bytes()), from_cache);
 }

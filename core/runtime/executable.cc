@@ -7,6 +7,7 @@
 
 #include "core/runtime/client.h"
 #include "core/runtime/cpu_info.h"
+#include "core/runtime/interrupt.h"
 #include "core/runtime/parallel.h"
 #include "core/runtime/thunk_sequence.h"
 
@@ -477,6 +478,15 @@ Status Executable::Execute(Device* device, std::span<Buffer* const> arguments,
                                user_data.get(), caller);
     held.Release();
     if (borrowed > 0) end_loans();
+    if (!status.ok() && InterruptIsKept()) {
+      // Ctrl-C in a callback: Python raises that, and nobody looks at the results.
+      for (size_t i = 0; i < num_results; ++i) {
+        results[i] =
+            Buffer::Failed(device->memory(results_[i].memory), artifact_.results[i].shape, status);
+      }
+      if (done != nullptr) *done = Event::Failed(status);
+      return OkStatus();
+    }
     if (!status.ok()) {
       for (Ref<Buffer>& result : results) result = nullptr;
       return status;

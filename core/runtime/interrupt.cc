@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <utility>
 
 namespace tripont {
@@ -54,32 +55,49 @@ struct Exception {
 
 // What a handler raised. Python's lock guards it.
 Exception kept;
+std::atomic<bool> is_kept{false};  // the same, for those without the lock
+
+bool OnMainThread() { return syscall(SYS_gettid) == getpid(); }
+
+// Keeps Python's current error, and has it raised later.
+void Keep(const Python& python) {
+  Exception now;
+  python.fetch(&now.type, &now.value, &now.traceback);
+  std::swap(kept, now);
+  is_kept = true;
+  python.restore(now.type, now.value, now.traceback);
+  python.restore(nullptr, nullptr, nullptr);  // drops an older one
+  python.call_later([](void*) { return RaiseInterrupt() ? -1 : 0; }, nullptr);
+}
 
 }  // namespace
 
 bool InterruptedBySignal() {
-  if (syscall(SYS_gettid) != getpid()) return false;
+  if (!OnMainThread()) return false;
   const Python& python = ThePython();
   if (!python.IsRunning()) return false;
   const int lock = python.acquire();
   Exception before;  // of a caller that holds the lock, and handles an error
   python.fetch(&before.type, &before.value, &before.traceback);
   const bool raised = python.run_handlers() != 0;
-  if (raised) {
-    Exception now;
-    python.fetch(&now.type, &now.value, &now.traceback);
-    std::swap(kept, now);
-    python.restore(now.type, now.value, now.traceback);  // an older one is dropped below
-    python.call_later([](void*) { return RaiseInterrupt() ? -1 : 0; }, nullptr);
-  }
+  if (raised) Keep(python);
   python.restore(before.type, before.value, before.traceback);
   python.release(lock);
   return raised;
 }
 
+bool KeepInterrupt() {
+  if (!OnMainThread() || !ThePython().IsRunning()) return false;
+  Keep(ThePython());
+  return true;
+}
+
+bool InterruptIsKept() { return is_kept && OnMainThread(); }
+
 bool RaiseInterrupt() {
-  if (kept.type == nullptr) return false;
+  if (!OnMainThread() || kept.type == nullptr) return false;
   const Exception raised = std::exchange(kept, Exception{});
+  is_kept = false;
   ThePython().restore(raised.type, raised.value, raised.traceback);
   return true;
 }

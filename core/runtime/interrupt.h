@@ -19,9 +19,19 @@ namespace tripont {
 // kept, and raised as soon as Python code goes on. False on other threads than the main one.
 bool InterruptedBySignal();
 
-// Makes the exception that was kept Python's current error; false if there is none. For bindings,
-// which raise it themselves instead of the error that the interrupted function returned. With
-// Python's lock.
+// Keeps Python's current error in the same way: a KeyboardInterrupt or SystemExit that ended a
+// Python function which a program called. With Python's lock. On other threads than the main one
+// the error stays where it is, and the result is false.
+TRIPONT_EXPORT bool KeepInterrupt();
+
+// Whether an exception is kept, and this is the main thread. Python raises it as soon as the
+// function that it has called returns without an error; with one, only after the handlers of that
+// error are chosen.
+bool InterruptIsKept();
+
+// Makes the exception that was kept Python's current error; false if there is none, or on another
+// thread than the main one. For bindings, which raise it themselves instead of the CANCELLED error
+// that the interrupted function returned. With Python's lock.
 TRIPONT_EXPORT bool RaiseInterrupt();
 
 }  // namespace tripont

@@ -1,4 +1,7 @@
-"""Ctrl-C while JAX compiles: KeyboardInterrupt at once, and the program ends without waiting for the compile."""
+"""Ctrl-C while JAX compiles, and while a program's callback runs: KeyboardInterrupt at once.
+
+The end of the program does not wait for the compile.
+"""
 
 from __future__ import annotations
 
@@ -35,3 +38,43 @@ def test_ctrl_c(subprocess_environment: dict[str, str], tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["interrupted", "True"]
+
+
+IN_A_CALLBACK = """
+import os, signal, time
+import jax, numpy as np
+jax.config.update("jax_platforms", "xpu,cpu")
+press = False
+
+def callback(a):
+    if press:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(30)
+    return np.asarray(a)
+
+f = jax.jit(lambda x: jax.pure_callback(callback, jax.ShapeDtypeStruct((), np.float32), x) + 1)
+x = jax.numpy.float32(1)
+print(f(x))
+press = True
+for _ in range(2):
+    try:
+        f(x)
+        print("not interrupted")
+    except KeyboardInterrupt:
+        print("interrupted")
+press = False
+print(f(x))
+"""
+
+
+def test_ctrl_c_in_a_callback(subprocess_environment: dict[str, str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", IN_A_CALLBACK],
+        env=subprocess_environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["2.0", "interrupted", "interrupted", "2.0"]
