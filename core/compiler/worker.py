@@ -243,6 +243,8 @@ def main(arguments: list[str]) -> int:
     # The runtime starts this process in a group of its own and with SIGINT blocked: Ctrl-C, and a notebook's stop
     # button, are for the user's program to act on.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A group that is not the terminal's foreground one is stopped when it writes there under `stty tostop`.
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     # Nothing of the user's program that was inherited by accident stays open here.
     os.closerange(max(connection_fd, stderr_fd) + 1, min(os.sysconf("SC_OPEN_MAX"), 1 << 16))

@@ -179,6 +179,7 @@ bool Reap(pid_t pid, int milliseconds, int* wait_status) {
 }
 
 void KillAndReap(pid_t pid, int milliseconds) {
+  if (pid <= 0) return;  // kill() would take these for process groups
   kill(pid, SIGKILL);
   int ignored = 0;
   Reap(pid, milliseconds, &ignored);
@@ -204,8 +205,10 @@ bool SamePackages(std::string_view packages) {
   return true;
 }
 
-// How often compiles were ended (EndCompiles): those that see it change are not tried again.
+// How often compiles were ended (EndCompiles): those that see it change do not go on.
 std::atomic<int64_t> times_ended{0};
+
+Status CompileEnded() { return Cancelled("the compile was ended, as the program ends"); }
 
 // The process that started `pid`; 0 if that is not known.
 pid_t ParentOf(pid_t pid) {
@@ -374,7 +377,8 @@ Status CompileWorker::Died() {
 
 Status CompileWorker::End(Status why) {
   usable_ = false;
-  kill(pid_, SIGKILL);  // it may be stopped, and would not see that its socket is closed
+  if (pid_ > 0)
+    kill(pid_, SIGKILL);  // it may be stopped, and would not see that its socket is closed
   return why;
 }
 
@@ -481,9 +485,14 @@ Status CompileWorker::AwaitHello() {
   const std::string& own = CompilerSources();
   same_compiler_ = own.empty() || (parts[1] == own && SamePackages(parts[2]));
   if (!same_compiler_) {
-    TRIPONT_LOG(kInfo, "the compiler of ", python_, " (process ", pid_,
-                ") is not the one that this process knows, or it was changed since then: its "
-                "programs are not kept in the cache");
+    static std::atomic<bool> warned{false};
+    const LogLevel level = warned.exchange(true) ? LogLevel::kInfo : LogLevel::kWarning;
+    if (LogEnabled(level)) {
+      LogLine(level,
+              StrCat("the compiler of ", python_, " (process ", pid_,
+                     ") is not the one that this process knows, or it was changed since then: "
+                     "its programs are not kept in the cache"));
+    }
   }
   ready_ = true;
   CloseIfOpen(startup_fd_);
@@ -774,6 +783,7 @@ StatusOr<CompiledProgram> CompileWorkerPool::Compile(const WorkerInterpreter& wa
   const WorkerInterpreter interpreter{std::move(python), wanted.python_path};
   State& state = *state_;
   std::unique_lock<std::mutex> lock(state.mutex);
+  const int64_t ended = times_ended;
   Slot* slot = nullptr;
   while (slot == nullptr) {
     for (const std::unique_ptr<Slot>& candidate : state.slots) {
@@ -786,6 +796,7 @@ StatusOr<CompiledProgram> CompileWorkerPool::Compile(const WorkerInterpreter& wa
                                      [](const auto& s) { return !s->busy; });
       if (idle == state.slots.end()) {
         TRIPONT_RETURN_IF_ERROR(AwaitChange(state, lock));
+        if (times_ended != ended) return CompileEnded();
         continue;
       }
       state.slots.erase(idle);
@@ -802,12 +813,17 @@ StatusOr<CompiledProgram> CompileWorkerPool::Compile(const WorkerInterpreter& wa
     const Waiting waiting(state);
     return partitioner.answer(question, parts);
   };
-  const int64_t ended = times_ended;
   StatusOr<CompiledProgram> result = Internal("not compiled");
   // A worker that died while it was idle (killed, out of memory) or started (killed) is no reason
   // to fail a compile: one more is tried.
+  const auto forget_worker = [&] {
+    std::unique_ptr<CompileWorker> dead;  // destroyed without the mutex
+    const std::lock_guard<std::mutex> relock(state.mutex);
+    dead = std::move(slot->worker);
+    slot->pid = -1;  // it may soon be another process's
+  };
   for (int attempt = 0; attempt < 2; ++attempt) {
-    if (slot->worker != nullptr && slot->worker->EndedWhileIdle()) slot->worker.reset();
+    if (slot->worker != nullptr && slot->worker->EndedWhileIdle()) forget_worker();
     if (slot->worker == nullptr) {
       StatusOr<std::unique_ptr<CompileWorker>> started = CompileWorker::Start(interpreter);
       if (!started.ok()) {
@@ -818,11 +834,15 @@ StatusOr<CompiledProgram> CompileWorkerPool::Compile(const WorkerInterpreter& wa
       slot->worker = std::move(started).value();
       slot->pid = slot->worker->pid();
       ++state.counters.started;
+      if (times_ended != ended) {  // before there was a process to end
+        result = CompileEnded();
+        break;
+      }
     }
     result = slot->worker->Compile(request, answer);
     if (!slot->worker->DiedOfSomethingElse() || times_ended != ended) break;
     TRIPONT_LOG(kInfo, "compile worker ", slot->pid, " died before it read the program");
-    if (attempt == 0) slot->worker.reset();
+    if (attempt == 0) forget_worker();
   }
   claim.Complete();
   return result;
@@ -841,6 +861,7 @@ void CompileWorkerPool::EndCompiles() {
   for (const std::unique_ptr<Slot>& slot : state_->slots) {
     if (slot->busy && slot->pid > 0) kill(slot->pid, SIGKILL);
   }
+  state_->WakeWaiters();
 }
 
 std::vector<pid_t> CompileWorkerPool::pids() const {

@@ -225,6 +225,30 @@ def test_what_another_compiler_made_is_not_kept(make_client, artifact_file, tmp_
     assert [own.compile(program)[1] for _ in range(2)] == [False, True]
 
 
+def test_that_nothing_is_kept_is_said_once(tmp_path, subprocess_environment):
+    python = write_script(tmp_path / "other", fake_worker(OTHERS["sources"]))
+    code = """
+import sys
+from tripont.core import _tripont
+for _ in range(2):
+    client = _tripont.Client({"python": sys.argv[1], "prestart_worker": False})
+    for program in (b"pid", b"exit 0", b"pid"):
+        try:
+            client.compile(program)
+        except _tripont.StatusError:
+            pass
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, python],
+        env=subprocess_environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("its programs are not kept in the cache") == 1
+
+
 def test_library_inside_a_worker_compiles_nothing(make_client, monkeypatch):
     monkeypatch.setenv("TRIPONT_IN_WORKER", str(os.getppid()))
     assert compile_status(make_client(), b"pid")[0] == "FAILED_PRECONDITION"

@@ -5,6 +5,8 @@ Each in a process of its own, whose signals and limits are its own.
 
 from __future__ import annotations
 
+import os
+import pty
 import subprocess
 import sys
 from collections.abc import Callable
@@ -226,3 +228,58 @@ for descriptor in (0, 1, 2):
 os.write(kept, str(pid(client) == worker).encode())
 """)
     assert output == "True"
+
+
+def test_the_end_of_the_program_ends_compiles_that_wait_for_a_worker(run: Run) -> None:
+    output = run("""
+client = make(max_workers=1)
+pid(client)
+messages = []
+def compile():
+    messages.append(message(client, b"sleep 50"))
+threads = [threading.Thread(target=compile) for _ in range(3)]
+for thread in threads:
+    thread.start()
+time.sleep(1)
+start = time.monotonic()
+_tripont.end_compiles()
+for thread in threads:
+    thread.join()
+print(time.monotonic() - start < 20, sum("CANCELLED: the compile was ended" in text for text in messages))
+print(pid(client) is not None)
+""")
+    assert output.split() == ["True", "2", "True"]
+
+
+def test_writing_to_a_terminal_that_stops_background_groups(
+    fake_python: str, subprocess_environment: dict[str, str], tmp_path: Path
+) -> None:
+    """`stty tostop`: the workers' group is not the one in the foreground."""
+    output = tmp_path / "output"
+    script = (
+        PREFIX
+        + """
+import termios
+attributes = termios.tcgetattr(2)
+attributes[3] |= termios.TOSTOP
+termios.tcsetattr(2, termios.TCSANOW, attributes)
+client = make(compile_timeout=30)
+pid(client)
+text = message(client, b"print")
+open(sys.argv[2], "w").write(text)
+"""
+    )
+    child, terminal = pty.fork()
+    if child == 0:
+        command = [sys.executable, "-c", script, fake_python, str(output)]
+        os.execve(sys.executable, command, subprocess_environment)
+    said = b""
+    try:
+        while part := os.read(terminal, 4096):
+            said += part
+    except OSError:  # the other end is closed
+        pass
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, said
+    assert b"said by the compiler" in said
+    assert "bad artifact" in output.read_text()
