@@ -172,11 +172,12 @@ StatusOr<const Api*> Open(const fs::path& path) {
   using SetThreads = void (*)(int);
   using GetThreads = int (*)();
   api->set_threads = reinterpret_cast<SetThreads>(resolver.Find("openblas_set_num_threads"));
-  const auto get_threads = reinterpret_cast<GetThreads>(resolver.Find("openblas_get_num_threads"));
-  if (get_threads == nullptr) api->set_threads = nullptr;
-  if (api->set_threads != nullptr) {
-    if (std::getenv("OPENBLAS_NUM_THREADS") == nullptr) api->set_threads(NumThreads());
-    api->threads = get_threads();
+  api->get_threads = reinterpret_cast<GetThreads>(resolver.Find("openblas_get_num_threads"));
+  if (api->set_threads == nullptr || api->get_threads == nullptr) {
+    api->set_threads = nullptr;
+    api->get_threads = nullptr;
+  } else if (std::getenv("OPENBLAS_NUM_THREADS") == nullptr) {
+    api->set_threads(NumThreads());
   }
   TRIPONT_LOG(kDebug, "LAPACK: ", api->description, " at ", api->path);
   return static_cast<const Api*>(api.release());  // as long as the process
@@ -220,20 +221,24 @@ std::mutex& OneThreadMutex() {
   static auto* const mutex = new std::mutex;
   return *mutex;
 }
-int one_thread_count = 0;  // guarded by the mutex
+// Guarded by the mutex.
+int one_thread_count = 0;
+int threads_before = 1;
 
 }  // namespace
 
 OneThread::OneThread(const Api& api) : api_(api) {
-  if (api_.set_threads == nullptr || api_.threads == 1) return;
+  if (api_.set_threads == nullptr) return;
   std::lock_guard lock(OneThreadMutex());
-  if (one_thread_count++ == 0) api_.set_threads(1);
+  if (one_thread_count++ > 0) return;
+  threads_before = api_.get_threads();
+  if (threads_before != 1) api_.set_threads(1);
 }
 
 OneThread::~OneThread() {
-  if (api_.set_threads == nullptr || api_.threads == 1) return;
+  if (api_.set_threads == nullptr) return;
   std::lock_guard lock(OneThreadMutex());
-  if (--one_thread_count == 0) api_.set_threads(api_.threads);
+  if (--one_thread_count == 0 && threads_before != 1) api_.set_threads(threads_before);
 }
 
 const Api* LoadedOrNull() { return loaded.load(std::memory_order_acquire); }

@@ -122,8 +122,9 @@ struct Api {
   Routines<std::complex<double>> c128{};
   std::string path;
   std::string description;  // the library's own words on its version; may be empty
-  void (*set_threads)(int threads) = nullptr;  // null if the library has no such function
-  int threads = 1;                             // that it uses for one large matrix
+  // How many threads it uses for one large matrix. Both null if the library has no such functions.
+  void (*set_threads)(int threads) = nullptr;
+  int (*get_threads)() = nullptr;
 
   template <typename T>
   const Routines<T>& Of() const {
@@ -157,7 +158,9 @@ const Api* LoadedOrNull();
 // While one exists, the library's routines run on the threads that call them: for tasks of oneTBB,
 // which share the cores out already. (OpenBLAS's own threads wait for each other by spinning;
 // beside as many of ours they wait for whole time slices of the system's.) Threads may make several
-// at a time. A routine that another thread started before may go on with more threads.
+// at a time. A routine that another thread started before may go on with more threads. The last one
+// that goes gives the library back the number of threads that the first one found, which the
+// program may have chosen (threadpoolctl) after the library was opened.
 class OneThread {
  public:
   explicit OneThread(const Api& api);

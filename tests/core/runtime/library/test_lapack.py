@@ -6,6 +6,7 @@ of m rows and n columns.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -175,3 +176,41 @@ def test_without_lapack(
     )
     for word in words:
         assert word in result.stdout, result.stderr
+
+
+def openblas_threads() -> tuple[Any, Any]:
+    """(get, set): functions of the OpenBLAS with 32-bit integers that this process has loaded."""
+    with open("/proc/self/maps") as maps:
+        paths = {line.split()[-1] for line in maps if "openblas" in line}
+    for path in paths:
+        library = ctypes.CDLL(path)
+        for prefix in ("scipy_", ""):
+            name = f"{prefix}openblas_%s_num_threads"
+            if hasattr(library, name % "get"):
+                return getattr(library, name % "get"), getattr(library, name % "set")
+    pytest.skip("this LAPACK is not OpenBLAS: it has no number of threads")
+
+
+def test_a_batch_leaves_the_number_of_threads_that_the_program_chose(device: Any) -> None:
+    """With threadpoolctl, say, after the library was opened."""
+    a = matrices((64, 48, 48), np.float32)
+
+    def factor() -> None:
+        run(
+            device,
+            "getrf",
+            [columns(a)],
+            [shape_of(a), Shape(dtypes.S32, (64, 48)), Shape(dtypes.S32, (64,))],
+            {},
+        )
+
+    factor()
+    get, set_ = openblas_threads()
+    before = get()
+    try:
+        for threads in (before + 1, 1):
+            set_(threads)
+            factor()
+            assert get() == threads
+    finally:
+        set_(before)
