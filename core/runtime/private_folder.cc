@@ -72,8 +72,9 @@ StatusOr<PrivateFolder> PrivateFolder::Open(const std::string& path, Sharing sha
   struct stat info{};
   if (!fd.valid() || fstat(fd.get(), &info) != 0) return FailedTo("open", path, errno);
   if (sharing == Sharing::kTighten && info.st_uid == geteuid() &&
-      (info.st_mode & kWritableByOthers) != 0 && fchmod(fd.get(), S_IRWXU) == 0) {
-    info.st_mode = S_IFDIR | S_IRWXU;
+      (info.st_mode & kWritableByOthers) != 0 && fchmod(fd.get(), S_IRWXU) == 0 &&
+      fstat(fd.get(), &info) != 0) {  // some file systems say yes to any mode and keep their own
+    return FailedTo("open", path, errno);
   }
   if (sharing != Sharing::kTrusted) {
     if (const std::string reason = Distrust(info); !reason.empty()) {
