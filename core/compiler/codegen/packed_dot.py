@@ -7,7 +7,9 @@ it lies, or, if its elements are of another type or the last group is not full, 
 of its rows. The result is cut into tiles of some rows by some vectors, the last ones moved back to end with the result.
 A unit of work is a block of tiles: for each panel of rhs, all tiles of the block. Long sums are cut into pieces: the
 part of a panel that is in use stays in the nearest cache, the block is accumulated in scratch memory, and written to
-the result behind the last piece. While a tile is computed, a part of the next panel and the place of the tile in the
+the result behind the last piece. Sums of floats start from zero in each piece, and the sum of the piece is added to
+scratch memory: a term goes through as many roundings as a piece has groups and a sum has pieces, not through one for
+each term of a long sum. While a tile is computed, a part of the next panel and the place of the tile in the
 result are fetched into the caches. Sums do not depend on how units are shared out to threads.
 
 Attributes (``config``): ``batch`` (sizes), ``m``, ``n``, ``k``; ``lhs_strides`` of [b..., m, k] in elements,
@@ -181,22 +183,29 @@ class _PackedDot:
                 totals = [llvm_ir.zero(form.accumulator)] * (self.rows * self.vectors)
                 number = b.sub(tile, self.first_tile)
                 self.fetch_panel(packed, number, start)
-                if scratch is not None:
-                    across = b.sub(panel, self.first_panel)
-                    place = b.add(b.mul(across, i64(self.tall)), number)
-                    place = b.mul(place, i64(self.rows * self.width))
-                    place = b.gep(self.type, scratch, place)
-                    totals = [
-                        b.load(form.accumulator, self.part(place, n), form.lanes * self.size)
-                        for n in range(len(totals))
-                    ]
                 if scratch is None:
                     self.fetch_result(top, left)
-                totals = self.accumulate(row, packed, start, stop, totals)
-                if scratch is None:
+                    totals = self.accumulate(row, packed, start, stop, totals)
                     self.write(top, left, number, totals, sums)
                 else:
+                    across = b.sub(panel, self.first_panel)
+                    place = b.add(b.mul(across, i64(self.tall)), number)
+                    place = b.gep(self.type, scratch, b.mul(place, i64(self.rows * self.width)))
+                    if form.result.is_float:
+                        totals = self.accumulate(row, packed, start, stop, totals)
+                        pairs = zip(self.kept(place), totals, strict=True)
+                        totals = [b.binary("fadd", *pair) for pair in pairs]
+                    else:
+                        totals = self.accumulate(row, packed, start, stop, self.kept(place))
                     self.keep_or_write(stop, place, top, left, number, totals, sums)
+
+    def kept(self, place: Value) -> list[Value]:
+        """The accumulators of the tile at ``place`` in scratch memory."""
+        form = self.form
+        return [
+            self.b.load(form.accumulator, self.part(place, n), form.lanes * self.size)
+            for n in range(self.rows * self.vectors)
+        ]
 
     def row_of(self, tile: Value, top: Value, start: Value) -> Value:
         """Where the first element of the first row of ``tile`` is, or would be if the copy began with the matrix."""

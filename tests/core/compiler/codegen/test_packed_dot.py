@@ -160,6 +160,27 @@ def near(got: Array, instruction: hlo.Instruction, values: list[Array]) -> None:
     assert (np.abs(got.astype(np.float64) - exact) <= bound).all()
 
 
+@pytest.mark.parametrize("types", [(F32, F32, F32), (F64, F64, F64), (F16, F16, F32)], ids=str)
+def test_long_sums(types: tuple[DType, DType, DType], cpu: str) -> None:
+    """Terms of 0.1, whose roundings have one sign in a running sum.
+
+    A term is added to at most ``depth`` others in its piece, which are 32 KB of a panel of one to three vectors, and
+    then to the pieces before it: each addition is one rounding.
+    """
+    m, n, k = 6, 32, 1 << 17
+    instruction = product(types[:2], types[2], m, n, k)
+    values = [
+        np.full(o.dims, v, o.dtype.numpy)
+        for o, v in zip(instruction.operands, (0.1, 1), strict=True)
+    ]
+    (got,) = compiled(instruction, cpu).run(values)
+    exact = float(values[0][0, 0]) * k  # a power of two
+    depth = (1 << 15) // for_cpu(cpu).vector_bytes
+    roundings = depth + 1 + 3 * k // depth + 1
+    unit = 2.0**-53 if types[2] is F64 else 2.0**-24
+    assert np.abs(got - exact).max() <= roundings * unit * exact
+
+
 @pytest.mark.parametrize("types", [(S8, S8, S32), (F32, F32, F32), (BF16, BF16, F32)], ids=str)
 def test_batches(types: tuple[DType, DType, DType], cpu: str) -> None:
     for transposed in itertools.product((False, True), repeat=2):
