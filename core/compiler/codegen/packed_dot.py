@@ -40,6 +40,7 @@ _PIECE_BYTES: Final = 1 << 15  # of a panel: it stays in the nearest cache
 _BLOCK_ROWS: Final = 128
 _BLOCK_COLUMNS: Final = 256
 _SCRATCH_BYTES: Final = 1 << 17  # of a block that is accumulated in memory: it lies on the stack
+_STAGED_BYTES: Final = 1 << 18  # of the copy of lhs's rows, which lies there too
 _UNITS: Final = (
     16  # of a product that is not small: fewer and larger ones read the operands less often
 )
@@ -73,9 +74,9 @@ class _PackedDot:
         self.tiles, self.panels = -(-self.m // self.rows), -(-self.n // self.width)
         self.type = memory_type(self.form.result)
         self.size = self.form.result.size
-        self.split()
         given = frame.operands[0].shape.dtype
         self.stages = given is not self.form.lhs or self.k % self.form.group != 0
+        self.split()
 
     def split(self) -> None:
         """Choose the block of tiles that is a unit of work, and the pieces in which sums are done."""
@@ -90,6 +91,11 @@ class _PackedDot:
         speed = form.lanes * form.group * 5.0
         tile_ns = self.rows * self.width * self.k / speed
         tall = max(1, min(self.tiles, _BLOCK_ROWS // self.rows))
+        # A line more than a row takes: neighbours are in different places of the cache.
+        self.staged_row = self.piece * form.group + 64 // form.lhs.size
+        if self.stages:
+            tile = self.rows * self.staged_row * form.lhs.size
+            tall = max(1, min(tall, _STAGED_BYTES // tile))
         wide = max(1, min(self.panels, _BLOCK_COLUMNS // self.width))
         tile_bytes = self.rows * self.width * self.size
         batches = math.prod(self.batch)
@@ -113,8 +119,6 @@ class _PackedDot:
         scratch = sums = self.staged = None
         source = memory_type(self.frame.operands[0].shape.dtype)
         if self.stages:
-            # A line more than a row takes: neighbours are in different places of the cache.
-            self.staged_row = self.piece * form.group + 64 // form.lhs.size
             self.staged = b.alloca(memory_type(form.lhs), self.tall * self.rows * self.staged_row)
         if self.pieces > 1:
             scratch = b.alloca(self.type, self.tall * self.wide * self.rows * self.width)

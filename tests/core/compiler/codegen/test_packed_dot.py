@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 from tripont.core.compiler import dtypes, hlo, pipeline
-from tripont.core.compiler.codegen import product_forms
+from tripont.core.compiler.codegen import packed_dot, product_forms
 from tripont.core.compiler.dtypes import DType
 from tripont.core.compiler.dump import Dump
 from tripont.core.compiler.targets.host import cpu as cpus
@@ -272,6 +273,56 @@ def test_results_do_not_depend_on_how_the_work_is_shared_out() -> None:
     )
     (whole,) = simulation.run(values)
     np.testing.assert_array_equal(pieces, whole)
+
+
+def stack_bytes(code: str) -> int:
+    """What the ``alloca`` instructions of LLVM assembly take."""
+    sizes = {"half": 2, "bfloat": 2, "float": 4, "double": 8, "ptr": 8}
+    total = 0
+    for type_, count in re.findall(r"= alloca ([\w]+)(?:, i64 (\d+))?", code):
+        total += (sizes.get(type_) or -(-int(type_[1:]) // 8)) * int(count or 1)
+    return total
+
+
+@pytest.mark.parametrize("cpu_name", ["x86-64-v2", "x86-64-v3", "x86-64-v4", "cascadelake"])
+def test_stack(cpu_name: str) -> None:
+    """Threads of frameworks have stacks of 8 MB, 2 MB or less: a kernel takes less than 512 KiB, whatever the shape.
+
+    Narrow results have the longest pieces, tall ones the most rows, and conversions need a copy of them.
+    """
+    target = for_cpu(cpu_name, False)
+    found = {}
+    types = [
+        (S8, S8, S32),
+        (S8, S16, S32),
+        (S32, S32, dtypes.S64),
+        (F16, F16, F32),
+        (F32, F32, F64),
+    ]
+    for given, m, n, k in itertools.product(
+        types, (6, 128, 2000), (2, 4, 8, 16, 32, 100, 1000), (250, 700, 1500, 3001, 6000, 100_001)
+    ):
+        form = product_forms.choose(target, *given)
+        tile = product_forms.choose_tile(form, m, n)
+        if tile is None:
+            continue
+        width = tile.vectors * form.lanes
+        config = {
+            "batch": (), "m": m, "n": n, "k": k, "lhs_strides": (k, 1), "rhs_strides": (), "packed": True,
+            "result_strides": (n, 1), "rows": tile.rows, "width": width, "form": form,
+        }  # fmt: skip
+        packed = (-(-n // width), -(-k // form.group), width, form.group)
+        operands = [
+            hlo.parameter(0, hlo.Shape(given[0], (m, k))),
+            hlo.parameter(1, hlo.Shape(form.rhs, packed)),
+        ]
+        shape = hlo.Shape(form.result, (m, n))
+        instruction = hlo.Instruction("packed-dot", shape, operands, {"config": config})
+        code = target.module()
+        packed_dot.emit(code, target, instruction, "product")
+        found[(given, m, n, k)] = stack_bytes(str(code))
+    assert max(found.values()) > 1 << 16
+    assert {shape: size for shape, size in found.items() if size >= 512 << 10} == {}
 
 
 def test_there_is_an_instruction_for_bytes() -> None:
