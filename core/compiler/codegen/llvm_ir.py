@@ -404,13 +404,18 @@ class Builder:
             f"  store {value.type} {value.ref}, ptr {pointer.ref}, align {align}{metadata}"
         )
 
-    def gep(self, element: str, pointer: Value, index: Value) -> Value:
-        """The address of element ``index`` (i64, or a vector of them for a vector of pointers)."""
+    def gep(self, element: str, pointer: Value, index: Value, inbounds: bool = True) -> Value:
+        """The address of element ``index`` (i64, or a vector of them for a vector of pointers).
+
+        ``inbounds``: that the element is in the array of ``pointer``. LLVM may draw conclusions from it, so addresses
+        that may lie behind the array, such as those to prefetch, must not say it.
+        """
         if index.ref == "0":
             return pointer
         type_ = vector("ptr", lanes_of(index.type))
+        flag = "inbounds " if inbounds else ""
         return self.emit(
-            type_, f"getelementptr inbounds {element}, ptr {pointer.ref}, {index.type} {index.ref}"
+            type_, f"getelementptr {flag}{element}, ptr {pointer.ref}, {index.type} {index.ref}"
         )
 
     def alloca(self, type_: str, count: int = 1, align: int = 64) -> Value:

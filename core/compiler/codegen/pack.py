@@ -126,7 +126,8 @@ class _Pack:
         b = self.b
         for row in range(self.group):
             ahead = (row + _ROWS_AHEAD * self.group) * self.row_stride
-            pointer = b.gep(self.from_type, base, i64(ahead + column * self.column_stride))
+            place = i64(ahead + column * self.column_stride)
+            pointer = b.gep(self.from_type, base, place, inbounds=False)
             b.call(
                 "void", "llvm.prefetch.p0", [pointer, *(Value("i32", n) for n in ("0", "3", "1"))]
             )

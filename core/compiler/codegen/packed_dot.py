@@ -305,7 +305,7 @@ class _PackedDot:
         self.fetched = -(-group // self.tall)  # bytes a group
         begin = b.add(i64(self.groups * group), b.mul(number, i64(self.piece * self.fetched)))
         begin = b.add(begin, b.mul(start, i64(group - self.fetched)))
-        self.following = b.gep("i8", packed, begin)
+        self.following = b.gep("i8", packed, begin, inbounds=False)
 
     def prefetch(self, pointer: Value, write: int, locality: int) -> None:
         arguments = [pointer, *(Value("i32", str(n)) for n in (write, locality, 1))]
@@ -354,7 +354,8 @@ class _PackedDot:
         at = b.gep(lhs, row, b.mul(k, i64(form.group * depth)))
         totals = list(totals)
         if self.following is not None:
-            self.prefetch(b.gep("i8", self.following, b.mul(k, i64(self.fetched))), 0, 2)
+            ahead = b.gep("i8", self.following, b.mul(k, i64(self.fetched)), inbounds=False)
+            self.prefetch(ahead, 0, 2)
         for r in range(self.rows):
             scalar = b.load(form.scalar, b.gep(lhs, at, i64(r * row_size)), form.lhs.size)
             left = form.repeated(b, scalar)

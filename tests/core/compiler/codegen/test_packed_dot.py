@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tripont.core.compiler import dtypes, hlo, pipeline
-from tripont.core.compiler.codegen import packed_dot, product_forms
+from tripont.core.compiler.codegen import pack, packed_dot, product_forms
 from tripont.core.compiler.dtypes import DType
 from tripont.core.compiler.dump import Dump
 from tripont.core.compiler.targets.host import cpu as cpus
@@ -273,6 +273,24 @@ def test_results_do_not_depend_on_how_the_work_is_shared_out() -> None:
     )
     (whole,) = simulation.run(values)
     np.testing.assert_array_equal(pieces, whole)
+
+
+def test_prefetched_addresses_may_lie_behind_the_array() -> None:
+    """The rows behind the last ones, and the panel behind the last one, are asked for too: LLVM must not conclude that
+    they are there. Only the lines of the result are.
+    """
+    made = product((BF16, BF16), F32, 120, 130, 1200)
+    target = for_cpu("x86-64-v4", False)
+    after = pipeline.run(module(made.operands, made), target, Dump())
+    for opcode, kernel in (("pack", pack), ("packed-dot", packed_dot)):
+        (instruction,) = (i for i in after.entry.instructions if i.opcode == opcode)
+        code = target.module()
+        kernel.emit(code, target, instruction, "kernel")
+        text = str(code)
+        fetched = re.findall(r"@llvm.prefetch.p0\(ptr (%[\w.]+), i32 0,", text)  # to read
+        assert fetched
+        for name in fetched:
+            assert re.search(re.escape(name) + r" = getelementptr (\w+)", text)[1] != "inbounds"
 
 
 def stack_bytes(code: str) -> int:
