@@ -12,7 +12,6 @@ fma          1      multiply-add of f32 or f64
 multiply     1      multiplication and addition of integers as wide as the result
 pairs        2      s16 by s16: pmaddwd sums a pair in 32 bits (AVX-512 VNNI and AVX-VNNI: vpdpwssd adds it too)
 quadruples   4      u8 by s8: vpdpbusd, which adds four products of 16 bits in 32 bits without saturation
-bfloats      2      bf16 by bf16: vdpbf16ps, in f32
 ===========  =====  ===========================================================================================
 
 vpdpbusd wants one operand without sign and one with. Where both have a sign, or neither, the bytes of rhs are packed
@@ -85,14 +84,7 @@ class ProductForm:
 
     def repeated(self, b: Builder, scalar: Value) -> Value:
         """A group of lhs in all lanes."""
-        return b.cast("bitcast", b.splat(scalar, self.lanes), self._operand)
-
-    @property
-    def _operand(self) -> str:
-        """The LLVM type of the instruction's operands."""
-        if self.name == "bfloats":
-            return llvm_ir.vector("bfloat", self.lanes * 2)
-        return self.vector
+        return b.cast("bitcast", b.splat(scalar, self.lanes), self.vector)
 
     def multiply_add(self, b: Builder, left: Value, right: Value, total: Value) -> Value:
         """``total`` plus the products of the groups in ``left`` (see :meth:`repeated`) and ``right``."""
@@ -103,12 +95,11 @@ class ProductForm:
             return b.binary("fadd", b.binary("fmul", left, right), total)
         if name == "multiply":
             return b.binary("add", b.binary("mul", left, right), total)
-        right = b.cast("bitcast", right, self._operand)
         if name == "quadruples":
             # The operand without sign comes first: rhs, if lhs has one.
             first, second = (left, right) if self.lhs is dtypes.U8 else (right, left)
             return b.call(self.accumulator, self.instruction, [total, first, second])
-        if name == "bfloats" or "vpdpwssd" in self.instruction:
+        if "vpdpwssd" in self.instruction:
             return b.call(self.accumulator, self.instruction, [total, left, right])
         if self.instruction:
             products = b.call(self.accumulator, self.instruction, [left, right])
@@ -163,14 +154,6 @@ def choose(target: Target, lhs: DType, rhs: DType, result: DType) -> ProductForm
     lanes = width // result.size
     rows = rows if has_fma else 4
     return ProductForm("fma", result, result, result, 1, lanes, rows, 0, "fma" if has_fma else "")
-
-
-def bfloats(target: Target) -> ProductForm | None:
-    """The form of bf16 by bf16 to f32 with instructions of their own; None if the CPU lacks them."""
-    if not (target.has("avx512bf16") and target.vector_bytes == 64):
-        return None
-    name = "llvm.x86.avx512bf16.dpbf16ps.512"
-    return ProductForm("bfloats", dtypes.BF16, dtypes.BF16, dtypes.F32, 2, 16, 14, 0, name)
 
 
 @dataclass(frozen=True, slots=True)
