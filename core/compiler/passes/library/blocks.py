@@ -18,8 +18,9 @@ from ...dtypes import DType
 from ...hlo import Computation, DotDimensionNumbers, Instruction, Shape, constant
 from ..patterns import reshape
 
-# Bytes that the blocks' results may take before they are added up.
-_MAXIMUM_BYTES: Final = 1 << 30
+# Bytes that the blocks' results may take before they are added up. They are memory that the program does not have
+# otherwise, and are written and read once more.
+_MAXIMUM_BYTES: Final = 1 << 28
 
 
 def contracted(dot: Instruction) -> int:

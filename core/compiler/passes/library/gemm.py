@@ -216,6 +216,16 @@ def is_worthwhile(dot: Instruction) -> bool:
 
 def form_of(dot: Instruction, target: Target) -> ProductForm | None:
     """The instructions with which ``dot`` is generated with packing; None if something else is better on ``target``."""
+    form = _packed_form(dot, target)
+    if form is None or not is_worthwhile(dot):
+        return form
+    types = (dot.operands[0].dtype, dot.operands[1].dtype, dot.dtype)
+    _, m, n, k = sizes_of(dot)
+    return form if product_costs.prefers_generated(types, m, n, k, target) else None
+
+
+def _packed_form(dot: Instruction, target: Target) -> ProductForm | None:
+    """The instructions with which ``dot`` can be generated with packing, if it is large enough for that."""
     if not target.packs_products or 0 in dot.dims or any(0 in o.dims for o in dot.operands):
         return None
     lhs, rhs = (o.dtype for o in dot.operands)
@@ -223,13 +233,7 @@ def form_of(dot: Instruction, target: Target) -> ProductForm | None:
     if form is None:
         return None
     batch, m, n, k = sizes_of(dot)
-    if not product_costs.is_large_enough(form, (lhs, rhs), batch, m, n, k):
-        return None
-    if is_worthwhile(dot) and not product_costs.prefers_generated(
-        (lhs, rhs, dot.dtype), m, n, k, target
-    ):
-        return None
-    return form
+    return form if product_costs.is_large_enough(form, (lhs, rhs), batch, m, n, k) else None
 
 
 def _accumulator(dtype: DType) -> DType:
@@ -254,14 +258,29 @@ def way_of(dot: Instruction, target: Target) -> Way | None:
 
 def match_dot(dot: Instruction, context: Context) -> Instruction | None:
     """The gemm that computes ``dot``, or None if a kernel that takes its operands as they are is better."""
-    form = form_of(dot, context.target)
-    if form is not None:
-        types = (dot.operands[0].dtype, dot.operands[1].dtype, form.result)
-        gemm = make_gemm(_in_types(dot, types))
-        if gemm is not None:
-            config = {**gemm.attributes["config"], "lanes": form.lanes}
-            return convert(gemm.replace(attributes={"name": "gemm", "config": config}), dot.dtype)
-    chosen = way_of(dot, context.target)
+    target = context.target
+    preferred = form_of(dot, target)
+    found = _generated(dot, preferred) or _by_library(dot, target)
+    if found is None and preferred is None:
+        # The library may have no exact way that takes a reasonable amount of memory: long sums of small integers.
+        found = _generated(dot, _packed_form(dot, target))
+    return found
+
+
+def _generated(dot: Instruction, form: ProductForm | None) -> Instruction | None:
+    """The gemm that is generated with the instructions of ``form``."""
+    if form is None:
+        return None
+    gemm = make_gemm(_in_types(dot, (dot.operands[0].dtype, dot.operands[1].dtype, form.result)))
+    if gemm is None:
+        return None
+    config = {**gemm.attributes["config"], "lanes": form.lanes}
+    return convert(gemm.replace(attributes={"name": "gemm", "config": config}), dot.dtype)
+
+
+def _by_library(dot: Instruction, target: Target) -> Instruction | None:
+    """What computes ``dot`` with the library."""
+    chosen = way_of(dot, target)
     if chosen is None:
         return None
 

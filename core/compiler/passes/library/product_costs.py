@@ -14,6 +14,9 @@ f32              from 80^3 up to 112^3, and of  the "dot" kernel below, oneDNN a
 bf16             from 64^3 on                   the "dot" kernel; oneDNN where there is AMX, and on Zen
 f16, 8 bits      from 64^3 on                   the "dot" kernel
 ===============  =============================  ==================================================================
+
+Integers whose sums oneDNN computes exactly only in blocks that take more memory than :mod:`.blocks` allows are
+generated with AMX too.
 """
 
 from __future__ import annotations

@@ -343,6 +343,28 @@ def test_stack(cpu_name: str) -> None:
     assert {shape: size for shape, size in found.items() if size >= 512 << 10} == {}
 
 
+@pytest.mark.parametrize(
+    ("m", "n", "k", "generated"),
+    [(256, 256, 1024, False), (256, 256, 4096, False), (8192, 32000, 4096, True)],
+)
+@pytest.mark.parametrize("types", [(S8, S8), (U8, S8)], ids=str)
+def test_long_sums_of_bytes_with_amx(
+    types: tuple[DType, DType], m: int, n: int, k: int, generated: bool
+) -> None:
+    """oneDNN's are exact in blocks of the sums; where the blocks take too much memory the product is packed."""
+    made = product(types, S32, m, n, k)
+    target = for_cpu("graniterapids+amx-tile+amx-int8+amx-bf16", True)
+    assert target.has("amx-int8")
+    after = pipeline.run(module(made.operands, made), target, Dump())
+    called = [i for c in after.computations() for i in c.instructions]
+    opcodes = [i.opcode for i in called]
+    assert "dot" not in opcodes
+    assert ("pack" in opcodes, "packed-dot" in opcodes) == (generated, generated)
+    assert [i.attributes["name"] for i in called if i.opcode == "library-call"] == (
+        [] if generated else ["gemm"]
+    )
+
+
 def test_there_is_an_instruction_for_bytes() -> None:
     """Each CPU's own: not one that the next smaller CPU has as well."""
     names = {
