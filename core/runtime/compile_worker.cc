@@ -242,6 +242,11 @@ bool InCompileWorker() {
 // ------------------------------------------------------------------------------------------------------
 // CompileWorker
 
+bool WorkerInterpreter::Serves(const WorkerInterpreter& wanted) const {
+  return python == wanted.python &&
+         (python_path == wanted.python_path || python == DefaultInterpreter());
+}
+
 StatusOr<std::unique_ptr<CompileWorker>> CompileWorker::Start(
     const WorkerInterpreter& interpreter) {
   std::unique_ptr<CompileWorker> worker(new CompileWorker);
@@ -761,7 +766,7 @@ void CompileWorkerPool::Prestart(const WorkerInterpreter& wanted) {
   const WorkerInterpreter interpreter{*std::move(python), wanted.python_path};
   const std::lock_guard<std::mutex> lock(state_->mutex);
   for (const std::unique_ptr<Slot>& slot : state_->slots) {
-    if (slot->interpreter == interpreter) return;
+    if (slot->interpreter.Serves(interpreter)) return;
   }
   // posix_spawn takes about a millisecond; the worker's imports go on while the caller does
   // something else.
@@ -787,7 +792,7 @@ StatusOr<CompiledProgram> CompileWorkerPool::Compile(const WorkerInterpreter& wa
   Slot* slot = nullptr;
   while (slot == nullptr) {
     for (const std::unique_ptr<Slot>& candidate : state.slots) {
-      if (!candidate->busy && candidate->interpreter == interpreter) slot = candidate.get();
+      if (!candidate->busy && candidate->interpreter.Serves(interpreter)) slot = candidate.get();
     }
     if (slot != nullptr) break;
     if (static_cast<int64_t>(state.slots.size()) >= max_workers_ + state.waiting) {

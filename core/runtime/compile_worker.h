@@ -59,7 +59,11 @@ struct CompiledProgram {
 struct WorkerInterpreter {
   std::string python;       // its path; as an option it may be a name, or "" (FindPython)
   std::string python_path;  // folders, separated by colons, to look for modules in first
-  bool operator==(const WorkerInterpreter&) const = default;
+
+  // Whether a worker that was started with this can compile for a client that wants `wanted`. Workers
+  // on the interpreter of this process serve all its clients, whose module paths differ only by when
+  // or by which framework they were asked for: all frameworks share a worker and its machine code.
+  bool Serves(const WorkerInterpreter& wanted) const;
 };
 
 // Whether this process is a compile worker, or was started by one. The variable TRIPONT_IN_WORKER

@@ -210,7 +210,7 @@ def test_bad_registrations(api: Api, extension: Extension) -> None:
 
 @pytest.mark.parametrize(
     ("config", "message"),
-    [("short", "not an address"), ("\\01" + "\\00" * 15, "none of this process")],
+    [("short", "not an address"), ("\\01" + "\\00" * 15, "does not belong to this process")],
 )
 def test_an_address_of_another_process_is_not_called(
     client4: Client, config: str, message: str
