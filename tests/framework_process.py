@@ -65,7 +65,9 @@ class _ChildItem(pytest.Item):
         for flag, value in (("-k", option.keyword), ("-m", option.markexpr)):
             if value:
                 command += [flag, value]
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
+        # Examples that this process has imported set the level, which would hide warnings that tests look for.
+        left_out = ("PYTEST_", "TF_CPP_MIN_LOG_LEVEL")
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(left_out)}
         done = subprocess.run(
             command,
             cwd=self.config.rootpath,
