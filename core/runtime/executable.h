@@ -78,10 +78,10 @@ class TRIPONT_EXPORT Executable : public RefCounted<Executable> {
   // device; else it is enqueued. Arguments that were borrowed for one call (Buffer::Borrow) are
   // not read after it: what is enqueued reads copies of them, or this waits for it if there is no
   // room for copies (RESOURCE_EXHAUSTED where waiting could be for ever: a program that meets other
-  // devices, and in a callback). Errors found before the program
-  // starts (and all errors of one that ran on this thread) are returned; later ones come through
-  // the definition events of the results. An argument whose producer failed gives results that
-  // failed with the same error.
+  // devices, and in a callback). Errors found before the program starts (and all errors of one that
+  // ran on this thread) are returned; later ones come through the definition events of the results,
+  // and so does CANCELLED if Ctrl-C ended a Python callback (interrupt.h says why). An argument
+  // whose producer failed gives results that failed with the same error.
   //
   // user_data: what custom calls may ask for. caller: for profiles (ExecutionEvent::caller).
   // participation: what `device` is among the devices of the program; only a program for one device
