@@ -59,7 +59,7 @@ class Client:
     def __init__(self, api: Api, **options: str | int | bool) -> None:
         self.api = api
         # No test here waits for a compile worker that it does not need, or finds another test's artifacts.
-        values = {"prestart_worker": False, "log_level": 0, **options}
+        values = {"prestart_worker": False, **options}
         self.handle = api.call(
             "PJRT_Client_Create", create_options=api.named_values(values), num_options=len(values)
         ).client
