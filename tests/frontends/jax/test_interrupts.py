@@ -9,8 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 # The worker says nothing: only the interrupt ends the compile.
 PROGRAM = """
 import os, signal, threading, time
@@ -26,14 +24,6 @@ except KeyboardInterrupt:
 """
 
 
-# JAX 0.12 on Python 3.12: the first test's compile and the second one's call go on as if nobody had pressed a key. The
-# cause is not known yet (docs/decisions.md).
-on_newer_python = pytest.mark.skipif(
-    sys.version_info >= (3, 12), reason="Ctrl-C is not heard with JAX 0.12 on Python 3.12 yet"
-)
-
-
-@on_newer_python
 def test_ctrl_c(subprocess_environment: dict[str, str], tmp_path: Path) -> None:
     silent = tmp_path / "silent"
     silent.write_text("#!/bin/sh\nexec sleep 50\n")
@@ -77,7 +67,6 @@ print(f(x))
 """
 
 
-@on_newer_python
 def test_ctrl_c_in_a_callback(subprocess_environment: dict[str, str]) -> None:
     done = subprocess.run(
         [sys.executable, "-c", IN_A_CALLBACK],
