@@ -8,10 +8,9 @@ docs/dumps.md defines the fields; a change of their meaning is a new ``dump.SCHE
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from . import cost
 from .artifact import (
@@ -30,22 +29,16 @@ from .hlo import Computation, Instruction, Module
 from .liveness import FOREVER, Value
 from .lowering import ALIASES, Lowered
 
-_DEFINE: Final = re.compile(r"^define [^@]*@\"?([\w.$-]+)\"?\(", re.MULTILINE)
-_CALL: Final = re.compile(r"call void @\"?([\w.$-]+)\"?\(")
-
 Json = dict[str, Any]
 
 
-def describe(
-    executable: Executable, module: Module, assignment: Assignment, lowered: Lowered, ir: str
-) -> Json:
+def describe(executable: Executable, lowered: Lowered) -> Json:
     """All fields of the description but those that :class:`.dump.Dump` adds.
 
-    ``module``: optimised and scheduled; ``executable``: made of ``lowered``; ``ir``: the LLVM IR
-    before optimisation.
+    ``executable``: made of ``lowered``, whose thunks are not linked yet.
     """
+    module, assignment, calls = lowered.module, lowered.assignment, lowered.calls
     homes = dict(executed(module))
-    calls = kernel_calls(ir, lowered.symbols)
     thunks, thunk_of = describe_thunks(lowered, homes)
     callers: dict[str, list[str]] = defaultdict(list)
     for caller, callees in calls.items():
@@ -134,7 +127,7 @@ def describe_operation(
 ) -> Json:
     inner = inner_instructions(instruction)
     estimate = cost.of_operation(instruction)
-    function = lowered.functions.get(instruction)
+    function = lowered.symbol_of(instruction)
     kernels = [function] if function else []
     for kernel in kernels:  # grows: kernels that call it, those that call these, ...
         kernels += [c for c in callers.get(kernel, ()) if c not in kernels]
@@ -216,30 +209,15 @@ def array(value: Value, name: str, assignment: Assignment) -> Json:
     }
 
 
-def kernel_calls(ir: str, symbols: Sequence[str]) -> dict[str, list[str]]:
-    """Which kernels each kernel calls (loops and merged kernels do): caller -> callees."""
-    known = set(symbols)
-    starts = [(m.start(), m[1]) for m in _DEFINE.finditer(ir)]
-    defined = {name for _, name in starts}
-    ends = [*[start for start, _ in starts], len(ir)][1:]
-    calls: dict[str, list[str]] = {}
-    for (start, name), end in zip(starts, ends, strict=True):
-        if name in known:
-            callees = dict.fromkeys(m[1] for m in _CALL.finditer(ir, start, end))
-            if found := [c for c in callees if c in defined and c != name]:
-                calls[name] = found
-    return calls
-
-
 def describe_kernels(
     lowered: Lowered,
     homes: Mapping[Instruction, Computation],
     calls: Mapping[str, list[str]],
 ) -> list[Json]:
     operations: dict[str, list[str]] = defaultdict(list)
-    for instruction, function in lowered.functions.items():
+    for instruction, number in lowered.functions.items():
         if instruction in homes:
-            operations[function].append(identity(instruction, homes[instruction]))
+            operations[lowered.symbols[number]].append(identity(instruction, homes[instruction]))
     names = dict.fromkeys([*lowered.symbols, *operations])
     return [{"name": n, "operations": operations[n], "calls": calls.get(n, [])} for n in names]
 
@@ -248,8 +226,7 @@ def _is_own(thunk: Thunk, instruction: Instruction, lowered: Lowered) -> bool:
     """Whether a thunk runs this instruction, and not several of which this is the first."""
     if not isinstance(thunk, Kernel):
         return True
-    function = lowered.symbols[thunk.function]
-    return lowered.functions.get(instruction, function) == function
+    return lowered.functions.get(instruction, thunk.function) == thunk.function
 
 
 def describe_thunks(

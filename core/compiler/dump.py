@@ -51,6 +51,8 @@ class Dump:
         self.prefix = ""
         self.files: dict[str, str] = {}  # stage -> file name, in the order of writing
         self.passes: list[dict[str, Any]] = []
+        self.stages: list[dict[str, Any]] = []
+        self._described: Mapping[str, Any] | None = None
         self._between: Module | None = None  # what between_passes wrote last
         if self.folder is None:
             return
@@ -102,11 +104,22 @@ class Dump:
             self.files[stage] = name
 
     def describe(self, fields: Mapping[str, Any]) -> None:
-        """Write the description (module.json): ``fields``, what was written, and the passes."""
+        """Write the description (module.json): ``fields``, what was written, and the stages and passes."""
+        self._described = fields
         head = {"schema": SCHEMA, "version": SCHEMA_VERSION}
         files = {stage: name for stage, name in self.files.items() if stage != DESCRIPTION}
-        content = head | dict(fields) | {"files": files, "passes": self.passes}
-        self.write(DESCRIPTION, _json_text(content))
+        ran = {"files": files, "stages": self.stages, "passes": self.passes}
+        self.write(DESCRIPTION, _json_text(head | dict(fields) | ran))
+
+    def stage(self, name: str, milliseconds: float) -> None:
+        """Note how long a stage of the compilation took."""
+        if self.folder is not None:
+            self.stages.append({"name": name, "milliseconds": round(milliseconds, 3)})
+
+    def finish(self) -> None:
+        """Write the description once more, with what has been noted and written since."""
+        if self.folder is not None and self._described is not None:
+            self.describe(self._described)
 
     def module(self, module: Module, stage: str) -> None:
         """HLO text of ``module``."""
@@ -115,18 +128,26 @@ class Dump:
             self.write(f"{stage}.txt", printer.print_module(module))
 
     def between_passes(
-        self, module: Module, number: int, after: str, before: str, *, changed: bool
+        self,
+        module: Module,
+        number: int,
+        after: str,
+        before: str,
+        *,
+        changed: bool,
+        milliseconds: float = 0.0,
     ) -> None:
         """HLO text between two passes, as XLA names and chooses it: if the name of the one before
         matches and it changed the module, or that of the next matches.
 
-        ``number``: of the pass before, from 1; 0 at the start.
+        ``number``: of the pass before, from 1; 0 at the start. ``milliseconds``: what it took.
         """
         if self.folder is None:
             return
         entry = {"number": number, "name": after, "changed": changed}
         if number:
             entry["instructions"] = sum(len(c.instructions) for c in module.computations())
+            entry["milliseconds"] = round(milliseconds, 3)
             self.passes.append(entry)
         pattern = self.pass_pattern
         if pattern is None:

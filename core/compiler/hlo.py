@@ -23,12 +23,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from . import dtypes
 from .dtypes import DType
+
+if TYPE_CHECKING:
+    from .artifact import Costs
 
 # The dimensions of an array in the order of its memory, fastest first, as XLA's minor_to_major.
 LayoutOrder = tuple[int, ...]
@@ -505,6 +508,12 @@ class Module:
     result_layouts: tuple[LayoutOrder | None, ...] = ()
     # How the whole program's arrays lie on its devices: fields of HloModuleProto, as the partitioner gave them.
     shardings: bytes = b""
+    # Whether floats of at most 16 bits are rounded after every operation (passes/excess_precision.py).
+    exact: bool = False
+    # Of one execution of the program as it was written (passes/estimate_costs.py).
+    costs: Costs | None = None
+    # What identifies the program, its options, the compiler's version and the target; empty if nobody asked.
+    fingerprint: str = ""
 
     def computations(self) -> list[Computation]:
         """Every computation once, callees before callers, the entry last."""

@@ -2,21 +2,20 @@
 
 Every instruction that is not an alias becomes one thunk: a kernel (a fusion, or an opcode that code
 generation has an emitter for), a library call, a loop, a conditional; the moves that buffer
-assignment asks for become copies around them. Kernels are numbered by what they compute: equal
-fusions and equal instructions share one function.
+assignment asks for become copies around them. The functions that thunks call are not written here:
+:attr:`Lowered.wanted` lists what each has to compute, and :mod:`.emission` writes them. Equal fusions
+and equal instructions share one function.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
-from . import artifact, cost, ffi_attributes, merging
+from . import artifact, cost, ffi_attributes
 from .artifact import Conditional, Copy, DebugInfo, Kernel, LibraryCall, Slice, Thunk, While
 from .buffers import Assignment, Move
-from .clusters import cost_of
-from .codegen.callbacks import Callback
 from .errors import internal, of_instruction
 from .fused import attributes_key
 from .hlo import Computation, Instruction, Module, Shape
@@ -34,118 +33,84 @@ ALIASES: Final = frozenset(
 )
 
 
-@dataclass(slots=True)
-class KernelInfo:
-    """A function of the code image, as the emitter described it. ``function``: its symbol."""
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A function that thunks call: it computes ``instruction``, and is called ``name`` or nearly so.
 
-    function: str
-    work_count: int
-    grain: int
-    cost_ns: float
+    ``is_callback``: it is what the library call ``instruction`` has in ``called``, for the library to call back.
+    """
+
+    instruction: Instruction
+    name: str
+    is_callback: bool = False
 
 
 @dataclass(slots=True)
 class Lowered:
-    """Thunks whose kernels' ``function`` is an index into ``symbols``, until the code is linked."""
+    """A thunk sequence. A kernel's ``function`` is an index into ``wanted`` and ``symbols`` until the code is linked.
 
+    Emission fills ``symbols``, the ``work_count``, ``grain`` and ``cost_ns`` of the kernels, and the attributes that
+    library calls need for their callbacks; it adds the functions of loops, which nobody wanted before their costs were
+    known.
+    """
+
+    module: Module
+    assignment: Assignment
     thunks: list[Thunk] = field(default_factory=list)
-    symbols: list[str] = field(default_factory=list)
+    wanted: list[Wanted] = field(default_factory=list)
+    callbacks: list[tuple[LibraryCall, int]] = field(
+        default_factory=list
+    )  # the call, and its function
     debug: list[DebugInfo] = field(default_factory=list)
     instructions: list[Instruction] = field(default_factory=list)  # that of each DebugInfo
-    functions: dict[Instruction, str] = field(default_factory=dict)  # symbol of what computes each
+    functions: dict[Instruction, int] = field(default_factory=dict)  # what computes each
+    symbols: list[str] = field(default_factory=list)
+    calls: dict[str, list[str]] = field(
+        default_factory=dict
+    )  # which kernels a loop or a merged kernel calls
+    names: dict[str, int] = field(default_factory=dict)  # how many functions have a name
 
+    def unique(self, base: str) -> str:
+        """A function name that begins with ``base``, used once."""
+        count = self.names.get(base, 0)
+        self.names[base] = count + 1
+        return f"{base}.{count}" if count else base
 
-EmitKernel = Callable[[Instruction, str], KernelInfo]
-EmitCallback = Callable[[Instruction, str], Callback]
-EmitSequence = Callable[[Sequence[Thunk], Sequence[str], str], tuple[KernelInfo, tuple[Slice, ...]]]
+    def name_for(self, instruction: Instruction) -> str:
+        """A function name from the instruction's, used once."""
+        return self.unique((instruction.name or instruction.opcode).replace("-", "_").split(".")[0])
+
+    def symbol_of(self, instruction: Instruction) -> str:
+        """The symbol of the kernel that computes ``instruction``; empty if no kernel does, or none is written yet."""
+        number = self.functions.get(instruction, len(self.symbols))
+        return self.symbols[number] if number < len(self.symbols) else ""
+
 
 # What the user's code takes is not known: as if it read and wrote its arrays once.
 CUSTOM_CALL_NS: Final = 1_000.0
 CUSTOM_CALL_BYTES_PER_NS: Final = 4.0
 
-# A loop or conditional becomes one function if no kernel in it is worth a second thread, and if an
-# iteration is short enough for the cost of a thunk to matter.
-LONGEST_KERNEL_NS: Final = 10_000.0
-LONGEST_ITERATION_NS: Final = 20_000.0
 
+def lower(module: Module, assignment: Assignment) -> Lowered:
+    """The thunks of ``module``, fused and scheduled, on the memory of ``assignment``.
 
-class Lowering:
-    """``emit_kernel(instruction, name)`` writes a kernel; ``emit_callback(call, name)`` the
-    function that a library call calls back.
+    Raises CompileError INTERNAL for copies and operands that do not fit their memory, and UNIMPLEMENTED for kernels of
+    other values than arrays.
     """
+    return _Lowering(module, assignment).run()
 
-    def __init__(
-        self,
-        module: Module,
-        assignment: Assignment,
-        emit_kernel: EmitKernel,
-        emit_callback: EmitCallback,
-        describe: Callable[[Instruction], str],
-        emit_sequence: EmitSequence | None = None,
-        merged_ns: float = 0.0,
-    ) -> None:
+
+class _Lowering:
+    def __init__(self, module: Module, assignment: Assignment) -> None:
         self.module = module
         self.assignment = assignment
-        self.emit_kernel = emit_kernel
-        self.emit_callback = emit_callback
-        self.callbacks: dict[Hashable, Callback] = {}
-        self.describe = describe
-        self.emit_sequence = emit_sequence
-        self.merged_ns = merged_ns
-        self.kernels: dict[Hashable, KernelInfo] = {}
-        self.symbol_numbers: dict[str, int] = {}
-        self.names: dict[str, int] = {}
-        self.result = Lowered()
+        self.numbers: dict[Hashable, int] = {}  # of wanted functions
+        self.result = Lowered(module, assignment)
 
     def run(self) -> Lowered:
         self.result.thunks = self.lower(self.module.entry)
         self.result.thunks += self.copies(None, "results")
-        if self.merged_ns > 0:
-            self.result.thunks = merging.merge(
-                self.result.thunks, self.merged_ns, self.as_kernel, self.code_of
-            )
         return self.result
-
-    def code_of(self, kernel: Kernel) -> float:
-        """Vector instructions of a kernel's function, roughly."""
-        if kernel.debug < 0:
-            return 0.0
-        instruction = self.result.instructions[kernel.debug]
-        called = [i for computation in instruction.called for i in computation.instructions]
-        return sum(cost_of(i) for i in called or [instruction] if i.operands)
-
-    def as_kernel(self, run: Sequence[Thunk]) -> Kernel:
-        """Kernels and copies as one kernel."""
-        assert self.emit_sequence is not None
-        kernels = [t for t in run if isinstance(t, Kernel)]
-        names = [self.result.symbols[k.function] for k in kernels]
-        count = self.names.get("merged", 0)
-        self.names["merged"] = count + 1
-        kernel, slices = self.emit_sequence(run, self.result.symbols, f"merged.{count}")
-        first = next((k.debug for k in kernels if k.debug >= 0), -1)
-        if first >= 0:  # the place of the first stands for all
-            more = ", ..." if len(names) > 6 else ""
-            about = f"{len(run)} steps in one launch: {', '.join(names[:6])}{more}"
-            infos = [self.result.debug[k.debug] for k in kernels if k.debug >= 0]
-            info = replace(
-                self.result.debug[first],
-                name=f"merged.{count}",
-                text=about,
-                category="merged",
-                flops=sum(i.flops for i in infos),
-                bytes_accessed=sum(i.bytes_accessed for i in infos),
-            )
-            self.result.debug.append(info)
-            self.result.instructions.append(self.result.instructions[first])
-            first = len(self.result.debug) - 1
-        return Kernel(
-            self.symbol(kernel.function),
-            slices,
-            kernel.work_count,
-            kernel.grain,
-            kernel.cost_ns,
-            first,
-        )
 
     def lower(self, computation: Computation) -> list[Thunk]:
         thunks: list[Thunk] = []
@@ -178,33 +143,24 @@ class Lowering:
         for o in instruction.operands:
             if not isinstance(o.shape, Shape):
                 raise of_instruction("UNIMPLEMENTED", "no kernel takes this operand", instruction)
-        kernel = self.kernel_for(instruction)
-        arguments = self.operand_slices(instruction) + self.assignment.slices(instruction)
-        return Kernel(
-            self.symbol(kernel.function),
-            tuple(arguments),
-            kernel.work_count,
-            kernel.grain,
-            kernel.cost_ns,
-            self.debug(instruction),
-        )
-
-    def kernel_for(self, instruction: Instruction) -> KernelInfo:
-        """The kernel that computes ``instruction``, shared with all instructions that compute the
-        same.
-        """
         if instruction.opcode == "fusion":
             key: Hashable = instruction.called[0]  # fusion makes equal computations one object
         else:
             shapes = tuple(o.shape for o in instruction.operands)
             same = tuple(instruction.operands.index(o) for o in instruction.operands)
             key = (instruction.opcode, instruction.shape, shapes, same, attributes_key(instruction))
-        kernel = self.kernels.get(key)
-        if kernel is None:
-            kernel = self.emit_kernel(instruction, self.unique(instruction))
-            self.kernels[key] = kernel
-        self.result.functions[instruction] = kernel.function
-        return kernel
+        number = self.result.functions[instruction] = self.wanted(key, instruction)
+        arguments = self.operand_slices(instruction) + self.assignment.slices(instruction)
+        return Kernel(number, tuple(arguments), 0, 1, 0.0, self.debug(instruction))
+
+    def wanted(self, key: Hashable, instruction: Instruction, *, is_callback: bool = False) -> int:
+        """The number of the function for ``instruction``, shared with all instructions of the same ``key``."""
+        number = self.numbers.get(key)
+        if number is None:
+            number = self.numbers[key] = len(self.result.wanted)
+            name = self.result.name_for(instruction)
+            self.result.wanted.append(Wanted(instruction, name, is_callback))
+        return number
 
     def lower_library_call(self, instruction: Instruction) -> LibraryCall:
         a = self.assignment
@@ -218,27 +174,14 @@ class Lowering:
         ]
         config = dict(instruction.attributes["config"])
         cost = float(config.pop("cost_ns", 0.0))
-        if instruction.called:
-            callback = self.callback_for(instruction)
-            config |= callback.attributes
-            config[callback.attribute] = artifact.FunctionOffset(self.symbol(callback.symbol))
-        return LibraryCall(
-            instruction.attributes["name"],
-            tuple(operands),
-            tuple(results),
-            config,
-            cost,
-            self.debug(instruction),
-        )
-
-    def callback_for(self, call: Instruction) -> Callback:
-        """The function that the library call calls back, shared with calls of equal bodies and dtypes."""
-        key = (call.attributes["name"] == "sort", call.called[0], call.operands[0].dtype)
-        found = self.callbacks.get(key)
-        if found is None:
-            found = self.emit_callback(call, self.unique(call))
-            self.callbacks[key] = found
-        return found
+        name = instruction.attributes["name"]
+        debug = self.debug(instruction)
+        call = LibraryCall(name, tuple(operands), tuple(results), config, cost, debug)
+        if instruction.called:  # calls of equal bodies and dtypes share a function
+            key = (name == "sort", instruction.called[0], instruction.operands[0].dtype)
+            function = self.wanted(key, instruction, is_callback=True)
+            self.result.callbacks.append((call, function))
+        return call
 
     def lower_custom_call(self, instruction: Instruction) -> LibraryCall:
         """A call of the user's code, which the runtime finds by its name when it loads the program."""
@@ -288,22 +231,8 @@ class Lowering:
             instruction.attributes.get("trip_count", -1),
             self.debug(instruction),
         )
-        thunks.append(self.as_function(loop, instruction))
+        thunks.append(loop)
         return thunks
-
-    def as_function(self, thunk: While | Conditional, instruction: Instruction) -> Thunk:
-        """The loop or conditional as one kernel if it is small enough to gain from it."""
-        if self.emit_sequence is None or not _is_small(thunk):
-            return thunk
-        kernel, slices = self.emit_sequence([thunk], self.result.symbols, self.unique(instruction))
-        return Kernel(
-            self.symbol(kernel.function),
-            slices,
-            kernel.work_count,
-            kernel.grain,
-            kernel.cost_ns,
-            thunk.debug,
-        )
 
     def lower_conditional(self, instruction: Instruction) -> Thunk:
         selector = self.assignment.values[instruction.operands[0]][0]
@@ -312,13 +241,12 @@ class Lowering:
             (*self.lower(branch), *self.copies(instruction, str(n)))
             for n, branch in enumerate(instruction.called)
         ]
-        thunk = Conditional(
+        return Conditional(
             self.assignment.slice_of(selector),
             selector.shape.dtype.kind == "pred",
             tuple(branches),
             self.debug(instruction),
         )
-        return self.as_function(thunk, instruction)
 
     def copies(self, instruction: Instruction | None, place: str) -> list[Thunk]:
         moves = self.assignment.moves.get((instruction, place), [])
@@ -360,21 +288,6 @@ class Lowering:
         return slices
 
     # -------------------------------------------------------------------------------------- helpers
-    def symbol(self, name: str) -> int:
-        number = self.symbol_numbers.get(name)
-        if number is None:
-            number = len(self.result.symbols)
-            self.symbol_numbers[name] = number
-            self.result.symbols.append(name)
-        return number
-
-    def unique(self, instruction: Instruction) -> str:
-        """A function name from the instruction's, used once."""
-        base = (instruction.name or instruction.opcode).replace("-", "_").split(".")[0]
-        count = self.names.get(base, 0)
-        self.names[base] = count + 1
-        return f"{base}.{count}" if count else base
-
     def debug(self, instruction: Instruction) -> int:
         m = instruction.metadata
         estimate = cost.of_operation(instruction)
@@ -386,7 +299,7 @@ class Lowering:
                 m.op_name if m else "",
                 m.source_file if m else "",
                 m.source_line if m else 0,
-                self.describe(instruction),
+                describe(instruction),
                 category(instruction),
                 estimate.flops if estimate else 0.0,
                 float(sum(s.bytes for s in arrays if isinstance(s, Shape))),
@@ -404,19 +317,11 @@ def category(instruction: Instruction) -> str:
     return instruction.opcode
 
 
-def _is_small(thunk: While | Conditional) -> bool:
-    """Whether one pass over the thunks inside is short, and none of them a library call."""
-    total = 0.0
-    for inner in artifact.walk([thunk]):
-        if isinstance(inner, LibraryCall):
-            return False
-        if isinstance(inner, Kernel):
-            if inner.cost_ns > LONGEST_KERNEL_NS and inner.work_count > inner.grain:
-                return False
-            total += inner.cost_ns
-        elif isinstance(inner, Copy):
-            total += inner.source.size / 20
-    return total <= LONGEST_ITERATION_NS
+def describe(instruction: Instruction) -> str:
+    """One short line about an instruction, for profiles and errors."""
+    operands = ", ".join([str(o.shape) for o in instruction.operands[:8]])
+    more = ", ..." if len(instruction.operands) > 8 else ""
+    return f"{instruction.shape} {instruction.opcode}({operands}{more})"
 
 
 def launched(lowered: Lowered) -> set[str]:

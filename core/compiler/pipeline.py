@@ -1,21 +1,32 @@
-"""The passes, in order. Each is a function with one job, from a module to a module; what it does stands
-at its definition. Those that decide by the machine are given the target too.
+"""The whole compiler as a list: :data:`STAGES`, from a program's bytes to an artifact's.
+
+A stage is a function with one job from one kind of value to the next. In the middle stand the passes, from
+:class:`.hlo.Module` to :class:`.hlo.Module`; what each does stands at its definition. A stage may have a law, which
+holds for its result and, between passes, for that of every later one. Laws are checked under pytest and with
+TRIPONT_VERIFY=1. Dumps hold what each stage made, and how long it took.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Final, cast
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
 
-from . import verifier
+from . import buffers, laws, stages, verifier
+from .artifact import Executable
 from .dump import Dump
 from .fusion import fuse
 from .hlo import Module
+from .lowering import Lowered
 from .passes.collectives import arrange_collectives, match_collectives
 from .passes.common_subexpressions import eliminate_common_subexpressions, share_computations
 from .passes.custom_calls import lay_out_custom_calls, match_custom_calls
 from .passes.dead_code import eliminate_dead_code
 from .passes.decompose import decompose, remove_barriers
+from .passes.dynamic_sizes import resolve_dynamic_sizes
+from .passes.entry_layouts import entry_layouts
+from .passes.estimate_costs import estimate_costs
 from .passes.excess_precision import round_each_operation
 from .passes.extrema import order_extrema
 from .passes.inline import inline_calls, unshare_control_flow
@@ -24,14 +35,25 @@ from .passes.random import expand_random
 from .passes.simplify import simplify
 from .passes.split_reductions import split_reductions
 from .passes.split_scans import split_scans
+from .passes.tokens import tokens_as_arrays
 from .passes.while_loops import annotate_trip_counts, hoist_invariants, simplify_loops
+from .stages import Context, Emitted, Generated, Program, Scheduled
 from .targets.target import Target
 
 ModulePass = Callable[[Module], Module]
 TargetPass = Callable[[Module, Target], Module]
 Pass = ModulePass | TargetPass
 
-PASSES: tuple[Pass, ...] = (
+# What the program means, in fewer words: arrays that are dense, row-major, and of sizes known now.
+PREPARATION: Final[tuple[Pass, ...]] = (
+    tokens_as_arrays,
+    resolve_dynamic_sizes,
+    entry_layouts,
+    estimate_costs,
+)
+
+# The same program made faster, and cut into what kernels and libraries compute.
+OPTIMISATION: Final[tuple[Pass, ...]] = (
     inline_calls,
     eliminate_dead_code,
     share_computations,
@@ -45,6 +67,7 @@ PASSES: tuple[Pass, ...] = (
     simplify_loops,
     hoist_invariants,
     simplify,  # what common subexpressions and loops have brought to light
+    round_each_operation,  # behind the rules that would take the conversions away
     remove_barriers,
     match_collectives,
     match_custom_calls,
@@ -57,18 +80,91 @@ PASSES: tuple[Pass, ...] = (
     fuse,
 )
 
-
-# Floats of at most 16 bits rounded after every operation: before library calls take in what follows them, and behind
-# the rules that would take the conversions away.
-EXACT_PASSES: tuple[Pass, ...] = (
-    *PASSES[: PASSES.index(remove_barriers)],
-    round_each_operation,
-    *PASSES[PASSES.index(remove_barriers) :],
-)
-
+PASSES: Final[tuple[Pass, ...]] = (*PREPARATION, *OPTIMISATION)
 
 # The passes that are given the target.
 TARGET_PASSES: Final[frozenset[Pass]] = frozenset((match_library,))
+
+# What holds from a pass on.
+LAWS: Final[dict[Pass, laws.Law]] = {
+    tokens_as_arrays: laws.entry_without_tokens,
+    resolve_dynamic_sizes: laws.static_sizes,
+    entry_layouts: laws.known_layouts,
+    remove_barriers: laws.without("optimization-barrier"),
+    unshare_control_flow: laws.control_flow_unshared,
+    fuse: laws.runs_as_thunks,
+}
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A step from a value of type ``takes`` to one of type ``gives``.
+
+    ``law`` raises CompileError (INTERNAL) for a value that no compilation may give; ``files`` gives what to dump: the
+    end of a file's name, and its content.
+    """
+
+    run: Callable[[Any, Context], Any]
+    takes: type
+    gives: type
+    law: Callable[[Any], None] | None = None
+    files: Callable[[Any, Context], Iterable[tuple[str, str | bytes]]] | None = None
+
+    @property
+    def name(self) -> str:
+        return self.run.__name__
+
+
+def check_program(module: Module, context: Context) -> Module:
+    """``module``, if it is valid: always checked, since programs come from anywhere. Raises CompileError."""
+    verifier.verify_program(module)
+    return module
+
+
+def optimise(module: Module, context: Context) -> Module:
+    """``module`` after :data:`PASSES`."""
+    return run(module, context.target, context.dump)
+
+
+READING: Final[tuple[Stage, ...]] = (Stage(stages.read, Program, Module),)
+
+COMPILING: Final[tuple[Stage, ...]] = (
+    Stage(check_program, Module, Module),
+    Stage(optimise, Module, Module),
+    Stage(
+        stages.assign_buffers,
+        Module,
+        Scheduled,
+        law=lambda scheduled: buffers.check_assignment(scheduled.module, scheduled.assignment),
+        files=stages.files_of_assignment,
+    ),
+    Stage(stages.lower, Scheduled, Lowered),
+    Stage(stages.emit, Lowered, Emitted, law=laws.all_written, files=stages.files_of_code),
+    Stage(stages.generate, Emitted, Generated, files=stages.files_of_image),
+    Stage(stages.link, Generated, Executable),
+)
+
+WRITING: Final[tuple[Stage, ...]] = (
+    Stage(stages.write, Executable, bytes, files=stages.files_of_artifact),
+)
+
+STAGES: Final[tuple[Stage, ...]] = (*READING, *COMPILING, *WRITING)
+
+
+def run_stages(value: Any, context: Context, steps: Sequence[Stage] = STAGES) -> Any:
+    """``value`` after all of ``steps``. Raises CompileError."""
+    check = verifier.enabled()
+    for stage in steps:
+        start = time.perf_counter_ns()
+        value = stage.run(value, context)
+        context.dump.stage(stage.name, (time.perf_counter_ns() - start) / 1e6)
+        if check and stage.law is not None:
+            stage.law(value)
+        if context.dump.enabled and stage.files is not None:
+            for suffix, content in stage.files(value, context):
+                context.dump.write(suffix, content)
+    context.dump.finish()
+    return value
 
 
 def apply(step: Pass, module: Module, target: Target) -> Module:
@@ -91,14 +187,24 @@ def run(module: Module, target: Target, dump: Dump, passes: Iterable[Pass] = PAS
     steps = tuple(passes)
     names = ["pipeline-start", *(step.__name__ for step in steps), "pipeline-end"]
     dump.between_passes(module, 0, *names[:2], changed=True)
+    holding: list[laws.Law] = []
     for number, step in enumerate(steps, 1):
         before = module
+        start = time.perf_counter_ns()
         module = apply(step, module, target)
+        milliseconds = (time.perf_counter_ns() - start) / 1e6
         changed = module is not before
-        if check and changed:
-            module.assign_names()
-            verifier.verify(module, names[number])
-        dump.between_passes(module, number, *names[number : number + 2], changed=changed)
+        if check:
+            if step in LAWS:
+                holding.append(LAWS[step])
+            if changed:
+                module.assign_names()
+                verifier.verify(module, names[number])
+            for law in holding:
+                law(module, names[number])
+        dump.between_passes(
+            module, number, *names[number : number + 2], changed=changed, milliseconds=milliseconds
+        )
     module.assign_names()
     dump.module(module, "after_optimizations")
     return module

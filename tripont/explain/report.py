@@ -92,6 +92,7 @@ def build(module: ModuleDump, timeline: Timeline, folders: Sequence[Path] = ()) 
         "graphs": drawn,
         "entry": entry,
         "passes": description.get("passes", []),
+        "compiled": description.get("stages", []),
         "thunks": [_thunk_line(t, parent, numbers) for t, parent in flat],
         "timeline": _timeline(timeline, flat),
         "sources": sources,

@@ -23,10 +23,13 @@ _CONTROL: Final = frozenset(("call", "conditional", "while"))
 
 
 def round_each_operation(module: Module) -> Module:
-    """x -> convert(convert(x)) for every float of at most 16 bits that an operation computes.
+    """x -> convert(convert(x)) for every float of at most 16 bits that an operation computes, in modules that are
+    ``exact``.
 
     Not in the bodies of reductions: sums are rounded when they are done.
     """
+    if not module.exact:
+        return module
     bodies = {
         body
         for computation in module.computations()

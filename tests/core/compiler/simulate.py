@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from tripont.core.compiler import artifact, buffers, lowering
+from tripont.core.compiler import artifact, buffers, emission, lowering
+from tripont.core.compiler.codegen.callbacks import Callback
+from tripont.core.compiler.codegen.kernels import EmittedKernel
 from tripont.core.compiler.evaluate import evaluate_instruction
 from tripont.core.compiler.hlo import Instruction, Module
 
@@ -17,7 +19,8 @@ from tripont.core.compiler.hlo import Instruction, Module
 class Simulation:
     """A module lowered with kernels that are instructions; :meth:`run` executes it."""
 
-    emit_sequence = None
+    makes_sequences = False
+    merged_ns = 0.0
 
     def __init__(self, module: Module) -> None:
         """``module`` is fused and scheduled."""
@@ -25,20 +28,20 @@ class Simulation:
         self.assignment = buffers.assign(module)
         buffers.check_assignment(module, self.assignment)
         self.instructions: dict[str, Instruction] = {}
-        self.lowered = lowering.Lowering(
-            module,
-            self.assignment,
-            self._emit,
-            lambda i, n: n,
-            lambda i: i.opcode,
-            self.emit_sequence,
-        ).run()
+        self.lowered = lowering.lower(module, self.assignment)
+        emission.emit(self.lowered, self)
         self.copies = 0
         self.kernels = 0
 
-    def _emit(self, instruction: Instruction, name: str) -> lowering.KernelInfo:
+    def kernel(self, instruction: Instruction, name: str) -> EmittedKernel:
         self.instructions[name] = instruction
-        return lowering.KernelInfo(name, 1, 1, 1.0)
+        return EmittedKernel(name, 1, 1, 1.0)
+
+    def callback(self, call: Instruction, name: str) -> Callback:
+        return Callback(name, "function")
+
+    def sequence(self, thunks, symbols, name):
+        raise NotImplementedError
 
     def run(self, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
         rng = np.random.default_rng(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
-from tripont.core.compiler import lowering, pipeline
+from tripont.core.compiler import pipeline
 from tripont.core.compiler.codegen import kernels, sequence
 from tripont.core.compiler.dump import Dump
 from tripont.core.compiler.evaluate import evaluate
@@ -30,17 +30,15 @@ class NativeSimulation(Simulation):
         super().__init__(module)
         self.image = NativeImage(self.target.compile(self.code)) if self.lowered.symbols else None
 
-    def _emit(self, instruction: Instruction, name: str) -> lowering.KernelInfo:
+    makes_sequences = True
+
+    def kernel(self, instruction: Instruction, name: str) -> kernels.EmittedKernel:
         emitted = kernels.emit_kernel(self.code, self.target, instruction, name)
         self.instructions[emitted.function] = instruction
-        return lowering.KernelInfo(
-            emitted.function, emitted.work_count, emitted.grain, emitted.cost_ns
-        )
+        return emitted
 
-    def emit_sequence(self, thunks, symbols, name):
-        emitted, slices = sequence.emit_sequence(self.code, self.target, thunks, symbols, name)
-        info = lowering.KernelInfo(emitted.function, 1, 1, emitted.cost_ns)
-        return info, slices
+    def sequence(self, thunks, symbols, name):
+        return sequence.emit_sequence(self.code, self.target, thunks, symbols, name)
 
     def _run_kernel(self, thunk, instruction) -> None:
         arrays = [self._bytes(s) for s in thunk.arguments]
@@ -55,7 +53,7 @@ class NativeSimulation(Simulation):
 @pytest.mark.parametrize("loops", ["thunks", "functions"])
 def test_program(name: str, loops: str, monkeypatch) -> None:
     if loops == "thunks":
-        monkeypatch.setattr(NativeSimulation, "emit_sequence", None)
+        monkeypatch.setattr(NativeSimulation, "makes_sequences", False)
     module = read_program(programs.stablehlo(name), "mlir")
     reference = evaluate(module, programs.arguments_of(name))
     simulation = NativeSimulation(pipeline.run(module, for_cpu(), Dump(), GENERATED))

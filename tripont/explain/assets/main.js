@@ -11,6 +11,15 @@ function makeHeader(report) {
   add("flops", amount(report.costs.flops));
   add("bytes", byteSize(report.costs.bytes_accessed));
   add(report.timeline.measured ? "measured" : "estimated", duration(report.timeline.total));
+  if (report.compiled.length) addCompileTime(report, add);
+}
+
+// How long the compilation took; its title says how long each stage and the longest passes did.
+function addCompileTime(report, add) {
+  const line = (step) => `${step.name}: ${duration(step.milliseconds * 1e6)}`;
+  const longest = [...report.passes].sort((a, b) => b.milliseconds - a.milliseconds).slice(0, 8);
+  add("compiled in", duration(report.compiled.reduce((sum, stage) => sum + stage.milliseconds, 0) * 1e6));
+  byId("figures").lastChild.title = ["Stages", ...report.compiled.map(line), "", "Longest passes", ...longest.map(line)].join("\n");
 }
 
 function setTheme(theme) {

@@ -1,0 +1,105 @@
+"""Laws: what holds from a stage of the pipeline on, beyond what makes any module valid (:mod:`.verifier`).
+
+Each law raises VerificationError (INTERNAL) for a module that breaks it; ``after`` names the pass that has just run.
+They are checked under pytest and with TRIPONT_VERIFY=1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from .errors import internal
+from .fusion import executable_computations
+from .hlo import AUTO_LAYOUT, Computation, Instruction, Module, TokenShape
+from .lowering import ALIASES
+from .passes.dynamic_sizes import OPCODES as SIZE_OPCODES
+from .stages import Emitted
+from .verifier import VerificationError
+
+Law = Callable[[Module, str], None]
+
+# Instructions that become thunks without a kernel of their own.
+_THUNKS: Final = frozenset(("library-call", "custom-call", "while", "conditional", "copy"))
+
+
+def entry_without_tokens(module: Module, after: str) -> None:
+    """Parameters and results of the entry are not tokens."""
+    for value in (*module.entry.parameters, *module.entry.results):
+        if isinstance(value.shape, TokenShape):
+            raise VerificationError(f"{value!r} of the entry is a token after {after}")
+
+
+def static_sizes(module: Module, after: str) -> None:
+    """No instruction is about a size that depends on values."""
+    for instruction, computation in _instructions(module):
+        if instruction.opcode in SIZE_OPCODES:
+            raise VerificationError(_found(instruction, computation, after))
+
+
+def known_layouts(module: Module, after: str) -> None:
+    """The layouts of all parameters and results have been chosen."""
+    if AUTO_LAYOUT in (*module.parameter_layouts, *module.result_layouts):
+        raise VerificationError(f"a layout has not been chosen after {after}")
+
+
+def without(opcode: str) -> Law:
+    """The law that no instruction has ``opcode``."""
+
+    def law(module: Module, after: str) -> None:
+        for instruction, computation in _instructions(module):
+            if instruction.opcode == opcode:
+                raise VerificationError(_found(instruction, computation, after))
+
+    return law
+
+
+def control_flow_unshared(module: Module, after: str) -> None:
+    """Every computation of a loop or branch has one caller: a value of its own memory each time."""
+    called: set[Computation] = set()
+    for computation in executable_computations(module):
+        for instruction in computation.instructions:
+            if instruction.opcode in ("while", "conditional"):
+                for callee in instruction.called:
+                    if callee in called:
+                        problem = (
+                            f"{callee.name} has a second caller, {instruction!r}, after {after}"
+                        )
+                        raise VerificationError(problem)
+                    called.add(callee)
+
+
+def runs_as_thunks(module: Module, after: str) -> None:
+    """What runs is an alias of other memory, a kernel that code generation knows, a call, a copy or control flow."""
+    from .codegen.elemental import INDEXABLE
+    from .codegen.kernels import EMITTERS
+
+    for computation in executable_computations(module):
+        for instruction in computation.instructions:
+            opcode = instruction.opcode
+            known = opcode in ALIASES or opcode in _THUNKS or opcode in INDEXABLE
+            if opcode == "fusion":
+                known = instruction.attributes["kind"] in EMITTERS
+            if not (known or opcode in EMITTERS):
+                raise VerificationError(_found(instruction, computation, after))
+
+
+def all_written(emitted: Emitted) -> None:
+    """Every function that a thunk calls has been written."""
+    for wanted, symbol in zip(emitted.lowered.wanted, emitted.lowered.symbols, strict=False):
+        if not symbol:
+            raise internal(
+                f"the function {wanted.name} was not written", op=wanted.instruction.opcode
+            )
+
+
+def _instructions(module: Module) -> Iterator[tuple[Instruction, Computation]]:
+    for computation in module.computations():
+        for instruction in computation.instructions:
+            yield instruction, computation
+
+
+def _found(instruction: Instruction, computation: Computation, after: str) -> str:
+    return (
+        f"{instruction!r} stands in {computation.name} after {after}, where its opcode has no place"
+    )
