@@ -15,8 +15,11 @@ the result:
 * dots: a vector holds neighbouring contracted elements of both operands; the accumulators of a tile
   are summed across lanes at the end, all at once. For operands with the contracted dimension minor
   (``[M,K] x [N,K]``).
-* panels: a long row vector times a large matrix: a block of columns is accumulated in memory while
-  eight rows of the matrix at a time stream by.
+* panels: few rows times a large matrix with columns minor: a block of columns is accumulated in
+  memory while eight rows of the matrix at a time stream by.
+
+Few rows times a large matrix with the contracted dimension minor are dots. Either way the matrix is
+read once, and fetched ahead: memory decides how long such a product takes.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from typing import TYPE_CHECKING, Final
 from .. import errors, hlo
 from . import accumulation, costs, llvm_ir
 from .elemental import element
-from .generator import ZERO, Array, Coordinate, Index
+from .generator import ZERO, Array, Coordinate, Index, fixed
 from .kernels import EmittedKernel, Frame
 from .llvm_ir import Module, Value, i64
 from .loops import count
@@ -41,7 +44,15 @@ if TYPE_CHECKING:
 
 _PANEL_COLUMNS: Final = 1024
 _PANEL_ROWS: Final = 8
-_PANEL_BYTES: Final = 1 << 18  # a matrix above this is worth streaming
+STREAMED_BYTES: Final = 1 << 18  # a matrix from this size on is worth streaming
+_PANEL_SUMS: Final = (
+    1 << 14
+)  # bytes of sums that are accumulated in memory: they stay in the nearest cache
+# A product with so few rows is bound by reading the other matrix, which streams by once.
+FEW_ROWS: Final = 8
+_LINE: Final = 64  # bytes of memory that come together
+# How far ahead a matrix is fetched that streams by along the contracted dimension.
+_BYTES_AHEAD: Final = 1024
 # Products that an accumulator takes in a block, of sums that are more than twice as long. (Many accumulators of a tile
 # wait in memory while a block is summed: it is longer than that of a reduction.)
 _BLOCK: Final = 64
@@ -190,6 +201,13 @@ class _Kernel(Products):
             min(o.dtype.component.size for o in dot.operands)
         ) and self.target.can_mask(self.dtype.component.size)
         self.registers = 32 if self.target.vector_bytes >= 64 else 16
+        self.most_rows = 8 if self.registers == 32 else 4
+        self.fetches = self.target.packs_products  # on a CPU
+        # The largest operand, and how many of its vectors are a line of memory.
+        largest = max((a.shape for a in frame.operands), key=lambda shape: shape.bytes)
+        self.fetched_bytes = largest.bytes
+        self.streamed_size = largest.dtype.size
+        self.line = max(1, _LINE // (self.lanes * self.streamed_size))
 
     def exchange(self) -> None:
         self.c = self.c.exchanged()
@@ -309,28 +327,31 @@ class _Kernel(Products):
         rows, columns = (math.prod(d.size for d in g) for g in (c.rows, c.columns))
         depth, batches = (math.prod(d.size for d in g) for g in (c.contracted, c.batch))
         flops_ns = batches * rows * columns * depth * self.parts**2 / (self.lanes * 4.0)
-        shapes = [*(o.shape for o in self.dot.operands), self.dot.shape]
-        moved = sum(s.bytes for s in shapes if isinstance(s, hlo.Shape))
+        moved = sum(a.shape.bytes for a in (*self.frame.operands, *self.frame.results))
         cost = 20.0 + max(flops_ns, moved * 0.03)
         lhs_minor, rhs_minor = c.minor("lhs"), c.minor("rhs")
         if rhs_minor not in c.columns and lhs_minor in c.rows:
             self.exchange()
         elif rhs_minor in c.contracted and lhs_minor == rhs_minor:
+            if columns <= FEW_ROWS < rows and self.frame.moves_at_least(STREAMED_BYTES):
+                self.exchange()  # the matrix is rhs
             return self.dots(), cost
-        c = self.c
-        last = c.columns[-1] if c.columns else None
-        matrix_bytes = math.prod(c.rhs) * self.source_dtypes[1].size
-        if (
-            math.prod(d.size for d in c.rows) == 1
-            and last is not None
-            and last.size >= 2 * self.lanes
-            and c.minor("rhs") == last
-            and matrix_bytes >= _PANEL_BYTES
-            and len(c.contracted) == 1
-            and not self.dtype.is_complex
-        ):
-            return self.panels(last), cost
+        if self.streams() and not self.dtype.is_complex:
+            return self.panels(self.c.columns[-1]), cost
         return self.columns_tiles(), cost
+
+    def streams(self) -> bool:
+        """Whether few rows are multiplied by a large matrix (rhs): reading it decides how long that takes."""
+        c = self.c
+        last = c.columns[-1] if c.columns else Dimension(1)
+        minor = c.minor("rhs")
+        return (
+            math.prod(d.size for d in c.rows[:-1]) == 1
+            and (c.rows[-1].size if c.rows else 1) <= (FEW_ROWS if self.fetches else 1)
+            and len(c.contracted) == 1
+            and (minor is c.contracted[0] or (minor is last and last.size >= 2 * self.lanes))
+            and math.prod(c.rhs) * self.source_dtypes[1].size >= STREAMED_BYTES
+        )
 
     def columns_tiles(self) -> int:
         c, g = self.c, self.g
@@ -400,11 +421,18 @@ class _Kernel(Products):
         lanes = min(self.lanes, _power_of_two(minor.size, up=self.can_mask))
         main = minor.size // lanes * lanes
         budget = 16 // self.parts if self.registers == 32 else 8 // self.parts
-        height = _tile(row.size, 4)
-        width = _tile(column.size, max(1, budget // height))
-        if height < 4:
-            height = _tile(row.size, max(1, budget // width))
+        streams = self.fetches and self.streams()
+        if streams:
+            height = -(-row.size // -(-row.size // self.most_rows))
+            width = min(column.size, 4, max(2, (24 if self.registers == 32 else 8) // height))
+        else:
+            height = _tile(row.size, 4)
+            width = _tile(column.size, max(1, budget // height))
+            if height < 4:
+                height = _tile(row.size, max(1, budget // width))
         tiles = height * width
+        unroll = self.line if streams else 2 if tiles <= 4 and main % (2 * lanes) == 0 else 1
+        ahead = _BYTES_AHEAD // self.streamed_size
         outer = [*c.batch, *c.rows[:-1], *c.columns[:-1]]
         rest = minor.size - main
         mask = None
@@ -430,23 +458,26 @@ class _Kernel(Products):
 
             def along(at: Coordinates, accumulators: list[Element]) -> None:
                 vectors, scalars = accumulators[:tiles], accumulators[tiles:]
-                step = lanes * (
-                    2 if tiles <= 4 and main >= 4 * lanes and main % (2 * lanes) == 0 else 1
-                )
-                if main > step:
+                step = lanes * unroll
+                whole = main // step * step
+                if whole > step:
 
                     def steps(i: Value, flat: list[Value]) -> list[Value]:
                         inner = self.grouped(flat)
-                        start = Coordinate(i, 0, 1, None, 0, minor.size - 1, lanes)
+                        start = Coordinate(i, 0, 1, None, 0, minor.size - 1, step)
                         for by in range(0, step, lanes):
-                            product(at, self.offset(start, by, lanes, minor.size), inner)
+                            k = self.offset(start, by, lanes, minor.size)
+                            if streams and by % (self.line * lanes) == 0:
+                                self.fetch({**fixed_at, **at, minor: g.shift(k, ahead)}, column_at)
+                            product(at, k, inner)
                         return [v for e in inner for v in components(e)]
 
                     block = accumulation.BLOCK if tiles <= 4 else _BLOCK
-                    vectors = self.accumulate(main, step, vectors, steps, step // lanes, block)
+                    vectors = self.accumulate(whole, step, vectors, steps, unroll, block)
                 else:
-                    for by in range(0, main, lanes):
-                        product(at, self.offset(ZERO, by, lanes, minor.size), vectors)
+                    whole = 0
+                for by in range(whole, main, lanes):
+                    product(at, self.offset(ZERO, by, lanes, minor.size), vectors)
                 if mask is not None:
                     with g.masked(mask):
                         product(at, self.offset(ZERO, main, lanes, minor.size), vectors)
@@ -476,9 +507,24 @@ class _Kernel(Products):
                     self.store({**fixed_at, row: row_at[r], column: place}, value)
                     at += wide
 
-        dims = [*(d.size for d in outer), -(-row.size // height), -(-column.size // width)]
-        count(g, self.frame.begin, self.frame.end, dims, tile)
+        # The matrix streams by once: all rows of lhs pass a tile's columns before the next tile's.
+        tiles_of = [-(-row.size // height), -(-column.size // width)]
+        dims = [*(d.size for d in outer), *(reversed(tiles_of) if streams else tiles_of)]
+
+        def unit(index: Index) -> None:
+            tile((*index[:-2], index[-1], index[-2]) if streams else index)
+
+        count(g, self.frame.begin, self.frame.end, dims, unit)
         return math.prod(dims)
+
+    def fetch(self, at: Coordinates, column_at: Sequence[Coordinate]) -> None:
+        """Ask for what the matrix is made of ``at`` some place, in each of the columns."""
+        if not self.fetches:
+            return
+        column = self.c.columns[-1] if self.c.columns else Dimension(1)
+        with self.g.fetching(self.fetched_bytes):
+            for place in column_at:
+                self.read(1, {**at, column: place})
 
     def gathered(self, scalars: Sequence[Element]) -> Element:
         """Scalars as the lanes of one vector."""
@@ -537,17 +583,31 @@ class _Kernel(Products):
         return sums
 
     def panels(self, column: Dimension) -> int:
-        """Blocks of columns accumulated in memory, while several rows of the matrix stream by."""
+        """Blocks of columns accumulated in memory, while several rows of the matrix stream by, and the next ones are
+        fetched.
+        """
         c, g, b = self.c, self.g, self.g.builder
         depth = c.contracted[0]
+        row = c.rows[-1] if c.rows else Dimension(1)
         lanes = self.lanes
-        block = min(_PANEL_COLUMNS, column.size // lanes * lanes)
-        while column.size // block < 2 and block >= 4 * lanes:
-            block = block // 2 // lanes * lanes
+        tall = -(-row.size // -(-row.size // self.most_rows))  # rows of lhs at a time
+        vectors = 4 if row.size <= 2 else 2  # of columns at a time
+        while column.size < vectors * lanes:
+            vectors //= 2
+        step = vectors * lanes
+        wide = min(_PANEL_COLUMNS, _PANEL_SUMS // (row.size * self.register_bytes))
+        blocks = -(-column.size // max(step, wide))
+        if blocks == 1 and column.size >= 4 * step:
+            blocks = 2
+        block = -(-column.size // (blocks * step)) * step
+        if block > column.size:
+            block -= step
         blocks = -(-column.size // block)
         bytes_ = self.lanes * self.register_bytes
         type_ = llvm_ir.vector(self.type, lanes)
-        outer = [*c.batch, *c.rows, *c.columns[:-1]]
+        outer = [*c.batch, *c.columns[:-1]]
+        # (Not overlapping ones: what is added to a row's sums is added once.)
+        parts = [range(n, min(n + tall, row.size)) for n in range(0, row.size, tall)]
         # Rows [0, rest) and then _PANEL_ROWS at a time. The first buffer takes a few such chunks and is added to the
         # second one, which is added to the third one after some, and so on (see :mod:`.accumulation`).
         rest = depth.size % _PANEL_ROWS or min(_PANEL_ROWS, depth.size)
@@ -556,7 +616,7 @@ class _Kernel(Products):
         while self.rounds and (depth.size - rest) // spans[-1] > most:
             spans.append(spans[-1] * most)
             most = accumulation.BLOCK
-        buffers = [b.alloca(self.type, block) for _ in spans]
+        buffers = [b.alloca(self.type, row.size * block) for _ in spans]
         g.note(*buffers)
 
         def unit(index: Index) -> None:
@@ -564,7 +624,7 @@ class _Kernel(Products):
             left = self.start(index[-1], block, column.size)
 
             def each_vector(change: Callable[[Value], None]) -> None:
-                with g.loop(i64(0), i64(block), lanes) as (i, _, _):
+                with g.loop(i64(0), i64(row.size * block), lanes) as (i, _, _):
                     change(i)
 
             def load(buffer: Value, i: Value) -> Value:
@@ -574,23 +634,52 @@ class _Kernel(Products):
                 assert isinstance(value, Value)
                 b.store(value, b.gep(self.type, buffer, i), bytes_)
 
-            def columns_at(i: Value) -> Coordinate:
-                return self.offset(left._replace(base=g.add(left.base, i)), 0, lanes, column.size)
+            def columns_at(i: Value, by: int = 0) -> Coordinate:
+                place = left._replace(
+                    base=g.add(left.base, i), multiple=math.gcd(left.multiple, lanes)
+                )
+                return self.offset(place, by, lanes, column.size)
 
             def chunk(rows: int, k: Coordinate, into: Value, first: bool) -> None:
                 k_at = [self.offset(k, n, 1, depth.size) for n in range(rows)]
-                scalars = [self.read(0, {**fixed_at, depth: at}) for at in k_at]
-
-                def take(i: Value) -> None:
-                    total: Element = llvm_ir.zero(type_) if first else load(into, i)
-                    for scalar, k_coordinate in zip(scalars, k_at, strict=True):
-                        value = self.read(
-                            1, {**fixed_at, depth: k_coordinate, column: columns_at(i)}
-                        )
-                        total = self.multiply_add(scalar, value, total)
-                    store(into, i, total)
-
-                each_vector(take)
+                for part in parts:
+                    row_at = [fixed(r) for r in part]
+                    places = [i64(r * block) for r in part]
+                    scalars = [
+                        [self.read(0, {**fixed_at, depth: at, row: r}) for r in row_at]
+                        for at in k_at
+                    ]
+                    with g.loop(i64(0), i64(block), step) as (i, _, _):
+                        at = [g.add(i, i64(v * lanes)) for v in range(vectors)]
+                        into_at = [g.add(place, i) for place in places for i in at]
+                        totals: list[Element] = [
+                            llvm_ir.zero(type_) if first else load(into, i) for i in into_at
+                        ]
+                        for number, (factors, k_coordinate) in enumerate(
+                            zip(scalars, k_at, strict=True)
+                        ):
+                            if part is parts[0]:
+                                ahead = self.offset(k, number + _PANEL_ROWS, 1, depth.size)
+                                lines = range(0, step, self.line * lanes)
+                                self.fetch(
+                                    {**fixed_at, depth: ahead}, [columns_at(i, n) for n in lines]
+                                )
+                            right = [
+                                self.read(
+                                    1,
+                                    {
+                                        **fixed_at,
+                                        depth: k_coordinate,
+                                        column: columns_at(i, v * lanes),
+                                    },
+                                )
+                                for v in range(vectors)
+                            ]
+                            for n, total in enumerate(totals):
+                                r, v = divmod(n, vectors)
+                                totals[n] = self.multiply_add(factors[r], right[v], total)
+                        for i, total in zip(into_at, totals, strict=True):
+                            store(into, i, total)
 
             def rows(level: int, start: Value, stop: Value) -> None:
                 """Take rows [start, stop) into the buffer of ``level``."""
@@ -609,7 +698,10 @@ class _Kernel(Products):
             total = buffers[-1]
             chunk(rest, ZERO, total, True)
             rows(len(spans) - 1, i64(rest), i64(depth.size))
-            each_vector(lambda i: self.store({**fixed_at, column: columns_at(i)}, load(total, i)))
+            for r in range(row.size):
+                with g.loop(i64(0), i64(block), lanes) as (i, _, _):
+                    value = load(total, g.add(i, i64(r * block)))
+                    self.store({**fixed_at, row: fixed(r), column: columns_at(i)}, value)
 
         dims = [*(d.size for d in outer), blocks]
         count(g, self.frame.begin, self.frame.end, dims, unit)

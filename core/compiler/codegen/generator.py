@@ -96,6 +96,8 @@ class Generator:
         )
         self.math_functions: Counter[str] = Counter()  # how often each was written or called
         self.mask: Value | None = None  # i1 lanes that may touch memory; None: all
+        # Loads from arrays of at least so many bytes ask for the memory and give 0 (see :meth:`fetching`).
+        self.fetched_bytes: int | None = None
         self._levels = [_Level([], False)]
         self._level_of: dict[str, int] = {}
         self._memo: dict[Hashable, Any] = {}
@@ -182,6 +184,19 @@ class Generator:
             yield
         finally:
             self.mask, self._memo = saved, saved_memo
+
+    @contextmanager
+    def fetching(self, size: int) -> Iterator[None]:
+        """What is read from arrays of at least ``size`` bytes is only asked for: it will be read soon. The values that
+        are made meanwhile mean nothing, and nobody may use them.
+        """
+        saved, saved_memo = self.fetched_bytes, self._memo
+        self.fetched_bytes = size
+        self._memo = dict(self._memo)
+        try:
+            yield
+        finally:
+            self.fetched_bytes, self._memo = saved, saved_memo
 
     def pure(
         self,

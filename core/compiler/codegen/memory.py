@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..dtypes import DType
 from . import conversion, llvm_ir
 from .llvm_ir import Value, i64
-from .representation import Complex, Element, lanes, memory_type
+from .representation import Complex, Element, lanes, memory_type, register_type
 
 if TYPE_CHECKING:
     from .generator import Array, Coordinate, Generator, Index
@@ -26,6 +26,8 @@ def load(g: Generator, array: Array, index: Index, floor: int | None = None) -> 
     """
     dtype = array.shape.dtype
     pointer, lane = g.address(array, index)
+    if g.fetched_bytes is not None:
+        return _fetch(g, array, pointer, lane)
     mask = None if lane.is_uniform else g.mask
     operands = [pointer] + [v for v in (lane.vector, mask) if v is not None]
     return g.pure(
@@ -34,6 +36,18 @@ def load(g: Generator, array: Array, index: Index, floor: int | None = None) -> 
         lambda: _load(g, dtype, pointer, lane, mask),
         g.guard_level() if floor is None else floor,
     )
+
+
+def _fetch(g: Generator, array: Array, pointer: Value, lane: Coordinate) -> Element:
+    """Ask for the line of memory that the first lane is read from, if the array is large; gives 0."""
+    dtype = array.shape.dtype
+    assert g.fetched_bytes is not None
+    if array.shape.bytes >= g.fetched_bytes:
+        # To read, into all caches, as data.
+        hints = [Value("i32", n) for n in ("0", "3", "1")]
+        g.builder.call("void", "llvm.prefetch.p0", [pointer, *hints])
+    zero = llvm_ir.zero(llvm_ir.vector(register_type(dtype), lane.lanes))
+    return Complex(zero, zero) if dtype.is_complex else zero
 
 
 def reload(g: Generator, array: Array, index: Index) -> Element:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...hlo import Instruction
+from ...hlo import Computation, Instruction
 
 if TYPE_CHECKING:
     from ...targets.target import Target
@@ -17,10 +18,12 @@ class Context:
 
     ``uses``: how often each instruction is used, those that rules made included. ``is_materialized``: whether the
     instruction that the rule looks at is written to memory whatever happens, for no user can be fused with it.
+    ``fusions``: the computations of the fusions that rules made in this module, for equal ones to be one.
     """
 
     target: Target
     uses: dict[Instruction, int]
+    fusions: dict[Hashable, Computation]
     is_materialized: bool = False
 
     def is_only_use(self, operand: Instruction) -> bool:

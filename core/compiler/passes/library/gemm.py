@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ... import dtypes
 from ...codegen import product_forms
+from ...codegen.contraction import FEW_ROWS, STREAMED_BYTES
 from ...codegen.product_forms import ProductForm
 from ...dtypes import DType
 from ...hlo import DotDimensionNumbers, Instruction, Shape
@@ -214,6 +215,23 @@ def is_worthwhile(dot: Instruction) -> bool:
     )
 
 
+def streamed_sides(dot: Instruction, target: Target) -> tuple[int, int] | None:
+    """Which operand of ``dot`` has few rows, and which one is a matrix so large that memory decides the time of the
+    product (:mod:`.streamed`); None if it is another product.
+    """
+    numbers: DotDimensionNumbers = dot.attributes["dimension_numbers"]
+    if not target.packs_products or not dot.dtype.is_float or numbers.lhs_batch or 0 in dot.dims:
+        return None
+    if any(not (o.dtype.is_float or o.dtype.is_integer) for o in dot.operands):
+        return None
+    _, m, n, k = sizes_of(dot)
+    for rows, matrix, few, many in ((0, 1, m, n), (1, 0, n, m)):
+        large = dot.operands[matrix].shape.bytes >= STREAMED_BYTES  # type: ignore[union-attr]
+        if few <= FEW_ROWS < many and large and k > 1:
+            return rows, matrix
+    return None
+
+
 def form_of(dot: Instruction, target: Target) -> ProductForm | None:
     """The instructions with which ``dot`` is generated with packing; None if something else is better on ``target``."""
     form = _packed_form(dot, target)
@@ -227,6 +245,8 @@ def form_of(dot: Instruction, target: Target) -> ProductForm | None:
 def _packed_form(dot: Instruction, target: Target) -> ProductForm | None:
     """The instructions with which ``dot`` can be generated with packing, if it is large enough for that."""
     if not target.packs_products or 0 in dot.dims or any(0 in o.dims for o in dot.operands):
+        return None
+    if streamed_sides(dot, target) is not None:
         return None
     lhs, rhs = (o.dtype for o in dot.operands)
     form = product_forms.choose(target, lhs, rhs, _accumulator(dot.dtype))
@@ -250,7 +270,7 @@ def is_gemm(dot: Instruction, target: Target) -> bool:
 
 def way_of(dot: Instruction, target: Target) -> Way | None:
     """How the library computes ``dot`` on ``target``; None if generated code does it better, or the library cannot."""
-    if not is_worthwhile(dot):
+    if not is_worthwhile(dot) or streamed_sides(dot, target) is not None:
         return None
     lhs, rhs = dot.operands
     return way(DOT, (lhs.dtype, rhs.dtype, dot.dtype), target)

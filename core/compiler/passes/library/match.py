@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Final
 
 from ...hlo import Computation, Instruction, Module
@@ -15,6 +15,7 @@ from .orientation import orient_results
 from .other import match_cholesky, match_fft, match_topk, match_triangular_solve
 from .packed import generate_product
 from .sort import match_sort
+from .streamed import match_streamed
 
 if TYPE_CHECKING:
     from ...targets.target import Target
@@ -25,7 +26,7 @@ RULES: Final[dict[str, Rule]] = {
     "add": fold_add,
     "cholesky": match_cholesky,
     "convolution": match_convolution,
-    "dot": match_dot,
+    "dot": lambda dot, context: match_streamed(dot, context) or match_dot(dot, context),
     "fft": match_fft,
     "multiply": fold_multiply,
     "sort": match_sort,
@@ -66,13 +67,16 @@ def match_library(module: Module, target: Target) -> Module:
                 c for i in computation.instructions if i.opcode in _SEQUENCES for c in i.called
             )
     new: dict[Computation, Computation] = {}
+    fusions: dict[Hashable, Computation] = {}
     for computation in module.computations():
         if computation in sequences:
-            new[computation] = _match(rewrite.with_called(computation, new), target)
+            new[computation] = _match(rewrite.with_called(computation, new), target, fusions)
     return rewrite.with_entry(module, new[module.entry])
 
 
-def _match(computation: Computation, target: Target) -> Computation:
+def _match(
+    computation: Computation, target: Target, fusions: dict[Hashable, Computation]
+) -> Computation:
     computation = orient_results(computation, target)
     uses = dict.fromkeys(computation.instructions, 0)
     fusible: set[Instruction] = set()  # those that a user could be fused with
@@ -83,7 +87,7 @@ def _match(computation: Computation, target: Target) -> Computation:
         if not is_barrier and not (instruction.opcode == "reshape" and instruction not in fusible):
             fusible.update(instruction.operands)
     uses[computation.root] += 1
-    context = Context(target, uses)
+    context = Context(target, uses, fusions)
     originals = iter(computation.instructions)
 
     def rule(instruction: Instruction) -> Instruction | None:
