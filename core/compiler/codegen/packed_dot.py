@@ -17,6 +17,10 @@ Attributes (``config``): ``batch`` (sizes), ``m``, ``n``, ``k``; ``lhs_strides``
 neighbours); ``packed``, whether it is; ``result_strides`` of [b..., m, n], the last of them 1; ``rows`` and
 ``width`` of a tile; ``form``, a :class:`~.product_forms.ProductForm`; ``alpha`` (1 if it is not there) and
 ``epilogue``: "add" adds the third operand, which has the result's strides, "bias" a vector of n elements.
+
+A "packed-dot" fusion holds such an instruction and elementwise ones behind it, all of [b..., m, n] (the library pass
+:mod:`..passes.library.packed_epilogue` makes them): they are computed from the registers, and only their results are
+written.
 """
 
 from __future__ import annotations
@@ -26,7 +30,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .. import dtypes, hlo
 from . import conversion, llvm_ir
-from .generator import Index
+from .elemental import element
+from .generator import Coordinate, Index
 from .kernels import EmittedKernel, Frame
 from .llvm_ir import Module, Value, i64
 from .loops import count
@@ -56,7 +61,12 @@ class _PackedDot:
     def __init__(self, frame: Frame) -> None:
         self.frame = frame
         self.b = frame.builder
-        config: dict[str, Any] = frame.instruction.attributes["config"]
+        (self.dot,) = (i for i in frame.computation.instructions if i.opcode == "packed-dot")
+        self.operands = [frame.generator.arrays[o] for o in self.dot.operands]
+        # Roots that are computed from the product: they have its dimensions.
+        roots = frame.computation.results
+        self.roots = () if roots == (self.dot,) else roots
+        config: dict[str, Any] = self.dot.attributes["config"]
         self.form: ProductForm = config["form"]
         self.batch: tuple[int, ...] = config["batch"]
         self.m, self.n, self.k = config["m"], config["n"], config["k"]
@@ -74,7 +84,7 @@ class _PackedDot:
         self.tiles, self.panels = -(-self.m // self.rows), -(-self.n // self.width)
         self.type = memory_type(self.form.result)
         self.size = self.form.result.size
-        given = frame.operands[0].shape.dtype
+        given = self.operands[0].shape.dtype
         self.stages = given is not self.form.lhs or self.k % self.form.group != 0
         self.split()
 
@@ -115,9 +125,9 @@ class _PackedDot:
 
     def emit(self) -> EmittedKernel:
         b, form = self.b, self.form
-        lhs, rhs = self.frame.operands[0].pointer, self.frame.operands[1].pointer
+        lhs, rhs = self.operands[0].pointer, self.operands[1].pointer
         scratch = sums = self.staged = None
-        source = memory_type(self.frame.operands[0].shape.dtype)
+        source = memory_type(self.operands[0].shape.dtype)
         if self.stages:
             self.staged = b.alloca(memory_type(form.lhs), self.tall * self.rows * self.staged_row)
         if self.pieces > 1:
@@ -136,6 +146,7 @@ class _PackedDot:
             packed = b.mul(self.offset(batch, self.rhs_batch), i64(matrix))
             self.rhs = b.gep(memory_type(form.rhs), rhs, packed)
             self.result = self.offset(batch, self.result_batch)
+            self.at = tuple(index[: len(batch)])
             if sums is not None:
                 self.sum_rows(sums)
             if scratch is None:
@@ -222,7 +233,7 @@ class _PackedDot:
     def stage(self, start: Value, stop: Value) -> None:
         """Copy the groups [start, stop) of the unit's rows, converted, zeros behind the last element."""
         b, form, g = self.b, self.form, self.frame.generator
-        given = self.frame.operands[0].shape.dtype
+        given = self.operands[0].shape.dtype
         source, to = memory_type(given), memory_type(form.lhs)
         lanes = self.frame.target.lane_count(
             max(given.size, form.lhs.size, 4 if form.lhs.is_float else 1)
@@ -289,11 +300,13 @@ class _PackedDot:
     def fetch_result(self, top: Value, left: Value) -> None:
         """Ask for the lines of the result that the tile is going to be written to: they are on their way meanwhile."""
         b = self.b
-        base = b.gep(self.type, self.frame.results[0].pointer, self.place(top, left))
-        line = 64 // self.size
-        for r in range(self.rows):
-            for column in range(0, self.width, line):
-                self.prefetch(b.gep(self.type, base, i64(r * self.result_row + column)), 1, 3)
+        for array in self.frame.results:
+            type_, size = memory_type(array.shape.dtype), array.shape.dtype.size
+            base = b.gep(type_, array.pointer, self.place(top, left))
+            line = 64 // size
+            for r in range(self.rows):
+                for column in range(0, self.width, line):
+                    self.prefetch(b.gep(type_, base, i64(r * self.result_row + column)), 1, 3)
 
     def fetch_panel(self, packed: Value, number: Value, start: Value) -> None:
         """Where :meth:`step` begins to fetch what tile ``number`` of a block is to fetch of the next panel."""
@@ -398,16 +411,17 @@ class _PackedDot:
         b, form = self.b, self.form
         start = self.place(top, left)
         base = b.gep(self.type, self.frame.results[0].pointer, start)
+        finished: list[Value] = []
         first = b.mul(number, i64(self.rows))
         bias: list[Value] = []
         if self.epilogue == "bias":
-            vector = b.gep(self.type, self.frame.operands[2].pointer, left)
+            vector = b.gep(self.type, self.operands[2].pointer, left)
             bias = [
                 b.load(form.accumulator, b.gep(self.type, vector, i64(v * form.lanes)), self.size)
                 for v in range(self.vectors)
             ]
         if self.epilogue == "add":
-            added = b.gep(self.type, self.frame.operands[2].pointer, start)
+            added = b.gep(self.type, self.operands[2].pointer, start)
         for n, value in enumerate(totals):
             r, v = divmod(n, self.vectors)
             offset = i64(r * self.result_row + v * form.lanes)
@@ -421,4 +435,28 @@ class _PackedDot:
             elif self.epilogue == "add":
                 other = b.load(value.type, b.gep(self.type, added, offset), self.size)
                 value = b.binary("fadd", value, other)
-            b.store(value, b.gep(self.type, base, offset), self.size)
+            if self.roots:
+                finished.append(value)
+            else:
+                b.store(value, b.gep(self.type, base, offset), self.size)
+        if finished:
+            self.write_roots(top, left, finished)
+
+    def write_roots(self, top: Value, left: Value, values: list[Value]) -> None:
+        """Write what is computed from a finished tile."""
+        b, g, form = self.b, self.frame.generator, self.form
+        with g.level():  # what is computed here is known here only
+            block = b.new_label("roots")
+            b.branch(block)
+            b.start_block(block)
+            for n, value in enumerate(values):
+                r, v = divmod(n, self.vectors)
+                row = Coordinate(b.add(top, i64(r)), 0, 1, None, 0, self.m - 1)
+                column = Coordinate(
+                    b.add(left, i64(v * form.lanes)), 1, form.lanes, None, 0, self.n - 1
+                )
+                index = (*self.at, row, column)
+                g.remember((self.dot, index), value, g.depth)
+                results = [element(g, root, index) for root in self.roots]
+                for array, result in zip(self.frame.results, results, strict=True):
+                    g.store(array, index, result)

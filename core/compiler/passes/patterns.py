@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..codegen.elemental import reshape_groups
 from ..hlo import Computation, Instruction, Shape, broadcast, constant
 
 # Bodies that may be applied in any grouping, with the value that changes nothing.
@@ -55,6 +56,25 @@ def reshape(operand: Instruction, dims: Sequence[int]) -> Instruction:
         return operand
     shape = Shape(operand.dtype, dims)
     return Instruction("reshape", shape, (operand,), metadata=operand.metadata)
+
+
+def reshaped_broadcast(
+    i: Instruction, dims: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """The reshape to ``dims`` of a broadcast ``i`` as a broadcast: the dimensions that its operand is reshaped to, and
+    which of ``dims`` they are. None if a part of a dimension repeats.
+    """
+    covered = set(i.attributes["dimensions"])
+    sizes: list[int] = []
+    places: list[int] = []
+    for ours, theirs in reshape_groups(i.dims, dims):
+        large = [d in covered for d in ours if i.dims[d] != 1]
+        if all(large) and (large or any(d in covered for d in ours)):
+            sizes += [dims[d] for d in theirs]
+            places += theirs
+        elif any(large):
+            return None
+    return tuple(sizes), tuple(places)
 
 
 def squeezed(dims: Sequence[int]) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ from .gemm import fold_result_transpose, match_dot
 from .orientation import orient_results
 from .other import match_cholesky, match_fft, match_topk, match_triangular_solve
 from .packed import generate_product
+from .packed_epilogue import fuse_epilogues
 from .sort import match_sort
 from .streamed import match_streamed
 
@@ -99,4 +100,5 @@ def _match(
         return result
 
     computation = rewrite.sweep(computation, rule, repeat=False)
-    return rewrite.sweep(computation, lambda i: generate_product(i, target), repeat=False)
+    computation = rewrite.sweep(computation, lambda i: generate_product(i, target), repeat=False)
+    return fuse_epilogues(computation, fusions)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from ... import dtypes
 from ...clusters import cost_of
-from ...codegen.elemental import INDEXABLE, reshape_groups
+from ...codegen.elemental import INDEXABLE
 from ...fused import make_fusion
 from ...hlo import DotDimensionNumbers, Instruction, Shape, topological_order
-from ..patterns import reshape
+from ..patterns import reshape, reshaped_broadcast
 from .gemm import convert, sizes_of, streamed_sides
 
 if TYPE_CHECKING:
@@ -168,22 +168,14 @@ class _Weights:
     def broadcast(self, i: Instruction, dims: tuple[int, ...]) -> Instruction:
         """A broadcast to ``dims`` of an array that is reshaped before, if that is possible."""
         source = i.operands[0]
-        covered = dict(zip(i.attributes["dimensions"], source.dims, strict=True))
-        new_dims: list[int] = []
-        dimensions: list[int] = []
-        for ours, theirs in reshape_groups(i.dims, dims):
-            there = [d for d in ours if d in covered]
-            if any(i.dims[d] != 1 for d in ours if d not in covered):
-                if any(i.dims[d] != 1 for d in there):  # some of a dimension repeats
-                    value = self.member("broadcast", i, None, self.small(source, source.dims))
-                    return self.member("reshape", i, value.dtype, value, dims=dims)
-                continue
-            if there:
-                new_dims += [dims[d] for d in theirs]
-                dimensions += theirs
-        small = self.small(source, tuple(new_dims))
-        attributes = {"dimensions": tuple(dimensions)}
-        return self.member("broadcast", i, None, small, dims=dims, attributes=attributes)
+        found = reshaped_broadcast(i, dims)
+        if found is None:
+            value = self.member("broadcast", i, None, self.small(source, source.dims))
+            return self.member("reshape", i, value.dtype, value, dims=dims)
+        small = self.small(source, found[0])
+        return self.member(
+            "broadcast", i, None, small, dims=dims, attributes={"dimensions": found[1]}
+        )
 
     def small(self, source: Instruction, dims: tuple[int, ...]) -> Instruction:
         """An array that is broadcast."""

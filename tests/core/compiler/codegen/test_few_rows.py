@@ -14,7 +14,7 @@ from tripont.core.compiler.evaluate import evaluate
 from tripont.core.compiler.targets.host import for_cpu
 
 from tests.core.compiler.builders import module, number, op
-from tests.core.compiler.codegen.test_packed_dot import cpu, near, product, random
+from tests.core.compiler.codegen.test_packed_dot import cpu, kinds, near, product, random
 from tests.core.compiler.test_native import NativeSimulation
 
 Array = np.ndarray[Any, Any]
@@ -35,15 +35,6 @@ FLOATS = [
 
 def optimised(root: hlo.Instruction, parameters: Sequence[hlo.Instruction], cpu: str) -> hlo.Module:
     return pipeline.run(module(parameters, root), for_cpu(cpu, False), Dump())
-
-
-def kinds(made: hlo.Module) -> list[str]:
-    """What the program is made of: opcodes, and kinds of fusions."""
-    return [
-        i.attributes["kind"] if i.opcode == "fusion" else i.opcode
-        for i in made.entry.instructions
-        if i.opcode != "parameter"
-    ]
 
 
 @pytest.mark.parametrize("types", FLOATS, ids=str)

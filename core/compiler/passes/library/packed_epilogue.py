@@ -1,0 +1,197 @@
+"""What is computed from a packed product alone is computed before it is written: a "packed-dot" fusion.
+
+Biases, activations, residuals and the conversion to the result's type cost a pass over memory otherwise. An
+instruction goes along if it is elementwise, and if nobody but others that go along needs what it is computed from: a
+fusion writes one array, of as many elements as the product.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Hashable
+from typing import Any, Final
+
+from ...clusters import cost_of
+from ...codegen.elemental import INDEXABLE
+from ...fused import make_fusion
+from ...hlo import Computation, Instruction, Shape, topological_order
+from ..patterns import reshape, reshaped_broadcast
+from .gemm import row_major
+
+_MOST_COST: Final = 120.0  # vector instructions for an element of the result
+_MOST_MEMBERS: Final = 48
+_MOST_LOOKED_AT: Final = 256  # instructions behind a product
+_MOST_ARRAYS: Final = 8  # that are read besides the product's operands
+
+
+def fuse_epilogues(computation: Computation, fusions: dict[Hashable, Computation]) -> Computation:
+    """``computation`` with what follows its packed products inside of them."""
+    products = [i for i in computation.instructions if i.opcode == "packed-dot"]
+    replaced: dict[
+        Instruction, Instruction
+    ] = {}  # the last instruction of an epilogue -> its fusion
+    gone: set[Instruction] = set()
+    users = computation.users() if products else {}
+    position = {i: n for n, i in enumerate(computation.instructions)} if products else {}
+    for product in products:
+        if product in gone:
+            continue
+        members = _members(product, computation, users, position, gone)
+        if len(members) > 1:
+            fused = _fused(product, members, fusions)
+            if fused is not None:
+                replaced[members[-1]] = fused
+                gone.update(members)
+    if not replaced:
+        return computation
+    output: list[Instruction] = []
+    mapped: dict[Instruction, Instruction] = {}
+
+    def place(i: Instruction) -> Instruction:
+        """``i``, or what it is now, with operands that are placed before it."""
+        if i not in mapped:
+            new = [place(o) for o in i.operands]
+            same = all(a is b for a, b in zip(new, i.operands, strict=True))
+            mapped[i] = i if same else i.replace(operands=new)
+            output.append(mapped[i])
+        return mapped[i]
+
+    for i in computation.instructions:
+        if i in replaced:
+            mapped[i] = place(replaced[i])
+        elif i not in gone:
+            place(i)
+    return Computation(computation.name, computation.parameters, output, mapped[computation.root])
+
+
+def _members(
+    product: Instruction,
+    computation: Computation,
+    users: dict[Instruction, list[Instruction]],
+    position: dict[Instruction, int],
+    gone: set[Instruction],
+) -> list[Instruction]:
+    """``product`` and what goes along, in order; the last one is all that others read. ``gone``: what is part of
+    another product's fusion.
+    """
+    config = product.attributes["config"]
+    dense = row_major((*config["batch"], config["m"], config["n"]))
+    if config["result_strides"] != tuple(d.stride for d in dense):
+        return []
+    inside: dict[Instruction, None] = {product: None}
+    outside: set[Instruction] = set()  # what depends on the product otherwise
+    cost = 0.0
+    waiting = [position[u] for u in users[product]]
+    heapq.heapify(waiting)
+    seen = set(waiting)
+    while waiting and len(seen) <= _MOST_LOOKED_AT:
+        i = computation.instructions[heapq.heappop(waiting)]
+        fits = (
+            i not in gone
+            and isinstance(i.shape, Shape)
+            and (i.opcode == "reshape" or (i.opcode in INDEXABLE and i.is_elementwise))
+            and i.elements == product.elements
+            and cost + cost_of(i) <= _MOST_COST
+            and len(inside) < _MOST_MEMBERS
+            and not any(o in outside for o in i.operands)
+        )
+        if fits:
+            inside[i] = None
+            cost += cost_of(i)
+        else:
+            outside.add(i)
+        for user in users[i]:
+            if position[user] not in seen:
+                seen.add(position[user])
+                heapq.heappush(waiting, position[user])
+    results = (*computation.results, computation.root)
+    while True:
+        read = [i for i in inside if i in results or any(u not in inside for u in users[i])]
+        if len(read) <= 1:
+            break
+        # What the first of them is computed from.
+        needed = {read[0]}
+        for i in reversed(list(inside)):
+            if i in needed:
+                needed.update(o for o in i.operands if o in inside)
+        inside = {i: None for i in inside if i in needed}
+    members = list(inside)
+    while members and (
+        members[-1].opcode == "reshape"
+        or (
+            members[-1].opcode == "convert"
+            and members[-1].dtype.size > members[-1].operands[0].dtype.size
+        )
+    ):
+        members.pop()  # it costs nothing outside, or the array is smaller without it
+    return members
+
+
+def _fused(
+    product: Instruction, members: list[Instruction], fusions: dict[Hashable, Computation]
+) -> Instruction | None:
+    config: dict[str, Any] = product.attributes["config"]
+    dims = (*config["batch"], config["m"], config["n"])
+    epilogue = _Epilogue(product, set(members), dims)
+    root = epilogue.value(members[-1])
+    arrays = {o for i in epilogue.made for o in i.operands if o not in epilogue.made}
+    if len(arrays) > _MOST_ARRAYS + len(product.operands):
+        return None
+    inside = [i for i in topological_order([root]) if i in epilogue.made]
+    fusion = make_fusion(inside, [root], "packed-dot", _Itself(), fusions)
+    return reshape(fusion, members[-1].dims)
+
+
+class _Itself(dict[Instruction, Instruction]):
+    """The operands of a fusion are the instructions that they are."""
+
+    def __missing__(self, key: Instruction) -> Instruction:
+        return key
+
+
+class _Epilogue:
+    """The members of a fusion, written anew for arrays of ``dims``."""
+
+    def __init__(
+        self, product: Instruction, members: set[Instruction], dims: tuple[int, ...]
+    ) -> None:
+        self.members, self.dims = members, dims
+        new = product.replace(shape=Shape(product.dtype, dims))
+        self.done = {product: new}
+        self.made: set[Instruction] = {new}
+
+    def value(self, i: Instruction) -> Instruction:
+        """``i`` as an array of ``dims``: a member, or an array in memory."""
+        if i not in self.done:
+            self.done[i] = self._value(i)
+        return self.done[i]
+
+    def _value(self, i: Instruction) -> Instruction:
+        if i.opcode == "reshape" and i.elements == math.prod(self.dims):
+            return self.value(i.operands[0])
+        if i in self.members or (i.opcode == "convert" and i.operands[0].opcode != "constant"):
+            new = i.replace(
+                shape=Shape(i.dtype, self.dims), operands=[self.value(o) for o in i.operands]
+            )
+            self.made.add(new)
+            return new
+        if i.opcode == "broadcast":
+            return self._broadcast(i)
+        return reshape(i, self.dims)
+
+    def _broadcast(self, i: Instruction) -> Instruction:
+        source = i.operands[0]
+        found = reshaped_broadcast(i, self.dims)
+        if found is None:
+            return reshape(i, self.dims)
+        dims, places = found
+        if source.opcode == "constant" and not source.dims:
+            self.made.add(source)
+        new = i.replace(
+            shape=Shape(i.dtype, self.dims),
+            operands=[reshape(source, dims)],
+            attributes={"dimensions": places},
+        )
+        self.made.add(new)
+        return new
