@@ -48,14 +48,12 @@ StatusOr<Program> ReadProgram(const PJRT_Program* program, const char* compile_o
   return result;
 }
 
-// `load`: Executable::Load or LoadDescription. `extra`: more options for the compiler; they go over
-// the caller's.
-StatusOr<Ref<Executable>> CompileAndLoad(Client& client, const Program& program,
-                                         StatusOr<Ref<Executable>> (*load)(std::string),
+// `extra`: more options for the compiler; they go over the caller's.
+StatusOr<Ref<Executable>> CompileAndLoad(Client& client, const Program& program, Client::LoadAs as,
                                          std::map<std::string, std::string> extra = {}) {
   extra.merge(CompilerOptions(program.options));
   return client.CompileAndLoad(program.code, program.format,
-                               CanonicalCompileOptions(program.options), extra, load);
+                               CanonicalCompileOptions(program.options), extra, as);
 }
 
 // The client for compiling without one: for PJRT_Compile with a topology only. The first call's
@@ -80,7 +78,7 @@ Status Client_Compile(PJRT_Client_Compile_Args& args) {
   TRIPONT_ASSIGN_OR_RETURN(const Program program, ReadProgram(args.program, args.compile_options,
                                                               args.compile_options_size));
   TRIPONT_ASSIGN_OR_RETURN(Ref<Executable> executable,
-                           CompileAndLoad(*args.client->client, program, &Executable::Load));
+                           CompileAndLoad(*args.client->client, program, Client::LoadAs::kProgram));
   TRIPONT_ASSIGN_OR_RETURN(args.executable, LoadExecutable(args.client, std::move(executable),
                                                            std::string(program.compile_options)));
   if (activity.IsRecorded()) {
@@ -104,7 +102,7 @@ Status Compile(PJRT_Compile_Args& args) {
   TRIPONT_ASSIGN_OR_RETURN(
       Ref<Executable> executable,
       CompileAndLoad(
-          *client, program, &Executable::LoadDescription,
+          *client, program, Client::LoadAs::kDescription,
           topology != nullptr ? topology->compiler_options : std::map<std::string, std::string>()));
   args.executable = new PJRT_Executable{std::make_shared<const ExecutableInfo>(
       std::move(executable), std::string(program.compile_options))};

@@ -338,7 +338,9 @@ Status Executable_DeserializeAndLoad(PJRT_Executable_DeserializeAndLoad_Args& ar
     options = {args.overridden_serialized_compile_options,
                args.overridden_serialized_compile_options_size};
   }
-  TRIPONT_ASSIGN_OR_RETURN(Ref<Executable> executable, Executable::Load(std::string(artifact)));
+  TRIPONT_ASSIGN_OR_RETURN(
+      Ref<Executable> executable,
+      Executable::Load(std::string(artifact), args.client->client->core().backend()));
   TRIPONT_ASSIGN_OR_RETURN(
       args.loaded_executable,
       LoadExecutable(args.client, std::move(executable), std::string(options)));

@@ -1,8 +1,10 @@
 #include "pjrt/topology.h"
 
 #include <map>
+#include <set>
 #include <utility>
 
+#include "core/runtime/backend_registry.h"
 #include "core/runtime/client.h"
 #include "pjrt/functions.h"
 #include "pjrt/wire.h"
@@ -25,40 +27,63 @@ constexpr std::string_view kOurTypeUrl = "type.googleapis.com/tripont.Topology";
 
 constexpr int64_t kMaxDevices = 256;
 
-// "host:x86-64-v3" and "sycl:gpu,fp64": a topology's name is its target, and after a colon which
-// CPU or SYCL device.
-void ApplyName(std::string_view name, std::map<std::string, std::string>& options) {
-  const size_t colon = name.find(':');
-  const std::string target(name.substr(0, colon));
-  options.insert_or_assign("target", target);
-  if (colon == std::string_view::npos) return;
-  options.insert_or_assign(target == "sycl" ? "sycl_device" : "cpu",
-                           std::string(name.substr(colon + 1)));
+// The backend of a topology's target.
+StatusOr<const BackendRegistration*> BackendOf(const std::string& target) {
+  if (const BackendRegistration* const backend = FindBackend(target)) return backend;
+  std::vector<std::string> names;
+  for (const BackendRegistration* backend : RegisteredBackends()) names.push_back(backend->name);
+  return InvalidArgument("a topology of target '", target, "': the targets are ",
+                         StrJoin(names, " and "));
 }
 
-// Whether these are options that a topology can have, with values that can be. What CPUs there are
-// only the compiler knows.
-Status CheckCompilerOptions(const std::map<std::string, std::string>& options) {
+// The options of the compiler that a topology can have besides its target: "cpu", which every
+// target has (of its host), and those that name the device.
+std::set<std::string> DeviceOptions() {
+  std::set<std::string> names = {"cpu"};
+  for (const BackendRegistration* backend : RegisteredBackends()) {
+    names.insert(backend->device_option);
+    if (!backend->old_device_option.empty()) names.insert(backend->old_device_option);
+  }
+  return names;
+}
+
+// "host:x86-64-v3" and "sycl:gpu,fp64": a topology's name is its target, and after a colon which
+// device of it.
+Status ApplyName(std::string_view name, std::map<std::string, std::string>& options) {
+  const size_t colon = name.find(':');
+  const std::string target(name.substr(0, colon));
+  TRIPONT_ASSIGN_OR_RETURN(const BackendRegistration* const backend, BackendOf(target));
+  options.insert_or_assign("target", target);
+  if (colon != std::string_view::npos)
+    options.insert_or_assign(backend->device_option, std::string(name.substr(colon + 1)));
+  return OkStatus();
+}
+
+// Gives options of older names their present ones, and checks that they are options that a topology
+// can have, with values that can be. What devices there are only the compiler knows.
+Status CheckCompilerOptions(std::map<std::string, std::string>& options) {
   const auto target = options.find("target");
-  if (target != options.end() && target->second != "host" && target->second != "sycl") {
-    return InvalidArgument("a topology of target '", target->second,
-                           "': the targets are host and sycl");
+  TRIPONT_ASSIGN_OR_RETURN(const BackendRegistration* const backend,
+                           BackendOf(target == options.end() ? "host" : target->second));
+  if (const auto old = options.find(backend->old_device_option); old != options.end()) {
+    options.try_emplace(backend->device_option, old->second);
+    options.erase(old);
   }
   for (const auto& [name, value] : options) {
-    if (name != "target" && name != "cpu" && name != "sycl_device") {
-      return InvalidArgument("a topology has no option '", name, "'");
-    }
+    if (name != "target" && name != "cpu" && name != backend->device_option)
+      return InvalidArgument("a topology of target '", backend->name, "' has no option '", name,
+                             "'");
   }
   return OkStatus();
 }
 
 // What people read of a topology that is not this machine: "host (x86-64-v3)".
 std::string KindOf(const std::map<std::string, std::string>& options) {
-  std::string kind = options.contains("target") ? options.at("target") : "host";
-  for (const char* const name : {"sycl_device", "cpu"}) {
-    if (options.contains(name)) return StrCat(kind, " (", options.at(name), ")");
+  const std::string target = options.contains("target") ? options.at("target") : "host";
+  for (const std::string& name : {FindBackend(target)->device_option, std::string("cpu")}) {
+    if (options.contains(name)) return StrCat(target, " (", options.at(name), ")");
   }
-  return kind;
+  return target;
 }
 
 }  // namespace
@@ -74,12 +99,8 @@ std::unique_ptr<PJRT_TopologyDescription> MakeTopology(
   auto topology = std::make_unique<PJRT_TopologyDescription>();
   topology->platform_version = platform_version;
   topology->device_kind = device_kind;
-  std::string target = "host";
-  if (compiler_options.contains("target")) {
-    target = compiler_options.at("target");
-  } else if (const Core* core = Core::GetIfCreated(); core != nullptr && core->backend()) {
-    target = core->backend()->target();
-  }
+  const std::string target(compiler_options.contains("target") ? compiler_options.at("target")
+                                                               : Core::CurrentBackend().target());
   for (int id = 0; id < num_devices; ++id) {
     auto device = std::make_unique<PJRT_DeviceDescription>();
     device->id = id;
@@ -92,9 +113,8 @@ std::unique_ptr<PJRT_TopologyDescription> MakeTopology(
     topology->devices.push_back(std::move(device));
   }
   topology->attributes.AddString("target", target);
-  for (const char* const name : {"cpu", "sycl_device"}) {
-    if (compiler_options.contains(name))
-      topology->attributes.AddString(name, compiler_options.at(name));
+  for (const auto& [name, value] : compiler_options) {
+    if (name != "target") topology->attributes.AddString(name, value);
   }
   topology->compiler_options = std::move(compiler_options);
   return topology;
@@ -105,11 +125,13 @@ Status TopologyDescription_Create(PJRT_TopologyDescription_Create_Args& args) {
   std::string device_kind;
   std::map<std::string, std::string> compiler_options, runtime_options;
   if (args.topology_name_size > 0) {
-    ApplyName({args.topology_name, args.topology_name_size}, compiler_options);
+    TRIPONT_RETURN_IF_ERROR(
+        ApplyName({args.topology_name, args.topology_name_size}, compiler_options));
   }
   if (args.num_options > 0 && args.create_options == nullptr) {
     return InvalidArgument("`create_options` is null, but `num_options` is ", args.num_options);
   }
+  const std::set<std::string> device_options = DeviceOptions();
   for (size_t i = 0; i < args.num_options; ++i) {
     const PJRT_NamedValue& option = args.create_options[i];
     const std::string name(NameOf(option));
@@ -117,13 +139,13 @@ Status TopologyDescription_Create(PJRT_TopologyDescription_Create_Args& args) {
       TRIPONT_ASSIGN_OR_RETURN(num_devices, ValueAsInt64(option));
     } else if (name == "device_kind") {
       device_kind = ValueAsText(option);
-    } else if (name == "target" || name == "cpu" || name == "sycl_device") {
+    } else if (name == "target" || device_options.contains(name)) {
       compiler_options.insert_or_assign(name, ValueAsText(option));
     } else if (name == "python" || name == "python_path" || name == "compiler_fingerprint") {
       runtime_options.insert_or_assign(name, ValueAsText(option));
     } else {
-      return InvalidArgument("unknown topology option '", name,
-                             "'; known are target, cpu, sycl_device, num_devices, device_kind");
+      return InvalidArgument("unknown topology option '", name, "'; known are target, ",
+                             StrJoin(device_options, ", "), ", num_devices, device_kind");
     }
   }
   TRIPONT_RETURN_IF_ERROR(CheckCompilerOptions(compiler_options));

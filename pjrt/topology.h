@@ -25,7 +25,7 @@ struct PJRT_DeviceDescription {
 struct PJRT_TopologyDescription {
   std::string platform_version;
   std::string device_kind;
-  // What the compiler is told when it compiles for this topology: target, cpu, sycl_device. Empty:
+  // What the compiler is told when it compiles for this topology: target, cpu, device. Empty:
   // for the devices of this process.
   std::map<std::string, std::string> compiler_options;
   // Options of the runtime for compiling without a client: python, compiler_fingerprint.

@@ -64,14 +64,15 @@ void RegisterKernel(const std::string& name, uintptr_t entry,
   Check(ffi::RegisterKernel(name, std::move(kernel)));
 }
 
-void RegisterSpirvKernel(const std::string& name, const py::bytes& module,
-                         const std::string& entry_point, const std::vector<Parameter>& parameters,
-                         bool rows, size_t group) {
+void RegisterModuleKernel(const std::string& name, const std::string& format,
+                          const py::bytes& module, const std::string& entry_point,
+                          const std::vector<Parameter>& parameters, bool rows, size_t group) {
   ffi::Kernel kernel;
   kernel.parameters = ReadParameters(parameters);
   kernel.rows = rows;
-  kernel.spirv = module;
-  kernel.spirv_name = entry_point;
+  kernel.module_format = format;
+  kernel.module = module;
+  kernel.entry_point = entry_point;
   kernel.group = group;
   Check(ffi::RegisterKernel(name, std::move(kernel)));
 }
@@ -84,9 +85,10 @@ void DefineKernels(py::module_& module) {
              py::arg("image") = py::none(),
              "Registers a kernel; entry: its address, or its offset in image, a pair of code and "
              "imports.");
-  module.def("register_spirv_kernel", &RegisterSpirvKernel, py::arg("name"), py::arg("module"),
-             py::arg("entry_point"), py::arg("parameters"), py::arg("rows"), py::arg("group"),
-             "Registers a kernel of a SPIR-V module, for SYCL devices.");
+  module.def("register_module_kernel", &RegisterModuleKernel, py::arg("name"), py::arg("format"),
+             py::arg("module"), py::arg("entry_point"), py::arg("parameters"), py::arg("rows"),
+             py::arg("group"),
+             "Registers a kernel of a module that devices build; format: \"SPIR-V\".");
 }
 
 }  // namespace tripont::python

@@ -17,6 +17,7 @@
 #include "core/bindings/exchange.h"
 #include "core/bindings/ffi.h"
 #include "core/bindings/testing.h"
+#include "core/runtime/backend_registry.h"
 #include "core/runtime/client.h"
 #include "core/runtime/cpu_info.h"
 #include "core/runtime/dynamic_results.h"
@@ -25,7 +26,6 @@
 #include "core/runtime/library/registry.h"
 #include "core/runtime/parallel.h"
 #include "core/runtime/profile.h"
-#include "core/runtime/sycl/backend.h"
 
 namespace tripont::python {
 namespace py = pybind11;
@@ -89,7 +89,7 @@ py::tuple CompileProgram(Client& client, const std::string& program, const std::
   {
     const py::gil_scoped_release release;
     result = client.CompileAndLoad(program, format, compile_options, texts,
-                                   &Executable::LoadDescription, &from_cache);
+                                   Client::LoadAs::kDescription, &from_cache);
   }
   const Ref<Executable> compiled = Value(std::move(result));
   return py::make_tuple(py::bytes(compiled->bytes()), from_cache);
@@ -181,31 +181,54 @@ py::dict CacheCounters() {
   return dict;
 }
 
-py::list SyclDevices(const std::string& python) {
-  StatusOr<std::vector<sycl::DeviceInfo>> devices = [&] {
-    const py::gil_scoped_release release;
-    return sycl::ListDevices(python);
-  }();
+const BackendRegistration& BackendOf(const std::string& name) {
+  const BackendRegistration* const backend = FindBackend(name);
+  if (backend == nullptr) throw py::key_error("no backend '" + name + "'");
+  return *backend;
+}
+
+py::list Backends() {
   py::list list;
-  for (const sycl::DeviceInfo& device : Value(std::move(devices))) {
+  for (const BackendRegistration* const backend : RegisteredBackends()) {
     py::dict dict;
-    dict["name"] = device.name;
-    dict["vendor"] = device.vendor;
-    dict["backend"] = device.backend;
-    dict["kind"] = device.kind;
-    dict["driver_version"] = device.driver_version;
-    dict["memory"] = device.memory;
-    dict["compute_units"] = device.compute_units;
-    dict["fp64"] = device.fp64;
-    dict["fp16"] = device.fp16;
-    dict["usm_device"] = device.usm_device;
-    dict["usm_host"] = device.usm_host;
-    dict["usm_shared"] = device.usm_shared;
-    dict["usm_system"] = device.usm_system;
-    dict["sub_group_sizes"] = device.sub_group_sizes;
+    dict["name"] = backend->name;
+    dict["title"] = backend->title;
+    dict["choices"] = backend->choices;
+    dict["device_option"] = backend->device_option;
+    dict["kernel_format"] = backend->kernel_format;
+    dict["install"] = backend->install;
+    dict["lists_devices"] = backend->list != nullptr;
     list.append(dict);
   }
   return list;
+}
+
+py::list ListDevices(const std::string& name, const std::string& python) {
+  const BackendRegistration& backend = BackendOf(name);
+  if (backend.list == nullptr) return py::list();
+  StatusOr<std::vector<DeviceFacts>> devices = [&] {
+    const py::gil_scoped_release release;
+    return backend.list(python);
+  }();
+  py::list list;
+  for (DeviceFacts& device : Value(std::move(devices))) {
+    py::dict values;
+    for (auto& [key, value] : device.values) values[py::str(key)] = std::move(value);
+    list.append(py::make_tuple(device.description, values));
+  }
+  return list;
+}
+
+std::vector<size_t> ChooseDevices(
+    const std::string& name, const std::string& choice,
+    const std::vector<std::pair<std::string, std::map<std::string, DeviceFacts::Value>>>& devices) {
+  const BackendRegistration& backend = BackendOf(name);
+  std::vector<DeviceFacts> facts;
+  for (const auto& [description, values] : devices)
+    facts.push_back({description, {values.begin(), values.end()}});
+  std::vector<size_t> chosen(facts.size());
+  for (size_t i = 0; i < chosen.size(); ++i) chosen[i] = i;
+  return backend.choose == nullptr ? chosen : Value(backend.choose(choice, facts));
 }
 
 py::dict WorkerCounters() {
@@ -380,7 +403,7 @@ PYBIND11_MODULE(_tripont, m) {
             std::string bytes(artifact);
             StatusOr<Ref<Executable>> executable = [&] {
               const py::gil_scoped_release release;
-              return Executable::Load(std::move(bytes));
+              return Executable::Load(std::move(bytes), Core::CurrentBackend());
             }();
             return Value(std::move(executable));
           },
@@ -422,10 +445,18 @@ PYBIND11_MODULE(_tripont, m) {
       "find_python",
       [](const std::string& python) { return Value(CompileWorkerPool::FindPython(python)); },
       py::arg("python") = "", "The interpreter that compile workers run on.");
-  m.def("sycl_devices", &SyclDevices, py::arg("python"),
-        "Every SYCL device, as a dictionary. python: the interpreter whose environment may hold a "
-        "SYCL runtime. "
-        "Raises StatusError UNAVAILABLE without one.");
+  m.def("backends", &Backends,
+        "The registered kinds of devices, as dictionaries: host, which is the first, and what "
+        "TRIPONT_DEVICE can name besides.");
+  m.def(
+      "load_backends", [](const std::string& paths) { Check(LoadBackends(paths)); },
+      py::arg("paths"), "Registers the backends of shared libraries, as TRIPONT_BACKENDS does.");
+  m.def("list_devices", &ListDevices, py::arg("backend"), py::arg("python"),
+        "The devices of a backend: [(description, {name: value}), ...]. python: the interpreter "
+        "whose environment may hold their runtime. Raises StatusError UNAVAILABLE without one.");
+  m.def("choose_devices", &ChooseDevices, py::arg("backend"), py::arg("choice"), py::arg("devices"),
+        "The numbers of the devices, among those that list_devices gave, that a choice means: "
+        "\"gpu\" of TRIPONT_DEVICE=sycl:gpu, or \"\". Raises StatusError NOT_FOUND.");
   m.def("cache_counters", &CacheCounters,
         "The counters of the on-disk cache, summed over the clients of the process.");
   m.def("start_profile", &StartProfile,

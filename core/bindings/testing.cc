@@ -22,7 +22,6 @@
 #include "core/runtime/executable.h"
 #include "core/runtime/parallel.h"
 #include "core/runtime/stream.h"
-#include "core/runtime/sycl/backend.h"
 
 namespace tripont::python {
 namespace py = pybind11;
@@ -154,23 +153,6 @@ double NanosecondsPerExecution(Executable& executable, Device* device,
 }  // namespace
 
 void DefineTesting(py::module_& m) {
-  m.def(
-      "choose_sycl_devices",
-      [](const std::string& choice,
-         const std::vector<std::pair<std::string, std::string>>& backends_and_kinds) {
-        std::vector<sycl::DeviceInfo> devices;
-        for (const auto& [backend, kind] : backends_and_kinds) {
-          sycl::DeviceInfo& device = devices.emplace_back();
-          device.name = "device " + std::to_string(devices.size() - 1);
-          device.backend = backend;
-          device.kind = kind;
-        }
-        return Value(sycl::ChooseDevices(choice, devices));
-      },
-      py::arg("choice"), py::arg("backends_and_kinds"),
-      "The numbers of the SYCL devices that a choice means among devices of these backends and "
-      "kinds.");
-
   py::class_<TestAllocator>(m, "Allocator")
       .def(py::init<int64_t, int64_t>(), py::arg("limit"), py::arg("cache_limit"))
       .def("allocate", &TestAllocator::Allocate)

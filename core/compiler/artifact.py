@@ -234,7 +234,7 @@ class Executable:
     """A compiled program. ``cpu_features``: all the host CPU must have, LLVM names (empty for other targets)."""
 
     name: str
-    target: str  # "host", "sycl"
+    target: str  # its name (targets/__init__.py)
     triple: str
     cpu: str
     cpu_features: tuple[str, ...]

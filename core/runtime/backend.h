@@ -1,10 +1,11 @@
-// What a kind of device other than the host does in its own way.
+// Backend: what a kind of device does in its own way.
 //
-// The host needs none of this: its kernels are functions that are called. A Backend stands for all
-// devices of one kind in the process. Buffers, streams, events and executables are the same for
-// all: an execution runs on the device's stream, which enqueues its kernels in the device's own
-// queue and waits for them where the host reads what they wrote (a loop's predicate, a library call
-// that runs on the host) and at the end.
+// The CPU that runs the process is one kind (backends/host), SYCL devices are another
+// (backends/sycl); backend_registry.h has them by name. Buffers, streams, events and executables
+// are the same for all: an execution runs on the device's stream, which gives its kernels and
+// copies to the device's queue and waits for that queue where the host reads what they wrote (a
+// loop's predicate, a library call that runs on the host) and at the end. A queue may do its work
+// later, in order, or before the call that gives it returns, as the host's does.
 #ifndef TRIPONT_CORE_RUNTIME_BACKEND_H_
 #define TRIPONT_CORE_RUNTIME_BACKEND_H_
 
@@ -17,10 +18,15 @@
 #include <string_view>
 
 #include "core/runtime/artifact.h"
+#include "core/runtime/export.h"
 #include "core/runtime/shape.h"
 #include "core/runtime/status.h"
 
 namespace tripont {
+
+namespace onednn {
+class Port;  // library/onednn_api.h
+}
 
 // What memory is for, and so what kind of it is taken.
 enum class MemoryUse {
@@ -38,44 +44,38 @@ class MemorySource {
   virtual void Unmap(void* data, size_t size) = 0;
 };
 
-// What a library that works on a backend's devices is given: addresses of objects of the backend's
-// own C++ interface (SYCL: sycl::device, sycl::context, sycl::queue). Valid as long as the process.
-struct NativeDevice {
-  void* device = nullptr;
-  void* context = nullptr;
-  void* queue = nullptr;  // in order, of nobody in particular: for what is done when programs load
-};
-
-// One device's in-order queue. Thread-safe.
+// One device's in-order queue. Thread-safe. Lives as long as the process.
 class DeviceQueue {
  public:
   virtual ~DeviceQueue() = default;
   // Which of the backend's devices it belongs to.
   virtual int device_number() const = 0;
-  // Address of the queue in the backend's own C++ interface (SYCL: sycl::queue).
-  virtual void* native() const = 0;
-  // For people: "AMD EPYC 9654 (opencl:cpu)".
+  // The device, for people: "AMD EPYC 9654 (opencl:cpu)".
   virtual const std::string& description() const = 0;
-  // Enqueues a copy of `size` bytes.
+  // Copies `size` bytes, after everything that was enqueued before.
   virtual Status Copy(void* destination, const void* source, size_t size) = 0;
-  // Blocks until everything that was enqueued is done. INTERNAL if the device reported an error
-  // since the last call.
+  // Blocks until everything that was enqueued is done. UNAVAILABLE if the device was lost.
   virtual Status Wait() = 0;
 };
 
-// A loaded program's kernels. Immutable; thread-safe.
+// What Launch is given for a kernel: a number or an address, as the program likes.
+using KernelHandle = uintptr_t;
+
+// A loaded program's code. Immutable when all its kernels have been found; thread-safe from then
+// on.
 class DeviceProgram {
  public:
   virtual ~DeviceProgram() = default;
-  // The number of the kernel whose function offset in the artifact is `function`. INVALID_ARGUMENT
-  // if there is none.
-  virtual StatusOr<uint32_t> FindKernel(int64_t function) = 0;
-  // Enqueues units [0, work_count) of a kernel. At most `grain` units are not worth another thread.
-  virtual Status Launch(DeviceQueue& queue, uint32_t kernel, void* const* arguments,
+  // The kernel whose function offset in the artifact is `function`. INVALID_ARGUMENT if there is
+  // none.
+  virtual StatusOr<KernelHandle> FindKernel(int64_t function) = 0;
+  // Enqueues units [0, work_count) of a kernel; `grain`, at least 1, of them are the fewest that
+  // are worth another thread. `arguments` need not outlive the call.
+  virtual Status Launch(DeviceQueue& queue, KernelHandle kernel, void* const* arguments,
                         size_t num_arguments, int64_t work_count, int64_t grain) const = 0;
-  // Native code that library calls call back, and its offset in the artifact's code.
-  virtual std::string_view host_code() const = 0;
-  virtual int64_t host_code_offset() const = 0;
+  // Native code that library calls call on the host, by its offset in the artifact's code; null if
+  // there is none.
+  virtual const void* HostFunction(int64_t offset) const = 0;
 };
 
 // What a kernel of the user's is given for a parameter.
@@ -93,30 +93,33 @@ class UserKernel {
                         size_t group) const = 0;
 };
 
-// Made once, never destroyed. Thread-safe.
-class Backend {
+// All devices of one kind in the process. Made once, never destroyed. Thread-safe.
+class TRIPONT_EXPORT Backend {
  public:
   virtual ~Backend() = default;
-  // The compiler's name of the target: "sycl".
+  // Its name in the registry, and the compiler's name of the target: "host", "sycl".
   virtual std::string_view target() const = 0;
-  // What the compiler must be told to compile for these devices.
+  // What the compiler must be told to compile for these devices, "target" included.
   virtual std::map<std::string, std::string> compiler_options() const = 0;
+  // Devices of the machine. A client may have more devices than these: they share them in turn.
   virtual int num_devices() const = 0;
-  virtual NativeDevice native_device(int index) const = 0;
-  // The folder of the backend's libraries: those of libraries that work on its devices lie there
-  // too.
-  virtual std::string library_folder() const = 0;
   // A queue of device `index` (modulo num_devices).
   virtual StatusOr<std::unique_ptr<DeviceQueue>> MakeQueue(int index) = 0;
-  // FAILED_PRECONDITION if the artifact is for another target or needs what the devices lack; then
-  // builds its kernels: INTERNAL with the build log. `artifact` outlives the program.
+  // The code of an artifact for this target, ready to run on all devices. FAILED_PRECONDITION if it
+  // needs what the devices lack; INTERNAL with the build log. `artifact` outlives the program.
   virtual StatusOr<std::unique_ptr<DeviceProgram>> Load(const Artifact& artifact) = 0;
-  // Builds the kernel `name` of a module of the user's in the backend's own format (SYCL: SPIR-V).
-  // INVALID_ARGUMENT if there is no such kernel, INTERNAL with the build log.
-  virtual StatusOr<std::unique_ptr<UserKernel>> LoadUserKernel(std::string_view module,
-                                                               const std::string& name) = 0;
+  // Builds the kernel `name` of a module of the user's. `format`: "SPIR-V". FAILED_PRECONDITION if
+  // these devices do not take modules of that format, INVALID_ARGUMENT if there is no such kernel,
+  // INTERNAL with the build log.
+  virtual StatusOr<std::unique_ptr<UserKernel>> LoadUserKernel(std::string_view format,
+                                                               std::string_view module,
+                                                               const std::string& name);
   // Null if devices can access all of the process's memory: then all of it is the system's.
-  virtual MemorySource* memory_source(MemoryUse use = MemoryUse::kArrays, int device = 0) = 0;
+  virtual MemorySource* memory_source(MemoryUse /*use*/ = MemoryUse::kArrays, int /*device*/ = 0) {
+    return nullptr;
+  }
+  // How oneDNN works in the queues of these devices; null: its calls run on the host.
+  virtual const onednn::Port* onednn() const { return nullptr; }
 };
 
 }  // namespace tripont

@@ -8,12 +8,12 @@
 #include <utility>
 
 #include "core/runtime/artifact.h"
+#include "core/runtime/backend_registry.h"
 #include "core/runtime/cpu_info.h"
 #include "core/runtime/event.h"
 #include "core/runtime/library/onednn_api.h"
 #include "core/runtime/logging.h"
 #include "core/runtime/parallel.h"
-#include "core/runtime/sycl/backend.h"
 
 #ifndef TRIPONT_VERSION
 #define TRIPONT_VERSION "0.1.0"
@@ -31,14 +31,6 @@ std::mutex& CreationMutex() {
   return *mutex;
 }
 
-Status CheckDeviceKind(const std::string& device) {
-  for (const std::string_view kind :
-       {"", "host", "sycl", "sycl:cpu", "sycl:gpu", "sycl:cpu-as-gpu"}) {
-    if (device == kind) return OkStatus();
-  }
-  return InvalidArgument("TRIPONT_DEVICE=", device, ": expected host, sycl, sycl:cpu or sycl:gpu");
-}
-
 bool IsAnotherCpu(std::string_view cpu) { return !cpu.empty() && cpu != "host"; }
 
 int64_t AllocatorCacheLimit(const Options& options, const MemoryBudget& budget) {
@@ -52,7 +44,7 @@ std::string_view Version() { return TRIPONT_VERSION; }
 // ---------------------------------------------------------------------------------------------------------------
 // Core
 
-Core::Core(const Options& options, Backend* backend)
+Core::Core(const Options& options, Backend& backend)
     : options_(options),
       backend_(backend),
       budget_(options.memory_limit),
@@ -60,26 +52,22 @@ Core::Core(const Options& options, Backend* backend)
 
 Core* Core::GetIfCreated() { return core_instance.load(std::memory_order_acquire); }
 
-StatusOr<Backend*> Core::ChooseBackend(const Options& options) {
-  if (options.device == "host") return static_cast<Backend*>(nullptr);
-  if (!options.device.empty()) return sycl::MakeBackend(options.device, options.python);
-  if (!sycl::MayHaveGpu(options.python)) return static_cast<Backend*>(nullptr);
-  StatusOr<Backend*> backend = sycl::MakeBackend("sycl:gpu", options.python);
-  if (backend.ok()) return backend;
-  TRIPONT_LOG(kInfo, "no SYCL GPU, using the host: ", backend.status().message());
-  return static_cast<Backend*>(nullptr);
+Backend& Core::CurrentBackend() {
+  Core* const core = GetIfCreated();
+  return core != nullptr ? core->backend() : HostBackend();
 }
 
 StatusOr<Core*> Core::Get(const Options& options) {
-  TRIPONT_RETURN_IF_ERROR(CheckDeviceKind(options.device));
+  TRIPONT_RETURN_IF_ERROR(LoadBackends(options.backends));
+  TRIPONT_RETURN_IF_ERROR(CheckDeviceChoice(options.device));
   const std::lock_guard<std::mutex> lock(CreationMutex());
   Core* core = GetIfCreated();
   if (core == nullptr) {
     SetLogLevel(static_cast<int>(options.log_level));
     SetNumThreads(static_cast<int>(options.num_threads));
     if (IsAnotherCpu(options.cpu)) TRIPONT_RETURN_IF_ERROR(ActAsCpu(options.cpu));
-    TRIPONT_ASSIGN_OR_RETURN(Backend* const backend, ChooseBackend(options));
-    core = new Core(options, backend);
+    TRIPONT_ASSIGN_OR_RETURN(Backend* const backend, MakeBackend(options.device, options.python));
+    core = new Core(options, *backend);
     core_instance.store(core, std::memory_order_release);
     pthread_atfork(&Core::PrepareFork, &Core::ParentAfterFork, &Core::ChildAfterFork);
     Event::SetForkHook([] {
@@ -101,7 +89,7 @@ StatusOr<Core*> Core::Get(const Options& options) {
     return FailedPrecondition("TRIPONT_CPU=", options.cpu, ": this process uses ", CpuName(),
                               " already, and a process can use one CPU");
   }
-  const std::string_view used = core->backend_ != nullptr ? core->backend_->target() : "host";
+  const std::string_view used = core->backend_.target();
   const std::string_view wanted =
       std::string_view(options.device).substr(0, options.device.find(':'));
   if (!wanted.empty() && wanted != used) {
@@ -114,13 +102,10 @@ StatusOr<Core*> Core::Get(const Options& options) {
 
 Status Core::AddDevices(int64_t count) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (backend_ != nullptr) count = std::max<int64_t>(count, backend_->num_devices());
+  count = std::max<int64_t>(count, backend_.num_devices());
   while (static_cast<int64_t>(devices_.size()) < count) {
     const int id = static_cast<int>(devices_.size());
-    std::unique_ptr<DeviceQueue> queue;
-    if (backend_ != nullptr) {
-      TRIPONT_ASSIGN_OR_RETURN(queue, backend_->MakeQueue(id));
-    }
+    TRIPONT_ASSIGN_OR_RETURN(std::unique_ptr<DeviceQueue> queue, backend_.MakeQueue(id));
     devices_.push_back(std::make_unique<Device>(id, &budget_,
                                                 AllocatorCacheLimit(options_, budget_),
                                                 options_.inline_ns, backend_, std::move(queue)));
@@ -185,11 +170,11 @@ namespace {
 
 // What the compiler must know of where the program runs, unless the caller compiles for another
 // machine.
-void AddFactsOfThisMachine(std::map<std::string, std::string>& options) {
+void AddFactsOfThisMachine(const Backend& backend, std::map<std::string, std::string>& options) {
   const auto cpu = options.find("cpu");
   if (cpu != options.end() && IsAnotherCpu(cpu->second)) return;
   if (!ActingCpu().empty()) options.insert_or_assign("cpu", std::string(ActingCpu()));
-  if (!onednn::IsUsable()) options.try_emplace("onednn", "0");
+  if (!onednn::IsUsable(backend)) options.try_emplace("onednn", "0");
 }
 
 }  // namespace
@@ -203,8 +188,7 @@ StatusOr<Ref<Client>> Client::Create(const Options& options) {
   }
   TRIPONT_ASSIGN_OR_RETURN(Core* const core, Core::Get(options));
   std::vector<Device*> devices;
-  int64_t count = options.num_devices;
-  if (core->backend() != nullptr) count = std::max<int64_t>(count, core->backend()->num_devices());
+  const int64_t count = std::max<int64_t>(options.num_devices, core->backend().num_devices());
   for (int i = 0; i < count; ++i) devices.push_back(core->device(i));
   if (options.prestart_worker && !InCompileWorker()) {
     core->workers().Prestart({options.python, options.python_path});
@@ -220,8 +204,11 @@ StatusOr<CompileResult> Client::Compile(std::string_view program, std::string_vi
   }
   CompileRequest request{format, program, compile_options, extra, PartitionersNamedIn(program)};
   request.options.insert(options_.compiler_options.begin(), options_.compiler_options.end());
-  if (core_->backend() != nullptr) request.options.merge(core_->backend()->compiler_options());
-  AddFactsOfThisMachine(request.options);
+  std::map<std::string, std::string> ours = core_->backend().compiler_options();
+  const auto target = request.options.find("target");
+  if (target == request.options.end() || target->second == ours["target"])
+    request.options.merge(ours);
+  AddFactsOfThisMachine(core_->backend(), request.options);
   // A program that calls Python functions, or is partitioned by some, names them by numbers of this
   // process: no other can use it, and those that partition it are to be called each time.
   const bool own = !request.partitioners.empty() ||
@@ -248,16 +235,18 @@ StatusOr<CompileResult> Client::Compile(std::string_view program, std::string_vi
 StatusOr<Ref<Executable>> Client::CompileAndLoad(std::string_view program, std::string_view format,
                                                  std::string_view compile_options,
                                                  const std::map<std::string, std::string>& extra,
-                                                 StatusOr<Ref<Executable>> (*load)(std::string),
-                                                 bool* from_cache) {
+                                                 LoadAs as, bool* from_cache) {
+  Backend& backend = core_->backend();
   for (bool again = false;; again = true) {
-    const bool had_onednn = onednn::IsUsable();
+    const bool had_onednn = onednn::IsUsable(backend);
     TRIPONT_ASSIGN_OR_RETURN(CompileResult result,
                              Compile(program, format, compile_options, extra));
     if (from_cache != nullptr) *from_cache = result.from_cache;
-    StatusOr<Ref<Executable>> executable = load(std::move(result.artifact));
+    StatusOr<Ref<Executable>> executable =
+        as == LoadAs::kProgram ? Executable::Load(std::move(result.artifact), backend)
+                               : Executable::LoadDescription(std::move(result.artifact));
     // oneDNN was there, but opening it has failed: the compiler does without it from now on.
-    if (!executable.ok() && had_onednn && !onednn::IsUsable()) continue;
+    if (!executable.ok() && had_onednn && !onednn::IsUsable(backend)) continue;
     if (executable.ok() || !result.from_cache || again) return executable;
     // What the bytes say is wrong, not what the process lacks (memory, a custom call's handler).
     const StatusCode code = executable.status().code();

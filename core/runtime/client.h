@@ -39,28 +39,27 @@ class TRIPONT_EXPORT Core {
   static StatusOr<Core*> Get(const Options& options);
   // The core, or null before the first client.
   static Core* GetIfCreated();
+  // The core's backend; before the first client, the host's.
+  static Backend& CurrentBackend();
 
   // Device `id`, which exists if a client with that many devices was made; else null.
   Device* device(int id) const;
   int num_devices() const;
-  // What the devices are devices of; null if they are host devices.
-  Backend* backend() const { return backend_; }
+  // What the devices are devices of.
+  Backend& backend() const { return backend_; }
   MemoryBudget& budget() { return budget_; }
   CompileWorkerPool& workers() { return workers_; }
 
  private:
   friend class Client;
-  Core(const Options& options, Backend* backend);
+  Core(const Options& options, Backend& backend);
   Status AddDevices(int64_t count);
-  // The backend that options.device means; null for the host. INVALID_ARGUMENT, UNAVAILABLE or
-  // NOT_FOUND.
-  static StatusOr<Backend*> ChooseBackend(const Options& options);
   static void PrepareFork();
   static void ParentAfterFork();
   static void ChildAfterFork();
 
   const Options options_;
-  Backend* const backend_;
+  Backend& backend_;
   MemoryBudget budget_;
   CompileWorkerPool workers_;
   mutable std::mutex mutex_;
@@ -94,13 +93,17 @@ class TRIPONT_EXPORT Client : public RefCounted<Client> {
   StatusOr<CompileResult> Compile(std::string_view program, std::string_view format,
                                   std::string_view compile_options,
                                   const std::map<std::string, std::string>& extra = {});
-  // The same, and `load` (Executable::Load or LoadDescription) of the bytes. An entry of the cache
-  // that cannot be loaded is removed, and the program compiled again.
+  // What CompileAndLoad is to make of an artifact.
+  enum class LoadAs {
+    kProgram,      // Executable::Load, for this client's devices
+    kDescription,  // Executable::LoadDescription
+  };
+  // The same, and the artifact loaded. An entry of the cache that cannot be loaded is removed, and
+  // the program compiled again.
   StatusOr<Ref<Executable>> CompileAndLoad(std::string_view program, std::string_view format,
                                            std::string_view compile_options,
                                            const std::map<std::string, std::string>& extra,
-                                           StatusOr<Ref<Executable>> (*load)(std::string),
-                                           bool* from_cache = nullptr);
+                                           LoadAs as, bool* from_cache = nullptr);
   // If `extra` or options() ask for dumps, what a program that was compiled before tells by itself
   // is written to their folder, by a compile worker (docs/dumps.md). Blocks its caller as Compile
   // does. What goes wrong is a warning: the program runs as well without.

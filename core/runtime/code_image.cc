@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -103,6 +104,11 @@ StatusOr<std::unique_ptr<CodeImage>> CodeImage::Map(
     if (import == nullptr) {
       return Unimplemented("the program's code needs the function ", name,
                            ", which this version does not provide");
+    }
+    if (offset < 0 ||
+        static_cast<size_t>(offset) > code.size() - std::min(code.size(), sizeof(void*))) {
+      return InvalidArgument("the slot of the function ", name, " at ", offset,
+                             " is outside the code");
     }
     std::memcpy(image->data_ + offset, &import->function, sizeof(void*));
   }

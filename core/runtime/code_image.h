@@ -10,18 +10,22 @@
 #include <string_view>
 #include <utility>
 
+#include "core/runtime/export.h"
 #include "core/runtime/status.h"
 
 namespace tripont {
 
+// A kernel in such code: does units of work [begin, end). See core/compiler/artifact.py.
+using KernelFunction = void (*)(void* const* arguments, int64_t begin, int64_t end);
+
 // The code is copied into fresh pages, the imports' slots are filled, then the pages become
 // read-only and executable; they are never writable and executable at the same time. Unmapped when
 // destroyed.
-class CodeImage {
+class TRIPONT_EXPORT CodeImage {
  public:
   // imports: (function name, offset of its 8-byte slot). UNIMPLEMENTED for a name that the runtime
-  // does not provide, RESOURCE_EXHAUSTED if the system gives no memory, PERMISSION_DENIED if it
-  // forbids executable memory.
+  // does not provide, INVALID_ARGUMENT for a slot outside the code, RESOURCE_EXHAUSTED if the system
+  // gives no memory, PERMISSION_DENIED if it forbids executable memory.
   static StatusOr<std::unique_ptr<CodeImage>> Map(
       std::string_view code, std::span<const std::pair<std::string, int64_t>> imports);
   ~CodeImage();

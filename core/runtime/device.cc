@@ -2,25 +2,21 @@
 
 #include <algorithm>
 
-#include "core/runtime/cpu_info.h"
 #include "core/runtime/strings.h"
 
 namespace tripont {
 
 Device::Device(int id, MemoryBudget* budget, int64_t cache_limit, int64_t inline_ns,
-               Backend* backend, std::unique_ptr<DeviceQueue> queue)
+               Backend& backend, std::unique_ptr<DeviceQueue> queue)
     : id_(id),
-      target_(backend != nullptr ? backend->target() : "host"),
-      description_(queue != nullptr ? StrCat(target_, " (", queue->description(), ")")
-                                    : StrCat("host (", CpuName(), ")")),
-      uses_host_memory_(backend == nullptr || backend->memory_source() == nullptr),
+      target_(backend.target()),
+      description_(StrCat(target_, " (", queue->description(), ")")),
+      uses_host_memory_(backend.memory_source() == nullptr),
       queue_(std::move(queue)),
       inline_ns_(inline_ns),
       stream_(StrCat("tripont-", id)) {
-  const int number = queue_ != nullptr ? queue_->device_number() : 0;
-  const auto source = [&](MemoryUse use) {
-    return backend != nullptr ? backend->memory_source(use, number) : nullptr;
-  };
+  const int number = queue_->device_number();
+  const auto source = [&](MemoryUse use) { return backend.memory_source(use, number); };
   for (int kind = 0; kind < kNumMemoryKinds; ++kind) {
     const auto memory = static_cast<MemoryKind>(kind);
     const MemoryUse use =

@@ -1,7 +1,8 @@
-// Device: what programs run on: this machine's CPU, or a device of a backend (backend.h).
+// Device: what programs run on: a device of a backend (backend.h), such as this machine's CPU.
 //
-// Several host devices share the CPU's threads; each has its own stream, memories and statistics. A
-// device of a backend has a queue of that backend too, which its stream's tasks fill.
+// Each device has its own stream, memories and statistics, and a queue of its backend's, which the
+// stream's tasks fill. Several devices may stand for one piece of hardware: host devices share the
+// CPU's threads.
 #ifndef TRIPONT_CORE_RUNTIME_DEVICE_H_
 #define TRIPONT_CORE_RUNTIME_DEVICE_H_
 
@@ -20,17 +21,16 @@ namespace tripont {
 // Owned by the core; lives as long as the process. Thread-safe.
 class TRIPONT_EXPORT Device {
  public:
-  // A host device, or one of `backend` if that is not null, with `queue` as its queue.
-  Device(int id, MemoryBudget* budget, int64_t cache_limit, int64_t inline_ns,
-         Backend* backend = nullptr, std::unique_ptr<DeviceQueue> queue = nullptr);
+  // A device of `backend`, with `queue` as its queue.
+  Device(int id, MemoryBudget* budget, int64_t cache_limit, int64_t inline_ns, Backend& backend,
+         std::unique_ptr<DeviceQueue> queue);
 
   int id() const { return id_; }
-  // "host", or the backend's: "sycl"
+  // The backend's: "host", "sycl"
   const std::string& target() const { return target_; }
   // For people: "host (AMD EPYC 9654)"
   const std::string& description() const { return description_; }
-  // Null for a host device.
-  DeviceQueue* queue() const { return queue_.get(); }
+  DeviceQueue& queue() const { return *queue_; }
   // Whether the device can read and write all memory of the process, not only what its memories
   // allocated.
   bool uses_host_memory() const { return uses_host_memory_; }

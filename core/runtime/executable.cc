@@ -5,8 +5,6 @@
 #include <exception>
 #include <utility>
 
-#include "core/runtime/client.h"
-#include "core/runtime/cpu_info.h"
 #include "core/runtime/interrupt.h"
 #include "core/runtime/parallel.h"
 #include "core/runtime/thunk_sequence.h"
@@ -37,28 +35,11 @@ class SmallArray {
   T* data_;
 };
 
-Status CheckTarget(const Artifact& artifact, const Backend* backend) {
-  if (backend != nullptr) return OkStatus();  // the backend checks it
-  if (artifact.target != "host") {
-    return FailedPrecondition("the artifact is for target '", artifact.target,
-                              "', this device is 'host'; TRIPONT_DEVICE=", artifact.target,
-                              " runs it where there is such a device");
-  }
-  const std::string_view architecture =
-      std::string_view(artifact.triple).substr(0, artifact.triple.find('-'));
-  if (architecture != CpuArchitecture()) {
-    return FailedPrecondition("the artifact is for ", artifact.triple, ", this machine is ",
-                              CpuArchitecture());
-  }
-  std::vector<std::string> missing;
-  for (const std::string& feature : artifact.cpu_features) {
-    if (!CpuHasFeature(feature)) missing.push_back(feature);
-  }
-  if (missing.empty()) return OkStatus();
-  return FailedPrecondition("the artifact was compiled for a CPU (", artifact.cpu,
-                            ") with features that this one (", CpuName(),
-                            ") lacks: ", StrJoin(missing, ", "), "; compile the program again",
-                            ActingCpu().empty() ? "" : ", or unset TRIPONT_CPU");
+Status CheckTarget(const Artifact& artifact, const Backend& backend) {
+  if (artifact.target == backend.target()) return OkStatus();
+  return FailedPrecondition("the artifact is for target '", artifact.target, "', this device is '",
+                            backend.target(), "'; TRIPONT_DEVICE=", artifact.target,
+                            " runs it where there is such a device");
 }
 
 }  // namespace
@@ -146,11 +127,9 @@ struct Executable::HeldArguments {
   }
 };
 
-StatusOr<Ref<Executable>> Executable::Load(std::string bytes) {
+StatusOr<Ref<Executable>> Executable::Load(std::string bytes, Backend& backend) {
   TRIPONT_ASSIGN_OR_RETURN(Ref<Executable> executable, LoadDescription(std::move(bytes)));
   const Artifact& artifact = executable->artifact_;
-  Core* const core = Core::GetIfCreated();
-  Backend* const backend = core != nullptr ? core->backend() : nullptr;
   TRIPONT_RETURN_IF_ERROR(CheckTarget(artifact, backend));
   TRIPONT_ASSIGN_OR_RETURN(executable->program_, LoadedProgram::Load(artifact, backend));
   for (const auto& deferred : executable->program_->deferred_results())
@@ -274,10 +253,10 @@ Status Executable::RunProgram(Device* device, void* const* parameters, void* con
   } catch (const std::exception& error) {
     status = Internal(name(), ": ", error.what());
   }
-  if (device->queue() == nullptr) return status;
   // Nothing may run any more when the arena goes and others see the results.
-  const Status finished = device->queue()->Wait();
-  return status.ok() ? finished : status;
+  if (status.ok()) return device->queue().Wait();
+  (void)device->queue().Wait();
+  return status;
 }
 
 size_t Executable::CopyLent(std::span<Buffer* const> arguments, void** parameter_data,

@@ -36,11 +36,12 @@ struct ExecutableMemoryStats {
 // the same time.
 class TRIPONT_EXPORT Executable : public RefCounted<Executable> {
  public:
-  // Checks all of the artifact and maps its code. Nothing about the artifact can fail later.
+  // Checks all of the artifact and loads its code for the devices of `backend`. Nothing about the
+  // artifact can fail later.
   // INVALID_ARGUMENT for damaged bytes, FAILED_PRECONDITION for another format version, target or a
   // CPU feature that this machine lacks (named), UNIMPLEMENTED for library calls or imports that
   // this version lacks.
-  static StatusOr<Ref<Executable>> Load(std::string bytes);
+  static StatusOr<Ref<Executable>> Load(std::string bytes, Backend& backend);
   // As Load, for an artifact that was compiled for another machine: everything can be asked of it
   // and it can be serialized, but Execute gives FAILED_PRECONDITION. INVALID_ARGUMENT for damaged
   // bytes, FAILED_PRECONDITION for another format version.

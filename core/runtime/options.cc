@@ -28,6 +28,10 @@ constexpr Setting kSettings[] = {
     {.info = {"device", "TRIPONT_DEVICE",
               "host, sycl, sycl:gpu or sycl:cpu (default: a SYCL GPU if there is one, else host)"},
      .text = &Options::device},
+    {.info = {"backends", "TRIPONT_BACKENDS",
+              "shared libraries, separated by colons, with further kinds of devices for "
+              "TRIPONT_DEVICE (default: none)"},
+     .text = &Options::backends},
     {.info = {"cpu", "TRIPONT_CPU",
               "CPU to compile and to call libraries for, which may have fewer instructions than "
               "this one: x86-64-v3, x86-64-v3+avxvnni, znver3 ... (default: this one)"},

@@ -25,9 +25,11 @@ struct OptionInfo {
 };
 
 struct TRIPONT_EXPORT Options {
-  std::string device;  // TRIPONT_DEVICE: host, sycl, sycl:gpu, sycl:cpu; "" (default): a SYCL GPU,
-                       // else host
-  std::string cpu;     // TRIPONT_CPU (process): CPU to behave as, "x86-64-v3"; "", "host": this one
+  std::string device;    // TRIPONT_DEVICE: a backend of backend_registry.h, and after a colon which
+                         // of its devices; "" (default): a GPU if a backend has one, else host
+  std::string backends;  // TRIPONT_BACKENDS (process): shared libraries, separated by colons, that
+                         // bring further backends
+  std::string cpu;  // TRIPONT_CPU (process): CPU to behave as, "x86-64-v3"; "", "host": this one
   int64_t num_devices = 1;  // TRIPONT_NUM_DEVICES: devices of this client, 1 to 256
   int64_t num_threads =
       0;               // TRIPONT_NUM_THREADS (process): threads of parallel kernels; 0: one per CPU

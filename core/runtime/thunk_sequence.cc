@@ -9,7 +9,6 @@
 #include <new>
 
 #include "core/runtime/device.h"
-#include "core/runtime/parallel.h"
 #include "core/runtime/profile.h"
 
 namespace tripont {
@@ -30,34 +29,23 @@ struct LoadedProgram::State {
   void* const* bases;
   void** arguments;  // room for max_arguments_ pointers
   const LibraryContext& context;
-  DeviceQueue* queue;  // null on the host
+  DeviceQueue& queue;
   Profiler* profiler;  // null: thunks are not timed
 
   // Until what was enqueued is done: the host reads what kernels wrote.
   Status Wait() const {
-    if (queue == nullptr) return OkStatus();
-    const Status status = queue->Wait();
+    Status status = queue.Wait();
     context.ReleaseKept();
     return status;
   }
 };
 
 StatusOr<std::unique_ptr<LoadedProgram>> LoadedProgram::Load(const Artifact& artifact,
-                                                             Backend* backend) {
-  std::unique_ptr<LoadedProgram> program(new LoadedProgram(artifact));
+                                                             Backend& backend) {
+  std::unique_ptr<LoadedProgram> program(new LoadedProgram(artifact, backend));
   static std::atomic<int64_t> loaded{0};
   program->number_ = loaded.fetch_add(1, std::memory_order_relaxed) + 1;
-  if (backend == nullptr) {
-    TRIPONT_ASSIGN_OR_RETURN(program->code_, CodeImage::Map(artifact.code, artifact.imports));
-  } else {
-    TRIPONT_ASSIGN_OR_RETURN(program->device_program_, backend->Load(artifact));
-    program->constants_source_ = backend->memory_source();
-    program->code_offset_ = program->device_program_->host_code_offset();
-    std::vector<std::pair<std::string, int64_t>> imports = artifact.imports;
-    for (auto& [name, offset] : imports) offset -= program->code_offset_;
-    TRIPONT_ASSIGN_OR_RETURN(program->code_,
-                             CodeImage::Map(program->device_program_->host_code(), imports));
-  }
+  TRIPONT_ASSIGN_OR_RETURN(program->code_, backend.Load(artifact));
   const size_t constants_size = (artifact.constants.size() + 63) / 64 * 64;
   if (constants_size > 0) {
     program->constants_ = static_cast<char*>(program->constants_source_ != nullptr
@@ -136,13 +124,6 @@ LoadedProgram::~LoadedProgram() {
   }
 }
 
-StatusOr<const void*> LoadedProgram::HostFunction(int64_t offset) const {
-  const void* const function = code_->Function(offset - code_offset_);
-  if (function == nullptr)
-    return InvalidArgument("function at ", offset, " is outside the host's code");
-  return function;
-}
-
 void LoadedProgram::AddSlice(LoadedThunk& thunk, const Slice& slice) {
   if (thunk.num_slices == 0) thunk.first_slice = static_cast<uint32_t>(slices_.size());
   slices_.push_back({slice.allocation, slice.offset});
@@ -161,18 +142,14 @@ StatusOr<LoadedSequence> LoadedProgram::LoadSequence(const std::vector<ArtifactT
     loaded.debug = thunk.debug;
     *cost_ns += kThunkNs;
     switch (thunk.kind) {
-      case ArtifactThunk::Kind::kKernel:
-        if (device_program_ != nullptr) {
-          TRIPONT_ASSIGN_OR_RETURN(loaded.kernel, device_program_->FindKernel(thunk.function));
-        } else {
-          loaded.function =
-              reinterpret_cast<KernelFunction>(const_cast<void*>(code_->Function(thunk.function)));
-        }
+      case ArtifactThunk::Kind::kKernel: {
+        TRIPONT_ASSIGN_OR_RETURN(loaded.kernel, code_->FindKernel(thunk.function));
         loaded.work_count = thunk.work_count;
         loaded.grain = std::max<int64_t>(thunk.grain, 1);
         for (const Slice& slice : thunk.arguments) AddSlice(loaded, slice);
         *cost_ns += thunk.cost_ns;
         break;
+      }
       case ArtifactThunk::Kind::kCopy:
         AddSlice(loaded, thunk.destination);
         AddSlice(loaded, thunk.source);
@@ -228,6 +205,7 @@ Status LoadedProgram::LoadLibraryCall(const ArtifactThunk& thunk, LoadedThunk& l
   LibraryCallSignature signature;
   signature.name = thunk.name;
   signature.debug = Describe(thunk.debug);
+  signature.backend = &backend_;
   for (const ArtifactOperand& operand : thunk.operands) {
     const void* const base = constant_bases_[operand.slice.allocation];
     signature.operands.push_back(
@@ -244,7 +222,10 @@ Status LoadedProgram::LoadLibraryCall(const ArtifactThunk& thunk, LoadedThunk& l
     if (signature.attributes.Has(name))
       return InvalidArgument("attribute ", name, " is there twice");
     if (const auto* const offset = std::get_if<FunctionOffset>(&attribute)) {
-      TRIPONT_ASSIGN_OR_RETURN(const void* const function, HostFunction(offset->offset));
+      const void* const function = code_->HostFunction(offset->offset);
+      if (function == nullptr) {
+        return InvalidArgument("function at ", offset->offset, " is outside the host's code");
+      }
       signature.attributes.Add(name, function);
       continue;
     }
@@ -289,9 +270,9 @@ Status LoadedProgram::Run(void* const* bases, const LibraryContext& context) con
   void* stack[kStackArguments];
   std::unique_ptr<void*[]> heap;
   if (max_arguments_ > kStackArguments) heap.reset(new void*[max_arguments_]);
-  DeviceQueue* const queue = device_program_ != nullptr ? context.device()->queue() : nullptr;
   const std::shared_ptr<Profiler> profiler = ActiveProfiler();
-  const State state{bases, heap ? heap.get() : stack, context, queue, profiler.get()};
+  const State state{bases, heap ? heap.get() : stack, context, context.device()->queue(),
+                    profiler.get()};
   if (!prepared_calls_.empty()) TRIPONT_RETURN_IF_ERROR(Prepare(state));
   if (profiler == nullptr) [[likely]] {
     return RunSequence<false>(thunks_, state);
@@ -327,28 +308,14 @@ template <bool kProfiled>
       void** const arguments = state.arguments;
       for (uint32_t i = 0; i < thunk.num_slices; ++i)
         arguments[i] = Resolve(state, thunk.first_slice + i);
-      if (state.queue != nullptr) {
-        const Status status = device_program_->Launch(
-            *state.queue, thunk.kernel, arguments, thunk.num_slices, thunk.work_count, thunk.grain);
-        if (!status.ok()) return status.WithPrefix(StrCat("kernel", Describe(thunk.debug)));
-      } else if (thunk.work_count <= thunk.grain) {
-        if (thunk.work_count > 0) thunk.function(arguments, 0, thunk.work_count);
-      } else {
-        const KernelFunction function = thunk.function;
-        ParallelFor(
-            thunk.work_count, thunk.grain,
-            [function, arguments](int64_t begin, int64_t end) { function(arguments, begin, end); });
-      }
+      const Status status = code_->Launch(state.queue, thunk.kernel, arguments, thunk.num_slices,
+                                          thunk.work_count, thunk.grain);
+      if (!status.ok()) return status.WithPrefix(StrCat("kernel", Describe(thunk.debug)));
       break;
     }
     case ArtifactThunk::Kind::kCopy:
-      if (state.queue != nullptr) {
-        TRIPONT_RETURN_IF_ERROR(state.queue->Copy(
-            Resolve(state, thunk.first_slice), Resolve(state, thunk.first_slice + 1), thunk.size));
-      } else {
-        ParallelCopy(Resolve(state, thunk.first_slice), Resolve(state, thunk.first_slice + 1),
-                     thunk.size);
-      }
+      TRIPONT_RETURN_IF_ERROR(state.queue.Copy(Resolve(state, thunk.first_slice),
+                                               Resolve(state, thunk.first_slice + 1), thunk.size));
       break;
     case ArtifactThunk::Kind::kWhile: {
       const LoadedSequence& body = thunk.bodies[1];

@@ -10,14 +10,10 @@
 
 #include "core/runtime/artifact.h"
 #include "core/runtime/backend.h"
-#include "core/runtime/code_image.h"
 #include "core/runtime/library/registry.h"
 #include "core/runtime/status.h"
 
 namespace tripont {
-
-// Kernels: see core/compiler/artifact.py.
-using KernelFunction = void (*)(void* const* arguments, int64_t begin, int64_t end);
 
 struct LoadedThunk;
 using LoadedSequence = std::vector<LoadedThunk>;
@@ -31,9 +27,8 @@ struct LoadedThunk {
   // the predicate or selector; operands and then results of a library call.
   uint32_t first_slice = 0;
   uint32_t num_slices = 0;
-  uint32_t num_operands = 0;          // library call
-  KernelFunction function = nullptr;  // on the host
-  uint32_t kernel = 0;                // on a backend's device: its number in the DeviceProgram
+  uint32_t num_operands = 0;  // library call
+  KernelHandle kernel = 0;    // of the DeviceProgram
   int64_t work_count = 0;
   int64_t grain = 1;
   int64_t trip_count = -1;
@@ -45,10 +40,9 @@ struct LoadedThunk {
 // Immutable after Load. Run may be called by several threads at the same time.
 class LoadedProgram {
  public:
-  // Maps the code, copies the constants, makes the library calls. `artifact` passed ParseArtifact
-  // and outlives this. `backend`: of the devices that it will run on; null for the host.
-  static StatusOr<std::unique_ptr<LoadedProgram>> Load(const Artifact& artifact,
-                                                       Backend* backend = nullptr);
+  // Loads the code, copies the constants, makes the library calls. `artifact` passed ParseArtifact,
+  // is for the target of `backend`, on whose devices it will run, and outlives this.
+  static StatusOr<std::unique_ptr<LoadedProgram>> Load(const Artifact& artifact, Backend& backend);
   ~LoadedProgram();
 
   // Runs all thunks. bases: address of each allocation. The error names the op that failed.
@@ -86,7 +80,8 @@ class LoadedProgram {
   };
   struct State;
 
-  explicit LoadedProgram(const Artifact& artifact) : artifact_(artifact) {}
+  LoadedProgram(const Artifact& artifact, Backend& backend)
+      : artifact_(artifact), backend_(backend), constants_source_(backend.memory_source()) {}
   StatusOr<LoadedSequence> LoadSequence(const std::vector<ArtifactThunk>& thunks, double* cost_ns);
   Status LoadLibraryCall(const ArtifactThunk& thunk, LoadedThunk& loaded);
   void DeferResults();
@@ -103,15 +98,11 @@ class LoadedProgram {
   static std::string CallName(const ArtifactThunk& thunk);
 
   const Artifact& artifact_;
+  Backend& backend_;
   int64_t number_ = 0;  // as ExecutionEvent has it (profile.h)
-  StatusOr<const void*> HostFunction(int64_t offset) const;
-
-  std::unique_ptr<CodeImage> code_;  // null if there is no host code
-  int64_t code_offset_ = 0;          // of the image in the artifact's code
-  MemorySource* constants_source_ =
-      nullptr;  // where the constants' memory is from; null: the system
-  std::unique_ptr<DeviceProgram> device_program_;  // null on the host
-  char* constants_ = nullptr;                      // 64-byte aligned and padded
+  std::unique_ptr<DeviceProgram> code_;
+  MemorySource* const constants_source_;  // where the constants' memory is from; null: the system
+  char* constants_ = nullptr;             // 64-byte aligned and padded
   std::vector<void*> constant_bases_;
   std::vector<int64_t> temp_offsets_;
   size_t temp_size_ = 0;

@@ -170,7 +170,9 @@ def test_errors(artifact: Path, tmp_path: Path, arguments: list[str], message: s
         (["--cpu", "znver4"], "avx512bf16", None),
         (["--cpu", "neoverse-n1"], "aarch64-unknown-linux-gnu", "this machine is x86_64"),
         (["--target", "sycl"], "compiled for cpu", "TRIPONT_DEVICE=sycl"),
+        (["--target", "sycl", "--device", "gpu,fp64"], "fp64", "TRIPONT_DEVICE=sycl"),
         (["--target", "sycl", "--sycl-device", "gpu,fp64"], "fp64", "TRIPONT_DEVICE=sycl"),
+        (["--target", "host", "--device", "x86-64-v2"], "compiled for x86-64-v2", ""),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, list) else "",
 )
@@ -233,6 +235,7 @@ def test_devices() -> None:
     for column in ("backend", "driver", "fp64", "sub-groups", "USM"):  # of the SYCL devices
         assert column in result.stdout
     assert "opencl" in result.stdout
+    assert "sycl:cpu" in result.stdout  # the value of TRIPONT_DEVICE that means it
 
 
 def test_devices_without_a_sycl_runtime() -> None:

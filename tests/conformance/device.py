@@ -18,7 +18,7 @@ from tripont.core.compiler.importer.program import read_program
 TARGET = os.environ.get("TRIPONT_CONFORMANCE_TARGET") or "host"
 _OPTIONS = {"target": TARGET.split(":")[0], "cpu": os.environ.get("TRIPONT_CPU") or "host"}
 if TARGET == "sycl:cpu-as-gpu":
-    _OPTIONS["sycl_device"] = "gpu,fp16,fp64,sub-groups"
+    _OPTIONS["device"] = "gpu,fp16,fp64,sub-groups"
 
 
 @functools.cache

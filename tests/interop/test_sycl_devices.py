@@ -10,8 +10,8 @@ import importlib.util
 
 import pytest
 
-from tests.core.runtime.sycl.conftest import device  # noqa: F401
-from tests.core.runtime.sycl.processes import output
+from tests.core.runtime.backends.sycl.conftest import device  # noqa: F401
+from tests.core.runtime.backends.sycl.processes import output
 
 BOTH = pytest.mark.parametrize("kind", ["sycl:cpu", "sycl:cpu-as-gpu"])
 

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import pytest
 
-from tests.core.runtime.sycl.processes import output
+from tests.core.runtime.backends.sycl.processes import output
 from tripont import kernels
 
 SCALE = """

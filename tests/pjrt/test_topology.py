@@ -67,7 +67,9 @@ def artifact_of(data: bytes) -> artifact.Executable:
         ("", {}, {"target": "host"}),
         ("host", {}, {"target": "host"}),
         ("host:x86-64-v3", {}, {"target": "host", "cpu": "x86-64-v3"}),
-        ("sycl:gpu,fp64", {}, {"target": "sycl", "sycl_device": "gpu,fp64"}),
+        ("sycl:gpu,fp64", {}, {"target": "sycl", "device": "gpu,fp64"}),
+        ("sycl", {"sycl_device": "gpu"}, {"target": "sycl", "device": "gpu"}),  # its older name
+        ("sycl:gpu", {"cpu": "znver4"}, {"target": "sycl", "device": "gpu", "cpu": "znver4"}),
         ("", {"cpu": "znver4"}, {"target": "host", "cpu": "znver4"}),
         ("", {"target": "sycl"}, {"target": "sycl"}),
     ],
@@ -97,6 +99,7 @@ def test_what_it_says(
         ("", {"target": "quantum"}, "quantum"),
         ("", {"colour": "red"}, "colour"),
         ("host", {"num_devices": 257}, "num_devices=257"),
+        ("host", {"device": "gpu"}, "a topology of target 'host' has no option 'device'"),
     ],
 )
 def test_topologies_that_do_not_exist(

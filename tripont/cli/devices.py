@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -10,21 +11,6 @@ from rich.table import Table
 from .client import bindings, make_client
 from .inspect import size
 from .terminal import make_console
-
-# Of a SYCL device. USM: which kinds of unified shared memory it has.
-COLUMNS = (
-    "device",
-    "kind",
-    "backend",
-    "driver",
-    "memory",
-    "units",
-    "fp64",
-    "fp16",
-    "sub-groups",
-    "USM",
-)
-USM_KINDS = ("device", "host", "shared", "system")
 
 
 def run() -> int:
@@ -50,40 +36,56 @@ def run() -> int:
         "TRIPONT_NUM_DEVICES=N gives N host devices; in JAX they are jax.devices('xpu')",
         style="dim",
     )
-    print_sycl_devices(console)
+    for backend in module.backends():
+        if backend["lists_devices"]:
+            print_devices_of(backend, console)
     return 0
 
 
-def print_sycl_devices(console: Console) -> None:
-    """A table of all SYCL devices, or a line that says why there are none."""
+def print_devices_of(backend: dict[str, Any], console: Console) -> None:
+    """A table of all devices of a backend, or a line that says why there are none."""
     module = bindings()
+    name, title = backend["name"], backend["title"]
     try:
-        devices = module.sycl_devices(sys.executable)
+        devices = module.list_devices(name, sys.executable)
     except module.StatusError as error:
-        console.print(f"\nno SYCL devices: {error}", style="dim", soft_wrap=True)
+        console.print(f"\nno {title} devices: {error}", style="dim", soft_wrap=True)
         return
-    table = Table(
-        title="SYCL devices (TRIPONT_DEVICE=sycl, sycl:gpu, sycl:cpu)", title_justify="left"
-    )
-    for column in COLUMNS:
-        table.add_column(column)
-    for device in devices:
-        table.add_row(
-            device["name"],
-            device["kind"],
-            device["backend"],
-            device["driver_version"],
-            size(device["memory"]),
-            str(device["compute_units"]),
-            "yes" if device["fp64"] else "no",
-            "yes" if device["fp16"] else "no",
-            " ".join(str(n) for n in device["sub_group_sizes"]) or "none",
-            " ".join(kind for kind in USM_KINDS if device[f"usm_{kind}"]) or "none",
-        )
+    values = [name, *(f"{name}:{choice}" for choice in backend["choices"])]
+    used = {value: _chosen(name, value, devices) for value in values}
+    table = Table(title=f"{title} devices (TRIPONT_DEVICE={', '.join(values)})")
+    table.title_justify = "left"
+    facts = [f for f in dict.fromkeys(f for _, known in devices for f in known) if f != "vendor"]
+    for fact in facts:
+        table.add_column("device" if fact == "name" else fact)
+    table.add_column("TRIPONT_DEVICE")
+    for number, (_, known) in enumerate(devices):
+        meant = ", ".join(value for value in values if number in used[value])
+        table.add_row(*(_text(fact, known.get(fact)) for fact in facts), meant)
     console.print()
     console.print(table)
     if not devices:
         console.print(
-            "the SYCL runtime has no device: is intel-opencl-rt, or the GPU's driver, installed?",
+            f"the {title} runtime has no device: are the devices' drivers installed? "
+            f"({backend['install']})",
             style="dim",
         )
+
+
+def _chosen(backend: str, value: str, devices: list[Any]) -> list[int]:
+    """The numbers of the devices that a value of TRIPONT_DEVICE means."""
+    module = bindings()
+    try:
+        return list(module.choose_devices(backend, value.partition(":")[2], devices))
+    except module.StatusError:
+        return []
+
+
+def _text(fact: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return " ".join(map(str, value)) or "none"
+    if fact == "memory" and isinstance(value, int):
+        return size(value)
+    return "none" if value in ("", None) else str(value)

@@ -101,8 +101,8 @@ for needed in {needed!r}:
 library = ctypes.CDLL({path!r})
 library.dnnl_version.restype = ctypes.POINTER(Version)
 v = library.dnnl_version().contents
-runtimes = {{1: "sequential", 2: "OpenMP", 4: "TBB", 512: "SYCL"}}
-print(f"{{v.major}}.{{v.minor}}.{{v.patch}}", runtimes.get(v.cpu_runtime, v.cpu_runtime))
+runtimes = {{1: "sequential", 2: "OpenMP", 4: "TBB"}}
+print(f"{{v.major}}.{{v.minor}}.{{v.patch}}", runtimes.get(v.cpu_runtime, f"runtime-{{v.cpu_runtime}}"))
 """
 
 
@@ -184,18 +184,37 @@ def check_tbb() -> Finding:
     return Finding("oneTBB", ERROR, answer, "pip install --force-reinstall tbb")
 
 
-def check_sycl() -> Finding:
-    code = (
-        "import sys; import tripont.core._tripont as m; "
-        'print(*[f\'{d["name"]} ({d["backend"]}:{d["kind"]})\' for d in m.sycl_devices(sys.executable)], sep=\', \')'
-    )
-    good, answer = in_process(code)
-    fix = "only for TRIPONT_DEVICE=sycl: pip install 'tripont[sycl]'"
-    if not good:
-        return Finding("SYCL", WARNING, answer, fix)
-    if not answer:
-        return Finding("SYCL", WARNING, "the SYCL runtime has no device", fix)
-    return Finding("SYCL", OK, answer)
+BACKENDS = """
+import json, sys
+import tripont.core._tripont as m
+findings = []
+for backend in m.backends():
+    if not backend["lists_devices"]:
+        continue
+    try:
+        devices, error = [text for text, _ in m.list_devices(backend["name"], sys.executable)], ""
+    except m.StatusError as why:
+        devices, error = [], str(why)
+    findings.append([backend, devices, error])
+print(json.dumps(findings))
+"""
+
+
+def check_backends() -> list[Finding]:
+    """The devices of each kind that the runtime has besides the host."""
+    good, answer = in_process(BACKENDS)
+    if not good:  # another finding says why the bindings do not work
+        return []
+    findings = []
+    for backend, devices, error in json.loads(answer):
+        title = backend["title"]
+        if devices:
+            findings.append(Finding(title, OK, ", ".join(devices)))
+            continue
+        said = error or f"the {title} runtime has no device"
+        fix = f"only for TRIPONT_DEVICE={backend['name']}: {backend['install']}"
+        findings.append(Finding(title, WARNING, said, fix))
+    return findings
 
 
 FEATURES = (
@@ -346,7 +365,7 @@ CHECKS: list[Callable[[], Finding | list[Finding]]] = [
     check_lapack,
     check_plugin,
     check_bindings,
-    check_sycl,
+    check_backends,
     lambda: check_package("jaxlib", "the compiler reads programs with it", "0.10.2", True),
     lambda: check_package("jax", "JAX programs", "0.10.2", True),
     check_jax_entry_point,

@@ -11,10 +11,29 @@ from pathlib import Path
 
 from tripont import library_path
 
+from .terminal import fail
+
 
 def default_cpu() -> str:
     """The CPU to compile for if none is named: that of TRIPONT_CPU, else the one that runs this."""
     return os.environ.get("TRIPONT_CPU") or "host"
+
+
+def target_options(target: str, device: str, cpu: str) -> dict[str, str]:
+    """The options of a compilation for what the command line names. Ends the command if there is no such target."""
+    from tripont.core.compiler import targets
+    from tripont.core.compiler.errors import CompileError
+
+    try:
+        chosen = targets.registration(target)
+    except CompileError as error:
+        fail(str(error))
+    options = {"target": target, "cpu": cpu or default_cpu()}
+    if device and chosen.device_option == "cpu" and cpu not in ("", device):
+        fail(f"--device {device} and --cpu {cpu} name two CPUs")
+    if device:
+        options[chosen.device_option] = device
+    return with_facts(options)
 
 
 def with_facts(options: dict[str, str]) -> dict[str, str]:

@@ -16,6 +16,25 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+# What a program file is compiled for.
+Target = Annotated[
+    str, typer.Option(help="Kind of device to compile for: host, sycl, or that of another package.")
+]
+Device = Annotated[
+    str,
+    typer.Option(
+        help="Which device of the target to compile for, without which it is a common one. "
+        "host: a CPU, as --cpu. sycl: cpu or gpu, and what it has of fp16, fp64, sub-groups: gpu,fp64."
+    ),
+]
+Cpu = Annotated[
+    str,
+    typer.Option(
+        help="CPU that library calls run on, on every target: host (this one), or a name such as "
+        "x86-64-v3."
+    ),
+]
+
 
 def _show_version(value: bool) -> None:
     if value:
@@ -62,15 +81,10 @@ def compile_file(
     output: Annotated[
         Path, typer.Option("-o", "--output", help="Where the executable artifact goes.")
     ],
-    target: Annotated[str, typer.Option(help="What to compile for: host or sycl.")] = "host",
-    cpu: Annotated[
-        str,
-        typer.Option(help="CPU to compile for: host (this one), or a name such as x86-64-v3."),
-    ] = "",
-    sycl_device: Annotated[
-        str,
-        typer.Option(help="SYCL device to compile for: cpu or gpu, and what it has: gpu,fp64."),
-    ] = "",
+    target: Target = "host",
+    device: Device = "",
+    cpu: Cpu = "",
+    sycl_device: Annotated[str, typer.Option(help="The older name of --device.", hidden=True)] = "",
     dump: Annotated[
         Path | None, typer.Option(help="Folder for every stage of the compilation.")
     ] = None,
@@ -80,11 +94,9 @@ def compile_file(
 ) -> None:
     """Compile a program ahead of time into an executable artifact."""
     from .compile import run
-    from .machine import default_cpu, with_facts
+    from .machine import target_options
 
-    options = with_facts({"target": target, "cpu": cpu or default_cpu()})
-    if sycl_device:
-        options["sycl_device"] = sycl_device
+    options = target_options(target, device or sycl_device, cpu)
     raise typer.Exit(run(file, output, options, dump, program_format))
 
 
@@ -133,8 +145,9 @@ def explain(
     module: Annotated[
         str, typer.Option(help="Number or name of the module, if a dump holds several.")
     ] = "",
-    target: Annotated[str, typer.Option(help="What to compile a program file for.")] = "host",
-    cpu: Annotated[str, typer.Option(help="CPU to compile a program file for.")] = "",
+    target: Target = "host",
+    device: Device = "",
+    cpu: Cpu = "",
     measure: Annotated[
         bool | None,
         typer.Option(
@@ -157,9 +170,9 @@ def explain(
 ) -> None:
     """Make one HTML page that shows every stage of a program, its graph and where its time goes."""
     from .explain import run
-    from .machine import default_cpu, with_facts
+    from .machine import target_options
 
-    options = with_facts({"target": target, "cpu": cpu or default_cpu()})
+    options = target_options(target, device, cpu)
     raise typer.Exit(run(given, output, module, options, measure, program_format, sources or ()))
 
 

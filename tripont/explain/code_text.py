@@ -15,7 +15,7 @@ _SPIRV_FUNCTION: Final = re.compile(r"^\s*(%[\w.]+) = OpFunction ")
 
 
 def llvm_functions(text: str) -> Ranges:
-    """Functions of LLVM IR. A SYCL kernel's body (``name.body``) belongs to the kernel."""
+    """Functions of LLVM IR. A kernel's body that is a function by itself (``name.body``) belongs to the kernel."""
     ranges: Ranges = {}
     start, name = -1, ""
     for number, line in enumerate(text.split("\n")):

@@ -144,10 +144,10 @@ def compile_llvm_ir(source: str, prototype: Prototype) -> tuple[bytes, list[tupl
 
 def check_spirv(module: bytes, function: str, prototype: Prototype) -> None:
     """Raises SignatureError for a module without the kernel ``function``, or a prototype that it cannot have."""
-    from tripont.core.compiler.targets.sycl import spirv
+    from tripont.core.compiler import targets
 
     try:
-        names = list(spirv.kernel_names(module))
+        names = targets.kernel_names("SPIR-V", module)
     except ValueError as error:
         raise SignatureError(f"kernel {prototype.name!r}: {len(module)} bytes, {error}") from error
     if function not in names:

@@ -113,8 +113,8 @@ def from_spirv(
     parameters = plan(parsed)
     target = _target(name, (spirv, entry_point, tuple(parameters), work, group))
     for registered in dict.fromkeys((target, name)):
-        _tripont.register_spirv_kernel(
-            registered, spirv, entry_point, parameters, work == "rows", group
+        _tripont.register_module_kernel(
+            registered, "SPIR-V", spirv, entry_point, parameters, work == "rows", group
         )
     return Kernel(name, parsed, shapes, vmap_method, target)
 

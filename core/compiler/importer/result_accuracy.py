@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .stablehlo import BlockReader, Reader, Results
 
 # The largest errors in units in the last place over the whole domain, denormal numbers included, in f32 and f64
-# (benchmarks/accuracy.py measures them; docs/sycl.md), rounded up.
+# (benchmarks/accuracy.py measures them: docs/accuracy.md), rounded up.
 ULPS: Final = {
     "cbrt": 1,
     "cosine": 1,

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "core/runtime/backend.h"
-#include "core/runtime/client.h"
 #include "core/runtime/code_image.h"
 #include "core/runtime/device.h"
 #include "core/runtime/ffi/attributes.h"
@@ -105,18 +104,6 @@ StatusOr<uint64_t> ToSlot(const Number& number, PrimitiveType type) {
   return InvalidArgument("is ", real, ", which is no ", TypeName(type));
 }
 
-// The SPIR-V kernel, built for the process's devices.
-StatusOr<std::unique_ptr<UserKernel>> BuildForDevices(const Kernel& kernel) {
-  const Core* const core = Core::GetIfCreated();
-  Backend* const backend = core != nullptr ? core->backend() : nullptr;
-  if (backend == nullptr) {
-    return FailedPrecondition(
-        "the kernel is a SPIR-V module, which runs on SYCL devices: set TRIPONT_DEVICE=sycl, or "
-        "make it with tripont.kernels.from_c or from_llvm_ir for the host");
-  }
-  return backend->LoadUserKernel(kernel.spirv, kernel.spirv_name);
-}
-
 class KernelCall : public LibraryCall {
  public:
   explicit KernelCall(std::shared_ptr<const Kernel> kernel) : kernel_(std::move(kernel)) {}
@@ -200,8 +187,10 @@ class KernelCall : public LibraryCall {
     if (dictionary != nullptr && dictionary->attributes().size != used) {
       return CheckUnknown(dictionary->attributes());
     }
-    if (!kernel_->spirv.empty()) {
-      TRIPONT_ASSIGN_OR_RETURN(on_device_, BuildForDevices(*kernel_));
+    if (!kernel_->module.empty()) {
+      TRIPONT_ASSIGN_OR_RETURN(
+          on_device_, signature.backend->LoadUserKernel(kernel_->module_format, kernel_->module,
+                                                        kernel_->entry_point));
     }
     if (parallel_ || UsesQueue()) {
       const Shape& first = signature.results[0];
@@ -216,7 +205,7 @@ class KernelCall : public LibraryCall {
 
   Status Execute(const LibraryContext& context, void* const* operands,
                  void* const* results) const override {
-    if (UsesQueue()) return Launch(*context.device()->queue(), operands, results);
+    if (UsesQueue()) return Launch(context.device()->queue(), operands, results);
     if (!parallel_) return Run(operands, results, 0, 0);
     std::mutex mutex;
     Status failure;
@@ -296,12 +285,12 @@ class KernelCall : public LibraryCall {
   std::vector<uint64_t> slots_;                   // what does not change from call to call
   bool parallel_ = false;
   int64_t work_ = 0;
-  std::unique_ptr<UserKernel> on_device_;  // of SPIR-V
+  std::unique_ptr<UserKernel> on_device_;  // of a module
 };
 
 Status CheckPlan(const Kernel& kernel) {
-  if ((kernel.entry == nullptr) == kernel.spirv.empty())
-    return InvalidArgument("the kernel has no entry function, or a SPIR-V module beside it");
+  if ((kernel.entry == nullptr) == kernel.module.empty())
+    return InvalidArgument("the kernel has no entry function, or a module beside it");
   if (kernel.grain < 1) return InvalidArgument("a grain of ", kernel.grain);
   int64_t operands = 0, results = 0;
   for (const KernelParameter& p : kernel.parameters) {
@@ -310,9 +299,9 @@ Status CheckPlan(const Kernel& kernel) {
   }
   if (results == 0) return InvalidArgument("the kernel has no result");
   for (const KernelParameter& p : kernel.parameters) {
-    if (!kernel.spirv.empty() && p.kind >= Kind::kDimensions)
+    if (!kernel.module.empty() && p.kind >= Kind::kDimensions)
       return InvalidArgument("parameter '", p.name,
-                             "' is of a kind that a SPIR-V kernel cannot have");
+                             "' is of a kind that a kernel of a module cannot have");
     if (p.kind < Kind::kSize || p.kind > Kind::kDimensions) continue;
     if (p.array < 0 || p.array >= (p.of_result ? results : operands))
       return InvalidArgument("parameter '", p.name, "' is about an array that does not exist");

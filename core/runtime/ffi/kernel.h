@@ -1,5 +1,5 @@
-// Kernels of the user: a C function with ordinary parameters, or an OpenCL kernel in SPIR-V, called
-// by programs under a name.
+// Kernels of the user: a C function with ordinary parameters, or a kernel in a module that
+// devices build (an OpenCL kernel in SPIR-V), called by programs under a name.
 //
 // tripont.kernels (Python) reads the function's prototype, compiles it together with an entry
 // function that takes all parameters as a table of 64-bit slots, and registers both here. What a
@@ -53,15 +53,17 @@ struct TRIPONT_EXPORT Kernel {
   bool rows = false;
   int64_t grain = 1;
   std::shared_ptr<void> code;  // keeps what `entry` is in
-  // A kernel for SYCL devices instead, one work-item a unit of work: the SPIR-V module, and its
-  // entry point's name. `entry` is null then, and there are no kBegin, kEnd, kDimensions.
-  std::string spirv;
-  std::string spirv_name;
+  // A kernel that devices build instead, one work-item a unit of work: a module in a format that
+  // their backend takes ("SPIR-V"), and its entry point's name. `entry` is null then, and there
+  // are no kBegin, kEnd, kDimensions.
+  std::string module;
+  std::string module_format;
+  std::string entry_point;
   size_t group = 0;  // work-items of a work-group; 0: as many as the device likes
 };
 
-// INVALID_ARGUMENT for a plan that contradicts itself. A program with a call of a SPIR-V kernel is
-// refused with FAILED_PRECONDITION when it is loaded for the host. A kernel of the same name is
+// INVALID_ARGUMENT for a plan that contradicts itself. A program with a call of a kernel in a module
+// is refused with FAILED_PRECONDITION when it is loaded for devices that do not take that format. A kernel of the same name is
 // replaced for programs that are loaded from now on.
 TRIPONT_EXPORT Status RegisterKernel(std::string_view name, Kernel kernel);
 

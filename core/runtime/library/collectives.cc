@@ -24,10 +24,10 @@
 #include <memory>
 #include <vector>
 
+#include "core/runtime/code_image.h"
 #include "core/runtime/collectives.h"
 #include "core/runtime/library/calls.h"
 #include "core/runtime/library/registry.h"
-#include "core/runtime/thunk_sequence.h"
 
 namespace tripont {
 namespace {

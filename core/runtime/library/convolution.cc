@@ -309,7 +309,7 @@ StatusOr<std::unique_ptr<LibraryCall>> MakeConvolution(const LibraryCallSignatur
   }
 
   TRIPONT_ASSIGN_OR_RETURN(std::unique_ptr<onednn::Plans> plan,
-                           onednn::Plans::Create([&](const Api& api) {
+                           onednn::Plans::Create(*signature.backend, [&](const Api& api) {
                              return MakePlan(api, problem, alpha, steps, signature);
                            }));
   return std::unique_ptr<LibraryCall>(new Convolution(std::move(plan)));

@@ -87,7 +87,7 @@ class Gemm final : public LibraryCall {
     if (UsesQueue()) {
       context.KeepUntilDone(copy);
       TRIPONT_RETURN_IF_ERROR(
-          context.device()->queue()->Copy(copy->data(), operands[added_], bytes_));
+          context.device()->queue().Copy(copy->data(), operands[added_], bytes_));
     } else {
       ParallelCopy(copy->data(), operands[added_], bytes_);
     }
@@ -250,7 +250,8 @@ StatusOr<std::unique_ptr<LibraryCall>> MakeGemm(const LibraryCallSignature& sign
   TRIPONT_ASSIGN_OR_RETURN(const Problem problem, ReadProblem(signature));
   TRIPONT_ASSIGN_OR_RETURN(const size_t bytes, signature.results[0].ByteSize());
   const auto make_plans = [&](bool in_place) {
-    return onednn::Plans::Create([&](const Api& api) { return MakePlan(api, problem, in_place); });
+    return onednn::Plans::Create(*signature.backend,
+                                 [&](const Api& api) { return MakePlan(api, problem, in_place); });
   };
   TRIPONT_ASSIGN_OR_RETURN(std::unique_ptr<onednn::Plans> plan, make_plans(false));
   size_t added = 0;

@@ -7,7 +7,6 @@
 #include <new>
 
 #include "core/runtime/backend.h"
-#include "core/runtime/client.h"
 #include "core/runtime/device.h"
 #include "core/runtime/parallel.h"
 
@@ -109,7 +108,7 @@ StatusOr<std::unique_ptr<Plan>> Plan::Create(const Api& api, OwnedPrimitiveDesc 
   std::unique_ptr<Plan> plan(new Plan(api));
   plan->arrays_ = std::move(arrays);
   plan->packed_.resize(plan->arrays_.size());
-  if (api.is_sycl) plan->memory_source_ = Core::GetIfCreated()->backend()->memory_source();
+  plan->memory_source_ = api.port->memory_source();
 
   std::vector<int> args;
   std::vector<OwnedMemoryDesc> layouts;
@@ -219,7 +218,7 @@ Status Plan::PackConstant(size_t index, ConstMemoryDesc to) {
   void* const handles[] = {const_cast<void*>(arrays_[index].constant), packed_[index].data,
                            scratchpad.data};
   TRIPONT_RETURN_IF_ERROR(reorder.Run(*state, 0, handles, api_.stream));
-  return api_.is_sycl ? Check(api_.stream_wait(api_.stream), "packing weights") : OkStatus();
+  return api_.port->FinishLoading(api_);
 }
 
 StatusOr<std::unique_ptr<Plan::State>> Plan::MakeState() const {
@@ -227,11 +226,8 @@ StatusOr<std::unique_ptr<Plan::State>> Plan::MakeState() const {
   for (const Step& step : steps_) {
     for (size_t i = 0; i < step.args.size(); ++i) {
       Memory memory = nullptr;
-      TRIPONT_RETURN_IF_ERROR(Check(
-          api_.is_sycl ? api_.sycl_memory_create(&memory, step.layouts[i].get(), api_.engine,
-                                                 MemoryModel::kUsm, nullptr)
-                       : api_.memory_create(&memory, step.layouts[i].get(), api_.engine, nullptr),
-          "creating a memory object"));
+      TRIPONT_RETURN_IF_ERROR(Check(api_.port->MakeMemory(api_, &memory, step.layouts[i].get()),
+                                    "creating a memory object"));
       state->memories.emplace_back(memory);
       state->arguments.push_back({step.args[i], memory});
     }
@@ -284,10 +280,8 @@ bool Plan::StagesOutputs() const {
 
 Status Plan::Execute(const LibraryContext& context, void* const* operands,
                      void* const* results) const {
-  Stream stream = api_.stream;
-  if (api_.is_sycl) {
-    TRIPONT_ASSIGN_OR_RETURN(stream, StreamOf(api_, *context.device()->queue()));
-  }
+  TRIPONT_ASSIGN_OR_RETURN(const Stream stream,
+                           api_.port->StreamOf(api_, context.device()->queue()));
   TRIPONT_ASSIGN_OR_RETURN(std::unique_ptr<State> taken, TakeState());
   // In a queue the work is done later, with these objects; whatever happens, they are kept.
   const std::shared_ptr<State> state(
@@ -296,7 +290,7 @@ Status Plan::Execute(const LibraryContext& context, void* const* operands,
   if (scratch_size_ > 0) {
     TRIPONT_ASSIGN_OR_RETURN(*scratch, context.AllocateScratch(scratch_size_));
   }
-  if (api_.is_sycl) {
+  if (api_.port->UsesQueue()) {
     context.KeepUntilDone(state);
     context.KeepUntilDone(scratch);
   }
@@ -326,20 +320,20 @@ Status Plan::Execute(const LibraryContext& context, void* const* operands,
   return OkStatus();
 }
 
-StatusOr<std::unique_ptr<Plans>> Plans::Create(const Maker& make) {
-  TRIPONT_ASSIGN_OR_RETURN(const std::vector<const Api*>* const apis, Load());
+StatusOr<std::unique_ptr<Plans>> Plans::Create(const Backend& backend, const Maker& make) {
+  TRIPONT_ASSIGN_OR_RETURN(const Apis* const apis, Load(backend));
   auto plans = std::make_unique<Plans>();
   for (const Api* const api : *apis) {
     TRIPONT_ASSIGN_OR_RETURN(std::unique_ptr<Plan> plan, make(*api));
     plans->plans_.push_back(std::move(plan));
-    plans->uses_queue_ = api->is_sycl;
+    plans->uses_queue_ = api->port->UsesQueue();
   }
   return plans;
 }
 
 Status Plans::Execute(const LibraryContext& context, void* const* operands,
                       void* const* results) const {
-  const int device = uses_queue_ ? context.device()->queue()->device_number() : 0;
+  const int device = uses_queue_ ? context.device()->queue().device_number() : 0;
   return plans_[static_cast<size_t>(device)]->Execute(context, operands, results);
 }
 

@@ -88,8 +88,8 @@ struct PlanArray {
 
 // A primitive on one device, and a reorder for each array that the primitive wants in another
 // layout than the caller's. Constant inputs are reordered once, when the plan is made. Execute may
-// be called by several threads at once; on a SYCL device it enqueues its work in the device's
-// queue.
+// be called by several threads at once; where Port::UsesQueue says so, it enqueues its work in the
+// device's queue.
 class Plan {
  public:
   static StatusOr<std::unique_ptr<Plan>> Create(const Api& api, OwnedPrimitiveDesc desc,
@@ -153,7 +153,7 @@ class Plans {
  public:
   using Maker = std::function<StatusOr<std::unique_ptr<Plan>>(const Api& api)>;
 
-  static StatusOr<std::unique_ptr<Plans>> Create(const Maker& make);
+  static StatusOr<std::unique_ptr<Plans>> Create(const Backend& backend, const Maker& make);
   Status Execute(const LibraryContext& context, void* const* operands, void* const* results) const;
   bool StagesOutputs() const;
   // As LibraryCall has it.

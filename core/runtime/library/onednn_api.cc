@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <initializer_list>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -16,7 +15,6 @@
 #include <vector>
 
 #include "core/runtime/backend.h"
-#include "core/runtime/client.h"
 #include "core/runtime/cpu_info.h"
 #include "core/runtime/logging.h"
 #include "core/runtime/shared_library.h"
@@ -30,8 +28,6 @@ constexpr char kLibraryName[] = "libdnnl.so.3";
 // What the library needs besides oneTBB. It names no run path, so they are opened first, by full
 // path; the dynamic linker then finds them by their names.
 constexpr const char* kIntelRuntimes[] = {"libintlc.so.5", "libimf.so", "libsvml.so"};
-
-using Apis = std::vector<const Api*>;
 
 std::atomic<const Apis*> loaded{nullptr};
 std::atomic<bool> failed{false};  // Load() has
@@ -112,6 +108,7 @@ StatusOr<Api> Open(const fs::path& path) {
   }
   Api api;
   api.path = path.string();
+  api.handle = handle;
 #define TRIPONT_ONEDNN_RESOLVE(member, symbol, result, parameters)            \
   api.member = reinterpret_cast<decltype(api.member)>(dlsym(handle, symbol)); \
   if (api.member == nullptr) return Unavailable(path.string(), " has no function " symbol);
@@ -121,92 +118,79 @@ StatusOr<Api> Open(const fs::path& path) {
     return Unavailable(path.string(), " is oneDNN ", version->major, ".", version->minor,
                        ", but version 3 is needed");
   }
-  api.is_sycl = version->cpu_runtime == kRuntimeSycl;
-  if (api.is_sycl) {
-    TRIPONT_ONEDNN_SYCL_FUNCTIONS(TRIPONT_ONEDNN_RESOLVE)
-  }
 #undef TRIPONT_ONEDNN_RESOLVE
   if (!ActingCpu().empty() && api.set_max_cpu_isa(IsaOfCpu()) != StatusCode::kSuccess) {
     TRIPONT_LOG(kWarning, "oneDNN at ", api.path, " does not keep to the instructions of ",
                 ActingCpu(), " (TRIPONT_CPU)");
   }
-  TRIPONT_LOG(kDebug, "oneDNN ", version->major, ".", version->minor, ".", version->patch,
-              api.is_sycl ? " for SYCL" : "", " at ", api.path);
+  TRIPONT_LOG(kDebug, "oneDNN ", version->major, ".", version->minor, ".", version->patch, " at ",
+              api.path);
   return api;
 }
 
-StatusOr<Apis> OpenForHost(const fs::path& path) {
-  TRIPONT_ASSIGN_OR_RETURN(Api api, Open(path));
-  if (api.version()->cpu_runtime != kRuntimeTbb) {
-    return Unavailable(path.string(), " is a oneDNN ",
-                       api.is_sycl ? "for SYCL queues" : "without oneTBB threads",
-                       " (its CPU runtime is number ", api.version()->cpu_runtime,
-                       "), and this process's kernels run on the host; a process uses one oneDNN. "
-                       "The package brings one for oneTBB");
+// On the host, with oneTBB's threads. One engine and one stream for the process: that build runs a
+// primitive inside the call that executes it.
+class HostPort final : public Port {
+ public:
+  fs::path Folder() const override {
+    return FolderOf(reinterpret_cast<const void*>(&LoadedOrNull));
   }
-  TRIPONT_RETURN_IF_ERROR(
-      Check(api.engine_create(&api.engine, EngineKind::kCpu, 0), "creating the CPU engine"));
-  TRIPONT_RETURN_IF_ERROR(
-      Check(api.stream_create(&api.stream, api.engine, kStreamInOrder), "creating the CPU stream"));
-  return Apis{new Api(api)};  // as long as the process
-}
 
-StatusOr<Apis> OpenForSycl(const fs::path& path, const Backend& backend) {
-  TRIPONT_ASSIGN_OR_RETURN(Api api, Open(path));
-  if (!api.is_sycl) {
-    return Unavailable(path.string(), " is a oneDNN without SYCL (its CPU runtime is number ",
-                       api.version()->cpu_runtime,
-                       "), and this process has SYCL devices; a process uses one oneDNN. The one "
-                       "for SYCL: pip install onednn");
-  }
-  std::vector<std::unique_ptr<Api>> apis;
-  for (int i = 0; i < backend.num_devices(); ++i) {
-    const NativeDevice device = backend.native_device(i);
-    apis.push_back(std::make_unique<Api>(api));
+  StatusOr<Apis> Attach(const Api& library) const override {
+    if (library.version()->cpu_runtime != kRuntimeTbb) {
+      return Unavailable(library.path, " is a oneDNN without oneTBB threads (its CPU runtime is ",
+                         "number ", library.version()->cpu_runtime,
+                         "), and this process's kernels run on the host; a process uses one "
+                         "oneDNN. The package brings one for oneTBB");
+    }
+    Api api = library;
+    api.port = this;
     TRIPONT_RETURN_IF_ERROR(
-        Check(api.sycl_engine_create(&apis.back()->engine, device.device, device.context),
-              "creating an engine for a SYCL device"));
-    TRIPONT_RETURN_IF_ERROR(
-        Check(api.sycl_stream_create(&apis.back()->stream, apis.back()->engine, device.queue),
-              "creating a stream in a SYCL queue"));
+        Check(api.engine_create(&api.engine, EngineKind::kCpu, 0), "creating the CPU engine"));
+    TRIPONT_RETURN_IF_ERROR(Check(api.stream_create(&api.stream, api.engine, kStreamInOrder),
+                                  "creating the CPU stream"));
+    return Apis{new Api(api)};  // as long as the process
   }
-  Apis result;
-  for (std::unique_ptr<Api>& one : apis) result.push_back(one.release());
-  return result;  // as long as the process
+
+  bool UsesQueue() const override { return false; }
+  StatusCode MakeMemory(const Api& api, Memory* memory, ConstMemoryDesc layout) const override {
+    return api.memory_create(memory, layout, api.engine, nullptr);
+  }
+  StatusOr<Stream> StreamOf(const Api& api, DeviceQueue&) const override { return api.stream; }
+  Status FinishLoading(const Api&) const override { return OkStatus(); }
+  MemorySource* memory_source() const override { return nullptr; }
+};
+
+const Port& TheHostPort() {
+  static const auto* const port = new HostPort;
+  return *port;
 }
 
-// The package's own.
-fs::path PackagePath() {
-  return FolderOf(reinterpret_cast<const void*>(&LoadedOrNull)) / kLibraryName;
+StatusOr<Apis> OpenFor(const Port& port, const fs::path& path) {
+  TRIPONT_ASSIGN_OR_RETURN(const Api api, Open(path));
+  return port.Attach(api);
 }
 
-const Backend* CurrentBackend() {
-  const Core* const core = Core::GetIfCreated();
-  return core != nullptr ? core->backend() : nullptr;
-}
-
-StatusOr<Apis> FindAndOpen() {
-  const Backend* const backend = CurrentBackend();
-  const fs::path chosen = ChosenPath();
+StatusOr<Apis> FindAndOpen(const Backend& backend) {
+  const Port* const own = backend.onednn();
+  fs::path path = ChosenPath();
   std::error_code error;
-  if (backend != nullptr && !chosen.empty() && fs::exists(chosen, error))
-    return OpenForSycl(chosen, *backend);
-  if (backend != nullptr && chosen.empty()) {
-    const fs::path path = fs::path(backend->library_folder()) / kLibraryName;
-    StatusOr<Apis> apis = OpenForSycl(path, *backend);
+  if (own != nullptr && !path.empty() && fs::exists(path, error)) return OpenFor(*own, path);
+  if (own != nullptr && path.empty()) {
+    StatusOr<Apis> apis = OpenFor(*own, own->Folder() / kLibraryName);
     if (apis.ok()) return apis;
     TRIPONT_LOG(kInfo,
                 "matrix products and convolutions run on the host: ", apis.status().message());
   }
-  const fs::path path = !chosen.empty() ? chosen : PackagePath();
-  if (fs::exists(path, error)) return OpenForHost(path);
+  if (path.empty()) path = TheHostPort().Folder() / kLibraryName;
+  if (fs::exists(path, error)) return OpenFor(TheHostPort(), path);
   return Unavailable("oneDNN is missing: there is no ", path.string(),
                      "; install tripont again, or set TRIPONT_ONEDNN_PATH to a ", kLibraryName);
 }
 
 }  // namespace
 
-StatusOr<const Apis*> Load() {
+StatusOr<const Apis*> Load(const Backend& backend) {
   if (const Apis* apis = loaded.load(std::memory_order_acquire)) return apis;
   // Leaked on purpose: executables may be destroyed after static destructors ran.
   static auto* const mutex = new std::mutex;
@@ -214,7 +198,7 @@ StatusOr<const Apis*> Load() {
   std::lock_guard lock(*mutex);
   if (const Apis* apis = loaded.load(std::memory_order_acquire)) return apis;
   if (!failure->ok()) return *failure;
-  StatusOr<Apis> apis = FindAndOpen();
+  StatusOr<Apis> apis = FindAndOpen(backend);
   if (!apis.ok()) {
     *failure = apis.status();
     failed.store(true, std::memory_order_release);
@@ -224,22 +208,24 @@ StatusOr<const Apis*> Load() {
   return loaded.load(std::memory_order_relaxed);
 }
 
-bool IsUsable() {
+bool IsUsable(const Backend& backend) {
   if (loaded.load(std::memory_order_acquire) != nullptr) return true;
-  fs::path path = ChosenPath();
-  const Backend* const backend = path.empty() ? CurrentBackend() : nullptr;
-  if (path.empty()) path = PackagePath();
-  std::error_code error;
+  std::vector<fs::path> places = {ChosenPath()};
+  if (places[0].empty()) {
+    places[0] = TheHostPort().Folder() / kLibraryName;
+    if (const Port* const own = backend.onednn()) places.push_back(own->Folder() / kLibraryName);
+  }
   const bool usable = !failed.load(std::memory_order_acquire) &&
-                      (fs::exists(path, error) ||
-                       (backend != nullptr &&
-                        fs::exists(fs::path(backend->library_folder()) / kLibraryName, error)));
+                      std::any_of(places.begin(), places.end(), [](const fs::path& path) {
+                        std::error_code error;
+                        return fs::exists(path, error);
+                      });
 #if defined(__x86_64__)  // elsewhere there is none, and nothing to be said
   if (!usable) {
     static std::once_flag* const once = new std::once_flag;
-    std::call_once(*once, [] {
+    std::call_once(*once, [&] {
       TRIPONT_LOG(kWarning, "matrix products and convolutions are computed without oneDNN, which ",
-                  "may be slower: ", Load().status().message());
+                  "may be slower: ", Load(backend).status().message());
     });
   }
 #endif
@@ -253,18 +239,6 @@ Status CheckInstructions(const Api& api, PrimitiveType type) {
       "oneDNN has no exact products of 8-bit integers without VNNI instructions, which this "
       "program ",
       "was compiled for", AboutTheCap());
-}
-
-StatusOr<Stream> StreamOf(const Api& api, DeviceQueue& queue) {
-  static auto* const mutex = new std::mutex;
-  static auto* const streams = new std::map<const DeviceQueue*, Stream>;  // queues live for ever
-  const std::lock_guard lock(*mutex);
-  Stream& stream = (*streams)[&queue];
-  if (stream == nullptr) {
-    TRIPONT_RETURN_IF_ERROR(Check(api.sycl_stream_create(&stream, api.engine, queue.native()),
-                                  "creating a stream in a SYCL queue"));
-  }
-  return stream;
 }
 
 const Api* LoadedOrNull() {

@@ -1,8 +1,8 @@
 // The part of oneDNN's C API (version 3) that the runtime uses, declared by its documentation, and
 // the loader of the library.
 //
-// There are two builds of it: one for oneTBB threads, for the host, and one for SYCL, which works
-// in a SYCL device's queue. A process has devices of one kind, so it opens one of them.
+// There are several builds of it: that for oneTBB threads runs on the host, others work in the
+// queues of devices. A process has devices of one kind, so it opens one of them; a Port is how.
 //
 // libtripont.so does not link oneDNN: the library (65 MB) is opened at the first use, by full path
 // and with local symbols, so that a program without contractions never pays for it and another copy
@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -20,8 +21,10 @@
 #include "core/runtime/status.h"
 
 namespace tripont {
+class Backend;
 class DeviceQueue;
-}
+class MemorySource;
+}  // namespace tripont
 
 namespace tripont::onednn {
 
@@ -80,12 +83,10 @@ enum class Query : int {
   kArgument = 255,  // index: the argument
 };
 enum class FormatTag : int { kAny = 1 };
-enum class MemoryModel : int { kUsm = 0 };
 enum class ScratchpadMode : int { kLibrary = 0, kUser = 1 };
 
 constexpr int kMaxDimensions = 12;
 constexpr unsigned kRuntimeTbb = 4;
-constexpr unsigned kRuntimeSycl = 512;
 constexpr unsigned kStreamInOrder = 1;
 
 // Indices of arguments of an execution.
@@ -190,29 +191,44 @@ struct ExecutionArgument {
      ConstMemoryDesc, const int64_t*, const int64_t*, const int64_t*, const int64_t*,             \
      ConstPrimitiveDesc, ConstPrimitiveAttributes))
 
-// Functions that only the build for SYCL has. The void* are sycl::device, sycl::context and
-// sycl::queue.
-#define TRIPONT_ONEDNN_SYCL_FUNCTIONS(X)                                                         \
-  X(sycl_engine_create, "dnnl_sycl_interop_engine_create", StatusCode, (Engine*, void*, void*))  \
-  X(sycl_stream_create, "dnnl_sycl_interop_stream_create", StatusCode, (Stream*, Engine, void*)) \
-  X(sycl_memory_create, "dnnl_sycl_interop_memory_create", StatusCode,                           \
-    (Memory*, ConstMemoryDesc, Engine, MemoryModel, void*))                                      \
-  X(stream_wait, "dnnl_stream_wait", StatusCode, (Stream))
+class Port;
 
 struct Api {
 #define TRIPONT_ONEDNN_MEMBER(member, symbol, result, parameters) \
   result(*member) parameters = nullptr;
   TRIPONT_ONEDNN_FUNCTIONS(TRIPONT_ONEDNN_MEMBER)
-  TRIPONT_ONEDNN_SYCL_FUNCTIONS(TRIPONT_ONEDNN_MEMBER)  // null in the build for oneTBB
 #undef TRIPONT_ONEDNN_MEMBER
-  // Of the device that this is for. The host has one engine and one stream for the process; both
-  // may be used by several threads at once (the CPU stream of the TBB build runs a primitive inside
-  // the call that executes it). A SYCL device has an engine; `stream` is for what is done when a
-  // program is loaded, executions use StreamOf.
+  // Of the device that this is for. `stream` is for what is done when a program is loaded;
+  // executions use Port::StreamOf. Both may be used by several threads at once.
   Engine engine = nullptr;
   Stream stream = nullptr;
+  const Port* port = nullptr;
   std::string path;
-  bool is_sycl = false;
+  void* handle = nullptr;  // of the opened library: dlsym finds its other functions
+};
+
+using Apis = std::vector<const Api*>;
+
+// How oneDNN is used on devices of one kind. Immutable; thread-safe; lives as long as the process.
+class Port {
+ public:
+  virtual ~Port() = default;
+  // The folder where its library is looked for.
+  virtual std::filesystem::path Folder() const = 0;
+  // The opened `library`, of which the functions and the path are set, for each of the devices, with
+  // an engine and a stream. UNAVAILABLE if it was built for other devices.
+  virtual StatusOr<Apis> Attach(const Api& library) const = 0;
+  // Whether primitives run later, in the device's queue, after what is there; else they are done
+  // when the call that executes them returns.
+  virtual bool UsesQueue() const = 0;
+  // A memory object, whose address is to be set.
+  virtual StatusCode MakeMemory(const Api& api, Memory* memory, ConstMemoryDesc layout) const = 0;
+  // The stream of executions on the device with that queue.
+  virtual StatusOr<Stream> StreamOf(const Api& api, DeviceQueue& queue) const = 0;
+  // Until what was done in `api.stream` is done.
+  virtual Status FinishLoading(const Api& api) const = 0;
+  // Where packed weights are kept; null: in memory of the system.
+  virtual MemorySource* memory_source() const = 0;
 };
 
 // The opened library for each of the process's devices, in the backend's order (one for the host);
@@ -221,25 +237,20 @@ struct Api {
 // Thread-safe.
 //
 // Places, in this order: $TRIPONT_ONEDNN_PATH (a file, or a folder that holds libdnnl.so.3) and
-// nothing else if it is set; for SYCL devices, the folder of libraries of the SYCL runtime's
-// environment; the folder of libtripont.so, into which the build puts the library for oneTBB. SYCL
-// devices do with that one if there is no other: then calls run on the host, in memory that it
-// shares with the device.
-StatusOr<const std::vector<const Api*>*> Load();
+// nothing else if it is set; the folder of the backend's port, if it has one; the folder of
+// libtripont.so, into which the build puts the library for oneTBB. With that one calls run on the
+// host, in memory that it shares with the devices.
+StatusOr<const Apis*> Load(const Backend& backend);
 
 // Whether Load() gives a library, as far as that can be told without opening one: false if there is
 // no file where it looks, or if Load() has failed. The first false answer is a warning in the log:
 // programs that are compiled from then on do without the library. Thread-safe.
-bool IsUsable();
+bool IsUsable(const Backend& backend);
 
 // OK if oneDNN computes with operands of this type exactly as the program was compiled to expect:
 // with fewer instructions than the CPU has (ONEDNN_MAX_CPU_ISA), products of 8-bit integers
 // saturate in 16 bits. FAILED_PRECONDITION then.
 Status CheckInstructions(const Api& api, PrimitiveType type);
-
-// The stream that works in `queue`, a queue of the device that `api` is for. Made at the first
-// call. Thread-safe.
-StatusOr<Stream> StreamOf(const Api& api, DeviceQueue& queue);
 
 // The library for the first device if Load() has opened it, else null. Opens nothing.
 const Api* LoadedOrNull();

@@ -29,6 +29,7 @@
 
 namespace tripont {
 
+class Backend;
 class Device;
 struct Participation;
 
@@ -81,7 +82,8 @@ struct LibraryCallSignature {
   std::vector<LibraryOperand> operands;
   std::vector<Shape> results;
   LibraryAttributes attributes;
-  std::string debug;  // op name and source line, for messages; may be empty
+  std::string debug;           // op name and source line, for messages; may be empty
+  Backend* backend = nullptr;  // of the devices that the program will run on; never null
 };
 
 // Scratch memory of the caching allocator, freed when destroyed. Start and end as Allocator says
@@ -184,9 +186,8 @@ class TRIPONT_EXPORT LibraryCall {
   // Where the result is the operand in another order and nothing else: the byte strides, one a
   // dimension of the result, with which the operand is read. Empty: it computes something.
   virtual std::span<const int64_t> DeferredStrides() const { return {}; }
-  // True if Execute enqueues its work in the queue of a backend's device, after what is there,
-  // instead of doing it before it returns (on the host there is no queue). Other calls run when the
-  // queue is empty.
+  // True if Execute enqueues its work in the device's queue, after what is there, instead of doing
+  // it on the host before it returns. Other calls run when the queue is empty.
   virtual bool UsesQueue() const { return false; }
 };
 

@@ -324,7 +324,7 @@ def test_a_compilation_that_failed_says_so(tmp_path: Path) -> None:
     program = b"""module @bad { func.func @main(%a: tensor<4xf64>) -> tensor<4xf64> {
       %0 = stablehlo.sine %a : tensor<4xf64>
       return %0 : tensor<4xf64> } }"""
-    options = {"dump_to": str(tmp_path), "target": "sycl", "sycl_device": "cpu"}
+    options = {"dump_to": str(tmp_path), "target": "sycl", "device": "cpu"}
     with pytest.raises(CompileError, match="f64"):
         compile_program(program, "mlir", b"", options)
     module = description(tmp_path)

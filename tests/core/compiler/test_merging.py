@@ -87,7 +87,7 @@ PROGRAM = b"""func.func @main(%a: tensor<64x32xf32>) -> (tensor<64xf32>, tensor<
 
 @pytest.mark.parametrize("device", ["cpu,fp64", "gpu,fp64"])
 def test_the_code_has_only_what_is_launched(device: str) -> None:
-    options = {"target": "sycl", "sycl_device": device}
+    options = {"target": "sycl", "device": device}
     executable = artifact.deserialize(compile.compile_program(PROGRAM, "mlir", b"", options))
     on_host = artifact.deserialize(compile.compile_program(PROGRAM, "mlir", b"", {}))
     assert len(on_host.thunks) > 1

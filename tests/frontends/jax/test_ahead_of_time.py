@@ -92,7 +92,7 @@ OTHER_MACHINES = {
         ("host:neoverse-n1", "the artifact is for aarch64"),
         ("sycl", "the artifact is for target 'sycl', this device is 'host'"),
     ],
-    "sycl": [("host", "the artifact is for target 'host', this process's devices are SYCL")],
+    "sycl": [("host", "the artifact is for target 'host', this device is 'sycl'")],
 }
 
 

@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 
 from .disassemble import disassemble
+from .spirv import kernel_names
 from .target import HEADER, SyclTarget, for_device
 
 
 def from_options(options: Mapping[str, str]) -> SyclTarget:
-    """The device ``sycl_device``, beside a host of ``cpu`` and ``onednn``."""
+    """The device ``device``, beside a host of ``cpu`` and ``onednn``."""
     cpu = options.get("cpu") or "host"
-    return for_device(options.get("sycl_device") or "", cpu, options.get("onednn") != "0")
+    return for_device(options.get("device") or "", cpu, options.get("onednn") != "0")
 
 
 def texts_of(code: bytes) -> dict[str, str]:
@@ -18,4 +19,4 @@ def texts_of(code: bytes) -> dict[str, str]:
     return {"spvasm": disassemble(code[HEADER.size : HEADER.size + size])} if size else {}
 
 
-__all__ = ["SyclTarget", "disassemble", "for_device", "from_options", "texts_of"]
+__all__ = ["SyclTarget", "disassemble", "for_device", "from_options", "kernel_names", "texts_of"]

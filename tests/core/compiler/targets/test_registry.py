@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from tripont.core.compiler import artifact, targets
 from tripont.core.compiler.compile import OPTIONS, compile_program
@@ -21,7 +23,7 @@ def test_a_registered_target_compiles(name: str) -> None:
     assert executable.target == name
     texts = targets.texts_of(name, executable.code)
     assert all(text for text in texts.values())
-    assert set(targets.REGISTERED[name].options) <= set(OPTIONS)
+    assert targets.REGISTERED[name].device_option in OPTIONS
 
 
 @pytest.mark.parametrize("name", targets.REGISTERED)
@@ -32,6 +34,44 @@ def test_what_decides_is_in_the_fingerprint(name: str) -> None:
 
     assert fingerprint() == fingerprint()
     assert len({fingerprint(), fingerprint(cpu="x86-64-v4"), fingerprint(onednn="0")}) == 3
+
+
+def test_an_option_by_its_older_name() -> None:
+    older, newer = (
+        targets.from_options({"target": "sycl", n: "gpu,fp64"}) for n in ("sycl_device", "device")
+    )
+    assert older is newer
+    assert older.cpu == "gpu"
+
+
+def test_a_target_of_another_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A twin of the host, which an installed package registers by an entry point; one that is broken says so."""
+    folder = tmp_path / "abacus-1.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: abacus\nVersion: 1\n")
+    (folder / "entry_points.txt").write_text(
+        "[tripont.targets]\nabacus = abacus_target:REGISTRATION\nslide-rule = abacus_target:nothing\n"
+    )
+    (tmp_path / "abacus_target.py").write_text(
+        "import dataclasses\n"
+        "from tripont.core.compiler.targets import Registration\n"
+        "from tripont.core.compiler.targets.host import for_cpu, texts_of\n"
+        "REGISTRATION = Registration('abacus', 'beads', module=__name__)\n"
+        "def from_options(options):\n"
+        "    return dataclasses.replace(for_cpu(), name='abacus', fingerprint=options.get('device', ''))\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    targets.find.cache_clear()
+    try:
+        options = {"target": "abacus", "device": "7 beads"}
+        assert targets.from_options(options).fingerprint == "7 beads"
+        executable = artifact.deserialize(compile_program(PROGRAM, "mlir", b"", options))
+        assert executable.target == "abacus"
+        assert targets.texts_of("abacus", executable.code) == {}
+        with pytest.raises(CompileError, match=r"slide-rule.* cannot be loaded"):
+            targets.from_options({"target": "slide-rule"})
+    finally:
+        targets.find.cache_clear()
 
 
 def test_a_target_that_is_not_registered() -> None:

@@ -30,7 +30,7 @@ return %0 : tensor<1000xf32>""",
 
 
 def compiled(text: bytes, device: str = "cpu,fp64") -> artifact.Executable:
-    options = {"target": "sycl", "sycl_device": device}
+    options = {"target": "sycl", "device": device}
     return artifact.deserialize(compile.compile_program(text, "mlir", b"", options))
 
 

@@ -1,11 +1,11 @@
-#include "core/runtime/sycl/program.h"
+#include "core/runtime/backends/sycl/program.h"
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
-#include "core/runtime/sycl/build_log.h"
-#include "core/runtime/sycl/queue.h"
+#include "core/runtime/backends/sycl/build_log.h"
+#include "core/runtime/backends/sycl/queue.h"
 
 namespace tripont::sycl {
 namespace {
@@ -143,8 +143,14 @@ ArgumentType TypeOf(PrimitiveType type) {
 
 }  // namespace
 
-Status Program::Split() {
-  if (code_.empty()) return OkStatus();
+Status Program::Split(const Artifact& artifact) {
+  const auto map = [&](std::string_view image) -> Status {
+    std::vector<std::pair<std::string, int64_t>> imports = artifact.imports;
+    for (auto& [name, offset] : imports) offset -= host_code_offset_;
+    TRIPONT_ASSIGN_OR_RETURN(host_code_, CodeImage::Map(image, imports));
+    return OkStatus();
+  };
+  if (code_.empty()) return map({});
   if (code_.size() < kHeaderSize)
     return InvalidArgument("artifact: ", code_.size(), " bytes of code for a SYCL device");
   const auto spirv_size = At<uint64_t>(code_, 0);
@@ -157,29 +163,28 @@ Status Program::Split() {
   if (!spirv_.empty() && (spirv_.size() < 20 || At<uint32_t>(spirv_, 0) != kSpirvMagic)) {
     return InvalidArgument("artifact: the code is not SPIR-V");
   }
-  if (host_size == 0) return OkStatus();
+  if (host_size == 0) return map({});
   const uint64_t offset = (kHeaderSize + spirv_size + kPage - 1) / kPage * kPage;
   if (offset > code_.size() || host_size > code_.size() - offset) {
     return InvalidArgument("artifact: host code of ", host_size, " bytes at ", offset,
                            " is outside the code");
   }
-  host_code_ = code_.substr(offset, host_size);
   host_code_offset_ = static_cast<int64_t>(offset);
-  return OkStatus();
+  return map(code_.substr(offset, host_size));
 }
 
 StatusOr<std::unique_ptr<Program>> Program::Build(const Api& api, ContextRef context,
                                                   std::span<const DeviceRef> devices,
                                                   const Artifact& artifact) {
   std::unique_ptr<Program> program(new Program(api, artifact));
-  TRIPONT_RETURN_IF_ERROR(program->Split());
+  TRIPONT_RETURN_IF_ERROR(program->Split(artifact));
   if (program->spirv_.empty()) return program;
   TRIPONT_ASSIGN_OR_RETURN(program->bundles_,
                            BuildBundles(api, context, devices, program->spirv_, artifact.name));
   return program;
 }
 
-StatusOr<uint32_t> Program::FindKernel(int64_t function) {
+StatusOr<KernelHandle> Program::FindKernel(int64_t function) {
   if (const auto found = numbers_.find(function); found != numbers_.end()) return found->second;
   const int64_t end = static_cast<int64_t>(kHeaderSize + spirv_.size());
   if (function < static_cast<int64_t>(kHeaderSize) || function >= end) {
@@ -199,13 +204,13 @@ StatusOr<uint32_t> Program::FindKernel(int64_t function) {
     kernel.by_device.emplace_back(api_.KernelBundle_GetKernel(bundle.get(), kernel.name.c_str()));
     if (!kernel.by_device.back()) return Internal("the kernel ", kernel.name, " cannot be created");
   }
-  const auto number = static_cast<uint32_t>(kernels_.size());
+  const KernelHandle number = kernels_.size();
   kernels_.push_back(std::move(kernel));
   numbers_.emplace(function, number);
   return number;
 }
 
-Status Program::Launch(DeviceQueue& device_queue, uint32_t number, void* const* arguments,
+Status Program::Launch(DeviceQueue& device_queue, KernelHandle number, void* const* arguments,
                        size_t num_arguments, int64_t work_count, int64_t grain) const {
   if (work_count <= 0) return OkStatus();
   auto& queue = static_cast<Queue&>(device_queue);

@@ -4,8 +4,8 @@
 // The interface wraps the SYCL runtime in C functions, so that no SYCL compiler is needed to build
 // tripont; and because it is opened by path, neither is dpctl. Handles that a function returns
 // belong to the caller, who deletes them; functions that fail return null and never throw.
-#ifndef TRIPONT_CORE_RUNTIME_SYCL_DPCTL_API_H_
-#define TRIPONT_CORE_RUNTIME_SYCL_DPCTL_API_H_
+#ifndef TRIPONT_CORE_RUNTIME_BACKENDS_SYCL_DPCTL_API_H_
+#define TRIPONT_CORE_RUNTIME_BACKENDS_SYCL_DPCTL_API_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -148,4 +148,4 @@ std::string DeviceName(const Api& api, DeviceRef device);
 
 }  // namespace tripont::sycl
 
-#endif  // TRIPONT_CORE_RUNTIME_SYCL_DPCTL_API_H_
+#endif  // TRIPONT_CORE_RUNTIME_BACKENDS_SYCL_DPCTL_API_H_

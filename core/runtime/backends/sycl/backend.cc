@@ -1,4 +1,4 @@
-#include "core/runtime/sycl/backend.h"
+#include "core/runtime/backends/sycl/backend.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -6,15 +6,17 @@
 #include <memory>
 #include <utility>
 
+#include "core/runtime/backends/sycl/dpctl_api.h"
+#include "core/runtime/backends/sycl/onednn.h"
+#include "core/runtime/backends/sycl/program.h"
+#include "core/runtime/backends/sycl/queue.h"
 #include "core/runtime/logging.h"
-#include "core/runtime/sycl/dpctl_api.h"
-#include "core/runtime/sycl/program.h"
-#include "core/runtime/sycl/queue.h"
 
 namespace tripont::sycl {
 namespace {
 
 constexpr size_t kPage = 4096;
+constexpr std::string_view kKernelFormat = "SPIR-V";
 constexpr int64_t kSubGroup = 16;  // of kernels for GPUs: core/compiler/targets/sycl/target.py
 
 std::string BackendName(int backend) {
@@ -123,18 +125,10 @@ class SyclBackend : public Backend {
     if (AllHave(&DeviceInfo::fp16)) description += ",fp16";
     if (AllHave(&DeviceInfo::fp64)) description += ",fp64";
     if (schedule_ == "gpu" && HaveSubGroups()) description += ",sub-groups";
-    return {{"target", "sycl"}, {"sycl_device", description}};
+    return {{"target", "sycl"}, {"device", description}};
   }
 
   int num_devices() const override { return static_cast<int>(devices_.size()); }
-
-  // dpctl's handles are pointers to the objects of SYCL's C++ interface.
-  NativeDevice native_device(int index) const override {
-    const auto number = static_cast<size_t>(index);
-    return {devices_[number].handle.get(), context_, loading_queues_[number].get()};
-  }
-
-  std::string library_folder() const override { return api_.library_folder; }
 
   StatusOr<std::unique_ptr<DeviceQueue>> MakeQueue(int index) override {
     const size_t number = static_cast<size_t>(index) % devices_.size();
@@ -146,11 +140,6 @@ class SyclBackend : public Backend {
   }
 
   StatusOr<std::unique_ptr<DeviceProgram>> Load(const Artifact& artifact) override {
-    if (artifact.target != target()) {
-      return FailedPrecondition("the artifact is for target '", artifact.target,
-                                "', this process's devices are SYCL devices (",
-                                devices_[0].info.name, ")");
-    }
     if (artifact.cpu != schedule_) {
       return FailedPrecondition("the artifact was compiled for a SYCL ", artifact.cpu, ", but ",
                                 devices_[0].info.name, " is a ", schedule_,
@@ -173,8 +162,10 @@ class SyclBackend : public Backend {
     return std::unique_ptr<DeviceProgram>(std::move(program));
   }
 
-  StatusOr<std::unique_ptr<UserKernel>> LoadUserKernel(std::string_view module,
+  StatusOr<std::unique_ptr<UserKernel>> LoadUserKernel(std::string_view format,
+                                                       std::string_view module,
                                                        const std::string& name) override {
+    if (format != kKernelFormat) return Backend::LoadUserKernel(format, module, name);
     std::vector<DeviceRef> handles;
     for (const FoundDevice& device : devices_) handles.push_back(device.handle.get());
     TRIPONT_ASSIGN_OR_RETURN(std::unique_ptr<SpirvKernel> kernel,
@@ -188,6 +179,8 @@ class SyclBackend : public Backend {
       return device_memory_[static_cast<size_t>(device) % device_memory_.size()].get();
     return shared_memory_.get();
   }
+
+  const onednn::Port* onednn() const override { return onednn_.get(); }
 
  private:
   SyclBackend(const Api& api, std::vector<FoundDevice> devices, std::string_view schedule)
@@ -209,6 +202,16 @@ class SyclBackend : public Backend {
       if (!loading_queues_.back())
         return Unavailable("cannot make a SYCL queue for ", devices_[i].info.name);
     }
+    TRIPONT_RETURN_IF_ERROR(OpenMemory());
+    std::vector<NativeDevice> native;
+    for (size_t i = 0; i < handles.size(); ++i)
+      native.push_back({handles[i], context_, loading_queues_[i].get()});
+    onednn_ = std::make_unique<OnednnPort>(api_.library_folder, std::move(native),
+                                           memory_source(MemoryUse::kArrays, 0));
+    return OkStatus();
+  }
+
+  Status OpenMemory() {
     // A GPU's own memory is faster for it than the process's, even where it can access that.
     if (schedule_ == "cpu" && AllHave(&DeviceInfo::usm_system)) return OkStatus();
     if (!AllHave(&DeviceInfo::usm_shared)) {
@@ -249,7 +252,50 @@ class SyclBackend : public Backend {
   std::unique_ptr<UsmMemory> shared_memory_;
   std::unique_ptr<UsmMemory> host_memory_;
   std::vector<std::unique_ptr<UsmMemory>> device_memory_;  // one a device
+  std::unique_ptr<OnednnPort> onednn_;
 };
+
+// What the user wrote to choose so.
+std::string Asked(std::string_view choice) {
+  return choice.empty() ? "sycl" : StrCat("sycl:", choice);
+}
+
+DeviceFacts Facts(const DeviceInfo& info) {
+  DeviceFacts facts{info.Description(), {}};
+  const auto add = [&](std::string name, DeviceFacts::Value value) {
+    facts.values.emplace_back(std::move(name), std::move(value));
+  };
+  add("name", info.name);
+  add("kind", info.kind);
+  add("backend", info.backend);
+  add("vendor", info.vendor);
+  add("driver", info.driver_version);
+  add("memory", info.memory);
+  add("units", info.compute_units);
+  add("fp64", info.fp64);
+  add("fp16", info.fp16);
+  add("sub-groups", info.sub_group_sizes);
+  std::vector<std::string> usm;
+  if (info.usm_device) usm.emplace_back("device");
+  if (info.usm_host) usm.emplace_back("host");
+  if (info.usm_shared) usm.emplace_back("shared");
+  if (info.usm_system) usm.emplace_back("system");
+  add("USM", StrJoin(usm, " "));
+  return facts;
+}
+
+// What ChooseDevices goes by.
+DeviceInfo InfoOf(const DeviceFacts& facts) {
+  DeviceInfo info;
+  for (const auto& [name, value] : facts.values) {
+    const auto* const text = std::get_if<std::string>(&value);
+    if (text == nullptr) continue;
+    if (name == "name") info.name = *text;
+    if (name == "kind") info.kind = *text;
+    if (name == "backend") info.backend = *text;
+  }
+  return info;
+}
 
 }  // namespace
 
@@ -271,13 +317,7 @@ bool MayHaveGpu(const std::string& python) {
 
 StatusOr<std::vector<size_t>> ChooseDevices(std::string_view choice,
                                             const std::vector<DeviceInfo>& devices) {
-  std::string_view wanted;
-  if (choice.rfind("sycl:", 0) == 0) wanted = choice.substr(5);
-  if ((choice != "sycl" && wanted.empty()) ||
-      (!wanted.empty() && wanted != "cpu" && wanted != "gpu" && wanted != "cpu-as-gpu")) {
-    return InvalidArgument("TRIPONT_DEVICE=", choice,
-                           ": expected host, sycl, sycl:cpu or sycl:gpu");
-  }
+  std::string_view wanted = choice;
   if (wanted.empty()) {
     const bool has_gpu = std::any_of(devices.begin(), devices.end(),
                                      [](const DeviceInfo& device) { return device.kind == "gpu"; });
@@ -294,20 +334,17 @@ StatusOr<std::vector<size_t>> ChooseDevices(std::string_view choice,
   }
   if (!chosen.empty()) return chosen;
   return NotFound(
-      "TRIPONT_DEVICE=", choice, ": there is no SYCL ", wanted, "; the SYCL runtime has ",
+      "TRIPONT_DEVICE=", Asked(choice), ": there is no SYCL ", wanted, "; the SYCL runtime has ",
       names.empty() ? "no device (is intel-opencl-rt installed, or the driver of the GPU? "
                       "ONEAPI_DEVICE_SELECTOR and OCL_ICD_FILENAMES hide devices too)"
                     : StrJoin(names, ", "));
 }
 
 StatusOr<Backend*> MakeBackend(std::string_view choice, const std::string& python) {
-  // A misspelt choice is an error whatever is installed.
-  const StatusOr<std::vector<size_t>> any = ChooseDevices(choice, {});
-  if (any.status().code() == StatusCode::kInvalidArgument) return any.status();
   StatusOr<const Api*> api = sycl::Load(python);
   if (!api.ok()) {
     return api.status().WithPrefix(
-        StrCat("TRIPONT_DEVICE=", choice, " (TRIPONT_DEVICE=host needs no SYCL runtime)"));
+        StrCat("TRIPONT_DEVICE=", Asked(choice), " (TRIPONT_DEVICE=host needs no SYCL runtime)"));
   }
   std::vector<FoundDevice> found = FindDevices(**api);
   std::vector<DeviceInfo> infos;
@@ -315,8 +352,38 @@ StatusOr<Backend*> MakeBackend(std::string_view choice, const std::string& pytho
   TRIPONT_ASSIGN_OR_RETURN(const std::vector<size_t> numbers, ChooseDevices(choice, infos));
   std::vector<FoundDevice> chosen;
   for (const size_t number : numbers) chosen.push_back(std::move(found[number]));
-  const bool like_cpu = chosen[0].info.kind == "cpu" && choice != "sycl:cpu-as-gpu";
+  const bool like_cpu = chosen[0].info.kind == "cpu" && choice != "cpu-as-gpu";
   return SyclBackend::Make(**api, std::move(chosen), like_cpu ? "cpu" : "gpu");
+}
+
+const BackendRegistration& Registration() {
+  static const auto* const registration = [] {
+    auto* made = new BackendRegistration;
+    made->name = "sycl";
+    made->title = "SYCL";
+    made->choices = {"cpu", "gpu"};
+    made->hidden_choices = {"cpu-as-gpu"};
+    made->device_option = "device";
+    made->old_device_option = "sycl_device";
+    made->kernel_format = kKernelFormat;
+    made->install = "pip install 'tripont[sycl]'";
+    made->make = &MakeBackend;
+    made->default_choice = "gpu";
+    made->may_be_default = &MayHaveGpu;
+    made->list = [](const std::string& python) -> StatusOr<std::vector<DeviceFacts>> {
+      TRIPONT_ASSIGN_OR_RETURN(const std::vector<DeviceInfo> devices, ListDevices(python));
+      std::vector<DeviceFacts> facts;
+      for (const DeviceInfo& device : devices) facts.push_back(Facts(device));
+      return facts;
+    };
+    made->choose = [](std::string_view choice, std::span<const DeviceFacts> devices) {
+      std::vector<DeviceInfo> infos;
+      for (const DeviceFacts& device : devices) infos.push_back(InfoOf(device));
+      return ChooseDevices(choice, infos);
+    };
+    return made;
+  }();
+  return *registration;
 }
 
 }  // namespace tripont::sycl

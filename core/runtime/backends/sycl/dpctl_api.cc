@@ -1,4 +1,4 @@
-#include "core/runtime/sycl/dpctl_api.h"
+#include "core/runtime/backends/sycl/dpctl_api.h"
 
 #include <dlfcn.h>
 #include <tbb/version.h>

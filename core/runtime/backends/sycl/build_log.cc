@@ -1,4 +1,4 @@
-#include "core/runtime/sycl/build_log.h"
+#include "core/runtime/backends/sycl/build_log.h"
 
 #include <dlfcn.h>
 

@@ -1,4 +1,4 @@
-#include "core/runtime/sycl/queue.h"
+#include "core/runtime/backends/sycl/queue.h"
 
 #include <algorithm>
 #include <atomic>

@@ -14,5 +14,5 @@ def device() -> None:
     """A machine that the packages are for, and where the device is missing, fails: it does not skip."""
     if platform.machine() != "x86_64":
         pytest.skip("the wheels of the SYCL runtime are for x86-64")
-    devices = _tripont.sycl_devices(sys.executable)
-    assert any(d["kind"] == "cpu" for d in devices), devices
+    devices = _tripont.list_devices("sycl", sys.executable)
+    assert any(facts["kind"] == "cpu" for _, facts in devices), devices

@@ -1,6 +1,6 @@
 // The kernels of a loaded artifact: a SYCL kernel bundle for each device.
-#ifndef TRIPONT_CORE_RUNTIME_SYCL_PROGRAM_H_
-#define TRIPONT_CORE_RUNTIME_SYCL_PROGRAM_H_
+#ifndef TRIPONT_CORE_RUNTIME_BACKENDS_SYCL_PROGRAM_H_
+#define TRIPONT_CORE_RUNTIME_BACKENDS_SYCL_PROGRAM_H_
 
 #include <map>
 #include <memory>
@@ -11,7 +11,8 @@
 #include <vector>
 
 #include "core/runtime/backend.h"
-#include "core/runtime/sycl/dpctl_api.h"
+#include "core/runtime/backends/sycl/dpctl_api.h"
+#include "core/runtime/code_image.h"
 
 namespace tripont::sycl {
 
@@ -24,11 +25,13 @@ class Program : public DeviceProgram {
                                                   std::span<const DeviceRef> devices,
                                                   const Artifact& artifact);
 
-  StatusOr<uint32_t> FindKernel(int64_t function) override;
-  Status Launch(DeviceQueue& queue, uint32_t kernel, void* const* arguments, size_t num_arguments,
-                int64_t work_count, int64_t grain) const override;
-  std::string_view host_code() const override { return host_code_; }
-  int64_t host_code_offset() const override { return host_code_offset_; }
+  // A kernel's handle is its number.
+  StatusOr<KernelHandle> FindKernel(int64_t function) override;
+  Status Launch(DeviceQueue& queue, KernelHandle kernel, void* const* arguments,
+                size_t num_arguments, int64_t work_count, int64_t grain) const override;
+  const void* HostFunction(int64_t offset) const override {
+    return host_code_->Function(offset - host_code_offset_);
+  }
 
  private:
   struct Kernel {
@@ -39,16 +42,17 @@ class Program : public DeviceProgram {
 
   Program(const Api& api, const Artifact& artifact)
       : api_(api), code_(artifact.code), for_cpu_(artifact.cpu == "cpu") {}
-  Status Split();
+  // Finds the pieces of the code, and maps that of the host.
+  Status Split(const Artifact& artifact);
 
   const Api& api_;
   const std::string_view code_;
   const bool for_cpu_;  // kernels' work-items do blocks of units, else one
   std::string_view spirv_;
-  std::string_view host_code_;
+  std::unique_ptr<CodeImage> host_code_;  // of no bytes if there is none
   int64_t host_code_offset_ = 0;
   std::vector<Handle<KernelBundleRef>> bundles_;  // one a device; empty if there are no kernels
-  std::map<int64_t, uint32_t> numbers_;           // by function offset
+  std::map<int64_t, KernelHandle> numbers_;       // by function offset
   std::vector<Kernel> kernels_;
 };
 
@@ -74,4 +78,4 @@ class SpirvKernel : public UserKernel {
 
 }  // namespace tripont::sycl
 
-#endif  // TRIPONT_CORE_RUNTIME_SYCL_PROGRAM_H_
+#endif  // TRIPONT_CORE_RUNTIME_BACKENDS_SYCL_PROGRAM_H_

@@ -46,37 +46,50 @@ CPU, GPU, SECOND_GPU, GPU_AGAIN = (
 )
 
 
+def choose(choice: str, devices: list[tuple[str, str]]) -> list[int]:
+    """The numbers of the devices, (backend, kind) each, that TRIPONT_DEVICE=sycl:choice means."""
+    facts = [
+        (f"device {n}", {"name": f"device {n}", "backend": backend, "kind": kind})
+        for n, (backend, kind) in enumerate(devices)
+    ]
+    return list(_tripont.choose_devices("sycl", choice, facts))
+
+
 @pytest.mark.parametrize(
     ("choice", "devices", "chosen"),
     [
-        ("sycl", [CPU], [0]),
-        ("sycl", [CPU, GPU], [1]),
-        ("sycl", [GPU_AGAIN, CPU, GPU], [0]),
-        ("sycl:gpu", [CPU, GPU, SECOND_GPU, GPU_AGAIN], [1, 2]),
-        ("sycl:cpu", [GPU, CPU], [1]),
-        ("sycl", [("opencl", "accelerator"), CPU], [1]),
+        ("", [CPU], [0]),
+        ("", [CPU, GPU], [1]),
+        ("", [GPU_AGAIN, CPU, GPU], [0]),
+        ("gpu", [CPU, GPU, SECOND_GPU, GPU_AGAIN], [1, 2]),
+        ("cpu", [GPU, CPU], [1]),
+        ("", [("opencl", "accelerator"), CPU], [1]),
     ],
 )
 def test_the_devices_that_a_choice_means(
     choice: str, devices: list[tuple[str, str]], chosen: list[int]
 ) -> None:
     """GPUs before CPUs; devices of one backend, because the same GPU may be there through two."""
-    assert _tripont.testing.choose_sycl_devices(choice, devices) == chosen
+    assert choose(choice, devices) == chosen
 
 
 @pytest.mark.parametrize(
     ("choice", "devices", "message"),
     [
-        ("sycl:gpu", [CPU], "there is no SYCL gpu; the SYCL runtime has device 0 (opencl:cpu)"),
-        ("sycl", [("opencl", "accelerator")], "there is no SYCL cpu"),
-        ("sycl", [], "the SYCL runtime has no device"),
+        (
+            "gpu",
+            [CPU],
+            "=sycl:gpu: there is no SYCL gpu; the SYCL runtime has device 0 (opencl:cpu)",
+        ),
+        ("", [("opencl", "accelerator")], "=sycl: there is no SYCL cpu"),
+        ("", [], "the SYCL runtime has no device"),
     ],
 )
 def test_a_choice_that_no_device_meets(
     choice: str, devices: list[tuple[str, str]], message: str
 ) -> None:
     with pytest.raises(_tripont.StatusError) as error:
-        _tripont.testing.choose_sycl_devices(choice, devices)
+        choose(choice, devices)
     assert error.value.code == "NOT_FOUND"
     assert message in str(error.value)
 
@@ -124,7 +137,7 @@ def test_an_artifact_for_something_else_is_refused() -> None:
     code = (
         COMPILE
         + """
-for options in ({}, {"target": "sycl", "sycl_device": "gpu"}):
+for options in ({}, {"target": "sycl", "device": "gpu"}):
     try:
         _tripont.Executable.load(compiled(options))
     except _tripont.StatusError as error:

@@ -1,6 +1,6 @@
 // What the SYCL runtime and the device's compiler say about a failure.
-#ifndef TRIPONT_CORE_RUNTIME_SYCL_BUILD_LOG_H_
-#define TRIPONT_CORE_RUNTIME_SYCL_BUILD_LOG_H_
+#ifndef TRIPONT_CORE_RUNTIME_BACKENDS_SYCL_BUILD_LOG_H_
+#define TRIPONT_CORE_RUNTIME_BACKENDS_SYCL_BUILD_LOG_H_
 
 #include <functional>
 #include <string>
@@ -21,4 +21,4 @@ std::string OpenClBuildLog(const std::string& device_name, std::string_view spir
 
 }  // namespace tripont::sycl
 
-#endif  // TRIPONT_CORE_RUNTIME_SYCL_BUILD_LOG_H_
+#endif  // TRIPONT_CORE_RUNTIME_BACKENDS_SYCL_BUILD_LOG_H_

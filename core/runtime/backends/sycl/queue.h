@@ -3,8 +3,8 @@
 // dpctl's C interface swallows the exceptions of the SYCL runtime, so a device that fails is found
 // out in two ways: by the queue's handler of asynchronous errors, and because the last command is
 // not complete though the queue was waited for. From then on every use of the queue is an error.
-#ifndef TRIPONT_CORE_RUNTIME_SYCL_QUEUE_H_
-#define TRIPONT_CORE_RUNTIME_SYCL_QUEUE_H_
+#ifndef TRIPONT_CORE_RUNTIME_BACKENDS_SYCL_QUEUE_H_
+#define TRIPONT_CORE_RUNTIME_BACKENDS_SYCL_QUEUE_H_
 
 #include <atomic>
 #include <cstdint>
@@ -13,8 +13,8 @@
 #include <string>
 
 #include "core/runtime/backend.h"
-#include "core/runtime/sycl/backend.h"
-#include "core/runtime/sycl/dpctl_api.h"
+#include "core/runtime/backends/sycl/backend.h"
+#include "core/runtime/backends/sycl/dpctl_api.h"
 
 namespace tripont::sycl {
 
@@ -35,9 +35,6 @@ class Queue : public DeviceQueue {
   Status CheckUsable() const;
 
   int device_number() const override { return number_; }
-  // dpctl's handle of a queue is a sycl::queue*.
-  void* native() const override { return handle_.get(); }
-
   QueueRef handle() const { return handle_.get(); }
   int64_t compute_units() const { return compute_units_; }
   bool is_cpu() const { return is_cpu_; }
@@ -60,4 +57,4 @@ class Queue : public DeviceQueue {
 
 }  // namespace tripont::sycl
 
-#endif  // TRIPONT_CORE_RUNTIME_SYCL_QUEUE_H_
+#endif  // TRIPONT_CORE_RUNTIME_BACKENDS_SYCL_QUEUE_H_

@@ -1,14 +1,13 @@
-// SYCL devices: which there are, and the backend that runs programs on them.
-#ifndef TRIPONT_CORE_RUNTIME_SYCL_BACKEND_H_
-#define TRIPONT_CORE_RUNTIME_SYCL_BACKEND_H_
+// SYCL devices: which there are, and the backend that runs programs on them (docs/sycl.md).
+#ifndef TRIPONT_CORE_RUNTIME_BACKENDS_SYCL_BACKEND_H_
+#define TRIPONT_CORE_RUNTIME_BACKENDS_SYCL_BACKEND_H_
 
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "core/runtime/backend.h"
-#include "core/runtime/export.h"
+#include "core/runtime/backend_registry.h"
 #include "core/runtime/status.h"
 #include "core/runtime/strings.h"
 
@@ -35,24 +34,25 @@ struct DeviceInfo {
 
 // All devices of the SYCL runtime. `python`: the interpreter whose environment may hold it.
 // UNAVAILABLE if there is no SYCL runtime.
-TRIPONT_EXPORT StatusOr<std::vector<DeviceInfo>> ListDevices(const std::string& python);
+StatusOr<std::vector<DeviceInfo>> ListDevices(const std::string& python);
 
 // Whether this machine may have a SYCL GPU: there is a device node for one, and a SYCL runtime is
 // installed. Cheap: opens no library.
 bool MayHaveGpu(const std::string& python);
 
-// The numbers of the devices that `choice` means: "sycl" (the GPUs if there are any, else the
-// CPUs), "sycl:gpu", "sycl:cpu"; "sycl:cpu-as-gpu": the CPUs, with the kernels of a GPU, to test
-// those (slow). All are of one backend, the first that has such devices (a device
-// may be there through Level Zero and through OpenCL). INVALID_ARGUMENT for another choice,
-// NOT_FOUND (with what there is) without such a device.
-TRIPONT_EXPORT StatusOr<std::vector<size_t>> ChooseDevices(std::string_view choice,
-                                                           const std::vector<DeviceInfo>& devices);
+// The numbers of the devices that `choice` means: "" (the GPUs if there are any, else the CPUs),
+// "gpu", "cpu"; "cpu-as-gpu": the CPUs, with the kernels of a GPU, to test those (slow). All are of
+// one backend, the first that has such devices (a device may be there through Level Zero and
+// through OpenCL). NOT_FOUND (with what there is) without such a device.
+StatusOr<std::vector<size_t>> ChooseDevices(std::string_view choice,
+                                            const std::vector<DeviceInfo>& devices);
 
 // The backend of the devices that `choice` means. The errors of ChooseDevices; UNAVAILABLE without
 // a SYCL runtime. The backend lives as long as the process.
 StatusOr<Backend*> MakeBackend(std::string_view choice, const std::string& python);
 
+const BackendRegistration& Registration();
+
 }  // namespace tripont::sycl
 
-#endif  // TRIPONT_CORE_RUNTIME_SYCL_BACKEND_H_
+#endif  // TRIPONT_CORE_RUNTIME_BACKENDS_SYCL_BACKEND_H_
