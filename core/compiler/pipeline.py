@@ -36,7 +36,12 @@ from .passes.simplify import simplify
 from .passes.split_reductions import split_reductions
 from .passes.split_scans import split_scans
 from .passes.tokens import tokens_as_arrays
-from .passes.while_loops import annotate_trip_counts, hoist_invariants, simplify_loops
+from .passes.while_loops import (
+    annotate_trip_counts,
+    hoist_invariants,
+    hoist_packing,
+    simplify_loops,
+)
 from .stages import Context, Emitted, Generated, Program, Scheduled
 from .targets.target import Target
 
@@ -72,6 +77,7 @@ OPTIMISATION: Final[tuple[Pass, ...]] = (
     match_collectives,
     match_custom_calls,
     match_library,
+    hoist_packing,
     split_scans,
     split_reductions,
     eliminate_dead_code,
@@ -83,7 +89,7 @@ OPTIMISATION: Final[tuple[Pass, ...]] = (
 PASSES: Final[tuple[Pass, ...]] = (*PREPARATION, *OPTIMISATION)
 
 # The passes that are given the target.
-TARGET_PASSES: Final[frozenset[Pass]] = frozenset((match_library,))
+TARGET_PASSES: Final[frozenset[Pass]] = frozenset((hoist_invariants, match_library, hoist_packing))
 
 # What holds from a pass on.
 LAWS: Final[dict[Pass, laws.Law]] = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..hlo import (
     OPCODES,
     SPECIAL_FUNCTIONS,
@@ -14,7 +16,11 @@ from ..hlo import (
     parameter,
     topological_order,
 )
+from .library.streamed import is_made_inside
 from .rewrite import map_computations, prune, sweep
+
+if TYPE_CHECKING:
+    from ..targets.target import Target
 
 
 def annotate_trip_counts(module: Module) -> Module:
@@ -363,26 +369,39 @@ _WORTH_HOISTING = frozenset(
         "library-call",
     ]
 )
+_PACKING = frozenset(["pack"])
 _MAY_HOIST = frozenset(
     [opcode for opcode, spec in OPCODES.items() if spec.elementwise and not spec.side_effect]
 ) | {
     *_WORTH_HOISTING,
+    *_PACKING,
     *["reshape", "broadcast", "iota", "slice", "constant", "bitcast"],
 }
 
 
-def hoist_invariants(module: Module) -> Module:
+def hoist_invariants(module: Module, target: Target) -> Module:
     """Move work that is the same in every iteration in front of the loop.
 
     Its result becomes one more state of the loop that never changes (buffer assignment gives such a
-    state no copy).
+    state no copy). A matrix that ``target`` makes in registers, of an array that takes less memory,
+    stays: to read it takes longer than to make it.
     """
     if not any(i.opcode == "while" for c in module.computations() for i in c.instructions):
         return module
-    return map_computations(module, _hoist_in)
+    return map_computations(module, lambda c: _hoist_in(c, target, _WORTH_HOISTING))
 
 
-def _hoist_in(computation: Computation) -> Computation:
+def hoist_packing(module: Module, target: Target) -> Module:
+    """As :func:`hoist_invariants`, of the packing that choosing kernels has brought: a matrix that is the same in every
+    iteration is packed once.
+    """
+    loops = [i for c in module.computations() for i in c.instructions if i.opcode == "while"]
+    if not any(i.opcode == "pack" for loop in loops for i in loop.called[1].instructions):
+        return module
+    return map_computations(module, lambda c: _hoist_in(c, target, _PACKING))
+
+
+def _hoist_in(computation: Computation, target: Target, worth_it: frozenset[str]) -> Computation:
     if not any(i.opcode == "while" for i in computation.instructions):
         return computation
     mapped: dict[Instruction, Instruction] = {}
@@ -393,7 +412,7 @@ def _hoist_in(computation: Computation) -> Computation:
         same = all(a is b for a, b in zip(operands, instruction.operands, strict=True))
         new = instruction if same else instruction.replace(operands=operands)
         if instruction.opcode == "while" and instruction is not computation.root:
-            hoisted = _hoist(new)
+            hoisted = _hoist(new, target, worth_it)
             if hoisted is not None:
                 before, new = hoisted
                 output += before
@@ -405,7 +424,9 @@ def _hoist_in(computation: Computation) -> Computation:
     return Computation(computation.name, computation.parameters, output, mapped[computation.root])
 
 
-def _hoist(loop: Instruction) -> tuple[list[Instruction], Instruction] | None:
+def _hoist(
+    loop: Instruction, target: Target, worth_it: frozenset[str]
+) -> tuple[list[Instruction], Instruction] | None:
     """(instructions in front of the loop, the loop without them), or None if there is nothing to
     move.
     """
@@ -422,7 +443,7 @@ def _hoist(loop: Instruction) -> tuple[list[Instruction], Instruction] | None:
             continue
         if all(o in invariant for o in i.operands):
             invariant.add(i)
-            if i.operands and (i.opcode in _WORTH_HOISTING or any(o in worth for o in i.operands)):
+            if i.operands and (i.opcode in worth_it or any(o in worth for o in i.operands)):
                 worth.add(i)
     if not worth:
         return None
@@ -431,7 +452,12 @@ def _hoist(loop: Instruction) -> tuple[list[Instruction], Instruction] | None:
     for i in body.instructions:
         if i not in invariant:
             for o in i.operands:
-                if o in worth and o not in seen and _small_enough(o):
+                if (
+                    o in worth
+                    and o not in seen
+                    and _small_enough(o)
+                    and not (i.opcode == "dot" and is_made_inside(i, o, target))
+                ):
                     seen.add(o)
                     frontier.append(o)
     if not frontier:

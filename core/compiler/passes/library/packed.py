@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from ... import dtypes, errors
 from ...codegen import product_forms
 from ...codegen.product_forms import ProductForm
 from ...dtypes import DType
-from ...hlo import Instruction, Shape
+from ...hlo import Instruction, Shape, constant
 
 if TYPE_CHECKING:
     from ...targets.target import Target
@@ -27,6 +29,11 @@ Placed = tuple[
 _DIRECT_BYTES: Final = 1 << 19
 # and one of any size if so few rows of lhs need it that packing takes longer than it saves.
 _DIRECT_ROWS: Final = 48
+
+
+# A constant of at most this size is packed when the program is compiled, which takes some 50 ms: the program holds it
+# packed instead of as it was. Larger ones would make programs slower to compile, and larger where elements widen.
+_PACKED_LITERAL_BYTES: Final = 1 << 24
 
 
 def generate_product(call: Instruction, target: Target) -> Instruction | None:
@@ -106,34 +113,59 @@ def _packed(gemm: Instruction, right: Instruction, form: ProductForm, width: int
     config = gemm.attributes["config"]
     batch: tuple[int, ...] = config["batch"]
     n, k = config["n"], config["k"]
-    placed = _right(right, config, form.rhs)
+    literal = (
+        right.opcode == "constant"
+        and right.dtype.size <= form.rhs.size
+        and right.elements * form.rhs.size <= _PACKED_LITERAL_BYTES
+    )
+    placed = (right, config["rhs_strides"]) if literal else _right(right, config, form.rhs)
     if placed is None:
         return None
     operand, strides = placed
     present = [d for d, stride in enumerate(strides[:-2]) if stride]
     sizes = tuple(batch[d] for d in present)
     dims = (math.prod(sizes), -(-n // width), -(-k // form.group), width, form.group)
-    pack = Instruction(
-        "pack",
-        Shape(form.rhs, dims),
-        (operand,),
-        {
-            "config": {
-                "batch": sizes,
-                "strides": (*(strides[d] for d in present), *strides[-2:]),
-                "k": k,
-                "n": n,
-                "width": width,
-                "group": form.group,
-                "flip": form.flips,
-            }
-        },
-        metadata=gemm.metadata,
-    )
+    new = {
+        "batch": sizes,
+        "strides": (*(strides[d] for d in present), *strides[-2:]),
+        "k": k,
+        "n": n,
+        "width": width,
+        "group": form.group,
+        "flip": form.flips,
+    }
+    shape = Shape(form.rhs, dims)
+    if literal:
+        values = packed_literal(right.attributes["literal"], shape, new)
+        pack = constant(values, form.rhs, right.metadata)
+    else:
+        pack = Instruction("pack", shape, (operand,), {"config": new}, metadata=gemm.metadata)
     matrices = [0] * len(batch)
     for n_, d in enumerate(present):
         matrices[d] = math.prod(sizes[n_ + 1 :])
     return pack, tuple(matrices)
+
+
+def packed_literal(
+    literal: np.ndarray[Any, Any], shape: Shape, config: dict[str, Any]
+) -> np.ndarray[Any, Any]:
+    """What the ``pack`` of a constant gives: an array of ``shape``."""
+    k, n, width, group = (config[name] for name in ("k", "n", "width", "group"))
+    _, panels, groups, _, _ = shape.dims
+    flat = np.ascontiguousarray(literal).reshape(-1)
+    strides = [s * flat.itemsize for s in config["strides"]]
+    matrices = np.lib.stride_tricks.as_strided(flat, (*config["batch"], k, n), strides)
+    matrices = matrices.reshape(-1, k, n).astype(shape.dtype.numpy)
+    if k % group:
+        matrices = np.pad(matrices, ((0, 0), (0, groups * group - k), (0, 0)))
+    if config["flip"]:
+        matrices = (matrices.view(np.uint8) ^ 0x80).view(matrices.dtype)
+    packed = np.empty(shape.dims, matrices.dtype)
+    for panel in range(panels):
+        left = min(panel * width, n - width)
+        part = matrices[:, :, left : left + width].reshape(-1, groups, group, width)
+        packed[:, panel] = part.transpose(0, 1, 3, 2)
+    return packed
 
 
 def _left(operand: Instruction, config: dict[str, Any], form: ProductForm) -> Placed | None:

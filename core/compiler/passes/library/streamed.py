@@ -19,6 +19,7 @@ from ..patterns import reshape, reshaped_broadcast
 from .gemm import convert, sizes_of, streamed_sides
 
 if TYPE_CHECKING:
+    from ...targets.target import Target
     from .context import Context
 
 # Arithmetic of an element of the matrix, in vector instructions: with more of it, memory would wait.
@@ -34,22 +35,13 @@ _ROUNDING: Final = frozenset(("add", "subtract", "multiply", "divide", "negate")
 
 def match_streamed(dot: Instruction, context: Context) -> Instruction | None:
     """``dot`` with its few rows prepared, and with what makes its matrix inside; None if that changes nothing."""
-    found = streamed_sides(dot, context.target)
+    found = _matrix(dot, context.target)
     if found is None:
         return None
-    rows, matrix = found
+    (rows, matrix), array, dims, contracted = found
     numbers: DotDimensionNumbers = dot.attributes["dimension_numbers"]
     contracting = (numbers.lhs_contracting, numbers.rhs_contracting)
-    _, m, n, k = sizes_of(dot)
-    few, many = (m, n) if matrix else (n, m)
-    array, order = _untransposed(dot.operands[matrix], contracting[matrix])
-    rank = len(array.dims)
-    if order == tuple(range(len(order))):
-        dims, contracted = (k, many), 0
-    elif order == tuple(range(rank - len(order), rank)):
-        dims, contracted = (many, k), 1
-    else:
-        return None
+    few, many, k = dot.elements // dims[1 - contracted], dims[1 - contracted], dims[contracted]
     weights = _Weights(dims)
     right = weights.value(array, dims)
     accumulator = dtypes.F32 if dot.dtype in _SMALL_FLOATS else dot.dtype
@@ -75,6 +67,39 @@ def match_streamed(dot: Instruction, context: Context) -> Instruction | None:
             "transpose", shape, (product,), {"dimensions": (1, 0)}, metadata=dot.metadata
         )
     return reshape(product, dot.dims)
+
+
+def is_made_inside(dot: Instruction, operand: Instruction, target: Target) -> bool:
+    """Whether ``operand`` is the matrix of a product that makes it in registers."""
+    found = _matrix(dot, target)
+    if found is None or dot.operands[found[0][1]] is not operand:
+        return False
+    _, array, dims, _ = found
+    weights = _Weights(dims)
+    weights.value(array, dims)
+    return weights.is_worthwhile()
+
+
+def _matrix(
+    dot: Instruction, target: Target
+) -> tuple[tuple[int, int], Instruction, tuple[int, int], int] | None:
+    """The sides of :func:`.gemm.streamed_sides`, the array that is the matrix but for a reshape, the dimensions of the
+    matrix and which of them is contracted. None if ``dot`` is another product, or the matrix is not laid out for it.
+    """
+    sides = streamed_sides(dot, target)
+    if sides is None:
+        return None
+    matrix = sides[1]
+    numbers: DotDimensionNumbers = dot.attributes["dimension_numbers"]
+    contracting = (numbers.lhs_contracting, numbers.rhs_contracting)
+    array, order = _untransposed(dot.operands[matrix], contracting[matrix])
+    _, m, n, k = sizes_of(dot)
+    many, rank = (n if matrix else m), len(array.dims)
+    if order == tuple(range(len(order))):
+        return sides, array, (k, many), 0
+    if order == tuple(range(rank - len(order), rank)):
+        return sides, array, (many, k), 1
+    return None
 
 
 def _untransposed(

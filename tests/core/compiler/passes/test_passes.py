@@ -354,12 +354,16 @@ def invariant_loop() -> tuple[Computation, Computation]:
     return condition, Computation.from_root("b", [i, w, x], Instruction("tuple", shape, new))
 
 
+def hoist_invariants(before: Module) -> Module:
+    return while_loops.hoist_invariants(before, for_cpu())
+
+
 def test_invariant_work_is_hoisted() -> None:
     condition, step = invariant_loop()
     a, b = parameter(0, 4, 4), parameter(1, 4)
     start = [number(0, dtype=S32), a, b]
     loop = Instruction("while", step.root.shape, start, called=[condition, step])
-    after = check(while_loops.hoist_invariants, module([a, b], hlo.get_tuple_element(loop, 2)))
+    after = check(hoist_invariants, module([a, b], hlo.get_tuple_element(loop, 2)))
     assert "exponential" in opcodes(after.entry)
     loop = next(i for i in after.entry.instructions if i.opcode == "while")
     assert "exponential" not in opcodes(loop.called[1])
@@ -375,7 +379,7 @@ def test_loops_of_one_body_share_nothing_after_hoisting() -> None:
     between = [number(0, dtype=S32), a, hlo.get_tuple_element(first, 2)]
     second = Instruction("while", step.root.shape, between, called=[condition, step])
     before = module([a, b], hlo.get_tuple_element(second, 2))
-    after = check(lambda m: unshare_control_flow(while_loops.hoist_invariants(m)), before)
+    after = check(lambda m: unshare_control_flow(hoist_invariants(m)), before)
     placed = [i for c in after.computations() for i in c.instructions]
     assert len(placed) == len(set(placed))
 
@@ -385,7 +389,7 @@ def test_loops_of_jax_programs_stay_right() -> None:
         before = loop_program(name)
         values = programs.arguments_of(name)
         expected = evaluate(before, values)
-        after = while_loops.hoist_invariants(while_loops.simplify_loops(before))
+        after = hoist_invariants(while_loops.simplify_loops(before))
         after.assign_names()
         verifier.verify(after)
         for a, b in zip(evaluate(after, values), expected, strict=True):
