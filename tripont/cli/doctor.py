@@ -185,8 +185,9 @@ def check_tbb() -> Finding:
 
 
 BACKENDS = """
-import json, sys
+import json, os, sys
 import tripont.core._tripont as m
+m.load_backends(os.environ.get("TRIPONT_BACKENDS", ""))
 findings = []
 for backend in m.backends():
     if not backend["lists_devices"]:

@@ -52,6 +52,12 @@ KERNEL(fmod_kernel) {
 }
 /* counter in a[0] (s32), limit in a[1], predicate in a[2] */
 KERNEL(less_than) { *(char*)a[2] = *(int*)a[0] < *(const int*)a[1]; }
+KERNEL(store_before) { ((int*)a[1])[-1] = 7; }
+KERNEL(running_sum) {
+  const f32* x = a[0];
+  f32* z = a[1];
+  for (i64 i = begin; i < end; ++i) z[i] = x[i] + (i > 0 ? z[i - 1] : 0);
+}
 KERNEL(increment) { ++*(int*)a[0]; }
 KERNEL(store_7) { *(int*)a[0] = 7; }
 KERNEL(store_8) { *(int*)a[0] = 8; }

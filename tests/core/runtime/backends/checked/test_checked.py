@@ -1,0 +1,132 @@
+"""The backend from outside: that its checks find what they are for, and that everything else takes it as any other."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.core.runtime.backends.sycl.processes import run as run_process
+
+from . import build
+
+pytestmark = pytest.mark.skipif(bool(build.missing()), reason=build.missing() or "it can be built")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def library() -> None:
+    """Built before the tests, whose time limits are for themselves."""
+    build.library()
+
+
+def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return run_process(code, TRIPONT_DEVICE="checked", **build.environment(), **environment)
+
+
+KERNELS = """
+import dataclasses, sys
+import numpy as np
+from tests.core.runtime import programs
+from tripont.core import _tripont
+
+def load(program, **changes):
+    program = dataclasses.replace(program, target=device.target, **changes)
+    return _tripont.Executable.load(programs.serialize(program))
+
+device = _tripont.Client({"prestart_worker": False, "cache": False}).devices[0]
+x = np.arange(1, 9, dtype=np.float32)
+"""
+
+
+def test_what_it_counts() -> None:
+    result = run(
+        KERNELS
+        + """
+import ctypes, os
+counts = (ctypes.c_int64 * 3)()
+print(load(programs.unary("add_one", 8)).run(device, [x])[0].tolist())
+ctypes.CDLL(os.environ["TRIPONT_BACKENDS"]).checked_counts(counts)
+print(counts[0], counts[1], counts[2] > 0)
+"""
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines() == ["[2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]", "1 0 True"]
+
+
+def test_a_kernel_that_writes_before_its_array() -> None:
+    result = run(KERNELS + 'load(programs.unary("store_before", 8)).run(device, [x])')
+    assert result.returncode == 1
+    assert "wrote before an array of 32 bytes" in result.stderr
+
+
+def test_a_kernel_that_goes_past_its_array() -> None:
+    code = """
+program = programs.unary("add_one", 8)
+thunk = dataclasses.replace(program.thunks[0], work_count=int(sys.argv[-1]))
+load(program, thunks=(thunk,)).run(device, [x])
+"""
+    within, past = (run(f"import sys; sys.argv = ['', '{n}']\n{KERNELS}{code}") for n in (16, 17))
+    assert within.returncode == 0, within.stderr  # arrays end at a multiple of 64 bytes
+    assert past.returncode < 0, past.returncode
+
+
+def test_a_kernel_whose_units_depend_on_each_other() -> None:
+    """On the host, where this is one piece of work, nobody would notice."""
+    code = (
+        KERNELS
+        + 'print(load(programs.unary("running_sum", 8, grain=GRAIN)).run(device, [x])[0][-1])'
+    )
+    whole, pieces = (run(code.replace("GRAIN", grain)) for grain in ("1 << 40", "2"))
+    assert whole.stdout.strip() == "36.0", whole.stderr
+    assert pieces.returncode == 0, pieces.stderr
+    assert pieces.stdout.strip() != "36.0"
+
+
+def test_jax_runs_on_it() -> None:
+    """By the two variables alone."""
+    result = run(
+        """
+        import jax, jax.numpy as jnp, numpy as np
+        assert "checked" in jax.devices("xpu")[0].device_kind
+        f = jax.jit(lambda x: jax.nn.softmax(jnp.sort(x @ x.T, axis=1)), backend="xpu")
+        x = np.linspace(-1, 1, 70 * 30, dtype=np.float32).reshape(70, 30)
+        expected = jax.jit(lambda x: jax.nn.softmax(jnp.sort(x @ x.T, axis=1)), backend="cpu")(x)
+        np.testing.assert_allclose(f(x), expected, rtol=1e-5, atol=1e-6)
+        from jax.experimental import topologies
+        print(topologies.get_topology_desc("checked", platform="xpu").devices[0].device_kind)
+        """
+    )
+    assert result.stdout.strip() == "checked", result.stderr
+
+
+def test_the_command_line_knows_it() -> None:
+    environment = {**os.environ, **build.environment()}
+
+    def tripont(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "tripont.cli.main", *arguments]
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=False, timeout=200
+        )
+
+    devices = tripont("devices")
+    assert "checks 1" in devices.stdout, devices.stderr
+    findings = json.loads(tripont("doctor", "--json").stdout)
+    (finding,) = (f for f in findings if f["name"] == "checked")
+    assert finding["detail"] == "checks 0, checks 1"
+
+
+@pytest.mark.parametrize(
+    ("library", "message"),
+    [
+        ("/nowhere/libabacus.so", "TRIPONT_BACKENDS: cannot load /nowhere/libabacus.so"),
+        ("libc.so.6", "libc.so.6 has no functions tripont_backend_version"),
+    ],
+)
+def test_a_library_that_brings_no_backend(library: str, message: str) -> None:
+    code = "from tripont.core import _tripont; _tripont.Client({'prestart_worker': False})"
+    result = run_process(code, TRIPONT_BACKENDS=library)
+    assert result.returncode == 1
+    assert message in result.stderr
