@@ -7,23 +7,30 @@ the last row is 0. Elements are converted on the way.
 
 Attributes (``config``): ``batch``, the sizes of the batch dimensions; ``strides`` of the operand's [batch..., K, N] in
 elements; ``k``, ``n``, ``width``, ``group``; ``flip``, whether the highest bit of each byte changes. The result is
-[product of batch, panels, groups, width, group].
+[product of batch, panels, groups, width, group]. With ``turns`` (groups of one, no batch) the operand is [N, K], and
+is turned in registers.
+
+A "pack" fusion holds such an instruction and what makes its operand, an array of [K, N] or [N, K]: the matrix is
+computed while it is packed, and never in memory otherwise.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from .. import hlo
 from . import conversion, costs, llvm_ir
-from .generator import Index
+from .elemental import element
+from .generator import Coordinate, Index
 from .kernels import EmittedKernel, Frame
 from .llvm_ir import Module, Value, i64
 from .loops import count
 from .memory import size_of
 from .representation import memory_type, register_type
+from .transposes import transpose_square
 
 if TYPE_CHECKING:
     from ..targets.target import Target
@@ -44,14 +51,19 @@ class _Pack:
         self.frame = frame
         self.g = frame.generator
         self.b = frame.builder
-        config = frame.instruction.attributes["config"]
+        (self.pack,) = (i for i in frame.computation.instructions if i.opcode == "pack")
+        config = self.pack.attributes["config"]
         self.batch: tuple[int, ...] = config["batch"]
         *self.batch_strides, self.row_stride, self.column_stride = config["strides"]
         self.k, self.n = config["k"], config["n"]
         self.width, self.group = config["width"], config["group"]
         self.flip = config["flip"]
-        self.source, self.result = frame.operands[0], frame.results[0]
-        self.from_dtype, self.to_dtype = self.source.shape.dtype, self.result.shape.dtype
+        (self.matrix,) = self.pack.operands
+        self.is_made = self.matrix.opcode != "parameter"  # of what the fusion holds besides
+        self.turns = config.get("turns", False)
+        self.source = frame.operands[0]
+        self.result = frame.results[0]
+        self.from_dtype, self.to_dtype = self.matrix.dtype, self.result.shape.dtype
         self.from_type, self.to_type = memory_type(self.from_dtype), memory_type(self.to_dtype)
         widest = max(
             self.from_dtype.size, self.to_dtype.size, size_of(register_type(self.to_dtype))
@@ -82,6 +94,12 @@ class _Pack:
             packed = b.gep(self.to_type, self.result.pointer, b.mul(place, i64(panel_size)))
             start = b.mul(part, i64(chunk))
             stop = b.intrinsic("smin", [b.add(start, i64(chunk)), i64(self.k // self.group)])
+            self.left = left
+            if self.turns:
+                whole = b.sub(stop, b.binary("urem", b.sub(stop, start), i64(self.lanes)))
+                with b.loop(start, whole, self.lanes) as k:
+                    self.turn(packed, k)
+                start = whole
             with b.loop(start, stop) as k:
                 self.pack_group(matrix, packed, k, self.group)
             if self.k % self.group:  # the last group is not full
@@ -106,6 +124,14 @@ class _Pack:
         to = b.gep(self.to_type, packed, b.mul(k, i64(self.width * self.group)))
         top = b.mul(k, i64(self.group * self.row_stride))
         base = b.gep(self.from_type, matrix, top)
+        if self.is_made or self.turns:
+            with self.anew():
+                for column in range(0, self.width, self.lanes):
+                    parts = [self.made(k, row, column) for row in range(rows)]
+                    parts += [llvm_ir.zero(parts[0].type)] * (self.group - rows)
+                    place = b.gep(self.to_type, to, i64(column * self.group))
+                    b.store(self.interleave(parts), place, size_of(self.to_type))
+            return
         zero = llvm_ir.zero(llvm_ir.vector(self.to_type, self.lanes))
         if self.flip:
             zero = llvm_ir.integer(zero.type, -128)
@@ -120,6 +146,49 @@ class _Pack:
             value = self.interleave(parts)
             place = b.gep(self.to_type, to, i64(column * self.group))
             b.store(value, place, size_of(self.to_type))
+
+    @contextmanager
+    def anew(self) -> Iterator[None]:
+        """A block of code that knows nothing of what others have computed, and leaves nothing."""
+        with self.g.level():
+            block = self.b.new_label("made")
+            self.b.branch(block)
+            self.b.start_block(block)
+            yield
+
+    def made(self, k: Value, row: int, column: int) -> Value:
+        """``lanes`` columns of a row of group ``k``, computed."""
+        top = self.b.add(self.b.mul(k, i64(self.group)), i64(row))
+        at = Coordinate(top, 0, 1, None, 0, self.k - 1)
+        left = self.b.add(self.left, i64(column))
+        columns = Coordinate(left, 1, self.lanes, None, 0, self.n - 1)
+        return self.read((columns, at) if self.turns else (at, columns))
+
+    def read(self, index: Index) -> Value:
+        """A vector of the matrix as the product reads it."""
+        value = element(self.g, self.matrix, index)
+        assert isinstance(value, Value)
+        value = self.g.splat(value, self.lanes)
+        if self.from_dtype is not self.to_dtype:
+            converted = conversion.convert(self.g, value, self.from_dtype, self.to_dtype)
+            assert isinstance(converted, Value)
+            value = converted
+        return conversion.to_memory(self.g, value, self.to_dtype)
+
+    def turn(self, packed: Value, k: Value) -> None:
+        """Pack ``lanes`` rows from ``k`` on of a [N, K] matrix: vectors along K, turned in registers."""
+        b = self.b
+        with self.anew():
+            along = Coordinate(k, 1, self.lanes, None, 0, self.k - 1)
+            for column in range(0, self.width, self.lanes):
+                vectors = []
+                for n in range(column, column + self.lanes):
+                    at = Coordinate(b.add(self.left, i64(n)), 0, 1, None, 0, self.n - 1)
+                    vectors.append(self.read((at, along)))
+                for n, value in enumerate(transpose_square(b, vectors)):
+                    row = b.mul(b.add(k, i64(n)), i64(self.width))
+                    place = b.gep(self.to_type, packed, b.add(row, i64(column)))
+                    b.store(value, place, size_of(self.to_type))
 
     def fetch(self, base: Value, column: int) -> None:
         """Ask for what is to be packed some rows later."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..codegen.elemental import reshape_groups
+from ..dtypes import DType
 from ..hlo import Computation, Instruction, Shape, broadcast, constant
 
 # Bodies that may be applied in any grouping, with the value that changes nothing.
@@ -56,6 +57,14 @@ def reshape(operand: Instruction, dims: Sequence[int]) -> Instruction:
         return operand
     shape = Shape(operand.dtype, dims)
     return Instruction("reshape", shape, (operand,), metadata=operand.metadata)
+
+
+def convert(operand: Instruction, dtype: DType) -> Instruction:
+    """``operand`` as ``dtype``."""
+    if operand.dtype is dtype:
+        return operand
+    shape = operand.shape.with_dtype(dtype)  # type: ignore[union-attr]
+    return Instruction("convert", shape, (operand,), metadata=operand.metadata)
 
 
 def reshaped_broadcast(

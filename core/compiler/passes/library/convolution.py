@@ -24,10 +24,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ...hlo import ConvolutionDimensionNumbers, Instruction, Shape, WindowDimension, constant
+from ..patterns import convert
 from .blocks import as_integers
 from .context import Context
 from .cost import contraction_cost
-from .gemm import Dimension, convert, row_major
+from .gemm import Dimension, row_major
 from .onednn import CONVOLUTION, way
 
 MAX_SPATIAL_DIMENSIONS: Final = 3

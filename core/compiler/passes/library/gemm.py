@@ -18,11 +18,13 @@ from ...codegen.contraction import FEW_ROWS, STREAMED_BYTES
 from ...codegen.product_forms import ProductForm
 from ...dtypes import DType
 from ...hlo import DotDimensionNumbers, Instruction, Shape
+from ..patterns import convert
 from . import product_costs
 from .blocks import in_blocks
 from .context import Context
 from .cost import contraction_cost
 from .onednn import DOT, Types, Way, way
+from .weights import Weights
 
 if TYPE_CHECKING:
     from ...targets.target import Target
@@ -235,11 +237,23 @@ def streamed_sides(dot: Instruction, target: Target) -> tuple[int, int] | None:
 def form_of(dot: Instruction, target: Target) -> ProductForm | None:
     """The instructions with which ``dot`` is generated with packing; None if something else is better on ``target``."""
     form = _packed_form(dot, target)
-    if form is None or not is_worthwhile(dot):
+    if form is None or not is_worthwhile(dot) or _is_dequantised(dot):
         return form
     types = (dot.operands[0].dtype, dot.operands[1].dtype, dot.dtype)
     _, m, n, k = sizes_of(dot)
     return form if product_costs.prefers_generated(types, m, n, k, target) else None
+
+
+def _is_dequantised(dot: Instruction) -> bool:
+    """Whether rhs is computed from less than half of its memory, as it is packed."""
+    if dot.attributes["dimension_numbers"].rhs_batch:
+        return False
+    right = dot.operands[1]
+    while right.opcode in ("reshape", "transpose"):
+        right = right.operands[0]
+    weights = Weights(right.dims)
+    weights.value(right, right.dims)
+    return weights.is_worthwhile() and 2 * weights.bytes_read <= right.elements * right.dtype.size
 
 
 def _packed_form(dot: Instruction, target: Target) -> ProductForm | None:
@@ -322,14 +336,6 @@ def _in_types(dot: Instruction, types: Types) -> Instruction:
         operands=[convert(dot.operands[0], lhs), convert(dot.operands[1], rhs)],
         shape=dot.shape.with_dtype(result),  # type: ignore[union-attr]
     )
-
-
-def convert(operand: Instruction, dtype: DType) -> Instruction:
-    """``operand`` as ``dtype``."""
-    if operand.dtype is dtype:
-        return operand
-    shape = operand.shape.with_dtype(dtype)  # type: ignore[union-attr]
-    return Instruction("convert", shape, (operand,), metadata=operand.metadata)
 
 
 def make_gemm(dot: Instruction) -> Instruction | None:

@@ -100,5 +100,7 @@ def _match(
         return result
 
     computation = rewrite.sweep(computation, rule, repeat=False)
-    computation = rewrite.sweep(computation, lambda i: generate_product(i, target), repeat=False)
+    computation = rewrite.sweep(
+        computation, lambda i: generate_product(i, target, fusions), repeat=False
+    )
     return fuse_epilogues(computation, fusions)

@@ -11,10 +11,10 @@ import numpy as np
 from ...dtypes import F32
 from ...errors import of_instruction
 from ...hlo import Instruction, Shape, constant
+from ..patterns import convert
 from .call import library_call
 from .context import Context
 from .cost import CALL_NS, FLOPS_PER_NS, memory_cost, sort_cost
-from .gemm import convert
 
 _FLOATS: Final = frozenset(["f32", "f64", "c64", "c128"])
 

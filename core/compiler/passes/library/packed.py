@@ -7,6 +7,7 @@ before and after the product is part of it. Which products are better generated 
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -15,7 +16,8 @@ from ... import dtypes, errors
 from ...codegen import product_forms
 from ...codegen.product_forms import ProductForm
 from ...dtypes import DType
-from ...hlo import Instruction, Shape, constant
+from ...hlo import Computation, Instruction, Shape, constant
+from .weights import Weights
 
 if TYPE_CHECKING:
     from ...targets.target import Target
@@ -36,19 +38,23 @@ _DIRECT_ROWS: Final = 48
 _PACKED_LITERAL_BYTES: Final = 1 << 24
 
 
-def generate_product(call: Instruction, target: Target) -> Instruction | None:
+def generate_product(
+    call: Instruction, target: Target, fusions: dict[Hashable, Computation]
+) -> Instruction | None:
     """What computes the gemm ``call``, if :func:`.gemm.match_dot` said that it is generated."""
     if call.opcode != "library-call" or "lanes" not in call.attributes["config"]:
         return None
     lhs, rhs = call.operands[:2]
     form = product_forms.choose(target, lhs.dtype, rhs.dtype, call.dtype)
-    generated = packed_product(call, form) if form is not None else None
+    generated = packed_product(call, form, fusions) if form is not None else None
     if generated is None:
         raise errors.of_instruction("INTERNAL", "no kernel for this product", call)
     return generated
 
 
-def packed_product(gemm: Instruction, form: ProductForm) -> Instruction | None:
+def packed_product(
+    gemm: Instruction, form: ProductForm, fusions: dict[Hashable, Computation]
+) -> Instruction | None:
     """What computes ``gemm`` with ``form``; None if its result is not laid out for it or is too narrow."""
     config = gemm.attributes["config"]
     m, n, k = config["m"], config["n"], config["k"]
@@ -62,13 +68,18 @@ def packed_product(gemm: Instruction, form: ProductForm) -> Instruction | None:
     width = tile.vectors * form.lanes
     right = _unconverted(gemm.operands[1], form.rhs)
     strides: tuple[int, ...] = config["rhs_strides"]
+    rhs_strides: tuple[int, ...] = ()
+    made = _made(gemm, right, form, width, fusions)
     direct = (
-        form.group == 1
+        made is None
+        and form.group == 1
         and right.dtype is form.rhs
         and strides[-1] == 1
         and (m <= _DIRECT_ROWS or k * n * form.rhs.size <= _DIRECT_BYTES)
     )
-    if direct:
+    if made is not None:
+        right = made
+    elif direct:
         rhs_strides = strides[:-1]
     else:
         packed = _packed(gemm, right, form, width)
@@ -144,6 +155,46 @@ def _packed(gemm: Instruction, right: Instruction, form: ProductForm, width: int
     for n_, d in enumerate(present):
         matrices[d] = math.prod(sizes[n_ + 1 :])
     return pack, tuple(matrices)
+
+
+def _made(
+    gemm: Instruction,
+    right: Instruction,
+    form: ProductForm,
+    width: int,
+    fusions: dict[Hashable, Computation],
+) -> Instruction | None:
+    """The packing of a matrix that lies the other way round, or that is computed; None if it is packed as it lies."""
+    config = gemm.attributes["config"]
+    n, k, strides = config["n"], config["k"], config["rhs_strides"]
+    if config["batch"] or form.group != 1 or form.rhs not in (dtypes.F32, dtypes.F64):
+        return None
+    turns = strides == (1, k)
+    dims = (n, k) if turns else (k, n)
+    if not turns and strides != (n, 1):
+        return None
+    weights = Weights(dims)
+    matrix = weights.value(right, dims)
+    if right.opcode == "constant":
+        return None
+    computed = weights.is_worthwhile() and matrix.dtype is form.rhs
+    if not computed:
+        if not turns or right.elements != n * k:
+            return None
+        matrix = _reshaped(right, dims)
+    new = {
+        "batch": (),
+        "strides": strides,
+        "k": k,
+        "n": n,
+        "width": width,
+        "group": 1,
+        "flip": False,
+        "turns": turns,
+    }
+    shape = Shape(form.rhs, (1, -(-n // width), k, width, 1))
+    pack = Instruction("pack", shape, (matrix,), {"config": new}, metadata=gemm.metadata)
+    return weights.fusion([matrix], pack, "pack", fusions) if computed else pack
 
 
 def packed_literal(

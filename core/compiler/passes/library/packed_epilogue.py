@@ -18,6 +18,7 @@ from ...fused import make_fusion
 from ...hlo import Computation, Instruction, Shape, topological_order
 from ..patterns import reshape, reshaped_broadcast
 from .gemm import row_major
+from .weights import Same
 
 _MOST_COST: Final = 120.0  # vector instructions for an element of the result
 _MOST_MEMBERS: Final = 48
@@ -139,15 +140,8 @@ def _fused(
     if len(arrays) > _MOST_ARRAYS + len(product.operands):
         return None
     inside = [i for i in topological_order([root]) if i in epilogue.made]
-    fusion = make_fusion(inside, [root], "packed-dot", _Itself(), fusions)
+    fusion = make_fusion(inside, [root], "packed-dot", Same(), fusions)
     return reshape(fusion, members[-1].dims)
-
-
-class _Itself(dict[Instruction, Instruction]):
-    """The operands of a fusion are the instructions that they are."""
-
-    def __missing__(self, key: Instruction) -> Instruction:
-        return key
 
 
 class _Epilogue:

@@ -1,0 +1,164 @@
+"""What makes a matrix of weights, written anew to be part of the kernel that reads the matrix.
+
+Kernels that read a matrix once (:mod:`.streamed`), or pack it (:mod:`.packed`), compute it as they read what it is made
+of: arrays of fewer bits with scales and offsets for channels or groups.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from typing import Final
+
+from ... import dtypes
+from ...clusters import cost_of
+from ...codegen.elemental import INDEXABLE
+from ...fused import make_fusion
+from ...hlo import Computation, Instruction, Shape, topological_order
+from ..patterns import convert, reshape, reshaped_broadcast
+
+# Arithmetic of an element of the matrix, in vector instructions: with more of it, memory would wait.
+_MOST_COST: Final = 8.0
+_MOST_MEMBERS: Final = 32
+# The arrays that the matrix is made of may take this much more memory than the matrix.
+_MOST_READ: Final = 1.25
+# An array that has so many elements fewer than the matrix is converted to f32 before the product.
+_SMALL: Final = 8
+_SMALL_FLOATS: Final = frozenset((dtypes.BF16, dtypes.F16))
+_ROUNDING: Final = frozenset(("add", "subtract", "multiply", "divide", "negate"))
+
+
+class Same(dict[Instruction, Instruction]):
+    """The operands of a fusion are the instructions that they are."""
+
+    def __missing__(self, key: Instruction) -> Instruction:
+        return key
+
+
+class Weights:
+    """What makes a matrix of ``dims``, written anew for a fusion.
+
+    Reshapes go to the arrays that are read, where they cost nothing, and floats of 16 bits are computed in f32, as all
+    kernels do in registers. ``members`` are the instructions of the fusion.
+    """
+
+    def __init__(self, dims: tuple[int, ...]) -> None:
+        self.elements = math.prod(dims)
+        self.members: set[Instruction] = set()
+        self.read: dict[Instruction, None] = {}
+        self.computes = False  # whether the matrix is more than an array
+        self.cost = 0.0
+        self.done: dict[tuple[Instruction, tuple[int, ...]], Instruction] = {}
+
+    def is_worthwhile(self) -> bool:
+        """Whether there is something to compute, and it takes less time inside of the product than outside."""
+        return (
+            self.computes
+            and self.cost <= _MOST_COST
+            and len(self.members) <= _MOST_MEMBERS
+            and self.bytes_read <= _MOST_READ * 4 * self.elements
+        )
+
+    @property
+    def bytes_read(self) -> int:
+        """Of the arrays that the matrix is made of."""
+        return sum(i.elements * i.dtype.size for i in self.read)
+
+    def fusion(
+        self,
+        roots: list[Instruction],
+        last: Instruction,
+        kind: str,
+        fusions: dict[Hashable, Computation],
+    ) -> Instruction:
+        """``last``, which reads ``roots``, and what they are computed from."""
+        inside = [i for i in topological_order(roots) if i in self.members]
+        return make_fusion([*inside, last], [last], kind, Same(), fusions)
+
+    def value(self, i: Instruction, dims: tuple[int, ...]) -> Instruction:
+        """``i`` as an array of ``dims``, and in f32 if it is of floats of 16 bits."""
+        key = (i, dims)
+        if key not in self.done:
+            self.done[key] = self._made(i, dims)
+        return self.done[key]
+
+    def _made(self, i: Instruction, dims: tuple[int, ...]) -> Instruction:
+        if i.opcode in ("reshape", "bitcast"):
+            return self.value(i.operands[0], dims)
+        if len(self.members) > _MOST_MEMBERS:
+            return self.array(i, dims)
+        if i.opcode == "broadcast":
+            return self.broadcast(i, dims)
+        if i.opcode not in INDEXABLE or not i.is_elementwise or i.elements != self.elements:
+            return self.array(i, dims)
+        self.computes = True
+        if i.opcode == "convert":
+            source = i.operands[0]
+            value = self.value(source, dims)
+            exact = source.dtype.is_integer and source.dtype.bits <= 8
+            if i.dtype in _SMALL_FLOATS and not exact and value.dtype is not i.dtype:
+                value = self.member("convert", i, i.dtype, value)  # it rounds
+            return self.converted(value, self.wide(i.dtype), i)
+        if i.dtype in _SMALL_FLOATS and i.opcode not in _ROUNDING:
+            return self.array(i, dims)
+        operands = [self.value(o, dims) for o in i.operands]
+        if any(a.dtype is not b.dtype for a, b in zip(operands, i.operands, strict=True)) and (
+            i.opcode not in _ROUNDING
+        ):
+            return self.array(i, dims)
+        return self.member(i.opcode, i, self.wide(i.dtype), *operands)
+
+    def broadcast(self, i: Instruction, dims: tuple[int, ...]) -> Instruction:
+        """A broadcast to ``dims`` of an array that is reshaped before, if that is possible."""
+        source = i.operands[0]
+        found = reshaped_broadcast(i, dims)
+        if found is None:
+            value = self.member("broadcast", i, None, self.small(source, source.dims))
+            return self.member("reshape", i, value.dtype, value, dims=dims)
+        small = self.small(source, found[0])
+        return self.member(
+            "broadcast", i, None, small, dims=dims, attributes={"dimensions": found[1]}
+        )
+
+    def small(self, source: Instruction, dims: tuple[int, ...]) -> Instruction:
+        """An array that is broadcast."""
+        if source.opcode == "constant" and not source.dims:
+            self.members.add(source)
+            return self.converted(source, self.wide(source.dtype), source)
+        return self.array(source, dims)
+
+    def array(self, i: Instruction, dims: tuple[int, ...]) -> Instruction:
+        """An array in memory that the product reads."""
+        if i.elements * _SMALL <= self.elements:
+            i = convert(i, self.wide(i.dtype))
+        self.read[i] = None
+        return self.converted(reshape(i, dims), self.wide(i.dtype), i)
+
+    def converted(
+        self, value: Instruction, dtype: dtypes.DType, origin: Instruction
+    ) -> Instruction:
+        return value if value.dtype is dtype else self.member("convert", origin, dtype, value)
+
+    @staticmethod
+    def wide(dtype: dtypes.DType) -> dtypes.DType:
+        return dtypes.F32 if dtype in _SMALL_FLOATS else dtype
+
+    def member(
+        self,
+        opcode: str,
+        origin: Instruction,
+        dtype: dtypes.DType | None,
+        *operands: Instruction,
+        dims: tuple[int, ...] | None = None,
+        attributes: dict[str, object] | None = None,
+    ) -> Instruction:
+        """A new instruction of the fusion, in the place of ``origin``."""
+        if dims is None:
+            dims = origin.dims if opcode == "broadcast" else operands[0].dims
+        if attributes is None:
+            attributes = dict(origin.attributes) if opcode == origin.opcode else {}
+        shape = Shape(dtype or operands[0].dtype, dims)
+        made = Instruction(opcode, shape, operands, attributes, metadata=origin.metadata)
+        self.members.add(made)
+        self.cost += cost_of(made) if dims != () else 0.0
+        return made
