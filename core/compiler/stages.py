@@ -83,10 +83,10 @@ def read(program: Program, context: Context) -> Module:
             build.num_replicas, build.num_partitions = whole.num_replicas, whole.num_partitions
             build.use_spmd_partitioning = whole.is_sharded
     if whole is None or build.num_partitions == 1 or not build.use_spmd_partitioning:
-        module = read_program(data, format)
+        module = read_program(data, format, context.target.ulps)
     else:
         partitioned = partition.partition(data, format, build)
-        module = read_program(partitioned.module, "hlo")
+        module = read_program(partitioned.module, "hlo", context.target.ulps)
         if partitioned.by_functions:
             decisive = partitioned.module
         module.shardings = partitioned.shardings

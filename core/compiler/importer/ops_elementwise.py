@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from .. import dtypes, hlo
+from .. import accuracy, dtypes, hlo
 from ..hlo import Instruction, Shape
 from . import attributes, bindings, result_accuracy
 
@@ -227,7 +227,7 @@ READERS: Final[dict[str, Callable[[BlockReader, Any], Results]]] = {
             "reduce_precision": read_reduce_precision,
             **{
                 opcode.replace("-", "_"): result_accuracy.read_function(opcode)
-                for opcode in result_accuracy.ULPS
+                for opcode in accuracy.FUNCTIONS
             },
         }.items()
     },

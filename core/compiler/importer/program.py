@@ -13,7 +13,8 @@ from __future__ import annotations
 import contextlib
 import threading
 
-from .. import hlo
+from .. import accuracy, hlo
+from ..accuracy import Ulps
 from ..errors import CompileError, internal, invalid_argument
 from ..recursion import deep_recursion
 from . import bindings, bounded_shapes, bytecode, hlo_module, legalize, signature
@@ -30,18 +31,19 @@ _PORTABLE_PRODUCER = "StableHLO_v"
 _one_at_a_time = threading.Lock()
 
 
-def read_program(program: bytes, format: str) -> hlo.Module:
+def read_program(program: bytes, format: str, target_ulps: Ulps = accuracy.ulps) -> hlo.Module:
     """The HLO module that ``program`` means.
 
-    ``format`` is ``"mlir"`` or ``"hlo"``. Raises :class:`CompileError`: INVALID_ARGUMENT for bytes that are not such a
-    program, UNIMPLEMENTED (with op, shapes and source line) for what we cannot compile.
+    ``format`` is ``"mlir"`` or ``"hlo"``; ``target_ulps``: :meth:`..targets.target.Target.ulps`. Raises
+    :class:`CompileError`: INVALID_ARGUMENT for bytes that are not such a program, UNIMPLEMENTED (with op, shapes and
+    source line) for what we cannot compile.
     """
     if format not in FORMATS:
         raise invalid_argument(f"unknown program format {format!r}; known are {', '.join(FORMATS)}")
     if not program:
         raise invalid_argument("the program is empty")
     with _one_at_a_time:
-        return _read(program, format)
+        return _read(program, format, target_ulps)
 
 
 def read_signature(program: bytes, format: str) -> signature.Signature:
@@ -50,14 +52,14 @@ def read_signature(program: bytes, format: str) -> signature.Signature:
         return signature.signature_of(read_mlir(program, format, bindings.context()))
 
 
-def _read(program: bytes, format: str) -> hlo.Module:
+def _read(program: bytes, format: str, target_ulps: Ulps) -> hlo.Module:
     context = bindings.context()
     # Diagnostics travel in the exceptions; nothing of them is for the process's standard error.
     handler = context.attach_diagnostic_handler(lambda diagnostic: True)
     try:
         with reading_limit(len(program)):
             module = read_mlir(program, format, context)
-        read = _read_module(module)
+        read = _read_module(module, target_ulps)
         if format == "hlo":
             read.buffer_donors = hlo_module.buffer_donors(program)
         return read
@@ -127,13 +129,13 @@ def is_portable_artifact(program: bytes) -> bool:
     )
 
 
-def _read_module(module: ir.Module) -> hlo.Module:
+def _read_module(module: ir.Module, target_ulps: Ulps) -> hlo.Module:
     """Read the module; what the reader cannot take as it is goes through passes first, once each."""
     done: set[str] = set()
     with deep_recursion():
         while True:
             try:
-                return ProgramReader(module).read()
+                return ProgramReader(module, target_ulps).read()
             except NeedsPasses as need:
                 if need.stage in done:
                     raise need.error from None

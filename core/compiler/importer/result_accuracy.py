@@ -1,7 +1,8 @@
 """``result_accuracy``: the largest error that a program allows a function; what we cannot keep is refused.
 
 A tolerance is met if the function's error stays within one of its three parts: ``ulps``, ``rtol`` times the result, or
-``atol``. The modes DEFAULT and HIGHEST ask for nothing: each function has one implementation.
+``atol``. How large the errors are is the target's matter. The modes DEFAULT and HIGHEST ask for nothing: each function
+has one implementation.
 """
 
 from __future__ import annotations
@@ -16,24 +17,6 @@ from . import bindings
 if TYPE_CHECKING:
     from .stablehlo import BlockReader, Reader, Results
 
-# The largest errors in units in the last place over the whole domain, denormal numbers included, in f32 and f64
-# (benchmarks/accuracy.py measures them: docs/accuracy.md), rounded up.
-ULPS: Final = {
-    "cbrt": 1,
-    "cosine": 1,
-    "exponential": 1,
-    "exponential-minus-one": 2,
-    "log": 1,
-    "log-plus-one": 2,
-    "logistic": 3,
-    "rsqrt": 1,
-    "sine": 1,
-    "sqrt": 1,
-    "tan": 1,
-    "tanh": 3,
-}
-# Of the larger component, relative to the magnitude (tests/conformance).
-_COMPLEX_ULPS: Final = 4
 # Functions whose results are at most 1, so that an absolute error has a bound.
 _AT_MOST_ONE: Final = frozenset(("cosine", "logistic", "sine", "tanh"))
 
@@ -45,12 +28,13 @@ def read_function(opcode: str) -> Reader:
         shape = block.shape(operation)
         if "result_accuracy" in operation.attributes:
             wanted = block.program.attribute(_tolerance, operation.attributes["result_accuracy"])
-            if wanted is not None and not _is_met(opcode, shape, *wanted):
+            bound = block.program.target_ulps(opcode, shape.dtype)
+            if wanted is not None and not _is_met(opcode, shape, bound, *wanted):
                 atol, rtol, ulps = wanted
                 raise block.unimplemented(
                     operation,
                     f"a result_accuracy of atol = {atol:g}, rtol = {rtol:g}, ulps = {ulps} cannot be met:"
-                    f" {opcode} of {shape.dtype} is within {_bound(opcode, shape)} ulps",
+                    f" {opcode} of {shape.dtype} is within {bound} ulps",
                 )
         return block.emit(opcode, shape, block.operands(operation))
 
@@ -65,14 +49,7 @@ def _tolerance(attribute: Any) -> tuple[float, float, int] | None:
     return float(given.atol), float(given.rtol), int(given.ulps)
 
 
-def _bound(opcode: str, shape: Shape) -> int:
-    if shape.dtype.is_complex:
-        return _COMPLEX_ULPS
-    return 1 if shape.dtype.bits <= 16 else ULPS[opcode]  # short floats are computed in f32
-
-
-def _is_met(opcode: str, shape: Shape, atol: float, rtol: float, ulps: int) -> bool:
-    bound = _bound(opcode, shape)
+def _is_met(opcode: str, shape: Shape, bound: int, atol: float, rtol: float, ulps: int) -> bool:
     error = bound * float(ml_dtypes.finfo(shape.dtype.component.numpy).eps)
     return (
         ulps >= bound

@@ -16,7 +16,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from .. import dtypes, hlo
+from .. import accuracy, dtypes, hlo
+from ..accuracy import Ulps
 from ..errors import CompileError, invalid_argument, unimplemented
 from ..hlo import AnyShape, Computation, Instruction, Metadata, Shape, TupleShape
 from . import attributes as attribute_readers
@@ -68,10 +69,11 @@ class _UnsupportedType(Exception):  # noqa: N818 - becomes an error that names t
 
 
 class ProgramReader:
-    """Reads one MLIR module; use :meth:`read` once."""
+    """Reads one MLIR module; use :meth:`read` once. ``target_ulps``: :meth:`..targets.target.Target.ulps`."""
 
-    def __init__(self, module: ir.Module) -> None:
+    def __init__(self, module: ir.Module, target_ulps: Ulps = accuracy.ulps) -> None:
         self.module = module
+        self.target_ulps = target_ulps
         self.functions: dict[str, Any] = {}
         self.computations: dict[str, Computation] = {}
         self.shared_bodies: dict[Any, Computation] = {}

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from .. import code_cache, hlo
+from .. import accuracy, code_cache, hlo
 from ..codegen import llvm_ir
 from ..dtypes import DType
 
@@ -89,6 +89,10 @@ class Target(ABC):
     def has_double(self) -> bool:
         """Whether the target computes with 64-bit floats. If not, only programs that ask for them may use them."""
         return True
+
+    def ulps(self, opcode: str, dtype: DType) -> int:
+        """The largest error of a function of ``accuracy.FUNCTIONS``, in units in the last place."""
+        return accuracy.ulps(opcode, dtype)
 
     def check(self, module: llvm_ir.Module, instruction: hlo.Instruction) -> None:  # noqa: B027
         """Called after each kernel was written into ``module``: raises CompileError UNIMPLEMENTED, naming the

@@ -36,6 +36,26 @@ def test_what_decides_is_in_the_fingerprint(name: str) -> None:
     assert len({fingerprint(), fingerprint(cpu="x86-64-v4"), fingerprint(onednn="0")}) == 3
 
 
+@pytest.mark.parametrize(
+    ("options", "bound"),
+    [({"target": "host"}, 1), ({"target": "sycl"}, 1), ({"target": "sycl", "device": "gpu"}, 3)],
+)
+def test_the_accuracy_that_a_program_asks_for_is_the_targets(
+    options: dict[str, str], bound: int
+) -> None:
+    def text(ulps: int) -> bytes:
+        accuracy = f"atol = 0.0, rtol = 0.0, ulps = {ulps}, mode = #stablehlo.result_accuracy_mode<TOLERANCE>"
+        return f"""func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {{
+          %0 = "stablehlo.sqrt"(%x) {{result_accuracy = #stablehlo.result_accuracy<{accuracy}>}}
+            : (tensor<8xf32>) -> tensor<8xf32>
+          return %0 : tensor<8xf32>
+        }}""".encode()
+
+    assert compile_program(text(bound), "mlir", b"", options)
+    with pytest.raises(CompileError, match=f"sqrt of f32 is within {bound} ulps"):
+        compile_program(text(bound - 1), "mlir", b"", options)
+
+
 def test_an_option_by_its_older_name() -> None:
     older, newer = (
         targets.from_options({"target": "sycl", n: "gpu,fp64"}) for n in ("sycl_device", "device")
