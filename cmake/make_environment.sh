@@ -6,15 +6,13 @@
 set -euo pipefail
 folder=$1
 
-works() { # Shims of version managers exist without an interpreter behind them, so each candidate is run.
-  "$1" -c '
-import ensurepip, os, sys, sysconfig, venv
-has_headers = os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h"))
-sys.exit(not ((3, 11) <= sys.version_info[:2] <= (3, 13) and has_headers))' >/dev/null 2>&1
-}
+lowest=3.11
+highest=3.13
+# shellcheck source=cmake/find_python.sh
+source "$(dirname "${BASH_SOURCE[0]}")/find_python.sh"
 
 # An environment whose making was interrupted has an interpreter and lacks pip.
-if [[ -x $folder/bin/python ]] && works "$folder/bin/python" && "$folder/bin/python" -m pip --version >/dev/null 2>&1; then
+if [[ -x $folder/bin/python ]] && works "$folder/bin/python" "$lowest" "$highest" && "$folder/bin/python" -m pip --version >/dev/null 2>&1; then
   exit 0
 fi
 if [[ -e $folder && ! -f $folder/pyvenv.cfg && -n $(ls -A "$folder") ]]; then
@@ -22,22 +20,15 @@ if [[ -e $folder && ! -f $folder/pyvenv.cfg && -n $(ls -A "$folder") ]]; then
   exit 1
 fi
 
-candidates=("${PYTHON:-}" python3.11 python3.12 python3.13 python3 python)
-for version in 3.11 3.12 3.13; do
-  candidates+=("${HOME:-}"/.pyenv/versions/"$version"*/bin/python /opt/python/cp"${version/./}"-*/bin/python)
-done
-for candidate in "${candidates[@]}"; do
-  if [[ -n $candidate ]] && works "$candidate"; then
-    if [[ $folder == --interpreter ]]; then
-      "$candidate" -c 'import sys; print(sys.executable)'
-      exit 0
-    fi
-    echo "making $folder with $("$candidate" -c 'import sys; print(sys.version.split()[0], "of", sys.executable)')"
-    rm -rf "$folder"
-    "$candidate" -m venv "$folder"
-    exit 0
-  fi
-done
-echo "no Python 3.11 to 3.13 found (with venv, ensurepip and Python.h; Debian: apt-get install python3-venv python3-dev):" \
-  "install one, or name it: make dev PYTHON=/path/to/python" >&2
-exit 1
+if ! python=$(find_python "$lowest" "$highest"); then
+  echo "no Python $lowest to $highest found (with venv, ensurepip and Python.h; Debian: apt-get install python3-venv python3-dev):" \
+    "install one, or name it: make dev PYTHON=/path/to/python" >&2
+  exit 1
+fi
+if [[ $folder == --interpreter ]]; then
+  "$python" -c 'import sys; print(sys.executable)'
+  exit 0
+fi
+echo "making $folder with $("$python" -c 'import sys; print(sys.version.split()[0], "of", sys.executable)')"
+rm -rf "$folder"
+"$python" -m venv "$folder"

@@ -12,21 +12,8 @@ environment=$(realpath -m "$2")
 frameworks=("${@:3}")
 root=$PWD
 
-works() {
-  "$1" -c '
-import ensurepip, os, sys, sysconfig, venv
-has_headers = os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h"))
-sys.exit(sys.version_info[:2] != (3, 12) or not has_headers)' >/dev/null 2>&1
-}
-
-python=""
-for candidate in python3.12 python3 "${HOME:-}"/.pyenv/versions/3.12*/bin/python /opt/python/cp312-*/bin/python; do
-  if works "$candidate"; then
-    python=$candidate
-    break
-  fi
-done
-if [[ -z $python ]]; then
+source cmake/find_python.sh
+if ! python=$(PYTHON='' find_python 3.12 3.12); then
   echo "SKIPPED: no Python 3.12 found, so the newest JAX is not tested; testing the wheel with $development's Python"
   python=$development/bin/python
 fi

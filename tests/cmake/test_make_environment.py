@@ -34,3 +34,27 @@ def test_an_environment_whose_making_was_interrupted_is_made_again(tmp_path: Pat
     python = str(folder / "bin" / "python")
     subprocess.run([python, "-m", "pip", "--version"], check=True, stdout=subprocess.DEVNULL)
     assert make_environment(folder).stdout == ""  # what works is kept
+
+
+def find_python(lowest: str, highest: str, path: str) -> subprocess.CompletedProcess[str]:
+    script = SCRIPT.with_name("find_python.sh")
+    return subprocess.run(
+        ["bash", "-c", f"source {script}; find_python {lowest} {highest}"],
+        env={"PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+
+
+def test_interpreters_that_do_not_run_or_are_of_another_version(tmp_path: Path) -> None:
+    for name, text in (("python3.11", "exit 127"), ("python3.12", f'exec {sys.executable} "$@"')):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    path = f"{tmp_path}:/usr/bin:/bin"
+    found = find_python("3.11", "3.13", path)
+    assert found.stdout.strip() == "python3.12", found.stderr
+    for other in ("3.9", "3.98"):
+        nothing = find_python(other, other, path)
+        assert nothing.returncode == 1
+        assert nothing.stdout == ""
