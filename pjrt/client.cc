@@ -1,8 +1,10 @@
 #include "pjrt/client.h"
 
+#include <optional>
 #include <utility>
 
 #include "pjrt/functions.h"
+#include "pjrt/key_value.h"
 #include "pjrt/named_values.h"
 
 namespace tripont::pjrt {
@@ -25,13 +27,28 @@ bool IsKnownOption(std::string_view name) {
   return false;
 }
 
+// What a framework tells of the processes that run one program together.
+struct Processes {
+  int64_t node_id = 0;
+  int64_t num_nodes = 1;
+};
+
 // The environment's options with those of PJRT_Client_Create over them.
-StatusOr<Options> ReadOptions(const PJRT_NamedValue* values, size_t count) {
+StatusOr<Options> ReadOptions(const PJRT_NamedValue* values, size_t count, Processes& processes) {
   TRIPONT_ASSIGN_OR_RETURN(Options options, Options::FromEnvironment());
   if (count > 0 && values == nullptr)
     return InvalidArgument("`create_options` is null, but `num_options` is ", count);
   for (size_t i = 0; i < count; ++i) {
     const std::string_view name = NameOf(values[i]);
+    if (name == "node_id") {
+      TRIPONT_ASSIGN_OR_RETURN(processes.node_id, ValueAsInt64(values[i]));
+      continue;
+    }
+    if (name == "num_nodes") {
+      TRIPONT_ASSIGN_OR_RETURN(processes.num_nodes, ValueAsInt64(values[i]));
+      continue;
+    }
+    if (name == "partition_index") continue;  // JAX's, of networks that are faster within a part
     if (!IsKnownOption(name)) {
       return InvalidArgument("unknown option '", name, "' for the platform ", kPlatformName,
                              "; the known options are: ", KnownOptions());
@@ -41,21 +58,51 @@ StatusOr<Options> ReadOptions(const PJRT_NamedValue* values, size_t count) {
   return options;
 }
 
+// The handle of a device of this process, or of another one if `device` is null.
 std::unique_ptr<PJRT_Device> MakeDevice(PJRT_Client* client, Device* device,
                                         PJRT_DeviceDescription* description) {
   auto handle = std::make_unique<PJRT_Device>();
   handle->client = client;
   handle->device = device;
   handle->description = description;
+  if (device == nullptr) return handle;
   for (int kind = 0; kind < kNumMemoryKinds; ++kind) {
     PJRT_Memory& memory = handle->memories[kind];
     memory.client = client;
     memory.device = handle.get();
     memory.memory = device->memory(static_cast<MemoryKind>(kind));
-    memory.debug_string = StrCat(kPlatformName, ":", device->id(), " ", memory.memory->kind_name());
+    memory.id = kNumMemoryKinds * description->id + kind;
+    memory.debug_string =
+        StrCat(kPlatformName, ":", description->id, " ", memory.memory->kind_name());
     handle->memory_pointers[kind] = &memory;
   }
   return handle;
+}
+
+// The job that this process joins; null if it is alone.
+StatusOr<hosts::Job*> JoinJob(const PJRT_Client_Create_Args& args, const Processes& processes,
+                              const Client& client) {
+  constexpr int64_t kMaxProcesses = 1 << 16;
+  if (processes.num_nodes < 1 || processes.num_nodes > kMaxProcesses || processes.node_id < 0 ||
+      processes.node_id >= processes.num_nodes) {
+    return InvalidArgument("node_id=", processes.node_id, ", num_nodes=", processes.num_nodes,
+                           ": expected 1 to ", kMaxProcesses, " processes, numbered from 0");
+  }
+  if (processes.num_nodes == 1) return static_cast<hosts::Job*>(nullptr);
+  hosts::Job::Settings settings;
+  settings.store = MakeKeyValueStore(args);
+  if (settings.store == nullptr) {
+    return InvalidArgument("num_nodes=", processes.num_nodes,
+                           ", but the caller gives no key-value store by which the processes could "
+                           "find one another");
+  }
+  settings.process = static_cast<int>(processes.node_id);
+  settings.num_processes = static_cast<int>(processes.num_nodes);
+  settings.num_devices = static_cast<int>(client.devices().size());
+  settings.device_kind = client.devices()[0]->description();
+  settings.timeout_seconds = client.options().collective_timeout;
+  settings.interface = client.options().hosts_interface;
+  return hosts::Job::Join(std::move(settings));
 }
 
 }  // namespace
@@ -65,6 +112,11 @@ StatusOr<PJRT_Memory*> TargetMemory(const PJRT_Client* client, PJRT_Memory* memo
   if (memory == nullptr) {
     if (device == nullptr)
       return InvalidArgument("neither `memory` nor `device` says where the buffer shall live");
+    if (!device->is_addressable()) {
+      return InvalidArgument("device ", device->description->debug_string,
+                             " is of process ", device->description->process_index,
+                             ": this process cannot put a buffer there");
+    }
     memory = device->default_memory();
   }
   if (memory->client != client) {
@@ -74,19 +126,37 @@ StatusOr<PJRT_Memory*> TargetMemory(const PJRT_Client* client, PJRT_Memory* memo
 }
 
 Status Client_Create(PJRT_Client_Create_Args& args) {
-  TRIPONT_ASSIGN_OR_RETURN(Options options, ReadOptions(args.create_options, args.num_options));
+  Processes processes;
+  TRIPONT_ASSIGN_OR_RETURN(const Options options,
+                           ReadOptions(args.create_options, args.num_options, processes));
   auto client = std::make_unique<PJRT_Client>();
   TRIPONT_ASSIGN_OR_RETURN(client->client, Client::Create(options));
   const std::span<Device* const> devices = client->client->devices();
   if (devices.empty()) return Internal("the runtime has no device");
+  TRIPONT_ASSIGN_OR_RETURN(client->job, JoinJob(args, processes, *client->client));
+  const hosts::Job* const job = client->job;
+  const int num_devices = job != nullptr ? job->num_devices() : static_cast<int>(devices.size());
+  const int first =
+      job != nullptr ? job->processes()[static_cast<size_t>(job->process())].first_device : 0;
   client->topology = MakeTopology(PlatformVersion(options.compiler_fingerprint),
-                                  devices[0]->description(), static_cast<int>(devices.size()));
-  for (size_t i = 0; i < devices.size(); ++i) {
-    client->devices.push_back(
-        MakeDevice(client.get(), devices[i], client->topology->device_pointers[i]));
-    client->device_pointers.push_back(client->devices.back().get());
-    for (PJRT_Memory* memory : client->devices.back()->memory_pointers)
-      client->memory_pointers.push_back(memory);
+                                  devices[0]->description(), num_devices);
+  for (int id = 0; id < num_devices; ++id) {
+    PJRT_DeviceDescription* const description =
+        client->topology->device_pointers[static_cast<size_t>(id)];
+    if (job != nullptr) {
+      const int process = job->ProcessOf(id);
+      AssignToProcess(*description, process,
+                      job->processes()[static_cast<size_t>(process)].device_kind);
+    }
+    const int local = id - first;
+    const bool is_ours = local >= 0 && local < static_cast<int>(devices.size());
+    client->devices.push_back(MakeDevice(
+        client.get(), is_ours ? devices[static_cast<size_t>(local)] : nullptr, description));
+    PJRT_Device* const device = client->devices.back().get();
+    client->device_pointers.push_back(device);
+    if (!is_ours) continue;
+    client->addressable_pointers.push_back(device);
+    for (PJRT_Memory* memory : device->memory_pointers) client->memory_pointers.push_back(memory);
   }
   args.client = client.release();
   return OkStatus();
@@ -104,7 +174,7 @@ Status Client_PlatformName(PJRT_Client_PlatformName_Args& args) {
 }
 
 Status Client_ProcessIndex(PJRT_Client_ProcessIndex_Args& args) {
-  args.process_index = 0;
+  args.process_index = args.client->job != nullptr ? args.client->job->process() : 0;
   return OkStatus();
 }
 
@@ -121,8 +191,8 @@ Status Client_Devices(PJRT_Client_Devices_Args& args) {
 }
 
 Status Client_AddressableDevices(PJRT_Client_AddressableDevices_Args& args) {
-  args.addressable_devices = args.client->device_pointers.data();
-  args.num_addressable_devices = args.client->device_pointers.size();
+  args.addressable_devices = args.client->addressable_pointers.data();
+  args.num_addressable_devices = args.client->addressable_pointers.size();
   return OkStatus();
 }
 
@@ -137,13 +207,14 @@ Status Client_LookupDevice(PJRT_Client_LookupDevice_Args& args) {
 }
 
 Status Client_LookupAddressableDevice(PJRT_Client_LookupAddressableDevice_Args& args) {
-  PJRT_Device* device = args.client->device(args.local_hardware_id);
-  if (device == nullptr) {
-    return InvalidArgument("no device with local hardware id ", args.local_hardware_id,
-                           ": this client has ", args.client->devices.size(), " devices");
+  for (PJRT_Device* device : args.client->addressable_pointers) {
+    if (device->device->id() != args.local_hardware_id) continue;
+    args.addressable_device = device;
+    return OkStatus();
   }
-  args.addressable_device = device;
-  return OkStatus();
+  return InvalidArgument("no device with local hardware id ", args.local_hardware_id,
+                         ": this client has ", args.client->addressable_pointers.size(),
+                         " devices");
 }
 
 Status Client_AddressableMemories(PJRT_Client_AddressableMemories_Args& args) {
@@ -174,7 +245,7 @@ Status Client_DefaultDeviceAssignment(PJRT_Client_DefaultDeviceAssignment_Args& 
   return OkStatus();
 }
 
-// One process has all devices: there is nothing to keep up to date.
+// The processes of a job are those that began it (hosts/job.h): there is nothing to keep up to date.
 Status Client_UpdateGlobalProcessInfo(PJRT_Client_UpdateGlobalProcessInfo_Args&) {
   return OkStatus();
 }

@@ -9,6 +9,7 @@
 
 #include "core/runtime/client.h"
 #include "core/runtime/device.h"
+#include "core/runtime/hosts/job.h"
 #include "core/runtime/memory.h"
 #include "pjrt/topology.h"
 #include "xla/pjrt/c/pjrt_c_api.h"
@@ -21,16 +22,18 @@ struct PJRT_Memory {
   PJRT_Client* client = nullptr;
   PJRT_Device* device = nullptr;  // the one device that addresses it
   tripont::Memory* memory = nullptr;
+  int id = 0;  // unique in the job
   std::string debug_string;
 };
 
 struct PJRT_Device {
   PJRT_Client* client = nullptr;
-  tripont::Device* device = nullptr;
+  tripont::Device* device = nullptr;  // null: of another process, and so are its memories
   PJRT_DeviceDescription* description = nullptr;
   std::array<PJRT_Memory, tripont::kNumMemoryKinds> memories;  // by kind
   std::array<PJRT_Memory*, tripont::kNumMemoryKinds> memory_pointers{};
 
+  bool is_addressable() const { return device != nullptr; }
   PJRT_Memory* memory(tripont::MemoryKind kind) { return memory_pointers[static_cast<int>(kind)]; }
   PJRT_Memory* default_memory() { return memory(tripont::MemoryKind::kDevice); }
 };
@@ -38,8 +41,10 @@ struct PJRT_Device {
 struct PJRT_Client {
   tripont::Ref<tripont::Client> client;
   std::unique_ptr<PJRT_TopologyDescription> topology;
-  std::vector<std::unique_ptr<PJRT_Device>> devices;  // by id
+  tripont::hosts::Job* job = nullptr;                 // null: this process is alone
+  std::vector<std::unique_ptr<PJRT_Device>> devices;  // of all processes, by id
   std::vector<PJRT_Device*> device_pointers;
+  std::vector<PJRT_Device*> addressable_pointers;  // of this process
   std::vector<PJRT_Memory*> memory_pointers;
 
   // The device of this id, or null.
@@ -51,7 +56,7 @@ struct PJRT_Client {
 namespace tripont::pjrt {
 
 // Where a new buffer shall live: in `memory` if that is given, else in `device`'s default memory.
-// INVALID_ARGUMENT if both are null or they are not the client's.
+// INVALID_ARGUMENT if both are null, they are not the client's, or another process's.
 StatusOr<PJRT_Memory*> TargetMemory(const PJRT_Client* client, PJRT_Memory* memory,
                                     PJRT_Device* device);
 

@@ -4,6 +4,16 @@
 #include "pjrt/functions.h"
 
 namespace tripont::pjrt {
+namespace {
+
+// INVALID_ARGUMENT for a device of another process, of which this one knows the description alone.
+Status CheckAddressable(const PJRT_Device& device) {
+  if (device.is_addressable()) return OkStatus();
+  return InvalidArgument("device ", device.description->debug_string, " is of process ",
+                         device.description->process_index);
+}
+
+}  // namespace
 
 Status Device_GetDescription(PJRT_Device_GetDescription_Args& args) {
   args.device_description = args.device->description;
@@ -11,28 +21,33 @@ Status Device_GetDescription(PJRT_Device_GetDescription_Args& args) {
 }
 
 Status Device_IsAddressable(PJRT_Device_IsAddressable_Args& args) {
-  args.is_addressable = true;
+  args.is_addressable = args.device->is_addressable();
   return OkStatus();
 }
 
 Status Device_LocalHardwareId(PJRT_Device_LocalHardwareId_Args& args) {
+  // The API has no other way to say that it is not known here.
+  args.local_hardware_id = -1;
+  if (!args.device->is_addressable()) return OkStatus();
   args.local_hardware_id = args.device->device->id();
   return OkStatus();
 }
 
 Status Device_AddressableMemories(PJRT_Device_AddressableMemories_Args& args) {
   args.memories = args.device->memory_pointers.data();
-  args.num_memories = args.device->memory_pointers.size();
+  args.num_memories = args.device->is_addressable() ? args.device->memory_pointers.size() : 0;
   return OkStatus();
 }
 
 Status Device_DefaultMemory(PJRT_Device_DefaultMemory_Args& args) {
+  TRIPONT_RETURN_IF_ERROR(CheckAddressable(*args.device));
   args.memory = args.device->default_memory();
   return OkStatus();
 }
 
 // Of the memory of kind `device`, where arrays live unless a program says otherwise.
 Status Device_MemoryStats(PJRT_Device_MemoryStats_Args& args) {
+  TRIPONT_RETURN_IF_ERROR(CheckAddressable(*args.device));
   const AllocatorStats stats = args.device->device->memory_stats(MemoryKind::kDevice);
   args.bytes_in_use = stats.bytes_in_use;
 #define TRIPONT_SET(field, value) \
@@ -61,7 +76,7 @@ Status Device_CreateAsyncTrackingEvent(PJRT_Device_CreateAsyncTrackingEvent_Args
 Status AsyncTrackingEvent_Destroy(PJRT_AsyncTrackingEvent_Destroy_Args&) { return OkStatus(); }
 
 Status Memory_Id(PJRT_Memory_Id_Args& args) {
-  args.id = args.memory->memory->id();
+  args.id = args.memory->id;
   return OkStatus();
 }
 

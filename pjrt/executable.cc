@@ -195,28 +195,35 @@ StatusOr<PJRT_LoadedExecutable*> LoadExecutable(PJRT_Client* client, Ref<Executa
     const int64_t count = options.num_replicas * options.num_partitions;
     // TensorFlow compiles a program for several replicas once for each device, whose ordinal it
     // gives.
-    const int64_t first = count == 1 ? std::max<int64_t>(options.device_ordinal, 0) : 0;
+    const int64_t own = client->addressable_pointers[0]->description->id;
+    const int64_t first = count == 1 ? own + std::max<int64_t>(options.device_ordinal, 0) : 0;
     if (count > num_devices || first > num_devices - count)
       return no_device(std::max(first, num_devices));
     for (int64_t i = 0; i < count; ++i) assignment.device_ids.push_back(first + i);
   }
-  for (int64_t id : loaded->device_assignment.device_ids) {
-    PJRT_Device* device = client->device(id);
-    if (device == nullptr) return no_device(id);
+  const std::vector<int64_t>& ids = loaded->device_assignment.device_ids;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    PJRT_Device* device = client->device(ids[i]);
+    if (device == nullptr) return no_device(ids[i]);
+    if (!device->is_addressable()) continue;
     loaded->devices.push_back(device);
+    loaded->participants.push_back(static_cast<int64_t>(i));
   }
   if (executable->has_collectives()) {
     const Artifact& program = executable->artifact();
     const int64_t count = program.num_replicas * program.num_partitions;
-    const auto assigned = static_cast<int64_t>(loaded->devices.size());
+    const auto assigned = static_cast<int64_t>(ids.size());
     if (count != assigned) {
       return InvalidArgument("program ", executable->name(), " is for ", program.num_replicas,
                              " replicas and ", program.num_partitions,
                              " partitions, but its device assignment has ", assigned, " devices");
     }
-    std::vector<int> ids;
-    for (const PJRT_Device* device : loaded->devices) ids.push_back(device->device->id());
-    loaded->launches = LaunchSeries::Get(executable->collectives(), executable->name(), ids,
+    if (loaded->devices.size() < ids.size() && !client->job->mpi_status().ok()) {
+      return client->job->mpi_status().WithPrefix(
+          StrCat("program ", executable->name(), " spans several processes"));
+    }
+    loaded->launches = LaunchSeries::Get(executable->collectives(), executable->name(),
+                                         std::vector<int>(ids.begin(), ids.end()),
                                          client->client->options().collective_timeout);
   }
   loaded->info =

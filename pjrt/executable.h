@@ -76,7 +76,10 @@ struct PJRT_LoadedExecutable {
   // name any other.
   bool assigned = false;
   tripont::pjrt::DeviceAssignment device_assignment;
-  std::vector<PJRT_Device*> devices;  // in the order of the assignment
+  // Those of this process, in the order of the assignment, and which participant each of them is:
+  // its position there.
+  std::vector<PJRT_Device*> devices;
+  std::vector<int64_t> participants;
   // Of a program with collectives: how executions on its devices find one another.
   std::shared_ptr<tripont::LaunchSeries> launches;
   // The runtime's executable itself goes with the handle: another thread may be about to run it.

@@ -70,11 +70,15 @@ StatusOr<PJRT_Device*> LaunchDevice(const PJRT_LoadedExecutable& executable, PJR
   if (requested == nullptr) {
     // A portable executable runs where its arguments are.
     if (!arguments.empty() && arguments[0] != nullptr) return arguments[0]->memory->device;
-    return executable.client->device_pointers[0];
+    return executable.client->addressable_pointers[0];
   }
   if (requested->client != executable.client) {
     return InvalidArgument("`execute_device` of program ", executable.info->executable->name(),
                            " belongs to another client");
+  }
+  if (!requested->is_addressable()) {
+    return InvalidArgument("`execute_device` of program ", executable.info->executable->name(),
+                           " is of process ", requested->description->process_index);
   }
   if (!executable.assigned) return requested;
   for (PJRT_Device* device : executable.devices) {
@@ -92,10 +96,10 @@ std::mutex& GangMutex() {
   return *mutex;
 }
 
-// What the `index`-th device of a program for several is. Takes its next launch, if it has any.
+// What the `index`-th of this process's devices of a program for several is. Takes its next launch, if it has any.
 Participation Participate(const PJRT_LoadedExecutable& executable, size_t index) {
   Participation participation;
-  participation.participant = static_cast<int64_t>(index);
+  participation.participant = executable.participants[index];
   const int64_t partitions = executable.device_assignment.num_partitions;
   participation.replica = participation.participant / partitions;
   participation.partition = participation.participant % partitions;
@@ -202,7 +206,7 @@ Status LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args& args) {
     }
   }
   // A program for one device, the hot path, needs nothing of this.
-  const bool several = executable.devices.size() > 1;
+  const bool several = executable.device_assignment.device_ids.size() > 1;
   std::unique_lock<std::mutex> gang;
   std::vector<Participation> participations;
   if (several && !one_launch) {

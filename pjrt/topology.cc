@@ -21,11 +21,11 @@ namespace {
 // part stands in its `platform_specific_topology`, a google.protobuf.Any.
 enum TopologyField : uint32_t { kName = 2, kVersion = 3, kPlatformSpecific = 9 };
 enum AnyField : uint32_t { kTypeUrl = 1, kValue = 2 };
-enum OurField : uint32_t { kDeviceKind = 1, kNumDevices = 2, kCompilerOption = 3 };
+enum OurField : uint32_t { kDeviceKind = 1, kNumDevices = 2, kCompilerOption = 3, kProcess = 4 };
 enum EntryField : uint32_t { kKey = 1, kEntryValue = 2 };
 constexpr std::string_view kOurTypeUrl = "type.googleapis.com/tripont.Topology";
 
-constexpr int64_t kMaxDevices = 256;
+constexpr int64_t kMaxDevices = 1 << 16;
 
 // The backend of a topology's target.
 StatusOr<const BackendRegistration*> BackendOf(const std::string& target) {
@@ -120,6 +120,14 @@ std::unique_ptr<PJRT_TopologyDescription> MakeTopology(
   return topology;
 }
 
+void AssignToProcess(PJRT_DeviceDescription& device, int process, std::string_view device_kind) {
+  device.process_index = process;
+  device.kind = device_kind;
+  device.debug_string =
+      StrCat(kPlatformName, ":", device.id, " (process ", process, ", ", device_kind, ")");
+  device.to_string = StrCat("XpuDevice(id=", device.id, ", process=", process, ")");
+}
+
 Status TopologyDescription_Create(PJRT_TopologyDescription_Create_Args& args) {
   int64_t num_devices = 1;
   std::string device_kind;
@@ -195,6 +203,12 @@ Status TopologyDescription_Serialize(PJRT_TopologyDescription_Serialize_Args& ar
   WireWriter ours;
   ours.Bytes(kDeviceKind, args.topology->device_kind);
   ours.Varint(kNumDevices, args.topology->devices.size());
+  // Of each device its process, unless all are of the first one.
+  const auto& devices = args.topology->devices;
+  if (!devices.empty() && devices.back()->process_index != 0) {
+    for (const auto& device : devices)
+      ours.Varint(kProcess, static_cast<uint64_t>(device->process_index));
+  }
   for (const auto& [name, value] : args.topology->compiler_options) {
     WireWriter entry;
     entry.Bytes(kKey, name);
@@ -234,12 +248,15 @@ Status TopologyDescription_Deserialize(PJRT_TopologyDescription_Deserialize_Args
   }
   std::string_view device_kind;
   uint64_t num_devices = 0;
+  std::vector<int> processes;
   std::map<std::string, std::string> compiler_options;
   bool entries_ok = true;
   WireReader ours(value);
   while (ours.Next()) {
     if (ours.field() == kDeviceKind) device_kind = ours.bytes();
     if (ours.field() == kNumDevices) num_devices = ours.number();
+    if (ours.field() == kProcess && processes.size() < num_devices)
+      processes.push_back(static_cast<int>(ours.number() & 0xFFFF));
     if (ours.field() != kCompilerOption) continue;
     std::string_view name, text;
     WireReader entry(ours.bytes());
@@ -256,9 +273,11 @@ Status TopologyDescription_Deserialize(PJRT_TopologyDescription_Deserialize_Args
                            " bytes are not a serialized topology of platform ", kPlatformName);
   }
   TRIPONT_RETURN_IF_ERROR(CheckCompilerOptions(compiler_options));
-  args.topology = MakeTopology(platform_version, device_kind, static_cast<int>(num_devices),
-                               std::move(compiler_options))
-                      .release();
+  std::unique_ptr<PJRT_TopologyDescription> made = MakeTopology(
+      platform_version, device_kind, static_cast<int>(num_devices), std::move(compiler_options));
+  for (size_t i = 0; i < processes.size(); ++i)
+    AssignToProcess(*made->devices[i], processes[i], device_kind);
+  args.topology = made.release();
   return OkStatus();
 }
 
@@ -274,7 +293,7 @@ Status DeviceDescription_Id(PJRT_DeviceDescription_Id_Args& args) {
 }
 
 Status DeviceDescription_ProcessIndex(PJRT_DeviceDescription_ProcessIndex_Args& args) {
-  args.process_index = 0;
+  args.process_index = args.device_description->process_index;
   return OkStatus();
 }
 

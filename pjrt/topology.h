@@ -14,6 +14,7 @@
 // Immutable after construction. Owned by its topology.
 struct PJRT_DeviceDescription {
   int id = 0;
+  int process_index = 0;
   std::string kind;  // "Intel XPU (host, AMD EPYC ...)": what jax.devices()[0].device_kind shows
   std::string debug_string;  // "xpu:0 (...)"
   std::string to_string;     // "XpuDevice(id=0)"
@@ -49,6 +50,9 @@ std::string PlatformVersion(std::string_view compiler_fingerprint);
 std::unique_ptr<PJRT_TopologyDescription> MakeTopology(
     std::string_view platform_version, std::string_view device_kind, int num_devices,
     std::map<std::string, std::string> compiler_options = {});
+
+// Makes the description that of a device of `process`, of this kind, in a job of several processes.
+void AssignToProcess(PJRT_DeviceDescription& device, int process, std::string_view device_kind);
 
 }  // namespace tripont::pjrt
 

@@ -254,7 +254,7 @@ void DefineTesting(py::module_& m) {
       "failing_meeting",
       [] {
         const py::gil_scoped_release release;
-        const auto launch = MakeRef<Launch>("p", std::vector<int>{0, 1}, 0, 0);
+        const auto launch = MakeRef<Launch>("p", Placement{{0, 1}}, 0, 0);
         const std::vector<int64_t> members = {0, 1};
         std::vector<std::pair<std::string, std::string>> told(members.size());
         std::vector<std::thread> threads;

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <exception>
 #include <new>
 
+#include "core/runtime/checksum.h"
 #include "core/runtime/device.h"
+#include "core/runtime/hosts/job.h"
 #include "core/runtime/logging.h"
 #include "core/runtime/strings.h"
 
@@ -34,6 +37,15 @@ class WaitingForDevices {
 
 }  // namespace
 
+bool Placement::IsLocal(int64_t participant) const {
+  return job == nullptr || processes[static_cast<size_t>(participant)] == job->process();
+}
+
+size_t Placement::NumLocal() const {
+  if (job == nullptr) return devices.size();
+  return static_cast<size_t>(std::count(processes.begin(), processes.end(), job->process()));
+}
+
 Status Launch::Meet(int64_t meeting, std::string_view name, std::span<const int64_t> members,
                     size_t position, Device* device, const Contribution& contribution,
                     const Work& work) {
@@ -47,6 +59,11 @@ Status Launch::Meet(int64_t meeting, std::string_view name, std::span<const int6
     entry->contributions.resize(members.size());
     entry->arrived.resize(members.size());
     entry->missing = members.size();
+    if (placement_.job != nullptr) {
+      entry->missing = static_cast<size_t>(
+          std::count_if(members.begin(), members.end(),
+                        [&](int64_t member) { return placement_.IsLocal(member); }));
+    }
   }
   const std::shared_ptr<Meeting> mine = entry;
   mine->contributions[position] = contribution;
@@ -70,6 +87,8 @@ Status Launch::Meet(int64_t meeting, std::string_view name, std::span<const int6
   } catch (const std::exception& exception) {
     status = Internal(name, " of program ", program_, ": ", exception.what());
   }
+  // The other processes count on every collective of a launch.
+  if (!status.ok() && placement_.job != nullptr) placement_.job->Break(status);
   lock.lock();
   mine->status = status;
   mine->done = true;
@@ -118,8 +137,9 @@ std::string Launch::Missing(const Meeting& meeting, std::span<const int64_t> mem
   std::vector<std::string> missing;
   std::vector<std::string> arrived;
   for (size_t i = 0; i < members.size(); ++i) {
+    if (!placement_.IsLocal(members[i])) continue;
     (meeting.arrived[i] ? arrived : missing)
-        .push_back(StrCat("xpu:", devices_[static_cast<size_t>(members[i])]));
+        .push_back(StrCat("xpu:", placement_.devices[static_cast<size_t>(members[i])]));
   }
   return StrCat(StrJoin(missing, ", "), " (", StrJoin(arrived, ", "),
                 arrived.size() == 1 ? " is" : " are", " there)");
@@ -129,7 +149,9 @@ void Launch::Fail(int64_t participant, const Status& status) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!failure_.ok()) return;
   failure_ = status.WithPrefix(StrCat(
-      "program ", program_, " failed on device xpu:", devices_[static_cast<size_t>(participant)]));
+      "program ", program_, " failed on device xpu:",
+      placement_.devices[static_cast<size_t>(participant)]));
+  if (placement_.job != nullptr) placement_.job->Break(failure_);
   for (const auto& [key, meeting] : meetings_) meeting->changed.notify_all();
 }
 
@@ -145,7 +167,21 @@ std::shared_ptr<LaunchSeries> LaunchSeries::Get(const std::string& collectives,
   std::weak_ptr<LaunchSeries>& entry = (*all)[Key(collectives, devices)];
   std::shared_ptr<LaunchSeries> series = entry.lock();
   if (series == nullptr) {
-    series = std::make_shared<LaunchSeries>(program, devices, timeout_seconds);
+    Placement placement{devices};
+    hosts::Job* const job = hosts::Job::Current();
+    if (job != nullptr) {
+      for (const int device : devices) placement.processes.push_back(job->ProcessOf(device));
+      Sha256 hash;
+      hash.UpdateField(program);
+      hash.UpdateField(collectives);
+      for (const int device : devices) hash.UpdateField(StrCat(device));
+      const std::array<uint8_t, 32> digest = hash.Finish();
+      std::memcpy(&placement.program, digest.data(), sizeof(placement.program));
+      for (const int process : placement.processes) {
+        if (process != job->process()) placement.job = job;
+      }
+    }
+    series = std::make_shared<LaunchSeries>(program, std::move(placement), timeout_seconds);
     entry = series;
   }
   return series;
@@ -157,8 +193,8 @@ Ref<Launch> LaunchSeries::Next(int64_t participant) {
   const auto [entry, is_new] = open_.try_emplace(number);
   Open& open = entry->second;
   if (is_new) {
-    open.launch = MakeRef<Launch>(program_, devices_, number, timeout_seconds_);
-    open.missing = devices_.size();
+    open.launch = MakeRef<Launch>(program_, placement_, number, timeout_seconds_);
+    open.missing = placement_.NumLocal();
   }
   Ref<Launch> launch = open.launch;
   if (--open.missing == 0) open_.erase(entry);

@@ -11,6 +11,10 @@
 // A participant that fails, or cannot be launched, fails its launch: those who wait for it, and
 // those who come later, get its error. One that never comes is given up after
 // TRIPONT_COLLECTIVE_TIMEOUT, with an error that names the collective and who is missing.
+//
+// In a job of several processes (hosts/job.h) a participant may be of another one. A launch is then
+// one of each process, and the last of a process's own participants does the work of all of them
+// with the other processes (hosts/exchange.h).
 #ifndef TRIPONT_CORE_RUNTIME_COLLECTIVES_H_
 #define TRIPONT_CORE_RUNTIME_COLLECTIVES_H_
 
@@ -33,15 +37,29 @@
 namespace tripont {
 
 class Device;
+namespace hosts {
+class Job;
+}
+
+// Where the participants of a program are.
+struct TRIPONT_EXPORT Placement {
+  std::vector<int> devices;         // id of each participant's device
+  hosts::Job* job = nullptr;        // null if all are of this process
+  std::vector<int> processes = {};  // of each participant, if there is a job
+  uint64_t program = 0;             // a number of the program that is the same in all processes
+
+  bool IsLocal(int64_t participant) const;
+  size_t NumLocal() const;
+};
 
 // One run of a program on all its devices. Thread-safe.
 class TRIPONT_EXPORT Launch : public RefCounted<Launch> {
  public:
-  // program: its name, for messages; devices: id of each participant's device; number: which launch
-  // of the program it is, for messages; timeout_seconds: 0 waits for ever.
-  Launch(std::string program, std::vector<int> devices, int64_t number, int64_t timeout_seconds)
+  // program: its name, for messages; number: which launch of the program it is, for messages;
+  // timeout_seconds: 0 waits for ever.
+  Launch(std::string program, Placement placement, int64_t number, int64_t timeout_seconds)
       : program_(std::move(program)),
-        devices_(std::move(devices)),
+        placement_(std::move(placement)),
         number_(number),
         timeout_seconds_(timeout_seconds) {}
 
@@ -51,10 +69,11 @@ class TRIPONT_EXPORT Launch : public RefCounted<Launch> {
     void* const* operands = nullptr;
     void* const* results = nullptr;
   };
-  // Does the work of all; contributions in the order of the members.
+  // Does the work of all; contributions in the order of the members, those of other processes
+  // empty.
   using Work = std::function<Status(std::span<const Contribution>)>;
 
-  // Waits until all `members` (participants) have come to this meeting, then `work` is done once,
+  // Waits until all `members` (participants) of this process have come to this meeting, then `work` is done once,
   // and all of them get its status. meeting: what they agree on, the same number for the same
   // collective; it can be used again at once (a loop). name: for messages. position: of the caller
   // in `members`. device: the caller's, whose stream takes any number of tasks while it waits.
@@ -65,6 +84,10 @@ class TRIPONT_EXPORT Launch : public RefCounted<Launch> {
   // The launch failed for participant `participant`, for good: everybody gets `status`, with the
   // device named. The first failure is the one that counts.
   void Fail(int64_t participant, const Status& status);
+
+  const std::string& program() const { return program_; }
+  const Placement& placement() const { return placement_; }
+  int64_t timeout_seconds() const { return timeout_seconds_; }
 
  private:
   friend class RefCounted<Launch>;
@@ -84,7 +107,7 @@ class TRIPONT_EXPORT Launch : public RefCounted<Launch> {
   std::string Missing(const Meeting& meeting, std::span<const int64_t> members) const;
 
   const std::string program_;
-  const std::vector<int> devices_;
+  const Placement placement_;
   const int64_t number_;
   const int64_t timeout_seconds_;
   std::mutex mutex_;
@@ -97,26 +120,27 @@ class TRIPONT_EXPORT Launch : public RefCounted<Launch> {
 // devices. Thread-safe.
 class TRIPONT_EXPORT LaunchSeries {
  public:
-  LaunchSeries(std::string program, std::vector<int> devices, int64_t timeout_seconds)
+  LaunchSeries(std::string program, Placement placement, int64_t timeout_seconds)
       : program_(std::move(program)),
-        devices_(std::move(devices)),
+        placement_(std::move(placement)),
         timeout_seconds_(timeout_seconds),
-        taken_(devices_.size(), 0) {}
+        taken_(placement_.devices.size(), 0) {}
 
   // The series of programs with these collectives (Executable::collectives) on these devices: one
-  // in the process, because a framework may give each device a program of its own.
+  // in the process, because a framework may give each device a program of its own. devices: id of
+  // each participant's device; those of other processes are the job's.
   static std::shared_ptr<LaunchSeries> Get(const std::string& collectives,
                                            const std::string& program,
                                            const std::vector<int>& devices,
                                            int64_t timeout_seconds);
 
-  // The next launch of `participant`: its n-th call gives the same launch as the n-th call of each
+  // The next launch of `participant`, which is of this process: its n-th call gives the same launch as the n-th call of each
   // other participant.
   Ref<Launch> Next(int64_t participant);
 
  private:
   const std::string program_;
-  const std::vector<int> devices_;
+  const Placement placement_;
   const int64_t timeout_seconds_;
   std::mutex mutex_;
   std::vector<int64_t> taken_;  // launches given to each participant

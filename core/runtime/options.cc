@@ -123,6 +123,10 @@ constexpr Setting kSettings[] = {
      .number = &Options::collective_timeout,
      .smallest = 0,
      .largest = kMany},
+    {.info = {"hosts_interface", "TRIPONT_HOSTS_INTERFACE",
+              "network interface on which processes on several machines listen for one another "
+              "(no default: docs/hosts.md)"},
+     .text = &Options::hosts_interface},
 };
 
 std::optional<bool> ParseFlag(std::string_view value) {

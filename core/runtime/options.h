@@ -62,6 +62,8 @@ struct TRIPONT_EXPORT Options {
       50000;  // TRIPONT_INLINE_NS (process): programs estimated cheaper run on the caller's thread
   int64_t collective_timeout = 300;  // TRIPONT_COLLECTIVE_TIMEOUT: seconds a device waits in a
                                      // collective for the others of its program; 0: for ever
+  std::string hosts_interface;  // TRIPONT_HOSTS_INTERFACE: network interface that the processes of
+                                // a job on several machines listen on; "": none
   // Client options the runtime does not know: handed to the compiler with every program (and part
   // of the cache key).
   std::map<std::string, std::string> compiler_options;

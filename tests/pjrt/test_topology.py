@@ -98,8 +98,8 @@ def test_what_it_says(
         ("abacus:3", {}, "the targets are host and sycl"),
         ("", {"target": "quantum"}, "quantum"),
         ("", {"colour": "red"}, "colour"),
-        ("host", {"num_devices": 257}, "num_devices=257"),
         ("host", {"device": "gpu"}, "a topology of target 'host' has no option 'device'"),
+        ("host", {"num_devices": 65537}, "num_devices=65537"),
     ],
 )
 def test_topologies_that_do_not_exist(

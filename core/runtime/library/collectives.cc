@@ -19,13 +19,18 @@
 // that is split or joined to the front. "reduction" is a kernel (core/compiler/artifact.py) of
 // "reduction_work" units that takes two arrays of kReductionElements elements and gives a third,
 // which may be the first.
+//
+// Groups whose members are of several processes exchange what they need through hosts::Exchange,
+// and compute in the same order as those of one process: the results have the same bits.
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <vector>
 
 #include "core/runtime/code_image.h"
 #include "core/runtime/collectives.h"
+#include "core/runtime/hosts/exchange.h"
 #include "core/runtime/library/calls.h"
 #include "core/runtime/library/registry.h"
 
@@ -137,6 +142,56 @@ char* Result(const Launch::Contribution& contribution, size_t index = 0) {
   return static_cast<char*>(contribution.results[index]);
 }
 
+// A group with members of other processes, as this process sees it. Members are named by their
+// positions in the group.
+class Across {
+ public:
+  Across(const Placement& placement, const std::vector<int64_t>& members, Contributions all,
+         hosts::Exchange exchange, const LibraryContext& context)
+      : all_(all), exchange_(std::move(exchange)), context_(context) {
+    for (size_t q = 0; q < members.size(); ++q) {
+      const int process = placement.processes[static_cast<size_t>(members[q])];
+      processes_.push_back(process);
+      (process == exchange_.job().process() ? local_ : remote_).push_back(q);
+    }
+  }
+  Across(const Across&) = delete;
+  Across& operator=(const Across&) = delete;
+
+  const std::vector<size_t>& local() const { return local_; }    // members of this process; any
+  const std::vector<size_t>& remote() const { return remote_; }  // of others
+  bool IsLocal(size_t member) const { return processes_[member] == exchange_.job().process(); }
+  int ProcessOf(size_t member) const { return processes_[member]; }
+  // All processes of the group, ascending.
+  std::vector<int> Processes() const {
+    std::vector<int> all = exchange_.processes();
+    all.insert(std::lower_bound(all.begin(), all.end(), exchange_.job().process()),
+               exchange_.job().process());
+    return all;
+  }
+  const char* Operand(size_t member, size_t index) const {
+    return tripont::Operand(all_[member], index);
+  }
+  char* Result(size_t member, size_t index) const { return tripont::Result(all_[member], index); }
+
+  void Send(int process, const void* data, size_t size) { exchange_.Send(process, data, size); }
+  void Receive(int process, void* data, size_t size) { exchange_.Receive(process, data, size); }
+  Status Run() { return exchange_.Run(); }
+  // `count` arrays of `size` bytes each, at multiples of 64.
+  StatusOr<Scratch> Arrays(size_t count, size_t size) const {
+    return context_.AllocateScratch(std::max<size_t>(count * Padded(size), 64));
+  }
+  static size_t Padded(size_t size) { return (size + 63) / 64 * 64; }
+
+ private:
+  Contributions all_;
+  hosts::Exchange exchange_;
+  const LibraryContext& context_;
+  std::vector<int> processes_;  // of each member
+  std::vector<size_t> local_;
+  std::vector<size_t> remote_;
+};
+
 // ---------------------------------------------------------------------------------------------------------------
 // what all collectives have
 
@@ -154,20 +209,32 @@ class Collective : public LibraryCall {
       return Internal("participant ", participant, " is in none of the groups");
     const Place& place = places_[participant];
     const std::vector<int64_t>& members = *place.group;
+    const Placement& placement = self->launch->placement();
+    const bool is_across =
+        placement.job != nullptr &&
+        std::any_of(members.begin(), members.end(),
+                    [&](int64_t member) { return !placement.IsLocal(member); });
     return self->launch->Meet(meeting_, name_, members, place.position, context.device(),
-                              {operands, results},
-                              [&](Contributions all) { return Exchange(members, all); });
+                              {operands, results}, [&](Contributions all) {
+                                return is_across ? MeetProcesses(context, *self->launch, members,
+                                                                 all)
+                                                 : Exchange(members, all);
+                              });
   }
 
  protected:
   // Does the work of a group: the participants `members`, and what they brought.
   virtual Status Exchange(const std::vector<int64_t>& members, Contributions all) const = 0;
 
+  // The same for a group with members of other processes, of which `all` has nothing.
+  virtual Status ExchangeAcross(const std::vector<int64_t>& members, Across& across) const = 0;
+
   // Reads the attributes that all collectives have. *size: members of a group; 0 if groups differ.
   Status ReadGroups(const LibraryCallSignature& signature, int64_t* size) {
     name_ = StrCat(signature.name, signature.debug);
     const LibraryAttributes& attributes = signature.attributes;
     TRIPONT_ASSIGN_OR_RETURN(meeting_, attributes.Integer("meeting"));
+    short_name_ = StrCat(signature.name, " ", meeting_);
     TRIPONT_ASSIGN_OR_RETURN(const std::vector<int64_t> members, attributes.Integers("groups"));
     TRIPONT_ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, attributes.Integers("group_sizes"));
     auto next = members.begin();
@@ -214,8 +281,26 @@ class Collective : public LibraryCall {
   const std::vector<std::unique_ptr<std::vector<int64_t>>>& groups() const { return groups_; }
 
  private:
+  Status MeetProcesses(const LibraryContext& context, const Launch& launch,
+                       const std::vector<int64_t>& members, Contributions all) const {
+    const Placement& placement = launch.placement();
+    std::vector<int> devices;
+    for (const int64_t member : members)
+      devices.push_back(placement.devices[static_cast<size_t>(member)]);
+    const uint64_t identity =
+        placement.program + 0x9E3779B97F4A7C15u * static_cast<uint64_t>(meeting_ + 1);
+    TRIPONT_ASSIGN_OR_RETURN(
+        hosts::Exchange exchange,
+        hosts::Exchange::Begin(placement.job, devices,
+                               StrCat(short_name_, " of program ", launch.program()), identity,
+                               launch.timeout_seconds()));
+    Across across(placement, members, all, std::move(exchange), context);
+    return ExchangeAcross(members, across);
+  }
+
   static constexpr int64_t kMaxParticipants = 1 << 16;
-  std::string name_;
+  std::string name_;        // with where the program has it from
+  std::string short_name_;  // "all-reduce 2": which of the program's collectives
   std::string description_;
   int64_t meeting_ = 0;
   std::vector<std::unique_ptr<std::vector<int64_t>>> groups_;
@@ -290,7 +375,116 @@ class AllReduce final : public Collective {
     return OkStatus();
   }
 
+  // Small arrays: every process sends its own to all others, and each reduces all. Large ones: each
+  // process reduces a part of the elements, which the others send it, and sends them the result.
+  Status ExchangeAcross(const std::vector<int64_t>& /*members*/, Across& across) const override {
+    const int64_t elements = std::accumulate(elements_.begin(), elements_.end(), int64_t{0});
+    const size_t bytes = static_cast<size_t>(elements) * reduction_.element_size;
+    if (bytes * (across.local().size() + across.remote().size()) <= hosts::kPackedBytes)
+      return ReduceEverywhere(across, bytes);
+    for (size_t i = 0; i < elements_.size(); ++i)
+      TRIPONT_RETURN_IF_ERROR(ReduceInParts(across, i));
+    return OkStatus();
+  }
+
  private:
+  Status ReduceEverywhere(Across& across, size_t bytes) const {
+    const size_t count = across.local().size() + across.remote().size();
+    // Operands one after the other, each member's at the same distance.
+    const size_t distance = bytes + 64 * elements_.size();
+    TRIPONT_ASSIGN_OR_RETURN(const Scratch scratch, across.Arrays(count, distance));
+    std::vector<std::vector<const char*>> sources(elements_.size(),
+                                                  std::vector<const char*>(count));
+    for (const size_t q : across.local()) {
+      for (size_t i = 0; i < elements_.size(); ++i) {
+        sources[i][q] = across.Operand(q, i);
+        for (const int process : across.Processes()) {
+          if (process != across.ProcessOf(q)) across.Send(process, sources[i][q], ByteSize(i));
+        }
+      }
+    }
+    for (const size_t r : across.remote()) {
+      char* next = scratch.as<char>() + r * Across::Padded(distance);
+      for (size_t i = 0; i < elements_.size(); ++i) {
+        sources[i][r] = next;
+        across.Receive(across.ProcessOf(r), next, ByteSize(i));
+        next += Across::Padded(ByteSize(i));
+      }
+    }
+    TRIPONT_RETURN_IF_ERROR(across.Run());
+    for (size_t i = 0; i < elements_.size(); ++i) {
+      std::vector<char*> targets = FirstTarget(across, sources[i]);
+      for (const size_t q : across.local()) targets.push_back(across.Result(q, i));
+      reduction_.Run(sources[i], targets, elements_[i]);
+    }
+    return OkStatus();
+  }
+
+  Status ReduceInParts(Across& across, size_t i) const {
+    const std::vector<int> processes = across.Processes();
+    const auto count = static_cast<int64_t>(processes.size());
+    const int64_t blocks = (elements_[i] + kReductionElements - 1) / kReductionElements;
+    // The first element of the part of the n-th process.
+    const auto begin = [&](int64_t n) {
+      return std::min(elements_[i], blocks * n / count * kReductionElements);
+    };
+    const size_t size = reduction_.element_size;
+    const size_t self = across.local()[0];
+    int64_t own = 0;
+    while (processes[static_cast<size_t>(own)] != across.ProcessOf(self)) ++own;
+    const size_t own_bytes = static_cast<size_t>(begin(own + 1) - begin(own)) * size;
+    TRIPONT_ASSIGN_OR_RETURN(const Scratch scratch,
+                             across.Arrays(across.remote().size(), own_bytes));
+    // sources[q]: the part of member q that this process reduces.
+    std::vector<const char*> sources(across.local().size() + across.remote().size());
+    for (const size_t q : across.local()) {
+      sources[q] = across.Operand(q, i) + static_cast<size_t>(begin(own)) * size;
+      for (int64_t n = 0; n < count; ++n) {
+        if (n == own) continue;
+        across.Send(processes[static_cast<size_t>(n)],
+                    across.Operand(q, i) + static_cast<size_t>(begin(n)) * size,
+                    static_cast<size_t>(begin(n + 1) - begin(n)) * size);
+      }
+    }
+    char* next = scratch.as<char>();
+    for (const size_t r : across.remote()) {
+      sources[r] = next;
+      across.Receive(across.ProcessOf(r), next, own_bytes);
+      next += Across::Padded(own_bytes);
+    }
+    TRIPONT_RETURN_IF_ERROR(across.Run());
+    char* const result = across.Result(self, i);
+    std::vector<char*> targets = FirstTarget(across, sources);
+    for (const size_t q : across.local())
+      targets.push_back(across.Result(q, i) + static_cast<size_t>(begin(own)) * size);
+    reduction_.Run(sources, targets, begin(own + 1) - begin(own));
+    for (int64_t n = 0; n < count; ++n) {
+      if (n == own) continue;
+      const int process = processes[static_cast<size_t>(n)];
+      across.Send(process, result + static_cast<size_t>(begin(own)) * size, own_bytes);
+      across.Receive(process, result + static_cast<size_t>(begin(n)) * size,
+                     static_cast<size_t>(begin(n + 1) - begin(n)) * size);
+    }
+    TRIPONT_RETURN_IF_ERROR(across.Run());
+    for (const size_t q : across.local()) {
+      if (q != self) ParallelCopy(across.Result(q, i), result, ByteSize(i));
+    }
+    return OkStatus();
+  }
+
+  // A reduction is computed in its first target, which no source but the first may overlap: an
+  // operand can be the result of its member. So member 0's array as it was received is the first
+  // target, if that member is of another process.
+  static std::vector<char*> FirstTarget(const Across& across,
+                                        const std::vector<const char*>& sources) {
+    if (across.IsLocal(0)) return {};
+    return {const_cast<char*>(sources[0])};
+  }
+
+  size_t ByteSize(size_t i) const {
+    return static_cast<size_t>(elements_[i]) * reduction_.element_size;
+  }
+
   Reduction reduction_;
   std::vector<int64_t> elements_;
 };
@@ -321,6 +515,35 @@ class ReduceScatter final : public Collective {
       for (size_t r = 0; r < all.size(); ++r) sources[r] = Operand(all[r]) + q * bytes;
       char* const target = Result(all[q]);
       reduction_.Run(sources, {&target, 1}, block_);
+    }
+    return OkStatus();
+  }
+
+  Status ExchangeAcross(const std::vector<int64_t>& members, Across& across) const override {
+    const size_t bytes = static_cast<size_t>(block_) * reduction_.element_size;
+    TRIPONT_ASSIGN_OR_RETURN(
+        const Scratch scratch,
+        across.Arrays(across.local().size() * across.remote().size(), bytes));
+    for (const size_t q : across.remote()) {
+      for (const size_t r : across.local())
+        across.Send(across.ProcessOf(q), across.Operand(r, 0) + q * bytes, bytes);
+    }
+    std::vector<const char*> sources(members.size());
+    std::vector<std::vector<const char*>> sources_of;
+    char* next = scratch.as<char>();
+    for (const size_t q : across.local()) {
+      for (const size_t r : across.remote()) {
+        sources[r] = next;
+        across.Receive(across.ProcessOf(r), next, bytes);
+        next += Across::Padded(bytes);
+      }
+      for (const size_t r : across.local()) sources[r] = across.Operand(r, 0) + q * bytes;
+      sources_of.push_back(sources);
+    }
+    TRIPONT_RETURN_IF_ERROR(across.Run());
+    for (size_t n = 0; n < across.local().size(); ++n) {
+      char* const target = across.Result(across.local()[n], 0);
+      reduction_.Run(sources_of[n], {&target, 1}, block_);
     }
     return OkStatus();
   }
@@ -368,6 +591,54 @@ class Blocks final : public Collective {
     return OkStatus();
   }
 
+  Status ExchangeAcross(const std::vector<int64_t>& /*members*/, Across& across) const override {
+    Copies copies;
+    for (size_t i = 0; i < block_bytes_.size(); ++i) {
+      const size_t bytes = block_bytes_[i];
+      for (const size_t q : across.local()) {
+        for (const size_t r : across.local()) {
+          copies.Add(across.Result(q, i) + r * bytes,
+                     across.Operand(r, i) + (kSplits ? q * bytes : 0), bytes);
+        }
+      }
+      if constexpr (kSplits) {
+        for (const size_t q : across.remote()) {
+          for (const size_t r : across.local())
+            across.Send(across.ProcessOf(q), across.Operand(r, i) + q * bytes, bytes);
+        }
+        for (const size_t q : across.local()) {
+          for (const size_t r : across.remote())
+            across.Receive(across.ProcessOf(r), across.Result(q, i) + r * bytes, bytes);
+        }
+        continue;
+      }
+      // A process is sent each block once, for all its members.
+      for (const int process : across.Processes()) {
+        if (process == across.ProcessOf(across.local()[0])) continue;
+        for (const size_t r : across.local()) across.Send(process, across.Operand(r, i), bytes);
+      }
+      for (const size_t r : across.remote()) {
+        across.Receive(across.ProcessOf(r), across.Result(across.local()[0], i) + r * bytes, bytes);
+      }
+    }
+    copies.Run();
+    TRIPONT_RETURN_IF_ERROR(across.Run());
+    if constexpr (!kSplits) {
+      Copies more;
+      for (size_t i = 0; i < block_bytes_.size(); ++i) {
+        for (const size_t q : across.local()) {
+          for (const size_t r : across.remote()) {
+            const size_t offset = r * block_bytes_[i];
+            more.Add(across.Result(q, i) + offset, across.Result(across.local()[0], i) + offset,
+                     block_bytes_[i]);
+          }
+        }
+      }
+      more.Run();
+    }
+    return OkStatus();
+  }
+
  private:
   std::vector<size_t> block_bytes_;
 };
@@ -411,6 +682,29 @@ class CollectivePermute final : public Collective {
     }
     copies.Run();
     return OkStatus();
+  }
+
+  Status ExchangeAcross(const std::vector<int64_t>& members, Across& across) const override {
+    Copies copies;
+    for (size_t i = 0; i < bytes_.size(); ++i) {
+      for (size_t q = 0; q < members.size(); ++q) {
+        const Place* const source = FindPlace(SourceOf(members[q]));
+        if (source == nullptr) {
+          if (across.IsLocal(q)) std::memset(across.Result(q, i), 0, bytes_[i]);
+          continue;
+        }
+        const size_t from = source->position;
+        if (across.IsLocal(q) && across.IsLocal(from)) {
+          copies.Add(across.Result(q, i), across.Operand(from, i), bytes_[i]);
+        } else if (across.IsLocal(q)) {
+          across.Receive(across.ProcessOf(from), across.Result(q, i), bytes_[i]);
+        } else if (across.IsLocal(from)) {
+          across.Send(across.ProcessOf(q), across.Operand(from, i), bytes_[i]);
+        }
+      }
+    }
+    copies.Run();
+    return across.Run();
   }
 
  private:

@@ -1,0 +1,234 @@
+#include "core/runtime/hosts/exchange.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "core/runtime/logging.h"
+
+namespace tripont::hosts {
+namespace {
+
+// What every message begins with.
+struct Header {
+  uint64_t identity;  // of the collective
+  uint64_t sequence;  // of the exchange in its channel
+  uint64_t bytes;     // of the data, whether it follows here or in messages of its own
+  char what[104];     // for the error of a process that expected something else
+};
+static_assert(sizeof(Header) == 128);
+constexpr size_t kMessageBytes = sizeof(Header) + kPackedBytes;
+
+// Looking again and again is how one hears of a message first; after a while others may need the
+// core more.
+constexpr std::chrono::microseconds kSpin{50};
+constexpr std::chrono::milliseconds kYield{2};
+constexpr std::chrono::microseconds kNap{50};
+// How long what was begun with others may take to end after an error.
+constexpr std::chrono::seconds kFarewell{2};
+
+// Says that what was sent before it has arrived: if the sender gives up in between, its memory may
+// be read when it is something else already, and this is not sent.
+constexpr char kReceipt = 'r';
+
+size_t Total(const auto& pieces) {
+  size_t total = 0;
+  for (const auto& piece : pieces) total += piece.size;
+  return total;
+}
+
+// The process ends: MPI is gone, and with it everything that could be waited for.
+[[noreturn]] void WaitForTheEnd() {
+  while (true) std::this_thread::sleep_for(std::chrono::hours(1));
+}
+
+}  // namespace
+
+// The messages of one Run that are under way.
+struct Exchange::Traffic {
+  std::unique_ptr<char[]> out;  // a message for each peer
+  std::unique_ptr<char[]> in;
+  std::vector<MpiHandle> requests;
+  std::vector<bool> is_receive;
+
+  char* Out(size_t peer) const { return out.get() + peer * kMessageBytes; }
+  char* In(size_t peer) const { return in.get() + peer * kMessageBytes; }
+};
+
+StatusOr<Exchange> Exchange::Begin(Job* job, const std::vector<int>& devices, std::string what,
+                                   uint64_t identity, int64_t timeout_seconds) {
+  TRIPONT_RETURN_IF_ERROR(job->broken());
+  TRIPONT_ASSIGN_OR_RETURN(Channel* const channel, job->GetChannel(devices, what, timeout_seconds));
+  return Exchange(job, channel, std::move(what), identity, timeout_seconds);
+}
+
+Exchange::Peer& Exchange::PeerOf(int process) {
+  const auto found =
+      std::lower_bound(channel_->processes.begin(), channel_->processes.end(), process);
+  return peers_[static_cast<size_t>(found - channel_->processes.begin())];
+}
+
+void Exchange::Send(int process, const void* data, size_t size) {
+  if (size > 0) PeerOf(process).send.push_back({static_cast<char*>(const_cast<void*>(data)), size});
+}
+
+void Exchange::Receive(int process, void* data, size_t size) {
+  if (size > 0) PeerOf(process).receive.push_back({static_cast<char*>(data), size});
+}
+
+Status Exchange::CheckHeader(size_t peer, const char* message, size_t expected) const {
+  Header header;
+  std::memcpy(&header, message, sizeof(header));
+  if (header.identity == identity_ && header.sequence == channel_->sequence &&
+      header.bytes == expected) {
+    return OkStatus();
+  }
+  header.what[sizeof(header.what) - 1] = '\0';
+  const int process = channel_->processes[peer];
+  return FailedPrecondition(
+      job_->DevicesOf(job_->process(), channel_->devices), " is in ", what_, " (exchange ",
+      channel_->sequence.load(), ", ", expected, " bytes to receive), but ",
+      job_->DevicesOf(process, channel_->devices), " of ", job_->NameOf(process), " is in ",
+      static_cast<const char*>(header.what), " (exchange ", header.sequence, ", ", header.bytes,
+      " bytes): the processes do not run the same programs in the same order");
+}
+
+Status Exchange::Run() {
+  const MpiApi& mpi = job_->mpi();
+  const MpiHandle communicator = job_->communicator();
+  const uint64_t sequence = ++channel_->sequence;
+  Traffic traffic;
+  traffic.out = std::make_unique_for_overwrite<char[]>(peers_.size() * kMessageBytes);
+  traffic.in = std::make_unique_for_overwrite<char[]>(peers_.size() * kMessageBytes);
+  std::vector<int> awaited;
+  Status status;
+  const auto receive = [&](size_t peer, void* data, size_t size) {
+    MpiHandle request = kMpiRequestNull;
+    const int code = mpi.irecv(data, static_cast<int64_t>(size), kMpiByte,
+                               channel_->processes[peer], channel_->tag, communicator, &request);
+    if (status.ok()) status = mpi.Check(code, "MPI_Irecv");
+    traffic.requests.push_back(request);
+    traffic.is_receive.push_back(true);
+  };
+  const auto send = [&](size_t peer, const void* data, size_t size) {
+    MpiHandle request = kMpiRequestNull;
+    const int code = mpi.isend(data, static_cast<int64_t>(size), kMpiByte,
+                               channel_->processes[peer], channel_->tag, communicator, &request);
+    if (status.ok()) status = mpi.Check(code, "MPI_Isend");
+    traffic.requests.push_back(request);
+    traffic.is_receive.push_back(false);
+  };
+  for (size_t i = 0; i < peers_.size(); ++i) {
+    const size_t bytes = Total(peers_[i].receive);
+    if (bytes == 0) continue;
+    awaited.push_back(channel_->processes[i]);
+    receive(i, traffic.In(i), kMessageBytes);
+    if (bytes <= kPackedBytes) continue;
+    for (const Piece& piece : peers_[i].receive) receive(i, piece.data, piece.size);
+  }
+  bool has_receipts = false;
+  for (size_t i = 0; i < peers_.size(); ++i) {
+    const size_t bytes = Total(peers_[i].send);
+    if (bytes == 0) continue;
+    Header header{identity_, sequence, bytes, {}};
+    what_.copy(header.what, sizeof(header.what) - 1);
+    char* const message = traffic.Out(i);
+    std::memcpy(message, &header, sizeof(header));
+    size_t size = sizeof(header);
+    if (bytes <= kPackedBytes) {
+      for (const Piece& piece : peers_[i].send) {
+        std::memcpy(message + size, piece.data, piece.size);
+        size += piece.size;
+      }
+    }
+    send(i, message, size);
+    if (bytes <= kPackedBytes) continue;
+    has_receipts = true;
+    for (const Piece& piece : peers_[i].send) send(i, piece.data, piece.size);
+  }
+  // A wait is registered only when it is not over at once.
+  std::optional<Job::Wait> wait;
+  const auto await = [&]() -> Status {
+    if (!status.ok()) return status;
+    const auto start = std::chrono::steady_clock::now();
+    while (true) {
+      if (job_->stopped()) WaitForTheEnd();
+      int done = 0;
+      TRIPONT_RETURN_IF_ERROR(mpi.Check(mpi.testall(static_cast<int>(traffic.requests.size()),
+                                                    traffic.requests.data(), &done, nullptr),
+                                        what_));
+      if (done != 0) return OkStatus();
+      const auto waited = std::chrono::steady_clock::now() - start;
+      if (waited < kSpin) continue;
+      if (waited < kYield) {
+        sched_yield();
+        continue;
+      }
+      if (!wait.has_value()) {
+        std::vector<int> all = awaited.empty() ? channel_->processes : awaited;
+        wait.emplace(job_, channel_->devices, std::move(all), sequence, what_, timeout_seconds_);
+      }
+      if (wait->has_failed()) return wait->status();
+      std::this_thread::sleep_for(kNap);
+    }
+  };
+  status = await();
+  for (size_t i = 0; i < peers_.size() && status.ok(); ++i) {
+    const size_t bytes = Total(peers_[i].receive);
+    if (bytes == 0) continue;
+    status = CheckHeader(i, traffic.In(i), bytes);
+    if (!status.ok() || bytes > kPackedBytes) {
+      has_receipts = has_receipts || bytes > kPackedBytes;
+      continue;
+    }
+    const char* next = traffic.In(i) + sizeof(Header);
+    for (const Piece& piece : peers_[i].receive) {
+      std::memcpy(piece.data, next, piece.size);
+      next += piece.size;
+    }
+  }
+  if (status.ok() && has_receipts) {
+    traffic.requests.clear();
+    traffic.is_receive.clear();
+    for (size_t i = 0; i < peers_.size(); ++i) {
+      if (Total(peers_[i].receive) > kPackedBytes) receive(i, traffic.In(i), 1);
+      if (Total(peers_[i].send) > kPackedBytes) send(i, &kReceipt, 1);
+    }
+    status = await();
+  }
+  for (Peer& peer : peers_) peer = Peer();
+  if (status.ok()) [[likely]]
+    return status;
+
+  // Nothing may write into the caller's memory when this returns.
+  job_->Break(status);
+  for (size_t i = 0; i < traffic.requests.size(); ++i) {
+    if (traffic.is_receive[i] && traffic.requests[i] != kMpiRequestNull)
+      (void)mpi.cancel(&traffic.requests[i]);
+  }
+  const auto end = std::chrono::steady_clock::now() + kFarewell;
+  for (size_t i = 0; i < traffic.requests.size(); ++i) {
+    if (!traffic.is_receive[i]) continue;
+    int done = traffic.requests[i] == kMpiRequestNull ? 1 : 0;
+    while (done == 0 && std::chrono::steady_clock::now() < end && !job_->stopped()) {
+      (void)mpi.test(&traffic.requests[i], &done, nullptr);
+      if (done == 0) std::this_thread::sleep_for(kNap);
+    }
+    if (done == 0) {
+      TRIPONT_LOG(kDebug, what_, ": a message that was under way has not ended; MPI is left alone");
+      job_->StopUsingMpi();
+      break;
+    }
+  }
+  // What MPI may still send from stays where it is.
+  (void)traffic.out.release();
+  return status;
+}
+
+}  // namespace tripont::hosts

@@ -1,0 +1,73 @@
+// Exchange: the messages of one collective between this process and the others of its group.
+//
+// A collective says what goes where, and Run does it: small things in one message to each process,
+// larger ones without copies. Every message begins with what it belongs to, so that a process that
+// runs another program is an error at once and never a wrong number. How the bytes get there is
+// MPI's business.
+#ifndef TRIPONT_CORE_RUNTIME_HOSTS_EXCHANGE_H_
+#define TRIPONT_CORE_RUNTIME_HOSTS_EXCHANGE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/runtime/hosts/job.h"
+#include "core/runtime/status.h"
+
+namespace tripont::hosts {
+
+// Messages up to this many bytes to one process are copied into one.
+inline constexpr size_t kPackedBytes = 16 << 10;
+
+// Used by one thread.
+class Exchange {
+ public:
+  // `what`: "all-reduce.1 of program jit_f". `identity`: a number of the collective that is the
+  // same in all processes that run the same program. Blocks while the processes agree on a channel.
+  static StatusOr<Exchange> Begin(Job* job, const std::vector<int>& devices, std::string what,
+                                  uint64_t identity, int64_t timeout_seconds);
+
+  Job& job() const { return *job_; }
+  // The other processes of the group; ascending.
+  const std::vector<int>& processes() const { return channel_->processes; }
+
+  // To be sent to `process`, and to be received from it, in the order in which the other side adds
+  // the same things. The memory is used until Run returns. What is sent and what is received must
+  // not overlap.
+  void Send(int process, const void* data, size_t size);
+  void Receive(int process, void* data, size_t size);
+  // Does it, then forgets it: the next round of the same collective can follow. On an error the
+  // contents of what was to be received are undefined, and the job is broken.
+  Status Run();
+
+ private:
+  struct Piece {
+    char* data;
+    size_t size;
+  };
+  struct Peer {
+    std::vector<Piece> send;
+    std::vector<Piece> receive;
+  };
+  struct Traffic;
+  Exchange(Job* job, Channel* channel, std::string what, uint64_t identity, int64_t timeout_seconds)
+      : job_(job),
+        channel_(channel),
+        what_(std::move(what)),
+        identity_(identity),
+        timeout_seconds_(timeout_seconds),
+        peers_(channel->processes.size()) {}
+  Peer& PeerOf(int process);
+  Status CheckHeader(size_t peer, const char* message, size_t expected) const;
+
+  Job* job_;
+  Channel* channel_;
+  std::string what_;
+  uint64_t identity_;
+  int64_t timeout_seconds_;
+  std::vector<Peer> peers_;  // by position in processes()
+};
+
+}  // namespace tripont::hosts
+
+#endif  // TRIPONT_CORE_RUNTIME_HOSTS_EXCHANGE_H_

@@ -1,0 +1,694 @@
+#include "core/runtime/hosts/job.h"
+
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <random>
+#include <sstream>
+#include <utility>
+
+#include "core/runtime/checksum.h"
+#include "core/runtime/hosts/pmi_server.h"
+#include "core/runtime/hosts/scoped_environment.h"
+#include "core/runtime/logging.h"
+#include "core/runtime/strings.h"
+
+namespace tripont::hosts {
+namespace {
+
+constexpr int kQuestionTag = 1;
+constexpr int kAnswerTag = 2;
+constexpr int kFirstChannelTag = 16;
+// A wait that takes longer than this asks the processes that it waits for how they are, again and
+// again after this time.
+constexpr int64_t kAskAfterMs = 1000;
+// A process that has not answered for this long is taken for dead.
+constexpr int64_t kDeadAfterMs = 8000;
+constexpr int64_t kWarnAfterMs = 20000;
+constexpr std::chrono::milliseconds kIdlePause{50};
+constexpr std::chrono::milliseconds kBusyPause{5};
+
+std::atomic<Job*> current{nullptr};
+
+int64_t NowMs() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+std::string ReadLine(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+// "st_dev:st_ino" of a file; empty if there is none.
+std::string Identity(const char* path) {
+  struct stat info = {};
+  if (stat(path, &info) != 0) return "";
+  return StrCat(info.st_dev, ":", info.st_ino);
+}
+
+// Field 22 of /proc/PID/stat, which stands after the name in parentheses; 0 if there is no such
+// process, or only what its parent has not collected yet.
+int64_t StartTime(int64_t pid) {
+  const std::string line = ReadLine(StrCat("/proc/", pid, "/stat"));
+  const size_t end = line.rfind(')');
+  if (end == std::string::npos) return 0;
+  std::istringstream rest(line.substr(end + 1));
+  std::string state;
+  rest >> state;
+  if (state == "Z" || state == "X") return 0;
+  std::string field;
+  for (int i = 4; i < 22; ++i) rest >> field;
+  int64_t time = 0;
+  rest >> time;
+  return time;
+}
+
+std::string RandomName() {
+  std::random_device random;
+  std::ostringstream name;
+  name << "tripont-" << std::hex;
+  for (int i = 0; i < 4; ++i) name << random();
+  return std::move(name).str();
+}
+
+// Without what would end a field or a line of the texts below.
+std::string Plain(std::string text) {
+  for (char& c : text) {
+    if (c == '\n' || c == '\t') c = ' ';
+  }
+  return text;
+}
+
+std::vector<std::string> Split(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  while (true) {
+    const size_t end = text.find(separator);
+    parts.emplace_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+std::optional<int64_t> ToNumber(std::string_view text) {
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+constexpr int kTopologyVersion = 1;
+
+std::string Serialize(const ProcessInfo& info) {
+  return StrCat(kTopologyVersion, "\t", info.num_devices, "\t", Plain(info.device_kind), "\t",
+                Plain(info.name), "\t", Plain(info.machine), "\t", info.pid, "\t", info.start_time,
+                "\t", Plain(info.mpi), "\t", Plain(info.mpi_error));
+}
+
+StatusOr<ProcessInfo> Parse(int process, std::string_view text) {
+  const std::vector<std::string> fields = Split(text, '\t');
+  const std::optional<int64_t> version = ToNumber(fields[0]);
+  if (version != kTopologyVersion || fields.size() != 9) {
+    return FailedPrecondition("process ", process,
+                              " runs another version of tripont: all processes of a job need the "
+                              "same one");
+  }
+  ProcessInfo info;
+  const std::optional<int64_t> num_devices = ToNumber(fields[1]);
+  if (!num_devices || *num_devices < 1 || *num_devices > 256)
+    return Internal("process ", process, " has ", fields[1], " devices");
+  info.num_devices = static_cast<int>(*num_devices);
+  info.device_kind = fields[2];
+  info.name = fields[3];
+  info.machine = fields[4];
+  info.pid = ToNumber(fields[5]).value_or(0);
+  info.start_time = ToNumber(fields[6]).value_or(0);
+  info.mpi = fields[7];
+  info.mpi_error = fields[8];
+  return info;
+}
+
+// "(vector,(machine,1,processes),...)" in the order of the processes: PMI's way of saying who
+// shares memory with whom.
+std::string ProcessMapping(const std::vector<ProcessInfo>& processes) {
+  std::map<std::string, int> numbers;
+  std::string mapping = "(vector";
+  for (size_t i = 0; i < processes.size();) {
+    const int number =
+        numbers.try_emplace(processes[i].machine, static_cast<int>(numbers.size())).first->second;
+    size_t end = i;
+    while (end < processes.size() && processes[end].machine == processes[i].machine) ++end;
+    mapping += StrCat(",(", number, ",1,", end - i, ")");
+    i = end;
+  }
+  return mapping + ")";
+}
+
+// MPICH leaves the file of its shared memory behind unless it is finalised, which a process that
+// died would keep it from. All processes have it open, so nobody needs the name.
+void RemoveSharedMemoryFiles() {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    const size_t start = line.find("/dev/shm/mpich_shm_");
+    if (start == std::string::npos) continue;
+    const std::string path = line.substr(start);
+    if (path.find(' ') == std::string::npos) unlink(path.c_str());
+  }
+}
+
+}  // namespace
+
+// ---------------------------------------------------------------------------------------------------------------
+// Joining
+
+Job::Job(Settings settings)
+    : process_(settings.process),
+      timeout_seconds_(settings.timeout_seconds),
+      interface_(std::move(settings.interface)),
+      store_(std::move(settings.store)),
+      processes_(static_cast<size_t>(settings.num_processes)) {
+  std::array<char, 256> name{};
+  (void)gethostname(name.data(), name.size() - 1);
+  self_.num_devices = settings.num_devices;
+  self_.device_kind = std::move(settings.device_kind);
+  self_.name = name.data();
+  self_.machine = StrCat(ReadLine("/proc/sys/kernel/random/boot_id"), " ", Identity("/dev/shm"),
+                         " ", Identity("/proc/self/ns/pid"));
+  self_.pid = getpid();
+  self_.start_time = StartTime(self_.pid);
+  if (const StatusOr<const MpiApi*> mpi = LoadMpi(); mpi.ok()) {
+    mpi_ = *mpi;
+    self_.mpi = mpi_->version;
+  } else {
+    self_.mpi_error = mpi.status().message();
+  }
+}
+
+Job* Job::Current() { return current.load(std::memory_order_acquire); }
+
+std::shared_ptr<KeyValueStore> Job::store() {
+  const std::lock_guard<std::mutex> lock(store_mutex_);
+  return store_;
+}
+
+std::chrono::milliseconds Job::timeout() const {
+  // The store takes an `int` of milliseconds: for ever is 20 days.
+  const int64_t seconds = timeout_seconds_ == 0 ? 20 * 86400 : timeout_seconds_;
+  return std::chrono::seconds(std::min<int64_t>(seconds, 20 * 86400));
+}
+
+StatusOr<Job*> Job::Join(Settings settings) {
+  static auto* const mutex = new std::mutex;  // as long as the process
+  const std::lock_guard<std::mutex> lock(*mutex);
+  if (Job* const job = Current(); job != nullptr) {
+    if (settings.process != job->process_ || settings.num_processes != job->num_processes() ||
+        settings.num_devices != job->self_.num_devices) {
+      return FailedPrecondition("this is process ", job->process_, " of ", job->num_processes(),
+                                " with ", job->self_.num_devices,
+                                " devices already, so it cannot become process ", settings.process,
+                                " of ", settings.num_processes, " with ", settings.num_devices);
+    }
+    const std::lock_guard<std::mutex> store_lock(job->store_mutex_);
+    job->store_ = std::move(settings.store);
+    return job;
+  }
+  std::unique_ptr<Job> job(new Job(std::move(settings)));
+  TRIPONT_RETURN_IF_ERROR(job->ExchangeTopology());
+  job->StartMpi();
+  Job* const joined = job.release();
+  current.store(joined, std::memory_order_release);
+  return joined;
+}
+
+// Process 0 gathers what the others tell of themselves, and they get it from there in one piece:
+// as many messages as there are processes.
+Status Job::ExchangeTopology() {
+  const std::shared_ptr<KeyValueStore> store = this->store();
+  const auto missing = [&](int process, const Status& status) {
+    return Status(status.code(),
+                  StrCat("process ", process, " of ", num_processes(),
+                         " has not joined the job (TRIPONT_COLLECTIVE_TIMEOUT sets how long to "
+                         "wait for it, in seconds: ",
+                         timeout_seconds_, "): ", status.message()));
+  };
+  std::string all;
+  if (process_ == 0) {
+    all = RandomName();
+    for (int process = 0; process < num_processes(); ++process) {
+      if (process == 0) {
+        all += "\n" + Serialize(self_);
+        continue;
+      }
+      StatusOr<std::string> text = store->Get(StrCat("tripont/process/", process), timeout());
+      if (!text.ok()) return missing(process, text.status());
+      all += "\n" + *text;
+    }
+    TRIPONT_RETURN_IF_ERROR(store->Put("tripont/job", all));
+  } else {
+    TRIPONT_RETURN_IF_ERROR(store->Put(StrCat("tripont/process/", process_), Serialize(self_)));
+    StatusOr<std::string> text = store->Get("tripont/job", timeout());
+    if (!text.ok()) return missing(0, text.status()).WithPrefix("or one of the others");
+    all = *text;
+  }
+  const std::vector<std::string> lines = Split(all, '\n');
+  if (lines.size() != processes_.size() + 1) {
+    return FailedPrecondition("the job has ", lines.size() - 1, " processes, but `num_nodes` is ",
+                              processes_.size());
+  }
+  name_ = lines[0];
+  int next = 0;
+  for (int process = 0; process < num_processes(); ++process) {
+    TRIPONT_ASSIGN_OR_RETURN(processes_[static_cast<size_t>(process)],
+                             Parse(process, lines[static_cast<size_t>(process) + 1]));
+    processes_[static_cast<size_t>(process)].first_device = next;
+    next += processes_[static_cast<size_t>(process)].num_devices;
+  }
+  return OkStatus();
+}
+
+int Job::ProcessOf(int device) const {
+  const auto after = std::upper_bound(
+      processes_.begin(), processes_.end(), device,
+      [](int id, const ProcessInfo& process) { return id < process.first_device; });
+  return static_cast<int>(after - processes_.begin()) - 1;
+}
+
+std::string Job::NameOf(int process) const {
+  const ProcessInfo& info = processes_[static_cast<size_t>(process)];
+  return StrCat("process ", process, " (", info.name, ", pid ", info.pid, ")");
+}
+
+std::string Job::DevicesOf(int process, std::span<const int> devices) const {
+  std::vector<std::string> names;
+  for (const int device : devices) {
+    if (ProcessOf(device) == process) names.push_back(StrCat("xpu:", device));
+  }
+  return StrJoin(names, ", ");
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// MPI
+
+void Job::StartMpi() {
+  if (num_processes() == 1) {
+    mpi_status_ = FailedPrecondition("a job of one process needs no MPI");
+    return;
+  }
+  for (int process = 0; process < num_processes(); ++process) {
+    const ProcessInfo& info = processes_[static_cast<size_t>(process)];
+    if (!info.mpi.empty()) continue;
+    mpi_status_ = Unavailable(NameOf(process), " has no MPI: ", info.mpi_error);
+    TRIPONT_LOG(kWarning, "programs cannot span processes: ", mpi_status_.message());
+    return;
+  }
+  for (int process = 1; process < num_processes(); ++process) {
+    if (processes_[static_cast<size_t>(process)].mpi == processes_[0].mpi) continue;
+    mpi_status_ = FailedPrecondition(
+        NameOf(process), " has ", processes_[static_cast<size_t>(process)].mpi, ", but ", NameOf(0),
+        " has ", processes_[0].mpi, ": all processes of a job need the same MPI");
+    TRIPONT_LOG(kWarning, "programs cannot span processes: ", mpi_status_.message());
+    return;
+  }
+  mpi_status_ = InitialiseMpi();
+  if (!mpi_status_.ok()) {
+    TRIPONT_LOG(kWarning, "programs cannot span processes: ", mpi_status_.message());
+    return;
+  }
+  watcher_ = std::thread([this] { Watch(); });
+  // MPI's own threads and memory go in the destructors of its libraries, which come after this.
+  std::atexit([] {
+    Job* const job = Current();
+    if (job == nullptr) return;
+    job->StopUsingMpi();
+    if (job->watcher_.joinable()) job->watcher_.join();
+  });
+}
+
+Status Job::InitialiseMpi() {
+  int is_initialised = 0;
+  TRIPONT_RETURN_IF_ERROR(mpi_->Check(mpi_->initialized(&is_initialised), "MPI_Initialized"));
+  int level = 0;
+  if (is_initialised != 0) {  // by mpi4py, for example
+    TRIPONT_RETURN_IF_ERROR(mpi_->Check(mpi_->query_thread(&level), "MPI_Query_thread"));
+  } else {
+    const bool one_machine = std::all_of(
+        processes_.begin(), processes_.end(),
+        [&](const ProcessInfo& process) { return process.machine == processes_[0].machine; });
+    const bool chosen = std::getenv("UCX_NET_DEVICES") != nullptr ||
+                        std::getenv("FI_TCP_IFACE") != nullptr ||
+                        std::getenv("FI_PROVIDER") != nullptr;
+    if (!one_machine && interface_.empty() && !chosen) {
+      return FailedPrecondition(
+          "the job's processes are on several machines: set TRIPONT_HOSTS_INTERFACE to the network "
+          "interface that MPI shall listen on, for example eth0 (messages on it are neither "
+          "encrypted nor authenticated: docs/hosts.md)");
+    }
+    const std::shared_ptr<KeyValueStore> store = this->store();
+    TRIPONT_ASSIGN_OR_RETURN(
+        const std::unique_ptr<PmiServer> server,
+        PmiServer::Start(store.get(), {process_, num_processes(), name_, ProcessMapping(processes_),
+                                       timeout()}));
+    ScopedEnvironment environment;
+    for (const char* const name : {"PMI_PORT", "PMI_ID", "PMI_SPAWNED", "PMIX_NAMESPACE"})
+      environment.Unset(name);
+    environment.Set("PMI_FD", StrCat(server->descriptor()));
+    environment.Set("PMI_RANK", StrCat(process_));
+    environment.Set("PMI_SIZE", StrCat(num_processes()));
+    if (one_machine) {
+      environment.SetDefault("UCX_TLS", "self,posix,sysv,cma");  // nothing listens anywhere
+    } else if (!interface_.empty()) {
+      environment.SetDefault("UCX_NET_DEVICES", interface_);
+      environment.SetDefault("FI_TCP_IFACE", interface_);
+    }
+    TRIPONT_RETURN_IF_ERROR(mpi_->Check(
+        mpi_->init_thread(nullptr, nullptr, kMpiThreadMultiple, &level), "MPI_Init_thread"));
+  }
+  TRIPONT_RETURN_IF_ERROR(mpi_->Check(mpi_->comm_set_errhandler(kMpiCommWorld, kMpiErrorsReturn),
+                                      "MPI_Comm_set_errhandler"));
+  if (level < kMpiThreadMultiple) {
+    return FailedPrecondition("MPI was initialised with thread level ", level,
+                              ", but MPI_THREAD_MULTIPLE (", kMpiThreadMultiple, ") is needed");
+  }
+  int rank = 0;
+  int size = 0;
+  TRIPONT_RETURN_IF_ERROR(mpi_->Check(mpi_->comm_rank(kMpiCommWorld, &rank), "MPI_Comm_rank"));
+  TRIPONT_RETURN_IF_ERROR(mpi_->Check(mpi_->comm_size(kMpiCommWorld, &size), "MPI_Comm_size"));
+  if (rank != process_ || size != num_processes()) {
+    return FailedPrecondition("MPI knows this process as ", rank, " of ", size,
+                              ", but the job knows it as ", process_, " of ", num_processes());
+  }
+  TRIPONT_RETURN_IF_ERROR(
+      mpi_->Check(mpi_->comm_dup(kMpiCommWorld, &communicator_), "MPI_Comm_dup"));
+  TRIPONT_RETURN_IF_ERROR(mpi_->Check(mpi_->comm_set_errhandler(communicator_, kMpiErrorsReturn),
+                                      "MPI_Comm_set_errhandler"));
+  const int* upper_bound = nullptr;
+  int has_bound = 0;
+  if (mpi_->comm_get_attr(kMpiCommWorld, kMpiTagUpperBound, &upper_bound, &has_bound) ==
+          kMpiSuccess &&
+      has_bound != 0) {
+    largest_tag_ = *upper_bound;
+  }
+  TRIPONT_RETURN_IF_ERROR(mpi_->Check(mpi_->barrier(communicator_), "MPI_Barrier"));
+  RemoveSharedMemoryFiles();
+  return OkStatus();
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// Channels
+
+StatusOr<Channel*> Job::GetChannel(const std::vector<int>& devices, const std::string& what,
+                                   int64_t timeout_seconds) {
+  TRIPONT_RETURN_IF_ERROR(mpi_status_);
+  const int first = ProcessOf(devices[0]);
+  int number = 0;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = channels_.find(devices);
+    if (found != channels_.end()) return found->second.get();
+    if (first == process_) number = channels_named_++;
+  }
+  // Each process names the channels whose first device is its own, from a range of tags that is
+  // its own.
+  const int range = (largest_tag_ - kFirstChannelTag) / num_processes();
+  if (number >= range) {
+    return ResourceExhausted("MPI has ", largest_tag_,
+                             " tags, too few for the groups of devices "
+                             "of this program and ",
+                             num_processes(), " processes");
+  }
+  Sha256 hash;
+  for (const int device : devices) hash.UpdateField(StrCat(device));
+  const std::string key = StrCat("tripont/channel/", name_, "/", hash.FinishHex());
+  const std::shared_ptr<KeyValueStore> store = this->store();
+  int64_t tag = kFirstChannelTag + int64_t{first} * range + number;
+  if (first == process_) {
+    TRIPONT_RETURN_IF_ERROR(store->Put(key, StrCat(tag)));
+  } else {
+    Wait wait(this, devices, {first}, 0, what, timeout_seconds);
+    while (true) {
+      StatusOr<std::string> text = store->Get(key, std::chrono::milliseconds(kAskAfterMs));
+      if (text.ok()) {
+        tag = ToNumber(*text).value_or(0);
+        break;
+      }
+      if (wait.has_failed()) return wait.status();
+      // The store may be gone, with the process that keeps it: the wait finds out.
+      if (text.status().code() != StatusCode::kDeadlineExceeded)
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+  }
+  if (tag < kFirstChannelTag || tag > largest_tag_) return Internal(what, ": tag ", tag);
+  auto channel = std::make_unique<Channel>();
+  channel->devices = devices;
+  channel->tag = static_cast<int>(tag);
+  for (const int device : devices) {
+    const int process = ProcessOf(device);
+    if (process != process_) channel->processes.push_back(process);
+  }
+  std::sort(channel->processes.begin(), channel->processes.end());
+  channel->processes.erase(std::unique(channel->processes.begin(), channel->processes.end()),
+                           channel->processes.end());
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return channels_.emplace(devices, std::move(channel)).first->second.get();
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// Waits
+
+Job::Wait::Wait(Job* job, const std::vector<int>& devices, std::vector<int> processes,
+                uint64_t sequence, std::string what, int64_t timeout_seconds)
+    : job_(job),
+      devices_(devices),
+      sequence_(sequence),
+      what_(std::move(what)),
+      timeout_seconds_(timeout_seconds),
+      started_ms_(NowMs()) {
+  for (const int process : processes) awaited_.push_back({process});
+  const std::lock_guard<std::mutex> lock(job_->mutex_);
+  number_ = ++job_->waits_begun_;
+  position_ = job_->waits_.insert(job_->waits_.end(), this);
+}
+
+Job::Wait::~Wait() {
+  const std::lock_guard<std::mutex> lock(job_->mutex_);
+  job_->waits_.erase(position_);
+}
+
+void Job::Wait::Heard(int process) {
+  const std::lock_guard<std::mutex> lock(job_->mutex_);
+  std::erase_if(awaited_, [&](const Awaited& one) { return one.process == process; });
+}
+
+Status Job::Wait::status() const {
+  const std::lock_guard<std::mutex> lock(job_->mutex_);
+  return status_;
+}
+
+void Job::Fail(Wait& wait, Status status) {
+  if (!wait.status_.ok()) return;
+  if (broken_.ok()) broken_ = status;
+  wait.status_ = std::move(status);
+  wait.failed_.store(true, std::memory_order_release);
+}
+
+void Job::Break(const Status& status) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (broken_.ok()) broken_ = status;
+}
+
+Status Job::broken() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return broken_;
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// The job's thread
+
+void Job::Watch() {
+  while (!stopped()) {
+    AnswerQuestions();
+    ReadAnswers();
+    LookAfterWaits();
+    std::erase_if(outgoing_, [&](Outgoing& message) {
+      int done = 0;
+      MpiStatus status;
+      (void)mpi_->test(&message.request, &done, &status);
+      return done != 0;
+    });
+    bool busy = !outgoing_.empty();
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      for (const Wait* wait : waits_) busy = busy || NowMs() - wait->started_ms_ > kAskAfterMs / 2;
+    }
+    std::this_thread::sleep_for(busy ? kBusyPause : kIdlePause);
+  }
+}
+
+void Job::Send(int process, int tag, std::string text) {
+  Outgoing& message = outgoing_.emplace_back();
+  message.text = std::move(text);
+  (void)mpi_->isend(message.text.data(), static_cast<int64_t>(message.text.size()), kMpiByte,
+                    process, tag, communicator_, &message.request);
+}
+
+namespace {
+
+// The next message with `tag` that is there, and whose it is.
+std::optional<std::pair<int, std::string>> TakeMessage(const MpiApi& mpi, MpiHandle communicator,
+                                                       int tag) {
+  int is_there = 0;
+  MpiStatus status = {};
+  if (mpi.iprobe(kMpiAnySource, tag, communicator, &is_there, &status) != kMpiSuccess ||
+      is_there == 0) {
+    return std::nullopt;
+  }
+  int size = 0;
+  if (mpi.get_count(&status, kMpiByte, &size) != kMpiSuccess || size < 0) return std::nullopt;
+  std::string text(static_cast<size_t>(size), '\0');
+  const int source = status.source;
+  if (mpi.recv(text.data(), size, kMpiByte, source, tag, communicator, &status) != kMpiSuccess)
+    return std::nullopt;
+  return std::pair(source, std::move(text));
+}
+
+// Sizes of what a question tells: enough for a person, and little enough to be sent at once.
+constexpr size_t kMaxWhat = 300;
+constexpr size_t kMaxDevicesInQuestion = 256;
+
+}  // namespace
+
+// A question: "NUMBER\tSEQUENCE\tWHAT\tDEVICE DEVICE ...". Its answer: "NUMBER\t" and then nothing,
+// if the asker shall wait on, or why what it waits for will not come.
+void Job::AnswerQuestions() {
+  while (auto question = TakeMessage(*mpi_, communicator_, kQuestionTag)) {
+    const std::string number = question->second.substr(0, question->second.find('\t'));
+    Send(question->first, kAnswerTag,
+         StrCat(number, "\t", AnswerTo(question->first, question->second)));
+  }
+}
+
+std::string Job::AnswerTo(int asker, std::string_view question) {
+  const std::vector<std::string> fields = Split(question, '\t');
+  if (fields.size() != 4) return "";
+  const auto sequence = static_cast<uint64_t>(ToNumber(fields[1]).value_or(0));
+  std::vector<int> devices;
+  for (const std::string& id : Split(fields[3], ' '))
+    devices.push_back(static_cast<int>(ToNumber(id).value_or(-1)));
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto channel = channels_.find(devices);
+  if (channel != channels_.end() && sequence > 0 && channel->second->sequence >= sequence)
+    return "";  // what it waits for is on its way
+  if (!broken_.ok()) return Plain(StrCat("it has failed: ", broken_.message()));
+  // Of the asker's devices in the group, all wait for ours. If one of ours waits for one of those
+  // in another collective, neither will ever come.
+  const auto in_question = [&](int device) {
+    return std::find(devices.begin(), devices.end(), device) != devices.end();
+  };
+  for (const Wait* wait : waits_) {
+    if (wait->devices_ == devices || NowMs() - wait->started_ms_ < kAskAfterMs / 2) continue;
+    bool has_ours = false;
+    bool has_theirs = false;
+    for (const int device : wait->devices_) {
+      if (!in_question(device)) continue;
+      has_ours = has_ours || ProcessOf(device) == process_;
+      has_theirs = has_theirs || ProcessOf(device) == asker;
+    }
+    if (has_ours && has_theirs) {
+      return Plain(StrCat("it runs another program: ", DevicesOf(process_, wait->devices_),
+                          " waits in ", wait->what_));
+    }
+  }
+  return "";
+}
+
+void Job::ReadAnswers() {
+  while (auto answer = TakeMessage(*mpi_, communicator_, kAnswerTag)) {
+    const auto& [source, text] = *answer;
+    const size_t tab = text.find('\t');
+    if (tab == std::string::npos) continue;
+    const std::optional<int64_t> number = ToNumber(std::string_view(text).substr(0, tab));
+    const std::string_view reason = std::string_view(text).substr(tab + 1);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (Wait* const wait : waits_) {
+      if (static_cast<int64_t>(wait->number_) != number) continue;
+      for (Wait::Awaited& awaited : wait->awaited_) {
+        if (awaited.process != source) continue;
+        awaited.first_question_ms = 0;
+        if (!reason.empty()) {
+          Fail(*wait,
+               FailedPrecondition(DevicesOf(process_, wait->devices_), " waits in ", wait->what_,
+                                  " for ", DevicesOf(source, wait->devices_), " of ",
+                                  NameOf(source), ", which will not come: ", reason));
+        }
+      }
+    }
+  }
+}
+
+// Whether a process that can be seen from here is not there any more.
+bool Job::IsGone(int process) const {
+  const ProcessInfo& info = processes_[static_cast<size_t>(process)];
+  return info.machine == self_.machine && info.start_time != 0 &&
+         StartTime(info.pid) != info.start_time;
+}
+
+void Job::LookAfterWaits() {
+  const int64_t now = NowMs();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (Wait* const wait : waits_) {
+    const int64_t waited = now - wait->started_ms_;
+    if (waited < kAskAfterMs || wait->failed_ || wait->awaited_.empty()) continue;
+    const auto text = [&](int process) {
+      return StrCat(DevicesOf(process_, wait->devices_), " waits in ", wait->what_, " for ",
+                    DevicesOf(process, wait->devices_), " of ", NameOf(process));
+    };
+    if (wait->timeout_seconds_ > 0 && waited > wait->timeout_seconds_ * 1000) {
+      Fail(*wait, DeadlineExceeded(text(wait->awaited_[0].process), ", which has not come for ",
+                                   waited / 1000,
+                                   " s; every process must run the same programs in the same order "
+                                   "(TRIPONT_COLLECTIVE_TIMEOUT sets how long to wait, in "
+                                   "seconds)"));
+      continue;
+    }
+    if (waited > kWarnAfterMs && !wait->warned_) {
+      wait->warned_ = true;
+      TRIPONT_LOG(kWarning, text(wait->awaited_[0].process), " since ", waited / 1000, " s");
+    }
+    for (Wait::Awaited& awaited : wait->awaited_) {
+      if (now - awaited.last_question_ms < kAskAfterMs) continue;
+      if (IsGone(awaited.process)) {
+        Fail(*wait, Unavailable(text(awaited.process), ", which has ended or died"));
+        break;
+      }
+      if (awaited.first_question_ms != 0 && now - awaited.first_question_ms > kDeadAfterMs) {
+        Fail(*wait, Unavailable(text(awaited.process), ", which has not answered for ",
+                                kDeadAfterMs / 1000, " s: it has died, or the network is broken"));
+        break;
+      }
+      awaited.last_question_ms = now;
+      // One open question is enough: the next follows its answer.
+      if (awaited.first_question_ms != 0) continue;
+      awaited.first_question_ms = now;
+      std::span<const int> devices = wait->devices_;
+      if (devices.size() > kMaxDevicesInQuestion) devices = {};
+      Send(awaited.process, kQuestionTag,
+           StrCat(wait->number_, "\t", wait->sequence_, "\t",
+                  Plain(wait->what_.substr(0, kMaxWhat)), "\t", StrJoin(devices, " ")));
+    }
+  }
+}
+
+}  // namespace tripont::hosts

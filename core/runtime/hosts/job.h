@@ -1,0 +1,193 @@
+// Job: the processes that run one program together, and MPI among them.
+//
+// A process joins a job when a framework makes a client with `node_id`, `num_nodes` and a key-value
+// store. The processes tell one another of their devices through the store, whose numbers (ids) are
+// then unique over the job: those of process 0 come first. If every process has MPI, it is started
+// at once.
+//
+// Collectives between processes go through Exchange (exchange.h). While one waits, the job's thread
+// asks the processes that it waits for how they are (see Wait): a process that died, that failed,
+// or that waits for us in another program becomes an error that names it. Nothing is sent while
+// nobody waits.
+//
+// After the first such error the job is broken: the processes do not agree any more on what comes
+// next, so no exchange starts again in this process. Start the job anew, from a checkpoint.
+#ifndef TRIPONT_CORE_RUNTIME_HOSTS_JOB_H_
+#define TRIPONT_CORE_RUNTIME_HOSTS_JOB_H_
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "core/runtime/export.h"
+#include "core/runtime/hosts/key_value.h"
+#include "core/runtime/hosts/mpi_api.h"
+#include "core/runtime/status.h"
+
+namespace tripont::hosts {
+
+// What a process tells the others of itself.
+struct ProcessInfo {
+  int first_device = 0;  // id
+  int num_devices = 0;
+  std::string device_kind;
+  std::string name;     // of its machine, for people
+  std::string machine;  // equal if two processes share memory and see each other's process numbers
+  int64_t pid = 0;
+  int64_t start_time = 0;  // of the process, so that a later one of the same number is another
+  std::string mpi;         // the version of its MPI; empty if it has none
+  std::string mpi_error;   // why
+};
+
+// The devices of one group of a collective, whose messages follow one another in one order.
+struct Channel {
+  std::vector<int> devices;           // ids, in the order of the group
+  std::vector<int> processes;         // where they are, without this one; ascending
+  int tag = 0;                        // of its messages
+  std::atomic<uint64_t> sequence{0};  // exchanges that this process has begun
+};
+
+// Made once in a process, lives as long as it. Thread-safe.
+class TRIPONT_EXPORT Job {
+ public:
+  struct Settings {
+    int process = 0;
+    int num_processes = 1;
+    int num_devices = 1;  // of this process
+    std::string device_kind;
+    std::unique_ptr<KeyValueStore> store;
+    int64_t timeout_seconds = 300;  // for the others to come; 0: for ever
+    std::string interface;          // of the network, between machines
+  };
+  // Blocks until all processes have joined. The process's job, if it has one already and that has
+  // the same processes and devices: the store then replaces the job's. FAILED_PRECONDITION if not,
+  // DEADLINE_EXCEEDED with the process that did not come.
+  static StatusOr<Job*> Join(Settings settings);
+  // Null before Join.
+  static Job* Current();
+
+  int process() const { return process_; }
+  int num_processes() const { return static_cast<int>(processes_.size()); }
+  const std::vector<ProcessInfo>& processes() const { return processes_; }
+  int num_devices() const { return processes_.back().first_device + processes_.back().num_devices; }
+  // Of the device with this id, which exists.
+  int ProcessOf(int device) const;
+
+  // OK if MPI runs; else why it does not.
+  const Status& mpi_status() const { return mpi_status_; }
+  const MpiApi& mpi() const { return *mpi_; }
+  MpiHandle communicator() const { return communicator_; }
+
+  // The channel of a group of devices (ids). Agrees on it with the other processes when it is asked
+  // for the first time, which may block. `what` and `program`: for errors.
+  StatusOr<Channel*> GetChannel(const std::vector<int>& devices, const std::string& what,
+                                int64_t timeout_seconds);
+
+  // One wait for other processes, watched by the job's thread.
+  class Wait {
+   public:
+    // `what`: "all-reduce.1 of program jit_f". `processes`: whom it waits for. `sequence`: which
+    // exchange of the channel it is. timeout_seconds: 0 waits for ever.
+    Wait(Job* job, const std::vector<int>& devices, std::vector<int> processes, uint64_t sequence,
+         std::string what, int64_t timeout_seconds);
+    ~Wait();
+    Wait(const Wait&) = delete;
+    Wait& operator=(const Wait&) = delete;
+    // Nothing is awaited of `process` any more.
+    void Heard(int process);
+    // Whether it cannot come to an end; then status() says why.
+    bool has_failed() const { return failed_.load(std::memory_order_acquire); }
+    Status status() const;
+
+   private:
+    friend class Job;
+    struct Awaited {
+      int process;
+      int64_t first_question_ms = 0;  // since when it has not answered; 0: nothing is open
+      int64_t last_question_ms = 0;
+    };
+    Job* const job_;
+    const std::vector<int> devices_;
+    const uint64_t sequence_;
+    const std::string what_;
+    const int64_t timeout_seconds_;
+    const int64_t started_ms_;
+    bool warned_ = false;
+    uint64_t number_ = 0;
+    std::vector<Awaited> awaited_;  // guarded by the job's mutex, as the rest
+    Status status_;
+    std::atomic<bool> failed_{false};
+    std::list<Wait*>::iterator position_;
+  };
+
+  // No exchange begins any more; the first reason counts.
+  void Break(const Status& status);
+  // Why no exchange can begin; OK while they can.
+  Status broken() const;
+  // Memory that MPI still uses may go: MPI must not be called any more, by any thread.
+  void StopUsingMpi() { stopped_.store(true, std::memory_order_release); }
+  bool stopped() const { return stopped_.load(std::memory_order_acquire); }
+
+  // "process 1 (node7, pid 4711)"
+  std::string NameOf(int process) const;
+  // "xpu:2, xpu:3": those of `devices` that are of `process`
+  std::string DevicesOf(int process, std::span<const int> devices) const;
+
+ private:
+  friend class Wait;
+  explicit Job(Settings settings);
+  Status ExchangeTopology();
+  void StartMpi();
+  Status InitialiseMpi();
+  void Watch();
+  void AnswerQuestions();
+  void ReadAnswers();
+  void LookAfterWaits();
+  std::string AnswerTo(int asker, std::string_view question);
+  void Fail(Wait& wait, Status status);
+  bool IsGone(int process) const;
+  std::chrono::milliseconds timeout() const;
+  void Send(int process, int tag, std::string text);
+
+  const int process_;
+  const int64_t timeout_seconds_;
+  const std::string interface_;
+  std::mutex store_mutex_;
+  std::shared_ptr<KeyValueStore> store_;
+  std::shared_ptr<KeyValueStore> store();
+  ProcessInfo self_;
+  std::string name_;  // of the job: random, from process 0
+  std::vector<ProcessInfo> processes_;
+
+  const MpiApi* mpi_ = nullptr;
+  Status mpi_status_;
+  MpiHandle communicator_ = nullptr;
+  int largest_tag_ = 0;
+
+  std::atomic<bool> stopped_{false};
+  std::thread watcher_;
+  mutable std::mutex mutex_;
+  Status broken_;
+  std::map<std::vector<int>, std::unique_ptr<Channel>> channels_;
+  int channels_named_ = 0;  // whose first device is ours
+  std::list<Wait*> waits_;
+  uint64_t waits_begun_ = 0;
+  struct Outgoing {
+    std::string text;
+    MpiHandle request = nullptr;
+  };
+  std::list<Outgoing> outgoing_;  // the watcher's
+};
+
+}  // namespace tripont::hosts
+
+#endif  // TRIPONT_CORE_RUNTIME_HOSTS_JOB_H_

@@ -1,0 +1,58 @@
+// What MPICH asks its process manager when it starts, answered from a KeyValueStore.
+//
+// MPICH speaks the wire protocol PMI-1 over a file descriptor that its environment names. Under
+// mpiexec the other end is a proxy of hydra's; here it is a thread of the same process, so that any
+// way of starting processes will do (two shells, Slurm, torchrun).
+#ifndef TRIPONT_CORE_RUNTIME_HOSTS_PMI_SERVER_H_
+#define TRIPONT_CORE_RUNTIME_HOSTS_PMI_SERVER_H_
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "core/runtime/hosts/key_value.h"
+#include "core/runtime/status.h"
+
+namespace tripont::hosts {
+
+// Serves one initialisation of MPI in this process. Made and destroyed by one thread; its own
+// thread ends when the descriptor is closed, at the latest by the destructor.
+class PmiServer {
+ public:
+  struct Settings {
+    int rank = 0;
+    int size = 1;
+    std::string job;                      // a name that no other job on these machines has
+    std::string process_mapping;          // which processes share memory: "(vector,(0,2,1))"
+    std::chrono::milliseconds timeout{};  // how long a barrier waits for the other processes
+  };
+  // `store` must outlive the server.
+  static StatusOr<std::unique_ptr<PmiServer>> Start(KeyValueStore* store, Settings settings);
+  ~PmiServer();
+  PmiServer(const PmiServer&) = delete;
+  PmiServer& operator=(const PmiServer&) = delete;
+
+  // The end that MPI is given (PMI_FD). Owned by the server; closed by its destructor.
+  int descriptor() const { return ends_[1]; }
+
+ private:
+  PmiServer(KeyValueStore* store, Settings settings);
+  void Serve();
+  std::string Answer(std::string_view line);
+  Status Barrier();
+
+  KeyValueStore* const store_;
+  const Settings settings_;
+  int ends_[2] = {-1, -1};
+  int barriers_ = 0;
+  std::map<std::string, std::string, std::less<>> put_;    // since the last barrier
+  std::map<std::string, std::string, std::less<>> known_;  // of all processes
+  std::thread thread_;
+};
+
+}  // namespace tripont::hosts
+
+#endif  // TRIPONT_CORE_RUNTIME_HOSTS_PMI_SERVER_H_

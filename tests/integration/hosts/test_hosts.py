@@ -1,0 +1,167 @@
+"""Several processes as one job, over MPI: JAX's interface, collectives bit for bit, and what goes wrong."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from . import processes
+
+# A process of the job is named with its machine and number.
+PROCESS = r"process {} \([^)]*pid \d+\)"
+
+
+def test_what_jax_asks_for() -> None:
+    ended = processes.run("jax_interface", devices=2)
+    processes.check(ended)
+    assert all("OK" in e.output for e in ended)
+
+
+@pytest.fixture(scope="module")
+def one_process(tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
+    """The results of four devices in one process."""
+    folder = tmp_path_factory.mktemp("one")
+    processes.check(processes.run("collectives", folder, processes=1, devices=4))
+    return dict(np.load(folder / "0.npz"))
+
+
+def _check_collectives(
+    folder: Path, expected: dict[str, np.ndarray], count: int, devices: int
+) -> None:
+    processes.check(processes.run("collectives", folder, processes=count, devices=devices))
+    for process in range(count):
+        results = dict(np.load(folder / f"{process}.npz"))
+        assert results.keys() == expected.keys()
+        different = [k for k in expected if not np.array_equal(expected[k], results[k])]
+        assert different == [], f"process {process}"
+
+
+def test_collectives_of_two_processes_with_two_devices(
+    tmp_path: Path, one_process: dict[str, np.ndarray]
+) -> None:
+    _check_collectives(tmp_path, one_process, 2, 2)
+
+
+@pytest.mark.slow
+def test_collectives_of_four_processes(tmp_path: Path, one_process: dict[str, np.ndarray]) -> None:
+    _check_collectives(tmp_path, one_process, 4, 1)
+
+
+def _errors(ended: list[processes.Ended]) -> list[tuple[float, str]]:
+    """After how many seconds each process had an error, and which."""
+    errors = []
+    for one in ended:
+        found = re.search(r"ERROR after ([\d.]+) s: (.*)", one.output, re.DOTALL)
+        assert found, one.output
+        errors.append((float(found[1]), found[2]))
+    return errors
+
+
+def test_a_process_dies() -> None:
+    ended = processes.run("dies")
+    [(seconds, error)] = _errors(ended[:1])
+    assert ended[1].status == -9
+    assert seconds < 10
+    assert "all-reduce" in error
+    assert "program jit_sum" in error
+    assert re.search("xpu:0 waits in .* for xpu:1 of " + PROCESS.format(1), error)
+    assert "has ended or died" in error
+
+
+@pytest.mark.slow
+def test_a_process_does_not_answer() -> None:
+    ended = processes.run("stops")
+    [(seconds, error)] = _errors(ended[:1])
+    assert seconds < 11
+    assert re.search(PROCESS.format(1) + ", which has not answered for 8 s", error)
+
+
+def test_another_program() -> None:
+    errors = _errors(processes.run("other_program"))
+    assert all(seconds < 10 for seconds, _ in errors)
+    for process, (_, error) in enumerate(errors):
+        assert "jit_red" in error
+        assert "jit_blue" in error
+        assert f"xpu:{1 - process} of process {1 - process}" in error
+        assert "do not run the same programs in the same order" in error
+
+
+def test_another_group_of_devices() -> None:
+    errors = _errors(processes.run("other_group", devices=2))
+    assert all(seconds < 10 for seconds, _ in errors)
+    assert any(
+        "runs another program" in error and "jit_all_four" in error and "jit_two_of_them" in error
+        for _, error in errors
+    ), errors
+
+
+@pytest.mark.slow
+def test_a_failing_callback_reaches_the_others() -> None:
+    errors = _errors(processes.run("callback_fails"))
+    assert all(seconds < 10 for seconds, _ in errors)
+    assert "bad batch" in errors[1][1]
+    assert "bad batch" in errors[0][1]
+    assert re.search("which will not come: it has failed", errors[0][1])
+
+
+@pytest.mark.slow
+def test_a_late_process_is_waited_for() -> None:
+    ended = processes.run("late", 5)
+    assert all("2.0" in e.output and "ERROR" not in e.output for e in ended), ended
+
+
+def test_a_process_that_does_not_come_in_time() -> None:
+    ended = processes.run("late", 15, environment={"TRIPONT_COLLECTIVE_TIMEOUT": "2"})
+    [(seconds, error)] = _errors(ended[:1])
+    assert seconds < 10
+    assert re.search("which has not come for [23] s", error)
+    assert "TRIPONT_COLLECTIVE_TIMEOUT" in error
+
+
+def test_without_mpi() -> None:
+    """It is enough that one process has none."""
+    ended = processes.run(
+        "no_mpi", of_process={1: {"TRIPONT_MPI_PATH": "/nonexistent/libmpi_abi.so.1"}}
+    )
+    for one, (_, error) in zip(ended, _errors(ended), strict=True):
+        assert "local 3.0" in one.output
+        assert "program jit_sum spans several processes" in error
+        assert re.search(PROCESS.format(1) + " has no MPI", error)
+        assert "tripont[hosts]" in error
+
+
+def test_nothing_listens_and_nothing_is_left() -> None:
+    # JAX's own CPU device would listen for Gloo.
+    ended = processes.run("listening", environment={"JAX_PLATFORMS": "xpu"})
+    processes.check(ended)
+    coordinator, other = (re.findall(r"LISTENS \w+ (\d+)", e.output) for e in ended)
+    assert len(set(coordinator)) == 1, coordinator  # JAX's
+    assert other == []
+    assert all("ENVIRONMENT []" in e.output and "LEFT [] True" in e.output for e in ended), ended
+
+
+@pytest.mark.slow
+def test_two_jobs_on_one_machine_do_not_meet(tmp_path: Path) -> None:
+    command = [sys.executable, "-c"]
+    source = (
+        "import sys; from tests.integration.hosts import processes; "
+        "processes.check(processes.run('collectives', sys.argv[1], devices=2))"
+    )
+    jobs = []
+    for number in range(2):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        jobs.append(
+            subprocess.Popen(
+                [*command, source, str(folder)], cwd=Path(__file__).parents[3], env=os.environ
+            )
+        )
+    assert [job.wait(processes.LIMIT) for job in jobs] == [0, 0]
+    first, second = (dict(np.load(tmp_path / str(n) / "0.npz")) for n in range(2))
+    assert all(np.array_equal(first[k], second[k]) for k in first)

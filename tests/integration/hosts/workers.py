@@ -1,0 +1,296 @@
+"""What the processes of a job do in the tests: ``python -m tests.integration.hosts.workers FUNCTION PROCESS ...``.
+
+Each function joins the job and then does its work. Results are what it prints or writes; tests compare them.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+P = PartitionSpec
+
+
+def join(process: int, processes: int, port: int) -> None:
+    if processes > 1:
+        jax.distributed.initialize(f"localhost:{port}", processes, process)
+
+
+def shard(mesh: Mesh, spec: PartitionSpec, value: np.ndarray) -> jax.Array:
+    return jax.make_array_from_callback(
+        value.shape, NamedSharding(mesh, spec), lambda index: value[index]
+    )
+
+
+def everywhere(mesh: Mesh, function: Callable[..., Any], *arguments: jax.Array) -> np.ndarray:
+    """The replicated result of ``function``, jitted."""
+    result = jax.jit(function, out_shardings=NamedSharding(mesh, P()))(*arguments)
+    return np.asarray(result.addressable_data(0))
+
+
+# ----------------------------------------------------------------------------------------------------------------
+# results that one process must have too
+
+
+def collectives(folder: str) -> None:
+    """Every collective over four devices, written to FOLDER/PROCESS.npz."""
+    devices = np.array(jax.devices())
+    line = Mesh(devices, "x")
+    square = Mesh(devices.reshape(2, 2), ("x", "y"))
+    random = np.random.default_rng(0)
+    results = {}
+
+    def gathered(name: str, mesh: Mesh, body: Callable[..., Any], *values: np.ndarray) -> None:
+        spec = P(mesh.axis_names)
+        mapped = jax.shard_map(body, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)
+        results[name] = everywhere(mesh, mapped, *(shard(mesh, spec, v) for v in values))
+
+    for dtype in (
+        "float32",
+        "float64",
+        "bfloat16",
+        "float16",
+        "float8_e4m3fn",
+        "complex64",
+        "int8",
+    ):
+        # 8 elements a device are exchanged at once, 40,001 in parts
+        for size in (8, 40_001):
+            value = random.standard_normal((4, size)) * 4
+            value = value.astype(jnp.dtype(dtype))
+            gathered(f"psum {dtype} {size}", line, lambda x: jax.lax.psum(x, "x"), value)
+    value = random.standard_normal((4, 6)).astype(np.float32)
+    large = random.standard_normal((16, 9_000)).astype(np.float32)
+    for name, x in {"small": value, "large": large}.items():
+        gathered(f"pmax {name}", line, lambda x: jax.lax.pmax(x, "x"), x)
+        for axis in ("x", "y"):
+            gathered(f"psum {axis} {name}", square, partial(jax.lax.psum, axis_name=axis), x)
+            gathered(
+                f"all_gather {axis} {name}", square, partial(jax.lax.all_gather, axis_name=axis), x
+            )
+        gathered(f"all_gather {name}", line, lambda x: jax.lax.all_gather(x, "x"), x)
+        gathered(
+            f"ppermute {name}",
+            line,
+            lambda x: jax.lax.ppermute(x, "x", [(0, 1), (1, 2), (3, 0)]),
+            x,
+        )
+    gathered("psum_scatter", line, lambda x: jax.lax.psum_scatter(x, "x", tiled=True), large)
+    gathered("all_to_all", line, lambda x: jax.lax.all_to_all(x, "x", 0, 0, tiled=True), large)
+    gathered(
+        "tree",
+        line,
+        lambda x: sum(jax.tree.leaves(jax.lax.psum({"a": x, "b": x[:, :3] * 2}, "x")["a"])),
+        large,
+    )
+    gathered(
+        "loop",
+        line,
+        lambda x: jax.lax.fori_loop(0, 5, lambda i, y: jnp.sin(jax.lax.psum(y, "x")) + i, x),
+        value,
+    )
+    a = random.standard_normal((32, 64)).astype(np.float32)
+    b = random.standard_normal((64, 16)).astype(np.float32)
+    results["matmul"] = everywhere(
+        square,
+        lambda a, b: jnp.tanh(a @ b),
+        shard(square, P("x", "y"), a),
+        shard(square, P("y"), b),
+    )
+    saved = {k: v.view(np.uint8) for k, v in results.items()}  # NumPy's files know no bfloat16
+    np.savez(Path(folder) / f"{jax.process_index()}.npz", **saved)
+
+
+# ----------------------------------------------------------------------------------------------------------------
+# what frameworks ask for
+
+
+def jax_interface() -> None:
+    """What JAX says of the processes, and its helpers for several of them."""
+    from jax.experimental import multihost_utils
+
+    process = jax.process_index()
+    count = jax.process_count()
+    assert count == 2
+    assert [d.id for d in jax.devices()] == list(range(2 * count))
+    assert [d.process_index for d in jax.devices()] == [0, 0, 1, 1]
+    assert [d.id for d in jax.local_devices()] == [2 * process, 2 * process + 1]
+    assert jax.local_device_count() == 2
+    assert jax.local_devices(process_index=1 - process)[0].id == 2 * (1 - process)
+    # programs of one process
+    assert float(jnp.arange(5.0).sum()) == 10
+    put = jax.device_put(np.arange(3), jax.local_devices()[1])
+    assert put.devices() == {jax.local_devices()[1]}
+    assert np.array_equal(put + 1, [1, 2, 3])
+    mesh = Mesh(np.array(jax.local_devices()), "x")
+    local = jax.device_put(np.arange(8.0), NamedSharding(mesh, P("x")))
+    assert float(jax.jit(jnp.sum)(local)) == 28
+    # helpers
+    gathered = multihost_utils.process_allgather(np.full((2,), process))
+    assert np.array_equal(gathered, [[0, 0], [1, 1]])
+    assert np.array_equal(multihost_utils.broadcast_one_to_all(np.array([process + 7])), [7])
+    mesh = Mesh(np.array(jax.devices()), "x")
+    sharding = NamedSharding(mesh, P("x"))
+    mine = np.arange(4.0) + 10 * process
+    array = jax.make_array_from_process_local_data(sharding, mine)
+    assert array.shape == (8,)
+    assert everywhere(mesh, jnp.sum, array) == 6 + 46
+    multihost_utils.assert_equal(np.array([1, 2]))
+    multihost_utils.sync_global_devices("end")
+    # A device of another process is known, and no more.
+    other = jax.devices()[2 * (1 - process)]
+    assert repr(other) == f"XpuDevice(id={other.id}, process={1 - process})"
+    error = ""
+    try:
+        other.memory_stats()
+    except jax.errors.JaxRuntimeError as raised:
+        error = str(raised)
+    assert f"is of process {1 - process}" in error
+    print("OK")
+
+
+# ----------------------------------------------------------------------------------------------------------------
+# what goes wrong
+
+
+def _psum(mesh: Mesh, size: int = 4, name: str = "sum") -> jax.Array:
+    def body(x: jax.Array) -> jax.Array:
+        return jax.lax.psum(x, "x")
+
+    body.__name__ = name
+    value = np.ones((len(jax.devices()), size), np.float32)
+    mapped = jax.shard_map(body, mesh=mesh, in_specs=P("x"), out_specs=P())
+    return jax.jit(mapped)(shard(mesh, P("x"), value))
+
+
+def report(action: Callable[[], object]) -> None:
+    """Print the error that ``action`` raises, and how long it took, and end without JAX's farewell to the others."""
+    start = time.monotonic()
+    try:
+        action()
+        print("NO ERROR")
+    except Exception as error:
+        print(f"ERROR after {time.monotonic() - start:.1f} s: {error}")
+    sys.stdout.flush()
+    if jax.process_index() == 0:
+        time.sleep(4)  # JAX ends the others with its coordinator, which is here
+    os._exit(0)
+
+
+def dies() -> None:
+    """Process 1 is killed; process 0 waits for it in a collective."""
+    mesh = Mesh(np.array(jax.devices()), "x")
+    _psum(mesh).block_until_ready()
+    if jax.process_index() == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    report(lambda: _psum(mesh, 100_000).block_until_ready())
+
+
+def stops() -> None:
+    """Process 1 is stopped, as if its machine had gone."""
+    mesh = Mesh(np.array(jax.devices()), "x")
+    _psum(mesh).block_until_ready()
+    if jax.process_index() == 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    report(lambda: _psum(mesh).block_until_ready())
+
+
+def other_program() -> None:
+    """The processes run different programs on the same devices."""
+    mesh = Mesh(np.array(jax.devices()), "x")
+    _psum(mesh).block_until_ready()
+    name = ["red", "blue"][jax.process_index()]
+    report(lambda: _psum(mesh, 8, name).block_until_ready())
+
+
+def other_group() -> None:
+    """Process 1 waits in a collective of other devices."""
+    devices = np.array(jax.devices())
+    both = Mesh(devices, "x")
+    _psum(both).block_until_ready()
+    if jax.process_index() == 0:
+        report(lambda: _psum(both, 8, "all_four").block_until_ready())
+    inner = Mesh(devices[1:3], "x")
+    value = np.ones((2, 4), np.float32)
+
+    def two_of_them(x: jax.Array) -> jax.Array:
+        return jax.lax.psum(x, "x")
+
+    mapped = jax.jit(jax.shard_map(two_of_them, mesh=inner, in_specs=P("x"), out_specs=P()))
+    report(lambda: mapped(shard(inner, P("x"), value)).block_until_ready())
+
+
+def callback_fails() -> None:
+    """A Python function of process 1's program raises before the collective."""
+    mesh = Mesh(np.array(jax.devices()), "x")
+
+    def check(x: np.ndarray) -> np.ndarray:
+        if jax.process_index() == 1:
+            raise ValueError("bad batch")
+        return x
+
+    def body(x: jax.Array) -> jax.Array:
+        x = jax.pure_callback(check, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+        return jax.lax.psum(x, "x")
+
+    mapped = jax.jit(
+        jax.shard_map(body, mesh=mesh, in_specs=P("x"), out_specs=P(), check_vma=False)
+    )
+    value = np.ones((len(jax.devices()), 4), np.float32)
+    report(lambda: mapped(shard(mesh, P("x"), value)).block_until_ready())
+
+
+def late(seconds: str) -> None:
+    """Process 1 comes later than the others."""
+    mesh = Mesh(np.array(jax.devices()), "x")
+    if jax.process_index() == 1:
+        time.sleep(float(seconds))
+    report(lambda: print(np.asarray(_psum(mesh).addressable_data(0))[0, 0]))
+
+
+def no_mpi() -> None:
+    """Local programs work without MPI, those that span processes name what is missing."""
+    print("local", float(jnp.arange(3.0).sum()))
+    mesh = Mesh(np.array(jax.devices()), "x")
+    report(lambda: _psum(mesh).block_until_ready())
+
+
+def listening() -> None:
+    """Print the addresses of the sockets that this process listens on, but JAX's coordinator."""
+    mesh = Mesh(np.array(jax.devices()), "x")
+    _psum(mesh).block_until_ready()
+    inodes = set()
+    for descriptor in Path("/proc/self/fd").iterdir():
+        try:
+            target = os.readlink(descriptor)
+        except OSError:
+            continue
+        if target.startswith("socket:["):
+            inodes.add(target[8:-1])
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/self/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and fields[9] in inodes:
+                print("LISTENS", table, int(fields[1].split(":")[1], 16))
+    print("ENVIRONMENT", [v for v in os.environ if v.startswith(("PMI_", "UCX_"))])
+    files = [
+        line for line in Path("/proc/self/maps").read_text().splitlines() if "mpich_shm" in line
+    ]
+    print("LEFT", [line for line in files if not line.endswith("(deleted)")], len(files) > 0)
+
+
+if __name__ == "__main__":
+    _function, _process, _processes, _port, *_rest = sys.argv[1:]
+    join(int(_process), int(_processes), int(_port))
+    globals()[_function](*_rest)
