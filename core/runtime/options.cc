@@ -125,7 +125,7 @@ constexpr Setting kSettings[] = {
      .largest = kMany},
     {.info = {"hosts_interface", "TRIPONT_HOSTS_INTERFACE",
               "network interface on which processes on several machines listen for one another "
-              "(no default: docs/hosts.md)"},
+              "(no default)"},
      .text = &Options::hosts_interface},
 };
 

@@ -674,7 +674,7 @@ void Job::LookAfterWaits() {
         break;
       }
       if (awaited.first_question_ms != 0 && now - awaited.first_question_ms > kDeadAfterMs) {
-        Fail(*wait, Unavailable(text(awaited.process), ", which has not answered for ",
+        Fail(*wait, Unavailable(text(awaited.process), ", which did not answer for ",
                                 kDeadAfterMs / 1000, " s: it has died, or the network is broken"));
         break;
       }

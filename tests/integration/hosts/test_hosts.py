@@ -79,7 +79,7 @@ def test_a_process_does_not_answer() -> None:
     ended = processes.run("stops")
     [(seconds, error)] = _errors(ended[:1])
     assert seconds < 11
-    assert re.search(PROCESS.format(1) + ", which has not answered for 8 s", error)
+    assert re.search(PROCESS.format(1) + ", which did not answer for 8 s", error)
 
 
 def test_another_program() -> None:
