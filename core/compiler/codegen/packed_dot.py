@@ -14,7 +14,8 @@ result are fetched into the caches. Sums do not depend on how units are shared o
 
 Attributes (``config``): ``batch`` (sizes), ``m``, ``n``, ``k``; ``lhs_strides`` of [b..., m, k] in elements,
 ``rhs_strides`` of [b...] in packed matrices, or, if rhs is not packed, of [b..., k] in elements (its columns are
-neighbours); ``packed``, whether it is; ``result_strides`` of [b..., m, n], the last of them 1; ``rows`` and
+neighbours); ``packed``, whether it is; ``copies``, whether units copy the part of a panel that is in use (rhs may be of
+another type then); ``result_strides`` of [b..., m, n], the last of them 1; ``rows`` and
 ``width`` of a tile; ``form``, a :class:`~.product_forms.ProductForm`; ``alpha`` (1 if it is not there) and
 ``epilogue``: "add" adds the third operand, which has the result's strides, "bias" a vector of n elements.
 
@@ -29,6 +30,7 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from .. import dtypes, hlo
+from ..dtypes import DType
 from . import conversion, llvm_ir
 from .elemental import element
 from .generator import Coordinate, Index
@@ -46,6 +48,7 @@ _BLOCK_ROWS: Final = 128
 _BLOCK_COLUMNS: Final = 256
 _SCRATCH_BYTES: Final = 1 << 17  # of a block that is accumulated in memory: it lies on the stack
 _STAGED_BYTES: Final = 1 << 18  # of the copy of lhs's rows, which lies there too
+_ROWS_AHEAD: Final = 8  # how far ahead rows of a panel are fetched that is copied
 _UNITS: Final = (
     16  # of a product that is not small: fewer and larger ones read the operands less often
 )
@@ -77,6 +80,7 @@ class _PackedDot:
             *self.rhs_batch, self.rhs_row = self.rhs_batch
         *self.result_batch, self.result_row, _ = config["result_strides"]
         self.rows, self.width = config["rows"], config["width"]
+        self.copies: bool = config.get("copies", False)
         self.alpha: float = config.get("alpha", 1.0)
         self.epilogue: str = config.get("epilogue", "")
         self.vectors = self.width // self.form.lanes
@@ -126,10 +130,12 @@ class _PackedDot:
     def emit(self) -> EmittedKernel:
         b, form = self.b, self.form
         lhs, rhs = self.operands[0].pointer, self.operands[1].pointer
-        scratch = sums = self.staged = None
+        scratch = sums = self.staged = self.copy = None
         source = memory_type(self.operands[0].shape.dtype)
         if self.stages:
             self.staged = b.alloca(memory_type(form.lhs), self.tall * self.rows * self.staged_row)
+        if self.copies:
+            self.copy = b.alloca(memory_type(form.rhs), self.piece * self.width)
         if self.pieces > 1:
             scratch = b.alloca(self.type, self.tall * self.wide * self.rows * self.width)
         if form.correction:
@@ -144,7 +150,7 @@ class _PackedDot:
             self.lhs = b.gep(source, lhs, self.offset(batch, self.lhs_batch))
             matrix = 1 if self.rhs_row else self.panels * self.groups * self.width * form.group
             packed = b.mul(self.offset(batch, self.rhs_batch), i64(matrix))
-            self.rhs = b.gep(memory_type(form.rhs), rhs, packed)
+            self.rhs = b.gep(memory_type(self.operands[1].shape.dtype), rhs, packed)
             self.result = self.offset(batch, self.result_batch)
             self.at = tuple(index[: len(batch)])
             if sums is not None:
@@ -191,13 +197,17 @@ class _PackedDot:
         with b.loop(self.first_panel, self.last_panel) as panel:
             left = self.start(panel, self.width, self.n)
             place = left if self.rhs_row else b.mul(panel, i64(panel_size))
-            packed = b.gep(memory_type(form.rhs), self.rhs, place)
+            packed = lying = b.gep(memory_type(self.operands[1].shape.dtype), self.rhs, place)
+            if self.copy is not None:
+                self.copy_panel(lying, start, stop)
+                before = b.mul(start, i64(-self.width))  # as if the copy began with the matrix
+                packed = b.gep(memory_type(form.rhs), self.copy, before, inbounds=False)
             with b.loop(self.first_tile, self.last_tile) as tile:
                 top = self.start(tile, self.rows, self.m)
                 row = self.row_of(tile, top, start)
                 totals = [llvm_ir.zero(form.accumulator)] * (self.rows * self.vectors)
                 number = b.sub(tile, self.first_tile)
-                self.fetch_panel(packed, number, start)
+                self.fetch_panel(lying, number, start)
                 if scratch is None:
                     self.fetch_result(top, left)
                     totals = self.accumulate(row, packed, start, stop, totals)
@@ -230,9 +240,37 @@ class _PackedDot:
         number = b.mul(b.sub(tile, self.first_tile), i64(self.rows * self.staged_row))
         return b.gep(type_, self.staged, b.sub(number, b.mul(start, i64(self.form.group))))
 
+    def copy_panel(self, lying: Value, start: Value, stop: Value) -> None:
+        """Copy the rows [start, stop) of a panel from where it lies, converted."""
+        b, form = self.b, self.form
+        given = self.operands[1].shape.dtype
+        source, to = memory_type(given), memory_type(form.rhs)
+        assert self.copy is not None
+        with b.loop(start, stop) as k:
+            row = b.gep(source, lying, b.mul(k, i64(self.rhs_row)))
+            place = b.gep(to, self.copy, b.mul(b.sub(k, start), i64(self.width)))
+            for column in range(0, self.width, max(form.lanes, 64 // given.size)):
+                ahead = i64(_ROWS_AHEAD * self.rhs_row + column)
+                self.prefetch(b.gep(source, row, ahead, inbounds=False), 0, 3)
+            for column in range(0, self.width, form.lanes):
+                pointer = b.gep(source, row, i64(column))
+                value = b.load(llvm_ir.vector(source, form.lanes), pointer, given.size)
+                value = self.converted(value, given, form.rhs)
+                b.store(value, b.gep(to, place, i64(column)), form.lanes * form.rhs.size)
+
+    def converted(self, value: Value, given: DType, wanted: DType) -> Value:
+        """A vector as it is in memory, of another type."""
+        if given is wanted:
+            return value
+        g = self.frame.generator
+        register = conversion.from_memory(g, value, given)
+        converted = conversion.convert(g, register, given, wanted)
+        assert isinstance(converted, Value)
+        return conversion.to_memory(g, converted, wanted)
+
     def stage(self, start: Value, stop: Value) -> None:
         """Copy the groups [start, stop) of the unit's rows, converted, zeros behind the last element."""
-        b, form, g = self.b, self.form, self.frame.generator
+        b, form = self.b, self.form
         given = self.operands[0].shape.dtype
         source, to = memory_type(given), memory_type(form.lhs)
         lanes = self.frame.target.lane_count(
@@ -248,11 +286,7 @@ class _PackedDot:
         def copy(row: Value, place: Value, k: Value, count_: int) -> None:
             pointer = b.gep(source, row, b.mul(b.add(first, k), i64(self.lhs_depth)))
             value = b.load(llvm_ir.vector(source, count_), pointer, given.size)
-            if given is not form.lhs:
-                register = conversion.from_memory(g, value, given)
-                converted = conversion.convert(g, register, given, form.lhs)
-                assert isinstance(converted, Value)
-                value = conversion.to_memory(g, converted, form.lhs)
+            value = self.converted(value, given, form.lhs)
             b.store(value, b.gep(to, place, k), form.lhs.size)
 
         assert self.staged is not None
@@ -312,7 +346,15 @@ class _PackedDot:
         """Where :meth:`step` begins to fetch what tile ``number`` of a block is to fetch of the next panel."""
         b, form = self.b, self.form
         self.following: Value | None = None
-        if self.rhs_row or self.panels == 1:
+        if self.panels == 1 or (self.rhs_row and not self.copies):
+            return
+        if self.copies:  # a line of each row, another one with the next tile
+            size = self.operands[1].shape.dtype.size
+            lines = -(-self.width * size // 64)
+            line = b.mul(b.binary("urem", number, i64(lines)), i64(64))
+            self.fetched = self.rhs_row * size
+            begin = b.add(line, i64(self.width * size))
+            self.following = b.gep("i8", packed, begin, inbounds=False)
             return
         group = self.width * form.group * form.rhs.size
         self.fetched = -(-group // self.tall)  # bytes a group
@@ -355,9 +397,10 @@ class _PackedDot:
         """A tile's sums with one more group."""
         b, form = self.b, self.form
         lhs, rhs = memory_type(form.lhs), memory_type(form.rhs)
-        at = b.gep(rhs, packed, b.mul(k, i64(self.rhs_row or self.width * form.group)))
+        lies = self.rhs_row != 0 and not self.copies
+        at = b.gep(rhs, packed, b.mul(k, i64(self.rhs_row if lies else self.width * form.group)))
         each = form.lanes * form.group
-        align = form.rhs.size * (1 if self.rhs_row else each)
+        align = form.rhs.size * (1 if lies else each)
         right = [
             b.load(form.vector, b.gep(rhs, at, i64(v * each)), align) for v in range(self.vectors)
         ]

@@ -29,8 +29,9 @@ Placed = tuple[
 
 # A right-hand side of at most this size is read as fast where it lies as from panels,
 _DIRECT_BYTES: Final = 1 << 19
-# and one of any size if so few rows of lhs need it that packing takes longer than it saves.
-_DIRECT_ROWS: Final = 48
+# and one of any size is copied in parts by the units of work, if lhs has few rows, so that few units read a part.
+_COPIED_ROWS: Final = 128
+_COPIED_WIDTH: Final = 4  # columns for each of those rows, at least
 
 
 # A constant of at most this size is packed when the program is compiled, which takes some 50 ms: the program holds it
@@ -70,13 +71,16 @@ def packed_product(
     strides: tuple[int, ...] = config["rhs_strides"]
     rhs_strides: tuple[int, ...] = ()
     made = _made(gemm, right, form, width, fusions)
-    direct = (
-        made is None
-        and form.group == 1
-        and right.dtype is form.rhs
-        and strides[-1] == 1
-        and (m <= _DIRECT_ROWS or k * n * form.rhs.size <= _DIRECT_BYTES)
+    lies = made is None and form.group == 1 and strides[-1] == 1
+    small = right.dtype is form.rhs and k * n * form.rhs.size <= _DIRECT_BYTES
+    copies = (
+        lies
+        and not small
+        and m <= _COPIED_ROWS
+        and n >= _COPIED_WIDTH * m
+        and not _is_literal(right, form)
     )
+    direct = lies and (small or copies)
     if made is not None:
         right = made
     elif direct:
@@ -94,6 +98,7 @@ def packed_product(
         "lhs_strides": lhs_strides,
         "rhs_strides": rhs_strides,
         "packed": not direct,
+        "copies": copies,
         "result_strides": config["result_strides"],
         "rows": tile.rows,
         "width": width,
@@ -124,11 +129,7 @@ def _packed(gemm: Instruction, right: Instruction, form: ProductForm, width: int
     config = gemm.attributes["config"]
     batch: tuple[int, ...] = config["batch"]
     n, k = config["n"], config["k"]
-    literal = (
-        right.opcode == "constant"
-        and right.dtype.size <= form.rhs.size
-        and right.elements * form.rhs.size <= _PACKED_LITERAL_BYTES
-    )
+    literal = _is_literal(right, form)
     placed = (right, config["rhs_strides"]) if literal else _right(right, config, form.rhs)
     if placed is None:
         return None
@@ -195,6 +196,15 @@ def _made(
     shape = Shape(form.rhs, (1, -(-n // width), k, width, 1))
     pack = Instruction("pack", shape, (matrix,), {"config": new}, metadata=gemm.metadata)
     return weights.fusion([matrix], pack, "pack", fusions) if computed else pack
+
+
+def _is_literal(right: Instruction, form: ProductForm) -> bool:
+    """Whether a matrix is packed when the program is compiled."""
+    return (
+        right.opcode == "constant"
+        and right.dtype.size <= form.rhs.size
+        and right.elements * form.rhs.size <= _PACKED_LITERAL_BYTES
+    )
 
 
 def packed_literal(

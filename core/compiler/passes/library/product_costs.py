@@ -8,9 +8,10 @@ operands         generated                      otherwise
 ===============  =============================  ==================================================================
 integers         from 40^3 on                   the "dot" kernel; oneDNN where there is AMX
 f64              from 80^3 on                   the "dot" kernel
-f32              from 80^3 up to 112^3, and of  the "dot" kernel below, oneDNN above
-                 any size where there is no
-                 oneDNN
+f32              from 80^3 up to 112^3; at most  the "dot" kernel below, oneDNN above
+                 128 rows by at least 1024
+                 columns; of any size where
+                 there is no oneDNN
 bf16             from 64^3 on                   the "dot" kernel; oneDNN where there is AMX, and on Zen
 f16, 8 bits      from 64^3 on                   the "dot" kernel
 ===============  =============================  ==================================================================
@@ -40,6 +41,9 @@ _WIDE_FLOATS: Final = 80**3
 _LEAST_ROWS: Final = 5
 # Up to here f32 products take less time than oneDNN needs to begin.
 _MOST_F32: Final = 112**3
+# Few rows by many columns: the time goes into reading rhs, of which oneDNN makes a copy first.
+_FLAT_ROWS: Final = 128
+_FLAT_COLUMNS: Final = 1024
 # Element types of which AMX multiplies tiles, with the feature that says so.
 _AMX: Final = {dtypes.BF16: "amx-bf16", dtypes.S8: "amx-int8", dtypes.U8: "amx-int8"}
 
@@ -67,7 +71,7 @@ def prefers_generated(
         return True
     lhs = types[0]
     if lhs is dtypes.F32:
-        return m * n * k <= _MOST_F32
+        return m * n * k <= _MOST_F32 or (m <= _FLAT_ROWS and n >= _FLAT_COLUMNS)
     if target.has(_AMX.get(lhs, "")):
         return False
     # vdpbf16ps, which oneDNN uses, is as fast as a multiply-add of f32 on Zen and half as fast on Intel's CPUs.

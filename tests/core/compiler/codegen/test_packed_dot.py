@@ -206,6 +206,18 @@ def test_batches(types: tuple[DType, DType, DType], cpu: str) -> None:
             near(got, instruction, values)
 
 
+@pytest.mark.parametrize("types", [(F32, F32, F32), (F64, F64, F64), (BF16, BF16, BF16)], ids=str)
+def test_copied_panels(types: tuple[DType, DType, DType], cpu: str) -> None:
+    """Few rows by many columns: units of work copy the parts of panels, in one piece of k and in several."""
+    for m, n, k, batch in ((33, 401, 601, 0), (16, 515, 2051, 0), (12, 300, 520, 2)):
+        instruction = product(types[:2], types[2], m, n, k, batch=batch)
+        values = [random(o.dtype, o.dims, i) for i, o in enumerate(instruction.operands)]
+        after = pipeline.run(module(instruction.operands, instruction), for_cpu(cpu, False), Dump())
+        assert kinds(after) == ["packed-dot"]
+        (got,) = NativeSimulation(after, cpu).run(values)
+        near(got, instruction, values)
+
+
 def test_transposed_result(cpu: str) -> None:
     """The product is computed the other way round; for u8 by s8 that needs another form."""
     for types in ((U8, S8, S32), (F32, F32, F32)):

@@ -51,14 +51,14 @@ def inside(after: hlo.Module) -> hlo.Module:
 
 @pytest.mark.parametrize("type_", [BF16, F32], ids=str)
 def test_a_matrix_is_packed_once_for_a_loop(type_: DType) -> None:
-    x, w = parameter(1, 96, 640, dtype=type_), parameter(2, 640, 640, dtype=type_)
-    made = product((type_, type_), type_, 96, 640, 640).replace(operands=[x, w])
+    x, w = parameter(1, 200, 640, dtype=type_), parameter(2, 640, 640, dtype=type_)
+    made = product((type_, type_), type_, 200, 640, 640).replace(operands=[x, w])
     before = loop(op("tanh", made), x, [w])
     after = pipeline.run(before, for_cpu("host", False), Dump())
     assert kinds(after).count("pack") == 1
     assert "pack" not in kinds(inside(after))
     assert "packed-dot" in kinds(inside(after))
-    values = [random(type_, (96, 640), 0), random(type_, (640, 640), 1)]
+    values = [random(type_, (200, 640), 0), random(type_, (640, 640), 1)]
     values[1] = (values[1].astype(np.float32) / 32).astype(type_.numpy)
     (got,) = NativeSimulation(after).run(values)
     exact = values[0].astype(np.float64)
@@ -90,7 +90,7 @@ def test_constants_are_packed(
     """When the program is compiled, as the kernel does it: for group sizes of 1, 2 and 4, columns that panels do not
     divide, and a last group that is not full.
     """
-    made = product(types[:2], types[2], 60, 301, 901, (False, transposed))
+    made = product(types[:2], types[2], 100, 301, 901, (False, transposed))
     values = [random(o.dtype, o.dims, i) for i, o in enumerate(made.operands)]
     other = compiled(made, list(made.operands), cpu)
     weights = hlo.constant(values[1], types[1])
@@ -104,7 +104,7 @@ def test_constants_are_packed(
 
 def test_large_constants_are_packed_when_the_program_runs(monkeypatch: Any) -> None:
     monkeypatch.setattr(packed, "_PACKED_LITERAL_BYTES", 1 << 20)
-    made = product((F32, F32), F32, 60, 600, 901)
+    made = product((F32, F32), F32, 200, 600, 901)
     weights = hlo.constant(random(F32, (901, 600), 1), F32)
     after = compiled(made.replace(operands=[made.operands[0], weights]), [made.operands[0]])
     assert "pack" in kinds(after)
