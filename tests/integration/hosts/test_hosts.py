@@ -165,3 +165,13 @@ def test_two_jobs_on_one_machine_do_not_meet(tmp_path: Path) -> None:
     assert [job.wait(processes.LIMIT) for job in jobs] == [0, 0]
     first, second = (dict(np.load(tmp_path / str(n) / "0.npz")) for n in range(2))
     assert all(np.array_equal(first[k], second[k]) for k in first)
+
+
+@pytest.mark.slow
+def test_the_example() -> None:
+    main = Path(__file__).parents[3] / "examples" / "hosts" / "main.py"
+    result = subprocess.run(
+        [sys.executable, str(main), "--steps", "20"], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "The losses are equal, bit for bit." in result.stdout
