@@ -10,6 +10,9 @@ from collections.abc import Iterator
 from . import __path__ as package_path
 from .version import __version__
 
+# Of the files that decide what the compiler makes: its code, and the tables beside it.
+_SUFFIXES = (".py", ".txt")
+
 
 def _source_files(folder: str) -> Iterator[os.DirEntry[str]]:
     with os.scandir(folder) as entries:
@@ -17,7 +20,7 @@ def _source_files(folder: str) -> Iterator[os.DirEntry[str]]:
             if entry.is_dir():
                 if entry.name != "__pycache__":
                     yield from _source_files(entry.path)
-            elif entry.name.endswith(".py"):
+            elif entry.name.endswith(_SUFFIXES):
                 yield entry
 
 

@@ -49,30 +49,11 @@ fs::path InstalledInterpreter() {
   return python.parent_path().parent_path() / "bin" / python.filename();
 }
 
-void AddSources(Sha256& digest, const fs::path& folder) {
-  std::vector<fs::path> paths;
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error)) {
-    paths.push_back(entry->path());
-  }
-  std::sort(paths.begin(), paths.end());
-  for (const fs::path& path : paths) {
-    struct stat info{};
-    if (stat(path.c_str(), &info) != 0) continue;
-    if (S_ISDIR(info.st_mode)) {
-      if (path.filename() != "__pycache__") AddSources(digest, path);
-    } else if (path.extension() == ".py") {
-      digest.UpdateField(StrCat(path.filename().string(), " ", static_cast<int64_t>(info.st_size),
-                                " ", static_cast<int64_t>(info.st_mtim.tv_sec), ".",
-                                static_cast<int64_t>(info.st_mtim.tv_nsec)));
-    }
-  }
-}
-
-// The relative paths of the sources below a folder, sorted as AddSources goes through them, and the
-// checksums of their contents.
-void AddContents(std::string& text, const fs::path& folder, const std::string& prefix) {
+// Calls `visit(path, name)` for each file of the compiler below `folder`, sorted by name in each
+// folder: its code, and the tables beside it (tripont/fingerprint.py goes through them in the same
+// way). `name` is the path relative to the folder that the walk began with.
+template <typename Visit>
+void VisitSources(const fs::path& folder, const Visit& visit, const std::string& prefix = "") {
   std::vector<fs::path> paths;
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
@@ -83,11 +64,9 @@ void AddContents(std::string& text, const fs::path& folder, const std::string& p
   for (const fs::path& path : paths) {
     const std::string name = path.filename().string();
     if (fs::is_directory(path, error)) {
-      if (name != "__pycache__") AddContents(text, path, StrCat(prefix, name, "/"));
-    } else if (path.extension() == ".py") {
-      std::ifstream file(path, std::ios::binary);
-      const std::string content((std::istreambuf_iterator<char>(file)), {});
-      text += StrCat(prefix, name, " ", Crc32(content), "\n");
+      if (name != "__pycache__") VisitSources(path, visit, StrCat(prefix, name, "/"));
+    } else if (path.extension() == ".py" || path.extension() == ".txt") {
+      visit(path, StrCat(prefix, name));
     }
   }
 }
@@ -165,7 +144,13 @@ std::string DefaultCompilerFingerprint() {
   std::error_code error;
   if (!fs::is_directory(compiler, error)) return "";
   Sha256 digest;
-  AddSources(digest, compiler);
+  VisitSources(compiler, [&](const fs::path& path, const std::string& name) {
+    struct stat info{};
+    if (stat(path.c_str(), &info) != 0) return;
+    digest.UpdateField(StrCat(name, " ", static_cast<int64_t>(info.st_size), " ",
+                              static_cast<int64_t>(info.st_mtim.tv_sec), ".",
+                              static_cast<int64_t>(info.st_mtim.tv_nsec)));
+  });
   for (const std::string& name : FindPackages()) digest.UpdateField(name);
   return digest.FinishHex().substr(0, 16);
 }
@@ -174,7 +159,11 @@ const std::string& CompilerSources() {
   static const auto* const digest = new std::string([] {
     const fs::path compiler = LibraryFolder().parent_path() / "core" / "compiler";
     std::string text;
-    AddContents(text, compiler, "");
+    VisitSources(compiler, [&](const fs::path& path, const std::string& name) {
+      std::ifstream file(path, std::ios::binary);
+      const std::string content((std::istreambuf_iterator<char>(file)), {});
+      text += StrCat(name, " ", Crc32(content), "\n");
+    });
     if (text.empty()) return text;
     Sha256 sha;
     sha.Update(text);

@@ -14,6 +14,7 @@ from tripont.core import _tripont
 
 from tests.core.runtime import programs
 from tests.core.runtime.conftest import fake_worker, is_alive, status, write_script
+from tripont import fingerprint
 
 
 def compile_status(client, program: bytes, **options):
@@ -223,6 +224,24 @@ def test_what_another_compiler_made_is_not_kept(make_client, artifact_file, tmp_
     assert not list((tmp_path / "cache").glob("*"))
     own = make_client(cache=True)
     assert [own.compile(program)[1] for _ in range(2)] == [False, True]
+
+
+def test_tables_of_the_compiler_are_part_of_it(tmp_path, monkeypatch):
+    """cpus.txt decides what is made as the code does. That the runtime's digest is the same, the test above shows."""
+    host = tmp_path / "core" / "compiler" / "targets" / "host"
+    host.mkdir(parents=True)
+    (host / "cpu.py").write_text("code = 1")
+    table = host / "cpus.txt"
+    monkeypatch.setattr(fingerprint, "package_path", [str(tmp_path)])
+    for digest in (fingerprint.compiler_sources, fingerprint.compiler_fingerprint):
+        table.write_text("znver9 avx2")
+        before = digest()
+        table.write_text("znver9 avx2 fma")
+        assert digest() != before
+        (host / "notes.orig").write_text("ignored")
+        after = digest()
+        (host / "notes.orig").write_text("ignored too")
+        assert digest() == after
 
 
 def test_that_nothing_is_kept_is_said_once(tmp_path, subprocess_environment):
