@@ -84,10 +84,10 @@ def _reshaped(
 ) -> Instruction:
     sizes = scope.sizes.get(x, NONE)
     found = groups(x.dims, old.dims)
+    if 0 in old.dims:
+        without = _sizes_without_elements(scope, old, x)
+        return scope.has(scope.add(Instruction("reshape", old.shape, (x,))), without)
     after: dict[int, Instruction] = {}
-    if old.shape.elements == 0:  # type: ignore[union-attr]
-        after = _sizes_without_elements(scope, old, x)
-        return scope.has(scope.add(Instruction("reshape", old.shape, (x,))), after)
     for group in found:
         inside = {d: sizes[d] for d in group.before if d in sizes}
         if not inside:
