@@ -106,6 +106,10 @@ def _add(costs: Costs, instruction: Instruction, times: float) -> None:
     elif opcode == "packed-dot":
         per_product = 8.0 if results[0].dtype.is_complex else 2.0
         costs.flops += times * per_product * elements * instruction.attributes["config"]["k"]
+    elif opcode == "window-product":
+        config = instruction.attributes["config"]
+        terms = math.prod(size for size, _, _ in config["sums"]) * config["form"].group
+        costs.flops += times * 2 * elements * terms
     elif opcode == "convolution":
         d = instruction.attributes["dimension_numbers"]
         kernel = operands[1]

@@ -308,6 +308,8 @@ OPCODES: Final[Mapping[str, OpcodeSpec]] = {
     # codegen/packed_dot.py.
     "pack": OpcodeSpec(1, ("config",)),
     "packed-dot": OpcodeSpec(-1, ("config",)),
+    # A generated convolution. config: see codegen/window_product.py.
+    "window-product": OpcodeSpec(-1, ("config",)),
 }
 # fmt: on
 

@@ -438,6 +438,7 @@ _OPCODES: Final = {
     "library-call": "custom-call",
     "pack": "custom-call",
     "packed-dot": "custom-call",
+    "window-product": "custom-call",
     **dict.fromkeys(WRITTEN_AS_CALLS, "custom-call"),
 }
 
@@ -816,6 +817,7 @@ _WRITERS: Final[dict[str, Callable[[Instruction], bytes]]] = {
     "library-call": _library_call,
     "pack": _packed,
     "packed-dot": _packed,
+    "window-product": _packed,
     **dict.fromkeys(
         WRITTEN_AS_CALLS,
         lambda i: text(_Field.CUSTOM_CALL_TARGET, WRITTEN_AS_CALLS[i.opcode]),

@@ -224,6 +224,7 @@ OPCODES_COVERED_AS: dict[str, str] = {
     "fusion": "made by passes for most programs here",
     "library-call": "made by passes: dot_general, convolution, sort, fft, cholesky",
     **dict.fromkeys(["pack", "packed-dot"], "made by passes: dot_general"),
+    "window-product": "made by passes: convolution",
     "parameter": "every program with an argument",
     "topk": "chlo.top_k",
 }

@@ -138,6 +138,7 @@ EMITTERS: Final[dict[str, str]] = {
     "dot": "contraction",
     "pack": "pack",
     "packed-dot": "packed_dot",
+    "window-product": "window_product",
     "reduce-window": "reduce_window",
     "rng-bit-generator": "rng",
     "scatter": "scatter",

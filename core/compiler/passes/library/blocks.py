@@ -47,7 +47,7 @@ def in_blocks(
     which = max(range(len(sizes)), key=sizes.__getitem__)
     limit = depth // (length // sizes[which])
     blocks = -(-sizes[which] // limit) if limit > 0 else 0
-    if blocks == 0 or blocks * dot.shape.elements * 4 > _MAXIMUM_BYTES:  # type: ignore[union-attr]
+    if blocks == 0 or blocks * math.prod(dot.dims) * 4 > _MAXIMUM_BYTES:
         return None
     left, right = numbers.lhs_contracting[which], numbers.rhs_contracting[which]
     split = dot.replace(
@@ -63,7 +63,7 @@ def in_blocks(
         dot.shape,
         (as_integers(product, dot.dtype), constant(np.zeros((), dot.dtype.numpy), dot.dtype)),
         {"dimensions": (len(numbers.lhs_batch),)},
-        (_addition(dot.dtype),),
+        (addition(dot.dtype),),
         metadata=dot.metadata,
     )
 
@@ -117,7 +117,7 @@ def _split_numbers(numbers: DotDimensionNumbers, left: int, right: int) -> DotDi
     )
 
 
-def _addition(dtype: DType) -> Computation:
+def addition(dtype: DType) -> Computation:
     scalar = Shape(dtype)
     parameters = [Instruction("parameter", scalar, (), {"index": n}) for n in range(2)]
     root = Instruction("add", scalar, parameters)

@@ -25,17 +25,23 @@ from typing import Any, Final
 
 from ...hlo import ConvolutionDimensionNumbers, Instruction, Shape, WindowDimension, constant
 from ..patterns import convert
+from . import convolution_costs
 from .blocks import as_integers
 from .context import Context
 from .cost import contraction_cost
 from .gemm import Dimension, row_major
 from .onednn import CONVOLUTION, way
+from .window_products import generate_convolution
 
 MAX_SPATIAL_DIMENSIONS: Final = 3
 
 
 def match_convolution(convolution: Instruction, context: Context) -> Instruction | None:
     """The library call that computes ``convolution``, or None if it is left to generated code."""
+    if convolution_costs.prefers_generated(convolution, context.target):
+        generated = generate_convolution(convolution, context.target)
+        if generated is not None:
+            return generated
     if not is_possible(convolution):
         return None
     lhs, rhs = convolution.operands

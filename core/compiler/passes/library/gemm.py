@@ -263,14 +263,14 @@ def _packed_form(dot: Instruction, target: Target) -> ProductForm | None:
     if streamed_sides(dot, target) is not None:
         return None
     lhs, rhs = (o.dtype for o in dot.operands)
-    form = product_forms.choose(target, lhs, rhs, _accumulator(dot.dtype))
+    form = product_forms.choose(target, lhs, rhs, accumulator(dot.dtype))
     if form is None:
         return None
     batch, m, n, k = sizes_of(dot)
     return form if product_costs.is_large_enough(form, (lhs, rhs), batch, m, n, k) else None
 
 
-def _accumulator(dtype: DType) -> DType:
+def accumulator(dtype: DType) -> DType:
     """The type that sums of ``dtype`` are done in: integers wrap whether they are narrowed before or after."""
     if dtype.is_integer:
         return dtype if dtype.bits >= 32 else dtypes.S32

@@ -1,0 +1,116 @@
+"""Which convolutions are generated, and which are oneDNN's: by element types, shape and instruction set.
+
+The table was measured with ``python -m benchmarks.convolutions`` (docs/cpus.md has the figures) on a Xeon of 2023
+without AMX, with all its instructions and kept to those of x86-64-v3. What it says about AMX and Zen is not measured.
+
+=================  ===================================================================  ============================
+operands           generated                                                            otherwise
+=================  ===================================================================  ============================
+integers           all                                                                  the "convolution" kernel
+f64, 8 bits        all                                                                  the "convolution" kernel
+bf16               with AVX-512, not depthwise                                          oneDNN with AMX, and on Zen
+f32, and through   up to 4 output features; one input feature; depthwise in one or      oneDNN
+f32 bf16 and f16   three dimensions, features first, or the gradient of windows above
+                   3x3; gradients of the weights of dilated (transposed) ones;
+                   gradients of inputs in one dimension, features first; sums of more
+                   than 4,096 terms, which oneDNN adds up one after the other; without
+                   AVX-512 some gradients of weights
+any, no oneDNN     all but complex numbers and truth values                             the "convolution" kernel
+=================  ===================================================================  ============================
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from ... import dtypes
+from ...hlo import ConvolutionDimensionNumbers, Instruction, WindowDimension
+from .onednn import CONVOLUTION, way
+
+if TYPE_CHECKING:
+    from ...targets.target import Target
+
+# Longer sums lose digits in oneDNN's kernels: docs/accuracy.md.
+_LONGEST_SUM: Final = 4096
+# Less than a vector of output features, of which oneDNN computes a whole one.
+_FEW_OUTPUTS: Final = 4
+# Gradients of weights that oneDNN computes in less than two thirds of the time it needs for others, without AVX-512.
+_AVX2_FEATURES: Final = 128
+_AVX2_TERMS: Final = 2048
+
+
+def prefers_generated(convolution: Instruction, target: Target) -> bool:
+    """Whether ``convolution`` is generated rather than oneDNN's on ``target``, if it can be both."""
+    lhs, rhs = convolution.operands
+    types = lhs.dtype, rhs.dtype, convolution.dtype
+    if way(CONVOLUTION, types, target) is None or convolution.dtype.is_integer:
+        return True
+    shape = _Class(convolution)
+    if dtypes.BF16 in types and target.has("avx512f"):
+        # vdpbf16ps, which oneDNN uses, is as fast as a multiply-add of f32 on Zen and half as fast on Intel's CPUs.
+        amx = target.has("amx-bf16") or (
+            target.has("avx512bf16") and target.cpu.startswith("znver")
+        )
+        if not amx and not shape.is_depthwise:
+            return True
+    return shape.is_slow_in_onednn(target)
+
+
+class _Class:
+    """What decides about a convolution of f32."""
+
+    def __init__(self, convolution: Instruction) -> None:
+        from .convolution import is_input_gradient, is_weights_gradient, products_of_sum
+
+        numbers: ConvolutionDimensionNumbers = convolution.attributes["dimension_numbers"]
+        windows: tuple[WindowDimension, ...] = convolution.attributes["window"]
+        rhs = convolution.operands[1].dims
+        attributes = convolution.attributes
+        self.groups = max(attributes["feature_group_count"], attributes["batch_group_count"])
+        self.outputs = rhs[numbers.kernel_output_feature] // self.groups
+        self.rank = len(windows)
+        self.terms = products_of_sum(convolution)
+        self.is_weights = is_weights_gradient(convolution)
+        self.is_input = not self.is_weights and is_input_gradient(convolution)
+        # Of a gradient of weights the input features are the batch of the convolution that HLO writes for it.
+        self.inputs = (
+            convolution.dims[numbers.output_batch]
+            if self.is_weights
+            else rhs[numbers.kernel_input_feature]
+        )
+        self.is_dilated = any(w.base_dilation > 1 for w in windows)
+        self.window = math.prod(w.size for w in windows)
+        self.positions = math.prod(convolution.dims[d] for d in numbers.output_spatial)
+        self.is_spatial_minor = self.rank > 0 and (
+            numbers.input_spatial[-1] == len(convolution.operands[0].dims) - 1
+        )
+
+    @property
+    def is_depthwise(self) -> bool:
+        """Whether each group has one feature: that of the output, for the gradient of weights."""
+        one = self.outputs == 1 if self.is_weights else self.inputs == 1
+        return self.groups > 1 and one
+
+    def is_slow_in_onednn(self, target: Target) -> bool:
+        """Whether oneDNN has a slower kernel for it, or none but its reference, or adds up too long sums."""
+        if self.is_depthwise:
+            if self.rank != 2:
+                return True
+            if self.is_weights:
+                return self.positions > 9
+            return self.is_spatial_minor
+        if self.is_dilated and self.window > self.positions:
+            return True
+        if self.groups == 1 and self.outputs <= _FEW_OUTPUTS and self.inputs > _FEW_OUTPUTS:
+            return True
+        if self.groups == 1 and self.inputs == 1 and not self.is_weights:
+            return True
+        if self.is_input and self.rank == 1 and self.is_spatial_minor:
+            return True
+        if self.is_weights:
+            if target.has("avx512f") or self.groups > 1 or self.is_spatial_minor:
+                return False
+            wide = min(self.outputs, self.inputs) >= _AVX2_FEATURES
+            return self.rank != 2 or (wide and self.terms >= _AVX2_TERMS)
+        return self.terms > _LONGEST_SUM
