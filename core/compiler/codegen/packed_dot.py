@@ -134,6 +134,7 @@ class _PackedDot:
         source = memory_type(self.operands[0].shape.dtype)
         if self.stages:
             self.staged = b.alloca(memory_type(form.lhs), self.tall * self.rows * self.staged_row)
+        self.tile = b.alloca(self.type, self.rows * self.width) if self.roots else None
         if self.copies:
             self.copy = b.alloca(memory_type(form.rhs), self.piece * self.width)
         if self.pieces > 1:
@@ -486,19 +487,25 @@ class _PackedDot:
             self.write_roots(top, left, finished)
 
     def write_roots(self, top: Value, left: Value, values: list[Value]) -> None:
-        """Write what is computed from a finished tile."""
+        """Write what is computed from a finished tile, a row at a time: long code is there once for each vector."""
         b, g, form = self.b, self.frame.generator, self.form
-        with g.level():  # what is computed here is known here only
+        assert self.tile is not None
+        for n, value in enumerate(values):
+            b.store(value, self.part(self.tile, n), form.lanes * self.size)
+        with (
+            b.loop(i64(0), i64(self.rows)) as r,
+            g.level(),
+        ):  # what is computed here is known here only
             block = b.new_label("roots")
             b.branch(block)
             b.start_block(block)
-            for n, value in enumerate(values):
-                r, v = divmod(n, self.vectors)
-                row = Coordinate(b.add(top, i64(r)), 0, 1, None, 0, self.m - 1)
-                column = Coordinate(
-                    b.add(left, i64(v * form.lanes)), 1, form.lanes, None, 0, self.n - 1
-                )
+            finished = b.gep(self.type, self.tile, b.mul(r, i64(self.width)))
+            row = Coordinate(b.add(top, r), 0, 1, None, 0, self.m - 1)
+            for v in range(self.vectors):
+                at = b.add(left, i64(v * form.lanes))
+                column = Coordinate(at, 1, form.lanes, None, 0, self.n - 1)
                 index = (*self.at, row, column)
+                value = b.load(form.accumulator, self.part(finished, v), form.lanes * self.size)
                 g.remember((self.dot, index), value, g.depth)
                 results = [element(g, root, index) for root in self.roots]
                 for array, result in zip(self.frame.results, results, strict=True):
