@@ -12,9 +12,9 @@
 #include "absl/status/statusor.h"
 #include "nextpluggable/adapter.h"
 #include "nextpluggable/arrays.h"
+#include "nextpluggable/host_view.h"
 #include "nextpluggable/include/tripont/tensorflow_kernel.h"
 #include "nextpluggable/tensor_buffers.h"
-#include "tensorflow/core/framework/allocation_description.pb.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/resource_mgr.h"
 #include "tensorflow/core/framework/resource_var.h"
@@ -184,25 +184,6 @@ absl::Status WritableArray(tf::OpKernelContext* context, tf::Var* variable, Trip
   return absl::OkStatus();
 }
 
-// The memory of a tensor's buffer, as the host sees it, as host memory that belongs to the tensor.
-// TensorFlow never writes to memory that a tensor does not own.
-class HostView : public tf::TensorBuffer {
- public:
-  HostView(tf::Tensor tensor, void* data)
-      : tf::TensorBuffer(data), tensor_(std::move(tensor)), size_(tensor_.TotalBytes()) {}
-  size_t size() const override { return size_; }
-  tf::TensorBuffer* root_buffer() override { return this; }
-  void FillAllocationDescription(tf::AllocationDescription* proto) const override {
-    proto->set_requested_bytes(static_cast<int64_t>(size_));
-    proto->set_allocator_name("tripont");
-  }
-  bool OwnsMemory() const override { return false; }
-
- private:
-  tf::Tensor tensor_;
-  size_t size_;
-};
-
 // Waits for the event, which may be null, and destroys it.
 absl::Status Await(PJRT_Event* event) {
   if (event == nullptr) return absl::OkStatus();
@@ -258,7 +239,8 @@ absl::Status OnHost(const tf::Tensor& tensor, tf::Tensor* on_host) {
   void* data = nullptr;
   PJRT_Error* const error = Core().await_read(buffer, &data);
   if (error == nullptr) {
-    const tf::core::RefCountPtr<HostView> view(new HostView(tensor, data));
+    const tf::core::RefCountPtr<tf::TensorBuffer> view(
+        new HostView(tensor, data, tensor.TotalBytes()));
     *on_host = tf::Tensor(tensor.dtype(), tensor.shape(), view.get());
     return absl::OkStatus();
   }

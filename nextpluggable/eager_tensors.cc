@@ -8,12 +8,12 @@
 #include <string>
 #include <utility>
 
+#include "nextpluggable/host_view.h"
 #include "nextpluggable/tensor_buffers.h"
 #include "tensorflow/c/eager/tfe_context_internal.h"
 #include "tensorflow/c/eager/tfe_tensorhandle_internal.h"
 #include "tensorflow/core/common_runtime/eager/context.h"
 #include "tensorflow/core/common_runtime/eager/tensor_handle.h"
-#include "tensorflow/core/framework/allocation_description.pb.h"
 #include "tensorflow/core/framework/tensor_shape.h"
 
 // Python's, as far as TensorFlow's functions name it.
@@ -95,25 +95,6 @@ class OwnedBuffer {
   PJRT_Buffer* buffer_;
 };
 
-// The memory of a device buffer as TensorFlow's host memory. TensorFlow never writes to memory that
-// a tensor does not own.
-class HostView : public tf::TensorBuffer {
- public:
-  HostView(OwnedBuffer buffer, void* data, size_t size)
-      : tf::TensorBuffer(data), buffer_(std::move(buffer)), size_(size) {}
-  size_t size() const override { return size_; }
-  tf::TensorBuffer* root_buffer() override { return this; }
-  void FillAllocationDescription(tf::AllocationDescription* proto) const override {
-    proto->set_requested_bytes(static_cast<int64_t>(size_));
-    proto->set_allocator_name("tripont");
-  }
-  bool OwnsMemory() const override { return false; }
-
- private:
-  OwnedBuffer buffer_;
-  size_t size_;
-};
-
 absl::StatusOr<tf::TensorShape> ShapeOf(PJRT_Buffer* buffer) {
   auto get = PjrtArguments<PJRT_Buffer_Dimensions_Args>();
   get.buffer = buffer;
@@ -146,7 +127,7 @@ absl::StatusOr<tf::Tensor> TensorOnHost(OwnedBuffer buffer, const tf::TensorShap
   void* data = nullptr;
   if (PJRT_Error* error = Core().await_read(buffer.get(), &data)) return TakeError(error);
   const size_t size = static_cast<size_t>(shape.num_elements()) * tf::DataTypeSize(dtype);
-  const tf::core::RefCountPtr<HostView> view(new HostView(std::move(buffer), data, size));
+  const tf::core::RefCountPtr<tf::TensorBuffer> view(new HostView(std::move(buffer), data, size));
   return tf::Tensor(dtype, shape, view.get());
 }
 
