@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,11 +15,17 @@ from tripont.core.compiler.artifact import Executable
 from tripont.core.compiler.compile import compile_module
 from tripont.core.compiler.importer.program import read_program
 
-# host, sycl or sycl:cpu-as-gpu (the kernels of a GPU on the SYCL CPU device); a program is compiled for it.
+from tests.core.runtime.backends.checked import build
+
+# host, sycl, sycl:cpu-as-gpu (the kernels of a GPU on the SYCL CPU device), or checked (the CPU, with kernels that are
+# caught when they go outside of their arrays: tests/core/runtime/backends/checked); a program is compiled for it.
 TARGET = os.environ.get("TRIPONT_CONFORMANCE_TARGET") or "host"
 _OPTIONS = {"target": TARGET.split(":")[0], "cpu": os.environ.get("TRIPONT_CPU") or "host"}
 if TARGET == "sycl:cpu-as-gpu":
     _OPTIONS["device"] = "gpu,fp16,fp64,sub-groups"
+if TARGET == "checked":
+    os.environ.update(build.environment())
+    sys.path.append(str(build.package()))
 
 
 @functools.cache

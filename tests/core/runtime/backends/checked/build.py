@@ -73,3 +73,8 @@ def environment() -> dict[str, str]:
     """The variables of a process that uses the backend."""
     path = os.pathsep.join(filter(None, [str(package()), os.environ.get("PYTHONPATH", "")]))
     return {"TRIPONT_BACKENDS": str(library()), "PYTHONPATH": path}
+
+
+if __name__ == "__main__":  # for `eval "$(python -m tests.core.runtime.backends.checked.build)"`
+    for name, value in environment().items():
+        print(f"export {name}={shlex.quote(value)}")
