@@ -61,10 +61,11 @@ struct Exchange::Traffic {
   char* In(size_t peer) const { return in.get() + peer * kMessageBytes; }
 };
 
-StatusOr<Exchange> Exchange::Begin(Job* job, const std::vector<int>& devices, std::string what,
-                                   uint64_t identity, int64_t timeout_seconds) {
+StatusOr<Exchange> Exchange::Begin(Job* job, ChannelUse use, const std::vector<int>& devices,
+                                   std::string what, uint64_t identity, int64_t timeout_seconds) {
   TRIPONT_RETURN_IF_ERROR(job->broken());
-  TRIPONT_ASSIGN_OR_RETURN(Channel* const channel, job->GetChannel(devices, what, timeout_seconds));
+  TRIPONT_ASSIGN_OR_RETURN(Channel* const channel,
+                           job->GetChannel(use, devices, what, timeout_seconds));
   return Exchange(job, channel, std::move(what), identity, timeout_seconds);
 }
 
@@ -172,7 +173,8 @@ Status Exchange::Run() {
       }
       if (!wait.has_value()) {
         std::vector<int> all = awaited.empty() ? channel_->processes : awaited;
-        wait.emplace(job_, channel_->devices, std::move(all), sequence, what_, timeout_seconds_);
+        wait.emplace(job_, channel_->use, channel_->devices, std::move(all), sequence, what_,
+                     timeout_seconds_);
       }
       if (wait->has_failed()) return wait->status();
       std::this_thread::sleep_for(kNap);

@@ -24,8 +24,8 @@ class Exchange {
  public:
   // `what`: "all-reduce.1 of program jit_f". `identity`: a number of the collective that is the
   // same in all processes that run the same program. Blocks while the processes agree on a channel.
-  static StatusOr<Exchange> Begin(Job* job, const std::vector<int>& devices, std::string what,
-                                  uint64_t identity, int64_t timeout_seconds);
+  static StatusOr<Exchange> Begin(Job* job, ChannelUse use, const std::vector<int>& devices,
+                                  std::string what, uint64_t identity, int64_t timeout_seconds);
 
   Job& job() const { return *job_; }
   // The other processes of the group; ascending.

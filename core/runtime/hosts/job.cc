@@ -409,14 +409,14 @@ Status Job::InitialiseMpi() {
 // ---------------------------------------------------------------------------------------------------------------
 // Channels
 
-StatusOr<Channel*> Job::GetChannel(const std::vector<int>& devices, const std::string& what,
-                                   int64_t timeout_seconds) {
+StatusOr<Channel*> Job::GetChannel(ChannelUse use, const std::vector<int>& devices,
+                                   const std::string& what, int64_t timeout_seconds) {
   TRIPONT_RETURN_IF_ERROR(mpi_status_);
   const int first = ProcessOf(devices[0]);
   int number = 0;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = channels_.find(devices);
+    const auto found = channels_.find({use, devices});
     if (found != channels_.end()) return found->second.get();
     if (first == process_) number = channels_named_++;
   }
@@ -431,13 +431,14 @@ StatusOr<Channel*> Job::GetChannel(const std::vector<int>& devices, const std::s
   }
   Sha256 hash;
   for (const int device : devices) hash.UpdateField(StrCat(device));
-  const std::string key = StrCat("tripont/channel/", name_, "/", hash.FinishHex());
+  const std::string key =
+      StrCat("tripont/channel/", name_, "/", static_cast<char>(use), "/", hash.FinishHex());
   const std::shared_ptr<KeyValueStore> store = this->store();
   int64_t tag = kFirstChannelTag + int64_t{first} * range + number;
   if (first == process_) {
     TRIPONT_RETURN_IF_ERROR(store->Put(key, StrCat(tag)));
   } else {
-    Wait wait(this, devices, {first}, 0, what, timeout_seconds);
+    Wait wait(this, use, devices, {first}, 0, what, timeout_seconds);
     while (true) {
       StatusOr<std::string> text = store->Get(key, std::chrono::milliseconds(kAskAfterMs));
       if (text.ok()) {
@@ -452,6 +453,7 @@ StatusOr<Channel*> Job::GetChannel(const std::vector<int>& devices, const std::s
   }
   if (tag < kFirstChannelTag || tag > largest_tag_) return Internal(what, ": tag ", tag);
   auto channel = std::make_unique<Channel>();
+  channel->use = use;
   channel->devices = devices;
   channel->tag = static_cast<int>(tag);
   for (const int device : devices) {
@@ -462,15 +464,17 @@ StatusOr<Channel*> Job::GetChannel(const std::vector<int>& devices, const std::s
   channel->processes.erase(std::unique(channel->processes.begin(), channel->processes.end()),
                            channel->processes.end());
   const std::lock_guard<std::mutex> lock(mutex_);
-  return channels_.emplace(devices, std::move(channel)).first->second.get();
+  return channels_.emplace(std::pair(use, devices), std::move(channel)).first->second.get();
 }
 
 // ---------------------------------------------------------------------------------------------------------------
 // Waits
 
-Job::Wait::Wait(Job* job, const std::vector<int>& devices, std::vector<int> processes,
-                uint64_t sequence, std::string what, int64_t timeout_seconds)
+Job::Wait::Wait(Job* job, ChannelUse use, const std::vector<int>& devices,
+                std::vector<int> processes, uint64_t sequence, std::string what,
+                int64_t timeout_seconds)
     : job_(job),
+      use_(use),
       devices_(devices),
       sequence_(sequence),
       what_(std::move(what)),
@@ -570,7 +574,7 @@ constexpr size_t kMaxDevicesInQuestion = 256;
 
 }  // namespace
 
-// A question: "NUMBER\tSEQUENCE\tWHAT\tDEVICE DEVICE ...". Its answer: "NUMBER\t" and then nothing,
+// A question: "NUMBER\tSEQUENCE\tUSE\tWHAT\tDEVICE DEVICE ...". Its answer: "NUMBER\t" and then nothing,
 // if the asker shall wait on, or why what it waits for will not come.
 void Job::AnswerQuestions() {
   while (auto question = TakeMessage(*mpi_, communicator_, kQuestionTag)) {
@@ -582,23 +586,28 @@ void Job::AnswerQuestions() {
 
 std::string Job::AnswerTo(int asker, std::string_view question) {
   const std::vector<std::string> fields = Split(question, '\t');
-  if (fields.size() != 4) return "";
+  if (fields.size() != 5 || fields[2].size() != 1) return "";
   const auto sequence = static_cast<uint64_t>(ToNumber(fields[1]).value_or(0));
+  const auto use = static_cast<ChannelUse>(fields[2][0]);
   std::vector<int> devices;
-  for (const std::string& id : Split(fields[3], ' '))
+  for (const std::string& id : Split(fields[4], ' '))
     devices.push_back(static_cast<int>(ToNumber(id).value_or(-1)));
   const std::lock_guard<std::mutex> lock(mutex_);
-  const auto channel = channels_.find(devices);
+  const auto channel = channels_.find({use, devices});
   if (channel != channels_.end() && sequence > 0 && channel->second->sequence >= sequence)
     return "";  // what it waits for is on its way
   if (!broken_.ok()) return Plain(StrCat("it has failed: ", broken_.message()));
+  // A transfer keeps no device from its collectives.
+  if (use != ChannelUse::kCollectives) return "";
   // Of the asker's devices in the group, all wait for ours. If one of ours waits for one of those
   // in another collective, neither will ever come.
   const auto in_question = [&](int device) {
     return std::find(devices.begin(), devices.end(), device) != devices.end();
   };
   for (const Wait* wait : waits_) {
-    if (wait->devices_ == devices || NowMs() - wait->started_ms_ < kAskAfterMs / 2) continue;
+    if (wait->use_ != use || wait->devices_ == devices ||
+        NowMs() - wait->started_ms_ < kAskAfterMs / 2)
+      continue;
     bool has_ours = false;
     bool has_theirs = false;
     for (const int device : wait->devices_) {
@@ -685,7 +694,7 @@ void Job::LookAfterWaits() {
       std::span<const int> devices = wait->devices_;
       if (devices.size() > kMaxDevicesInQuestion) devices = {};
       Send(awaited.process, kQuestionTag,
-           StrCat(wait->number_, "\t", wait->sequence_, "\t",
+           StrCat(wait->number_, "\t", wait->sequence_, "\t", static_cast<char>(wait->use_), "\t",
                   Plain(wait->what_.substr(0, kMaxWhat)), "\t", StrJoin(devices, " ")));
     }
   }

@@ -26,6 +26,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/runtime/export.h"
@@ -48,8 +49,13 @@ struct ProcessInfo {
   std::string mpi_error;   // why
 };
 
-// The devices of one group of a collective, whose messages follow one another in one order.
+// What the messages of a channel are for: the same devices have one for each.
+enum class ChannelUse : char { kCollectives = 'c', kTransfers = 't' };
+
+// The devices of one group of a collective, or the source and the target of transfers, whose
+// messages follow one another in one order.
 struct Channel {
+  ChannelUse use = ChannelUse::kCollectives;
   std::vector<int> devices;           // ids, in the order of the group
   std::vector<int> processes;         // where they are, without this one; ascending
   int tag = 0;                        // of its messages
@@ -89,16 +95,16 @@ class TRIPONT_EXPORT Job {
 
   // The channel of a group of devices (ids). Agrees on it with the other processes when it is asked
   // for the first time, which may block. `what` and `program`: for errors.
-  StatusOr<Channel*> GetChannel(const std::vector<int>& devices, const std::string& what,
-                                int64_t timeout_seconds);
+  StatusOr<Channel*> GetChannel(ChannelUse use, const std::vector<int>& devices,
+                                const std::string& what, int64_t timeout_seconds);
 
   // One wait for other processes, watched by the job's thread.
   class Wait {
    public:
     // `what`: "all-reduce.1 of program jit_f". `processes`: whom it waits for. `sequence`: which
     // exchange of the channel it is. timeout_seconds: 0 waits for ever.
-    Wait(Job* job, const std::vector<int>& devices, std::vector<int> processes, uint64_t sequence,
-         std::string what, int64_t timeout_seconds);
+    Wait(Job* job, ChannelUse use, const std::vector<int>& devices, std::vector<int> processes,
+         uint64_t sequence, std::string what, int64_t timeout_seconds);
     ~Wait();
     Wait(const Wait&) = delete;
     Wait& operator=(const Wait&) = delete;
@@ -116,6 +122,7 @@ class TRIPONT_EXPORT Job {
       int64_t last_question_ms = 0;
     };
     Job* const job_;
+    const ChannelUse use_;
     const std::vector<int> devices_;
     const uint64_t sequence_;
     const std::string what_;
@@ -177,7 +184,7 @@ class TRIPONT_EXPORT Job {
   std::thread watcher_;
   mutable std::mutex mutex_;
   Status broken_;
-  std::map<std::vector<int>, std::unique_ptr<Channel>> channels_;
+  std::map<std::pair<ChannelUse, std::vector<int>>, std::unique_ptr<Channel>> channels_;
   int channels_named_ = 0;  // whose first device is ours
   std::list<Wait*> waits_;
   uint64_t waits_begun_ = 0;

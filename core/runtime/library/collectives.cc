@@ -210,15 +210,14 @@ class Collective : public LibraryCall {
     const Place& place = places_[participant];
     const std::vector<int64_t>& members = *place.group;
     const Placement& placement = self->launch->placement();
-    const bool is_across =
-        placement.job != nullptr &&
-        std::any_of(members.begin(), members.end(),
-                    [&](int64_t member) { return !placement.IsLocal(member); });
+    const bool is_across = placement.job != nullptr &&
+                           std::any_of(members.begin(), members.end(),
+                                       [&](int64_t member) { return !placement.IsLocal(member); });
     return self->launch->Meet(meeting_, name_, members, place.position, context.device(),
                               {operands, results}, [&](Contributions all) {
-                                return is_across ? MeetProcesses(context, *self->launch, members,
-                                                                 all)
-                                                 : Exchange(members, all);
+                                return is_across
+                                           ? MeetProcesses(context, *self->launch, members, all)
+                                           : Exchange(members, all);
                               });
   }
 
@@ -291,7 +290,7 @@ class Collective : public LibraryCall {
         placement.program + 0x9E3779B97F4A7C15u * static_cast<uint64_t>(meeting_ + 1);
     TRIPONT_ASSIGN_OR_RETURN(
         hosts::Exchange exchange,
-        hosts::Exchange::Begin(placement.job, devices,
+        hosts::Exchange::Begin(placement.job, hosts::ChannelUse::kCollectives, devices,
                                StrCat(short_name_, " of program ", launch.program()), identity,
                                launch.timeout_seconds()));
     Across across(placement, members, all, std::move(exchange), context);
@@ -382,8 +381,7 @@ class AllReduce final : public Collective {
     const size_t bytes = static_cast<size_t>(elements) * reduction_.element_size;
     if (bytes * (across.local().size() + across.remote().size()) <= hosts::kPackedBytes)
       return ReduceEverywhere(across, bytes);
-    for (size_t i = 0; i < elements_.size(); ++i)
-      TRIPONT_RETURN_IF_ERROR(ReduceInParts(across, i));
+    for (size_t i = 0; i < elements_.size(); ++i) TRIPONT_RETURN_IF_ERROR(ReduceInParts(across, i));
     return OkStatus();
   }
 
@@ -521,9 +519,8 @@ class ReduceScatter final : public Collective {
 
   Status ExchangeAcross(const std::vector<int64_t>& members, Across& across) const override {
     const size_t bytes = static_cast<size_t>(block_) * reduction_.element_size;
-    TRIPONT_ASSIGN_OR_RETURN(
-        const Scratch scratch,
-        across.Arrays(across.local().size() * across.remote().size(), bytes));
+    TRIPONT_ASSIGN_OR_RETURN(const Scratch scratch,
+                             across.Arrays(across.local().size() * across.remote().size(), bytes));
     for (const size_t q : across.remote()) {
       for (const size_t r : across.local())
         across.Send(across.ProcessOf(q), across.Operand(r, 0) + q * bytes, bytes);

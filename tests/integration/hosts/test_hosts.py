@@ -23,6 +23,12 @@ def test_what_jax_asks_for() -> None:
     assert all("OK" in e.output for e in ended)
 
 
+def test_arrays_go_to_devices_of_another_process() -> None:
+    ended = processes.run("transfers", devices=2)
+    processes.check(ended)
+    assert all("OK" in e.output for e in ended)
+
+
 @pytest.fixture(scope="module")
 def one_process(tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
     """The results of four devices in one process."""
@@ -92,6 +98,7 @@ def test_another_program() -> None:
         assert "do not run the same programs in the same order" in error
 
 
+@pytest.mark.slow
 def test_another_group_of_devices() -> None:
     errors = _errors(processes.run("other_group", devices=2))
     assert all(seconds < 10 for seconds, _ in errors)
@@ -116,6 +123,7 @@ def test_a_late_process_is_waited_for() -> None:
     assert all("2.0" in e.output and "ERROR" not in e.output for e in ended), ended
 
 
+@pytest.mark.slow
 def test_a_process_that_does_not_come_in_time() -> None:
     ended = processes.run("late", 15, environment={"TRIPONT_COLLECTIVE_TIMEOUT": "2"})
     [(seconds, error)] = _errors(ended[:1])
@@ -136,6 +144,7 @@ def test_without_mpi() -> None:
         assert "tripont[hosts]" in error
 
 
+@pytest.mark.slow
 def test_nothing_listens_and_nothing_is_left() -> None:
     # JAX's own CPU device would listen for Gloo.
     ended = processes.run("listening", environment={"JAX_PLATFORMS": "xpu"})

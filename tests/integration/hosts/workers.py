@@ -154,6 +154,43 @@ def jax_interface() -> None:
     print("OK")
 
 
+def transfers() -> None:
+    """jax.device_put to devices of the other process: small and large arrays, both ways at once, and dtypes."""
+    process = jax.process_index()
+    first, second = (
+        Mesh(np.array(jax.local_devices(process_index=p)), "x") for p in range(jax.process_count())
+    )
+    shape = (4, 70_000)
+    for dtype in ("float32", "bfloat16", "int4", "bool"):
+        for size in (0, 3, 70_000):
+            value = (np.arange(4 * size) % 5 - 2).reshape(4, size).astype(jnp.dtype(dtype))
+            there = jax.device_put(
+                jax.device_put(value, NamedSharding(first, P("x"))), NamedSharding(second, P("x"))
+            )
+            for part in there.addressable_shards:
+                assert process == 1
+                assert np.array_equal(np.asarray(part.data), value[part.index])
+            back = jax.device_put(there, NamedSharding(first, P("x")))
+            for part in back.addressable_shards:
+                assert process == 0
+                assert np.array_equal(np.asarray(part.data), value[part.index])
+    # Both directions at once, of arrays too large to be sent before they are received.
+    a = jax.device_put(np.full(shape, 1.0), NamedSharding(first, P("x")))
+    b = jax.device_put(np.full(shape, 2.0), NamedSharding(second, P("x")))
+    moved = [
+        jax.device_put(a, NamedSharding(second, P("x"))),
+        jax.device_put(b, NamedSharding(first, P("x"))),
+    ]
+    for array, value in zip(moved, (1.0, 2.0), strict=True):
+        for part in array.addressable_shards:
+            assert np.array_equal(np.asarray(part.data), np.full((2, shape[1]), value))
+    # Collectives on the same two devices have an order of their own.
+    mesh = Mesh(np.array([first.devices[0], second.devices[0]]), "x")
+    ones = shard(mesh, P("x"), np.ones((2, 3), np.float32))
+    assert everywhere(mesh, jnp.sum, ones) == 6
+    print("OK")
+
+
 # ----------------------------------------------------------------------------------------------------------------
 # what goes wrong
 
