@@ -175,23 +175,40 @@ def _may_merge(i: hlo.Instruction, a: int, b: int) -> bool:
     return (a in at["dimensions"]) == (b in at["dimensions"])
 
 
-def _cropped(i: hlo.Instruction) -> list[int]:
-    """The dimensions of size one of a padding whose element is not simply the operand's only one."""
-    if i.opcode != "pad":
-        return []
-    low, high = i.attributes["low"], i.attributes["high"]
-    sizes = i.operands[0].dims
-    return [d for d, n in enumerate(i.dims) if n == 1 and (sizes[d], low[d], high[d]) != (1, 0, 0)]
-
-
 # Of these the operand has the larger dimensions, of the others like them the result.
 _SHRINKING: Final = frozenset(["slice", "dynamic-slice"])
 
 
+def _larger(i: hlo.Instruction) -> hlo.Instruction:
+    return i.operands[0] if i.opcode in _SHRINKING else i
+
+
+def _arrays(i: hlo.Instruction) -> tuple[hlo.Instruction, ...]:
+    """The operands that are parts of the result, or of which it is one."""
+    return i.operands[
+        : {"concatenate": len(i.operands), "dynamic-update-slice": 2}.get(i.opcode, 1)
+    ]
+
+
+def _cropped(i: hlo.Instruction) -> list[int]:
+    """The dimensions of size one of the larger side that must stay: the other side has no element there, or it is a
+    padding whose element is not simply the operand's only one.
+    """
+    sides = [i, *_arrays(i)]
+    if i.opcode == "pad":
+        low, high = i.attributes["low"], i.attributes["high"]
+        sizes = i.operands[0].dims
+        return [
+            d for d, n in enumerate(i.dims) if n == 1 and (sizes[d], low[d], high[d]) != (1, 0, 0)
+        ]
+    return [
+        d for d, n in enumerate(_larger(i).dims) if n == 1 and any(x.dims[d] == 0 for x in sides)
+    ]
+
+
 def _slice_like(j: _Joints, i: hlo.Instruction) -> None:
     """Dimension d of the result belongs to dimension d of the operands."""
-    arrays = {"concatenate": len(i.operands), "dynamic-update-slice": 2}.get(i.opcode, 1)
-    for operand in dict.fromkeys(i.operands[:arrays]):
+    for operand in dict.fromkeys(_arrays(i)):
         large, small = (operand, i) if i.opcode in _SHRINKING else (i, operand)
         cropped = _cropped(i)
         for pair in j.pairs(large):
@@ -435,7 +452,7 @@ def _rewrite_slice_like(
     j: _Joints, i: hlo.Instruction, o: list[hlo.Instruction], shape: hlo.Shape
 ) -> hlo.Instruction:
     """In the groups of the larger side, the sizes of the smaller side are products over the same dimensions."""
-    larger = i.operands[0] if i.opcode in _SHRINKING else i
+    larger = _larger(i)
     groups = sorted([*j.groups(larger), *([d] for d in _cropped(i))])
 
     def sizes(x: hlo.Instruction) -> tuple[int, ...]:
@@ -445,10 +462,7 @@ def _rewrite_slice_like(
         return math.prod(larger.dims[d] for d in g[1:])
 
     at = i.attributes
-    arrays = {"concatenate": len(o), "dynamic-update-slice": 2}.get(i.opcode, 1)
-    operands = [
-        _bitcast(n, sizes(old)) for n, old in zip(o[:arrays], i.operands[:arrays], strict=True)
-    ]
+    operands = [_bitcast(n, sizes(old)) for n, old in zip(o, _arrays(i), strict=False)]
     attributes: dict[str, object]
     if i.opcode == "slice":
         attributes = {

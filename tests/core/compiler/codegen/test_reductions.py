@@ -184,6 +184,26 @@ def test_empty():
     )
 
 
+@pytest.mark.parametrize("opcode", ["slice", "dynamic-slice", "concatenate"])
+def test_empty_piece_of_one_element(opcode):
+    """Dimensions of size one go, but not where their element is not taken."""
+    (x,) = parameters(S(F32, (1,)))
+    shape, start = S(F32, (0,)), hlo.constant(0, S32)
+    cut = op("slice", shape, x, starts=(1,), limits=(1,), strides=(1,))
+    if opcode == "dynamic-slice":
+        cut = op("dynamic-slice", shape, x, start, slice_sizes=(0,))
+    elif opcode == "concatenate":
+        cut = op("concatenate", x.shape, cut, op("negate", x.shape, x), dimension=0)
+    index = op("iota", S(S32, cut.dims), dimension=0)
+    none, last = hlo.constant(-7.0, F32), hlo.constant(9, S32)
+    both = hlo.TupleShape((S(F32), S(S32)))
+    body = argmax_body(F32)
+    found = op("reduce", both, cut, index, none, last, called=[body], dimensions=(0,))
+    kernel = Kernel(fusion("reduce", [x], op("get-tuple-element", S(F32), found, index=0)))
+    (result,) = kernel.run([np.array([5], np.float32)])
+    assert result == (-5 if opcode == "concatenate" else -7)
+
+
 def test_sum_of_many_is_exact_enough():
     (x,) = parameters(S(F32, (1 << 20,)))
     data = np.random.default_rng(2).random(1 << 20).astype(np.float32)
