@@ -12,7 +12,8 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy as np
@@ -25,7 +26,25 @@ from .evaluate_gamma import NotEvaluatedError
 from .hlo import Computation, Instruction, Module, Shape, TokenShape, WindowDimension
 
 Array = np.ndarray[Any, Any]
+Observer = Callable[[Instruction, Sequence[Array], list[Array]], list[Array]]
 _TOKEN: Final = np.zeros((0,), np.uint8)
+
+
+_observer: Observer | None = None
+
+
+@contextmanager
+def observed(observer: Observer | None) -> Iterator[None]:
+    """Inside, ``observer`` is given each instruction with its operands and results, and gives the results to use.
+
+    None: there is no observer. For one thread at a time.
+    """
+    global _observer
+    previous, _observer = _observer, observer
+    try:
+        yield
+    finally:
+        _observer = previous
 
 
 def evaluate(module: Module, arguments: Sequence[Array]) -> list[Array]:
@@ -69,7 +88,8 @@ def evaluate_instruction(instruction: Instruction, operands: Sequence[Array]) ->
     # A matrix that is singular or not positive definite, or a series that does not converge.
     except (np.linalg.LinAlgError, NotEvaluatedError) as error:
         raise of_instruction("UNIMPLEMENTED", str(error), instruction) from None
-    return [_shaped(r, s) for r, s in zip(results, instruction.result_shapes, strict=True)]
+    shaped = [_shaped(r, s) for r, s in zip(results, instruction.result_shapes, strict=True)]
+    return shaped if _observer is None else _observer(instruction, operands, shaped)
 
 
 def can_evaluate(opcode: str) -> bool:
@@ -108,9 +128,10 @@ def evaluate_elementwise(body: Computation, arguments: Sequence[Array]) -> list[
             if function is None:
                 raise of_instruction("UNIMPLEMENTED", "not an elementwise body", i)
             with np.errstate(all="ignore"):
-                values[i] = np.asarray(function(i, *[values[o] for o in i.operands])).astype(
-                    i.dtype.numpy, copy=False
-                )
+                operands = [values[o] for o in i.operands]
+                values[i] = np.asarray(function(i, *operands)).astype(i.dtype.numpy, copy=False)
+            if _observer is not None:
+                (values[i],) = _observer(i, operands, [values[i]])
     root = values[body.root]
     return list(root) if body.root.opcode == "tuple" else [root]
 
@@ -614,6 +635,45 @@ def _triangular_solve(i: Instruction, a: Array, b: Array) -> list[Array]:
     ]
 
 
+def _along(i: Instruction, vector: Array, rank: int) -> Array:
+    """A vector of features, to be combined with the whole array, in f64."""
+    dims = [1] * rank
+    dims[i.attributes["feature_index"]] = -1
+    return vector.astype(np.float64).reshape(dims)
+
+
+def _moments(i: Instruction, x: Array) -> tuple[tuple[int, ...], Array, Array]:
+    others = tuple(n for n in range(x.ndim) if n != i.attributes["feature_index"])
+    wide = x.astype(np.float64)
+    return others, wide.mean(axis=others), wide.var(axis=others)
+
+
+def _batch_norm_inference(
+    i: Instruction, x: Array, scale: Array, offset: Array, mean: Array, variance: Array
+) -> list[Array]:
+    scale, offset, mean, variance = (_along(i, v, x.ndim) for v in (scale, offset, mean, variance))
+    return [(x - mean) / np.sqrt(variance + i.attributes["epsilon"]) * scale + offset]
+
+
+def _batch_norm_training(i: Instruction, x: Array, scale: Array, offset: Array) -> list[Array]:
+    _, mean, variance = _moments(i, x)
+    return [*_batch_norm_inference(i, x, scale, offset, mean, variance), mean, variance]
+
+
+def _batch_norm_grad(
+    i: Instruction, x: Array, scale: Array, mean: Array, variance: Array, gradient: Array
+) -> list[Array]:
+    others = tuple(n for n in range(x.ndim) if n != i.attributes["feature_index"])
+    count = math.prod(x.shape[n] for n in others)
+    gradient = gradient.astype(np.float64)
+    deviation = np.sqrt(_along(i, variance, x.ndim) + i.attributes["epsilon"])
+    normal = (x - _along(i, mean, x.ndim)) / deviation
+    of_offset = gradient.sum(axis=others)
+    of_scale = (gradient * normal).sum(axis=others)
+    rest = gradient - (_along(i, of_offset, x.ndim) + normal * _along(i, of_scale, x.ndim)) / count
+    return [_along(i, scale, x.ndim) / deviation * rest, of_scale, of_offset]
+
+
 def _constant(i: Instruction) -> list[Array]:
     return [i.attributes["literal"]]
 
@@ -656,6 +716,9 @@ _FUNCTIONS: Final[Mapping[str, Callable[..., list[Array]]]] = {
     "fft": _fft,
     "cholesky": _cholesky,
     "triangular-solve": _triangular_solve,
+    "batch-norm-inference": _batch_norm_inference,
+    "batch-norm-training": _batch_norm_training,
+    "batch-norm-grad": _batch_norm_grad,
 }
 
 __all__ = [

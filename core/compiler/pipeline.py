@@ -11,9 +11,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, cast
 
-from . import buffers, laws, stages, verifier
+from . import buffers, laws, pass_checks, stages, verifier
 from .artifact import Executable
 from .dump import Dump
 from .fusion import fuse
@@ -180,17 +181,25 @@ def apply(step: Pass, module: Module, target: Target) -> Module:
     return cast(ModulePass, step)(module)
 
 
+def named(steps: Iterable[Pass], target: Target) -> list[tuple[str, ModulePass]]:
+    """Each pass with its name, as a function of the module alone."""
+    return [(step.__name__, partial(apply, step, target=target)) for step in steps]
+
+
 def run(module: Module, target: Target, dump: Dump, passes: Iterable[Pass] = PASSES) -> Module:
     """``module`` after all passes for ``target``, scheduled: the order of instructions is the order of execution.
 
-    With TRIPONT_VERIFY=1 (and always under pytest) the module is verified after each pass.
+    With TRIPONT_VERIFY=1 (and always under pytest) the module is verified after each pass. With TRIPONT_CHECK_PASSES=1
+    a run of its own checks that no pass changes what the module computes (:mod:`.pass_checks`).
     """
     check = verifier.enabled()
     if check:
         module.assign_names()
         verifier.verify(module, "import")
-    dump.module(module, "before_optimizations")
     steps = tuple(passes)
+    if pass_checks.enabled():
+        pass_checks.verify(module, named(steps, target))
+    dump.module(module, "before_optimizations")
     names = ["pipeline-start", *(step.__name__ for step in steps), "pipeline-end"]
     dump.between_passes(module, 0, *names[:2], changed=True)
     holding: list[laws.Law] = []
