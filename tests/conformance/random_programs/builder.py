@@ -87,7 +87,8 @@ def bound(dtype: DType) -> int:
 class Builder:
     """A function's text, chosen by ``chances``. ``values``: what operations may take; ``functions``: others that it calls.
 
-    ``replacements``: lines that say the same, for the interpreter.
+    ``replacements``: lines that say the same, for the interpreter. ``exact``: whether floats are kept to small whole
+    numbers, so that there is one right answer.
     """
 
     def __init__(
@@ -96,7 +97,9 @@ class Builder:
         types: Sequence[DType],
         operations: Sequence[Operation] = OPERATIONS,
         scale: int = 1,
+        exact: bool = True,
     ) -> None:
+        self.exact = exact
         self._chances = chances
         self._operations = operations
         self.scale = scale
@@ -160,9 +163,9 @@ class Builder:
         return entry
 
     def constant(self, dtype: DType, value: float) -> Entry:
-        text = f"{value:d}"
+        text = f"{int(value)}"
         if dtype.is_float:
-            text = f"{value:.1f}"
+            text = f"{value!r}" if value % 1 else f"{value:.1f}"
         elif dtype.is_complex:
             text = f"({value:.1f}, 0.0)"
         elif dtype.kind == "pred":
@@ -266,7 +269,9 @@ class Builder:
         if not a.dtype.is_float:
             return a
         limit = bound(a.dtype)
-        if a.dtype.bits > 8 and self.chance():
+        if not self.exact and self.chance():
+            return a
+        if a.dtype.bits > 8 and self.exact and self.chance():
             return self.binary("remainder", a, self.full(a.dtype, a.dims, limit))
         low, high = self.constant(a.dtype, -limit), self.constant(a.dtype, limit)
         kinds = f"({low.type}, {a.type}, {high.type}) -> {a.type}"
@@ -362,6 +367,15 @@ class Builder:
         finally:
             self.lines, self.values = lines, values
             self.depth -= 1
+
+    @contextmanager
+    def drawing_from(self, operations: Sequence[Operation]) -> Iterator[None]:
+        """Inside, operations are drawn from another list."""
+        usual, self._operations = self._operations, operations
+        try:
+            yield
+        finally:
+            self._operations = usual
 
     def grow(self, count: int) -> None:
         """Add ``count`` operations (some give up)."""

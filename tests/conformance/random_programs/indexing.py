@@ -10,7 +10,7 @@ from tests.conformance.programs import dense, tensor
 from tests.conformance.random_programs.builder import Builder, Entry, operation
 
 
-def _permutation(b: Builder, count: int) -> Entry:
+def permutation(b: Builder, count: int) -> Entry:
     """The s32 numbers below ``count`` in another order, which is not known early: start + n * step, modulo count."""
     step = b.choose([n for n in range(1, 2 * count + 1) if math.gcd(n, count) == 1])
     line = b.emit(f"stablehlo.iota dim = 0 : {tensor('s32', count)}", dtypes.S32, (count,))
@@ -33,7 +33,7 @@ def overwrite(b: Builder) -> None:
         return
     d = b.integer(0, len(a.dims) - 1)
     count = a.dims[d]
-    places = _permutation(b, count)
+    places = permutation(b, count)
     if b.chance():  # some are left as they are
         count = b.integer(1, count)
         places = b.emit(
@@ -62,15 +62,14 @@ def overwrite(b: Builder) -> None:
     )
 
 
-@operation()
-@operation()
+@operation(2)
 def permute(b: Builder) -> None:
     """The rows along a dimension in another order: a gather that is exact and in bounds."""
     a = b.pick(lambda v: v.dims and 0 not in v.dims)
     if a is None:
         return
     d = b.integer(0, len(a.dims) - 1)
-    places = _permutation(b, a.dims[d])
+    places = permutation(b, a.dims[d])
     made = b.emit(
         f'"stablehlo.torch_index_select"({a.name}, {places.name}) <{{dim = {d} : i64, batch_dims = 0 : i64}}>'
         f" : ({a.type}, {places.type}) -> {a.type}",

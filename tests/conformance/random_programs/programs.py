@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 
 import numpy as np
-from tripont.core.compiler import dtypes, evaluate
+from tripont.core.compiler import dtypes, evaluate, stochastic
 from tripont.core.compiler.hlo import Shape
 from tripont.core.compiler.importer.program import read_program
 
@@ -18,12 +18,15 @@ from tests.conformance.random_programs import (  # noqa: F401  (they enter their
     contraction,
     control,
     dynamic,
+    in_place,
     indexing,
+    inexact,
     movement,
     reduction,
 )
 from tests.conformance.random_programs.builder import (
     ALL,
+    COMPLEX,
     FLOATS,
     INTEGERS,
     OPERATIONS,
@@ -32,7 +35,10 @@ from tests.conformance.random_programs.builder import (
     Operation,
     bound,
 )
-from tests.conformance.values import generator, scattered
+from tests.conformance.values import generator, ordinary, scattered
+
+# Modules may be imported in any order: a seed is one program all the same.
+OPERATIONS.sort(key=lambda o: (o.__module__, o.__name__))
 
 _SHAPES = [
     (3, 5),
@@ -50,6 +56,7 @@ _SHAPES = [
 ]
 _LARGE_SHAPES = [(64, 96), (33, 129), (5, 7, 65), (1000,), (128, 128), (3, 1025), (16384,), (300, 40), (2, 16, 16, 8), (9, 1, 700)]  # fmt: skip
 _LARGE = 50
+WIDE_FLOATS = (dtypes.F32, dtypes.F64)
 
 
 @dataclass
@@ -59,13 +66,16 @@ class Program:
     text: str
     parameters: list[Entry]
     judged: str = ""
+    exact: bool = True
 
     def arguments(self, device: int = 0) -> list[np.ndarray]:
         """Others on every device."""
-        return [_argument(p, p.name + "'" * device) for p in self.parameters]
+        return [_argument(p, p.name + "'" * device, self.exact) for p in self.parameters]
 
 
-def _argument(p: Entry, seed: str) -> np.ndarray:
+def _argument(p: Entry, seed: str, exact: bool = True) -> np.ndarray:
+    if not exact and (p.dtype.is_float or p.dtype.is_complex):
+        return ordinary(p.dtype, p.dims, seed)
     if not p.dtype.is_float and not p.dtype.is_complex:
         return scattered(p.dtype, p.size, seed).reshape(p.dims)
     rng = generator(seed)
@@ -86,16 +96,22 @@ def program(
     operations: Sequence[Operation] = OPERATIONS,
     large: bool = False,
     together: bool = False,
+    exact: bool = True,
 ) -> Program:
     """A program of at most ``length`` operations (and more in its regions) over some of the dtypes.
 
     ``large``: with arrays of thousands of elements, which run on several threads and in libraries. Their results are
     compared with NumPy's, which those of small ones show to be right. ``together``: for two devices, which exchange
-    arrays.
+    arrays. ``exact``: floats are small whole numbers; else they are any, and functions are among the operations
+    (:mod:`.inexact`), so that results are right within a tolerance.
     """
-    family = chances.choice([ALL, INTEGERS, FLOATS, (*FLOATS, *INTEGERS)])
-    types = chances.sample(family, chances.randint(1, 4))
-    builder = Builder(chances, types, operations, _LARGE if large else 1)
+    families = [ALL, INTEGERS, FLOATS, (*FLOATS, *INTEGERS)]
+    if not exact:
+        families = [FLOATS, WIDE_FLOATS, (*WIDE_FLOATS, *COMPLEX), (*FLOATS, *INTEGERS)]
+        operations = (*operations, *inexact.INEXACT)
+    family = chances.choice(families)
+    types = chances.sample(family, min(len(family), chances.randint(1, 4)))
+    builder = Builder(chances, types, operations, _LARGE if large else 1, exact)
     parameters = []
     dims = builder.choose(_LARGE_SHAPES if large else _SHAPES)
     for n in range(builder.integer(1, 3)):
@@ -122,8 +138,8 @@ def program(
     names = ", ".join(r.name for r in results)
     functions = "".join(f + "\n" for f in builder.functions)
     text = f"{functions}func.func @main({signature}) -> ({types_}) {{\n{body}\nreturn {names} : {types_}\n}}\n"
-    if large:
-        return Program(text, parameters)
+    if large or not exact:
+        return Program(text, parameters, exact=exact)
     judged = text
     for line, plain in builder.replacements:
         judged = judged.replace(line, plain)
@@ -134,23 +150,35 @@ def differences(program: Program, as_hlo: bool = False) -> list[str]:
     """Where results are wrong: a line for each way and result; none if all is well."""
     text, arguments = program.text, program.arguments()
     executable = device.compile_program(text)
-    found = {
-        "as it is read": evaluate.evaluate(read_program(text.encode(), "mlir"), arguments),
-        "compiled": device.run(executable, arguments),
-    }
+    module = read_program(text.encode(), "mlir")
+    found = {"compiled": device.run(executable, arguments)}
+    if as_hlo:
+        found["as HLO"] = device.run(device.compile_program(device.as_hlo(text)), arguments)
+    if not program.exact:
+        expectation = stochastic.Expectation(module, arguments)
+        return [
+            f"{way}, {line}"
+            for way, results in found.items()
+            for line in expectation.differences(results)
+        ]
+    evaluated = evaluate.evaluate(module, arguments)
+    expected = evaluated
     if program.judged:
         shapes = [v.shape for v in executable.results]
         expected = reference.interpret(program.judged, arguments, shapes)
-    else:
-        expected = found.pop("as it is read")
-    if as_hlo:
-        found["as HLO"] = device.run(device.compile_program(device.as_hlo(text)), arguments)
-    lines = []
-    for way, results in found.items():
-        for n, (a, e) in enumerate(zip(results, expected, strict=True)):
-            if _bits(a) != _bits(e):
-                lines.append(f"{way}, result {n}: {a!r} instead of {e!r}")
-    return lines
+        found["as it is read"] = evaluated
+    return [
+        f"{way}, {line}" for way, results in found.items() for line in unequal(results, expected)
+    ]
+
+
+def unequal(results: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> list[str]:
+    """A line for each result that is not as expected, bit for bit."""
+    return [
+        f"result {n}: {a!r} instead of {e!r}"
+        for n, (a, e) in enumerate(zip(results, expected, strict=True))
+        if _bits(a) != _bits(e)
+    ]
 
 
 Run = Callable[[str, list[list[np.ndarray]]], list[list[np.ndarray]]]
