@@ -15,7 +15,7 @@ WITHOUT_FRAMEWORKS := $(addprefix --ignore=tests/,$(FRAMEWORK_TESTS))
 UNIT_TESTS := tests/cmake tests/core/compiler --ignore=tests/core/compiler/codegen --ignore=tests/core/compiler/targets \
   $(addprefix --ignore=tests/core/compiler/test_,code_cache.py compile.py native.py worker.py partition.py partitioners.py)
 
-.PHONY: help environment dev tests frameworks build test test-unit test-op test-fast test-upstream test-stablehlo fuzz conformance test-cpus test-wheel demo demo-bridge bench lint format clean
+.PHONY: help environment dev tests frameworks build test test-unit test-op test-fast test-upstream test-stablehlo fuzz test-faults test-passes conformance test-cpus test-wheel demo demo-bridge bench lint format clean
 
 help:
 	@sed -n 's/^| `\(make [^`]*\)` | \([^|;]*\).*/\1\t\2/p' docs/development.md | expand -t 16
@@ -51,10 +51,21 @@ test-op: tests
 test-fast: tests
 	$(PYTEST) -m "not slow" tests $(WITHOUT_FRAMEWORKS) $(ARGS)
 
-# Programs with other numbers, which must be refused or keep to their own memory, for a while (MINUTES=30 SEED=1).
+# All fuzzers in turn for a while (MINUTES=30): random programs, each from where the last run stopped, then programs with other
+# numbers, which must be refused or keep to their own memory (SEED=1). What fails is kept in FUZZ_FOLDER.
+FUZZ_FOLDER ?= build/fuzz
 fuzz: tests
-	TRIPONT_VERIFY= $(RUN) -m tests.integration.memory_safety.numbers --minutes $(or $(MINUTES),5) \
-	  --seed $(or $(SEED),1000000) --count 1000000000 --folder build/fuzz $(ARGS)
+	nice $(RUN) -m tests.fuzz --minutes $(or $(MINUTES),5) --folder $(FUZZ_FOLDER) $(ARGS)
+	TRIPONT_VERIFY= nice $(RUN) -m tests.integration.memory_safety.numbers --minutes $(or $(MINUTES),5) \
+	  --seed $(or $(SEED),1000000) --count 1000000000 --folder $(FUZZ_FOLDER)/numbers
+
+# The fuzzers against faults that are put into a copy of the compiler: each must be found.
+test-faults: tests
+	$(RUN) -m pytest -q -n 0 -s tests/fuzz/test_faults.py $(ARGS)
+
+# Every pass on data: random arguments through the evaluator before and after each pass, for the programs of the suites.
+test-passes: tests
+	nice $(RUN) -m tests.fuzz.passes $(ARGS)
 
 # JAX's own tests of the installed version on xpu: those of a checkout (JAX_SOURCE), or of a clone. Hours; docs/jax-test-suite.md.
 test-upstream: frameworks

@@ -1,0 +1,119 @@
+"""``python -m tests.fuzz --minutes 30 --folder FOLDER``: all fuzzers in turn; or ``--only NAME --seed 7 --count 1``.
+
+The folder keeps where each fuzzer stands (``state.json``, so that the next run goes on there), and a folder for each
+program that fails: the program as it was made and made small, its arguments, and a text that says what is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from tests.fuzz import children, shrink
+from tests.fuzz.fuzzers import FUZZERS
+from tests.fuzz.judge import Case, findings, kind_of
+
+
+def check(name: str, seed: int) -> str:
+    """What is wrong with the program of a seed; empty if nothing is."""
+    return " | ".join(findings(FUZZERS[name](seed), seed))
+
+
+class Corpus:
+    """The folder: where fuzzers stand, and what failed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self._file = folder / "state.json"
+        self.state: dict[str, dict[str, int]] = {}
+        if self._file.exists():
+            self.state = json.loads(self._file.read_text())
+
+    def standing(self, name: str, seed: int) -> dict[str, int]:
+        return self.state.setdefault(name, {"next": seed, "programs": 0, "failed": 0})
+
+    def save(self) -> None:
+        fresh = self._file.with_suffix(".new")
+        fresh.write_text(json.dumps(self.state, indent=1) + "\n")
+        fresh.replace(self._file)
+
+    def add(self, name: str, seed: int, what: str, small: bool) -> Path:
+        """Write down a program that failed."""
+        folder = self.folder / f"{name}-{seed}"
+        folder.mkdir(exist_ok=True)
+        (folder / "what.txt").write_text(
+            f"{what}\n\npython -m tests.fuzz --only {name} --seed {seed} --count 1\n"
+        )
+        case = FUZZERS[name](seed)
+        (folder / "program.mlir").write_text(case.text)
+        np.savez(folder / "arguments.npz", *[np.asarray(a) for a in case.arguments])
+        if small:
+            (folder / "small.mlir").write_text(
+                shrink.shrunk(case, lambda c: _still_fails(c, seed, kind_of(what))).text
+            )
+        return folder
+
+
+def _still_fails(case: Case, seed: int, kind: str) -> bool:
+    said = children.outcome(lambda: " | ".join(findings(case, seed)))
+    return bool(said) and kind_of(said) == kind
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="fuzz", description=__doc__)
+    parser.add_argument(
+        "--only", choices=FUZZERS, action="append", help="a fuzzer; may be repeated"
+    )
+    parser.add_argument("--seed", type=int, help="the first seed; else where the last run stopped")
+    parser.add_argument("--count", type=int, default=0, help="how many programs of each fuzzer")
+    parser.add_argument("--minutes", type=float, default=0, help="stop after this time")
+    parser.add_argument("--folder", type=Path, default=Path("build/fuzz"), help="the corpus")
+    parser.add_argument("--no-shrink", action="store_true", help="leave programs as they are")
+    given = parser.parse_args()
+    corpus = Corpus(given.folder)
+    names = given.only or list(FUZZERS)
+    begin = time.monotonic()
+    failed = 0
+    # In turns that grow, so that a short run tries every fuzzer and a long one does not change often.
+    turn = given.count or 20
+    while True:
+        for name in names:
+            standing = corpus.standing(name, 1_000_000)
+            first = standing["next"] if given.seed is None else given.seed
+            started, tried, bad = time.monotonic(), 0, 0
+            for seed, what in children.outcomes(
+                range(first, first + turn), lambda s, name=name: check(name, s)
+            ):
+                tried += 1
+                standing["next"] = max(standing["next"], seed + 1)
+                if what:
+                    bad += 1
+                    print(f"{name} {seed}: {what[:600]}", flush=True)
+                    # In a child: it makes the program again, and this process must not load what has threads.
+                    add = partial(corpus.add, name, seed, what, not given.no_shrink)
+                    said = children.outcome(lambda add=add: str(add()), seconds=1200)
+                    print(f"  {said}", flush=True)
+                if given.minutes and time.monotonic() - begin > 60 * given.minutes:
+                    break
+            failed += bad
+            standing["programs"] += tried
+            standing["failed"] += bad
+            corpus.save()
+            rate = 60 * tried / (time.monotonic() - started)
+            print(f"{name}: {tried} programs, {bad} wrong, {rate:.0f} a minute", flush=True)
+            if given.minutes and time.monotonic() - begin > 60 * given.minutes:
+                return 1 if failed else 0
+        if given.count or not given.minutes:
+            return 1 if failed else 0
+        turn = min(500, turn * 2)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+"""Faults that are put into our compiler, to see that the fuzzers find them.
+
+Each is of a class that compilers had: updates in place that read what they wrote (openxla/xla#49176), results in the
+memory of what is still read, integers that wrap where they should saturate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+from unittest import mock
+
+from tripont.core.compiler import buffers, inplace
+from tripont.core.compiler.codegen import conversion, llvm_ir
+from tripont.core.compiler.codegen.generator import Generator
+from tripont.core.compiler.dtypes import DType
+
+
+@contextmanager
+def reads_elsewhere() -> Iterator[None]:
+    """A kernel may write over an operand that it also reads at other indices."""
+    with mock.patch.object(inplace, "_ELSEWHERE", inplace._FULL):
+        yield
+
+
+@contextmanager
+def update_of_what_lives() -> Iterator[None]:
+    """dynamic-update-slice and scatter write over their operand although it is read later."""
+    usual = buffers._Sharing.join
+
+    def join(self: Any, a: Any, b: Any, *, force: bool = False, donated: bool = False) -> bool:
+        updates = any(inplace.must_share(v.instruction) for v in (*a.values, *b.values))
+        free = not (a.read_only or b.read_only)
+        return usual(self, a, b, force=force or (updates and free), donated=donated)
+
+    with mock.patch.object(buffers._Sharing, "join", join):
+        yield
+
+
+@contextmanager
+def donated_too_early() -> Iterator[None]:
+    """A result takes a donated parameter's memory although the parameter is read later."""
+    usual = buffers._Sharing.join
+
+    def join(self: Any, a: Any, b: Any, *, force: bool = False, donated: bool = False) -> bool:
+        return usual(self, a, b, force=force or donated, donated=donated)
+
+    with mock.patch.object(buffers._Sharing, "join", join):
+        yield
+
+
+@contextmanager
+def moves_in_any_order() -> Iterator[None]:
+    """A loop's arrays change places one after another, so that one is overwritten before it was read."""
+
+    def sequence(pairs: Any, *_: Any) -> list[Any]:
+        return [buffers.Move(d, s) for d, s in pairs if d.group is not s.group]
+
+    with mock.patch.object(buffers, "_sequence", sequence):
+        yield
+
+
+@contextmanager
+def integers_that_wrap() -> Iterator[None]:
+    """Floats beyond an integer type's ends wrap around instead of saturating."""
+
+    def wraps(g: Generator, value: Any, target: DType) -> Any:
+        wide = llvm_ir.vector("i64", llvm_ir.lanes_of(value.type))
+        name = f"llvm.fptosi.sat.{llvm_ir.mangle(wide)}.{llvm_ir.mangle(value.type)}"
+        result = g.builder.call(wide, name, [value])
+        register = llvm_ir.vector(conversion.register_type(target), llvm_ir.lanes_of(value.type))
+        if register != wide:
+            result = g.builder.cast("trunc", result, register)
+        return conversion.wrap(g, result, target)
+
+    with mock.patch.object(conversion, "_float_to_integer", wraps):
+        yield
+
+
+# The fault, and the fuzzer that is to find it.
+FAULTS: Final[dict[str, tuple[Callable[[], Any], str]]] = {
+    "reads_elsewhere": (reads_elsewhere, "updates"),
+    "update_of_what_lives": (update_of_what_lives, "updates"),
+    "donated_too_early": (donated_too_early, "updates"),
+    "moves_in_any_order": (moves_in_any_order, "updates"),
+    "integers_that_wrap": (integers_that_wrap, "floats"),
+}

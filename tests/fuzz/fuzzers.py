@@ -1,0 +1,55 @@
+"""The fuzzers: each makes the program of a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+from tests.conformance.random_programs import in_place
+from tests.conformance.random_programs.builder import OPERATIONS
+from tests.conformance.random_programs.programs import Program, program
+from tests.fuzz.judge import Case
+
+Fuzzer = Callable[[int], Case]
+
+
+def _case(p: Program) -> Case:
+    return Case(p.text, p.arguments(), p.exact, p.judged)
+
+
+def exact(seed: int) -> Case:
+    """Every operation, on integers and floats that are small whole numbers: the interpreter judges, bit for bit."""
+    return _case(program(Random(seed)))
+
+
+def large(seed: int) -> Case:
+    """The same with arrays of thousands of elements, which run on several threads and in libraries."""
+    return _case(program(Random(seed), large=True))
+
+
+def updates(seed: int) -> Case:
+    """Arrays that are updated from their own elements, in loops and out of them, donated and kept."""
+    return _case(program(Random(seed), 12, [*in_place.UPDATES * 10, *OPERATIONS]))
+
+
+def floats(seed: int) -> Case:
+    """Any floats and functions of them, linear algebra and normalisations, within tolerances."""
+    return _case(program(Random(seed), exact=False))
+
+
+def large_floats(seed: int) -> Case:
+    """The same with larger arrays."""
+    return _case(program(Random(seed), 12, large=True, exact=False))
+
+
+def jax(seed: int) -> Case:
+    """Functions of JAX, as it lowers them; XLA:CPU judges too."""
+    from tests.fuzz import jax_functions
+
+    return jax_functions.make(seed)
+
+
+FUZZERS: Final[dict[str, Fuzzer]] = {
+    f.__name__: f for f in (exact, updates, floats, jax, large, large_floats)
+}

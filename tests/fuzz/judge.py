@@ -1,0 +1,98 @@
+"""A program with its arguments, and what is wrong with its results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+
+import numpy as np
+from tripont.core.compiler import evaluate, pass_checks, pipeline, stochastic, targets
+from tripont.core.compiler.errors import CompileError
+from tripont.core.compiler.importer.program import read_program
+
+from tests.conformance import reference
+from tests.conformance.random_programs.programs import unequal
+from tests.fuzz import ways
+
+Differences = Callable[[Sequence[np.ndarray]], list[str]]
+
+
+@dataclass
+class Case:
+    """StableHLO text and its arguments.
+
+    ``exact``: every bit of the results is known. ``judged``: the text that the interpreter takes in place of ``text``,
+    empty if it cannot or is too slow. ``xla``: whether XLA:CPU's results are compared too.
+    """
+
+    text: str
+    arguments: list[np.ndarray]
+    exact: bool = True
+    judged: str = ""
+    xla: bool = False
+
+
+def findings(case: Case, seed: int) -> list[str]:
+    """What is wrong: lines that begin with the way in which the program was compiled or run.
+
+    ``seed`` chooses one of the ways. Raises CompileError for a program that the evaluator does not know.
+    """
+    chances = Random(seed)
+    options = {"target": "host", "cpu": "host"}
+    module = read_program(case.text.encode(), "mlir")
+    executable = ways.load(case.text, options)
+    differences = _judge(case, module, seed)
+    found = []
+
+    def compare(way: str, results: Sequence[np.ndarray]) -> None:
+        found.extend(f"{way}: {line}" for line in differences(results))
+
+    if case.judged:
+        compare("evaluated", evaluate.evaluate(module, case.arguments))
+    compare("compiled", ways.run(executable, case.arguments))
+    compare("donated", ways.run(executable, case.arguments, donate=True))
+    if found:
+        return found
+    if case.xla and seed % 2:
+        compare("XLA:CPU", ways.run_xla(case.text, case.arguments))
+        return found
+    if seed % 3 == 0:
+        target = targets.from_options(options)
+        report = pass_checks.check(module, pipeline.named(pipeline.PASSES, target))
+        return [f"after the pass {line}" for line in report.wrong]
+    way, make = ways.other_way(chances, case.text)
+    try:
+        compare(way, ways.run(make(), case.arguments))
+    except CompileError:
+        raise
+    except Exception as error:
+        if (
+            way != "as HLO" or "Tripont" in type(error).__module__
+        ):  # XLA does not convert everything
+            raise
+    return found
+
+
+def _judge(case: Case, module: object, seed: int) -> Differences:
+    if not case.exact:
+        try:
+            return stochastic.Expectation(module, case.arguments, seed).differences  # type: ignore[arg-type]
+        except (
+            stochastic.TooLongError
+        ):  # a sort of many elements, for instance: that it runs is all that is seen
+            return lambda results: []
+    if case.judged:
+        shapes = [r.shape for r in module.entry.results]  # type: ignore[attr-defined]
+        expected = reference.interpret(case.judged, case.arguments, shapes)
+    else:
+        expected = evaluate.evaluate(module, case.arguments)  # type: ignore[arg-type]
+    return lambda results: unequal(results, expected)
+
+
+def kind_of(finding: str) -> str:
+    """The way and the sort of a finding, without numbers: two findings of one kind may have one cause."""
+    head, _, rest = finding.partition(": ")
+    if rest.startswith("result "):
+        return f"{head}: wrong"
+    return finding[:60]

@@ -1,0 +1,117 @@
+"""The fuzzers: a few programs of each, what they can make, and the machinery around them."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from random import Random
+from typing import Final
+
+import pytest
+from tripont.core.compiler import evaluate
+from tripont.core.compiler.importer.program import read_program
+
+from tests.conformance import registry
+from tests.conformance.random_programs import in_place
+from tests.conformance.random_programs.programs import program, unequal
+from tests.fuzz import children, faults, shrink, ways
+from tests.fuzz.fuzzers import FUZZERS
+from tests.fuzz.judge import Case, findings
+
+# Operations that no random program has, and why. What stands here has configurations of its own in tests/conformance.
+WITHOUT_GENERATOR: Final[dict[str, str]] = {
+    **registry.WITHOUT_CASES,
+    **dict.fromkeys(["after_all", "create_token"], "tokens only order side effects"),
+    **dict.fromkeys(["infeed", "outfeed", "recv", "send"], "needs another side"),
+    **dict.fromkeys(
+        ["custom_call", "composite", "tuple", "get_tuple_element"],
+        "names and wrapping, no arithmetic",
+    ),
+    **dict.fromkeys(
+        ["broadcast", "dot", "einsum", "unary_einsum"],
+        "older names of operations that are generated",
+    ),
+    **dict.fromkeys(
+        ["cross-replica-sum", "partition_id"], "older names of operations that are generated"
+    ),
+    **dict.fromkeys(["rng", "rng_bit_generator"], "the evaluator does not know their numbers"),
+    "set_dimension_size": "the evaluator has no sizes that depend on values",
+    **dict.fromkeys(
+        ["dynamic_conv", "dynamic_gather"], "to be written: other dynamic operations are generated"
+    ),
+    "chlo.ragged_dot": "to be written",
+    **dict.fromkeys(
+        ["chlo.bessel_i1e", "chlo.polygamma", "chlo.zeta"], "too slow in the evaluator"
+    ),
+    **dict.fromkeys(
+        ["chlo.constant", "chlo.constant_like", "chlo.scan"], "short forms that the reader expands"
+    ),
+    "chlo.mulhi": "to be written",
+}
+
+
+def _without_generator(op: str) -> bool:
+    # chlo.broadcast_add is a broadcast and an add, which are generated.
+    return op in WITHOUT_GENERATOR or op.startswith("chlo.broadcast_")
+
+
+def test_every_operation_has_a_generator_or_a_reason():
+    made: set[str] = set()
+    texts = [f(seed).text for name, f in FUZZERS.items() if name != "jax" for seed in range(200)]
+    texts += [program(Random(seed), together=True).text for seed in range(100)]
+    for text in texts:
+        made.update(re.findall(r"(?:stablehlo|chlo)\.[a-z_0-9]+", text))
+    known = {name.removeprefix("stablehlo.") for name in made}
+    missing = [
+        o for o in registry.dialect_operations() if o not in known and not _without_generator(o)
+    ]
+    assert not missing
+
+
+@pytest.mark.parametrize("name", FUZZERS)
+def test_programs_of_each_fuzzer(name):
+    for seed, said in children.outcomes(
+        range(3), lambda seed: " | ".join(findings(FUZZERS[name](seed), seed))
+    ):
+        assert not said, f"program {seed}"
+
+
+def _is_wrong(case: Case) -> bool:
+    module = read_program(case.text.encode(), "mlir")
+    results = ways.run(ways.load(case.text, {}), case.arguments)
+    return bool(unequal(results, evaluate.evaluate(module, case.arguments)))
+
+
+def test_a_program_is_made_small():
+    """An update that reads what it wrote."""
+    drawn = program(Random(146), 3, in_place.UPDATES)
+    case = Case(drawn.text, drawn.arguments())
+    with faults.update_of_what_lives():
+        small = shrink.shrunk(case, _is_wrong, most=40)
+        assert _is_wrong(small)
+    assert not _is_wrong(small)  # without the fault
+    assert len(small.text.splitlines()) < 15 < 80 < len(case.text.splitlines())
+
+
+def _crash_or_hang(seed: int) -> str:
+    if seed == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if seed == 3:
+        time.sleep(60)
+    if seed == 4:
+        raise ValueError("of this seed")
+    return ""
+
+
+def test_programs_that_crash_or_hang_are_told_and_the_next_ones_tried():
+    told = dict(children.outcomes(range(6), _crash_or_hang, seconds=2))
+    assert told == {
+        0: "",
+        1: "ends the process with -9",
+        2: "",
+        3: "hangs for 2 s",
+        4: "ValueError: of this seed",
+        5: "",
+    }

@@ -1,0 +1,114 @@
+"""The ways in which a program is compiled and run."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any, Final
+
+import numpy as np
+from tripont.core import _tripont
+from tripont.core.compiler import artifact, pipeline
+from tripont.core.compiler.compile import compile_module
+from tripont.core.compiler.importer.program import read_program
+from tripont.core.compiler.targets.host import cpu
+
+from tests.conformance import device
+
+Arrays = list[np.ndarray]
+
+# Passes that a program may go without.
+OPTIONAL_PASSES: Final = (
+    "share_computations",
+    "order_extrema",
+    "simplify",
+    "eliminate_common_subexpressions",
+    "simplify_loops",
+    "hoist_invariants",
+    "split_scans",
+    "split_reductions",
+    "annotate_trip_counts",
+)
+
+
+def load(program: str | bytes, options: Mapping[str, str]) -> Any:
+    """A program (StableHLO text, or the bytes of an HloModuleProto) ready to run. Raises CompileError."""
+    device.devices()
+    if isinstance(program, bytes):
+        module = read_program(program, "hlo")
+    else:
+        module = read_program(program.encode(), "mlir")
+    return _tripont.Executable.load(artifact.serialize(compile_module(module, dict(options))))
+
+
+def run(executable: Any, arguments: Sequence[np.ndarray], donate: bool = False) -> Arrays:
+    """The results. ``donate``: give away what the program may overwrite; else see that nothing was overwritten."""
+    on = device.devices()[0]
+    given = [_tripont.Buffer.from_array(np.asarray(a), on) for a in arguments]
+    results = executable.execute(on, given, [] if donate else list(range(len(given))))
+    arrays = [r.numpy() for r in results]
+    if not donate:
+        for n, (buffer, a) in enumerate(zip(given, arguments, strict=True)):
+            if buffer.numpy().tobytes() != np.ascontiguousarray(a).tobytes():
+                raise AssertionError(f"argument {n} was overwritten")
+    return arrays
+
+
+@functools.cache
+def levels() -> list[str]:
+    """The CPUs of lower levels whose code this machine can run."""
+    names = ("x86-64-v2", "x86-64-v3", "x86-64-v3+avxvnni", "x86-64-v4")
+    ours = set(_tripont.cpu_features())
+    return [n for n in names if set(cpu.describe(n)[1]) <= ours]
+
+
+@contextlib.contextmanager
+def passes(change: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> Iterator[None]:
+    """Inside, programs are compiled by another list of passes."""
+    usual = pipeline.PASSES
+    pipeline.PASSES = change(usual)
+    try:
+        yield
+    finally:
+        pipeline.PASSES = usual
+
+
+def other_way(chances: Random, text: str) -> tuple[str, Callable[[], Any]]:
+    """The name of another way to compile StableHLO text, and a function that does."""
+    options = {"target": "host", "cpu": "host"}
+    kind = chances.choice(["level", "level", "HLO", "rounded", "less", "more"])
+    if kind == "level" and levels():
+        level = chances.choice(levels())
+        return f"for {level}", lambda: load(text, {**options, "cpu": level})
+    if kind == "HLO":
+        return "as HLO", lambda: load(device.as_hlo(text), options)
+    if kind in ("less", "more"):
+        name = chances.choice(OPTIONAL_PASSES)
+
+        def change(steps: tuple[Any, ...]) -> tuple[Any, ...]:
+            if kind == "less":
+                return tuple(s for s in steps if s.__name__ != name)
+            return tuple(x for s in steps for x in ([s, s] if s.__name__ == name else [s]))
+
+        def make() -> Any:
+            with passes(change):
+                return load(text, options)
+
+        return f"with {name} {'twice' if kind == 'more' else 'left out'}", make
+    return "rounded after each operation", lambda: load(
+        text, {**options, "xla_allow_excess_precision": "false"}
+    )
+
+
+def run_xla(text: str, arguments: Sequence[np.ndarray]) -> Arrays:
+    """XLA:CPU's results. Raises an exception of jaxlib's for what it does not compile."""
+    import jax
+    from jaxlib import _jax
+
+    device = jax.devices("cpu")[0]
+    executable = device.client.compile_and_load(text, _jax.DeviceList((device,)))
+    given = [jax.device_put(np.asarray(a), device) for a in arguments]
+    results = executable.execute_sharded(given).disassemble_into_single_device_arrays()
+    return [np.asarray(r[0]) for r in results]
