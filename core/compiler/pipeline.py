@@ -130,7 +130,7 @@ def check_program(module: Module, context: Context) -> Module:
 
 def optimise(module: Module, context: Context) -> Module:
     """``module`` after :data:`PASSES`."""
-    return run(module, context.target, context.dump)
+    return run(module, context.target, context.dump, PASSES)
 
 
 READING: Final[tuple[Stage, ...]] = (Stage(stages.read, Program, Module),)

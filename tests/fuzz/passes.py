@@ -17,9 +17,6 @@ from typing import Final
 from tripont.core.compiler import pass_checks, pipeline, targets
 from tripont.core.compiler.errors import CompileError
 from tripont.core.compiler.importer.program import read_program
-from tripont.core.compiler.passes.dynamic_sizes import resolve_dynamic_sizes
-from tripont.core.compiler.passes.entry_layouts import entry_layouts
-from tripont.core.compiler.passes.tokens import tokens_as_arrays
 from tripont.core.compiler.recursion import deep_recursion
 
 from tests.conformance import device, registry
@@ -52,7 +49,6 @@ def random_programs(count: int, seed: int) -> Iterator[tuple[str, bytes, str]]:
 @deep_recursion()
 def report(program: bytes, format: str) -> pass_checks.Report:
     module = read_program(program, format)
-    module = entry_layouts(resolve_dynamic_sizes(tokens_as_arrays(module)))
     target = targets.from_options({"target": "host", "cpu": "host"})
     return pass_checks.check(module, pipeline.named(pipeline.PASSES, target))
 
