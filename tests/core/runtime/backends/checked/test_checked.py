@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
-import sys
 
 import pytest
 
@@ -103,19 +100,20 @@ def test_jax_runs_on_it() -> None:
 
 
 def test_the_command_line_knows_it() -> None:
-    environment = {**os.environ, **build.environment()}
-
-    def tripont(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "tripont.cli.main", *arguments]
-        return subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=False, timeout=200
-        )
-
-    devices = tripont("devices")
-    assert "checks 1" in devices.stdout, devices.stderr
-    findings = json.loads(tripont("doctor", "--json").stdout)
-    (finding,) = (f for f in findings if f["name"] == "checked")
-    assert finding["detail"] == "checks 0, checks 1"
+    """Its devices, doctor's finding of them, and a compilation for it, in one process."""
+    result = run(
+        """
+        from tripont.cli import devices, doctor, machine
+        from tripont.core.compiler import targets
+        devices.run()
+        print([f"{f.status} {f.detail}" for f in doctor.check_backends() if f.name == "checked"])
+        print(targets.from_options(machine.target_options("checked", "abacus", "")).name)
+        """
+    )
+    *table, finding, target = result.stdout.splitlines()
+    assert any("checks 1" in line for line in table), result.stderr
+    assert finding == "['ok checks 0, checks 1']"
+    assert target == "checked"
 
 
 @pytest.mark.parametrize(
