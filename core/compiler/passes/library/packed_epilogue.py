@@ -15,7 +15,14 @@ from typing import Any, Final
 from ...clusters import cost_of
 from ...codegen.elemental import INDEXABLE
 from ...fused import make_fusion
-from ...hlo import Computation, Instruction, Shape, topological_order
+from ...hlo import (
+    SPECIAL_FUNCTIONS,
+    Computation,
+    Instruction,
+    Shape,
+    broadcast,
+    topological_order,
+)
 from ..patterns import reshape, reshaped_broadcast
 from .gemm import row_major
 from .weights import Same
@@ -92,6 +99,7 @@ def _members(
             i not in gone
             and isinstance(i.shape, Shape)
             and (i.opcode == "reshape" or (i.opcode in INDEXABLE and i.is_elementwise))
+            and i.opcode not in SPECIAL_FUNCTIONS
             and i.elements == product.elements
             and cost + cost_of(i) <= _MOST_COST
             and len(inside) < _MOST_MEMBERS
@@ -162,7 +170,11 @@ class _Epilogue:
         return self.done[i]
 
     def _value(self, i: Instruction) -> Instruction:
-        if i.opcode == "reshape" and i.elements == math.prod(self.dims):
+        if i.elements != math.prod(self.dims):  # the scalar of a select or a clamp
+            repeated = broadcast(reshape(i, ()), self.dims)
+            self.made.add(repeated)
+            return repeated
+        if i.opcode == "reshape":
             return self.value(i.operands[0])
         if i in self.members or (i.opcode == "convert" and i.operands[0].opcode != "constant"):
             new = i.replace(

@@ -101,6 +101,10 @@ class Weights:
             return self.converted(value, self.wide(i.dtype), i)
         if i.dtype in _SMALL_FLOATS and i.opcode not in _ROUNDING:
             return self.array(i, dims)
+        if any(
+            o.elements != self.elements for o in i.operands
+        ):  # the scalar of a select or a clamp
+            return self.array(i, dims)
         operands = [self.value(o, dims) for o in i.operands]
         if any(a.dtype is not b.dtype for a, b in zip(operands, i.operands, strict=True)) and (
             i.opcode not in _ROUNDING

@@ -189,6 +189,24 @@ def test_other_programs_take_the_general_path(cpu: str) -> None:
     assert "dot" not in kinds(after)
 
 
+def test_scalars_in_the_weights() -> None:
+    """A clamp with scalars is computed in front of the product; what follows it is part of the product."""
+    n, k = 520, 512
+    matrix, parameters = dequantised(S8, F32, n, k, 0, False, "scale")
+    low, high = (hlo.constant(x, F32) for x in (-2.0, 2.0))
+    clamped = hlo.Instruction("clamp", matrix.shape, (low, matrix, high))
+    halved = op("multiply", clamped, number(0.5, k, n))
+    made = product((F32, F32), F32, 2, n, k)
+    parameters = [made.operands[0], *parameters]
+    after = optimised(made.replace(operands=[parameters[0], halved]), parameters, "host")
+    values = [random(p.dtype, p.dims, i) for i, p in enumerate(parameters)]
+    (got,) = NativeSimulation(after).run(values)
+    weights = np.clip(values[1].astype(np.float64) * values[2], -2, 2) * 0.5
+    exact = values[0].astype(np.float64) @ weights
+    bound = (k + 4) * 2.0**-24 * (np.abs(values[0]).astype(np.float64) @ np.abs(weights))
+    assert (np.abs(got - exact) <= bound).all()
+
+
 def test_equal_products_are_one_kernel() -> None:
     x = hlo.parameter(0, hlo.Shape(F32, (1, 512)))
     parameters, value = [x], x

@@ -11,6 +11,7 @@ from tripont.core.compiler import dtypes, hlo, pipeline
 from tripont.core.compiler.dtypes import DType
 from tripont.core.compiler.dump import Dump
 from tripont.core.compiler.evaluate import evaluate
+from tripont.core.compiler.hlo import Instruction
 from tripont.core.compiler.targets.host import for_cpu
 
 from tests.core.compiler.builders import module, number, op, reduce
@@ -53,16 +54,17 @@ def check(
     epilogue: Epilogue,
     cpu: str,
     batch: int = 0,
-    fused: bool = True,
+    small: int = 0,
 ) -> None:
+    """``small``: kernels of scalars in front of the product."""
     made = product(types[:2], types[2], *sizes, batch=batch)
     bias = hlo.parameter(2, hlo.Shape(types[2], made.dims[-1:]))
     residual = hlo.parameter(3, made.shape)
     root = epilogue(made, bias, residual)
     parameters = [*made.operands, bias, residual]
     after = pipeline.run(module(parameters, root), for_cpu(cpu, False), Dump())
-    found = [k for k in kinds(after) if k not in ("pack", "bitcast", "tuple")]
-    assert (found == ["packed-dot"]) is fused, found
+    found = [k for k in kinds(after) if k not in ("pack", "bitcast", "constant")]
+    assert found == ["loop"] * small + ["packed-dot"], found
     values = [random(p.dtype, p.dims, i) for i, p in enumerate(parameters)]
     (got,) = NativeSimulation(after, cpu).run(values)
     near(got, root, parameters, values, sizes[2])
@@ -100,6 +102,22 @@ def test_epilogues(types: tuple[DType, DType, DType], cpu: str) -> None:
     check(types, (87, 90, 83), relu, cpu)
     check(types, (33, 40, 2051), silu, cpu)  # sums in several pieces
     check(types, (50, 70, 69), reshaped, cpu, batch=3)
+
+
+def test_scalars(cpu: str) -> None:
+    """What a clamp and a select have for all elements."""
+
+    def clamped(
+        c: hlo.Instruction, bias: hlo.Instruction, residual: hlo.Instruction
+    ) -> hlo.Instruction:
+        low, high = (hlo.constant(x, c.dtype) for x in (0.0, 6.0))
+        first = op("slice", bias, dims=(1,), starts=(0,), limits=(1,), strides=(1,))
+        first = op("reshape", first, dims=())
+        up = op("compare", first, low, dtype=dtypes.PRED, direction="GE", comparison_type="FLOAT")
+        value = Instruction("clamp", c.shape, (low, c, high))
+        return Instruction("select", c.shape, (up, value, op("negate", value)))
+
+    check((BF16, BF16, BF16), (87, 90, 83), clamped, cpu, small=1)
 
 
 def test_conversion_of_the_result(cpu: str) -> None:
