@@ -8,6 +8,7 @@ bounds, and keeps what is known of sizes in custom calls, which become instructi
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -29,6 +30,8 @@ _CUSTOM_CALL_TARGET: Final = 28
 _BACKEND_CONFIG: Final = 43
 _TUPLE_SHAPES: Final = 4
 _IS_DYNAMIC: Final = 6
+# Messages in each other that protocol buffers are read with, and so jaxlib.
+_DEEPEST: Final = 100
 
 # Targets of the custom calls that stand for instructions on sizes.
 TARGETS: Final = {
@@ -98,22 +101,30 @@ def _program_shape(field: Field) -> bytes:
     return message(field.number, replaced(_value(field), dict.fromkeys(_PROGRAM_SHAPES, _bounds)))
 
 
-def _bounds(field: Field) -> bytes:
+def _bounds(field: Field, depth: int = 0) -> bytes:
     """The shape with every dimension as large as it can be."""
-    changes = {_IS_DYNAMIC: _static, _TUPLE_SHAPES: _bounds}
+    _check_depth(depth)
+    element = functools.partial(_bounds, depth=depth + 1)
+    changes = {_IS_DYNAMIC: _static, _TUPLE_SHAPES: element}
     return message(field.number, replaced(_value(field), changes))
+
+
+def _check_depth(depth: int) -> None:
+    if depth > _DEEPEST:
+        raise ValueError(f"tuples are nested more than {_DEEPEST} deep")
 
 
 def _static(field: Field) -> bytes:
     return message(field.number, bytes(len(unpacked(field))))
 
 
-def _dynamic_dimensions(shape: memoryview) -> Iterator[int]:
+def _dynamic_dimensions(shape: memoryview, depth: int = 0) -> Iterator[int]:
     """The dimensions of an array's shape, or of some array of a tuple's, whose sizes depend on values."""
+    _check_depth(depth)
     flags = [flag for f in fields(shape) if f.number == _IS_DYNAMIC for flag in unpacked(f)]
     yield from (n for n, flag in enumerate(flags) if flag)
     for element in submessages(shape, _TUPLE_SHAPES):
-        yield from _dynamic_dimensions(element)
+        yield from _dynamic_dimensions(element, depth + 1)
 
 
 def _instruction(field: Field) -> bytes:

@@ -42,8 +42,12 @@ def buffer_donors(program: bytes) -> tuple[int, ...]:
     donors = []
     for config in submessages(program, _BUFFER_DONOR):
         for entry in submessages(config, _DONOR_ENTRIES):
-            numbers = [f.value for f in fields(entry) if f.number == _PARAMETER_NUMBER]
-            donors.append(int(numbers[0]) if numbers else 0)
+            numbers = [
+                f.value
+                for f in fields(entry)
+                if f.number == _PARAMETER_NUMBER and isinstance(f.value, int)
+            ]
+            donors.append(numbers[-1] if numbers else 0)
     return tuple(sorted(set(donors)))
 
 
@@ -75,7 +79,7 @@ def modernize(program: bytes) -> bytes:
         number += 1
         computation = []
         for part in fields(field.value):
-            if part.number != _INSTRUCTIONS:
+            if part.number != _INSTRUCTIONS or isinstance(part.value, int):
                 computation.append(bytes(part.whole))
                 continue
             instruction = next(instructions)
@@ -127,14 +131,16 @@ def _convertible_computation(data: memoryview) -> bytes:
     instructions = [_read_instruction(i) for i in submessages(data, _INSTRUCTIONS)]
     several = {i.id for i in instructions if i.opcode in _STARTED and _is_tuple(i)}
     same = {
-        i.id: i.operands[0] for i in instructions if i.opcode in _DONE and i.operands[0] in several
+        i.id: i.operands[0]
+        for i in instructions
+        if i.opcode in _DONE and len(i.operands) == 1 and i.operands[0] in several
     }
     given = iter(instructions)
     out = []
     for field in fields(data):
         if field.number == _ROOT_ID and isinstance(field.value, int):
             out.append(integer(_ROOT_ID, same.get(field.value, field.value)))
-        elif field.number == _INSTRUCTIONS:
+        elif field.number == _INSTRUCTIONS and not isinstance(field.value, int):
             instruction = next(given)
             if instruction.id not in same:
                 out.append(message(_INSTRUCTIONS, _renamed(instruction, several, same)))
@@ -198,8 +204,10 @@ def _index_vector(instruction: _Instruction, by_id: dict[int, _Instruction]) -> 
     first = _FIRST_INDEX.get(instruction.opcode)
     if first is None or len(instruction.operands) != first + 1:
         return None
-    vector = by_id.get(instruction.operands[first])
-    return vector if vector is not None and len(vector.dimensions) == 1 else None
+    operand, vector = by_id.get(instruction.operands[0]), by_id.get(instruction.operands[first])
+    if operand is None or vector is None or vector.dimensions != [len(operand.dimensions)]:
+        return None  # not as many indices as dimensions: jaxlib says so
+    return vector
 
 
 def _with_scalars(instruction: _Instruction, vector: _Instruction, next_id: int) -> list[bytes]:

@@ -108,6 +108,26 @@ def test_garbage() -> None:
                 assert caught.value.code == "INVALID_ARGUMENT"
 
 
+FUZZED = Path(__file__).parents[3] / "fuzzers" / "corpus" / "hlo_proto"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "all_reduce_done_of_nothing",
+        "instruction_that_is_a_number",
+        "instruction_that_is_a_number_2",
+        "index_vector_of_huge_size",
+        "donor_that_is_bytes",
+    ],
+)
+def test_protos_that_were_found_by_fuzzing(name: str) -> None:
+    """Before jaxlib sees them, we take parts of such messages for what they are not."""
+    with pytest.raises(CompileError) as caught:
+        read_program((FUZZED / name).read_bytes(), "hlo")
+    assert caught.value.code == "INVALID_ARGUMENT", caught.value
+
+
 def test_bytecode_envelope() -> None:
     program = (PROGRAMS / "jax_scan.mlir").read_bytes()
     assert producer(program).startswith("StableHLO_v")
