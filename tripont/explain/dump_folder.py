@@ -13,6 +13,7 @@ from typing import Any
 
 from tripont.core.compiler.dump import DESCRIPTION, SCHEMA, SCHEMA_VERSION
 
+from . import schema
 from .files import read_named, read_regular
 
 
@@ -81,7 +82,7 @@ def read_description(path: Path) -> ModuleDump:
         content = json.loads(read_regular(path))
     except OSError as error:
         raise ExplainError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ExplainError(f"{path} is damaged: {error}") from error
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         raise ExplainError(f"{path} is not a description of a module (schema {SCHEMA!r})")
@@ -91,6 +92,12 @@ def read_description(path: Path) -> ModuleDump:
             f"written by tripont {content.get('tripont', 'of an unknown version')}; "
             f"this tripont reads version {SCHEMA_VERSION}: make the dump again with it"
         )
+    try:
+        wrong = schema.mistake(content) if content.get("complete") else ""
+    except RecursionError:
+        wrong = "its loops and branches are nested too deep"
+    if wrong:
+        raise ExplainError(f"{path} is damaged: {wrong}")
     return ModuleDump(content, path.parent, origin=str(path.parent))
 
 

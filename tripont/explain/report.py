@@ -108,9 +108,9 @@ def _stages(module: ModuleDump) -> tuple[list[Json], list[str]]:
             continue
         title, group = _TITLES.get(stage, ""), "stage"
         if ".optimization." in f".{stage}":
-            number, _, after, _before = stage.removesuffix(".txt").split(".")
-            if after.endswith("pipeline-start"):
-                continue  # the same as before_optimizations
+            number, _, after, *_ = [*stage.removesuffix(".txt").split("."), "", "", ""]
+            if not number.isdecimal() or after.endswith("pipeline-start"):
+                continue  # no name of ours, or the same as before_optimizations
             title, group = f"{int(number)} after {after.removeprefix('after_')}", "pass"
         if text := module.text(stage):
             found.append(
