@@ -6,6 +6,7 @@ import ctypes
 
 import numpy as np
 import pytest
+from tripont.core.compiler.wire_format import varint
 
 from . import programs
 from .c_api import Api, PjrtError
@@ -270,3 +271,19 @@ def test_loading_and_destroying_leaves_nothing(client: Client) -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     work(1000)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak < 2048  # KiB
+
+
+def test_result_of_tuples_without_end(api: Api, client: Client) -> None:
+    """The layouts of a program's results are read from the artifact, whose bytes may say anything."""
+    headers, size = [], 0
+    for _ in range(200_000):  # a message of one field, which is a message of one field, ...
+        headers.append(bytes([4 << 3 | 2]) + varint(size))
+        size += len(headers[-1])
+    nested = b"".join(reversed(headers))
+    program = message(4, message(2, nested))  # host_program_shape, its result
+    loaded = client.load(programs.add_one(program=program))
+    executable = client.executable(loaded)
+    args = api.call("PJRT_Executable_OutputDimensions", executable=executable)
+    assert args.int64s("dims", "num_outputs") == [8]
+    api.call("PJRT_Executable_Destroy", executable=executable)
+    client.destroy_executable(loaded)
