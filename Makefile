@@ -15,7 +15,7 @@ WITHOUT_FRAMEWORKS := $(addprefix --ignore=tests/,$(FRAMEWORK_TESTS))
 UNIT_TESTS := tests/cmake tests/core/compiler --ignore=tests/core/compiler/codegen --ignore=tests/core/compiler/targets \
   $(addprefix --ignore=tests/core/compiler/test_,code_cache.py compile.py native.py worker.py partition.py partitioners.py)
 
-.PHONY: help environment dev tests frameworks build test test-unit test-op test-fast test-upstream test-stablehlo fuzz test-faults test-passes conformance test-cpus test-wheel demo demo-bridge bench lint format clean
+.PHONY: help environment dev tests frameworks build test test-unit test-op test-fast test-upstream test-stablehlo fuzz fuzz-native test-asan test-ubsan test-tsan test-faults test-passes conformance test-cpus test-wheel demo demo-bridge bench lint format clean
 
 help:
 	@sed -n 's/^| `\(make [^`]*\)` | \([^|;]*\).*/\1\t\2/p' docs/development.md | expand -t 16
@@ -66,6 +66,18 @@ test-faults: tests
 # Every pass on data: random arguments through the evaluator before and after each pass, for the programs of the suites.
 test-passes: tests
 	nice $(RUN) -m tests.fuzz.passes $(ARGS)
+
+# The runtime's tests with everything in C++ built with a sanitizer, in a folder of its own (cmake/sanitized.py).
+test-asan: tests
+	$(RUN) cmake/sanitized.py address $(ARGS)
+test-ubsan: tests
+	$(RUN) cmake/sanitized.py undefined $(ARGS)
+test-tsan: tests
+	$(RUN) cmake/sanitized.py thread $(ARGS)
+
+# Readers of bytes that come from outside, under fuzzers with coverage, for a while (MINUTES=30 ARGS=artifact).
+fuzz-native: tests
+	$(RUN) -m tests.fuzzers --minutes $(or $(MINUTES),10) $(ARGS)
 
 # JAX's own tests of the installed version on xpu: those of a checkout (JAX_SOURCE), or of a clone. Hours; docs/jax-test-suite.md.
 test-upstream: frameworks

@@ -33,8 +33,10 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-TREE = ROOT / "build" / "dev"
-CMAKE_FOLDER = ROOT / "build" / "cmake"
+# Another folder for a build with other options beside it (cmake/sanitized.py).
+BUILD = Path(os.environ.get("TRIPONT_BUILD_FOLDER") or ROOT / "build").resolve()
+TREE = BUILD / "dev"
+CMAKE_FOLDER = BUILD / "cmake"
 TENSORFLOW_PLUGIN = Path("tensorflow-plugins", "libtripont_plugin.so")
 EXTRAS = ("jax", "examples")
 TESTS = ("sycl", "test")
@@ -223,8 +225,8 @@ def build(jobs: int, options: list[str]) -> None:
     configure = [cmake, "-S", str(ROOT), "-B", str(CMAKE_FOLDER), "-G", "Ninja", *options]
     configure.append(f"-DPython_EXECUTABLE={sys.executable}")
     install = [cmake, "--install", str(CMAKE_FOLDER), "--prefix", str(TREE)]
-    (ROOT / "build").mkdir(exist_ok=True)
-    with open(ROOT / "build" / "lock", "w") as lock:  # one build at a time
+    BUILD.mkdir(parents=True, exist_ok=True)
+    with open(BUILD / "lock", "w") as lock:  # one build at a time
         fcntl.flock(lock, fcntl.LOCK_EX)
         subprocess.run(configure, check=True, env=environment, stdout=subprocess.DEVNULL)
         if not (CMAKE_FOLDER / ".ninja_log").exists():

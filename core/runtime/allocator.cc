@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "core/runtime/backend.h"
+#include "core/runtime/sanitizers.h"
 
 namespace tripont {
 namespace {
@@ -159,6 +160,7 @@ void* Allocator::CutFromSlab(size_t size) {
     if (slab == nullptr) return nullptr;
     slab_ = static_cast<char*>(slab);
     slab_left_ = kSlabSize;
+    if (source_ == nullptr) ForbidAccess(slab, kSlabSize);
   }
   void* block = slab_;
   slab_ += size;
@@ -200,6 +202,7 @@ void* Allocator::Map(size_t size) {
 
 void Allocator::Unmap(void* data, size_t size) {
   size = RoundUp(size, 4096);
+  AllowAccess(data, size);  // whoever gets these addresses next
   source_ != nullptr ? source_->Unmap(data, size) : static_cast<void>(munmap(data, size));
   reserved_.fetch_sub(static_cast<int64_t>(size), std::memory_order_relaxed);
   budget_->Release(size);
@@ -233,6 +236,11 @@ Block Allocator::TryAllocate(size_t size) {
       data = fresh();
       if (data == nullptr) return {};
     }
+  }
+  if (source_ == nullptr) {
+    const size_t used = RoundUp(size, kAlignment);  // programs may count on whole lines
+    AllowAccess(data, used);
+    ForbidAccess(static_cast<char*>(data) + used, class_size - std::min(class_size, used));
   }
   const auto taken = static_cast<int64_t>(class_size);
   const int64_t in_use = in_use_.fetch_add(taken, std::memory_order_relaxed) + taken;
@@ -272,6 +280,11 @@ void Allocator::Free(Block block) {
     }
   }
   SizeClass& size_class = classes_[ClassOf(block.size)];
+  if (source_ == nullptr) {
+    AllowAccess(block.data, sizeof(FreeBlock));
+    ForbidAccess(static_cast<char*>(block.data) + sizeof(FreeBlock),
+                 block.size - sizeof(FreeBlock));
+  }
   const std::lock_guard<SpinLock> lock(size_class.lock);
   size_class.free = new (block.data) FreeBlock{size_class.free};
 }

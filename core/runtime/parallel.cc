@@ -10,6 +10,8 @@
 #include <atomic>
 #include <cstring>
 
+#include "core/runtime/sanitizers.h"
+
 namespace tripont {
 namespace {
 
@@ -31,12 +33,18 @@ void ParallelFor(int64_t count, int64_t grain,
   }
   // auto_partitioner starts with a few pieces a thread and splits further only where a thread runs
   // dry: few tasks when the machine is ours, balance when another process takes a core.
+  char begun = 0;
+  char done = 0;
+  GivesWork(&begun);
   tbb::parallel_for(
       tbb::blocked_range<int64_t>(0, count, static_cast<size_t>(grain)),
-      [body, context](const tbb::blocked_range<int64_t>& range) {
+      [body, context, &begun, &done](const tbb::blocked_range<int64_t>& range) {
+        TakesWork(&begun);
         body(context, range.begin(), range.end());
+        GivesWork(&done);
       },
       tbb::auto_partitioner());
+  TakesWork(&done);
 }
 
 void ParallelCopy(void* destination, const void* source, size_t size) {
@@ -51,7 +59,11 @@ void ParallelCopy(void* destination, const void* source, size_t size) {
 
 void EnqueueTask(void (*task)(void* data), void* data) {
   if (NumThreads() == 1) return task(data);
-  tbb::task_arena(tbb::task_arena::attach()).enqueue([task, data] { task(data); });
+  GivesWork(data);
+  tbb::task_arena(tbb::task_arena::attach()).enqueue([task, data] {
+    TakesWork(data);
+    task(data);
+  });
 }
 
 int NumThreads() {

@@ -1,0 +1,227 @@
+"""Build everything in C++ with a sanitizer, beside the ordinary build, and run tests with it.
+
+``python cmake/sanitized.py thread [ARGS...]`` (``make test-tsan``; ``address`` is ``make test-asan``, ``undefined``
+``make test-ubsan``) makes in ``build/thread``
+
+* ``venv``: an environment whose packages are links to those of the running one, and whose tripont is the new build,
+  so that child processes and TensorFlow's plugin use that build;
+* ``cmake`` and ``dev``: the build and the package, as ``cmake/develop.py`` makes them;
+* ``reports``: what the sanitizer found, a file for each process. The command fails if there is one, or if a test fails.
+
+ARGS are pytest's; without any, the tests are those of ``TESTS``. Python and the packages are not instrumented: leaks
+are not looked for (Python's own would be reported), and the thread sanitizer looks only at accesses that our code
+makes. Needed: a compiler with the sanitizers' libraries, which GCC has (Debian: ``g++``; Fedora: ``libasan libubsan
+libtsan``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SUPPRESSIONS = ROOT / "cmake" / "sanitizers"
+# Written into the environment by cmake/develop.py, so that each build has its own.
+OURS = ("tripont.pth", "tripont-", "tensorflow-plugins")
+RUNTIME_TESTS = (
+    "tests/core/runtime",
+    "tests/pjrt",
+    "tests/interop/test_interop.py",
+    "tests/interop/test_interpreter_lock.py",
+    "tests/frontends/jax/test_callbacks.py",
+    "tests/frontends/jax_devices",
+    "tests/integration/test_buffers.py",
+    # Compiles large products as each CPU, in processes of its own: hours.
+    "--deselect=tests/core/runtime/library/test_integer_products.py::test_the_worst_values",
+)
+MEMORY_TESTS = (*RUNTIME_TESTS, "tests/nextpluggable/test_execution.py")
+# Whatever has threads. jaxlib's are left out (cmake/sanitizers/thread.txt says why).
+THREAD_TESTS = (
+    *(
+        f"tests/core/runtime/test_{name}.py"
+        for name in (
+            "allocator",
+            "artifact_cache",
+            "borrowing",
+            "compile_worker",
+            "compile_worker_signals",
+            "deferred_results",
+            "donation",
+            "events_and_streams",
+            "execution",
+            "profile",
+            "sharing",
+        )
+    ),
+    "tests/core/runtime/ffi",
+    *(
+        f"tests/pjrt/test_{name}.py"
+        for name in ("buffers", "client", "collectives", "compile", "events", "execute")
+    ),
+    # These measure time; limit the address space, of which the sanitizer takes terabytes; give a worker two seconds to
+    # start; or run shell scripts, which cannot always be started with the sanitizer's library.
+    *(
+        f"--deselect=tests/core/runtime/{test}"
+        for test in (
+            "test_allocator.py::test_small_blocks_are_cheap",
+            "test_execution.py::test_executing_is_cheap",
+            "test_compile_worker_signals.py::test_exhausted_memory_leaves_no_worker_busy",
+            "test_compile_worker_signals.py::test_time_limit",
+            "test_compile_worker_signals.py::test_every_start_killed_is_an_error",
+            "test_compile_worker.py::test_interpreter_without_tripont",
+        )
+    ),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Sanitizer:
+    libraries: tuple[str, ...]  # that have to be loaded before all others
+    variables: dict[
+        str, str
+    ]  # options; the folder of reports and the suppressions are added to them
+    tests: tuple[str, ...]
+    cmake: tuple[str, ...]
+
+
+UNDEFINED = "print_stacktrace=1"
+SANITIZERS = {
+    # Undefined behaviour too: the second is nearly free with the first.
+    "address": Sanitizer(
+        # libstdc++ too, whose functions of exceptions the sanitizer looks up when it starts
+        ("libasan.so", "libubsan.so", "libstdc++.so"),
+        {
+            # The frameworks mix the operators new and delete of several libraries.
+            "ASAN_OPTIONS": "detect_leaks=0:alloc_dealloc_mismatch=0:new_delete_type_mismatch=0:"
+            "quarantine_size_mb=64",
+            "UBSAN_OPTIONS": UNDEFINED,
+        },
+        MEMORY_TESTS,
+        ("-DTRIPONT_SANITIZE=address,undefined",),
+    ),
+    "undefined": Sanitizer(
+        ("libubsan.so", "libstdc++.so"),
+        {"UBSAN_OPTIONS": UNDEFINED},
+        MEMORY_TESTS,
+        ("-DTRIPONT_SANITIZE=undefined",),
+    ),
+    "thread": Sanitizer(
+        ("libtsan.so",),
+        {
+            "TSAN_OPTIONS": "ignore_noninstrumented_modules=1:die_after_fork=0:exitcode=0:"
+            "history_size=4"
+        },
+        THREAD_TESTS,
+        # TensorFlow, too, hands work from thread to thread unseen.
+        ("-DTRIPONT_SANITIZE=thread", "-DTRIPONT_TENSORFLOW=OFF"),
+    ),
+}
+
+
+def link(link_path: Path, target: Path) -> None:
+    if link_path.is_symlink() and os.readlink(link_path) == str(target):
+        return
+    link_path.unlink(missing_ok=True)
+    link_path.symlink_to(target)
+
+
+def make_environment(folder: Path) -> Path:
+    """An environment at `folder` whose packages are links to the running one's; the path of its Python."""
+    environment = Path(sys.prefix)
+    site = Path("lib", f"python{sys.version_info[0]}.{sys.version_info[1]}", "site-packages")
+    (folder / site).mkdir(parents=True, exist_ok=True)
+    (folder / "bin").mkdir(exist_ok=True)
+    shutil.copy(environment / "pyvenv.cfg", folder / "pyvenv.cfg")
+    for name in ("python", "python3"):
+        link(folder / "bin" / name, Path(sys.executable).resolve())
+    entries = [*(environment / site).iterdir()]
+    entries += [e for e in (environment / "lib").iterdir() if not e.name.startswith("python")]
+    entries += [e for e in environment.iterdir() if e.name in ("share", "opt", "etc")]
+    for entry in entries:
+        if not entry.name.startswith(OURS):
+            link(folder / entry.relative_to(environment), entry)
+    for tool in ("cmake", "ninja", "pytest", "spirv-val", "spirv-dis"):
+        if (environment / "bin" / tool).exists():
+            link(folder / "bin" / tool, environment / "bin" / tool)
+    return folder / "bin" / "python"
+
+
+def compiler() -> str:
+    """A GCC: Clang's libraries have other names, and are not shared ones by default."""
+    return os.environ.get("CXX") or shutil.which("g++") or "c++"
+
+
+def library(name: str) -> str:
+    """The path of one of the compiler's libraries."""
+    found = subprocess.run(
+        [compiler(), f"-print-file-name={name}"], check=True, capture_output=True, text=True
+    ).stdout.strip()
+    if not Path(found).is_absolute():  # the name itself: there is none
+        raise SystemExit(f"{compiler()} has no {name}: install the compiler's sanitizer libraries")
+    return str(Path(found).resolve())
+
+
+def variables(name: str, folder: Path) -> dict[str, str]:
+    """The environment variables of a process that uses the build."""
+    sanitizer = SANITIZERS[name]
+    more = f"log_path={folder / 'reports' / 'report'}"
+    suppressions = SUPPRESSIONS / f"{name}.txt"
+    if suppressions.is_file():
+        more += f":suppressions={suppressions}"
+    return {
+        **{variable: f"{options}:{more}" for variable, options in sanitizer.variables.items()},
+        "LD_PRELOAD": " ".join(library(needed) for needed in sanitizer.libraries),
+        "TRIPONT_PYTHON": str(plain_python(folder)),
+    }
+
+
+def plain_python(folder: Path) -> Path:
+    """The running interpreter without the sanitizer: compile workers have none of our C++ in them."""
+    script = folder / "worker-python"
+    script.write_text(f'#!/bin/sh\nunset LD_PRELOAD\nexec {sys.executable} "$@"\n')
+    script.chmod(0o755)
+    return script
+
+
+def reports(folder: Path) -> list[Path]:
+    return sorted((folder / "reports").glob("report.*"))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Run tests with a sanitizer.")
+    parser.add_argument("sanitizer", choices=SANITIZERS)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2)
+    known, arguments = parser.parse_known_args()
+    if sys.prefix == sys.base_prefix:
+        raise SystemExit("run this with the Python of a virtual environment (`make dev` does)")
+    name = known.sanitizer
+    folder = ROOT / "build" / name
+    python = make_environment(folder / "venv")
+    options = [*SANITIZERS[name].cmake, f"-DCMAKE_CXX_COMPILER={compiler()}"]
+    subprocess.run(
+        [python, ROOT / "cmake" / "develop.py", f"--jobs={known.jobs}", "--", *options],
+        check=True,
+        env=os.environ | {"TRIPONT_BUILD_FOLDER": str(folder)},
+    )
+    shutil.rmtree(folder / "reports", ignore_errors=True)
+    (folder / "reports").mkdir()
+    tests = arguments or ["-n", "0", "-q", "--timeout=1200", *SANITIZERS[name].tests]
+    # Addresses at random places may lie where the sanitizer wants its own memory.
+    command = [*(["setarch", "-R"] if shutil.which("setarch") else []), python, "-m", "pytest"]
+    status = subprocess.run(
+        [*command, *tests], cwd=ROOT, env=os.environ | variables(name, folder), check=False
+    ).returncode
+    found = reports(folder)
+    for report in found:
+        print(f"\n==== {report}\n{report.read_text(errors='replace')[:4000]}")
+    print(f"{len(found)} processes had a report of the {name} sanitizer", flush=True)
+    return status or (1 if found else 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
