@@ -239,8 +239,8 @@ class Program final : public tripont::DeviceProgram {
             copies_of.back()->data() + (static_cast<char*>(arguments[order[i]]) - start);
       }
     }
-    const auto kernel = reinterpret_cast<tripont::KernelFunction>(
-        const_cast<void*>(code_->Function(function)));
+    const auto kernel =
+        reinterpret_cast<tripont::KernelFunction>(const_cast<void*>(code_->Function(function)));
     for (int64_t end = work_count; end > 0; end -= std::min(end, grain))
       kernel(arguments.data(), std::max<int64_t>(0, end - grain), end);
     for (const auto& copy : copies_of) {
