@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import stat
 import subprocess
@@ -10,6 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from tests.cpus import levels
 
 needs_compiler = pytest.mark.skipif(
     not (shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")),
@@ -169,3 +172,58 @@ def test_folder_that_others_may_write_to(
         assert found.parent == tmp_path
     shared = build(subprocess_environment, tmp_path, TRIPONT_CACHE_SHARED="1")
     assert shared == cache / "kernels"
+
+
+# Prints whether the C compiler has AVX2, and the code of a kernel in LLVM IR that adds eight numbers.
+INSTRUCTIONS = (
+    """
+import ctypes
+from tripont.kernels import building, prototype
+source = """
+    + repr("""void level(float* y) {
+#ifdef __AVX2__
+  *y = 2;
+#else
+  *y = 1;
+#endif
+}""")
+    + """
+answer = ctypes.c_float()
+library = ctypes.CDLL(str(building.compile_c(source, prototype.read(source), ())))
+library.level(ctypes.byref(answer))
+source = "void add(float* y)"
+text = '''define void @add(ptr %y) {
+  %x = load <8 x float>, ptr %y, align 4
+  %z = fadd <8 x float> %x, %x
+  store <8 x float> %z, ptr %y, align 4
+  ret void
+}'''
+code, _, _ = building.compile_llvm_ir(text, prototype.read(source))
+print(int(answer.value), code.hex())
+"""
+)
+
+
+@needs_compiler
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the levels are those of x86-64")
+def test_kernels_keep_to_the_chosen_cpu(
+    subprocess_environment: dict[str, str], tmp_path: Path
+) -> None:
+    answers = []
+    for cpu in ("x86-64-v2", "x86-64-v3"):
+        if missing := levels.lacking(cpu):
+            pytest.skip(f"this machine has no {', '.join(missing)}")
+        done = subprocess.run(
+            [sys.executable, "-c", INSTRUCTIONS],
+            env={**subprocess_environment, "TRIPONT_CPU": cpu},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        answers.append(done.stdout.split())
+    (narrow, code), (wide, other) = answers
+    assert (narrow, wide) == ("1", "2")
+    assert code != other  # 16 bytes at a time, and 32

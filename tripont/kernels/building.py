@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
+import platform
 import shlex
 import shutil
 import subprocess
@@ -24,7 +25,7 @@ from . import storage
 from .prototype import Prototype, SignatureError
 
 ENTRY: Final = "tripont_entry"
-FLAGS: Final = ("-O3", "-march=native", "-std=gnu11", "-fPIC", "-shared")
+FLAGS: Final = ("-O3", "-std=gnu11", "-fPIC", "-shared")
 
 
 def c_entry(prototype: Prototype) -> str:
@@ -84,7 +85,7 @@ def compile_c(source: str, prototype: Prototype, flags: Sequence[str]) -> Path:
 
     Raises SignatureError with the compiler's messages if it refuses the source.
     """
-    command = [*c_compiler(), *FLAGS, *flags]
+    command = [*c_compiler(), *FLAGS, *_cpu_flags(), *flags]
     head = "#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <string.h>\n"
     text = f'{head}#line 1 "{prototype.name}.c"\n{source}\n{c_entry(prototype)}'
     version = subprocess.run([command[0], "--version"], capture_output=True, check=False).stdout
@@ -113,6 +114,20 @@ def compile_c(source: str, prototype: Prototype, flags: Sequence[str]) -> Path:
             )
         storage.keep(output, library, key)
     return library
+
+
+def _cpu_name() -> str:
+    """The CPU to compile for: that of TRIPONT_CPU, else the one that runs this."""
+    return os.environ.get("TRIPONT_CPU") or "host"
+
+
+def _cpu_flags() -> list[str]:
+    """Which instructions the C compiler may use. It knows the CPUs by the names that LLVM has for them."""
+    name, *features = _cpu_name().split("+")
+    if name == "host":
+        name = "native"
+    option = "-mcpu" if platform.machine() in ("aarch64", "arm64") else "-march"
+    return [f"{option}={name}", *(f"-m{feature}" for feature in features)]
 
 
 def _cpu() -> bytes:
@@ -177,7 +192,7 @@ def _main() -> None:
     from tripont.core.compiler.targets.host import for_cpu
 
     try:
-        image = for_cpu().compile_text(sys.stdin.buffer.read().decode())
+        image = for_cpu(_cpu_name()).compile_text(sys.stdin.buffer.read().decode())
     except Exception as error:  # its message is the user's, not where we were
         sys.exit(str(error))
     sys.stdout.buffer.write(pickle.dumps((image.code, image.imports, image.symbols)))
