@@ -269,7 +269,7 @@ def check_arithmetic() -> list[Finding]:
         f"{products} GFLOP/s (f32 peak {speeds['f32 peak']:.0f}); sum of arrays "
         f"{speeds['sum of arrays']:.1f} GB/s (copies {speeds['copy peak']:.1f})"
     )
-    exact = f"exact in {told['types']} element types, as {told['cpu']}"
+    exact = f"exact in {told['types']} element types, as {told['cpu']}, in {told['seconds']:.1f} s"
     if told["without"]:
         exact += f"; the device does not have {' and '.join(told['without'])}"
     findings = [Finding("results", OK, exact)]

@@ -13,7 +13,8 @@ f32, and through   up to 4 output features; one input feature; depthwise in one 
 f32 bf16 and f16   three dimensions, features first, or the gradient of windows above
                    3x3; gradients of the weights of dilated (transposed) ones;
                    gradients of inputs in one dimension, features first; sums of more
-                   than 4,096 terms, which oneDNN adds up one after the other; without
+                   than 4,096 terms (16,384 in gradients of inputs), which oneDNN adds up
+                   one after the other; without
                    AVX-512 some gradients of weights
 any, no oneDNN     all but complex numbers and truth values                             the "convolution" kernel
 =================  ===================================================================  ============================
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 # Longer sums lose digits in oneDNN's kernels: docs/accuracy.md.
 _LONGEST_SUM: Final = 4096
+# In gradients of inputs, of which generated ones take a third longer at 4,608 terms.
+_LONGEST_GRADIENT: Final = 16384
 # Less than a vector of output features, of which oneDNN computes a whole one.
 _FEW_OUTPUTS: Final = 4
 # Gradients of weights that oneDNN computes in less than two thirds of the time it needs for others, without AVX-512.
@@ -112,5 +115,6 @@ class _Class:
             if target.has("avx512f") or self.groups > 1 or self.is_spatial_minor:
                 return False
             wide = min(self.outputs, self.inputs) >= _AVX2_FEATURES
-            return self.rank != 2 or (wide and self.terms >= _AVX2_TERMS)
-        return self.terms > _LONGEST_SUM
+            large = wide and self.positions > 1 and self.terms >= _AVX2_TERMS
+            return self.rank != 2 or large
+        return self.terms > (_LONGEST_GRADIENT if self.is_input else _LONGEST_SUM)
