@@ -610,7 +610,7 @@ class _Kernel(Products):
         parts = [range(n, min(n + tall, row.size)) for n in range(0, row.size, tall)]
         # Rows [0, rest) and then _PANEL_ROWS at a time. The first buffer takes a few such chunks and is added to the
         # second one, which is added to the third one after some, and so on (see :mod:`.accumulation`).
-        rest = depth.size % _PANEL_ROWS or min(_PANEL_ROWS, depth.size)
+        rest = depth.size % _PANEL_ROWS
         spans = [_PANEL_ROWS]  # rows that each buffer takes at a time
         most = _BLOCK // 2
         while self.rounds and (depth.size - rest) // spans[-1] > most:
@@ -696,7 +696,10 @@ class _Kernel(Products):
                     each_vector(lambda i: store(into, i, self.add(load(into, i), load(part, i))))
 
             total = buffers[-1]
-            chunk(rest, ZERO, total, True)
+            if rest:
+                chunk(rest, ZERO, total, True)
+            else:
+                each_vector(lambda i: store(total, i, llvm_ir.zero(type_)))
             rows(len(spans) - 1, i64(rest), i64(depth.size))
             for r in range(row.size):
                 with g.loop(i64(0), i64(block), lanes) as (i, _, _):

@@ -178,17 +178,17 @@ class _Pack:
     def turn(self, packed: Value, k: Value) -> None:
         """Pack ``lanes`` rows from ``k`` on of a [N, K] matrix: vectors along K, turned in registers."""
         b = self.b
-        with self.anew():
+        with b.loop(i64(0), i64(self.width), self.lanes) as column, self.anew():
             along = Coordinate(k, 1, self.lanes, None, 0, self.k - 1)
-            for column in range(0, self.width, self.lanes):
-                vectors = []
-                for n in range(column, column + self.lanes):
-                    at = Coordinate(b.add(self.left, i64(n)), 0, 1, None, 0, self.n - 1)
-                    vectors.append(self.read((at, along)))
-                for n, value in enumerate(transpose_square(b, vectors)):
-                    row = b.mul(b.add(k, i64(n)), i64(self.width))
-                    place = b.gep(self.to_type, packed, b.add(row, i64(column)))
-                    b.store(value, place, size_of(self.to_type))
+            left = b.add(self.left, column)
+            vectors = []
+            for n in range(self.lanes):
+                at = Coordinate(b.add(left, i64(n)), 0, 1, None, 0, self.n - 1)
+                vectors.append(self.read((at, along)))
+            for n, value in enumerate(transpose_square(b, vectors)):
+                row = b.mul(b.add(k, i64(n)), i64(self.width))
+                place = b.gep(self.to_type, packed, b.add(row, column))
+                b.store(value, place, size_of(self.to_type))
 
     def fetch(self, base: Value, column: int) -> None:
         """Ask for what is to be packed some rows later."""
