@@ -8,48 +8,7 @@ from pathlib import Path
 
 import pytest
 
-# Small sessions, each of a graph of its own, whose tensors go to the CPU and come back, on several threads at once.
-PROGRAM = """
-import sys, threading
-import numpy as np
-import tensorflow as tf
-
-v1 = tf.compat.v1
-SESSIONS, THREADS = int(sys.argv[1]), int(sys.argv[2])
-failures = []
-
-
-def sessions(first):
-    try:
-        for i in range(first, first + SESSIONS):
-            with tf.Graph().as_default():
-                with tf.device("XPU:0"):
-                    x = v1.placeholder(tf.float32, (64,))
-                    v = v1.get_variable("v", (), initializer=v1.zeros_initializer())
-                    y = x + float(i)
-                with tf.device("CPU:0"):
-                    z = tf.identity(y)
-                with tf.device("XPU:0"):
-                    w = z * 2
-                with v1.Session() as session:
-                    # A variable of another session must not be seen.
-                    assert not session.run(v1.is_variable_initialized(v))
-                    session.run(v.initializer)
-                    a, b = session.run([y, w], {x: np.ones(64)})
-                    assert (a == i + 1).all() and (b == 2 * (i + 1)).all(), (i, a, b)
-    except BaseException as error:
-        failures.append(error)
-        raise
-
-
-threads = [threading.Thread(target=sessions, args=(t * SESSIONS,)) for t in range(THREADS)]
-for thread in threads:
-    thread.start()
-for thread in threads:
-    thread.join()
-assert not failures
-print("done")
-"""
+PROGRAM = Path(__file__).with_name("sessions.py")
 
 
 @pytest.mark.parametrize(
@@ -59,7 +18,7 @@ def test_sessions_can_be_closed(
     sessions: int, threads: int, subprocess_environment: dict[str, str]
 ) -> None:
     result = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(sessions), str(threads)],
+        [sys.executable, str(PROGRAM), str(sessions), str(threads)],
         env=subprocess_environment,
         capture_output=True,
         text=True,
