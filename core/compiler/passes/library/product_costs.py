@@ -16,6 +16,10 @@ bf16             from 64^3 on                   the "dot" kernel; oneDNN where t
 f16, 8 bits      from 64^3 on                   the "dot" kernel
 ===============  =============================  ==================================================================
 
+Float products of at most 8 rows by a matrix of 256 KB or more stream (:mod:`.streamed`) before anyone asks this table,
+and products whose right-hand side is made of less than half of its memory are generated at any size, for packing makes
+it on the way (:mod:`.weights`).
+
 Integers whose sums oneDNN computes exactly only in blocks that take more memory than :mod:`.blocks` allows are
 generated with AMX too.
 """
