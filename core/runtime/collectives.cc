@@ -18,6 +18,16 @@ namespace {
 // Waiting longer than this is worth a line in the log.
 constexpr std::chrono::seconds kWarnAfter{20};
 
+// "SyncTensorsGraph" of "SyncTensorsGraph.46": PyTorch/XLA gives each process a program of its own,
+// in whose name XLA puts a number.
+std::string_view NameWithoutNumber(std::string_view name) {
+  const size_t dot = name.rfind('.');
+  if (dot == std::string_view::npos || dot == 0) return name;
+  const std::string_view number = name.substr(dot + 1);
+  return number.find_first_not_of("0123456789") == std::string_view::npos ? name.substr(0, dot)
+                                                                          : name;
+}
+
 // A device that waits for another takes any number of tasks meanwhile: one thread that launches the
 // program device by device must come to the next one.
 class WaitingForDevices {
@@ -172,7 +182,7 @@ std::shared_ptr<LaunchSeries> LaunchSeries::Get(const std::string& collectives,
     if (job != nullptr) {
       for (const int device : devices) placement.processes.push_back(job->ProcessOf(device));
       Sha256 hash;
-      hash.UpdateField(program);
+      hash.UpdateField(NameWithoutNumber(program));
       hash.UpdateField(collectives);
       for (const int device : devices) hash.UpdateField(StrCat(device));
       const std::array<uint8_t, 32> digest = hash.Finish();

@@ -16,25 +16,38 @@ from . import DEVICE_TYPE, recording
 
 
 class TripontPlugin(plugins.DevicePlugin):
-    """One process has all devices; TRIPONT_NUM_DEVICES says how many."""
+    """TRIPONT_NUM_DEVICES says how many devices a process has; `torchrun` starts several processes."""
 
     def library_path(self) -> str:
         """RuntimeError if torch_xla is told to use sizes that it gets wrong (:func:`_refuse_experiments`)."""
         _refuse_experiments()
         return library_path()
 
-    def client_create_options(self) -> dict[str, str]:
-        """Where this process finds packages, for its compile workers."""
-        if "TRIPONT_PYTHON" in os.environ or "TRIPONT_PYTHON_PATH" in os.environ:
-            return {}
-        return {"python_path": helper_process.package_path()}
+    def client_create_options(self) -> dict[str, str | int]:
+        """Where this process finds packages, for its compile workers, and which of the job's processes it is."""
+        options: dict[str, str | int] = {}
+        if "TRIPONT_PYTHON" not in os.environ and "TRIPONT_PYTHON_PATH" not in os.environ:
+            options["python_path"] = helper_process.package_path()
+        if self.requires_xla_coordinator():
+            options["node_id"] = int(os.environ["RANK"])
+            options["num_nodes"] = _world_size()
+        return options
+
+    def requires_xla_coordinator(self) -> bool:
+        """Whether this is one of several processes, which find one another through torch_xla's coordinator."""
+        return _world_size() > 1
 
     def configure_single_process(self) -> None:
         """torch_xla calls this for a world of one process: there is nothing to choose."""
 
     def physical_chip_count(self) -> int:
-        """Processes that ``torch_xla.launch`` starts: one, with a thread for each device."""
-        return 1
+        """Processes that ``torch_xla.launch`` starts: one, with a thread for each device. `torchrun` says its own."""
+        return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+
+
+def _world_size() -> int:
+    """The processes of the job as `torchrun` says it; 1 without."""
+    return int(os.environ.get("WORLD_SIZE", "1")) if "RANK" in os.environ else 1
 
 
 def _refuse_experiments() -> None:
