@@ -17,17 +17,35 @@ function(tripont_ask_python script variable)
   set(${variable} "${answer}" PARENT_SCOPE)
 endfunction()
 
-if(NOT TBB_DIR)
-  tripont_ask_python(find_tbb.py found_tbb)
-  if(found_tbb)
-    set(TBB_DIR "${found_tbb}" CACHE PATH "Folder of TBBConfig.cmake")
+# oneTBB's wheels are for x86-64. Elsewhere the package brings the library along, unless TBB_DIR names another one.
+if(TBB_DIR OR CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  if(NOT TBB_DIR)
+    tripont_ask_python(find_tbb.py found_tbb)
+    if(found_tbb)
+      set(TBB_DIR "${found_tbb}" CACHE PATH "Folder of TBBConfig.cmake")
+    endif()
   endif()
+  find_package(TBB REQUIRED CONFIG COMPONENTS tbb)
+else()
+  tripont_ask_python(fetch_tbb.py found_tbb)
+  if(NOT found_tbb)
+    message(FATAL_ERROR "oneTBB could not be downloaded: give the folder of its TBBConfig.cmake by -DTBB_DIR=...")
+  endif()
+  list(GET found_tbb 0 tbb_headers)
+  list(GET found_tbb 1 tbb_folder)
+  add_library(TBB::tbb SHARED IMPORTED)
+  set_target_properties(TBB::tbb PROPERTIES
+    IMPORTED_LOCATION "${tbb_folder}/libtbb.so.12"
+    IMPORTED_LOCATION_RELEASE "${tbb_folder}/libtbb.so.12"
+    INTERFACE_INCLUDE_DIRECTORIES "${tbb_headers}")
+  install(FILES "${tbb_folder}/libtbb.so.12" DESTINATION tripont/lib COMPONENT tripont)
+  install(DIRECTORY "${tbb_folder}/licenses/" DESTINATION tripont/lib/licenses/oneTBB COMPONENT tripont)
 endif()
-find_package(TBB REQUIRED CONFIG COMPONENTS tbb)
 
 # The TensorFlow adapter. A wheel has it for whoever installs TensorFlow later; a development build, which `make
-# frameworks` repeats when it has installed TensorFlow, only where it can be used. docs/decisions.md.
-if(SKBUILD)
+# frameworks` repeats when it has installed TensorFlow, only where it can be used. docs/decisions.md. Nobody has tried
+# it on AArch64: there it must be asked for.
+if(SKBUILD AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(default_tensorflow ON)
 else()
   set(default_tensorflow AUTO)

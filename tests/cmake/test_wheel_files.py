@@ -98,7 +98,7 @@ def test_without_ranges_the_whole_wheel_is_downloaded(
         yield
 
     @contextmanager
-    def whole(wheel: str) -> Iterator[zipfile.ZipFile]:
+    def whole(wheel: str, machine: str) -> Iterator[zipfile.ZipFile]:
         with zipfile.ZipFile(remote) as archive:
             yield archive
 
