@@ -15,6 +15,7 @@
 
 #include "core/runtime/backend.h"
 #include "core/runtime/sanitizers.h"
+#include "core/runtime/spin.h"
 
 namespace tripont {
 namespace {
@@ -116,11 +117,7 @@ void MemoryBudget::TrimAll() {
 
 void Allocator::SpinLock::Wait() {
   // The holder is a few instructions from done, unless it was preempted: then give it our time.
-  for (int i = 0; i < 64 && locked_.load(std::memory_order_relaxed); ++i) {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-  }
+  for (int i = 0; i < 64 && locked_.load(std::memory_order_relaxed); ++i) SpinPause();
   if (locked_.load(std::memory_order_relaxed)) sched_yield();
 }
 

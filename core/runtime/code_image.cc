@@ -1,6 +1,7 @@
 #include "core/runtime/code_image.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -90,8 +91,9 @@ const Import* FindImport(std::string_view name) {
 StatusOr<std::unique_ptr<CodeImage>> CodeImage::Map(
     std::string_view code, std::span<const std::pair<std::string, int64_t>> imports) {
   if (code.empty()) return std::unique_ptr<CodeImage>(new CodeImage(nullptr, 0, 0));
-  constexpr size_t kPage = 4096;
-  const size_t mapped = (code.size() + kPage - 1) / kPage * kPage;
+  // 4 KB on x86-64, and up to 64 KB on AArch64.
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const size_t mapped = (code.size() + page - 1) / page * page;
   void* const mapping =
       mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapping == MAP_FAILED) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <fstream>
+#include <sstream>
 
 #include "core/runtime/cpu_models.h"
 #include "core/runtime/strings.h"
@@ -218,21 +219,44 @@ std::vector<std::string> DetectFeatures() {
   return found;
 }
 
-std::string ReadField(const char* wanted) {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    if (line.rfind(wanted, 0) == 0 && line.find(':') != std::string::npos)
-      return line.substr(line.find(':') + 2);
-  }
-  return "?";
+// The CPU's own word about what it is, its register MIDR_EL1; 0 where the system does not tell. The
+// first core's, so that the answer is the same on whichever core of a mixed CPU the process runs.
+uint64_t MainId() {
+  std::ifstream file("/sys/devices/system/cpu/cpu0/regs/identification/midr_el1");
+  uint64_t value = 0;
+  if (file >> std::hex >> value) return value;
+  constexpr int kCpuIdBit = 11;  // HWCAP_CPUID: Linux reads the register for processes
+  if ((getauxval(AT_HWCAP) >> kCpuIdBit & 1) == 0) return 0;
+  __asm__("mrs %0, midr_el1" : "=r"(value));
+  return value;
 }
+uint32_t Implementer() { return MainId() >> 24 & 0xff; }
+uint32_t Part() { return MainId() >> 4 & 0xfff; }
+
+struct Core {
+  uint32_t implementer;
+  uint32_t part;
+  const char* name;
+};
+// Source: the technical reference manuals of Arm's cores.
+constexpr Core kCores[] = {
+    {0x41, 0xd03, "Cortex-A53"},  {0x41, 0xd05, "Cortex-A55"},  {0x41, 0xd08, "Cortex-A72"},
+    {0x41, 0xd0b, "Cortex-A76"},  {0x41, 0xd0c, "Neoverse N1"}, {0x41, 0xd40, "Neoverse V1"},
+    {0x41, 0xd49, "Neoverse N2"}, {0x41, 0xd4f, "Neoverse V2"},
+};
 
 std::string DetectName() {
-  return StrCat("Arm CPU ", ReadField("CPU implementer"), " ", ReadField("CPU part"));
+  const uint32_t implementer = Implementer();
+  const uint32_t part = Part();
+  if (implementer == 0) return "AArch64 CPU";
+  for (const Core& core : kCores) {
+    if (core.implementer == implementer && core.part == part) return StrCat("Arm ", core.name);
+  }
+  std::ostringstream name;
+  name << "AArch64 CPU 0x" << std::hex << implementer << ":0x" << part;
+  return name.str();
 }
-std::string ModelNumber() {
-  return StrCat("aarch64-", ReadField("CPU implementer"), "-", ReadField("CPU part"));
-}
+std::string ModelNumber() { return StrCat("aarch64-", Implementer(), "-", Part()); }
 
 #else
 #error "tripont's host target supports x86-64 and AArch64"

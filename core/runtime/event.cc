@@ -5,6 +5,7 @@
 
 #include "core/runtime/logging.h"
 #include "core/runtime/parallel.h"
+#include "core/runtime/spin.h"
 
 namespace tripont {
 namespace {
@@ -44,11 +45,7 @@ Event::~Event() {
 Status Event::Await() const {
   // Work that is waited for is often nearly done, and falling asleep and waking up costs more than
   // a short spin.
-  for (int i = 0; i < 200 && !IsReady(); ++i) {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-  }
+  for (int i = 0; i < 200 && !IsReady(); ++i) SpinPause();
   if (!IsReady()) CallForkHook();
   while (!IsReady()) {
     waiters_.fetch_add(1, std::memory_order_seq_cst);

@@ -8,6 +8,7 @@
 
 #include "core/runtime/logging.h"
 #include "core/runtime/parallel.h"
+#include "core/runtime/spin.h"
 
 namespace tripont {
 namespace {
@@ -133,9 +134,7 @@ void Stream::Loop() {
     if (state.queue.empty() && !state.stop) {
       lock.unlock();
       for (int i = 0; i < kSpins && pending_.load(std::memory_order_relaxed) == 0; ++i) {
-#if defined(__x86_64__)
-        __builtin_ia32_pause();
-#endif
+        SpinPause();
       }
       lock.lock();
       state.sleeping = true;

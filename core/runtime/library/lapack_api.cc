@@ -120,6 +120,7 @@ void Resolve(Resolver& resolver, char letter, Routines<T>& routines) {
 
 // OpenBLAS's name for the kernels of the CPU that the process behaves as.
 const char* OpenBlasCore() {
+  if (CpuArchitecture() == "aarch64") return CpuHasFeature("dotprod") ? "NEOVERSEN1" : "ARMV8";
   if (CpuHasFeature("avx512bf16"))
     return CpuHasFeature("amx-bf16") ? "SapphireRapids" : "Cooperlake";
   if (CpuHasFeature("avx512vl") && CpuHasFeature("avx512dq")) return "SkylakeX";
@@ -131,9 +132,7 @@ const char* OpenBlasCore() {
 // process that behaves as another CPU (TRIPONT_CPU) opens it, and only if the user has not.
 class ScopedCoreType {
  public:
-  ScopedCoreType()
-      : set_(!ActingCpu().empty() && CpuArchitecture() == "x86_64" &&
-             std::getenv(kVariable) == nullptr) {
+  ScopedCoreType() : set_(!ActingCpu().empty() && std::getenv(kVariable) == nullptr) {
     if (set_) setenv(kVariable, OpenBlasCore(), 1);
   }
   ~ScopedCoreType() {

@@ -8,6 +8,7 @@ the runtime reads too.
 from __future__ import annotations
 
 import functools
+import struct
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +22,12 @@ AARCH64: Final = "aarch64"
 # Features that generated code or a library makes use of, besides those of the models.
 _ALSO_USEFUL: Final = frozenset(("amx-tile", "amx-bf16", "amx-int8"))
 _SELF: Final = ("", "host", "native")
+# Every AArch64 CPU has these under Linux.
+_ALWAYS_AARCH64: Final = frozenset(("fp-armv8", "neon"))
+# Feature -> the entry of the auxiliary vector that tells it (AT_HWCAP) and its bit, as in core/runtime/cpu_info.cc.
+# Source: Linux, Documentation/arch/arm64/elf_hwcaps.rst.
+_AT_HWCAP: Final = 16
+_HWCAP: Final = {"lse": (_AT_HWCAP, 8), "fullfp16": (_AT_HWCAP, 9), "dotprod": (_AT_HWCAP, 20)}
 
 
 @functools.cache
@@ -59,10 +66,26 @@ def is_aarch64(model: str) -> bool:
 def detect() -> tuple[str, tuple[str, ...]]:
     """The name and the useful features of the CPU that runs this."""
     name = llvm.get_host_cpu_name()
-    present = {f for f, on in llvm.get_host_cpu_features().items() if on}
     if llvm.get_process_triple().startswith(X86_64):
-        present &= known_features(X86_64)
-    return name, tuple(sorted(present))
+        present = {f for f, on in llvm.get_host_cpu_features().items() if on}
+        return name, tuple(sorted(present & known_features(X86_64)))
+    # LLVM reads /proc/cpuinfo, which is another machine's under an emulator, and has names that the runtime has not.
+    return name, aarch64_features(_auxiliary_vector())
+
+
+def aarch64_features(auxiliary_vector: bytes) -> tuple[str, ...]:
+    """The useful features that a Linux kernel tells a process in the auxiliary vector: pairs of 64-bit integers."""
+    values = dict(struct.iter_unpack("<QQ", auxiliary_vector))
+    found = {f for f, (entry, bit) in _HWCAP.items() if values.get(entry, 0) >> bit & 1}
+    return tuple(sorted(_ALWAYS_AARCH64 | found))
+
+
+def _auxiliary_vector() -> bytes:
+    """This process's auxiliary vector; empty where the system hides it."""
+    try:
+        return Path("/proc/self/auxv").read_bytes()
+    except OSError:
+        return b""
 
 
 def describe(model: str) -> tuple[str, tuple[str, ...]]:
