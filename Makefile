@@ -15,7 +15,7 @@ WITHOUT_FRAMEWORKS := $(addprefix --ignore=tests/,$(FRAMEWORK_TESTS))
 UNIT_TESTS := tests/cmake tests/core/compiler --ignore=tests/core/compiler/codegen --ignore=tests/core/compiler/targets \
   $(addprefix --ignore=tests/core/compiler/test_,code_cache.py compile.py native.py worker.py partition.py partitioners.py)
 
-.PHONY: help environment dev tests frameworks build test test-unit test-op test-fast test-upstream test-stablehlo fuzz fuzz-native test-asan test-ubsan test-tsan test-faults test-passes conformance test-cpus test-wheel demo demo-bridge bench lint format clean
+.PHONY: help environment dev tests frameworks build test test-unit test-op test-fast test-upstream test-stablehlo fuzz fuzz-native test-asan test-ubsan test-tsan test-faults test-passes conformance test-cpus test-arm64 wheel test-wheel demo demo-bridge bench lint format clean
 
 help:
 	@sed -n 's/^| `\(make [^`]*\)` | \([^|;]*\).*/\1\t\2/p' docs/development.md | expand -t 16
@@ -95,6 +95,11 @@ conformance: tests
 # Conformance, products, linear algebra and JAX programs at each level of instructions that this machine has (ARGS: levels).
 test-cpus: tests
 	$(RUN) -m tests.cpus $(ARGS)
+
+# The wheel for AArch64, cross-compiled, and what runs of it in QEMU's emulator, in build/arm64 (ARGS: words in the names of checks).
+test-arm64: dev
+	@$(RUN) cmake/arm64.py build/arm64
+	$(RUN) -m tests.arm64 build/arm64 $(ARGS)
 
 # The wheel in a clean environment, as a user gets it, on Python 3.12 with the newest JAX where there is one; then installed
 # beside each of WITH (tensorflow, torch), used, and uninstalled.

@@ -6,6 +6,7 @@ The compiler takes no part, so a failure here is the runtime's.
 from __future__ import annotations
 
 import functools
+import platform
 import shutil
 import subprocess
 import tempfile
@@ -70,28 +71,34 @@ KERNEL(slow_add_one) {
 """
 
 F32_8 = Shape(dtypes.F32, (8,))
+# A feature that every CPU of this kind has.
+FEATURE = "sse2" if platform.machine() == "x86_64" else "neon"
 
 
 @functools.cache
 def code() -> tuple[bytes, dict[str, int]]:
     """The kernels' code as a flat image, and the offset of each symbol in it."""
-    tools = {name: shutil.which(name) for name in ("gcc", "ld", "objcopy", "nm")}
-    if None in tools.values():
-        pytest.skip("needs gcc, ld, objcopy and nm to make kernels")
+    x86 = FEATURE == "sse2"
+    # In an emulator the tools of the machine around it are the cross compiler's.
+    prefix = "" if x86 or not shutil.which("aarch64-linux-gnu-gcc") else "aarch64-linux-gnu-"
+    tools = [f"{prefix}{name}" for name in ("gcc", "ld", "objcopy", "nm")]
+    if not all(map(shutil.which, tools)):
+        pytest.skip(f"needs {', '.join(tools)} to make kernels")
+    gcc, ld, objcopy, nm = tools
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "k.c").write_text(_SOURCE)
-        flags = "-O1 -fPIC -ffreestanding -fcf-protection=none -fno-asynchronous-unwind-tables -fno-stack-protector"
+        flags = "-O1 -fPIC -ffreestanding -fno-asynchronous-unwind-tables -fno-stack-protector"
+        if x86:
+            flags += " -fcf-protection=none"
         commands = [
-            f"gcc {flags} -c k.c -o k.o",
-            "ld -z noseparate-code -Ttext=0 -e 0 -o k.elf k.o",
-            "objcopy -O binary -j .text -j .rodata k.elf k.bin",
+            f"{gcc} {flags} -c k.c -o k.o",
+            f"{ld} -z noseparate-code -Ttext=0 -e 0 -o k.elf k.o",
+            f"{objcopy} -O binary -j .text -j .rodata k.elf k.bin",
         ]
         for command in commands:
             subprocess.run(command.split(), cwd=folder, check=True, capture_output=True)
-        symbols = subprocess.run(
-            ["nm", "k.elf"], cwd=folder, check=True, capture_output=True
-        ).stdout
+        symbols = subprocess.run([nm, "k.elf"], cwd=folder, check=True, capture_output=True).stdout
         offsets = {
             f[2]: int(f[0], 16)
             for f in map(str.split, symbols.decode().splitlines())
@@ -113,9 +120,9 @@ def executable(**changes: object) -> Executable:
     base = Executable(
         name="add",
         target="host",
-        triple="x86_64-unknown-linux-gnu",
-        cpu="x86-64",
-        cpu_features=("sse2",),
+        triple=f"{platform.machine()}-unknown-linux-gnu",
+        cpu="x86-64" if FEATURE == "sse2" else "generic-aarch64",
+        cpu_features=(FEATURE,),
         compiler_version="test",
         fingerprint="f00d",
         parameters=(Value(F32_8), Value(F32_8)),
