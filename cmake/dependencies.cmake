@@ -1,6 +1,6 @@
 # What the C++ targets need: Python (for pybind11), oneTBB, the header of the PJRT C API, and the oneDNN to bring along.
 #
-# Sets PJRT_INCLUDE_DIR, TRIPONT_WITH_TENSORFLOW, TENSORFLOW_INCLUDE_DIR, TENSORFLOW_VERSION, ONEDNN_FOLDER, and the imported targets TBB::tbb, Threads::Threads and Python::Module.
+# Sets PJRT_INCLUDE_DIR, TRIPONT_WITH_TENSORFLOW, TENSORFLOW_INCLUDE_DIR, TENSORFLOW_VERSION, and the imported targets TBB::tbb, Threads::Threads and Python::Module.
 find_package(Threads REQUIRED)
 if(NOT SKBUILD)
   set(Python_FIND_VIRTUALENV FIRST)
@@ -95,13 +95,14 @@ message(STATUS "PJRT C API header: ${PJRT_INCLUDE_DIR}")
 # The wheels of oneDNN are for x86-64; elsewhere kernels are generated in place of its calls.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(ONEDNN_FOLDER "" CACHE PATH "Folder that holds lib/libdnnl.so.3, of a oneDNN 3 that is built for oneTBB")
-  if(NOT ONEDNN_FOLDER)
-    tripont_ask_python(fetch_onednn.py found_onednn)
-    set(ONEDNN_FOLDER "${found_onednn}" CACHE PATH "" FORCE)
+  set(onednn_folder "${ONEDNN_FOLDER}")
+  # What fetch_onednn.py said to an earlier build is asked again: the package's copy may have become another one.
+  if(NOT onednn_folder OR onednn_folder MATCHES "/tripont-build/")
+    tripont_ask_python(fetch_onednn.py onednn_folder)
   endif()
-  if(NOT EXISTS "${ONEDNN_FOLDER}/lib/libdnnl.so.3")
-    message(FATAL_ERROR "lib/libdnnl.so.3 is not in '${ONEDNN_FOLDER}': give its folder by -DONEDNN_FOLDER=...")
+  if(NOT EXISTS "${onednn_folder}/lib/libdnnl.so.3")
+    message(FATAL_ERROR "lib/libdnnl.so.3 is not in '${onednn_folder}': give its folder by -DONEDNN_FOLDER=...")
   endif()
-  install(FILES "${ONEDNN_FOLDER}/lib/libdnnl.so.3" DESTINATION tripont/lib COMPONENT tripont)
-  install(DIRECTORY "${ONEDNN_FOLDER}/share/doc/onednn/" DESTINATION tripont/lib/licenses/oneDNN COMPONENT tripont)
+  install(FILES "${onednn_folder}/lib/libdnnl.so.3" DESTINATION tripont/lib COMPONENT tripont)
+  install(DIRECTORY "${onednn_folder}/share/doc/onednn/" DESTINATION tripont/lib/licenses/oneDNN COMPONENT tripont)
 endif()

@@ -85,12 +85,6 @@ def check_bindings() -> Finding:
     )
 
 
-# What the package's libdnnl.so.3 links to. It has no RPATH, so they must be loaded before it.
-ONEDNN_NEEDS = (
-    ("tbb", "libtbb.so.12"),
-    ("intel-cmplr-lib-rt", "libintlc.so.5"),
-    ("intel-cmplr-lib-rt", "libimf.so"),
-)
 ONEDNN_VERSION = """
 import ctypes
 class Version(ctypes.Structure):
@@ -119,6 +113,17 @@ def find_shared_library(distribution: str, name: str) -> Path | None:
     return None
 
 
+def find_tbb() -> Path | None:
+    """The library of the wheel ``tbb``; for CPUs that have no such wheel, the package's own."""
+    if found := find_shared_library("tbb", "libtbb.so.12"):
+        return found
+    try:
+        own = Path(library_path()).parent / "libtbb.so.12"
+    except FileNotFoundError:
+        return None
+    return own if own.exists() else None
+
+
 def check_onednn() -> Finding:
     fix = "pip install --force-reinstall tripont, or `make dev` in a checkout"
     try:
@@ -126,19 +131,16 @@ def check_onednn() -> Finding:
     except FileNotFoundError as error:
         return Finding("oneDNN", ERROR, "libtripont.so is missing", str(error).split(": run ")[-1])
     slower = "products and convolutions are computed by generated code"
+    if platform.machine() != "x86_64":
+        return Finding("oneDNN", OK, f"there is none for {platform.machine()}: {slower}")
     if not path.exists():
         return Finding("oneDNN", WARNING, f"{path} is missing: {slower}", fix)
-    needed = []
-    for distribution, name in ONEDNN_NEEDS:
-        found = find_shared_library(distribution, name)
-        if found is None:
-            return Finding(
-                "oneDNN",
-                WARNING,
-                f"{name} is missing: {slower}",
-                f"pip install --force-reinstall {distribution}",
-            )
-        needed.append(str(found))
+    # What it links to. It has no RPATH, so they must be loaded before it.
+    tbb = find_tbb()
+    if tbb is None:
+        fix = "pip install --force-reinstall tbb"
+        return Finding("oneDNN", WARNING, f"libtbb.so.12 is missing: {slower}", fix)
+    needed = [str(tbb), library_path()]
     good, answer = in_process(ONEDNN_VERSION.format(path=str(path), needed=needed))
     if not good:
         return Finding("oneDNN", WARNING, f"{path} does not load: {answer}; {slower}", fix)
@@ -172,7 +174,7 @@ def check_lapack() -> Finding:
 
 
 def check_tbb() -> Finding:
-    path = find_shared_library("tbb", "libtbb.so.12")
+    path = find_tbb()
     if path is None:
         return Finding(
             "oneTBB", ERROR, "libtbb.so.12 is missing", "pip install --force-reinstall tbb"

@@ -25,8 +25,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kLibraryName[] = "libdnnl.so.3";
-// What the library needs besides oneTBB. It names no run path, so they are opened first, by full
-// path; the dynamic linker then finds them by their names.
+// What a library that TRIPONT_ONEDNN_PATH names may need besides oneTBB (the package's own does
+// not: onednn_runtime.cc). It names no run path, so they are opened by full path; the dynamic
+// linker then finds them by their names.
 constexpr const char* kIntelRuntimes[] = {"libintlc.so.5", "libimf.so", "libsvml.so"};
 
 std::atomic<const Apis*> loaded{nullptr};
@@ -96,8 +97,11 @@ std::string AboutTheCap() {
 
 // Opens the library and checks that it is version 3. Its engine is still to be made.
 StatusOr<Api> Open(const fs::path& path) {
-  OpenIntelRuntimes(path.parent_path());
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    OpenIntelRuntimes(path.parent_path());
+    handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  }
   if (handle == nullptr) {
     std::string reason = dlerror();
     if (reason.find("libimf") != std::string::npos ||
