@@ -101,6 +101,10 @@ test-arm64: dev
 	@$(RUN) cmake/arm64.py build/arm64
 	$(RUN) -m tests.arm64 build/arm64 $(ARGS)
 
+# One wheel for Python 3.11 to 3.13 and any x86-64 Linux with glibc 2.28 or newer, in build/portable-wheel, tried in clean environments.
+wheel: environment
+	@$(RUN) cmake/portable_wheel.py build/portable-wheel
+
 # The wheel in a clean environment, as a user gets it, on Python 3.12 with the newest JAX where there is one; then installed
 # beside each of WITH (tensorflow, torch), used, and uninstalled.
 WITH ?= tensorflow torch

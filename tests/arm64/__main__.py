@@ -37,8 +37,8 @@ def pytest(*arguments: str) -> tuple[str, ...]:
     return ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=1500", *arguments)
 
 
-def checks(artifacts: Path) -> Iterator[Check]:
-    yield Check("demo", "neoverse-n1", ("-m", "tests.arm64.demo"))
+def checks(artifacts: Path, losses: str) -> Iterator[Check]:
+    yield Check("demo", "neoverse-n1", ("-m", "tests.arm64.demo", losses))
     for cpu in CPUS:
         name = cpu.partition(",")[0]
         yield Check(f"programs {name}", cpu, ("-m", "tests.cpus.sample"))
@@ -78,7 +78,9 @@ def main(folder: Path, names: list[str]) -> int:
         for cpu in (*{*CPUS.values()}, "x86-64-v2"):
             command = [sys.executable, "-m", "tests.arm64.artifacts", "write", artifacts / cpu, cpu]
             subprocess.run(command, cwd=ROOT, check=True)
-        for check in checks(artifacts):
+        demo = [sys.executable, "-m", "tests.arm64.demo", "cpu"]
+        losses = subprocess.run(demo, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+        for check in checks(artifacts, losses.stdout.strip()):
             if names and not any(name in check.name for name in names):
                 continue
             environment = {k: v for k, v in os.environ.items() if not k.startswith("TRIPONT_")}
