@@ -28,7 +28,7 @@ _THUNK: Final[dict[str, Any]] = {
     "cost_ns?": (float, None),
     "work_count?": int,
 }
-_THUNK |= {"condition?": [_THUNK], "body?": [_THUNK], "branches?": [[_THUNK]]}
+_THUNK.update({"condition?": [_THUNK], "body?": [_THUNK], "branches?": [[_THUNK]]})
 _OPERATION: Final = {
     "id": str,
     "name": str,
@@ -114,8 +114,8 @@ def _mistake(value: Any, rule: Any, place: str) -> str:
     if isinstance(rule, list):
         if not isinstance(value, list):
             return f"{place} is not a list"
-        found = (_mistake(v, rule[0], f"{place}[{n}]") for n, v in enumerate(value))
-        return next((f for f in found if f), "")
+        inside = (_mistake(v, rule[0], f"{place}[{n}]") for n, v in enumerate(value))
+        return next((f for f in inside if f), "")
     if isinstance(rule, dict):
         if not isinstance(value, dict):
             return f"{place} is not an object"
