@@ -214,8 +214,8 @@ def report(action: Callable[[], object]) -> None:
     except Exception as error:
         print(f"ERROR after {time.monotonic() - start:.1f} s: {error}")
     sys.stdout.flush()
-    if jax.process_index() == 0:
-        time.sleep(4)  # JAX ends the others with its coordinator, which is here
+    # The others may still ask why; and JAX ends them with its coordinator, which is in process 0.
+    time.sleep(6 if jax.process_index() == 0 else 3)
     os._exit(0)
 
 
