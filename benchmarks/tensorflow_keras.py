@@ -1,6 +1,6 @@
 """TensorFlow on XPU against its own CPU device, compiled by XLA and op by op with oneDNN, in one process, in turns.
 
-python -m benchmarks.tensorflow_keras                  all: calls of tiny programs, Keras models
+python -m benchmarks.tensorflow_keras                  all: calls of tiny programs, Keras models, recurrent layers
 python -m benchmarks.tensorflow_keras cnn --json f     one, and the figures in a file
 
 A turn is a few calls; those of the models read back their result. Whether a goal is reached is decided by medians.
@@ -30,19 +30,23 @@ OURS = "XPU"
 COMPILED = "CPU, jit_compile"
 ONEDNN = "CPU, oneDNN"
 WAYS = {OURS: ("XPU:0", True), COMPILED: ("CPU:0", True), ONEDNN: ("CPU:0", False)}
-EAGER_WAYS = {OURS: ("XPU:0", False), ONEDNN: ("CPU:0", False)}
+UNCOMPILED_WAYS = {OURS: ("XPU:0", False), ONEDNN: ("CPU:0", False)}
 CALL_WAYS = {OURS: ("XPU:0", True), COMPILED: ("CPU:0", True)}
 GOALS = {
     "eager": [Goal(ONEDNN, 1 / 1.3)],
     "call": [Goal(COMPILED, 1.0)],
     "cnn": [Goal(COMPILED, 1.3), Goal(ONEDNN, 1.0)],
     "mobilenet": [Goal(COMPILED, 1.2), Goal(ONEDNN, 1.2)],
+    "lstm": [Goal(ONEDNN, 1.0)],
+    "gru": [Goal(ONEDNN, 1.0)],
 }
 DESCRIPTIONS = {
     "eager": "x + x on 8 floats, eager",
     "call": "x + x on 8 floats, tf.function(jit_compile=True)",
     "cnn": "training step: 2 convolutions, 2 max pools, 2 dense layers, 28x28, batch 128, Adam",
     "mobilenet": "MobileNetV2 inference, 224x224, batch 8",
+    "lstm": "LSTM(32) of 20 steps, batch 32: gradient, tf.function without jit_compile",
+    "gru": "two directions of GRU(16), 20 steps, batch 32: gradient, tf.function without jit_compile",
 }
 
 
@@ -91,7 +95,36 @@ def mobilenet(jit: bool) -> Callable[[], tf.Tensor]:
     return lambda: predict(x)
 
 
-MODELS: dict[str, Callable[[bool], Callable[[], tf.Tensor]]] = {"cnn": cnn, "mobilenet": mobilenet}
+def recurrent(layer: Any, jit: bool) -> Callable[[], tf.Tensor]:
+    """The gradient of a recurrent layer's weights, on the device in force."""
+    x = tf.constant(np.random.default_rng(0).uniform(size=(32, 20, 16)).astype(np.float32))
+    layer.build(x.shape)
+
+    @tf.function(jit_compile=jit)
+    def gradient(inputs: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(layer(inputs) ** 2)
+        return tape.gradient(loss, layer.trainable_variables)[0]
+
+    return lambda: gradient(x)
+
+
+def lstm(jit: bool) -> Callable[[], tf.Tensor]:
+    return recurrent(keras.layers.LSTM(32), jit)
+
+
+def gru(jit: bool) -> Callable[[], tf.Tensor]:
+    layer = keras.layers.Bidirectional(keras.layers.GRU(16, return_sequences=True))
+    return recurrent(layer, jit)
+
+
+MODELS: dict[str, Callable[[bool], Callable[[], tf.Tensor]]] = {
+    "cnn": cnn,
+    "mobilenet": mobilenet,
+    "lstm": lstm,
+    "gru": gru,
+}
+UNCOMPILED = ("lstm", "gru")
 
 
 def double(jit: bool) -> Callable[[], tf.Tensor]:
@@ -131,9 +164,10 @@ def model_step(name: str, device: str, jit: bool) -> Callable[[], Any]:
 def measure(name: str, seconds: float) -> dict[str, list[float]]:
     """Seconds a call of each way, many turns."""
     if name in MODELS:
-        ways = {way: model_step(name, *place) for way, place in WAYS.items()}
+        places = UNCOMPILED_WAYS if name in UNCOMPILED else WAYS
+        ways = {way: model_step(name, *place) for way, place in places.items()}
         return dict(zip(ways, interleave(list(ways.values()), seconds), strict=True))
-    places = EAGER_WAYS if name == "eager" else CALL_WAYS
+    places = UNCOMPILED_WAYS if name == "eager" else CALL_WAYS
     ways = {way: call_step(*place) for way, place in places.items()}
     times = interleave(list(ways.values()), seconds)
     return {way: [t / CALLS for t in turn] for way, turn in zip(ways, times, strict=True)}

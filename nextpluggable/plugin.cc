@@ -14,6 +14,7 @@
 #include "nextpluggable/function_calls.h"
 #include "nextpluggable/host_transfers.h"
 #include "nextpluggable/kernels/register.h"
+#include "nextpluggable/loop_programs.h"
 #include "nextpluggable/pjrt.h"
 #include "nextpluggable/placement.h"
 #include "nextpluggable/while_loops.h"
@@ -101,6 +102,7 @@ const TFNPD_Api* tripont_tensorflow_init_plugin(void* core, TFNPD_PluginParams* 
   RegisterBridgeKernels();
   PlaceCompiledCalls();
   WatchPlacement();
+  CompileLoops();
   LowerLoopsWithHostState();
   SeparateHostTransfers();
   params->device_type = kDeviceType;

@@ -5,6 +5,7 @@
 #include "nextpluggable/host_int32.h"
 #include "nextpluggable/host_lists.h"
 #include "nextpluggable/kernels/kernels.h"
+#include "nextpluggable/loop_programs.h"
 
 namespace tripont::tensorflow {
 
@@ -14,6 +15,7 @@ void RegisterAllKernels() {
   RegisterHostListKernels();
   RegisterCpuKernels();
   RegisterFunctionCallKernels();
+  RegisterProgramCompiler();
   RegisterWhereKernels();
   RegisterUniqueKernels();
   RegisterNonMaxSuppressionKernels();
