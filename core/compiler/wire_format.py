@@ -80,23 +80,31 @@ class Field(NamedTuple):
 def fields(data: bytes | memoryview) -> Iterator[Field]:
     """The fields of a message, in order. Raises ValueError if it is damaged."""
     view = memoryview(data)
+    length = len(view)
     position = 0
-    while position < len(view):
+    while position < length:
         start = position
-        key, position = _read_varint(view, position)
+        key = view[position]
+        position += 1
+        if key > 127:  # most keys and numbers are a byte
+            key, position = _read_varint(view, start)
         kind = key & 7
-        if kind == VARINT:
-            value, position = _read_varint(view, position)
-            yield Field(key >> 3, value, view[start:position])
-            continue
-        if kind == BYTES:
-            size, position = _read_varint(view, position)
+        if kind in (VARINT, BYTES):
+            if position == length:
+                raise ValueError("a field without a value")
+            size = view[position]
+            position += 1
+            if size > 127:
+                size, position = _read_varint(view, position - 1)
+            if kind == VARINT:
+                yield Field(key >> 3, size, view[start:position])
+                continue
         elif kind in (FIXED32, FIXED64):
             size = 4 if kind == FIXED32 else 8
         else:
             raise ValueError(f"a field of the unknown wire type {kind}")
         end = position + size
-        if end > len(view):
+        if end > length:
             raise ValueError("a field that ends after its message")
         yield Field(key >> 3, view[position:end], view[start:end])
         position = end

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from ..wire_format import fields, integer, integers, message, submessages, text, unpacked
+from ..wire_format import Field, fields, integer, integers, message, submessages, text, unpacked
 from . import mesh_groups
 
 # Field numbers of xla/service/hlo.proto and xla/xla_data.proto.
@@ -104,6 +104,11 @@ _RENAMED: Final = {
 _COMPOSITE: Final = "composite.name"  # an attribute of each
 _STARTED: Final = {"all-reduce-start": "all-reduce"}
 _DONE: Final = ("all-reduce-done",)
+# What the bytes of an instruction have in them if :func:`convertible` changes it for its own sake.
+_WORDS: Final = (
+    *(word.encode() for word in (*_CALLED, *_RENAMED, *_STARTED, _COMPOSITE)),
+    mesh_groups.KEY,
+)
 
 
 def convertible(program: bytes) -> bytes:
@@ -115,8 +120,7 @@ def convertible(program: bytes) -> bytes:
     * a composite of several results: a call of its decomposition.
     * replica groups that are given by axes of a mesh: a list of groups.
     """
-    words = [word.encode() for word in (*_CALLED, *_RENAMED, *_STARTED, _COMPOSITE)]
-    if not any(word in program for word in (*words, mesh_groups.KEY)):
+    if not any(word in program for word in _WORDS):
         return program
     out = []
     for field in fields(program):
@@ -128,6 +132,11 @@ def convertible(program: bytes) -> bytes:
 
 
 def _convertible_computation(data: memoryview) -> bytes:
+    whole = bytes(data)
+    if not any(word in whole for word in _WORDS):
+        return whole
+    if not any(word.encode() in whole for word in _STARTED):
+        return b"".join(map(_convertible_part, fields(data)))
     instructions = [_read_instruction(i) for i in submessages(data, _INSTRUCTIONS)]
     several = {i.id for i in instructions if i.opcode in _STARTED and _is_tuple(i)}
     same = {
@@ -147,6 +156,18 @@ def _convertible_computation(data: memoryview) -> bytes:
         else:
             out.append(bytes(field.whole))
     return b"".join(out)
+
+
+def _convertible_part(field: Field) -> bytes:
+    """A field of a computation in which no instruction takes the place of another."""
+    whole = bytes(field.whole)
+    if (
+        field.number != _INSTRUCTIONS
+        or isinstance(field.value, int)
+        or not any(word in whole for word in _WORDS)
+    ):
+        return whole
+    return message(_INSTRUCTIONS, _renamed(_read_instruction(field.value), set(), {}))
 
 
 def _is_tuple(instruction: _Instruction) -> bool:

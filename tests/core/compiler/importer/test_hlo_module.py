@@ -147,3 +147,26 @@ def test_a_program_that_converts_as_it_is_stays_itself() -> None:
     text = "HloModule m\nENTRY main {\n x = f32[5] parameter(0)\n ROOT r = f32[5] tanh(x)\n}"
     program = oracle.parse_hlo_text(text).as_serialized_hlo_module_proto()
     assert hlo_module.convertible(program) is program
+
+
+def test_only_instructions_that_need_it_are_written_anew() -> None:
+    """The words that tell a program which must be changed are looked for in each instruction too."""
+    text = """HloModule m
+ENTRY main {
+ x = f32[5] parameter(0)
+ a = f32[5] negate(x)
+ b = f32[5] tanh(a)
+ ROOT c = f32[5] negate(b)
+}"""
+    program = oracle.parse_hlo_text(text).as_serialized_hlo_module_proto()
+    program = program.replace(b"\x12\x04tanh", b"\x12\x04log2")
+    before = _instructions(program)
+    after = _instructions(hlo_module.convertible(program))
+    same = [a == b for a, b in zip(after, before, strict=True)]
+    assert same == [True, True, False, True]
+    assert b"tripont.log2" in after[2]
+
+
+def _instructions(program: bytes) -> list[bytes]:
+    (computation,) = wire_format.submessages(program, 3)
+    return [bytes(i) for i in wire_format.submessages(computation, 2)]
