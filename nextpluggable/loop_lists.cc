@@ -118,6 +118,10 @@ class Loop {
       const std::string& op = node->type_string();
       if (op == "TensorListGetItem" || op == "TensorListSetItem") {
         if (!IsWithin(InputOf(*node, 1), InputOf(*node, 0))) return false;
+      } else if (op == "TensorListReserve") {
+        // As the gradient of a loop makes for that of a list that the loop reads: XLA must know the
+        // size.
+        if (!ConstantOf(InputOf(*node, 1))) return false;
       } else if (IndexesList(op) || CallsIndexingFunction(*node, functions_)) {
         return false;
       }

@@ -242,7 +242,7 @@ class Judge {
     if (!checker_.IsCompilableNode(node, runtime())) return "it cannot be compiled";
     if (!IsCallOfFunction(op)) return nullptr;
     if (IsLoop(op) && !StaysInLists(node, functions_, shapes_)) {
-      return "an index of a list may be out of range";
+      return "an index of a list may be out of range, or its size is not known";
     }
     const tf::FunctionLibraryDefinition called = Reachable(node, functions_);
     for (const std::string& name : called.ListFunctionNames()) {
@@ -538,6 +538,7 @@ class CompileProgram : public tf::OpKernel {
 
   void Compute(tf::OpKernelContext* context) override {
     if (must_compile_) return kernel_->Compute(context);
+    if (failed_) return SetNoProgram(context);
     std::vector<tf::TensorValue> inputs;
     for (int i = 0; i < context->num_inputs(); ++i) {
       inputs.emplace_back(const_cast<tf::Tensor*>(&context->input(i)));
@@ -567,6 +568,12 @@ class CompileProgram : public tf::OpKernel {
       return;
     }
     VLOG(1) << "tripont: " << name() << " runs op by op: " << trial.status();
+    failed_ = true;
+    SetNoProgram(context);
+  }
+
+ private:
+  static void SetNoProgram(tf::OpKernelContext* context) {
     tf::Tensor key(tf::cpu_allocator(), tf::DT_STRING, tf::TensorShape({}));
     tf::Tensor compiled(tf::cpu_allocator(), tf::DT_BOOL, tf::TensorShape({}));
     compiled.scalar<bool>()() = false;
@@ -574,9 +581,9 @@ class CompileProgram : public tf::OpKernel {
     context->set_output(1, compiled);
   }
 
- private:
   std::unique_ptr<tf::OpKernel> kernel_;
   bool must_compile_ = false;
+  std::atomic<bool> failed_ = false;  // it is not tried again
 };
 
 }  // namespace
