@@ -74,10 +74,6 @@ bool IsCallOfFunction(std::string_view op) {
          op == "PartitionedCall" || op == "StatefulPartitionedCall";
 }
 
-bool Has(tf::DataType type, const tf::DataTypeVector& types) {
-  return std::find(types.begin(), types.end(), type) != types.end();
-}
-
 // Whether an op does nothing but compute, read variables and write them.
 bool IsPlain(const std::string& op, const tf::FunctionLibraryDefinition& functions) {
   if (std::find(kOtherMeaning.begin(), kOtherMeaning.end(), op) != kOtherMeaning.end()) {
