@@ -1,9 +1,10 @@
 """A linker of one object file: ELF64 relocatable in, flat position-independent image out.
 
 The image holds the object's code and read-only data in one piece; everything in it is reached relative to the
-program counter, so it runs wherever it is mapped (at a page boundary). References to functions outside go
-through stubs that jump by way of 8-byte slots, which the loader fills with addresses before the image becomes
-read-only and executable.
+program counter, so it runs wherever it is mapped, and wherever it stands in a larger image, at a multiple of
+ALIGNMENT: AArch64 reaches data by the number of pages between (ADRP) and the data's place in its page, which is
+part of the instruction. References to functions outside go through stubs that jump by way of 8-byte slots, which the
+loader fills with addresses before the image becomes read-only and executable.
 
 Layout: allocated sections in the object's order, then a stub and a slot for each import.
 """
@@ -21,7 +22,8 @@ from ..target import Image
 # Functions that the loader provides; LLVM makes calls of the mem* functions for loops and copies by itself.
 IMPORTABLE: Final = frozenset({"memcpy", "memset", "memmove", "fmod", "fmodf"})
 
-_ALIGNMENT: Final = 64  # of any section
+# Of an image: a page as ADRP counts them, however large the system's are.
+ALIGNMENT: Final = 4096
 _EM_X86_64: Final = 62
 _EM_AARCH64: Final = 183
 _SHT_SYMTAB, _SHT_RELA, _SHT_NOBITS = 2, 4, 8
@@ -199,10 +201,10 @@ def _apply_aarch64(code: bytearray, kind: int, place: int, target: int, addend: 
 
 
 def concatenate(images: Sequence[Image]) -> Image:
-    """One image that holds several, which have no external function in common."""
+    """One image that holds several, which have no external function in common, each at a multiple of ALIGNMENT."""
     code, whole = bytearray(), Image(b"", {})
     for image in images:
-        code += bytes(-len(code) % _ALIGNMENT)
+        code += bytes(-len(code) % ALIGNMENT)
         base = len(code)
         code += image.code
         whole.symbols |= {name: base + offset for name, offset in image.symbols.items()}

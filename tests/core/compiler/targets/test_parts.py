@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import struct
 from contextlib import closing
 
 import numpy as np
@@ -74,6 +75,34 @@ def test_parts_compute_what_the_whole_does(monkeypatch, processors, careful):
             np.testing.assert_array_equal(got, wanted)
         code_cache.clear()
     assert codes[0] == codes[1]
+
+
+def loaded_by_aarch64(code, at):
+    """The 16 bytes that the two instructions at ``at``, ADRP and LDR, load in code that is mapped at a page."""
+    adrp, ldr = struct.unpack_from("<II", code, at)
+    assert adrp & 0x9F000000 == 0x90000000
+    assert ldr & 0xFFC00000 == 0x3DC00000
+    pages = (adrp >> 5 & 0x7FFFF) << 2 | adrp >> 29 & 3
+    pages -= (pages & 1 << 20) << 1
+    address = ((at >> 12) + pages << 12) + (ldr >> 10 & 0xFFF) * 16
+    return code[address : address + 16]
+
+
+@pytest.mark.parametrize("length", [1, 1500], ids=["of less than a page", "of more"])
+def test_every_part_finds_its_constants_on_aarch64(monkeypatch, length):
+    """What an instruction says of a place in a page is true only if the part begins with a page."""
+    monkeypatch.setattr(parts, "PART", 10)
+    target = host.for_cpu("neoverse-n1")
+    module = target.module()
+    constants = {f"f{n}": range(1000 * n + 7, 1000 * n + 11) for n in range(3)}
+    for name, constant in constants.items():
+        vector = ", ".join(f"i32 {value}" for value in constant)
+        body = f"  store volatile <4 x i32> <{vector}>, ptr %a0\n" + "  fence seq_cst\n" * length
+        module.defined[name] = None
+        module.functions.append(f"define void @{name}(ptr %a0) {{\n{body}  ret void\n}}")
+    image = target.compile(module)
+    for name, constant in constants.items():
+        assert loaded_by_aarch64(image.code, image.symbols[name]) == struct.pack("<4i", *constant)
 
 
 def test_code_that_was_compiled_earlier_is_taken_from_the_cache(monkeypatch):
