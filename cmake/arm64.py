@@ -190,13 +190,13 @@ set(CMAKE_CXX_COMPILER "{compiler}")
 set(CMAKE_CXX_FLAGS_INIT "-isystem {folder}/headers")
 set(Python_INCLUDE_DIR "{folder}/headers/python{version}")
 set(PYTHON_MODULE_EXTENSION ".cpython-{tag[2:]}-aarch64-linux-gnu.so")
-set(TRIPONT_TENSORFLOW OFF CACHE STRING "")
 """
     if not toolchain.is_file() or toolchain.read_text() != text:
         toolchain.write_text(text)
     settings = {
         "build-dir": str(folder / "build"),
-        "cmake.args": f"-GNinja;-DCMAKE_TOOLCHAIN_FILE={toolchain};-DPython_EXECUTABLE={sys.executable}",
+        "cmake.args": f"-GNinja;-DCMAKE_TOOLCHAIN_FILE={toolchain};-DPython_EXECUTABLE={sys.executable}"
+        ";-DTRIPONT_TENSORFLOW=OFF",
         "wheel.tags": f"{tag}-{tag}-linux_aarch64",
     }
     build = "import ast, sys; from scikit_build_core.build import build_wheel; "
