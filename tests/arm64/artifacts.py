@@ -60,14 +60,29 @@ def programs() -> Iterator[tuple[str, Callable[..., Any], list[Array]]]:
     )
 
 
+def together(
+    several: list[tuple[str, Callable[..., Any], list[Array]]],
+) -> tuple[str, Callable[..., Any], list[Array]]:
+    """One program that does what ``several`` do."""
+
+    def function(*arguments: Any) -> list[Any]:
+        rest = iter(arguments)
+        return [f(*(next(rest) for _ in own)) for _, f, own in several]
+
+    return "together", function, [a for _, _, own in several for a in own]
+
+
 def write(folder: Path, cpu: str) -> None:
-    """Compiles for ``cpu``."""
+    """Compiles for ``cpu``, in parts as large programs are."""
     import jax
     from tripont.core.compiler.compile import compile_program
+    from tripont.core.compiler.targets.host import parts
 
+    parts.PART = 1 << 12  # type: ignore[misc]
     folder.mkdir(parents=True)
     with jax.default_device(jax.devices("cpu")[0]):
-        for name, function, arguments in programs():
+        several = list(programs())
+        for name, function, arguments in [*several, together(several)]:
             jitted = jax.jit(function)
             text = jitted.trace(*arguments).lower(lowering_platforms=("cpu",)).as_text()
             artifact = compile_program(text.encode(), "mlir", b"", {"cpu": cpu})
