@@ -6,6 +6,7 @@
 
 #include "core/runtime/backend_registry.h"
 #include "core/runtime/client.h"
+#include "core/runtime/options.h"
 #include "pjrt/functions.h"
 #include "pjrt/wire.h"
 
@@ -26,6 +27,12 @@ enum EntryField : uint32_t { kKey = 1, kEntryValue = 2 };
 constexpr std::string_view kOurTypeUrl = "type.googleapis.com/tripont.Topology";
 
 constexpr int64_t kMaxDevices = 1 << 16;
+
+// The backends of TRIPONT_BACKENDS, which a topology may be of before there is a client.
+Status LoadChosenBackends() {
+  TRIPONT_ASSIGN_OR_RETURN(const Options options, Options::FromEnvironment());
+  return LoadBackends(options.backends);
+}
 
 // The backend of a topology's target.
 StatusOr<const BackendRegistration*> BackendOf(const std::string& target) {
@@ -129,6 +136,7 @@ void AssignToProcess(PJRT_DeviceDescription& device, int process, std::string_vi
 }
 
 Status TopologyDescription_Create(PJRT_TopologyDescription_Create_Args& args) {
+  TRIPONT_RETURN_IF_ERROR(LoadChosenBackends());
   int64_t num_devices = 1;
   std::string device_kind;
   std::map<std::string, std::string> compiler_options, runtime_options;
@@ -234,6 +242,7 @@ Status TopologyDescription_Deserialize(PJRT_TopologyDescription_Deserialize_Args
   if (args.serialized_topology == nullptr) {
     return InvalidArgument("PJRT_TopologyDescription_Deserialize: `serialized_topology` is null");
   }
+  TRIPONT_RETURN_IF_ERROR(LoadChosenBackends());
   std::string_view platform_version, any;
   WireReader topology({args.serialized_topology, args.serialized_topology_size});
   while (topology.Next()) {

@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
 #include <memory>
 #include <mutex>
-#include <set>
+#include <string>
 #include <utility>
 
 #include "core/runtime/client.h"
@@ -31,7 +32,9 @@ struct Registry {
   std::mutex mutex;
   std::vector<std::unique_ptr<const BackendRegistration>> backends;
   std::mutex loading;
-  std::set<std::string, std::less<>> loaded;  // libraries; guarded by loading
+  // By the handle of each library, which is one for all spellings of its path, how its registration
+  // ended. Guarded by loading.
+  std::map<void*, Status> loaded;
 };
 
 Status Add(Registry& registry, BackendRegistration registration) {
@@ -84,12 +87,10 @@ bool Contains(const std::vector<std::string>& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-Status LoadBackend(const std::string& path) {
-  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr)
-    return Unavailable("TRIPONT_BACKENDS: cannot load ", path, ": ", dlerror());
+Status RegisterLibrary(void* library, const std::string& path) {
   const auto version =
       reinterpret_cast<const char* (*)()>(dlsym(library, "tripont_backend_version"));
+  const auto abi = reinterpret_cast<int (*)()>(dlsym(library, "tripont_backend_abi"));
   const auto add = reinterpret_cast<Status* (*)()>(dlsym(library, "tripont_register_backend"));
   if (version == nullptr || add == nullptr) {
     return Unavailable("TRIPONT_BACKENDS: ", path,
@@ -98,6 +99,11 @@ Status LoadBackend(const std::string& path) {
   if (version() != Version()) {
     return FailedPrecondition("TRIPONT_BACKENDS: ", path, " was built for tripont ", version(),
                               ", this is ", Version());
+  }
+  if (abi == nullptr || abi() != kBackendAbi) {
+    return FailedPrecondition("TRIPONT_BACKENDS: ", path, " was built for tripont ", version(),
+                              " with backends of ABI ", abi == nullptr ? 0 : abi(),
+                              ", this is a build with ABI ", kBackendAbi);
   }
   const std::unique_ptr<Status> status(add());
   return status == nullptr ? OkStatus() : status->WithPrefix(path);
@@ -134,9 +140,16 @@ Status LoadBackends(std::string_view paths) {
   while (!paths.empty()) {
     const std::string path(paths.substr(0, paths.find(':')));
     paths.remove_prefix(std::min(paths.size(), path.size() + 1));
-    if (path.empty() || registry.loaded.contains(path)) continue;
-    TRIPONT_RETURN_IF_ERROR(LoadBackend(path));
-    registry.loaded.insert(path);
+    if (path.empty()) continue;
+    void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr)
+      return Unavailable("TRIPONT_BACKENDS: cannot load ", path, ": ", dlerror());
+    const auto [entry, is_new] = registry.loaded.try_emplace(library);
+    if (is_new) {
+      entry->second = Internal(path, ": its registration has not ended");
+      entry->second = RegisterLibrary(library, path);
+    }
+    TRIPONT_RETURN_IF_ERROR(entry->second);
   }
   return OkStatus();
 }

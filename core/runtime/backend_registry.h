@@ -71,11 +71,12 @@ TRIPONT_EXPORT Status RegisterBackend(BackendRegistration registration);
 // Opens the shared libraries `paths` (separated by colons) that were not opened yet, and registers
 // the backend of each: a library has the C functions
 //
-//   const char* tripont_backend_version();                 // tripont::Version() of its build
-//   tripont::Status* tripont_register_backend();           // null, or a new Status
+//   const char* tripont_backend_version();         // tripont::Version() of its build
+//   int tripont_backend_abi();                     // tripont::kBackendAbi of its build
+//   tripont::Status* tripont_register_backend();   // null, or a new Status; called once
 //
 // UNAVAILABLE if a library cannot be opened, FAILED_PRECONDITION if it was built for another
-// version of tripont. Thread-safe.
+// version of tripont. A library that could not be registered gives its error again. Thread-safe.
 TRIPONT_EXPORT Status LoadBackends(std::string_view paths);
 
 // All of them, in the order of their registration, "host" first. They live as long as the process.

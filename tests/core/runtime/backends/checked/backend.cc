@@ -280,6 +280,8 @@ extern "C" const char* tripont_backend_version() {
   return version.c_str();
 }
 
+extern "C" int tripont_backend_abi() { return tripont::kBackendAbi; }
+
 extern "C" tripont::Status* tripont_register_backend() {
   tripont::BackendRegistration registration;
   registration.name = "checked";

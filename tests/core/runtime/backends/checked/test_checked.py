@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 
 import pytest
 
+import tripont
 from tests.core.runtime.backends.sycl.processes import run as run_process
 
 from . import build
@@ -114,6 +116,39 @@ def test_the_command_line_knows_it() -> None:
     assert any("checks 1" in line for line in table), result.stderr
     assert finding == "['ok checks 0, checks 1']"
     assert target == "checked"
+
+
+def test_a_topology_before_there_is_a_client() -> None:
+    code = """
+        from jax.experimental import topologies
+        print(topologies.get_topology_desc("checked:abacus", platform="xpu").devices)
+        """
+    result = run_process(code, **build.environment())
+    assert "XpuDevice(id=0)" in result.stdout, result.stderr
+
+
+def test_two_spellings_of_one_library() -> None:
+    library = build.library()
+    names = f"{library}:{library.parent}/./{library.name}"
+    code = "from tripont.core import _tripont; print(_tripont.Client({'prestart_worker': False}).devices)"
+    result = run_process(code, **(build.environment() | {"TRIPONT_BACKENDS": names}))
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_library_of_other_headers(tmp_path: Path) -> None:
+    """It has the version of the release, but not the number of the headers."""
+    source = tmp_path / "old.cc"
+    source.write_text(
+        f'''extern "C" const char* tripont_backend_version() {{ return "{tripont.__version__}"; }}
+        extern "C" void* tripont_register_backend() {{ return nullptr; }}'''
+    )
+    library = tmp_path / "libold.so"
+    command = [*build.compiler(), "-shared", "-fPIC", str(source), "-o", str(library)]
+    subprocess.run(command, check=True)
+    code = "from tripont.core import _tripont; _tripont.Client({'prestart_worker': False})"
+    result = run_process(code, TRIPONT_BACKENDS=str(library))
+    assert result.returncode == 1
+    assert "with backends of ABI 0, this is a build with ABI 1" in result.stderr
 
 
 @pytest.mark.parametrize(
