@@ -24,11 +24,10 @@
 #include <utility>
 
 #include "core/runtime/client.h"
+#include "core/runtime/environment.h"
 #include "core/runtime/installation.h"
 #include "core/runtime/interrupt.h"
 #include "core/runtime/logging.h"
-
-extern char** environ;
 
 namespace tripont {
 namespace {
@@ -268,14 +267,15 @@ StatusOr<std::unique_ptr<CompileWorker>> CompileWorker::Start(
     if (!descriptor->MoveUp()) return failed("no file descriptor", errno);
   }
 
-  // The worker must not start workers itself, should its imports load this library.
+  // The worker must not start workers itself, should its imports load this library, and an MPI that
+  // starts meanwhile in this process is not the worker's (PMI_FD).
+  const std::string in_worker = StrCat(kInWorker, "=");
+  std::vector<std::string> variables = CopyEnvironment([&](std::string_view variable) {
+    return !variable.starts_with(in_worker) && !variable.starts_with("PMI_");
+  });
+  variables.push_back(StrCat(in_worker, getpid()));
   std::vector<char*> environment;
-  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-    if (!std::string_view(*entry).starts_with(StrCat(kInWorker, "=")))
-      environment.push_back(*entry);
-  }
-  std::string in_worker = StrCat(kInWorker, "=", getpid());
-  environment.push_back(in_worker.data());
+  for (std::string& variable : variables) environment.push_back(variable.data());
   environment.push_back(nullptr);
   std::vector<std::string> words = {python};
   const bool own = python == DefaultInterpreter();

@@ -1,4 +1,5 @@
 #include "core/runtime/library/lapack_api.h"
+#include "core/runtime/environment.h"
 
 #include <dlfcn.h>
 #include <tbb/version.h>
@@ -132,11 +133,11 @@ const char* OpenBlasCore() {
 // process that behaves as another CPU (TRIPONT_CPU) opens it, and only if the user has not.
 class ScopedCoreType {
  public:
-  ScopedCoreType() : set_(!ActingCpu().empty() && std::getenv(kVariable) == nullptr) {
-    if (set_) setenv(kVariable, OpenBlasCore(), 1);
+  ScopedCoreType() : set_(!ActingCpu().empty() && !GetVariable(kVariable).has_value()) {
+    if (set_) SetVariable(kVariable, OpenBlasCore());
   }
   ~ScopedCoreType() {
-    if (set_) unsetenv(kVariable);
+    if (set_) SetVariable(kVariable, std::nullopt);
   }
   ScopedCoreType(const ScopedCoreType&) = delete;
   ScopedCoreType& operator=(const ScopedCoreType&) = delete;
