@@ -222,7 +222,7 @@ StatusOr<PJRT_LoadedExecutable*> LoadExecutable(PJRT_Client* client, Ref<Executa
       return client->job->mpi_status().WithPrefix(
           StrCat("program ", executable->name(), " spans several processes"));
     }
-    loaded->launches = LaunchSeries::Get(executable->collectives(), executable->name(),
+    loaded->launches = LaunchSeries::Get(client->job, executable->collectives(), executable->name(),
                                          std::vector<int>(ids.begin(), ids.end()),
                                          client->client->options().collective_timeout);
   }

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <tuple>
 
 #include "core/runtime/checksum.h"
 #include "core/runtime/device.h"
@@ -70,9 +71,10 @@ Status Launch::Meet(int64_t meeting, std::string_view name, std::span<const int6
     entry->arrived.resize(members.size());
     entry->missing = members.size();
     if (placement_.job != nullptr) {
-      entry->missing = static_cast<size_t>(
-          std::count_if(members.begin(), members.end(),
-                        [&](int64_t member) { return placement_.IsLocal(member); }));
+      entry->missing =
+          static_cast<size_t>(std::count_if(members.begin(), members.end(), [&](int64_t member) {
+            return placement_.IsLocal(member);
+          }));
     }
   }
   const std::shared_ptr<Meeting> mine = entry;
@@ -158,27 +160,25 @@ std::string Launch::Missing(const Meeting& meeting, std::span<const int64_t> mem
 void Launch::Fail(int64_t participant, const Status& status) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!failure_.ok()) return;
-  failure_ = status.WithPrefix(StrCat(
-      "program ", program_, " failed on device xpu:",
-      placement_.devices[static_cast<size_t>(participant)]));
+  failure_ = status.WithPrefix(StrCat("program ", program_, " failed on device xpu:",
+                                      placement_.devices[static_cast<size_t>(participant)]));
   if (placement_.job != nullptr) placement_.job->Break(failure_);
   for (const auto& [key, meeting] : meetings_) meeting->changed.notify_all();
 }
 
-std::shared_ptr<LaunchSeries> LaunchSeries::Get(const std::string& collectives,
+std::shared_ptr<LaunchSeries> LaunchSeries::Get(hosts::Job* job, const std::string& collectives,
                                                 const std::string& program,
                                                 const std::vector<int>& devices,
                                                 int64_t timeout_seconds) {
-  using Key = std::pair<std::string, std::vector<int>>;
+  using Key = std::tuple<hosts::Job*, std::string, std::vector<int>>;
   static auto* const mutex = new std::mutex;  // as long as the process
   static auto* const all = new std::map<Key, std::weak_ptr<LaunchSeries>>;
   const std::lock_guard<std::mutex> lock(*mutex);
   std::erase_if(*all, [](const auto& entry) { return entry.second.expired(); });
-  std::weak_ptr<LaunchSeries>& entry = (*all)[Key(collectives, devices)];
+  std::weak_ptr<LaunchSeries>& entry = (*all)[Key(job, collectives, devices)];
   std::shared_ptr<LaunchSeries> series = entry.lock();
   if (series == nullptr) {
     Placement placement{devices};
-    hosts::Job* const job = hosts::Job::Current();
     if (job != nullptr) {
       for (const int device : devices) placement.processes.push_back(job->ProcessOf(device));
       Sha256 hash;

@@ -127,9 +127,10 @@ class TRIPONT_EXPORT LaunchSeries {
         taken_(placement_.devices.size(), 0) {}
 
   // The series of programs with these collectives (Executable::collectives) on these devices: one
-  // in the process, because a framework may give each device a program of its own. devices: id of
-  // each participant's device; those of other processes are the job's.
-  static std::shared_ptr<LaunchSeries> Get(const std::string& collectives,
+  // in the process, because a framework may give each device a program of its own. job: the
+  // client's, null if it has none; clients of both kinds can be in one process, and the same ids
+  // mean other devices to them. devices: id of each participant's device.
+  static std::shared_ptr<LaunchSeries> Get(hosts::Job* job, const std::string& collectives,
                                            const std::string& program,
                                            const std::vector<int>& devices,
                                            int64_t timeout_seconds);

@@ -2,14 +2,16 @@
 // given. No operands; result u64[3]: key, counter, stream.
 //
 // HLO's rng instruction has no state among its operands, so the device keeps one: the number of
-// such calls that it has run. That is the stream; the key is the device's number and the counter
-// starts at 0, so that every call draws from its own 2^64 blocks of Philox. A process that runs the
-// same programs in the same order gets the same numbers.
+// such calls that it has run. That is the stream; the key is the device's id, which is unique in a
+// job of several processes, and the counter starts at 0, so that every call draws from its own 2^64
+// blocks of Philox. Processes that run the same programs in the same order get the same numbers,
+// and one process with as many devices gets them too.
 #include <array>
 #include <atomic>
 #include <memory>
 
 #include "core/runtime/device.h"
+#include "core/runtime/hosts/job.h"
 #include "core/runtime/library/calls.h"
 #include "core/runtime/library/registry.h"
 
@@ -20,6 +22,13 @@ constexpr int kWords = 3;
 // More than a client can have (options.h); a device past them shares a count with another one.
 constexpr size_t kDevices = 512;
 
+// The id of this process's first device in its job.
+uint64_t FirstDevice() {
+  const hosts::Job* const job = hosts::Job::Current();
+  if (job == nullptr) return 0;
+  return static_cast<uint64_t>(job->processes()[static_cast<size_t>(job->process())].first_device);
+}
+
 class RngState final : public LibraryCall {
  public:
   Status Execute(const LibraryContext& context, void* const* /*operands*/,
@@ -27,7 +36,7 @@ class RngState final : public LibraryCall {
     static std::array<std::atomic<uint64_t>, kDevices> streams{};
     const auto device = static_cast<uint64_t>(context.device()->id());
     auto* const state = static_cast<uint64_t*>(results[0]);
-    state[0] = device;
+    state[0] = device + FirstDevice();
     state[1] = 0;
     state[2] = streams[device % kDevices].fetch_add(1, std::memory_order_relaxed);
     return OkStatus();
