@@ -79,9 +79,10 @@ std::unique_ptr<PJRT_Device> MakeDevice(PJRT_Client* client, Device* device,
   return handle;
 }
 
-// The job that this process joins; null if it is alone.
+// The job that this process joins; null if it is alone. `store` becomes what the caller brings for
+// it.
 StatusOr<hosts::Job*> JoinJob(const PJRT_Client_Create_Args& args, const Processes& processes,
-                              const Client& client) {
+                              const Client& client, std::shared_ptr<hosts::KeyValueStore>& store) {
   constexpr int64_t kMaxProcesses = 1 << 16;
   if (processes.num_nodes < 1 || processes.num_nodes > kMaxProcesses || processes.node_id < 0 ||
       processes.node_id >= processes.num_nodes) {
@@ -90,12 +91,13 @@ StatusOr<hosts::Job*> JoinJob(const PJRT_Client_Create_Args& args, const Process
   }
   if (processes.num_nodes == 1) return static_cast<hosts::Job*>(nullptr);
   hosts::Job::Settings settings;
-  settings.store = MakeKeyValueStore(args);
-  if (settings.store == nullptr) {
+  store = MakeKeyValueStore(args);
+  if (store == nullptr) {
     return InvalidArgument("num_nodes=", processes.num_nodes,
                            ", but the caller gives no key-value store by which the processes could "
                            "find one another");
   }
+  settings.store = store;
   settings.process = static_cast<int>(processes.node_id);
   settings.num_processes = static_cast<int>(processes.num_nodes);
   settings.num_devices = static_cast<int>(client.devices().size());
@@ -113,8 +115,8 @@ StatusOr<PJRT_Memory*> TargetMemory(const PJRT_Client* client, PJRT_Memory* memo
     if (device == nullptr)
       return InvalidArgument("neither `memory` nor `device` says where the buffer shall live");
     if (!device->is_addressable()) {
-      return InvalidArgument("device ", device->description->debug_string,
-                             " is of process ", device->description->process_index,
+      return InvalidArgument("device ", device->description->debug_string, " is of process ",
+                             device->description->process_index,
                              ": this process cannot put a buffer there");
     }
     memory = device->default_memory();
@@ -133,7 +135,7 @@ Status Client_Create(PJRT_Client_Create_Args& args) {
   TRIPONT_ASSIGN_OR_RETURN(client->client, Client::Create(options));
   const std::span<Device* const> devices = client->client->devices();
   if (devices.empty()) return Internal("the runtime has no device");
-  TRIPONT_ASSIGN_OR_RETURN(client->job, JoinJob(args, processes, *client->client));
+  TRIPONT_ASSIGN_OR_RETURN(client->job, JoinJob(args, processes, *client->client, client->store));
   const hosts::Job* const job = client->job;
   const int num_devices = job != nullptr ? job->num_devices() : static_cast<int>(devices.size());
   const int first =

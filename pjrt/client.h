@@ -41,11 +41,20 @@ struct PJRT_Device {
 struct PJRT_Client {
   tripont::Ref<tripont::Client> client;
   std::unique_ptr<PJRT_TopologyDescription> topology;
-  tripont::hosts::Job* job = nullptr;                 // null: this process is alone
-  std::vector<std::unique_ptr<PJRT_Device>> devices;  // of all processes, by id
+  tripont::hosts::Job* job = nullptr;                    // null: this process is alone
+  std::shared_ptr<tripont::hosts::KeyValueStore> store;  // the job's, which this client brought
+  std::vector<std::unique_ptr<PJRT_Device>> devices;     // of all processes, by id
   std::vector<PJRT_Device*> device_pointers;
   std::vector<PJRT_Device*> addressable_pointers;  // of this process
   std::vector<PJRT_Memory*> memory_pointers;
+
+  PJRT_Client() = default;
+  PJRT_Client(const PJRT_Client&) = delete;
+  PJRT_Client& operator=(const PJRT_Client&) = delete;
+  // What keeps the store may go when this returns.
+  ~PJRT_Client() {
+    if (job != nullptr) job->Forget(store);
+  }
 
   // The device of this id, or null.
   PJRT_Device* device(int64_t id) const {

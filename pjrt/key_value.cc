@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <mutex>
+#include <shared_mutex>
 #include <string>
 
 #include "pjrt/call.h"
@@ -40,6 +42,8 @@ class CallersStore final : public hosts::KeyValueStore {
         static_cast<int>(std::min<int64_t>(timeout.count(), std::numeric_limits<int>::max()));
     args.callback_error = &make_error;
     args.user_arg = get_argument_;
+    const std::shared_lock<std::shared_mutex> call(calls_);
+    if (closed_) return ClosedError();
     TRIPONT_RETURN_IF_ERROR(TakeError(get_(&args)));
     std::string value(args.value, args.value_size);
     if (args.value_deleter_callback != nullptr) args.value_deleter_callback(args.value);
@@ -56,10 +60,23 @@ class CallersStore final : public hosts::KeyValueStore {
     args.value_size = value.size();
     args.callback_error = &make_error;
     args.user_arg = put_argument_;
+    const std::shared_lock<std::shared_mutex> call(calls_);
+    if (closed_) return ClosedError();
     return TakeError(put_(&args));
   }
 
+  void Close() override {
+    const std::unique_lock<std::shared_mutex> none_runs(calls_);
+    closed_ = true;
+  }
+
  private:
+  static Status ClosedError() {
+    return Cancelled("the client that brought the key-value store has been destroyed");
+  }
+
+  std::shared_mutex calls_;  // shared by the calls that run
+  bool closed_ = false;
   const PJRT_KeyValueGetCallback get_;
   void* const get_argument_;
   const PJRT_KeyValuePutCallback put_;
@@ -68,9 +85,9 @@ class CallersStore final : public hosts::KeyValueStore {
 
 }  // namespace
 
-std::unique_ptr<hosts::KeyValueStore> MakeKeyValueStore(const PJRT_Client_Create_Args& args) {
+std::shared_ptr<hosts::KeyValueStore> MakeKeyValueStore(const PJRT_Client_Create_Args& args) {
   if (args.kv_get_callback == nullptr || args.kv_put_callback == nullptr) return nullptr;
-  return std::make_unique<CallersStore>(args);
+  return std::make_shared<CallersStore>(args);
 }
 
 }  // namespace tripont::pjrt

@@ -10,8 +10,9 @@
 namespace tripont::pjrt {
 
 // Calls the functions that `args` names, with the arguments that it names for them. Null if there
-// are none. They are the framework's, and live as long as the client that is made.
-std::unique_ptr<hosts::KeyValueStore> MakeKeyValueStore(const PJRT_Client_Create_Args& args);
+// are none. They are the framework's, and live as long as the client that is made, which closes the
+// store when it is destroyed.
+std::shared_ptr<hosts::KeyValueStore> MakeKeyValueStore(const PJRT_Client_Create_Args& args);
 
 }  // namespace tripont::pjrt
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "core/runtime/logging.h"
 
@@ -43,9 +44,9 @@ size_t Total(const auto& pieces) {
   return total;
 }
 
-// The process ends: MPI is gone, and with it everything that could be waited for.
-[[noreturn]] void WaitForTheEnd() {
-  while (true) std::this_thread::sleep_for(std::chrono::hours(1));
+// Whether a receive that is over has brought no header.
+bool IsBlank(const char* message) {
+  return std::all_of(message, message + sizeof(Header), [](char c) { return c == 0; });
 }
 
 }  // namespace
@@ -55,7 +56,13 @@ struct Exchange::Traffic {
   std::unique_ptr<char[]> out;  // a message for each peer
   std::unique_ptr<char[]> in;
   std::vector<MpiHandle> requests;
-  std::vector<bool> is_receive;
+  struct Request {
+    size_t peer;
+    bool is_receive;
+    bool is_header;  // and what follows it in the same message
+  };
+  std::vector<Request> about;  // each of `requests`
+  std::vector<bool> heard;     // by peer: all that goes to it and comes from it is done
 
   char* Out(size_t peer) const { return out.get() + peer * kMessageBytes; }
   char* In(size_t peer) const { return in.get() + peer * kMessageBytes; }
@@ -63,6 +70,7 @@ struct Exchange::Traffic {
 
 StatusOr<Exchange> Exchange::Begin(Job* job, ChannelUse use, const std::vector<int>& devices,
                                    std::string what, uint64_t identity, int64_t timeout_seconds) {
+  TRIPONT_RETURN_IF_ERROR(job->CheckNotForked());  // before any lock, which the parent may hold
   TRIPONT_RETURN_IF_ERROR(job->broken());
   TRIPONT_ASSIGN_OR_RETURN(Channel* const channel,
                            job->GetChannel(use, devices, what, timeout_seconds));
@@ -100,6 +108,32 @@ Status Exchange::CheckHeader(size_t peer, const char* message, size_t expected) 
       " bytes): the processes do not run the same programs in the same order");
 }
 
+// Looks at the messages one by one, to tell `wait` which processes it need not wait for any more.
+// The error of a process that runs another program, as soon as its first message is there.
+Status Exchange::TestEach(Traffic& traffic, Job::Wait& wait, bool* done) const {
+  const MpiApi& mpi = job_->mpi();
+  std::vector<bool> is_open(peers_.size(), false);
+  *done = true;
+  for (size_t i = 0; i < traffic.requests.size(); ++i) {
+    const auto [peer, is_receive, is_header] = traffic.about[i];
+    if (traffic.requests[i] == kMpiRequestNull) continue;
+    int is_done = 0;
+    TRIPONT_RETURN_IF_ERROR(mpi.Check(mpi.test(&traffic.requests[i], &is_done, nullptr), what_));
+    if (is_done == 0) {
+      is_open[peer] = true;
+      *done = false;
+    } else if (is_header) {
+      TRIPONT_RETURN_IF_ERROR(CheckHeader(peer, traffic.In(peer), Total(peers_[peer].receive)));
+    }
+  }
+  for (size_t peer = 0; peer < peers_.size(); ++peer) {
+    if (is_open[peer] || traffic.heard[peer]) continue;
+    traffic.heard[peer] = true;
+    wait.Heard(channel_->processes[peer]);
+  }
+  return OkStatus();
+}
+
 Status Exchange::Run() {
   const MpiApi& mpi = job_->mpi();
   const MpiHandle communicator = job_->communicator();
@@ -107,15 +141,14 @@ Status Exchange::Run() {
   Traffic traffic;
   traffic.out = std::make_unique_for_overwrite<char[]>(peers_.size() * kMessageBytes);
   traffic.in = std::make_unique_for_overwrite<char[]>(peers_.size() * kMessageBytes);
-  std::vector<int> awaited;
   Status status;
-  const auto receive = [&](size_t peer, void* data, size_t size) {
+  const auto receive = [&](size_t peer, void* data, size_t size, bool is_header = false) {
     MpiHandle request = kMpiRequestNull;
     const int code = mpi.irecv(data, static_cast<int64_t>(size), kMpiByte,
                                channel_->processes[peer], channel_->tag, communicator, &request);
     if (status.ok()) status = mpi.Check(code, "MPI_Irecv");
     traffic.requests.push_back(request);
-    traffic.is_receive.push_back(true);
+    traffic.about.push_back({peer, true, is_header});
   };
   const auto send = [&](size_t peer, const void* data, size_t size) {
     MpiHandle request = kMpiRequestNull;
@@ -123,13 +156,13 @@ Status Exchange::Run() {
                                channel_->processes[peer], channel_->tag, communicator, &request);
     if (status.ok()) status = mpi.Check(code, "MPI_Isend");
     traffic.requests.push_back(request);
-    traffic.is_receive.push_back(false);
+    traffic.about.push_back({peer, false, false});
   };
   for (size_t i = 0; i < peers_.size(); ++i) {
     const size_t bytes = Total(peers_[i].receive);
     if (bytes == 0) continue;
-    awaited.push_back(channel_->processes[i]);
-    receive(i, traffic.In(i), kMessageBytes);
+    std::memset(traffic.In(i), 0, sizeof(Header));
+    receive(i, traffic.In(i), kMessageBytes, /*is_header=*/true);
     if (bytes <= kPackedBytes) continue;
     for (const Piece& piece : peers_[i].receive) receive(i, piece.data, piece.size);
   }
@@ -159,7 +192,15 @@ Status Exchange::Run() {
     if (!status.ok()) return status;
     const auto start = std::chrono::steady_clock::now();
     while (true) {
-      if (job_->stopped()) WaitForTheEnd();
+      TRIPONT_RETURN_IF_ERROR(job_->MayCallMpi());
+      if (wait.has_value()) {
+        bool done = false;
+        TRIPONT_RETURN_IF_ERROR(TestEach(traffic, *wait, &done));
+        if (done) return OkStatus();
+        if (wait->has_failed()) return wait->status();
+        std::this_thread::sleep_for(kNap);
+        continue;
+      }
       int done = 0;
       TRIPONT_RETURN_IF_ERROR(mpi.Check(mpi.testall(static_cast<int>(traffic.requests.size()),
                                                     traffic.requests.data(), &done, nullptr),
@@ -171,16 +212,25 @@ Status Exchange::Run() {
         sched_yield();
         continue;
       }
-      if (!wait.has_value()) {
-        std::vector<int> all = awaited.empty() ? channel_->processes : awaited;
-        wait.emplace(job_, channel_->use, channel_->devices, std::move(all), sequence, what_,
-                     timeout_seconds_);
-      }
-      if (wait->has_failed()) return wait->status();
-      std::this_thread::sleep_for(kNap);
+      // TestEach takes those out with whom nothing is exchanged.
+      traffic.heard.assign(peers_.size(), false);
+      wait.emplace(job_, channel_->use, channel_->devices, channel_->processes, sequence, what_,
+                   timeout_seconds_);
     }
   };
   status = await();
+  // A message of another size than was expected fails in MPI's words; its header says what it is.
+  for (size_t i = 0; i < traffic.requests.size() && !status.ok(); ++i) {
+    if (!traffic.about[i].is_header || !job_->MayCallMpi().ok()) continue;
+    int done = traffic.requests[i] == kMpiRequestNull ? 1 : 0;
+    if (done == 0 && mpi.test(&traffic.requests[i], &done, nullptr) != kMpiSuccess) continue;
+    const size_t peer = traffic.about[i].peer;
+    if (done == 0 || IsBlank(traffic.In(peer))) continue;
+    const Status header = CheckHeader(peer, traffic.In(peer), Total(peers_[peer].receive));
+    if (header.ok()) continue;
+    status = header;
+    break;
+  }
   for (size_t i = 0; i < peers_.size() && status.ok(); ++i) {
     const size_t bytes = Total(peers_[i].receive);
     if (bytes == 0) continue;
@@ -197,7 +247,8 @@ Status Exchange::Run() {
   }
   if (status.ok() && has_receipts) {
     traffic.requests.clear();
-    traffic.is_receive.clear();
+    traffic.about.clear();
+    wait.reset();
     for (size_t i = 0; i < peers_.size(); ++i) {
       if (Total(peers_[i].receive) > kPackedBytes) receive(i, traffic.In(i), 1);
       if (Total(peers_[i].send) > kPackedBytes) send(i, &kReceipt, 1);
@@ -209,22 +260,23 @@ Status Exchange::Run() {
     return status;
 
   // Nothing may write into the caller's memory when this returns.
+  channel_->failed = sequence;
   job_->Break(status);
-  for (size_t i = 0; i < traffic.requests.size(); ++i) {
-    if (traffic.is_receive[i] && traffic.requests[i] != kMpiRequestNull)
+  const auto end = std::chrono::steady_clock::now() + kFarewell;
+  for (size_t i = 0; i < traffic.requests.size() && job_->MayCallMpi().ok(); ++i) {
+    if (traffic.about[i].is_receive && traffic.requests[i] != kMpiRequestNull)
       (void)mpi.cancel(&traffic.requests[i]);
   }
-  const auto end = std::chrono::steady_clock::now() + kFarewell;
   for (size_t i = 0; i < traffic.requests.size(); ++i) {
-    if (!traffic.is_receive[i]) continue;
+    if (!traffic.about[i].is_receive) continue;
     int done = traffic.requests[i] == kMpiRequestNull ? 1 : 0;
-    while (done == 0 && std::chrono::steady_clock::now() < end && !job_->stopped()) {
+    while (done == 0 && std::chrono::steady_clock::now() < end && job_->MayCallMpi().ok()) {
       (void)mpi.test(&traffic.requests[i], &done, nullptr);
       if (done == 0) std::this_thread::sleep_for(kNap);
     }
     if (done == 0) {
       TRIPONT_LOG(kDebug, what_, ": a message that was under way has not ended; MPI is left alone");
-      job_->StopUsingMpi();
+      job_->AbandonMpi(status);
       break;
     }
   }

@@ -50,6 +50,7 @@ class Exchange {
     std::vector<Piece> receive;
   };
   struct Traffic;
+  Status TestEach(Traffic& traffic, Job::Wait& wait, bool* done) const;
   Exchange(Job* job, Channel* channel, std::string what, uint64_t identity, int64_t timeout_seconds)
       : job_(job),
         channel_(channel),

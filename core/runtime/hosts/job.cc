@@ -1,5 +1,6 @@
 #include "core/runtime/hosts/job.h"
 
+#include <net/if.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -35,6 +36,9 @@ constexpr int64_t kAskAfterMs = 1000;
 // A process that has not answered for this long is taken for dead.
 constexpr int64_t kDeadAfterMs = 8000;
 constexpr int64_t kWarnAfterMs = 20000;
+// A thread that looks every few milliseconds and did not for this long was stopped (Ctrl-Z, a
+// debugger, a machine that slept), and the other processes probably with it.
+constexpr int64_t kWasStoppedMs = 2000;
 constexpr std::chrono::milliseconds kIdlePause{50};
 constexpr std::chrono::milliseconds kBusyPause{5};
 
@@ -110,18 +114,35 @@ std::optional<int64_t> ToNumber(std::string_view text) {
   return number;
 }
 
-constexpr int kTopologyVersion = 1;
+// Why MPI may not listen on a network, which the user has to choose; empty if it may.
+std::string NetworkError(const std::string& interface) {
+  const auto missing = [](std::string_view variable, std::string_view name) {
+    return StrCat(variable, "=", name, ", but this machine has no network interface of that name");
+  };
+  if (!interface.empty())
+    return if_nametoindex(interface.c_str()) != 0 ? ""
+                                                  : missing("TRIPONT_HOSTS_INTERFACE", interface);
+  // UCX's devices are not only the system's: "mlx5_0:1".
+  if (std::getenv("UCX_NET_DEVICES") != nullptr) return "";
+  if (const char* const name = std::getenv("FI_TCP_IFACE"); name != nullptr)
+    return if_nametoindex(name) != 0 ? "" : missing("FI_TCP_IFACE", name);
+  return "set TRIPONT_HOSTS_INTERFACE to the network interface that MPI shall listen on, for "
+         "example eth0 (messages on it are neither encrypted nor authenticated: docs/hosts.md)";
+}
+
+constexpr int kTopologyVersion = 2;
 
 std::string Serialize(const ProcessInfo& info) {
   return StrCat(kTopologyVersion, "\t", info.num_devices, "\t", Plain(info.device_kind), "\t",
                 Plain(info.name), "\t", Plain(info.machine), "\t", info.pid, "\t", info.start_time,
-                "\t", Plain(info.mpi), "\t", Plain(info.mpi_error));
+                "\t", Plain(info.mpi), "\t", Plain(info.mpi_error), "\t", info.mpi_runs ? 1 : 0,
+                "\t", Plain(info.network_error));
 }
 
 StatusOr<ProcessInfo> Parse(int process, std::string_view text) {
   const std::vector<std::string> fields = Split(text, '\t');
   const std::optional<int64_t> version = ToNumber(fields[0]);
-  if (version != kTopologyVersion || fields.size() != 9) {
+  if (version != kTopologyVersion || fields.size() != 11) {
     return FailedPrecondition("process ", process,
                               " runs another version of tripont: all processes of a job need the "
                               "same one");
@@ -138,6 +159,8 @@ StatusOr<ProcessInfo> Parse(int process, std::string_view text) {
   info.start_time = ToNumber(fields[6]).value_or(0);
   info.mpi = fields[7];
   info.mpi_error = fields[8];
+  info.mpi_runs = fields[9] == "1";
+  info.network_error = fields[10];
   return info;
 }
 
@@ -178,7 +201,7 @@ Job::Job(Settings settings)
     : process_(settings.process),
       timeout_seconds_(settings.timeout_seconds),
       interface_(std::move(settings.interface)),
-      store_(std::move(settings.store)),
+      stores_({std::move(settings.store)}),
       processes_(static_cast<size_t>(settings.num_processes)) {
   std::array<char, 256> name{};
   (void)gethostname(name.data(), name.size() - 1);
@@ -192,16 +215,28 @@ Job::Job(Settings settings)
   if (const StatusOr<const MpiApi*> mpi = LoadMpi(); mpi.ok()) {
     mpi_ = *mpi;
     self_.mpi = mpi_->version;
+    int runs = 0;
+    self_.mpi_runs = mpi_->initialized(&runs) == kMpiSuccess && runs != 0;
   } else {
     self_.mpi_error = mpi.status().message();
   }
+  self_.network_error = NetworkError(interface_);
 }
 
 Job* Job::Current() { return current.load(std::memory_order_acquire); }
 
-std::shared_ptr<KeyValueStore> Job::store() {
+StatusOr<std::shared_ptr<KeyValueStore>> Job::store() {
   const std::lock_guard<std::mutex> lock(store_mutex_);
-  return store_;
+  if (stores_.empty()) return Cancelled("the client that joined the job has been destroyed");
+  return stores_.back();
+}
+
+void Job::Forget(const std::shared_ptr<KeyValueStore>& store) {
+  {
+    const std::lock_guard<std::mutex> lock(store_mutex_);
+    std::erase(stores_, store);
+  }
+  store->Close();
 }
 
 std::chrono::milliseconds Job::timeout() const {
@@ -212,6 +247,8 @@ std::chrono::milliseconds Job::timeout() const {
 
 StatusOr<Job*> Job::Join(Settings settings) {
   static auto* const mutex = new std::mutex;  // as long as the process
+  if (const Job* const job = Current(); job != nullptr)
+    TRIPONT_RETURN_IF_ERROR(job->CheckNotForked());
   const std::lock_guard<std::mutex> lock(*mutex);
   if (Job* const job = Current(); job != nullptr) {
     if (settings.process != job->process_ || settings.num_processes != job->num_processes() ||
@@ -222,7 +259,7 @@ StatusOr<Job*> Job::Join(Settings settings) {
                                 " of ", settings.num_processes, " with ", settings.num_devices);
     }
     const std::lock_guard<std::mutex> store_lock(job->store_mutex_);
-    job->store_ = std::move(settings.store);
+    job->stores_.push_back(std::move(settings.store));
     return job;
   }
   std::unique_ptr<Job> job(new Job(std::move(settings)));
@@ -236,13 +273,22 @@ StatusOr<Job*> Job::Join(Settings settings) {
 // Process 0 gathers what the others tell of themselves, and they get it from there in one piece:
 // as many messages as there are processes.
 Status Job::ExchangeTopology() {
-  const std::shared_ptr<KeyValueStore> store = this->store();
+  TRIPONT_ASSIGN_OR_RETURN(const std::shared_ptr<KeyValueStore> store, this->store());
   const auto missing = [&](int process, const Status& status) {
     return Status(status.code(),
                   StrCat("process ", process, " of ", num_processes(),
                          " has not joined the job (TRIPONT_COLLECTIVE_TIMEOUT sets how long to "
                          "wait for it, in seconds: ",
                          timeout_seconds_, "): ", status.message()));
+  };
+  // What has been put cannot be put again, and the others may have read it.
+  const auto put = [&](const std::string& key, const std::string& value) {
+    const Status status = store->Put(key, value);
+    if (status.code() != StatusCode::kAlreadyExists) return status;
+    return FailedPrecondition("process ", process_, " of ", num_processes(),
+                              " has tried to join this job before, without success: start the job "
+                              "anew, all its processes and its coordinator (",
+                              status.message(), ")");
   };
   std::string all;
   if (process_ == 0) {
@@ -256,9 +302,9 @@ Status Job::ExchangeTopology() {
       if (!text.ok()) return missing(process, text.status());
       all += "\n" + *text;
     }
-    TRIPONT_RETURN_IF_ERROR(store->Put("tripont/job", all));
+    TRIPONT_RETURN_IF_ERROR(put("tripont/job", all));
   } else {
-    TRIPONT_RETURN_IF_ERROR(store->Put(StrCat("tripont/process/", process_), Serialize(self_)));
+    TRIPONT_RETURN_IF_ERROR(put(StrCat("tripont/process/", process_), Serialize(self_)));
     StatusOr<std::string> text = store->Get("tripont/job", timeout());
     if (!text.ok()) return missing(0, text.status()).WithPrefix("or one of the others");
     all = *text;
@@ -307,22 +353,8 @@ void Job::StartMpi() {
     mpi_status_ = FailedPrecondition("a job of one process needs no MPI");
     return;
   }
-  for (int process = 0; process < num_processes(); ++process) {
-    const ProcessInfo& info = processes_[static_cast<size_t>(process)];
-    if (!info.mpi.empty()) continue;
-    mpi_status_ = Unavailable(NameOf(process), " has no MPI: ", info.mpi_error);
-    TRIPONT_LOG(kWarning, "programs cannot span processes: ", mpi_status_.message());
-    return;
-  }
-  for (int process = 1; process < num_processes(); ++process) {
-    if (processes_[static_cast<size_t>(process)].mpi == processes_[0].mpi) continue;
-    mpi_status_ = FailedPrecondition(
-        NameOf(process), " has ", processes_[static_cast<size_t>(process)].mpi, ", but ", NameOf(0),
-        " has ", processes_[0].mpi, ": all processes of a job need the same MPI");
-    TRIPONT_LOG(kWarning, "programs cannot span processes: ", mpi_status_.message());
-    return;
-  }
-  mpi_status_ = InitialiseMpi();
+  mpi_status_ = CheckMpi();
+  if (mpi_status_.ok()) mpi_status_ = InitialiseMpi();
   if (!mpi_status_.ok()) {
     TRIPONT_LOG(kWarning, "programs cannot span processes: ", mpi_status_.message());
     return;
@@ -330,11 +362,50 @@ void Job::StartMpi() {
   watcher_ = std::thread([this] { Watch(); });
   // MPI's own threads and memory go in the destructors of its libraries, which come after this.
   std::atexit([] {
-    Job* const job = Current();
-    if (job == nullptr) return;
-    job->StopUsingMpi();
-    if (job->watcher_.joinable()) job->watcher_.join();
+    if (Job* const job = Current(); job != nullptr) job->EndWithProcess();
   });
+}
+
+bool Job::OnOneMachine() const {
+  return std::all_of(processes_.begin(), processes_.end(), [&](const ProcessInfo& process) {
+    return process.machine == processes_[0].machine;
+  });
+}
+
+// Whether MPI can start, from what all processes have told: all of them find the same, so that none
+// waits in MPI's initialisation for one that has refused.
+Status Job::CheckMpi() const {
+  for (int process = 0; process < num_processes(); ++process) {
+    const ProcessInfo& info = processes_[static_cast<size_t>(process)];
+    if (info.mpi.empty()) return Unavailable(NameOf(process), " has no MPI: ", info.mpi_error);
+  }
+  for (int process = 1; process < num_processes(); ++process) {
+    const ProcessInfo& info = processes_[static_cast<size_t>(process)];
+    if (info.mpi != processes_[0].mpi) {
+      return FailedPrecondition(NameOf(process), " has ", info.mpi, ", but ", NameOf(0), " has ",
+                                processes_[0].mpi, ": all processes of a job need the same MPI");
+    }
+    if (info.mpi_runs != processes_[0].mpi_runs) {
+      return FailedPrecondition("MPI was initialised before the job began in ",
+                                NameOf(info.mpi_runs ? process : 0), ", but not in ",
+                                NameOf(info.mpi_runs ? 0 : process));
+    }
+  }
+  if (OnOneMachine() || self_.mpi_runs) return OkStatus();
+  for (int process = 0; process < num_processes(); ++process) {
+    const ProcessInfo& info = processes_[static_cast<size_t>(process)];
+    if (!info.network_error.empty()) {
+      return FailedPrecondition("the job's processes are on several machines, and ",
+                                NameOf(process), " has no network for MPI: ", info.network_error);
+    }
+  }
+  return OkStatus();
+}
+
+void Job::EndWithProcess() {
+  if (!CheckNotForked().ok()) return;  // the thread is the parent's
+  use_of_mpi_.store(UseOfMpi::kOver, std::memory_order_release);
+  if (watcher_.joinable()) watcher_.join();
 }
 
 Status Job::InitialiseMpi() {
@@ -344,19 +415,7 @@ Status Job::InitialiseMpi() {
   if (is_initialised != 0) {  // by mpi4py, for example
     TRIPONT_RETURN_IF_ERROR(mpi_->Check(mpi_->query_thread(&level), "MPI_Query_thread"));
   } else {
-    const bool one_machine = std::all_of(
-        processes_.begin(), processes_.end(),
-        [&](const ProcessInfo& process) { return process.machine == processes_[0].machine; });
-    const bool chosen = std::getenv("UCX_NET_DEVICES") != nullptr ||
-                        std::getenv("FI_TCP_IFACE") != nullptr ||
-                        std::getenv("FI_PROVIDER") != nullptr;
-    if (!one_machine && interface_.empty() && !chosen) {
-      return FailedPrecondition(
-          "the job's processes are on several machines: set TRIPONT_HOSTS_INTERFACE to the network "
-          "interface that MPI shall listen on, for example eth0 (messages on it are neither "
-          "encrypted nor authenticated: docs/hosts.md)");
-    }
-    const std::shared_ptr<KeyValueStore> store = this->store();
+    TRIPONT_ASSIGN_OR_RETURN(const std::shared_ptr<KeyValueStore> store, this->store());
     TRIPONT_ASSIGN_OR_RETURN(
         const std::unique_ptr<PmiServer> server,
         PmiServer::Start(store.get(), {process_, num_processes(), name_, ProcessMapping(processes_),
@@ -367,11 +426,13 @@ Status Job::InitialiseMpi() {
     environment.Set("PMI_FD", StrCat(server->descriptor()));
     environment.Set("PMI_RANK", StrCat(process_));
     environment.Set("PMI_SIZE", StrCat(num_processes()));
-    if (one_machine) {
-      environment.SetDefault("UCX_TLS", "self,posix,sysv,cma");  // nothing listens anywhere
+    if (OnOneMachine()) {
+      // Nothing listens on a network, whatever other programs of the user's shall do.
+      environment.Set("UCX_TLS", "self,posix,sysv,cma");
+      environment.Set("FI_TCP_IFACE", "lo");
     } else if (!interface_.empty()) {
-      environment.SetDefault("UCX_NET_DEVICES", interface_);
-      environment.SetDefault("FI_TCP_IFACE", interface_);
+      environment.Set("UCX_NET_DEVICES", interface_);
+      environment.Set("FI_TCP_IFACE", interface_);
     }
     TRIPONT_RETURN_IF_ERROR(mpi_->Check(
         mpi_->init_thread(nullptr, nullptr, kMpiThreadMultiple, &level), "MPI_Init_thread"));
@@ -412,6 +473,7 @@ Status Job::InitialiseMpi() {
 StatusOr<Channel*> Job::GetChannel(ChannelUse use, const std::vector<int>& devices,
                                    const std::string& what, int64_t timeout_seconds) {
   TRIPONT_RETURN_IF_ERROR(mpi_status_);
+  TRIPONT_RETURN_IF_ERROR(MayCallMpi());
   const int first = ProcessOf(devices[0]);
   int number = 0;
   {
@@ -433,19 +495,25 @@ StatusOr<Channel*> Job::GetChannel(ChannelUse use, const std::vector<int>& devic
   for (const int device : devices) hash.UpdateField(StrCat(device));
   const std::string key =
       StrCat("tripont/channel/", name_, "/", static_cast<char>(use), "/", hash.FinishHex());
-  const std::shared_ptr<KeyValueStore> store = this->store();
   int64_t tag = kFirstChannelTag + int64_t{first} * range + number;
   if (first == process_) {
+    TRIPONT_ASSIGN_OR_RETURN(const std::shared_ptr<KeyValueStore> store, this->store());
     TRIPONT_RETURN_IF_ERROR(store->Put(key, StrCat(tag)));
   } else {
     Wait wait(this, use, devices, {first}, 0, what, timeout_seconds);
     while (true) {
+      TRIPONT_ASSIGN_OR_RETURN(const std::shared_ptr<KeyValueStore> store, this->store());
       StatusOr<std::string> text = store->Get(key, std::chrono::milliseconds(kAskAfterMs));
       if (text.ok()) {
         tag = ToNumber(*text).value_or(0);
         break;
       }
       if (wait.has_failed()) return wait.status();
+      TRIPONT_RETURN_IF_ERROR(MayCallMpi());
+      if (text.status().code() == StatusCode::kCancelled) {
+        const StatusOr<std::shared_ptr<KeyValueStore>> now = this->store();
+        if (!now.ok() || *now == store) return text.status().WithPrefix(what);
+      }
       // The store may be gone, with the process that keeps it: the wait finds out.
       if (text.status().code() != StatusCode::kDeadlineExceeded)
         std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -484,6 +552,8 @@ Job::Wait::Wait(Job* job, ChannelUse use, const std::vector<int>& devices,
   const std::lock_guard<std::mutex> lock(job_->mutex_);
   number_ = ++job_->waits_begun_;
   position_ = job_->waits_.insert(job_->waits_.end(), this);
+  // Nobody watches over waits any more.
+  if (job_->use_of_mpi_ == UseOfMpi::kAbandoned) job_->Fail(*this, job_->broken_);
 }
 
 Job::Wait::~Wait() {
@@ -518,11 +588,32 @@ Status Job::broken() const {
   return broken_;
 }
 
+Status Job::CheckNotForked() const {
+  if (getpid() == self_.pid) [[likely]]
+    return OkStatus();
+  return FailedPrecondition("process ", getpid(), " was forked from ", NameOf(process_),
+                            " of a job: it cannot take part in programs that span processes");
+}
+
+void Job::AbandonMpi(const Status& status) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (broken_.ok()) broken_ = status;
+  UseOfMpi use = UseOfMpi::kCalled;  // if the process exits already, that counts
+  use_of_mpi_.compare_exchange_strong(use, UseOfMpi::kAbandoned);
+  for (Wait* const wait : waits_) Fail(*wait, broken_);
+}
+
+Status Job::WhyNotMpi() const {
+  while (use_of_mpi_.load(std::memory_order_acquire) == UseOfMpi::kOver)
+    std::this_thread::sleep_for(std::chrono::hours(1));
+  return broken();
+}
+
 // ---------------------------------------------------------------------------------------------------------------
 // The job's thread
 
 void Job::Watch() {
-  while (!stopped()) {
+  while (use_of_mpi_.load(std::memory_order_acquire) == UseOfMpi::kCalled) {
     AnswerQuestions();
     ReadAnswers();
     LookAfterWaits();
@@ -550,6 +641,13 @@ void Job::Send(int process, int tag, std::string text) {
 
 namespace {
 
+// Sizes of what a question and an answer tell: enough for a person, and little enough to be sent at
+// once.
+constexpr size_t kMaxWhat = 300;
+constexpr size_t kMaxDevicesInQuestion = 256;
+constexpr size_t kMaxReason = 1000;
+constexpr size_t kLongestMessage = 4096;
+
 // The next message with `tag` that is there, and whose it is.
 std::optional<std::pair<int, std::string>> TakeMessage(const MpiApi& mpi, MpiHandle communicator,
                                                        int tag) {
@@ -561,6 +659,8 @@ std::optional<std::pair<int, std::string>> TakeMessage(const MpiApi& mpi, MpiHan
   }
   int size = 0;
   if (mpi.get_count(&status, kMpiByte, &size) != kMpiSuccess || size < 0) return std::nullopt;
+  // To receive it might take the sender's help, and so as long as the sender likes.
+  if (static_cast<size_t>(size) > kLongestMessage) return std::nullopt;
   std::string text(static_cast<size_t>(size), '\0');
   const int source = status.source;
   if (mpi.recv(text.data(), size, kMpiByte, source, tag, communicator, &status) != kMpiSuccess)
@@ -568,9 +668,12 @@ std::optional<std::pair<int, std::string>> TakeMessage(const MpiApi& mpi, MpiHan
   return std::pair(source, std::move(text));
 }
 
-// Sizes of what a question tells: enough for a person, and little enough to be sent at once.
-constexpr size_t kMaxWhat = 300;
-constexpr size_t kMaxDevicesInQuestion = 256;
+// At most kMaxReason characters: a reason quotes that of another process, which may quote others.
+std::string Shortened(std::string reason) {
+  if (reason.size() <= kMaxReason) return reason;
+  reason.resize(kMaxReason - 4);
+  return reason + " ...";
+}
 
 }  // namespace
 
@@ -580,7 +683,7 @@ void Job::AnswerQuestions() {
   while (auto question = TakeMessage(*mpi_, communicator_, kQuestionTag)) {
     const std::string number = question->second.substr(0, question->second.find('\t'));
     Send(question->first, kAnswerTag,
-         StrCat(number, "\t", AnswerTo(question->first, question->second)));
+         StrCat(number, "\t", Shortened(AnswerTo(question->first, question->second))));
   }
 }
 
@@ -594,8 +697,10 @@ std::string Job::AnswerTo(int asker, std::string_view question) {
     devices.push_back(static_cast<int>(ToNumber(id).value_or(-1)));
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto channel = channels_.find({use, devices});
-  if (channel != channels_.end() && sequence > 0 && channel->second->sequence >= sequence)
-    return "";  // what it waits for is on its way
+  if (channel != channels_.end() && sequence > 0 && channel->second->sequence >= sequence) {
+    const uint64_t failed = channel->second->failed;
+    if (failed == 0 || sequence < failed) return "";  // what it waits for is on its way
+  }
   if (!broken_.ok()) return Plain(StrCat("it has failed: ", broken_.message()));
   // A transfer keeps no device from its collectives.
   if (use != ChannelUse::kCollectives) return "";
@@ -656,8 +761,16 @@ bool Job::IsGone(int process) const {
 
 void Job::LookAfterWaits() {
   const int64_t now = NowMs();
+  const int64_t stopped = last_look_ms_ == 0 ? 0 : now - last_look_ms_;
+  last_look_ms_ = now;
   const std::lock_guard<std::mutex> lock(mutex_);
   for (Wait* const wait : waits_) {
+    if (stopped > kWasStoppedMs) {  // nobody could answer, and nobody is late by it
+      wait->started_ms_ = std::min(now, wait->started_ms_ + stopped);
+      for (Wait::Awaited& awaited : wait->awaited_) {
+        if (awaited.first_question_ms != 0) awaited.first_question_ms = now;
+      }
+    }
     const int64_t waited = now - wait->started_ms_;
     if (waited < kAskAfterMs || wait->failed_ || wait->awaited_.empty()) continue;
     const auto text = [&](int process) {

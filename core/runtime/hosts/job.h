@@ -44,9 +44,11 @@ struct ProcessInfo {
   std::string name;     // of its machine, for people
   std::string machine;  // equal if two processes share memory and see each other's process numbers
   int64_t pid = 0;
-  int64_t start_time = 0;  // of the process, so that a later one of the same number is another
-  std::string mpi;         // the version of its MPI; empty if it has none
-  std::string mpi_error;   // why
+  int64_t start_time = 0;     // of the process, so that a later one of the same number is another
+  std::string mpi;            // the version of its MPI; empty if it has none
+  std::string mpi_error;      // why
+  bool mpi_runs = false;      // somebody else initialised it (mpi4py)
+  std::string network_error;  // why MPI may not listen on a network; empty if it may
 };
 
 // What the messages of a channel are for: the same devices have one for each.
@@ -60,6 +62,7 @@ struct Channel {
   std::vector<int> processes;         // where they are, without this one; ascending
   int tag = 0;                        // of its messages
   std::atomic<uint64_t> sequence{0};  // exchanges that this process has begun
+  std::atomic<uint64_t> failed{0};    // the one that ended with an error here; 0: none
 };
 
 // Made once in a process, lives as long as it. Thread-safe.
@@ -70,16 +73,18 @@ class TRIPONT_EXPORT Job {
     int num_processes = 1;
     int num_devices = 1;  // of this process
     std::string device_kind;
-    std::unique_ptr<KeyValueStore> store;
+    std::shared_ptr<KeyValueStore> store;
     int64_t timeout_seconds = 300;  // for the others to come; 0: for ever
     std::string interface;          // of the network, between machines
   };
   // Blocks until all processes have joined. The process's job, if it has one already and that has
-  // the same processes and devices: the store then replaces the job's. FAILED_PRECONDITION if not,
-  // DEADLINE_EXCEEDED with the process that did not come.
+  // the same processes and devices: the store is then the one that the job uses. FAILED_PRECONDITION
+  // if not, DEADLINE_EXCEEDED with the process that did not come.
   static StatusOr<Job*> Join(Settings settings);
   // Null before Join.
   static Job* Current();
+  // Closes `store`, of this job: the one that came before it is used again, if there is one.
+  void Forget(const std::shared_ptr<KeyValueStore>& store);
 
   int process() const { return process_; }
   int num_processes() const { return static_cast<int>(processes_.size()); }
@@ -108,7 +113,7 @@ class TRIPONT_EXPORT Job {
     ~Wait();
     Wait(const Wait&) = delete;
     Wait& operator=(const Wait&) = delete;
-    // Nothing is awaited of `process` any more.
+    // Nothing is awaited of `process` any more: no error names it.
     void Heard(int process);
     // Whether it cannot come to an end; then status() says why.
     bool has_failed() const { return failed_.load(std::memory_order_acquire); }
@@ -127,7 +132,7 @@ class TRIPONT_EXPORT Job {
     const uint64_t sequence_;
     const std::string what_;
     const int64_t timeout_seconds_;
-    const int64_t started_ms_;
+    int64_t started_ms_;  // later by the time that this process was stopped
     bool warned_ = false;
     uint64_t number_ = 0;
     std::vector<Awaited> awaited_;  // guarded by the job's mutex, as the rest
@@ -140,9 +145,18 @@ class TRIPONT_EXPORT Job {
   void Break(const Status& status);
   // Why no exchange can begin; OK while they can.
   Status broken() const;
-  // Memory that MPI still uses may go: MPI must not be called any more, by any thread.
-  void StopUsingMpi() { stopped_.store(true, std::memory_order_release); }
-  bool stopped() const { return stopped_.load(std::memory_order_acquire); }
+  // FAILED_PRECONDITION in a process that was forked from the job's: MPI is the parent's alone.
+  Status CheckNotForked() const;
+  // Breaks the job, and ends every wait: memory that MPI still uses may go, so that MPI must not be
+  // called any more, by any thread of this process, which goes on.
+  void AbandonMpi(const Status& status);
+  // OK if MPI may be called; why the job is broken after AbandonMpi. Does not return while the
+  // process exits: MPI is gone, and with it everything that could be waited for.
+  Status MayCallMpi() const {
+    if (use_of_mpi_.load(std::memory_order_acquire) == UseOfMpi::kCalled) [[likely]]
+      return OkStatus();
+    return WhyNotMpi();
+  }
 
   // "process 1 (node7, pid 4711)"
   std::string NameOf(int process) const;
@@ -151,10 +165,15 @@ class TRIPONT_EXPORT Job {
 
  private:
   friend class Wait;
+  enum class UseOfMpi : char { kCalled, kAbandoned, kOver };
   explicit Job(Settings settings);
+  Status WhyNotMpi() const;
+  void EndWithProcess();
   Status ExchangeTopology();
   void StartMpi();
+  Status CheckMpi() const;
   Status InitialiseMpi();
+  bool OnOneMachine() const;
   void Watch();
   void AnswerQuestions();
   void ReadAnswers();
@@ -169,8 +188,9 @@ class TRIPONT_EXPORT Job {
   const int64_t timeout_seconds_;
   const std::string interface_;
   std::mutex store_mutex_;
-  std::shared_ptr<KeyValueStore> store_;
-  std::shared_ptr<KeyValueStore> store();
+  std::vector<std::shared_ptr<KeyValueStore>> stores_;  // of the clients that there are
+  // The last; CANCELLED if there is none.
+  StatusOr<std::shared_ptr<KeyValueStore>> store();
   ProcessInfo self_;
   std::string name_;  // of the job: random, from process 0
   std::vector<ProcessInfo> processes_;
@@ -180,8 +200,9 @@ class TRIPONT_EXPORT Job {
   MpiHandle communicator_ = nullptr;
   int largest_tag_ = 0;
 
-  std::atomic<bool> stopped_{false};
+  std::atomic<UseOfMpi> use_of_mpi_{UseOfMpi::kCalled};
   std::thread watcher_;
+  int64_t last_look_ms_ = 0;  // the watcher's
   mutable std::mutex mutex_;
   Status broken_;
   std::map<std::pair<ChannelUse, std::vector<int>>, std::unique_ptr<Channel>> channels_;

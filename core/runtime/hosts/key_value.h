@@ -21,6 +21,9 @@ class KeyValueStore {
   virtual StatusOr<std::string> Get(std::string_view key, std::chrono::milliseconds timeout) = 0;
   // A key can be put once.
   virtual Status Put(std::string_view key, std::string_view value) = 0;
+  // Ends the use of what keeps the store: calls from now on are CANCELLED. Blocks until those that
+  // run have ended.
+  virtual void Close() = 0;
 };
 
 }  // namespace tripont::hosts

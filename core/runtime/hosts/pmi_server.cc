@@ -1,5 +1,6 @@
 #include "core/runtime/hosts/pmi_server.h"
 
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -66,9 +67,12 @@ StatusOr<std::unique_ptr<PmiServer>> PmiServer::Start(KeyValueStore* store, Sett
 PmiServer::~PmiServer() {
   if (ends_[0] >= 0) shutdown(ends_[0], SHUT_RDWR);
   if (thread_.joinable()) thread_.join();
-  for (const int end : ends_) {
-    if (end >= 0) close(end);
-  }
+  if (ends_[0] >= 0) close(ends_[0]);
+  if (ends_[1] < 0) return;
+  // MPI remembers the number, and may write to it when it is finalised: nobody else shall get it.
+  const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+  if (nothing < 0 || dup3(nothing, ends_[1], O_CLOEXEC) < 0) close(ends_[1]);
+  if (nothing >= 0) close(nothing);
 }
 
 void PmiServer::Serve() {

@@ -35,7 +35,8 @@ class PmiServer {
   PmiServer(const PmiServer&) = delete;
   PmiServer& operator=(const PmiServer&) = delete;
 
-  // The end that MPI is given (PMI_FD). Owned by the server; closed by its destructor.
+  // The end that MPI is given (PMI_FD). Owned by the server, whose destructor makes it /dev/null: the
+  // number stays taken, because MPI remembers it.
   int descriptor() const { return ends_[1]; }
 
  private:
