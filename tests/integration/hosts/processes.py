@@ -37,10 +37,12 @@ def run(
     devices: int = 1,
     environment: Mapping[str, str] | None = None,
     of_process: Mapping[int, Mapping[str, str]] | None = None,
+    under: Mapping[int, Sequence[str]] | None = None,
 ) -> list[Ended]:
     """Run the function ``worker`` of workers.py in each process of a job.
 
-    ``environment`` is for all of them, ``of_process`` for single ones. None of them outlives the call.
+    ``environment`` is for all of them, ``of_process`` for single ones. ``under``: the command that starts a
+    process. None of them outlives the call.
     """
     port = free_port()
     start = time.monotonic()
@@ -53,7 +55,8 @@ def run(
                 | dict(environment or {})
                 | dict((of_process or {}).get(number, {}))
             )
-            command = [sys.executable, "-m", "tests.integration.hosts.workers", worker]
+            command = [*(under or {}).get(number, ())]
+            command += [sys.executable, "-m", "tests.integration.hosts.workers", worker]
             command += [str(number), str(processes), str(port), *map(str, arguments)]
             running.append(
                 subprocess.Popen(

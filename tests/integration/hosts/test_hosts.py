@@ -98,6 +98,29 @@ def test_another_program() -> None:
         assert "do not run the same programs in the same order" in error
 
 
+def test_another_size() -> None:
+    """One process sends little, in one message, and ends its exchange with an error; the other expects more."""
+    errors = _errors(processes.run("other_sizes"))
+    assert all(seconds < 10 for seconds, _ in errors), errors
+    assert not any("has ended or died" in error for _, error in errors), errors
+    assert any("do not run the same programs in the same order" in error for _, error in errors)
+
+
+@pytest.mark.slow
+def test_another_size_of_large_arrays() -> None:
+    errors = _errors(processes.run("other_large_sizes"))
+    for process, (seconds, error) in enumerate(errors):
+        assert seconds < 10
+        assert f"xpu:{1 - process} of process {1 - process}" in error
+        assert "do not run the same programs in the same order" in error
+
+
+@pytest.mark.slow
+def test_all_processes_pause() -> None:
+    ended = processes.run("paused")
+    assert all("2.0\nNO ERROR" in e.output for e in ended), ended
+
+
 @pytest.mark.slow
 def test_another_group_of_devices() -> None:
     errors = _errors(processes.run("other_group", devices=2))
@@ -145,14 +168,59 @@ def test_without_mpi() -> None:
 
 
 @pytest.mark.slow
+def test_a_client_outside_of_the_job() -> None:
+    ended = processes.run("alone_too", devices=2)
+    assert all("alone [[3. 3. 3. 3.]]\nNO ERROR" in e.output for e in ended), ended
+
+
+@pytest.mark.slow
+def test_a_forked_child_is_refused() -> None:
+    for process, one in enumerate(processes.run("forked")):
+        assert re.search(
+            r"ERROR after \d\.\d s: .*" + f"was forked from process {process} ", one.output
+        )
+        assert "child 0\nparent 2.0" in one.output
+
+
+def _another_pid_namespace() -> str:
+    """Why a process cannot have one; empty if it can."""
+    command = ["unshare", "-Urpf", "--mount-proc", "true"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False).stderr
+    except FileNotFoundError as error:
+        return str(error)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(_another_pid_namespace()), reason=_another_pid_namespace() or "it can be")
+@pytest.mark.parametrize("name", ["", "nowhere0"])
+def test_one_process_has_no_network(name: str) -> None:
+    """All are told at once, on what are two machines to them: no process waits in MPI's start for the other."""
+    ended = processes.run(
+        "no_mpi",
+        of_process={0: {"TRIPONT_HOSTS_INTERFACE": "lo"}, 1: {"TRIPONT_HOSTS_INTERFACE": name}},
+        under={1: ["unshare", "-Urpf", "--mount-proc"]},
+    )
+    for one, (_, error) in zip(ended, _errors(ended), strict=True):
+        assert "local 3.0" in one.output
+        assert "the job's processes are on several machines" in error
+        assert re.search(PROCESS.format(1) + " has no network for MPI", error)
+        assert (
+            f"TRIPONT_HOSTS_INTERFACE={name}," if name else "set TRIPONT_HOSTS_INTERFACE"
+        ) in error
+
+
+@pytest.mark.slow
 def test_nothing_listens_and_nothing_is_left() -> None:
     # JAX's own CPU device would listen for Gloo.
-    ended = processes.run("listening", environment={"JAX_PLATFORMS": "xpu"})
+    ended = processes.run("listening", environment={"JAX_PLATFORMS": "xpu", "UCX_TLS": "all"})
     processes.check(ended)
     coordinator, other = (re.findall(r"LISTENS \w+ (\d+)", e.output) for e in ended)
     assert len(set(coordinator)) == 1, coordinator  # JAX's
     assert other == []
-    assert all("ENVIRONMENT []" in e.output and "LEFT [] True" in e.output for e in ended), ended
+    assert all(
+        "ENVIRONMENT ['UCX_TLS=all']" in e.output and "LEFT [] True" in e.output for e in ended
+    ), ended
 
 
 @pytest.mark.slow

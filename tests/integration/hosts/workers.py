@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -100,6 +101,14 @@ def collectives(folder: str) -> None:
         lambda x: jax.lax.fori_loop(0, 5, lambda i, y: jnp.sin(jax.lax.psum(y, "x")) + i, x),
         value,
     )
+    # HLO's rng, whose state is the device's
+    for draw in range(2):
+        gathered(
+            f"rng {draw}",
+            line,
+            lambda x: jax.lax.rng_uniform(x[0, 0] * 0, x[0, 0] * 0 + 1, (1, 50)),
+            np.ones((4, 1), np.float32),
+        )
     a = random.standard_normal((32, 64)).astype(np.float32)
     b = random.standard_normal((64, 16)).astype(np.float32)
     results["matmul"] = everywhere(
@@ -245,6 +254,22 @@ def other_program() -> None:
     report(lambda: _psum(mesh, 8, name).block_until_ready())
 
 
+def other_sizes() -> None:
+    """The processes run programs of one name on arrays of different sizes, of which one fits into one message."""
+    mesh = Mesh(np.array(jax.devices()), "x")
+    _psum(mesh).block_until_ready()
+    size = [8, 100_000][jax.process_index()]
+    report(lambda: _psum(mesh, size).block_until_ready())
+
+
+def other_large_sizes() -> None:
+    """The processes run programs of one name on arrays of different sizes, both in messages of their own."""
+    mesh = Mesh(np.array(jax.devices()), "x")
+    _psum(mesh).block_until_ready()
+    size = [60_000, 100_000][jax.process_index()]
+    report(lambda: _psum(mesh, size).block_until_ready())
+
+
 def other_group() -> None:
     """Process 1 waits in a collective of other devices."""
     devices = np.array(jax.devices())
@@ -290,6 +315,57 @@ def late(seconds: str) -> None:
     report(lambda: print(np.asarray(_psum(mesh).addressable_data(0))[0, 0]))
 
 
+def paused() -> None:
+    """All processes are stopped for ten seconds, as by Ctrl-Z, while process 0 waits for process 1."""
+    from jax.experimental import multihost_utils
+
+    mesh = Mesh(np.array(jax.devices()), "x")
+    pids = multihost_utils.process_allgather(np.array(os.getpid())).tolist()
+    if jax.process_index() == 0:
+        # Process 0 has asked how process 1 is when it is stopped itself.
+        script = "sleep 3; kill -STOP {1}; sleep 2; kill -STOP {0}; sleep 9; kill -CONT {0} {1}"
+        script = script.format(*pids)
+        subprocess.Popen(["sh", "-c", script], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    else:
+        time.sleep(15)
+    report(lambda: print(np.asarray(_psum(mesh).addressable_data(0))[0, 0]))
+
+
+def alone_too() -> None:
+    """A second client of the process, which is of no job, runs a collective over its own two devices."""
+    from jaxlib import xla_client
+
+    mesh = Mesh(np.array(jax.devices()), "x")
+    assert np.asarray(_psum(mesh).addressable_data(0))[0, 0] == 4
+    devices = xla_client.make_c_api_client("xpu", {}, None).local_devices()
+    assert [d.id for d in devices] == [0, 1]
+    alone = Mesh(np.array(devices), "x")
+    parts = [jax.device_put(np.full((1, 4), 1.0 + d.id, np.float32), d) for d in devices]
+    whole = jax.make_array_from_single_device_arrays((2, 4), NamedSharding(alone, P("x")), parts)
+    mapped = jax.shard_map(
+        lambda x: jax.lax.psum(x, "x"), mesh=alone, in_specs=P("x"), out_specs=P()
+    )
+    result = jax.jit(mapped)(whole)
+    report(lambda: print("alone", np.asarray(result.addressable_data(0))))
+
+
+def forked() -> None:
+    """A forked child is refused at once, and ends; its parent goes on."""
+    mesh = Mesh(np.array(jax.devices()), "x")
+    _psum(mesh).block_until_ready()
+    program = jax.jit(
+        jax.shard_map(lambda x: jax.lax.psum(x, "x"), mesh=mesh, in_specs=P("x"), out_specs=P())
+    )
+    value = shard(mesh, P("x"), np.ones((2, 4), np.float32))
+    program(value).block_until_ready()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        report(lambda: program(value).block_until_ready())
+    print("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    print("parent", np.asarray(program(value).addressable_data(0))[0, 0])
+
+
 def no_mpi() -> None:
     """Local programs work without MPI, those that span processes name what is missing."""
     print("local", float(jnp.arange(3.0).sum()))
@@ -314,7 +390,11 @@ def listening() -> None:
             fields = line.split()
             if fields[3] == "0A" and fields[9] in inodes:
                 print("LISTENS", table, int(fields[1].split(":")[1], 16))
-    print("ENVIRONMENT", [v for v in os.environ if v.startswith(("PMI_", "UCX_"))])
+    # os.environ is what there was when Python started.
+    inherited = subprocess.run(["env"], capture_output=True, text=True, check=True).stdout
+    print(
+        "ENVIRONMENT", [v for v in inherited.splitlines() if v.startswith(("PMI_", "UCX_", "FI_"))]
+    )
     files = [
         line for line in Path("/proc/self/maps").read_text().splitlines() if "mpich_shm" in line
     ]
