@@ -668,11 +668,17 @@ std::optional<std::pair<int, std::string>> TakeMessage(const MpiApi& mpi, MpiHan
   return std::pair(source, std::move(text));
 }
 
-// At most kMaxReason characters: a reason quotes that of another process, which may quote others.
-std::string Shortened(std::string reason) {
+// Without the middle of what is longer than kMaxReason: it begins with where it happened, and ends
+// with what happened (a Python traceback), perhaps in words that quote those of other processes.
+std::string Shortened(const std::string& reason) {
   if (reason.size() <= kMaxReason) return reason;
-  reason.resize(kMaxReason - 4);
-  return reason + " ...";
+  // Between characters of UTF-8, not within one.
+  const auto within = [&](size_t at) { return (static_cast<uint8_t>(reason[at]) & 0xC0) == 0x80; };
+  size_t begin = kMaxReason * 2 / 5;
+  size_t end = reason.size() - kMaxReason * 3 / 5;
+  while (begin > 0 && within(begin)) --begin;
+  while (end + 1 < reason.size() && within(end)) ++end;
+  return StrCat(reason.substr(0, begin), " ... ", reason.substr(end));
 }
 
 }  // namespace
