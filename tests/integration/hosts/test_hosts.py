@@ -134,7 +134,8 @@ def test_another_group_of_devices() -> None:
 @pytest.mark.slow
 def test_a_failing_callback_reaches_the_others() -> None:
     errors = _errors(processes.run("callback_fails"))
-    assert all(seconds < 10 for seconds, _ in errors)
+    # Both have compiled the program first, which may take long beside other work.
+    assert errors[0][0] < errors[1][0] + 8
     assert "bad batch" in errors[1][1]
     assert "bad batch" in errors[0][1]
     assert re.search("which will not come: it has failed", errors[0][1])
