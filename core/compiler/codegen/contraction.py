@@ -37,7 +37,7 @@ from .kernels import EmittedKernel, Frame
 from .llvm_ir import Module, Value, i64
 from .loops import count
 from .products import Products
-from .representation import Complex, Element, components
+from .representation import Complex, Element, components, map_components
 
 if TYPE_CHECKING:
     from ..targets.target import Target
@@ -439,6 +439,9 @@ class _Kernel(Products):
         if rest and self.can_mask:
             text = ", ".join(f"i1 {'true' if n < rest else 'false'}" for n in range(lanes))
             mask = Value(f"<{lanes} x i1>", f"<{text}>")
+        # The lanes behind the end are loaded as zeros, whose product adds nothing unless something is computed of them:
+        # an operand's 1 / 0 there would make the sum NaN.
+        adds_nothing = all(_keeps_zeros(operand) for operand in self.dot.operands)
 
         def tile(index: Index) -> None:
             fixed_at = dict(zip(outer, index, strict=False))
@@ -479,8 +482,13 @@ class _Kernel(Products):
                 for by in range(whole, main, lanes):
                     product(at, self.offset(ZERO, by, lanes, minor.size), vectors)
                 if mask is not None:
+                    before = list(vectors)
                     with g.masked(mask):
                         product(at, self.offset(ZERO, main, lanes, minor.size), vectors)
+                    if not adds_nothing:
+                        vectors = [
+                            self.where(mask, *pair) for pair in zip(vectors, before, strict=True)
+                        ]
                 elif rest:
                     for by in range(main, minor.size):
                         product(at, self.offset(ZERO, by, 1, minor.size), scalars)
@@ -516,6 +524,10 @@ class _Kernel(Products):
 
         count(g, self.frame.begin, self.frame.end, dims, unit)
         return math.prod(dims)
+
+    def where(self, mask: Value, then: Element, otherwise: Element) -> Element:
+        """``then`` in the lanes of ``mask``."""
+        return map_components(lambda a, b: self.g.builder.select(mask, a, b), then, otherwise)
 
     def fetch(self, at: Coordinates, column_at: Sequence[Coordinate]) -> None:
         """Ask for what the matrix is made of ``at`` some place, in each of the columns."""
@@ -714,6 +726,13 @@ class _Kernel(Products):
 def _power_of_two(n: int, *, up: bool) -> int:
     """The power of two next to n >= 1, at least or at most n."""
     return 1 << ((n - 1).bit_length() if up else n.bit_length() - 1) if n > 0 else 1
+
+
+def _keeps_zeros(operand: hlo.Instruction) -> bool:
+    """Whether an operand of the dot is 0 wherever all arrays are 0 that it is computed of."""
+    while operand.opcode in ("bitcast", "convert", "copy", "negate", "reshape", "transpose"):
+        operand = operand.operands[0]
+    return operand.opcode == "parameter"
 
 
 def _tile(size: int, most: int) -> int:

@@ -177,6 +177,24 @@ def test_dequantised(transposed: bool, cpu: str) -> None:
         check_dequantised(matrix, parameters, m, transposed, cpu)
 
 
+@pytest.mark.parametrize("opcode", ["divide", "rsqrt"])
+def test_nothing_is_computed_behind_the_end(opcode: str, cpu: str) -> None:
+    """Lanes behind the contracted dimension's end are loaded as zeros, whose reciprocal must not reach the sum."""
+    for m, n, k in ((1, 600, 513), (4, 600, 517), (8, 257, 1003)):
+        stored = hlo.parameter(1, hlo.Shape(F32, (n, k)))
+        matrix = op(opcode, *((number(1.0, n, k), stored) if opcode == "divide" else (stored,)))
+        made = product((F32, F32), F32, m, n, k, (False, True))
+        parameters = [made.operands[0], stored]
+        after = optimised(made.replace(operands=[parameters[0], matrix]), parameters, cpu)
+        values = [random(F32, (m, k), 0), np.abs(random(F32, (n, k), 1)) + 1]
+        (got,) = NativeSimulation(after, cpu).run(values)
+        weights = values[1].astype(np.float64)
+        weights = 1 / weights if opcode == "divide" else weights**-0.5
+        rows = values[0].astype(np.float64)
+        bound = (k + 8) * 2.0**-24 * (np.abs(rows) @ np.abs(weights.T))
+        assert (np.abs(got - rows @ weights.T) <= bound).all()
+
+
 def test_other_programs_take_the_general_path(cpu: str) -> None:
     """What costs more than reading it saves is made in memory, and so is what has no order of its own."""
     n, k = 520, 512
