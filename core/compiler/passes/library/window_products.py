@@ -528,7 +528,10 @@ class _InGroups:
                 dimensions.append(d)
         vector = next(d for d in dimensions if d.name == "output")
         best = None
-        for row in [d for d in dimensions if d.result is not None and d is not vector] or [_ONE]:
+        rows = [d for d in dimensions if d.result is not None and d is not vector]
+        if bias is not None:  # all rows of a tile are given one bias, which depends on the group
+            rows = [d for d in rows if d.name != "group"]
+        for row in rows or [_ONE]:
             tile = _choose_tile(form, row, vector)
             cycles = tile.cycles / row.size if tile is not None else math.inf
             if tile is not None and (best is None or cycles < best.cycles):

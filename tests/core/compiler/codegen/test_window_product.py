@@ -143,6 +143,28 @@ def test_integers_are_exact(types: tuple[DType, DType], features: int, cpu: str)
         check(i.replace(operands=operands), cpu, extreme=True)
 
 
+@pytest.mark.parametrize("type_", [dtypes.S8, dtypes.U8], ids=str)
+def test_groups_with_little_else(type_: DType, cpu: str) -> None:
+    """Groups are the longest dimension besides the features, but a tile's rows are of one group: with VNNI the
+    correction of flipped signs is a group's own.
+    """
+    for channels, outputs, groups, size, window in (
+        (32, 64, 8, 1, 1),
+        (256, 128, 32, 3, 1),
+        (32, 64, 8, 2, 3),
+    ):
+        sizes = {"N": 1, "C": channels, "O": outputs, "H": size, "W": size}
+        pad = window // 2
+        made = convolution(
+            sizes,
+            [W(window, 1, pad, pad)] * 2,
+            feature_groups=groups,
+            dtype=type_,
+            result=dtypes.S32,
+        )
+        check(made, cpu, extreme=True)
+
+
 @pytest.mark.parametrize("result", [dtypes.S8, dtypes.S16, dtypes.U32, dtypes.S64], ids=str)
 def test_integer_results_wrap(result: DType) -> None:
     check(convolution(WIDE, SAME, dtype=dtypes.S8, result=result), extreme=True)
