@@ -121,8 +121,8 @@ def registration(name: str) -> Registration:
 def from_options(options: Mapping[str, str]) -> Target:
     """The target that ``options`` name. CompileError INVALID_ARGUMENT for one that does not exist."""
     chosen = registration(options.get("target") or DEFAULT)
-    if options.get(chosen.old_device_option):
-        options = {chosen.device_option: options[chosen.old_device_option], **options}
+    if options.get(chosen.old_device_option) and not options.get(chosen.device_option):
+        options = {**options, chosen.device_option: options[chosen.old_device_option]}
     target = chosen.package.from_options(options)
     assert isinstance(target, Target)
     assert target.name == chosen.name, (target.name, chosen.name)
