@@ -18,7 +18,7 @@ UNIT_TESTS := tests/cmake tests/core/compiler --ignore=tests/core/compiler/codeg
 .PHONY: help environment dev tests frameworks build test test-unit test-op test-fast test-upstream test-stablehlo fuzz fuzz-native test-asan test-ubsan test-tsan test-faults test-passes conformance test-cpus test-arm64 wheel test-wheel demo demo-bridge bench lint format clean
 
 help:
-	@sed -n 's/^| `\(make [^`]*\)` | \([^|;]*\).*/\1\t\2/p' docs/development.md | expand -t 16
+	@sed -n '/^How long/q; s/^| `\(make [^`]*\)` | \([^|;]*\).*/\1\t\2/p' docs/development.md | expand -t 16
 
 # The environment, with a Python 3.11 or newer that really runs, and the dependencies of pyproject.toml in it.
 environment:

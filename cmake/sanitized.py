@@ -22,6 +22,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -192,6 +193,21 @@ def reports(folder: Path) -> list[Path]:
     return sorted((folder / "reports").glob("report.*"))
 
 
+def launcher(variables: Mapping[str, str]) -> list[str]:
+    """The beginning of a command that runs with ``variables``, and without random addresses where that is allowed:
+    these may lie where the sanitizer wants its own memory.
+
+    The variables are set behind setarch, which would otherwise start with the sanitizer before it has fixed the
+    addresses.
+    """
+    fixed = ["setarch", "-R"]
+    allowed = (
+        shutil.which(fixed[0])
+        and subprocess.run([*fixed, "true"], capture_output=True, check=False).returncode == 0
+    )
+    return [*(fixed if allowed else []), "env", *(f"{n}={v}" for n, v in variables.items())]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Run tests with a sanitizer.")
     parser.add_argument("sanitizer", choices=SANITIZERS)
@@ -211,11 +227,8 @@ def main() -> int:
     shutil.rmtree(folder / "reports", ignore_errors=True)
     (folder / "reports").mkdir()
     tests = arguments or ["-n", "0", "-q", "--timeout=1200", *SANITIZERS[name].tests]
-    # Addresses at random places may lie where the sanitizer wants its own memory.
-    command = [*(["setarch", "-R"] if shutil.which("setarch") else []), python, "-m", "pytest"]
-    status = subprocess.run(
-        [*command, *tests], cwd=ROOT, env=os.environ | variables(name, folder), check=False
-    ).returncode
+    command = [*launcher(variables(name, folder)), python, "-m", "pytest", *tests]
+    status = subprocess.run(command, cwd=ROOT, check=False).returncode
     found = reports(folder)
     for report in found:
         print(f"\n==== {report}\n{report.read_text(errors='replace')[:4000]}")

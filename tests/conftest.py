@@ -40,9 +40,12 @@ for _name in [name for name in os.environ if name.startswith("TRIPONT_")]:
 for _name in ("JAX_PLATFORMS", "JAX_COMPILATION_CACHE_DIR", "JAX_ENABLE_X64", "XLA_FLAGS"):
     os.environ.pop(_name, None)
 os.environ["TRIPONT_CACHE_DIR"] = os.path.join(_SCRATCH, "cache")
-# A shell without job control ignores SIGINT in what it starts in the background, and children inherit that: the programs that
-# the tests start would never hear Ctrl-C.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+# A shell without job control ignores SIGINT in what it starts in the background, and children inherit that: the
+# programs that the tests start would never hear Ctrl-C.
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    and threading.current_thread() is threading.main_thread()
+):
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

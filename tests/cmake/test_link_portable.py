@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
 import types
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ def test_only_what_the_linker_knows_is_left(link_portable: types.ModuleType) -> 
     ]
 
 
+@pytest.mark.skipif(not shutil.which("gcc"), reason="make wheel needs GCC, which is not here")
 def test_a_library_that_gcc_lacks_is_named(link_portable: types.ModuleType) -> None:
     with pytest.raises(SystemExit, match=r"has no libnothing\.a"):
         link_portable.library("gcc", "libnothing.a")

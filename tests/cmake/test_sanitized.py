@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -79,15 +78,19 @@ def test_a_race_is_reported(sanitized: ModuleType, tmp_path: Path) -> None:
     command = [sanitized.compiler(), "-O1", "-g1", "-fPIC", "-shared", "-fsanitize=thread"]
     subprocess.run([*command, tmp_path / "race.cc", "-o", library], check=True)
     (tmp_path / "reports").mkdir()
-    same_addresses = ["setarch", "-R"] if shutil.which("setarch") else []
+    start = sanitized.launcher(sanitized.variables("thread", tmp_path))
     done = subprocess.run(
-        [*same_addresses, sys.executable, "-c", THREADS, library],
-        env=os.environ | sanitized.variables("thread", tmp_path),
+        [*start, sys.executable, "-c", THREADS, library],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.stdout.strip() == "ran", done.stderr
+    said = done.stderr + "".join(r.read_text() for r in sanitized.reports(tmp_path))
+    if "unexpected memory mapping" in said:
+        pytest.skip(
+            "the thread sanitizer cannot start: addresses are random here and cannot be fixed"
+        )
+    assert done.stdout.strip() == "ran", said
     (report,) = sanitized.reports(tmp_path)
     assert "data race" in report.read_text()
     assert "in work" in report.read_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import hashlib
 import os
@@ -36,8 +37,8 @@ def library() -> Path:
     headers = sorted((ROOT / "core" / "runtime").rglob("*.h"))
     digest = hashlib.sha256(b"".join(f.read_bytes() for f in (HERE / "backend.cc", *headers)))
     digest.update(f"{runtime} {compiler()}".encode())
-    folder = Path(tempfile.gettempdir(), f"tripont-checked-{os.getuid()}")
-    folder.mkdir(mode=0o700, exist_ok=True)
+    folder = ROOT / "build" / "checked"
+    folder.mkdir(parents=True, exist_ok=True)
     built = folder / f"libchecked-{digest.hexdigest()[:16]}.so"
     if not built.exists():
         command = [*compiler(), "-std=c++20", "-O1", "-shared", "-fPIC", "-Wall", "-Wextra"]
@@ -59,6 +60,7 @@ def library() -> Path:
 def package() -> Path:
     """A folder for sys.path in which the target is an installed package, with its entry point."""
     folder = Path(tempfile.mkdtemp(prefix="checked-target-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     shutil.copy(HERE / "checked_target.py", folder)
     metadata = folder / "checked_target-1.dist-info"
     metadata.mkdir()
