@@ -238,10 +238,11 @@ def dies() -> None:
 
 
 def stops() -> None:
-    """Process 1 is stopped, as if its machine had gone."""
+    """Process 1 is stopped, as if its machine had gone; it goes on later, so that the job can end."""
     mesh = Mesh(np.array(jax.devices()), "x")
     _psum(mesh).block_until_ready()
     if jax.process_index() == 1:
+        subprocess.Popen(["sh", "-c", f"sleep 25; kill -CONT {os.getpid()}"])
         os.kill(os.getpid(), signal.SIGSTOP)
     report(lambda: _psum(mesh).block_until_ready())
 
