@@ -32,7 +32,7 @@ INSTEAD = {b"libimf.so": b"libm.so.6", b"libintlc.so.5": b"libtripont.so"}
 def without_intel_runtime(library: bytes) -> bytes:
     """The library with the names of INSTEAD. Raises ValueError if a name does not stand in it once, as a string."""
     for name, instead in INSTEAD.items():
-        if library.count(b"\0" + name + b"\0") != 1 or len(name) != len(instead):
+        if library.split(b"\0").count(name) != 1 or len(name) != len(instead):
             raise ValueError(
                 f"the library asks for {name.decode()} in another way than the one that is known"
             )
