@@ -22,7 +22,9 @@ from tests.core.compiler.test_simulation import GENERATED, close
 
 
 class NativeSimulation(Simulation):
-    """A simulation whose kernels are compiled code, each run in uneven pieces of its work."""
+    """A simulation whose kernels are compiled code, each run in ``pieces``, uneven ones, of its work."""
+
+    pieces = 3
 
     def __init__(self, module: Module, cpu: str = "host") -> None:
         self.target = for_cpu(cpu)
@@ -42,7 +44,7 @@ class NativeSimulation(Simulation):
 
     def _run_kernel(self, thunk, instruction) -> None:
         arrays = [self._bytes(s) for s in thunk.arguments]
-        step = max(1, thunk.work_count // 3)
+        step = max(1, thunk.work_count // self.pieces)
         for begin in range(0, thunk.work_count, step):
             end = min(begin + step, thunk.work_count)
             self.image.run_kernel(self.lowered.symbols[thunk.function], arrays, begin, end)
