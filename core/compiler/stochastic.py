@@ -19,9 +19,10 @@ import ml_dtypes
 import numpy as np
 
 from . import dtypes, evaluate
+from .cost import TRANSCENDENTAL
 from .dtypes import DType
 from .errors import CompileError
-from .hlo import Computation, Instruction, Module, Shape
+from .hlo import SPECIAL_FUNCTIONS, Computation, Instruction, Module, Shape
 
 Array = np.ndarray[Any, Any]
 
@@ -37,27 +38,7 @@ TRIES_TO_CONFIRM: Final = 48
 _BASIC: Final = frozenset(
     {"add", "subtract", "multiply", "divide", "sqrt", "convert", "reduce-precision"}
 )
-_FUNCTIONS: Final = frozenset(
-    {"exponential", "exponential-minus-one", "log", "log-plus-one", "logistic", "power"}
-    | {
-        "rsqrt",
-        "cbrt",
-        "erf",
-        "tanh",
-        "tan",
-        "sine",
-        "cosine",
-        "sinh",
-        "cosh",
-        "asin",
-        "acos",
-        "atan2",
-    }
-)
-_SPECIAL: Final = frozenset(
-    {"erf-inv", "erfc", "lgamma", "digamma", "zeta", "polygamma", "regularized-incomplete-beta"}
-    | {"igamma", "igammac", "igamma-grad-a"}
-)
+_FUNCTIONS: Final = TRANSCENDENTAL.difference(SPECIAL_FUNCTIONS, _BASIC)
 _SUMS: Final = frozenset(
     {"dot", "convolution", "fft", "cholesky", "triangular-solve"}
     | {"batch-norm-inference", "batch-norm-training", "batch-norm-grad"}
@@ -188,7 +169,7 @@ def _amplitudes(module: Module) -> dict[Instruction, float]:
                 ulps = math.sqrt(terms)
             elif i.opcode in _FUNCTIONS:
                 ulps = 4.0
-            elif i.opcode in _SPECIAL:
+            elif i.opcode in SPECIAL_FUNCTIONS:
                 ulps = 64.0
             elif i.opcode in _SUMS:
                 ulps = 2 * math.sqrt(count)
