@@ -226,7 +226,9 @@ def torch_step(case: Case, dtype: str) -> Step | None:
         import torch
     except ImportError:
         return None
-    if dtype not in NUMPY_NAMES or any(low != high for low, high in case.padding):
+    if dtype not in NUMPY_NAMES or case.transposed:
+        return None
+    if any(low != high for low, high in case.padding):
         return None
     to = getattr(torch, NUMPY_NAMES[dtype])
     rank = len(case.sizes)
@@ -241,7 +243,7 @@ def torch_step(case: Case, dtype: str) -> Step | None:
         arrays.append(array)
     x, w, y = arrays
     functional = torch.nn.functional
-    call = getattr(functional, f"conv{'_transpose' if case.transposed else ''}{rank}d")
+    call = getattr(functional, f"conv{rank}d")
     padding = [low for low, _ in case.padding]
     settings: dict[str, Any] = {
         "stride": case.stride,
@@ -249,8 +251,6 @@ def torch_step(case: Case, dtype: str) -> Step | None:
         "dilation": case.dilation,
         "groups": case.groups,
     }
-    if case.transposed:
-        return None
     if case.last and rank == 2:
         x, w, y = (a.contiguous(memory_format=torch.channels_last) for a in (x, w, y))
     elif case.last and rank == 3:
@@ -258,12 +258,11 @@ def torch_step(case: Case, dtype: str) -> Step | None:
     if case.kind == "forward":
         return lambda: call(x, w, **settings)
     mask = [case.kind == "input", case.kind == "weights", False]
-    ones = [1] * rank
 
     def backward() -> Any:
         return torch.ops.aten.convolution_backward(
             y, x, w, None, [case.stride] * rank, padding, [case.dilation] * rank, False,
-            [0] * len(ones), case.groups, mask,
+            [0] * rank, case.groups, mask,
         )  # fmt: skip
 
     return backward

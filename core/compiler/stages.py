@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tripont.version import __version__
 
@@ -196,8 +196,8 @@ def link(generated: Generated, context: Context) -> Executable:
     entry = module.entry
     parameters = _values(entry.parameters, module.parameter_memory_kinds)
     results = _values(entry.results, module.result_memory_kinds)
-    costs = module.costs or cost.of_module(module)
-    costs.optimal_nanoseconds = cost.of_thunks(lowered.thunks)
+    assert module.costs is not None  # see passes/estimate_costs.py
+    costs = replace(module.costs, optimal_nanoseconds=cost.of_thunks(lowered.thunks))
     executable = Executable(
         name=module.name,
         target=target.name,
