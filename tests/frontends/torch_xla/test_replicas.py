@@ -7,7 +7,8 @@ import subprocess
 import sys
 
 import pytest
-import torch
+
+from tests.frontends.torch_xla.one_device import trained_model
 
 _PROGRAM = """
 import json, sys
@@ -58,16 +59,7 @@ def test_replicas_exchange_gradients(subprocess_environment, tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    model = torch.nn.Linear(4, 2)
-    with torch.no_grad():
-        for p in model.parameters():
-            p.copy_(torch.linspace(-1, 1, p.numel()).reshape(p.shape))
-    optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    batch = torch.linspace(-2, 2, 32).reshape(8, 4)
-    for _ in range(3):
-        optimizer.zero_grad()
-        model(batch).square().mean().backward()
-        optimizer.step()
+    model = trained_model()
     for number in (0, 1):
         size, total, gathered, weight = json.loads((tmp_path / f"{number}.json").read_text())
         assert size == 2

@@ -104,6 +104,18 @@ def dequantised(
     return (value if split == dims else op("reshape", value, dims=dims)), parameters
 
 
+def arguments_of(parameters: Sequence[hlo.Instruction]) -> list[Array]:
+    """Floats, and integers that fit into four bits."""
+    return [
+        random(p.dtype, p.dims, i)
+        if p.dtype.is_float
+        else np.random.default_rng(i)
+        .integers(0 if p.dtype is U8 else -8, 8, p.dims)
+        .astype(p.dtype.numpy)
+        for i, p in enumerate(parameters)
+    ]
+
+
 def check_dequantised(
     matrix: hlo.Instruction,
     parameters: list[hlo.Instruction],
@@ -122,14 +134,7 @@ def check_dequantised(
     stored = max(p.shape.bytes for p in parameters)
     largest = max(i.shape.bytes for i in after.entry.instructions)
     assert (largest <= stored) is fused, kinds(after)
-    values = [
-        random(p.dtype, p.dims, i)
-        if p.dtype.is_float
-        else np.random.default_rng(i)
-        .integers(0 if p.dtype is U8 else -8, 8, p.dims)
-        .astype(p.dtype.numpy)
-        for i, p in enumerate(parameters)
-    ]
+    values = arguments_of(parameters)
     (got,) = NativeSimulation(after, cpu).run(values)
     # Weights that are rounded to 16 bits are as good as those that are not: the bound has their rounding.
     wide = [v.astype(np.float64) for v in values]

@@ -10,7 +10,12 @@ from tripont.core.compiler.dump import Dump
 from tripont.core.compiler.targets.host import for_cpu
 
 from tests.core.compiler.builders import module
-from tests.core.compiler.codegen.test_few_rows import dequantised, optimised, wide_product
+from tests.core.compiler.codegen.test_few_rows import (
+    arguments_of,
+    dequantised,
+    optimised,
+    wide_product,
+)
 from tests.core.compiler.codegen.test_packed_dot import cpu, kinds, near, product, random
 from tests.core.compiler.test_native import NativeSimulation
 
@@ -37,14 +42,7 @@ def test_dequantised(transposed: bool, cpu: str) -> None:
             i for i in after.entry.instructions if i.elements == n * k and i.dtype is not stored
         ]
         assert not made_in_memory
-        values = [
-            random(p.dtype, p.dims, i)
-            if p.dtype.is_float
-            else np.random.default_rng(i)
-            .integers(0 if p.dtype is U8 else -8, 8, p.dims)
-            .astype(p.dtype.numpy)
-            for i, p in enumerate(parameters)
-        ]
+        values = arguments_of(parameters)
         (got,) = NativeSimulation(after, cpu).run(values)
         wide = [v.astype(np.float64) for v in values]
         exact = wide_product(matrix, parameters, wide, transposed)
