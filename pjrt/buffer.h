@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/runtime/buffer.h"
+#include "core/runtime/object_pool.h"
 #include "pjrt/client.h"
 #include "pjrt/layouts.h"
 #include "xla/pjrt/c/pjrt_c_api.h"
@@ -31,6 +32,9 @@ struct PJRT_Buffer {
   std::span<const int64_t> dims() const {
     return layout == nullptr ? std::span<const int64_t>(buffer->shape().dimensions) : own_dims;
   }
+
+  static void* operator new(size_t) { return tripont::ObjectPool<PJRT_Buffer>::Allocate(); }
+  static void operator delete(void* memory) { tripont::ObjectPool<PJRT_Buffer>::Free(memory); }
 
  private:
   std::vector<int64_t> own_dims;

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/runtime/object_pool.h"
 #include "core/runtime/parallel.h"
 #include "core/runtime/profile.h"
 #include "core/runtime/strided_copy.h"
@@ -96,6 +97,9 @@ Buffer::Buffer(Memory* memory, const Shape& shape, size_t byte_size, Ref<Event> 
 Buffer::~Buffer() {
   if ((state_.load(std::memory_order_acquire) & kTaken) == 0) FreeMemory();
 }
+
+void* Buffer::operator new(size_t) { return ObjectPool<Buffer>::Allocate(); }
+void Buffer::operator delete(void* memory) { ObjectPool<Buffer>::Free(memory); }
 
 Ref<Buffer> Buffer::TryAllocate(Memory* memory, const Shape& shape, size_t byte_size,
                                 Ref<Event> definition) {

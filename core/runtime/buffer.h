@@ -215,6 +215,8 @@ class TRIPONT_EXPORT Buffer : public RefCounted<Buffer> {
 
   Buffer(Memory* memory, const Shape& shape, size_t byte_size, Ref<Event> definition);
   ~Buffer();
+  static void* operator new(size_t size);  // from a pool of the thread (object_pool.h)
+  static void operator delete(void* memory);
   bool TryAdd(uint64_t what);
   bool MakeContent();
   void CopyFromSource(const Buffer& source);

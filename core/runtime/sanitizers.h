@@ -38,6 +38,12 @@ extern "C" void __asan_unpoison_memory_region(void const volatile* address, size
 
 namespace tripont {
 
+#if defined(TRIPONT_ADDRESS_SANITIZER) || defined(TRIPONT_THREAD_SANITIZER)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
 // All that this thread did before GivesWork(token) is seen by a thread that later calls
 // TakesWork(token). `token`: any address that both know.
 inline void GivesWork([[maybe_unused]] void* token) {
