@@ -9,7 +9,7 @@ memory of their own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -114,6 +114,10 @@ class Liveness:
             if value is not None and value.end < time:
                 value.end = time
 
+    def use_again(self, invariants: Iterable[Value | None], end: int) -> None:
+        """The next iteration reads a loop's invariants anew, wherever in the body their last use stands."""
+        self.use(invariants, end)
+
     def check_new(self, instruction: Instruction) -> None:
         """A second place of an instruction would take the memory of the first."""
         if instruction in self.values:
@@ -167,8 +171,7 @@ class Liveness:
                 operand = operands[position]
                 if operand is None or operand.size != result.size:
                     continue
-                # The same memory must not come in through another operand that is read elsewhere.
-                if all(n in candidates for n in places[operand]):
+                if comes_in_only_at(places[operand], candidates):
                     self.touching.add((operand, result))
                     self.wishes.append((priority, -result.size, result, operand))
 
@@ -193,9 +196,9 @@ class Liveness:
         self.visit(body)
         following = [self.values[r][0] for r in body.results]
         body_end = self.tick()
-        self.use(following, body_end)
+        self.use([v for v, fixed in zip(following, invariant, strict=True) if not fixed], body_end)
         end = self.tick()
-        self.use([v for v, fixed in zip(state, invariant, strict=True) if fixed], end)
+        self.use_again([v for v, fixed in zip(state, invariant, strict=True) if fixed], end)
         results = tuple(
             state[n] if invariant[n] else self.define(instruction, n, instruction.result_shapes[n])
             for n in range(count)
@@ -236,6 +239,14 @@ class Liveness:
         )
         self.values[instruction] = values
         self.branches.append(Branches(instruction, branches, values, ends))
+
+
+def comes_in_only_at(places: Sequence[int], candidates: Sequence[int]) -> bool:
+    """Whether a value that an instruction takes at operands ``places`` comes in only where it may be overwritten.
+
+    The same memory must not come in through another operand that is read elsewhere.
+    """
+    return all(n in candidates for n in places)
 
 
 @dataclass(slots=True)

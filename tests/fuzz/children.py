@@ -7,8 +7,15 @@ import select
 import signal
 import time
 from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from typing import Final
 
 Check = Callable[[int], str]
+
+# How many times the allowed seconds a child on a busy machine may take, and the share of the seconds that a child works
+# at least unless it hangs.
+_PATIENCE: Final = 8.0
+_ASLEEP: Final = 0.02
 
 
 def outcomes(
@@ -17,6 +24,8 @@ def outcomes(
     """Each seed with what ``check`` says of it, in children that each try one seed after another.
 
     A child that ends, or takes longer than ``seconds`` for a seed, is followed by another one behind that seed.
+    On a busy machine a child gets more time, up to :data:`_PATIENCE` times ``seconds``, until it has used so many
+    seconds of the CPU.
     """
     first = seeds.start
     while first < seeds.stop:
@@ -28,7 +37,7 @@ def outcomes(
         os.close(theirs)
         hung = ended = False
         try:
-            for seed, what in _answers(ours, seconds):
+            for seed, what in _answers(ours, child, seconds):
                 first = seed + 1
                 yield seed, what
             ended = True
@@ -49,12 +58,26 @@ def outcome(check: Callable[[], str], seconds: float = 60.0) -> str:
     return next(outcomes(range(1), lambda _: check(), seconds))[1]
 
 
-def _answers(pipe: int, seconds: float) -> Iterator[tuple[int, str]]:
-    rest, deadline = b"", time.monotonic() + seconds
+def _cpu_seconds(process: int) -> float:
+    """How many seconds of the CPU a process has used, its threads included."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _answers(pipe: int, child: int, seconds: float) -> Iterator[tuple[int, str]]:
+    rest, begin, used = b"", time.monotonic(), _cpu_seconds(child)
     while True:
-        ready, _, _ = select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))
+        waited = time.monotonic() - begin
+        ready, _, _ = select.select(
+            [pipe], [], [], max(0.0, min(seconds, seconds * _PATIENCE - waited))
+        )
         if not ready:
-            raise TimeoutError
+            waited = time.monotonic() - begin
+            worked = _cpu_seconds(child) - used
+            # What sleeps hangs; what works slowly shares the machine with others.
+            if waited > seconds * _PATIENCE or worked > seconds or worked < seconds * _ASLEEP:
+                raise TimeoutError
+            continue
         read = os.read(pipe, 1 << 16)
         if not read:
             return
@@ -62,7 +85,8 @@ def _answers(pipe: int, seconds: float) -> Iterator[tuple[int, str]]:
         for line in lines:
             seed, _, what = line.decode().partition(" ")
             yield int(seed), what
-            deadline = time.monotonic() + seconds
+        if lines:
+            begin, used = time.monotonic(), _cpu_seconds(child)
 
 
 def _check_all(seeds: range, check: Check, pipe: int) -> None:

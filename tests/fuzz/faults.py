@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 from unittest import mock
 
-from tripont.core.compiler import buffers, inplace
+from tripont.core.compiler import buffers, inplace, liveness
 from tripont.core.compiler.codegen import conversion, llvm_ir
 from tripont.core.compiler.codegen.generator import Generator
 from tripont.core.compiler.dtypes import DType
@@ -62,6 +62,20 @@ def moves_in_any_order() -> Iterator[None]:
 
 
 @contextmanager
+def invariants_die_in_loops() -> Iterator[None]:
+    """What every iteration of a loop reads may be overwritten after its last use in the loop's body."""
+    with mock.patch.object(liveness.Liveness, "use_again"):
+        yield
+
+
+@contextmanager
+def operand_at_two_places() -> Iterator[None]:
+    """A kernel may write over an operand although it reads the same array, as another operand, at other indices."""
+    with mock.patch.object(liveness, "comes_in_only_at", return_value=True):
+        yield
+
+
+@contextmanager
 def integers_that_wrap() -> Iterator[None]:
     """Floats beyond an integer type's ends wrap around instead of saturating."""
 
@@ -84,5 +98,7 @@ FAULTS: Final[dict[str, tuple[Callable[[], Any], str]]] = {
     "update_of_what_lives": (update_of_what_lives, "updates"),
     "donated_too_early": (donated_too_early, "updates"),
     "moves_in_any_order": (moves_in_any_order, "updates"),
+    "invariants_die_in_loops": (invariants_die_in_loops, "updates"),
+    "operand_at_two_places": (operand_at_two_places, "updates"),
     "integers_that_wrap": (integers_that_wrap, "floats"),
 }

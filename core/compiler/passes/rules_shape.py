@@ -252,10 +252,14 @@ def concatenate_simpler(i: Instruction) -> Instruction | None:
 
 
 def reverse_simpler(i: Instruction) -> Instruction | None:
-    """Reversing dimensions of size 1 does nothing."""
+    """Reversing dimensions of size 1 does nothing, and reversing a dimension twice neither."""
+    operand = i.operands[0]
     dimensions = tuple([d for d in i.attributes["dimensions"] if i.dims[d] > 1])
     if not dimensions:
-        return i.operands[0]
+        return operand
+    if operand.opcode == "reverse":
+        once = set(dimensions) ^ set(operand.attributes["dimensions"])
+        return i.replace(operands=operand.operands, attributes={"dimensions": tuple(sorted(once))})
     if len(dimensions) < len(i.attributes["dimensions"]):
         return i.replace(attributes={"dimensions": dimensions})
     return None

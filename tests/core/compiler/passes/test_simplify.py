@@ -170,6 +170,12 @@ CASES: dict[str, tuple[Instruction, Make, list[str]]] = {
         ["negate", "slice", "dynamic-update-slice"],
     ),
     "reverse of one": (X(1, 4), lambda x: op("reverse", x, dimensions=(0,)), []),
+    "reverse twice": (X(3, 4), lambda x: op("reverse", op("reverse", x, dimensions=(0, 1)), dimensions=(0, 1)), []),
+    "reverse of reverse": (
+        X(3, 4, 2),
+        lambda x: op("reverse", op("reverse", x, dimensions=(0, 1)), dimensions=(1, 2)),
+        ["reverse"],
+    ),
 }  # fmt: skip
 
 
