@@ -103,6 +103,9 @@ Participation Participate(const PJRT_LoadedExecutable& executable, size_t index)
   const int64_t partitions = executable.device_assignment.num_partitions;
   participation.replica = participation.participant / partitions;
   participation.partition = participation.participant % partitions;
+  if (executable.client->job != nullptr) {
+    participation.device = executable.devices[index]->description->id;
+  }
   if (executable.launches != nullptr) {
     participation.launch = executable.launches->Next(participation.participant);
   }
@@ -207,6 +210,7 @@ Status LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args& args) {
   }
   // A program for one device, the hot path, needs nothing of this.
   const bool several = executable.device_assignment.device_ids.size() > 1;
+  const bool is_of_job = executable.client->job != nullptr;
   std::unique_lock<std::mutex> gang;
   std::vector<Participation> participations;
   if (several && !one_launch) {
@@ -245,7 +249,10 @@ Status LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args& args) {
       participations.push_back(
           Participate(executable, static_cast<size_t>(found - executable.devices.begin())));
     }
-    const Participation* const participation = several ? &participations[i] : nullptr;
+    if (!several && is_of_job) [[unlikely]] {
+      participations.push_back({.is_alone = true, .device = device->description->id, .launch = {}});
+    }
+    const Participation* const participation = several || is_of_job ? &participations[i] : nullptr;
     try {
       status = Launch(executable, device, arguments, non_donatable, participation, user_data,
                       caller, outputs, done);

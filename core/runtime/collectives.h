@@ -153,12 +153,14 @@ class TRIPONT_EXPORT LaunchSeries {
 };
 
 // What one device is in a launch. Given to an execution; null or absent for programs for one
-// device.
+// device of a client that is not of a job.
 struct Participation {
   int64_t participant = 0;
   int64_t replica = 0;
   int64_t partition = 0;
-  Ref<Launch> launch;  // null if the program has no collectives
+  bool is_alone = false;  // the program is for one device
+  int device = -1;        // its id in its client's job, if there is one; else -1
+  Ref<Launch> launch;     // null if the program has no collectives
 };
 
 }  // namespace tripont

@@ -45,8 +45,7 @@ Event::~Event() {
 Status Event::Await() const {
   // Work that is waited for is often nearly done, and falling asleep and waking up costs more than
   // a short spin.
-  for (int i = 0; i < 200 && !IsReady(); ++i) SpinPause();
-  if (!IsReady()) CallForkHook();
+  if (!SpinUntil([this] { return IsReady(); }, 200)) CallForkHook();
   while (!IsReady()) {
     waiters_.fetch_add(1, std::memory_order_seq_cst);
     decided_.wait(0, std::memory_order_seq_cst);

@@ -369,7 +369,7 @@ Status Executable::Execute(Device* device, std::span<Buffer* const> arguments,
     // Callbacks belong to the call, as on XLA's CPU device: their output is there when it returns,
     // and it raises their errors. (Not so on several devices, which the caller serves in turn.)
     run_inline = program_->has_callbacks()
-                     ? participation == nullptr
+                     ? participation == nullptr || participation->is_alone
                      : program_->cost_ns() < static_cast<double>(device->inline_ns());
   }
   if (!run_inline) {

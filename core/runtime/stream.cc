@@ -133,9 +133,7 @@ void Stream::Loop() {
   while (true) {
     if (state.queue.empty() && !state.stop) {
       lock.unlock();
-      for (int i = 0; i < kSpins && pending_.load(std::memory_order_relaxed) == 0; ++i) {
-        SpinPause();
-      }
+      (void)SpinUntil([this] { return pending_.load(std::memory_order_relaxed) != 0; }, kSpins);
       lock.lock();
       state.sleeping = true;
       state.work.wait(lock, [&] { return !state.queue.empty() || state.stop; });

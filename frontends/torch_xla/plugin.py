@@ -12,7 +12,7 @@ from torch_xla.experimental import plugins
 
 from tripont import helper_process, library_path
 
-from . import DEVICE_TYPE, recording
+from . import DEVICE_TYPE, in_place, recording
 
 
 class TripontPlugin(plugins.DevicePlugin):
@@ -68,6 +68,7 @@ def _refuse_experiments() -> None:
 def register() -> None:
     """Make tripont the plugin of PJRT_DEVICE=XPU. RuntimeError if torch_xla's runtime has started."""
     recording.install()
+    in_place.install()
     plugins.use_dynamic_plugins()  # type: ignore[no-untyped-call]
     plugins.register_plugin(DEVICE_TYPE, TripontPlugin())
 
@@ -81,5 +82,6 @@ def replace_stock_plugin() -> None:
         return
     if os.environ.get("PJRT_DEVICE") == DEVICE_TYPE:
         recording.install()
+        in_place.install()
     xpu.XpuPlugin = TripontPlugin  # type: ignore[misc]  # where torch_xla registers it after this
     plugins.register_plugin(DEVICE_TYPE, TripontPlugin())  # where it has done so before

@@ -26,9 +26,10 @@ struct Header {
 static_assert(sizeof(Header) == 128);
 constexpr size_t kMessageBytes = sizeof(Header) + kPackedBytes;
 
-// Looking again and again is how one hears of a message first; after a while others may need the
-// core more.
-constexpr std::chrono::microseconds kSpin{50};
+// Looking again and again is how a thread hears of a message first. It lends its core in between very
+// soon: the process that it waits for may have no other one, and a thread that lends its core gets it
+// back at once if nobody wants it.
+constexpr std::chrono::microseconds kSpin{4};
 constexpr std::chrono::milliseconds kYield{2};
 constexpr std::chrono::microseconds kNap{50};
 // How long what was begun with others may take to end after an error.

@@ -22,6 +22,7 @@
 #include "core/runtime/hosts/pmi_server.h"
 #include "core/runtime/hosts/scoped_environment.h"
 #include "core/runtime/logging.h"
+#include "core/runtime/spin.h"
 #include "core/runtime/strings.h"
 
 namespace tripont::hosts {
@@ -39,6 +40,8 @@ constexpr int64_t kWarnAfterMs = 20000;
 // A thread that looks every few milliseconds and did not for this long was stopped (Ctrl-Z, a
 // debugger, a machine that slept), and the other processes probably with it.
 constexpr int64_t kWasStoppedMs = 2000;
+// A few of the exchanges that follow one another in a training step, and little beside the step.
+constexpr std::chrono::microseconds kPatientSpin{200};
 constexpr std::chrono::milliseconds kIdlePause{50};
 constexpr std::chrono::milliseconds kBusyPause{5};
 
@@ -359,6 +362,7 @@ void Job::StartMpi() {
     TRIPONT_LOG(kWarning, "programs cannot span processes: ", mpi_status_.message());
     return;
   }
+  SetPatientSpin(kPatientSpin);
   watcher_ = std::thread([this] { Watch(); });
   // MPI's own threads and memory go in the destructors of its libraries, which come after this.
   std::atexit([] {

@@ -2,16 +2,17 @@
 // given. No operands; result u64[3]: key, counter, stream.
 //
 // HLO's rng instruction has no state among its operands, so the device keeps one: the number of
-// such calls that it has run. That is the stream; the key is the device's id, which is unique in a
-// job of several processes, and the counter starts at 0, so that every call draws from its own 2^64
-// blocks of Philox. Processes that run the same programs in the same order get the same numbers,
-// and one process with as many devices gets them too.
+// such calls that it has run. That is the stream; the key is the device's id in its client, which is
+// unique in a job of several processes, and the counter starts at 0, so that every call draws from
+// its own 2^64 blocks of Philox. Processes that run the same programs in the same order get the same
+// numbers, and one process with as many devices gets them too. A client that is not of the job, in a
+// process that is, gets the numbers of a process that is alone.
 #include <array>
 #include <atomic>
 #include <memory>
 
+#include "core/runtime/collectives.h"
 #include "core/runtime/device.h"
-#include "core/runtime/hosts/job.h"
 #include "core/runtime/library/calls.h"
 #include "core/runtime/library/registry.h"
 
@@ -22,21 +23,16 @@ constexpr int kWords = 3;
 // More than a client can have (options.h); a device past them shares a count with another one.
 constexpr size_t kDevices = 512;
 
-// The id of this process's first device in its job.
-uint64_t FirstDevice() {
-  const hosts::Job* const job = hosts::Job::Current();
-  if (job == nullptr) return 0;
-  return static_cast<uint64_t>(job->processes()[static_cast<size_t>(job->process())].first_device);
-}
-
 class RngState final : public LibraryCall {
  public:
   Status Execute(const LibraryContext& context, void* const* /*operands*/,
                  void* const* results) const override {
     static std::array<std::atomic<uint64_t>, kDevices> streams{};
-    const auto device = static_cast<uint64_t>(context.device()->id());
+    const Participation* const self = context.participation();
+    const bool is_of_job = self != nullptr && self->device >= 0;
+    const auto device = static_cast<uint64_t>(is_of_job ? self->device : context.device()->id());
     auto* const state = static_cast<uint64_t*>(results[0]);
-    state[0] = device + FirstDevice();
+    state[0] = device;
     state[1] = 0;
     state[2] = streams[device % kDevices].fetch_add(1, std::memory_order_relaxed);
     return OkStatus();

@@ -172,6 +172,12 @@ def test_without_mpi() -> None:
 def test_a_client_outside_of_the_job() -> None:
     ended = processes.run("alone_too", devices=2)
     assert all("alone [[3. 3. 3. 3.]]\nNO ERROR" in e.output for e in ended), ended
+    # Device 0 of a client that is alone is another one in each process, and draws the same numbers in all; the
+    # job's devices have ids of their own.
+    for name, different in {"drawn": 1, "in the job": 2}.items():
+        lines = [re.search(rf"^{name} (\[.*\])$", e.output, re.MULTILINE) for e in ended]
+        assert all(lines), ended
+        assert len({line[1] for line in lines if line}) == different, (name, lines)
 
 
 @pytest.mark.slow

@@ -333,7 +333,7 @@ def paused() -> None:
 
 
 def alone_too() -> None:
-    """A second client of the process, which is of no job, runs a collective over its own two devices."""
+    """A second client of the process, which is of no job: a collective over its own two devices, and HLO's rng."""
     from jaxlib import xla_client
 
     mesh = Mesh(np.array(jax.devices()), "x")
@@ -347,6 +347,9 @@ def alone_too() -> None:
         lambda x: jax.lax.psum(x, "x"), mesh=alone, in_specs=P("x"), out_specs=P()
     )
     result = jax.jit(mapped)(whole)
+    draw = jax.jit(lambda low: jax.lax.rng_uniform(low, low + 1, (4,)))
+    print("drawn", np.asarray(draw(jax.device_put(np.float32(0), devices[0]))))
+    print("in the job", np.asarray(draw(jax.device_put(np.float32(0), jax.local_devices()[0]))))
     report(lambda: print("alone", np.asarray(result.addressable_data(0))))
 
 
