@@ -141,6 +141,7 @@ Status Client_Create(PJRT_Client_Create_Args& args) {
   const int first =
       job != nullptr ? job->processes()[static_cast<size_t>(job->process())].first_device : 0;
   client->topology = MakeTopology(PlatformVersion(options.compiler_fingerprint),
+                                  client->client->core().backend().target(),
                                   devices[0]->description(), num_devices);
   for (int id = 0; id < num_devices; ++id) {
     PJRT_DeviceDescription* const description =

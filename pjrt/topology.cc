@@ -93,6 +93,12 @@ std::string KindOf(const std::map<std::string, std::string>& options) {
   return target;
 }
 
+// Of the devices that the process uses; before its first client, the host's.
+std::string_view TargetOfThisProcess() {
+  const Core* const core = Core::GetIfCreated();
+  return core != nullptr ? core->backend().target() : HostBackend().target();
+}
+
 }  // namespace
 
 std::string PlatformVersion(std::string_view compiler_fingerprint) {
@@ -101,13 +107,13 @@ std::string PlatformVersion(std::string_view compiler_fingerprint) {
 }
 
 std::unique_ptr<PJRT_TopologyDescription> MakeTopology(
-    std::string_view platform_version, std::string_view device_kind, int num_devices,
-    std::map<std::string, std::string> compiler_options) {
+    std::string_view platform_version, std::string_view target, std::string_view device_kind,
+    int num_devices, std::map<std::string, std::string> compiler_options) {
   auto topology = std::make_unique<PJRT_TopologyDescription>();
   topology->platform_version = platform_version;
   topology->device_kind = device_kind;
-  const std::string target(compiler_options.contains("target") ? compiler_options.at("target")
-                                                               : Core::CurrentBackend().target());
+  if (const auto chosen = compiler_options.find("target"); chosen != compiler_options.end())
+    target = chosen->second;
   for (int id = 0; id < num_devices; ++id) {
     auto device = std::make_unique<PJRT_DeviceDescription>();
     device->id = id;
@@ -176,8 +182,9 @@ Status TopologyDescription_Create(PJRT_TopologyDescription_Create_Args& args) {
     return InvalidArgument("topology option num_devices=", num_devices, " is not between 1 and ",
                            kMaxDevices);
   }
-  std::unique_ptr<PJRT_TopologyDescription> topology = MakeTopology(
-      PlatformVersion(""), device_kind, static_cast<int>(num_devices), std::move(compiler_options));
+  std::unique_ptr<PJRT_TopologyDescription> topology =
+      MakeTopology(PlatformVersion(""), TargetOfThisProcess(), device_kind,
+                   static_cast<int>(num_devices), std::move(compiler_options));
   topology->runtime_options = std::move(runtime_options);
   args.topology = topology.release();
   return OkStatus();
@@ -282,8 +289,9 @@ Status TopologyDescription_Deserialize(PJRT_TopologyDescription_Deserialize_Args
                            " bytes are not a serialized topology of platform ", kPlatformName);
   }
   TRIPONT_RETURN_IF_ERROR(CheckCompilerOptions(compiler_options));
-  std::unique_ptr<PJRT_TopologyDescription> made = MakeTopology(
-      platform_version, device_kind, static_cast<int>(num_devices), std::move(compiler_options));
+  std::unique_ptr<PJRT_TopologyDescription> made =
+      MakeTopology(platform_version, TargetOfThisProcess(), device_kind,
+                   static_cast<int>(num_devices), std::move(compiler_options));
   for (size_t i = 0; i < processes.size(); ++i)
     AssignToProcess(*made->devices[i], processes[i], device_kind);
   args.topology = made.release();

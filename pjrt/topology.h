@@ -46,10 +46,11 @@ inline constexpr std::string_view kPlatformName = "xpu";
 // so it must change when the compiler does.
 std::string PlatformVersion(std::string_view compiler_fingerprint);
 
-// `num_devices` devices of this kind, with ids 0, 1, ... `compiler_options`: as above.
+// `num_devices` devices of this kind, with ids 0, 1, ... `compiler_options`: as above; without
+// "target" among them the devices are of `target`.
 std::unique_ptr<PJRT_TopologyDescription> MakeTopology(
-    std::string_view platform_version, std::string_view device_kind, int num_devices,
-    std::map<std::string, std::string> compiler_options = {});
+    std::string_view platform_version, std::string_view target, std::string_view device_kind,
+    int num_devices, std::map<std::string, std::string> compiler_options = {});
 
 // Makes the description that of a device of `process`, of this kind, in a job of several processes.
 void AssignToProcess(PJRT_DeviceDescription& device, int process, std::string_view device_kind);

@@ -41,7 +41,7 @@ std::string OptionText(const OptionValue& value) {
   return std::get<std::string>(value);
 }
 
-Ref<Client> MakeClient(const std::map<std::string, OptionValue>& settings) {
+Options MakeOptions(const std::map<std::string, OptionValue>& settings) {
   Options options = Value(Options::FromEnvironment());
   // Who uses the runtime from Python has an interpreter that can compile: this one.
   if (options.python.empty()) {
@@ -53,11 +53,39 @@ Ref<Client> MakeClient(const std::map<std::string, OptionValue>& settings) {
     options.python_path =
         py::module_::import("tripont.helper_process").attr("package_path")().cast<std::string>();
   }
+  return options;
+}
+
+Ref<Client> MakeClient(const std::map<std::string, OptionValue>& settings) {
+  const Options options = MakeOptions(settings);
   StatusOr<Ref<Client>> client = [&] {
     const py::gil_scoped_release release;
     return Client::Create(options);
   }();
   return Value(std::move(client));
+}
+
+Ref<Executable> Load(const py::bytes& artifact, Backend& backend) {
+  std::string bytes(artifact);
+  StatusOr<Ref<Executable>> executable = [&] {
+    const py::gil_scoped_release release;
+    return Executable::Load(std::move(bytes), backend);
+  }();
+  return Value(std::move(executable));
+}
+
+// For the devices that the process uses; if it uses none yet, those that the environment names.
+Ref<Executable> LoadForThisProcess(const py::bytes& artifact) {
+  Core* core = Core::GetIfCreated();
+  if (core == nullptr) {
+    const Options options = MakeOptions({});
+    StatusOr<Core*> made = [&] {
+      const py::gil_scoped_release release;
+      return Core::Get(options);
+    }();
+    core = Value(std::move(made));
+  }
+  return Load(artifact, core->backend());
 }
 
 Memory* FindMemory(const Device& device, const std::string& kind) {
@@ -233,9 +261,9 @@ std::vector<size_t> ChooseDevices(
 
 py::dict WorkerCounters() {
   py::dict dict;
-  const Core* const core = Core::GetIfCreated();
+  Core* const core = Core::GetIfCreated();
   const CompileWorkerCounters counters =
-      core == nullptr ? CompileWorkerCounters() : const_cast<Core*>(core)->workers().counters();
+      core == nullptr ? CompileWorkerCounters() : core->workers().counters();
   dict["started"] = counters.started;
   dict["alive"] = counters.alive;
   dict["compiles"] = counters.compiles;
@@ -328,6 +356,14 @@ PYBIND11_MODULE(_tripont, m) {
            py::arg("options") = std::map<std::string, OptionValue>(),
            "(artifact bytes, whether they came from the on-disk cache). format: \"mlir\" or "
            "\"hlo\".")
+      .def(
+          "load",
+          [](const Client& client, const py::bytes& artifact) {
+            return Load(artifact, client.core().backend());
+          },
+          py::arg("artifact"),
+          "The Executable of an artifact, for the client's devices. Raises StatusError for bytes "
+          "that are damaged or do not fit them.")
       .def_property_readonly("cache_folder", [](Client& client) { return client.cache().folder(); })
       .def(
           "clear_cache", [](Client& client) { return client.cache().Clear(); },
@@ -397,18 +433,10 @@ PYBIND11_MODULE(_tripont, m) {
            [](Buffer& buffer) { Check(buffer.DropExternalReference()); });
 
   py::class_<Executable, Ref<Executable>>(m, "Executable", "A compiled program, ready to run.")
-      .def_static(
-          "load",
-          [](const py::bytes& artifact) {
-            std::string bytes(artifact);
-            StatusOr<Ref<Executable>> executable = [&] {
-              const py::gil_scoped_release release;
-              return Executable::Load(std::move(bytes), Core::CurrentBackend());
-            }();
-            return Value(std::move(executable));
-          },
-          py::arg("artifact"),
-          "Raises StatusError for bytes that are damaged or do not fit this machine.")
+      .def_static("load", &LoadForThisProcess, py::arg("artifact"),
+                  "For the devices that the process uses; if it uses none yet, those that the "
+                  "environment names. Raises StatusError for bytes that are damaged or do not fit "
+                  "them.")
       .def_property_readonly("name", &Executable::name)
       .def_property_readonly(
           "program",

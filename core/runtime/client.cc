@@ -52,11 +52,6 @@ Core::Core(const Options& options, Backend& backend)
 
 Core* Core::GetIfCreated() { return core_instance.load(std::memory_order_acquire); }
 
-Backend& Core::CurrentBackend() {
-  Core* const core = GetIfCreated();
-  return core != nullptr ? core->backend() : HostBackend();
-}
-
 StatusOr<Core*> Core::Get(const Options& options) {
   TRIPONT_RETURN_IF_ERROR(LoadBackends(options.backends));
   TRIPONT_RETURN_IF_ERROR(CheckDeviceChoice(options.device));

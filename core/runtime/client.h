@@ -37,10 +37,10 @@ class TRIPONT_EXPORT Core {
   // devices (and at least one for each device of a backend). FAILED_PRECONDITION if options.device
   // asks for another kind than the process uses.
   static StatusOr<Core*> Get(const Options& options);
-  // The core, or null before the first client.
+  // The core, or null if there is none yet. For the outside (bindings, pjrt) alone, where a caller
+  // asks about the process and names no client; the runtime's own functions are given what they
+  // need.
   static Core* GetIfCreated();
-  // The core's backend; before the first client, the host's.
-  static Backend& CurrentBackend();
 
   // Device `id`, which exists if a client with that many devices was made; else null.
   Device* device(int id) const;

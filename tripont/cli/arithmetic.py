@@ -94,7 +94,6 @@ def types_of(client: Any) -> tuple[list[str], list[str]]:
 
 def wrong_results(client: Any, types: list[str]) -> list[str]:
     """The operations and element types with a wrong number, as "product of f32"."""
-    from tripont.core import _tripont
 
     rng = np.random.default_rng(0)
     whole = [rng.integers(-1, 2, dims) for dims in ((M, K), (K, N), IMAGE, KERNEL)]
@@ -127,7 +126,7 @@ def wrong_results(client: Any, types: list[str]) -> list[str]:
     program = f"func.func @main({', '.join(parameters)}) -> ({kinds}) {{\n" + "\n".join(body)
     program += f"\nreturn {names} : {kinds}\n}}"
     artifact, _ = client.compile(program.encode())
-    got = _tripont.Executable.load(artifact).run(client.devices[0], arguments)
+    got = client.load(artifact).run(client.devices[0], arguments)
     wrong = []
     for (what, want), result in zip(expected, got, strict=True):
         value = np.asarray(result)
@@ -188,7 +187,7 @@ def _seconds(client: Any, program: str, arguments: list[Array]) -> float:
 
     device = client.devices[0]
     artifact, _ = client.compile(program.encode())
-    executable = _tripont.Executable.load(artifact)
+    executable = client.load(artifact)
     buffers = [_tripont.Buffer.from_array(a, device) for a in arguments]
 
     def call() -> None:

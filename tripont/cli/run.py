@@ -96,7 +96,7 @@ def run(path: Path, files: Sequence[Path], output: Path | None, repeat: int, see
     device = client.devices[0]
     try:
         start = time.perf_counter()
-        executable = module.Executable.load(data)
+        executable = client.load(data)
         loaded = time.perf_counter() - start
         description = executable.describe()
         arrays = read_inputs(description["parameters"], files, seed)

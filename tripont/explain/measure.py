@@ -75,8 +75,9 @@ def run(path: Path) -> dict[str, Any]:
     from tripont.cli.run import random_array
 
     module = bindings()
-    device = make_client().devices[0]
-    executable = module.Executable.load(path.read_bytes())
+    client = make_client()
+    device = client.devices[0]
+    executable = client.load(path.read_bytes())
     parameters = executable.describe()["parameters"]
     generator = np.random.default_rng(0)
     arguments = [module.Buffer.from_array(random_array(p, generator), device) for p in parameters]

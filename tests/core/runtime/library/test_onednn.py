@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes.util
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -129,3 +130,35 @@ def test_after_fork(device):
             print(error, file=sys.stderr, flush=True)
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+CAPPED = """
+import ctypes
+from tripont.core import _tripont
+from tripont.core.compiler.compile import compile_program
+
+program = b'''
+func.func @main(%x: tensor<200x200xf32>) -> tensor<200x200xf32> {
+  %0 = stablehlo.dot %x, %x : (tensor<200x200xf32>, tensor<200x200xf32>) -> tensor<200x200xf32>
+  return %0 : tensor<200x200xf32>
+}'''
+artifact = compile_program(program, "mlir", b"", {"onednn": "1", "cpu": "x86-64-v2"})
+assert b"gemm" in artifact
+_tripont.Executable.load(artifact)
+(path,) = {line.split()[-1] for line in open("/proc/self/maps") if "libdnnl" in line}
+print(ctypes.CDLL(path).dnnl_get_effective_cpu_isa())
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="oneDNN and x86-64-v2 are for x86-64")
+def test_a_program_that_is_loaded_before_any_client_keeps_to_the_cpu(subprocess_environment):
+    """oneDNN is opened for the CPU that TRIPONT_CPU names, SSE 4.1 here, whoever opens it first."""
+    done = subprocess.run(
+        [sys.executable, "-c", CAPPED],
+        env=subprocess_environment | {"TRIPONT_CPU": "x86-64-v2"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.stdout.strip() == "1", done.stderr
