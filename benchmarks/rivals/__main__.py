@@ -1,0 +1,168 @@
+"""Measures users' programs on tripont and on what others run, each in an environment of its own, and writes
+docs/performance.md.
+
+python -m benchmarks.rivals                     all programs on all rivals; goes on where the last run stopped
+python -m benchmarks.rivals cholesky attention  the programs whose names, kinds or sources have one of the words
+python -m benchmarks.rivals --fresh attention   measured again
+python -m benchmarks.rivals --set-up            only makes the environments under build/rivals (10 GB, minutes)
+python -m benchmarks.rivals --list              the programs
+python -m benchmarks.rivals --write             docs/performance.md from everything that was measured on this machine
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from . import limits, page
+from .environments import OURS, RIVALS, ROOT, Rival, set_up
+from .frameworks import function_of
+from .measure import REFERENCE, Rounds, Team, run
+from .program import Program, programs
+from .protocol import RivalError
+from .store import Store, commit, cpu_name, digest, instructions
+
+LIMITS = "limits"
+PAGE = ROOT / "docs" / "performance.md"
+
+
+def chosen(names: list[str]) -> list[Program]:
+    return [
+        program
+        for program in programs().values()
+        if not names or any(w in f"{program.name} {program.kind} {program.source}" for w in names)
+    ]
+
+
+def usable(console: Console, wanted: list[str]) -> tuple[dict[str, Rival], dict[str, str]]:
+    """The rivals whose environments stand, and why the others cannot run."""
+    ready: dict[str, Rival] = {}
+    left_out: dict[str, str] = {}
+    for name, rival in RIVALS.items():
+        if wanted and name not in wanted and name != OURS:
+            continue
+        record = set_up(rival.environment, lambda text: console.print(text, highlight=False))
+        if record.error:
+            left_out[name] = record.error
+        else:
+            ready[name] = rival
+    return ready, left_out
+
+
+def main(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="words of programs' names, kinds or sources")
+    ] = None,
+    rivals: Annotated[
+        str, typer.Option(help="names of rivals, separated by commas; all without")
+    ] = "",
+    threads: Annotated[int, typer.Option(help="of every rival")] = len(os.sched_getaffinity(0)),
+    seconds: Annotated[float, typer.Option(help="of measuring for each program and rival")] = 1.5,
+    lock: Annotated[
+        Path | None, typer.Option(help="a file to lock while something is measured")
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="measure again what was measured")] = False,
+    only_set_up: Annotated[
+        bool, typer.Option("--set-up", help="only make the environments")
+    ] = False,
+    list_programs: Annotated[bool, typer.Option("--list", help="only list the programs")] = False,
+    write: Annotated[
+        bool, typer.Option("--write", help="write docs/performance.md at the end")
+    ] = False,
+) -> None:
+    console = Console()
+    selected = chosen(names or [])
+    if list_programs or not selected:
+        for program in selected or programs().values():
+            console.print(
+                f"{program.name:32} {program.kind:16} {program.description}", highlight=False
+            )
+        raise typer.Exit(0 if list_programs else 2)
+    ready, left_out = usable(console, [name for name in rivals.split(",") if name])
+    for name, reason in left_out.items():
+        console.print(f"[yellow]{name} is left out: {reason}[/]", highlight=False)
+    if only_set_up:
+        raise typer.Exit(0)
+    store = Store.of_this_machine()
+    # The reference is computed by a release that is neither ours nor the newest one.
+    base = ready.get("jaxlib-0.10.2") or ready["jaxlib-0.4.31"]
+    team = Team({**ready, REFERENCE: replace(base, name=REFERENCE)}, threads)
+    try:
+        measure_all(console, store, team, selected, ready, Rounds(seconds), lock, fresh, left_out)
+    finally:
+        team.close()
+    if write:
+        page.write(PAGE, store)
+        console.print(f"{PAGE} was written")
+
+
+def measure_all(
+    console: Console,
+    store: Store,
+    team: Team,
+    selected: list[Program],
+    ready: dict[str, Rival],
+    rounds: Rounds,
+    lock: Path | None,
+    fresh: bool,
+    left_out: dict[str, str],
+) -> None:
+    machine = store.read(LIMITS)
+    if machine is None or fresh:
+        machine = measure_limits(team, ready)
+    machine["left_out"] = {**machine.get("left_out", {}), **left_out}
+    store.write(LIMITS, machine)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task("", total=len(selected))
+        for program in selected:
+            names = [
+                n for n, rival in ready.items() if function_of(rival.framework) in program.makers
+            ]
+            todo = names if fresh else store.missing(program, names)
+            if todo:
+                # A rival that came later is measured beside all others, or its ratio would mean nothing.
+                tell = lambda text, program=program: progress.update(
+                    task, description=f"{program.name}: {text}"
+                )
+                try:
+                    rows = run(team, program, names, rounds, lock, tell)
+                except RivalError as error:
+                    console.print(f"[red]{program.name}: no reference: {error}[/]", highlight=False)
+                    progress.advance(task)
+                    continue
+                result: dict[str, Any] = {
+                    "digest": digest(program), "commit": commit(), "time": time.strftime("%Y-%m-%d"),
+                    "load": os.getloadavg()[0], "threads": team.threads, "rivals": rows,
+                }  # fmt: skip
+                store.write(program.name, result)
+                console.print(page.line(program, rows), highlight=False)
+            progress.advance(task)
+
+
+def measure_limits(team: Team, ready: dict[str, Rival]) -> dict[str, Any]:
+    name = "scipy" if "scipy" in ready else next(iter(ready))
+    found = team.worker(name).ask(120.0, do="limits")["limits"]
+    limits.read(found)
+    return {
+        "limits": found,
+        "cpu": cpu_name(),
+        "instructions": instructions(),
+        "threads": team.threads,
+    }
+
+
+if __name__ == "__main__":
+    typer.run(main)

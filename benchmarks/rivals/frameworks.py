@@ -1,0 +1,228 @@
+"""How each framework compiles and calls a program. Runs in the rivals' processes."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .program import Program
+
+Call = Callable[[], Any]  # runs the program and waits for its results
+
+
+class Framework:
+    """``prepare`` returns seconds of compiling (None where nothing is compiled) and a call; ``results`` NumPy
+    arrays of its value.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+
+    def prepare(self, program: Program, inputs: Sequence[Any]) -> tuple[float | None, Call]:
+        raise NotImplementedError
+
+    def results(self, value: Any) -> list[np.ndarray]:
+        return [np.asarray(leaf) for leaf in leaves(value)]
+
+    def version(self) -> str:
+        raise NotImplementedError
+
+    def forget(self) -> None:
+        """Give back what is kept of programs that nobody needs any more."""
+        gc.collect()
+
+
+def leaves(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return [leaf for key in sorted(value) for leaf in leaves(value[key])]
+    if isinstance(value, (tuple, list)):
+        return [leaf for part in value for leaf in leaves(part)]
+    return [] if value is None else [value]
+
+
+class Numpy(Framework):
+    def prepare(self, program: Program, inputs: Sequence[Any]) -> tuple[float | None, Call]:
+        function = program.makers["numpy"]()
+        return None, lambda: function(*inputs)
+
+    def version(self) -> str:
+        import scipy
+
+        return f"NumPy {np.__version__}, SciPy {scipy.__version__}"
+
+
+class Jax(Framework):
+    """``platform``: the device's. Programs that are not compiled as a whole have no compile time of their own."""
+
+    platform = "cpu"
+
+    def __init__(self, threads: int) -> None:
+        super().__init__(threads)
+        import jax
+
+        self.jax = jax
+        self.device = jax.devices(self.platform)[0]
+
+    def prepare(self, program: Program, inputs: Sequence[Any]) -> tuple[float | None, Call]:
+        jax = self.jax
+        jax.config.update("jax_enable_x64", program.x64)
+        function = program.makers["jax"]()
+        arrays = [jax.device_put(value, self.device) for value in inputs]
+        jax.block_until_ready(arrays)
+        if not program.jit:
+            return None, lambda: jax.block_until_ready(function(*arrays))
+        compiled = jax.jit(function)
+        lowered = compiled.lower(*arrays)
+        start = time.perf_counter()
+        lowered.compile()
+        seconds = time.perf_counter() - start
+        # Users call the jitted function; it finds the program that was compiled, or compiles it once more before the
+        # first turn.
+        return seconds, lambda: jax.block_until_ready(compiled(*arrays))
+
+    def results(self, value: Any) -> list[np.ndarray]:
+        return [np.asarray(leaf) for leaf in self.jax.tree_util.tree_leaves(value)]
+
+    def version(self) -> str:
+        import jaxlib
+
+        return f"JAX {self.jax.__version__}, jaxlib {jaxlib.__version__}"
+
+    def forget(self) -> None:
+        self.jax.clear_caches()
+        super().forget()
+
+
+class Tripont(Jax):
+    platform = "xpu"
+
+    def __init__(self, threads: int) -> None:
+        from tripont.frontends import jax as frontend
+
+        frontend.initialize()
+        super().__init__(threads)
+
+    def version(self) -> str:
+        import tripont
+
+        return f"tripont {tripont.__version__} on {super().version()}"
+
+
+class Torch(Framework):
+    def __init__(self, threads: int) -> None:
+        super().__init__(threads)
+        import torch
+
+        self.torch = torch
+        torch.set_num_threads(threads)
+
+    def function(self, program: Program) -> Callable[..., Any]:
+        return program.makers["torch"]()
+
+    def prepare(self, program: Program, inputs: Sequence[Any]) -> tuple[float | None, Call]:
+        function = self.function(program)
+        tensors = [self.tensor(value) for value in inputs]
+        return None, lambda: function(*tensors)
+
+    def tensor(self, value: Any) -> Any:
+        array = np.ascontiguousarray(value)
+        if array.dtype.name == "bfloat16":
+            return self.torch.from_numpy(array.view(np.int16).copy()).view(self.torch.bfloat16)
+        return self.torch.from_numpy(array.copy())
+
+    def results(self, value: Any) -> list[np.ndarray]:
+        found = []
+        for leaf in leaves(value):
+            array = leaf.detach()
+            found.append((array.float() if array.dtype == self.torch.bfloat16 else array).numpy())
+        return found
+
+    def version(self) -> str:
+        return f"PyTorch {self.torch.__version__}"
+
+
+class CompiledTorch(Torch):
+    """The seconds of compiling are those of the first call."""
+
+    def prepare(self, program: Program, inputs: Sequence[Any]) -> tuple[float | None, Call]:
+        function = self.torch.compile(self.function(program), mode="default")
+        tensors = [self.tensor(value) for value in inputs]
+        start = time.perf_counter()
+        function(*tensors)
+        return time.perf_counter() - start, lambda: function(*tensors)
+
+    def version(self) -> str:
+        return f"{super().version()}, torch.compile"
+
+    def forget(self) -> None:
+        self.torch.compiler.reset()
+        super().forget()
+
+
+class Onnx(Framework):
+    """The maker returns a model's bytes; its inputs are called x0, x1, ..."""
+
+    def prepare(self, program: Program, inputs: Sequence[Any]) -> tuple[float | None, Call]:
+        import onnxruntime
+
+        model = program.makers["onnx"]()
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = self.threads
+        start = time.perf_counter()
+        session = onnxruntime.InferenceSession(
+            model() if callable(model) else model, options, providers=["CPUExecutionProvider"]
+        )
+        seconds = time.perf_counter() - start
+        feeds = {
+            entry.name: value for entry, value in zip(session.get_inputs(), inputs, strict=True)
+        }
+        return seconds, lambda: session.run(None, feeds)
+
+    def version(self) -> str:
+        import onnxruntime
+
+        return f"ONNX Runtime {onnxruntime.__version__}"
+
+
+class TensorFlow(Framework):
+    """``tf.function`` as users write it: the graph's kernels, not XLA's."""
+
+    def __init__(self, threads: int) -> None:
+        super().__init__(threads)
+        import tensorflow
+
+        self.tf = tensorflow
+        tensorflow.config.threading.set_intra_op_parallelism_threads(threads)
+        tensorflow.config.threading.set_inter_op_parallelism_threads(threads)
+
+    def prepare(self, program: Program, inputs: Sequence[Any]) -> tuple[float | None, Call]:
+        function = self.tf.function(program.makers["tensorflow"]())
+        tensors = [self.tf.constant(value) for value in inputs]
+        start = time.perf_counter()
+        concrete = function.get_concrete_function(*tensors)
+        seconds = time.perf_counter() - start
+        return seconds, lambda: [leaf.numpy() for leaf in leaves(concrete(*tensors))]
+
+    def version(self) -> str:
+        return f"TensorFlow {self.tf.__version__}"
+
+
+FRAMEWORKS: dict[str, type[Framework]] = {
+    "jax": Jax,
+    "tripont": Tripont,
+    "numpy": Numpy,
+    "torch": Torch,
+    "torch.compile": CompiledTorch,
+    "onnx": Onnx,
+    "tensorflow": TensorFlow,
+}
+FUNCTIONS = {"tripont": "jax", "torch.compile": "torch"}  # whose functions a framework runs
+
+
+def function_of(framework: str) -> str:
+    """The key of :attr:`Program.makers` whose program the framework runs."""
+    return FUNCTIONS.get(framework, framework)

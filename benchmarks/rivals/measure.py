@@ -1,0 +1,188 @@
+"""One program on all rivals: prepared by each, compared with the reference, then timed in turns."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import statistics
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from . import agreement
+from .environments import FOLDER, Rival, process_environment
+from .frameworks import function_of
+from .program import Program
+from .protocol import RivalError, Worker
+
+PREPARE_SECONDS: Final = 300.0
+TURN_LIMIT_SECONDS: Final = 120.0
+REFERENCE: Final = "reference"
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """``seconds`` of measuring for each rival, in turns of ``turn`` seconds (or one call), at least ``least``
+    of them.
+    """
+
+    seconds: float = 1.5
+    turn: float = 0.1
+    least: int = 4
+
+    def count(self, slowest_call: float) -> int:
+        return max(
+            self.least,
+            min(int(self.seconds / self.turn), int(4 * self.seconds / max(slowest_call, 1e-9))),
+        )
+
+
+@dataclass
+class Team:
+    """The rivals' processes: started when they are needed, again where they died."""
+
+    rivals: Mapping[str, Rival]
+    threads: int
+    modules: tuple[str, ...] = ()  # with more programs
+    logs: Path = FOLDER / "logs"
+    versions: dict[str, str] = field(default_factory=dict)
+    workers: dict[str, Worker] = field(default_factory=dict)
+
+    def worker(self, name: str) -> Worker:
+        found = self.workers.get(name)
+        if found is None or not found.alive:
+            rival = self.rivals[name]
+            command = [
+                str(rival.environment.python), "-m", "benchmarks.rivals.worker", rival.framework,
+                str(self.threads), *self.modules,
+            ]  # fmt: skip
+            found = Worker(
+                command,
+                process_environment(rival, self.threads),
+                self.logs / f"{name}.log",
+                folder=self.folder(),
+            )
+            self.workers[name] = found
+            self.versions[name] = found.ask(60.0, do="describe")["version"]
+        return found
+
+    def folder(self) -> Path:
+        """The workers' working folder: nothing in it can be imported by chance."""
+        self.logs.mkdir(parents=True, exist_ok=True)
+        return self.logs
+
+    def close(self) -> None:
+        for worker in self.workers.values():
+            worker.close()
+
+
+@contextlib.contextmanager
+def alone(lock: Path | None) -> Iterator[None]:
+    """Holds a lock that other measurements on the machine hold too."""
+    if lock is None:
+        yield
+        return
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def load(path: Path) -> list[np.ndarray]:
+    with np.load(path, allow_pickle=False) as file:
+        return [file[f"arr_{index}"] for index in range(len(file.files))]
+
+
+def reference_results(
+    team: Team, program: Program, folder: Path
+) -> tuple[list[np.ndarray], list[np.ndarray], float]:
+    """The exact results, those of inputs that are off by a rounding, and the size of that rounding."""
+    eps = agreement.epsilon([np.asarray(value).dtype.name for value in program.make_inputs()])
+    found = []
+    for index, perturb in enumerate((0.0, eps)):
+        path = folder / f"reference{index}.npz"
+        team.worker(REFERENCE).ask(
+            PREPARE_SECONDS, do="prepare", program=program.name, results=str(path),
+            wide_inputs=program.wide, perturb=perturb,
+        )  # fmt: skip
+        found.append(load(path))
+    return found[0], found[1], eps
+
+
+def compare(
+    program: Program,
+    results: list[np.ndarray],
+    reference: tuple[list[np.ndarray], list[np.ndarray], float],
+) -> str:
+    """What is wrong with a rival's results; "" if nothing is."""
+    if program.check is not None:
+        return program.check(results)
+    exact, moved, eps = reference
+    eps = max(eps, agreement.epsilon([array.dtype.name for array in results]))
+    if program.comparable is not None:
+        results, exact, moved = (program.comparable(arrays) for arrays in (results, exact, moved))
+    return agreement.disagreement(results, exact, moved, eps, program.terms)
+
+
+def run(
+    team: Team,
+    program: Program,
+    names: list[str],
+    rounds: Rounds,
+    lock: Path | None = None,
+    tell: Callable[[str], None] = lambda text: None,
+) -> dict[str, dict[str, Any]]:
+    """Rival -> version, seconds of compiling, seconds a call (all turns), peak bytes; or ``error``."""
+    rows: dict[str, dict[str, Any]] = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        reference = None
+        if program.check is None:
+            tell("reference")
+            reference = reference_results(team, program, folder)
+        for name in names:
+            if function_of(team.rivals[name].framework) not in program.makers:
+                continue
+            tell(name)
+            path = folder / f"{name}.npz"
+            try:
+                row = team.worker(name).ask(
+                    PREPARE_SECONDS, do="prepare", program=program.name, results=str(path)
+                )
+                problem = compare(program, load(path), reference)  # type: ignore[arg-type]
+                rows[name] = row | {
+                    "version": team.versions[name],
+                    "error": f"wrong: {problem}" if problem else "",
+                }
+            except RivalError as error:
+                rows[name] = {"version": team.versions.get(name, ""), "error": str(error)}
+        timed = [name for name, row in rows.items() if not row["error"]]
+        for name in timed:
+            rows[name]["seconds"] = []
+        slowest = max((rows[name]["call_seconds"] for name in timed), default=0.0)
+        for index in range(rounds.count(slowest)):
+            tell(f"round {index + 1}")
+            with alone(lock):
+                for name in list(timed):
+                    try:
+                        turn = team.worker(name).ask(
+                            TURN_LIMIT_SECONDS, do="turn", seconds=rounds.turn
+                        )
+                        rows[name]["seconds"].append(
+                            [min(turn["seconds"]), statistics.median(turn["seconds"])]
+                        )
+                    except RivalError as error:
+                        rows[name]["error"] = str(error)
+                        timed.remove(name)
+    return rows
+
+
+def minimum(row: Mapping[str, Any]) -> float:
+    return min(least for least, _ in row["seconds"])
+
+
+def median(row: Mapping[str, Any]) -> float:
+    return statistics.median(middle for _, middle in row["seconds"])

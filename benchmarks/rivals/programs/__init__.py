@@ -1,0 +1,1 @@
+"""The programs, a file for each kind: see benchmarks/rivals/program.py."""

@@ -1,0 +1,151 @@
+"""Differential equations: many small systems at once, and one on a grid by Fourier transforms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..program import Registry
+
+PROGRAMS = Registry("differential equations", __name__)
+SYSTEMS, STEPS = 4096, 200
+GRID, GRID_STEPS = 256, 10
+
+
+def lorenz_jax() -> Callable[..., Any]:
+    import jax
+    import jax.numpy as jnp
+
+    def rate(state: Any) -> Any:
+        x, y, z = state
+        return jnp.stack([10.0 * (y - x), x * (28.0 - z) - y, x * y - (8.0 / 3.0) * z])
+
+    def step(state: Any, h: float = 0.002) -> Any:
+        k1 = rate(state)
+        k2 = rate(state + h / 2 * k1)
+        k3 = rate(state + h / 2 * k2)
+        k4 = rate(state + h * k3)
+        return state + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+
+    def solve(state: Any) -> Any:
+        return jax.lax.fori_loop(0, STEPS, lambda _, s: step(s), state)
+
+    return jax.vmap(solve)
+
+
+def lorenz_rows(stack: Callable[..., Any]) -> Callable[..., Any]:
+    """The same for NumPy and PyTorch, on all systems at once."""
+
+    def rate(state: Any) -> Any:
+        x, y, z = state[:, 0], state[:, 1], state[:, 2]
+        return stack([10.0 * (y - x), x * (28.0 - z) - y, x * y - (8.0 / 3.0) * z])
+
+    def solve(state: Any, h: float = 0.002) -> Any:
+        for _ in range(STEPS):
+            k1 = rate(state)
+            k2 = rate(state + h / 2 * k1)
+            k3 = rate(state + h / 2 * k2)
+            k4 = rate(state + h * k3)
+            state = state + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+        return state
+
+    return solve
+
+
+def lorenz_torch() -> Callable[..., Any]:
+    import torch
+
+    return lorenz_rows(lambda parts: torch.stack(parts, -1))
+
+
+PROGRAMS.add(
+    "ode_vmapped",
+    f"{SYSTEMS:,} Lorenz systems, {STEPS} Runge-Kutta steps, vmap of fori_loop",
+    lambda r: (r.normal(size=(SYSTEMS, 3)).astype(np.float32) + np.float32([0, 0, 25]),),
+    jax=lorenz_jax,
+    numpy=lambda: lorenz_rows(lambda parts: np.stack(parts, -1)),
+    torch=lorenz_torch,
+    bytes=2 * SYSTEMS * 12,
+    flops=SYSTEMS * STEPS * 75.0,
+    terms=STEPS,
+    source="issue 16",
+)
+
+
+def spectral_jax() -> Callable[..., Any]:
+    import jax
+    import jax.numpy as jnp
+
+    waves = np.fft.fftfreq(GRID, 1 / GRID).astype(np.float32)
+    kx, ky = waves[:, None], waves[None, : GRID // 2 + 1]
+    k2 = kx**2 + ky**2
+    inverse = np.where(k2 == 0, 0, -1 / np.where(k2 == 0, 1, k2)).astype(np.float32)
+
+    def step(_: Any, vorticity: Any, h: float = 1e-3, viscosity: float = 1e-3) -> Any:
+        spectrum = jnp.fft.rfft2(vorticity)
+        stream = spectrum * inverse
+        u = jnp.fft.irfft2(-1j * ky * stream)
+        v = jnp.fft.irfft2(1j * kx * stream)
+        dx = jnp.fft.irfft2(1j * kx * spectrum)
+        dy = jnp.fft.irfft2(1j * ky * spectrum)
+        advected = jnp.fft.rfft2(u * dx + v * dy)
+        return jnp.fft.irfft2((spectrum - h * advected) / (1 + h * viscosity * k2))
+
+    return lambda vorticity: jax.lax.fori_loop(0, GRID_STEPS, step, vorticity)
+
+
+def spectral(fft: Any, where: Callable[[np.ndarray], Any]) -> Callable[..., Any]:
+    """The same with another library's transforms."""
+    waves = np.fft.fftfreq(GRID, 1 / GRID).astype(np.float32)
+    kx, ky = waves[:, None], np.abs(waves[None, : GRID // 2 + 1])
+    k2 = kx**2 + ky**2
+    inverse = where(np.where(k2 == 0, 0, -1 / np.where(k2 == 0, 1, k2)).astype(np.float32))
+    ikx, iky = where((1j * kx).astype(np.complex64)), where((1j * ky).astype(np.complex64))
+    damped = where((1 + 1e-6 * k2).astype(np.float32))
+
+    def solve(vorticity: Any) -> Any:
+        for _ in range(GRID_STEPS):
+            spectrum = fft.rfft2(vorticity)
+            stream = spectrum * inverse
+            u, v = fft.irfft2(-iky * stream), fft.irfft2(ikx * stream)
+            dx, dy = fft.irfft2(ikx * spectrum), fft.irfft2(iky * spectrum)
+            advected = fft.rfft2(u * dx + v * dy)
+            vorticity = fft.irfft2((spectrum - 1e-3 * advected) / damped)
+        return vorticity
+
+    return solve
+
+
+def spectral_scipy() -> Callable[..., Any]:
+    import os
+
+    import scipy.fft
+
+    solve = spectral(scipy.fft, lambda a: a)
+
+    def run(vorticity: np.ndarray) -> np.ndarray:
+        with scipy.fft.set_workers(int(os.environ["OMP_NUM_THREADS"])):
+            return solve(vorticity)
+
+    return run
+
+
+def spectral_torch() -> Callable[..., Any]:
+    import torch
+
+    return spectral(torch.fft, torch.from_numpy)
+
+
+PROGRAMS.add(
+    "spectral_pde_256",
+    f"vorticity on {GRID}x{GRID}, {GRID_STEPS} steps of 6 real transforms",
+    lambda r: (r.normal(size=(GRID, GRID)).astype(np.float32),),
+    jax=spectral_jax,
+    numpy=spectral_scipy,
+    torch=spectral_torch,
+    flops=GRID_STEPS * 6 * 2.5 * GRID**2 * 16,
+    terms=GRID_STEPS * 16,
+    source="issue 16",
+)

@@ -1,0 +1,48 @@
+"""Programs for the tests of benchmarks.rivals: one of each fate. Every rival's process reads this file."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from benchmarks.rivals.program import Registry
+
+PROGRAMS = Registry("fakes", __name__)
+
+
+def numbers(random: np.random.Generator) -> tuple[np.ndarray]:
+    return (random.normal(size=1000).astype(np.float32),)
+
+
+def total() -> Callable[..., Any]:
+    print("what a framework prints is not an answer")
+    return lambda x: x.sum()
+
+
+def refuse() -> Callable[..., Any]:
+    raise NotImplementedError("no such operation")
+
+
+def wrong_in_singles() -> Callable[..., Any]:
+    """Right in double precision, so the reference is right and the rival is not."""
+    return lambda x: x.sum() + (x.dtype == np.float32)
+
+
+def dies() -> Callable[..., Any]:
+    return lambda x: os._exit(3) if x.dtype == np.float32 else x.sum()
+
+
+def hangs() -> Callable[..., Any]:
+    return lambda x: time.sleep(60) if x.dtype == np.float32 else x.sum()
+
+
+PROGRAMS.add("fake_sum", "a sum", numbers, numpy=total, terms=1000, bytes=4000.0)
+PROGRAMS.add("fake_refusal", "refuses", numbers, numpy=refuse)
+PROGRAMS.add("fake_wrong", "is wrong", numbers, numpy=wrong_in_singles, terms=1000)
+PROGRAMS.add("fake_death", "ends its process", numbers, numpy=dies)
+PROGRAMS.add("fake_hang", "takes for ever", numbers, numpy=hangs)
+PROGRAMS.add("fake_other", "of another framework", numbers, torch=total)

@@ -1,0 +1,289 @@
+"""benchmarks.rivals with rivals that are this Python and NumPy: the protocol, agreement, resumption, the page."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.rivals import agreement, environments, limits, measure, page, store
+from benchmarks.rivals.environments import Environment, Rival
+from benchmarks.rivals.measure import REFERENCE, Rounds, Team
+from benchmarks.rivals.program import Program, programs
+from benchmarks.rivals.protocol import RivalError, Worker
+
+FAKES = "tests.benchmarks.fake_programs"
+ROUNDS = Rounds(seconds=0.02, turn=0.005, least=3)
+
+
+class Here(Environment):
+    """An environment that stands: this process's own."""
+
+    @property
+    def python(self) -> Path:
+        return Path(sys.executable)
+
+
+HERE = Here("here", (), ())
+
+
+def fake(name: str) -> Program:
+    return programs((FAKES,))[name]
+
+
+@pytest.fixture(scope="module")
+def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
+    names = ("tripont", "other", REFERENCE)
+    found = Team(
+        {n: Rival(n, "numpy", HERE) for n in names}, 1, (FAKES,), tmp_path_factory.mktemp("logs")
+    )
+    yield found
+    found.close()
+
+
+def run(team: Team, name: str) -> dict[str, dict[str, Any]]:
+    return measure.run(team, fake(name), ["tripont", "other"], ROUNDS)
+
+
+class TestProtocol:
+    def test_turns_are_interleaved_rounds_of_every_rival(self, team: Team) -> None:
+        rows = run(team, "fake_sum")
+        assert set(rows) == {"tripont", "other"}
+        for row in rows.values():
+            assert row["error"] == ""
+            assert len(row["seconds"]) == ROUNDS.count(row["call_seconds"])
+            assert 0 < measure.minimum(row) <= measure.median(row) < 0.1
+            assert row["version"].startswith("NumPy")
+
+    def test_a_refusal_is_told_in_the_rivals_words(self, team: Team) -> None:
+        with pytest.raises(RivalError, match="NotImplementedError: no such operation"):
+            team.worker("other").ask(30.0, do="prepare", program="fake_refusal", results="unused")
+
+    def test_a_rival_that_is_wrong_is_not_timed(self, team: Team) -> None:
+        rows = run(team, "fake_wrong")
+        assert rows["other"]["error"].startswith("wrong: result 0 is off by")
+        assert "seconds" not in rows["other"]
+
+    def test_a_process_that_dies_is_named_and_started_again(self, team: Team) -> None:
+        assert "ended with 3" in run(team, "fake_death")["other"]["error"]
+        assert run(team, "fake_sum")["other"]["error"] == ""
+
+    def test_a_late_answer_ends_the_process(self, team: Team) -> None:
+        worker = team.worker("other")
+        with pytest.raises(RivalError, match="no answer in 1 s"):
+            worker.ask(1.0, do="prepare", program="fake_hang", results="unused")
+        assert not worker.alive
+        assert worker.process.poll() is not None
+
+    def test_rivals_without_the_program_are_left_out(self, team: Team) -> None:
+        program = fake("fake_other")
+        found = measure.run(
+            team, Program(**{**vars(program), "check": lambda r: ""}), ["other"], ROUNDS
+        )
+        assert found == {}
+
+    def test_waiting_rivals_are_stopped(self, team: Team) -> None:
+        worker = team.worker("other")
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            state = (
+                Path(f"/proc/{worker.process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+            )
+            if state == "T":
+                return
+            time.sleep(0.01)
+        pytest.fail(f"the waiting process is in state {state}")
+
+    def test_a_worker_that_cannot_start_says_why(self, tmp_path: Path) -> None:
+        with pytest.raises(RivalError, match="ended with 7"):
+            Worker([sys.executable, "-c", "import os; os._exit(7)"], {}, tmp_path / "log")
+
+
+class TestAgreement:
+    EPS = agreement.EPSILONS["float32"]
+
+    def disagreement(self, ours: Any, exact: Any, moved: Any = None, terms: int = 1) -> str:
+        moved = exact if moved is None else moved
+        return agreement.disagreement(
+            [np.asarray(ours)], [np.asarray(exact)], [np.asarray(moved)], self.EPS, terms
+        )
+
+    def test_another_order_of_a_sum_agrees(self) -> None:
+        x = np.random.default_rng(0).normal(size=(50, 4096)).astype(np.float32)
+        running = np.cumsum(x, axis=1, dtype=np.float32)[:, -1]
+        assert self.disagreement(running, x.sum(1, dtype=np.float64), terms=4096) == ""
+
+    def test_a_missing_term_does_not(self) -> None:
+        x = np.random.default_rng(0).normal(size=4096).astype(np.float32)
+        assert "off by" in self.disagreement(x[1:].sum(), x.sum(dtype=np.float64), terms=4096)
+
+    def test_bfloat16_in_between_does_not(self) -> None:
+        x = np.linspace(1, 2, 100)
+        rounded = (np.float32(x).view(np.int32) & -65536).view(np.float32)
+        assert "off by" in self.disagreement(rounded, x)
+
+    def test_ill_conditioned_programs_may_be_off_by_as_much_as_their_inputs_move_them(self) -> None:
+        exact, moved = np.array([1.0, 2.0]), np.array([1.001, 2.0])
+        assert self.disagreement(exact + 1e-3, exact, moved) == ""
+        assert "off by" in self.disagreement(exact + 1e-2, exact, moved)
+
+    @pytest.mark.parametrize(
+        ("ours", "exact", "said"),
+        [
+            (np.zeros(3), np.zeros(4), "shape"),
+            (np.array([1, 2]), np.array([1, 3]), "1 of 2 integers"),
+            (np.array([1.0, np.nan]), np.array([1.0, 2.0]), "not finite"),
+            (np.array([1.0, np.nan]), np.array([np.nan, 1.0]), "not finite"),
+        ],
+    )
+    def test_shapes_integers_and_nans(self, ours: np.ndarray, exact: np.ndarray, said: str) -> None:
+        assert said in self.disagreement(ours, exact)
+
+    def test_the_number_of_results(self) -> None:
+        assert "2 results" in agreement.disagreement(
+            [np.zeros(1)] * 2, [np.zeros(1)], [np.zeros(1)], 0.1, 1
+        )
+
+
+OURS = {"seconds": [[1e-3, 2e-3], [1.5e-3, 2e-3]], "compile_seconds": 0.1, "peak_bytes": 1 << 20}
+THEIRS = {"seconds": [[5e-4, 4e-3]], "compile_seconds": 0.2, "peak_bytes": 2 << 20}
+ROWS = {
+    "tripont": {"error": "", "version": "t 1", **OURS},
+    "jaxlib-newest": {"error": "", "version": "j 1", **THEIRS},
+    "torch": {"error": "wrong: result 0", "version": "p 1"},
+}
+MACHINE = {
+    "cpu": "A CPU, model 1",
+    "threads": 2,
+    "instructions": "avx2",
+    "left_out": {"onnxruntime": "no Python 3.99 was found"},
+    "limits": {"copied": [[1000, 1e9], [10000, 5e8]], "flops": {"f32": 1e9}},
+}
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> store.Store:
+    return store.Store(tmp_path / "results")
+
+
+def result_of(name: str, **changes: Any) -> dict[str, Any]:
+    return {
+        "digest": store.digest(fake(name)),
+        "commit": "c",
+        "load": 0.5,
+        "rivals": ROWS,
+    } | changes
+
+
+class TestResumption:
+    def test_what_was_measured_is_not_measured_again(self, results: store.Store) -> None:
+        program = fake("fake_sum")
+        assert results.missing(program, ["tripont"]) == ["tripont"]
+        results.write("fake_sum", result_of("fake_sum"))
+        assert results.missing(program, ["tripont", "torch"]) == []
+
+    def test_a_rival_that_came_later_is(self, results: store.Store) -> None:
+        results.write("fake_sum", result_of("fake_sum"))
+        assert results.missing(fake("fake_sum"), ["tripont", "scipy"]) == ["scipy"]
+
+    def test_a_program_that_changed_is(self, results: store.Store) -> None:
+        results.write("fake_sum", result_of("fake_sum", digest="of an older file"))
+        assert results.missing(fake("fake_sum"), ["tripont"]) == ["tripont"]
+
+    def test_a_file_that_was_cut_off_is(self, results: store.Store) -> None:
+        results.write("fake_sum", result_of("fake_sum"))
+        results.path("fake_sum").write_text('{"digest": "')
+        assert results.missing(fake("fake_sum"), ["tripont"]) == ["tripont"]
+
+
+class TestPage:
+    @pytest.fixture
+    def text(self, results: store.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+        monkeypatch.setattr(page, "programs", lambda: {"fake_sum": fake("fake_sum")})
+        monkeypatch.setattr(page, "REASONS", {"fake_sum": "It sums twice."})
+        results.write("limits", MACHINE)
+        results.write("fake_sum", result_of("fake_sum"))
+        path = tmp_path / "performance.md"
+        path.write_text(
+            "# Old\n\n## A CPU, model 1, 2 threads\n\nold figures\n\n## Another CPU, 8 threads\n\nkept\n"
+        )
+        page.write(path, results)
+        return path.read_text()
+
+    def test_a_ratio_below_one_is_listed_with_its_reason(self, text: str) -> None:
+        assert "| `fake_sum` | 0.50 | jaxlib-newest | It sums twice. |" in text
+
+    def test_minima_medians_limits_compile_time_and_memory(self, text: str) -> None:
+        # 4,000 bytes at 0.5 GB/s are 8 us, 1 % of our millisecond.
+        assert (
+            "| 1 ms | 500 us jaxlib-newest | 0.50 (2.00) | 0.50 | 1% | 100 ms / 200 ms | 1 / 2 MB |"
+            in text
+        )
+
+    def test_rivals_that_are_missing_or_wrong_are_named(self, text: str) -> None:
+        assert "onnxruntime: no Python 3.99 was found" in text
+        assert "| `fake_sum` | torch | wrong: result 0 |" in text
+
+    def test_other_cpus_sections_stay(self, text: str) -> None:
+        assert "## Another CPU, 8 threads\n\nkept" in text
+        assert "old figures" not in text
+
+
+class TestEnvironments:
+    def test_no_interpreter(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(environments, "FOLDER", tmp_path)
+        record = environments.set_up(Environment("x", ("3.2",), ()), lambda text: None)
+        assert record.error == "no Python 3.2 was found"
+        assert environments.installed(Environment("x", ("3.2",), ())) == record
+        assert environments.installed(Environment("x", ("3.2",), ("numpy",))) is None
+
+    def test_a_package_that_does_not_install_is_named_and_the_rest_goes_on(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def pip(environment: Environment, constraints: Path, requirements: list[str]) -> str:
+            return "ERROR: no such package" if "broken==1" in requirements else ""
+
+        monkeypatch.setattr(environments, "FOLDER", tmp_path)
+        monkeypatch.setattr(environments, "_pip", pip)
+        packages = Environment(
+            "x",
+            (f"{sys.version_info[0]}.{sys.version_info[1]}",),
+            ("numpy",),
+            packages=("good", "broken==1"),
+        )
+        record = environments.set_up(packages, lambda text: None)
+        assert record.error == ""
+        assert record.missing == {"broken": "ERROR: no such package"}
+        assert (
+            json.loads((tmp_path / "x" / "environment.json").read_text())["missing"]
+            == record.missing
+        )
+
+    def test_a_rivals_process_has_nothing_of_the_users_variables(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_use_thunk_runtime=false")
+        monkeypatch.setenv("TRIPONT_CPU", "x86-64-v2")
+        variables = environments.process_environment(environments.RIVALS["jaxlib-newest"], 3)
+        assert not {"XLA_FLAGS", "TRIPONT_CPU"} & variables.keys()
+        assert variables["OMP_NUM_THREADS"] == "3"
+
+
+def test_limits() -> None:
+    found = limits.Limits(((1000, 4e9), (100_000, 1e9)), {"f32": 1e12})
+    assert found.least_seconds(100_000, 1e6, "f32") == pytest.approx(1e-4)
+    assert found.least_seconds(100, 1e9, "f32") == pytest.approx(1e-3)
+    assert found.least_seconds(0, 1e9, "bf16") == 0.0
+    assert found.filled({"bf16": 1e10, "f32": 2e12}).flops == {"bf16": 1e10, "f32": 2e12}
+
+
+def test_every_program_has_a_file_inputs_and_ours() -> None:
+    for program in programs().values():
+        assert "jax" in program.makers or "tensorflow" in program.makers, program.name
+        assert store.digest(program)
