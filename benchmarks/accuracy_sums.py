@@ -109,14 +109,14 @@ _HEAD: Final = """\
 
 Relative errors of the worst element in f32, of terms that are all 0.1 (where the roundings of a running sum have one
 sign) and of uniform ones, by `python -m benchmarks.accuracy_sums`; half an epsilon is 6.0e-8. Sums take their terms
-in blocks (core/compiler/codegen/accumulation.py), so that a term goes through a number of additions that grows with
-the logarithm of n: tests/core/compiler/codegen/test_accumulation.py has the bound. Products of two matrices that are
-as large as these are oneDNN's, which adds up longer runs. Convolutions of more than 4,096 terms (gradients of inputs:
-16,384) are generated ([cpus.md](cpus.md#convolutions)): a term is added to the at most 256 of its piece, and the
-pieces are added up in the same way (tests/core/compiler/codegen/test_window_product.py has the bound). Shorter ones,
-and gradients of weights, are oneDNN's where there is one, which loses up to ten times as many digits as XLA:CPU on
-equal terms in forward convolutions (4.1e-5 at 4,608 terms before), and fewer in gradients of weights (2.5e-6
-against 3.2e-5 at 23,328). Sums by segment are one running sum for each segment, as everywhere.
+in blocks (core/compiler/codegen/kernels/accumulation.py), so that a term goes through a number of additions that grows
+with the logarithm of n: tests/core/compiler/codegen/kernels/test_accumulation.py has the bound. Products of two
+matrices that are as large as these are oneDNN's, which adds up longer runs. Convolutions of more than 4,096 terms
+(gradients of inputs: 16,384) are generated ([cpus.md](cpus.md#convolutions)): a term is added to the at most 256 of its
+piece, and the pieces are added up in the same way (tests/core/compiler/codegen/kernels/test_window_product.py has the
+bound). Shorter ones, and gradients of weights, are oneDNN's where there is one, which loses up to ten times as many
+digits as XLA:CPU on equal terms in forward convolutions (4.1e-5 at 4,608 terms before), and fewer in gradients of
+weights (2.5e-6 against 3.2e-5 at 23,328). Sums by segment are one running sum for each segment, as everywhere.
 """
 
 

@@ -113,7 +113,7 @@ class Products:
 
     def steps(self, m: int, n: int, k: int) -> dict[str, Step]:
         import numpy as np
-        from tripont.core.compiler import dtypes
+        from tripont.core.compiler.ir import dtypes
 
         dtype = dtypes.from_name(self.dtype)
         random = np.random.default_rng(0)
@@ -143,8 +143,9 @@ class Products:
     def ours(self, a: Any, b: Any, generated: bool | None) -> Step | None:
         """Compiled by tripont: ``generated`` or by oneDNN, or, for None, as the compiler chooses."""
         from tripont.core import _tripont
-        from tripont.core.compiler import artifact, dtypes, hlo
         from tripont.core.compiler.compile import compile_module
+        from tripont.core.compiler.formats import artifact
+        from tripont.core.compiler.ir import dtypes, hlo
         from tripont.core.compiler.passes.library import product_costs
 
         types = dtypes.from_name(self.dtype), dtypes.from_name(self.result)

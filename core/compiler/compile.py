@@ -2,7 +2,7 @@
 
 :func:`compile_program` is what the compile worker and the command line call. It has no state. What it
 makes depends on its arguments alone: the target and what it has stand in ``options`` (a CPU "host" is
-the one that runs this). The environment variables that :mod:`.dump` and :mod:`.verifier` name add files
+the one that runs this). The environment variables that :mod:`.observe.dump` and :mod:`.ir.verifier` name add files
 and checks. The stages are those of :mod:`.pipeline`.
 """
 
@@ -14,12 +14,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from . import artifact, dump, option_overrides, pipeline, targets
-from .artifact import Executable
-from .errors import invalid_argument
-from .hlo import Module
-from .recursion import deep_recursion
+from . import pipeline, targets
+from .formats import artifact
+from .formats.artifact import Executable
+from .ir.errors import invalid_argument
+from .ir.hlo import Module
+from .ir.recursion import deep_recursion
+from .observe import dump
 from .stages import Context, Program, fingerprint
+from .xla import option_overrides
 
 # What a compilation may be told: name -> what the value means. Besides, it heeds XLA's option
 # xla_allow_excess_precision, whose values XLA itself checks (option_overrides).

@@ -1,4 +1,4 @@
-"""Laws: what holds from a stage of the pipeline on, beyond what makes any module valid (:mod:`.verifier`).
+"""Laws: what holds from a stage of the pipeline on, beyond what makes any module valid (:mod:`.ir.verifier`).
 
 Each law raises VerificationError (INTERNAL) for a module that breaks it; ``after`` names the pass that has just run.
 They are checked under pytest and with TRIPONT_VERIFY=1.
@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from .errors import internal
-from .fusion import executable_computations
-from .hlo import AUTO_LAYOUT, Computation, Instruction, Module, TokenShape
-from .lowering import ALIASES
+from .fusion.fuse import executable_computations
+from .ir.errors import internal
+from .ir.hlo import AUTO_LAYOUT, Computation, Instruction, Module, TokenShape
+from .ir.verifier import VerificationError
 from .passes.dynamic_sizes import OPCODES as SIZE_OPCODES
 from .stages import Emitted
-from .verifier import VerificationError
+from .thunks.lowering import ALIASES
 
 Law = Callable[[Module, str], None]
 
@@ -71,8 +71,8 @@ def control_flow_unshared(module: Module, after: str) -> None:
 
 def runs_as_thunks(module: Module, after: str) -> None:
     """What runs is an alias of other memory, a kernel that code generation knows, a call, a copy or control flow."""
-    from .codegen.elemental import INDEXABLE
-    from .codegen.kernels import EMITTERS
+    from .codegen.elements.elemental import INDEXABLE
+    from .codegen.kernels.emit import EMITTERS
 
     for computation in executable_computations(module):
         for instruction in computation.instructions:

@@ -1,8 +1,8 @@
 """The whole compiler as a list: :data:`STAGES`, from a program's bytes to an artifact's.
 
 A stage is a function with one job from one kind of value to the next. In the middle stand the passes, from
-:class:`.hlo.Module` to :class:`.hlo.Module`; what each does stands at its definition. A stage may have a law, which
-holds for its result and, between passes, for that of every later one. Laws are checked under pytest and with
+:class:`.ir.hlo.Module` to :class:`.ir.hlo.Module`; what each does stands at its definition. A stage may have a law,
+which holds for its result and, between passes, for that of every later one. Laws are checked under pytest and with
 TRIPONT_VERIFY=1. Dumps hold what each stage made, and how long it took.
 """
 
@@ -14,12 +14,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, cast
 
-from . import buffers, laws, pass_checks, stages, verifier
-from .artifact import Executable
-from .dump import Dump
-from .fusion import fuse
-from .hlo import Module
-from .lowering import Lowered
+from . import laws, stages
+from .formats.artifact import Executable
+from .fusion.fuse import fuse
+from .ir import verifier
+from .ir.hlo import Module
+from .memory import buffers
+from .observe import pass_checks
+from .observe.dump import Dump
 from .passes.collectives import arrange_collectives, match_collectives
 from .passes.common_subexpressions import eliminate_common_subexpressions, share_computations
 from .passes.custom_calls import lay_out_custom_calls, match_custom_calls
@@ -45,6 +47,7 @@ from .passes.while_loops import (
 )
 from .stages import Context, Emitted, Generated, Program, Scheduled
 from .targets.target import Target
+from .thunks.lowering import Lowered
 
 ModulePass = Callable[[Module], Module]
 TargetPass = Callable[[Module, Target], Module]
@@ -190,7 +193,7 @@ def run(module: Module, target: Target, dump: Dump, passes: Iterable[Pass] = PAS
     """``module`` after all passes for ``target``, scheduled: the order of instructions is the order of execution.
 
     With TRIPONT_VERIFY=1 (and always under pytest) the module is verified after each pass. With TRIPONT_CHECK_PASSES=1
-    a run of its own checks that no pass changes what the module computes (:mod:`.pass_checks`).
+    a run of its own checks that no pass changes what the module computes (:mod:`.observe.pass_checks`).
     """
     check = verifier.enabled()
     if check:

@@ -9,15 +9,20 @@ from dataclasses import dataclass, field, replace
 
 from tripont.version import __version__
 
-from . import artifact, buffers, cost, description, emission, hlo_proto, lowering, partition
-from .artifact import Executable
 from .codegen import llvm_ir
-from .donation import donated_parameters
-from .dump import ARTIFACT, OPTIMISED_PROTO, Dump
-from .errors import CompileError, internal
-from .hlo import Instruction, Module, Shape
-from .lowering import Lowered
+from .formats import artifact, hlo_proto
+from .formats.artifact import Executable
+from .ir.errors import CompileError, internal
+from .ir.hlo import Instruction, Module, Shape
+from .memory import buffers
+from .memory.donation import donated_parameters
+from .observe import description
+from .observe.dump import ARTIFACT, OPTIMISED_PROTO, Dump
 from .targets.target import Compilation, Image, Target
+from .thunks import cost as thunk_cost
+from .thunks import emission, lowering
+from .thunks.lowering import Lowered
+from .xla import partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +202,7 @@ def link(generated: Generated, context: Context) -> Executable:
     parameters = _values(entry.parameters, module.parameter_memory_kinds)
     results = _values(entry.results, module.result_memory_kinds)
     assert module.costs is not None  # see passes/estimate_costs.py
-    costs = replace(module.costs, optimal_nanoseconds=cost.of_thunks(lowered.thunks))
+    costs = replace(module.costs, optimal_nanoseconds=thunk_cost.of_thunks(lowered.thunks))
     executable = Executable(
         name=module.name,
         target=target.name,

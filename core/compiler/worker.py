@@ -48,8 +48,9 @@ from typing import Final
 
 from tripont.version import __version__ as version
 
-from . import code_cache, partitioners
-from .errors import STATUS_CODES, CompileError
+from .ir.errors import STATUS_CODES, CompileError
+from .targets import code_cache
+from .xla import partitioners
 
 HELLO: Final = 0x49485054
 REQUEST: Final = 0x51525054

@@ -1,4 +1,4 @@
-// The executable artifact, parsed: a mirror of core/compiler/artifact.py, which defines the format
+// The executable artifact, parsed: a mirror of core/compiler/formats/artifact.py, which defines the format
 // and what fields mean.
 #ifndef TRIPONT_CORE_RUNTIME_ARTIFACT_H_
 #define TRIPONT_CORE_RUNTIME_ARTIFACT_H_

@@ -15,7 +15,7 @@
 
 namespace tripont {
 
-// A kernel in such code: does units of work [begin, end). See core/compiler/artifact.py.
+// A kernel in such code: does units of work [begin, end). See core/compiler/formats/artifact.py.
 using KernelFunction = void (*)(void* const* arguments, int64_t begin, int64_t end);
 
 // The code is copied into fresh pages, the imports' slots are filled, then the pages become

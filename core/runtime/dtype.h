@@ -1,4 +1,4 @@
-// Element types: the numbers and names of XLA's PrimitiveType, as in core/compiler/dtypes.py and in
+// Element types: the numbers and names of XLA's PrimitiveType, as in core/compiler/ir/dtypes.py and in
 // artifacts.
 #ifndef TRIPONT_CORE_RUNTIME_DTYPE_H_
 #define TRIPONT_CORE_RUNTIME_DTYPE_H_

@@ -196,7 +196,7 @@ def test_compile_for_another_machine(
 
 def test_run_names_the_feature_that_is_missing(artifact: Path, tmp_path: Path) -> None:
     """An artifact that needs what no CPU has."""
-    from tripont.core.compiler import artifact as format_
+    from tripont.core.compiler.formats import artifact as format_
 
     executable = format_.deserialize(artifact.read_bytes())
     executable.cpu_features = (*executable.cpu_features, "telepathy")

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tripont.core.compiler import artifact
 from tripont.core.compiler.compile import compile_program
-from tripont.core.compiler.dump import SCHEMA_VERSION
+from tripont.core.compiler.formats import artifact
+from tripont.core.compiler.observe.dump import SCHEMA_VERSION
 
 from tests.cli.test_commands import PROGRAM, tripont
 from tripont.explain.measure import measure

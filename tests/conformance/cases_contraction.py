@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tripont.core.compiler import dtypes
+from tripont.core.compiler.ir import dtypes
 
 from tests.conformance.programs import dense, function, tensor
 from tests.conformance.registry import case

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from tripont.core.compiler import dtypes
+from tripont.core.compiler.ir import dtypes
 
 from tests.conformance.programs import ALL, WIDE_INTEGERS, combine, dense, function, tensor
 from tests.conformance.registry import case

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from tripont.core.compiler import dtypes
+from tripont.core.compiler.ir import dtypes
 
 from tests.conformance.cases_control import by_xla
 from tests.conformance.programs import ALL, combine, dense, function, tensor

@@ -8,8 +8,8 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from tripont.core.compiler import dtypes
-from tripont.core.compiler.dtypes import DType
+from tripont.core.compiler.ir import dtypes
+from tripont.core.compiler.ir.dtypes import DType
 
 from tests.conformance import values
 from tests.conformance.programs import (

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import scipy.special
-from tripont.core.compiler import dtypes
+from tripont.core.compiler.ir import dtypes
 
 from tests.conformance.registry import case
 from tests.conformance.values import ordinary

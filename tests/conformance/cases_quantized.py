@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tripont.core.compiler import dtypes
-from tripont.core.compiler.dtypes import DType
+from tripont.core.compiler.ir import dtypes
+from tripont.core.compiler.ir.dtypes import DType
 
 from tests.conformance.programs import element, function, tensor
 from tests.conformance.registry import case

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from tripont.core.compiler import dtypes
-from tripont.core.compiler.evaluate_elementwise import total_order
+from tripont.core.compiler.ir import dtypes
+from tripont.core.compiler.reference.elementwise import total_order
 
 from tests.conformance.programs import ALL, combine, dense, function, tensor
 from tests.conformance.registry import case

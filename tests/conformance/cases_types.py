@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from tripont.core.compiler import dtypes
-from tripont.core.compiler.dtypes import DType
-from tripont.core.compiler.hlo import Shape
+from tripont.core.compiler.ir import dtypes
+from tripont.core.compiler.ir.dtypes import DType
+from tripont.core.compiler.ir.hlo import Shape
 
 from tests.conformance import reference
 from tests.conformance.cases_elementwise import CHLO_FLOAT, wide

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
-from tripont.core.compiler import dtypes
+from tripont.core.compiler.ir import dtypes
 
 
 def ulps(

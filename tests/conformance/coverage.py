@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tripont.core._tripont import StatusError
-from tripont.core.compiler.errors import CompileError
+from tripont.core.compiler.ir.errors import CompileError
 
 from tests.conformance import device, programs, registry
 from tests.conformance.registry import Case, Outcome

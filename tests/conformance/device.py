@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 from tripont.core import _tripont
-from tripont.core.compiler import artifact
-from tripont.core.compiler.artifact import Executable
 from tripont.core.compiler.compile import compile_module
+from tripont.core.compiler.formats import artifact
+from tripont.core.compiler.formats.artifact import Executable
 from tripont.core.compiler.importer.program import read_program
 
 from tests.core.runtime.backends.checked import build

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tripont.core.compiler import dtypes
-from tripont.core.compiler.dtypes import DType
+from tripont.core.compiler.ir import dtypes
+from tripont.core.compiler.ir.dtypes import DType
 
 _FLOATS = {"f16": "f16", "bf16": "bf16", "f32": "f32", "f64": "f64"}
 

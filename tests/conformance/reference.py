@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mlir._mlir_libs import _stablehlo
-from tripont.core.compiler.dtypes import DType
-from tripont.core.compiler.hlo import Shape
 from tripont.core.compiler.importer import bindings
+from tripont.core.compiler.ir.dtypes import DType
+from tripont.core.compiler.ir.hlo import Shape
 
 from tests.conformance.programs import tensor
 

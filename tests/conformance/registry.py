@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tripont.core.compiler import dtypes
-from tripont.core.compiler.dtypes import DType
+from tripont.core.compiler.ir import dtypes
+from tripont.core.compiler.ir.dtypes import DType
 
 from tests.conformance.compare import ulps
 from tests.conformance.programs import element
@@ -131,7 +131,7 @@ def run_case(case: Case, hlo: bool = False, on: int = 0) -> Outcome:
     ``hlo``: hand the program over as an HloModuleProto. ``on``: the device that runs it, 0 or 1.
     """
     from tripont.core._tripont import StatusError
-    from tripont.core.compiler.errors import CompileError
+    from tripont.core.compiler.ir.errors import CompileError
 
     from tests.conformance import compare, device, reference
 

@@ -11,7 +11,7 @@ import warnings
 from typing import Any
 
 import pytest
-from tripont.core.compiler import hlo
+from tripont.core.compiler.ir import hlo
 
 from tests.conformance import coverage, registry
 from tests.conformance.registry import Case

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tripont.core.compiler import dtypes, evaluate
-from tripont.core.compiler.errors import CompileError
-from tripont.core.compiler.hlo import Shape
 from tripont.core.compiler.importer.program import read_program
+from tripont.core.compiler.ir import dtypes
+from tripont.core.compiler.ir.errors import CompileError
+from tripont.core.compiler.ir.hlo import Shape
+from tripont.core.compiler.reference import evaluate
 
 from tests.conformance import compare, device, programs, reference, registry
 from tests.conformance.registry import Case

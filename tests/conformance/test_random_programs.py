@@ -1,7 +1,7 @@
 """Random programs compared with the reference interpreter (:mod:`tests.conformance.random_programs`).
 
 The module as it is read is evaluated too, in NumPy: where that is right and the executable is wrong, it is the passes or
-the code. (tests/core/compiler/test_fusion.py generates programs of floats, for the passes alone.)
+the code. (tests/core/compiler/fusion/test_fusion.py generates programs of floats, for the passes alone.)
 """
 
 from __future__ import annotations

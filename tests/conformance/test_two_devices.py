@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tripont.core.compiler import dtypes
-from tripont.core.compiler.dtypes import DType
+from tripont.core.compiler.ir import dtypes
+from tripont.core.compiler.ir.dtypes import DType
 
 from tests.conformance import device
 from tests.conformance.programs import combine, function, tensor

@@ -6,7 +6,7 @@ import zlib
 
 import ml_dtypes
 import numpy as np
-from tripont.core.compiler.dtypes import DType
+from tripont.core.compiler.ir.dtypes import DType
 
 Array = np.ndarray
 

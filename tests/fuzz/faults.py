@@ -11,10 +11,11 @@ from contextlib import contextmanager
 from typing import Any, Final
 from unittest import mock
 
-from tripont.core.compiler import buffers, inplace, liveness
-from tripont.core.compiler.codegen import conversion, llvm_ir
+from tripont.core.compiler.codegen import llvm_ir
+from tripont.core.compiler.codegen.elements import conversion
 from tripont.core.compiler.codegen.generator import Generator
-from tripont.core.compiler.dtypes import DType
+from tripont.core.compiler.ir.dtypes import DType
+from tripont.core.compiler.memory import buffers, inplace, liveness
 
 
 @contextmanager

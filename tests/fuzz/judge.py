@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from random import Random
 
 import numpy as np
-from tripont.core.compiler import evaluate, pass_checks, pipeline, stochastic, targets
-from tripont.core.compiler.errors import CompileError
+from tripont.core.compiler import pipeline, targets
 from tripont.core.compiler.importer.program import read_program
+from tripont.core.compiler.ir.errors import CompileError
+from tripont.core.compiler.observe import pass_checks
+from tripont.core.compiler.reference import evaluate, stochastic
 
 from tests.conformance import reference
 from tests.conformance.random_programs.programs import unequal

@@ -1,7 +1,7 @@
 """Every pass on data: ``python -m tests.fuzz.passes`` checks the programs of the suites, ``--random 500`` others too.
 
 For each program, random arguments go through the evaluator before and after each pass
-(:mod:`tripont.core.compiler.pass_checks`). A pass that changes numbers is named.
+(:mod:`tripont.core.compiler.observe.pass_checks`). A pass that changes numbers is named.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from tripont.core.compiler import pass_checks, pipeline, targets
-from tripont.core.compiler.errors import CompileError
+from tripont.core.compiler import pipeline, targets
 from tripont.core.compiler.importer.program import read_program
-from tripont.core.compiler.recursion import deep_recursion
+from tripont.core.compiler.ir.errors import CompileError
+from tripont.core.compiler.ir.recursion import deep_recursion
+from tripont.core.compiler.observe import pass_checks
 
 from tests.conformance import device, registry
 from tests.fuzz.fuzzers import FUZZERS

@@ -13,8 +13,8 @@ from random import Random
 from typing import Final
 
 import pytest
-from tripont.core.compiler import evaluate
 from tripont.core.compiler.importer.program import read_program
+from tripont.core.compiler.reference import evaluate
 
 from tests.conformance import registry
 from tests.conformance.random_programs import in_place

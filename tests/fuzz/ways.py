@@ -10,8 +10,9 @@ from typing import Any, Final
 
 import numpy as np
 from tripont.core import _tripont
-from tripont.core.compiler import artifact, pipeline
+from tripont.core.compiler import pipeline
 from tripont.core.compiler.compile import compile_module
+from tripont.core.compiler.formats import artifact
 from tripont.core.compiler.importer.program import read_program
 from tripont.core.compiler.targets.host import cpu
 

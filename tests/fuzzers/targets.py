@@ -26,7 +26,7 @@ def repaired(data: bytes) -> bytes:
 
 def artifact_reader(data: bytes) -> None:
     """The Python reader of artifacts."""
-    from tripont.core.compiler import artifact
+    from tripont.core.compiler.formats import artifact
 
     with contextlib.suppress(artifact.ArtifactError):
         artifact.deserialize(repaired(data))
@@ -34,8 +34,8 @@ def artifact_reader(data: bytes) -> None:
 
 def hlo_proto(data: bytes) -> None:
     """What is done to an HloModuleProto before jaxlib reads it."""
-    from tripont.core.compiler.errors import CompileError
     from tripont.core.compiler.importer import bounded_shapes, hlo_module
+    from tripont.core.compiler.ir.errors import CompileError
 
     for read in (
         hlo_module.buffer_donors,
@@ -54,8 +54,8 @@ def hlo_proto(data: bytes) -> None:
 
 def bytecode_envelope(data: bytes) -> None:
     """The header and the sections of MLIR bytecode."""
-    from tripont.core.compiler.errors import CompileError
     from tripont.core.compiler.importer import bytecode
+    from tripont.core.compiler.ir.errors import CompileError
 
     program = bytecode.MAGIC + data
     for read in (bytecode.producer, bytecode.check_envelope):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from jaxlib.mlir.dialects import stablehlo
 from tripont.core.compiler.compile import compile_module
-from tripont.core.compiler.errors import CompileError
 from tripont.core.compiler.importer import read_program
+from tripont.core.compiler.ir.errors import CompileError
 
 pytestmark = pytest.mark.skipif(
     not hasattr(stablehlo, "CollectiveReduceOp"), reason="jaxlib has StableHLO before 1.19"

@@ -13,9 +13,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from tripont.core.compiler import artifact as a
-from tripont.core.compiler import dtypes
-from tripont.core.compiler.hlo import Shape
+from tripont.core.compiler.formats import artifact as a
+from tripont.core.compiler.ir import dtypes
+from tripont.core.compiler.ir.hlo import Shape
 
 # out = x + 1 in "add_one", out = x + y in "add": 16 floats a unit of work would be faster; one is simpler.
 _SOURCE = """

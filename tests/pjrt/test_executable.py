@@ -6,7 +6,7 @@ import ctypes
 
 import numpy as np
 import pytest
-from tripont.core.compiler.wire_format import varint
+from tripont.core.compiler.formats.wire_format import varint
 
 from . import programs
 from .c_api import Api, PjrtError

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tripont.core.compiler import artifact
+from tripont.core.compiler.formats import artifact
 
 from .c_api import Api, PjrtError
 from .host import Client

@@ -29,8 +29,8 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 from tripont.core._tripont import StatusError
-from tripont.core.compiler import dtypes
-from tripont.core.compiler.errors import CompileError
+from tripont.core.compiler.ir import dtypes
+from tripont.core.compiler.ir.errors import CompileError
 
 from tests.conformance import device
 

@@ -269,7 +269,7 @@ def peak_flops(threads: int, rounds: int = 1 << 15, budget: float = 0.06) -> flo
 
 def kernels() -> list[str]:
     """What computes large products and convolutions on this CPU, as the compiler's tables say, in words."""
-    from tripont.core.compiler import dtypes, hlo
+    from tripont.core.compiler.ir import dtypes, hlo
     from tripont.core.compiler.passes.library.convolution_costs import prefers_generated
     from tripont.core.compiler.passes.library.gemm import form_of, way_of
     from tripont.core.compiler.targets.host import for_cpu
@@ -297,7 +297,7 @@ def kernels() -> list[str]:
 
 def _convolution(given: Any, result: Any) -> Any:
     """A convolution of ``given`` to ``result``, 3x3 of 128 features, features last."""
-    from tripont.core.compiler import hlo
+    from tripont.core.compiler.ir import hlo
 
     numbers = hlo.ConvolutionDimensionNumbers(0, 3, (1, 2), 2, 3, (0, 1), 0, 3, (1, 2))
     dims = ((1, 64, 64, 128), (3, 3, 128, 128))

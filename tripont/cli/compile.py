@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from tripont.core.compiler.artifact import MAGIC
+from tripont.core.compiler.formats.artifact import MAGIC
 
 from . import inspect
 from .program_file import guess_format, program_bytes, read
@@ -20,7 +20,7 @@ def run(
     ``options``: of the compiler (``compile.OPTIONS``): what to compile for.
     """
     from tripont.core.compiler.compile import compile_program
-    from tripont.core.compiler.errors import CompileError
+    from tripont.core.compiler.ir.errors import CompileError
 
     console = make_console()
     program = read(file)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tripont.core.compiler.artifact import MAGIC
+from tripont.core.compiler.formats.artifact import MAGIC
 from tripont.explain import page, report
 from tripont.explain.artifact_input import read_artifact
 from tripont.explain.dump_folder import (
@@ -91,7 +91,7 @@ def load(
     if data.startswith(MAGIC):
         return [read_artifact(data, str(given))]
     from tripont.core.compiler.compile import compile_program
-    from tripont.core.compiler.errors import CompileError
+    from tripont.core.compiler.ir.errors import CompileError
 
     chosen = program_format or guess_format(data, given)
     try:

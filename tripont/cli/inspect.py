@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.markup import escape
 from rich.table import Table
 
-from tripont.core.compiler import artifact
+from tripont.core.compiler.formats import artifact
 
 from .program_file import read
 from .terminal import fail, make_console

@@ -22,7 +22,7 @@ def default_cpu() -> str:
 def target_options(target: str, device: str, cpu: str) -> dict[str, str]:
     """The options of a compilation for what the command line names. Ends the command if there is no such target."""
     from tripont.core.compiler import targets
-    from tripont.core.compiler.errors import CompileError
+    from tripont.core.compiler.ir.errors import CompileError
 
     try:
         chosen = targets.registration(target)

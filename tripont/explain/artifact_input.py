@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tripont.core.compiler import artifact, targets
-from tripont.core.compiler.description import describe_executable
-from tripont.core.compiler.dump import SCHEMA, SCHEMA_VERSION
+from tripont.core.compiler import targets
+from tripont.core.compiler.formats import artifact
+from tripont.core.compiler.observe.description import describe_executable
+from tripont.core.compiler.observe.dump import SCHEMA, SCHEMA_VERSION
 
 from .dump_folder import ExplainError, ModuleDump
 from .hlo_text import TextInstruction, read_hlo

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tripont.core.compiler.dump import DESCRIPTION, SCHEMA, SCHEMA_VERSION
+from tripont.core.compiler.observe.dump import DESCRIPTION, SCHEMA, SCHEMA_VERSION
 
 from . import schema
 from .files import read_named, read_regular

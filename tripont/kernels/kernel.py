@@ -171,8 +171,8 @@ class Kernel:
         return converted
 
     def target_with(self, attributes: dict[str, Any]) -> str:
-        """The target of a call with the attributes written into it (core/compiler/ffi_attributes.py)."""
-        from tripont.core.compiler.ffi_attributes import IN_TARGET
+        """The target of a call with the attributes written into it (core/compiler/formats/ffi_attributes.py)."""
+        from tripont.core.compiler.formats.ffi_attributes import IN_TARGET
 
         numbers = self.numbers(attributes)
         written = ", ".join(f"{name} = {_mlir(numbers[name])}" for name in sorted(numbers))

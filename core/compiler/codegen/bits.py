@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from .. import dtypes, hlo
-from ..dtypes import DType
+from ..ir import dtypes, hlo
+from ..ir.dtypes import DType
 
 _MOVES: Final = frozenset(
     ["bitcast", "broadcast", "concatenate", "constant", "copy", "dynamic-slice"]

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .. import hlo
+from ..ir import hlo
+from ..ir.patterns import body_on_arrays
 from ..passes.collectives import REDUCTION_ELEMENTS
-from ..passes.patterns import body_on_arrays
-from . import loops, sort
+from . import sort
+from .kernels import loops
 from .llvm_ir import Module
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from .. import hlo
+from ..ir import hlo
 
 if TYPE_CHECKING:
     from ..targets.target import Target

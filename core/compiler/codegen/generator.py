@@ -2,7 +2,7 @@
 
 :class:`Generator` wraps a :class:`~.llvm_ir.Builder` and knows the *level* (loop depth) of each value it makes.
 Work goes to the outermost level its operands allow, and a value that was made once is found again, so element
-generators (:mod:`.elemental`) need not think of loop-invariant code or common subexpressions.
+generators (:mod:`.elements.elemental`) need not think of loop-invariant code or common subexpressions.
 
 An index is a tuple of :class:`Coordinate`, one a dimension. A coordinate is affine in the vector lane (``base +
 lane * stride``) or a general vector, and carries what is known statically about it. Generators are thus written
@@ -18,8 +18,9 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from .. import hlo
-from . import llvm_ir, memory
+from ..ir import hlo
+from . import llvm_ir
+from .elements import memory
 from .llvm_ir import Builder, Value, i64
 from .representation import Complex, Element, components
 

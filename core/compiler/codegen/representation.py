@@ -10,9 +10,10 @@
 | c64, c128              | two components   | :class:`Complex` of float or double          |
 
 Small floats are widened when loaded and rounded when stored, so a fusion computes them in f32: more exact than rounding
-after every operation, and faster. An explicit ``convert`` or ``reduce-precision`` still rounds (:mod:`.conversion`),
-and so do operations whose result jumps (``floor``, ``compare``, conversion to an integer): 1.5 * 1.333 is 2 in f16.
-Those of less than 8 bits, which have no infinity and no NaN, are rounded after every operation.
+after every operation, and faster. An explicit ``convert`` or ``reduce-precision`` still rounds
+(:mod:`.elements.conversion`), and so do operations whose result jumps (``floor``, ``compare``, conversion to an
+integer): 1.5 * 1.333 is 2 in f16. Those of less than 8 bits, which have no infinity and no NaN, are rounded after every
+operation.
 
 A register value is a scalar when it is the same for all lanes, else a vector; :func:`unify` makes operands agree.
 """
@@ -22,8 +23,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from .. import dtypes
-from ..dtypes import DType
+from ..ir import dtypes
+from ..ir.dtypes import DType
 from . import llvm_ir
 from .llvm_ir import Value
 

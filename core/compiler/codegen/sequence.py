@@ -19,10 +19,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from ..artifact import Conditional, Copy, Kernel, LibraryCall, Slice, Thunk, While, walk
-from ..errors import internal
+from ..formats.artifact import Conditional, Copy, Kernel, LibraryCall, Slice, Thunk, While, walk
+from ..ir.errors import internal
 from . import llvm_ir
-from .kernels import EmittedKernel
+from .kernels.emit import EmittedKernel
 from .llvm_ir import Builder, Module, Value, i64
 
 if TYPE_CHECKING:

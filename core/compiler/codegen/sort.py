@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .. import errors, hlo
-from . import conversion
-from .elemental import inline
+from ..ir import errors, hlo
+from .elements import conversion
+from .elements.elemental import inline
 from .generator import Array, Generator
 from .llvm_ir import Builder, Module, Value, i64
 

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from .. import dtypes, hlo
-from ..errors import unimplemented
-from ..hlo import Shape, WindowDimension
+from ..ir import dtypes, hlo
+from ..ir.errors import unimplemented
+from ..ir.hlo import Shape, WindowDimension
 from . import bindings
 from .bindings import ir
 

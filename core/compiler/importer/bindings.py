@@ -23,7 +23,7 @@ from jaxlib import _jax
 from jaxlib.mlir import ir as ir
 from jaxlib.mlir._mlir_libs import _chlo, _jax_mlir_ext, _mlirHlo, _sdy, _stablehlo
 
-from ..errors import invalid_argument, unimplemented
+from ..ir.errors import invalid_argument, unimplemented
 
 # A context keeps every type and attribute that it ever saw. Making one costs about as much as reading a small program,
 # so one serves this many programs and is then replaced.

@@ -12,9 +12,9 @@ import functools
 from collections.abc import Iterator
 from typing import Any, Final
 
-from ..errors import unimplemented
-from ..hlo import Instruction
-from ..wire_format import Field, fields, message, replaced, submessages, text, unpacked
+from ..formats.wire_format import Field, fields, message, replaced, submessages, text, unpacked
+from ..ir.errors import unimplemented
+from ..ir.hlo import Instruction
 
 # Field numbers of xla/service/hlo.proto and xla/xla_data.proto.
 _COMPUTATIONS: Final = 3

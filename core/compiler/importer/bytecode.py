@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..errors import CompileError, invalid_argument
+from ..ir.errors import CompileError, invalid_argument
 
 MAGIC: Final = b"ML\xefR"
 _NEWEST_VERSION: Final = 64  # far above any that exists; MLIR itself says which it reads

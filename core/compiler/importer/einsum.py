@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from .. import dtypes, hlo
-from ..hlo import Computation, DotDimensionNumbers, Instruction, Shape, parameter
+from ..ir import dtypes, hlo
+from ..ir.hlo import Computation, DotDimensionNumbers, Instruction, Shape, parameter
 
 if TYPE_CHECKING:
     from .stablehlo import BlockReader, Results

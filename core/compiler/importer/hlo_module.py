@@ -11,7 +11,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from ..wire_format import Field, fields, integer, integers, message, submessages, text, unpacked
+from ..formats.wire_format import (
+    Field,
+    fields,
+    integer,
+    integers,
+    message,
+    submessages,
+    text,
+    unpacked,
+)
 from . import mesh_groups
 
 # Field numbers of xla/service/hlo.proto and xla/xla_data.proto.

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from ..errors import unimplemented
+from ..ir.errors import unimplemented
 from . import bindings, bounded_shapes, hlo_module, ops_elementwise
 from .bindings import ir
 

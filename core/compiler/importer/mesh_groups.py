@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from ..wire_format import Field, fields, integers, message, submessages, unpacked
+from ..formats.wire_format import Field, fields, integers, message, submessages, unpacked
 
 Groups = tuple[tuple[int, ...], ...]
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from .. import hlo
-from ..errors import invalid_argument
+from ..ir import hlo
+from ..ir.errors import invalid_argument
 from . import attributes, bindings
 from .mesh_groups import AxisPart, replica_groups
 

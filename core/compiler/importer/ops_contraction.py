@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from ..hlo import DotDimensionNumbers
+from ..ir.hlo import DotDimensionNumbers
 from . import attributes, bindings
 from .attributes import integer_rows, integers, optional_integers
 from .ops_data import constant_operand

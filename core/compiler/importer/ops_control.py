@@ -7,8 +7,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from .. import dtypes, ffi_attributes, hlo
-from ..hlo import OPCODES, Instruction, Shape, TupleShape
+from ..formats import ffi_attributes
+from ..ir import dtypes, hlo
+from ..ir.hlo import OPCODES, Instruction, Shape, TupleShape
 from . import (
     attributes,
     bindings,

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from .. import dtypes, evaluate, hlo
-from ..hlo import Instruction, Shape
+from ..ir import dtypes, hlo
+from ..ir.hlo import Instruction, Shape
+from ..reference import evaluate
 from . import attributes
 from .attributes import integers
 

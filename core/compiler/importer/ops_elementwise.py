@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from .. import accuracy, dtypes, hlo
-from ..hlo import Instruction, Shape
+from ..ir import dtypes, hlo
+from ..ir.hlo import Instruction, Shape
+from ..targets import accuracy
 from . import attributes, bindings, result_accuracy
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from .. import dtypes
-from ..hlo import Instruction, Shape
+from ..ir import dtypes
+from ..ir.hlo import Instruction, Shape
 from ..passes.random import STATE_SHAPE, state_call
 from .attributes import integers
 from .ops_control import read_named_computation

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import hlo
-from ..hlo import Instruction, Shape
+from ..ir import hlo
+from ..ir.hlo import Instruction, Shape
 from .ops_elementwise import splat
 
 if TYPE_CHECKING:

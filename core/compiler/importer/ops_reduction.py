@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from .. import dtypes
-from ..hlo import Instruction, Shape, TupleShape
+from ..ir import dtypes
+from ..ir.hlo import Instruction, Shape, TupleShape
 from . import attributes
 from .attributes import integers
 

@@ -13,10 +13,11 @@ from __future__ import annotations
 import contextlib
 import threading
 
-from .. import accuracy, hlo
-from ..accuracy import Ulps
-from ..errors import CompileError, internal, invalid_argument
-from ..recursion import deep_recursion
+from ..ir import hlo
+from ..ir.errors import CompileError, internal, invalid_argument
+from ..ir.recursion import deep_recursion
+from ..targets import accuracy
+from ..targets.accuracy import Ulps
 from . import bindings, bounded_shapes, bytecode, hlo_module, legalize, signature
 from .bindings import MLIRError, ir
 from .reading_limit import reading_limit

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import ml_dtypes
 
-from ..hlo import Shape
+from ..ir.hlo import Shape
 from . import bindings
 
 if TYPE_CHECKING:

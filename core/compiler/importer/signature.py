@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .. import dtypes, hlo
-from ..errors import unimplemented
+from ..ir import dtypes, hlo
+from ..ir.errors import unimplemented
 from . import attributes
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class Signature:
     """What a program says of its devices and memories before it is read.
 
     ``is_sharded``: whether it is one program for all partitions, with shardings, and not that of each. Memory kinds
-    and layouts: as in :class:`..hlo.Module`.
+    and layouts: as in :class:`..ir.hlo.Module`.
     """
 
     num_replicas: int

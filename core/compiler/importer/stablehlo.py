@@ -16,10 +16,11 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from .. import accuracy, dtypes, hlo
-from ..accuracy import Ulps
-from ..errors import CompileError, invalid_argument, unimplemented
-from ..hlo import AnyShape, Computation, Instruction, Metadata, Shape, TupleShape
+from ..ir import dtypes, hlo
+from ..ir.errors import CompileError, invalid_argument, unimplemented
+from ..ir.hlo import AnyShape, Computation, Instruction, Metadata, Shape, TupleShape
+from ..targets import accuracy
+from ..targets.accuracy import Ulps
 from . import attributes as attribute_readers
 from . import bindings, legalize
 from .bindings import ir

@@ -17,8 +17,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..errors import of_instruction
-from ..hlo import (
+from ..ir.errors import of_instruction
+from ..ir.hlo import (
     Computation,
     Instruction,
     Module,
@@ -29,9 +29,9 @@ from ..hlo import (
     get_tuple_element,
     topological_order,
 )
+from ..ir.patterns import reshape
 from .library.call import library_call
 from .library.cost import CALL_NS
-from .patterns import reshape
 from .rewrite import map_computations, sweep
 
 # Elements that one call of a reduction's kernel reduces: kReductionElements in core/runtime/library/collectives.cc.

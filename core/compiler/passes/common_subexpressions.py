@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..fused import computation_key
-from ..hlo import Computation, Instruction, Module
+from ..fusion.fused import computation_key
+from ..ir.hlo import Computation, Instruction, Module
 from .inline import CONTROL_FLOW
 from .rewrite import map_computations, with_called, with_entry
 

@@ -19,9 +19,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from .. import dtypes
-from ..errors import of_instruction
-from ..hlo import Instruction, Module, Shape, TokenShape, TupleShape, broadcast, constant
+from ..ir import dtypes
+from ..ir.errors import of_instruction
+from ..ir.hlo import Instruction, Module, Shape, TokenShape, TupleShape, broadcast, constant
 from . import random
 from .library.call import library_call
 from .library.cost import CALL_NS

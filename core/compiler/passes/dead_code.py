@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..hlo import Module
+from ..ir.hlo import Module
 from .rewrite import map_computations, prune
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from ..hlo import (
+from ..ir.hlo import (
     Computation,
     Instruction,
     Module,
@@ -19,7 +19,7 @@ from ..hlo import (
     constant,
     parameter,
 )
-from .patterns import body_on_arrays
+from ..ir.patterns import body_on_arrays
 from .rewrite import map_computations, sweep
 
 
@@ -89,7 +89,7 @@ def _sum(x: Instruction, feature: int) -> Instruction:
 def _wide(x: Instruction) -> Instruction:
     """Half-precision statistics are taken in f32."""
     if x.dtype.name in ("f16", "bf16"):
-        from ..dtypes import F32
+        from ..ir.dtypes import F32
 
         return Instruction("convert", x.shape.with_dtype(F32), (x,), metadata=x.metadata)  # type: ignore[union-attr]
     return x

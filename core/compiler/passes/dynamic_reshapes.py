@@ -10,8 +10,8 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .. import dtypes
-from ..hlo import GatherDimensionNumbers, Instruction, Shape
+from ..ir import dtypes
+from ..ir.hlo import GatherDimensionNumbers, Instruction, Shape
 from .dynamic_sizes import NONE, Scope, Sizes
 
 

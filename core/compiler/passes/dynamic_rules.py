@@ -12,8 +12,8 @@ from typing import Final
 
 import numpy as np
 
-from .. import dtypes
-from ..hlo import (
+from ..ir import dtypes
+from ..ir.hlo import (
     OPCODES,
     Computation,
     Instruction,
@@ -24,10 +24,10 @@ from ..hlo import (
     get_tuple_element,
     parameter,
 )
+from ..ir.patterns import identity_value
 from . import dynamic_sizes
 from .dynamic_reshapes import dynamic_reshape, reshape
 from .dynamic_sizes import NONE, Scope, Sizes
-from .patterns import identity_value
 
 Rule = Callable[[Scope, Instruction, Sequence[Instruction]], list[Instruction]]
 

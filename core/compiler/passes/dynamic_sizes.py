@@ -22,9 +22,9 @@ from typing import Final
 
 import numpy as np
 
-from .. import dtypes
-from ..errors import of_instruction
-from ..hlo import (
+from ..ir import dtypes
+from ..ir.errors import of_instruction
+from ..ir.hlo import (
     AnyShape,
     Computation,
     Instruction,

@@ -12,8 +12,8 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..errors import unimplemented
-from ..hlo import (
+from ..ir.errors import unimplemented
+from ..ir.hlo import (
     AUTO_LAYOUT,
     Computation,
     Instruction,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from .. import cost
-from ..errors import unimplemented
-from ..hlo import Module, Shape
+from ..ir import cost
+from ..ir.errors import unimplemented
+from ..ir.hlo import Module, Shape
 
 
 def estimate_costs(module: Module) -> Module:

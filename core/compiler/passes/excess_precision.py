@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from .. import dtypes
-from ..hlo import OPCODES, Computation, Instruction, Module, Shape
+from ..ir import dtypes
+from ..ir.hlo import OPCODES, Computation, Instruction, Module, Shape
 from .rewrite import map_computations, sweep
 
 # Elementwise operations whose results are numbers of the dtype as they come.

@@ -7,7 +7,7 @@ use, takes the value if either is NaN; what comes of NaNs is an accident of the 
 
 from __future__ import annotations
 
-from ..hlo import Computation, Instruction, Module
+from ..ir.hlo import Computation, Instruction, Module
 from .rewrite import map_computations, prune
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..hlo import Computation, Instruction, Module
+from ..ir.hlo import Computation, Instruction, Module
 from .rewrite import with_entry
 
 CONTROL_FLOW = ("while", "conditional")

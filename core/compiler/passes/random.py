@@ -18,10 +18,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from .. import dtypes
-from ..dtypes import DType
-from ..errors import of_instruction
-from ..hlo import Instruction, Metadata, Module, Shape, TupleShape, broadcast, constant
+from ..ir import dtypes
+from ..ir.dtypes import DType
+from ..ir.errors import of_instruction
+from ..ir.hlo import Instruction, Metadata, Module, Shape, TupleShape, broadcast, constant
 from .rewrite import map_computations, sweep
 
 STATE: Final = "tripont.rng_state"

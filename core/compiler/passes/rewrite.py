@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from ..hlo import Computation, Instruction, Module
+from ..ir.hlo import Computation, Instruction, Module
 
 Rule = Callable[[Instruction], Instruction | None]
 # Of one instruction: rules that undo each other must not hang the compiler.

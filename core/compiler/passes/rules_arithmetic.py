@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..hlo import Instruction
-from .patterns import constant_value, is_constant, scalar_of, splat, splat_value
+from ..ir.hlo import Instruction
+from ..ir.patterns import constant_value, is_constant, scalar_of, splat, splat_value
 
 Rule = Callable[[Instruction], Instruction | None]
 

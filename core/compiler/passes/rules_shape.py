@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from ..hlo import Instruction, Shape, constant
-from .patterns import (
+from ..ir.hlo import Instruction, Shape, constant
+from ..ir.patterns import (
     binary_body,
     body_on_arrays,
     constant_value,

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from ..hlo import Instruction, WindowDimension
-from .patterns import binary_body, constant_value, identity_value, is_constant
+from ..ir.hlo import Instruction, WindowDimension
+from ..ir.patterns import binary_body, constant_value, identity_value, is_constant
 
 Rule = Callable[[Instruction], Instruction | None]
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from .. import evaluate
-from ..hlo import OPCODES, Instruction, Module, Shape, constant
+from ..ir.hlo import OPCODES, Instruction, Module, Shape, constant
+from ..reference import evaluate
 from . import rules_arithmetic, rules_shape, rules_window
 from .rewrite import Rule, map_computations, sweep
 

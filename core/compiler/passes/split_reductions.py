@@ -9,9 +9,9 @@ from typing import Final
 
 import numpy as np
 
-from ..clusters import MAXIMUM_ROW
-from ..dtypes import DType
-from ..hlo import (
+from ..fusion.clusters import MAXIMUM_ROW
+from ..ir.dtypes import DType
+from ..ir.hlo import (
     Computation,
     DotDimensionNumbers,
     Instruction,
@@ -20,7 +20,7 @@ from ..hlo import (
     constant,
     parameter,
 )
-from .patterns import binary_body, identity_value, reshape
+from ..ir.patterns import binary_body, identity_value, reshape
 from .rewrite import map_computations, sweep
 
 MINIMUM_ELEMENTS: Final = 1 << 17  # below this one thread is as fast

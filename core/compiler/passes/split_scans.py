@@ -7,10 +7,11 @@ from typing import Final
 
 import numpy as np
 
-from .. import errors, evaluate, scans
-from ..cost import TRANSCENDENTAL
-from ..hlo import Instruction, Module, Shape, WindowDimension, constant
-from .patterns import binary_body, body_on_arrays, identity_value, reshape
+from ..ir import errors, scans
+from ..ir.cost import TRANSCENDENTAL
+from ..ir.hlo import Instruction, Module, Shape, WindowDimension, constant
+from ..ir.patterns import binary_body, body_on_arrays, identity_value, reshape
+from ..reference import evaluate
 from .rewrite import map_computations, sweep
 
 MINIMUM_ELEMENTS: Final = 1 << 17

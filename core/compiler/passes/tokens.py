@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .. import dtypes
-from ..hlo import (
+from ..ir import dtypes
+from ..ir.hlo import (
     TOKEN,
     Computation,
     Instruction,

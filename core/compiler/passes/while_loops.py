@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..hlo import (
+from ..ir.hlo import (
     OPCODES,
     SPECIAL_FUNCTIONS,
     Computation,

@@ -27,7 +27,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..errors import CompileError, invalid_argument
+from ..ir.errors import CompileError, invalid_argument
 from .target import Target
 
 #: Where packages that are installed beside this one name their targets.

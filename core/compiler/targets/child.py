@@ -15,7 +15,7 @@ import signal
 import warnings
 from collections.abc import Callable
 
-from ..errors import CompileError, internal
+from ..ir.errors import CompileError, internal
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _libc = ctypes.CDLL(None)  # before any fork: a child looks up nothing

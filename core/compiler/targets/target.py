@@ -10,9 +10,10 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from .. import accuracy, code_cache, hlo
 from ..codegen import llvm_ir
-from ..dtypes import DType
+from ..ir import hlo
+from ..ir.dtypes import DType
+from . import accuracy, code_cache
 
 
 @dataclass(slots=True)
@@ -66,7 +67,7 @@ class Target(ABC):
     max_lanes: int = 1 << 16  # of a vector, whatever the size of its elements
     block: int = 1024  # elements of a unit of work in a long minor dimension; a multiple of all numbers of lanes
     work_group: int = (
-        1  # work-items that do a unit of a reduction together (codegen/work_groups.py)
+        1  # work-items that do a unit of a reduction together (codegen/kernels/work_groups.py)
     )
     merged_ns: float = 0.0  # kernels that take at most so long share a launch with their neighbours
     sub_group: int = 1  # those of them that can shuffle values among each other

@@ -1,6 +1,6 @@
 // The attributes of a custom call: a dictionary as an artifact holds it, and as handlers read it.
 //
-// core/compiler/ffi_attributes.py writes the bytes and defines the format.
+// core/compiler/formats/ffi_attributes.py writes the bytes and defines the format.
 #ifndef TRIPONT_CORE_RUNTIME_FFI_ATTRIBUTES_H_
 #define TRIPONT_CORE_RUNTIME_FFI_ATTRIBUTES_H_
 

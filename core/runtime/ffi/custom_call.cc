@@ -1,6 +1,6 @@
 // The library call "custom-call": one call site of a custom call in a program.
 //
-// Attributes (core/compiler/lowering.py writes them): target, the name; api_version, of StableHLO's
+// Attributes (core/compiler/thunks/lowering.py writes them): target, the name; api_version, of StableHLO's
 // custom_call: 1 is the old kind, 4 the XLA FFI; backend_config, the encoded attribute dictionary
 // (version 4); token_operands and token_results: the positions of tokens among operands and
 // results, which arrays only are given for.

@@ -16,7 +16,7 @@
 //                       is -1. A group holds those who exchange anything with one another.
 //
 // Blocks are equal parts of the array, one a member of the group: the compiler moves the dimension
-// that is split or joined to the front. "reduction" is a kernel (core/compiler/artifact.py) of
+// that is split or joined to the front. "reduction" is a kernel (core/compiler/formats/artifact.py) of
 // "reduction_work" units that takes two arrays of kReductionElements elements and gives a third,
 // which may be the first.
 //

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from random import Random
 from typing import Any, Final, NamedTuple
 
-from tripont.core.compiler import dtypes
-from tripont.core.compiler.dtypes import DType
+from tripont.core.compiler.ir import dtypes
+from tripont.core.compiler.ir.dtypes import DType
 
 from tests.conformance.programs import combine, dense, tensor
 

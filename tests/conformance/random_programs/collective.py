@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-from tripont.core.compiler import dtypes
+from tripont.core.compiler.ir import dtypes
 
 from tests.conformance.programs import combine, tensor
 from tests.conformance.random_programs.builder import OPERATIONS, Builder, Entry, Operation

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tripont.core.compiler import dtypes
+from tripont.core.compiler.ir import dtypes
 
 from tests.conformance.programs import tensor
 from tests.conformance.random_programs.arithmetic import names

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from tripont.core.compiler import dtypes
+from tripont.core.compiler.ir import dtypes
 
 from tests.conformance.programs import tensor
 from tests.conformance.random_programs.builder import FLOATS, INTEGERS, Builder, Entry, Operation

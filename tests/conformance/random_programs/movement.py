@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tripont.core.compiler import dtypes
+from tripont.core.compiler.ir import dtypes
 
 from tests.conformance.programs import dense, tensor
 from tests.conformance.random_programs.builder import Builder, Entry, operation

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from random import Random
 
 import numpy as np
-from tripont.core.compiler import dtypes, evaluate, stochastic
-from tripont.core.compiler.hlo import Shape
 from tripont.core.compiler.importer.program import read_program
+from tripont.core.compiler.ir import dtypes
+from tripont.core.compiler.ir.hlo import Shape
+from tripont.core.compiler.reference import evaluate, stochastic
 
 from tests.conformance import device, reference
 from tests.conformance.random_programs import (  # noqa: F401  (they enter their operations)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from tripont.core.compiler import dtypes, hlo
-from tripont.core.compiler.hlo import Computation, Instruction, Module, Shape
+from tripont.core.compiler.ir import dtypes, hlo
+from tripont.core.compiler.ir.hlo import Computation, Instruction, Module, Shape
 
 F32 = dtypes.F32
 S32 = dtypes.S32

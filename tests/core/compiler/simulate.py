@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from tripont.core.compiler import artifact, buffers, emission, lowering
 from tripont.core.compiler.codegen.callbacks import Callback
-from tripont.core.compiler.codegen.kernels import EmittedKernel
-from tripont.core.compiler.evaluate import evaluate_instruction
-from tripont.core.compiler.hlo import Instruction, Module
+from tripont.core.compiler.codegen.kernels.emit import EmittedKernel
+from tripont.core.compiler.formats import artifact
+from tripont.core.compiler.ir.hlo import Instruction, Module
+from tripont.core.compiler.memory import buffers
+from tripont.core.compiler.reference.evaluate import evaluate_instruction
+from tripont.core.compiler.thunks import emission, lowering
 
 
 class Simulation:
@@ -135,7 +137,7 @@ class Simulation:
 
 
 def _updates_in_place(instruction: Instruction) -> int | None:
-    from tripont.core.compiler.inplace import in_place_operands, must_share
+    from tripont.core.compiler.memory.inplace import in_place_operands, must_share
 
     if not must_share(instruction) or len(instruction.result_shapes) != 1:
         return None

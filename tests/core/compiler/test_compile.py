@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 
 import pytest
-from tripont.core.compiler import artifact, hlo, pipeline
+from tripont.core.compiler import pipeline
 from tripont.core.compiler.compile import compile_module, compile_program
-from tripont.core.compiler.cost import of_module
-from tripont.core.compiler.errors import CompileError
-from tripont.core.compiler.hlo import Instruction
+from tripont.core.compiler.formats import artifact
+from tripont.core.compiler.ir import hlo
+from tripont.core.compiler.ir.cost import of_module
+from tripont.core.compiler.ir.errors import CompileError
+from tripont.core.compiler.ir.hlo import Instruction
 
 from tests.core.compiler import programs
 from tests.core.compiler.builders import module, number, op, parameter

@@ -6,18 +6,19 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from tripont.core.compiler import pipeline
-from tripont.core.compiler.codegen import kernels, sequence
-from tripont.core.compiler.dump import Dump
-from tripont.core.compiler.evaluate import evaluate
-from tripont.core.compiler.hlo import Instruction, Module
+from tripont.core.compiler.codegen import sequence
+from tripont.core.compiler.codegen.kernels import emit as kernels
 from tripont.core.compiler.importer.program import read_program
+from tripont.core.compiler.ir.hlo import Instruction, Module
+from tripont.core.compiler.observe.dump import Dump
+from tripont.core.compiler.reference.evaluate import evaluate
 from tripont.core.compiler.targets.host import for_cpu
 
 from tests.core.compiler import programs
 from tests.core.compiler.builders import arguments
 from tests.core.compiler.codegen.native import NativeImage
+from tests.core.compiler.fusion.test_fusion import programs as random_programs
 from tests.core.compiler.simulate import Simulation
-from tests.core.compiler.test_fusion import programs as random_programs
 from tests.core.compiler.test_simulation import GENERATED, close
 
 

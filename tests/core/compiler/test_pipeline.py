@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tripont.core.compiler import buffers, dtypes, laws, lowering, pipeline
+from tripont.core.compiler import laws, pipeline
 from tripont.core.compiler.compile import compile_module, compile_program
-from tripont.core.compiler.dump import Dump
-from tripont.core.compiler.errors import CompileError
-from tripont.core.compiler.hlo import (
+from tripont.core.compiler.ir import dtypes
+from tripont.core.compiler.ir.errors import CompileError
+from tripont.core.compiler.ir.hlo import (
     AUTO_LAYOUT,
     TOKEN,
     Computation,
@@ -24,9 +24,12 @@ from tripont.core.compiler.hlo import (
     constant,
     parameter,
 )
+from tripont.core.compiler.ir.verifier import VerificationError
+from tripont.core.compiler.memory import buffers
+from tripont.core.compiler.observe.dump import Dump
 from tripont.core.compiler.stages import Emitted
 from tripont.core.compiler.targets.host import for_cpu
-from tripont.core.compiler.verifier import VerificationError
+from tripont.core.compiler.thunks import lowering
 
 from tests.core.compiler.simulate import Simulation
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tripont.core.compiler import pipeline
-from tripont.core.compiler.dump import Dump
-from tripont.core.compiler.evaluate import evaluate
 from tripont.core.compiler.importer.program import read_program
+from tripont.core.compiler.observe.dump import Dump
 from tripont.core.compiler.passes.library import match_library
+from tripont.core.compiler.reference.evaluate import evaluate
 from tripont.core.compiler.targets.host import for_cpu
 
 from tests.core.compiler import programs

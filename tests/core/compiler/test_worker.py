@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tripont.core.compiler import worker
-from tripont.core.compiler.errors import STATUS_CODES, CompileError
+from tripont.core.compiler.ir.errors import STATUS_CODES, CompileError
 
 
 def request(program: bytes, options: dict[str, str]) -> bytearray:

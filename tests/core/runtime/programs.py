@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tripont.core.compiler import artifact, dtypes
-from tripont.core.compiler.artifact import (
+from tripont.core.compiler.formats import artifact
+from tripont.core.compiler.formats.artifact import (
     ALLOCATION_PARAMETER,
     ALLOCATION_RESULT,
     Allocation,
@@ -25,7 +25,8 @@ from tripont.core.compiler.artifact import (
     Slice,
     Value,
 )
-from tripont.core.compiler.hlo import Shape
+from tripont.core.compiler.ir import dtypes
+from tripont.core.compiler.ir.hlo import Shape
 
 _SOURCE = r"""
 typedef long long i64;

@@ -11,8 +11,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from tripont.core import _tripont
-from tripont.core.compiler import artifact, dtypes
-from tripont.core.compiler.artifact import (
+from tripont.core.compiler.formats import artifact
+from tripont.core.compiler.formats.artifact import (
     ALLOCATION_CONSTANT,
     ALLOCATION_PARAMETER,
     ALLOCATION_RESULT,
@@ -29,8 +29,9 @@ from tripont.core.compiler.artifact import (
     Value,
     While,
 )
-from tripont.core.compiler.hlo import Shape
-from tripont.core.compiler.recursion import deep_recursion
+from tripont.core.compiler.ir import dtypes
+from tripont.core.compiler.ir.hlo import Shape
+from tripont.core.compiler.ir.recursion import deep_recursion
 
 from tests.core.runtime import programs
 from tests.core.runtime.conftest import status

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tripont.core import _tripont
-from tripont.core.compiler import dtypes
-from tripont.core.compiler.artifact import (
+from tripont.core.compiler.formats.artifact import (
     ALLOCATION_PARAMETER,
     ALLOCATION_RESULT,
     Allocation,
@@ -22,7 +21,8 @@ from tripont.core.compiler.artifact import (
     Operand,
     Value,
 )
-from tripont.core.compiler.hlo import Shape
+from tripont.core.compiler.ir import dtypes
+from tripont.core.compiler.ir.hlo import Shape
 
 from tests.core.runtime import programs
 from tests.core.runtime.conftest import status

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 TERM = np.float32(0.1)
-# 32 + 16 * 6 + 10 roundings of half an epsilon: tests/core/compiler/codegen/test_accumulation.py says why.
+# 32 + 16 * 6 + 10 roundings of half an epsilon: tests/core/compiler/codegen/kernels/test_accumulation.py says why.
 BOUND = 138 * 2.0**-24
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import scipy.special  # type: ignore[import-untyped]
 from jax.interpreters import mlir
-from tripont.core.compiler import evaluate_gamma
+from tripont.core.compiler.reference import gamma as evaluate_gamma
 from tripont.frontends.jax import PLATFORM, compat, lowerings
 
 # Only for platforms other than a CPU: kernels of NVIDIA's libraries, and collectives.

@@ -29,7 +29,7 @@ _NEIGHBOUR_ELEMENTS: Final = 64
 def outcome(program: bytes, format_: str = "mlir", seconds: int = 10) -> tuple[str, str]:
     """One of the constants above and its details."""
     from tripont.core.compiler.compile import compile_program
-    from tripont.core.compiler.errors import CompileError
+    from tripont.core.compiler.ir.errors import CompileError
 
     try:
         artifact = compile_program(program, format_, b"", {})
@@ -112,7 +112,7 @@ def _run(artifact: bytes) -> tuple[str, str]:
 
 def like_a_user() -> None:
     """Make sure that nothing that only tests have is at work in this process."""
-    from tripont.core.compiler import verifier
+    from tripont.core.compiler.ir import verifier
 
     if verifier.enabled():
         sys.exit("this process verifies every pass: a user's does not")

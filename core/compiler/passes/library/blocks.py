@@ -13,10 +13,10 @@ from typing import Final
 
 import numpy as np
 
-from ... import dtypes
-from ...dtypes import DType
-from ...hlo import Computation, DotDimensionNumbers, Instruction, Shape, constant
-from ..patterns import reshape
+from ...ir import dtypes
+from ...ir.dtypes import DType
+from ...ir.hlo import Computation, DotDimensionNumbers, Instruction, Shape, constant
+from ...ir.patterns import reshape
 
 # Bytes that the blocks' results may take before they are added up. They are memory that the program does not have
 # otherwise, and are written and read once more.

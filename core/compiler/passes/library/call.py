@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...hlo import Instruction
+from ...ir.hlo import Instruction
 
 
 def library_call(

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...hlo import Computation, Instruction
+from ...ir.hlo import Computation, Instruction
 
 if TYPE_CHECKING:
     from ...targets.target import Target

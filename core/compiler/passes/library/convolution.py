@@ -23,8 +23,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from ...hlo import ConvolutionDimensionNumbers, Instruction, Shape, WindowDimension, constant
-from ..patterns import convert
+from ...ir.hlo import ConvolutionDimensionNumbers, Instruction, Shape, WindowDimension, constant
+from ...ir.patterns import convert
 from . import convolution_costs
 from .blocks import as_integers
 from .context import Context

@@ -25,8 +25,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from ... import dtypes
-from ...hlo import ConvolutionDimensionNumbers, Instruction, WindowDimension
+from ...ir import dtypes
+from ...ir.hlo import ConvolutionDimensionNumbers, Instruction, WindowDimension
 from .onednn import CONVOLUTION, way
 
 if TYPE_CHECKING:

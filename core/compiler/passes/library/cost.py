@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from ...dtypes import DType
-from ...hlo import Instruction, Shape
+from ...ir.dtypes import DType
+from ...ir.hlo import Instruction, Shape
 
 FLOPS_PER_NS: Final = {
     "f32": 200.0,

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ... import dtypes
-from ...hlo import Instruction
+from ...ir import dtypes
+from ...ir.hlo import Instruction
 from .context import Context
 from .gemm import row_major
 

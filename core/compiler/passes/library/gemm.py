@@ -12,13 +12,13 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from ... import dtypes
-from ...codegen import product_forms
-from ...codegen.contraction import FEW_ROWS, STREAMED_BYTES
-from ...codegen.product_forms import ProductForm
-from ...dtypes import DType
-from ...hlo import DotDimensionNumbers, Instruction, Shape
-from ..patterns import convert
+from ...codegen.kernels import product_forms
+from ...codegen.kernels.contraction import FEW_ROWS, STREAMED_BYTES
+from ...codegen.kernels.product_forms import ProductForm
+from ...ir import dtypes
+from ...ir.dtypes import DType
+from ...ir.hlo import DotDimensionNumbers, Instruction, Shape
+from ...ir.patterns import convert
 from . import product_costs
 from .blocks import in_blocks
 from .context import Context

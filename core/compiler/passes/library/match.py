@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Final
 
-from ...hlo import Computation, Instruction, Module
+from ...ir.hlo import Computation, Instruction, Module
 from .. import rewrite
 from .context import Context
 from .convolution import match_convolution

@@ -16,8 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ... import dtypes
-from ...dtypes import DType
+from ...ir import dtypes
+from ...ir.dtypes import DType
 
 if TYPE_CHECKING:
     from ...targets.target import Target

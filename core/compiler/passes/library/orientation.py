@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...hlo import Computation, Instruction
+from ...ir.hlo import Computation, Instruction
 from .call import library_call
 from .gemm import is_gemm
 

@@ -8,10 +8,10 @@ from typing import Final
 
 import numpy as np
 
-from ...dtypes import F32
-from ...errors import of_instruction
-from ...hlo import Instruction, Shape, constant
-from ..patterns import convert
+from ...ir.dtypes import F32
+from ...ir.errors import of_instruction
+from ...ir.hlo import Instruction, Shape, constant
+from ...ir.patterns import convert
 from .call import library_call
 from .context import Context
 from .cost import CALL_NS, FLOPS_PER_NS, memory_cost, sort_cost

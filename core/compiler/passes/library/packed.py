@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from ... import dtypes, errors
-from ...codegen import product_forms
-from ...codegen.product_forms import ProductForm
-from ...dtypes import DType
-from ...hlo import Computation, Instruction, Shape, constant
+from ...codegen.kernels import product_forms
+from ...codegen.kernels.product_forms import ProductForm
+from ...ir import dtypes, errors
+from ...ir.dtypes import DType
+from ...ir.hlo import Computation, Instruction, Shape, constant
 from .weights import Weights
 
 if TYPE_CHECKING:

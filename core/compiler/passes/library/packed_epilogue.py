@@ -12,10 +12,10 @@ import math
 from collections.abc import Hashable
 from typing import Any, Final
 
-from ...clusters import cost_of
-from ...codegen.elemental import INDEXABLE
-from ...fused import make_fusion
-from ...hlo import (
+from ...codegen.elements.elemental import INDEXABLE
+from ...fusion.clusters import cost_of
+from ...fusion.fused import make_fusion
+from ...ir.hlo import (
     SPECIAL_FUNCTIONS,
     Computation,
     Instruction,
@@ -23,7 +23,7 @@ from ...hlo import (
     broadcast,
     topological_order,
 )
-from ..patterns import reshape, reshaped_broadcast
+from ...ir.patterns import reshape, reshaped_broadcast
 from .gemm import row_major
 from .weights import Same
 

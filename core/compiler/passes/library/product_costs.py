@@ -28,9 +28,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ... import dtypes
-from ...codegen.product_forms import ProductForm
-from ...dtypes import DType
+from ...codegen.kernels.product_forms import ProductForm
+from ...ir import dtypes
+from ...ir.dtypes import DType
 from .onednn import DOT, row
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from ...dtypes import DType
-from ...hlo import Computation, Instruction, Shape
+from ...ir.dtypes import DType
+from ...ir.hlo import Computation, Instruction, Shape
 from .context import Context
 from .cost import sort_cost
 

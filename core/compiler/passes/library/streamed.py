@@ -2,17 +2,17 @@
 
 Weights are often made of a smaller array, by conversions and by scales and offsets for each channel or for each group
 of neighbours along the contracted dimension. Such a matrix is not written to memory: what makes it becomes part of the
-product, a "dot" fusion (:mod:`...codegen.contraction`), which computes the matrix in registers while it reads the
-array. The few rows are converted to the type of the sums and laid out before, for they are read again and again.
+product, a "dot" fusion (:mod:`...codegen.kernels.contraction`), which computes the matrix in registers while it reads
+the array. The few rows are converted to the type of the sums and laid out before, for they are read again and again.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ... import dtypes
-from ...hlo import DotDimensionNumbers, Instruction, Shape
-from ..patterns import convert, reshape
+from ...ir import dtypes
+from ...ir.hlo import DotDimensionNumbers, Instruction, Shape
+from ...ir.patterns import convert, reshape
 from .gemm import sizes_of, streamed_sides
 from .weights import Weights
 

@@ -10,12 +10,12 @@ import math
 from collections.abc import Hashable
 from typing import Final
 
-from ... import dtypes
-from ...clusters import cost_of
-from ...codegen.elemental import INDEXABLE
-from ...fused import make_fusion
-from ...hlo import Computation, Instruction, Shape, topological_order
-from ..patterns import convert, reshape, reshaped_broadcast
+from ...codegen.elements.elemental import INDEXABLE
+from ...fusion.clusters import cost_of
+from ...fusion.fused import make_fusion
+from ...ir import dtypes
+from ...ir.hlo import Computation, Instruction, Shape, topological_order
+from ...ir.patterns import convert, reshape, reshaped_broadcast
 
 # Arithmetic of an element of the matrix, in vector instructions: with more of it, memory would wait.
 _MOST_COST: Final = 8.0

@@ -1,9 +1,10 @@
 """Convolutions that are generated: a "convolution" becomes a ``window-product``, and what its arrays need before.
 
 A convolution without padding and base dilation is a sum of products over strided arrays
-(:mod:`...codegen.window_product`), whose dimensions are those of its result (batch, groups, features, positions) and
-those that it sums over (input features, the window). One of the first becomes the dimension of vectors, another one
-that of the rows of tiles: the pair that takes the least time, rearranging arrays included. What is done before:
+(:mod:`...codegen.kernels.window_product`), whose dimensions are those of its result (batch, groups, features,
+positions) and those that it sums over (input features, the window). One of the first becomes the dimension of vectors,
+another one that of the rows of tiles: the pair that takes the least time, rearranging arrays included. What is done
+before:
 
 * Padding becomes a ``pad`` of the input, which is fused with what makes the input, and with its conversion.
 * A base dilation (the gradient of a strided convolution, a transposed one) becomes more output features: the results at
@@ -12,8 +13,8 @@ that of the rows of tiles: the pair that takes the least time, rearranging array
 * An array whose elements are not neighbours along the vectors is transposed.
 
 Integers of 8 and 16 bits are multiplied in groups of neighbours along the input features
-(:mod:`...codegen.product_forms`), exactly. Where both operands have a sign or neither has one, the bytes of the input
-are flipped, and the sum of each feature's kernel makes up for it.
+(:mod:`...codegen.kernels.product_forms`), exactly. Where both operands have a sign or neither has one, the bytes of the
+input are flipped, and the sum of each feature's kernel makes up for it.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from ... import dtypes
-from ...codegen import product_forms
-from ...codegen.product_forms import ProductForm
-from ...dtypes import DType
-from ...hlo import ConvolutionDimensionNumbers, Instruction, Shape, WindowDimension, constant
-from ..patterns import convert, reshape, splat_value
+from ...codegen.kernels import product_forms
+from ...codegen.kernels.product_forms import ProductForm
+from ...ir import dtypes
+from ...ir.dtypes import DType
+from ...ir.hlo import ConvolutionDimensionNumbers, Instruction, Shape, WindowDimension, constant
+from ...ir.patterns import convert, reshape, splat_value
 from .blocks import addition, as_integers
 from .gemm import accumulator
 

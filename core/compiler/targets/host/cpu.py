@@ -14,7 +14,7 @@ from typing import Final
 
 import llvmlite.binding as llvm
 
-from ...errors import invalid_argument
+from ...ir.errors import invalid_argument
 
 X86_64: Final = "x86_64"
 AARCH64: Final = "aarch64"

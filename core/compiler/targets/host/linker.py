@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ...errors import CompileError, internal
+from ...ir.errors import CompileError, internal
 from ..target import Image
 
 # Functions that the loader provides; LLVM makes calls of the mem* functions for loops and copies by itself.

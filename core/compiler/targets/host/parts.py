@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from ... import code_cache
 from ...codegen import effort, llvm_ir
+from .. import code_cache
 from ..target import Compilation, Image
 from .linker import concatenate
 from .processes import Processes
@@ -33,7 +33,7 @@ _LOCAL_LABEL: Final = re.compile(r"(\.L[A-Za-z_]+)(\d+)")
 class Parts(Compilation):
     """The compilation of one module by ``target``; with ``dump``, images have optimised IR and assembly.
 
-    ``cached``: code may come from :mod:`...code_cache`, and goes there.
+    ``cached``: code may come from :mod:`..code_cache`, and goes there.
     """
 
     def __init__(self, target: HostTarget, dump: bool, cached: bool) -> None:

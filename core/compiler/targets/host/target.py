@@ -11,7 +11,7 @@ import llvmlite
 import llvmlite.binding as llvm
 
 from ...codegen import llvm_ir
-from ...errors import internal
+from ...ir.errors import internal
 from ..target import Compilation, Image, Libraries, Target
 from . import cpu
 from .linker import link

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ...codegen import llvm_ir
-from ...errors import internal
+from ...ir.errors import internal
 from .contract import contract
 
 GENERIC: Final = "ptr addrspace(4)"

@@ -28,9 +28,9 @@ from typing import Any, Final
 import llvmlite
 import llvmlite.binding as llvm
 
-from ... import dtypes, hlo
 from ...codegen import llvm_ir
-from ...errors import CompileError, internal, invalid_argument, of_instruction
+from ...ir import dtypes, hlo
+from ...ir.errors import CompileError, internal, invalid_argument, of_instruction
 from ..child import result_of
 from ..target import Image, Libraries, Target
 from .disassemble import disassemble

@@ -8,8 +8,8 @@ import mmap
 from collections.abc import Sequence
 
 import numpy as np
-from tripont.core.compiler import hlo
-from tripont.core.compiler.codegen.kernels import EmittedKernel, emit_kernel
+from tripont.core.compiler.codegen.kernels.emit import EmittedKernel, emit_kernel
+from tripont.core.compiler.ir import hlo
 from tripont.core.compiler.targets import host
 from tripont.core.compiler.targets.target import Image, Target
 

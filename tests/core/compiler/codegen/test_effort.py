@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tripont.core.compiler import hlo
 from tripont.core.compiler.codegen import effort, llvm_ir
-from tripont.core.compiler.codegen.kernels import emit_kernel
-from tripont.core.compiler.dtypes import F32
+from tripont.core.compiler.codegen.kernels.emit import emit_kernel
+from tripont.core.compiler.ir import hlo
+from tripont.core.compiler.ir.dtypes import F32
 from tripont.core.compiler.targets import host
 
 from .harness import Kernel, fusion, op

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tripont.core.compiler import evaluate_incomplete
 from tripont.core.compiler.codegen.vector_math import FUNCTIONS
+from tripont.core.compiler.reference import incomplete as evaluate_incomplete
 
 from tests.core.compiler.codegen.native import elementwise, without_double
 from tests.core.compiler.codegen.test_vector_math import INF, NAN, Array, check

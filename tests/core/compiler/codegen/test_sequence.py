@@ -7,13 +7,20 @@ import time
 
 import numpy as np
 import pytest
-from tripont.core.compiler import hlo
-from tripont.core.compiler.artifact import Conditional, Copy, Kernel, LibraryCall, Slice, While
 from tripont.core.compiler.codegen import sequence
-from tripont.core.compiler.codegen.kernels import emit_kernel
+from tripont.core.compiler.codegen.kernels.emit import emit_kernel
 from tripont.core.compiler.codegen.sort import emit_comparator
-from tripont.core.compiler.dtypes import F32, PRED, S32
-from tripont.core.compiler.errors import CompileError
+from tripont.core.compiler.formats.artifact import (
+    Conditional,
+    Copy,
+    Kernel,
+    LibraryCall,
+    Slice,
+    While,
+)
+from tripont.core.compiler.ir import hlo
+from tripont.core.compiler.ir.dtypes import F32, PRED, S32
+from tripont.core.compiler.ir.errors import CompileError
 from tripont.core.compiler.targets import host
 
 from .harness import LoadedImage, aligned, fusion, op

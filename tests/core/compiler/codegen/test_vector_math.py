@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import special  # type: ignore[import-untyped]
-from tripont.core.compiler import evaluate_gamma
 from tripont.core.compiler.codegen.vector_math import FUNCTIONS
+from tripont.core.compiler.reference import gamma as evaluate_gamma
 
 from tests.core.compiler.codegen.native import elementwise, without_double
 

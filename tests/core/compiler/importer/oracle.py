@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from jax._src.lib import xla_client
 from jaxlib import _jax
-from tripont.core.compiler import hlo_proto
-from tripont.core.compiler.evaluate import evaluate
-from tripont.core.compiler.hlo import Module
+from tripont.core.compiler.formats import hlo_proto
+from tripont.core.compiler.ir.hlo import Module
+from tripont.core.compiler.reference.evaluate import evaluate
 
 # Old enough that any StableHLO consumer reads it, new enough for every operation that JAX makes.
 ARTIFACT_VERSIONS = ("1.13.7", "1.17.0")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from jaxlib import _hlo
-from tripont.core.compiler import dtypes, hlo, verifier
-from tripont.core.compiler.errors import CompileError
-from tripont.core.compiler.hlo import Shape
 from tripont.core.compiler.importer import bounded_shapes, read_program
+from tripont.core.compiler.ir import dtypes, hlo, verifier
+from tripont.core.compiler.ir.errors import CompileError
+from tripont.core.compiler.ir.hlo import Shape
 
 _BOUNDED = "tensor<?xf32, #stablehlo.bounds<4>>"
 

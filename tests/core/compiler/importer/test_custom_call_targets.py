@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from jaxlib import _jax
-from tripont.core.compiler.errors import CompileError
 from tripont.core.compiler.importer import read_program
+from tripont.core.compiler.ir.errors import CompileError
 
 
 def read(target: str) -> dict[str, object]:

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tripont.core.compiler import dtypes, evaluate, hlo, hlo_proto, verifier, wire_format
-from tripont.core.compiler.hlo import Computation, Instruction, Module, Shape
+from tripont.core.compiler.formats import hlo_proto, wire_format
 from tripont.core.compiler.importer import hlo_module, read_program
+from tripont.core.compiler.ir import dtypes, hlo, verifier
+from tripont.core.compiler.ir.hlo import Computation, Instruction, Module, Shape
+from tripont.core.compiler.reference import evaluate
 
 from . import oracle
 

@@ -8,8 +8,9 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from tripont.core.compiler import hlo_proto, printer, verifier
+from tripont.core.compiler.formats import hlo_proto
 from tripont.core.compiler.importer import read_program
+from tripont.core.compiler.ir import printer, verifier
 
 from tests.core.compiler.importer import jax_programs, oracle
 

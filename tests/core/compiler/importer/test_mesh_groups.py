@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from tripont.core.compiler.formats.wire_format import fields, integer, integers, message
 from tripont.core.compiler.importer.mesh_groups import KEY, AxisPart, listed, replica_groups
 from tripont.core.compiler.importer.program import read_program
-from tripont.core.compiler.partition import BuildOptions, partition
-from tripont.core.compiler.wire_format import fields, integer, integers, message
+from tripont.core.compiler.xla.partition import BuildOptions, partition
 
 
 @pytest.mark.parametrize(

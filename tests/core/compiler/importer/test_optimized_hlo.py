@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tripont.core.compiler import evaluate
-from tripont.core.compiler.errors import CompileError
 from tripont.core.compiler.importer import read_program
+from tripont.core.compiler.ir.errors import CompileError
+from tripont.core.compiler.reference import evaluate
 
 from . import oracle
 

@@ -10,11 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from tripont.core.compiler import hlo_proto, printer, verifier
-from tripont.core.compiler.errors import CompileError
-from tripont.core.compiler.hlo import AUTO_LAYOUT, Module
+from tripont.core.compiler.formats import hlo_proto
 from tripont.core.compiler.importer import read_program
 from tripont.core.compiler.importer.bytecode import check_envelope, producer
+from tripont.core.compiler.ir import printer, verifier
+from tripont.core.compiler.ir.errors import CompileError
+from tripont.core.compiler.ir.hlo import AUTO_LAYOUT, Module
 
 from tests.core.compiler import programs
 

@@ -7,11 +7,11 @@ import textwrap
 import ml_dtypes
 import numpy as np
 import pytest
-from tripont.core.compiler import dtypes, printer
-from tripont.core.compiler.errors import CompileError
-from tripont.core.compiler.hlo import Module
 from tripont.core.compiler.importer import bindings, legalize, read_program
 from tripont.core.compiler.importer.stablehlo import ELEMENTWISE, READERS
+from tripont.core.compiler.ir import dtypes, printer
+from tripont.core.compiler.ir.errors import CompileError
+from tripont.core.compiler.ir.hlo import Module
 
 from tests.core.compiler.importer.test_program import opcodes, read_text
 
@@ -466,7 +466,7 @@ def test_dot_algorithm_is_kept() -> None:
 
 
 def test_every_elementwise_entry_is_an_opcode() -> None:
-    from tripont.core.compiler.hlo import OPCODES
+    from tripont.core.compiler.ir.hlo import OPCODES
 
     assert set(ELEMENTWISE.values()) <= set(OPCODES)
     assert not set(ELEMENTWISE) & set(READERS)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tripont.core.compiler import dtypes, hlo
-from tripont.core.compiler.errors import CompileError
-from tripont.core.compiler.hlo import Computation, Instruction, Module, Shape
+from tripont.core.compiler.ir import dtypes, hlo
+from tripont.core.compiler.ir.errors import CompileError
+from tripont.core.compiler.ir.hlo import Computation, Instruction, Module, Shape
+from tripont.core.compiler.ir.verifier import verify
 from tripont.core.compiler.passes.collectives import (
     arrange_collectives,
     match_collectives,
     participant_groups,
 )
-from tripont.core.compiler.verifier import verify
 
 from ..builders import module, op, parameter
 

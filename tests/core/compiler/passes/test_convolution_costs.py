@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tripont.core.compiler import dtypes
-from tripont.core.compiler.dtypes import DType
-from tripont.core.compiler.hlo import WindowDimension as W
+from tripont.core.compiler.ir import dtypes
+from tripont.core.compiler.ir.dtypes import DType
+from tripont.core.compiler.ir.hlo import WindowDimension as W
 from tripont.core.compiler.passes.library.convolution_costs import prefers_generated
 from tripont.core.compiler.targets.host import for_cpu
 
-from tests.core.compiler.codegen.test_convolution import LAYOUTS, SAME, convolution
+from tests.core.compiler.codegen.kernels.test_convolution import LAYOUTS, SAME, convolution
 
 LARGE = {"N": 2, "C": 64, "O": 64, "H": 20, "W": 20}
 CPUS = ("x86-64-v3", "x86-64-v4")

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from jaxlib import _hlo
 from tripont.core import _tripont
-from tripont.core.compiler import verifier
 from tripont.core.compiler.compile import compile_program
-from tripont.core.compiler.errors import CompileError
 from tripont.core.compiler.importer import read_program
+from tripont.core.compiler.ir import verifier
+from tripont.core.compiler.ir.errors import CompileError
 from tripont.core.compiler.passes.dynamic_sizes import OPCODES, resolve_dynamic_sizes
 
 _ROWS = 6

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from jaxlib import _hlo
-from tripont.core.compiler import artifact, hlo_proto, verifier
 from tripont.core.compiler.compile import compile_module
-from tripont.core.compiler.errors import CompileError
-from tripont.core.compiler.evaluate import evaluate
-from tripont.core.compiler.hlo import AUTO_LAYOUT, Module
+from tripont.core.compiler.formats import artifact, hlo_proto
 from tripont.core.compiler.importer.program import read_program
+from tripont.core.compiler.ir import verifier
+from tripont.core.compiler.ir.errors import CompileError
+from tripont.core.compiler.ir.hlo import AUTO_LAYOUT, Module
 from tripont.core.compiler.passes.entry_layouts import entry_layouts
+from tripont.core.compiler.reference.evaluate import evaluate
 
 A = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tripont.core.compiler.inplace import in_place_operands
+from tripont.core.compiler.memory.inplace import in_place_operands
 
 from .test_library import calls, config, instructions, matched
 

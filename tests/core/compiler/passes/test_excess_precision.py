@@ -8,9 +8,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 from tripont.core import _tripont
-from tripont.core.compiler import artifact, evaluate
 from tripont.core.compiler.compile import compile_module
+from tripont.core.compiler.formats import artifact
 from tripont.core.compiler.importer.program import read_program
+from tripont.core.compiler.reference import evaluate
 
 _TYPES: dict[str, Any] = {
     "f16": np.float16,

@@ -10,9 +10,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 from jax import lax
-from tripont.core.compiler import verifier
-from tripont.core.compiler.hlo import Instruction, Module
 from tripont.core.compiler.importer import read_program
+from tripont.core.compiler.ir import verifier
+from tripont.core.compiler.ir.hlo import Instruction, Module
 from tripont.core.compiler.passes.inline import inline_calls
 from tripont.core.compiler.passes.library import estimate_cost, match_library
 from tripont.core.compiler.passes.simplify import simplify

@@ -6,15 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tripont.core.compiler import dtypes, hlo, pipeline
-from tripont.core.compiler.dtypes import DType
-from tripont.core.compiler.dump import Dump
-from tripont.core.compiler.hlo import Computation, Instruction, TupleShape
+from tripont.core.compiler import pipeline
+from tripont.core.compiler.ir import dtypes, hlo
+from tripont.core.compiler.ir.dtypes import DType
+from tripont.core.compiler.ir.hlo import Computation, Instruction, TupleShape
+from tripont.core.compiler.observe.dump import Dump
 from tripont.core.compiler.passes.library import packed
 from tripont.core.compiler.targets.host import for_cpu
 
 from tests.core.compiler.builders import compare, module, number, op, parameter
-from tests.core.compiler.codegen.test_packed_dot import kinds, product, random
+from tests.core.compiler.codegen.kernels.test_packed_dot import kinds, product, random
 from tests.core.compiler.test_native import NativeSimulation
 
 Array = np.ndarray[Any, Any]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tripont.core.compiler import hlo, pipeline, verifier
-from tripont.core.compiler.evaluate import evaluate
-from tripont.core.compiler.hlo import Computation, Instruction, Module, TupleShape
+from tripont.core.compiler import pipeline
 from tripont.core.compiler.importer.program import read_program
+from tripont.core.compiler.ir import hlo, verifier
+from tripont.core.compiler.ir.hlo import Computation, Instruction, Module, TupleShape
 from tripont.core.compiler.passes import while_loops
 from tripont.core.compiler.passes.common_subexpressions import (
     eliminate_common_subexpressions,
@@ -17,6 +17,7 @@ from tripont.core.compiler.passes.dead_code import eliminate_dead_code
 from tripont.core.compiler.passes.decompose import decompose, remove_barriers
 from tripont.core.compiler.passes.inline import inline_calls, unshare_control_flow
 from tripont.core.compiler.passes.split_reductions import split_reductions
+from tripont.core.compiler.reference.evaluate import evaluate
 from tripont.core.compiler.targets.host import for_cpu
 
 from tests.core.compiler import programs

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from tripont.core.compiler import dtypes, hlo, verifier
-from tripont.core.compiler.evaluate import evaluate
-from tripont.core.compiler.hlo import Instruction, WindowDimension
+from tripont.core.compiler.ir import dtypes, hlo, verifier
+from tripont.core.compiler.ir.hlo import Instruction, WindowDimension
 from tripont.core.compiler.passes.simplify import simplify
+from tripont.core.compiler.reference.evaluate import evaluate
 
 from tests.core.compiler.builders import (
     S32,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tripont.core.compiler import hlo
-from tripont.core.compiler.dtypes import BF16, C64, F32, S32
-from tripont.core.compiler.hlo import Computation, Instruction
-from tripont.core.compiler.hlo import WindowDimension as W
+from tripont.core.compiler.ir import hlo
+from tripont.core.compiler.ir.dtypes import BF16, C64, F32, S32
+from tripont.core.compiler.ir.hlo import Computation, Instruction
+from tripont.core.compiler.ir.hlo import WindowDimension as W
 from tripont.core.compiler.passes.split_reductions import split_reductions
 from tripont.core.compiler.passes.split_scans import split_scans
 

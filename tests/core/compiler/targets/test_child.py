@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from tripont.core.compiler.errors import CompileError
+from tripont.core.compiler.ir.errors import CompileError
 from tripont.core.compiler.targets.child import Child, KilledError, result_of
 
 

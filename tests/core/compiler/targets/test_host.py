@@ -7,11 +7,12 @@ import re
 
 import numpy as np
 import pytest
-from tripont.core.compiler import hlo
-from tripont.core.compiler.codegen import elementwise, llvm_ir
-from tripont.core.compiler.codegen.kernels import emit_kernel
-from tripont.core.compiler.dtypes import BF16, F32, F64, S8
-from tripont.core.compiler.errors import CompileError
+from tripont.core.compiler.codegen import llvm_ir
+from tripont.core.compiler.codegen.elements import elementwise
+from tripont.core.compiler.codegen.kernels.emit import emit_kernel
+from tripont.core.compiler.ir import hlo
+from tripont.core.compiler.ir.dtypes import BF16, F32, F64, S8
+from tripont.core.compiler.ir.errors import CompileError
 from tripont.core.compiler.targets import host
 from tripont.core.compiler.targets.host import cpu, linker
 from tripont.core.compiler.targets.host.linker import link

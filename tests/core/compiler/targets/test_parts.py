@@ -10,12 +10,12 @@ from contextlib import closing
 
 import numpy as np
 import pytest
-from tripont.core.compiler import code_cache, hlo
 from tripont.core.compiler.codegen import effort
-from tripont.core.compiler.codegen.kernels import emit_kernel
-from tripont.core.compiler.dtypes import F32
-from tripont.core.compiler.errors import CompileError
-from tripont.core.compiler.targets import host
+from tripont.core.compiler.codegen.kernels.emit import emit_kernel
+from tripont.core.compiler.ir import hlo
+from tripont.core.compiler.ir.dtypes import F32
+from tripont.core.compiler.ir.errors import CompileError
+from tripont.core.compiler.targets import code_cache, host
 from tripont.core.compiler.targets.host import parts
 from tripont.core.compiler.targets.target import Image
 

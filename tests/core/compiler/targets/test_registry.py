@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tripont.core.compiler import artifact, targets
+from tripont.core.compiler import targets
 from tripont.core.compiler.compile import OPTIONS, compile_program
-from tripont.core.compiler.errors import CompileError
+from tripont.core.compiler.formats import artifact
+from tripont.core.compiler.ir.errors import CompileError
 
 PROGRAM = b"""func.func @main(%x: tensor<300xf32>) -> tensor<300xf32> {
   %0 = stablehlo.add %x, %x : tensor<300xf32>

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from tripont.core import _tripont
-from tripont.core.compiler import artifact, dtypes
-from tripont.core.compiler.artifact import (
+from tripont.core.compiler.formats import artifact
+from tripont.core.compiler.formats.artifact import (
     ALLOCATION_CONSTANT,
     ALLOCATION_PARAMETER,
     ALLOCATION_RESULT,
@@ -21,7 +21,8 @@ from tripont.core.compiler.artifact import (
     Slice,
     Value,
 )
-from tripont.core.compiler.hlo import Shape
+from tripont.core.compiler.ir import dtypes
+from tripont.core.compiler.ir.hlo import Shape
 from tripont.core.compiler.passes.library.onednn import CONVOLUTION, DOT, row
 from tripont.core.compiler.targets.host import for_cpu
 

@@ -10,8 +10,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 from jax import lax
-from tripont.core.compiler import dtypes
-from tripont.core.compiler.hlo import Shape
+from tripont.core.compiler.ir import dtypes
+from tripont.core.compiler.ir.hlo import Shape
 
 from ..conftest import status
 from .calls import load, row_major

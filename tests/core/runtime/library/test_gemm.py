@@ -7,8 +7,8 @@ import concurrent.futures
 import ml_dtypes
 import numpy as np
 import pytest
-from tripont.core.compiler import dtypes
-from tripont.core.compiler.hlo import Shape
+from tripont.core.compiler.ir import dtypes
+from tripont.core.compiler.ir.hlo import Shape
 
 from ..conftest import status
 from .calls import load, row_major, run

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tripont.core.compiler import dtypes
-from tripont.core.compiler.hlo import Shape
+from tripont.core.compiler.ir import dtypes
+from tripont.core.compiler.ir.hlo import Shape
 
 from ..conftest import status
 from .calls import load, run, shape_of
@@ -138,7 +138,7 @@ WITHOUT_LAPACK = """
 import numpy as np
 from tests.core.runtime.library.calls import load, shape_of
 from tripont.core.compiler import dtypes
-from tripont.core.compiler.hlo import Shape
+from tripont.core.compiler.ir.hlo import Shape
 a = np.eye(3, dtype=np.float32)
 try:
     load("geqrf", [a], [shape_of(a), Shape(dtypes.F32, (3,))], {})

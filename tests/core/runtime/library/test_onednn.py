@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tripont.core import _tripont
-from tripont.core.compiler import dtypes
-from tripont.core.compiler.hlo import Shape
+from tripont.core.compiler.ir import dtypes
+from tripont.core.compiler.ir.hlo import Shape
 
 from .calls import run
 from .test_gemm import attributes, normal

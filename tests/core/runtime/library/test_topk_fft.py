@@ -9,8 +9,8 @@ import sys
 import ml_dtypes
 import numpy as np
 import pytest
-from tripont.core.compiler import dtypes
-from tripont.core.compiler.hlo import Shape
+from tripont.core.compiler.ir import dtypes
+from tripont.core.compiler.ir.hlo import Shape
 
 from ..conftest import status
 from .calls import load, run

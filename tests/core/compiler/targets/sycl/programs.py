@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import struct
 
-from tripont.core.compiler import artifact, compile
+from tripont.core.compiler import compile
+from tripont.core.compiler.formats import artifact
 
 
 def program(body: str, parameters: str, result: str) -> bytes:

@@ -6,9 +6,9 @@ import re
 import struct
 
 import pytest
-from tripont.core.compiler import artifact
 from tripont.core.compiler.codegen import llvm_ir
-from tripont.core.compiler.errors import CompileError
+from tripont.core.compiler.formats import artifact
+from tripont.core.compiler.ir.errors import CompileError
 from tripont.core.compiler.targets.sycl import disassemble, for_device, spirv, target
 from tripont.core.compiler.targets.sycl.contract import contract
 from tripont.core.compiler.targets.sycl.legalize import legalize

@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 from tripont.core import _tripont
-from tripont.core.compiler import artifact
+from tripont.core.compiler.formats import artifact
 
 from .context import Context, elementwise, error_of
 

@@ -1,0 +1,128 @@
+"""Between memory and registers, and between dtypes: exact, rounding to nearest even where a value does not fit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...ir import dtypes
+from ...ir.dtypes import DType
+from ...ir.errors import unimplemented
+from .. import llvm_ir
+from ..llvm_ir import Value, lanes_of, vector
+from ..representation import Complex, Element, register_type
+from . import small_floats
+
+if TYPE_CHECKING:
+    from ..generator import Generator
+
+
+def from_memory(g: Generator, raw: Value, dtype: DType) -> Value:
+    """The register value of what was loaded."""
+    b = g.builder
+    dtype = dtype.component
+    if dtype.kind == "pred":
+        return b.icmp("ne", raw, llvm_ir.zero(raw.type))
+    if dtype.is_integer:
+        return wrap(g, raw, dtype)
+    if dtype in (dtypes.F32, dtypes.F64):
+        return raw
+    return small_floats.decode(g, raw, dtype)
+
+
+def to_memory(g: Generator, value: Value, dtype: DType) -> Value:
+    """What to store for a register value."""
+    dtype = dtype.component
+    if dtype.kind == "pred":
+        return g.builder.cast("zext", value, vector("i8", lanes_of(value.type)))
+    if dtype.is_integer or dtype in (dtypes.F32, dtypes.F64):
+        return value
+    return small_floats.encode(g, value, dtype)
+
+
+def wrap(g: Generator, value: Value, dtype: DType) -> Value:
+    """An integer reduced to the width of a sub-byte dtype; other integers are in range already."""
+    if dtype.bits >= 8:
+        return value
+    b = g.builder
+    if not dtype.is_signed:
+        return b.binary("and", value, llvm_ir.integer(value.type, (1 << dtype.bits) - 1))
+    by = llvm_ir.integer(value.type, 8 - dtype.bits)
+    return b.binary("ashr", b.binary("shl", value, by), by)
+
+
+def round_to(g: Generator, value: Value, dtype: DType) -> Value:
+    """A float register value rounded to a dtype narrower than its register."""
+    if dtype in (dtypes.F32, dtypes.F64) or not dtype.is_float:
+        return value
+    return small_floats.round_to(g, value, dtype)
+
+
+def convert(g: Generator, element: Element, source: DType, target: DType) -> Element:
+    """StableHLO's ``convert``.
+
+    Floats saturate into integers (NaN gives 0), anything but 0 is true, a complex number gives its real part (so i is
+    false), integers wrap.
+    """
+    if target.is_complex:
+        if isinstance(element, Complex):
+            parts = [_convert(g, v, source.component, target.component) for v in element]
+            return Complex(parts[0], parts[1])
+        real = _convert(g, element, source, target.component)
+        return Complex(real, llvm_ir.zero(real.type))
+    if isinstance(element, Complex):
+        element = element.real
+    return _convert(g, element, source.component, target)
+
+
+def _convert(g: Generator, value: Value, source: DType, target: DType) -> Value:
+    b = g.builder
+    if source is target:
+        return value
+    count = lanes_of(value.type)
+    type_ = vector(register_type(target), count)
+    if source.kind == "token" or target.kind == "token":
+        raise unimplemented(f"convert from {source} to {target}")
+    if target.kind == "pred":
+        if source.is_float:
+            return b.fcmp("une", value, llvm_ir.floating(value.type, 0.0))
+        return b.icmp("ne", value, llvm_ir.zero(value.type))
+    if source.kind == "pred" or source.is_integer:
+        signed = source.is_signed
+        if target.is_integer:
+            wide, narrow = int(register_type(source)[1:]), int(register_type(target)[1:])
+            if wide > narrow:
+                value = b.cast("trunc", value, type_)
+            elif wide < narrow:
+                value = b.cast("sext" if signed else "zext", value, type_)
+            return wrap(g, value, target)
+        return round_to(g, b.cast("sitofp" if signed else "uitofp", value, type_), target)
+    if target.is_integer:
+        return _float_to_integer(g, value, target)
+    return _float_to_float(g, value, source, target)
+
+
+def _float_to_integer(g: Generator, value: Value, target: DType) -> Value:
+    b = g.builder
+    count = lanes_of(value.type)
+    type_ = vector(register_type(target), count)
+    name = f"llvm.fpto{'s' if target.is_signed else 'u'}i.sat.{llvm_ir.mangle(type_)}.{llvm_ir.mangle(value.type)}"
+    result = b.call(type_, name, [value])
+    if target.bits >= 8:
+        return result
+    low = -(1 << (target.bits - 1)) if target.is_signed else 0
+    high = (1 << (target.bits - (1 if target.is_signed else 0))) - 1
+    prefix = "s" if target.is_signed else "u"
+    result = b.intrinsic(f"{prefix}min", [result, llvm_ir.integer(type_, high)])
+    return b.intrinsic(f"{prefix}max", [result, llvm_ir.integer(type_, low)])
+
+
+def _float_to_float(g: Generator, value: Value, source: DType, target: DType) -> Value:
+    b = g.builder
+    count = lanes_of(value.type)
+    if target is dtypes.F64:
+        return b.cast("fpext", value, vector("double", count))
+    if source is dtypes.F64:
+        if target is dtypes.F32:
+            return b.cast("fptrunc", value, vector("float", count))
+        value = small_floats.truncate_to_odd(g, value)
+    return round_to(g, value, target)

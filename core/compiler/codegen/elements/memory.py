@@ -1,0 +1,209 @@
+"""Loads and stores of elements: contiguous vectors, single elements, gathers and scatters."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from ...ir.dtypes import DType
+from .. import llvm_ir
+from ..llvm_ir import Value, i64
+from ..representation import Complex, Element, lanes, memory_type, register_type
+from . import conversion
+
+if TYPE_CHECKING:
+    from ..generator import Array, Coordinate, Generator, Index
+
+
+def unit(dtype: DType) -> tuple[str, int]:
+    """The LLVM type that memory of ``dtype`` is addressed in, and how many of them an element takes."""
+    return memory_type(dtype), 2 if dtype.is_complex else 1
+
+
+def load(g: Generator, array: Array, index: Index, floor: int | None = None) -> Element:
+    """The element of ``array`` at ``index``: a scalar if the index is the same in all lanes, else a vector.
+
+    ``floor`` is the outermost level that the load may move to; memory that the kernel itself writes needs one.
+    """
+    dtype = array.shape.dtype
+    pointer, lane = g.address(array, index)
+    if g.fetched_bytes is not None:
+        return _fetch(g, array, pointer, lane)
+    mask = None if lane.is_uniform else g.mask
+    operands = [pointer] + [v for v in (lane.vector, mask) if v is not None]
+    return g.pure(
+        ("load", pointer, lane, mask),
+        operands,
+        lambda: _load(g, dtype, pointer, lane, mask),
+        g.guard_level() if floor is None else floor,
+    )
+
+
+def _fetch(g: Generator, array: Array, pointer: Value, lane: Coordinate) -> Element:
+    """Ask for the line of memory that the first lane is read from, if the array is large; gives 0."""
+    dtype = array.shape.dtype
+    assert g.fetched_bytes is not None
+    if array.shape.bytes >= g.fetched_bytes:
+        # To read, into all caches, as data.
+        hints = [Value("i32", n) for n in ("0", "3", "1")]
+        g.builder.call("void", "llvm.prefetch.p0", [pointer, *hints])
+    zero = llvm_ir.zero(llvm_ir.vector(register_type(dtype), lane.lanes))
+    return Complex(zero, zero) if dtype.is_complex else zero
+
+
+def reload(g: Generator, array: Array, index: Index) -> Element:
+    """As :func:`load`, but what memory holds now: for arrays that the kernel itself writes."""
+    pointer, lane = g.address(array, index)
+    return _load(g, array.shape.dtype, pointer, lane, None if lane.is_uniform else g.mask)
+
+
+def _load(
+    g: Generator, dtype: DType, pointer: Value, lane: Coordinate, mask: Value | None
+) -> Element:
+    type_, factor = unit(dtype)
+    parts = [_load_part(g, type_, factor, pointer, lane, mask, n) for n in range(factor)]
+    if factor == 2 and not lane.is_uniform and lane.stride == 2:  # both parts came as one vector
+        count = lane.lanes
+        wide = _contiguous(g, type_, pointer, 2 * count, _interleave(g, mask, mask))
+        parts = [g.builder.shuffle(wide, wide, range(n, 2 * count, 2)) for n in (0, 1)]
+    values = [conversion.from_memory(g, part, dtype) for part in parts if part is not None]
+    return Complex(values[0], values[1]) if dtype.is_complex else values[0]
+
+
+def _load_part(
+    g: Generator,
+    type_: str,
+    factor: int,
+    pointer: Value,
+    lane: Coordinate,
+    mask: Value | None,
+    part: int,
+) -> Value | None:
+    b, size, count = g.builder, size_of(type_), lane.lanes
+    if lane.is_uniform:
+        return b.load(type_, b.gep(type_, pointer, i64(part)), size)
+    if lane.vector is None and lane.stride == factor:
+        return _contiguous(g, type_, pointer, count, mask) if factor == 1 else None
+    if lane.vector is None and lane.stride == -1 and mask is None:
+        start = b.gep(type_, pointer, i64(1 - count))
+        forward = _contiguous(g, type_, start, count, None)
+        return b.shuffle(forward, forward, range(count - 1, -1, -1))
+    if lane.vector is None and 2 <= lane.stride <= 4 and factor == 1 and mask is None:
+        return _strided(g, type_, pointer, count, lane.stride)
+    offsets = lane.vector or b.lane_offsets("i64", count, lane.stride)
+    addresses = b.gep(type_, b.gep(type_, pointer, i64(part)), offsets)
+    result = llvm_ir.vector(type_, count)
+    if mask is None:
+        mask = Value(f"<{count} x i1>", "splat (i1 true)")
+    name = f"llvm.masked.gather.{llvm_ir.mangle(result)}.{llvm_ir.mangle(addresses.type)}"
+    passthru = llvm_ir.zero(result)
+    return b.call(
+        result, name, [Value(f"{addresses.type} align {size}", addresses.ref), mask, passthru]
+    )
+
+
+def _strided(g: Generator, type_: str, pointer: Value, count: int, stride: int) -> Value:
+    """Every ``stride``-th element: contiguous vectors, and shuffles that pick from them.
+
+    The last vector ends with the last element that is needed: nothing behind it is touched.
+    """
+    b = g.builder
+    starts = [n * count for n in range(stride - 1)] + [(count - 1) * stride + 1 - count]
+    picked: Value | None = None
+    for n, start in enumerate(starts):
+        piece = _contiguous(g, type_, b.gep(type_, pointer, i64(start)), count, None)
+        if picked is None:
+            first = [lane * stride if lane * stride < count else 0 for lane in range(count)]
+            picked = b.shuffle(piece, piece, first)
+            continue
+        low, high = n * count, (n + 1) * count if n + 1 < stride else count * stride
+        mask = [
+            count + lane * stride - start if low <= lane * stride < high else lane
+            for lane in range(count)
+        ]
+        picked = b.shuffle(picked, piece, mask)
+    assert picked is not None
+    return picked
+
+
+def _contiguous(g: Generator, type_: str, pointer: Value, count: int, mask: Value | None) -> Value:
+    result = llvm_ir.vector(type_, count)
+    if mask is None:
+        return g.builder.load(result, pointer, size_of(type_))
+    name = f"llvm.masked.load.{llvm_ir.mangle(result)}.p0"
+    address = Value(f"ptr align {size_of(type_)}", pointer.ref)
+    return g.builder.call(result, name, [address, mask, llvm_ir.zero(result)])
+
+
+def store(
+    g: Generator, array: Array, index: Index, element: Element, mask: Value | None, streaming: bool
+) -> None:
+    """Write ``element`` to ``array`` at ``index``, in the lanes of ``mask`` if given; see Generator.store."""
+    b = g.builder
+    dtype = array.shape.dtype
+    type_, factor = unit(dtype)
+    size = size_of(type_)
+    pointer, lane = g.address(array, index)
+    if not lane.is_uniform and lanes(element) == 1:
+        element = (
+            Complex(*(g.splat(v, lane.lanes) for v in element))
+            if isinstance(element, Complex)
+            else g.splat(element, lane.lanes)
+        )
+    parts = [conversion.to_memory(g, v, dtype) for v in (element if factor == 2 else (element,))]  # type: ignore[arg-type]
+    if lane.is_uniform:
+        for n, part in enumerate(parts):
+            b.store(part, b.gep(type_, pointer, i64(n)), size)
+    elif lane.vector is None and lane.stride == factor:
+        value = parts[0]
+        if factor == 2:
+            value = _interleave(g, parts[0], parts[1])  # type: ignore[assignment]
+            mask = _interleave(g, mask, mask)
+        if mask is None:
+            width = size * llvm_ir.lanes_of(value.type)
+            if streaming and width == g.target.vector_bytes and _is_aligned(array, index, width):
+                b.store(value, pointer, width, ", !nontemporal !{i32 1}")
+                g.streamed = True
+                return
+            b.store(value, pointer, size)
+        else:
+            name = f"llvm.masked.store.{llvm_ir.mangle(value.type)}.p0"
+            b.call("void", name, [value, Value(f"ptr align {size}", pointer.ref), mask])
+    else:
+        count = lane.lanes
+        offsets = lane.vector or b.lane_offsets("i64", count, lane.stride)
+        if mask is None:
+            mask = Value(f"<{count} x i1>", "splat (i1 true)")
+        for n, part in enumerate(parts):
+            addresses = b.gep(type_, b.gep(type_, pointer, i64(n)), offsets)
+            name = (
+                f"llvm.masked.scatter.{llvm_ir.mangle(part.type)}.{llvm_ir.mangle(addresses.type)}"
+            )
+            b.call(
+                "void", name, [part, Value(f"{addresses.type} align {size}", addresses.ref), mask]
+            )
+
+
+def _is_aligned(array: Array, index: Index, width: int) -> bool:
+    """Whether an element's address is known to be a multiple of ``width`` bytes (arrays start at multiples of 64)."""
+    stride, multiple = array.shape.bytes, 0
+    for c, dim in zip(index, array.shape.dims, strict=True):
+        stride //= max(dim, 1)
+        if c.vector is not None:
+            return False
+        if dim != 1:
+            multiple = math.gcd(multiple, c.multiple * stride)
+    return 0 < width <= 64 and multiple % width == 0
+
+
+def _interleave(g: Generator, a: Value | None, b: Value | None) -> Value | None:
+    """a0 b0 a1 b1 ..."""
+    if a is None or b is None:
+        return None
+    count = llvm_ir.lanes_of(a.type)
+    return g.builder.shuffle(a, b, [n // 2 + (n % 2) * count for n in range(2 * count)])
+
+
+def size_of(type_: str) -> int:
+    """Bytes of a scalar LLVM type in memory."""
+    return {"float": 4, "double": 8}.get(type_) or int(type_[1:]) // 8

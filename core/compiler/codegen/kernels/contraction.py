@@ -1,0 +1,789 @@
+"""The "dot" kernel: contractions of any dimension numbers and dtypes, written for small and odd
+ones.
+
+Large matrix products go to a library; what is left is products whose matrices fit in the caches,
+matrix-vector products (bound by memory), and dtypes no library knows. Operands may be computed on
+the fly (a "dot" fusion reads its operands through element generators) and elementwise instructions
+may follow.
+
+Dimensions fall into four groups: batch, rows (free in lhs), columns (free in rhs) and contracted.
+Neighbours of a group that are neighbours in every array are merged. Three ways to compute a tile of
+the result:
+
+* columns: a vector holds neighbouring columns; elements of lhs are broadcast. For rhs with columns
+  minor (``[K,N]``), and, with the operands exchanged, for lhs with rows minor.
+* dots: a vector holds neighbouring contracted elements of both operands; the accumulators of a tile
+  are summed across lanes at the end, all at once. For operands with the contracted dimension minor
+  (``[M,K] x [N,K]``).
+* panels: few rows times a large matrix with columns minor: a block of columns is accumulated in
+  memory while eight rows of the matrix at a time stream by.
+
+Few rows times a large matrix with the contracted dimension minor are dots. Either way the matrix is
+read once, and fetched ahead: memory decides how long such a product takes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from ...ir import errors, hlo
+from .. import costs, llvm_ir
+from ..elements.elemental import element
+from ..elements.products import Products
+from ..generator import ZERO, Array, Coordinate, Index, fixed
+from ..llvm_ir import Module, Value, i64
+from ..representation import Complex, Element, components, map_components
+from . import accumulation
+from .emit import EmittedKernel, Frame
+from .loops import count
+
+if TYPE_CHECKING:
+    from ...targets.target import Target
+
+_PANEL_COLUMNS: Final = 1024
+_PANEL_ROWS: Final = 8
+STREAMED_BYTES: Final = 1 << 18  # a matrix from this size on is worth streaming
+_PANEL_SUMS: Final = (
+    1 << 14
+)  # bytes of sums that are accumulated in memory: they stay in the nearest cache
+# A product with so few rows is bound by reading the other matrix, which streams by once.
+FEW_ROWS: Final = 8
+_LINE: Final = 64  # bytes of memory that come together
+# How far ahead a matrix is fetched that streams by along the contracted dimension.
+_BYTES_AHEAD: Final = 1024
+# Products that an accumulator takes in a block, of sums that are more than twice as long. (Many accumulators of a tile
+# wait in memory while a block is summed: it is longer than that of a reduction.)
+_BLOCK: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """A loop of the contraction: its size and where it stands in each array (-1: nowhere)."""
+
+    size: int
+    lhs: int = -1
+    rhs: int = -1
+    result: int = -1
+
+
+@dataclass(slots=True)
+class Contraction:
+    """The loops of a dot by group, and the arrays' dimensions in the same numbering."""
+
+    batch: list[Dimension]
+    rows: list[Dimension]
+    columns: list[Dimension]
+    contracted: list[Dimension]
+    lhs: tuple[int, ...]
+    rhs: tuple[int, ...]
+    result: tuple[int, ...]
+
+    @property
+    def groups(self) -> list[list[Dimension]]:
+        return [self.batch, self.rows, self.columns, self.contracted]
+
+    def exchanged(self) -> Contraction:
+        """The same contraction with lhs and rhs in each other's place."""
+
+        def swap(group: list[Dimension]) -> list[Dimension]:
+            return [replace(d, lhs=d.rhs, rhs=d.lhs) for d in group]
+
+        return Contraction(
+            swap(self.batch),
+            swap(self.columns),
+            swap(self.rows),
+            swap(self.contracted),
+            self.rhs,
+            self.lhs,
+            self.result,
+        )
+
+    def minor(self, array: str) -> Dimension | None:
+        """The fastest-varying dimension of ``array`` ("lhs", "rhs" or "result")."""
+        used = [d for group in self.groups for d in group if getattr(d, array) >= 0 and d.size > 1]
+        return max(used, key=lambda d: int(getattr(d, array)), default=None)
+
+
+def analyse(dot: hlo.Instruction, merge: bool) -> Contraction:
+    """The loops of ``dot``; with ``merge`` neighbouring dimensions become one where all arrays allow it."""
+    lhs, rhs = (o.dims for o in dot.operands)
+    n: hlo.DotDimensionNumbers = dot.attributes["dimension_numbers"]
+    batch = [
+        Dimension(lhs[a], a, b, i)
+        for i, (a, b) in enumerate(zip(n.lhs_batch, n.rhs_batch, strict=True))
+    ]
+    at = len(batch)
+    free = [d for d in range(len(lhs)) if d not in n.lhs_batch and d not in n.lhs_contracting]
+    rows = [Dimension(lhs[d], d, -1, at + i) for i, d in enumerate(free)]
+    at += len(rows)
+    free = [d for d in range(len(rhs)) if d not in n.rhs_batch and d not in n.rhs_contracting]
+    columns = [Dimension(rhs[d], -1, d, at + i) for i, d in enumerate(free)]
+    contracted = [
+        Dimension(lhs[a], a, b) for a, b in zip(n.lhs_contracting, n.rhs_contracting, strict=True)
+    ]
+    contracted.sort(key=lambda d: d.lhs)
+    c = Contraction(batch, rows, columns, contracted, lhs, rhs, dot.dims)
+    return _merged(c) if merge else c
+
+
+def _merged(c: Contraction) -> Contraction:
+    """Dimensions of size one dropped, neighbours joined, and all numbered anew."""
+    arrays = ("lhs", "rhs", "result")
+    rank: dict[str, dict[int, int]] = {}  # old position -> position among the dimensions that count
+    for a, dims in zip(arrays, (c.lhs, c.rhs, c.result), strict=True):
+        rank[a] = {d: n for n, d in enumerate(d for d, dim in enumerate(dims) if dim != 1)}
+
+    def follows(d: Dimension, last: Dimension) -> bool:
+        places = [(getattr(last, a), getattr(d, a), rank[a]) for a in arrays]
+        return all((p < 0) == (q < 0) and (q < 0 or r[q] == r[p] + 1) for p, q, r in places)
+
+    groups: list[list[list[Dimension]]] = []  # by group: runs of dimensions that become one
+    for group in c.groups:
+        runs: list[list[Dimension]] = []
+        for d in group:
+            if d.size == 1:
+                continue
+            if runs and follows(d, runs[-1][-1]):
+                runs[-1].append(d)
+            else:
+                runs.append([d])
+        groups.append(runs)
+    position: dict[tuple[str, Dimension], int] = {}
+    shapes: list[tuple[int, ...]] = []
+    for a in arrays:
+        present = [run for runs in groups for run in runs if getattr(run[0], a) >= 0]
+        present.sort(key=lambda run: int(getattr(run[0], a)))
+        position.update({(a, run[0]): n for n, run in enumerate(present)})
+        shapes.append(tuple(math.prod(d.size for d in run) for run in present))
+    merged = [
+        [
+            Dimension(
+                math.prod(d.size for d in run), *(position.get((a, run[0]), -1) for a in arrays)
+            )
+            for run in runs
+        ]
+        for runs in groups
+    ]
+    return Contraction(merged[0], merged[1], merged[2], merged[3], *shapes)
+
+
+Reader = Callable[[Index], Element]
+Writer = Callable[[Index, Element, "Value | None"], None]
+Coordinates = dict[Dimension, Coordinate]
+
+
+class _Kernel(Products):
+    """A dot kernel being written. ``c`` may have its operands exchanged, and the readers with them."""
+
+    def __init__(
+        self,
+        frame: Frame,
+        dot: hlo.Instruction,
+        c: Contraction,
+        readers: Sequence[Reader],
+        write: Writer,
+    ) -> None:
+        super().__init__(frame.generator, dot.dtype)
+        self.frame = frame
+        self.target = frame.target
+        self.dot = dot
+        self.c = c
+        self.readers = list(readers)
+        self.source_dtypes = [o.dtype for o in dot.operands]
+        self.write = write
+        self.rounds = self.dtype.is_float or self.dtype.is_complex
+        size = {"float": 4, "double": 8}.get(self.type) or max(1, int(self.type[1:]) // 8)
+        self.register_bytes = size
+        self.lanes = self.target.lane_count(size, self.dtype.is_complex)
+        self.can_mask = self.target.can_mask(
+            min(o.dtype.component.size for o in dot.operands)
+        ) and self.target.can_mask(self.dtype.component.size)
+        self.registers = 32 if self.target.vector_bytes >= 64 else 16
+        self.most_rows = 8 if self.registers == 32 else 4
+        self.fetches = self.target.packs_products  # on a CPU
+        # The largest operand, and how many of its vectors are a line of memory.
+        largest = max((a.shape for a in frame.operands), key=lambda shape: shape.bytes)
+        self.fetched_bytes = largest.bytes
+        self.streamed_size = largest.dtype.size
+        self.line = max(1, _LINE // (self.lanes * self.streamed_size))
+
+    def exchange(self) -> None:
+        self.c = self.c.exchanged()
+        self.readers.reverse()
+        self.source_dtypes.reverse()
+
+    # -- elements
+    def read(self, side: int, at: Coordinates) -> Element:
+        """An element of lhs (0) or rhs (1), converted to the type of the accumulator."""
+        array = ("lhs", "rhs")[side]
+        dims = (self.c.lhs, self.c.rhs)[side]
+        index: list[Coordinate] = [ZERO] * len(dims)
+        for d, coordinate in at.items():
+            if getattr(d, array) >= 0:
+                index[getattr(d, array)] = coordinate
+        value = self.readers[side](tuple(index))
+        return self.factor(value, self.source_dtypes[side])
+
+    def store(self, at: Coordinates, value: Element, mask: Value | None = None) -> None:
+        index: list[Coordinate] = [ZERO] * len(self.c.result)
+        for d, coordinate in at.items():
+            if d.result >= 0:
+                index[d.result] = coordinate
+        self.write(tuple(index), value, mask)
+
+    # -- loops
+    def offset(self, start: Coordinate, by: int, lanes: int, size: int) -> Coordinate:
+        """The coordinates start + by ... start + by + lanes - 1 of a dimension, for a uniform start."""
+        base = self.g.add(start.base, i64(by))
+        multiple = math.gcd(start.multiple, by) if by else start.multiple
+        return Coordinate(base, int(lanes > 1), lanes, None, 0, size - 1, multiple)
+
+    def start(self, block: Coordinate, step: int, size: int) -> Coordinate:
+        """Where a block begins: the last one is moved back to end at ``size``."""
+        if size % step == 0 or size < step:
+            return self.g.scale(block, step)._replace(high=max(size - 1, 0))
+        scaled = self.g.scale(block, step)
+        key = ("block start", scaled.base, size, step)
+        operands = [scaled.base]
+        base = self.g.pure(
+            key, operands, lambda: self.g.builder.intrinsic("smin", [scaled.base, i64(size - step)])
+        )
+        return Coordinate(base, 0, 1, None, 0, size - 1, math.gcd(step, size - step))
+
+    def contract(
+        self,
+        dims: Sequence[Dimension],
+        unroll: int,
+        accumulators: list[Element],
+        body: Callable[[Coordinates, list[Element]], None],
+        terms: int = 1,
+    ) -> list[Element]:
+        """Nested loops over ``dims`` around ``body(coordinates, accumulators)``, which updates the list.
+
+        ``terms``: how many products each accumulator takes in the body.
+        """
+
+        def nest(level: int, at: Coordinates, values: list[Element]) -> list[Element]:
+            if level == len(dims):
+                values = list(values)
+                body(at, values)
+                return values
+            d = dims[level]
+            step = unroll if level == len(dims) - 1 else 1
+            whole = d.size // step * step
+            if whole > step:
+
+                def steps(i: Value, flat: list[Value]) -> list[Value]:
+                    inner = self.grouped(flat)
+                    for n in range(step):
+                        c = Coordinate(self.g.add(i, i64(n)), 0, 1, None, 0, d.size - 1, 1)
+                        inner = nest(level + 1, {**at, d: c}, inner)
+                    return [v for e in inner for v in components(e)]
+
+                inner_terms = step * terms * math.prod(r.size for r in dims[level + 1 :])
+                values = self.accumulate(whole, step, values, steps, inner_terms)
+                rest = range(whole, d.size)
+            else:
+                rest = range(d.size)
+            for n in rest:
+                values = nest(
+                    level + 1, {**at, d: Coordinate(i64(n), 0, 1, None, n, n, n or 1 << 30)}, values
+                )
+            return values
+
+        return nest(0, {}, accumulators)
+
+    def accumulate(
+        self,
+        stop: int,
+        step: int,
+        values: list[Element],
+        body: accumulation.Body,
+        terms: int,
+        block: int = _BLOCK,
+    ) -> list[Element]:
+        """A loop of ``body(i, accumulators)`` from 0 to ``stop``, in blocks if sums of floats are long."""
+        start = [v for e in values for v in components(e)]
+        trips = -(-stop // step)
+
+        def fresh() -> list[Value]:
+            return [llvm_ir.zero(v.type) for v in start]
+
+        def merge(a: list[Value], b: list[Value]) -> list[Value]:
+            return [self.add(x, y) for x, y in zip(a, b, strict=True)]
+
+        flat = accumulation.accumulate(
+            self.g, i64(0), i64(stop), step, trips, start, body, fresh, merge,
+            terms=terms, block=block, longest=2 * block if self.rounds else trips * terms,
+        )  # fmt: skip
+        return self.grouped(flat)
+
+    # -- ways
+    def emit(self) -> tuple[int, float]:
+        """Write the kernel; (units of work, cost)."""
+        c = self.c
+        rows, columns = (math.prod(d.size for d in g) for g in (c.rows, c.columns))
+        depth, batches = (math.prod(d.size for d in g) for g in (c.contracted, c.batch))
+        flops_ns = batches * rows * columns * depth * self.parts**2 / (self.lanes * 4.0)
+        moved = sum(a.shape.bytes for a in (*self.frame.operands, *self.frame.results))
+        cost = 20.0 + max(flops_ns, moved * 0.03)
+        lhs_minor, rhs_minor = c.minor("lhs"), c.minor("rhs")
+        if rhs_minor not in c.columns and lhs_minor in c.rows:
+            self.exchange()
+        elif rhs_minor in c.contracted and lhs_minor == rhs_minor:
+            if columns <= FEW_ROWS < rows and self.frame.moves_at_least(STREAMED_BYTES):
+                self.exchange()  # the matrix is rhs
+            return self.dots(), cost
+        if self.streams() and not self.dtype.is_complex:
+            return self.panels(self.c.columns[-1]), cost
+        return self.columns_tiles(), cost
+
+    def streams(self) -> bool:
+        """Whether few rows are multiplied by a large matrix (rhs): reading it decides how long that takes."""
+        c = self.c
+        last = c.columns[-1] if c.columns else Dimension(1)
+        minor = c.minor("rhs")
+        return (
+            math.prod(d.size for d in c.rows[:-1]) == 1
+            and (c.rows[-1].size if c.rows else 1) <= (FEW_ROWS if self.fetches else 1)
+            and len(c.contracted) == 1
+            and (minor is c.contracted[0] or (minor is last and last.size >= 2 * self.lanes))
+            and math.prod(c.rhs) * self.source_dtypes[1].size >= STREAMED_BYTES
+        )
+
+    def columns_tiles(self) -> int:
+        c, g = self.c, self.g
+        row = c.rows[-1] if c.rows else Dimension(1)
+        column = c.columns[-1] if c.columns else Dimension(1)
+        lanes = min(self.lanes, _power_of_two(column.size, up=self.can_mask))
+        vectors = (
+            -(-column.size // lanes)
+            if self.can_mask or column.size % lanes == 0
+            else max(1, column.size // lanes)
+        )
+        budget = self.registers * 3 // 4 // self.parts
+        most = 8 if row.size == 1 else 4 if self.registers == 32 else 2
+        most = max(1, min(most // self.parts, budget))
+        blocks = -(-vectors // most)
+        width = -(-vectors // blocks)
+        blocks = -(-column.size // (width * lanes))
+        height = _tile(row.size, max(1, min(budget // width, 12)))
+        unroll = max(1, min(4, 48 // (height * width * self.parts)))
+        tail = column.size - (width - 1) * lanes  # lanes of the last vector, if there is one block
+        mask = None
+        if column.size < width * lanes:
+            text = ", ".join(f"i1 {'true' if n < tail else 'false'}" for n in range(lanes))
+            mask = Value(f"<{lanes} x i1>", f"<{text}>")
+        outer = [*c.batch, *c.rows[:-1], *c.columns[:-1]]
+
+        def tile(index: Index) -> None:
+            fixed_at = dict(zip(outer, index, strict=False))
+            top = self.start(index[-2], height, row.size)
+            left = self.start(index[-1], width * lanes, column.size)
+            row_at = [self.offset(top, r, 1, row.size) for r in range(height)]
+            column_at = [self.offset(left, v * lanes, lanes, column.size) for v in range(width)]
+
+            def step(at: Coordinates, accumulators: list[Element]) -> None:
+                right = []
+                for v in range(width):
+                    if mask is not None and v == width - 1:
+                        with g.masked(mask):
+                            right.append(self.read(1, {**fixed_at, **at, column: column_at[v]}))
+                    else:
+                        right.append(self.read(1, {**fixed_at, **at, column: column_at[v]}))
+                for r in range(height):
+                    left_value = self.read(0, {**fixed_at, **at, row: row_at[r]})
+                    for v in range(width):
+                        n = r * width + v
+                        accumulators[n] = self.multiply_add(left_value, right[v], accumulators[n])
+
+            start = [self.zeros(lanes) for _ in range(height * width)]
+            values = self.contract(c.contracted, unroll, start, step)
+            for n, value in enumerate(values):
+                v = n % width
+                at = {**fixed_at, row: row_at[n // width], column: column_at[v]}
+                self.store(at, value, mask if v == width - 1 else None)
+
+        dims = [*(d.size for d in outer), -(-row.size // height), blocks]
+        count(g, self.frame.begin, self.frame.end, dims, tile)
+        return math.prod(dims)
+
+    def dots(self) -> int:
+        """A vector runs along the contracted dimension that is minor in both operands."""
+        c, g = self.c, self.g
+        minor = c.minor("lhs")
+        assert minor is not None
+        others = [d for d in c.contracted if d is not minor]
+        row = c.rows[-1] if c.rows else Dimension(1)
+        column = c.columns[-1] if c.columns else Dimension(1)
+        lanes = min(self.lanes, _power_of_two(minor.size, up=self.can_mask))
+        main = minor.size // lanes * lanes
+        budget = 16 // self.parts if self.registers == 32 else 8 // self.parts
+        streams = self.fetches and self.streams()
+        if streams:
+            height = -(-row.size // -(-row.size // self.most_rows))
+            width = min(column.size, 4, max(2, (24 if self.registers == 32 else 8) // height))
+        else:
+            height = _tile(row.size, 4)
+            width = _tile(column.size, max(1, budget // height))
+            if height < 4:
+                height = _tile(row.size, max(1, budget // width))
+        tiles = height * width
+        unroll = self.line if streams else 2 if tiles <= 4 and main % (2 * lanes) == 0 else 1
+        ahead = _BYTES_AHEAD // self.streamed_size
+        outer = [*c.batch, *c.rows[:-1], *c.columns[:-1]]
+        rest = minor.size - main
+        mask = None
+        if rest and self.can_mask:
+            text = ", ".join(f"i1 {'true' if n < rest else 'false'}" for n in range(lanes))
+            mask = Value(f"<{lanes} x i1>", f"<{text}>")
+        # The lanes behind the end are loaded as zeros, whose product adds nothing unless something is computed of them:
+        # an operand's 1 / 0 there would make the sum NaN.
+        adds_nothing = all(_keeps_zeros(operand) for operand in self.dot.operands)
+
+        def tile(index: Index) -> None:
+            fixed_at = dict(zip(outer, index, strict=False))
+            top = self.start(index[-2], height, row.size)
+            left = self.start(index[-1], width, column.size)
+            row_at = [self.offset(top, r, 1, row.size) for r in range(height)]
+            column_at = [self.offset(left, v, 1, column.size) for v in range(width)]
+
+            def product(at: Coordinates, k: Coordinate, accumulators: list[Element]) -> None:
+                at = {**fixed_at, **at, minor: k}
+                right = [self.read(1, {**at, column: column_at[v]}) for v in range(width)]
+                for r in range(height):
+                    left_value = self.read(0, {**at, row: row_at[r]})
+                    for v in range(width):
+                        n = r * width + v
+                        accumulators[n] = self.multiply_add(left_value, right[v], accumulators[n])
+
+            def along(at: Coordinates, accumulators: list[Element]) -> None:
+                vectors, scalars = accumulators[:tiles], accumulators[tiles:]
+                step = lanes * unroll
+                whole = main // step * step
+                if whole > step:
+
+                    def steps(i: Value, flat: list[Value]) -> list[Value]:
+                        inner = self.grouped(flat)
+                        start = Coordinate(i, 0, 1, None, 0, minor.size - 1, step)
+                        for by in range(0, step, lanes):
+                            k = self.offset(start, by, lanes, minor.size)
+                            if streams and by % (self.line * lanes) == 0:
+                                self.fetch({**fixed_at, **at, minor: g.shift(k, ahead)}, column_at)
+                            product(at, k, inner)
+                        return [v for e in inner for v in components(e)]
+
+                    block = accumulation.BLOCK if tiles <= 4 else _BLOCK
+                    vectors = self.accumulate(whole, step, vectors, steps, unroll, block)
+                else:
+                    whole = 0
+                for by in range(whole, main, lanes):
+                    product(at, self.offset(ZERO, by, lanes, minor.size), vectors)
+                if mask is not None:
+                    before = list(vectors)
+                    with g.masked(mask):
+                        product(at, self.offset(ZERO, main, lanes, minor.size), vectors)
+                    if not adds_nothing:
+                        vectors = [
+                            self.where(mask, *pair) for pair in zip(vectors, before, strict=True)
+                        ]
+                elif rest:
+                    for by in range(main, minor.size):
+                        product(at, self.offset(ZERO, by, 1, minor.size), scalars)
+                accumulators[:] = [*vectors, *scalars]
+
+            start = [self.zeros(lanes) for _ in range(tiles)]
+            if rest and mask is None:
+                start += [self.zeros(1) for _ in range(tiles)]
+            values = self.contract(others, 1, start, along, -(-minor.size // lanes))
+            scalars = values[tiles:]
+            for r in range(height):
+                part = values[r * width : (r + 1) * width]
+                sums = self.sum_lanes(part)
+                if scalars:
+                    tail = scalars[r * width : (r + 1) * width]
+                    sums = [self.add_elements(a, b) for a, b in zip(sums, tail, strict=True)]
+                wide = _power_of_two(width, up=False)
+                at = 0
+                while at < width:
+                    while wide > width - at:
+                        wide //= 2
+                    value = self.gathered(sums[at : at + wide])
+                    place = self.offset(left, at, wide, column.size)
+                    self.store({**fixed_at, row: row_at[r], column: place}, value)
+                    at += wide
+
+        # The matrix streams by once: all rows of lhs pass a tile's columns before the next tile's.
+        tiles_of = [-(-row.size // height), -(-column.size // width)]
+        dims = [*(d.size for d in outer), *(reversed(tiles_of) if streams else tiles_of)]
+
+        def unit(index: Index) -> None:
+            tile((*index[:-2], index[-1], index[-2]) if streams else index)
+
+        count(g, self.frame.begin, self.frame.end, dims, unit)
+        return math.prod(dims)
+
+    def where(self, mask: Value, then: Element, otherwise: Element) -> Element:
+        """``then`` in the lanes of ``mask``."""
+        return map_components(lambda a, b: self.g.builder.select(mask, a, b), then, otherwise)
+
+    def fetch(self, at: Coordinates, column_at: Sequence[Coordinate]) -> None:
+        """Ask for what the matrix is made of ``at`` some place, in each of the columns."""
+        if not self.fetches:
+            return
+        column = self.c.columns[-1] if self.c.columns else Dimension(1)
+        with self.g.fetching(self.fetched_bytes):
+            for place in column_at:
+                self.read(1, {**at, column: place})
+
+    def gathered(self, scalars: Sequence[Element]) -> Element:
+        """Scalars as the lanes of one vector."""
+
+        def gather(values: Sequence[Value]) -> Value:
+            if len(values) == 1:
+                return values[0]
+            result = Value(llvm_ir.vector(self.type, len(values)), "poison")
+            for n, v in enumerate(values):
+                result = self.g.builder.insert(result, v, n)
+            return result
+
+        if self.parts == 1:
+            return gather([components(s)[0] for s in scalars])
+        return Complex(
+            gather([components(s)[0] for s in scalars]), gather([components(s)[1] for s in scalars])
+        )
+
+    def sum_lanes(self, vectors: Sequence[Element]) -> list[Element]:
+        """The sum over the lanes of each vector; pairs of vectors share their additions."""
+        if self.parts == 2:
+            sums = [self._sum_lanes([components(v)[n] for v in vectors]) for n in (0, 1)]
+            return [Complex(a, b) for a, b in zip(*sums, strict=True)]
+        return list(self._sum_lanes([components(v)[0] for v in vectors]))
+
+    def _sum_lanes(self, vectors: list[Value]) -> list[Value]:
+        b = self.g.builder
+        lanes = llvm_ir.lanes_of(vectors[0].type)
+        if lanes == 1:
+            return vectors
+        sums: list[Value] = []
+        while len(sums) < len(vectors):
+            part = vectors[len(sums) :]
+            part = part[: min(_power_of_two(len(part), up=False), lanes)]
+            segments = len(part)
+            while len(part) > 1:  # lanes of two vectors become the halves of one
+                part = [
+                    self.add(
+                        b.shuffle(x, y, range(0, 2 * lanes, 2)),
+                        b.shuffle(x, y, range(1, 2 * lanes, 2)),
+                    )
+                    for x, y in zip(part[::2], part[1::2], strict=True)
+                ]
+            value, width = part[0], lanes
+            while width > segments:
+                width //= 2
+                value = (
+                    self.add(
+                        b.shuffle(value, value, range(0, 2 * width, 2)),
+                        b.shuffle(value, value, range(1, 2 * width, 2)),
+                    )
+                    if width > 1
+                    else self.add(b.extract(value, 0), b.extract(value, 1))
+                )
+            sums += [b.extract(value, n) for n in range(segments)]
+        return sums
+
+    def panels(self, column: Dimension) -> int:
+        """Blocks of columns accumulated in memory, while several rows of the matrix stream by, and the next ones are
+        fetched.
+        """
+        c, g, b = self.c, self.g, self.g.builder
+        depth = c.contracted[0]
+        row = c.rows[-1] if c.rows else Dimension(1)
+        lanes = self.lanes
+        tall = -(-row.size // -(-row.size // self.most_rows))  # rows of lhs at a time
+        vectors = 4 if row.size <= 2 else 2  # of columns at a time
+        while column.size < vectors * lanes:
+            vectors //= 2
+        step = vectors * lanes
+        wide = min(_PANEL_COLUMNS, _PANEL_SUMS // (row.size * self.register_bytes))
+        blocks = -(-column.size // max(step, wide))
+        if blocks == 1 and column.size >= 4 * step:
+            blocks = 2
+        block = -(-column.size // (blocks * step)) * step
+        if block > column.size:
+            block -= step
+        blocks = -(-column.size // block)
+        bytes_ = self.lanes * self.register_bytes
+        type_ = llvm_ir.vector(self.type, lanes)
+        outer = [*c.batch, *c.columns[:-1]]
+        # (Not overlapping ones: what is added to a row's sums is added once.)
+        parts = [range(n, min(n + tall, row.size)) for n in range(0, row.size, tall)]
+        # Rows [0, rest) and then _PANEL_ROWS at a time. The first buffer takes a few such chunks and is added to the
+        # second one, which is added to the third one after some, and so on (see :mod:`.accumulation`).
+        rest = depth.size % _PANEL_ROWS
+        spans = [_PANEL_ROWS]  # rows that each buffer takes at a time
+        most = _BLOCK // 2
+        while self.rounds and (depth.size - rest) // spans[-1] > most:
+            spans.append(spans[-1] * most)
+            most = accumulation.BLOCK
+        buffers = [b.alloca(self.type, row.size * block) for _ in spans]
+        g.note(*buffers)
+
+        def unit(index: Index) -> None:
+            fixed_at = dict(zip(outer, index, strict=False))
+            left = self.start(index[-1], block, column.size)
+
+            def each_vector(change: Callable[[Value], None]) -> None:
+                with g.loop(i64(0), i64(row.size * block), lanes) as (i, _, _):
+                    change(i)
+
+            def load(buffer: Value, i: Value) -> Value:
+                return b.load(type_, b.gep(self.type, buffer, i), bytes_)
+
+            def store(buffer: Value, i: Value, value: Element) -> None:
+                assert isinstance(value, Value)
+                b.store(value, b.gep(self.type, buffer, i), bytes_)
+
+            def columns_at(i: Value, by: int = 0) -> Coordinate:
+                place = left._replace(
+                    base=g.add(left.base, i), multiple=math.gcd(left.multiple, lanes)
+                )
+                return self.offset(place, by, lanes, column.size)
+
+            def chunk(rows: int, k: Coordinate, into: Value, first: bool) -> None:
+                k_at = [self.offset(k, n, 1, depth.size) for n in range(rows)]
+                for part in parts:
+                    row_at = [fixed(r) for r in part]
+                    places = [i64(r * block) for r in part]
+                    scalars = [
+                        [self.read(0, {**fixed_at, depth: at, row: r}) for r in row_at]
+                        for at in k_at
+                    ]
+                    with g.loop(i64(0), i64(block), step) as (i, _, _):
+                        at = [g.add(i, i64(v * lanes)) for v in range(vectors)]
+                        into_at = [g.add(place, i) for place in places for i in at]
+                        totals: list[Element] = [
+                            llvm_ir.zero(type_) if first else load(into, i) for i in into_at
+                        ]
+                        for number, (factors, k_coordinate) in enumerate(
+                            zip(scalars, k_at, strict=True)
+                        ):
+                            if part is parts[0]:
+                                ahead = self.offset(k, number + _PANEL_ROWS, 1, depth.size)
+                                lines = range(0, step, self.line * lanes)
+                                self.fetch(
+                                    {**fixed_at, depth: ahead}, [columns_at(i, n) for n in lines]
+                                )
+                            right = [
+                                self.read(
+                                    1,
+                                    {
+                                        **fixed_at,
+                                        depth: k_coordinate,
+                                        column: columns_at(i, v * lanes),
+                                    },
+                                )
+                                for v in range(vectors)
+                            ]
+                            for n, total in enumerate(totals):
+                                r, v = divmod(n, vectors)
+                                totals[n] = self.multiply_add(factors[r], right[v], total)
+                        for i, total in zip(into_at, totals, strict=True):
+                            store(into, i, total)
+
+            def rows(level: int, start: Value, stop: Value) -> None:
+                """Take rows [start, stop) into the buffer of ``level``."""
+                with g.loop(start, stop, spans[level]) as (k, _, _):
+                    if level == 0:
+                        at = Coordinate(k, 0, 1, None, 0, depth.size - 1, 1)
+                        chunk(_PANEL_ROWS, at, buffers[0], False)
+                        return
+                    part, into = buffers[level - 1], buffers[level]
+                    each_vector(lambda i: store(part, i, llvm_ir.zero(type_)))
+                    end = b.intrinsic("smin", [g.add(k, i64(spans[level])), stop])
+                    g.note(end)
+                    rows(level - 1, k, end)
+                    each_vector(lambda i: store(into, i, self.add(load(into, i), load(part, i))))
+
+            total = buffers[-1]
+            if rest:
+                chunk(rest, ZERO, total, True)
+            else:
+                each_vector(lambda i: store(total, i, llvm_ir.zero(type_)))
+            rows(len(spans) - 1, i64(rest), i64(depth.size))
+            for r in range(row.size):
+                with g.loop(i64(0), i64(block), lanes) as (i, _, _):
+                    value = load(total, g.add(i, i64(r * block)))
+                    self.store({**fixed_at, row: fixed(r), column: columns_at(i)}, value)
+
+        dims = [*(d.size for d in outer), blocks]
+        count(g, self.frame.begin, self.frame.end, dims, unit)
+        return math.prod(dims)
+
+
+def _power_of_two(n: int, *, up: bool) -> int:
+    """The power of two next to n >= 1, at least or at most n."""
+    return 1 << ((n - 1).bit_length() if up else n.bit_length() - 1) if n > 0 else 1
+
+
+def _keeps_zeros(operand: hlo.Instruction) -> bool:
+    """Whether an operand of the dot is 0 wherever all arrays are 0 that it is computed of."""
+    while operand.opcode in ("bitcast", "convert", "copy", "negate", "reshape", "transpose"):
+        operand = operand.operands[0]
+    return operand.opcode == "parameter"
+
+
+def _tile(size: int, most: int) -> int:
+    """The tile length up to ``most`` for ``size``: tiles overlap at the end, and each costs a little."""
+    return min(range(1, max(2, min(size, most) + 1)), key=lambda t: -(-size // t) * (t + 2))
+
+
+def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
+    """The kernel of a dot, or of a "dot" fusion: one dot, with indexable instructions before and after it."""
+    frame = Frame(module, target, instruction, name, collapsed=False)
+    g = frame.generator
+    computation = frame.computation
+    found = [i for i in computation.instructions if i.opcode == "dot"]
+    if len(found) != 1:
+        raise errors.of_instruction("INTERNAL", "a dot fusion holds one dot", instruction)
+    dot = found[0]
+    roots = computation.results
+    plain = all(o.opcode == "parameter" for o in dot.operands) and roots == (dot,)
+    if any(r.dims != dot.dims for r in roots):
+        raise errors.of_instruction(
+            "INTERNAL", "results of a dot fusion have the dot's dimensions", instruction
+        )
+    if math.prod(dot.dims) == 0:
+        return frame.finish(0, 1, 0.0)
+    contraction = analyse(dot, merge=plain)
+    if plain:
+        merged = (contraction.lhs, contraction.rhs)
+        arrays = [
+            Array(g.arrays[o].pointer, hlo.Shape(o.dtype, dims))
+            for o, dims in zip(dot.operands, merged, strict=True)
+        ]
+        result = Array(frame.results[0].pointer, hlo.Shape(dot.dtype, contraction.result))
+        readers: list[Reader] = [lambda index, a=a: g.load(a, index) for a in arrays]  # type: ignore[misc]
+
+        def write(index: Index, value: Element, mask: Value | None) -> None:
+            g.store(result, index, value, mask)
+
+    else:
+        readers = [lambda index, o=o: element(g, o, index) for o in dot.operands]  # type: ignore[misc]
+
+        def write(index: Index, value: Element, mask: Value | None) -> None:
+            g.note(*components(value))
+            g.remember((dot, index), value, g.depth)
+            if mask is None:
+                values = [element(g, root, index) for root in roots]
+            else:
+                with g.masked(mask):
+                    values = [element(g, root, index) for root in roots]
+            for array, root_value in zip(frame.results, values, strict=True):
+                g.store(array, index, root_value, mask)
+
+    units, cost = _Kernel(frame, dot, contraction, readers, write).emit()
+    return frame.finish(units, costs.grain(cost, units), cost)

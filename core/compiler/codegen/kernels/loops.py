@@ -1,0 +1,323 @@
+"""The "loop" kernel: results of equal dimensions, computed element by element.
+
+The iteration space is rows x minor dimension. The minor dimension runs in vectors, with a masked (or narrower)
+piece for what is left; a unit of work is a row, or a block of a long row. Row numbers are taken apart into an
+index once a call and then counted.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ...ir import errors, hlo
+from ...ir.dtypes import DType
+from .. import costs, effort
+from ..elements.elemental import element
+from ..generator import ZERO, Coordinate, Generator, Index, fixed
+from ..llvm_ir import Module, Value, i64
+from ..representation import memory_type
+from .emit import EmittedKernel, Frame
+
+if TYPE_CHECKING:
+    from ...targets.target import Target
+
+# Weight of the code that writing it once for each part of a row may come to.
+LONGEST_CODE = 256
+LONGEST_ROW = (
+    64  # the same of the steps of a short row, which a loop would take in hardly more time
+)
+# Kernels that move at least this much write past the caches: little of it would be found there
+# again. (With 32 MB of L3, exp on 16 MB, which moves 32 MB, takes a third longer if it does.)
+STREAMING_BYTES = 3 << 24
+
+
+def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
+    """The kernel of a "loop" fusion or of a single indexable instruction."""
+    return emit_frame(Frame(module, target, instruction, name))
+
+
+def emit_frame(frame: Frame) -> EmittedKernel:
+    """The loops over the results of a frame's computation."""
+    target, computation = frame.target, frame.computation
+    roots = computation.results
+    dims = roots[0].dims
+    if any(r.dims != dims for r in roots):
+        raise errors.of_instruction(
+            "INTERNAL", "results of a loop fusion differ in dimensions", frame.instruction
+        )
+    if math.prod(dims) == 0:
+        return frame.finish(0, 1, 0.0)
+
+    def body(g: Generator, index: Index, mask: Value | None) -> None:
+        values = [element(g, root, index) for root in roots]  # all loads stand before all stores
+        for array, value in zip(frame.results, values, strict=True):
+            g.store(array, index, value, mask, streaming)
+
+    streaming = frame.moves_at_least(STREAMING_BYTES)
+    lanes, masked = lanes_for(target, computation), can_mask(target, computation)
+    cuts, weight = cuts_of(roots), sum(map(costs.weight, computation.instructions))
+    if len(cuts) * weight > LONGEST_CODE:
+        cuts = []
+    units = iterate(frame, dims, lanes, masked, body, cuts, weight)
+    cost = costs.of_computation(target, computation)
+    return frame.finish(units, costs.grain(cost, units), cost)
+
+
+def cuts_of(roots: Sequence[hlo.Instruction]) -> list[int]:
+    """Where in the last dimension of a loop the operand changes: at the seams of concatenations and pads."""
+    size = roots[0].dims[-1] if roots[0].dims else 0
+    cuts: set[int] = set()
+    seen: set[tuple[hlo.Instruction, int]] = set()
+    stack = [(root, 0) for root in roots]  # instructions, and where their own first element stands
+    while stack:
+        i, offset = stack.pop()
+        if (i, offset) in seen or not isinstance(i.shape, hlo.Shape) or not i.dims:
+            continue
+        seen.add((i, offset))
+        minor = len(i.dims) - 1
+        if i.opcode == "concatenate":
+            at = offset
+            for operand in i.operands:
+                stack.append((operand, at))
+                if i.attributes["dimension"] == minor:
+                    at += operand.dims[-1]
+                    cuts.add(at)
+        elif i.opcode == "pad":
+            if i.attributes["interior"][-1] == 0:
+                start = offset + i.attributes["low"][-1]
+                cuts.update((start, start + i.operands[0].dims[-1]))
+                stack.append((i.operands[0], start))
+        elif i.opcode == "slice":
+            if i.attributes["strides"][-1] == 1:
+                stack.append((i.operands[0], offset - i.attributes["starts"][-1]))
+        elif i.opcode == "broadcast":
+            mapped = i.attributes["dimensions"]
+            if mapped and mapped[-1] == minor:
+                stack.append((i.operands[0], offset))
+        elif i.opcode == "copy" or i.is_elementwise:
+            stack += [(o, offset) for o in i.operands if o.dims == i.dims]
+    return sorted(c for c in cuts if 0 < c < size)
+
+
+def lanes_for(target: Target, computation: hlo.Computation) -> int:
+    """How many elements to compute at a time: as many as the widest dtype among the arrays leaves room for."""
+    size, is_complex = 1, False
+    for instruction in computation.instructions:
+        if isinstance(instruction.shape, hlo.Shape) and instruction.dims:
+            dtype: DType = instruction.dtype.component
+            is_complex |= instruction.dtype.is_complex
+            size = max(size, 4 if dtype.is_float and dtype.size < 4 else dtype.size)
+    return target.lane_count(size, is_complex)
+
+
+def can_mask(target: Target, computation: hlo.Computation) -> bool:
+    """Whether a masked vector is a good way to do the last elements of a row."""
+    sizes = {
+        dtype_bytes(i.dtype)
+        for i in (*computation.instructions, *computation.results)
+        if isinstance(i.shape, hlo.Shape) and i.dims
+    }
+    return all(target.can_mask(size) for size in sizes)
+
+
+def dtype_bytes(dtype: DType) -> int:
+    return {"float": 4, "double": 8}.get(memory_type(dtype)) or int(memory_type(dtype)[1:]) // 8
+
+
+Body = Callable[[Generator, Index, Value | None], None]
+
+
+def iterate(
+    frame: Frame,
+    dims: Sequence[int],
+    lanes: int,
+    masked: bool,
+    body: Body,
+    cuts: Sequence[int] = (),
+    weight: float = 0.0,
+) -> int:
+    """Write the loops over an iteration space and give the number of units of work.
+
+    ``body(g, index, mask)`` writes one step, for an index whose last coordinate covers a number of lanes. No step lies
+    across one of the ``cuts`` of the last dimension: the code is written once for each part. ``weight`` is that of a
+    step (:func:`costs.weight`): the steps of a short row are written out one by one unless they are heavy.
+    """
+    g, b, block_size = frame.generator, frame.builder, frame.target.block
+    outer, minor = tuple(dims[:-1]), dims[-1] if dims else 1
+    rows = math.prod(outer)
+    lanes = min(lanes, 1 << (minor - 1).bit_length())
+    parts = list(itertools.pairwise([0, *cuts, minor]))
+    prefix: Index = tuple(ZERO for _ in outer)
+
+    def step(c: Coordinate, mask: Value | None) -> None:
+        body(g, (*prefix, c) if dims else (), mask)
+
+    def all_parts() -> None:
+        for low, high in parts:
+            span(g, low, high, high, lanes, masked, step, weight=weight)
+
+    if rows == 1:
+        if minor <= 4 * lanes:
+            all_parts()
+            return 1
+        units = 0
+        for low, high in parts:
+            count_of_part = -(-(high - low) // block_size)
+            # Units [units, units + count_of_part) of all are this part's: which of them are to be done?
+            first = b.intrinsic("smax", [b.sub(frame.begin, i64(units)), i64(0)])
+            last = b.intrinsic("smin", [b.sub(frame.end, i64(units)), i64(count_of_part)])
+            start = b.add(b.mul(first, i64(block_size)), i64(low))
+            stop = b.intrinsic("smin", [b.add(b.mul(last, i64(block_size)), i64(low)), i64(high)])
+            g.note(start, stop)
+            span(g, start, stop, high, lanes, masked, step, origin=low)
+            units += count_of_part
+        return units
+    blocks = -(-minor // block_size) if minor >= 2 * block_size and not cuts else 1
+
+    def row(index: Index) -> None:
+        nonlocal prefix
+        prefix, block = index[:-1], index[-1]
+        if blocks == 1:
+            all_parts()
+            return
+        start = g.mul(block.base, i64(block_size))
+        stop = b.intrinsic("smin", [g.add(start, i64(block_size)), i64(minor)])
+        g.note(stop)
+        span(g, start, stop, minor, lanes, masked, step)
+
+    count(g, frame.begin, frame.end, (*outer, blocks), row)
+    return rows * blocks
+
+
+def count(
+    g: Generator, begin: Value, end: Value, dims: Sequence[int], body: Callable[[Index], None]
+) -> None:
+    """Run ``body`` for the indices numbered [begin, end) of a row-major space, counting them up like an odometer."""
+    b = g.builder
+    used = [d for d, dim in enumerate(dims) if dim != 1]
+
+    def coordinates(values: Sequence[Value]) -> Index:
+        by_dim = dict(zip(used, values, strict=True))
+        return tuple(
+            Coordinate(by_dim[d], 0, 1, None, 0, dim - 1) if d in by_dim else ZERO
+            for d, dim in enumerate(dims)
+        )
+
+    if len(used) <= 1:
+        with g.loop(begin, end) as (number, _, _):
+            body(coordinates([number][: len(used)]))
+        return
+    first = Coordinate(begin, 0, 1, None, 0, math.prod(dims))
+    start = [c.base for c in g.delinear(first, [dims[d] for d in used[1:]])]
+    whole = math.prod(dims[d] for d in used[1:])
+    leading = b.binary("udiv", begin, i64(whole))
+    g.note(leading)
+    start = [leading, *start]
+    with g.loop(begin, end, 1, start) as (_, carried, _):
+        current = list(carried)
+        body(coordinates(current))
+        carry: Value | None = None
+        for position in range(len(used) - 1, -1, -1):
+            value, dim = current[position], dims[used[position]]
+            following = b.add(value, i64(1)) if carry is None else b.add(value, carry)
+            if position == 0:
+                carried[position] = following
+                break
+            wrapped = b.icmp("eq", following, i64(dim))
+            carried[position] = b.select(wrapped, i64(0), following)
+            carry = b.cast("zext", wrapped, "i64")
+
+
+Step = Callable[[Coordinate, "Value | None"], None]
+
+
+def span(
+    g: Generator, start: Value | int, stop: Value | int, size: int, lanes: int, masked: bool, step: Step,
+    unrolled: bool = False, origin: int = 0, weight: float = 0.0,
+) -> None:  # fmt: skip
+    """Write steps for the minor coordinates [start, stop), without a loop if ``unrolled`` or if there are few whose
+    ``weight`` together is small.
+
+    ``size`` is the end that ``stop`` can have. If they are not known when compiling, ``start`` is ``origin`` and a
+    multiple of the target's ``block``, and ``stop`` is one too or else is ``size``; there may be nothing to do.
+    """
+    b = g.builder
+    vector = int(lanes > 1)
+    if isinstance(start, int):
+        main = start + (size - start) // lanes * lanes
+        steps = (main - start) // lanes
+        longest = LONGEST_ROW if effort.is_careful(b.module) else 0
+        if unrolled or steps <= 1 or (steps <= 4 and steps * weight <= longest):
+            for at in range(start, main, lanes):
+                multiple = math.gcd(at, 1 << 30)
+                step(Coordinate(i64(at), vector, lanes, None, at, at + lanes - 1, multiple), None)
+        else:
+            with g.loop(i64(start), i64(main), lanes) as (i, _, _):
+                step(
+                    Coordinate(i, vector, lanes, None, start, main - 1, math.gcd(start, lanes)),
+                    None,
+                )
+        tail(g, main, size, lanes, masked, step)
+        return
+    assert isinstance(stop, Value)
+    main = origin + (size - origin) // lanes * lanes
+    limit = stop
+    if main < size:
+        limit = b.intrinsic("smin", [stop, i64(main)])
+        g.note(limit)
+    if main > origin:
+        with g.loop(start, limit, lanes) as (i, _, _):
+            step(
+                Coordinate(i, vector, lanes, None, origin, main - 1, math.gcd(origin, lanes)), None
+            )
+    if main < size:
+        condition = b.binary("and", b.icmp("sgt", stop, i64(main)), b.icmp("slt", start, stop))
+        then, done = b.new_label("tail"), b.new_label("done")
+        entry = b.lines
+        b.branch_if(condition, then, done)
+        with g.level(guard=True, preheader=entry):
+            b.start_block(then)
+            tail(g, main, size, lanes, masked, step)
+            b.branch(done)
+        b.start_block(done)
+
+
+def mask_of(count: int, lanes: int) -> Value:
+    """The constant mask of the first ``count`` lanes."""
+    text = ", ".join(f"i1 {'true' if n < count else 'false'}" for n in range(lanes))
+    return Value(f"<{lanes} x i1>", f"<{text}>")
+
+
+def tail(g: Generator, start: int, stop: int, lanes: int, masked: bool, step: Step) -> None:
+    """The coordinates [start, stop) that do not fill a vector: one masked step, or steps of halved width."""
+    while start < stop:
+        rest = stop - start
+        if lanes == 1:
+            step(fixed(start), None)
+            start += 1
+            continue
+        if (masked and rest > 1) or rest == lanes:
+            while lanes // 2 >= rest:
+                lanes //= 2
+            mask = None
+            if rest < lanes:
+                mask = mask_of(rest, lanes)
+            multiple = math.gcd(start, 1 << 30)
+            c = Coordinate(i64(start), 1, lanes, None, start, stop - 1, multiple)
+            if mask is None:
+                step(c, None)
+            else:
+                with g.masked(mask):
+                    step(c, mask)
+            return
+        lanes //= 2
+        if rest >= lanes:
+            c = Coordinate(
+                i64(start), 1, lanes, None, start, start + lanes - 1, math.gcd(start, 1 << 30)
+            )
+            step(c if lanes > 1 else fixed(start), None)
+            start += lanes
+            lanes *= 2

@@ -1,0 +1,239 @@
+"""The "pack" kernel: the right-hand side of a matrix product in the order in which the product reads it.
+
+The columns of a [K, N] matrix are cut into panels of ``width``; a panel holds, for each group of ``group`` neighbours
+along K, the groups of its columns one after the other. So the kernel of the product (:mod:`.packed_dot`) reads a panel
+from its beginning to its end, in whole vectors. The last panel is moved back to end with the matrix, and what is behind
+the last row is 0. Elements are converted on the way.
+
+Attributes (``config``): ``batch``, the sizes of the batch dimensions; ``strides`` of the operand's [batch..., K, N] in
+elements; ``k``, ``n``, ``width``, ``group``; ``flip``, whether the highest bit of each byte changes. The result is
+[product of batch, panels, groups, width, group]. With ``turns`` (groups of one, no batch) the operand is [N, K], and
+is turned in registers.
+
+A "pack" fusion holds such an instruction and what makes its operand, an array of [K, N] or [N, K]: the matrix is
+computed while it is packed, and never in memory otherwise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from ...ir import hlo
+from .. import costs, llvm_ir
+from ..elements import conversion
+from ..elements.elemental import element
+from ..elements.memory import size_of
+from ..generator import Coordinate, Index
+from ..llvm_ir import Module, Value, i64
+from ..representation import memory_type, register_type
+from .emit import EmittedKernel, Frame
+from .loops import count
+from .transposes import transpose_square
+
+if TYPE_CHECKING:
+    from ...targets.target import Target
+
+_ROWS_AHEAD: Final = (
+    8  # how far ahead rows are fetched: far apart in memory, no processor guesses them
+)
+_CHUNK_BYTES: Final = 1 << 15  # of a panel that one unit of work packs
+
+
+def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
+    """The kernel of a ``pack`` instruction."""
+    return _Pack(Frame(module, target, instruction, name, collapsed=False)).emit()
+
+
+class _Pack:
+    def __init__(self, frame: Frame) -> None:
+        self.frame = frame
+        self.g = frame.generator
+        self.b = frame.builder
+        (self.pack,) = (i for i in frame.computation.instructions if i.opcode == "pack")
+        config = self.pack.attributes["config"]
+        self.batch: tuple[int, ...] = config["batch"]
+        *self.batch_strides, self.row_stride, self.column_stride = config["strides"]
+        self.k, self.n = config["k"], config["n"]
+        self.width, self.group = config["width"], config["group"]
+        self.flip = config["flip"]
+        (self.matrix,) = self.pack.operands
+        self.is_made = self.matrix.opcode != "parameter"  # of what the fusion holds besides
+        self.turns = config.get("turns", False)
+        self.source = frame.operands[0]
+        self.result = frame.results[0]
+        self.from_dtype, self.to_dtype = self.matrix.dtype, self.result.shape.dtype
+        self.from_type, self.to_type = memory_type(self.from_dtype), memory_type(self.to_dtype)
+        widest = max(
+            self.from_dtype.size, self.to_dtype.size, size_of(register_type(self.to_dtype))
+        )
+        self.lanes = min(frame.target.lane_count(4 if widest < 4 else widest), self.width)
+
+    def emit(self) -> EmittedKernel:
+        groups = -(-self.k // self.group)
+        panels = -(-self.n // self.width)
+        panel_size = groups * self.width * self.group  # elements
+        chunk = max(1, _CHUNK_BYTES // (self.width * self.group * self.to_dtype.size))
+        chunks = -(-groups // chunk)
+        chunk = -(-groups // chunks)
+        b, g = self.b, self.g
+
+        def unit(index: Index) -> None:
+            *batch, panel, part = (c.base for c in index)
+            left = b.mul(panel, i64(self.width))
+            if self.n % self.width:
+                left = b.intrinsic("smin", [left, i64(self.n - self.width)])
+            source = b.mul(left, i64(self.column_stride))
+            place: Value = i64(0)
+            for value, size, stride in zip(batch, self.batch, self.batch_strides, strict=True):
+                source = b.add(source, b.mul(value, i64(stride)))
+                place = b.add(b.mul(place, i64(size)), value)
+            place = b.add(b.mul(place, i64(panels)), panel)
+            matrix = b.gep(self.from_type, self.source.pointer, source)
+            packed = b.gep(self.to_type, self.result.pointer, b.mul(place, i64(panel_size)))
+            start = b.mul(part, i64(chunk))
+            stop = b.intrinsic("smin", [b.add(start, i64(chunk)), i64(self.k // self.group)])
+            self.left = left
+            if self.turns:
+                whole = b.sub(stop, b.binary("urem", b.sub(stop, start), i64(self.lanes)))
+                with b.loop(start, whole, self.lanes) as k:
+                    self.turn(packed, k)
+                start = whole
+            with b.loop(start, stop) as k:
+                self.pack_group(matrix, packed, k, self.group)
+            if self.k % self.group:  # the last group is not full
+                last, done = b.new_label("last"), b.new_label("packed")
+                is_last = b.icmp("eq", part, i64(chunks - 1))
+                b.branch_if(is_last, last, done)
+                b.start_block(last)
+                self.pack_group(matrix, packed, i64(groups - 1), self.k % self.group)
+                b.branch(done)
+                b.start_block(done)
+
+        dims = [*self.batch, panels, chunks]
+        count(g, self.frame.begin, self.frame.end, dims, unit)
+        units = math.prod(dims)
+        moved = self.result.shape.bytes + self.result.shape.elements * self.from_dtype.size
+        cost = 20.0 + moved * 0.05
+        return self.frame.finish(units, costs.grain(cost, units), cost)
+
+    def pack_group(self, matrix: Value, packed: Value, k: Value, rows: int) -> None:
+        """Pack the group of rows ``k``, of which only the first ``rows`` are there."""
+        b = self.b
+        to = b.gep(self.to_type, packed, b.mul(k, i64(self.width * self.group)))
+        top = b.mul(k, i64(self.group * self.row_stride))
+        base = b.gep(self.from_type, matrix, top)
+        if self.is_made or self.turns:
+            with self.anew():
+                for column in range(0, self.width, self.lanes):
+                    parts = [self.made(k, row, column) for row in range(rows)]
+                    parts += [llvm_ir.zero(parts[0].type)] * (self.group - rows)
+                    place = b.gep(self.to_type, to, i64(column * self.group))
+                    b.store(self.interleave(parts), place, size_of(self.to_type))
+            return
+        zero = llvm_ir.zero(llvm_ir.vector(self.to_type, self.lanes))
+        if self.flip:
+            zero = llvm_ir.integer(zero.type, -128)
+        for column in range(0, self.width, self.lanes):
+            self.fetch(base, column)
+            parts = [
+                self.load(base, row * self.row_stride + column * self.column_stride)
+                if row < rows
+                else zero
+                for row in range(self.group)
+            ]
+            value = self.interleave(parts)
+            place = b.gep(self.to_type, to, i64(column * self.group))
+            b.store(value, place, size_of(self.to_type))
+
+    @contextmanager
+    def anew(self) -> Iterator[None]:
+        """A block of code that knows nothing of what others have computed, and leaves nothing."""
+        with self.g.level():
+            block = self.b.new_label("made")
+            self.b.branch(block)
+            self.b.start_block(block)
+            yield
+
+    def made(self, k: Value, row: int, column: int) -> Value:
+        """``lanes`` columns of a row of group ``k``, computed."""
+        top = self.b.add(self.b.mul(k, i64(self.group)), i64(row))
+        at = Coordinate(top, 0, 1, None, 0, self.k - 1)
+        left = self.b.add(self.left, i64(column))
+        columns = Coordinate(left, 1, self.lanes, None, 0, self.n - 1)
+        return self.read((columns, at) if self.turns else (at, columns))
+
+    def read(self, index: Index) -> Value:
+        """A vector of the matrix as the product reads it."""
+        value = element(self.g, self.matrix, index)
+        assert isinstance(value, Value)
+        value = self.g.splat(value, self.lanes)
+        if self.from_dtype is not self.to_dtype:
+            converted = conversion.convert(self.g, value, self.from_dtype, self.to_dtype)
+            assert isinstance(converted, Value)
+            value = converted
+        return conversion.to_memory(self.g, value, self.to_dtype)
+
+    def turn(self, packed: Value, k: Value) -> None:
+        """Pack ``lanes`` rows from ``k`` on of a [N, K] matrix: vectors along K, turned in registers."""
+        b = self.b
+        with b.loop(i64(0), i64(self.width), self.lanes) as column, self.anew():
+            along = Coordinate(k, 1, self.lanes, None, 0, self.k - 1)
+            left = b.add(self.left, column)
+            vectors = []
+            for n in range(self.lanes):
+                at = Coordinate(b.add(left, i64(n)), 0, 1, None, 0, self.n - 1)
+                vectors.append(self.read((at, along)))
+            for n, value in enumerate(transpose_square(b, vectors)):
+                row = b.mul(b.add(k, i64(n)), i64(self.width))
+                place = b.gep(self.to_type, packed, b.add(row, column))
+                b.store(value, place, size_of(self.to_type))
+
+    def fetch(self, base: Value, column: int) -> None:
+        """Ask for what is to be packed some rows later."""
+        b = self.b
+        for row in range(self.group):
+            ahead = (row + _ROWS_AHEAD * self.group) * self.row_stride
+            place = i64(ahead + column * self.column_stride)
+            pointer = b.gep(self.from_type, base, place, inbounds=False)
+            b.call(
+                "void", "llvm.prefetch.p0", [pointer, *(Value("i32", n) for n in ("0", "3", "1"))]
+            )
+
+    def load(self, base: Value, offset: int) -> Value:
+        """``lanes`` columns from ``offset`` on, as the product reads them."""
+        b = self.b
+        type_ = llvm_ir.vector(self.from_type, self.lanes)
+        pointer = b.gep(self.from_type, base, i64(offset))
+        raw = b.load(type_, pointer, size_of(self.from_type))
+        value = raw
+        if self.from_dtype is not self.to_dtype:
+            register = conversion.from_memory(self.g, raw, self.from_dtype)
+            converted = conversion.convert(self.g, register, self.from_dtype, self.to_dtype)
+            assert isinstance(converted, Value)
+            value = conversion.to_memory(self.g, converted, self.to_dtype)
+        if self.flip:
+            value = b.binary("xor", value, llvm_ir.integer(value.type, -128))
+        return value
+
+    def interleave(self, parts: Sequence[Value]) -> Value:
+        """a0 b0 c0 d0 a1 b1 ... of as many vectors as a group has elements."""
+        b = self.b
+        values = list(parts)
+        bits = 8 * size_of(self.to_type)
+        while len(values) > 1:
+            lanes = llvm_ir.lanes_of(values[0].type)
+            order = [n // 2 + (n % 2) * lanes for n in range(2 * lanes)]
+            half = len(values) // 2
+            # Neighbours first: from then on a pair is one element of twice the size.
+            joined = [b.shuffle(values[2 * n], values[2 * n + 1], order) for n in range(half)]
+            bits *= 2
+            values = (
+                joined
+                if half == 1
+                else [b.cast("bitcast", v, f"<{lanes} x i{bits}>") for v in joined]
+            )
+        count_ = self.lanes * self.group
+        return b.cast("bitcast", values[0], llvm_ir.vector(self.to_type, count_))

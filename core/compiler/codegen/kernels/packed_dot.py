@@ -1,0 +1,513 @@
+"""The "packed-dot" kernel: a matrix product, in tiles that stay in registers.
+
+    result[b..., m, n] = epilogue(alpha * sum over k of lhs[b..., m, k] * rhs[b..., k, n])
+
+rhs was packed before (:mod:`.pack`), or is read where it lies if that is as fast. lhs is read a scalar at a time: where
+it lies, or, if its elements are of another type or the last group is not full, from a copy that each unit of work makes
+of its rows. The result is cut into tiles of some rows by some vectors, the last ones moved back to end with the result.
+A unit of work is a block of tiles: for each panel of rhs, all tiles of the block. Long sums are cut into pieces: the
+part of a panel that is in use stays in the nearest cache, the block is accumulated in scratch memory, and written to
+the result behind the last piece. Sums of floats start from zero in each piece, and the sum of the piece is added to
+scratch memory: a term goes through as many roundings as a piece has groups and a sum has pieces, not through one for
+each term of a long sum. While a tile is computed, a part of the next panel and the place of the tile in the
+result are fetched into the caches. Sums do not depend on how units are shared out to threads.
+
+Attributes (``config``): ``batch`` (sizes), ``m``, ``n``, ``k``; ``lhs_strides`` of [b..., m, k] in elements,
+``rhs_strides`` of [b...] in packed matrices, or, if rhs is not packed, of [b..., k] in elements (its columns are
+neighbours); ``packed``, whether it is; ``copies``, whether units copy the part of a panel that is in use (rhs may be of
+another type then); ``result_strides`` of [b..., m, n], the last of them 1; ``rows`` and
+``width`` of a tile; ``form``, a :class:`~.product_forms.ProductForm`; ``alpha`` (1 if it is not there) and
+``epilogue``: "add" adds the third operand, which has the result's strides, "bias" a vector of n elements.
+
+A "packed-dot" fusion holds such an instruction and elementwise ones behind it, all of [b..., m, n] (the library pass
+:mod:`...passes.library.packed_epilogue` makes them): they are computed from the registers, and only their results are
+written.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+from ...ir import dtypes, hlo
+from ...ir.dtypes import DType
+from .. import llvm_ir
+from ..elements import conversion
+from ..elements.elemental import element
+from ..generator import Coordinate, Index
+from ..llvm_ir import Module, Value, i64
+from ..representation import memory_type
+from .emit import EmittedKernel, Frame
+from .loops import count
+from .product_forms import ProductForm
+
+if TYPE_CHECKING:
+    from ...targets.target import Target
+
+_PIECE_BYTES: Final = 1 << 15  # of a panel: it stays in the nearest cache
+_BLOCK_ROWS: Final = 128
+_BLOCK_COLUMNS: Final = 256
+_SCRATCH_BYTES: Final = 1 << 17  # of a block that is accumulated in memory: it lies on the stack
+_STAGED_BYTES: Final = 1 << 18  # of the copy of lhs's rows, which lies there too
+_ROWS_AHEAD: Final = 8  # how far ahead rows of a panel are fetched that is copied
+_UNITS: Final = (
+    16  # of a product that is not small: fewer and larger ones read the operands less often
+)
+_UNIT_NS: Final = 15_000.0  # less is not worth a unit of its own
+
+
+def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
+    """The kernel of a ``packed-dot`` instruction."""
+    return _PackedDot(Frame(module, target, instruction, name, collapsed=False)).emit()
+
+
+class _PackedDot:
+    def __init__(self, frame: Frame) -> None:
+        self.frame = frame
+        self.b = frame.builder
+        (self.dot,) = (i for i in frame.computation.instructions if i.opcode == "packed-dot")
+        self.operands = [frame.generator.arrays[o] for o in self.dot.operands]
+        # Roots that are computed from the product: they have its dimensions.
+        roots = frame.computation.results
+        self.roots = () if roots == (self.dot,) else roots
+        config: dict[str, Any] = self.dot.attributes["config"]
+        self.form: ProductForm = config["form"]
+        self.batch: tuple[int, ...] = config["batch"]
+        self.m, self.n, self.k = config["m"], config["n"], config["k"]
+        *self.lhs_batch, self.lhs_row, self.lhs_depth = config["lhs_strides"]
+        self.rhs_batch = config["rhs_strides"]
+        self.rhs_row = 0
+        if not config["packed"]:
+            *self.rhs_batch, self.rhs_row = self.rhs_batch
+        *self.result_batch, self.result_row, _ = config["result_strides"]
+        self.rows, self.width = config["rows"], config["width"]
+        self.copies: bool = config.get("copies", False)
+        self.alpha: float = config.get("alpha", 1.0)
+        self.epilogue: str = config.get("epilogue", "")
+        self.vectors = self.width // self.form.lanes
+        self.groups = -(-self.k // self.form.group)
+        self.tiles, self.panels = -(-self.m // self.rows), -(-self.n // self.width)
+        self.type = memory_type(self.form.result)
+        self.size = self.form.result.size
+        given = self.operands[0].shape.dtype
+        self.stages = given is not self.form.lhs or self.k % self.form.group != 0
+        self.split()
+
+    def split(self) -> None:
+        """Choose the block of tiles that is a unit of work, and the pieces in which sums are done."""
+        form = self.form
+        depth = _PIECE_BYTES // (self.width * form.group * form.rhs.size)
+        self.pieces = 1 if self.groups <= depth * 3 // 2 else -(-self.groups // depth)
+        self.unroll = 1 if form.rows > 6 else 2
+        piece = -(-self.groups // self.pieces)
+        self.piece = -(-piece // self.unroll) * self.unroll
+        self.pieces = -(-self.groups // self.piece)
+        # Multiplications a nanosecond, about: two vectors at a time.
+        speed = form.lanes * form.group * 5.0
+        tile_ns = self.rows * self.width * self.k / speed
+        tall = max(1, min(self.tiles, _BLOCK_ROWS // self.rows))
+        # A line more than a row takes: neighbours are in different places of the cache.
+        self.staged_row = self.piece * form.group + 64 // form.lhs.size
+        if self.stages:
+            tile = self.rows * self.staged_row * form.lhs.size
+            tall = max(1, min(tall, _STAGED_BYTES // tile))
+        wide = max(1, min(self.panels, _BLOCK_COLUMNS // self.width))
+        tile_bytes = self.rows * self.width * self.size
+        batches = math.prod(self.batch)
+        while tall * wide > 1:
+            units = batches * -(-self.tiles // tall) * -(-self.panels // wide)
+            fits = self.pieces == 1 or tall * wide * tile_bytes <= _SCRATCH_BYTES
+            if fits and (units >= _UNITS or tall * wide * tile_ns <= 2 * _UNIT_NS):
+                break
+            if (tall * self.rows >= wide * self.width and tall > 1) or wide == 1:
+                tall = -(-tall // 2)
+            else:
+                wide = -(-wide // 2)
+        # Blocks of one size: 5 tiles are 3 and 2, not 4 and 1.
+        self.tall = -(-self.tiles // -(-self.tiles // tall))
+        self.wide = -(-self.panels // -(-self.panels // wide))
+        self.unit_ns = self.tall * self.wide * tile_ns
+
+    def emit(self) -> EmittedKernel:
+        b, form = self.b, self.form
+        lhs, rhs = self.operands[0].pointer, self.operands[1].pointer
+        scratch = sums = self.staged = self.copy = None
+        source = memory_type(self.operands[0].shape.dtype)
+        if self.stages:
+            self.staged = b.alloca(memory_type(form.lhs), self.tall * self.rows * self.staged_row)
+        self.tile = b.alloca(self.type, self.rows * self.width) if self.roots else None
+        if self.copies:
+            self.copy = b.alloca(memory_type(form.rhs), self.piece * self.width)
+        if self.pieces > 1:
+            scratch = b.alloca(self.type, self.tall * self.wide * self.rows * self.width)
+        if form.correction:
+            sums = b.alloca(self.type, self.tall * self.rows)
+
+        def unit(index: Index) -> None:
+            *batch, tall, wide = (c.base for c in index)
+            self.first_tile = b.mul(tall, i64(self.tall))
+            self.last_tile = self.end(self.first_tile, self.tall, self.tiles)
+            self.first_panel = b.mul(wide, i64(self.wide))
+            self.last_panel = self.end(self.first_panel, self.wide, self.panels)
+            self.lhs = b.gep(source, lhs, self.offset(batch, self.lhs_batch))
+            matrix = 1 if self.rhs_row else self.panels * self.groups * self.width * form.group
+            packed = b.mul(self.offset(batch, self.rhs_batch), i64(matrix))
+            self.rhs = b.gep(memory_type(self.operands[1].shape.dtype), rhs, packed)
+            self.result = self.offset(batch, self.result_batch)
+            self.at = tuple(index[: len(batch)])
+            if sums is not None:
+                self.sum_rows(sums)
+            if scratch is None:
+                self.block(i64(0), i64(self.groups), None, sums)
+                return
+            zero = llvm_ir.zero(form.accumulator)
+            size = self.tall * self.wide * self.rows * self.width
+            with b.loop(i64(0), i64(size), form.lanes) as i:
+                b.store(zero, b.gep(self.type, scratch, i), form.lanes * self.size)
+            with b.loop(i64(0), i64(self.groups), self.piece) as start:
+                stop = self.end(start, self.piece, self.groups)
+                self.block(start, stop, scratch, sums)
+
+        dims = [*self.batch, -(-self.tiles // self.tall), -(-self.panels // self.wide)]
+        count(self.frame.generator, self.frame.begin, self.frame.end, dims, unit)
+        units = math.prod(dims)
+        grain = max(1, int(_UNIT_NS / max(self.unit_ns, 1.0)))
+        return self.frame.finish(units, grain, 20.0 + units * self.unit_ns)
+
+    def end(self, start: Value, size: int, of: int) -> Value:
+        """Where the part of ``size`` that begins at ``start`` ends."""
+        following = self.b.add(start, i64(size))
+        return self.b.intrinsic("smin", [following, i64(of)]) if of % size else following
+
+    def offset(self, index: list[Value], strides: tuple[int, ...] | list[int]) -> Value:
+        total: Value = i64(0)
+        for value, stride in zip(index, strides, strict=True):
+            total = self.b.add(total, self.b.mul(value, i64(stride)))
+        return total
+
+    def start(self, number: Value, size: int, of: int) -> Value:
+        """The first row (or column) of tile ``number``: the last tile ends with the result."""
+        first = self.b.mul(number, i64(size))
+        return self.b.intrinsic("smin", [first, i64(of - size)]) if of % size else first
+
+    def block(self, start: Value, stop: Value, scratch: Value | None, sums: Value | None) -> None:
+        """The sums over the groups [start, stop), of all tiles of a unit."""
+        b, form = self.b, self.form
+        panel_size = self.groups * self.width * form.group
+        if self.staged is not None:
+            self.stage(start, stop)
+        with b.loop(self.first_panel, self.last_panel) as panel:
+            left = self.start(panel, self.width, self.n)
+            place = left if self.rhs_row else b.mul(panel, i64(panel_size))
+            packed = lying = b.gep(memory_type(self.operands[1].shape.dtype), self.rhs, place)
+            if self.copy is not None:
+                self.copy_panel(lying, start, stop)
+                before = b.mul(start, i64(-self.width))  # as if the copy began with the matrix
+                packed = b.gep(memory_type(form.rhs), self.copy, before, inbounds=False)
+            with b.loop(self.first_tile, self.last_tile) as tile:
+                top = self.start(tile, self.rows, self.m)
+                row = self.row_of(tile, top, start)
+                totals = [llvm_ir.zero(form.accumulator)] * (self.rows * self.vectors)
+                number = b.sub(tile, self.first_tile)
+                self.fetch_panel(lying, number, start)
+                if scratch is None:
+                    self.fetch_result(top, left)
+                    totals = self.accumulate(row, packed, start, stop, totals)
+                    self.write(top, left, number, totals, sums)
+                else:
+                    across = b.sub(panel, self.first_panel)
+                    place = b.add(b.mul(across, i64(self.tall)), number)
+                    place = b.gep(self.type, scratch, b.mul(place, i64(self.rows * self.width)))
+                    if form.result.is_float:
+                        totals = self.accumulate(row, packed, start, stop, totals)
+                        pairs = zip(self.kept(place), totals, strict=True)
+                        totals = [b.binary("fadd", *pair) for pair in pairs]
+                    else:
+                        totals = self.accumulate(row, packed, start, stop, self.kept(place))
+                    self.keep_or_write(stop, place, top, left, number, totals, sums)
+
+    def kept(self, place: Value) -> list[Value]:
+        """The accumulators of the tile at ``place`` in scratch memory."""
+        form = self.form
+        return [
+            self.b.load(form.accumulator, self.part(place, n), form.lanes * self.size)
+            for n in range(self.rows * self.vectors)
+        ]
+
+    def row_of(self, tile: Value, top: Value, start: Value) -> Value:
+        """Where the first element of the first row of ``tile`` is, or would be if the copy began with the matrix."""
+        b, type_ = self.b, memory_type(self.form.lhs)
+        if self.staged is None:
+            return b.gep(type_, self.lhs, b.mul(top, i64(self.lhs_row)))
+        number = b.mul(b.sub(tile, self.first_tile), i64(self.rows * self.staged_row))
+        return b.gep(type_, self.staged, b.sub(number, b.mul(start, i64(self.form.group))))
+
+    def copy_panel(self, lying: Value, start: Value, stop: Value) -> None:
+        """Copy the rows [start, stop) of a panel from where it lies, converted."""
+        b, form = self.b, self.form
+        given = self.operands[1].shape.dtype
+        source, to = memory_type(given), memory_type(form.rhs)
+        assert self.copy is not None
+        with b.loop(start, stop) as k:
+            row = b.gep(source, lying, b.mul(k, i64(self.rhs_row)))
+            place = b.gep(to, self.copy, b.mul(b.sub(k, start), i64(self.width)))
+            for column in range(0, self.width, max(form.lanes, 64 // given.size)):
+                ahead = i64(_ROWS_AHEAD * self.rhs_row + column)
+                self.prefetch(b.gep(source, row, ahead, inbounds=False), 0, 3)
+            for column in range(0, self.width, form.lanes):
+                pointer = b.gep(source, row, i64(column))
+                value = b.load(llvm_ir.vector(source, form.lanes), pointer, given.size)
+                value = self.converted(value, given, form.rhs)
+                b.store(value, b.gep(to, place, i64(column)), form.lanes * form.rhs.size)
+
+    def converted(self, value: Value, given: DType, wanted: DType) -> Value:
+        """A vector as it is in memory, of another type."""
+        if given is wanted:
+            return value
+        g = self.frame.generator
+        register = conversion.from_memory(g, value, given)
+        converted = conversion.convert(g, register, given, wanted)
+        assert isinstance(converted, Value)
+        return conversion.to_memory(g, converted, wanted)
+
+    def stage(self, start: Value, stop: Value) -> None:
+        """Copy the groups [start, stop) of the unit's rows, converted, zeros behind the last element."""
+        b, form = self.b, self.form
+        given = self.operands[0].shape.dtype
+        source, to = memory_type(given), memory_type(form.lhs)
+        lanes = self.frame.target.lane_count(
+            max(given.size, form.lhs.size, 4 if form.lhs.is_float else 1)
+        )
+        first = b.mul(start, i64(form.group))
+        last = b.mul(stop, i64(form.group))
+        if self.k % form.group:
+            last = b.intrinsic("smin", [last, i64(self.k)])
+        length = b.sub(last, first)
+        main = b.sub(length, b.binary("urem", length, i64(lanes)))
+
+        def copy(row: Value, place: Value, k: Value, count_: int) -> None:
+            pointer = b.gep(source, row, b.mul(b.add(first, k), i64(self.lhs_depth)))
+            value = b.load(llvm_ir.vector(source, count_), pointer, given.size)
+            value = self.converted(value, given, form.lhs)
+            b.store(value, b.gep(to, place, k), form.lhs.size)
+
+        assert self.staged is not None
+        with b.loop(self.first_tile, self.last_tile) as tile:
+            top = self.start(tile, self.rows, self.m)
+            number = b.mul(b.sub(tile, self.first_tile), i64(self.rows))
+            with b.loop(i64(0), i64(self.rows)) as r:
+                row = b.gep(source, self.lhs, b.mul(b.add(top, r), i64(self.lhs_row)))
+                at = b.mul(b.add(number, r), i64(self.staged_row))
+                place = b.gep(to, self.staged, at)
+                if self.lhs_depth == 1:
+                    with b.loop(i64(0), main, lanes) as k:
+                        copy(row, place, k, lanes)
+                with b.loop(main if self.lhs_depth == 1 else i64(0), length) as k:
+                    copy(row, place, k, 1)
+                for n in range(
+                    -self.k % form.group
+                ):  # behind the last element of the last piece, else overwritten
+                    zero = llvm_ir.zero(to)
+                    b.store(zero, b.gep(to, place, b.add(length, i64(n))), form.lhs.size)
+
+    def keep_or_write(
+        self,
+        stop: Value,
+        place: Value,
+        top: Value,
+        left: Value,
+        number: Value,
+        totals: list[Value],
+        sums: Value | None,
+    ) -> None:
+        """Behind the last piece of the sums write the tile to the result, else keep it at ``place``."""
+        b, form = self.b, self.form
+        last, more, done = (b.new_label(x) for x in ("last", "more", "stored"))
+        b.branch_if(b.icmp("sge", stop, i64(self.groups)), last, more)
+        b.start_block(more)
+        for n, total in enumerate(totals):
+            b.store(total, self.part(place, n), form.lanes * self.size)
+        b.branch(done)
+        b.start_block(last)
+        self.write(top, left, number, totals, sums)
+        b.branch(done)
+        b.start_block(done)
+
+    def fetch_result(self, top: Value, left: Value) -> None:
+        """Ask for the lines of the result that the tile is going to be written to: they are on their way meanwhile."""
+        b = self.b
+        for array in self.frame.results:
+            type_, size = memory_type(array.shape.dtype), array.shape.dtype.size
+            base = b.gep(type_, array.pointer, self.place(top, left))
+            line = 64 // size
+            for r in range(self.rows):
+                for column in range(0, self.width, line):
+                    self.prefetch(b.gep(type_, base, i64(r * self.result_row + column)), 1, 3)
+
+    def fetch_panel(self, packed: Value, number: Value, start: Value) -> None:
+        """Where :meth:`step` begins to fetch what tile ``number`` of a block is to fetch of the next panel."""
+        b, form = self.b, self.form
+        self.following: Value | None = None
+        if self.panels == 1 or (self.rhs_row and not self.copies):
+            return
+        if self.copies:  # a line of each row, another one with the next tile
+            size = self.operands[1].shape.dtype.size
+            lines = -(-self.width * size // 64)
+            line = b.mul(b.binary("urem", number, i64(lines)), i64(64))
+            self.fetched = self.rhs_row * size
+            begin = b.add(line, i64(self.width * size))
+            self.following = b.gep("i8", packed, begin, inbounds=False)
+            return
+        group = self.width * form.group * form.rhs.size
+        self.fetched = -(-group // self.tall)  # bytes a group
+        begin = b.add(i64(self.groups * group), b.mul(number, i64(self.piece * self.fetched)))
+        begin = b.add(begin, b.mul(start, i64(group - self.fetched)))
+        self.following = b.gep("i8", packed, begin, inbounds=False)
+
+    def prefetch(self, pointer: Value, write: int, locality: int) -> None:
+        arguments = [pointer, *(Value("i32", str(n)) for n in (write, locality, 1))]
+        self.b.call("void", "llvm.prefetch.p0", arguments)
+
+    def place(self, top: Value, left: Value) -> Value:
+        """The number of the element of the result at row ``top`` and column ``left``."""
+        return self.b.add(self.b.add(self.result, self.b.mul(top, i64(self.result_row))), left)
+
+    def part(self, place: Value, number: int) -> Value:
+        """Where accumulator ``number`` of a tile in scratch memory is."""
+        return self.b.gep(self.type, place, i64(number * self.form.lanes))
+
+    def accumulate(
+        self, row: Value, packed: Value, start: Value, stop: Value, totals: list[Value]
+    ) -> list[Value]:
+        """A tile's sums over the groups [start, stop) on top of ``totals``."""
+        b, unroll = self.b, self.unroll
+        if unroll > 1:
+            length = b.sub(stop, start)
+            main = b.sub(length, b.binary("urem", length, i64(unroll)))
+            middle = b.add(start, main)
+            with b.loop_carrying(start, middle, unroll, totals, "product") as (k, carried, results):
+                for n in range(unroll):
+                    carried[:] = self.step(row, packed, b.add(k, i64(n)), carried)
+            totals, start = results, middle
+            if self.pieces == 1 and self.groups % unroll == 0:
+                return totals
+        with b.loop_carrying(start, stop, 1, totals, "product") as (k, carried, results):
+            carried[:] = self.step(row, packed, k, carried)
+        return results
+
+    def step(self, row: Value, packed: Value, k: Value, totals: list[Value]) -> list[Value]:
+        """A tile's sums with one more group."""
+        b, form = self.b, self.form
+        lhs, rhs = memory_type(form.lhs), memory_type(form.rhs)
+        lies = self.rhs_row != 0 and not self.copies
+        at = b.gep(rhs, packed, b.mul(k, i64(self.rhs_row if lies else self.width * form.group)))
+        each = form.lanes * form.group
+        align = form.rhs.size * (1 if lies else each)
+        right = [
+            b.load(form.vector, b.gep(rhs, at, i64(v * each)), align) for v in range(self.vectors)
+        ]
+        row_size, depth = self.lhs_row, self.lhs_depth
+        if self.staged is not None:
+            row_size, depth = self.staged_row, 1
+        at = b.gep(lhs, row, b.mul(k, i64(form.group * depth)))
+        totals = list(totals)
+        if self.following is not None:
+            ahead = b.gep("i8", self.following, b.mul(k, i64(self.fetched)), inbounds=False)
+            self.prefetch(ahead, 0, 2)
+        for r in range(self.rows):
+            scalar = b.load(form.scalar, b.gep(lhs, at, i64(r * row_size)), form.lhs.size)
+            left = form.repeated(b, scalar)
+            for v in range(self.vectors):
+                n = r * self.vectors + v
+                totals[n] = form.multiply_add(b, left, right[v], totals[n])
+        return totals
+
+    def sum_rows(self, sums: Value) -> None:
+        """``correction`` times the sum of each row of lhs that the unit reads."""
+        b, form = self.b, self.form
+        lanes = 4 * form.lanes
+        vector = f"<{lanes} x i8>"
+        one = llvm_ir.integer(vector, 1)
+        depth = self.k
+        main = depth // lanes * lanes
+        with b.loop(self.first_tile, self.last_tile) as tile:
+            top = self.start(tile, self.rows, self.m)
+            first = b.mul(b.sub(tile, self.first_tile), i64(self.rows))
+            with b.loop(i64(0), i64(self.rows)) as r:
+                row = b.gep("i8", self.lhs, b.mul(b.add(top, r), i64(self.lhs_row)))
+                total = llvm_ir.zero(form.accumulator)
+                with b.loop_carrying(i64(0), i64(main), lanes, [total]) as (k, carried, results):
+                    value = b.load(vector, b.gep("i8", row, k), 1)
+                    pair = [value, one] if form.lhs is dtypes.U8 else [one, value]
+                    carried[:] = [b.call(form.accumulator, form.instruction, [carried[0], *pair])]
+                name = f"llvm.vector.reduce.add.{llvm_ir.mangle(form.accumulator)}"
+                whole = b.call("i32", name, [results[0]])
+                extend = "zext" if form.lhs is dtypes.U8 else "sext"
+                with b.loop_carrying(i64(main), i64(depth), 1, [whole]) as (k, carried, rest):
+                    value = b.cast(extend, b.load("i8", b.gep("i8", row, k), 1), "i32")
+                    carried[:] = [b.add(carried[0], value)]
+                value = b.mul(rest[0], llvm_ir.integer("i32", form.correction))
+                b.store(value, b.gep("i32", sums, b.add(first, r)), 4)
+
+    def write(
+        self, top: Value, left: Value, number: Value, totals: list[Value], sums: Value | None
+    ) -> None:
+        """Write a finished tile to the result."""
+        b, form = self.b, self.form
+        start = self.place(top, left)
+        base = b.gep(self.type, self.frame.results[0].pointer, start)
+        finished: list[Value] = []
+        first = b.mul(number, i64(self.rows))
+        bias: list[Value] = []
+        if self.epilogue == "bias":
+            vector = b.gep(self.type, self.operands[2].pointer, left)
+            bias = [
+                b.load(form.accumulator, b.gep(self.type, vector, i64(v * form.lanes)), self.size)
+                for v in range(self.vectors)
+            ]
+        if self.epilogue == "add":
+            added = b.gep(self.type, self.operands[2].pointer, start)
+        for n, value in enumerate(totals):
+            r, v = divmod(n, self.vectors)
+            offset = i64(r * self.result_row + v * form.lanes)
+            if sums is not None:
+                place = b.gep("i32", sums, b.add(first, i64(r)))
+                value = b.add(value, b.splat(b.load("i32", place, 4), form.lanes))
+            if self.alpha != 1.0:
+                value = b.binary("fmul", value, llvm_ir.floating(value.type, self.alpha))
+            if bias:
+                value = b.binary("fadd", value, bias[v])
+            elif self.epilogue == "add":
+                other = b.load(value.type, b.gep(self.type, added, offset), self.size)
+                value = b.binary("fadd", value, other)
+            if self.roots:
+                finished.append(value)
+            else:
+                b.store(value, b.gep(self.type, base, offset), self.size)
+        if finished:
+            self.write_roots(top, left, finished)
+
+    def write_roots(self, top: Value, left: Value, values: list[Value]) -> None:
+        """Write what is computed from a finished tile, a row at a time: long code is there once for each vector."""
+        b, g, form = self.b, self.frame.generator, self.form
+        assert self.tile is not None
+        for n, value in enumerate(values):
+            b.store(value, self.part(self.tile, n), form.lanes * self.size)
+        with (
+            b.loop(i64(0), i64(self.rows)) as r,
+            g.level(),
+        ):  # what is computed here is known here only
+            block = b.new_label("roots")
+            b.branch(block)
+            b.start_block(block)
+            finished = b.gep(self.type, self.tile, b.mul(r, i64(self.width)))
+            row = Coordinate(b.add(top, r), 0, 1, None, 0, self.m - 1)
+            for v in range(self.vectors):
+                at = b.add(left, i64(v * form.lanes))
+                column = Coordinate(at, 1, form.lanes, None, 0, self.n - 1)
+                index = (*self.at, row, column)
+                value = b.load(form.accumulator, self.part(finished, v), form.lanes * self.size)
+                g.remember((self.dot, index), value, g.depth)
+                results = [element(g, root, index) for root in self.roots]
+                for array, result in zip(self.frame.results, results, strict=True):
+                    g.store(array, index, result)

@@ -1,0 +1,186 @@
+"""How a vector of a matrix product's result is accumulated: the instructions of each CPU for sums of products.
+
+A :class:`ProductForm` multiplies *groups*: ``group`` neighbouring elements along the contracted dimension, which one
+instruction multiplies and sums. A group of lhs is one scalar of ``scalar`` (a float, or an integer that holds two or
+four elements), repeated in all lanes; ``lanes`` groups of rhs are one vector, packed so by :mod:`.pack`. All forms of
+integers are exact modulo 2**32, whatever the values and however long the sums are:
+
+===========  =====  ===========================================================================================
+form         group  instruction
+===========  =====  ===========================================================================================
+fma          1      multiply-add of f32 or f64
+multiply     1      multiplication and addition of integers as wide as the result
+pairs        2      s16 by s16: pmaddwd sums a pair in 32 bits (AVX-512 VNNI and AVX-VNNI: vpdpwssd adds it too)
+quadruples   4      u8 by s8: vpdpbusd, which adds four products of 16 bits in 32 bits without saturation
+===========  =====  ===========================================================================================
+
+vpdpbusd wants one operand without sign and one with. Where both have a sign, or neither, the bytes of rhs are packed
+with their highest bit flipped, which adds or subtracts 128: ``correction`` times the sum of lhs's row makes up for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from ...ir import dtypes
+from ...ir.dtypes import DType
+from .. import llvm_ir
+from ..llvm_ir import Builder, Value
+from ..representation import memory_type
+
+if TYPE_CHECKING:
+    from ...targets.target import Target
+
+# The most rows that a tile can have, by the number of registers and of vectors in a row: the accumulators, the vectors
+# of rhs, and what an instruction needs besides have to fit.
+_ROWS: Final = {32: {1: 20, 2: 14, 3: 9}, 16: {1: 10, 2: 6, 3: 4}}
+_BYTES: Final = frozenset((dtypes.S8, dtypes.U8))
+_SHORTS: Final = frozenset((dtypes.S8, dtypes.U8, dtypes.S16))
+
+
+@dataclass(frozen=True, slots=True)
+class ProductForm:
+    """One way to accumulate; see the module's docstring.
+
+    ``lhs`` and ``rhs`` are the element types that the kernel reads, ``result`` the accumulator's.
+    """
+
+    name: str
+    lhs: DType
+    rhs: DType
+    result: DType
+    group: int
+    lanes: int
+    rows: int  # of a tile of two vectors at most: for the number of registers
+    correction: int = 0
+    instruction: str = ""
+
+    @property
+    def scalar(self) -> str:
+        """The LLVM type of a group of lhs."""
+        if self.group == 1:
+            return memory_type(self.lhs)
+        return f"i{self.group * self.lhs.size * 8}"
+
+    @property
+    def flips(self) -> bool:
+        """Whether rhs is packed with the highest bit of each byte flipped."""
+        return self.correction != 0
+
+    @property
+    def accumulator(self) -> str:
+        return llvm_ir.vector(memory_type(self.result), self.lanes)
+
+    @property
+    def vector(self) -> str:
+        """The LLVM type of a vector of rhs as it is loaded."""
+        return llvm_ir.vector(memory_type(self.rhs), self.lanes * self.group)
+
+    def most_rows(self, vectors: int) -> int:
+        """The most rows of a tile that is ``vectors`` wide."""
+        most = _ROWS[32 if self.rows > 6 else 16][vectors]
+        return max(1, most * self.rows // _ROWS[32 if self.rows > 6 else 16][2])
+
+    def repeated(self, b: Builder, scalar: Value) -> Value:
+        """A group of lhs in all lanes."""
+        return b.cast("bitcast", b.splat(scalar, self.lanes), self.vector)
+
+    def multiply_add(self, b: Builder, left: Value, right: Value, total: Value) -> Value:
+        """``total`` plus the products of the groups in ``left`` (see :meth:`repeated`) and ``right``."""
+        name = self.name
+        if name == "fma":
+            if self.instruction:
+                return b.intrinsic("fma", [left, right, total])
+            return b.binary("fadd", b.binary("fmul", left, right), total)
+        if name == "multiply":
+            return b.binary("add", b.binary("mul", left, right), total)
+        if name == "quadruples":
+            # The operand without sign comes first: rhs, if lhs has one.
+            first, second = (left, right) if self.lhs is dtypes.U8 else (right, left)
+            return b.call(self.accumulator, self.instruction, [total, first, second])
+        if "vpdpwssd" in self.instruction:
+            return b.call(self.accumulator, self.instruction, [total, left, right])
+        if self.instruction:
+            products = b.call(self.accumulator, self.instruction, [left, right])
+            return b.binary("add", products, total)
+        for part in range(2):  # no instruction for it: each half of the pairs by itself
+            places = range(part, 2 * self.lanes, 2)
+            halves = [
+                b.cast("sext", b.shuffle(v, v, places), self.accumulator) for v in (left, right)
+            ]
+            total = b.binary("add", b.binary("mul", *halves), total)
+        return total
+
+
+def choose(target: Target, lhs: DType, rhs: DType, result: DType) -> ProductForm | None:
+    """The form for a product of these element types on ``target``; None if there is none.
+
+    The operands have to be converted to the form's types, which hold all their values.
+    """
+    rows = 14 if target.vector_bytes >= 64 or not target.is_x86 else 6
+    width = target.vector_bytes
+    bits = 8 * width
+    if result is dtypes.S32 and lhs in _SHORTS and rhs in _SHORTS:
+        lanes = width // 4
+        vnni = (target.has("avx512vnni") and (width == 64 or target.has("avx512vl"))) or (
+            target.has("avxvnni") and width == 32
+        )
+        if vnni and lhs in _BYTES and rhs in _BYTES:
+            correction = 0 if lhs is not rhs else -128 if lhs is dtypes.S8 else 128
+            name = f"llvm.x86.avx512.vpdpbusd.{bits}"
+            return ProductForm("quadruples", lhs, rhs, result, 4, lanes, rows, correction, name)
+        name = ""
+        if target.is_x86:
+            name = {16: "llvm.x86.sse2.pmadd.wd", 32: "llvm.x86.avx2.pmadd.wd"}.get(
+                width, "llvm.x86.avx512.pmaddw.d.512"
+            )
+            rows = rows if width == 64 else 6 if width == 32 else 4
+        if vnni:
+            name, rows = f"llvm.x86.avx512.vpdpwssd.{bits}", rows if width == 64 else 6
+        return ProductForm("pairs", dtypes.S16, dtypes.S16, result, 2, lanes, rows, 0, name)
+    if result.is_integer and result.bits >= 32 and lhs.is_integer and rhs.is_integer:
+        if lhs.bits > result.bits or rhs.bits > result.bits:
+            return None
+        lanes = width // result.size
+        return ProductForm(
+            "multiply", result, result, result, 1, lanes, min(rows, 5 if width < 64 else 12)
+        )
+    if not (lhs.is_float and rhs.is_float and result in (dtypes.F32, dtypes.F64)):
+        return None
+    if lhs.bits > result.bits or rhs.bits > result.bits:
+        return None
+    has_fma = target.has("fma") or not target.is_x86
+    lanes = width // result.size
+    rows = rows if has_fma else 4
+    return ProductForm("fma", result, result, result, 1, lanes, rows, 0, "fma" if has_fma else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """``rows`` by ``vectors`` vectors of the result, which are accumulated in registers together."""
+
+    rows: int
+    vectors: int
+
+
+def choose_tile(form: ProductForm, m: int, n: int) -> Tile | None:
+    """The tile with which an ``m`` by ``n`` result takes the least time; None if ``n`` is less than a vector.
+
+    The last tile of a dimension is moved back to end with it, so that some elements are computed twice.
+    """
+    if n < form.lanes or m < 1:
+        return None
+    best: tuple[float, Tile] | None = None
+    for vectors in (2, 3, 1):
+        if n < vectors * form.lanes:
+            continue
+        panels = -(-n // (vectors * form.lanes))
+        for rows in range(min(m, form.most_rows(vectors)), 0, -1):
+            tiles = -(-m // rows) * panels
+            # Cycles for a group: two multiplications, or two loads, at a time, and each sum takes four.
+            step = max(rows * vectors / 2, (rows + vectors) / 2 + 0.5, 4.0)
+            cost = tiles * (step + 0.25)
+            if best is None or cost < best[0] * 0.995:
+                best = cost, Tile(rows, vectors)
+    return best[1] if best else None

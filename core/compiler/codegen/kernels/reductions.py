@@ -1,0 +1,530 @@
+"""The "reduce" kernel: reductions over the same dimensions of one iteration space, in one pass over it.
+
+What computes their operands is fused in; results of the whole iteration space may be written in the same pass;
+elementwise instructions on the reduced values follow at the end (a mean is one kernel).
+
+One dimension runs in vector lanes. If it is a reduced one, a unit of work is one result: several vector
+accumulators run along the dimension and are combined at the end, across lanes too. If it is a kept one, a unit
+is a block of neighbouring results, with the loops over the reduced dimensions inside. Both reassociate, and take
+many terms in blocks (:mod:`.accumulation`): a long floating-point sum is as exact as a pairwise one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from ...ir import errors, hlo
+from ...ir.dtypes import DType
+from ...reference import evaluate
+from .. import costs, llvm_ir
+from ..elements.elemental import element, inline
+from ..generator import Coordinate, Generator, Index, fixed
+from ..llvm_ir import Module, Value, i64
+from ..representation import Complex, Element, components, literal
+from . import accumulation, loops, work_groups
+from .emit import EmittedKernel, Frame
+
+if TYPE_CHECKING:
+    from ...targets.target import Target
+
+UNROLLED: Final = 4  # an innermost reduced dimension of at most this size has no loop,
+UNROLLED_SIZE: Final = 64  # if what is written out then is not more than this
+
+
+def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
+    """The kernel of a "reduce" fusion or of a single reduce."""
+    frame = Frame(module, target, instruction, name)
+    computation = frame.computation
+    reduces = [i for i in computation.instructions if i.opcode == "reduce"]
+    if not reduces:  # only dimensions of size one were reduced
+        return loops.emit_frame(frame)
+    return Reduction(frame, reduces).emit()
+
+
+def identity(body: hlo.Computation, dtype: DType) -> Element | None:
+    """The neutral element of a body that is a single commutative operation on its two arguments; None for any other."""
+    root = body.root
+    if (
+        len(body.parameters) != 2
+        or set(root.operands) != set(body.parameters)
+        or root.dtype is not dtype
+    ):
+        return None
+    infinity = {
+        "maximum": -math.inf
+        if dtype.is_float
+        else -(1 << (dtype.bits - 1))
+        if dtype.is_signed
+        else 0,
+        "minimum": math.inf
+        if dtype.is_float
+        else (1 << (dtype.bits - (1 if dtype.is_signed else 0))) - 1,
+    }
+    if dtype.kind == "pred":
+        infinity = {"maximum": 0, "minimum": 1}
+    value = {"add": 0, "multiply": 1, "and": -1, "or": 0, "xor": 0, **infinity}.get(root.opcode)
+    if value is None or (dtype.is_complex and root.opcode not in ("add", "multiply")):
+        return None
+    return literal(dtype, value)
+
+
+def starts_once(frame: Frame, reduces: Sequence[hlo.Instruction]) -> bool:
+    """Whether some initial values may be taken in only once.
+
+    Lanes, unrolled steps and work-items have accumulators of their own, which all start from them: harmless if they are
+    neutral, or if combining them with themselves changes nothing (as -infinity and 0 of an argmax). Others, of an
+    operation that is not known or of several results, are not: 5 of a product would be multiplied in again and again.
+    """
+    return any(not _may_repeat(frame, reduce) for reduce in reduces)
+
+
+def _may_repeat(frame: Frame, reduce: hlo.Instruction) -> bool:
+    number = len(reduce.operands) // 2
+    body = reduce.called[0]
+    if number == 1 and identity(body, reduce.operands[0].dtype) is not None:
+        return True
+    values = []
+    for start in reduce.operands[number:]:
+        if start.opcode == "parameter" and frame.instruction.opcode == "fusion":
+            start = frame.instruction.operands[start.attributes["index"]]
+        if start.opcode != "constant":
+            return False
+        values.append(np.asarray(start.attributes["literal"]))
+    try:
+        combined = evaluate.evaluate_computation(body, [*values, *values])
+    except errors.CompileError:  # an operation that only kernels know
+        return False
+    return all(
+        np.asarray(c).tobytes() == v.tobytes() for c, v in zip(combined, values, strict=True)
+    )
+
+
+class Reduction:
+    """Reductions over the same dimensions of one space. ``full``: values of the whole space to store in the
+    same pass, each
+    with its array and the first dimension of the index that the array has; ``last``: results one a kept index.
+    """
+
+    def __init__(self, frame: Frame, reduces: list[hlo.Instruction]) -> None:
+        self.frame = frame
+        self.g: Generator = frame.generator
+        self.reduces = reduces
+        first = reduces[0]
+        self.dims = first.operands[0].dims
+        self.reduced = tuple(sorted(first.attributes["dimensions"]))
+        self.kept = tuple(d for d in range(len(self.dims)) if d not in self.reduced)
+        self.kept_dims = tuple(self.dims[d] for d in self.kept)
+        for other in reduces:
+            if (
+                other.operands[0].dims != self.dims
+                or tuple(sorted(other.attributes["dimensions"])) != self.reduced
+            ):
+                raise errors.of_instruction(
+                    "INTERNAL", "reductions of one kernel differ in dimensions", frame.instruction
+                )
+        results = frame.computation.results
+        arrays = frame.results
+        self.full = [(r, a, 0) for r, a in zip(results, arrays, strict=True) if r.dims == self.dims]
+        self.last = [(r, a) for r, a in zip(results, arrays, strict=True) if r.dims != self.dims]
+        self.lanes = loops.lanes_for(frame.target, frame.computation)
+        self.masked = loops.can_mask(frame.target, frame.computation)
+        self.size = sum(costs.weight(i) for i in frame.computation.instructions)
+        self.shared = False  # whether the work-items of a group do a row together
+        self.once = starts_once(frame, reduces)
+        self.blocked = not self.once and accumulation.rounds(r.called[0] for r in reduces)
+        self.unroll = 8 if self.size <= 2 else 4 if self.size <= 8 else 2 if self.size <= 24 else 1
+
+    # ------------------------------------------------------------------------------------------ accumulators
+    def initial(self, count: int) -> list[Value]:
+        """The accumulators at the start, of ``count`` lanes: neutral elements, or the initial values."""
+        flat: list[Value] = []
+        for reduce in self.reduces:
+            number = len(reduce.operands) // 2
+            neutral = identity(reduce.called[0], reduce.operands[0].dtype) if number == 1 else None
+            starts = (
+                [neutral]
+                if neutral is not None
+                else [element(self.g, o, ()) for o in reduce.operands[number:]]
+            )
+            for start in starts:
+                flat += [self.g.splat(v, count) for v in components(start)]
+        return flat
+
+    def structured(self, flat: Sequence[Value]) -> list[list[Element]]:
+        """Flat accumulators as elements for each reduction."""
+        result: list[list[Element]] = []
+        position = 0
+        for reduce in self.reduces:
+            number = len(reduce.operands) // 2
+            elements: list[Element] = []
+            for operand in reduce.operands[:number]:
+                if operand.dtype.is_complex:
+                    elements.append(Complex(flat[position], flat[position + 1]))
+                    position += 2
+                else:
+                    elements.append(flat[position])
+                    position += 1
+            result.append(elements)
+        return result
+
+    def combine(self, flat: Sequence[Value], operands: list[list[Element]]) -> list[Value]:
+        """The bodies applied to accumulators and as many operands."""
+        result: list[Value] = []
+        count = llvm_ir.lanes_of(flat[0].type)
+        for reduce, mine, theirs in zip(self.reduces, self.structured(flat), operands, strict=True):
+            for value in inline(self.g, reduce.called[0], [*mine, *theirs]):
+                result += [self.g.splat(v, count) for v in components(value)]
+        return result
+
+    def step(self, flat: Sequence[Value], index: Index, mask: Value | None) -> list[Value]:
+        """Take in the elements at ``index``; write the results of the whole space there."""
+        g = self.g
+        operands = [
+            [element(g, o, index) for o in reduce.operands[: len(reduce.operands) // 2]]
+            for reduce in self.reduces
+        ]
+        written = [element(g, root, index) for root, _, _ in self.full]
+        for (_, array, first), value in zip(self.full, written, strict=True):
+            g.store(array, index[first:], value, mask)
+        new = self.combine(flat, operands)
+        if mask is None:
+            return new
+        return [g.builder.select(mask, n, o) for n, o in zip(new, flat, strict=True)]
+
+    def across_lanes(self, flat: list[Value]) -> list[Value]:
+        """Scalar accumulators from vector ones, halving the lanes."""
+        b = self.g.builder
+        count = llvm_ir.lanes_of(flat[0].type)
+        while count > 1:
+            count //= 2
+            if count == 1:
+                low = [b.extract(v, 0) for v in flat]
+                high = [b.extract(v, 1) for v in flat]
+            else:
+                low = [b.shuffle(v, v, range(count)) for v in flat]
+                high = [b.shuffle(v, v, range(count, 2 * count)) for v in flat]
+            self.g.note(*low, *high)
+            flat = self.combine(low, self.structured(high))
+        return flat
+
+    # ----------------------------------------------------------------------------------------------- results
+    def values(self, flat: Sequence[Value]) -> dict[hlo.Instruction, Element]:
+        """What each reduction (or element of one with several results) gives, from the accumulators at the end."""
+        g = self.g
+        result: dict[hlo.Instruction, Element] = {}
+        parts: dict[tuple[hlo.Instruction, int], Element] = {}
+        for reduce, elements in zip(self.reduces, self.structured(flat), strict=True):
+            if len(elements) == 1:
+                neutral = identity(reduce.called[0], reduce.operands[0].dtype)
+                start = element(g, reduce.operands[1], ())
+                if neutral is not None and start != neutral:
+                    elements = inline(g, reduce.called[0], [start, *elements])
+            parts.update({(reduce, k): value for k, value in enumerate(elements)})
+            if isinstance(reduce.shape, hlo.Shape):
+                result[reduce] = elements[0]
+        for i in self.frame.computation.instructions:
+            if i.opcode == "get-tuple-element" and i.operands[0] in self.reduces:
+                result[i] = parts[i.operands[0], i.attributes["index"]]
+        return result
+
+    def write(self, flat: Sequence[Value], index: Index, mask: Value | None) -> None:
+        """The epilogue: the results of the kept dimensions at ``index``."""
+        g = self.g
+        g.bound.update(self.values(flat))
+        results = [element(g, root, index) for root, _ in self.last]
+        for (_, array), value in zip(self.last, results, strict=True):
+            g.store(array, index, value, mask)
+        g.bound.clear()
+
+    # ------------------------------------------------------------------------------------------------- loops
+    def emit(self) -> EmittedKernel:
+        frame, dims = self.frame, self.dims
+        for root, _ in self.last:
+            if root.dims != self.kept_dims:
+                raise errors.of_instruction(
+                    "INTERNAL",
+                    f"result {root.dims} of a reduction of {self.dims}",
+                    frame.instruction,
+                )
+        cost = costs.of_computation(frame.target, frame.computation)
+        if math.prod(self.kept_dims) == 0:
+            return frame.finish(0, 1, 0.0)
+        minor = len(dims) - 1
+        if minor in self.reduced:
+            lane = minor
+            if (
+                self.kept
+                and dims[minor] < 8
+                and dims[self.kept[-1]] >= self.lanes
+                and not self.full
+            ):
+                lane = self.kept[-1]  # too short for lanes
+        else:
+            lane = minor
+        self.shared = (
+            lane in self.reduced and not self.once and work_groups.share(frame.target, dims[lane])
+        )
+        units = self.emit_rows(lane) if lane in self.reduced else self.emit_blocks(lane)
+        return frame.finish(units, costs.grain(cost, units), cost)
+
+    def index(self, kept: Index, reduced: dict[int, Coordinate]) -> Index:
+        """A full index from the kept coordinates and the reduced ones by dimension."""
+        by_dim = {**dict(zip(self.kept, kept, strict=True)), **reduced}
+        return tuple(by_dim[d] for d in range(len(self.dims)))
+
+    def nest(
+        self,
+        dims: Sequence[int],
+        flat: list[Value],
+        body: Callable[[dict[int, Coordinate], list[Value]], list[Value]],
+        fresh: accumulation.Fresh,
+        merge: accumulation.Merge,
+        terms: int = 1,
+    ) -> list[Value]:
+        """Loops over reduced dimensions that carry the accumulators, of which each takes ``terms`` in the body."""
+
+        def inside(
+            dims: Sequence[int], at: dict[int, Coordinate], flat: list[Value]
+        ) -> list[Value]:
+            if not dims:
+                return body(at, flat)
+            d, rest = dims[0], dims[1:]
+            size = self.dims[d]
+            if size <= UNROLLED and not rest and size * self.size * len(flat) <= UNROLLED_SIZE:
+                for n in range(size):
+                    flat = inside(rest, {**at, d: fixed(n)}, flat)
+                return flat
+
+            def element_of(i: Value, flat: list[Value]) -> list[Value]:
+                return inside(rest, {**at, d: Coordinate(i, 0, 1, None, 0, size - 1)}, flat)
+
+            inner = terms * math.prod(self.dims[r] for r in rest)
+            return self.accumulate(
+                i64(0), i64(size), 1, size, flat, element_of, fresh, merge, inner
+            )
+
+        return inside(dims, {}, flat)
+
+    def accumulate(
+        self,
+        start: Value,
+        stop: Value,
+        step: int,
+        trips: int,
+        flat: list[Value],
+        body: accumulation.Body,
+        fresh: accumulation.Fresh,
+        merge: accumulation.Merge,
+        terms: int = 1,
+    ) -> list[Value]:
+        """A loop that carries accumulators, in blocks where that is more exact (:func:`.accumulation.accumulate`)."""
+        longest = accumulation.LONGEST if self.blocked else trips * terms
+        return accumulation.accumulate(
+            self.g, start, stop, step, trips, flat, body, fresh, merge, terms=terms, longest=longest
+        )
+
+    def emit_rows(self, lane: int) -> int:
+        """A unit of work is one result; the lanes run along a reduced dimension."""
+
+        def row(kept: Index) -> None:
+            totals = self.totals(kept, lane)
+            with work_groups.once(self.g, self.shared):
+                self.write(totals, kept, None)
+
+        if not self.kept:
+            row(())
+            return 1
+        loops.count(self.g, self.frame.begin, self.frame.end, self.kept_dims, row)
+        return math.prod(self.kept_dims)
+
+    def totals(self, kept: Index, lane: int) -> list[Value]:
+        """The scalar accumulators at the end of one row; the lanes run along the reduced dimension ``lane``."""
+        g = self.g
+        size = self.dims[lane]
+        count = 1 if self.once else min(self.lanes, 1 << max(size - 1, 0).bit_length())
+        others = [d for d in self.reduced if d != lane]
+        vectors = size // count
+        unroll = 1 if self.once else max(1, min(self.unroll, vectors))
+        if vectors % unroll and vectors < 4 * unroll:
+            unroll = max(u for u in range(1, unroll + 1) if vectors % u == 0 or u <= unroll // 2)
+        first, stride = i64(0), 1  # this work-item's vectors
+        if self.shared:
+            unroll, stride = 1, self.frame.target.work_group
+            first = g.mul(work_groups.local_id(g), i64(count))
+        main = vectors // unroll * unroll * count
+        scalar_tail = not self.masked and size % count != 0
+        width = len(self.initial(1))
+
+        def split(flat: Sequence[Value]) -> list[list[Value]]:
+            return [list(flat[u * width : (u + 1) * width]) for u in range(len(flat) // width)]
+
+        def joined(sets: Sequence[Sequence[Value]]) -> list[Value]:
+            return [v for s in sets for v in s]
+
+        def fresh_sets() -> list[Value]:
+            return self.initial(count) * unroll
+
+        def fresh() -> list[Value]:
+            return fresh_sets() + (self.initial(1) if scalar_tail else [])
+
+        def merge_sets(a: list[Value], b: list[Value]) -> list[Value]:
+            pairs = zip(split(a), split(b), strict=True)
+            return joined([self.combine(x, self.structured(y)) for x, y in pairs])
+
+        def along(at: dict[int, Coordinate], flat: list[Value]) -> list[Value]:
+            sets = split(flat[: unroll * width])
+            extra = flat[unroll * width :]
+
+            def take(position: int, c: Coordinate, mask: Value | None = None) -> None:
+                sets[position] = self.step(sets[position], self.index(kept, {**at, lane: c}), mask)
+
+            def vector(start: int) -> Coordinate:
+                return Coordinate(
+                    i64(start),
+                    int(count > 1),
+                    count,
+                    None,
+                    start,
+                    start + count - 1,
+                    math.gcd(start, 1 << 30),
+                )
+
+            if main <= 2 * unroll * count and not self.shared:
+                for start in range(0, main, count):
+                    take(start // count % unroll, vector(start))
+            else:
+                step = unroll * count * stride
+
+                def vectors_at(i: Value, flat_sets: list[Value]) -> list[Value]:
+                    sets[:] = split(flat_sets)
+                    for u in range(unroll):
+                        base = g.add(i, i64(u * count))
+                        take(u, Coordinate(base, int(count > 1), count, None, 0, size - 1, count))
+                    return joined(sets)
+
+                sets[:] = split(
+                    self.accumulate(
+                        first, i64(main), step, -(-main // step), joined(sets), vectors_at,
+                        fresh_sets, merge_sets,
+                    )
+                )  # fmt: skip
+            for number, start in enumerate(range(main, vectors * count, count)):
+                take(number % unroll, vector(start))
+            rest = vectors * count
+            if rest < size and not scalar_tail:
+                c = vector(rest)
+                mask = loops.mask_of(size - rest, count)
+                with g.masked(mask):
+                    take(0, c, mask)
+            elif rest < size:
+                begin = g.add(i64(rest), work_groups.local_id(g)) if self.shared else i64(rest)
+                with g.loop(begin, i64(size), stride, extra) as (i, carried, results):
+                    c = Coordinate(i, 0, 1, None, rest, size - 1)
+                    carried[:] = self.step(carried, self.index(kept, {**at, lane: c}), None)
+                extra = results
+            return [*joined(sets), *extra]
+
+        terms = -(-vectors // (unroll * stride)) + 1
+        flat = self.nest(others, fresh(), along, fresh, merge_sets, terms)
+        sets = split(flat[: unroll * width])
+        while len(sets) > 1:
+            half = (len(sets) + 1) // 2
+            paired = zip(sets[:half], sets[half:], strict=False)
+            sets = [self.combine(a, self.structured(b)) for a, b in paired] + sets[
+                len(sets) - half : half
+            ]
+        total = self.across_lanes(sets[0])
+        if scalar_tail:
+            total = self.combine(total, self.structured(flat[unroll * width :]))
+        if self.shared:
+            total = work_groups.combine(g, total, lambda a, b: self.combine(a, self.structured(b)))
+        return total
+
+    def emit_blocks(self, lane: int) -> int:
+        """A unit of work is a block of results that are neighbours in the kept dimension ``lane``."""
+        g, b = self.g, self.g.builder
+        size = self.dims[lane]
+        count = min(self.lanes, 1 << (size - 1).bit_length())
+        place = self.kept.index(lane)
+        vectors = -(-size // count)
+        per_block = vectors if vectors <= self.unroll else self.unroll
+        while per_block > 2 and vectors > self.unroll and size % (per_block * count):
+            per_block //= 2
+        block = per_block * count
+        whole = size // block  # blocks without a tail
+        blocks = -(-size // block)
+
+        def do(prefix: Index, start: Value, first: int, width: int) -> None:
+            """Results [start, start + width) of the lane dimension; ``first`` is the least that start can be."""
+            pieces: list[tuple[Coordinate, Value | None]] = []
+
+            def piece(c: Coordinate, mask: Value | None) -> None:
+                if c.vector is None and not start.is_constant:
+                    base = g.add(start, c.base)
+                    c = Coordinate(
+                        base, c.stride, c.lanes, None, 0, size - 1, math.gcd(count, int(c.base.ref))
+                    )
+                else:
+                    c = g.shift(c, first)
+                pieces.append((c, mask))
+
+            loops.span(g, 0, width, width, count, self.masked, piece, unrolled=True)
+            kept = [self.with_lane(prefix, place, c) for c, _ in pieces]
+            each = len(self.initial(1))
+
+            def fresh() -> list[Value]:
+                return [v for c, _ in pieces for v in self.initial(c.lanes)]
+
+            def cut(flat: Sequence[Value]) -> list[Sequence[Value]]:
+                return [flat[n * each : (n + 1) * each] for n in range(len(pieces))]
+
+            def merge(a: list[Value], b: list[Value]) -> list[Value]:
+                pairs = zip(cut(a), cut(b), strict=True)
+                return [v for x, y in pairs for v in self.combine(x, self.structured(y))]
+
+            def body(at: dict[int, Coordinate], flat: list[Value]) -> list[Value]:
+                result: list[Value] = []
+                for part, place_of_part, (_, mask) in zip(cut(flat), kept, pieces, strict=True):
+                    with g.masked(mask):
+                        result += self.step(part, self.index(place_of_part, at), mask)
+                return result
+
+            flat = self.nest(self.reduced, fresh(), body, fresh, merge)
+            for part, place_of_part, (_, mask) in zip(cut(flat), kept, pieces, strict=True):
+                with g.masked(mask):
+                    self.write(part, place_of_part, mask)
+
+        def unit(index: Index) -> None:
+            number, prefix = index[-1], index[:-1]
+            if blocks == 1:
+                do(prefix, i64(0), 0, size)
+                return
+            start = g.mul(number.base, i64(block))
+            if whole == blocks:
+                do(prefix, start, 0, block)
+                return
+            condition = b.icmp("slt", number.base, i64(whole))
+            then, otherwise, done = b.new_label("block"), b.new_label("tail"), b.new_label("done")
+            entry = b.lines
+            b.branch_if(condition, then, otherwise)
+            with g.level(guard=True, preheader=entry):
+                b.start_block(then)
+                do(prefix, start, 0, block)
+                b.branch(done)
+            with g.level(guard=True, preheader=entry):
+                b.start_block(otherwise)
+                do(prefix, i64(whole * block), whole * block, size - whole * block)
+                b.branch(done)
+            b.start_block(done)
+
+        outer = tuple(dim for n, dim in enumerate(self.kept_dims) if n != place)
+        loops.count(g, self.frame.begin, self.frame.end, (*outer, blocks), unit)
+        return math.prod(outer) * blocks
+
+    @staticmethod
+    def with_lane(prefix: Index, place: int, c: Coordinate) -> Index:
+        return (*prefix[:place], c, *prefix[place:])

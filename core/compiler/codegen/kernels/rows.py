@@ -1,0 +1,190 @@
+"""The "row" kernel: normalisations, where values reduced over the last dimensions flow back into the row.
+
+Softmax, layer normalisation, cross entropy and their gradients: every value is of the whole space [rows...,
+k...] or one a row. One unit of work is a row, done in passes: pass p computes the reductions that need p
+reductions before them, the last one the results. The row stays in the nearest cache between passes; values that
+are expensive to compute again are kept in a row-sized scratch on the stack.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from ...ir import dtypes, errors, hlo
+from .. import costs
+from ..elements.elemental import element
+from ..generator import Array, Coordinate, Generator, Index
+from ..llvm_ir import Module, Value, i64
+from . import loops, reductions, work_groups
+from .emit import EmittedKernel, Frame
+
+if TYPE_CHECKING:
+    from ...targets.target import Target
+
+CHEAP: Final = 3.0  # values of at most this weight are computed again rather than kept
+SCRATCH_BYTES: Final = 1 << 18  # on the stack, for all values kept
+
+
+def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
+    """The kernel of a "row" fusion."""
+    frame = Frame(module, target, instruction, name)
+    reduces = [i for i in frame.computation.instructions if i.opcode == "reduce"]
+    if not reduces:
+        return loops.emit_frame(frame)
+    return _Rows(frame, reduces).emit()
+
+
+class _Rows:
+    def __init__(self, frame: Frame, reduces: list[hlo.Instruction]) -> None:
+        self.frame = frame
+        self.g: Generator = frame.generator
+        self.reduces = reduces
+        self.dims = reduces[0].operands[0].dims
+        reduced = tuple(sorted(reduces[0].attributes["dimensions"]))
+        self.rank = len(self.dims) - len(reduced)  # dimensions [rank, ...) are the row's
+        if reduced != tuple(range(self.rank, len(self.dims))):
+            raise errors.of_instruction(
+                "INTERNAL", "a row fusion reduces other than its last dimensions", frame.instruction
+            )
+        pairs = list(zip(frame.computation.results, frame.results, strict=True))
+        self.full = [(r, a) for r, a in pairs if r.dims == self.dims]
+        self.last = [(r, a) for r, a in pairs if r.dims != self.dims]
+        for root, _ in self.last:
+            if root.dims != self.dims[: self.rank]:
+                raise errors.of_instruction(
+                    "INTERNAL",
+                    f"result {root.dims} of a row fusion over {self.dims}",
+                    frame.instruction,
+                )
+        self.layer = self.layers()
+        self.passes = 1 + max(self.layer[r] - 1 for r in reduces)
+        self.kept_in: dict[hlo.Instruction, int] = {}  # value -> the pass that writes it to scratch
+        self.shared = work_groups.share(frame.target, self.dims[-1]) and not reductions.starts_once(
+            frame, self.reduces
+        )
+        if frame.target.work_group == 1:  # a GPU has no room for rows on the stack
+            self.choose_scratch()
+
+    def layers(self) -> dict[hlo.Instruction, int]:
+        """How many reductions, one after the other, stand before each value (a reduction counts itself)."""
+        layer: dict[hlo.Instruction, int] = {}
+        for i in self.frame.computation.instructions:
+            layer[i] = max((layer[o] for o in i.operands), default=0) + (i.opcode == "reduce")
+        return layer
+
+    def targets(self, number: int) -> list[hlo.Instruction]:
+        """The whole-space values that a pass exists for."""
+        if number == self.passes:
+            return [root for root, _ in self.full]
+        of_pass = [r for r in self.reduces if self.layer[r] == number + 1]
+        return [o for r in of_pass for o in r.operands[: len(r.operands) // 2]]
+
+    def choose_scratch(self) -> None:
+        """What a pass needs that an earlier one computed: keep it if computing it again is not cheap."""
+        computed: dict[hlo.Instruction, int] = {}
+        budget = SCRATCH_BYTES // max(1, 4 * math.prod(self.dims[self.rank :]))
+        for number in range(self.passes + 1):
+            seen: set[hlo.Instruction] = set()
+            stack = list(self.targets(number))
+            while stack:
+                i = stack.pop()
+                if i in seen or i.dims != self.dims or i in self.kept_in:
+                    continue
+                seen.add(i)
+                earlier = computed.get(i)
+                if earlier is not None and len(self.kept_in) < budget and self.weight(i) > CHEAP:
+                    self.kept_in[i] = earlier
+                    continue
+                stack += [o for o in i.operands if o.dims == self.dims]
+            for i in seen:
+                if i not in self.kept_in:
+                    computed.setdefault(i, number)
+
+    def weight(self, i: hlo.Instruction) -> float:
+        """The cost of computing a whole-space value again, up to what is in memory."""
+        total = 0.0
+        seen: set[hlo.Instruction] = set()
+        stack = [i]
+        while stack:
+            x = stack.pop()
+            if x in seen or x.dims != self.dims or (x in self.kept_in and x is not i):
+                continue
+            seen.add(x)
+            total += costs.weight(x)
+            stack += x.operands
+        return total
+
+    # ------------------------------------------------------------------------------------------------ code
+    def emit(self) -> EmittedKernel:
+        frame, g = self.frame, self.g
+        rows = math.prod(self.dims[: self.rank])
+        if rows == 0:
+            return frame.finish(0, 1, 0.0)
+        scratch: dict[hlo.Instruction, Array] = {}
+        row_dims = self.dims[self.rank :]
+        for i in self.kept_in:
+            dtype = i.dtype
+            if dtype.is_float and dtype.size < 4:
+                dtype = dtypes.F32  # as precise as it was computed
+            shape = hlo.Shape(dtype, row_dims)
+            scratch[i] = Array(frame.builder.alloca("i8", shape.bytes + 64), shape)
+            g.note(scratch[i].pointer)
+
+        def row(kept: Index) -> None:
+            for number in range(self.passes):
+                of_pass = [r for r in self.reduces if self.layer[r] == number + 1]
+                reduction = reductions.Reduction(frame, of_pass)
+                reduction.full = [
+                    (i, a, self.rank) for i, a in scratch.items() if self.kept_in[i] == number
+                ]
+                reduction.last = []
+                reduction.shared = self.shared
+                g.bound.update(reduction.values(reduction.totals(kept, len(self.dims) - 1)))
+                for i, array in scratch.items():
+                    if self.kept_in[i] == number:
+                        g.scratch[i] = (array, self.rank)
+            if self.full:
+                self.write_row(kept)
+            values = [element(g, r, kept) for r, _ in self.last]
+            with work_groups.once(g, self.shared):
+                for (_, array), value in zip(self.last, values, strict=True):
+                    g.store(array, kept, value)
+            g.bound.clear()
+            g.scratch.clear()
+
+        if self.rank == 0:
+            row(())
+        else:
+            loops.count(g, frame.begin, frame.end, self.dims[: self.rank], row)
+        cost = costs.of_computation(frame.target, frame.computation)
+        return frame.finish(rows, costs.grain(cost, rows), cost)
+
+    def write_row(self, kept: Index) -> None:
+        """The last pass: results of the whole space."""
+        g, frame = self.g, self.frame
+        lanes = min(
+            loops.lanes_for(frame.target, frame.computation), 1 << (self.dims[-1] - 1).bit_length()
+        )
+        masked = loops.can_mask(frame.target, frame.computation)
+
+        def step(index: Index, mask: Value | None) -> None:
+            values = [element(g, root, index) for root, _ in self.full]
+            for (_, array), value in zip(self.full, values, strict=True):
+                g.store(array, index, value, mask)
+
+        def nest(prefix: Index) -> None:
+            d = len(prefix)
+            if d == len(self.dims) - 1:
+                size = self.dims[-1]
+                if self.shared:
+                    work_groups.span(g, size, lanes, lambda c: step((*prefix, c), None))
+                    return
+                loops.span(
+                    g, 0, size, size, lanes, masked, lambda c, mask: step((*prefix, c), mask)
+                )
+                return
+            with g.loop(i64(0), i64(self.dims[d]), 1) as (i, _, _):
+                nest((*prefix, Coordinate(i, 0, 1, None, 0, self.dims[d] - 1)))
+
+        nest(kept)

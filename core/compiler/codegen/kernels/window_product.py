@@ -1,0 +1,479 @@
+"""The "window-product" kernel: sums of products of two strided arrays, in tiles that stay in registers.
+
+    result[o..., r, v] = sum over s... of lhs[o..., r, v, s...] * rhs[o..., r, v, s...] (+ bias[v])
+
+Each dimension has one stride in each array, which may be 0: a convolution whose padding is part of its input is such a
+sum, and no array of its windows is ever made. Its strides along a spatial dimension of the result are those of its
+input times the convolution's stride, and along a dimension of the window those times the dilation. Depthwise
+convolutions and the gradients are other assignments of strides; :mod:`...passes.library.window_products` makes them.
+
+A tile has some rows (``r``) by some vectors (``v``). Along the vectors an operand has the stride 1, and is loaded a
+vector at a time, or 0, and is loaded a scalar at a time; what does not change from row to row is loaded once for all
+of them. The last tiles are moved back to end with the result. A unit of work is a block of tiles.
+
+A sum of floats longer than ``PIECE`` terms is taken in pieces that start from zero and are added up, and so are those
+sums if they are many: a term goes through at most PIECE roundings at each of the levels, which are the logarithm of the
+length to that base. Neither depends on how units are shared out to threads.
+
+Attributes (``config``): ``outer``, the dimensions before the rows, and ``row`` and ``vector``, as (size, stride in lhs,
+in rhs, in the result); ``sums``, the contracted ones, outermost first, as (size, stride in lhs, in rhs); strides are in
+elements, those of ``sums`` between *groups* (:mod:`.product_forms`); ``rows`` and ``vectors`` of a tile; ``form``. The
+third operand, if there is one, is ``bias``, with the strides ``bias`` along the outer dimensions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ...ir import hlo
+from .. import llvm_ir
+from ..generator import Index
+from ..llvm_ir import Module, Value, i64
+from ..representation import memory_type
+from .emit import EmittedKernel, Frame
+from .loops import count
+from .product_forms import ProductForm
+
+if TYPE_CHECKING:
+    from ...targets.target import Target
+
+PIECE: Final = 256  # terms of a float sum that are added up one after the other
+_WRITTEN_OUT: Final = 64  # multiply-adds of a loop's body
+_UNITS: Final = 16  # of a product that is not small
+_LONG_UNITS: Final = 6  # of one whose operands are long: larger blocks read them less often
+_UNIT_NS: Final = 15_000.0
+_BLOCK_ROWS: Final = 128
+_LONG_ROWS: Final = 640
+_BLOCK_COLUMNS: Final = 256
+_SCRATCH_BYTES: Final = 1 << 18  # of the block's accumulators between pieces: they lie on the stack
+_STAGED_BYTES: Final = 1 << 16  # of the copy of a part of a panel, which lies there too
+_LEAST_TILES: Final = 3  # that read such a copy
+
+
+class Summed(NamedTuple):
+    """A contracted dimension."""
+
+    size: int
+    lhs: int
+    rhs: int
+
+
+class _Outer(NamedTuple):
+    """A dimension of the result that is neither that of the rows nor of the vectors."""
+
+    size: int
+    lhs: int
+    rhs: int
+    result: int
+
+
+class _Place(NamedTuple):
+    """A tile of a block: its number, its first column, and its distances from the block's first in the arrays."""
+
+    number: Value
+    left: Value
+    lhs: Value
+    rhs: Value
+    result: Value
+
+
+def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
+    """The kernel of a ``window-product`` instruction."""
+    return _WindowProduct(Frame(module, target, instruction, name, collapsed=False)).emit()
+
+
+class _WindowProduct:
+    def __init__(self, frame: Frame) -> None:
+        self.frame = frame
+        self.b = frame.builder
+        config: dict[str, Any] = frame.instruction.attributes["config"]
+        self.form: ProductForm = config["form"]
+        self.outer: tuple[tuple[int, ...], ...] = config["outer"]
+        self.row: tuple[int, ...] = config["row"]
+        self.vector: tuple[int, ...] = config["vector"]
+        self.sums = [Summed(*s) for s in config["sums"]]
+        self.bias_strides: tuple[int, ...] = config.get("bias", (0,) * len(self.outer))
+        self.rows, self.vectors = config["rows"], config["vectors"]
+        form = self.form
+        self.width = self.vectors * form.lanes
+        self.tiles = -(-self.row[0] // self.rows)
+        self.panels = -(-self.vector[0] // self.width)
+        self.lhs_type, self.rhs_type = memory_type(form.lhs), memory_type(form.rhs)
+        self.type = memory_type(form.result)
+        self.scratch: list[Value] = []  # a tile for each level of pieces inside of a block's
+        self.copy: Value | None = None  # of a part of a panel
+        self.copied = 0  # elements of it
+        self.terms = math.prod(s.size for s in self.sums)
+        self.split()
+
+    def split(self) -> None:
+        """Choose the pieces of sums, and the block of tiles that is a unit of work.
+
+        A block has some panels of vectors by some rows of tiles, and those at several indices of the outer dimensions
+        that rhs does not have: the part of rhs that a piece needs is read from the caches by all of them.
+        """
+        form = self.form
+        self.piece = max(1, self.terms)
+        if self.terms > PIECE:
+            # Floats are exact enough in pieces of PIECE terms, and PIECE pieces. (Integers are exact anyway.)
+            self.piece = max(PIECE, -(-self.terms // PIECE)) if form.result.is_float else PIECE
+        rows = _LONG_ROWS if self.piece < self.terms else _BLOCK_ROWS
+        least = _LONG_UNITS if self.piece < self.terms else _UNITS
+        self.tile_ns = self.rows * self.vectors * self.terms / 5.0
+        tall = max(1, min(self.tiles, rows // self.rows))
+        wide = max(1, min(self.panels, _BLOCK_COLUMNS // self.width))
+        inside = [1] * len(self.outer)
+        covered = tall * self.rows
+        if tall == self.tiles:
+            for n in reversed(range(len(self.outer))):
+                size, _, rhs, _ = self.outer[n]
+                if rhs or self.bias_strides[n]:
+                    continue
+                inside[n] = max(
+                    d
+                    for d in range(1, size + 1)
+                    if (size % d == 0 and d * covered <= rows) or d == 1
+                )
+                covered *= inside[n]
+                if inside[n] < size:
+                    break
+        while tall * wide * math.prod(inside) > 1:
+            units = math.prod(d[0] for d in self.outer) // math.prod(inside)
+            units *= -(-self.tiles // tall) * -(-self.panels // wide)
+            block = tall * wide * math.prod(inside)
+            fits = block * self.rows * self.width * form.result.size <= _SCRATCH_BYTES
+            if fits and (units >= least or block * self.tile_ns <= 2 * _UNIT_NS):
+                break
+            covered = tall * math.prod(inside) * self.rows
+            if (covered >= wide * self.width and covered > self.rows) or wide == 1:
+                several = [n for n, d in enumerate(inside) if d > 1]
+                if several:
+                    n = several[0]
+                    inside[n] = max(d for d in range(1, inside[n]) if inside[n] % d == 0)
+                else:
+                    tall = -(-tall // 2)
+            else:
+                wide = -(-wide // 2)
+        # Blocks of one size: 5 tiles are 3 and 2, not 4 and 1.
+        self.tall = -(-self.tiles // -(-self.tiles // tall))
+        self.wide = -(-self.panels // -(-self.panels // wide))
+        self.inside = [
+            _Outer(chunk, *strides) for chunk, (_, *strides) in zip(inside, self.outer, strict=True)
+        ]
+        self.outside = [
+            _Outer(size // d, *(stride * d for stride in strides))
+            for d, (size, *strides) in zip(inside, self.outer, strict=True)
+        ]
+        self.block = self.tall * self.wide * math.prod(inside)
+
+    def emit(self) -> EmittedKernel:
+        b = self.b
+        operands = [a.pointer for a in self.frame.operands]
+        scratch = None
+        if self.piece < self.terms:
+            scratch = b.alloca(self.type, self.block * self.rows * self.width)
+
+        def unit(index: Index) -> None:
+            *outer, tall, wide = (c.base for c in index)
+            lhs, rhs, result = (
+                self.offset(outer, [d[which] for d in self.outside]) for which in (1, 2, 3)
+            )
+            self.bias = self.offset(outer, self.bias_strides)
+            self.first_tile = b.mul(tall, i64(self.tall))
+            self.first_panel = b.mul(wide, i64(self.wide))
+            self.last_tile = self.end(self.first_tile, self.tall, self.tiles)
+            self.last_panel = self.end(self.first_panel, self.wide, self.panels)
+            lhs = b.gep(self.lhs_type, operands[0], lhs)
+            rhs = b.gep(self.rhs_type, operands[1], rhs)
+            result = b.gep(self.type, self.frame.results[0].pointer, result)
+            if scratch is None:
+                for tile, totals in self.totals_of_block(self.sums, lhs, rhs):
+                    self.write(b.gep(self.type, result, tile.result), tile.left, totals)
+                return
+            zero = llvm_ir.zero(self.form.accumulator)
+            with b.loop(i64(0), i64(self.block * self.rows * self.vectors)) as n:
+                b.store(zero, b.gep(zero.type, scratch, n), 4)
+
+            def piece(part: list[Summed], x: Value, y: Value) -> None:
+                for tile, totals in self.totals_of_block(part, x, y):
+                    place = self.place(scratch, tile)
+                    self.keep(place, self.added(self.kept(place), totals))
+
+            self.cut(self.sums, self.piece, lhs, rhs, piece)
+            for panel in self.panels_of_block():
+                for tile in self.tiles_of_panel(panel):
+                    totals = self.kept(self.place(scratch, tile))
+                    self.write(b.gep(self.type, result, tile.result), tile.left, totals)
+
+        dims = [
+            *(d.size for d in self.outside),
+            -(-self.tiles // self.tall),
+            -(-self.panels // self.wide),
+        ]
+        count(self.frame.generator, self.frame.begin, self.frame.end, dims, unit)
+        units = math.prod(dims)
+        unit_ns = self.block * self.tile_ns
+        grain = max(1, int(_UNIT_NS / max(unit_ns, 1.0)))
+        return self.frame.finish(units, grain, 20.0 + units * unit_ns)
+
+    def totals_of_block(
+        self, sums: list[Summed], lhs: Value, rhs: Value
+    ) -> Iterator[tuple[_Place, list[Value]]]:
+        """The tiles of a unit, as :meth:`panels_of_block` and :meth:`tiles_of_panel` give them, and their sums."""
+        b = self.b
+        for panel in self.panels_of_block():
+            left = b.mul(self.left(panel), i64(self.vector[2]))
+            y = b.gep(self.rhs_type, rhs, left)
+            part = sums
+            if self.stages(sums):
+                part, y = self.staged(sums, y)
+            for tile in self.tiles_of_panel(panel):
+                x = b.gep(self.lhs_type, lhs, tile.lhs)
+                own = y if part is not sums else b.gep(self.rhs_type, y, tile.rhs)
+                yield tile, self.total(part, x, own)
+
+    def panels_of_block(self) -> Iterator[Value]:
+        """The code of a loop over the panels of vectors of a unit: once, for any of them."""
+        with self.b.loop(self.first_panel, self.last_panel) as panel:
+            yield panel
+
+    def left(self, panel: Value) -> Value:
+        return self.start(panel, self.width, self.vector[0])
+
+    def tiles_of_panel(self, panel: Value) -> Iterator[_Place]:
+        """The same over the tiles of a panel."""
+        b = self.b
+        with ExitStack() as loops:
+            index = [
+                loops.enter_context(b.loop(i64(0), i64(d.size))) if d.size > 1 else i64(0)
+                for d in self.inside
+            ]
+            tile = loops.enter_context(b.loop(self.first_tile, self.last_tile))
+            left = self.left(panel)
+            top = self.start(tile, self.rows, self.row[0])
+            number = b.sub(panel, self.first_panel)
+            for value, d in zip(index, self.inside, strict=True):
+                number = b.add(b.mul(number, i64(d.size)), value)
+            number = b.add(b.mul(number, i64(self.tall)), b.sub(tile, self.first_tile))
+            places = []
+            for which in (1, 2, 3):
+                at = self.offset(index, [d[which] for d in self.inside])
+                places.append(b.add(at, b.mul(top, i64(self.row[which]))))
+            places[0] = b.add(places[0], b.mul(left, i64(self.vector[1])))
+            places[2] = b.add(places[2], left)
+            yield _Place(number, left, *places)
+
+    def stages(self, sums: list[Summed]) -> bool:
+        """Whether to copy the part of a panel that ``sums`` need to neighbouring places.
+
+        Rows that are far apart in memory, often by a power of two, fall on few places of the nearest cache.
+        """
+        size = math.prod(s.size for s in sums) * self.width * self.form.group * self.form.rhs.size
+        dense = not sums or abs(sums[-1].rhs) <= self.width * self.form.group
+        tiles = self.tall * math.prod(d.size for d in self.inside)
+        depends = self.row[2] or any(d.rhs for d in self.inside)
+        return not dense and not depends and tiles >= _LEAST_TILES and size <= _STAGED_BYTES
+
+    def staged(self, sums: list[Summed], rhs: Value) -> tuple[list[Summed], Value]:
+        """``sums`` over the copy of what they need of a panel."""
+        b, form = self.b, self.form
+        each = self.width * form.group
+        part: list[Summed] = []
+        for s in reversed(sums):
+            part.insert(0, s._replace(rhs=each))
+            each *= s.size
+        if each > self.copied:
+            self.copied, self.copy = each, None
+        if self.copy is None:
+            self.copy = b.alloca(self.rhs_type, each)
+        with ExitStack() as loops:
+            source, to = rhs, self.copy
+            for s, dense in zip(sums, part, strict=True):
+                n = loops.enter_context(b.loop(i64(0), i64(s.size)))
+                source = b.gep(self.rhs_type, source, b.mul(n, i64(s.rhs)))
+                to = b.gep(self.rhs_type, to, b.mul(n, i64(dense.rhs)))
+            for v in range(self.vectors):
+                at = i64(v * form.lanes * form.group)
+                value = b.load(form.vector, b.gep(self.rhs_type, source, at), form.rhs.size)
+                b.store(value, b.gep(self.rhs_type, to, at), form.rhs.size)
+        return part, self.copy
+
+    def place(self, scratch: Value, tile: _Place) -> Value:
+        """Where the accumulators of a tile are kept."""
+        size = self.rows * self.width
+        return self.b.gep(self.type, scratch, self.b.mul(tile.number, i64(size)))
+
+    def offset(self, index: Sequence[Value], strides: Sequence[int]) -> Value:
+        """Where the rows and vectors at ``index`` of the outer dimensions start in an array."""
+        total: Value = i64(0)
+        for value, stride in zip(index, strides, strict=True):
+            total = self.b.add(total, self.b.mul(value, i64(stride)))
+        return total
+
+    def end(self, start: Value, size: int, of: int) -> Value:
+        """Where the part of ``size`` that begins at ``start`` ends."""
+        following = self.b.add(start, i64(size))
+        return self.b.intrinsic("smin", [following, i64(of)]) if of % size else following
+
+    def start(self, number: Value, size: int, of: int) -> Value:
+        """Where tile ``number`` starts: the last one ends with the result."""
+        first = self.b.mul(number, i64(size))
+        return self.b.intrinsic("smin", [first, i64(of - size)]) if of % size else first
+
+    # ------------------------------------------------------------------------------------------------------- sums
+
+    def zeros(self) -> list[Value]:
+        return [llvm_ir.zero(self.form.accumulator)] * (self.rows * self.vectors)
+
+    def total(self, sums: list[Summed], lhs: Value, rhs: Value) -> list[Value]:
+        """The accumulators of the tile whose first elements are at ``lhs`` and ``rhs``."""
+        terms = math.prod(s.size for s in sums)
+        levels = 1
+        while self.form.result.is_float and PIECE**levels < terms:
+            levels += 1
+        return self.in_pieces(levels, sums, lhs, rhs)
+
+    def in_pieces(self, level: int, sums: list[Summed], lhs: Value, rhs: Value) -> list[Value]:
+        """The same in pieces of PIECE ** (level - 1) terms at most, each of which is the sum of smaller ones."""
+        if level == 1:
+            return self.nest(sums, lhs, rhs, self.zeros())
+        while len(self.scratch) < level - 1:
+            self.scratch.append(self.b.alloca(self.type, self.rows * self.width))
+        kept = self.scratch[level - 2]
+        self.keep(kept, self.zeros())
+
+        def piece(part: list[Summed], x: Value, y: Value) -> None:
+            totals = self.in_pieces(level - 1, part, x, y)
+            self.keep(kept, self.added(self.kept(kept), totals))
+
+        self.cut(sums, PIECE ** (level - 1), lhs, rhs, piece)
+        return self.kept(kept)
+
+    def added(self, a: list[Value], b: list[Value]) -> list[Value]:
+        opcode = "fadd" if self.form.result.is_float else "add"
+        return [self.b.binary(opcode, *pair) for pair in zip(a, b, strict=True)]
+
+    def cut(
+        self,
+        sums: list[Summed],
+        most: int,
+        lhs: Value,
+        rhs: Value,
+        piece: Callable[[list[Summed], Value, Value], None],
+    ) -> None:
+        """Call ``piece`` for parts of the contracted dimensions that have at most ``most`` terms."""
+        if math.prod(s.size for s in sums) <= most:
+            piece(sums, lhs, rhs)
+            return
+        first, *rest = sums
+        inside = math.prod(s.size for s in rest)
+        length = max(1, most // inside)
+        whole = first.size // length
+        with self.b.loop(i64(0), i64(whole)) as n:
+            part = [first._replace(size=length), *rest] if length > 1 else rest
+            x, y = self.moved(first, self.b.mul(n, i64(length)), lhs, rhs)
+            self.cut(part, most, x, y, piece)
+        if first.size % length:
+            x, y = self.moved(first, i64(whole * length), lhs, rhs)
+            self.cut([first._replace(size=first.size % length), *rest], most, x, y, piece)
+
+    def moved(self, along: Summed, by: Value, lhs: Value, rhs: Value) -> tuple[Value, Value]:
+        b = self.b
+        return (
+            b.gep(self.lhs_type, lhs, b.mul(by, i64(along.lhs))),
+            b.gep(self.rhs_type, rhs, b.mul(by, i64(along.rhs))),
+        )
+
+    def kept(self, place: Value) -> list[Value]:
+        form = self.form
+        return [
+            self.b.load(form.accumulator, self.b.gep(form.accumulator, place, i64(n)), 4)
+            for n in range(self.rows * self.vectors)
+        ]
+
+    def keep(self, place: Value, totals: list[Value]) -> None:
+        for n, value in enumerate(totals):
+            self.b.store(value, self.b.gep(value.type, place, i64(n)), 4)
+
+    def nest(self, sums: list[Summed], lhs: Value, rhs: Value, totals: list[Value]) -> list[Value]:
+        """``totals`` and all terms, in registers."""
+        if not sums:
+            return self.step(lhs, rhs, totals)
+        first, *rest = sums
+        inside = math.prod(s.size for s in rest)
+        most = max(1, _WRITTEN_OUT // (self.rows * self.vectors))
+        several = max(1, min(first.size, most // inside))
+
+        def some(at: Value, number: int, values: list[Value]) -> list[Value]:
+            x, y = self.moved(first, at, lhs, rhs)
+            for n in range(number):
+                values = self.nest(rest, *self.moved(first, i64(n), x, y), values)
+            return values
+
+        whole = first.size // several
+        if whole <= 1:
+            return some(i64(0), first.size, totals)
+        with self.b.loop_carrying(i64(0), i64(whole * several), several, totals) as (
+            at,
+            carried,
+            results,
+        ):
+            carried[:] = some(at, several, list(carried))
+        return some(i64(whole * several), first.size % several, list(results))
+
+    def step(self, lhs: Value, rhs: Value, totals: list[Value]) -> list[Value]:
+        """``totals`` and one group of products for each of them."""
+        form = self.form
+        totals = list(totals)
+        for r in range(self.rows):
+            if r == 0 or self.row[1]:
+                left = self.loads(
+                    lhs, self.lhs_type, r * self.row[1], self.vector[1], form.lhs.size
+                )
+            if r == 0 or self.row[2]:
+                right = self.loads(
+                    rhs, self.rhs_type, r * self.row[2], self.vector[2], form.rhs.size
+                )
+            for v in range(self.vectors):
+                n = r * self.vectors + v
+                totals[n] = form.multiply_add(self.b, left[v], right[v], totals[n])
+        return totals
+
+    def loads(self, base: Value, type_: str, offset: int, stride: int, size: int) -> list[Value]:
+        """An operand of the vectors of a row."""
+        b, form = self.b, self.form
+        if stride:
+            return [
+                b.load(
+                    form.vector,
+                    b.gep(type_, base, i64(offset + v * form.lanes * stride)),
+                    size,
+                )
+                for v in range(self.vectors)
+            ]
+        scalar = b.load(form.scalar, b.gep(type_, base, i64(offset)), size)
+        return [form.repeated(b, scalar)] * self.vectors
+
+    def write(self, place: Value, left: Value, totals: list[Value]) -> None:
+        b, form = self.b, self.form
+        bias: list[Value] = []
+        if len(self.frame.operands) > 2:
+            vector = b.gep(self.type, self.frame.operands[2].pointer, b.add(self.bias, left))
+            bias = [
+                b.load(
+                    form.accumulator,
+                    b.gep(self.type, vector, i64(v * form.lanes)),
+                    form.result.size,
+                )
+                for v in range(self.vectors)
+            ]
+        opcode = "fadd" if form.result.is_float else "add"
+        for n, value in enumerate(totals):
+            r, v = divmod(n, self.vectors)
+            if bias:
+                value = b.binary(opcode, value, bias[v])
+            at = b.gep(self.type, place, i64(r * self.row[3] + v * form.lanes))
+            b.store(value, at, form.result.size)

@@ -1,0 +1,1 @@
+"""Bytes and values: the artifact, XLA's HLO proto, the attributes of custom calls. Formats decide nothing."""

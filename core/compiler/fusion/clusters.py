@@ -1,0 +1,230 @@
+"""A cluster: the instructions that one fusion will hold, while fusion is deciding what goes where.
+
+A cluster evaluates its members at *contexts*. Context ``full`` is "at the index the loop stands at"
+in the cluster's iteration space ``dims``; elementwise uses stay in their user's context; a
+transpose, slice or broadcast derives a new one. An instruction in two contexts is computed twice an
+iteration, so contexts tell what fusing a producer costs, before any code exists. Two special ones:
+``SCALAR`` (a value of one element: computed once, outside the loop) and ``rows``, the context of
+the reduced values in a cluster with reductions: the same index without the reduced dimensions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Final
+
+from ..ir.hlo import SPECIAL_FUNCTIONS, Instruction, Shape
+
+SCALAR: Final = -1
+# Read in a way that nothing may be fused into: the operand that is updated in place.
+FORBIDDEN: Final = -2
+
+MAXIMUM_MEMBERS: Final = 200
+MAXIMUM_INPUTS: Final = 48
+MAXIMUM_COST: Final = 600.0  # arithmetic operations an element, counted with recomputation
+# Operations an element that a fusion does more than separate kernels would.
+MAXIMUM_RECOMPUTED: Final = 24.0
+MAXIMUM_ROW: Final = 1 << 15  # elements of a row that a row fusion keeps in cache
+
+# Rough arithmetic cost of an element, in vector instructions. 1 unless listed.
+COST: Final[dict[str, float]] = {
+    **dict.fromkeys(
+        [
+            "parameter",
+            "constant",
+            "iota",
+            "broadcast",
+            "reshape",
+            "transpose",
+            "slice",
+            "reverse",
+            "bitcast",
+            "copy",
+            "real",
+            "imag",
+            "complex",
+            "get-tuple-element",
+            "partition-id",
+            "replica-id",
+        ],
+        0.0,
+    ),
+    **dict.fromkeys(["pad", "concatenate", "dynamic-slice", "gather", "bitcast-convert"], 2.0),
+    **dict.fromkeys(["divide", "sqrt", "rsqrt", "remainder"], 5.0),
+    **dict.fromkeys(["exponential", "logistic", "log"], 10.0),
+    **dict.fromkeys(
+        [
+            "exponential-minus-one",
+            "log-plus-one",
+            "tanh",
+            "erf",
+            *SPECIAL_FUNCTIONS,
+            "sine",
+            "cosine",
+            "sinh",
+            "cosh",
+            "asin",
+            "acos",
+            "cbrt",
+            "tan",
+            "atan2",
+        ],
+        16.0,
+    ),
+    "power": 30.0,
+    "popcnt": 4.0,
+    "dynamic-update-slice": 4.0,
+}
+EXPENSIVE: Final = 5.0  # from this cost on a value is not computed twice
+CHEAP: Final = 2.0
+
+
+def cost_of(instruction: Instruction) -> float:
+    """Vector instructions that one element of ``instruction`` takes, roughly."""
+    cost = COST.get(instruction.opcode, 1.0)
+    if isinstance(instruction.shape, Shape):
+        if instruction.shape.dtype.is_complex:
+            cost *= 4
+        elif instruction.opcode == "divide" and instruction.shape.dtype.is_integer:
+            cost = 20.0
+    return cost
+
+
+class Cluster:
+    """See the module's text. ``order`` is its place in the schedule: producers have smaller
+    numbers.
+    """
+
+    __slots__ = (
+        "boundary",
+        "contexts",
+        "cost",
+        "dims",
+        "elements",
+        "feeding",
+        "full",
+        "inputs",
+        "kind",
+        "members",
+        "order",
+        "recomputed",
+        "reduced",
+        "roots",
+        "row_rank",
+        "rows",
+    )
+
+    def __init__(self, kind: str, dims: tuple[int, ...], order: int) -> None:
+        self.kind = kind  # loop, reduce, row, dynamic-update-slice; "" for a boundary
+        self.boundary = kind == ""
+        self.dims = dims
+        self.elements = math.prod(dims)
+        self.order = order
+        self.members: dict[Instruction, tuple[int, ...]] = {}
+        self.roots: list[Instruction] = []
+        self.inputs: dict[Instruction, None] = {}
+        self.cost = 0.0
+        self.recomputed = 0.0
+        self.full = SCALAR if not dims else 0
+        self.rows: int | None = None
+        self.row_rank = (
+            -1
+        )  # leading dimensions that are rows' dimensions, if the reduced ones are the last ones
+        self.reduced: tuple[int, ...] | None = None
+        self.contexts: dict[object, int] = {}
+        self.feeding: set[Instruction] = (
+            set()
+        )  # members at ``rows`` whose value comes back into ``full``
+
+    def derived(self, key: object) -> int:
+        """The number of the context that ``key`` describes."""
+        number = self.contexts.get(key)
+        if number is None:
+            number = len(self.contexts) + 2
+            self.contexts[key] = number
+        return number
+
+    def access(self, user: Instruction, context: int, position: int) -> int:
+        """The context in which ``user``, itself in ``context``, reads operand ``position``."""
+        opcode = user.opcode
+        if opcode == "get-tuple-element":  # of a reduction of several operands
+            return context
+        operand = user.operands[position]
+        dims = operand.shape.dims  # type: ignore[union-attr]
+        if not dims:
+            return SCALAR
+        if opcode == "reduce":
+            return self.full
+        user_dims = user.shape.dims  # type: ignore[union-attr]
+        if user.is_elementwise:
+            return context
+        if opcode == "broadcast":
+            dimensions = user.attributes["dimensions"]
+            if dims == user_dims:
+                return context
+            rank = len(dims)
+            if (
+                context == self.full
+                and dimensions == tuple(range(rank))
+                and dims == self.dims[:rank]
+            ):
+                return self.rows_context(rank)
+            return self.derived((context, opcode, dimensions, dims, user_dims))
+        if opcode == "dynamic-update-slice" and self.kind == opcode:
+            return self.full if position == 1 else FORBIDDEN
+        if opcode == "transpose":
+            return self.derived((context, opcode, user.attributes["dimensions"], dims))
+        if opcode == "slice":
+            a = user.attributes
+            return self.derived((context, opcode, a["starts"], a["strides"], dims))
+        if opcode == "reshape":
+            return self.derived((context, opcode, dims, user_dims))
+        return self.derived((context, user, position))
+
+    def rows_context(self, rank: int) -> int:
+        """The context of the leading ``rank`` dimensions of ``full``."""
+        if self.rows is not None and rank == self.row_rank:
+            return self.rows
+        return self.derived(("rows", rank))
+
+    def contexts_for(self, producer: Instruction, users: Iterable[Instruction]) -> tuple[int, ...]:
+        """In which contexts the members among ``users`` read ``producer``."""
+        found: list[int] = []
+        members = self.members
+        for user in users:
+            contexts = members.get(user)
+            if contexts is None:
+                continue
+            for position, operand in enumerate(user.operands):
+                if operand is producer:
+                    for context in contexts:
+                        read = self.access(user, context, position)
+                        if read not in found:
+                            found.append(read)
+        return tuple(found)
+
+    def comes_back(self, users: Iterable[Instruction]) -> bool:
+        """Whether a value at ``rows`` read by ``users`` flows into the full iteration space."""
+        for user in users:
+            contexts = self.members.get(user)
+            if contexts is None or user.opcode == "reduce":
+                continue
+            if user in self.feeding or any(c not in (self.rows, SCALAR) for c in contexts):
+                return True
+        return False
+
+    def add(
+        self, instruction: Instruction, contexts: tuple[int, ...], cost: float, recomputed: float
+    ) -> None:
+        """Make ``instruction`` a member."""
+        self.members[instruction] = contexts
+        self.inputs.pop(instruction, None)
+        for operand in instruction.operands:
+            if operand not in self.members:
+                self.inputs[operand] = None
+        self.cost += cost
+        self.recomputed += recomputed
+
+    def can_read_all(self, extra: int) -> bool:
+        return len(self.inputs) + extra <= MAXIMUM_INPUTS and len(self.members) < MAXIMUM_MEMBERS

@@ -1,0 +1,1 @@
+"""The intermediate representation: types, instructions, their rules, and what every other room may import."""

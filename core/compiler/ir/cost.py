@@ -1,0 +1,183 @@
+"""Cost model: what one execution of a program takes, as PJRT's cost analysis reports it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from .hlo import SPECIAL_FUNCTIONS, Computation, Instruction, Module, Shape
+
+TRANSCENDENTAL: Final = frozenset(
+    [
+        "exponential",
+        "exponential-minus-one",
+        "log",
+        "log-plus-one",
+        "sqrt",
+        "rsqrt",
+        "cbrt",
+        "tanh",
+        "tan",
+        "sine",
+        "cosine",
+        "sinh",
+        "cosh",
+        "asin",
+        "acos",
+        "logistic",
+        "erf",
+        *SPECIAL_FUNCTIONS,
+        "power",
+        "atan2",
+    ]
+)
+# Instructions whose computations are sequences of thunks of their own.
+CONTROL_FLOW: Final = ("while", "conditional", "call")
+
+
+@dataclass(slots=True)
+class Costs:
+    """Estimates of one execution, as PJRT's cost analysis reports them; time on one core."""
+
+    flops: float = 0.0
+    transcendentals: float = 0.0
+    bytes_accessed: float = 0.0
+    optimal_nanoseconds: float = 0.0
+
+
+def of_module(module: Module) -> Costs:
+    """Arithmetic and memory traffic of the program as it was received, loops counted once or their
+    trip count.
+    """
+    costs = Costs()
+    factor = {module.entry: 1.0}
+    for computation in reversed(module.computations()):
+        times = factor.get(computation, 1.0)
+        for instruction in computation.instructions:
+            for callee in instruction.called:
+                factor[callee] = factor.get(callee, 0.0) + times * _runs(instruction)
+            _add(costs, instruction, times)
+    return costs
+
+
+def _runs(instruction: Instruction) -> float:
+    """How often an instruction runs what it calls."""
+    if instruction.opcode == "while":
+        from ..passes.while_loops import known_trip_count
+
+        return float(
+            max(1, instruction.attributes.get("trip_count", known_trip_count(instruction)))
+        )
+    if instruction.opcode == "conditional":
+        return 1.0 / max(1, len(instruction.called))
+    if instruction.opcode in ("call", "fusion"):
+        return 1.0
+    if instruction.opcode in (
+        "reduce",
+        "map",
+        "scatter",
+        "reduce-window",
+        "select-and-scatter",
+        "sort",
+        "all-reduce",
+    ):
+        return 0.0  # counted with the instruction itself
+    return 1.0
+
+
+def _add(costs: Costs, instruction: Instruction, times: float) -> None:
+    opcode = instruction.opcode
+    if opcode in (
+        "parameter",
+        "constant",
+        "tuple",
+        "get-tuple-element",
+        "bitcast",
+        "while",
+        "conditional",
+        "call",
+    ):
+        return
+    results = [s for s in instruction.result_shapes if isinstance(s, Shape)]
+    operands = [o.shape for o in instruction.operands if isinstance(o.shape, Shape)]
+    elements = float(sum(s.elements for s in results))
+    costs.bytes_accessed += times * sum(s.bytes for s in [*results, *operands])
+    if opcode in TRANSCENDENTAL:
+        costs.transcendentals += times * elements
+    elif opcode == "dot":
+        lhs = operands[0]
+        contracted = math.prod(
+            lhs.dims[d] for d in instruction.attributes["dimension_numbers"].lhs_contracting
+        )
+        costs.flops += times * 2 * elements * contracted
+    elif opcode == "packed-dot":
+        per_product = 8.0 if results[0].dtype.is_complex else 2.0
+        costs.flops += times * per_product * elements * instruction.attributes["config"]["k"]
+    elif opcode == "window-product":
+        config = instruction.attributes["config"]
+        terms = math.prod(size for size, _, _ in config["sums"]) * config["form"].group
+        costs.flops += times * 2 * elements * terms
+    elif opcode == "convolution":
+        d = instruction.attributes["dimension_numbers"]
+        kernel = operands[1]
+        costs.flops += (
+            times * 2 * elements * kernel.elements / max(1, kernel.dims[d.kernel_output_feature])
+        )
+    elif opcode in ("reduce", "reduce-window", "select-and-scatter", "scatter"):
+        costs.flops += times * sum(s.elements for s in operands)
+    elif instruction.is_elementwise:
+        costs.flops += times * elements
+
+
+def of_computation(computation: Computation) -> Costs:
+    """As :func:`of_module`, for one computation alone."""
+    costs = Costs()
+    for instruction in computation.instructions:
+        _add(costs, instruction, 1.0)
+    return costs
+
+
+def of_instruction(instruction: Instruction) -> Costs:
+    """As :func:`of_module`, for one instruction alone."""
+    costs = Costs()
+    _add(costs, instruction, 1.0)
+    return costs
+
+
+def of_operation(instruction: Instruction) -> Costs | None:
+    """Arithmetic of one run of what became a thunk; None where it is not known (loops, the user's code)."""
+    if instruction.opcode == "fusion":
+        return of_computation(instruction.called[0])
+    if instruction.opcode in (*CONTROL_FLOW, "custom-call"):
+        return None
+    if instruction.opcode != "library-call":
+        return of_instruction(instruction)
+    return of_library_call(instruction)
+
+
+def of_library_call(call: Instruction) -> Costs | None:
+    """Arithmetic of a call: of products, convolutions (products with padding included), Fourier transforms (5 n log n,
+    as FFTW counts), Cholesky factors and triangular solves. None for calls that have none to speak of, and for others.
+    """
+    name, config = call.attributes["name"], call.attributes["config"]
+    result = call.result_shapes[0]
+    if not isinstance(result, Shape):
+        return None
+    per_product = 8.0 if result.dtype.is_complex else 2.0
+    match name:
+        case "gemm" if {"m", "n", "k"} <= set(config):
+            return Costs(flops=per_product * result.elements * config["k"])
+        case "convolution":
+            outputs, weights = config["dst_dimensions"], config["weights_dimensions"]
+            each = math.prod(weights) / max(1, outputs[1])
+            return Costs(flops=per_product * math.prod(outputs) * each)
+        case "fft":
+            elements = max(math.prod(call.operands[0].dims), result.elements)
+            each = 5.0 * math.log2(max(1, math.prod(config["fft_length"])))
+            return Costs(flops=elements * each / (2 if "R" in config["fft_type"] else 1))
+        case "cholesky":
+            return Costs(flops=per_product * result.elements * result.dims[-1] / 6)
+        case "triangular-solve":
+            return Costs(flops=per_product * result.elements * call.operands[0].dims[-1] / 2)
+    return None

@@ -1,0 +1,152 @@
+"""Small questions that rewrite rules ask."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..codegen.elements.elemental import reshape_groups
+from .dtypes import DType
+from .hlo import Computation, Instruction, Shape, broadcast, constant
+
+# Bodies that may be applied in any grouping, with the value that changes nothing.
+IDENTITY_VALUES: dict[str, Any] = {"add": 0, "multiply": 1, "and": -1, "or": 0}
+
+
+def scalar_of(instruction: Instruction) -> Instruction | None:
+    """The scalar that every element of ``instruction`` equals, if it plainly is a splat."""
+    if instruction.opcode == "broadcast":
+        instruction = instruction.operands[0]
+    shape = instruction.shape
+    return instruction if isinstance(shape, Shape) and not shape.dims else None
+
+
+def constant_value(instruction: Instruction) -> Any | None:
+    """The value of a constant scalar or of a splat of one, as a NumPy scalar."""
+    if instruction.opcode == "broadcast":
+        instruction = instruction.operands[0]
+    if instruction.opcode == "constant" and not instruction.dims:
+        return instruction.attributes["literal"][()]
+    return None
+
+
+def is_constant(instruction: Instruction, value: float) -> bool:
+    """Whether every element is the constant ``value`` (0 matches -0.0 too)."""
+    found = constant_value(instruction)
+    return found is not None and bool(found == value)
+
+
+def splat(scalar: Instruction, dims: Sequence[int]) -> Instruction:
+    """``scalar`` at every index of ``dims``."""
+    return broadcast(scalar, dims) if dims else scalar
+
+
+def splat_value(value: Any, like: Instruction) -> Instruction:
+    """An array of ``like``'s shape that holds ``value`` everywhere."""
+    return splat(
+        constant(np.asarray(value).astype(like.dtype.numpy), metadata=like.metadata), like.dims
+    )
+
+
+def reshape(operand: Instruction, dims: Sequence[int]) -> Instruction:
+    """``operand`` with other dimensions; itself if they are the same."""
+    dims = tuple(dims)
+    if operand.dims == dims:
+        return operand
+    shape = Shape(operand.dtype, dims)
+    return Instruction("reshape", shape, (operand,), metadata=operand.metadata)
+
+
+def convert(operand: Instruction, dtype: DType) -> Instruction:
+    """``operand`` as ``dtype``."""
+    if operand.dtype is dtype:
+        return operand
+    shape = operand.shape.with_dtype(dtype)  # type: ignore[union-attr]
+    return Instruction("convert", shape, (operand,), metadata=operand.metadata)
+
+
+def reshaped_broadcast(
+    i: Instruction, dims: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """The reshape to ``dims`` of a broadcast ``i`` as a broadcast: the dimensions that its operand is reshaped to, and
+    which of ``dims`` they are. None if a part of a dimension repeats.
+    """
+    covered = set(i.attributes["dimensions"])
+    sizes: list[int] = []
+    places: list[int] = []
+    for ours, theirs in reshape_groups(i.dims, dims):
+        large = [d in covered for d in ours if i.dims[d] != 1]
+        if all(large) and (large or any(d in covered for d in ours)):
+            sizes += [dims[d] for d in theirs]
+            places += theirs
+        elif any(large):
+            return None
+    return tuple(sizes), tuple(places)
+
+
+def squeezed(dims: Sequence[int]) -> tuple[int, ...]:
+    """``dims`` without those of size 1."""
+    return tuple([d for d in dims if d != 1])
+
+
+def binary_body(computation: Computation) -> str | None:
+    """The opcode of a reduction's body that is just one binary operation on its two parameters."""
+    root = computation.root
+    if len(computation.parameters) != 2 or len(root.operands) != 2:
+        return None
+    if set(root.operands) != set(computation.parameters) or not root.is_elementwise:
+        return None
+    if root.opcode in ("subtract", "divide", "compare", "power", "atan2", "remainder", "complex"):
+        return None
+    return root.opcode if root.opcode in ASSOCIATIVE else None
+
+
+ASSOCIATIVE = frozenset(["add", "multiply", "maximum", "minimum", "and", "or", "xor"])
+
+
+def identity_value(opcode: str, instruction: Instruction) -> Any | None:
+    """The value e with op(e, x) = x for ``instruction``'s dtype, as a NumPy scalar."""
+    dtype = instruction.dtype
+    native = dtype.numpy
+    if opcode == "add" or opcode == "or" or opcode == "xor":
+        return np.zeros((), native)[()]
+    if opcode == "multiply":
+        return np.ones((), native)[()]
+    if opcode == "and":
+        return np.array(True) if dtype.kind == "pred" else np.array(-1).astype(native)[()]
+    if dtype.is_complex:
+        return None
+    if dtype.kind == "pred":
+        return np.array(opcode == "minimum")
+    if dtype.is_float:
+        return np.array(np.inf if opcode == "minimum" else -np.inf).astype(native)[()]
+    bits = dtype.bits - (1 if dtype.is_signed else 0)
+    low, high = (-(1 << bits) if dtype.is_signed else 0), (1 << bits) - 1
+    return np.array(high if opcode == "minimum" else low).astype(native)[()]
+
+
+def body_on_arrays(body: Computation, arguments: Sequence[Instruction]) -> list[Instruction] | None:
+    """A scalar body's instructions rebuilt on arrays of one shape; None if the body holds something
+    not elementwise.
+    """
+    dims = arguments[0].dims
+    values: dict[Instruction, Instruction] = {}
+    for i in body.instructions:
+        if i.opcode == "parameter":
+            values[i] = arguments[i.attributes["index"]]
+        elif i.opcode == "constant":
+            values[i] = splat(i, dims)
+        elif i.opcode in ("reshape", "copy", "broadcast", "bitcast"):
+            values[i] = values[i.operands[0]]
+        elif i.opcode == "tuple" and i is body.root:
+            continue
+        elif i.is_elementwise and isinstance(i.shape, Shape):
+            shape = Shape(i.dtype, dims)
+            values[i] = Instruction(
+                i.opcode, shape, [values[o] for o in i.operands], i.attributes, metadata=i.metadata
+            )
+        else:
+            return None
+    return [values[r] for r in body.results]

@@ -1,0 +1,1 @@
+"""Memory: when values live, which of them share memory, and where each lies."""

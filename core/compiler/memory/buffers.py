@@ -1,0 +1,452 @@
+"""Buffer assignment: where every value of a scheduled program lives.
+
+Time. :mod:`.liveness` finds the values and when they are alive.
+
+Sharing. A :class:`~.liveness.Group` is a set of values, no two alive at once, that live in the same
+memory. Groups are joined where that saves a copy or memory: a loop's state from iteration to
+iteration, a donated parameter and the result that takes its place, dynamic-update-slice and scatter
+with the array they update, an elementwise kernel with a dying operand. Where values that must be in
+one place (a loop's state) could not be joined, a copy moves them.
+
+Placing. Groups of parameters, constants and results have allocations of their own; the others get
+offsets in one temporary arena, by best fit along the time axis
+(:mod:`.arena`). Total cost O(n log n).
+
+Every control flow computation must have one caller (pass ``unshare_control_flow``), since values
+are known by their instruction.
+"""
+
+from __future__ import annotations
+
+import bisect
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from ..formats.artifact import (
+    ALIGNMENT,
+    ALLOCATION_CONSTANT,
+    ALLOCATION_PARAMETER,
+    ALLOCATION_RESULT,
+    ALLOCATION_TEMP,
+    Allocation,
+    Slice,
+)
+from ..ir.errors import internal
+from ..ir.hlo import Instruction, Module
+from .arena import place_in_arena
+from .inplace import in_place_operands, must_share
+from .liveness import FOREVER, Group, Liveness, Value
+
+LARGE_LITERAL: Final = 1 << 16  # bytes
+
+
+@dataclass(slots=True)
+class Move:
+    """A copy from one group's memory to another's."""
+
+    destination: Value
+    source: Value
+
+
+@dataclass(slots=True)
+class Assignment:
+    """Where values are. ``moves``: copies to make, by (instruction, place): see :func:`assign`."""
+
+    allocations: list[Allocation]
+    constants: bytes
+    values: dict[Instruction, tuple[Value | None, ...]]
+    moves: dict[tuple[Instruction | None, str], list[Move]]
+    all_values: list[Value] = field(default_factory=list)
+
+    def slice_of(self, value: Value) -> Slice:
+        group = value.group
+        if group.allocation is None or value.size > group.size:
+            raise internal(
+                f"the buffer of {value!r} has no room for it", op=value.instruction.opcode
+            )
+        return Slice(group.allocation, group.offset, value.shape.bytes)
+
+    def slices(self, instruction: Instruction) -> list[Slice]:
+        """The slices of an instruction's array results (tokens have none)."""
+        return [self.slice_of(v) for v in self.values[instruction] if v is not None]
+
+    def operand_values(self, instruction: Instruction) -> list[Value]:
+        values = [self.values[o][0] for o in instruction.operands]
+        return [v for v in values if v is not None]
+
+
+class _Sharing:
+    """Joins groups."""
+
+    def __init__(self, touching: set[tuple[Value, Value]]) -> None:
+        self.touching = touching
+
+    def compatible(self, a: Value, b: Value) -> bool:
+        """Whether two values are never alive at the same time (``a`` starts first)."""
+        if a.end < b.start:
+            return True
+        return a.end == b.start and a is not b and (a, b) in self.touching
+
+    def fits(self, group: Group, value: Value) -> bool:
+        values = group.values
+        at = bisect.bisect_right(values, (value.start, value.end), key=lambda v: (v.start, v.end))
+        if at > 0 and not self.compatible(values[at - 1], value):
+            return False
+        return at == len(values) or self.compatible(value, values[at])
+
+    def join(self, a: Group, b: Group, *, force: bool = False, donated: bool = False) -> bool:
+        """Join ``b`` and ``a`` into one group if their values allow it; whether they are one now."""
+        if a is b:
+            return True
+        if a.size != b.size:
+            return False
+        if not donated and (a.read_only or b.read_only):
+            return False
+        if a.allocation is not None and b.allocation is not None and not donated:
+            return False
+        big, small = (a, b) if len(a.values) >= len(b.values) else (b, a)
+        if not force and not all(self.fits(big, v) for v in small.values):
+            return False
+        for value in small.values:
+            bisect.insort(big.values, value, key=lambda v: (v.start, v.end))
+            value.group = big
+        if big.allocation is None:
+            big.allocation = small.allocation
+        big.read_only = False if donated else big.read_only or small.read_only
+        small.values = []
+        return True
+
+
+def assign(module: Module) -> Assignment:
+    """Give every value of the (fused, scheduled) module a place.
+
+    Moves are keyed (while, "init") before the loop, (while, "body") at the end of each iteration,
+    (conditional, "0"), ... at the end of a branch, (instruction, "copy") before an instruction that
+    updates its operand in place, and (None, "results") at the end of the program; each list is in
+    an order in which no move overwrites what a later one reads.
+
+    Raises CompileError (RESOURCE_EXHAUSTED) for sizes that no machine has.
+    """
+    live = Liveness(module)
+    sharing = _Sharing(live.touching)
+    entry = module.entry
+    allocations: list[Allocation] = []
+
+    # Loops: the state while the loop runs and the result after it are one memory by definition.
+    for loop in live.loops:
+        for state, result in zip(loop.state, loop.results, strict=True):
+            if not sharing.join(state.group, result.group, force=True):
+                raise internal("a loop's state changes its size", op="while")
+
+    parameters: list[Value] = []
+    for p in entry.parameters:
+        value = live.values[p][0]
+        if value is None:
+            raise internal(f"parameter {p.attributes['index']} is not an array")
+        value.group.read_only = True
+        parameters.append(value)
+    constants, constant_allocations = _place_constants(live)
+
+    results = [v for v in live.results if v is not None]
+    aliases = _donate(module, results, parameters, sharing)
+
+    for number, value in enumerate(parameters):
+        if number not in aliases.values():
+            value.group.allocation = len(allocations)
+            allocations.append(Allocation(ALLOCATION_PARAMETER, number, value.size))
+    for value, offset in constant_allocations:
+        value.group.allocation = len(allocations)
+        allocations.append(Allocation(ALLOCATION_CONSTANT, 0, value.size, offset))
+
+    # A result's allocation belongs to the group of its value, unless that has a place already.
+    result_groups: list[Group | None] = []
+    fresh: list[tuple[int, Value]] = []
+    taken: set[int] = set()
+    for number, value in enumerate(results):
+        group = value.group
+        parameter = aliases.get(number, -1)
+        if parameter >= 0:
+            group = parameters[parameter].group
+        elif (
+            group.allocation is not None
+            or group.read_only
+            or id(group) in taken
+            or _reserved(group, aliases, parameters)
+        ):
+            fresh.append((number, value))
+            allocations.append(Allocation(ALLOCATION_RESULT, number, value.size))
+            result_groups.append(None)
+            continue
+        taken.add(id(group))
+        group.allocation = len(allocations)
+        allocations.append(
+            Allocation(ALLOCATION_RESULT, number, value.size, aliased_parameter=parameter)
+        )
+        result_groups.append(group)
+    moves: dict[tuple[Instruction | None, str], list[Move]] = {}
+
+    # Joins that save a copy, the largest first; then those that save memory.
+    for loop in live.loops:
+        wishes = list(zip(loop.state, loop.following, strict=True))
+        wishes += list(zip(loop.state, loop.init, strict=True))
+        for state, other in sorted(wishes, key=lambda w: -w[0].size):
+            sharing.join(state.group, other.group)
+    for branches in live.branches:
+        for results_of_branch in branches.results_of_branch:
+            for target, source in zip(branches.results, results_of_branch, strict=True):
+                if target is not None and source is not None:
+                    sharing.join(target.group, source.group)
+    live.wishes.sort(key=lambda w: w[:2])
+    for _, _, target_value, operand in live.wishes:
+        sharing.join(target_value.group, operand.group)
+
+    # What could not be joined is copied.
+    temporaries: list[Group] = []
+
+    def ordered(pairs: Sequence[tuple[Value, Value]], time: int) -> list[Move]:
+        return _sequence(pairs, time, live.all, temporaries)
+
+    for loop in live.loops:
+        begin = loop.state[0].start if loop.state else 0
+        init = list(zip(loop.state, loop.init, strict=True))
+        moves[loop.instruction, "init"] = ordered(init, begin)
+        body = list(zip(loop.state, loop.following, strict=True))
+        moves[loop.instruction, "body"] = ordered(body, loop.body_end)
+    for branches in live.branches:
+        for n, results_of_branch in enumerate(branches.results_of_branch):
+            pairs = [
+                (target, source)
+                for target, source in zip(branches.results, results_of_branch, strict=True)
+                if target is not None and source is not None
+            ]
+            moves[branches.instruction, str(n)] = ordered(pairs, branches.ends[n])
+            for target, source in pairs:
+                if target.group is not source.group:
+                    target.group.begin_by(branches.ends[n])
+    for instruction, values in live.values.items():
+        if must_share(instruction):
+            for new, candidates in zip(values, in_place_operands(instruction), strict=True):
+                old = live.values[instruction.operands[candidates[0]]][0] if candidates else None
+                if new is not None and old is not None and old.group is not new.group:
+                    moves.setdefault((instruction, "copy"), []).append(Move(new, old))
+    final = _final_moves(results, aliases, parameters, fresh, allocations, live)
+    moves[None, "results"] = ordered(final, live.end)
+
+    arena = place_in_arena([*_groups(live.all), *temporaries], len(allocations))
+    if arena:
+        allocations.append(Allocation(ALLOCATION_TEMP, 0, arena))
+    return Assignment(allocations, constants, live.values, moves, live.all)
+
+
+def _groups(values: Iterable[Value]) -> list[Group]:
+    return list(dict.fromkeys(v.group for v in values))
+
+
+def _reserved(group: Group, aliases: dict[int, int], parameters: Sequence[Value]) -> bool:
+    """Whether the group holds a donated parameter that another result takes over."""
+    return any(parameters[p].group is group for p in aliases.values())
+
+
+def _place_constants(live: Liveness) -> tuple[bytes, list[tuple[Value, int]]]:
+    """The CONSTANTS section, and each distinct constant's value with its offset. Equal literals are
+    one value.
+    """
+    parts: list[bytes | memoryview] = []
+    size = 0
+    found: dict[tuple[bytes, int], Value] = {}
+    placed: list[tuple[Value, int]] = []
+    for value in live.all:
+        if value.instruction.opcode != "constant":
+            continue
+        literal: np.ndarray = value.instruction.attributes["literal"]
+        data, identity = _bytes_of(literal)
+        value.group.read_only = True
+        value.start = 0
+        value.end = FOREVER
+        first = found.get((identity, value.size))
+        if first is not None:
+            first.group.values.append(value)
+            value.group = first.group
+            continue
+        found[identity, value.size] = value
+        padding = -size % ALIGNMENT
+        parts += [bytes(padding), data]
+        size += padding
+        placed.append((value, size))
+        size += len(data)
+    return b"".join(parts), placed
+
+
+def _bytes_of(literal: np.ndarray) -> tuple[bytes | memoryview, bytes]:
+    """The elements' bytes, and what tells them from others: themselves, or for large literals, of which no copy is
+    made, their hash.
+    """
+    if literal.nbytes < LARGE_LITERAL or not literal.flags.c_contiguous:
+        data = literal.tobytes()
+        return data, data
+    view = literal.reshape(-1).view(np.uint8).data
+    return view, hashlib.sha256(view).digest()
+
+
+def _donate(
+    module: Module, results: Sequence[Value], parameters: Sequence[Value], sharing: _Sharing
+) -> dict[int, int]:
+    """Which result takes over which parameter's memory: result number -> parameter number.
+
+    A "may" alias is dropped where the parameter is still read when the result must be there: then a
+    fresh result saves a copy.
+    """
+    aliases: dict[int, int] = {}
+    used: set[int] = set()
+
+    def donate(result: int, parameter: int, must: bool) -> None:
+        value, old = results[result], parameters[parameter]
+        if result in aliases or parameter in used or value.size != old.size:
+            return
+        free = value is old or not (value.group.read_only or value.group.allocation is not None)
+        if free and sharing.join(value.group, old.group, donated=True):
+            old.group.read_only = False
+            aliases[result] = parameter
+            used.add(parameter)
+        elif must:
+            aliases[result] = parameter
+            used.add(parameter)
+            old.group.read_only = True
+
+    for result, parameter, must in module.input_output_aliases:
+        donate(result, parameter, must)
+    for parameter in module.buffer_donors:
+        for result, value in enumerate(results):
+            same = value.shape == parameters[parameter].shape
+            if same and parameter not in used and result not in aliases:
+                donate(result, parameter, False)
+    return aliases
+
+
+def _final_moves(
+    results: Sequence[Value],
+    aliases: dict[int, int],
+    parameters: Sequence[Value],
+    fresh: Sequence[tuple[int, Value]],
+    allocations: Sequence[Allocation],
+    live: Liveness,
+) -> list[tuple[Value, Value]]:
+    """Copies at the end of the program: results that are parameters, constants or other results."""
+    pairs: list[tuple[Value, Value]] = []
+    by_number = {a.index: n for n, a in enumerate(allocations) if a.kind == ALLOCATION_RESULT}
+    for number, value in fresh:
+        place = Value(value.instruction, value.index, value.shape, live.end)
+        place.end = FOREVER
+        place.group.allocation = by_number[number]
+        pairs.append((place, value))
+    for number, parameter in aliases.items():
+        if results[number].group is not parameters[parameter].group:
+            pairs.append((parameters[parameter], results[number]))
+    return pairs
+
+
+def _sequence(
+    pairs: Sequence[tuple[Value, Value]], time: int, values: list[Value], temporaries: list[Group]
+) -> list[Move]:
+    """Order simultaneous moves (destination, source) so that none overwrites a source still to be
+    read.
+
+    Cycles are broken through a temporary.
+    """
+    waiting = {id(d.group): (d, s) for d, s in pairs if d.group is not s.group}
+    readers: dict[int, int] = {}
+    for _, source in waiting.values():
+        readers[id(source.group)] = readers.get(id(source.group), 0) + 1
+    ready = [key for key in waiting if key not in readers]
+    moves: list[Move] = []
+    while waiting:
+        while ready:
+            destination, source = waiting.pop(ready.pop())
+            moves.append(Move(destination, source))
+            key = id(source.group)
+            readers[key] -= 1
+            if not readers[key]:
+                del readers[key]
+                if key in waiting:
+                    ready.append(key)
+        if waiting:  # only cycles are left: save one destination's content, and let its readers read the copy
+            key, (destination, _) = next(iter(waiting.items()))
+            saved = Value(destination.instruction, destination.index, destination.shape, time)
+            temporaries.append(saved.group)
+            moves.append(Move(saved, destination))
+            for other, (d, s) in list(waiting.items()):
+                if s.group is destination.group:
+                    waiting[other] = (d, saved)
+            readers[id(saved.group)] = readers.pop(key)
+            ready.append(key)
+    return moves
+
+
+# ---------------------------------------------------------------------------------------- checking
+
+
+def check_assignment(module: Module, assignment: Assignment) -> None:
+    """Prove that no two values that are alive at once overlap in memory; CompileError (INTERNAL) if
+    they do.
+
+    Values that touch in time are looked at by the instruction: it must allow that result in that
+    operand's place.
+    """
+    live = Liveness(module)
+    spans: list[tuple[int, int, int, int, Value]] = []  # allocation, begin, end, start time; value
+    fresh = {(v.instruction, v.index, v.start): v for v in live.all}
+    for value in assignment.all_values:
+        twin = fresh.get((value.instruction, value.index, value.start)) or value
+        place = assignment.slice_of(value)
+        if value.size and value.instruction.opcode != "constant":
+            spans.append(
+                (place.allocation, place.offset, place.offset + value.size, value.start, twin)
+            )
+            if place.offset % ALIGNMENT:
+                raise internal(f"buffer of {value!r} is not aligned")
+            if place.offset + place.size > assignment.allocations[place.allocation].size:
+                raise internal(f"buffer of {value!r} ends behind its allocation")
+    spans.sort(key=lambda s: (s[0], s[3], s[1]))
+    active: list[tuple[int, int, int, int, Value]] = []
+    for span in spans:
+        allocation, begin, end, start, value = span
+        active = [a for a in active if a[0] == allocation and a[4].end >= start]
+        for other in active:
+            if other[1] < end and begin < other[2]:
+                touching = other[4].end == start and (other[4], value) in live.touching
+                if not touching:
+                    raise internal(f"{other[4]!r} and {value!r} overlap in memory")
+        active.append(span)
+
+
+def print_assignment(assignment: Assignment) -> str:
+    """The assignment as text: allocations, then every value with its place and the time it is
+    alive.
+    """
+    kinds = {
+        ALLOCATION_PARAMETER: "parameter",
+        ALLOCATION_RESULT: "result",
+        ALLOCATION_CONSTANT: "constant",
+        ALLOCATION_TEMP: "temporary",
+    }
+    lines = []
+    for n, a in enumerate(assignment.allocations):
+        alias = (
+            f", in the memory of parameter {a.aliased_parameter}"
+            if a.aliased_parameter >= 0
+            else ""
+        )
+        lines.append(f"allocation {n}: {kinds[a.kind]} {a.index}, {a.size} bytes{alias}")
+    for value in assignment.all_values:
+        place = assignment.slice_of(value)
+        end = "end" if value.end >= FOREVER else str(value.end)
+        name = value.instruction.name + (
+            f".{value.index}" if len(value.instruction.result_shapes) > 1 else ""
+        )
+        where = f"{place.allocation}[{place.offset}:{place.offset + place.size}]"
+        lines.append(f"{name}: {value.shape} at {where}, alive {value.start} to {end}")
+    return "\n".join(lines) + "\n"

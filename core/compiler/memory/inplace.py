@@ -1,0 +1,123 @@
+"""Which results of an instruction may be written over which operands."""
+
+from __future__ import annotations
+
+from ..ir.hlo import OPCODES, Instruction, Shape
+from ..passes.library import in_place_operand
+
+
+def must_share(instruction: Instruction) -> bool:
+    """Whether the instruction's kernel only changes part of its result: the rest must be there
+    already.
+    """
+    opcode = instruction.opcode
+    if opcode == "fusion":
+        return bool(instruction.attributes["kind"] == "dynamic-update-slice")
+    return opcode in ("dynamic-update-slice", "scatter") or (
+        opcode == "custom-call" and bool(instruction.attributes["output_operand_aliases"])
+    )
+
+
+def in_place_operands(instruction: Instruction) -> list[tuple[int, ...]]:
+    """For each result the operands in whose memory it may be written (if they are of one size, and
+    die here).
+
+    An operand is listed for a result only if each element is read, if at all, before or when the
+    element at the same place of the result is written. For instructions with :func:`must_share`
+    there is exactly one.
+    """
+    opcode = instruction.opcode
+    count = len(instruction.result_shapes)
+    if opcode == "fusion":
+        kind = instruction.attributes["kind"]
+        if kind in ("loop", "reduce", "row", "transpose"):
+            return _fusion_in_place(instruction)
+        if kind == "dynamic-update-slice":
+            (body,) = instruction.called
+            target = body.root.operands[0]
+            return [(target.attributes["index"],)]
+    elif opcode == "dynamic-update-slice":
+        return [(0,)]
+    elif opcode == "scatter":
+        return [(n,) for n in range(count)]
+    elif opcode == "custom-call":
+        aliases = dict(instruction.attributes["output_operand_aliases"])
+        return [(aliases[n],) if n in aliases else () for n in range(count)]
+    elif opcode == "library-call" and instruction.attributes["name"] == "all-reduce":
+        # Operand after operand: a value that is there twice is still read after it was written.
+        values = [_without_bitcasts(o) for o in instruction.operands]
+        return [(n,) if values.count(v) == 1 else () for n, v in enumerate(values)]
+    elif opcode == "library-call":
+        operand = in_place_operand(instruction)
+        return [(operand,)] if operand is not None else [()] * count
+    return [()] * count
+
+
+def _without_bitcasts(value: Instruction) -> Instruction:
+    while value.opcode == "bitcast":
+        value = value.operands[0]
+    return value
+
+
+# Where a value is read: at the kernel's own index, at that index without the reduced dimensions, or
+# anywhere.
+_FULL, _ROWS, _ELSEWHERE = 1, 2, 4
+
+
+def _fusion_in_place(fusion: Instruction) -> list[tuple[int, ...]]:
+    """Operands that a loop, reduce, row or transpose fusion reads at the index it writes and nowhere
+    else.
+
+    These kernels compute all results of an index before they store any. A transpose kernel reads
+    what it moves a tile ahead, and everything else as a loop does. A row kernel stores a row after
+    all its reductions; a reduce kernel stores a reduced value after all that belongs to it, and
+    reads every element of the whole space once.
+    """
+    (body,) = fusion.called
+    reduce = next((i for i in body.instructions if i.opcode == "reduce"), None)
+    full = body.results[0].dims if reduce is None else reduce.operands[0].dims
+    rows: tuple[int, ...] | None = None
+    if reduce is not None:
+        reduced = reduce.attributes["dimensions"]
+        rows = tuple([d for n, d in enumerate(full) if n not in reduced])
+    read: dict[Instruction, int] = {}
+    for root in body.results:
+        read[root] = _FULL if root.dims == full else _ROWS
+    is_row = fusion.attributes["kind"] == "row"
+    for i in reversed(body.instructions):
+        where = read.get(i, 0)
+        if not where or i.opcode == "tuple":
+            continue
+        for position, operand in enumerate(i.operands):
+            if i.opcode == "get-tuple-element":
+                at = where
+            elif i.opcode == "reduce":
+                at = _FULL if position < len(i.operands) // 2 else _ELSEWHERE
+            elif OPCODES[i.opcode].elementwise and operand.dims == i.dims:
+                at = where
+            elif (
+                i.opcode == "broadcast"
+                and is_row
+                and where == _FULL
+                and _is_prefix(i, operand, rows)
+            ):
+                at = _ROWS
+            else:
+                at = _ELSEWHERE
+            read[operand] = read.get(operand, 0) | at
+    parameters = [p for p in body.parameters if isinstance(p.shape, Shape)]
+    result: list[tuple[int, ...]] = []
+    for root in body.results:
+        wanted = _FULL if root.dims == full else _ROWS
+        result.append(
+            tuple(
+                p.attributes["index"]
+                for p in parameters
+                if read.get(p) == wanted and p.dims == root.dims and p.dtype.size == root.dtype.size
+            )
+        )
+    return result
+
+
+def _is_prefix(i: Instruction, operand: Instruction, rows: tuple[int, ...] | None) -> bool:
+    return operand.dims == rows and i.attributes["dimensions"] == tuple(range(len(operand.dims)))

@@ -1,0 +1,286 @@
+"""Liveness: which values a scheduled program has, and when each is alive.
+
+:class:`Liveness` walks the schedule (the order of instructions, loops and branches in place) and
+numbers what happens. A value is alive from the time it is made to its last use; something used in a
+loop but made outside stays alive to the loop's end. Values that are other values
+(get-tuple-element, bitcast, an invariant of a loop, a branch's parameter) are aliases and have no
+memory of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ..ir.errors import internal, resource_exhausted
+from ..ir.hlo import Computation, Instruction, Module, Shape
+from .inplace import in_place_operands, must_share
+
+# No machine has more memory: a size beyond this is a mistake in the program.
+MAXIMUM_BYTES: Final = 1 << 46
+FOREVER: Final = 1 << 60
+
+
+class Value:
+    """One array: alive in [start, end], both times included."""
+
+    __slots__ = ("end", "group", "index", "instruction", "shape", "size", "start")
+
+    def __init__(self, instruction: Instruction, index: int, shape: Shape, start: int) -> None:
+        self.instruction = instruction
+        self.index = index
+        self.shape = shape
+        self.size = shape.bytes
+        self.start = start
+        self.end = start
+        self.group = Group(self)
+
+    def __repr__(self) -> str:
+        return f"{self.instruction.name}.{self.index} {self.shape} [{self.start}, {self.end}]"
+
+
+class Group:
+    """Values in the same memory. ``allocation``: where it is bound to be, None for the arena."""
+
+    __slots__ = ("allocation", "first_move", "offset", "read_only", "size", "values")
+
+    def __init__(self, value: Value) -> None:
+        self.values = [value]  # sorted by start; none overlap
+        self.size = value.shape.bytes
+        self.first_move = FOREVER
+        self.allocation: int | None = None
+        self.read_only = False
+        self.offset = 0
+
+    @property
+    def start(self) -> int:
+        return min(self.values[0].start, self.first_move)
+
+    def begin_by(self, time: int) -> None:
+        """A move writes here at ``time``, before the value that it makes is numbered: at the end of
+        a branch, where other branches' results may still wait for their own moves.
+        """
+        self.first_move = min(self.first_move, time)
+
+    @property
+    def end(self) -> int:
+        return max(v.end for v in self.values)
+
+
+class Liveness:
+    """Numbers the schedule and finds the values and when they are alive."""
+
+    def __init__(self, module: Module) -> None:
+        self.time = 0
+        self.values: dict[Instruction, tuple[Value | None, ...]] = {}
+        self.all: list[Value] = []
+        # Pairs (dying value, new value) that touch in time but may share memory all the same.
+        self.touching: set[tuple[Value, Value]] = set()
+        self.wishes: list[
+            tuple[int, int, Value, Value]
+        ] = []  # (priority, -bytes, new value, old value)
+        self.loops: list[Loop] = []
+        self.branches: list[Branches] = []
+        entry = module.entry
+        for p in entry.parameters:
+            self.values[p] = (self.define(p, 0, p.shape),)
+        self.visit(entry)
+        self.end = self.tick()
+        self.results = [self.values[r][0] for r in entry.results]
+        for value in self.results:
+            if value is not None:
+                value.end = FOREVER
+
+    def tick(self) -> int:
+        self.time += 1
+        return self.time
+
+    def define(self, instruction: Instruction, index: int, shape: object) -> Value | None:
+        if not isinstance(shape, Shape):
+            return None
+        if shape.bytes > MAXIMUM_BYTES:
+            raise resource_exhausted(
+                f"{shape} takes {shape.bytes} bytes",
+                op=instruction.opcode,
+                metadata=instruction.metadata,
+            )
+        value = Value(instruction, index, shape, self.time)
+        self.all.append(value)
+        return value
+
+    def use(self, values: Iterable[Value | None], time: int) -> None:
+        for value in values:
+            if value is not None and value.end < time:
+                value.end = time
+
+    def use_again(self, invariants: Iterable[Value | None], end: int) -> None:
+        """The next iteration reads a loop's invariants anew, wherever in the body their last use stands."""
+        self.use(invariants, end)
+
+    def check_new(self, instruction: Instruction) -> None:
+        """A second place of an instruction would take the memory of the first."""
+        if instruction in self.values:
+            raise internal("an instruction belongs to two computations", op=instruction.opcode)
+
+    def operands(self, instruction: Instruction) -> list[Value | None]:
+        return [self.values[o][0] for o in instruction.operands]
+
+    def visit(self, computation: Computation) -> None:
+        values = self.values
+        for instruction in computation.instructions:
+            opcode = instruction.opcode
+            if opcode == "parameter":
+                continue
+            self.check_new(instruction)
+            if opcode == "get-tuple-element":
+                values[instruction] = (
+                    values[instruction.operands[0]][instruction.attributes["index"]],
+                )
+            elif opcode == "tuple" or opcode == "optimization-barrier":
+                values[instruction] = tuple(self.operands(instruction))
+            elif opcode == "bitcast":
+                values[instruction] = (values[instruction.operands[0]][0],)
+            elif opcode == "after-all":
+                values[instruction] = (None,)
+            elif opcode == "while":
+                self.visit_while(instruction)
+            elif opcode == "conditional":
+                self.visit_conditional(instruction)
+            else:
+                self.visit_plain(instruction)
+
+    def visit_plain(self, instruction: Instruction) -> None:
+        time = self.tick()
+        operands = self.operands(instruction)
+        self.use(operands, time)
+        results = tuple(
+            self.define(instruction, n, s) for n, s in enumerate(instruction.result_shapes)
+        )
+        self.values[instruction] = results
+        if not operands:
+            return
+        priority = 1 if must_share(instruction) else 3
+        places: dict[Value | None, list[int]] = {}  # where each value comes in
+        for n, o in enumerate(operands):
+            places.setdefault(o, []).append(n)
+        for result, candidates in zip(results, in_place_operands(instruction), strict=True):
+            if result is None:
+                continue
+            for position in candidates:
+                operand = operands[position]
+                if operand is None or operand.size != result.size:
+                    continue
+                if comes_in_only_at(places[operand], candidates):
+                    self.touching.add((operand, result))
+                    self.wishes.append((priority, -result.size, result, operand))
+
+    def visit_while(self, instruction: Instruction) -> None:
+        condition, body = instruction.called
+        begin = self.tick()
+        init = self.operands(instruction)
+        self.use(init, begin)
+        count = len(init)
+        invariant = [resolve(r) is p for r, p in zip(body.results, body.parameters, strict=True)]
+        state: list[Value | None] = []
+        for n, (value, p) in enumerate(zip(init, body.parameters, strict=True)):
+            carried = value if invariant[n] else self.define(instruction, n, p.shape)
+            state.append(carried)
+            self.check_new(p)
+            self.check_new(condition.parameters[n])
+            self.values[p] = self.values[condition.parameters[n]] = (carried,)
+            if carried is not None and value is not None and not invariant[n]:
+                self.touching.add((value, carried))
+        self.visit(condition)
+        self.use([*state, self.values[condition.results[0]][0]], self.tick())
+        self.visit(body)
+        following = [self.values[r][0] for r in body.results]
+        body_end = self.tick()
+        self.use([v for v, fixed in zip(following, invariant, strict=True) if not fixed], body_end)
+        end = self.tick()
+        self.use_again([v for v, fixed in zip(state, invariant, strict=True) if fixed], end)
+        results = tuple(
+            state[n] if invariant[n] else self.define(instruction, n, instruction.result_shapes[n])
+            for n in range(count)
+        )
+        self.values[instruction] = results
+        carried_numbers = [n for n in range(count) if not invariant[n] and state[n] is not None]
+        self.loops.append(
+            Loop(
+                instruction,
+                [init[n] for n in carried_numbers],  # type: ignore[misc]
+                [state[n] for n in carried_numbers],  # type: ignore[misc]
+                [following[n] for n in carried_numbers],  # type: ignore[misc]
+                [results[n] for n in carried_numbers],  # type: ignore[misc]
+                body_end,
+            )
+        )
+
+    def visit_conditional(self, instruction: Instruction) -> None:
+        begin = self.tick()
+        operands = self.operands(instruction)
+        self.use(operands, begin)
+        first = 1
+        branches: list[list[Value | None]] = []
+        ends: list[int] = []
+        for branch in instruction.called:
+            for p in branch.parameters:
+                self.check_new(p)
+                self.values[p] = (operands[first + p.attributes["index"]],)
+            first += len(branch.parameters)
+            self.visit(branch)
+            results = [self.values[r][0] for r in branch.results]
+            ends.append(self.tick())
+            self.use(results, ends[-1])
+            branches.append(results)
+        self.tick()
+        values = tuple(
+            self.define(instruction, n, s) for n, s in enumerate(instruction.result_shapes)
+        )
+        self.values[instruction] = values
+        self.branches.append(Branches(instruction, branches, values, ends))
+
+
+def comes_in_only_at(places: Sequence[int], candidates: Sequence[int]) -> bool:
+    """Whether a value that an instruction takes at operands ``places`` comes in only where it may be overwritten.
+
+    The same memory must not come in through another operand that is read elsewhere.
+    """
+    return all(n in candidates for n in places)
+
+
+@dataclass(slots=True)
+class Loop:
+    """The states of a while that change: lists in parallel, one entry a state."""
+
+    instruction: Instruction
+    init: list[Value]
+    state: list[Value]
+    following: list[Value]  # the body's results
+    results: list[Value]
+    body_end: int
+
+
+@dataclass(slots=True)
+class Branches:
+    instruction: Instruction
+    results_of_branch: list[list[Value | None]]
+    results: tuple[Value | None, ...]
+    ends: list[int]
+
+
+def resolve(instruction: Instruction) -> Instruction:
+    """The instruction whose memory ``instruction`` is, as far as its own computation tells."""
+    while True:
+        if instruction.opcode == "get-tuple-element":
+            source = instruction.operands[0]
+            if source.opcode not in ("tuple", "optimization-barrier"):
+                return instruction
+            instruction = source.operands[instruction.attributes["index"]]
+        elif (
+            instruction.opcode in ("bitcast", "optimization-barrier")
+            and len(instruction.operands) == 1
+        ):
+            instruction = instruction.operands[0]
+        else:
+            return instruction

@@ -1,0 +1,1 @@
+"""Looking at a compilation: dumps, their description, and passes that are checked on data."""

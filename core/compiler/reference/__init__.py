@@ -1,0 +1,1 @@
+"""The reference interpreter of HLO, and how far rounding may move its results."""

@@ -1,0 +1,372 @@
+"""How far rounding may move the results of a module: stochastic arithmetic on the reference evaluator.
+
+Two programs that mean the same may round at other places: sums in another order, an extended type in the middle, a
+function with another approximation. :class:`Expectation` evaluates a module once as it stands, and several times with
+every rounded value moved at random by as much as the rounding of that operation may move it (J. Vignes, "A stochastic
+arithmetic for reliable scientific computation", 1993). The largest distance to the first evaluation, times
+:data:`SAFETY`, is the tolerance of an element. Exact results (sums of small whole numbers, for instance) are not moved,
+so that a program of whole numbers has no tolerance. Where an integer, a truth value, or whether a number is finite
+depends on the rounding, an element is free.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+
+from ..ir import dtypes
+from ..ir.cost import TRANSCENDENTAL
+from ..ir.dtypes import DType
+from ..ir.errors import CompileError
+from ..ir.hlo import SPECIAL_FUNCTIONS, Computation, Instruction, Module, Shape
+from . import evaluate
+
+Array = np.ndarray[Any, Any]
+
+# Another evaluation may be farther off than the farthest of several random ones: tolerance over largest distance.
+SAFETY: Final = 8.0
+# Units in the last place of a result that are always allowed, where it is not exact.
+ULPS: Final = 8.0
+# Evaluations with moved values, and as many as there are before a result is called wrong.
+TRIES: Final = 8
+TRIES_TO_CONFIRM: Final = 48
+
+# Units in the last place by which one operation's result may be off. Operations that are not listed are exact.
+_BASIC: Final = frozenset(
+    {"add", "subtract", "multiply", "divide", "sqrt", "convert", "reduce-precision"}
+)
+_FUNCTIONS: Final = TRANSCENDENTAL.difference(SPECIAL_FUNCTIONS, _BASIC)
+_SUMS: Final = frozenset(
+    {"dot", "convolution", "fft", "cholesky", "triangular-solve"}
+    | {"batch-norm-inference", "batch-norm-training", "batch-norm-grad"}
+)
+
+
+class TooLongError(CompileError):
+    """An evaluation took more operations than it may."""
+
+    def __init__(self) -> None:
+        super().__init__("DEADLINE_EXCEEDED", "the evaluation takes too many operations")
+
+
+class _Budget:
+    """Counts instructions and elements, so that a loop without an end is given up."""
+
+    def __init__(self, instructions: int, elements: int) -> None:
+        self.instructions, self.elements = instructions, elements
+
+    def __call__(
+        self, instruction: Instruction, operands: Sequence[Array], results: list[Array]
+    ) -> list[Array]:
+        self.instructions -= 1
+        self.elements -= sum(r.size for r in results) + sum(o.size for o in operands)
+        if self.instructions < 0 or self.elements < 0:
+            raise TooLongError
+        return results
+
+
+class _Perturbation(_Budget):
+    """Moves results that were rounded."""
+
+    def __init__(
+        self,
+        rng: np.random.Generator,
+        amplitudes: dict[Instruction, float],
+        budget: tuple[int, int],
+    ) -> None:
+        super().__init__(*budget)
+        self.rng, self.amplitudes = rng, amplitudes
+
+    def __call__(
+        self, instruction: Instruction, operands: Sequence[Array], results: list[Array]
+    ) -> list[Array]:
+        super().__call__(instruction, operands, results)
+        ulps = self.amplitudes.get(instruction)
+        if ulps is None:
+            return results
+        with np.errstate(all="ignore"):
+            return [self._moved(instruction, operands, r, ulps) for r in results]
+
+    def _moved(
+        self, instruction: Instruction, operands: Sequence[Array], result: Array, ulps: float
+    ) -> Array:
+        dtype = dtypes.from_numpy(result.dtype)
+        if not (dtype.is_float or dtype.is_complex) or not result.size:
+            return result
+        size = np.abs(result)
+        if instruction.opcode in _SUMS:
+            size = np.maximum(size, _sum_of_sizes(instruction, operands, result))
+        unit = ulps * float(ml_dtypes.finfo(dtype.component.numpy).eps)
+        shape = result.shape
+        if dtype.is_complex:
+            noise = self.rng.uniform(-1, 1, shape) + 1j * self.rng.uniform(-1, 1, shape)
+            return np.asarray(result + size * noise * unit).astype(result.dtype)
+        wide = np.float64 if dtype.bits < 64 else np.longdouble
+        moved = result.astype(wide) + size.astype(wide) * (self.rng.uniform(-1, 1, shape) * unit)
+        moved = np.where(_exact(instruction, operands, result), result.astype(wide), moved)
+        # An infinity or NaN stays.
+        return np.where(np.isfinite(result), moved, result.astype(wide)).astype(result.dtype)
+
+
+def _sum_of_sizes(instruction: Instruction, operands: Sequence[Array], result: Array) -> Array:
+    """The sum of the absolute values of a sum's terms."""
+    if instruction.opcode in ("dot", "convolution"):
+        sizes = [
+            np.abs(o.astype(np.complex128 if o.dtype.kind == "c" else np.float64)) for o in operands
+        ]
+        with evaluate.observed(None):
+            return np.abs(evaluate.evaluate_instruction(instruction, sizes)[0])
+    # A transform or a solution: as large as the largest element of its row or matrix.
+    axes = (-2, -1)[-min(2, result.ndim) :]
+    if instruction.opcode.startswith("batch-norm"):
+        axes = tuple(range(result.ndim))
+    return np.broadcast_to(np.max(np.abs(result), axis=axes, keepdims=True), result.shape)
+
+
+def _exact(instruction: Instruction, operands: Sequence[Array], result: Array) -> Array:
+    """Where a result is what exact arithmetic gives."""
+    opcode = instruction.opcode
+    wide: Any = np.longdouble if result.dtype == np.float64 else np.float64
+    given = [np.asarray(o).astype(wide) for o in operands if o.dtype.kind != "c"]
+    exact: Array | None = None
+    if len(given) < len(operands):
+        return np.zeros(result.shape, np.bool_)
+    if opcode == "add":
+        exact = given[0] + given[1]
+    elif opcode == "subtract":
+        exact = given[0] - given[1]
+    elif opcode == "multiply":
+        exact = given[0] * given[1]
+    elif opcode == "divide":
+        quotient = given[0] / given[1]
+        exact = np.where(quotient * given[1] == given[0], quotient, np.nan)
+    elif opcode == "sqrt":
+        root = np.sqrt(given[0])
+        exact = np.where(root * root == given[0], root, np.nan)
+    elif opcode in ("convert", "reduce-precision"):
+        exact = given[0]
+    elif opcode == "dot" and all(np.all(g == np.rint(g)) for g in given):
+        exact = _sum_of_sizes(instruction, operands, result)
+        exact = np.where(exact * 2 < 1 / float(ml_dtypes.finfo(result.dtype).eps), result, np.nan)
+    if exact is None:
+        return np.zeros(result.shape, np.bool_)
+    return np.asarray(np.broadcast_to(exact, result.shape) == result.astype(wide))
+
+
+def _amplitudes(module: Module) -> dict[Instruction, float]:
+    """For each instruction that rounds, by how many units in the last place."""
+    found: dict[Instruction, float] = {}
+
+    def visit(computation: Computation, terms: float) -> None:
+        for i in computation.instructions:
+            count = _terms(i)
+            for called in i.called:
+                visit(called, max(terms, count))
+            if i.opcode in _BASIC:
+                ulps = math.sqrt(terms)
+            elif i.opcode in _FUNCTIONS:
+                ulps = 4.0
+            elif i.opcode in SPECIAL_FUNCTIONS:
+                ulps = 64.0
+            elif i.opcode in _SUMS:
+                ulps = 2 * math.sqrt(count)
+            else:
+                continue
+            found[i] = max(ulps, found.get(i, 0.0))
+
+    visit(module.entry, 1.0)
+    return found
+
+
+def _terms(i: Instruction) -> float:
+    """How many terms a sum has: added one after another, its error grows with the root of their number."""
+    if i.opcode == "reduce":
+        return float(max(1, math.prod(i.operands[0].dims[d] for d in i.attributes["dimensions"])))
+    if i.opcode in ("reduce-window", "select-and-scatter"):
+        return float(max(1, math.prod(w.size for w in i.attributes["window"])))
+    if i.opcode == "scatter":
+        return float(max(1, math.prod(i.operands[-1].dims)))
+    if i.opcode == "dot":
+        d = i.attributes["dimension_numbers"]
+        return float(max(1, math.prod(i.operands[0].dims[n] for n in d.lhs_contracting)))
+    if i.opcode == "convolution":
+        return float(max(1, math.prod(i.operands[1].dims)))
+    if i.opcode.startswith("batch-norm"):
+        return float(max(1, math.prod(i.operands[0].dims)))
+    if i.opcode in ("fft", "cholesky", "triangular-solve"):
+        return float(max(1, i.operands[0].dims[-1])) ** 2
+    return 1.0
+
+
+class Expectation:
+    """What a module gives on some arguments, and for each element how far another program that means the same may be
+    off.
+
+    ``budget``: the most instructions and elements of one evaluation. Raises CompileError (UNIMPLEMENTED) for
+    operations that have no reference evaluation, and :class:`TooLongError`.
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        arguments: Sequence[Array],
+        seed: int = 0,
+        budget: tuple[int, int] = (200_000, 300_000_000),
+    ) -> None:
+        self._module, self._arguments, self._seed, self._budget = module, arguments, seed, budget
+        self.results = evaluate_within(module, arguments, budget)
+        # The largest distance of as many evaluations as were made.
+        self._distances = [np.zeros(r.shape) for r in self.results]
+        self._tries = 0
+
+    def differences(self, results: Sequence[Array]) -> list[str]:
+        """A line for each result that is off.
+
+        Tries are made as they are needed: none for results that are as good as equal, and more than :data:`TRIES` where
+        some element may hang on a rounding that none of these moved.
+        """
+        wrong = self._differences(results)
+        for tries in (TRIES, TRIES_TO_CONFIRM):
+            if wrong:
+                self._try(tries)
+                wrong = self._differences(results)
+        return wrong
+
+    def tolerances(self) -> list[Array]:
+        """For each element, how far off it may be: infinite where it may be anything, 0 or infinite for integers."""
+        self._try(TRIES)
+        return [_tolerance(d, r) for d, r in zip(self._distances, self.results, strict=True)]
+
+    def _try(self, tries: int) -> None:
+        amplitudes = _amplitudes(self._module)
+        while amplitudes and self._tries < tries:
+            rng = np.random.default_rng((self._seed, self._tries))
+            with evaluate.observed(_Perturbation(rng, amplitudes, self._budget)):
+                moved = evaluate.evaluate(self._module, self._arguments)
+            self._distances = [
+                np.maximum(d, _distance(a, b))
+                for d, a, b in zip(self._distances, moved, self.results, strict=True)
+            ]
+            self._tries += 1
+
+    def _differences(self, results: Sequence[Array]) -> list[str]:
+        lines = []
+        for n, (actual, expected, distance) in enumerate(
+            zip(results, self.results, self._distances, strict=True)
+        ):
+            if (actual.dtype, actual.shape) != (expected.dtype, expected.shape):
+                lines.append(
+                    f"result {n}: {actual.dtype}{actual.shape} instead of {expected.dtype}{expected.shape}"
+                )
+                continue
+            tolerance = _tolerance(distance, expected)
+            wrong = ~(_distance(actual, expected) <= tolerance)
+            if wrong.any():
+                at = tuple(int(k) for k in np.argwhere(wrong)[0])
+                lines.append(
+                    f"result {n}: {int(wrong.sum())} of {wrong.size} elements, at {at} {actual[at]!r} instead of"
+                    f" {expected[at]!r} (tolerance {float(tolerance[at]):.3g})"
+                )
+        return lines
+
+
+def evaluate_within(
+    module: Module, arguments: Sequence[Array], budget: tuple[int, int] = (400_000, 600_000_000)
+) -> list[Array]:
+    """The results of ``module``. Raises :class:`TooLongError` if that takes more than ``budget``."""
+    with evaluate.observed(_Budget(*budget)):
+        return evaluate.evaluate(module, arguments)
+
+
+def _is_inexact(array: Array) -> bool:
+    dtype = dtypes.from_numpy(array.dtype)
+    return dtype.is_float or dtype.is_complex
+
+
+def _widened(array: Array) -> Array:
+    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+
+
+def _same(a: Array, b: Array) -> Array:
+    """Where two arrays hold the same: NaN is NaN, and 0 is -0."""
+    if not _is_inexact(a):
+        return np.asarray(a == b)
+    a, b = _widened(a), _widened(b)
+    if a.dtype.kind == "c":
+        return _same(a.real, b.real) & _same(a.imag, b.imag)
+    return (a == b) | (np.isnan(a) & np.isnan(b))
+
+
+def _distance(a: Array, b: Array) -> Array:
+    """How far elements are from each other; infinite for integers that differ, and where only one is finite."""
+    same = _same(a, b)
+    if not _is_inexact(a):
+        return np.where(same, 0.0, np.inf)
+    with np.errstate(all="ignore"):
+        far = np.abs(_widened(a) - _widened(b))
+    return np.where(same, 0.0, np.where(np.isnan(far), np.inf, far))
+
+
+def _tolerance(distance: Array, result: Array) -> Array:
+    if not _is_inexact(result):
+        return np.asarray(distance)
+    info = ml_dtypes.finfo(dtypes.from_numpy(result.dtype).component.numpy)
+    size = np.abs(_widened(result))
+    last_places = ULPS * float(info.eps) * np.where(np.isfinite(size), size, 0.0)
+    # Numbers below the smallest normal one may be rounded to zero on the way.
+    least = ULPS * float(info.smallest_normal)
+    return np.asarray(SAFETY * distance + last_places + least)
+
+
+def random_arguments(shapes: Iterable[object], seed: int, special: bool = False) -> list[Array]:
+    """Arrays for parameters of these shapes: numbers of the size of one, small integers, and coin flips.
+
+    ``special``: with zeros of both signs, infinities, NaN and the ends of integers' ranges among the elements.
+    """
+    rng = np.random.default_rng(seed)
+    arrays = []
+    for shape in shapes:
+        if not isinstance(shape, Shape):
+            raise CompileError("UNIMPLEMENTED", f"no random arguments of shape {shape}")
+        arrays.append(_random_array(shape.dtype, shape.dims, rng, special))
+    return arrays
+
+
+def _random_array(
+    dtype: DType, dims: tuple[int, ...], rng: np.random.Generator, special: bool
+) -> Array:
+    if dtype.kind == "pred":
+        return np.asarray(rng.random(dims) < 0.5)
+    special = special and bool(dims)
+    if dtype.is_integer:
+        info = ml_dtypes.iinfo(dtype.numpy)
+        low, high = max(-3, int(info.min)), min(9, int(info.max))
+        values = np.asarray(rng.integers(low, high + 1, dims)).astype(object)
+        ends: list[Any] = [int(info.min), int(info.max)]
+    else:
+        values = np.asarray(rng.standard_normal(dims) * np.exp2(rng.integers(-2, 3, dims)))
+        if dtype.is_complex:
+            values = values + 1j * np.asarray(rng.standard_normal(dims))
+        if dtype.name == "f8e8m0fnu":
+            values = np.abs(values)
+        ends = [0.0, -0.0, 1.0, np.inf, -np.inf, np.nan]
+    values = np.asarray(values)
+    if special:
+        for end in ends:
+            values[rng.random(dims) < 0.05] = end
+    with np.errstate(all="ignore"):
+        return values.astype(dtype.numpy)
+
+
+__all__ = [
+    "SAFETY",
+    "ULPS",
+    "Expectation",
+    "TooLongError",
+    "evaluate_within",
+    "random_arguments",
+]

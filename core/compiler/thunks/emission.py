@@ -1,0 +1,235 @@
+"""Emission: the functions that a lowered program wants, and those of its loops.
+
+The thunks are visited in the order in which they run. Each function is written when the first thunk that calls it is
+met. A loop or conditional of small kernels becomes one function as soon as the costs of its kernels are known, and on
+targets whose launches cost more than small kernels do, neighbours share a launch (:mod:`.merging`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final, Protocol
+
+from ..codegen import callbacks, llvm_ir, sequence
+from ..codegen.callbacks import Callback
+from ..codegen.kernels import emit as kernels
+from ..codegen.kernels.emit import EmittedKernel
+from ..formats import artifact
+from ..formats.artifact import (
+    Conditional,
+    Copy,
+    FunctionOffset,
+    Kernel,
+    LibraryCall,
+    Slice,
+    Thunk,
+    While,
+)
+from ..fusion.clusters import cost_of
+from ..ir.hlo import Instruction
+from ..targets.target import Compilation, Target
+from . import merging
+from .lowering import Lowered
+
+# A loop or conditional becomes one function if no kernel in it is worth a second thread, and if an
+# iteration is short enough for the cost of a thunk to matter.
+LONGEST_KERNEL_NS: Final = 10_000.0
+LONGEST_ITERATION_NS: Final = 20_000.0
+
+
+class Emitter(Protocol):
+    """Who writes the functions: LLVM IR for a target (:class:`CodeEmitter`), or a test's stand-in.
+
+    ``makes_sequences``: whether :meth:`sequence` can be asked. ``merged_ns``: kernels that take at most so long share a
+    launch with their neighbours; 0 for none.
+    """
+
+    makes_sequences: bool
+    merged_ns: float
+
+    def kernel(self, instruction: Instruction, name: str) -> EmittedKernel:
+        """The kernel of ``instruction``. Raises CompileError."""
+        ...
+
+    def callback(self, call: Instruction, name: str) -> Callback:
+        """The function that the library call ``call`` calls back. Raises CompileError."""
+        ...
+
+    def sequence(
+        self, thunks: Sequence[Thunk], symbols: Sequence[str], name: str
+    ) -> tuple[EmittedKernel, tuple[Slice, ...]]:
+        """A function that does what ``thunks`` do, and the slices that it takes; ``symbols`` as in :class:`Lowered`."""
+        ...
+
+
+class CodeEmitter:
+    """Writes LLVM IR for ``target`` into ``code``, and lets ``compilation`` begin with what is written.
+
+    ``read_only`` are the allocations that no function may write.
+    """
+
+    makes_sequences = True
+
+    def __init__(
+        self,
+        target: Target,
+        code: llvm_ir.Module,
+        compilation: Compilation,
+        read_only: frozenset[int],
+    ) -> None:
+        self.target = target
+        self.code = code
+        self.compilation = compilation
+        self.read_only = read_only
+        self.merged_ns = target.merged_ns
+
+    def kernel(self, instruction: Instruction, name: str) -> EmittedKernel:
+        emitted = kernels.emit_kernel(self.code, self.target, instruction, name)
+        self.target.check(self.code, instruction)
+        self.compilation.written(self.code)
+        return emitted
+
+    def callback(self, call: Instruction, name: str) -> Callback:
+        return callbacks.emit(*self.target.callbacks(self.code), call, name)
+
+    def sequence(
+        self, thunks: Sequence[Thunk], symbols: Sequence[str], name: str
+    ) -> tuple[EmittedKernel, tuple[Slice, ...]]:
+        return sequence.emit_sequence(self.code, self.target, thunks, symbols, name, self.read_only)
+
+
+def emit(lowered: Lowered, emitter: Emitter) -> None:
+    """Have ``emitter`` write every function of ``lowered``, and complete its thunks with what the functions take."""
+    _Emission(lowered, emitter).run()
+
+
+class _Emission:
+    def __init__(self, lowered: Lowered, emitter: Emitter) -> None:
+        self.lowered = lowered
+        self.emitter = emitter
+        self.kernels: dict[int, EmittedKernel] = {}
+        self.callbacks: dict[int, Callback] = {}
+        self.callback_of = {id(call): number for call, number in lowered.callbacks}
+        lowered.symbols = [""] * len(lowered.wanted)
+
+    def run(self) -> None:
+        self.lowered.thunks = self.emit(self.lowered.thunks)
+        if self.emitter.merged_ns > 0:
+            self.lowered.thunks = merging.merge(
+                self.lowered.thunks, self.emitter.merged_ns, self.merged, self.code_of
+            )
+
+    def emit(self, thunks: Sequence[Thunk]) -> list[Thunk]:
+        """``thunks`` with their functions, loops as single kernels where that gains."""
+        emitted: list[Thunk] = []
+        for thunk in thunks:
+            match thunk:
+                case Kernel():
+                    self.complete_kernel(thunk)
+                case LibraryCall():
+                    self.complete_call(thunk)
+                case While():
+                    thunk.condition = tuple(self.emit(thunk.condition))
+                    thunk.body = tuple(self.emit(thunk.body))
+                case Conditional():
+                    thunk.branches = tuple(tuple(self.emit(b)) for b in thunk.branches)
+            emitted.append(self.as_function(thunk))
+        return emitted
+
+    def complete_kernel(self, thunk: Kernel) -> None:
+        number = thunk.function
+        kernel = self.kernels.get(number)
+        if kernel is None:
+            wanted = self.lowered.wanted[number]
+            kernel = self.kernels[number] = self.emitter.kernel(wanted.instruction, wanted.name)
+            self.lowered.symbols[number] = kernel.function
+        thunk.work_count, thunk.grain, thunk.cost_ns = (
+            kernel.work_count,
+            kernel.grain,
+            kernel.cost_ns,
+        )
+
+    def complete_call(self, thunk: LibraryCall) -> None:
+        number = self.callback_of.get(id(thunk))
+        if number is None:
+            return
+        callback = self.callbacks.get(number)
+        if callback is None:
+            wanted = self.lowered.wanted[number]
+            callback = self.emitter.callback(wanted.instruction, wanted.name)
+            self.callbacks[number] = callback
+            self.lowered.symbols[number] = callback.symbol
+        thunk.attributes |= callback.attributes
+        thunk.attributes[callback.attribute] = FunctionOffset(number)
+
+    # ---------------------------------------------------------------------------- several thunks in one function
+    def as_function(self, thunk: Thunk) -> Thunk:
+        """A loop or conditional as one kernel if it is small enough to gain from it; any other thunk as it is."""
+        if not isinstance(thunk, While | Conditional) or not self.emitter.makes_sequences:
+            return thunk
+        if not _is_small(thunk):
+            return thunk
+        name = self.lowered.name_for(self.lowered.instructions[thunk.debug])
+        return self.sequence([thunk], name, thunk.debug)
+
+    def merged(self, run: Sequence[Thunk]) -> Kernel:
+        """Kernels and copies as one kernel."""
+        lowered = self.lowered
+        count = lowered.names.get("merged", 0)
+        lowered.names["merged"] = count + 1
+        name = f"merged.{count}"
+        inner = [t for t in run if isinstance(t, Kernel)]
+        first = next((k.debug for k in inner if k.debug >= 0), -1)
+        kernel = self.sequence(run, name, first)
+        if first >= 0:  # the place of the first stands for all
+            names = [lowered.symbols[k.function] for k in inner]
+            more = ", ..." if len(names) > 6 else ""
+            infos = [lowered.debug[k.debug] for k in inner if k.debug >= 0]
+            info = replace(
+                lowered.debug[first],
+                name=name,
+                text=f"{len(run)} steps in one launch: {', '.join(names[:6])}{more}",
+                category="merged",
+                flops=sum(i.flops for i in infos),
+                bytes_accessed=sum(i.bytes_accessed for i in infos),
+            )
+            kernel.debug = len(lowered.debug)
+            lowered.debug.append(info)
+            lowered.instructions.append(lowered.instructions[first])
+        return kernel
+
+    def sequence(self, thunks: Sequence[Thunk], name: str, debug: int) -> Kernel:
+        kernel, slices = self.emitter.sequence(thunks, self.lowered.symbols, name)
+        number = len(self.lowered.symbols)
+        self.lowered.symbols.append(kernel.function)
+        called = [
+            t.function for t in artifact.walk(thunks) if isinstance(t, Kernel) and t.work_count
+        ]
+        self.lowered.calls[kernel.function] = [
+            self.lowered.symbols[n] for n in dict.fromkeys(called)
+        ]
+        return Kernel(number, slices, kernel.work_count, kernel.grain, kernel.cost_ns, debug)
+
+    def code_of(self, kernel: Kernel) -> float:
+        """Vector instructions of a kernel's function, roughly."""
+        if kernel.debug < 0:
+            return 0.0
+        instruction = self.lowered.instructions[kernel.debug]
+        called = [i for computation in instruction.called for i in computation.instructions]
+        return sum(cost_of(i) for i in called or [instruction] if i.operands)
+
+
+def _is_small(thunk: While | Conditional) -> bool:
+    """Whether one pass over the thunks inside is short, and none of them a library call."""
+    total = 0.0
+    for inner in artifact.walk([thunk]):
+        if isinstance(inner, LibraryCall):
+            return False
+        if isinstance(inner, Kernel):
+            if inner.cost_ns > LONGEST_KERNEL_NS and inner.work_count > inner.grain:
+                return False
+            total += inner.cost_ns
+        elif isinstance(inner, Copy):
+            total += inner.source.size / 20
+    return total <= LONGEST_ITERATION_NS

@@ -1,0 +1,215 @@
+"""Dots of all dimension numbers, layouts, sizes and dtypes, against NumPy."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from tripont.core.compiler.ir import dtypes, hlo
+from tripont.core.compiler.ir.dtypes import DType
+from tripont.core.compiler.targets.host import for_cpu
+
+from tests.core.compiler.codegen.harness import Kernel, fusion, op
+
+Array = np.ndarray[Any, Any]
+
+
+def values(shape: Sequence[int], dtype: DType, seed: int) -> Array:
+    """Small numbers, so that sums of products are exact or nearly so in every dtype."""
+    generator = np.random.default_rng(seed)
+    if dtype.kind == "pred":
+        return generator.random(shape) < 0.3
+    whole = generator.integers(0 if dtype.kind == "uint" else -3, 4, shape)
+    if dtype.is_complex:
+        return (whole + 1j * generator.integers(-3, 4, shape)).astype(dtype.numpy)
+    return whole.astype(dtype.numpy)
+
+
+def dot(
+    lhs: Sequence[int],
+    rhs: Sequence[int],
+    contracting: tuple[Sequence[int], Sequence[int]],
+    batch: tuple[Sequence[int], Sequence[int]] = ((), ()),
+    dtype: DType = dtypes.F32,
+    result: DType | None = None,
+) -> hlo.Instruction:
+    a, b = (
+        hlo.parameter(0, hlo.Shape(dtype, tuple(lhs))),
+        hlo.parameter(1, hlo.Shape(dtype, tuple(rhs))),
+    )
+    dims = [lhs[d] for d in batch[0]]
+    dims += [n for d, n in enumerate(lhs) if d not in {*batch[0], *contracting[0]}]
+    dims += [n for d, n in enumerate(rhs) if d not in {*batch[1], *contracting[1]}]
+    numbers = hlo.DotDimensionNumbers(*(tuple(x) for x in (*contracting, *batch)))
+    shape = hlo.Shape(result or dtype, tuple(dims))
+    return op("dot", shape, a, b, dimension_numbers=numbers, precision=("DEFAULT", "DEFAULT"))
+
+
+def reference(instruction: hlo.Instruction, a: Array, b: Array) -> Array:
+    n = instruction.attributes["dimension_numbers"]
+    letters = iter("abcdefghijklmnopqrstuvwxyz")
+    left = [next(letters) for _ in a.shape]
+    right = [next(letters) for _ in b.shape]
+    for i, j in zip(
+        (*n.lhs_batch, *n.lhs_contracting), (*n.rhs_batch, *n.rhs_contracting), strict=True
+    ):
+        right[j] = left[i]
+    out = [left[d] for d in n.lhs_batch]
+    out += [x for d, x in enumerate(left) if d not in {*n.lhs_batch, *n.lhs_contracting}]
+    out += [x for d, x in enumerate(right) if d not in {*n.rhs_batch, *n.rhs_contracting}]
+    dtype = instruction.dtype
+    wide: Any = (
+        np.int64
+        if dtype.is_integer or dtype.kind == "pred"
+        else np.complex128
+        if dtype.is_complex
+        else np.float64
+    )
+    result = np.einsum(
+        f"{''.join(left)},{''.join(right)}->{''.join(out)}", a.astype(wide), b.astype(wide)
+    )
+    return np.asarray((result != 0) if dtype.kind == "pred" else result.astype(dtype.numpy))
+
+
+def check(instruction: hlo.Instruction, cpu: str = "host") -> None:
+    a, b = (values(o.dims, o.dtype, n) for n, o in enumerate(instruction.operands))
+    kernel = Kernel(instruction, for_cpu(cpu))
+    count = kernel.emitted.work_count
+    (got,) = kernel.run([a, b], [count // 3, count // 2])
+    np.testing.assert_array_equal(got.astype(instruction.dtype.numpy), reference(instruction, a, b))
+
+
+SIZES = [
+    (1, 1, 1),
+    (2, 3, 4),
+    (32, 32, 32),
+    (7, 17, 33),
+    (33, 40, 5),
+    (13, 100, 19),
+    (1, 65, 70),
+    (65, 1, 70),
+    (5, 9, 0),
+]
+LAYOUTS = {"nn": (1, 0), "nt": (1, 1), "tn": (0, 0), "tt": (0, 1)}
+
+
+@pytest.mark.parametrize("cpu", ["host", "x86-64-v3", "x86-64-v2"])
+@pytest.mark.parametrize("layout", list(LAYOUTS))
+def test_matrix_products(layout: str, cpu: str) -> None:
+    i, j = LAYOUTS[layout]
+    for m, n, k in SIZES:
+        lhs, rhs = ((m, k), (k, m))[1 - i], ((k, n), (n, k))[j]
+        check(dot(lhs, rhs, ((i,), (j,))), cpu)
+
+
+ALL = [d for d in dtypes.ALL if d.bits >= 8 and d not in (dtypes.F8E8M0FNU,)]
+
+
+@pytest.mark.parametrize("dtype", ALL, ids=str)
+@pytest.mark.parametrize("layout", ["nn", "nt", "tt"])
+def test_dtypes(dtype: DType, layout: str) -> None:
+    i, j = LAYOUTS[layout]
+    small = dtype.is_float and dtype.bits == 8
+    for m, n, k in [(3, 21, 2), (1, 9, 3)] if small else [(9, 21, 18), (1, 40, 11)]:
+        lhs, rhs = ((m, k), (k, m))[1 - i], ((k, n), (n, k))[j]
+        result = dtypes.F32 if small else dtype
+        check(dot(lhs, rhs, ((i,), (j,)), dtype=dtype, result=result))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "result"),
+    [(dtypes.S8, dtypes.S32), (dtypes.U8, dtypes.S32), (dtypes.BF16, dtypes.F32), (dtypes.F32, dtypes.F64),
+     (dtypes.S4, dtypes.S8), (dtypes.F16, dtypes.F32)],
+)  # fmt: skip
+def test_wider_results(dtype: DType, result: DType) -> None:
+    check(dot((9, 33), (33, 20), ((1,), (0,)), dtype=dtype, result=result))
+    check(dot((9, 33), (20, 33), ((1,), (1,)), dtype=dtype, result=result))
+
+
+def test_all_dimension_numbers_of_rank_three() -> None:
+    lhs = (2, 3, 5)
+    for batch, contracting in itertools.permutations(range(3), 2):
+        for b, c in itertools.permutations(range(3), 2):
+            rhs = [4, 4, 4]
+            rhs[b], rhs[c] = lhs[batch], lhs[contracting]
+            check(dot(lhs, rhs, ((contracting,), (c,)), ((batch,), (b,))))
+
+
+@pytest.mark.parametrize(
+    "instruction",
+    [
+        dot(
+            (2, 3, 4, 5), (4, 3, 6, 2), ((1, 2), (1, 0)), ((0,), (3,))
+        ),  # two contracted dimensions, crossed
+        dot((3, 4, 5), (3, 4, 5), ((0, 1, 2), (0, 1, 2))),  # everything contracted
+        dot((3, 4), (5, 6), ((), ())),  # an outer product
+        dot((2, 3, 4), (2, 3, 5), ((), ()), ((0, 1), (0, 1))),
+        dot((), (3, 4), ((), ())),
+        dot((7, 1, 8), (1, 8, 9), ((1, 2), (0, 1))),
+        dot((2, 17, 3, 8), (3, 8, 19), ((2, 3), (0, 1))),
+        dot((4, 6), (4, 6), ((1,), (1,)), ((0,), (0,))),
+        dot((4, 16, 33), (4, 33), ((2,), (1,)), ((0,), (0,))),
+    ],
+    ids=str,
+)
+def test_groups_of_dimensions(instruction: hlo.Instruction) -> None:
+    check(instruction)
+    check(instruction, "x86-64-v2")
+
+
+@pytest.mark.parametrize("dtype", [dtypes.F32, dtypes.BF16, dtypes.S32], ids=str)
+def test_large_matrix_vector_products(dtype: DType) -> None:
+    check(
+        dot(
+            (1, 67),
+            (67, 3000),
+            ((1,), (0,)),
+            dtype=dtype,
+            result=dtypes.S32 if dtype is dtypes.S32 else dtypes.F32,
+        )
+    )
+    check(
+        dot(
+            (259, 1031),
+            (259,),
+            ((0,), (0,)),
+            dtype=dtype,
+            result=dtypes.S32 if dtype is dtypes.S32 else dtypes.F32,
+        )
+    )
+    check(
+        dot(
+            (259, 1031),
+            (1031,),
+            ((1,), (0,)),
+            dtype=dtype,
+            result=dtypes.S32 if dtype is dtypes.S32 else dtypes.F32,
+        )
+    )
+
+
+@pytest.mark.parametrize("layout", ["nn", "nt"])
+@pytest.mark.parametrize("columns", [32, 19])
+def test_fusion_of_prologue_and_epilogue(layout: str, columns: int) -> None:
+    """relu(convert(a) @ b + bias), with a in bf16."""
+    a = hlo.parameter(0, hlo.Shape(dtypes.BF16, (6, 24)))
+    right = (24, columns) if layout == "nn" else (columns, 24)
+    b = hlo.parameter(1, hlo.Shape(dtypes.F32, right))
+    bias = hlo.parameter(2, hlo.Shape(dtypes.F32, (columns,)))
+    shape = hlo.Shape(dtypes.F32, (6, columns))
+    numbers = hlo.DotDimensionNumbers((1,), (0 if layout == "nn" else 1,))
+    product = op("dot", shape, op("convert", hlo.Shape(dtypes.F32, (6, 24)), a), b,
+                 dimension_numbers=numbers, precision=("DEFAULT",) * 2)  # fmt: skip
+    total = op("add", shape, product, hlo.broadcast(bias, shape.dims, (1,)))
+    root = op("maximum", shape, total, hlo.broadcast(hlo.constant(0.0, dtypes.F32), shape.dims))
+    x, y, z = (
+        values((6, 24), dtypes.BF16, 1),
+        values(right, dtypes.F32, 2),
+        values((columns,), dtypes.F32, 3),
+    )
+    (got,) = Kernel(fusion("dot", [a, b, bias], root)).run([x, y, z])
+    matrix = y if layout == "nn" else y.T
+    np.testing.assert_array_equal(got, np.maximum(x.astype(np.float32) @ matrix + z, 0))

@@ -1,0 +1,274 @@
+"""Products of a few rows by a large matrix: read once, as it is stored, within the bound of their sums."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from tripont.core.compiler import pipeline
+from tripont.core.compiler.ir import dtypes, hlo
+from tripont.core.compiler.ir.dtypes import DType
+from tripont.core.compiler.observe.dump import Dump
+from tripont.core.compiler.reference.evaluate import evaluate
+from tripont.core.compiler.targets.host import for_cpu
+
+from tests.core.compiler.builders import module, number, op
+from tests.core.compiler.codegen.kernels.test_packed_dot import cpu, kinds, near, product, random
+from tests.core.compiler.test_native import NativeSimulation
+
+Array = np.ndarray[Any, Any]
+__all__ = ["cpu"]
+S8, S4, U8, S32 = dtypes.S8, dtypes.S4, dtypes.U8, dtypes.S32
+BF16, F16, F32, F64 = dtypes.BF16, dtypes.F16, dtypes.F32, dtypes.F64
+# One matrix with the contracted dimension first and one with it last, of sizes that nothing divides, and an even one.
+SHAPES = [(517, 1031, False), (1031, 517, True), (512, 1024, False), (1024, 512, True)]
+FLOATS = [
+    (F32, F32, F32),
+    (F64, F64, F64),
+    (BF16, BF16, BF16),
+    (BF16, BF16, F32),
+    (F16, F16, F16),
+    (F32, BF16, F32),
+]
+
+
+def optimised(root: hlo.Instruction, parameters: Sequence[hlo.Instruction], cpu: str) -> hlo.Module:
+    return pipeline.run(module(parameters, root), for_cpu(cpu, False), Dump())
+
+
+@pytest.mark.parametrize("types", FLOATS, ids=str)
+def test_floats(types: tuple[DType, DType, DType], cpu: str) -> None:
+    for m, (n, k, transposed) in zip((1, 5, 8, 3), SHAPES, strict=True):
+        made = product(types[:2], types[2], m, n, k, (False, transposed))
+        values = [random(o.dtype, o.dims, i) for i, o in enumerate(made.operands)]
+        after = optimised(made, made.operands, cpu)
+        assert "dot" in kinds(after)
+        assert not {"pack", "packed-dot", "library-call", "transpose"} & set(kinds(after))
+        (got,) = NativeSimulation(after, cpu).run(values)
+        near(got, made, values)
+
+
+@pytest.mark.parametrize("type_", [F32, BF16], ids=str)
+@pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)])
+def test_matrix_on_the_left(type_: DType, transposed: tuple[bool, bool]) -> None:
+    for columns in (1, 5):
+        made = product((type_, type_), type_, 700, columns, 401, transposed)
+        values = [random(o.dtype, o.dims, i) for i, o in enumerate(made.operands)]
+        (got,) = NativeSimulation(optimised(made, made.operands, "host")).run(values)
+        near(got, made, values)
+
+
+def test_integers(cpu: str) -> None:
+    for m, (n, k, transposed) in zip((1, 4), SHAPES[:2], strict=True):
+        made = product((S8, S8), S32, m, n, k, (False, transposed))
+        values = [random(S8, o.dims, i) for i, o in enumerate(made.operands)]
+        (got,) = NativeSimulation(optimised(made, made.operands, cpu), cpu).run(values)
+        right = values[1].astype(np.int64)
+        exact = values[0].astype(np.int64) @ (right.T if transposed else right)
+        np.testing.assert_array_equal(got, exact.astype(np.int32))
+
+
+def dequantised(
+    stored: DType, given: DType, n: int, k: int, group: int, transposed: bool, form: str
+) -> tuple[hlo.Instruction, list[hlo.Instruction]]:
+    """A [k, n] or, ``transposed``, [n, k] matrix of ``given``, with a scale for each channel (no ``group``) or group.
+
+    Forms: "scale", "offset" (a zero point is subtracted first), "affine" (an offset is added behind), "apart" (the
+    array is stored as groups), "linear" (the matrix is [n, k], and its transpose is what the product reads).
+    """
+    if form == "linear":
+        matrix, parameters = dequantised(stored, given, n, k, group, not transposed, "scale")
+        return op("transpose", matrix, dims=matrix.dims[::-1], dimensions=(1, 0)), parameters
+    dims = (n, k) if transposed else (k, n)
+    split = dims
+    axis = 1 if transposed else 0
+    if group:
+        split = (n, k // group, group) if transposed else (k // group, group, n)
+    scale_dims = tuple(d for i, d in enumerate(split) if i != (len(split) - 1 if transposed else 1))
+    kept = tuple(i for i in range(len(split)) if i != (len(split) - 1 if transposed else 1))
+    if not group:
+        scale_dims, kept = (n,), (1 - axis,)
+    array = hlo.parameter(1, hlo.Shape(stored, split if form == "apart" else dims))
+    scales = hlo.parameter(2, hlo.Shape(given, scale_dims))
+    parameters = [array, scales]
+    value = array if array.dims == split else op("reshape", array, dims=split)
+    value = op("convert", value, dtype=given)
+    if form == "offset":
+        value = op("subtract", value, number(3.0, *split, dtype=given))
+    value = op("multiply", value, op("broadcast", scales, dims=split, dimensions=kept))
+    if form == "affine":
+        offsets = hlo.parameter(3, scales.shape)
+        parameters.append(offsets)
+        value = op("add", value, op("broadcast", offsets, dims=split, dimensions=kept))
+    return (value if split == dims else op("reshape", value, dims=dims)), parameters
+
+
+def arguments_of(parameters: Sequence[hlo.Instruction]) -> list[Array]:
+    """Floats, and integers that fit into four bits."""
+    return [
+        random(p.dtype, p.dims, i)
+        if p.dtype.is_float
+        else np.random.default_rng(i)
+        .integers(0 if p.dtype is U8 else -8, 8, p.dims)
+        .astype(p.dtype.numpy)
+        for i, p in enumerate(parameters)
+    ]
+
+
+def check_dequantised(
+    matrix: hlo.Instruction,
+    parameters: list[hlo.Instruction],
+    m: int,
+    transposed: bool,
+    cpu: str,
+    fused: bool = True,
+) -> None:
+    """The product with ``matrix`` does not make it in memory, and is what NumPy says of its f64 value."""
+    n, k = matrix.dims if transposed else matrix.dims[::-1]
+    given = matrix.dtype
+    made = product((given, given), given, m, n, k, (False, transposed))
+    parameters = [made.operands[0], *parameters]
+    root = made.replace(operands=[parameters[0], matrix])
+    after = optimised(root, parameters, cpu)
+    stored = max(p.shape.bytes for p in parameters)
+    largest = max(i.shape.bytes for i in after.entry.instructions)
+    assert (largest <= stored) is fused, kinds(after)
+    values = arguments_of(parameters)
+    (got,) = NativeSimulation(after, cpu).run(values)
+    # Weights that are rounded to 16 bits are as good as those that are not: the bound has their rounding.
+    wide = [v.astype(np.float64) for v in values]
+    exact, sizes = (
+        wide_product(matrix, parameters, w, transposed) for w in (wide, [np.abs(v) for v in wide])
+    )
+    bound = (k + 4) * 2.0**-24 * np.abs(sizes)
+    rounding = {BF16: 2.0**-8, F16: 2.0**-10}.get(given, 0.0)
+    bound = bound + rounding * np.abs(exact) + 2.0**-24
+    assert (np.abs(got.astype(np.float64) - exact) <= bound).all()
+
+
+def wide_product(
+    matrix: hlo.Instruction,
+    parameters: list[hlo.Instruction],
+    values: list[Array],
+    transposed: bool,
+) -> Array:
+    """The product in f64, of programs whose parameters are f64 too."""
+    new: dict[hlo.Instruction, hlo.Instruction] = {
+        p: hlo.parameter(i, p.shape.with_dtype(F64)) for i, p in enumerate(parameters)
+    }
+    for i in hlo.topological_order([matrix]):
+        if i not in new:
+            if i.opcode == "constant":
+                new[i] = hlo.constant(float(i.attributes["literal"]), F64)
+            else:
+                shape = i.shape.with_dtype(F64)
+                new[i] = i.replace(shape=shape, operands=[new[o] for o in i.operands])
+    (weights,) = evaluate(module([new[p] for p in parameters], new[matrix]), values)
+    return values[0] @ (weights.T if transposed else weights)
+
+
+@pytest.mark.parametrize("transposed", [False, True], ids=["kn", "nk"])
+def test_dequantised(transposed: bool, cpu: str) -> None:
+    for stored, given, m, n, k, group, form in (
+        (S8, F32, 1, 1031, 517, 0, "scale"),
+        (S4, BF16, 3, 515, 704, 64, "scale"),
+        (S8, BF16, 8, 512, 1024, 128, "affine"),
+        (S4, F32, 1, 768, 640, 32, "apart"),
+        (U8, F32, 5, 530, 600, 40, "offset"),
+        (S8, BF16, 1, 600, 500, 0, "linear"),
+    ):
+        matrix, parameters = dequantised(stored, given, n, k, group, transposed, form)
+        check_dequantised(matrix, parameters, m, transposed, cpu)
+
+
+@pytest.mark.parametrize("opcode", ["divide", "rsqrt"])
+def test_nothing_is_computed_behind_the_end(opcode: str, cpu: str) -> None:
+    """Lanes behind the contracted dimension's end are loaded as zeros, whose reciprocal must not reach the sum."""
+    for m, n, k in ((1, 600, 513), (4, 600, 517), (8, 257, 1003)):
+        stored = hlo.parameter(1, hlo.Shape(F32, (n, k)))
+        matrix = op(opcode, *((number(1.0, n, k), stored) if opcode == "divide" else (stored,)))
+        made = product((F32, F32), F32, m, n, k, (False, True))
+        parameters = [made.operands[0], stored]
+        after = optimised(made.replace(operands=[parameters[0], matrix]), parameters, cpu)
+        values = [random(F32, (m, k), 0), np.abs(random(F32, (n, k), 1)) + 1]
+        (got,) = NativeSimulation(after, cpu).run(values)
+        weights = values[1].astype(np.float64)
+        weights = 1 / weights if opcode == "divide" else weights**-0.5
+        rows = values[0].astype(np.float64)
+        bound = (k + 8) * 2.0**-24 * (np.abs(rows) @ np.abs(weights.T))
+        assert (np.abs(got - rows @ weights.T) <= bound).all()
+
+
+def test_other_programs_take_the_general_path(cpu: str) -> None:
+    """What costs more than reading it saves is made in memory, and so is what has no order of its own."""
+    n, k = 520, 512
+    matrix, parameters = dequantised(S8, F32, n, k, 0, False, "scale")
+    far = op("exponential", op("multiply", matrix, number(1e-3, k, n)))
+    check_dequantised(op("sine", far), parameters, 2, False, cpu, fused=False)
+    made = product((F32, F32), F32, 9, n, k)
+    root = made.replace(operands=[made.operands[0], matrix])
+    after = optimised(root, [made.operands[0], *parameters], cpu)
+    assert "dot" not in kinds(after)
+
+
+def test_scalars_in_the_weights() -> None:
+    """A clamp with scalars is computed in front of the product; what follows it is part of the product."""
+    n, k = 520, 512
+    matrix, parameters = dequantised(S8, F32, n, k, 0, False, "scale")
+    low, high = (hlo.constant(x, F32) for x in (-2.0, 2.0))
+    clamped = hlo.Instruction("clamp", matrix.shape, (low, matrix, high))
+    halved = op("multiply", clamped, number(0.5, k, n))
+    made = product((F32, F32), F32, 2, n, k)
+    parameters = [made.operands[0], *parameters]
+    after = optimised(made.replace(operands=[parameters[0], halved]), parameters, "host")
+    values = [random(p.dtype, p.dims, i) for i, p in enumerate(parameters)]
+    (got,) = NativeSimulation(after).run(values)
+    weights = np.clip(values[1].astype(np.float64) * values[2], -2, 2) * 0.5
+    exact = values[0].astype(np.float64) @ weights
+    bound = (k + 4) * 2.0**-24 * (np.abs(values[0]).astype(np.float64) @ np.abs(weights))
+    assert (np.abs(got - exact) <= bound).all()
+
+
+def test_equal_products_are_one_kernel() -> None:
+    x = hlo.parameter(0, hlo.Shape(F32, (1, 512)))
+    parameters, value = [x], x
+    for layer in range(3):
+        matrix, made = dequantised(S8, F32, 512, 512, 64, False, "scale")
+        new = {p: hlo.parameter(2 * layer + 1 + i, p.shape) for i, p in enumerate(made)}
+        parameters += new.values()
+        for i in hlo.topological_order([matrix]):
+            new.setdefault(i, i.replace(operands=[new.get(o, o) for o in i.operands]))
+        numbers = hlo.DotDimensionNumbers((1,), (0,))
+        attributes = {"dimension_numbers": numbers, "precision": ("DEFAULT", "DEFAULT")}
+        value = op("dot", value, new[matrix], dims=(1, 512), **attributes)
+    after = optimised(value, parameters, "host")
+    called = [i.called[0] for i in after.entry.instructions if i.opcode == "fusion"]
+    assert len(called) == 3
+    assert len(set(called)) == 1
+
+
+@pytest.mark.parametrize("transposed", [False, True], ids=["kn", "nk"])
+def test_long_sums(transposed: bool, cpu: str) -> None:
+    """Terms of 0.1, whose roundings have one sign in a running sum: blocks of 64 at most, in at most five levels."""
+    m, n, k = 3, 96, 1 << 17
+    made = product((F32, F32), F32, m, n, k, (False, transposed))
+    values = [np.full(o.dims, v, np.float32) for o, v in zip(made.operands, (0.1, 1), strict=True)]
+    (got,) = NativeSimulation(optimised(made, made.operands, cpu), cpu).run(values)
+    exact = float(np.float32(0.1)) * k
+    assert np.abs(got - exact).max() <= 5 * 64 * 2.0**-24 * exact
+
+
+def test_results_do_not_depend_on_how_the_work_is_shared_out() -> None:
+    for transposed in (False, True):
+        matrix, parameters = dequantised(S8, F32, 1031, 640, 64, transposed, "scale")
+        made = product((F32, F32), F32, 3, 1031, 640, (False, transposed))
+        parameters = [made.operands[0], *parameters]
+        root = made.replace(operands=[parameters[0], matrix])
+        simulation = NativeSimulation(optimised(root, parameters, "host"))
+        values = [random(p.dtype, p.dims, i) for i, p in enumerate(parameters)]
+        (pieces,) = simulation.run(values)
+        simulation.pieces = 1
+        (whole,) = simulation.run(values)
+        np.testing.assert_array_equal(pieces, whole)

@@ -1,0 +1,411 @@
+"""Products that are generated with packing, against NumPy: exact integers, floats within the bound of their sums."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from tripont.core.compiler import pipeline
+from tripont.core.compiler.codegen.kernels import pack, packed_dot, product_forms
+from tripont.core.compiler.ir import dtypes, hlo
+from tripont.core.compiler.ir.dtypes import DType
+from tripont.core.compiler.observe.dump import Dump
+from tripont.core.compiler.targets.host import cpu as cpus
+from tripont.core.compiler.targets.host import for_cpu
+
+from tests.core.compiler.builders import module, op
+from tests.core.compiler.codegen.kernels.test_contraction import dot, reference
+from tests.core.compiler.test_native import NativeSimulation
+
+Array = np.ndarray[Any, Any]
+CPUS = ("x86-64-v2", "x86-64-v3", "x86-64-v3+avxvnni", "x86-64-v4", "cascadelake", "host")
+S8, U8, S16, S32 = dtypes.S8, dtypes.U8, dtypes.S16, dtypes.S32
+BF16, F16, F32, F64 = dtypes.BF16, dtypes.F16, dtypes.F32, dtypes.F64
+INTEGERS = [*itertools.product((S8, U8), repeat=2), (S16, S16), (S8, S16), (S32, S32)]
+
+
+@pytest.fixture(params=CPUS)
+def cpu(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    missing = set(cpus.describe(name)[1]) - set(cpus.detect()[1])
+    if missing:
+        pytest.skip(f"this CPU lacks {', '.join(sorted(missing))}")
+    return name
+
+
+def compiled(instruction: hlo.Instruction, cpu: str) -> NativeSimulation:
+    """The program that computes ``instruction`` where there is no oneDNN."""
+    before = module(instruction.operands, instruction)
+    after = pipeline.run(before, for_cpu(cpu, False), Dump())
+    found = kinds(after)
+    assert "packed-dot" in found, found
+    return NativeSimulation(after, cpu)
+
+
+def kinds(made: hlo.Module) -> list[str]:
+    """What the program is made of: opcodes, and kinds of fusions."""
+    return [
+        i.attributes["kind"] if i.opcode == "fusion" else i.opcode
+        for i in made.entry.instructions
+        if i.opcode != "parameter"
+    ]
+
+
+def product(
+    types: tuple[DType, DType],
+    result: DType,
+    m: int,
+    n: int,
+    k: int,
+    transposed: tuple[bool, bool] = (False, False),
+    batch: int = 0,
+) -> hlo.Instruction:
+    lhs = (k, m) if transposed[0] else (m, k)
+    rhs = (n, k) if transposed[1] else (k, n)
+    front = (batch,) if batch else ()
+    at = len(front)
+    contracting = ((at + (not transposed[0]),), (at + transposed[1],))
+    made = dot(
+        (*front, *lhs),
+        (*front, *rhs),
+        contracting,
+        ((0,), (0,)) if batch else ((), ()),
+        result=result,
+    )
+    operands = [
+        hlo.parameter(i, hlo.Shape(t, o.dims))
+        for i, (t, o) in enumerate(zip(types, made.operands, strict=True))
+    ]
+    return made.replace(operands=operands)
+
+
+def random(dtype: DType, dims: tuple[int, ...], seed: int) -> Array:
+    generator = np.random.default_rng(seed)
+    if dtype.is_integer:
+        limits = np.iinfo(dtype.numpy)
+        return generator.integers(limits.min, limits.max, dims, endpoint=True).astype(dtype.numpy)
+    return generator.standard_normal(dims).astype(dtype.numpy)
+
+
+# Sizes that no tile, vector or group divides, and one of several pieces of the contracted dimension.
+SHAPES = [(87, 90, 83), (64, 64, 130), (9, 257, 301), (33, 40, 2051)]
+
+
+@pytest.mark.parametrize("types", INTEGERS, ids=str)
+def test_integers(types: tuple[DType, DType], cpu: str) -> None:
+    for number, (m, n, k) in enumerate(SHAPES):
+        transposed = (number % 2 == 1, number // 2 == 1)
+        instruction = product(types, S32, m, n, k, transposed)
+        values = [
+            random(t, o.dims, i)
+            for i, (t, o) in enumerate(zip(types, instruction.operands, strict=True))
+        ]
+        (got,) = compiled(instruction, cpu).run(values)
+        np.testing.assert_array_equal(got, reference(instruction, *values), f"{m} {n} {k}")
+
+
+@pytest.mark.parametrize("types", [t for t in INTEGERS if S32 not in t], ids=str)
+def test_worst_integers(types: tuple[DType, DType], cpu: str) -> None:
+    """Sums of 100,000 extreme products wrap around in 32 bits, and nothing saturates before."""
+    m, n, k = 6, 32, 100_001
+    instruction = product(types, S32, m, n, k)
+    simulation = compiled(instruction, cpu)
+    limits = [(int(np.iinfo(t.numpy).min), int(np.iinfo(t.numpy).max)) for t in types]
+    for x, y in itertools.product(*limits):
+        values = [
+            np.full(o.dims, v, t.numpy)
+            for o, v, t in zip(instruction.operands, (x, y), types, strict=True)
+        ]
+        (got,) = simulation.run(values)
+        wanted = (k * x * y + 2**31) % 2**32 - 2**31
+        assert (got == wanted).all(), (x, y, got[0, 0], wanted)
+
+
+@pytest.mark.parametrize("result", [S8, S16, dtypes.U32, dtypes.S64], ids=str)
+def test_integer_results(result: DType) -> None:
+    """Sums wrap to the type of the result, whichever they were done in."""
+    given = result if result.bits >= 32 else S8
+    instruction = product((given, given), result, 85, 86, 87)
+    values = [random(given, o.dims, i) for i, o in enumerate(instruction.operands)]
+    (got,) = compiled(instruction, "host").run(values)
+    wide = [v.astype(np.uint64) for v in values]
+    np.testing.assert_array_equal(got, (wide[0] @ wide[1]).astype(result.numpy))
+
+
+FLOATS = [
+    (F32, F32, F32),
+    (F64, F64, F64),
+    (BF16, BF16, F32),
+    (BF16, BF16, BF16),
+    (F16, F16, F32),
+    (F16, F16, F16),
+]
+
+
+@pytest.mark.parametrize("types", FLOATS, ids=str)
+def test_floats(types: tuple[DType, DType, DType], cpu: str) -> None:
+    for number, (m, n, k) in enumerate([*SHAPES, (257, 300, 520)]):
+        transposed = (number % 2 == 1, number // 2 == 1)
+        instruction = product(types[:2], types[2], m, n, k, transposed)
+        values = [
+            random(t, o.dims, i)
+            for i, (t, o) in enumerate(zip(types, instruction.operands, strict=False))
+        ]
+        (got,) = compiled(instruction, cpu).run(values)
+        near(got, instruction, values)
+
+
+def near(got: Array, instruction: hlo.Instruction, values: list[Array]) -> None:
+    """Within the bound of sums of k products in f32 (f64), (k + 1) u |a| |b|, and half an ulp of a smaller result."""
+    wide = instruction.replace(shape=instruction.shape.with_dtype(F64))
+    exact = reference(wide, *values)
+    sizes = reference(wide, *(np.abs(v.astype(np.float64)) for v in values))
+    k = max(values[0].shape)
+    unit = 2.0**-53 if instruction.dtype is F64 else 2.0**-24
+    bound = (k + 1) * unit * sizes
+    rounding = {BF16: 2.0**-8, F16: 2.0**-10}.get(instruction.dtype, 0.0)
+    bound = bound * (1 + rounding) + rounding * np.abs(exact) + 2.0**-24
+    assert (np.abs(got.astype(np.float64) - exact) <= bound).all()
+
+
+@pytest.mark.parametrize("types", [(F32, F32, F32), (F64, F64, F64), (F16, F16, F32)], ids=str)
+def test_long_sums(types: tuple[DType, DType, DType], cpu: str) -> None:
+    """Terms of 0.1, whose roundings have one sign in a running sum.
+
+    A term is added to at most ``depth`` others in its piece, which are 32 KB of a panel of one to three vectors, and
+    then to the pieces before it: each addition is one rounding.
+    """
+    m, n, k = 12, 32, 1 << 17
+    instruction = product(types[:2], types[2], m, n, k)
+    values = [
+        np.full(o.dims, v, o.dtype.numpy)
+        for o, v in zip(instruction.operands, (0.1, 1), strict=True)
+    ]
+    (got,) = compiled(instruction, cpu).run(values)
+    exact = float(values[0][0, 0]) * k  # a power of two
+    depth = (1 << 15) // for_cpu(cpu).vector_bytes
+    roundings = depth + 1 + 3 * k // depth + 1
+    unit = 2.0**-53 if types[2] is F64 else 2.0**-24
+    assert np.abs(got - exact).max() <= roundings * unit * exact
+
+
+@pytest.mark.parametrize("types", [(S8, S8, S32), (F32, F32, F32), (BF16, BF16, F32)], ids=str)
+def test_batches(types: tuple[DType, DType, DType], cpu: str) -> None:
+    for transposed in itertools.product((False, True), repeat=2):
+        instruction = product(types[:2], types[2], 50, 70, 69, transposed, batch=3)
+        values = [
+            random(t, o.dims, i)
+            for i, (t, o) in enumerate(zip(types, instruction.operands, strict=False))
+        ]
+        (got,) = compiled(instruction, cpu).run(values)
+        if types[2].is_integer:
+            np.testing.assert_array_equal(got, reference(instruction, *values))
+        else:
+            near(got, instruction, values)
+
+
+@pytest.mark.parametrize("types", [(F32, F32, F32), (F64, F64, F64), (BF16, BF16, BF16)], ids=str)
+def test_copied_panels(types: tuple[DType, DType, DType], cpu: str) -> None:
+    """Few rows by many columns: units of work copy the parts of panels, in one piece of k and in several."""
+    for m, n, k, batch in ((33, 401, 601, 0), (16, 515, 2051, 0), (12, 300, 520, 2)):
+        instruction = product(types[:2], types[2], m, n, k, batch=batch)
+        values = [random(o.dtype, o.dims, i) for i, o in enumerate(instruction.operands)]
+        after = pipeline.run(module(instruction.operands, instruction), for_cpu(cpu, False), Dump())
+        assert kinds(after) == ["packed-dot"]
+        (got,) = NativeSimulation(after, cpu).run(values)
+        near(got, instruction, values)
+
+
+def test_transposed_result(cpu: str) -> None:
+    """The product is computed the other way round; for u8 by s8 that needs another form."""
+    for types in ((U8, S8, S32), (F32, F32, F32)):
+        made = product(types[:2], types[2], 70, 90, 100)
+        turned = op("transpose", made, dims=(90, 70), dimensions=(1, 0))
+        after = pipeline.run(module(made.operands, turned), for_cpu(cpu, False), Dump())
+        opcodes = [i.opcode for i in after.entry.instructions]
+        assert "packed-dot" in opcodes
+        assert not any("transpose" in o for o in opcodes)
+        values = [
+            random(t, o.dims, i) for i, (t, o) in enumerate(zip(types, made.operands, strict=False))
+        ]
+        (got,) = NativeSimulation(after, cpu).run(values)
+        if types[2].is_integer:
+            np.testing.assert_array_equal(got, reference(made, *values).T)
+        else:
+            near(got.T, made, values)
+
+
+def test_epilogue() -> None:
+    """What oneDNN takes in, a factor and an addition or a bias, generated products take in too."""
+    made = product((F32, F32), F32, 70, 90, 100)
+    other = hlo.parameter(2, made.shape)
+    factor = hlo.broadcast(hlo.constant(2.5, F32), made.dims)
+    scaled = op("add", op("multiply", made, factor), other)
+    bias = hlo.parameter(2, hlo.Shape(F32, (90,)))
+    biased = op("add", made, op("broadcast", bias, dims=made.dims, dimensions=(1,)))
+    a, b = (random(F32, o.dims, i) for i, o in enumerate(made.operands))
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    for root, last, wanted in (
+        (scaled, other, lambda c: 2.5 * exact + c),
+        (biased, bias, lambda c: exact + c),
+    ):
+        after = pipeline.run(module([*made.operands, last], root), for_cpu("host", False), Dump())
+        assert [i.opcode for i in after.entry.instructions if i.opcode != "parameter"][
+            -1
+        ] == "packed-dot"
+        c = random(F32, last.dims, 2)
+        (got,) = NativeSimulation(after).run([a, b, c])
+        np.testing.assert_allclose(got, wanted(c), rtol=0, atol=2.5 * 102 * 2.0**-24 * 100)
+
+
+@pytest.mark.parametrize("given", [S8, dtypes.U4, BF16, dtypes.F8E4M3FN], ids=str)
+def test_conversions_are_part_of_the_packing(given: DType, cpu: str) -> None:
+    """An operand that is converted first is read as it is, and converted where it is packed or copied."""
+    for side in (0, 1):
+        made = product((F32, F32), F32, 90, 100, 111)
+        operands = list(made.operands)
+        narrow = hlo.parameter(side, operands[side].shape.with_dtype(given))
+        parameters = [narrow if n == side else o for n, o in enumerate(operands)]
+        operands[side] = op("convert", narrow, dtype=F32)
+        after = pipeline.run(
+            module(parameters, made.replace(operands=operands)), for_cpu(cpu, False), Dump()
+        )
+        opcodes = [i.opcode for i in after.entry.instructions]
+        assert "packed-dot" in opcodes
+        assert "fusion" not in opcodes
+        values = [random(F32, o.dims, n) for n, o in enumerate(parameters)]
+        values[side] = np.round(values[side] * 3).clip(0, 15).astype(given.numpy)
+        (got,) = NativeSimulation(after, cpu).run(values)
+        near(got, made, [v.astype(np.float32) for v in values])
+
+
+def test_results_do_not_depend_on_how_the_work_is_shared_out() -> None:
+    made = product((F32, F32), F32, 131, 200, 1025)
+    simulation = compiled(made, "host")
+    values = [random(F32, o.dims, i) for i, o in enumerate(made.operands)]
+    (pieces,) = simulation.run(values)
+    simulation.pieces = 1
+    (whole,) = simulation.run(values)
+    np.testing.assert_array_equal(pieces, whole)
+
+
+def test_prefetched_addresses_may_lie_behind_the_array() -> None:
+    """The rows behind the last ones, and the panel behind the last one, are asked for too: LLVM must not conclude that
+    they are there. Only the lines of the result are.
+    """
+    made = product((BF16, BF16), F32, 120, 130, 1200)
+    target = for_cpu("x86-64-v4", False)
+    after = pipeline.run(module(made.operands, made), target, Dump())
+    for opcode, kernel in (("pack", pack), ("packed-dot", packed_dot)):
+        (instruction,) = (i for i in after.entry.instructions if i.opcode == opcode)
+        code = target.module()
+        kernel.emit(code, target, instruction, "kernel")
+        text = str(code)
+        fetched = re.findall(r"@llvm.prefetch.p0\(ptr (%[\w.]+), i32 0,", text)  # to read
+        assert fetched
+        for name in fetched:
+            assert re.search(re.escape(name) + r" = getelementptr (\w+)", text)[1] != "inbounds"
+
+
+def stack_bytes(code: str) -> int:
+    """What the ``alloca`` instructions of LLVM assembly take."""
+    sizes = {"half": 2, "bfloat": 2, "float": 4, "double": 8, "ptr": 8}
+    total = 0
+    for type_, count in re.findall(r"= alloca ([\w]+)(?:, i64 (\d+))?", code):
+        total += (sizes.get(type_) or -(-int(type_[1:]) // 8)) * int(count or 1)
+    return total
+
+
+@pytest.mark.parametrize("cpu_name", ["x86-64-v2", "x86-64-v3", "x86-64-v4", "cascadelake"])
+def test_stack(cpu_name: str) -> None:
+    """Threads of frameworks have stacks of 8 MB, 2 MB or less: a kernel takes less than 512 KiB, whatever the shape.
+
+    Narrow results have the longest pieces, tall ones the most rows, and conversions need a copy of them.
+    """
+    target = for_cpu(cpu_name, False)
+    found = {}
+    types = [
+        (S8, S8, S32),
+        (S8, S16, S32),
+        (S32, S32, dtypes.S64),
+        (F16, F16, F32),
+        (F32, F32, F64),
+    ]
+    for given, m, n, k in itertools.product(
+        types, (6, 128, 2000), (2, 4, 8, 16, 32, 100, 1000), (250, 700, 1500, 3001, 6000, 100_001)
+    ):
+        form = product_forms.choose(target, *given)
+        tile = product_forms.choose_tile(form, m, n)
+        if tile is None:
+            continue
+        width = tile.vectors * form.lanes
+        config = {
+            "batch": (), "m": m, "n": n, "k": k, "lhs_strides": (k, 1), "rhs_strides": (), "packed": True,
+            "result_strides": (n, 1), "rows": tile.rows, "width": width, "form": form,
+        }  # fmt: skip
+        packed = (-(-n // width), -(-k // form.group), width, form.group)
+        operands = [
+            hlo.parameter(0, hlo.Shape(given[0], (m, k))),
+            hlo.parameter(1, hlo.Shape(form.rhs, packed)),
+        ]
+        shape = hlo.Shape(form.result, (m, n))
+        instruction = hlo.Instruction("packed-dot", shape, operands, {"config": config})
+        code = target.module()
+        packed_dot.emit(code, target, instruction, "product")
+        found[(given, m, n, k)] = stack_bytes(str(code))
+    assert max(found.values()) > 1 << 16
+    assert {shape: size for shape, size in found.items() if size >= 512 << 10} == {}
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "generated"),
+    [(256, 256, 1024, False), (256, 256, 4096, False), (8192, 32000, 4096, True)],
+)
+@pytest.mark.parametrize("types", [(S8, S8), (U8, S8)], ids=str)
+def test_long_sums_of_bytes_with_amx(
+    types: tuple[DType, DType], m: int, n: int, k: int, generated: bool
+) -> None:
+    """oneDNN's are exact in blocks of the sums; where the blocks take too much memory the product is packed."""
+    made = product(types, S32, m, n, k)
+    target = for_cpu("graniterapids+amx-tile+amx-int8+amx-bf16", True)
+    assert target.has("amx-int8")
+    after = pipeline.run(module(made.operands, made), target, Dump())
+    called = [i for c in after.computations() for i in c.instructions]
+    opcodes = [i.opcode for i in called]
+    assert "dot" not in opcodes
+    assert ("pack" in opcodes, "packed-dot" in opcodes) == (generated, generated)
+    assert [i.attributes["name"] for i in called if i.opcode == "library-call"] == (
+        [] if generated else ["gemm"]
+    )
+
+
+def test_there_is_an_instruction_for_bytes() -> None:
+    """Each CPU's own: not one that the next smaller CPU has as well."""
+    names = {
+        c: product_forms.choose(for_cpu(c), S8, S8, S32).instruction
+        for c in ("x86-64-v2", "x86-64-v3", "x86-64-v3+avxvnni", "x86-64-v4", "cascadelake")
+    }
+    assert [n.rpartition("x86.")[2] for n in names.values()] == [
+        "sse2.pmadd.wd",
+        "avx2.pmadd.wd",
+        "avx512.vpdpbusd.256",
+        "avx512.pmaddw.d.512",
+        "avx512.vpdpbusd.512",
+    ]
+
+
+@pytest.mark.parametrize("types", [(S8, S8, S32), (F64, F64, F64)], ids=str)
+def test_code_for_arm(types: tuple[DType, DType, DType]) -> None:
+    """LLVM has instructions for it (nobody runs them here)."""
+    made = product(types[:2], types[2], 70, 90, 100)
+    target = for_cpu("neoverse-n1", False)
+    after = pipeline.run(module(made.operands, made), target, Dump())
+    simulation = NativeSimulation.__new__(NativeSimulation)
+    simulation.target, simulation.code = target, target.module()
+    from tests.core.compiler.simulate import Simulation
+
+    Simulation.__init__(simulation, after)
+    assert target.compile(simulation.code).symbols

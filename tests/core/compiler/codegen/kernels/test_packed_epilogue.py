@@ -1,0 +1,192 @@
+"""What is computed from a packed product before it is written, against NumPy in f64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from tripont.core.compiler import pipeline
+from tripont.core.compiler.ir import dtypes, hlo
+from tripont.core.compiler.ir.dtypes import DType
+from tripont.core.compiler.ir.hlo import Instruction
+from tripont.core.compiler.observe.dump import Dump
+from tripont.core.compiler.reference.evaluate import evaluate
+from tripont.core.compiler.targets.host import for_cpu
+
+from tests.core.compiler.builders import module, number, op, reduce
+from tests.core.compiler.codegen.kernels.test_packed_dot import cpu, kinds, product, random
+from tests.core.compiler.test_native import NativeSimulation
+
+Array = np.ndarray[Any, Any]
+__all__ = ["cpu"]
+S8, S32 = dtypes.S8, dtypes.S32
+BF16, F16, F32, F64 = dtypes.BF16, dtypes.F16, dtypes.F32, dtypes.F64
+Epilogue = Callable[[hlo.Instruction, hlo.Instruction, hlo.Instruction], hlo.Instruction]
+
+
+def along_columns(vector: hlo.Instruction, like: hlo.Instruction) -> hlo.Instruction:
+    return op("broadcast", vector, dims=like.dims, dimensions=(len(like.dims) - 1,))
+
+
+def relu(c: hlo.Instruction, bias: hlo.Instruction, _: hlo.Instruction) -> hlo.Instruction:
+    return op("maximum", op("add", c, along_columns(bias, c)), number(0.0, *c.dims, dtype=c.dtype))
+
+
+def silu(c: hlo.Instruction, _: hlo.Instruction, residual: hlo.Instruction) -> hlo.Instruction:
+    """The product is read twice, and a residual is added."""
+    return op("add", residual, op("multiply", c, op("logistic", c)))
+
+
+def reshaped(c: hlo.Instruction, bias: hlo.Instruction, _: hlo.Instruction) -> hlo.Instruction:
+    """A bias for each of two groups of columns, as heads have it."""
+    m, n = c.dims[-2:]
+    split = op("reshape", c, dims=(*c.dims[:-2], m, 2, n // 2))
+    heads = op("reshape", bias, dims=(2, n // 2))
+    rank = len(split.dims)
+    heads = op("broadcast", heads, dims=split.dims, dimensions=(rank - 2, rank - 1))
+    return op("reshape", op("tanh", op("add", split, heads)), dims=c.dims)
+
+
+def check(
+    types: tuple[DType, DType, DType],
+    sizes: tuple[int, int, int],
+    epilogue: Epilogue,
+    cpu: str,
+    batch: int = 0,
+    small: int = 0,
+) -> None:
+    """``small``: kernels of scalars in front of the product."""
+    made = product(types[:2], types[2], *sizes, batch=batch)
+    bias = hlo.parameter(2, hlo.Shape(types[2], made.dims[-1:]))
+    residual = hlo.parameter(3, made.shape)
+    root = epilogue(made, bias, residual)
+    parameters = [*made.operands, bias, residual]
+    after = pipeline.run(module(parameters, root), for_cpu(cpu, False), Dump())
+    found = [k for k in kinds(after) if k not in ("pack", "bitcast", "constant")]
+    assert found == ["loop"] * small + ["packed-dot"], found
+    values = [random(p.dtype, p.dims, i) for i, p in enumerate(parameters)]
+    (got,) = NativeSimulation(after, cpu).run(values)
+    near(got, root, parameters, values, sizes[2])
+
+
+def near(
+    got: Array,
+    root: hlo.Instruction,
+    parameters: list[hlo.Instruction],
+    values: list[Array],
+    k: int,
+) -> None:
+    """The same in f64. The epilogues have slopes of at most 1.1, and are of numbers that are less than 8 sqrt(k)."""
+    new: dict[hlo.Instruction, hlo.Instruction] = {
+        p: hlo.parameter(i, p.shape.with_dtype(F64)) for i, p in enumerate(parameters)
+    }
+    for i in hlo.topological_order([root]):
+        if i not in new and i.opcode == "constant":
+            new[i] = hlo.constant(float(i.attributes["literal"]), F64)
+        elif i not in new:
+            shape = i.shape.with_dtype(F64)
+            new[i] = i.replace(shape=shape, operands=[new[o] for o in i.operands])
+    wide = [v.astype(np.float64) for v in values]
+    (exact,) = evaluate(module([new[p] for p in parameters], new[root]), wide)
+    size = 8 * k**0.5
+    rounding = {BF16: 2.0**-8, F16: 2.0**-10}.get(root.dtype, 2.0**-23)
+    # The sum, the product's own rounding, the epilogue's functions (some ulps) and the last rounding.
+    bound = (k + 1) * 2.0**-24 * k * 2 + 2 * rounding * size + rounding * np.abs(exact)
+    bound = np.minimum(bound, 4 * rounding * size) + 8 * 2.0**-24 * size + (k + 1) * 2.0**-24 * size
+    assert (np.abs(got.astype(np.float64) - exact) <= bound).all()
+
+
+@pytest.mark.parametrize("types", [(BF16, BF16, BF16), (F16, F16, F16), (F32, F32, F32)], ids=str)
+def test_epilogues(types: tuple[DType, DType, DType], cpu: str) -> None:
+    check(types, (87, 90, 83), relu, cpu)
+    check(types, (33, 40, 2051), silu, cpu)  # sums in several pieces
+    check(types, (50, 70, 69), reshaped, cpu, batch=3)
+
+
+def test_scalars(cpu: str) -> None:
+    """What a clamp and a select have for all elements."""
+
+    def clamped(
+        c: hlo.Instruction, bias: hlo.Instruction, residual: hlo.Instruction
+    ) -> hlo.Instruction:
+        low, high = (hlo.constant(x, c.dtype) for x in (0.0, 6.0))
+        first = op("slice", bias, dims=(1,), starts=(0,), limits=(1,), strides=(1,))
+        first = op("reshape", first, dims=())
+        up = op("compare", first, low, dtype=dtypes.PRED, direction="GE", comparison_type="FLOAT")
+        value = Instruction("clamp", c.shape, (low, c, high))
+        return Instruction("select", c.shape, (up, value, op("negate", value)))
+
+    check((BF16, BF16, BF16), (87, 90, 83), clamped, cpu, small=1)
+
+
+def test_conversion_of_the_result(cpu: str) -> None:
+    check((BF16, BF16, BF16), (257, 300, 520), lambda c, bias, residual: c, cpu)
+
+
+def test_quantised(cpu: str) -> None:
+    """s8 by s8, times a scale for each column, and rounded to f16: from the registers with the exact sums."""
+    made = product((S8, S8), S32, 70, 100, 90)
+    scale = hlo.parameter(2, hlo.Shape(F32, (100,)))
+    value = op("convert", made, dtype=F32)
+    value = op("convert", op("multiply", value, along_columns(scale, value)), dtype=F16)
+    parameters = [*made.operands, scale]
+    after = pipeline.run(module(parameters, value), for_cpu(cpu, False), Dump())
+    assert kinds(after) == ["pack", "packed-dot"]
+    values = [random(p.dtype, p.dims, i) for i, p in enumerate(parameters)]
+    values[2] = np.abs(values[2]) * np.float32(1e-3)
+    (got,) = NativeSimulation(after, cpu).run(values)
+    exact = values[0].astype(np.int64) @ values[1].astype(np.int64)
+    wanted = (exact.astype(np.float32) * values[2]).astype(np.float16)
+    np.testing.assert_array_equal(got, wanted)
+
+
+def test_what_others_read_stays_outside() -> None:
+    """A product that is a result too, one that its own sums come back to, and a wider copy of a result."""
+    types = (BF16, BF16, BF16)
+
+    def softmax(c: hlo.Instruction, _: hlo.Instruction, __: hlo.Instruction) -> hlo.Instruction:
+        sums = reduce(c, [1])
+        return op("subtract", c, op("broadcast", sums, dims=c.dims, dimensions=(0,)))
+
+    made = product(types[:2], BF16, 87, 90, 83)
+    bias = hlo.parameter(2, hlo.Shape(BF16, (90,)))
+    residual = hlo.parameter(3, made.shape)
+    parameters = [*made.operands, bias, residual]
+    values = [random(p.dtype, p.dims, i) for i, p in enumerate(parameters)]
+    active = relu(made, bias, residual)
+    root = hlo.Instruction("tuple", hlo.TupleShape((made.shape, active.shape)), [made, active])
+    after = pipeline.run(module(parameters, root), for_cpu("host", False), Dump())
+    results = NativeSimulation(after).run(values)
+    near(results[0], made, parameters, values, 83)
+    near(results[1], active, parameters, values, 83)
+    wide = op("convert", active, dtype=F32)
+    after = pipeline.run(module(parameters, wide), for_cpu("host", False), Dump())
+    assert kinds(after) == ["pack", "packed-dot", "loop"]
+    (got,) = NativeSimulation(after).run(values)
+    near(got.astype(BF16.numpy), active, parameters, values, 83)
+    root = softmax(made, bias, residual)
+    after = pipeline.run(module(parameters, root), for_cpu("host", False), Dump())
+    (got,) = NativeSimulation(after).run(values)
+    exact = made.replace(shape=made.shape.with_dtype(F64))
+    (c,) = evaluate(module(parameters, exact), values)
+    wanted = c - c.sum(1, keepdims=True)
+    # A sum of 90 rounded products, and the difference, rounded to 8 bits.
+    bound = 2.0**-8 * (np.abs(c).sum(1, keepdims=True) + 2 * np.abs(wanted) + np.abs(c))
+    assert (np.abs(got.astype(np.float64) - wanted) <= bound).all()
+
+
+def test_two_products_in_one_sum() -> None:
+    """Each has its own kernel; the second one adds the first one's result."""
+    first = product((BF16, BF16), BF16, 87, 90, 83)
+    second = product((BF16, BF16), BF16, 87, 90, 83)
+    others = [hlo.parameter(2 + i, o.shape) for i, o in enumerate(second.operands)]
+    second = second.replace(operands=others)
+    parameters = [*first.operands, *others]
+    root = op("add", op("negate", first), op("negate", second))
+    after = pipeline.run(module(parameters, root), for_cpu("host", False), Dump())
+    assert sorted(kinds(after)) == ["pack", "pack", "packed-dot", "packed-dot"]
+    values = [random(p.dtype, p.dims, i) for i, p in enumerate(parameters)]
+    (got,) = NativeSimulation(after).run(values)
+    near(got, root, parameters, values, 2 * 83)

@@ -1,0 +1,199 @@
+"""Scatters of all dimension numbers against a plain loop, and some against JAX."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from tripont.core.compiler.ir import dtypes, hlo
+from tripont.core.compiler.ir.dtypes import DType
+from tripont.core.compiler.targets.host import for_cpu
+
+from tests.core.compiler.codegen.harness import Kernel, aligned, op
+
+Array = np.ndarray[Any, Any]
+BODIES: dict[str, Callable[[Any, Any], Any]] = {
+    "add": lambda a, b: a + b,
+    "multiply": lambda a, b: a * b,
+    "maximum": max,
+    "set": lambda a, b: b,
+}
+
+
+def body(name: str, dtype: DType) -> hlo.Computation:
+    shape = hlo.Shape(dtype)
+    a, b = hlo.parameter(0, shape), hlo.parameter(1, shape)
+    return hlo.Computation.from_root(name, [a, b], b if name == "set" else op(name, shape, a, b))
+
+
+def scatter(
+    dims: Sequence[int],
+    indices: Sequence[int],
+    updates: Sequence[int],
+    numbers: hlo.ScatterDimensionNumbers,
+    function: str = "add",
+    dtype: DType = dtypes.F32,
+    index_dtype: DType = dtypes.S32,
+    unique: bool = False,
+) -> hlo.Instruction:
+    shapes = [
+        hlo.Shape(dtype, tuple(dims)),
+        hlo.Shape(index_dtype, tuple(indices)),
+        hlo.Shape(dtype, tuple(updates)),
+    ]
+    operands = [hlo.parameter(n, s) for n, s in enumerate(shapes)]
+    return op(
+        "scatter", shapes[0], *operands, called=[body(function, dtype)], dimension_numbers=numbers,
+        indices_are_sorted=False, unique_indices=unique,
+    )  # fmt: skip
+
+
+def reference(
+    i: hlo.Instruction, operand: Array, indices: Array, updates: Array, function: str
+) -> Array:
+    n = i.attributes["dimension_numbers"]
+    result = operand.copy()
+    scattered = [d for d in range(updates.ndim) if d not in n.update_window_dims]
+    kept = [
+        d for d in range(operand.ndim) if d not in {*n.inserted_window_dims, *n.input_batching_dims}
+    ]
+    windows = sorted(n.update_window_dims)
+    for at in np.ndindex(*[updates.shape[d] for d in scattered]):
+        start = [0] * operand.ndim
+        for k, d in enumerate(n.scatter_dims_to_operand_dims):
+            place = list(at)
+            if n.index_vector_dim < indices.ndim:
+                place.insert(n.index_vector_dim, k)
+            start[d] = int(indices[tuple(place)])
+        for d, e in zip(n.input_batching_dims, n.scatter_indices_batching_dims, strict=True):
+            start[d] = at[e if e < n.index_vector_dim else e - 1]
+        size = [1] * operand.ndim
+        for ours, theirs in zip(windows, kept, strict=True):
+            size[theirs] = updates.shape[ours]
+        if any(s < 0 or s + w > dim for s, w, dim in zip(start, size, operand.shape, strict=True)):
+            continue
+        for offset in np.ndindex(*[updates.shape[d] for d in windows]):
+            source = [0] * updates.ndim
+            for d, c in zip(scattered, at, strict=True):
+                source[d] = c
+            target = list(start)
+            for ours, theirs, c in zip(windows, kept, offset, strict=True):
+                source[ours] = c
+                target[theirs] += c
+            t = tuple(target)
+            result[t] = BODIES[function](result[t], updates[tuple(source)])
+    return result
+
+
+def check(
+    i: hlo.Instruction, function: str = "add", cpu: str = "host", indices: Array | None = None
+) -> None:
+    generator = np.random.default_rng(5)
+    arrays: list[Array] = []
+    for n, o in enumerate(i.operands):
+        low, high = (-1, 1 + max(i.operands[0].dims, default=1)) if n == 1 else (-3, 4)
+        low = 0 if o.dtype.kind == "uint" else low
+        data = generator.integers(low, high, o.dims)
+        values = data if n != 1 or indices is None else indices
+        array = aligned(o.dims, o.dtype.numpy)
+        array[...] = values.astype(o.dtype.numpy)
+        arrays.append(array)
+    expected = reference(i, arrays[0], arrays[1], arrays[2], function)
+    result = aligned(i.dims, i.dtype.numpy)
+    result[...] = arrays[0]
+    kernel = Kernel(i, for_cpu(cpu))
+    kernel.call([*arrays, result], [kernel.emitted.work_count // 3])
+    np.testing.assert_array_equal(result, expected)
+
+
+Numbers = hlo.ScatterDimensionNumbers
+CASES = {
+    "rows": scatter((9, 256), (13, 1), (13, 256), Numbers((1,), (0,), (0,), 1)),
+    "odd rows": scatter((9, 37), (13, 1), (13, 37), Numbers((1,), (0,), (0,), 1)),
+    "short rows": scatter((9, 5), (13, 1), (13, 5), Numbers((1,), (0,), (0,), 1)),
+    "elements": scatter((50,), (40, 1), (40,), Numbers((), (0,), (0,), 1)),
+    "no index vector": scatter((50,), (40,), (40,), Numbers((), (0,), (0,), 1)),
+    "points": scatter((4, 5), (30, 2), (30,), Numbers((), (0, 1), (0, 1), 1)),
+    "points, swapped": scatter((4, 5), (30, 2), (30,), Numbers((), (0, 1), (1, 0), 1)),
+    "columns": scatter((6, 9), (4, 1), (6, 4), Numbers((0,), (1,), (1,), 1)),
+    "overlapping windows": scatter((40,), (7, 1), (7, 17), Numbers((1,), (), (0,), 1)),
+    "windows of two": scatter((6, 7, 40), (5, 2), (5, 3, 40), Numbers((1, 2), (0,), (0, 1), 1)),
+    "index vector first": scatter((8, 9), (2, 5), (5,), Numbers((), (0, 1), (0, 1), 0)),
+    "batching": scatter((3, 8, 20), (3, 4, 1), (3, 4, 20), Numbers((2,), (1,), (1,), 2, (0,), (0,))),
+    "batching, crossed": scatter((3, 8, 4), (4, 6, 3, 1), (4, 6, 3), Numbers((), (1,), (1,), 3, (0, 2), (2, 0))),
+    "one window": scatter((5, 6), (2,), (2, 3), Numbers((0, 1), (), (0, 1), 0)),
+    "no start": scatter((5, 6), (0,), (5, 6), Numbers((0, 1), (), (), 0)),
+    "no updates": scatter((5, 6), (0, 1), (0, 6), Numbers((1,), (0,), (0,), 1)),
+    "window first": scatter((5, 33), (4, 1), (33, 4), Numbers((0,), (0,), (0,), 1)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_dimension_numbers(name: str) -> None:
+    for cpu in ("host", "x86-64-v2"):
+        check(CASES[name], cpu=cpu)
+
+
+@pytest.mark.parametrize(
+    ("function", "dtype"),
+    [*itertools.product(["add", "multiply", "maximum", "set"], [dtypes.F32, dtypes.S32]), ("add", dtypes.BF16),
+     ("add", dtypes.F64), ("add", dtypes.C64), ("add", dtypes.U8), ("set", dtypes.F16), ("maximum", dtypes.S64)],
+    ids=str,
+)  # fmt: skip
+def test_bodies_and_dtypes(function: str, dtype: DType) -> None:
+    for index_dtype in (dtypes.S32, dtypes.U8, dtypes.S64):
+        i = scatter(
+            (9, 37), (6, 1), (6, 37), Numbers((1,), (0,), (0,), 1), function, dtype, index_dtype
+        )
+        check(i, function)
+
+
+def test_unique_indices() -> None:
+    numbers = Numbers((1,), (0,), (0,), 1)
+    i = scatter((50, 40), (30, 1), (30, 40), numbers, unique=True)
+    check(i, indices=np.random.default_rng(0).permutation(60)[:30, None])
+
+
+@pytest.mark.parametrize("width", [41, 47, 65, 81, 95, 100, 130, 163])
+def test_rows_with_an_index_each_that_are_no_whole_vectors(width: int) -> None:
+    """What ``vmap`` of ``dynamic_update_slice`` becomes: one row of every matrix, at its own index.
+
+    Widths past the unrolled rows of 4, 8 and 16 lanes, with a rest: the kernel has a loop and a tail.
+    """
+    numbers = Numbers((1, 2), (), (1, 2), 1, (0,), (0,))
+    i = scatter((2, 9, width), (2, 2), (2, 1, width), numbers, "set", unique=True)
+    for cpu in ("host", "x86-64-v2"):
+        check(i, "set", cpu, indices=np.array([[3, 0], [8, 0]]))
+
+
+def test_several_arrays() -> None:
+    """Keeps the larger key and its payload, as a scatter-based argmax does."""
+    key, payload = hlo.Shape(dtypes.F32), hlo.Shape(dtypes.S32)
+    a, b, c, d = (hlo.parameter(n, s) for n, s in enumerate([key, payload, key, payload]))
+    less = op("compare", hlo.Shape(dtypes.PRED), a, c, direction="LT", comparison_type="FLOAT")
+    results = [op("select", key, less, c, a), op("select", payload, less, d, b)]
+    root = hlo.Instruction("tuple", hlo.TupleShape((key, payload)), results)
+    shapes = [key.with_dims((7,)), payload.with_dims((7,)), hlo.Shape(dtypes.S32, (50, 1)), key.with_dims((50,)),
+              payload.with_dims((50,))]  # fmt: skip
+    operands = [hlo.parameter(n, s) for n, s in enumerate(shapes)]
+    i = hlo.Instruction(
+        "scatter", hlo.TupleShape((shapes[0], shapes[1])), operands,
+        {"dimension_numbers": Numbers((), (0,), (0,), 1), "indices_are_sorted": False, "unique_indices": False},
+        [hlo.Computation.from_root("larger", [a, b, c, d], root)],
+    )  # fmt: skip
+    generator = np.random.default_rng(0)
+    indices = generator.integers(0, 7, (50, 1)).astype(np.int32)
+    keys, payloads = generator.random(50).astype(np.float32), np.arange(50, dtype=np.int32)
+    best, where = np.zeros(7, np.float32), np.full(7, -1, np.int32)
+    for k, v, p in zip(indices[:, 0], keys, payloads, strict=True):
+        if best[k] < v:
+            best[k], where[k] = v, p
+    results_ = [np.zeros(7, np.float32), np.full(7, -1, np.int32)]
+    Kernel(i).call(
+        [np.zeros(7, np.float32), np.zeros(7, np.int32), indices, keys, payloads, *results_]
+    )
+    np.testing.assert_array_equal(results_[0], best)
+    np.testing.assert_array_equal(results_[1], where)

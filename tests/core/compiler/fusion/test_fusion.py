@@ -1,0 +1,415 @@
+"""Fusion: what becomes one kernel, and that values stay whatever is fused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tripont.core.compiler import pipeline
+from tripont.core.compiler.fusion.fuse import fuse
+from tripont.core.compiler.ir import hlo, verifier
+from tripont.core.compiler.ir.hlo import Instruction, Module
+from tripont.core.compiler.reference.evaluate import evaluate
+from tripont.core.compiler.targets.host import for_cpu
+
+from tests.core.compiler.builders import (
+    S32,
+    arguments,
+    body,
+    compare,
+    module,
+    number,
+    op,
+    parameter,
+    reduce,
+)
+from tests.core.compiler.simulate import Simulation
+
+
+def fused(*args) -> Module:
+    """The module of these parameters and results after fusion, checked against the one before."""
+    before = module(*args)
+    before.assign_names()
+    verifier.verify(before)
+    after = fuse(before)
+    after.assign_names()
+    verifier.verify(after, "fuse")
+    values = arguments(before)
+    expected = evaluate(before, values)
+    for actual in (evaluate(after, values), Simulation(after).run(values)):
+        for a, b in zip(actual, expected, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+    return after
+
+
+def kinds(module_: Module) -> list[str]:
+    """The kernels in order: kinds of fusions, and opcodes of what is not fused."""
+    aliases = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast")
+    return [
+        i.attributes["kind"] if i.opcode == "fusion" else i.opcode
+        for i in module_.entry.instructions
+        if i.opcode not in aliases
+    ]
+
+
+def transpose(x, *order):
+    return op("transpose", x, dims=[x.dims[d] for d in order], dimensions=tuple(order))
+
+
+def dot(a, b):
+    numbers = hlo.DotDimensionNumbers((1,), (0,))
+    return op(
+        "dot",
+        a,
+        b,
+        dims=(a.dims[0], b.dims[1]),
+        dimension_numbers=numbers,
+        precision=("DEFAULT",) * 2,
+    )
+
+
+def test_chain_is_one_loop() -> None:
+    x, y = parameter(0, 9), parameter(1, 9)
+    assert kinds(fused([x, y], op("tanh", op("add", op("multiply", x, number(2, 9)), y)))) == [
+        "loop"
+    ]
+
+
+def test_several_results_are_one_loop() -> None:
+    x = parameter(0, 9)
+    e = op("exponential", x)
+    assert kinds(fused([x], e, op("negate", e), op("add", e, x))) == ["loop"]
+
+
+def test_siblings_that_read_the_same_are_one_loop() -> None:
+    x = parameter(0, 9)
+    assert kinds(fused([x], op("exponential", x), op("tanh", x))) == ["loop"]
+
+
+def test_expensive_value_is_not_computed_per_row() -> None:
+    x, y = parameter(0, 64), parameter(1, 32, 64)
+    after = fused([x, y], op("add", hlo.broadcast(op("exponential", x), (32, 64), (1,)), y))
+    assert kinds(after) == ["loop", "loop"]
+
+
+def test_cheap_value_is_computed_per_row() -> None:
+    x, y = parameter(0, 64), parameter(1, 32, 64)
+    after = fused([x, y], op("add", hlo.broadcast(op("negate", x), (32, 64), (1,)), y))
+    assert kinds(after) == ["loop"]
+
+
+def test_expensive_value_of_two_kernels_is_stored_once() -> None:
+    x, w = parameter(0, 8, 8), parameter(1, 8, 8)
+    e = op("exponential", x)
+    first = dot(e, w)
+    after = fused([x, w], first, op("multiply", e, dot(first, w)))
+    assert [k for k in kinds(after) if k != "dot"] == ["loop", "loop"]
+
+
+def test_cheap_value_of_two_kernels_is_computed_twice() -> None:
+    x, w, bias = parameter(0, 8, 8), parameter(1, 8, 8), parameter(2, 8)
+    h = op("add", dot(x, w), hlo.broadcast(bias, (8, 8), (1,)))
+    out = dot(op("tanh", h), w)
+    after = fused([x, w, bias], out, op("multiply", h, out))
+    stored = [
+        i
+        for i in after.entry.instructions
+        if i.opcode == "fusion" and isinstance(i.shape, hlo.TupleShape)
+    ]
+    assert not stored  # h itself is never written
+
+
+def test_value_that_is_copied_here_and_stored_there() -> None:
+    """One reader computes a cheap value itself, another reads it: what it is made of serves both."""
+    x, w = parameter(0, 8), parameter(1, 8, 8)
+    total = reduce(w, (1,))
+    positive = compare(total, hlo.broadcast(number(0.5), (8,)), "GT")
+    kept = op("select", positive, total, op("negate", total), dtype=total.dtype)
+    product = dot(hlo.broadcast(kept, (8, 8), (0,)), w)
+    wide = hlo.broadcast(op("select", positive, x, total, dtype=x.dtype), (8, 8), (1,))
+    fused([x, w], op("add", product, wide), positive)
+
+
+def test_reduction_with_producer_and_epilogue() -> None:
+    x = parameter(0, 16, 8)
+    mean = op("multiply", reduce(op("exponential", x), (0,)), number(1 / 16, 8))
+    assert kinds(fused([x], mean)) == ["reduce"]
+
+
+def test_reductions_of_one_operand_are_one_kernel() -> None:
+    x = parameter(0, 16, 8)
+    assert kinds(fused([x], reduce(x, (0,)), reduce(op("multiply", x, x), (0,)))) == ["reduce"]
+
+
+def test_reduction_that_starts_from_another_of_its_operand() -> None:
+    x = parameter(0, 64)
+    total = reduce(x, (0,))
+    again = op("reduce", x, op("negate", total), dims=[], dimensions=(0,), called=[body("maximum")])
+    assert kinds(fused([x], total, again)) == ["reduce", "reduce"]
+    assert kinds(fused([x], again)) == ["reduce", "reduce"]
+
+
+def test_reduction_writes_its_operand_too() -> None:
+    x, w = parameter(0, 16, 8), parameter(1, 8, 8)
+    y = op("exponential", x)
+    after = fused([x, w], reduce(y, (0,)), dot(y, w))
+    assert kinds(after) == ["reduce", "dot"]
+
+
+def softmax(x):
+    top = reduce(x, (1,), "maximum", -np.inf)
+    e = op("exponential", op("subtract", x, hlo.broadcast(top, x.dims, (0,))))
+    return op("divide", e, hlo.broadcast(reduce(e, (1,)), x.dims, (0,)))
+
+
+def test_softmax_is_one_row_kernel() -> None:
+    x = parameter(0, 6, 20)
+    assert kinds(fused([x], softmax(x))) == ["row"]
+
+
+def test_layer_norm_is_one_row_kernel() -> None:
+    x, gamma = parameter(0, 6, 20), parameter(1, 20)
+    mean = op("multiply", reduce(x, (1,)), number(1 / 20, 6))
+    centred = op("subtract", x, hlo.broadcast(mean, x.dims, (0,)))
+    variance = op("multiply", reduce(op("multiply", centred, centred), (1,)), number(1 / 20, 6))
+    inverse = op("rsqrt", op("add", variance, number(1e-5, 6)))
+    y = op("multiply", centred, hlo.broadcast(inverse, x.dims, (0,)))
+    y = op("multiply", y, hlo.broadcast(gamma, x.dims, (1,)))
+    assert kinds(fused([x, gamma], y, mean, inverse)) == ["row"]
+
+
+def test_reduction_that_flows_back_elsewhere_is_no_row() -> None:
+    x = parameter(0, 6, 20)
+    total = reduce(x, (0,))
+    after = fused([x], op("subtract", x, hlo.broadcast(total, x.dims, (1,))))
+    assert kinds(after) == ["reduce", "loop"]
+
+
+def test_long_rows_are_not_row_kernels() -> None:
+    x = parameter(0, 1, 40_000)
+    assert "row" not in kinds(fused([x], softmax(x)))
+
+
+def test_variadic_reduction() -> None:
+    values, numbers = parameter(0, 4, 9), parameter(1, 4, 9, dtype=S32)
+    a, i, b, j = parameter(0), parameter(1, dtype=S32), parameter(2), parameter(3, dtype=S32)
+    better = compare(a, b, "GT")
+    picked = [op("select", better, p, q, dtype=p.dtype) for p, q in ((a, b), (i, j))]
+    shape = hlo.TupleShape((a.shape, i.shape))
+    best = hlo.Computation.from_root("best", [a, i, b, j], Instruction("tuple", shape, picked))
+    result = hlo.TupleShape((hlo.Shape(a.dtype, (4,)), hlo.Shape(S32, (4,))))
+    operands = [op("negate", values), numbers, number(-np.inf), number(0, dtype=S32)]
+    both = Instruction("reduce", result, operands, {"dimensions": (1,)}, [best])
+    after = fused([values, numbers], hlo.get_tuple_element(both, 1), hlo.get_tuple_element(both, 0))
+    assert kinds(after) == ["reduce"]
+
+
+def test_transpose_kind() -> None:
+    x, y = parameter(0, 64, 32), parameter(1, 32, 64)
+    assert kinds(fused([x, y], op("add", transpose(x, 1, 0), y))) == ["transpose"]
+
+
+def test_update_in_place_takes_its_producers() -> None:
+    x, i = parameter(0, 100), parameter(1, dtype=S32)
+    old = op("dynamic-slice", x, i, dims=(4,), slice_sizes=(4,))
+    new = op("dynamic-update-slice", x, op("exponential", old), i)
+    assert kinds(fused([x, i], new)) == ["dynamic-update-slice"]
+
+
+def test_update_does_not_read_its_target_elsewhere() -> None:
+    x, i, j = parameter(0, 100), parameter(1, dtype=S32), parameter(2, dtype=S32)
+    other = op("dynamic-slice", x, j, dims=(4,), slice_sizes=(4,))
+    after = fused([x, i, j], op("dynamic-update-slice", x, op("exponential", other), i))
+    assert kinds(after) == ["loop", "dynamic-update-slice"]
+
+
+def test_slices_do_not_multiply() -> None:
+    """Every level reads two slices of the level above: fused naively this is 2^12 loads."""
+    x = parameter(0, 1 << 13)
+    level = x
+    for _ in range(12):
+        n = level.dims[0] // 2
+        pieces = [
+            op("slice", level, dims=(n,), starts=(s,), limits=(s + n,), strides=(1,))
+            for s in (0, n)
+        ]
+        level = op("add", *pieces)
+    after = fused([x], level)
+    assert 3 <= len(kinds(after)) <= 12
+
+
+def test_equal_fusions_are_one_computation() -> None:
+    x, y, w = parameter(0, 8, 8), parameter(1, 8, 8), parameter(2, 8, 8)
+    parts = [op("tanh", op("add", dot(v, w), number(1, 8, 8))) for v in (x, y)]
+    after = fused([x, y, w], dot(parts[0], parts[1]))
+    fusions = [i for i in after.entry.instructions if i.opcode == "fusion"]
+    assert len(fusions) == 2
+    assert fusions[0].called[0] is fusions[1].called[0]
+
+
+def test_fusions_are_bounded() -> None:
+    x = parameter(0, 8)
+    top = x
+    for n in range(1500):
+        top = op(["add", "multiply", "maximum"][n % 3], top, x)
+    after = fuse(module([x], top))
+    assert all(
+        len(i.called[0].instructions) <= 260
+        for i in after.entry.instructions
+        if i.opcode == "fusion"
+    )
+
+
+def test_results_that_are_parameters_or_equal() -> None:
+    x = parameter(0, 5)
+    e = op("exponential", x)
+    assert kinds(fused([x], x, e, e, number(3.0))) == ["loop"]
+
+
+@pytest.mark.parametrize("dims", [(0, 4), (1,), (1, 1)])
+def test_odd_shapes(dims) -> None:
+    x = parameter(0, *dims)
+    fused([x], reduce(op("exponential", x), tuple(range(len(dims)))), op("negate", x))
+
+
+def loop(x: Instruction, y: Instruction, swap: bool) -> Instruction:
+    """Three iterations of (a, b) -> (tanh(a + b), b) or -> (b, a * b); the first state."""
+    i, a, b = parameter(0, dtype=S32), parameter(1, *x.dims), parameter(2, *x.dims)
+    condition = hlo.Computation.from_root("c", [i, a, b], compare(i, number(3, dtype=S32), "LT"))
+    i, a, b = parameter(0, dtype=S32), parameter(1, *x.dims), parameter(2, *x.dims)
+    following = [op("add", i, number(1, dtype=S32))]
+    following += [b, op("multiply", a, b)] if swap else [op("tanh", op("add", a, b)), b]
+    shape = hlo.TupleShape(tuple(f.shape for f in following))
+    body = hlo.Computation.from_root("b", [i, a, b], Instruction("tuple", shape, following))
+    start = [number(0, dtype=S32), x, y]
+    return hlo.get_tuple_element(Instruction("while", shape, start, called=[condition, body]), 1)
+
+
+def scatter_row(x: Instruction, row: Instruction, index: Instruction) -> Instruction:
+    """Add ``row`` to one row of ``x``."""
+    a, b = parameter(0), parameter(1)
+    add = hlo.Computation.from_root("add_scalars", [a, b], op("add", a, b))
+    numbers = hlo.ScatterDimensionNumbers((0,), (0,), (0,), 0)
+    attributes = {
+        "dimension_numbers": numbers,
+        "indices_are_sorted": False,
+        "unique_indices": False,
+    }
+    indices = op("reshape", index, dims=(1,))
+    return Instruction("scatter", x.shape, [x, indices, row], attributes, [add])
+
+
+@st.composite
+def programs(draw) -> Module:
+    """Random programs of elementwise instructions, broadcasts, reductions, transposes, slices,
+    updates and dots.
+    """
+    n, k = draw(st.sampled_from([(3, 5), (4, 4), (2, 7)]))
+    parameters = [
+        parameter(0, n, k),
+        parameter(1, n, k),
+        parameter(2, n),
+        parameter(3, k),
+        parameter(4, dtype=S32),
+    ]
+    values = parameters[:4]
+
+    def pick(dims):
+        candidates = [v for v in values if v.dims == dims]
+        return candidates[draw(st.integers(0, len(candidates) - 1))]
+
+    for _ in range(draw(st.integers(3, 24))):
+        choice = draw(
+            st.sampled_from(
+                [
+                    "unary",
+                    "binary",
+                    "rows",
+                    "columns",
+                    "reduce_rows",
+                    "reduce_columns",
+                    "square",
+                    "update",
+                    "slice",
+                    "max",
+                    "select",
+                    "shift",
+                    "splat",
+                    "total",
+                    "loop",
+                    "scatter",
+                ]
+            )
+        )
+        dims = draw(st.sampled_from([(n, k), (n, k), (n,), (k,)]))
+        if choice == "unary":
+            new = op(draw(st.sampled_from(["tanh", "negate", "logistic", "abs"])), pick(dims))
+        elif choice == "binary":
+            new = op(draw(st.sampled_from(["add", "multiply", "subtract"])), pick(dims), pick(dims))
+        elif choice == "rows":
+            new = op("subtract", pick((n, k)), hlo.broadcast(pick((n,)), (n, k), (0,)))
+        elif choice == "columns":
+            new = op("add", pick((n, k)), hlo.broadcast(pick((k,)), (n, k), (1,)))
+        elif choice == "reduce_rows":
+            new = reduce(pick((n, k)), (1,))
+        elif choice == "reduce_columns":
+            new = reduce(pick((n, k)), (0,))
+        elif choice == "max":
+            new = reduce(pick((n, k)), (1,), "maximum", -np.inf)
+        elif choice == "select":
+            a, b = pick(dims), pick(dims)
+            new = op("select", compare(a, b, "GT"), pick(dims), a, dtype=a.dtype)
+        elif choice == "shift":
+            a = pick((n, k))
+            rest = op("slice", a, dims=(n - 1, k), starts=(1, 0), limits=(n, k), strides=(1, 1))
+            first = op(
+                "slice", pick((n, k)), dims=(1, k), starts=(0, 0), limits=(1, k), strides=(1, 1)
+            )
+            new = op("concatenate", rest, first, dims=(n, k), dimension=0)
+        elif choice == "splat":
+            new = op("maximum", pick(dims), number(0.25, *dims))
+        elif choice == "total":
+            total = op("tanh", reduce(pick((n, k)), (0, 1)))
+            new = op("subtract", pick(dims), hlo.broadcast(total, dims))
+        elif choice == "loop":
+            new = loop(pick((n, k)), pick((n, k)), draw(st.booleans()))
+        elif choice == "scatter":
+            new = scatter_row(pick((n, k)), pick((k,)), parameters[4])
+        elif choice == "square":
+            new = op("tanh", dot(dot(pick((n, k)), transpose(pick((n, k)), 1, 0)), pick((n, k))))
+        elif choice == "update":
+            zero = number(0, dtype=S32)
+            update = op(
+                "slice", pick((n, k)), dims=(1, k), starts=(1, 0), limits=(2, k), strides=(1, 1)
+            )
+            new = op("dynamic-update-slice", pick((n, k)), update, parameters[4], zero)
+        else:
+            new = op(
+                "slice", pick((n, k)), dims=(1, k), starts=(0, 0), limits=(1, k), strides=(1, 1)
+            )
+            new = op("reshape", new, dims=(k,))
+        values.append(new)
+    count = draw(st.integers(1, 4))
+    results = [values[-1 - draw(st.integers(0, min(8, len(values) - 1)))] for _ in range(count)]
+    aliases = []
+    for r, result in enumerate(results):
+        for p in parameters:
+            free = p.attributes["index"] not in [a[1] for a in aliases]
+            if result.shape == p.shape and free and draw(st.booleans()):
+                aliases.append((r, p.attributes["index"], draw(st.booleans())))
+                break
+    return module(parameters, *results, input_output_aliases=tuple(aliases))
+
+
+@settings(
+    max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
+@given(programs())
+def test_random_programs(before: Module) -> None:
+    values = arguments(before)
+    expected = evaluate(before, values)
+    after = pipeline.run(before, for_cpu(), pipeline.Dump())
+    actual = Simulation(after).run(values)
+    for a, b in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-4)
