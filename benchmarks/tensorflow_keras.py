@@ -39,6 +39,7 @@ GOALS = {
     "mobilenet": [Goal(COMPILED, 1.2), Goal(ONEDNN, 1.2)],
     "lstm": [Goal(ONEDNN, 1.0)],
     "gru": [Goal(ONEDNN, 1.0)],
+    "stacked": [Goal(ONEDNN, 1.0)],
 }
 DESCRIPTIONS = {
     "eager": "x + x on 8 floats, eager",
@@ -46,6 +47,7 @@ DESCRIPTIONS = {
     "cnn": "training step: 2 convolutions, 2 max pools, 2 dense layers, 28x28, batch 128, Adam",
     "mobilenet": "MobileNetV2 inference, 224x224, batch 8",
     "lstm": "LSTM(32) of 20 steps, batch 32: gradient, tf.function without jit_compile",
+    "stacked": "LSTM(32) upon LSTM(32) of 20 steps, batch 32: gradient, tf.function without jit_compile",
     "gru": "two directions of GRU(16), 20 steps, batch 32: gradient, tf.function without jit_compile",
 }
 
@@ -118,13 +120,19 @@ def gru(jit: bool) -> Callable[[], tf.Tensor]:
     return recurrent(layer, jit)
 
 
+def stacked(jit: bool) -> Callable[[], tf.Tensor]:
+    layers = [keras.layers.LSTM(32, return_sequences=True), keras.layers.LSTM(32)]
+    return recurrent(keras.Sequential(layers), jit)
+
+
 MODELS: dict[str, Callable[[bool], Callable[[], tf.Tensor]]] = {
     "cnn": cnn,
     "mobilenet": mobilenet,
     "lstm": lstm,
     "gru": gru,
+    "stacked": stacked,
 }
-UNCOMPILED = ("lstm", "gru")
+UNCOMPILED = ("lstm", "gru", "stacked")
 
 
 def double(jit: bool) -> Callable[[], tf.Tensor]:

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "nextpluggable/loop_graphs.h"
 #include "tensorflow/core/common_runtime/function_body.h"
-#include "tensorflow/core/common_runtime/function_def_utils.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/shape_inference.h"
 #include "tensorflow/core/framework/tensor.h"
@@ -20,47 +20,7 @@ namespace {
 
 namespace tf = ::tensorflow;
 
-// An output of a node.
-struct Value {
-  const tf::Node* node = nullptr;
-  int output = 0;
-
-  bool operator==(const Value& other) const { return node == other.node && output == other.output; }
-};
-
-// What an input of a node is, without the Identity ops on the way; no node if there is none.
-Value InputOf(const tf::Node& node, int input) {
-  const tf::Edge* edge = nullptr;
-  const tf::Node* at = &node;
-  do {
-    if (!at->input_edge(input, &edge).ok()) return {};
-    at = edge->src();
-    input = 0;
-  } while (at->IsIdentity());
-  return {at, edge->src_output()};
-}
-
-std::optional<int64_t> ConstantOf(const Value& value) {
-  if (value.node == nullptr || !value.node->IsConstant()) return std::nullopt;
-  tf::Tensor tensor;
-  if (!tf::GetNodeAttr(value.node->attrs(), "value", &tensor).ok() || tensor.NumElements() != 1) {
-    return std::nullopt;
-  }
-  if (tensor.dtype() == tf::DT_INT32) return tensor.flat<int32_t>()(0);
-  if (tensor.dtype() == tf::DT_INT64) return tensor.flat<int64_t>()(0);
-  return std::nullopt;
-}
-
-bool Is(const Value& value, std::string_view op) {
-  return value.node != nullptr && value.node->type_string() == op;
-}
-
-// The number of an argument, of a function's body; -1 if it is none.
-int ArgumentOf(const Value& value) {
-  int index = -1;
-  if (value.node == nullptr || !value.node->IsArg()) return -1;
-  return tf::GetNodeAttr(value.node->attrs(), "index", &index).ok() ? index : -1;
-}
+using Value = GraphValue;
 
 // The value that is the first dimension of `array`, by tf.shape(array)[0].
 bool IsFirstDimension(const Value& value, const Value& array) {
@@ -70,20 +30,6 @@ bool IsFirstDimension(const Value& value, const Value& array) {
   return Is(shape, "Shape") && InputOf(*shape.node, 0) == array &&
          ConstantOf(InputOf(*value.node, 1)) == 0 &&
          tf::GetNodeAttr(value.node->attrs(), "shrink_axis_mask", &shrink).ok() && shrink == 1;
-}
-
-std::unique_ptr<tf::FunctionBody> BodyOf(const tf::Node& loop, const std::string& attribute,
-                                         const tf::FunctionLibraryDefinition& functions) {
-  tf::NameAttrList called;
-  std::unique_ptr<tf::FunctionBody> body;
-  if (!tf::GetNodeAttr(loop.attrs(), attribute, &called).ok()) return nullptr;
-  const tf::FunctionDef* definition = functions.Find(called.name());
-  if (definition == nullptr ||
-      !tf::FunctionDefToBodyHelper(*definition, tf::AttrSlice(&called.attr()), &functions, &body)
-           .ok()) {
-    return nullptr;
-  }
-  return body;
 }
 
 bool CallsIndexingFunction(const tf::Node& node, const tf::FunctionLibraryDefinition& functions) {
@@ -120,8 +66,9 @@ class Loop {
         if (!IsWithin(InputOf(*node, 1), InputOf(*node, 0))) return false;
       } else if (op == "TensorListReserve") {
         // As the gradient of a loop makes for that of a list that the loop reads: XLA must know the
-        // size.
-        if (!ConstantOf(InputOf(*node, 1))) return false;
+        // size. It knows the sizes of the loop's lists.
+        const Value size = InputOf(*node, 1);
+        if (!ConstantOf(size) && !IsLengthOfState(size)) return false;
       } else if (IndexesList(op) || CallsIndexingFunction(*node, functions_)) {
         return false;
       }
@@ -140,7 +87,7 @@ class Loop {
     if (Is(index, "TensorListPopBack")) return true;
     while (Is(list, "TensorListSetItem")) list = InputOf(*list.node, 0);
     const int state = ArgumentOf(list);
-    if (state < 0 || !KeepsSize(state)) return false;
+    if (state < 0 || !KeepsSize(*body_, state)) return false;
     const Size size = SizeOf(InputOf(node_, state));
     if (const std::optional<int64_t> constant = ConstantOf(index)) {
       return *constant >= 0 && size.constant && *constant < *size.constant;
@@ -152,30 +99,21 @@ class Loop {
                        [&](const Value& limit) { return IsAtMost(limit, size); });
   }
 
+  bool IsLengthOfState(const Value& size) const {
+    if (!Is(size, "TensorListLength")) return false;
+    const int state = ArgumentOf(InputOf(*size.node, 0));
+    return state >= 0 && KeepsSize(*body_, state);
+  }
+
   bool CountsUp(int counter) const {
     const std::optional<int64_t> start = ConstantOf(InputOf(node_, counter));
     if (!start || *start < 0) return false;
-    const Value next = After(counter);
+    const Value next = After(*body_, counter);
     if (!Is(next, "AddV2") && !Is(next, "Add")) return false;
     const Value left = InputOf(*next.node, 0);
     const Value right = InputOf(*next.node, 1);
     return (ArgumentOf(left) == counter && ConstantOf(right) == 1) ||
            (ArgumentOf(right) == counter && ConstantOf(left) == 1);
-  }
-
-  // Whether an argument, a list, is the same list after an iteration, with other elements.
-  bool KeepsSize(int state) const {
-    Value list = After(state);
-    while (Is(list, "TensorListSetItem")) list = InputOf(*list.node, 0);
-    return ArgumentOf(list) == state;
-  }
-
-  // What the body makes of an argument.
-  Value After(int state) const {
-    const auto& results = body_->ret_nodes;
-    return static_cast<size_t>(state) < results.size()
-               ? InputOf(*results[static_cast<size_t>(state)], 0)
-               : Value{};
   }
 
   // Values before the loop, and constants, that the counter is less than while the loop goes on.
@@ -194,7 +132,7 @@ class Loop {
         const int argument = ArgumentOf(limit);
         if (argument < 0) {
           limits.push_back(limit);
-        } else if (ArgumentOf(After(argument)) == argument) {
+        } else if (ArgumentOf(After(*body_, argument)) == argument) {
           limits.push_back(InputOf(node_, argument));
         }
       }

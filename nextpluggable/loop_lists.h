@@ -15,7 +15,9 @@ namespace tripont::tensorflow {
 //   the size that the list was made with, or that of the first dimension of what it was made of,
 // * a constant, if the list's size is one,
 // * an index that the body takes from a list, as gradients do: it is one that the loop before used.
-// Lists that the body makes must have sizes that are constants. `shapes` has the nodes before the loop. Functions that the body calls must not have such ops.
+// Lists that the body makes must have sizes that are constants, or lengths of lists of the loop's state
+// that keep them. `shapes` has the nodes before the loop. Functions that the body calls must not have such
+// ops.
 bool StaysInLists(const ::tensorflow::Node& loop,
                   const ::tensorflow::FunctionLibraryDefinition& functions,
                   const ::tensorflow::ShapeRefiner& shapes);

@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "nextpluggable/adapter.h"
+#include "nextpluggable/loop_list_sizes.h"
 #include "nextpluggable/loop_lists.h"
 #include "nextpluggable/placement.h"
 #include "tensorflow/compiler/jit/compilability_check_util.h"
@@ -508,6 +509,7 @@ class Compile : public tf::GraphOptimizationPass {
     TF_RETURN_IF_ERROR(InlineCalls(options));
     // A value of a branch that is not taken would keep all of a program from running.
     if (HasControlFlow(**options.graph)) return absl::OkStatus();
+    TF_RETURN_IF_ERROR(KnowListSizes(options.graph->get(), options.flib_def));
     Judge judge(options);
     Programs programs(judge);
     for (tf::Node* node : (*options.graph)->op_nodes()) {

@@ -94,8 +94,35 @@ def test_recurrent_layers_are_programs(kind: str) -> None:
 
     # The loops of both directions meet in the loss.
     _compare(lambda: gradients(False), X, programs=1, tolerance=1e-4)
-    # XLA does not know the size of the list that holds the input's gradient.
-    _compare(lambda: gradients(True), X, programs=0, tolerance=1e-4)
+    _compare(lambda: gradients(True), X, programs=1, tolerance=1e-4)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_layers_upon_layers_are_one_program(known: bool) -> None:
+    """Gradients of three layers, of sequences whose length is known when the function is traced, or not."""
+
+    def make() -> Any:
+        keras.utils.set_random_seed(3)
+        layers = [
+            keras.layers.LSTM(5, return_sequences=True),
+            keras.layers.Bidirectional(keras.layers.GRU(3, return_sequences=True)),
+            keras.layers.SimpleRNN(4),
+        ]
+        model = keras.Sequential([keras.layers.Input((None, 4)), *layers])
+
+        def compute(x: tf.Tensor) -> Any:
+            if not known:
+                x = tf.ensure_shape(
+                    x[:, : tf.cast(tf.reduce_sum(x * 0) + 7, tf.int32)], (3, None, 4)
+                )
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                loss = tf.reduce_sum(model(x) ** 2)
+            return [loss, *tape.gradient(loss, [x, *model.trainable_variables])]
+
+        return compute
+
+    _compare(make, X, programs=1, tolerance=1e-4)
 
 
 def test_masks_and_lengths() -> None:
