@@ -379,14 +379,22 @@ CHECKS: list[Callable[[], Finding | list[Finding]]] = [
 ]
 
 
-def run(json_output: bool) -> int:
-    """Print the findings. Returns 0 if nothing keeps the device from working, else 1."""
+def run(json_output: bool, hosts: bool = False) -> int:
+    """Print the findings, with ``hosts`` those of several processes too.
+
+    Returns 0 if nothing keeps the device, or the processes, from working, else 1.
+    """
     console = make_console()
     with console.status("looking around", spinner="dots"), ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda check: check(), CHECKS))
     # Measured alone: the other checks keep all cores busy.
     with console.status("computing", spinner="dots"):
         found.append(check_arithmetic())
+    if hosts:
+        from .hosts import check
+
+        with console.status("starting two processes", spinner="dots"):
+            found.append(check())
     findings = [f for each in found for f in (each if isinstance(each, list) else [each])]
     failed = any(f.status == ERROR for f in findings)
     if json_output:

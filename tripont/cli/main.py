@@ -57,11 +57,14 @@ def doctor(
     json_output: Annotated[
         bool, typer.Option("--json", help="Print the findings as JSON.")
     ] = False,
+    hosts: Annotated[
+        bool, typer.Option("--hosts", help="Try programs that span processes, too (docs/hosts.md).")
+    ] = False,
 ) -> None:
     """Say what is found, what is missing and how to mend it. The exit code is 0 if the device works."""
     from .doctor import run
 
-    raise typer.Exit(run(json_output))
+    raise typer.Exit(run(json_output, hosts))
 
 
 @app.command()

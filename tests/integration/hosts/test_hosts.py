@@ -251,11 +251,40 @@ def test_two_jobs_on_one_machine_do_not_meet(tmp_path: Path) -> None:
     assert all(np.array_equal(first[k], second[k]) for k in first)
 
 
-@pytest.mark.slow
-def test_the_example() -> None:
+def _example(*arguments: str) -> str:
     main = Path(__file__).parents[3] / "examples" / "hosts" / "main.py"
     result = subprocess.run(
-        [sys.executable, str(main), "--steps", "20"], capture_output=True, text=True, check=False
+        [sys.executable, str(main), "--steps", "5", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert result.returncode == 0, result.stdout + result.stderr
-    assert "The losses are equal, bit for bit." in result.stdout
+    return result.stdout
+
+
+@pytest.mark.slow
+def test_the_example() -> None:
+    """Data parallel, tensor parallel, fully sharded."""
+    assert _example().count("The losses are equal, bit for bit.") == 3
+
+
+def _namespaces() -> str:
+    """Why a user cannot make network namespaces here; empty if that works."""
+    command = ["unshare", "--user", "--map-root-user", "--net", "--mount", "ip", "netns", "list"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False).stderr
+    except FileNotFoundError as error:
+        return str(error)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(_namespaces()), reason=_namespaces() or "it can be")
+def test_the_example_on_two_hosts() -> None:
+    """Messages cross the network between two network namespaces: more than 20 KB of gradients in each step."""
+    output = _example("--two-hosts", "--parallel", "data")
+    assert "The losses are equal, bit for bit." in output
+    for host in ("first", "second"):
+        found = re.search(rf"{host} received ([\d,]+) bytes over the network", output)
+        assert found, output
+        assert int(found[1].replace(",", "")) > 5 * 20_000
