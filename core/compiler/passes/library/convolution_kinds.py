@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from ...ir.hlo import ConvolutionDimensionNumbers, Instruction, WindowDimension
-from .gemm import row_major
+from .gemm import Dimension, row_major
 
 
 def products_of_sum(convolution: Instruction) -> int:
