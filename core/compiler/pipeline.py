@@ -32,6 +32,7 @@ from .passes.entry_layouts import entry_layouts
 from .passes.estimate_costs import estimate_costs
 from .passes.excess_precision import round_each_operation
 from .passes.extrema import order_extrema
+from .passes.fuse_loops import fuse_loops
 from .passes.inline import inline_calls, unshare_control_flow
 from .passes.library import match_library
 from .passes.random import expand_random
@@ -87,6 +88,7 @@ OPTIMISATION: Final[tuple[Pass, ...]] = (
     eliminate_dead_code,
     unshare_control_flow,
     annotate_trip_counts,
+    fuse_loops,
     fuse,
 )
 

@@ -92,6 +92,8 @@ class Generator:
         ] = {}  # values known whatever the index (reduced values)
         # Values that lie in scratch memory, with the first dimension of the index that the scratch has.
         self.scratch: dict[hlo.Instruction, tuple[Array, int]] = {}
+        # Instructions whose elements somebody else knows, by index: numbers in registers, such as a loop's states.
+        self.readers: dict[hlo.Instruction, Callable[[Index], Element]] = {}
         self.streamed = (
             False  # whether a store past the caches was written: it needs a fence at the end
         )
@@ -131,10 +133,18 @@ class Generator:
 
     @contextmanager
     def loop(
-        self, start: Value, stop: Value, step: int = 1, carried: Sequence[Value] = ()
+        self,
+        start: Value,
+        stop: Value,
+        step: int = 1,
+        carried: Sequence[Value] = (),
+        more: list[Value] | None = None,
     ) -> Iterator[tuple[Value, list[Value], list[Value]]]:
         """``builder.loop_carrying`` as a level: gives (i, carried, results)."""
-        with self.level(), self.builder.loop_carrying(start, stop, step, carried) as state:
+        with (
+            self.level(),
+            self.builder.loop_carrying(start, stop, step, carried, more=more) as state,
+        ):
             self.note(state[0], *state[1])
             yield state
         self.note(*state[2])
@@ -317,6 +327,8 @@ class Generator:
             return ZERO, c
         high = c.high // divisor
         if c.vector is None:
+            if c.is_uniform and c.base.is_constant:
+                return tuple(map(fixed, divmod(int(c.base.ref), divisor)))  # type: ignore[return-value]
             span = c.stride * (c.lanes - 1)
             if c.stride % divisor == 0:  # all lanes have the same remainder
                 quotient, rest = self._divide(c.base, divisor)

@@ -7,7 +7,7 @@ read: code generators index arrays by the shapes that the module holds, so an in
 from its operands would read and write memory that belongs to others. After every pass the verifier runs in tests and
 with ``TRIPONT_VERIFY=1`` only, because a wrong pass is a mistake of the compiler, which the tests must find.
 
-The rules themselves stand with the ops (:mod:`..ops`).
+The rules themselves are in :mod:`.shape_rules`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ import os
 import sys
 
 from .errors import CompileError, describe, invalid_argument
-from .hlo import Computation, Instruction, Module
-from .registry import Absent, find
-from .shape_rules import InvalidInstruction
+from .hlo import OPCODES, Computation, Instruction, Module
+from .shape_rules import CHECKS, RULES, InvalidInstruction
 
 
 class VerificationError(CompileError):
@@ -117,26 +116,27 @@ def _verify_computation(computation: Computation, context: str) -> None:
 
 def _verify_instruction(instruction: Instruction, where: str) -> None:
     opcode = instruction.opcode
-    op = find(opcode)
-    if op is None:
+    spec = OPCODES.get(opcode)
+    if spec is None:
         raise VerificationError(f"{instruction!r} has an opcode that does not exist{where}")
-    if op.operands >= 0 and len(instruction.operands) != op.operands:
+    if spec.operands >= 0 and len(instruction.operands) != spec.operands:
         raise VerificationError(
-            f"{instruction!r} has {len(instruction.operands)} operands, {opcode} takes {op.operands}{where}"
+            f"{instruction!r} has {len(instruction.operands)} operands, {opcode} takes {spec.operands}{where}"
         )
-    for name in op.attributes:
+    for name in spec.attributes:
         if name not in instruction.attributes:
             raise VerificationError(f"{instruction!r} lacks the attribute {name}{where}")
     called = len(instruction.called)
-    if op.called >= 0 and called != op.called and opcode != "custom-call":
+    if spec.called >= 0 and called != spec.called and opcode != "custom-call":
         raise VerificationError(
-            f"{instruction!r} calls {called} computations, {opcode} calls {op.called}{where}"
+            f"{instruction!r} calls {called} computations, {opcode} calls {spec.called}{where}"
         )
     try:
-        if op.check is not None:
-            op.check(instruction)
-        rule = op.shape
-        expected = instruction.shape if isinstance(rule, Absent) else rule(instruction)
+        check = CHECKS.get(opcode)
+        if check is not None:
+            check(instruction)
+        rule = RULES.get(opcode)
+        expected = rule(instruction) if rule is not None else instruction.shape
     except InvalidInstruction as error:
         raise VerificationError(_about(instruction, str(error)) + where) from None
     except (

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ..ir.hlo import Instruction, Shape
-from ..ir.registry import OPS
+from ..ir.hlo import OPCODES, Instruction, Shape
 from ..passes.library import in_place_operand
 
 
@@ -13,7 +12,8 @@ def must_share(instruction: Instruction) -> bool:
     """
     opcode = instruction.opcode
     if opcode == "fusion":
-        return bool(instruction.attributes["kind"] == "dynamic-update-slice")
+        kind = instruction.attributes["kind"]
+        return kind == "dynamic-update-slice" or bool(instruction.attributes.get("in_place"))
     return opcode in ("dynamic-update-slice", "scatter") or (
         opcode == "custom-call" and bool(instruction.attributes["output_operand_aliases"])
     )
@@ -37,6 +37,9 @@ def in_place_operands(instruction: Instruction) -> list[tuple[int, ...]]:
             (body,) = instruction.called
             target = body.root.operands[0]
             return [(target.attributes["index"],)]
+        if kind == "while":
+            updated = dict(instruction.attributes["in_place"])
+            return [(updated[n],) if n in updated else () for n in range(count)]
     elif opcode == "dynamic-update-slice":
         return [(0,)]
     elif opcode == "scatter":
@@ -94,7 +97,7 @@ def _fusion_in_place(fusion: Instruction) -> list[tuple[int, ...]]:
                 at = where
             elif i.opcode == "reduce":
                 at = _FULL if position < len(i.operands) // 2 else _ELSEWHERE
-            elif OPS[i.opcode].elementwise and operand.dims == i.dims:
+            elif OPCODES[i.opcode].elementwise and operand.dims == i.dims:
                 at = where
             elif (
                 i.opcode == "broadcast"

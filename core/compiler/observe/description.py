@@ -25,10 +25,9 @@ from ..formats.artifact import (
 )
 from ..ir import cost
 from ..ir.hlo import Computation, Instruction, Module
-from ..ir.registry import OPS
 from ..memory.buffers import Assignment
 from ..memory.liveness import FOREVER, Value
-from ..thunks.lowering import Lowered
+from ..thunks.lowering import ALIASES, Lowered
 
 Json = dict[str, Any]
 
@@ -100,9 +99,9 @@ def executed(module: Module) -> Iterator[tuple[Instruction, Computation]]:
             continue
         seen.add(computation)
         for instruction in computation.instructions:
-            if OPS[instruction.opcode].runs_thunks:
+            if instruction.opcode in cost.CONTROL_FLOW:
                 waiting += instruction.called
-            if not OPS[instruction.opcode].is_alias:
+            if instruction.opcode not in ALIASES:
                 yield instruction, computation
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from .image import Image
+if TYPE_CHECKING:
+    from .target import Image
 
 # Bytes of code to keep; what was used longest ago goes first.
 LIMIT: Final = 64 << 20

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from ...ir import dtypes, errors, hlo
-from ...ir.registry import all_ops
 from .. import llvm_ir, representation
 from ..generator import ZERO, Array, Coordinate, Index, fixed
 from ..llvm_ir import Value, i64
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 # Everything that `element` can generate, that is: everything that may be fused into a kernel. (Constants: small ones.)
 INDEXABLE: Final[frozenset[str]] = frozenset(
-    {o.name for o in all_ops() if o.elementwise and elementwise.supported(o.name)}
+    {name for name, spec in hlo.OPCODES.items() if spec.elementwise and elementwise.supported(name)}
     | {
         "bitcast", "bitcast-convert", "broadcast", "concatenate", "constant", "copy", "dynamic-slice", "gather", "iota",
         "map", "pad", "parameter", "reshape", "reverse", "slice", "transpose",
@@ -66,6 +65,8 @@ def element(g: Generator, instruction: hlo.Instruction, index: Index) -> Element
         if top in g.scratch:
             array, first = g.scratch[top]
             value = g.load(array, at[first:], g.depth)
+        elif top in g.readers:
+            value = g.readers[top](at)
         elif not _is_elementwise(top):
             value = _generator(top)(g, top, at)
         else:

@@ -142,6 +142,7 @@ EMITTERS: Final[dict[str, str]] = {
     "reduce-window": "reduce_window",
     "rng-bit-generator": "rng",
     "scatter": "scatter",
+    "while": "element_loops",
     "select-and-scatter": "select_and_scatter",
 }
 

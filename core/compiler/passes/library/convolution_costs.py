@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Final
 
 from ...ir import dtypes
 from ...ir.hlo import ConvolutionDimensionNumbers, Instruction, WindowDimension
-from .convolution_kinds import is_input_gradient, is_weights_gradient, products_of_sum
 from .onednn import CONVOLUTION, way
 
 if TYPE_CHECKING:
@@ -65,6 +64,8 @@ class _Class:
     """What decides about a convolution of f32."""
 
     def __init__(self, convolution: Instruction) -> None:
+        from .convolution import is_input_gradient, is_weights_gradient, products_of_sum
+
         numbers: ConvolutionDimensionNumbers = convolution.attributes["dimension_numbers"]
         windows: tuple[WindowDimension, ...] = convolution.attributes["window"]
         rhs = convolution.operands[1].dims

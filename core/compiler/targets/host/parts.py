@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...codegen import effort, llvm_ir
 from .. import code_cache
-from ..image import Image
-from ..target import Compilation
+from ..target import Compilation, Image
 from .linker import concatenate
 from .processes import Processes
 

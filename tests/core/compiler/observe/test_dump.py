@@ -163,7 +163,8 @@ def test_kernels_of_a_loop_that_became_one_function(tmp_path: Path) -> None:
           stablehlo.return %c : tensor<i1>
         } do {
           %j = stablehlo.add %i, %one : tensor<i32>
-          %b = stablehlo.tanh %a : tensor<8xf32>
+          %t = stablehlo.tanh %a : tensor<8xf32>
+          %b = stablehlo.reverse %t, dims = [0] : tensor<8xf32>
           stablehlo.return %j, %b : tensor<i32>, tensor<8xf32>
         }
       return %r#1 : tensor<8xf32>

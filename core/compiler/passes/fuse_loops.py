@@ -1,0 +1,166 @@
+"""Loops that run element by element become one kernel each: see :mod:`..fusion.element_loops`."""
+
+from __future__ import annotations
+
+from ..fusion.element_loops import changes, plan
+from ..ir.hlo import Computation, Instruction, Module, TupleShape, get_tuple_element, parameter
+from .rewrite import with_entry
+
+
+def fuse_loops(module: Module) -> Module:
+    """Put each ``while`` that can run element by element into a fusion of the kind "while"."""
+    if not any(i.opcode == "while" for c in module.computations() for i in c.instructions):
+        return module
+    return with_entry(module, _fuse_in(module.entry))
+
+
+def _fuse_in(computation: Computation) -> Computation:
+    """The computation with its loops fused, outer ones first: what is inside of a fused one goes along."""
+    if not any(i.opcode in ("while", "conditional", "call") for i in computation.instructions):
+        return computation
+    users = computation.users()
+    mapped: dict[Instruction, Instruction] = {}
+    output: list[Instruction] = []
+    for instruction in computation.instructions:
+        if instruction in mapped:
+            continue
+        operands = [mapped[o] for o in instruction.operands]
+        new = instruction
+        if any(a is not b for a, b in zip(operands, instruction.operands, strict=True)):
+            new = instruction.replace(operands=operands)
+        if instruction.opcode in ("while", "conditional", "call"):
+            fused = None
+            if instruction.opcode == "while" and instruction is not computation.root:
+                fused = _fused(new, _results(instruction, users[instruction]))
+            if fused is not None:
+                fusion, values = fused
+                output.append(fusion)
+                output += [
+                    v
+                    for v in values.values()
+                    if v.opcode == "get-tuple-element" and v.operands[0] is fusion
+                ]
+                mapped[instruction] = fusion
+                for user in users[instruction]:
+                    if user.opcode == "get-tuple-element":
+                        mapped[user] = values[user.attributes["index"]]
+                continue
+            called = [_fuse_in(c) for c in instruction.called]
+            if any(a is not b for a, b in zip(called, instruction.called, strict=True)):
+                new = new.replace(called=called)
+        mapped[instruction] = new
+        output.append(new)
+    if all(mapped[i] is i for i in computation.instructions):
+        return computation
+    return Computation(computation.name, computation.parameters, output, mapped[computation.root])
+
+
+def _results(loop: Instruction, users: list[Instruction]) -> list[int] | None:
+    """The states of a loop that somebody reads after it; None if it is read as a whole."""
+    if not isinstance(loop.shape, TupleShape):
+        return [0]
+    if any(u.opcode != "get-tuple-element" for u in users):
+        return None
+    return sorted({u.attributes["index"] for u in users})
+
+
+def _fused(
+    loop: Instruction, results: list[int] | None
+) -> tuple[Instruction, dict[int, Instruction]] | None:
+    """The loop as a fusion, and the value of each of ``results``; None if it is to stay a loop."""
+    if results is None:
+        return None
+    found = plan(loop)
+    if found is None:
+        return None
+    changed = changes(loop)
+    wanted = [n for n in results if n in changed]
+    if not wanted or not found.written <= set(wanted):
+        return None
+    overwritten = {n for n in found.written if is_splat(loop.operands[n]) and overwrites(loop, n)}
+    updated = sorted(found.written - overwritten)
+    before = [_memory(o) for n, o in enumerate(loop.operands) if n not in overwritten]
+    if any(before.count(_memory(loop.operands[n])) > 1 for n in updated):
+        return None  # it would write what it reads
+    inner: dict[Instruction, Instruction] = {}
+    operands: list[Instruction] = []
+    inside: list[Instruction] = []
+    for n, o in enumerate(loop.operands):
+        if o in inner:
+            continue
+        if is_splat(o) and n not in updated:
+            clone = (o.operands[0] if o.operands else o).replace()
+            inside.append(clone)
+            if o.operands:
+                clone = o.replace(operands=[clone])
+                inside.append(clone)
+            inner[o] = clone
+        else:
+            inner[o] = parameter(len(operands), o.shape)
+            operands.append(o)
+    body = loop.replace(operands=[inner[o] for o in loop.operands])
+    parameters = [inner[o] for o in operands]
+    instructions = [*parameters, *inside, body]
+    roots = [body]
+    if isinstance(loop.shape, TupleShape):
+        roots = [get_tuple_element(body, n) for n in wanted]
+        instructions += roots
+    root = roots[0]
+    if len(roots) > 1:
+        root = Instruction("tuple", TupleShape(tuple(r.shape for r in roots)), roots)  # type: ignore[misc]
+        instructions.append(root)
+    in_place = tuple((wanted.index(n), operands.index(loop.operands[n])) for n in updated)
+    name = loop.name or "while"
+    fusion = Instruction(
+        "fusion",
+        root.shape,
+        operands,
+        {"kind": "while", "in_place": in_place},
+        [Computation(f"fused_{name}", parameters, instructions, root)],
+        f"{name}_fusion",
+        loop.metadata,
+    )
+    values = {n: loop.operands[n] for n in results}
+    for k, n in enumerate(wanted):
+        values[n] = get_tuple_element(fusion, k) if len(wanted) > 1 else fusion
+    return fusion, values
+
+
+def is_splat(value: Instruction) -> bool:
+    """Whether a value is a constant scalar, or one in every element."""
+    scalar = value.operands[0] if value.opcode == "broadcast" else value
+    return scalar.opcode == "constant" and not scalar.dims
+
+
+def overwrites(loop: Instruction, n: int) -> bool:
+    """Whether all elements of state ``n``, which the loop updates in memory, are written: those at i, or at i from the
+    end, by step i.
+    """
+    body = loop.called[1]
+    target, update, *starts = body.results[n].operands
+    parts = [d for d, size in enumerate(target.dims) if update.dims[d] != size]
+    count = loop.attributes.get("trip_count", -1)
+    if len(parts) != 1 or update.dims[parts[0]] != 1 or target.dims[parts[0]] != count:
+        return False
+    at = starts[parts[0]]
+    if at.opcode == "subtract" and _is_constant(at.operands[0], count - 1):
+        at = at.operands[1]
+    if at.opcode != "parameter" or not _is_constant(loop.operands[at.attributes["index"]], 0):
+        return False
+    following = body.results[at.attributes["index"]]
+    return (
+        following.opcode == "add"
+        and following.operands[0] is at
+        and _is_constant(following.operands[1], 1)
+    )
+
+
+def _is_constant(value: Instruction, number: int) -> bool:
+    return value.opcode == "constant" and not value.dims and value.attributes["literal"] == number
+
+
+def _memory(value: Instruction) -> Instruction:
+    """The instruction whose memory a value is."""
+    while value.opcode in ("reshape", "bitcast", "copy"):
+        value = value.operands[0]
+    return value

@@ -1,0 +1,246 @@
+"""Kernels that are whole loops against the reference evaluator: lengths, dtypes, registers and strips, CPUs."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from tripont.core.compiler.codegen.kernels import element_loops as kernels
+from tripont.core.compiler.fusion import element_loops
+from tripont.core.compiler.ir import hlo
+from tripont.core.compiler.reference.evaluate import evaluate_computation
+from tripont.core.compiler.targets.host import for_cpu
+
+from tests.core.compiler.codegen.harness import Kernel
+from tests.core.compiler.loops import compiled, fused_loops
+
+CPUS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
+
+
+def f32(*dims, seed=0):
+    return np.random.default_rng(seed).uniform(0.1, 0.9, dims).astype(np.float32)
+
+
+def fusion_of(function, arguments) -> hlo.Instruction:
+    """The fused loop of a program, with parameters for operands."""
+    (fusion,) = fused_loops(compiled(function, arguments))
+    return fusion.replace(operands=fusion.called[0].parameters)
+
+
+def loop_of(fusion: hlo.Instruction) -> hlo.Instruction:
+    return next(i for i in fusion.called[0].instructions if i.opcode == "while")
+
+
+def form_of(fusion: hlo.Instruction, cpu: str = "x86-64-v4") -> kernels.Form:
+    plan = element_loops.plan(loop_of(fusion))
+    axis = kernels.lane_axis(plan)
+    return kernels.form_of(for_cpu(cpu), loop_of(fusion), plan, plan.axes[axis])
+
+
+def arguments_of(fusion: hlo.Instruction) -> list[np.ndarray]:
+    rng = np.random.default_rng(1)
+    arguments = []
+    for o in fusion.operands:
+        if o.dtype.kind == "pred":
+            arguments.append(rng.random(o.dims) < 0.5)
+        elif o.dtype.is_integer:
+            arguments.append(rng.integers(0, 20, o.dims).astype(o.dtype.numpy))
+        else:
+            arguments.append(rng.uniform(0.1, 0.9, o.dims).astype(o.dtype.numpy))
+    return arguments
+
+
+def check(function, arguments, cpu="host", tolerance=1e-5) -> hlo.Instruction:
+    """Run the fused loop's kernel, its blocks last first in two pieces, and compare with the evaluator."""
+    fusion = fusion_of(function, arguments)
+    kernel = Kernel(fusion, for_cpu(cpu))
+    values = arguments_of(fusion)
+    expected = evaluate_computation(fusion.called[0], values)
+    if fusion.attributes["in_place"]:
+        pytest.fail("the harness gives results memory of their own")
+    results = kernel.run(values, [kernel.emitted.work_count // 2])
+    for a, b in zip(results, expected, strict=True):
+        if a.dtype.kind in "iub":
+            np.testing.assert_array_equal(a, b)
+        else:
+            wide = np.complex128 if a.dtype.kind == "c" else np.float64
+            np.testing.assert_allclose(
+                a.astype(wide), b.astype(wide), rtol=tolerance, atol=tolerance
+            )
+    return fusion
+
+
+def elementwise(x, r):
+    return lax.fori_loop(0, 7, lambda _, x: r * x * (1 - x), x)
+
+
+def lorenz(y):
+    def step(_, y):
+        a, b, c = y
+        return y + 0.01 * jnp.array([10 * (b - a), a * (28 - c) - b, a * b - 2.5 * c])
+
+    return jax.vmap(lambda y: lax.fori_loop(0, 5, step, y))(y)
+
+
+def gate(x, xs):
+    """A long chain of operations in each step, rows that are read and rows that are written."""
+
+    def step(x, y):
+        z = jax.nn.sigmoid(x + y)
+        x = (1 - z) * jnp.tanh(y * z) + z * x
+        return x, (x, z)
+
+    return lax.scan(step, x, xs)
+
+
+def frozen(y, limit):
+    def solve(y, limit):
+        def unfinished(s):
+            return (s[0].sum() < limit) & (s[1] < 20)
+
+        return lax.while_loop(unfinished, lambda s: (s[0] * 1.25, s[1] + 1), (y, 0))
+
+    return jax.vmap(solve)(y, limit)
+
+
+@pytest.mark.parametrize("size", [8, 9, 15, 16, 17, 31, 33, 64, 100, 1023, 4096, 5000])
+def test_length(size):
+    check(elementwise, [f32(size), f32(size)])
+    check(lorenz, [f32(size, 3)])
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize("size", [13, 64, 1000])
+def test_cpu(cpu, size):
+    check(elementwise, [f32(size), f32(size)], cpu)
+    check(lorenz, [f32(size, 3)], cpu)
+    check(frozen, [f32(size, 3), 9 * f32(size)], cpu)
+    check(gate, [f32(size), f32(6, size)], cpu)
+
+
+@pytest.mark.parametrize("size", [8, 17, 130, 1000, 4099, 20_000])
+def test_strips(size):
+    fusion = check(gate, [f32(size), f32(5, size)])
+    assert form_of(fusion).is_strip == (size >= 32)
+
+
+def test_short_steps_stay_in_registers():
+    assert not form_of(fusion_of(elementwise, [f32(4096), f32(4096)])).is_strip
+    assert not form_of(fusion_of(frozen, [f32(4096, 3), f32(4096)])).is_strip
+
+
+@pytest.mark.parametrize("dims", [(3, 40), (40, 3), (5, 7, 9), (2, 100, 2), (70, 70)])
+def test_several_axes(dims):
+    check(elementwise, [f32(*dims), f32(*dims)])
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        *("float64", "bfloat16", "float16", "int8", "uint8", "int16", "int32", "uint32", "int64"),
+        *("uint64", "complex64", "complex128"),
+    ],
+)
+@pytest.mark.parametrize("strip", [False, True])
+def test_dtype(dtype, strip):
+    """Small floats are rounded in each step, as in memory; pred states are states as well."""
+    with jax.enable_x64(True):
+        numbers = (f32(200) * (90 if "int" in dtype else 1)).astype(dtype)
+
+        def step(s, x):
+            value, odd = s
+            value = jnp.where(odd, value * 3 + x, value + x)
+            return (value, ~odd), (value if strip else None)
+
+        def function(x, xs):
+            return lax.scan(step, (x, jnp.real(x) > 0.5), xs)
+
+        function = functools.partial(function)
+        rows = np.broadcast_to(numbers, (6, 200)).copy()
+        tolerance = {"bfloat16": 2e-2, "float16": 2e-3}.get(dtype, 1e-5)
+        check(function, [numbers, rows], tolerance=tolerance)
+
+
+@pytest.mark.parametrize(("size", "strip"), [(64, True), (4096, False)])
+def test_small_floats_are_rounded_in_each_step(size, strip):
+    """1 + 2^-9 is 1 in bf16, however often it is added."""
+
+    def function(x):
+        return lax.fori_loop(0, 1000, lambda _, x: x + jnp.bfloat16(2**-9), x)
+
+    x = np.ones(size, jnp.bfloat16)
+    fusion = fusion_of(function, [x])
+    assert form_of(fusion).is_strip == strip
+    (result,) = Kernel(fusion).run([x])
+    np.testing.assert_array_equal(result, x)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_unknown_number_of_steps(count):
+    def function(x, n):
+        return lax.fori_loop(0, n, lambda i, x: x * 0.9 + i, x)
+
+    fusion = fusion_of(function, [f32(50), np.int32(count)])
+    kernel = Kernel(fusion)
+    for n in (0, 1, count):
+        values = [
+            f32(50) if o.dims else np.int32(n if k else 0) for k, o in enumerate(fusion.operands)
+        ]
+        expected = evaluate_computation(fusion.called[0], values)
+        for a, b in zip(kernel.run(values), expected, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def test_rows_that_are_not_written_stay():
+    """The array that is updated is the operand's memory, and only its rows 1 to 3 are touched."""
+
+    def function(x, h):
+        def step(i, s):
+            x, h = s
+            return x * 0.5, lax.dynamic_update_index_in_dim(h, x, i + 1, 0)
+
+        return lax.fori_loop(0, 3, step, (x, h))
+
+    x, h = f32(100), f32(6, 100, seed=2)
+    fusion = fusion_of(function, [x, h])
+    ((result, operand),) = fusion.attributes["in_place"]
+    values = [x if len(o.dims) == 1 else h.copy() for o in fusion.operands]
+    expected = evaluate_computation(fusion.called[0], values)
+    arrays = [np.zeros(s.dims, s.dtype.numpy) for s in fusion.result_shapes]
+    arrays[result] = values[operand]
+    Kernel(fusion).call([*values, *arrays])
+    for a, b in zip(arrays, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def test_nested_loops():
+    def function(x, n):
+        def outer(i, x):
+            x = lax.fori_loop(0, n, lambda j, x: x * 0.5 + j, x)
+            return lax.fori_loop(0, 3, lambda j, x: jnp.tanh(x) + i, x)
+
+        return lax.fori_loop(0, 4, outer, x)
+
+    check(function, [f32(100), np.int32(3)])
+
+
+def test_numbers_in_any_order():
+    """Stacks, slices, reversals, paddings, sums and tables along the dimensions that are not the elements'."""
+
+    def function(x, table):
+        def step(i, x):
+            a, b, c = x[:, 0], x[:, 1], x[:, 2]
+            y = jnp.stack([c, a, b, jnp.sum(x, 1)], 1)[:, ::-1]
+            y = jnp.pad(y, ((0, 0), (1, 2)))[:, 1:4] + jnp.max(x, 1, keepdims=True)
+            y = y * table[(jnp.abs(x[:, :1]) * 3).astype(jnp.int32) % 5]
+            return jnp.concatenate([y[:, 2:], y[:, :2]], 1) * 0.3 + lax.dynamic_index_in_dim(
+                table, i
+            )
+
+        return lax.fori_loop(0, 5, step, x)
+
+    check(function, [f32(77, 3), f32(5)])

@@ -1,0 +1,298 @@
+"""Which loops run element by element: those that may, and those that nearly may and must not."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from tripont.core.compiler import pipeline
+from tripont.core.compiler.fusion import element_loops
+from tripont.core.compiler.observe import pass_checks
+from tripont.core.compiler.reference.evaluate import evaluate
+from tripont.core.compiler.targets.host import for_cpu
+
+from tests.core.compiler.loops import GENERATED, compiled, fused_loops, loops, read
+from tests.core.compiler.simulate import Simulation
+
+_rng = np.random.default_rng(3)
+
+
+def f32(*dims):
+    return _rng.uniform(0.1, 0.9, dims).astype(np.float32)
+
+
+def lorenz(y):
+    a, b, c = y
+    return y + 0.01 * jnp.array([10 * (b - a), a * (28 - c) - b, a * b - 2.5 * c])
+
+
+def systems(y):
+    return jax.vmap(lambda y: lax.fori_loop(0, 5, lambda _, y: lorenz(y), y))(y)
+
+
+def elementwise(x, r):
+    return lax.fori_loop(0, 7, lambda _, x: r * x * (1 - x), x)
+
+
+def unknown_count(x, n):
+    return lax.fori_loop(0, n, lambda i, x: x * 0.9 + i, x)
+
+
+def outputs(x, xs):
+    def step(x, y):
+        x = 0.5 * x + y
+        return x, (x, x * 2)
+
+    return lax.scan(step, x, xs)
+
+
+def backwards(x, xs):
+    return lax.scan(lambda x, y: (0.5 * x + y, x), x, xs, reverse=True)
+
+
+def frozen(y, limit):
+    def solve(y, limit):
+        def unfinished(s):
+            return (s[0].sum() < limit) & (s[1] < 20)
+
+        return lax.while_loop(unfinished, lambda s: (s[0] * 1.25, s[1] + 1), (y, 0))
+
+    return jax.vmap(solve)(y, limit)
+
+
+def partly_written(x, h):
+    """Rows of an array are written, and others stay as they are."""
+
+    def step(i, s):
+        x, h = s
+        return x * 0.5, lax.dynamic_update_index_in_dim(h, x, i + 1, 0)
+
+    return lax.fori_loop(0, 3, step, (x, h))
+
+
+def nested(x):
+    def outer(i, x):
+        return lax.fori_loop(0, 3, lambda j, x: x * 0.5 + j, x) + i
+
+    return lax.fori_loop(0, 4, outer, x)
+
+
+def stacked(q, w):
+    def step(_, q):
+        a, b = q[..., 0], q[..., 1]
+        q = q + 0.1 * jnp.stack([-b * w, a * w], -1)
+        return q / jnp.sqrt(jnp.sum(q * q, -1, keepdims=True))
+
+    return lax.fori_loop(0, 4, step, q)
+
+
+def turned(x):
+    """The state's dimensions are exchanged and exchanged back in each step."""
+    return lax.fori_loop(0, 4, lambda i, x: (x.T[:, ::-1] * 0.5 + i)[:, ::-1].T, x)
+
+
+def tables(x, table):
+    """Each element reads a table that does not change, where it says."""
+    return lax.fori_loop(0, 4, lambda i, x: 0.5 * x + table[(x * 4).astype(jnp.int32)], x)
+
+
+RIGHT = {
+    "systems": (systems, [f32(40, 3)], (40,)),
+    "elementwise": (elementwise, [f32(100), f32(100)], (100,)),
+    "two_axes": (elementwise, [f32(9, 40), f32(9, 40)], (9, 40)),
+    "unknown_count": (unknown_count, [f32(50), np.int32(4)], (50,)),
+    "outputs": (outputs, [f32(33), f32(6, 33)], (33,)),
+    "outputs_of_rows": (outputs, [f32(33, 2), f32(6, 33, 2)], (33, 2)),
+    "backwards": (backwards, [f32(33), f32(6, 33)], (33,)),
+    "partly_written": (partly_written, [f32(33), f32(6, 33)], (33,)),
+    "frozen": (frozen, [f32(40, 3), 9 * f32(40)], (40,)),
+    "nested": (nested, [f32(64)], (64,)),
+    "stacked": (stacked, [f32(5, 30, 2), f32(5, 30)], (5, 30)),
+    "turned": (turned, [f32(3, 48)], (48,)),
+    "tables": (tables, [f32(48), f32(8)], (48,)),
+}
+
+
+@functools.cache
+def module_of(name):
+    function, arguments, *_ = (RIGHT | WRONG)[name]
+    return compiled(function, arguments)
+
+
+@functools.cache
+def expected_of(name):
+    function, arguments, *_ = (RIGHT | WRONG)[name]
+    return evaluate(read(function, arguments), arguments)
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_loop_becomes_one_kernel(name):
+    axes = RIGHT[name][2]
+    module = module_of(name)
+    (fusion,) = fused_loops(module)
+    assert not loops(module)
+    loop = next(i for i in fusion.called[0].instructions if i.opcode == "while")
+    assert element_loops.plan(loop).axes == axes
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_fused_loop_is_right(name):
+    results = Simulation(module_of(name)).run(RIGHT[name][1])
+    for a, b in zip(results, expected_of(name), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_passes_are_right_on_data(name):
+    function, arguments, _ = RIGHT[name]
+    report = pass_checks.check(read(function, arguments), pipeline.named(GENERATED, for_cpu()))
+    assert not report.wrong
+    assert report.checked
+
+
+# ---------------------------------------------------------------------------------------------------- near misses
+
+
+def neighbours(x):
+    return lax.fori_loop(0, 5, lambda _, x: x + 0.1 * jnp.roll(x, 1), x)
+
+
+def reversed_(x):
+    return lax.fori_loop(0, 5, lambda _, x: x * 0.5 + x[::-1], x)
+
+
+def total(x):
+    return lax.fori_loop(0, 5, lambda _, x: x / jnp.sum(x), x)
+
+
+def total_counted(x):
+    """The sum over elements is only counted, but it is a state."""
+    return lax.fori_loop(0, 5, lambda _, s: (s[0] * 0.5, s[1] + jnp.sum(s[0])), (x, 0.0))
+
+
+def own_transpose(x):
+    return lax.fori_loop(0, 5, lambda _, x: 0.5 * (x + x.T), x)
+
+
+def until_all(x):
+    """Elements go on while any of them is too large: no element is frozen."""
+    return lax.while_loop(lambda x: jnp.any(x > 0.1), lambda x: x * 0.5, x)
+
+
+def frozen_by_another(x):
+    """Elements are frozen by another condition than the one that ends the loop."""
+
+    def step(x):
+        return jnp.where(x > 0.2, x * 0.5, x)
+
+    return lax.while_loop(lambda x: jnp.any(x > 0.3), step, x)
+
+
+def partly_frozen(x, n):
+    """One state is frozen, the other goes on."""
+
+    def step(s):
+        x, n = s
+        return jnp.where(x > 0.1, x * 0.5, x), n + 1
+
+    return lax.while_loop(lambda s: jnp.any(s[0] > 0.1), step, (x, n))
+
+
+def until_sum(x):
+    return lax.while_loop(lambda x: jnp.sum(x) > 1.0, lambda x: x * 0.5, x)
+
+
+def history_read(x, h):
+    """What is written is read again."""
+
+    def step(i, s):
+        x, h = s
+        x = x * 0.5 + h[0]
+        return x, lax.dynamic_update_index_in_dim(h, x, i % 2, 0)
+
+    return lax.fori_loop(0, 5, step, (x, h))
+
+
+def history_of_itself(h):
+    """The array that is written is also read as it was before the loop."""
+
+    def step(i, s):
+        x, written = s
+        x = x * 0.5 + h[i]
+        return x, lax.dynamic_update_index_in_dim(written, x, 4 - i, 0)
+
+    return lax.fori_loop(0, 5, step, (h[0] * 0, h))[1]
+
+
+def own_table(x):
+    """Elements read other elements, where they say."""
+    return lax.fori_loop(0, 4, lambda i, x: 0.5 * x + x[(x * 4).astype(jnp.int32)], x)
+
+
+def split(x):
+    """A reshape that takes the elements' dimension apart: sums of neighbours."""
+    return lax.fori_loop(0, 4, lambda i, x: (x.reshape(-1, 2) * 0.4).sum(1).repeat(2), x)
+
+
+def many_numbers(x):
+    return lax.fori_loop(0, 4, lambda _, x: x + jnp.roll(x, 1, axis=1), x)
+
+
+def few_elements(x):
+    return lax.fori_loop(0, 4, lambda _, x: x * 0.5, x)
+
+
+def running_sum(x):
+    return lax.fori_loop(0, 4, lambda _, x: jnp.cumsum(x) * 0.1, x)
+
+
+WRONG = {
+    "neighbours": (neighbours, [f32(64)]),
+    "reversed": (reversed_, [f32(64)]),
+    "total": (total, [f32(64)]),
+    "total_counted": (total_counted, [f32(64)]),
+    "own_transpose": (own_transpose, [f32(16, 16)]),
+    "until_all": (until_all, [f32(64)]),
+    "frozen_by_another": (frozen_by_another, [f32(64)]),
+    "partly_frozen": (partly_frozen, [f32(64), np.zeros(64, np.int32)]),
+    "until_sum": (until_sum, [f32(64)]),
+    "history_read": (history_read, [f32(64), f32(2, 64)]),
+    "history_of_itself": (history_of_itself, [f32(5, 64)]),
+    "own_table": (own_table, [f32(64)]),
+    "split": (split, [f32(64)]),
+    "many_numbers": (many_numbers, [f32(8, 200)]),
+    "few_elements": (few_elements, [f32(3)]),
+    "running_sum": (running_sum, [f32(64)]),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_loop_that_does_not_fit_takes_the_general_way(name):
+    module = module_of(name)
+    assert not fused_loops(module)
+    results = Simulation(module).run(WRONG[name][1])
+    for a, b in zip(results, expected_of(name), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+
+
+def test_inner_loop_is_fused_where_the_outer_one_cannot_be():
+    def outer(_, x):
+        x = lax.fori_loop(0, 6, lambda _, x: 0.9 * x * (1 - x), x)
+        return x / jnp.sum(x)
+
+    arguments = [f32(64)]
+    module = compiled(lambda x: lax.fori_loop(0, 3, outer, x), arguments)
+    assert len(fused_loops(module)) == len(loops(module)) == 1
+    expected = evaluate(read(lambda x: lax.fori_loop(0, 3, outer, x), arguments), arguments)
+    np.testing.assert_allclose(Simulation(module).run(arguments)[0], expected[0], rtol=1e-5)
+
+
+def test_program_without_loops_stays_the_same_object():
+    from tripont.core.compiler.passes.fuse_loops import fuse_loops
+
+    module = read(lambda x: x * 2, [f32(8)])
+    assert fuse_loops(module) is module
