@@ -15,11 +15,17 @@ _SUFFIXES = (".py", ".txt")
 
 
 def _source_files(folder: str) -> Iterator[os.DirEntry[str]]:
+    """Those in the folder ``core`` of the package: of the compiler, and of what it shares with the runtime."""
+    for name in ("compiler", "schema"):
+        yield from _files_below(os.path.join(folder, name))
+
+
+def _files_below(folder: str) -> Iterator[os.DirEntry[str]]:
     with os.scandir(folder) as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):
             if entry.is_dir():
                 if entry.name != "__pycache__":
-                    yield from _source_files(entry.path)
+                    yield from _files_below(entry.path)
             elif entry.name.endswith(_SUFFIXES):
                 yield entry
 
@@ -38,8 +44,8 @@ def compiler_fingerprint() -> str:
         except importlib.metadata.PackageNotFoundError:
             digest.update(b"none")
     for root in package_path:
-        folder = os.path.join(root, "core", "compiler")
-        if os.path.isdir(folder):
+        folder = os.path.join(root, "core")
+        if os.path.isdir(os.path.join(folder, "compiler")):
             for entry in _source_files(folder):
                 status = entry.stat()
                 digest.update(f"{entry.name} {status.st_size} {status.st_mtime_ns}\n".encode())
@@ -53,8 +59,8 @@ def compiler_sources() -> str:
     ``core/runtime/installation.cc`` computes it in the same way: the runtime compares its own with a worker's.
     """
     for root in package_path:
-        folder = os.path.join(root, "core", "compiler")
-        if os.path.isdir(folder):
+        folder = os.path.join(root, "core")
+        if os.path.isdir(os.path.join(folder, "compiler")):
             digest = hashlib.sha256()
             for entry in _source_files(folder):
                 with open(entry.path, "rb") as file:

@@ -7,20 +7,16 @@ They are checked under pytest and with TRIPONT_VERIFY=1.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final
 
 from .fusion.fuse import executable_computations
 from .ir.errors import internal
 from .ir.hlo import AUTO_LAYOUT, Computation, Instruction, Module, TokenShape
+from .ir.registry import OPS
 from .ir.verifier import VerificationError
 from .passes.dynamic_sizes import OPCODES as SIZE_OPCODES
 from .stages import Emitted
-from .thunks.lowering import ALIASES
 
 Law = Callable[[Module, str], None]
-
-# Instructions that become thunks without a kernel of their own.
-_THUNKS: Final = frozenset(("library-call", "custom-call", "while", "conditional", "copy"))
 
 
 def entry_without_tokens(module: Module, after: str) -> None:
@@ -77,7 +73,8 @@ def runs_as_thunks(module: Module, after: str) -> None:
     for computation in executable_computations(module):
         for instruction in computation.instructions:
             opcode = instruction.opcode
-            known = opcode in ALIASES or opcode in _THUNKS or opcode in INDEXABLE
+            op = OPS[opcode]
+            known = op.is_alias or op.is_thunk or opcode in INDEXABLE
             if opcode == "fusion":
                 known = instruction.attributes["kind"] in EMITTERS
             if not (known or opcode in EMITTERS):

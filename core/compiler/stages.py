@@ -18,7 +18,8 @@ from .memory import buffers
 from .memory.donation import donated_parameters
 from .observe import description
 from .observe.dump import ARTIFACT, OPTIMISED_PROTO, Dump
-from .targets.target import Compilation, Image, Target
+from .targets.image import Image
+from .targets.target import Compilation, Target
 from .thunks import cost as thunk_cost
 from .thunks import emission, lowering
 from .thunks.lowering import Lowered

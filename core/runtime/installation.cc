@@ -49,11 +49,10 @@ fs::path InstalledInterpreter() {
   return python.parent_path().parent_path() / "bin" / python.filename();
 }
 
-// Calls `visit(path, name)` for each file of the compiler below `folder`, sorted by name in each
-// folder: its code, and the tables beside it (tripont/fingerprint.py goes through them in the same
-// way). `name` is the path relative to the folder that the walk began with.
+// Calls `visit(path, name)` for each source file below `folder`, sorted by name in each folder: code,
+// and the tables beside it. `name` is `prefix` and the path relative to the first folder.
 template <typename Visit>
-void VisitSources(const fs::path& folder, const Visit& visit, const std::string& prefix = "") {
+void VisitFiles(const fs::path& folder, const Visit& visit, const std::string& prefix) {
   std::vector<fs::path> paths;
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
@@ -64,11 +63,19 @@ void VisitSources(const fs::path& folder, const Visit& visit, const std::string&
   for (const fs::path& path : paths) {
     const std::string name = path.filename().string();
     if (fs::is_directory(path, error)) {
-      if (name != "__pycache__") VisitSources(path, visit, StrCat(prefix, name, "/"));
+      if (name != "__pycache__") VisitFiles(path, visit, StrCat(prefix, name, "/"));
     } else if (path.extension() == ".py" || path.extension() == ".txt") {
       visit(path, StrCat(prefix, name));
     }
   }
+}
+
+// Those of the compiler and of what it shares with the runtime, in the folder `core` of the package
+// (tripont/fingerprint.py goes through them in the same way).
+template <typename Visit>
+void VisitSources(const fs::path& core, const Visit& visit) {
+  for (const char* const name : {"compiler", "schema"})
+    VisitFiles(core / name, visit, StrCat(name, "/"));
 }
 
 // The names of the .dist-info folders of what the compiler is built on: they hold the versions.
@@ -140,11 +147,10 @@ std::string PackageFolder() {
 
 std::string DefaultCompilerFingerprint() {
   const fs::path package = LibraryFolder().parent_path();
-  const fs::path compiler = package / "core" / "compiler";
   std::error_code error;
-  if (!fs::is_directory(compiler, error)) return "";
+  if (!fs::is_directory(package / "core" / "compiler", error)) return "";
   Sha256 digest;
-  VisitSources(compiler, [&](const fs::path& path, const std::string& name) {
+  VisitSources(package / "core", [&](const fs::path& path, const std::string& name) {
     struct stat info{};
     if (stat(path.c_str(), &info) != 0) return;
     digest.UpdateField(StrCat(name, " ", static_cast<int64_t>(info.st_size), " ",
@@ -157,13 +163,13 @@ std::string DefaultCompilerFingerprint() {
 
 const std::string& CompilerSources() {
   static const auto* const digest = new std::string([] {
-    const fs::path compiler = LibraryFolder().parent_path() / "core" / "compiler";
     std::string text;
-    VisitSources(compiler, [&](const fs::path& path, const std::string& name) {
-      std::ifstream file(path, std::ios::binary);
-      const std::string content((std::istreambuf_iterator<char>(file)), {});
-      text += StrCat(name, " ", Crc32(content), "\n");
-    });
+    VisitSources(LibraryFolder().parent_path() / "core",
+                 [&](const fs::path& path, const std::string& name) {
+                   std::ifstream file(path, std::ios::binary);
+                   const std::string content((std::istreambuf_iterator<char>(file)), {});
+                   text += StrCat(name, " ", Crc32(content), "\n");
+                 });
     if (text.empty()) return text;
     Sha256 sha;
     sha.Update(text);

@@ -1,26 +1,18 @@
 #include "core/runtime/status.h"
 
-#include <array>
+#include <iterator>
 
 namespace tripont {
-namespace {
-
-constexpr std::array<std::string_view, 17> kNames = {
-    "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",
-    "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
-    "ABORTED",   "OUT_OF_RANGE",   "UNIMPLEMENTED",     "INTERNAL",           "UNAVAILABLE",
-    "DATA_LOSS", "UNAUTHENTICATED"};
-
-}  // namespace
 
 std::string_view StatusCodeName(StatusCode code) {
   const auto index = static_cast<size_t>(code);
-  return index < kNames.size() ? kNames[index] : "UNKNOWN";
+  return index < std::size(kStatusCodeNames) ? kStatusCodeNames[index] : "UNKNOWN";
 }
 
 StatusCode StatusCodeFromInt(int code) {
-  return code >= 0 && static_cast<size_t>(code) < kNames.size() ? static_cast<StatusCode>(code)
-                                                                : StatusCode::kUnknown;
+  return code >= 0 && static_cast<size_t>(code) < std::size(kStatusCodeNames)
+             ? static_cast<StatusCode>(code)
+             : StatusCode::kUnknown;
 }
 
 Status::Status(StatusCode code, std::string message) {

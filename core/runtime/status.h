@@ -1,7 +1,7 @@
 // Status and StatusOr: the result of everything that can fail.
 //
-// Codes are those of absl::StatusCode and PJRT_Error_Code (same numbers), so that pjrt/ passes them
-// through unchanged. Messages are for the user: they name the op, shape, dtype, device or file
+// Codes are those of absl::StatusCode and PJRT_Error_Code (same numbers, core/schema/status_codes.py),
+// so that pjrt/ passes them through unchanged. Messages are for the user: they name the op, shape, dtype, device or file
 // concerned, and what to do next if known. An OK status is a null pointer: creating, copying and
 // testing one costs nothing. No function of the runtime throws.
 #ifndef TRIPONT_CORE_RUNTIME_STATUS_H_
@@ -15,28 +15,9 @@
 
 #include "core/runtime/export.h"
 #include "core/runtime/strings.h"
+#include "core/schema/status_codes.h"
 
 namespace tripont {
-
-enum class StatusCode : int {
-  kOk = 0,
-  kCancelled = 1,
-  kUnknown = 2,
-  kInvalidArgument = 3,
-  kDeadlineExceeded = 4,
-  kNotFound = 5,
-  kAlreadyExists = 6,
-  kPermissionDenied = 7,
-  kResourceExhausted = 8,
-  kFailedPrecondition = 9,
-  kAborted = 10,
-  kOutOfRange = 11,
-  kUnimplemented = 12,
-  kInternal = 13,
-  kUnavailable = 14,
-  kDataLoss = 15,
-  kUnauthenticated = 16,
-};
 
 // "INVALID_ARGUMENT" and so on; "UNKNOWN" for a number that is none of the codes.
 TRIPONT_EXPORT std::string_view StatusCodeName(StatusCode code);

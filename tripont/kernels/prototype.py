@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from tripont.core.schema.element_types import BY_NAME, BY_STORAGE, ELEMENT_TYPES
+
 Kind = Literal[
     "operand", "result", "attribute", "size", "rank", "dimension", "dimensions", "begin", "end"
 ]
@@ -26,33 +28,39 @@ class Type:
     size: int
 
 
+def _stored(numpy: str, llvm: str) -> Type:
+    row = BY_STORAGE[numpy]
+    return Type(numpy, row.number, llvm, row.bytes)
+
+
 # Spelled with single spaces, without const.
 _TYPES: Final[dict[str, Type]] = {
-    **dict.fromkeys(("bool", "_Bool"), Type("bool", 1, "i8", 1)),
-    **dict.fromkeys(("int8_t", "signed char"), Type("int8", 2, "i8", 1)),
-    **dict.fromkeys(("int16_t", "short"), Type("int16", 3, "i16", 2)),
-    **dict.fromkeys(("int32_t", "int"), Type("int32", 4, "i32", 4)),
+    **dict.fromkeys(("bool", "_Bool"), _stored("bool", "i8")),
+    **dict.fromkeys(("int8_t", "signed char"), _stored("int8", "i8")),
+    **dict.fromkeys(("int16_t", "short"), _stored("int16", "i16")),
+    **dict.fromkeys(("int32_t", "int"), _stored("int32", "i32")),
     **dict.fromkeys(
-        ("int64_t", "long", "long long", "ptrdiff_t", "ssize_t"), Type("int64", 5, "i64", 8)
+        ("int64_t", "long", "long long", "ptrdiff_t", "ssize_t"), _stored("int64", "i64")
     ),
-    **dict.fromkeys(("uint8_t", "unsigned char"), Type("uint8", 6, "i8", 1)),
-    **dict.fromkeys(("uint16_t", "unsigned short"), Type("uint16", 7, "i16", 2)),
-    **dict.fromkeys(("uint32_t", "unsigned", "unsigned int"), Type("uint32", 8, "i32", 4)),
+    **dict.fromkeys(("uint8_t", "unsigned char"), _stored("uint8", "i8")),
+    **dict.fromkeys(("uint16_t", "unsigned short"), _stored("uint16", "i16")),
+    **dict.fromkeys(("uint32_t", "unsigned", "unsigned int"), _stored("uint32", "i32")),
     **dict.fromkeys(
-        ("uint64_t", "unsigned long", "unsigned long long", "size_t"), Type("uint64", 9, "i64", 8)
+        ("uint64_t", "unsigned long", "unsigned long long", "size_t"), _stored("uint64", "i64")
     ),
-    "_Float16": Type("float16", 10, "half", 2),
-    "__bf16": Type("bfloat16", 16, "bfloat", 2),
-    "float": Type("float32", 11, "float", 4),
-    "double": Type("float64", 12, "double", 8),
-    **dict.fromkeys(("float _Complex", "float complex"), Type("complex64", 15, "<2 x float>", 8)),
-    **dict.fromkeys(
-        ("double _Complex", "double complex"), Type("complex128", 18, "<2 x double>", 16)
-    ),
+    "_Float16": _stored("float16", "half"),
+    "__bf16": _stored("bfloat16", "bfloat"),
+    "float": _stored("float32", "float"),
+    "double": _stored("float64", "double"),
+    **dict.fromkeys(("float _Complex", "float complex"), _stored("complex64", "<2 x float>")),
+    **dict.fromkeys(("double _Complex", "double complex"), _stored("complex128", "<2 x double>")),
     "void": Type("", 0, "void", 0),
 }
-_SCALARS: Final = frozenset(range(1, 10)) | {11, 12}  # what attributes can be: XLA's numbers
-_INTEGERS: Final = frozenset(range(2, 10))
+_INTEGERS: Final = frozenset(
+    t.number for t in ELEMENT_TYPES if t.kind in ("int", "uint") and t.bits >= 8
+)
+# What attributes can be.
+_SCALARS: Final = _INTEGERS | {BY_NAME[name].number for name in ("pred", "f32", "f64")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +246,7 @@ def _classify(
             what: Kind = "size" if match["what"] == "size" else "rank"
             return Parameter(name, what, type_, False, c_type, index, of_result)
     if name in ("begin", "end"):
-        if type_.code not in (5, 9):
+        if type_.numpy not in ("int64", "uint64"):
             raise SignatureError(f"kernel {function!r}: {name!r} must be an int64_t")
         return Parameter(name, "begin" if name == "begin" else "end", type_, False, c_type)
     if type_.code not in _SCALARS:

@@ -11,12 +11,8 @@ import numpy as np
 
 from ..ir import dtypes, hlo
 from ..ir.dtypes import DType
+from ..ir.registry import OPS
 
-_MOVES: Final = frozenset(
-    ["bitcast", "broadcast", "concatenate", "constant", "copy", "dynamic-slice"]
-    + ["dynamic-update-slice", "gather", "pad", "parameter", "reshape", "reverse", "select"]
-    + ["slice", "transpose", "tuple"]
-)
 _UNSIGNED: Final = {1: dtypes.U8, 2: dtypes.U16, 8: dtypes.U64}
 
 
@@ -34,7 +30,7 @@ def as_bits(computation: hlo.Computation, has_double: bool = True) -> hlo.Comput
     for i in computation.instructions:
         if not candidates:
             return computation
-        if i.opcode not in _MOVES:
+        if not OPS[i.opcode].moves:
             shapes = [*i.result_shapes, *(s for o in i.operands for s in o.result_shapes)]
             used = {s.dtype for s in shapes if isinstance(s, hlo.Shape)}
             if i.opcode == "bitcast-convert":  # the bits of a NaN count

@@ -1,11 +1,11 @@
 """Write a module as the bytes of an HloModuleProto, the form in which PJRT hands out an optimised program.
 
 The field numbers are those of XLA's ``hlo.proto`` and ``xla_data.proto`` and stand next to their names in
-:class:`_Field`.
+:class:`Field`.
 
 Where our IR is flatter than HLO, the proto gets HLO's form: ``while`` and ``conditional`` take tuples (so their
 computations take one tuple parameter each), ``optimization-barrier`` takes one operand. A ``library-call`` becomes a
-custom call with the target ``tripont$<name>``, and so do ``erfc`` and others (hlo.WRITTEN_AS_CALLS); one that is a
+custom call with the target ``tripont$<name>``, and so do ``erfc`` and others (``Op.hlo_call``); one that is a
 collective is that of HLO again. Large constants are left without their literal (XLA prints them as ``{...}``), so that
 the bytes stay small whatever the program's weights.
 """
@@ -21,29 +21,25 @@ import numpy as np
 
 from ..ir.dtypes import DType
 from ..ir.hlo import (
-    WRITTEN_AS_CALLS,
     AnyShape,
     Computation,
-    ConvolutionDimensionNumbers,
-    DotDimensionNumbers,
-    GatherDimensionNumbers,
     Instruction,
     LayoutOrder,
     Metadata,
     Module,
-    ScatterDimensionNumbers,
     Shape,
     TokenShape,
     TupleShape,
     WindowDimension,
 )
-from .wire_format import float32, integer, integers, message, text, varint
+from ..ir.registry import OPS, Absent
+from .wire_format import integer, integers, message, text, varint
 
 # Literals of more bytes are elided.
 MAX_LITERAL_BYTES: Final = 1024
 
 
-class _Field:
+class Field:
     """Field numbers of HloInstructionProto."""
 
     NAME = 1
@@ -258,7 +254,7 @@ class _ModuleWriter:
                 + text(3, metadata.source_file)
                 + integer(4, metadata.source_line)
             )
-            found = self._metadata[metadata] = message(_Field.METADATA, body)
+            found = self._metadata[metadata] = message(Field.METADATA, body)
         return found
 
 
@@ -290,7 +286,7 @@ class _ComputationWriter:
             whole = TupleShape(tuple(parameter_shapes))  # type: ignore[arg-type]
             parameter = self.emit("parameter", "parameter", whole, ())
             for index, p in enumerate(computation.parameters):
-                element = integer(_Field.TUPLE_INDEX, index)
+                element = integer(Field.TUPLE_INDEX, index)
                 self.ids[p] = self.emit("get-tuple-element", p.name, p.shape, (parameter,), element)
             parameter_shapes, parameter_names = [whole], ["parameter"]
         is_entry = computation is self.module.module.entry
@@ -369,13 +365,13 @@ class _ComputationWriter:
         number = module.new_id()
         body = b"".join(
             (
-                text(_Field.NAME, module.unique_name(name or opcode)),
-                text(_Field.OPCODE, opcode),
-                message(_Field.SHAPE, shape if isinstance(shape, bytes) else module.shape(shape)),
+                text(Field.NAME, module.unique_name(name or opcode)),
+                text(Field.OPCODE, opcode),
+                message(Field.SHAPE, shape if isinstance(shape, bytes) else module.shape(shape)),
                 metadata,
                 fields,
-                integer(_Field.ID, number),
-                integers(_Field.OPERAND_IDS, operands),
+                integer(Field.ID, number),
+                integers(Field.OPERAND_IDS, operands),
             )
         )
         self.parts.append(message(2, body))
@@ -418,8 +414,8 @@ class _ComputationWriter:
 
     def fields(self, instruction: Instruction) -> bytes:
         """The fields of the instruction's attributes and called computations."""
-        writer = _WRITERS.get(instruction.opcode)
-        fields = writer(instruction) if writer is not None else b""
+        write = OPS[instruction.opcode].fields
+        fields = b"" if isinstance(write, Absent) else write(instruction)
         if instruction.called:
             ids = [
                 self.module.computation_ids[(called, *_form(instruction, index))]
@@ -427,68 +423,33 @@ class _ComputationWriter:
             ]
             if instruction.opcode == "while":
                 ids.reverse()  # HLO lists the body first
-            fields += integers(_Field.CALLED_COMPUTATION_IDS, ids)
+            fields += integers(Field.CALLED_COMPUTATION_IDS, ids)
         return fields
 
 
 # ---------------------------------------------------------------------------------------------------- attributes
 
-_OPCODES: Final = {
-    "optimization-barrier": "opt-barrier",
-    "library-call": "custom-call",
-    "pack": "custom-call",
-    "packed-dot": "custom-call",
-    "window-product": "custom-call",
-    **dict.fromkeys(WRITTEN_AS_CALLS, "custom-call"),
-}
-
-#: Library calls that HLO has an opcode for: who reads the program looks for it.
-_COLLECTIVE_CALLS: Final = frozenset(
-    ("all-reduce", "all-gather", "all-to-all", "reduce-scatter", "collective-permute")
-)
-
 
 def _written_opcode(i: Instruction) -> str:
-    if i.opcode == "library-call" and i.attributes["name"] in _COLLECTIVE_CALLS:
-        return str(i.attributes["name"])
-    return _OPCODES.get(i.opcode, i.opcode)
+    op = OPS[i.opcode]
+    if op.hlo_call:
+        return "custom-call"
+    name = op.hlo_name
+    return name(i) if callable(name) else name or i.opcode
 
 
-def _literal(literal: np.ndarray, shape: Shape) -> bytes:
-    """A LiteralProto. The field's number and encoding depend on the dtype."""
-    dtype = shape.dtype
-    layout = integers(1, range(len(shape.dims) - 1, -1, -1))
-    shape_proto = integer(2, dtype.code) + integers(3, shape.dims) + message(5, layout)
-    number = _LITERAL_FIELDS[dtype.name]
-    if dtype.kind in ("int", "uint") and dtype.bits >= 32:
-        data = b"".join(map(varint, literal.reshape(-1).tolist()))
-    else:
-        data = literal.tobytes()
-    return message(1, shape_proto) + message(number, data)
+def call_fields(target: str) -> Callable[[Instruction], bytes]:
+    """The fields of an op that is a custom call of ``target`` in HLO (:attr:`..ir.registry.Op.hlo_call`)."""
+    return lambda i: text(Field.CUSTOM_CALL_TARGET, target)
 
 
-_LITERAL_FIELDS: Final = {
-    "pred": 2, "u8": 3, "s32": 4, "s64": 5, "u32": 6, "u64": 7, "f32": 8, "f64": 9, "f16": 11, "c64": 12,
-    "bf16": 13, "s8": 15, "u16": 16, "s16": 17, "c128": 18, "f8e5m2": 19, "f8e4m3fn": 20, "f8e4m3b11fnuz": 23,
-    "f8e5m2fnuz": 24, "f8e4m3fnuz": 25, "f8e4m3": 28, "f8e3m4": 29, "f8e8m0fnu": 33,
-}  # fmt: skip
+def dimensions_field(i: Instruction) -> bytes:
+    return integers(Field.DIMENSIONS, i.attributes["dimensions"])
 
 
-def _constant(i: Instruction) -> bytes:
-    literal = i.attributes["literal"]
-    # Sub-byte literals are packed in the proto; they are rare enough to be elided too.
-    if literal.nbytes > MAX_LITERAL_BYTES or i.dtype.name not in _LITERAL_FIELDS:
-        return b""
-    return message(_Field.LITERAL, _literal(literal, i.shape))  # type: ignore[arg-type]
-
-
-def _dimensions(i: Instruction) -> bytes:
-    return integers(_Field.DIMENSIONS, i.attributes["dimensions"])
-
-
-def _dimension(name: str) -> Callable[[Instruction], bytes]:
+def dimension_field(name: str) -> Callable[[Instruction], bytes]:
     """One dimension, which HLO keeps in the list of dimensions."""
-    return lambda i: message(_Field.DIMENSIONS, varint(i.attributes[name]))
+    return lambda i: message(Field.DIMENSIONS, varint(i.attributes[name]))
 
 
 def _window_proto(window: Sequence[WindowDimension]) -> bytes:
@@ -502,205 +463,14 @@ def _window_proto(window: Sequence[WindowDimension]) -> bytes:
         + integer(7, int(w.reversal))
         for w in window
     )
-    return message(_Field.WINDOW, b"".join(message(1, d) for d in dimensions))
+    return message(Field.WINDOW, b"".join(message(1, d) for d in dimensions))
 
 
-def _window(i: Instruction) -> bytes:
+def window_field(i: Instruction) -> bytes:
     return _window_proto(i.attributes["window"])
 
 
-_PRECISIONS: Final = {"DEFAULT": 0, "HIGH": 1, "HIGHEST": 2}
-_ALGORITHMS: Final = {
-    "f16_f16_f16": 3, "f16_f16_f32": 4, "bf16_bf16_bf16": 5, "bf16_bf16_f32": 6, "bf16_bf16_f32_x3": 7,
-    "bf16_bf16_f32_x6": 8, "tf32_tf32_f32": 9, "tf32_tf32_f32_x3": 10, "f32_f32_f32": 11, "f64_f64_f64": 12,
-    "bf16_bf16_f32_x9": 13,
-}  # fmt: skip
-
-
-def _precision(i: Instruction) -> bytes:
-    values = [_PRECISIONS.get(p, 0) for p in i.attributes["precision"]]
-    algorithm = _ALGORITHMS.get(i.attributes.get("algorithm", ""), 0)
-    return message(_Field.PRECISION_CONFIG, integers(1, values) + integer(2, algorithm))
-
-
-def _dot(i: Instruction) -> bytes:
-    numbers: DotDimensionNumbers = i.attributes["dimension_numbers"]
-    body = (
-        integers(1, numbers.lhs_contracting)
-        + integers(2, numbers.rhs_contracting)
-        + integers(3, numbers.lhs_batch)
-        + integers(4, numbers.rhs_batch)
-    )
-    return message(_Field.DOT_DIMENSION_NUMBERS, body) + _precision(i)
-
-
-def _convolution(i: Instruction) -> bytes:
-    n: ConvolutionDimensionNumbers = i.attributes["dimension_numbers"]
-    body = (
-        integer(7, n.input_batch)
-        + integer(8, n.input_feature)
-        + integers(11, n.input_spatial)
-        + integer(3, n.kernel_input_feature)
-        + integer(4, n.kernel_output_feature)
-        + integers(6, n.kernel_spatial)
-        + integer(9, n.output_batch)
-        + integer(10, n.output_feature)
-        + integers(12, n.output_spatial)
-    )
-    return (
-        _window(i)
-        + message(_Field.CONVOLUTION_DIMENSION_NUMBERS, body)
-        + integer(_Field.FEATURE_GROUP_COUNT, i.attributes["feature_group_count"])
-        + integer(_Field.BATCH_GROUP_COUNT, i.attributes["batch_group_count"])
-        + _precision(i)
-    )
-
-
-def _gather(i: Instruction) -> bytes:
-    n: GatherDimensionNumbers = i.attributes["dimension_numbers"]
-    body = (
-        integers(1, n.offset_dims)
-        + integers(2, n.collapsed_slice_dims)
-        + integers(3, n.start_index_map)
-        + integer(4, n.index_vector_dim)
-        + integers(5, n.operand_batching_dims)
-        + integers(6, n.start_indices_batching_dims)
-    )
-    return (
-        message(_Field.GATHER_DIMENSION_NUMBERS, body)
-        + integers(_Field.GATHER_SLICE_SIZES, i.attributes["slice_sizes"])
-        + integer(_Field.INDICES_ARE_SORTED, int(i.attributes["indices_are_sorted"]))
-    )
-
-
-def _scatter(i: Instruction) -> bytes:
-    n: ScatterDimensionNumbers = i.attributes["dimension_numbers"]
-    body = (
-        integers(1, n.update_window_dims)
-        + integers(2, n.inserted_window_dims)
-        + integers(3, n.scatter_dims_to_operand_dims)
-        + integer(4, n.index_vector_dim)
-        + integers(5, n.input_batching_dims)
-        + integers(6, n.scatter_indices_batching_dims)
-    )
-    return (
-        message(_Field.SCATTER_DIMENSION_NUMBERS, body)
-        + integer(_Field.INDICES_ARE_SORTED, int(i.attributes["indices_are_sorted"]))
-        + integer(_Field.UNIQUE_INDICES, int(i.attributes["unique_indices"]))
-    )
-
-
-def _slice(i: Instruction) -> bytes:
-    bounds = zip(
-        i.attributes["starts"], i.attributes["limits"], i.attributes["strides"], strict=True
-    )
-    return b"".join(
-        message(_Field.SLICE_DIMENSIONS, integer(1, start) + integer(2, limit) + integer(3, stride))
-        for start, limit, stride in bounds
-    )
-
-
-def _pad(i: Instruction) -> bytes:
-    edges = zip(i.attributes["low"], i.attributes["high"], i.attributes["interior"], strict=True)
-    body = b"".join(message(1, integer(1, a) + integer(2, b) + integer(3, c)) for a, b, c in edges)
-    return message(_Field.PADDING_CONFIG, body)
-
-
-def _compare(i: Instruction) -> bytes:
-    return text(_Field.COMPARISON_DIRECTION, i.attributes["direction"]) + text(
-        _Field.COMPARISON_TYPE, i.attributes["comparison_type"]
-    )
-
-
-def _reduce_precision(i: Instruction) -> bytes:
-    return integer(_Field.EXPONENT_BITS, i.attributes["exponent_bits"]) + integer(
-        _Field.MANTISSA_BITS, i.attributes["mantissa_bits"]
-    )
-
-
-def _sort(i: Instruction) -> bytes:
-    return _dimension("dimension")(i) + integer(_Field.IS_STABLE, int(i.attributes["is_stable"]))
-
-
-def _topk(i: Instruction) -> bytes:
-    return integer(_Field.K, i.attributes["k"]) + integer(
-        _Field.LARGEST, int(i.attributes["largest"])
-    )
-
-
-def _fft(i: Instruction) -> bytes:
-    kind = ("FFT", "IFFT", "RFFT", "IRFFT").index(i.attributes["fft_type"])
-    return integer(_Field.FFT_TYPE, kind) + integers(_Field.FFT_LENGTH, i.attributes["fft_length"])
-
-
-def _triangular_solve(i: Instruction) -> bytes:
-    transpose = ("INVALID", "NO_TRANSPOSE", "TRANSPOSE", "ADJOINT").index(
-        i.attributes["transpose_a"]
-    )
-    flags = (int(i.attributes[name]) for name in ("left_side", "lower", "unit_diagonal"))
-    body = b"".join(integer(n, flag) for n, flag in enumerate(flags, 1)) + integer(4, transpose)
-    return message(_Field.TRIANGULAR_SOLVE_OPTIONS, body)
-
-
-def _batch_norm(i: Instruction) -> bytes:
-    return float32(_Field.EPSILON, i.attributes["epsilon"]) + integer(
-        _Field.FEATURE_INDEX, i.attributes["feature_index"]
-    )
-
-
-def _rng(i: Instruction) -> bytes:
-    return integer(_Field.DISTRIBUTION, {"uniform": 1, "normal": 2}[i.attributes["distribution"]])
-
-
-def _rng_bit_generator(i: Instruction) -> bytes:
-    return integer(
-        _Field.RNG_ALGORITHM, ("DEFAULT", "THREE_FRY", "PHILOX").index(i.attributes["algorithm"])
-    )
-
-
-def _custom_call(i: Instruction) -> bytes:
-    attributes = i.attributes
-    config = attributes["backend_config"]
-    if isinstance(config, dict):
-        config = _json(config)
-    several = isinstance(i.shape, TupleShape)
-    aliases = b"".join(
-        message(
-            _Field.OUTPUT_OPERAND_ALIASING,
-            (message(1, varint(output)) if several else b"") + integer(2, operand),
-        )
-        for output, operand in attributes["output_operand_aliases"]
-    )
-    return (
-        text(_Field.CUSTOM_CALL_TARGET, attributes["custom_call_target"])
-        + (message(_Field.BACKEND_CONFIG, config) if config else b"")
-        + integer(_Field.CUSTOM_CALL_API_VERSION, attributes["api_version"])
-        + integer(_Field.CUSTOM_CALL_HAS_SIDE_EFFECT, int(attributes["has_side_effect"]))
-        + aliases
-    )
-
-
-def _library_call(i: Instruction) -> bytes:
-    config = i.attributes["config"]
-    if i.attributes["name"] in _COLLECTIVE_CALLS:
-        return _collective_call(i)
-    return (
-        text(_Field.CUSTOM_CALL_TARGET, f"tripont${i.attributes['name']}")
-        + (message(_Field.BACKEND_CONFIG, _json(config)) if config else b"")
-        + integer(_Field.CUSTOM_CALL_API_VERSION, 1)
-    )
-
-
-def _packed(i: Instruction) -> bytes:
-    """A generated product, or the packing before it: as a call, with its configuration for readers."""
-    return (
-        text(_Field.CUSTOM_CALL_TARGET, f"tripont${i.opcode}")
-        + message(_Field.BACKEND_CONFIG, _json(i.attributes["config"]))
-        + integer(_Field.CUSTOM_CALL_API_VERSION, 1)
-    )
-
-
-def _json(config: dict[str, Any]) -> bytes:
+def json_text(config: dict[str, Any]) -> bytes:
     """A call's configuration as readable text."""
     return json.dumps(config, default=_jsonable, separators=(",", ":")).encode()
 
@@ -713,120 +483,3 @@ def _jsonable(value: Any) -> Any:
     if isinstance(value, DType):
         return value.name
     return str(value)
-
-
-_FUSION_KINDS: Final = {"loop": "kLoop", "reduce": "kInput", "row": "kInput", "transpose": "kInput"}
-
-
-def _fusion(i: Instruction) -> bytes:
-    kind = str(i.attributes["kind"])
-    return text(_Field.FUSION_KIND, _FUSION_KINDS.get(kind, "kLoop")) + message(
-        _Field.BACKEND_CONFIG, _json({"kind": kind})
-    )
-
-
-def _collective(dimension: str = "") -> Callable[[Instruction], bytes]:
-    """Replica groups and channel of a collective, and its dimension if it has one."""
-
-    def write(i: Instruction) -> bytes:
-        attributes = i.attributes
-        groups = b"".join(
-            message(_Field.REPLICA_GROUPS, message(1, b"".join(map(varint, group))))
-            for group in attributes["replica_groups"]
-        )
-        where = (
-            message(_Field.DIMENSIONS, varint(attributes[dimension]))
-            if dimension in attributes
-            else b""
-        )
-        return (
-            groups
-            + where
-            + integer(_Field.CHANNEL_ID, attributes["channel_id"])
-            + integer(
-                _Field.USE_GLOBAL_DEVICE_IDS, int(attributes.get("use_global_device_ids", False))
-            )
-        )
-
-    return write
-
-
-def _collective_permute(i: Instruction) -> bytes:
-    pairs = b"".join(
-        message(_Field.SOURCE_TARGET_PAIRS, integer(1, source) + integer(2, target))
-        for source, target in i.attributes["source_target_pairs"]
-    )
-    return pairs + integer(_Field.CHANNEL_ID, i.attributes["channel_id"])
-
-
-def _collective_call(i: Instruction) -> bytes:
-    """The attributes that HLO has for a call that passes/collectives.py made, which splits and joins the first
-    dimension, and what the call has besides.
-    """
-    name, config = i.attributes["name"], i.attributes["config"]
-    attributes = {"channel_id": config["channel"]}
-    if name == "collective-permute":
-        sources = enumerate(config["sources"])
-        attributes["source_target_pairs"] = [(a, b) for b, a in sources if a >= 0]
-    else:
-        members = iter(config["groups"])
-        groups = [[next(members) for _ in range(size)] for size in config["group_sizes"]]
-        attributes["replica_groups"] = groups
-        attributes["use_global_device_ids"] = config["channel"] > 0
-        attributes |= {"all_gather_dimension": 0, "scatter_dimension": 0}
-        if not isinstance(i.shape, TupleShape):
-            attributes["split_dimension"] = 0
-    collective = Instruction(name, i.shape, i.operands, attributes, i.called)
-    rest = {key: config[key] for key in ("meeting", "cost_ns")}
-    return _WRITERS[name](collective) + message(_Field.BACKEND_CONFIG, _json(rest))
-
-
-_WRITERS: Final[dict[str, Callable[[Instruction], bytes]]] = {
-    "parameter": lambda i: integer(_Field.PARAMETER_NUMBER, i.attributes["index"]),
-    "constant": _constant,
-    "iota": _dimension("dimension"),
-    "compare": _compare,
-    "reduce-precision": _reduce_precision,
-    "broadcast": _dimensions,
-    "transpose": _dimensions,
-    "reverse": _dimensions,
-    "reduce": _dimensions,
-    "map": _dimensions,
-    "concatenate": _dimension("dimension"),
-    "slice": _slice,
-    "pad": _pad,
-    "dynamic-slice": lambda i: integers(_Field.DYNAMIC_SLICE_SIZES, i.attributes["slice_sizes"]),
-    "gather": _gather,
-    "scatter": _scatter,
-    "reduce-window": _window,
-    "select-and-scatter": _window,
-    "dot": _dot,
-    "convolution": _convolution,
-    "sort": _sort,
-    "topk": _topk,
-    "get-tuple-element": lambda i: integer(_Field.TUPLE_INDEX, i.attributes["index"]),
-    "fft": _fft,
-    "cholesky": lambda i: message(_Field.CHOLESKY_OPTIONS, integer(1, int(i.attributes["lower"]))),
-    "triangular-solve": _triangular_solve,
-    "batch-norm-training": _batch_norm,
-    "batch-norm-inference": _batch_norm,
-    "batch-norm-grad": _batch_norm,
-    "rng": _rng,
-    "rng-bit-generator": _rng_bit_generator,
-    "custom-call": _custom_call,
-    "library-call": _library_call,
-    "pack": _packed,
-    "packed-dot": _packed,
-    "window-product": _packed,
-    **dict.fromkeys(
-        WRITTEN_AS_CALLS,
-        lambda i: text(_Field.CUSTOM_CALL_TARGET, WRITTEN_AS_CALLS[i.opcode]),
-    ),
-    "fusion": _fusion,
-    "all-reduce": _collective(),
-    "all-gather": _collective("all_gather_dimension"),
-    "all-to-all": _collective("split_dimension"),
-    "reduce-scatter": _collective("scatter_dimension"),
-    "collective-permute": _collective_permute,
-    "collective-broadcast": _collective(),
-}

@@ -14,7 +14,8 @@ import math
 from collections.abc import Iterable
 from typing import Final
 
-from ..ir.hlo import SPECIAL_FUNCTIONS, Instruction, Shape
+from ..ir.hlo import Instruction, Shape
+from ..ir.registry import OPS
 
 SCALAR: Final = -1
 # Read in a way that nothing may be fused into: the operand that is updated in place.
@@ -27,67 +28,19 @@ MAXIMUM_COST: Final = 600.0  # arithmetic operations an element, counted with re
 MAXIMUM_RECOMPUTED: Final = 24.0
 MAXIMUM_ROW: Final = 1 << 15  # elements of a row that a row fusion keeps in cache
 
-# Rough arithmetic cost of an element, in vector instructions. 1 unless listed.
-COST: Final[dict[str, float]] = {
-    **dict.fromkeys(
-        [
-            "parameter",
-            "constant",
-            "iota",
-            "broadcast",
-            "reshape",
-            "transpose",
-            "slice",
-            "reverse",
-            "bitcast",
-            "copy",
-            "real",
-            "imag",
-            "complex",
-            "get-tuple-element",
-            "partition-id",
-            "replica-id",
-        ],
-        0.0,
-    ),
-    **dict.fromkeys(["pad", "concatenate", "dynamic-slice", "gather", "bitcast-convert"], 2.0),
-    **dict.fromkeys(["divide", "sqrt", "rsqrt", "remainder"], 5.0),
-    **dict.fromkeys(["exponential", "logistic", "log"], 10.0),
-    **dict.fromkeys(
-        [
-            "exponential-minus-one",
-            "log-plus-one",
-            "tanh",
-            "erf",
-            *SPECIAL_FUNCTIONS,
-            "sine",
-            "cosine",
-            "sinh",
-            "cosh",
-            "asin",
-            "acos",
-            "cbrt",
-            "tan",
-            "atan2",
-        ],
-        16.0,
-    ),
-    "power": 30.0,
-    "popcnt": 4.0,
-    "dynamic-update-slice": 4.0,
-}
 EXPENSIVE: Final = 5.0  # from this cost on a value is not computed twice
 CHEAP: Final = 2.0
 
 
 def cost_of(instruction: Instruction) -> float:
     """Vector instructions that one element of ``instruction`` takes, roughly."""
-    cost = COST.get(instruction.opcode, 1.0)
+    price = OPS[instruction.opcode].price
+    cost = price.instructions
     if isinstance(instruction.shape, Shape):
         if instruction.shape.dtype.is_complex:
             cost *= 4
-        elif instruction.opcode == "divide" and instruction.shape.dtype.is_integer:
-            cost = 20.0
+        elif price.of_integers is not None and instruction.shape.dtype.is_integer:
+            cost = price.of_integers.instructions
     return cost
 
 

@@ -34,6 +34,7 @@ from typing import Final
 
 from ..codegen.elements.elemental import INDEXABLE
 from ..ir.hlo import Computation, Instruction, Module, Shape, TupleShape, get_tuple_element
+from ..ir.registry import OPS
 from .clusters import (
     CHEAP,
     EXPENSIVE,
@@ -49,8 +50,6 @@ from .clusters import (
 )
 from .fused import make_fusion
 
-# Values that need no memory: recomputing them is always better than reading them.
-_FREE: Final = frozenset(["iota", "constant", "partition-id", "replica-id"])
 # Instructions looked at when searching for a reduction that a value comes from.
 _LOOK_BACK: Final = 24
 
@@ -61,7 +60,7 @@ def _bytes_behind(operand: Instruction) -> int:
     """
     if operand.opcode == "broadcast" or operand.opcode == "convert":
         operand = operand.operands[0]
-    if operand.opcode in _FREE or not isinstance(operand.shape, Shape):
+    if OPS[operand.opcode].stays_in_registers or not isinstance(operand.shape, Shape):
         return 0
     return operand.shape.bytes
 
@@ -86,7 +85,7 @@ def executable_computations(module: Module) -> list[Computation]:
     for computation in reversed(computations):  # callers first
         if computation in executed:
             for instruction in computation.instructions:
-                if instruction.opcode in ("while", "conditional", "call"):
+                if OPS[instruction.opcode].runs_thunks:
                     executed.update(instruction.called)
     return [computation for computation in computations if computation in executed]
 
@@ -275,7 +274,7 @@ class _Fuser:
         ``stored``: it is in memory anyway, so the reader has to read less than the value's own size
         for it.
         """
-        if opcode in _FREE or not instruction.operands:
+        if OPS[opcode].stays_in_registers or not instruction.operands:
             return True
         if cost > CHEAP or cluster.recomputed + cost > MAXIMUM_RECOMPUTED:
             return False

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..formats import ffi_attributes
 from ..ir import dtypes, hlo
-from ..ir.hlo import OPCODES, Instruction, Shape, TupleShape
+from ..ir.hlo import Instruction, Shape, TupleShape
+from ..ir.registry import OPS
 from . import (
     attributes,
     bindings,
@@ -218,7 +219,7 @@ def _elementwise_call(opcode: str) -> Known:
     def read(block: BlockReader, operation: Any, config: dict[str, Any]) -> Results | None:
         del config
         operands = block.operands(operation)
-        if not operands or len(operands) != OPCODES[opcode].operands:
+        if not operands or len(operands) != OPS[opcode].operands:
             return None
         if operands[0].dtype.is_complex and opcode in ops_elementwise.REAL.values():
             if opcode in ops_elementwise.OF_COMPLEX:

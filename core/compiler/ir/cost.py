@@ -3,37 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
 
-from .hlo import SPECIAL_FUNCTIONS, Computation, Instruction, Module, Shape
-
-TRANSCENDENTAL: Final = frozenset(
-    [
-        "exponential",
-        "exponential-minus-one",
-        "log",
-        "log-plus-one",
-        "sqrt",
-        "rsqrt",
-        "cbrt",
-        "tanh",
-        "tan",
-        "sine",
-        "cosine",
-        "sinh",
-        "cosh",
-        "asin",
-        "acos",
-        "logistic",
-        "erf",
-        *SPECIAL_FUNCTIONS,
-        "power",
-        "atan2",
-    ]
-)
-# Instructions whose computations are sequences of thunks of their own.
-CONTROL_FLOW: Final = ("while", "conditional", "call")
+from .hlo import Computation, Instruction, Module, Shape
+from .registry import OPS
 
 
 @dataclass(slots=True)
@@ -71,63 +45,38 @@ def _runs(instruction: Instruction) -> float:
         )
     if instruction.opcode == "conditional":
         return 1.0 / max(1, len(instruction.called))
-    if instruction.opcode in ("call", "fusion"):
-        return 1.0
-    if instruction.opcode in (
-        "reduce",
-        "map",
-        "scatter",
-        "reduce-window",
-        "select-and-scatter",
-        "sort",
-        "all-reduce",
-    ):
-        return 0.0  # counted with the instruction itself
+    if OPS[instruction.opcode].counts_bodies:
+        return 0.0
     return 1.0
 
 
+def array_shapes(values: Iterable[Instruction]) -> list[Shape]:
+    """The shapes of the arrays among the results of ``values``."""
+    return [s for value in values for s in value.result_shapes if isinstance(s, Shape)]
+
+
+def result_elements(instruction: Instruction) -> float:
+    """The number of elements of all results."""
+    return float(sum(s.elements for s in array_shapes([instruction])))
+
+
+def elements_of_operands(instruction: Instruction) -> float:
+    """The number of elements of all operands: what a reduction's arithmetic is counted as."""
+    return float(sum(s.elements for s in array_shapes(instruction.operands)))
+
+
 def _add(costs: Costs, instruction: Instruction, times: float) -> None:
-    opcode = instruction.opcode
-    if opcode in (
-        "parameter",
-        "constant",
-        "tuple",
-        "get-tuple-element",
-        "bitcast",
-        "while",
-        "conditional",
-        "call",
-    ):
+    op = OPS[instruction.opcode]
+    if not op.counted:
         return
-    results = [s for s in instruction.result_shapes if isinstance(s, Shape)]
-    operands = [o.shape for o in instruction.operands if isinstance(o.shape, Shape)]
-    elements = float(sum(s.elements for s in results))
-    costs.bytes_accessed += times * sum(s.bytes for s in [*results, *operands])
-    if opcode in TRANSCENDENTAL:
-        costs.transcendentals += times * elements
-    elif opcode == "dot":
-        lhs = operands[0]
-        contracted = math.prod(
-            lhs.dims[d] for d in instruction.attributes["dimension_numbers"].lhs_contracting
-        )
-        costs.flops += times * 2 * elements * contracted
-    elif opcode == "packed-dot":
-        per_product = 8.0 if results[0].dtype.is_complex else 2.0
-        costs.flops += times * per_product * elements * instruction.attributes["config"]["k"]
-    elif opcode == "window-product":
-        config = instruction.attributes["config"]
-        terms = math.prod(size for size, _, _ in config["sums"]) * config["form"].group
-        costs.flops += times * 2 * elements * terms
-    elif opcode == "convolution":
-        d = instruction.attributes["dimension_numbers"]
-        kernel = operands[1]
-        costs.flops += (
-            times * 2 * elements * kernel.elements / max(1, kernel.dims[d.kernel_output_feature])
-        )
-    elif opcode in ("reduce", "reduce-window", "select-and-scatter", "scatter"):
-        costs.flops += times * sum(s.elements for s in operands)
-    elif instruction.is_elementwise:
-        costs.flops += times * elements
+    arrays = array_shapes((instruction, *instruction.operands))
+    costs.bytes_accessed += times * sum(s.bytes for s in arrays)
+    if op.transcendental:
+        costs.transcendentals += times * result_elements(instruction)
+    elif op.flops is not None:
+        costs.flops += times * op.flops(instruction)
+    elif op.elementwise:
+        costs.flops += times * result_elements(instruction)
 
 
 def of_computation(computation: Computation) -> Costs:
@@ -151,7 +100,7 @@ def of_operation(instruction: Instruction) -> Costs | None:
         if instruction.attributes["kind"] == "while":
             return of_module(Module("", instruction.called[0]))
         return of_computation(instruction.called[0])
-    if instruction.opcode in (*CONTROL_FLOW, "custom-call"):
+    if OPS[instruction.opcode].runs_thunks or instruction.opcode == "custom-call":
         return None
     if instruction.opcode != "library-call":
         return of_instruction(instruction)

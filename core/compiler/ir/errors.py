@@ -9,27 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from tripont.core.schema import status_codes
+
 if TYPE_CHECKING:
     from .hlo import Instruction, Metadata
 
-# PJRT_Error_Code of the C API (the numbers of absl::StatusCode).
-STATUS_CODES: Final[dict[str, int]] = {
-    "CANCELLED": 1,
-    "UNKNOWN": 2,
-    "INVALID_ARGUMENT": 3,
-    "DEADLINE_EXCEEDED": 4,
-    "NOT_FOUND": 5,
-    "ALREADY_EXISTS": 6,
-    "PERMISSION_DENIED": 7,
-    "RESOURCE_EXHAUSTED": 8,
-    "FAILED_PRECONDITION": 9,
-    "ABORTED": 10,
-    "OUT_OF_RANGE": 11,
-    "UNIMPLEMENTED": 12,
-    "INTERNAL": 13,
-    "UNAVAILABLE": 14,
-    "DATA_LOSS": 15,
-    "UNAUTHENTICATED": 16,
+STATUS_CODES: Final = {
+    name: number for number, name in enumerate(status_codes.STATUS_CODES) if number
 }
 
 

@@ -14,8 +14,8 @@ Rules that make passes small:
   ``scatter``, ``custom-call``, ``rng-bit-generator``, ``topk`` and ``batch-norm-*`` produce them.
 * ``while``, ``conditional`` and ``call`` take their state as separate operands, not as one tuple; their
   computations take as many parameters. A computation with several results has a ``tuple`` root.
-* Opcode names and attribute names are HLO's. :data:`OPCODES` lists every opcode with what its attributes hold;
-  :mod:`.verifier` says what a valid instruction is.
+* Opcode names and attribute names are HLO's. Each op is registered in :mod:`..ops`, with what its attributes hold and
+  with its rules; :mod:`.verifier` says what a valid instruction is.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ import numpy as np
 
 from . import dtypes
 from .dtypes import DType
+from .registry import OPS
 
 if TYPE_CHECKING:
     from .cost import Costs
@@ -162,158 +163,6 @@ class ScatterDimensionNumbers:
     scatter_indices_batching_dims: tuple[int, ...] = ()
 
 
-# ------------------------------------------------------------------------------------------------------- opcodes
-
-
-@dataclass(frozen=True, slots=True)
-class OpcodeSpec:
-    """What is fixed about an opcode.
-
-    ``operands``: number of operands, or -1 for any. ``attributes``: names that must be present.
-    ``elementwise``: the result's element at an index depends on the operands' elements at that index alone, and
-    all operands have the result's dimensions (the first and last operand of ``clamp`` and the first of ``select`` may
-    also be scalars). ``called``: number of called computations, or -1 for any. ``side_effect``: never removed.
-    """
-
-    operands: int
-    attributes: tuple[str, ...] = ()
-    elementwise: bool = False
-    called: int = 0
-    side_effect: bool = False
-
-
-_UNARY_OPCODES: Final = (
-    "abs negate sign not exponential exponential-minus-one log log-plus-one sqrt rsqrt cbrt tanh tan"
-    " sine cosine sinh cosh asin acos logistic erf erf-inv erfc lgamma digamma floor ceil round-nearest-afz"
-    " round-nearest-even popcnt count-leading-zeros"
-)
-_BINARY_OPCODES: Final = (
-    "add subtract multiply divide remainder maximum minimum power atan2 igamma igammac igamma-grad-a"
-    " zeta polygamma and or xor shift-left shift-right-logical shift-right-arithmetic"
-)
-_UNARY: Final = OpcodeSpec(1, elementwise=True)
-_BINARY: Final = OpcodeSpec(2, elementwise=True)
-
-# Functions that HLO does not have (it has erf alone), and the target of the custom call that stands for each where HLO
-# is written.
-SPECIAL_FUNCTIONS: Final = (
-    *("erfc", "erf-inv", "lgamma", "digamma", "igamma", "igammac", "igamma-grad-a", "zeta"),
-    *("polygamma", "regularized-incomplete-beta"),
-)
-WRITTEN_AS_CALLS: Final = {name: f"tripont.{name.replace('-', '_')}" for name in SPECIAL_FUNCTIONS}
-
-# fmt: off
-OPCODES: Final[Mapping[str, OpcodeSpec]] = {
-    # Elementwise, one operand. Result has the operand's dtype unless said.
-    **dict.fromkeys(_UNARY_OPCODES.split(), _UNARY),
-    "is-finite": _UNARY,  # -> pred
-    "real": _UNARY,  # complex -> component
-    "imag": _UNARY,  # complex -> component
-    "convert": _UNARY,  # -> the result shape's dtype
-    "bitcast-convert": OpcodeSpec(1),  # of one width: elementwise; else the minor dimension appears or goes
-    "reduce-precision": OpcodeSpec(1, ("exponent_bits", "mantissa_bits"), elementwise=True),
-    # Elementwise, two operands of one shape.
-    **dict.fromkeys(_BINARY_OPCODES.split(), _BINARY),
-    "complex": _BINARY,  # f32,f32 -> c64; f64,f64 -> c128
-    # direction: EQ NE LT LE GT GE; comparison_type: FLOAT TOTALORDER SIGNED UNSIGNED. -> pred
-    "compare": OpcodeSpec(2, ("direction", "comparison_type"), elementwise=True),
-    # Elementwise, three operands.
-    "select": OpcodeSpec(3, elementwise=True),  # pred, on_true, on_false
-    "clamp": OpcodeSpec(3, elementwise=True),  # min, operand, max
-    "regularized-incomplete-beta": OpcodeSpec(3, elementwise=True),  # a, b, x
-    # Values from nothing.
-    "parameter": OpcodeSpec(0, ("index",)),
-    "constant": OpcodeSpec(0, ("literal",)),  # literal: read-only np.ndarray of the shape's numpy dtype and dims
-    "iota": OpcodeSpec(0, ("dimension",)),
-    "partition-id": OpcodeSpec(0),
-    "replica-id": OpcodeSpec(0),
-    # Data movement.
-    "broadcast": OpcodeSpec(1, ("dimensions",)),  # operand dimension i is result dimension dimensions[i]
-    "reshape": OpcodeSpec(1),
-    "transpose": OpcodeSpec(1, ("dimensions",)),  # result dimension i is operand dimension dimensions[i]
-    "slice": OpcodeSpec(1, ("starts", "limits", "strides")),
-    "pad": OpcodeSpec(2, ("low", "high", "interior")),  # operand, scalar padding value
-    "concatenate": OpcodeSpec(-1, ("dimension",)),
-    "reverse": OpcodeSpec(1, ("dimensions",)),
-    "dynamic-slice": OpcodeSpec(-1, ("slice_sizes",)),  # operand, scalar start indices...
-    "dynamic-update-slice": OpcodeSpec(-1),  # operand, update, scalar start indices...
-    # operand, indices. dimension_numbers: GatherDimensionNumbers
-    "gather": OpcodeSpec(2, ("dimension_numbers", "slice_sizes", "indices_are_sorted")),
-    # operands..., indices, updates...; dimension_numbers: ScatterDimensionNumbers; body(lhs..., rhs...)
-    "scatter": OpcodeSpec(-1, ("dimension_numbers", "indices_are_sorted", "unique_indices"), called=1),
-    "copy": OpcodeSpec(1),
-    # Sizes that depend on values: the array has its bound's shape, and a dimension's size is a scalar of its own
-    # (passes/dynamic_sizes.py, which resolves these before any other pass). dynamic_dimensions: those of the result
-    # that the program says to have such a size.
-    "set-dimension-size": OpcodeSpec(2, ("dimension", "dynamic_dimensions")),  # operand, s32 size
-    "get-dimension-size": OpcodeSpec(1, ("dimension",)),  # -> s32
-    "dynamic-reshape": OpcodeSpec(-1, ("dynamic_dimensions",)),  # operand, s32 sizes... or none
-    # Reductions. operands..., init values...; body(accumulators..., values...) -> the results
-    "reduce": OpcodeSpec(-1, ("dimensions",), called=1),
-    "reduce-window": OpcodeSpec(-1, ("window",), called=1),  # window: tuple[WindowDimension, ...] of operand rank
-    # operand, source, init; called: select(pred), scatter
-    "select-and-scatter": OpcodeSpec(3, ("window",), called=2),
-    # Contractions. precision: tuple of "DEFAULT" | "HIGH" | "HIGHEST"; the result's dtype is the accumulator's;
-    # algorithm (only if the program asks for one): XLA's name without "dot_", such as "bf16_bf16_f32_x3"
-    "dot": OpcodeSpec(2, ("dimension_numbers", "precision")),
-    # window: spatial dimensions, in the order of dimension_numbers.*_spatial
-    "convolution": OpcodeSpec(2, (
-        "window", "dimension_numbers", "feature_group_count", "batch_group_count", "precision")),
-    # Ordering. sort: operands...; body(a0, b0, a1, b1, ...) -> pred
-    "sort": OpcodeSpec(-1, ("dimension", "is_stable"), called=1),
-    "topk": OpcodeSpec(1, ("k", "largest")),  # along the last dimension -> (values, s32 indices), stable
-    # Control flow.
-    "while": OpcodeSpec(-1, called=2),  # called: condition, body
-    # selector (pred: 0 true, 1 false; s32), operands
-    "conditional": OpcodeSpec(-1, ("operand_counts",), called=-1),
-    "call": OpcodeSpec(-1, called=1),
-    "map": OpcodeSpec(-1, ("dimensions",), called=1),  # body on scalars, applied elementwise
-    "tuple": OpcodeSpec(-1),
-    "get-tuple-element": OpcodeSpec(1, ("index",)),
-    "optimization-barrier": OpcodeSpec(-1),  # as many results as operands
-    "after-all": OpcodeSpec(-1),
-    # Random numbers. algorithm: "THREE_FRY" | "PHILOX" | "DEFAULT"; state u64[k] -> (new state, bits)
-    "rng-bit-generator": OpcodeSpec(1, ("algorithm",)),
-    "rng": OpcodeSpec(2, ("distribution",), side_effect=True),  # "uniform" (low, high) | "normal" (mean, deviation)
-    # Linear algebra and signal processing.
-    "fft": OpcodeSpec(1, ("fft_type", "fft_length")),  # "FFT" "IFFT" "RFFT" "IRFFT"
-    "cholesky": OpcodeSpec(1, ("lower",)),
-    "triangular-solve": OpcodeSpec(2, ("left_side", "lower", "unit_diagonal", "transpose_a")),  # NO_TRANSPOSE ...
-    "batch-norm-training": OpcodeSpec(3, ("epsilon", "feature_index")),
-    "batch-norm-inference": OpcodeSpec(5, ("epsilon", "feature_index")),
-    "batch-norm-grad": OpcodeSpec(5, ("epsilon", "feature_index")),
-    # custom_call_target: str; backend_config: bytes | dict; api_version: int; has_side_effect: bool;
-    # output_operand_aliases: tuple[(output index, operand index), ...]; operand_layouts and result_layouts (only if one
-    # is not row-major): a minor-to-major order for each
-    "custom-call": OpcodeSpec(-1, (
-        "custom_call_target", "backend_config", "api_version", "has_side_effect", "output_operand_aliases")),
-    # Collectives. replica_groups: tuple[tuple[int, ...], ...]; channel_id: int
-    "all-reduce": OpcodeSpec(-1, ("replica_groups", "channel_id", "use_global_device_ids"), called=1),
-    "all-gather": OpcodeSpec(-1, ("replica_groups", "channel_id", "use_global_device_ids", "all_gather_dimension")),
-    # split_dimension, concat_dimension: of every operand; without, operand i goes to the i-th device of the group
-    "all-to-all": OpcodeSpec(-1, ("replica_groups", "channel_id")),
-    "reduce-scatter": OpcodeSpec(-1, (
-        "replica_groups", "channel_id", "use_global_device_ids", "scatter_dimension"), called=1),
-    "collective-permute": OpcodeSpec(-1, ("source_target_pairs", "channel_id")),
-    "collective-broadcast": OpcodeSpec(-1, ("replica_groups", "channel_id")),
-    # Made by passes. kind: "loop" | "reduce" | "transpose" | "row" | ... (see fusion/fuse.py); the computation's
-    # parameters stand for the operands, its root (or root tuple's operands) for the results.
-    "fusion": OpcodeSpec(-1, ("kind",), called=1),
-    # A reshape that moves no data: the result is the operand's buffer.
-    "bitcast": OpcodeSpec(1),
-    # A call of the runtime's library (oneDNN and our own C++). name: str; config: dict[str,
-    # LibraryAttribute]; called: the function that the library calls back (a sort's comparator), if any.
-    "library-call": OpcodeSpec(-1, ("name", "config"), called=-1),
-    # A generated matrix product and the packing of its right-hand side before it. config: see codegen/kernels/pack.py
-    # and codegen/kernels/packed_dot.py.
-    "pack": OpcodeSpec(1, ("config",)),
-    "packed-dot": OpcodeSpec(-1, ("config",)),
-    # A generated convolution. config: see codegen/kernels/window_product.py.
-    "window-product": OpcodeSpec(-1, ("config",)),
-}
-# fmt: on
-
-
 # --------------------------------------------------------------------------------------------------------- graph
 
 
@@ -366,7 +215,7 @@ class Instruction:
 
     @property
     def is_elementwise(self) -> bool:
-        return OPCODES[self.opcode].elementwise
+        return OPS[self.opcode].elementwise
 
     @property
     def has_side_effect(self) -> bool:
@@ -377,7 +226,7 @@ class Instruction:
                 if i.attributes["has_side_effect"]:
                     return True
                 continue
-            if OPCODES[i.opcode].side_effect:
+            if OPS[i.opcode].side_effect:
                 return True
             stack += [inner for c in i.called for inner in c.instructions]
         return False

@@ -6,14 +6,13 @@ The text follows XLA's syntax wherever our IR has the same idea. Where it differ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import numpy as np
 
 from .dtypes import DType
 from .hlo import (
-    WRITTEN_AS_CALLS,
     Computation,
     ConvolutionDimensionNumbers,
     DotDimensionNumbers,
@@ -24,6 +23,7 @@ from .hlo import (
     ScatterDimensionNumbers,
     WindowDimension,
 )
+from .registry import OPS
 
 # Constants with more elements print as {...}.
 LARGE_CONSTANT: Final = 16
@@ -76,16 +76,15 @@ def print_instruction(
         operands = print_literal(attributes["literal"], instruction.dtype, large=large_constants)
     else:
         operands = ", ".join([f"%{o.name}" for o in instruction.operands])
-    target = WRITTEN_AS_CALLS.get(opcode)
-    written = opcode if target is None else "custom-call"
+    op = OPS[opcode]
+    written = "custom-call" if op.hlo_call else opcode
     parts = [f"%{instruction.name} = {instruction.shape} {written}({operands})"]
-    if target is not None:
-        parts.append(f'custom_call_target="{target}"')
-    whole = _WHOLE.get(opcode)
-    if whole is not None:
-        parts.append(whole(attributes))
-    for name, value in attributes.items() if whole is None else ():
-        printer = _ATTRIBUTES.get((opcode, name)) or _ATTRIBUTES.get(("", name)) or _generic
+    if op.hlo_call:
+        parts.append(f'custom_call_target="{op.hlo_call}"')
+    if op.whole_text is not None:
+        parts.append(op.whole_text(attributes))
+    for name, value in attributes.items() if op.whole_text is None else ():
+        printer = op.text.get(name) or _ATTRIBUTES.get(name) or _generic
         text = printer(name, value)
         if text:
             parts.append(text)
@@ -179,21 +178,10 @@ def _called(instruction: Instruction) -> list[str]:
     called = [f"%{c.name}" for c in instruction.called]
     if not called:
         return []
-    match instruction.opcode:
-        case "while":
-            return [f"condition={called[0]}", f"body={called[1]}"]
-        case "conditional":
-            if instruction.operands[0].dtype.kind == "pred":
-                return [f"true_computation={called[0]}", f"false_computation={called[1]}"]
-            return [f"branch_computations={{{', '.join(called)}}}"]
-        case "select-and-scatter":
-            return [f"select={called[0]}", f"scatter={called[1]}"]
-        case "fusion":
-            return [f"calls={called[0]}"]
-        case "custom-call":
-            return [f"called_computations={{{', '.join(called)}}}"]
-        case _:
-            return [f"to_apply={called[0]}"]
+    callees = OPS[instruction.opcode].callees
+    if callable(callees):
+        return callees(instruction, called)
+    return [f"{role}={name}" for role, name in zip(callees, called, strict=False)]
 
 
 # ---------------------------------------------------------------------------------------------------- attributes
@@ -233,20 +221,20 @@ def _value(value: Any) -> str:
             return str(value)
 
 
-def _nothing(name: str, value: Any) -> str:
+def nothing(name: str, value: Any) -> str:
     return ""
 
 
-def _unless(default: Any) -> AttributePrinter:
+def unless(default: Any) -> AttributePrinter:
     """The attribute, but nothing when it has its default."""
     return lambda name, value: "" if value == default else _generic(name, value)
 
 
-def _renamed(name: str) -> AttributePrinter:
+def renamed(name: str) -> AttributePrinter:
     return lambda _, value: _generic(name, value)
 
 
-def _dimension_as_list(name: str, value: int) -> str:
+def dimension_as_list(name: str, value: int) -> str:
     return f"dimensions={{{value}}}"
 
 
@@ -333,57 +321,20 @@ def _precision(name: str, precision: tuple[str, ...]) -> str:
     return f"operand_precision={_braces(p.lower() for p in precision)}"
 
 
-def _slice(attributes: Mapping[str, Any]) -> str:
-    """``slice={[0:4], [1:9:2]}``."""
-    ranges = zip(attributes["starts"], attributes["limits"], attributes["strides"], strict=True)
-    return (
-        "slice={"
-        + ", ".join(f"[{a}:{b}]" if s == 1 else f"[{a}:{b}:{s}]" for a, b, s in ranges)
-        + "}"
-    )
-
-
-def _pad(attributes: Mapping[str, Any]) -> str:
-    """``padding=0_1x2_2_1``: low, high and, where it is not 0, interior padding of each dimension."""
-    edges = zip(attributes["low"], attributes["high"], attributes["interior"], strict=True)
-    return "padding=" + "x".join(f"{a}_{b}" + (f"_{i}" if i else "") for a, b, i in edges)
-
-
-# Opcodes whose attributes make one text together.
-_WHOLE: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {"slice": _slice, "pad": _pad}
-
-
-def _quoted_value(name: str, value: Any) -> str:
+def quoted_value(name: str, value: Any) -> str:
     return f"{name}={_quoted(value)}" if isinstance(value, str) else _generic(name, value)
 
 
-_ATTRIBUTES: Final[dict[tuple[str, str], AttributePrinter]] = {
-    ("parameter", "index"): _nothing,
-    ("constant", "literal"): _nothing,
-    ("iota", "dimension"): _renamed("iota_dimension"),
-    ("concatenate", "dimension"): _dimension_as_list,
-    ("sort", "dimension"): _dimension_as_list,
-    ("all-gather", "all_gather_dimension"): _dimension_as_list,
-    ("reduce-scatter", "scatter_dimension"): _dimension_as_list,
-    ("compare", "comparison_type"): _renamed("type"),
-    ("dot", "algorithm"): lambda name, value: f"algorithm=dot_{value}",
-    ("dynamic-slice", "slice_sizes"): _renamed("dynamic_slice_sizes"),
-    ("custom-call", "custom_call_target"): _quoted_value,
-    ("custom-call", "backend_config"): _unless(b""),
-    ("custom-call", "api_version"): _unless(1),
-    ("custom-call", "has_side_effect"): _unless(False),
-    ("custom-call", "output_operand_aliases"): _unless(()),
-    ("library-call", "name"): _quoted_value,
-    ("rng-bit-generator", "algorithm"): lambda name, value: f"algorithm=rng_{value.lower()}",
-    ("rng", "distribution"): lambda name, value: f"distribution=rng_{value}",
-    ("", "window"): _window,
-    ("", "dimension_numbers"): _dimension_numbers,
-    ("", "precision"): _precision,
-    ("", "feature_group_count"): _unless(1),
-    ("", "batch_group_count"): _unless(1),
-    ("", "indices_are_sorted"): _unless(False),
-    ("", "unique_indices"): _unless(False),
-    ("", "is_stable"): _unless(False),
-    ("", "channel_id"): _unless(0),
-    ("", "use_global_device_ids"): _unless(False),
+# The printers of attributes that several ops have.
+_ATTRIBUTES: Final[dict[str, AttributePrinter]] = {
+    "window": _window,
+    "dimension_numbers": _dimension_numbers,
+    "precision": _precision,
+    "feature_group_count": unless(1),
+    "batch_group_count": unless(1),
+    "indices_are_sorted": unless(False),
+    "unique_indices": unless(False),
+    "is_stable": unless(False),
+    "channel_id": unless(0),
+    "use_global_device_ids": unless(False),
 }

@@ -7,7 +7,7 @@ read: code generators index arrays by the shapes that the module holds, so an in
 from its operands would read and write memory that belongs to others. After every pass the verifier runs in tests and
 with ``TRIPONT_VERIFY=1`` only, because a wrong pass is a mistake of the compiler, which the tests must find.
 
-The rules themselves are in :mod:`.shape_rules`.
+The rules themselves stand with the ops (:mod:`..ops`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ import os
 import sys
 
 from .errors import CompileError, describe, invalid_argument
-from .hlo import OPCODES, Computation, Instruction, Module
-from .shape_rules import CHECKS, RULES, InvalidInstruction
+from .hlo import Computation, Instruction, Module
+from .registry import Absent, find
+from .shape_rules import InvalidInstruction
 
 
 class VerificationError(CompileError):
@@ -116,27 +117,26 @@ def _verify_computation(computation: Computation, context: str) -> None:
 
 def _verify_instruction(instruction: Instruction, where: str) -> None:
     opcode = instruction.opcode
-    spec = OPCODES.get(opcode)
-    if spec is None:
+    op = find(opcode)
+    if op is None:
         raise VerificationError(f"{instruction!r} has an opcode that does not exist{where}")
-    if spec.operands >= 0 and len(instruction.operands) != spec.operands:
+    if op.operands >= 0 and len(instruction.operands) != op.operands:
         raise VerificationError(
-            f"{instruction!r} has {len(instruction.operands)} operands, {opcode} takes {spec.operands}{where}"
+            f"{instruction!r} has {len(instruction.operands)} operands, {opcode} takes {op.operands}{where}"
         )
-    for name in spec.attributes:
+    for name in op.attributes:
         if name not in instruction.attributes:
             raise VerificationError(f"{instruction!r} lacks the attribute {name}{where}")
     called = len(instruction.called)
-    if spec.called >= 0 and called != spec.called and opcode != "custom-call":
+    if op.called >= 0 and called != op.called and opcode != "custom-call":
         raise VerificationError(
-            f"{instruction!r} calls {called} computations, {opcode} calls {spec.called}{where}"
+            f"{instruction!r} calls {called} computations, {opcode} calls {op.called}{where}"
         )
     try:
-        check = CHECKS.get(opcode)
-        if check is not None:
-            check(instruction)
-        rule = RULES.get(opcode)
-        expected = rule(instruction) if rule is not None else instruction.shape
+        if op.check is not None:
+            op.check(instruction)
+        rule = op.shape
+        expected = instruction.shape if isinstance(rule, Absent) else rule(instruction)
     except InvalidInstruction as error:
         raise VerificationError(_about(instruction, str(error)) + where) from None
     except (

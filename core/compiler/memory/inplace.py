@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..ir.hlo import OPCODES, Instruction, Shape
+from ..ir.hlo import Instruction, Shape
+from ..ir.registry import OPS
 from ..passes.library import in_place_operand
 
 
@@ -97,7 +98,7 @@ def _fusion_in_place(fusion: Instruction) -> list[tuple[int, ...]]:
                 at = where
             elif i.opcode == "reduce":
                 at = _FULL if position < len(i.operands) // 2 else _ELSEWHERE
-            elif OPCODES[i.opcode].elementwise and operand.dims == i.dims:
+            elif OPS[i.opcode].elementwise and operand.dims == i.dims:
                 at = where
             elif (
                 i.opcode == "broadcast"

@@ -25,9 +25,10 @@ from ..formats.artifact import (
 )
 from ..ir import cost
 from ..ir.hlo import Computation, Instruction, Module
+from ..ir.registry import OPS
 from ..memory.buffers import Assignment
 from ..memory.liveness import FOREVER, Value
-from ..thunks.lowering import ALIASES, Lowered
+from ..thunks.lowering import Lowered
 
 Json = dict[str, Any]
 
@@ -99,9 +100,9 @@ def executed(module: Module) -> Iterator[tuple[Instruction, Computation]]:
             continue
         seen.add(computation)
         for instruction in computation.instructions:
-            if instruction.opcode in cost.CONTROL_FLOW:
+            if OPS[instruction.opcode].runs_thunks:
                 waiting += instruction.called
-            if instruction.opcode not in ALIASES:
+            if not OPS[instruction.opcode].is_alias:
                 yield instruction, computation
 
 

@@ -14,7 +14,6 @@ import numpy as np
 
 from ..ir import dtypes
 from ..ir.hlo import (
-    OPCODES,
     Computation,
     Instruction,
     Shape,
@@ -25,6 +24,7 @@ from ..ir.hlo import (
     parameter,
 )
 from ..ir.patterns import identity_value
+from ..ir.registry import OPS
 from . import dynamic_sizes
 from .dynamic_reshapes import dynamic_reshape, reshape
 from .dynamic_sizes import NONE, Scope, Sizes
@@ -37,7 +37,7 @@ def rewrite(scope: Scope, old: Instruction, operands: Sequence[Instruction]) -> 
     if old.opcode not in _ALWAYS and not any(o in scope.sizes for o in operands):
         return _static(scope, old, operands)
     rule = _RULES.get(old.opcode)
-    if rule is None and OPCODES[old.opcode].elementwise:
+    if rule is None and OPS[old.opcode].elementwise:
         rule = _elementwise
     if rule is None:
         raise scope.refuse(

@@ -9,17 +9,12 @@ from __future__ import annotations
 from typing import Final
 
 from ..ir import dtypes
-from ..ir.hlo import OPCODES, Computation, Instruction, Module, Shape
+from ..ir.hlo import Computation, Instruction, Module, Shape
+from ..ir.registry import CHOOSES, IN_DTYPE, OPS
 from .rewrite import map_computations, sweep
 
-# Elementwise operations whose results are numbers of the dtype as they come.
-_AS_THEY_COME: Final = frozenset(
-    ("abs", "bitcast-convert", "clamp", "convert", "copy", "maximum", "minimum", "negate")
-) | {"reduce-precision", "select", "sign"}
-# Others that compute.
+# Others than elementwise operations that compute.
 _SUMS: Final = frozenset(("convolution", "dot", "reduce", "reduce-window"))
-# Those that call computations for their own sake; other operations combine elements with theirs.
-_CONTROL: Final = frozenset(("call", "conditional", "while"))
 
 
 def round_each_operation(module: Module) -> Module:
@@ -34,7 +29,7 @@ def round_each_operation(module: Module) -> Module:
         body
         for computation in module.computations()
         for i in computation.instructions
-        if i.opcode not in _CONTROL
+        if not OPS[i.opcode].runs_thunks
         for body in i.called
     }
 
@@ -47,7 +42,8 @@ def round_each_operation(module: Module) -> Module:
 def _round(i: Instruction) -> Instruction | None:
     if not isinstance(i.shape, Shape) or not i.dtype.is_float or i.dtype.bits > 16:
         return None
-    computes = OPCODES[i.opcode].elementwise and i.opcode not in _AS_THEY_COME and i.operands
+    op = OPS[i.opcode]
+    computes = op.elementwise and op.rounding not in (CHOOSES, IN_DTYPE) and i.operands
     if not computes and i.opcode not in _SUMS:
         return None
     wide = Instruction(

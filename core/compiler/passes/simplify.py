@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..ir.hlo import OPCODES, Instruction, Module, Shape, constant
+from ..ir.hlo import Instruction, Module, Shape, constant
+from ..ir.registry import NEVER, OPS, SLOWLY
 from ..reference import evaluate
 from . import rules_arithmetic, rules_shape, rules_window
 from .rewrite import Rule, map_computations, sweep
@@ -17,49 +18,19 @@ MAXIMUM_FOLDED_OPERAND: Final = 1 << 16
 MAXIMUM_FOLDED_SLOWLY: Final = 16
 
 
-def _rules() -> dict[str, tuple[Rule, ...]]:
-    """All rules of each opcode. Elementwise opcodes have common ones; constants are splat before
-    anything looks at them.
-    """
-    table: dict[str, tuple[Rule, ...]] = {}
-    for opcode, spec in OPCODES.items():
+class _Rules(dict[str, tuple[Rule, ...]]):
+    """All rules of each opcode. Elementwise ops have common ones; constants are splat before anything looks at them."""
+
+    def __missing__(self, opcode: str) -> tuple[Rule, ...]:
         tables = (rules_arithmetic.RULES, rules_shape.RULES, rules_window.RULES)
         rules = tuple(rule for rules_of in tables for rule in rules_of.get(opcode, ()))
-        if spec.elementwise:
+        if OPS[opcode].elementwise:
             rules = (*rules, *rules_arithmetic.ELEMENTWISE_RULES)
-        if rules:
-            table[opcode] = rules
-    return table
+        self[opcode] = rules
+        return rules
 
 
-_TABLE: Final = _rules()
-# Not folded: what has no value yet, what would only grow the program, and what is not a function of
-# its operands.
-_NOT_FOLDED: Final = frozenset(
-    [
-        "broadcast",
-        "while",
-        "conditional",
-        "call",
-        "fusion",
-        "custom-call",
-        "rng",
-        "sort",
-        "optimization-barrier",
-    ]
-)
-_SLOW: Final = frozenset(
-    [
-        "lgamma",
-        "digamma",
-        "zeta",
-        "polygamma",
-        "igamma",
-        "igammac",
-        "igamma-grad-a",
-        "regularized-incomplete-beta",
-    ]
-)
+_RULES: Final = _Rules()
 
 
 def simplify(module: Module) -> Module:
@@ -69,7 +40,7 @@ def simplify(module: Module) -> Module:
 
 def simplify_instruction(instruction: Instruction) -> Instruction | None:
     """Something simpler than ``instruction`` with the same value, or None."""
-    for rule in _TABLE.get(instruction.opcode, ()):
+    for rule in _RULES[instruction.opcode]:
         better = rule(instruction)
         if better is not None:
             return better
@@ -79,7 +50,7 @@ def simplify_instruction(instruction: Instruction) -> Instruction | None:
 def fold(instruction: Instruction) -> Instruction | None:
     """The constant that an instruction on constants is, if it is small."""
     operands = instruction.operands
-    if not operands or operands[0].opcode != "constant" or instruction.opcode in _NOT_FOLDED:
+    if not operands or operands[0].opcode != "constant" or OPS[instruction.opcode].folding == NEVER:
         return None
     for operand in operands:
         if operand.opcode != "constant":
@@ -87,7 +58,7 @@ def fold(instruction: Instruction) -> Instruction | None:
     shape = instruction.shape
     if not isinstance(shape, Shape) or shape.elements > MAXIMUM_FOLDED:
         return None
-    if instruction.opcode in _SLOW and shape.elements > MAXIMUM_FOLDED_SLOWLY:
+    if OPS[instruction.opcode].folding == SLOWLY and shape.elements > MAXIMUM_FOLDED_SLOWLY:
         return None
     if not evaluate.can_evaluate(instruction.opcode):
         return None

@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 
 from ..ir import errors, scans
-from ..ir.cost import TRANSCENDENTAL
 from ..ir.hlo import Instruction, Module, Shape, WindowDimension, constant
 from ..ir.patterns import binary_body, body_on_arrays, identity_value, reshape
+from ..ir.registry import OPS
 from ..reference import evaluate
 from .rewrite import map_computations, sweep
 
@@ -40,7 +40,7 @@ def _split(i: Instruction) -> Instruction | None:
     scan = scans.of(i)
     if scan is None or operand.dtype is not i.dtype or (i.dtype.is_float and i.dtype.bits < 32):
         return None
-    if not any(operation.opcode in TRANSCENDENTAL for operation in i.called[0].instructions):
+    if not any(OPS[operation.opcode].transcendental for operation in i.called[0].instructions):
         return None
     d, dims = scan.dimension, operand.dims
     n = dims[d]

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..ir.hlo import (
-    OPCODES,
-    SPECIAL_FUNCTIONS,
     Computation,
     Instruction,
     Module,
@@ -16,6 +14,7 @@ from ..ir.hlo import (
     parameter,
     topological_order,
 )
+from ..ir.registry import OPS, PACKING, WORTH
 from .library.streamed import is_made_inside
 from .rewrite import map_computations, prune, sweep
 
@@ -339,45 +338,6 @@ def _specialise(
 
 # ----------------------------------------------------------------------------------------- hoisting
 
-# What is worth doing once before a loop rather than in each iteration; anything it needs goes
-# along.
-_WORTH_HOISTING = frozenset(
-    [
-        "transpose",
-        "convert",
-        "dot",
-        "reduce",
-        "convolution",
-        "exponential",
-        "log",
-        "tanh",
-        "logistic",
-        "power",
-        "sine",
-        "cosine",
-        "sqrt",
-        "rsqrt",
-        "divide",
-        "gather",
-        "concatenate",
-        "pad",
-        "reverse",
-        "reduce-window",
-        "erf",
-        *SPECIAL_FUNCTIONS,
-        *["sinh", "cosh", "asin", "acos"],
-        "library-call",
-    ]
-)
-_PACKING = frozenset(["pack"])
-_MAY_HOIST = frozenset(
-    [opcode for opcode, spec in OPCODES.items() if spec.elementwise and not spec.side_effect]
-) | {
-    *_WORTH_HOISTING,
-    *_PACKING,
-    *["reshape", "broadcast", "iota", "slice", "constant", "bitcast"],
-}
-
 
 def hoist_invariants(module: Module, target: Target) -> Module:
     """Move work that is the same in every iteration in front of the loop.
@@ -388,7 +348,7 @@ def hoist_invariants(module: Module, target: Target) -> Module:
     """
     if not any(i.opcode == "while" for c in module.computations() for i in c.instructions):
         return module
-    return map_computations(module, lambda c: _hoist_in(c, target, _WORTH_HOISTING))
+    return map_computations(module, lambda c: _hoist_in(c, target, WORTH))
 
 
 def hoist_packing(module: Module, target: Target) -> Module:
@@ -398,10 +358,10 @@ def hoist_packing(module: Module, target: Target) -> Module:
     loops = [i for c in module.computations() for i in c.instructions if i.opcode == "while"]
     if not any(i.opcode == "pack" for loop in loops for i in loop.called[1].instructions):
         return module
-    return map_computations(module, lambda c: _hoist_in(c, target, _PACKING))
+    return map_computations(module, lambda c: _hoist_in(c, target, PACKING))
 
 
-def _hoist_in(computation: Computation, target: Target, worth_it: frozenset[str]) -> Computation:
+def _hoist_in(computation: Computation, target: Target, worth_it: str) -> Computation:
     if not any(i.opcode == "while" for i in computation.instructions):
         return computation
     mapped: dict[Instruction, Instruction] = {}
@@ -425,10 +385,10 @@ def _hoist_in(computation: Computation, target: Target, worth_it: frozenset[str]
 
 
 def _hoist(
-    loop: Instruction, target: Target, worth_it: frozenset[str]
+    loop: Instruction, target: Target, worth_it: str
 ) -> tuple[list[Instruction], Instruction] | None:
     """(instructions in front of the loop, the loop without them), or None if there is nothing to
-    move.
+    move. ``worth_it``: the ``hoisting`` of ops that are moved for their own sake; what they need goes along.
     """
     condition, body = loop.called
     if body.root.opcode != "tuple":
@@ -439,11 +399,13 @@ def _hoist(
     invariant: set[Instruction] = set(same_before_and_after)
     worth: set[Instruction] = set()
     for i in body.instructions:
-        if i.opcode == "parameter" or i.opcode not in _MAY_HOIST or not isinstance(i.shape, Shape):
+        op = OPS[i.opcode]
+        may_hoist = op.hoisting or (op.elementwise and not op.side_effect)
+        if not may_hoist or not isinstance(i.shape, Shape):
             continue
         if all(o in invariant for o in i.operands):
             invariant.add(i)
-            if i.operands and (i.opcode in worth_it or any(o in worth for o in i.operands)):
+            if i.operands and (op.hoisting == worth_it or any(o in worth for o in i.operands)):
                 worth.add(i)
     if not worth:
         return None

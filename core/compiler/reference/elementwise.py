@@ -1,29 +1,26 @@
-"""The reference evaluator's elementwise operations: opcode -> function of the instruction and NumPy
-arrays.
+"""The reference evaluator's elementwise functions, of the instruction and NumPy arrays.
 
-They work on arrays of any shape, whatever the instruction's own shape is: so a scalar computation
-(the body of a reduction) can be run on whole arrays at once.
+They work on arrays of any shape, whatever the instruction's own shape is: so a scalar computation (the body of a
+reduction) can be run on whole arrays at once. Each op is registered with its own (:mod:`..ops`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from statistics import NormalDist
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from ..ir import dtypes
 from ..ir.dtypes import DType
 from ..ir.hlo import Instruction
-from . import gamma as evaluate_gamma
-from . import incomplete as evaluate_incomplete
 
 Array = np.ndarray[Any, Any]
 
 
-def _wide(function: Callable[..., Any]) -> Callable[..., Any]:
+def wide(function: Callable[..., Any]) -> Callable[..., Any]:
     """A floating-point function computed in the next wider type, so that the rounding is the only
     error.
     """
@@ -39,15 +36,15 @@ def _wide(function: Callable[..., Any]) -> Callable[..., Any]:
     return apply
 
 
-def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
+def plain(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda i, *operands: function(*operands)
 
 
-def _vector(function: Callable[..., float]) -> Callable[..., Array]:
+def by_element(function: Callable[..., float]) -> Callable[..., Array]:
     return lambda x, *y: np.vectorize(function, otypes=[np.float64])(x, *y) if x.size else x
 
 
-def _erf_inv(x: float) -> float:
+def erf_inv(x: float) -> float:
     """By Halley's method, on erfc where erf is near 1, from the inverse of the normal distribution."""
     if not abs(x) < 1:
         return math.copysign(math.inf, x) if abs(x) == 1 else math.nan
@@ -62,11 +59,11 @@ def _erf_inv(x: float) -> float:
     return math.copysign(y, x)
 
 
-def _logistic(x: Array) -> Array:
+def logistic(x: Array) -> Array:
     return 1 / (1 + np.exp(-x))
 
 
-def _sign(x: Array) -> Array:
+def sign(x: Array) -> Array:
     if x.dtype.kind == "c":
         magnitude = np.abs(x)
         return np.where(magnitude == 0, x, x / np.where(magnitude == 0, 1, magnitude))
@@ -79,7 +76,7 @@ def _signed_range(dtype: np.dtype) -> tuple[int, int]:
     return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if kind == "int" else (0, (1 << bits) - 1)
 
 
-def _divide(i: Instruction, a: Array, b: Array) -> Array:
+def divide(i: Instruction, a: Array, b: Array) -> Array:
     a, b = np.broadcast_arrays(a, b)
     if not i.dtype.is_integer:
         return np.asarray(a / b)
@@ -113,7 +110,7 @@ def native_int(a: Array) -> Array:
     return a.astype(np.int8 if dtype.is_signed else np.uint8) if dtype.bits < 8 else a
 
 
-def _remainder(i: Instruction, a: Array, b: Array) -> Array:
+def remainder(i: Instruction, a: Array, b: Array) -> Array:
     a, b = np.broadcast_arrays(a, b)
     if not i.dtype.is_integer:
         wide = np.float64 if a.dtype == np.float64 else np.float32
@@ -125,7 +122,7 @@ def _remainder(i: Instruction, a: Array, b: Array) -> Array:
     return np.where(b == 0, a, a - _truncated(a, safe) * safe * (b != 0))
 
 
-def _power(i: Instruction, a: Array, b: Array) -> Array:
+def power(i: Instruction, a: Array, b: Array) -> Array:
     if i.dtype.is_integer:
         base, exponent = np.broadcast_arrays(a, b)
         result = np.ones_like(base)
@@ -138,10 +135,10 @@ def _power(i: Instruction, a: Array, b: Array) -> Array:
         odd = (exponent & 1) != 0
         inverse = np.where(one, 1, np.where(minus_one, np.where(odd, -1, 1), 0)).astype(base.dtype)
         return np.where(negative, inverse, result)
-    return np.asarray(_wide(np.power)(i, a, b))
+    return np.asarray(wide(np.power)(i, a, b))
 
 
-def _shift(i: Instruction, a: Array, b: Array) -> Array:
+def shift(i: Instruction, a: Array, b: Array) -> Array:
     bits = i.dtype.bits
     unsigned = np.dtype(f"u{i.dtype.size}")
     amount = (
@@ -170,7 +167,7 @@ def _shift(i: Instruction, a: Array, b: Array) -> Array:
     return np.asarray(shifted).astype(a.dtype)
 
 
-def _popcount(i: Instruction, a: Array) -> Array:
+def popcount(i: Instruction, a: Array) -> Array:
     unsigned = a.astype(np.dtype(f"u{i.dtype.size}")).astype(np.uint64) & np.uint64(
         (1 << i.dtype.bits) - 1
     )
@@ -180,7 +177,7 @@ def _popcount(i: Instruction, a: Array) -> Array:
     return count
 
 
-def _leading_zeros(i: Instruction, a: Array) -> Array:
+def leading_zeros(i: Instruction, a: Array) -> Array:
     unsigned = a.astype(np.dtype(f"u{i.dtype.size}")).astype(np.uint64) & np.uint64(
         (1 << i.dtype.bits) - 1
     )
@@ -190,7 +187,7 @@ def _leading_zeros(i: Instruction, a: Array) -> Array:
     return count
 
 
-def _convert(i: Instruction, a: Array) -> Array:
+def convert(i: Instruction, a: Array) -> Array:
     a = np.asarray(a)
     target = i.dtype
     if (
@@ -221,7 +218,7 @@ def _convert(i: Instruction, a: Array) -> Array:
     return a.astype(target.numpy)
 
 
-def _compare(i: Instruction, a: Array, b: Array) -> Array:
+def compare(i: Instruction, a: Array, b: Array) -> Array:
     if i.attributes["comparison_type"] == "TOTALORDER":
         a, b = total_order(a), total_order(b)
     match i.attributes["direction"]:
@@ -248,7 +245,7 @@ def total_order(a: Array) -> Array:
     return np.where(bits < 0, bits ^ np.int64((1 << (8 * a.dtype.itemsize - 1)) - 1), bits)
 
 
-def _extremum(i: Instruction, a: Array, b: Array) -> Array:
+def extremum(i: Instruction, a: Array, b: Array) -> Array:
     return _larger(i.dtype, a, b, i.opcode == "maximum")
 
 
@@ -269,11 +266,11 @@ def _larger(dtype: DType, a: Array, b: Array, maximum: bool) -> Array:
     return best
 
 
-def _clamp(i: Instruction, low: Array, x: Array, high: Array) -> Array:
+def clamp(i: Instruction, low: Array, x: Array, high: Array) -> Array:
     return _larger(i.dtype, _larger(i.dtype, low, x, True), high, False)
 
 
-def _reduce_precision(i: Instruction, a: Array) -> Array:
+def reduce_precision(i: Instruction, a: Array) -> Array:
     """As codegen/elements/elementwise.py rounds: the bits of f16 and f64 as they are, of other types as f32's.
 
     Subnormal numbers stay where the format has as many bits of exponent.
@@ -298,92 +295,46 @@ def _reduce_precision(i: Instruction, a: Array) -> Array:
     return np.where(np.isnan(wide), no_number, result).reshape(np.shape(a))
 
 
-def _not(i: Instruction, a: Array) -> Array:
+def invert(i: Instruction, a: Array) -> Array:
     return ~a
 
 
-def _complex(i: Instruction, a: Array, b: Array) -> Array:
+def complex_of(i: Instruction, a: Array, b: Array) -> Array:
     result = np.empty(np.broadcast_shapes(np.shape(a), np.shape(b)), i.dtype.numpy)
     result.real, result.imag = a, b
     return result
 
 
-def _round_away(x: Array) -> Array:
+def round_away(x: Array) -> Array:
     return np.where(np.abs(x) < 2.0**52, np.copysign(np.floor(np.abs(x) + 0.5), x), x)
 
 
-def _cbrt(x: Array) -> Array:
+def cbrt(x: Array) -> Array:
     return np.asarray(x ** (1 / 3) if x.dtype.kind == "c" else np.cbrt(x))
 
 
-def _atan2(y: Array, x: Array) -> Array:
+def atan2(y: Array, x: Array) -> Array:
     if x.dtype.kind == "c":
         return np.asarray(-1j * np.log((x + 1j * y) / np.sqrt(x * x + y * y)))
     return np.asarray(np.arctan2(y, x))
 
 
-ELEMENTWISE: Final[Mapping[str, Callable[..., Array]]] = {
-    "abs": lambda i, a: (
-        np.abs(a) if a.dtype.kind == "c" or not i.dtype.is_integer else np.abs(native_int(a))
-    ),
-    "negate": _plain(np.negative),
-    "sign": _wide(_sign),  # in a type that has a zero
-    "not": _not,
-    "exponential": _wide(np.exp),
-    "exponential-minus-one": _wide(np.expm1),
-    "log": _wide(np.log),
-    "log-plus-one": _wide(np.log1p),
-    "sqrt": _wide(np.sqrt),
-    "rsqrt": _wide(lambda x: 1 / np.sqrt(x)),
-    "cbrt": _wide(_cbrt),
-    "tanh": _wide(np.tanh),
-    "tan": _wide(np.tan),
-    "sine": _wide(np.sin),
-    "cosine": _wide(np.cos),
-    "logistic": _wide(_logistic),
-    "sinh": _wide(np.sinh),
-    "cosh": _wide(np.cosh),
-    "asin": _wide(np.arcsin),
-    "acos": _wide(np.arccos),
-    "erf": _wide(_vector(math.erf)),
-    "erfc": _wide(_vector(math.erfc)),
-    "erf-inv": _wide(_vector(_erf_inv)),
-    "lgamma": _wide(_vector(evaluate_gamma.lgamma)),
-    "digamma": _wide(_vector(evaluate_gamma.digamma)),
-    "igamma": _wide(_vector(evaluate_incomplete.igamma)),
-    "igammac": _wide(_vector(evaluate_incomplete.igammac)),
-    "igamma-grad-a": _wide(_vector(evaluate_incomplete.igamma_grad_a)),
-    "regularized-incomplete-beta": _wide(_vector(evaluate_incomplete.betainc)),
-    "zeta": _wide(_vector(evaluate_gamma.zeta)),
-    "polygamma": _wide(_vector(evaluate_gamma.polygamma)),
-    "floor": _wide(np.floor),
-    "ceil": _wide(np.ceil),
-    "round-nearest-afz": _wide(_round_away),
-    "round-nearest-even": _wide(np.rint),
-    "popcnt": _popcount,
-    "count-leading-zeros": _leading_zeros,
-    "is-finite": lambda i, a: np.isfinite(a.astype(np.float64)),
-    "real": lambda i, a: np.real(a),
-    "imag": lambda i, a: np.imag(a),
-    "convert": _convert,
-    "reduce-precision": _reduce_precision,
-    "add": lambda i, a, b: a | b if i.dtype.kind == "pred" else a + b,
-    "subtract": _plain(np.subtract),
-    "multiply": lambda i, a, b: a & b if i.dtype.kind == "pred" else a * b,
-    "divide": _divide,
-    "remainder": _remainder,
-    "maximum": _extremum,
-    "minimum": _extremum,
-    "power": _power,
-    "atan2": _wide(_atan2),
-    "and": _plain(np.bitwise_and),
-    "or": _plain(np.bitwise_or),
-    "xor": _plain(np.bitwise_xor),
-    "shift-left": _shift,
-    "shift-right-logical": _shift,
-    "shift-right-arithmetic": _shift,
-    "complex": _complex,
-    "compare": _compare,
-    "select": lambda i, p, a, b: np.asarray(np.where(p, a, b)),
-    "clamp": _clamp,
-}
+def absolute(i: Instruction, a: Array) -> Array:
+    floating = a.dtype.kind == "c" or not i.dtype.is_integer
+    return np.asarray(np.abs(a) if floating else np.abs(native_int(a)))
+
+
+def is_finite(i: Instruction, a: Array) -> Array:
+    return np.asarray(np.isfinite(a.astype(np.float64)))
+
+
+def add(i: Instruction, a: Array, b: Array) -> Array:
+    return np.asarray(a | b if i.dtype.kind == "pred" else a + b)
+
+
+def multiply(i: Instruction, a: Array, b: Array) -> Array:
+    return np.asarray(a & b if i.dtype.kind == "pred" else a * b)
+
+
+def select(i: Instruction, p: Array, a: Array, b: Array) -> Array:
+    return np.where(p, a, b)

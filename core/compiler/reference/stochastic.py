@@ -19,10 +19,10 @@ import ml_dtypes
 import numpy as np
 
 from ..ir import dtypes
-from ..ir.cost import TRANSCENDENTAL
 from ..ir.dtypes import DType
 from ..ir.errors import CompileError
-from ..ir.hlo import SPECIAL_FUNCTIONS, Computation, Instruction, Module, Shape
+from ..ir.hlo import Computation, Instruction, Module, Shape
+from ..ir.registry import OPS, ROUNDED, SUMMED
 from . import evaluate
 
 Array = np.ndarray[Any, Any]
@@ -34,16 +34,6 @@ ULPS: Final = 8.0
 # Evaluations with moved values, and as many as there are before a result is called wrong.
 TRIES: Final = 8
 TRIES_TO_CONFIRM: Final = 48
-
-# Units in the last place by which one operation's result may be off. Operations that are not listed are exact.
-_BASIC: Final = frozenset(
-    {"add", "subtract", "multiply", "divide", "sqrt", "convert", "reduce-precision"}
-)
-_FUNCTIONS: Final = TRANSCENDENTAL.difference(SPECIAL_FUNCTIONS, _BASIC)
-_SUMS: Final = frozenset(
-    {"dot", "convolution", "fft", "cholesky", "triangular-solve"}
-    | {"batch-norm-inference", "batch-norm-training", "batch-norm-grad"}
-)
 
 
 class TooLongError(CompileError):
@@ -98,7 +88,7 @@ class _Perturbation(_Budget):
         if not (dtype.is_float or dtype.is_complex) or not result.size:
             return result
         size = np.abs(result)
-        if instruction.opcode in _SUMS:
+        if OPS[instruction.opcode].error == SUMMED:
             size = np.maximum(size, _sum_of_sizes(instruction, operands, result))
         unit = ulps * float(ml_dtypes.finfo(dtype.component.numpy).eps)
         shape = result.shape
@@ -166,16 +156,15 @@ def _amplitudes(module: Module) -> dict[Instruction, float]:
             count = _terms(i)
             for called in i.called:
                 visit(called, max(terms, count))
-            if i.opcode in _BASIC:
+            error = OPS[i.opcode].error
+            if error is None:
+                continue
+            if error == ROUNDED:
                 ulps = math.sqrt(terms)
-            elif i.opcode in _FUNCTIONS:
-                ulps = 4.0
-            elif i.opcode in SPECIAL_FUNCTIONS:
-                ulps = 64.0
-            elif i.opcode in _SUMS:
+            elif error == SUMMED:
                 ulps = 2 * math.sqrt(count)
             else:
-                continue
+                ulps = float(error)
             found[i] = max(ulps, found.get(i, 0.0))
 
     visit(module.entry, 1.0)

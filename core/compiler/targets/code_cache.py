@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from .target import Image
+from .image import Image
 
 # Bytes of code to keep; what was used longest ago goes first.
 LIMIT: Final = 64 << 20

@@ -7,30 +7,14 @@ target how wide a vector is and which features exist, never for its name, so tha
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 from ..codegen import llvm_ir
 from ..ir import hlo
 from ..ir.dtypes import DType
 from . import accuracy, code_cache
-
-
-@dataclass(slots=True)
-class Image:
-    """Position-independent code.
-
-    ``symbols`` maps each external function to its offset in ``code``; ``imports`` are 8-byte slots in ``code``
-    (function name, offset) that the loader fills with addresses. ``optimised_ir`` and ``assembly`` are there
-    when asked for.
-    """
-
-    code: bytes
-    symbols: dict[str, int]
-    imports: list[tuple[str, int]] = field(default_factory=list)
-    optimised_ir: str = ""
-    assembly: str = ""
-    files: dict[str, bytes] = field(default_factory=dict)  # more to dump, by suffix
+from .image import Image
 
 
 @dataclass(frozen=True, slots=True)

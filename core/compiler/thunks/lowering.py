@@ -28,19 +28,8 @@ from ..fusion.fused import attributes_key
 from ..ir import cost
 from ..ir.errors import internal, of_instruction
 from ..ir.hlo import Computation, Instruction, Module, Shape
+from ..ir.registry import OPS
 from ..memory.buffers import Assignment, Move
-
-ALIASES: Final = frozenset(
-    [
-        "parameter",
-        "constant",
-        "tuple",
-        "get-tuple-element",
-        "bitcast",
-        "optimization-barrier",
-        "after-all",
-    ]
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +115,7 @@ class _Lowering:
         thunks: list[Thunk] = []
         for instruction in computation.instructions:
             opcode = instruction.opcode
-            if opcode in ALIASES:
+            if OPS[opcode].is_alias:
                 continue
             if opcode == "while":
                 thunks += self.lower_while(instruction)

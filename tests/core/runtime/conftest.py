@@ -47,7 +47,7 @@ def compile_program(program, format, options_proto, options):
     elif command == b"pid":
         raise CompileError("NOT_FOUND", str(os.getpid()))
     elif command == b"ask":
-        from tripont.core.compiler import partitioners
+        from tripont.core.compiler.xla import partitioners
         return partitioners.process().ask(argument.decode(), partitioners.Question.INSPECT, [b"x"])[0]
     return argument
 

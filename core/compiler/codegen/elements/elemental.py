@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from ...ir import dtypes, errors, hlo
+from ...ir.registry import all_ops
 from .. import llvm_ir, representation
 from ..generator import ZERO, Array, Coordinate, Index, fixed
 from ..llvm_ir import Value, i64
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 # Everything that `element` can generate, that is: everything that may be fused into a kernel. (Constants: small ones.)
 INDEXABLE: Final[frozenset[str]] = frozenset(
-    {name for name, spec in hlo.OPCODES.items() if spec.elementwise and elementwise.supported(name)}
+    {o.name for o in all_ops() if o.elementwise and elementwise.supported(o.name)}
     | {
         "bitcast", "bitcast-convert", "broadcast", "concatenate", "constant", "copy", "dynamic-slice", "gather", "iota",
         "map", "pad", "parameter", "reshape", "reverse", "slice", "transpose",

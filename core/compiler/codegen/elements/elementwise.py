@@ -16,6 +16,7 @@ import numpy as np
 
 from ...ir import dtypes, errors, hlo
 from ...ir.dtypes import DType
+from ...ir.registry import CHOOSES, EXACT, IN_DTYPE, OPS
 from .. import effort, llvm_ir
 from ..llvm_ir import Value, lanes_of, scalar_of, vector
 from ..representation import Complex, Element, lanes, register_type, unify
@@ -40,46 +41,12 @@ def emit(g: Generator, instruction: hlo.Instruction, operands: list[Element]) ->
     return hit  # type: ignore[no-any-return]
 
 
-_TO_INTEGERS: Final = ("floor", "ceil", "round-nearest-afz", "round-nearest-even")
-# Operations whose result jumps, so that they need the very number that the operand's dtype has.
-_STEPS: Final = frozenset((*_TO_INTEGERS, "compare", "remainder"))
-# The result is one of the operands, but for its sign.
-_CHOOSING: Final = frozenset(
-    ("abs", "clamp", "copy", "maximum", "minimum", "negate", "select", "sign")
-)
-# Operations whose result is in the dtype if their operands are.
-_EXACT: Final = frozenset(
-    [
-        *_CHOOSING,
-        *_TO_INTEGERS,
-        "broadcast",
-        "reshape",
-        "bitcast",
-        "transpose",
-        "slice",
-        "reverse",
-        "pad",
-        "concatenate",
-    ]
-)
-_IN_DTYPE: Final = frozenset(
-    [
-        "parameter",
-        "constant",
-        "convert",
-        "reduce-precision",
-        "bitcast-convert",
-        "is-finite",
-        "compare",
-    ]
-)
-
-
 def _is_rounded(instruction: hlo.Instruction, depth: int = 6) -> bool:
     """Whether the register of a value of at most 16 bits holds a number of that dtype."""
-    if instruction.opcode in _IN_DTYPE or not instruction.dtype.is_float:
+    rounding = OPS[instruction.opcode].rounding
+    if rounding == IN_DTYPE or not instruction.dtype.is_float:
         return True
-    if depth == 0 or instruction.opcode not in _EXACT:
+    if depth == 0 or rounding not in (EXACT, CHOOSES):
         return False
     return all(_is_rounded(o, depth - 1) for o in instruction.operands)
 
@@ -105,7 +72,8 @@ def _rounded(g: Generator, instruction: hlo.Instruction, operands: list[Element]
 
 def _emit(g: Generator, instruction: hlo.Instruction, operands: list[Element]) -> Element:
     opcode = instruction.opcode
-    if opcode in _STEPS or (opcode == "convert" and instruction.dtype.is_integer):
+    op = OPS[opcode]
+    if op.jumps or (opcode == "convert" and instruction.dtype.is_integer):
         operands = _rounded(g, instruction, operands)
     if opcode == "convert":
         return conversion.convert(g, operands[0], instruction.operands[0].dtype, instruction.dtype)
@@ -126,7 +94,7 @@ def _emit(g: Generator, instruction: hlo.Instruction, operands: list[Element]) -
     if dtype.is_integer:
         return conversion.wrap(g, result, dtype)
     # What such a type cannot hold it has no infinity for: a register must not hold it either.
-    if dtype.is_float and dtype.bits < 8 and opcode not in _CHOOSING:
+    if dtype.is_float and dtype.bits < 8 and op.rounding != CHOOSES:
         return conversion.round_to(g, result, dtype)
     return result
 

@@ -19,8 +19,7 @@ by a ``pad`` or a ``slice`` before the call.
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from ...ir.hlo import ConvolutionDimensionNumbers, Instruction, Shape, WindowDimension, constant
@@ -28,6 +27,14 @@ from ...ir.patterns import convert
 from . import convolution_costs
 from .blocks import as_integers
 from .context import Context
+from .convolution_kinds import (
+    View,
+    is_input_gradient,
+    is_weights_gradient,
+    multiply_adds,
+    products_of_sum,
+    view,
+)
 from .cost import contraction_cost
 from .gemm import Dimension, row_major
 from .onednn import CONVOLUTION, way
@@ -59,51 +66,10 @@ def match_convolution(convolution: Instruction, context: Context) -> Instruction
     return as_integers(call, convolution.dtype) if chosen.depth else convert(call, types[2])
 
 
-def products_of_sum(convolution: Instruction) -> int:
-    """How many products each number of the result is the sum of, those with padding included."""
-    numbers: ConvolutionDimensionNumbers = convolution.attributes["dimension_numbers"]
-    rhs = convolution.operands[1].dims
-    return math.prod(rhs) // max(1, rhs[numbers.kernel_output_feature])
-
-
-def multiply_adds(convolution: Instruction) -> int:
-    """Multiplications of a convolution, those with padding included."""
-    return math.prod(convolution.dims) * products_of_sum(convolution)
-
-
 def is_possible(convolution: Instruction) -> bool:
     """Whether oneDNN takes the convolution's dimensions."""
     empty = 0 in convolution.dims or any(0 in o.dims for o in convolution.operands)
     return not empty and len(convolution.attributes["window"]) <= MAX_SPATIAL_DIMENSIONS
-
-
-@dataclass(slots=True)
-class View:
-    """An array read with other dimensions than it lies in memory: ``dimensions`` of ``instruction``'s buffer."""
-
-    instruction: Instruction
-    dimensions: list[Dimension]
-    reversed: frozenset[int] = frozenset()
-
-    def pick(self, *indices: int) -> list[Dimension]:
-        return [self.dimensions[i] for i in indices]
-
-
-def view(instruction: Instruction, through_reverse: bool) -> View:
-    """The array behind transposes and (for a kernel) reverses."""
-    order = list(range(len(instruction.dims)))  # place of each of our dimensions in the source
-    backwards: set[int] = set()
-    while True:
-        if instruction.opcode == "transpose":
-            order = [instruction.attributes["dimensions"][d] for d in order]
-        elif instruction.opcode == "reverse" and through_reverse:
-            flipped = instruction.attributes["dimensions"]
-            backwards ^= {i for i, d in enumerate(order) if d in flipped}
-        else:
-            break
-        instruction = instruction.operands[0]
-    dense = row_major(instruction.dims)
-    return View(instruction, [dense[d] for d in order], frozenset(backwards))
 
 
 def make_call(convolution: Instruction) -> Instruction:
@@ -128,32 +94,6 @@ def needs_explicit_padding(window: WindowDimension) -> bool:
     extent = (window.size - 1) * window.window_dilation + 1
     high = window.padding_high
     return not (0 <= window.padding_low < extent) or not (0 <= high < extent + window.stride)
-
-
-def is_input_gradient(convolution: Instruction) -> bool:
-    """Whether the convolution is best read as the gradient of another one's input."""
-    windows: tuple[WindowDimension, ...] = convolution.attributes["window"]
-    if any(w.stride != 1 for w in windows) or convolution.attributes["batch_group_count"] != 1:
-        return False
-    if any(w.base_dilation != 1 for w in windows):
-        return True
-    spatial = convolution.attributes["dimension_numbers"].kernel_spatial
-    flipped = view(convolution.operands[1], through_reverse=True).reversed
-    wide = [i for i, w in enumerate(windows) if w.size > 1]
-    return bool(wide) and all((spatial[i] in flipped) != windows[i].reversal for i in wide)
-
-
-def is_weights_gradient(convolution: Instruction) -> bool:
-    """Whether the convolution is best read as the gradient of another one's weights."""
-    if convolution.attributes["batch_group_count"] != 1:
-        return True
-    if convolution.attributes["feature_group_count"] != 1:
-        return False
-    numbers: ConvolutionDimensionNumbers = convolution.attributes["dimension_numbers"]
-    kernel = math.prod(w.size for w in convolution.attributes["window"])
-    result = math.prod(convolution.dims[d] for d in numbers.output_spatial)
-    # Frameworks write the features outermost only when they have swapped batch and features.
-    return kernel > result and numbers.input_feature == 0
 
 
 # ------------------------------------------------------------------------------------------- the three kinds

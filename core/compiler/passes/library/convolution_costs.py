@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...ir import dtypes
 from ...ir.hlo import ConvolutionDimensionNumbers, Instruction, WindowDimension
+from .convolution_kinds import is_input_gradient, is_weights_gradient, products_of_sum
 from .onednn import CONVOLUTION, way
 
 if TYPE_CHECKING:
@@ -64,8 +65,6 @@ class _Class:
     """What decides about a convolution of f32."""
 
     def __init__(self, convolution: Instruction) -> None:
-        from .convolution import is_input_gradient, is_weights_gradient, products_of_sum
-
         numbers: ConvolutionDimensionNumbers = convolution.attributes["dimension_numbers"]
         windows: tuple[WindowDimension, ...] = convolution.attributes["window"]
         rhs = convolution.operands[1].dims

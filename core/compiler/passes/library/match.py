@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Final
 
 from ...ir.hlo import Computation, Instruction, Module
+from ...ir.registry import OPS
 from .. import rewrite
 from .context import Context
 from .convolution import match_convolution
@@ -37,27 +38,6 @@ RULES: Final[dict[str, Rule]] = {
     "triangular-solve": match_triangular_solve,
 }
 
-# What runs the computations it calls as sequences of thunks; other called computations are bodies inside one kernel.
-_SEQUENCES: Final = frozenset(("while", "conditional", "call"))
-
-# Users that read their operands from memory: no kernel computes them together with what they read.
-_BARRIERS: Final = frozenset(
-    (
-        "tuple",
-        "dot",
-        "convolution",
-        "sort",
-        "topk",
-        "fft",
-        "cholesky",
-        "triangular-solve",
-        "custom-call",
-        "while",
-        "conditional",
-        "call",
-    )
-)
-
 
 def match_library(module: Module, target: Target) -> Module:
     """``module`` with library calls where a rule of :data:`RULES` says so for ``target``."""
@@ -65,7 +45,7 @@ def match_library(module: Module, target: Target) -> Module:
     for computation in reversed(module.computations()):  # callers first
         if computation in sequences:
             sequences.update(
-                c for i in computation.instructions if i.opcode in _SEQUENCES for c in i.called
+                c for i in computation.instructions if OPS[i.opcode].runs_thunks for c in i.called
             )
     new: dict[Computation, Computation] = {}
     fusions: dict[Hashable, Computation] = {}
@@ -84,7 +64,7 @@ def _match(
     for instruction in reversed(computation.instructions):
         for operand in instruction.operands:
             uses[operand] += 1
-        is_barrier = instruction.opcode in _BARRIERS
+        is_barrier = OPS[instruction.opcode].reads_memory
         if not is_barrier and not (instruction.opcode == "reshape" and instruction not in fusible):
             fusible.update(instruction.operands)
     uses[computation.root] += 1

@@ -16,7 +16,6 @@ from ...codegen.elements.elemental import INDEXABLE
 from ...fusion.clusters import cost_of
 from ...fusion.fused import make_fusion
 from ...ir.hlo import (
-    SPECIAL_FUNCTIONS,
     Computation,
     Instruction,
     Shape,
@@ -24,6 +23,7 @@ from ...ir.hlo import (
     topological_order,
 )
 from ...ir.patterns import reshape, reshaped_broadcast
+from ...ir.registry import OPS
 from .gemm import row_major
 from .weights import Same
 
@@ -99,7 +99,7 @@ def _members(
             i not in gone
             and isinstance(i.shape, Shape)
             and (i.opcode == "reshape" or (i.opcode in INDEXABLE and i.is_elementwise))
-            and i.opcode not in SPECIAL_FUNCTIONS
+            and not OPS[i.opcode].hlo_call  # a function too long for an epilogue
             and i.elements == product.elements
             and cost + cost_of(i) <= _MOST_COST
             and len(inside) < _MOST_MEMBERS

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ...ir.errors import CompileError, internal
-from ..target import Image
+from ..image import Image
 
 # Functions that the loader provides; LLVM makes calls of the mem* functions for loops and copies by itself.
 IMPORTABLE: Final = frozenset({"memcpy", "memset", "memmove", "fmod", "fmodf"})

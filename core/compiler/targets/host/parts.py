@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from ...codegen import effort, llvm_ir
 from .. import code_cache
-from ..target import Compilation, Image
+from ..image import Image
+from ..target import Compilation
 from .linker import concatenate
 from .processes import Processes
 

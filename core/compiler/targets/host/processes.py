@@ -13,7 +13,7 @@ import struct
 from typing import TYPE_CHECKING, Final
 
 from ..child import Child, KilledError
-from ..target import Image
+from ..image import Image
 
 if TYPE_CHECKING:
     from .target import HostTarget

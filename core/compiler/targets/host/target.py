@@ -12,7 +12,8 @@ import llvmlite.binding as llvm
 
 from ...codegen import llvm_ir
 from ...ir.errors import internal
-from ..target import Compilation, Image, Libraries, Target
+from ..image import Image
+from ..target import Compilation, Libraries, Target
 from . import cpu
 from .linker import link
 from .parts import Parts

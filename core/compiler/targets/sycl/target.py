@@ -32,7 +32,8 @@ from ...codegen import llvm_ir
 from ...ir import dtypes, hlo
 from ...ir.errors import CompileError, internal, invalid_argument, of_instruction
 from ..child import result_of
-from ..target import Image, Libraries, Target
+from ..image import Image
+from ..target import Libraries, Target
 from .disassemble import disassemble
 from .legalize import legalize
 from .spirv import capabilities, kernel_names

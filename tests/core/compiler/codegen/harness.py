@@ -11,7 +11,8 @@ import numpy as np
 from tripont.core.compiler.codegen.kernels.emit import EmittedKernel, emit_kernel
 from tripont.core.compiler.ir import hlo
 from tripont.core.compiler.targets import host
-from tripont.core.compiler.targets.target import Image, Target
+from tripont.core.compiler.targets.image import Image
+from tripont.core.compiler.targets.target import Target
 
 _libc = ctypes.CDLL(None)
 _libm = ctypes.CDLL("libm.so.6")

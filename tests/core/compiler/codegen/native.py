@@ -14,7 +14,8 @@ import numpy as np
 from tripont.core.compiler.codegen import llvm_ir
 from tripont.core.compiler.targets.host import for_cpu
 from tripont.core.compiler.targets.host.target import HostTarget
-from tripont.core.compiler.targets.target import Image, Target
+from tripont.core.compiler.targets.image import Image
+from tripont.core.compiler.targets.target import Target
 
 _LIBC = ctypes.CDLL(None)
 _LIBM = ctypes.CDLL("libm.so.6")

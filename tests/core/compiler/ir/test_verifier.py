@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from tripont.core.compiler.ir import dtypes, hlo, verifier
 from tripont.core.compiler.ir.hlo import (
-    OPCODES,
     TOKEN,
     AnyShape,
     Computation,
@@ -21,7 +20,6 @@ from tripont.core.compiler.ir.hlo import (
     TupleShape,
     WindowDimension,
 )
-from tripont.core.compiler.ir.shape_rules import RULES
 from tripont.core.compiler.ir.verifier import VerificationError, verify
 
 
@@ -255,10 +253,6 @@ def test_while_must_keep_its_state() -> None:
     loop_body = Computation("loop_body", (q,), (q, wrong), wrong)
     loop = Instruction("while", state, (a,), {}, (condition, loop_body), "loop")
     _fails(Computation("main", (a,), (a, loop), loop), r"the body loop_body gives \(s32\[3\]\)")
-
-
-def test_rules_are_for_opcodes() -> None:
-    assert set(RULES) <= set(OPCODES)
 
 
 def test_switched_on_in_tests(monkeypatch: pytest.MonkeyPatch) -> None:

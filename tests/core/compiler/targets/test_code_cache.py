@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tripont.core.compiler import compile
 from tripont.core.compiler.targets import code_cache
-from tripont.core.compiler.targets.target import Image
+from tripont.core.compiler.targets.image import Image
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ from tripont.core.compiler.ir.dtypes import F32
 from tripont.core.compiler.ir.errors import CompileError
 from tripont.core.compiler.targets import code_cache, host
 from tripont.core.compiler.targets.host import parts
-from tripont.core.compiler.targets.target import Image
+from tripont.core.compiler.targets.image import Image
 
 from ..codegen.harness import LoadedImage, fusion, op
 from .test_host import run, sines

@@ -137,7 +137,7 @@ def test_what_does_not_fit_is_refused(
 WITHOUT_LAPACK = """
 import numpy as np
 from tests.core.runtime.library.calls import load, shape_of
-from tripont.core.compiler import dtypes
+from tripont.core.compiler.ir import dtypes
 from tripont.core.compiler.ir.hlo import Shape
 a = np.eye(3, dtype=np.float32)
 try:

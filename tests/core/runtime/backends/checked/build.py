@@ -12,6 +12,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from tripont.core.schema import generate
+
 from tripont import library_path
 
 HERE = Path(__file__).resolve().parent
@@ -35,6 +37,7 @@ def library() -> Path:
     """The shared library, built from the checkout's headers for the tripont that is imported; kept between runs."""
     runtime = Path(library_path())
     headers = sorted((ROOT / "core" / "runtime").rglob("*.h"))
+    headers += sorted((ROOT / "core" / "schema").glob("*.py"))
     digest = hashlib.sha256(b"".join(f.read_bytes() for f in (HERE / "backend.cc", *headers)))
     digest.update(f"{runtime} {compiler()}".encode())
     folder = ROOT / "build" / "checked"
@@ -44,6 +47,8 @@ def library() -> Path:
         command = [*compiler(), "-std=c++20", "-O1", "-shared", "-fPIC", "-Wall", "-Wextra"]
         command += ["-I", str(ROOT), str(HERE / "backend.cc"), "-L", str(runtime.parent)]
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            generate.main(Path(scratch))
+            command += ["-I", scratch]
             output = Path(scratch, "backend.so")
             done = subprocess.run(
                 [*command, "-ltripont", "-o", str(output)],

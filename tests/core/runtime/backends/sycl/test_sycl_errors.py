@@ -23,7 +23,8 @@ except _tripont.StatusError as error:
 # A program of one kernel, compiled for a device, and its bytes.
 COMPILE = """
 from tripont.core import _tripont
-from tripont.core.compiler import artifact, compile
+from tripont.core.compiler import compile
+from tripont.core.compiler.formats import artifact
 client = _tripont.Client({"prestart_worker": False, "cache": False})
 type = b"tensor<4xf32>"
 body = b"%0 = stablehlo.negate %a : TYPE\\nreturn %0 : TYPE"

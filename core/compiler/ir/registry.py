@@ -1,0 +1,234 @@
+"""The registry of ops: all that the compiler knows of an op, in one value.
+
+An :class:`Op` holds what an instruction of it looks like, its properties, and its rules: the shape of its result, its
+value on NumPy arrays, its HLO. :mod:`..ops` has one :func:`register` call for each op, in files by family, and packages
+that are installed beside this one register theirs in the same way. The verifier, the evaluator, the writers, the cost
+models and the passes look here, and know no op by a list of names.
+
+``OPS["add"]`` is the op of an opcode. The families are imported when somebody first looks for an op, so that no module
+must look while it is imported itself: an op that is registered later would be unknown to it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from .hlo import AnyShape, Instruction
+
+#: Any number of operands or of called computations.
+ANY: Final = -1
+
+#: The package with the families.
+FAMILIES: Final = "tripont.core.compiler.ops"
+
+Array = np.ndarray[Any, Any]
+ShapeRule = Callable[["Instruction"], "AnyShape"]
+# Of an elementwise op the result, of another one a list of the results.
+Evaluation = Callable[..., Any]
+AttributePrinter = Callable[[str, Any], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """In the place of a part: that the op has none, and why."""
+
+    reason: str
+
+
+_MISSING: Final[Any] = Absent("it was not given")
+
+
+class OpError(Exception):
+    """An op is registered without a part, or twice."""
+
+
+# ---------------------------------------------------------------------------------------------------- properties
+
+#: Whether an instruction on constants is computed when the program is compiled. SLOWLY: only a small one, since the
+#: reference takes a millisecond an element and more. NEVER: its value is not a function of the operands' values, or
+#: would only make the program larger.
+FOLDED: Final = "folded"
+SLOWLY: Final = "slowly"
+NEVER: Final = "never"
+
+#: Whether the result is a number of its dtype, where kernels hold floats of at most 16 bits in f32 registers.
+#: COMPUTES: it must be rounded. EXACT: it is one if the operands are. CHOOSES: it is an operand, but for its sign.
+#: IN_DTYPE: it is one whatever the operands are.
+COMPUTES: Final = "computes"
+EXACT: Final = "exact"
+CHOOSES: Final = "chooses"
+IN_DTYPE: Final = "in dtype"
+
+#: How far the result may be off, for the reference evaluation with random rounding. ROUNDED: by one rounding. SUMMED:
+#: by the rounding of a sum of many terms. A number: by so many units in the last place. None: not at all.
+ROUNDED: Final = "rounded"
+SUMMED: Final = "summed"
+
+#: Whether an instruction that is the same in all iterations of a loop is computed before it. WORTH: for its own sake.
+#: PACKING: likewise, once kernels have been chosen. ALONG: if such an instruction needs it, as with all elementwise
+#: ops.
+WORTH: Final = "worth"
+PACKING: Final = "packing"
+ALONG: Final = "along"
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What one element costs, roughly.
+
+    ``instructions``: vector instructions, by which fusion decides what is computed twice. ``nanoseconds``: the time
+    of a full vector, by which kernels are cut into work for threads. ``of_integers``: the price for integer operands,
+    if it is another.
+    """
+
+    instructions: float = 1.0
+    nanoseconds: float = 0.15
+    of_integers: Price | None = None
+
+
+FREE: Final = Price(0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Op:
+    """What is known of an op. A part is required unless it has a default; :class:`Absent` says why there is none.
+
+    What an instruction looks like:
+
+    ``operands``: their number, or ANY. ``attributes``: names that must be present. ``elementwise``: the result's
+    element at an index depends on the operands' elements at that index alone, and all operands have the result's
+    dimensions (the first and last operand of ``clamp`` and the first of ``select`` may also be scalars). ``called``:
+    the number of called computations, or ANY. ``side_effect``: never removed. ``kinds``: the kinds of dtype that an
+    elementwise op takes; empty for all.
+
+    Rules:
+
+    ``shape``: the shape that operands, attributes and called computations imply. ``check``: what else must hold
+    (both raise :class:`.shape_rules.InvalidInstruction`). ``evaluate``: the reference, a function of the instruction
+    and its operands as NumPy arrays. ``flops``: floating-point operations of one execution, by default one for each
+    element if the op is elementwise.
+
+    HLO:
+
+    ``fields``: the fields of HloInstructionProto. ``hlo_name``: HLO's opcode, by default the name (or a function of the
+    instruction). ``hlo_call``: the target of the custom call that stands for an op that HLO does not have. ``text``:
+    how attributes are printed, by name. ``whole_text``: how all attributes are printed together. ``callees``: the names
+    of the called computations, or a function that prints them.
+
+    Properties, beside those that are constants of this module:
+
+    ``price``: what an element costs. ``transcendental``: counted as such. ``counted``: whether cost analysis counts the
+    instruction at all. ``counts_bodies``: whether the called computations are counted with it. ``reads_memory``: no
+    kernel computes its operands together with it. ``runs_thunks``: the called computations are sequences of thunks, not
+    bodies inside a kernel. ``is_alias``: the result is the memory of an operand, a parameter or a constant.
+    ``is_thunk``: it becomes a thunk without a kernel. ``moves``: elements are moved, not computed with. ``jumps``: a
+    small change of the operand may change the result by much. ``stays_in_registers``: a kernel has the value without
+    reading memory.
+    """
+
+    name: str
+    operands: int
+    attributes: tuple[str, ...] = ()
+    elementwise: bool = False
+    called: int = 0
+    side_effect: bool = False
+    kinds: tuple[str, ...] = ()
+
+    shape: ShapeRule | Absent = _MISSING
+    check: Callable[[Instruction], None] | None = None
+    evaluate: Evaluation | Absent = _MISSING
+    flops: Callable[[Instruction], float] | None = None
+
+    fields: Callable[[Instruction], bytes] | Absent = _MISSING
+    hlo_name: str | Callable[[Instruction], str] = ""
+    hlo_call: str = ""
+    text: Mapping[str, AttributePrinter] = field(default_factory=dict)
+    whole_text: Callable[[Mapping[str, Any]], str] | None = None
+    callees: Callable[[Instruction, Sequence[str]], list[str]] | tuple[str, ...] = ("to_apply",)
+
+    price: Price = _MISSING
+    transcendental: bool = False
+    counted: bool = True
+    counts_bodies: bool = False
+    reads_memory: bool = False
+    runs_thunks: bool = False
+    is_alias: bool = False
+    is_thunk: bool = False
+    moves: bool = False
+    jumps: bool = False
+    stays_in_registers: bool = False
+    folding: str = FOLDED
+    rounding: str = COMPUTES
+    error: str | float | None = None
+    hoisting: str = ""
+
+    @property
+    def has_reference(self) -> bool:
+        """Whether :attr:`evaluate` is there."""
+        return not isinstance(self.evaluate, Absent)
+
+
+class _Ops(dict[str, Op]):
+    """Ops by name, for ``OPS[name]`` alone: whoever wants all of them asks :func:`all_ops`."""
+
+    def __missing__(self, name: str) -> Op:
+        load()
+        if not dict.__contains__(self, name):
+            raise KeyError(name)
+        return dict.__getitem__(self, name)
+
+
+OPS: Final = _Ops()
+
+
+def find(name: str) -> Op | None:
+    """The op of that name, or None."""
+    try:
+        return OPS[name]
+    except KeyError:
+        return None
+
+
+def all_ops() -> list[Op]:
+    """All ops that are registered."""
+    load()
+    return list(OPS.values())
+
+
+def load() -> None:
+    """Import the families."""
+    importlib.import_module(FAMILIES)
+
+
+def register(name: str, **parts: Any) -> Op:
+    """Register the op ``name`` with the fields of :class:`Op` as its parts.
+
+    Raises OpError, which names the op and the part, if a part is missing or unknown, or if there is such an op.
+    """
+    if dict.__contains__(OPS, name):
+        raise OpError(f"the op {name!r} is registered twice")
+    unknown = parts.keys() - {f.name for f in fields(Op)}
+    if unknown:
+        raise OpError(f"the op {name!r} is registered with an unknown part {min(unknown)!r}")
+    if not parts.get("elementwise"):
+        parts.setdefault("price", Price())
+    op = Op(name=name, **parts)
+    for part in _required(op):
+        if getattr(op, part) is _MISSING:
+            raise OpError(f"the op {name!r} is registered without its part {part!r}")
+    OPS[name] = op
+    return op
+
+
+def _required(op: Op) -> Iterator[str]:
+    yield from ("shape", "evaluate")
+    if op.attributes:
+        yield "fields"
+    if op.elementwise:
+        yield "price"

@@ -1,0 +1,259 @@
+"""Ops that find elements by indices that the program computes: gather and scatter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..formats.hlo_proto import Field
+from ..formats.wire_format import integer, integers, message
+from ..ir.cost import elements_of_operands
+from ..ir.hlo import AnyShape, GatherDimensionNumbers, Instruction, ScatterDimensionNumbers, Shape
+from ..ir.registry import ANY, WORTH, Array, Price, register
+from ..ir.shape_rules import arrays_of, check_distinct, check_signature, one_or_tuple, require
+from ..reference.evaluate import evaluate_elementwise
+
+
+def _batching(
+    operand: Shape, operand_dims: Sequence[int], indices: Shape, indices_dims: Sequence[int]
+) -> None:
+    """Batching dimensions of a gather or scatter: those of the operand and of the indices belong together."""
+    check_distinct(operand_dims, operand.rank, "the operand's batching dimensions")
+    check_distinct(indices_dims, indices.rank, "the indices' batching dimensions")
+    sizes = [operand.dims[d] for d in operand_dims], [indices.dims[d] for d in indices_dims]
+    require(sizes[0] == sizes[1], f"batching dimensions have sizes {sizes[0]} and {sizes[1]}")
+
+
+def _gather_shape(instruction: Instruction) -> Shape:
+    operand, indices = arrays_of(instruction)
+    numbers, sizes = (
+        instruction.attributes["dimension_numbers"],
+        instruction.attributes["slice_sizes"],
+    )
+    require(indices.dtype.is_integer, "indices are not integers")
+    require(len(sizes) == operand.rank, "slice sizes do not have the operand's rank")
+    require(
+        all(0 <= s <= d for s, d in zip(sizes, operand.dims, strict=True)),
+        "slice is larger than the operand",
+    )
+    dropped = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
+    require(all(sizes[d] <= 1 for d in dropped), "a dropped slice dimension is larger than 1")
+    window = [s for d, s in enumerate(sizes) if d not in dropped]
+    require(len(window) == len(numbers.offset_dims), "offset dimensions do not match the slice")
+    batch = [s for d, s in enumerate(indices.dims) if d != numbers.index_vector_dim]
+    index_size = (
+        1 if numbers.index_vector_dim == indices.rank else indices.dims[numbers.index_vector_dim]
+    )
+    require(
+        index_size == len(numbers.start_index_map), "start_index_map does not match the indices"
+    )
+    check_distinct(numbers.start_index_map, operand.rank, "start_index_map")
+    _batching(
+        operand,
+        numbers.operand_batching_dims,
+        indices,
+        numbers.start_indices_batching_dims,
+    )
+    rank = len(window) + len(batch)
+    check_distinct(numbers.offset_dims, rank, "offset_dims")
+    window_iterator, batch_iterator = iter(window), iter(batch)
+    offsets = set(numbers.offset_dims)
+    return operand.with_dims(
+        next(window_iterator if d in offsets else batch_iterator) for d in range(rank)
+    )
+
+
+def _scatter_shape(instruction: Instruction) -> AnyShape:
+    shapes = arrays_of(instruction)
+    require(len(shapes) % 2 == 1 and len(shapes) >= 3, f"{len(shapes)} operands")
+    count = len(shapes) // 2
+    operands, indices, updates = shapes[:count], shapes[count], shapes[count + 1 :]
+    numbers = instruction.attributes["dimension_numbers"]
+    require(indices.dtype.is_integer, "indices are not integers")
+    batch = [s for d, s in enumerate(indices.dims) if d != numbers.index_vector_dim]
+    index_size = (
+        1 if numbers.index_vector_dim == indices.rank else indices.dims[numbers.index_vector_dim]
+    )
+    require(
+        index_size == len(numbers.scatter_dims_to_operand_dims),
+        "scatter_dims_to_operand_dims does not match the indices",
+    )
+    check_distinct(
+        numbers.scatter_dims_to_operand_dims, operands[0].rank, "scatter_dims_to_operand_dims"
+    )
+    _batching(
+        operands[0],
+        numbers.input_batching_dims,
+        indices,
+        numbers.scatter_indices_batching_dims,
+    )
+    dropped = {*numbers.inserted_window_dims, *numbers.input_batching_dims}
+    for operand, update in zip(operands, updates, strict=True):
+        require(
+            operand.dims == operands[0].dims and update.dims == updates[0].dims,
+            "the operands' shapes differ",
+        )
+        require(operand.dtype is update.dtype, "operand and updates differ in dtype")
+        window = [s for d, s in enumerate(operand.dims) if d not in dropped]
+        require(
+            len(window) == len(numbers.update_window_dims),
+            "update_window_dims do not match the operand",
+        )
+        in_window = set(numbers.update_window_dims)
+        update_batch = [s for d, s in enumerate(update.dims) if d not in in_window]
+        require(update_batch == batch, "the updates' batch dimensions differ from the indices'")
+        update_window = [update.dims[d] for d in numbers.update_window_dims]
+        require(
+            all(u <= w for u, w in zip(update_window, window, strict=True)),
+            "updates are larger than the operand",
+        )
+    scalars = [Shape(o.dtype) for o in operands]
+    check_signature(instruction.called[0], [*scalars, *scalars], scalars, "the body")
+    return one_or_tuple(operands)
+
+
+def _gather_value(i: Instruction, operand: Array, indices: Array) -> list[Array]:
+    d = i.attributes["dimension_numbers"]
+    sizes = i.attributes["slice_sizes"]
+    result = np.empty(i.dims, i.dtype.numpy)
+    batch_positions = [n for n in range(len(i.dims)) if n not in d.offset_dims]
+    kept = [
+        n
+        for n in range(operand.ndim)
+        if n not in d.collapsed_slice_dims and n not in d.operand_batching_dims
+    ]
+    batch_dims = [i.dims[n] for n in batch_positions]
+    for batch in np.ndindex(*batch_dims):
+        start = [0] * operand.ndim
+        for component, dimension in enumerate(d.start_index_map):
+            start[dimension] = int(
+                indices[_with(batch, d.index_vector_dim, component, indices.ndim)]
+            )
+        start = [max(0, min(s, n - z)) for s, n, z in zip(start, operand.shape, sizes, strict=True)]
+        for dimension, source in zip(
+            d.operand_batching_dims, d.start_indices_batching_dims, strict=True
+        ):
+            start[dimension] = batch[source - (source > d.index_vector_dim)]
+        piece = operand[tuple(slice(s, s + z) for s, z in zip(start, sizes, strict=True))]
+        piece = piece.reshape([sizes[n] for n in kept])
+        place: list[Any] = [slice(None)] * len(i.dims)
+        for position, index in zip(batch_positions, batch, strict=True):
+            place[position] = index
+        result[tuple(place)] = piece
+    return [result]
+
+
+def _with(
+    batch: tuple[int, ...], index_vector_dim: int, component: int, rank: int
+) -> tuple[int, ...]:
+    """The position of an index component: ``batch`` with ``component`` put at ``index_vector_dim``."""
+    if index_vector_dim == rank:
+        return batch
+    return (*batch[:index_vector_dim], component, *batch[index_vector_dim:])
+
+
+def _scatter_value(i: Instruction, *operands: Array) -> list[Array]:
+    d = i.attributes["dimension_numbers"]
+    count = (len(operands) - 1) // 2
+    results = [o.copy() for o in operands[:count]]
+    indices, updates = operands[count], operands[count + 1 :]
+    shape, update_dims = results[0].shape, updates[0].shape
+    window_positions = d.update_window_dims
+    batch_positions = [n for n in range(len(update_dims)) if n not in window_positions]
+    kept = [
+        n
+        for n in range(len(shape))
+        if n not in d.inserted_window_dims and n not in d.input_batching_dims
+    ]
+    for batch in np.ndindex(*[update_dims[n] for n in batch_positions]):
+        start = [0] * len(shape)
+        for component, dimension in enumerate(d.scatter_dims_to_operand_dims):
+            start[dimension] = int(
+                indices[_with(batch, d.index_vector_dim, component, indices.ndim)]
+            )
+        for dimension, source in zip(
+            d.input_batching_dims, d.scatter_indices_batching_dims, strict=True
+        ):
+            start[dimension] = batch[source - (source > d.index_vector_dim)]
+        sizes = dict(zip(kept, (update_dims[n] for n in window_positions), strict=True))
+        # As XLA has it, an update whose window does not fit is left out whole.
+        if any(s < 0 or s + sizes.get(n, 1) > shape[n] for n, s in enumerate(start)):
+            continue
+        for window in np.ndindex(*[update_dims[n] for n in window_positions]):
+            place = list(start)
+            for dimension, offset in zip(kept, window, strict=True):
+                place[dimension] += offset
+            source_index = [0] * len(update_dims)
+            for position, n in zip(batch_positions, batch, strict=True):
+                source_index[position] = n
+            for position, n in zip(window_positions, window, strict=True):
+                source_index[position] = n
+            at = tuple(place)
+            arguments = [r[at] for r in results] + [u[tuple(source_index)] for u in updates]
+            for r, value in zip(
+                results,
+                evaluate_elementwise(i.called[0], [np.asarray(a) for a in arguments]),
+                strict=True,
+            ):
+                r[at] = value
+    return results
+
+
+def _gather_fields(i: Instruction) -> bytes:
+    n: GatherDimensionNumbers = i.attributes["dimension_numbers"]
+    body = (
+        integers(1, n.offset_dims)
+        + integers(2, n.collapsed_slice_dims)
+        + integers(3, n.start_index_map)
+        + integer(4, n.index_vector_dim)
+        + integers(5, n.operand_batching_dims)
+        + integers(6, n.start_indices_batching_dims)
+    )
+    return (
+        message(Field.GATHER_DIMENSION_NUMBERS, body)
+        + integers(Field.GATHER_SLICE_SIZES, i.attributes["slice_sizes"])
+        + integer(Field.INDICES_ARE_SORTED, int(i.attributes["indices_are_sorted"]))
+    )
+
+
+def _scatter_fields(i: Instruction) -> bytes:
+    n: ScatterDimensionNumbers = i.attributes["dimension_numbers"]
+    body = (
+        integers(1, n.update_window_dims)
+        + integers(2, n.inserted_window_dims)
+        + integers(3, n.scatter_dims_to_operand_dims)
+        + integer(4, n.index_vector_dim)
+        + integers(5, n.input_batching_dims)
+        + integers(6, n.scatter_indices_batching_dims)
+    )
+    return (
+        message(Field.SCATTER_DIMENSION_NUMBERS, body)
+        + integer(Field.INDICES_ARE_SORTED, int(i.attributes["indices_are_sorted"]))
+        + integer(Field.UNIQUE_INDICES, int(i.attributes["unique_indices"]))
+    )
+
+
+register(  # operand, indices. dimension_numbers: GatherDimensionNumbers
+    "gather",
+    operands=2,
+    attributes=("dimension_numbers", "slice_sizes", "indices_are_sorted"),
+    shape=_gather_shape,
+    evaluate=_gather_value,
+    fields=_gather_fields,
+    price=Price(2.0, 8.0),
+    moves=True,
+    hoisting=WORTH,
+)
+register(  # operands..., indices, updates...; dimension_numbers: ScatterDimensionNumbers; body(lhs..., rhs...)
+    "scatter",
+    operands=ANY,
+    attributes=("dimension_numbers", "indices_are_sorted", "unique_indices"),
+    called=1,
+    shape=_scatter_shape,
+    evaluate=_scatter_value,
+    fields=_scatter_fields,
+    flops=elements_of_operands,
+    counts_bodies=True,
+)

@@ -1,0 +1,65 @@
+"""Random numbers."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..formats.hlo_proto import Field
+from ..formats.wire_format import integer
+from ..ir.hlo import AnyShape, Instruction, Shape, TupleShape
+from ..ir.registry import NEVER, Absent, register
+from ..ir.shape_rules import array_of, arrays_of, require
+
+
+def _rng_bit_generator_shape(instruction: Instruction) -> AnyShape:
+    elements = instruction.result_shapes
+    require(len(elements) == 2, "the results are not a state and bits")
+    require(
+        instruction.attributes["algorithm"] in ("DEFAULT", "THREE_FRY", "PHILOX"),
+        "unknown algorithm",
+    )
+    return TupleShape((array_of(instruction), elements[1]))
+
+
+def _check_rng(instruction: Instruction) -> None:
+    low, high = arrays_of(instruction)
+    require(
+        low == high == Shape(instruction.dtype),
+        "the operands are not scalars of the result's dtype",
+    )
+    require(instruction.attributes["distribution"] in ("uniform", "normal"), "unknown distribution")
+
+
+def _rng_fields(i: Instruction) -> bytes:
+    return integer(Field.DISTRIBUTION, {"uniform": 1, "normal": 2}[i.attributes["distribution"]])
+
+
+def _rng_bit_generator_fields(i: Instruction) -> bytes:
+    return integer(
+        Field.RNG_ALGORITHM, ("DEFAULT", "THREE_FRY", "PHILOX").index(i.attributes["algorithm"])
+    )
+
+
+_RANDOM: Final = Absent("its numbers are random")
+
+register(  # algorithm: "THREE_FRY" | "PHILOX" | "DEFAULT"; state u64[k] -> (new state, bits)
+    "rng-bit-generator",
+    operands=1,
+    attributes=("algorithm",),
+    shape=_rng_bit_generator_shape,
+    evaluate=_RANDOM,
+    fields=_rng_bit_generator_fields,
+    text={"algorithm": lambda name, value: f"algorithm=rng_{value.lower()}"},
+)
+register(  # distribution: "uniform" (low, high) | "normal" (mean, deviation)
+    "rng",
+    operands=2,
+    attributes=("distribution",),
+    side_effect=True,
+    shape=Absent("the program says it"),
+    check=_check_rng,
+    evaluate=_RANDOM,
+    fields=_rng_fields,
+    text={"distribution": lambda name, value: f"distribution=rng_{value}"},
+    folding=NEVER,
+)

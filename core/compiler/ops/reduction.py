@@ -1,0 +1,79 @@
+"""Ops that apply a body on scalars to whole arrays: reduce and map."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ..formats.hlo_proto import dimensions_field
+from ..ir.cost import elements_of_operands
+from ..ir.hlo import AnyShape, Instruction, Shape
+from ..ir.registry import ANY, WORTH, Array, register
+from ..ir.shape_rules import arrays_of, check_distinct, check_signature, one_or_tuple, require
+from ..reference.evaluate import evaluate_elementwise, fold
+
+
+def _reduce_shape(instruction: Instruction) -> AnyShape:
+    shapes = arrays_of(instruction)
+    require(len(shapes) % 2 == 0 and bool(shapes), f"{len(shapes)} operands")
+    count = len(shapes) // 2
+    dimensions = instruction.attributes["dimensions"]
+    check_distinct(dimensions, shapes[0].rank, "dimensions")
+    require(
+        all(s.dims == shapes[0].dims for s in shapes[:count]), "the operands' dimensions differ"
+    )
+    accumulators = shapes[count:]
+    require(all(s.rank == 0 for s in accumulators), "an initial value is not a scalar")
+    values = [Shape(s.dtype) for s in shapes[:count]]
+    check_signature(instruction.called[0], [*accumulators, *values], accumulators, "the body")
+    kept = [s for d, s in enumerate(shapes[0].dims) if d not in dimensions]
+    return one_or_tuple([Shape(a.dtype, tuple(kept)) for a in accumulators])
+
+
+def _map_shape(instruction: Instruction) -> Shape:
+    shapes = arrays_of(instruction)
+    require(
+        bool(shapes) and all(s.dims == shapes[0].dims for s in shapes),
+        "the operands' dimensions differ",
+    )
+    result = Shape(instruction.dtype)
+    check_signature(instruction.called[0], [Shape(s.dtype) for s in shapes], [result], "the body")
+    return Shape(instruction.dtype, shapes[0].dims)
+
+
+def _reduce_value(i: Instruction, *operands: Array) -> list[Array]:
+    count = len(operands) // 2
+    reduced = i.attributes["dimensions"]
+    kept = [n for n in range(operands[0].ndim) if n not in reduced]
+    dims = [operands[0].shape[n] for n in kept]
+    lines = [
+        np.transpose(o, [*reduced, *kept]).reshape([math.prod(o.shape[n] for n in reduced), *dims])
+        for o in operands[:count]
+    ]
+    results = fold(i.called[0], lines, list(operands[count:]))
+    return [np.broadcast_to(r, dims) for r in results]
+
+
+register(  # operands..., initial values...; body(accumulators..., values...) -> the results
+    "reduce",
+    operands=ANY,
+    attributes=("dimensions",),
+    called=1,
+    shape=_reduce_shape,
+    evaluate=_reduce_value,
+    fields=dimensions_field,
+    flops=elements_of_operands,
+    counts_bodies=True,
+    hoisting=WORTH,
+)
+register(  # body on scalars, applied elementwise
+    "map",
+    operands=ANY,
+    attributes=("dimensions",),
+    called=1,
+    shape=_map_shape,
+    evaluate=lambda i, *o: evaluate_elementwise(i.called[0], o),
+    fields=dimensions_field,
+    counts_bodies=True,
+)

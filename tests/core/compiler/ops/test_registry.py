@@ -1,0 +1,60 @@
+"""The registry of ops: what it refuses, and that a first look finds every op."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tripont.core.compiler.ir import registry
+from tripont.core.compiler.ir.registry import Absent, OpError, Price
+from tripont.core.compiler.ir.shape_rules import same_shape
+
+PARTS: dict[str, Any] = {
+    "operands": 1,
+    "elementwise": True,
+    "shape": same_shape,
+    "evaluate": lambda i, a: a,
+    "price": Price(),
+}
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    before = {op.name for op in registry.all_ops()}
+    yield
+    for name in [op.name for op in registry.all_ops() if op.name not in before]:
+        del registry.OPS[name]
+
+
+@pytest.mark.parametrize("part", ["shape", "evaluate", "price"])
+def test_an_op_without_a_part_is_refused(part: str) -> None:
+    parts = {name: value for name, value in PARTS.items() if name != part}
+    with pytest.raises(OpError, match=f"'halve' is registered without its part '{part}'"):
+        registry.register("halve", **parts)
+    assert registry.find("halve") is None
+
+
+def test_attributes_must_be_written() -> None:
+    with pytest.raises(OpError, match="'halve' is registered without its part 'fields'"):
+        registry.register("halve", **PARTS, attributes=("times",))
+    registry.register("halve", **PARTS, attributes=("times",), fields=Absent("HLO has none"))
+    assert registry.OPS["halve"].attributes == ("times",)
+
+
+def test_an_unknown_part_is_refused() -> None:
+    with pytest.raises(OpError, match="'halve' is registered with an unknown part 'colour'"):
+        registry.register("halve", **PARTS, colour="red")
+
+
+def test_a_second_registration_is_refused() -> None:
+    with pytest.raises(OpError, match="'add' is registered twice"):
+        registry.register("add", **PARTS)
+
+
+@pytest.mark.parametrize("look", ["OPS['topk'].operands == 1", "find('topk')", "all_ops()[100]"])
+def test_the_first_look_imports_the_families(look: str) -> None:
+    program = f"from tripont.core.compiler.ir.registry import OPS, all_ops, find; assert {look}"
+    subprocess.run([sys.executable, "-c", program], check=True)
