@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -114,10 +114,3 @@ def _ordered(
         return value
     shape = Shape(value.dtype, tuple(value.dims[n] for n in order))
     return block.emit("transpose", shape, (value,), {"dimensions": order})
-
-
-READERS: Final[dict[str, Callable[[BlockReader, Any], Results]]] = {
-    f"{dialect}.{name}": reader
-    for dialect in ("stablehlo", "mhlo")
-    for name, reader in {"einsum": read_einsum, "unary_einsum": read_unary_einsum}.items()
-}

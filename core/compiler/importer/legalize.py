@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ..ir.errors import unimplemented
+from ..ir.registry import CALLS, OPCODES_AS_THEY_STAND, READERS, load
 from . import bindings, bounded_shapes, hlo_module, ops_elementwise
 from .bindings import ir
 
@@ -20,13 +21,15 @@ DYNAMISM: Final = "dynamism"
 BOUNDS: Final = "bounds"
 QUANTIZATION: Final = "quantization"
 
-# chlo operations that have an opcode of ours: the pass must not expand them. They pass through it as custom calls of
-# these names, which the reader knows (ops_control.KNOWN_CUSTOM_CALLS).
-KEPT: Final = {
-    **{f"chlo.{name}": f"tripont.{name}" for name in ops_elementwise.REAL},
-    "chlo.erf": "tripont.erf",
-    "chlo.top_k": "tripont.topk",
-}
+
+def _kept() -> dict[str, str]:
+    """The chlo operations that are ops of ours, which the pass must not expand, and the custom calls as which they pass
+    through it: those that are read under both names.
+    """
+    load()
+    names = [n.removeprefix("chlo.") for n in (*READERS, *OPCODES_AS_THEY_STAND) if "chlo." in n]
+    return {f"chlo.{name}": f"tripont.{name}" for name in names if f"tripont.{name}" in CALLS}
+
 
 KEPT_COMPLEX: Final = {f"chlo.{name}" for name in ops_elementwise.OF_COMPLEX}
 
@@ -44,7 +47,7 @@ _RAGGED_DIMENSIONS: Final = re.compile(r"(\w+_dimensions) = (\[[^\]]*\])")
 
 
 def legalize_chlo(module: ir.Module) -> ir.Module:
-    """Expand chlo operations into StableHLO, all but those in :data:`KEPT`. Works in place."""
+    """Expand chlo operations into StableHLO, all but those of :func:`_kept`. Works in place."""
     _widen_short_floats(module)
     _hide_kept(module)
     _turn_reverse_scans(module)
@@ -122,7 +125,8 @@ STAGES: Final[dict[str, Callable[[ir.Module], ir.Module]]] = {
 
 
 def _hide_kept(module: ir.Module) -> None:
-    """Replace the operations of :data:`KEPT` by custom calls with the same attributes, and :data:`EXPANDED` by chlo."""
+    """Replace operations of :func:`_kept` by custom calls with the same attributes, and :data:`EXPANDED` by chlo."""
+    all_kept = _kept()
     found: list[tuple[ir.Operation, str]] = []
 
     def visit(operation: ir.Operation) -> ir.WalkResult:
@@ -130,9 +134,9 @@ def _hide_kept(module: ir.Module) -> None:
         if name in ("stablehlo.custom_call", "mhlo.custom_call"):
             name = operation.attributes["call_target_name"].value
         expanded = EXPANDED.get(name)
-        if expanded in KEPT and (expanded in KEPT_COMPLEX or not _is_complex(operation)):
+        if expanded in all_kept and (expanded in KEPT_COMPLEX or not _is_complex(operation)):
             name = expanded
-        kept = name in KEPT and (name in KEPT_COMPLEX or not _is_complex(operation))
+        kept = name in all_kept and (name in KEPT_COMPLEX or not _is_complex(operation))
         if kept or name in EXPANDED:
             found.append((operation, name))
         return ir.WalkResult.ADVANCE
@@ -140,13 +144,13 @@ def _hide_kept(module: ir.Module) -> None:
     module.operation.walk(visit)
     with module.context:
         for operation, name in found:
-            if name in KEPT:
+            if name in all_kept:
                 given = {key: operation.attributes[key] for key in operation.attributes}
                 _replace(
                     operation,
                     "stablehlo.custom_call",
                     {
-                        "call_target_name": ir.StringAttr.get(KEPT[name]),
+                        "call_target_name": ir.StringAttr.get(all_kept[name]),
                         "mhlo.attributes": ir.DictAttr.get(given),
                     },
                 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from ..ir import hlo
@@ -75,7 +74,7 @@ def _find_mesh(block: BlockReader, name: str) -> str | None:
     return None
 
 
-def _collective(opcode: str, body: bool = False, renamed: dict[str, str] | None = None) -> Reader:
+def collective(opcode: str, body: bool = False, renamed: dict[str, str] | None = None) -> Reader:
     """A collective with a group list; ``renamed`` maps its integer attributes to ours."""
 
     def read(block: BlockReader, operation: Any) -> Results:
@@ -191,34 +190,8 @@ def read_async_done(block: BlockReader, operation: Any) -> Results:
     ]
 
 
-def _device_number(opcode: str) -> Reader:
+def device_number(opcode: str) -> Reader:
     def read(block: BlockReader, operation: Any) -> Results:
         return block.emit(opcode, block.shape(operation))
 
     return read
-
-
-READERS: Final[dict[str, Callable[[BlockReader, Any], Results]]] = {
-    f"{dialect}.{name}": reader
-    for dialect in ("stablehlo", "mhlo")
-    for name, reader in {
-        "all_reduce": _collective("all-reduce", body=True),
-        "all_gather": _collective("all-gather", renamed={"all_gather_dim": "all_gather_dimension"}),
-        "all_to_all": _collective(
-            "all-to-all",
-            renamed={"split_dimension": "split_dimension", "concat_dimension": "concat_dimension"},
-        ),
-        "reduce_scatter": _collective(
-            "reduce-scatter", body=True, renamed={"scatter_dimension": "scatter_dimension"}
-        ),
-        "collective_permute": read_collective_permute,
-        "collective_broadcast": _collective("collective-broadcast"),
-        "collective_reduce": read_collective_reduce,  # StableHLO 1.19 and later
-        "cross-replica-sum": read_cross_replica_sum,
-        "async_start": read_async_start,
-        "async_update": lambda block, operation: block.operands(operation),
-        "async_done": read_async_done,
-        "partition_id": _device_number("partition-id"),
-        "replica_id": _device_number("replica-id"),
-    }.items()
-}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ..ir.hlo import DotDimensionNumbers
 from . import attributes, bindings
@@ -96,18 +95,3 @@ def read_fft(block: BlockReader, operation: Any) -> Results:
         "fft_length": integers(operation.attributes["fft_length"]),
     }
     return block.emit("fft", block.shape(operation), block.operands(operation), values)
-
-
-READERS: Final[dict[str, Callable[[BlockReader, Any], Results]]] = {
-    f"{dialect}.{name}": reader
-    for dialect in ("stablehlo", "mhlo")
-    for name, reader in {
-        "dot_general": read_dot_general,
-        "dot": read_dot,
-        "convolution": read_convolution,
-        "dynamic_conv": read_dynamic_conv,
-        "cholesky": read_cholesky,
-        "triangular_solve": read_triangular_solve,
-        "fft": read_fft,
-    }.items()
-}

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import math
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from ..formats import ffi_attributes
 from ..ir import dtypes, hlo
 from ..ir.hlo import Instruction, Shape, TupleShape
-from ..ir.registry import OPS
+from ..ir.registry import CALLS, COMPOSITES
 from . import (
     attributes,
     bindings,
-    bounded_shapes,
     legalize,
-    ops_elementwise,
-    ops_quantized,
-    ops_reduction,
 )
 
 if TYPE_CHECKING:
-    from .stablehlo import BlockReader, Reader, Results
+    from .stablehlo import BlockReader, Results
 
 
 def read_while(block: BlockReader, operation: Any) -> Results:
@@ -43,7 +38,7 @@ def read_while(block: BlockReader, operation: Any) -> Results:
     )
 
 
-def _conditional(block: BlockReader, operation: Any) -> Results:
+def read_conditional(block: BlockReader, operation: Any) -> Results:
     """``case``, and ``if`` whose selector is pred: branch 0 when true."""
     (selector,) = block.operands(operation)
     operands = [selector]
@@ -78,7 +73,7 @@ def call(block: BlockReader, operation: Any, function: str) -> Results:
 def read_composite(block: BlockReader, operation: Any) -> Results:
     """A composite that we know natively, else its decomposition."""
     name = operation.attributes["name"].value
-    native = KNOWN_COMPOSITES.get(name)
+    native = COMPOSITES.get(name)
     if native is not None:
         given = {}
         if "composite_attributes" in operation.attributes:
@@ -97,7 +92,7 @@ def read_custom_call(block: BlockReader, operation: Any) -> Results:
     target, written_attributes = _split_target(block, operation)
     if target in legalize.EXPANDED:
         raise block.unknown(operation, target)
-    known = KNOWN_CUSTOM_CALLS.get(target)
+    known = CALLS.get(target)
     if known is not None:
         config: dict[str, Any] = {}
         for name in ("mhlo.attributes", "mhlo.backend_config", "backend_config"):
@@ -182,10 +177,9 @@ def _output_operand_aliases(operation: Any) -> tuple[tuple[int, int], ...]:
     return tuple(pairs)
 
 
-Known = Callable[["BlockReader", Any, dict[str, Any]], "Results | None"]
-
-
-def _identity_call(block: BlockReader, operation: Any, config: dict[str, Any]) -> Results | None:
+def read_identity_call(
+    block: BlockReader, operation: Any, config: dict[str, Any]
+) -> Results | None:
     del config
     operands = block.operands(operation)
     if len(operands) != len(operation.results):
@@ -197,71 +191,7 @@ def _identity_call(block: BlockReader, operation: Any, config: dict[str, Any]) -
     return operands
 
 
-# Functions of chlo that are opcodes of ours.
-_FUNCTIONS: Final = {"erf": "erf", **ops_elementwise.REAL}
-
-# Operations of StableHLO that come as composites, because clients would expand those of complex numbers.
-_OF_COMPLEX: Final = {
-    **{name: name for name in ("log", "logistic", "sqrt", "rsqrt")},
-    "log_plus_one": "log-plus-one",
-}
-
-# Functions that no dialect has: JAX's, which are calls where HLO is written.
-_OF_JAX: Final = {
-    "igamma": "igamma",
-    "igammac": "igammac",
-    "igamma_grad_a": "igamma-grad-a",
-    "regularized_incomplete_beta": "regularized-incomplete-beta",
-}
-
-
-def _elementwise_call(opcode: str) -> Known:
-    def read(block: BlockReader, operation: Any, config: dict[str, Any]) -> Results | None:
-        del config
-        operands = block.operands(operation)
-        if not operands or len(operands) != OPS[opcode].operands:
-            return None
-        if operands[0].dtype.is_complex and opcode in ops_elementwise.REAL.values():
-            if opcode in ops_elementwise.OF_COMPLEX:
-                return ops_elementwise.hyperbolic(block, opcode, operands[0])
-            return None
-        return block.emit(opcode, block.shape(operation), operands)
-
-    return read
-
-
-def _topk_call(block: BlockReader, operation: Any, config: dict[str, Any]) -> Results | None:
-    if len(block.operands(operation)) != 1 or len(operation.results) != 2:
-        return None
-    values = {
-        "k": int(config.get("k", block.shape(operation).dims[-1])),
-        "largest": bool(config.get("largest", True)),
-    }
-    return ops_reduction.topk(block, operation, values)
-
-
-def _approximate_topk(block: BlockReader, operation: Any, config: dict[str, Any]) -> Results | None:
-    """``lax.approx_max_k``: the exact answer, by sorting. Operands: values, indices, and an initial value of each."""
-    operands = block.operands(operation)[:2]
-    given = operation.attributes
-    if len(operands) != 2 or "called_computations" not in given or "reduction_dim" not in config:
-        return None
-    comparator = block.program.function(attributes.symbol(given["called_computations"][0]))
-    dimension = int(config["reduction_dim"]) % len(operands[0].dims)
-    values = {"dimension": dimension, "is_stable": True}
-    shapes = [o.shape for o in operands]
-    whole = block.emit("sort", TupleShape(tuple(shapes)), operands, values, (comparator,))  # type: ignore[arg-type]
-    results = []
-    for index, result in enumerate(operation.results):
-        element = block.emit("get-tuple-element", shapes[index], (whole,), {"index": index})
-        shape = block.program.shape(result.type)
-        rank = len(element.dims)
-        bounds = {"starts": (0,) * rank, "limits": shape.dims, "strides": (1,) * rank}  # type: ignore[union-attr]
-        results.append(block.emit("slice", shape, (element,), bounds))
-    return results
-
-
-def _nothing(block: BlockReader, operation: Any, config: dict[str, Any]) -> Results | None:
+def read_nothing_call(block: BlockReader, operation: Any, config: dict[str, Any]) -> Results | None:
     """A call without results that asks XLA for an order, or not to drop a value: no result depends on it."""
     del config
     if not len(operation.results):
@@ -269,69 +199,6 @@ def _nothing(block: BlockReader, operation: Any, config: dict[str, Any]) -> Resu
     empty = TupleShape(())  # how HLO says so
     shapes = [block.program.shape(result.type) for result in operation.results]
     return block.emit("tuple", empty, ()) if shapes == [empty] else None
-
-
-def _exp2(block: BlockReader, operation: Any, config: dict[str, Any]) -> Results | None:
-    del config
-    (x,) = block.operands(operation)
-    two = ops_elementwise.splat(block, 2, x.shape)  # type: ignore[arg-type]
-    return block.emit("power", block.shape(operation), (two, x))
-
-
-def _log2(block: BlockReader, operation: Any, config: dict[str, Any]) -> Results | None:
-    del config
-    (x,) = block.operands(operation)
-    scale = ops_elementwise.splat(block, math.log2(math.e), x.shape)  # type: ignore[arg-type]
-    logarithm = block.emit("log", x.shape, (x,))
-    return block.emit("multiply", block.shape(operation), (logarithm, scale))
-
-
-def _square(block: BlockReader, operation: Any, config: dict[str, Any]) -> Results | None:
-    del config
-    return ops_elementwise.read_square(block, operation)
-
-
-# Custom calls that are operations of ours, by target. A reader may return None: then it stays a custom call.
-KNOWN_CUSTOM_CALLS: Final[dict[str, Known]] = {
-    **dict.fromkeys(
-        (
-            "Sharding",
-            "SPMDFullToShardShape",
-            "SPMDShardToFullShape",
-            "annotate_device_placement",
-            "LayoutConstraint",
-            "xla.sdy.FuncResultSharding",
-            "xla.sdy.GlobalToLocalShape",
-            "xla.sdy.LocalToGlobalShape",
-            "xla_ffi_identity",
-        ),
-        _identity_call,
-    ),
-    **dict.fromkeys(("control_dep", "dce_sink"), _nothing),
-    **{f"tripont.{n}": _elementwise_call(c) for n, c in {**_FUNCTIONS, **_OF_JAX}.items()},
-    "mhlo.erf": _elementwise_call("erf"),
-    "tripont.topk": _topk_call,
-    "mhlo.topk": _topk_call,
-    "TopK": _topk_call,
-    "ApproxTopK": _approximate_topk,
-    "mhlo.tan": _elementwise_call("tan"),
-    "tripont.exp2": _exp2,
-    "tripont.log2": _log2,
-    **dict.fromkeys(bounded_shapes.TARGETS.values(), bounded_shapes.read_call),
-    "tripont.uniform_quantize": ops_quantized.read_uniform_quantize,
-    "tripont.uniform_dequantize": ops_quantized.read_uniform_dequantize,
-}
-
-# Composites that are operations of ours, by name.
-KNOWN_COMPOSITES: Final[dict[str, Known]] = {
-    **{f"chlo.{name}": _elementwise_call(code) for name, code in _FUNCTIONS.items()},
-    "chlo.top_k": _topk_call,
-    "chlo.tan": _elementwise_call("tan"),
-    "chlo.square": _square,
-    # Of complex numbers, from JAX.
-    **{f"tripont.{name}": _elementwise_call(code) for name, code in _OF_COMPLEX.items()},
-    **{f"tripont.{name}": _elementwise_call(code) for name, code in _OF_JAX.items()},
-}
 
 
 # ------------------------------------------------------------------------------ tuples, tokens, barriers, random
@@ -447,40 +314,3 @@ def read_nothing(block: BlockReader, operation: Any) -> Results:
     """An annotation without results."""
     del block, operation
     return []
-
-
-_BOTH: Final[dict[str, Reader]] = {
-    "while": read_while,
-    "if": _conditional,
-    "case": _conditional,
-    "composite": read_composite,
-    "custom_call": read_custom_call,
-    "tuple": read_tuple,
-    "get_tuple_element": read_get_tuple_element,
-    "optimization_barrier": read_optimization_barrier,
-    "after_all": read_after_all,
-    "create_token": read_after_all,
-    "rng_bit_generator": read_rng_bit_generator,
-    "rng": read_rng,
-}
-
-_SHARDY_IDENTITIES: Final = (
-    "sharding_constraint reshard propagation_barrier data_flow_edge all_gather all_slice all_to_all all_reduce"
-    " collective_permute reduce_scatter replicated_to_unreduced sharded_to_unreduced"
-)
-
-READERS: Final[dict[str, Reader]] = {
-    **{
-        f"{dialect}.{name}": reader
-        for dialect in ("stablehlo", "mhlo")
-        for name, reader in _BOTH.items()
-    },
-    "func.call": read_call,
-    "mhlo.add_dependency": read_add_dependency,
-    "mhlo.domain": read_identity,
-    **{f"sdy.{name}": read_identity for name in _SHARDY_IDENTITIES.split()},
-    "sdy.manual_computation": read_manual_computation,
-    "sdy.named_computation": read_named_computation,
-    "sdy.sharding_group": read_nothing,
-    "chlo.top_k": ops_reduction.read_topk,
-}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -279,35 +278,3 @@ def read_torch_index_select(block: BlockReader, operation: Any) -> Results:
 
 def _scalar(value: int) -> np.ndarray:
     return hlo.constant(value, dtypes.S32).attributes["literal"]  # type: ignore[no-any-return]
-
-
-READERS: Final[dict[str, Callable[[BlockReader, Any], Results]]] = {
-    f"{dialect}.{name}": reader
-    for dialect in ("stablehlo", "mhlo")
-    for name, reader in {
-        "constant": read_constant,
-        "iota": read_iota,
-        "dynamic_iota": read_iota,
-        "broadcast": read_broadcast,
-        "broadcast_in_dim": read_broadcast_in_dim,
-        "dynamic_broadcast_in_dim": read_dynamic_broadcast_in_dim,
-        "reshape": read_reshape,
-        "dynamic_reshape": read_reshape,
-        "transpose": read_transpose,
-        "slice": read_slice,
-        "pad": read_pad,
-        "concatenate": read_concatenate,
-        "reverse": read_reverse,
-        "dynamic_slice": read_dynamic_slice,
-        "dynamic_update_slice": read_dynamic_update_slice,
-        "gather": read_gather,
-        "scatter": read_scatter,
-        "dynamic_pad": read_dynamic_pad,
-        "real_dynamic_slice": read_real_dynamic_slice,
-        "dynamic_gather": read_dynamic_gather,
-        "torch_index_select": read_torch_index_select,
-        "copy": read_copy,
-        "get_dimension_size": read_get_dimension_size,
-        "set_dimension_size": read_set_dimension_size,
-    }.items()
-} | {"sdy.constant": read_constant}

@@ -1,46 +1,19 @@
-"""Readers of elementwise operations.
-
-To add one that is a plain opcode, add a line to ``ELEMENTWISE``; else write a reader and enter it in ``READERS``.
-"""
+"""Readers of elementwise operations that are more than an opcode."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from ..ir import dtypes, hlo
 from ..ir.hlo import Instruction, Shape
-from ..targets import accuracy
-from . import attributes, bindings, result_accuracy
+from ..ir.registry import OPS, CallReader
+from . import attributes, bindings, ops_data
 
 if TYPE_CHECKING:
     from .stablehlo import BlockReader, Reader, Results
-
-# Operations whose name is the opcode's.
-_SAME_NAME: Final = (
-    "abs add and atan2 ceil clamp complex convert divide erf floor maximum minimum multiply negate not or popcnt power"
-    " remainder select sign subtract xor"
-)
-
-ELEMENTWISE: Final[dict[str, str]] = {
-    f"{dialect}.{name}": opcode
-    for dialect in ("stablehlo", "mhlo")
-    for name, opcode in {
-        **{name: name for name in _SAME_NAME.split()},
-        "count_leading_zeros": "count-leading-zeros",
-        "is_finite": "is-finite",
-        "round_nearest_afz": "round-nearest-afz",
-        "round_nearest_even": "round-nearest-even",
-        "shift_left": "shift-left",
-        "shift_right_arithmetic": "shift-right-arithmetic",
-        "shift_right_logical": "shift-right-logical",
-    }.items()
-}
-ELEMENTWISE["chlo.erf"] = "erf"
-ELEMENTWISE["chlo.tan"] = "tan"
 
 
 def read_compare(block: BlockReader, operation: Any) -> Results:
@@ -99,14 +72,7 @@ def read_reduce_precision(block: BlockReader, operation: Any) -> Results:
 
 # --------------------------------------------------------------------------------------------------------- chlo
 
-# Operations that are opcodes of ours for real numbers; those of complex ones but OF_COMPLEX the passes expand.
-REAL: Final = {
-    **{name: name for name in ("sinh", "cosh", "asin", "acos", "erfc", "lgamma", "digamma")},
-    **{name: name for name in ("zeta", "polygamma")},
-    "erf_inv": "erf-inv",
-}
-
-
+# Functions whose values at complex numbers are those of others.
 OF_COMPLEX: Final = {"sinh": "sine", "cosh": "cosine"}
 
 
@@ -157,10 +123,6 @@ def read_constant_like(block: BlockReader, operation: Any) -> Results:
     return splat(block, value, block.shape(operation))
 
 
-def read_constant(block: BlockReader, operation: Any) -> Results:
-    return ops_data.read_constant(block, operation)
-
-
 def read_infinity_test(value: float) -> Reader:
     """``is_inf`` (of either sign: NaN as ``value``), ``is_pos_inf`` and ``is_neg_inf``."""
 
@@ -208,38 +170,41 @@ def implicit_broadcast(
     return ops_data.broadcast_in_dim(block, operand, dims, given)
 
 
-_BINARY: Final = "add and atan2 compare complex divide maximum minimum multiply or power remainder select subtract xor"
-_BROADCASTING: Final = {
-    **{f"chlo.broadcast_{name}": name for name in _BINARY.split()},
-    "chlo.broadcast_shift_left": "shift-left",
-    "chlo.broadcast_shift_right_arithmetic": "shift-right-arithmetic",
-    "chlo.broadcast_shift_right_logical": "shift-right-logical",
-}
+# ------------------------------------------------------------------------------------- custom calls and composites
 
-READERS: Final[dict[str, Callable[[BlockReader, Any], Results]]] = {
-    **{
-        f"{dialect}.{name}": reader
-        for dialect in ("stablehlo", "mhlo")
-        for name, reader in {
-            "compare": read_compare,
-            "real": read_part("real"),
-            "imag": read_part("imag"),
-            "bitcast_convert": read_bitcast_convert,
-            "reduce_precision": read_reduce_precision,
-            **{
-                opcode.replace("-", "_"): result_accuracy.read_function(opcode)
-                for opcode in accuracy.FUNCTIONS
-            },
-        }.items()
-    },
-    **{f"chlo.{name}": read_real(opcode) for name, opcode in REAL.items()},
-    "chlo.square": read_square,
-    "chlo.constant": read_constant,
-    "chlo.constant_like": read_constant_like,
-    "chlo.is_inf": read_infinity_test(math.nan),
-    "chlo.is_pos_inf": read_infinity_test(math.inf),
-    "chlo.is_neg_inf": read_infinity_test(-math.inf),
-    **{name: broadcasting(opcode) for name, opcode in _BROADCASTING.items()},
-}
 
-from . import ops_data  # noqa: E402
+def call(opcode: str) -> CallReader:
+    """A custom call or composite that means ``opcode``; of complex numbers only if the op takes them."""
+
+    def read(block: BlockReader, operation: Any, config: dict[str, Any]) -> Results | None:
+        del config
+        op, operands = OPS[opcode], block.operands(operation)
+        if not operands or len(operands) != op.operands:
+            return None
+        if operands[0].dtype.is_complex and "complex" not in op.kinds:
+            return hyperbolic(block, opcode, operands[0]) if opcode in OF_COMPLEX else None
+        return block.emit(opcode, block.shape(operation), operands)
+
+    return read
+
+
+def read_exp2(block: BlockReader, operation: Any, config: dict[str, Any]) -> Results | None:
+    del config
+    (x,) = block.operands(operation)
+    two = splat(block, 2, x.shape)  # type: ignore[arg-type]
+    return block.emit("power", block.shape(operation), (two, x))
+
+
+def read_log2(block: BlockReader, operation: Any, config: dict[str, Any]) -> Results | None:
+    del config
+    (x,) = block.operands(operation)
+    scale = splat(block, math.log2(math.e), x.shape)  # type: ignore[arg-type]
+    logarithm = block.emit("log", x.shape, (x,))
+    return block.emit("multiply", block.shape(operation), (logarithm, scale))
+
+
+def read_square_composite(
+    block: BlockReader, operation: Any, config: dict[str, Any]
+) -> Results | None:
+    del config
+    return read_square(block, operation)

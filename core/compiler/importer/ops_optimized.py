@@ -9,17 +9,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ..ir import dtypes
 from ..ir.hlo import Instruction, Shape
 from ..passes.random import STATE_SHAPE, state_call
 from .attributes import integers
-from .ops_control import read_named_computation
 from .ops_elementwise import splat
 
 if TYPE_CHECKING:
-    from .stablehlo import BlockReader, Reader, Results
+    from .stablehlo import BlockReader, Results
 
 
 def read_bitcast(block: BlockReader, operation: Any) -> Results:
@@ -112,11 +111,3 @@ def read_stochastic_convert(block: BlockReader, operation: Any) -> Results:
     # A conversion saturates, and NaN becomes 0.
     sign = block.emit("sign", number, (x,))
     return block.emit("convert", shape, (block.emit("multiply", number, (rounded, sign)),))
-
-
-READERS: Final[dict[str, Reader]] = {
-    "mhlo.xla.rng_get_and_update_state": read_rng_state,
-    "mhlo.stochastic_convert": read_stochastic_convert,
-    "mhlo.fusion": read_named_computation,
-    "mhlo.bitcast": read_bitcast,
-}

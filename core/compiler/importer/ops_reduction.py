@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ..ir import dtypes
 from ..ir.hlo import Instruction, Shape, TupleShape
@@ -123,21 +122,34 @@ def batch_norm(opcode: str) -> Reader:
     return read
 
 
-READERS: Final[dict[str, Callable[[BlockReader, Any], Results]]] = {
-    **{
-        f"{dialect}.{name}": reader
-        for dialect in ("stablehlo", "mhlo")
-        for name, reader in {
-            "reduce": read_reduce,
-            "reduce_window": read_reduce_window,
-            "select_and_scatter": read_select_and_scatter,
-            "sort": read_sort,
-            "map": read_map,
-            "batch_norm_training": batch_norm("batch-norm-training"),
-            "batch_norm_inference": batch_norm("batch-norm-inference"),
-            "batch_norm_grad": batch_norm("batch-norm-grad"),
-        }.items()
-    },
-    "chlo.top_k": read_topk,
-    "mhlo.topk": read_topk,
-}
+def read_topk_call(block: BlockReader, operation: Any, config: dict[str, Any]) -> Results | None:
+    if len(block.operands(operation)) != 1 or len(operation.results) != 2:
+        return None
+    values = {
+        "k": int(config.get("k", block.shape(operation).dims[-1])),
+        "largest": bool(config.get("largest", True)),
+    }
+    return topk(block, operation, values)
+
+
+def read_approximate_topk(
+    block: BlockReader, operation: Any, config: dict[str, Any]
+) -> Results | None:
+    """``lax.approx_max_k``: the exact answer, by sorting. Operands: values, indices, and an initial value of each."""
+    operands = block.operands(operation)[:2]
+    given = operation.attributes
+    if len(operands) != 2 or "called_computations" not in given or "reduction_dim" not in config:
+        return None
+    comparator = block.program.function(attributes.symbol(given["called_computations"][0]))
+    dimension = int(config["reduction_dim"]) % len(operands[0].dims)
+    values = {"dimension": dimension, "is_stable": True}
+    shapes = [o.shape for o in operands]
+    whole = block.emit("sort", TupleShape(tuple(shapes)), operands, values, (comparator,))  # type: ignore[arg-type]
+    results = []
+    for index, result in enumerate(operation.results):
+        element = block.emit("get-tuple-element", shapes[index], (whole,), {"index": index})
+        shape = block.program.shape(result.type)
+        rank = len(element.dims)
+        bounds = {"starts": (0,) * rank, "limits": shape.dims, "strides": (1,) * rank}  # type: ignore[union-attr]
+        results.append(block.emit("slice", shape, (element,), bounds))
+    return results

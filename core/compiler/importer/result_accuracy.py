@@ -7,18 +7,16 @@ has one implementation.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 
 from ..ir.hlo import Shape
+from ..ir.registry import OPS
 from . import bindings
 
 if TYPE_CHECKING:
     from .stablehlo import BlockReader, Reader, Results
-
-# Functions whose results are at most 1, so that an absolute error has a bound.
-_AT_MOST_ONE: Final = frozenset(("cosine", "logistic", "sine", "tanh"))
 
 
 def read_function(opcode: str) -> Reader:
@@ -54,5 +52,5 @@ def _is_met(opcode: str, shape: Shape, bound: int, atol: float, rtol: float, ulp
     return (
         ulps >= bound
         or rtol >= error
-        or (atol >= error and opcode in _AT_MOST_ONE and not shape.dtype.is_complex)
+        or (atol >= error and OPS[opcode].is_bounded and not shape.dtype.is_complex)
     )

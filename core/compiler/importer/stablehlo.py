@@ -1,9 +1,9 @@
 """The walk over a StableHLO module: functions, blocks, regions and the values they capture.
 
 :class:`ProgramReader` holds what is known of the whole module (functions, caches of types, attributes and locations);
-:class:`BlockReader` reads one block into one computation. The meaning of single operations lies in the ``ops_*``
-modules: ``ELEMENTWISE`` maps an operation that is nothing but an opcode, ``READERS`` maps an operation's name to its
-reader, a function ``(block, operation) -> the instruction(s) of its results``.
+:class:`BlockReader` reads one block into one computation. The meaning of single operations is registered with the ops
+(:mod:`..ops`): an operation is an op as it stands, or has a reader, a function ``(block, operation) -> the
+instruction(s) of its results``. Readers stand in the ``ops_*`` modules.
 
 Regions of ``while``, ``if`` and ``case`` may use values of the blocks around them. Those become extra operands and
 parameters (and for ``while`` extra results that pass them through); scalar constants, and broadcasts of them, are
@@ -19,10 +19,11 @@ from typing import Any
 from ..ir import dtypes, hlo
 from ..ir.errors import CompileError, invalid_argument, unimplemented
 from ..ir.hlo import AnyShape, Computation, Instruction, Metadata, Shape, TupleShape
+from ..ir.registry import OPCODES_AS_THEY_STAND, READERS, load
 from ..targets import accuracy
 from ..targets.accuracy import Ulps
 from . import attributes as attribute_readers
-from . import bindings, legalize
+from . import bindings, legalize, signature
 from .bindings import ir
 
 Results = Instruction | Sequence[Instruction]
@@ -73,6 +74,7 @@ class ProgramReader:
     """Reads one MLIR module; use :meth:`read` once. ``target_ulps``: :meth:`..targets.target.Target.ulps`."""
 
     def __init__(self, module: ir.Module, target_ulps: Ulps = accuracy.ulps) -> None:
+        load()
         self.module = module
         self.target_ulps = target_ulps
         self.functions: dict[str, Any] = {}
@@ -417,7 +419,7 @@ class BlockReader:
         values = self.values
         name = operation.name
         self.metadata = program.metadata(operation.location)
-        opcode = ELEMENTWISE.get(name)
+        opcode = OPCODES_AS_THEY_STAND.get(name)
         if opcode is not None:
             operands = []
             for v in operation.operands:
@@ -590,36 +592,3 @@ def _type_text(mlir_type: Any) -> str:
 # Operations whose result is a future, which has no shape. The results of the operation that awaits it are compared.
 FUTURES = frozenset(("stablehlo.async_start", "mhlo.async_start", "mhlo.async_update"))
 TERMINATORS = frozenset(("func.return", "stablehlo.return", "mhlo.return", "sdy.return"))
-ELEMENTWISE: dict[str, str] = {}
-READERS: dict[str, Reader] = {}
-
-
-def _fill_tables() -> None:
-    for module in (
-        ops_elementwise,
-        ops_data,
-        ops_contraction,
-        ops_reduction,
-        ops_control,
-        ops_collective,
-        ops_optimized,
-        einsum,
-    ):
-        ELEMENTWISE.update(getattr(module, "ELEMENTWISE", {}))
-        READERS.update(module.READERS)
-
-
-# The families of operations use BlockReader, so they come last.
-from . import (  # noqa: E402
-    einsum,
-    ops_collective,
-    ops_contraction,
-    ops_control,
-    ops_data,
-    ops_elementwise,
-    ops_optimized,
-    ops_reduction,
-    signature,
-)
-
-_fill_tables()

@@ -32,6 +32,11 @@ ShapeRule = Callable[["Instruction"], "AnyShape"]
 # Of an elementwise op the result, of another one a list of the results.
 Evaluation = Callable[..., Any]
 AttributePrinter = Callable[[str, Any], str]
+# Of the reader of a block and an MLIR operation: the instruction, or the instructions, of its results. (Their types are
+# those of importer/stablehlo.py, which knows MLIR.)
+Reader = Callable[[Any, Any], Any]
+# The same of a custom call or composite, whose configuration is the third argument. None: it stays a call.
+CallReader = Callable[[Any, Any, dict[str, Any]], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,9 @@ class Absent:
 
     reason: str
 
+
+#: In the place of a reader: the operation is the op on the same operands, without attributes.
+AS_IT_STANDS: Final = "as it stands"
 
 _MISSING: Final[Any] = Absent("it was not given")
 
@@ -114,6 +122,11 @@ class Op:
     and its operands as NumPy arrays. ``flops``: floating-point operations of one execution, by default one for each
     element if the op is elementwise.
 
+    Reading:
+
+    ``read``: the reader of each MLIR operation that means the op, or AS_IT_STANDS. ``calls``, ``composites``: the
+    readers of custom calls, by target, and of StableHLO's composites, by name. An op that is read has one of the three.
+
     HLO:
 
     ``fields``: the fields of HloInstructionProto. ``hlo_name``: HLO's opcode, by default the name (or a function of the
@@ -129,7 +142,9 @@ class Op:
     bodies inside a kernel. ``is_alias``: the result is the memory of an operand, a parameter or a constant.
     ``is_thunk``: it becomes a thunk without a kernel. ``moves``: elements are moved, not computed with. ``jumps``: a
     small change of the operand may change the result by much. ``stays_in_registers``: a kernel has the value without
-    reading memory.
+    reading memory. ``ulps``: the largest error of the generated function, in units in the last place, in f32 and f64
+    over the whole domain, denormal numbers included (``benchmarks/accuracy.py`` measures it: docs/accuracy.md), rounded
+    up; None if programs may not ask for it. ``is_bounded``: the function's results are at most 1.
     """
 
     name: str
@@ -144,6 +159,10 @@ class Op:
     check: Callable[[Instruction], None] | None = None
     evaluate: Evaluation | Absent = _MISSING
     flops: Callable[[Instruction], float] | None = None
+
+    read: Mapping[str, Reader | str] | Absent = _MISSING
+    calls: Mapping[str, CallReader] = field(default_factory=dict)
+    composites: Mapping[str, CallReader] = field(default_factory=dict)
 
     fields: Callable[[Instruction], bytes] | Absent = _MISSING
     hlo_name: str | Callable[[Instruction], str] = ""
@@ -166,6 +185,8 @@ class Op:
     folding: str = FOLDED
     rounding: str = COMPUTES
     error: str | float | None = None
+    ulps: int | None = None
+    is_bounded: bool = False
     hoisting: str = ""
 
     @property
@@ -222,12 +243,55 @@ def register(name: str, **parts: Any) -> Op:
     for part in _required(op):
         if getattr(op, part) is _MISSING:
             raise OpError(f"the op {name!r} is registered without its part {part!r}")
+    read_as({} if isinstance(op.read, Absent) else op.read, op.calls, op.composites, name)
     OPS[name] = op
     return op
 
 
+#: How each MLIR operation, custom call and composite is read, by name. Filled by registrations: :func:`load` first.
+OPCODES_AS_THEY_STAND: Final[dict[str, str]] = {}
+READERS: Final[dict[str, Reader]] = {}
+CALLS: Final[dict[str, CallReader]] = {}
+COMPOSITES: Final[dict[str, CallReader]] = {}
+
+
+def read_as(
+    read: Mapping[str, Reader | str],
+    calls: Mapping[str, CallReader] | None = None,
+    composites: Mapping[str, CallReader] | None = None,
+    opcode: str = "",
+) -> None:
+    """Register how operations are read: those of one op, or (without ``opcode``) of several ops together.
+
+    Raises OpError for a name that is registered.
+    """
+    for name, reader in read.items():
+        if name in READERS or name in OPCODES_AS_THEY_STAND:
+            raise OpError(f"the operation {name!r} has two readers")
+        if isinstance(reader, str):
+            OPCODES_AS_THEY_STAND[name] = opcode
+        else:
+            READERS[name] = reader
+    for table, given, kind in (
+        (CALLS, calls, "custom call"),
+        (COMPOSITES, composites, "composite"),
+    ):
+        for name, call_reader in (given or {}).items():
+            if name in table:
+                raise OpError(f"the {kind} {name!r} has two readers")
+            table[name] = call_reader
+
+
+def both(**readers: Reader | str) -> dict[str, Reader | str]:
+    """The readers of operations that StableHLO and MHLO have."""
+    dialects = ("stablehlo", "mhlo")
+    return {f"{dialect}.{name}": reader for dialect in dialects for name, reader in readers.items()}
+
+
 def _required(op: Op) -> Iterator[str]:
     yield from ("shape", "evaluate")
+    if not (op.calls or op.composites):
+        yield "read"
     if op.attributes:
         yield "fields"
     if op.elementwise:

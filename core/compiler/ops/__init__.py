@@ -6,7 +6,9 @@ stands with them, and the registration names its functions.
 """
 
 from . import (
+    annotations,
     collective,
+    compositions,
     contraction,
     control,
     data,
@@ -24,7 +26,9 @@ from . import (
 )
 
 __all__ = [
+    "annotations",
     "collective",
+    "compositions",
     "contraction",
     "control",
     "data",

@@ -7,10 +7,11 @@ from typing import Final
 
 from ..formats.hlo_proto import Field
 from ..formats.wire_format import integer, message, varint
+from ..importer import ops_collective
 from ..ir import dtypes
 from ..ir.hlo import AnyShape, Instruction, Shape
 from ..ir.printer import dimension_as_list
-from ..ir.registry import ANY, Absent, Price, register
+from ..ir.registry import ANY, Absent, Price, both, read_as, register
 from ..ir.shape_rules import array_of, arrays_of, check_signature, one_or_tuple, require
 
 
@@ -113,6 +114,7 @@ for _name in ("partition-id", "replica-id"):
         operands=0,
         shape=lambda _: Shape(dtypes.U32),
         evaluate=_SEVERAL,
+        read=both(**{_name.replace("-", "_"): ops_collective.device_number(_name)}),
         price=Price(instructions=0.0),
         stays_in_registers=True,
     )
@@ -123,6 +125,11 @@ register(
     called=1,
     shape=_all_reduce_shape,
     evaluate=_SEVERAL,
+    read=both(
+        all_reduce=ops_collective.collective("all-reduce", body=True),
+        collective_reduce=ops_collective.read_collective_reduce,
+    )
+    | both(**{"cross-replica-sum": ops_collective.read_cross_replica_sum}),
     fields=_fields(),
     counts_bodies=True,
 )
@@ -133,6 +140,11 @@ register(
     shape=Absent("the number of devices is not known here"),
     check=lambda i: _check_blocks(i, "all_gather_dimension"),
     evaluate=_SEVERAL,
+    read=both(
+        all_gather=ops_collective.collective(
+            "all-gather", renamed={"all_gather_dim": "all_gather_dimension"}
+        )
+    ),
     fields=_fields("all_gather_dimension"),
     text={"all_gather_dimension": dimension_as_list},
 )
@@ -144,6 +156,11 @@ register(
     shape=Absent("the number of devices is not known here"),
     check=_check_all_to_all,
     evaluate=_SEVERAL,
+    read=both(
+        all_to_all=ops_collective.collective(
+            "all-to-all", renamed={n: n for n in ("split_dimension", "concat_dimension")}
+        )
+    ),
     fields=_fields("split_dimension"),
 )
 register(
@@ -154,6 +171,11 @@ register(
     shape=Absent("the number of devices is not known here"),
     check=_check_reduce_scatter,
     evaluate=_SEVERAL,
+    read=both(
+        reduce_scatter=ops_collective.collective(
+            "reduce-scatter", body=True, renamed={"scatter_dimension": "scatter_dimension"}
+        )
+    ),
     fields=_fields("scatter_dimension"),
     text={"scatter_dimension": dimension_as_list},
 )
@@ -163,6 +185,7 @@ register(
     attributes=("source_target_pairs", "channel_id"),
     shape=lambda i: one_or_tuple(arrays_of(i)),
     evaluate=_SEVERAL,
+    read=both(collective_permute=ops_collective.read_collective_permute),
     fields=_permute_fields,
 )
 register(
@@ -171,5 +194,15 @@ register(
     attributes=_GROUPS,
     shape=lambda i: one_or_tuple(arrays_of(i)),
     evaluate=_SEVERAL,
+    read=both(collective_broadcast=ops_collective.collective("collective-broadcast")),
     fields=_fields(),
+)
+
+# What is started and awaited is a call, whose value is the future: the schedule is ours to make.
+read_as(
+    both(
+        async_start=ops_collective.read_async_start,
+        async_update=lambda block, operation: block.operands(operation),
+        async_done=ops_collective.read_async_done,
+    )
 )

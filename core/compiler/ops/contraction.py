@@ -15,6 +15,7 @@ import numpy as np
 
 from ..formats.hlo_proto import Field, json_text, window_field
 from ..formats.wire_format import integer, integers, message, text
+from ..importer import einsum, ops_contraction
 from ..ir.cost import array_shapes, result_elements
 from ..ir.dtypes import DType
 from ..ir.hlo import (
@@ -24,7 +25,7 @@ from ..ir.hlo import (
     Shape,
     WindowDimension,
 )
-from ..ir.registry import ANY, PACKING, SUMMED, WORTH, Absent, Array, register
+from ..ir.registry import ANY, PACKING, SUMMED, WORTH, Absent, Array, both, register
 from ..ir.shape_rules import arrays_of, check_distinct, check_permutation, require, window_size
 from ..reference.evaluate import pad_array
 
@@ -253,6 +254,12 @@ register(
     attributes=("dimension_numbers", "precision"),
     shape=_dot_shape,
     evaluate=_dot_value,
+    read=both(
+        dot=ops_contraction.read_dot,
+        dot_general=ops_contraction.read_dot_general,
+        einsum=einsum.read_einsum,
+        unary_einsum=einsum.read_unary_einsum,
+    ),
     fields=_dot_fields,
     text={"algorithm": lambda name, value: f"algorithm=dot_{value}"},
     flops=_dot_flops,
@@ -268,6 +275,9 @@ register(  # window: spatial dimensions, in the order of dimension_numbers.*_spa
     ),
     shape=_convolution_shape,
     evaluate=_convolution_value,
+    read=both(
+        convolution=ops_contraction.read_convolution, dynamic_conv=ops_contraction.read_dynamic_conv
+    ),
     fields=_convolution_fields,
     flops=_convolution_flops,
     reads_memory=True,
@@ -287,6 +297,7 @@ def _register_generated(name: str, operands: int, **parts: Any) -> None:
         attributes=("config",),
         shape=_OF_CONFIG,
         evaluate=Absent("made by a pass behind all that evaluate"),
+        read=Absent("made by a pass"),
         fields=_packed_fields,
         hlo_name="custom-call",
         **parts,

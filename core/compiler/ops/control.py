@@ -9,10 +9,11 @@ import numpy as np
 
 from ..formats.hlo_proto import Field, json_text
 from ..formats.wire_format import integer, message, text, varint
+from ..importer import ops_control
 from ..ir import dtypes
 from ..ir.hlo import TOKEN, AnyShape, Instruction, Shape, TokenShape, TupleShape
 from ..ir.printer import quoted_value, unless
-from ..ir.registry import ANY, FREE, NEVER, OPS, WORTH, Absent, Array, Price, register
+from ..ir.registry import ANY, FREE, NEVER, OPS, WORTH, Absent, Array, Price, both, register
 from ..ir.shape_rules import InvalidInstruction, array_of, check_signature, one_or_tuple, require
 from ..reference.evaluate import TOKEN_VALUE, evaluate_computation
 
@@ -195,6 +196,7 @@ register(  # called: condition, body
     called=2,
     shape=_while_shape,
     evaluate=_while_value,
+    read=both(**{"while": ops_control.read_while}),
     callees=("condition", "body"),
     counted=False,
     reads_memory=True,
@@ -209,6 +211,7 @@ register(  # selector (pred: 0 true, 1 false; s32), operands of all branches
     called=ANY,
     shape=_conditional_shape,
     evaluate=_conditional_value,
+    read=both(**{"if": ops_control.read_conditional, "case": ops_control.read_conditional}),
     fields=Absent("the operands become a tuple for each branch"),
     callees=_branches_text,
     counted=False,
@@ -223,6 +226,13 @@ register(
     called=1,
     shape=_call_shape,
     evaluate=_call_value,
+    read=both(composite=ops_control.read_composite)
+    | {
+        "func.call": ops_control.read_call,
+        "mhlo.fusion": ops_control.read_named_computation,
+        "sdy.named_computation": ops_control.read_named_computation,
+        "sdy.manual_computation": ops_control.read_manual_computation,
+    },
     counted=False,
     reads_memory=True,
     runs_thunks=True,
@@ -235,6 +245,7 @@ register(
     operands=ANY,
     shape=_tuple_shape,
     evaluate=_BY_THE_EVALUATOR,
+    read=both(tuple=ops_control.read_tuple),
     price=Price(nanoseconds=0.0),
     counted=False,
     reads_memory=True,
@@ -247,6 +258,7 @@ register(
     attributes=("index",),
     shape=_get_tuple_element_shape,
     evaluate=_BY_THE_EVALUATOR,
+    read=both(get_tuple_element=ops_control.read_get_tuple_element),
     fields=lambda i: integer(Field.TUPLE_INDEX, i.attributes["index"]),
     price=FREE,
     counted=False,
@@ -257,6 +269,8 @@ register(  # as many results as operands
     operands=ANY,
     shape=_barrier_shape,
     evaluate=lambda i, *o: list(o),
+    read=both(optimization_barrier=ops_control.read_optimization_barrier)
+    | {"mhlo.add_dependency": ops_control.read_add_dependency},
     hlo_name="opt-barrier",
     is_alias=True,
     folding=NEVER,
@@ -266,6 +280,7 @@ register(
     operands=ANY,
     shape=_after_all_shape,
     evaluate=lambda i, *o: [TOKEN_VALUE],
+    read=both(after_all=ops_control.read_after_all, create_token=ops_control.read_after_all),
     is_alias=True,
 )
 
@@ -281,6 +296,7 @@ register(
     ),
     shape=Absent("the program says it"),
     evaluate=Absent("it is code of somebody else"),
+    read=both(custom_call=ops_control.read_custom_call),
     fields=_custom_call_fields,
     text={
         "custom_call_target": quoted_value,
@@ -304,6 +320,7 @@ register(
     called=1,
     shape=_call_shape,
     evaluate=_call_value,
+    read=Absent("what it computes is read as if it stood outside"),
     fields=_fusion_fields,
     callees=("calls",),
     folding=NEVER,
@@ -317,6 +334,7 @@ register(
     called=ANY,
     shape=Absent("the pass that makes it says it"),
     evaluate=Absent("it is C++"),
+    read=Absent("made by passes"),
     fields=_library_call_fields,
     hlo_name=_library_call_name,
     text={"name": quoted_value},

@@ -11,6 +11,7 @@ import numpy as np
 from ..formats import hlo_proto
 from ..formats.hlo_proto import Field, dimension_field, dimensions_field
 from ..formats.wire_format import integer, integers, message, varint
+from ..importer import ops_data, ops_optimized
 from ..ir import dtypes
 from ..ir.hlo import Instruction, Shape
 from ..ir.printer import dimension_as_list, nothing, renamed
@@ -26,6 +27,7 @@ from ..ir.registry import (
     Absent,
     Array,
     Price,
+    both,
     register,
 )
 from ..ir.shape_rules import array_of, arrays_of, check_distinct, check_permutation, require
@@ -291,6 +293,7 @@ register(
     attributes=("index",),
     shape=_AS_IT_IS,
     evaluate=Absent("it is an argument"),
+    read=Absent("an argument of a block"),
     fields=lambda i: integer(Field.PARAMETER_NUMBER, i.attributes["index"]),
     text={"index": nothing},
     price=FREE,
@@ -305,6 +308,8 @@ register(  # literal: read-only np.ndarray of the shape's numpy dtype and dims
     attributes=("literal",),
     shape=_constant_shape,
     evaluate=_constant_value,
+    read=both(constant=ops_data.read_constant)
+    | {"sdy.constant": ops_data.read_constant, "chlo.constant": ops_data.read_constant},
     fields=_constant_fields,
     text={"literal": nothing},
     price=FREE,
@@ -322,6 +327,7 @@ register(
     shape=_AS_IT_IS,
     check=_check_iota,
     evaluate=_iota_value,
+    read=both(iota=ops_data.read_iota, dynamic_iota=ops_data.read_iota),
     fields=dimension_field("dimension"),
     text={"dimension": renamed("iota_dimension")},
     price=Price(instructions=0.0),
@@ -337,6 +343,11 @@ register(
     attributes=("dimensions",),
     shape=_broadcast_shape,
     evaluate=_broadcast_value,
+    read=both(
+        broadcast=ops_data.read_broadcast,
+        broadcast_in_dim=ops_data.read_broadcast_in_dim,
+        dynamic_broadcast_in_dim=ops_data.read_dynamic_broadcast_in_dim,
+    ),
     fields=dimensions_field,
     price=FREE,
     folding=NEVER,
@@ -349,6 +360,7 @@ register(
     operands=1,
     shape=reshape_shape,
     evaluate=lambda i, a: [a.reshape(i.dims)],
+    read=both(reshape=ops_data.read_reshape, dynamic_reshape=ops_data.read_reshape),
     price=FREE,
     moves=True,
     rounding=EXACT,
@@ -360,6 +372,7 @@ register(
     attributes=("dimensions",),
     shape=_transpose_shape,
     evaluate=lambda i, a: [np.transpose(a, i.attributes["dimensions"])],
+    read=both(transpose=ops_data.read_transpose),
     fields=dimensions_field,
     price=Price(instructions=0.0),
     moves=True,
@@ -372,6 +385,7 @@ register(
     attributes=("starts", "limits", "strides"),
     shape=_slice_shape,
     evaluate=_slice_value,
+    read=both(slice=ops_data.read_slice, real_dynamic_slice=ops_data.read_real_dynamic_slice),
     fields=_slice_fields,
     whole_text=_slice_text,
     price=FREE,
@@ -385,6 +399,7 @@ register(  # operand, scalar padding value
     attributes=("low", "high", "interior"),
     shape=_pad_shape,
     evaluate=_pad_value,
+    read=both(pad=ops_data.read_pad, dynamic_pad=ops_data.read_dynamic_pad),
     fields=_pad_fields,
     whole_text=_pad_text,
     price=Price(instructions=2.0),
@@ -398,6 +413,7 @@ register(
     attributes=("dimension",),
     shape=_concatenate_shape,
     evaluate=_concatenate_value,
+    read=both(concatenate=ops_data.read_concatenate),
     fields=dimension_field("dimension"),
     text={"dimension": dimension_as_list},
     price=Price(instructions=2.0),
@@ -411,6 +427,7 @@ register(
     attributes=("dimensions",),
     shape=_reverse_shape,
     evaluate=lambda i, a: [np.flip(a, i.attributes["dimensions"])],
+    read=both(reverse=ops_data.read_reverse),
     fields=dimensions_field,
     price=Price(instructions=0.0),
     moves=True,
@@ -422,6 +439,7 @@ register(
     operands=1,
     shape=lambda i: i.operands[0].shape,
     evaluate=lambda i, a: [a],
+    read=both(copy=ops_data.read_copy),
     price=Price(instructions=0.0),
     is_thunk=True,
     moves=True,
@@ -433,6 +451,7 @@ register(  # operand, scalar start indices...
     attributes=("slice_sizes",),
     shape=_dynamic_slice_shape,
     evaluate=_dynamic_slice_value,
+    read=both(dynamic_slice=ops_data.read_dynamic_slice),
     fields=lambda i: integers(Field.DYNAMIC_SLICE_SIZES, i.attributes["slice_sizes"]),
     text={"slice_sizes": renamed("dynamic_slice_sizes")},
     price=Price(instructions=2.0),
@@ -443,6 +462,7 @@ register(  # operand, update, scalar start indices...
     operands=ANY,
     shape=_dynamic_update_slice_shape,
     evaluate=_dynamic_update_slice_value,
+    read=both(dynamic_update_slice=ops_data.read_dynamic_update_slice),
     price=Price(instructions=4.0),
     moves=True,
 )
@@ -452,6 +472,7 @@ register(
     operands=1,
     shape=reshape_shape,
     evaluate=lambda i, a: [a.reshape(i.dims)],
+    read={"mhlo.bitcast": ops_optimized.read_bitcast},
     price=FREE,
     counted=False,
     is_alias=True,

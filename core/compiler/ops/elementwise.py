@@ -8,10 +8,12 @@ import numpy as np
 
 from ..formats.hlo_proto import Field
 from ..formats.wire_format import integer, text
+from ..importer import ops_elementwise
 from ..ir import dtypes
 from ..ir.hlo import Instruction, Shape
 from ..ir.printer import renamed
 from ..ir.registry import (
+    AS_IT_STANDS,
     CHOOSES,
     EXACT,
     IN_DTYPE,
@@ -20,6 +22,8 @@ from ..ir.registry import (
     Array,
     Evaluation,
     Price,
+    Reader,
+    both,
     register,
 )
 from ..ir.shape_rules import array_of, arrays_of, require, same_shape
@@ -125,9 +129,20 @@ _NUMBERS: Final = ("int", "uint", "float", "complex")
 _FLOATS: Final = ("float",)
 
 
+def _names(name: str, operands: int) -> dict[str, Reader | str]:
+    """The operations of StableHLO and MHLO, and CHLO's of operands that are broadcast."""
+    spelled = name.replace("-", "_")
+    if operands < 2:
+        return both(**{spelled: AS_IT_STANDS})
+    broadcasting = {f"chlo.broadcast_{spelled}": ops_elementwise.broadcasting(name)}
+    return both(**{spelled: AS_IT_STANDS}) | broadcasting
+
+
 def _register(name: str, operands: int, evaluate: Evaluation, **parts: Any) -> None:
-    """An elementwise op of operands of one shape, which is the result's unless ``parts`` say otherwise."""
-    parts = {"shape": same_shape, "price": Price(), **parts}
+    """An elementwise op of operands of one shape, which is the result's, and read from operations of its name: unless
+    ``parts`` say otherwise.
+    """
+    parts = {"shape": same_shape, "price": Price(), "read": _names(name, operands), **parts}
     register(name, operands=operands, elementwise=True, evaluate=evaluate, **parts)
 
 
@@ -149,11 +164,11 @@ _register("popcnt", 1, reference.popcount, kinds=_BITS, price=Price(instructions
 _register("count-leading-zeros", 1, reference.leading_zeros, kinds=_BITS)
 _register("is-finite", 1, reference.is_finite, kinds=_FLOATS, shape=_to_pred, rounding=IN_DTYPE)
 _register(
-    *("real", 1, lambda i, a: np.real(a)),
+    *("real", 1, lambda i, a: np.real(a)), read=both(real=ops_elementwise.read_part("real")),
     kinds=("complex",), shape=component_of_same, price=Price(instructions=0.0),
 )  # fmt: skip
 _register(
-    *("imag", 1, lambda i, a: np.imag(a)),
+    *("imag", 1, lambda i, a: np.imag(a)), read=both(imag=ops_elementwise.read_part("imag")),
     kinds=("complex",), shape=component_of_same, price=Price(instructions=0.0),
 )  # fmt: skip
 _register(  # to the dtype of the result's shape
@@ -162,6 +177,7 @@ _register(  # to the dtype of the result's shape
 )  # fmt: skip
 _register(
     *("reduce-precision", 1, reference.reduce_precision),
+    read=both(reduce_precision=ops_elementwise.read_reduce_precision),
     attributes=("exponent_bits", "mantissa_bits"), kinds=_FLOATS, fields=_reduce_precision_fields,
     rounding=IN_DTYPE, error=ROUNDED,
 )  # fmt: skip
@@ -171,6 +187,7 @@ register(
     operands=1,
     shape=_bitcast_convert_shape,
     evaluate=_bitcast_convert_value,
+    read=both(bitcast_convert=ops_elementwise.read_bitcast_convert),
     price=Price(instructions=2.0),
     rounding=IN_DTYPE,
 )
@@ -200,10 +217,22 @@ _register(  # f32, f32 -> c64; f64, f64 -> c128
 )
 _register(  # direction: EQ NE LT LE GT GE; comparison_type: FLOAT TOTALORDER SIGNED UNSIGNED. -> pred
     *("compare", 2, reference.compare),
+    read=both(compare=ops_elementwise.read_compare)
+    | {"chlo.broadcast_compare": ops_elementwise.broadcasting("compare")},
     attributes=("direction", "comparison_type"), shape=_compare_shape, fields=_compare_fields,
     text={"comparison_type": renamed("type")}, rounding=IN_DTYPE, jumps=True,
 )  # fmt: skip
 
 # Three operands: pred, on_true, on_false; and min, operand, max.
-_register("select", 3, reference.select, shape=_select_shape, rounding=CHOOSES, moves=True)
-_register("clamp", 3, reference.clamp, shape=_clamp_shape, rounding=CHOOSES)
+_register(
+    "select",
+    3,
+    reference.select,
+    read=_names("select", 2),
+    shape=_select_shape,
+    rounding=CHOOSES,
+    moves=True,
+)
+_register(
+    "clamp", 3, reference.clamp, read=both(clamp=AS_IT_STANDS), shape=_clamp_shape, rounding=CHOOSES
+)

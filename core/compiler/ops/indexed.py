@@ -9,9 +9,10 @@ import numpy as np
 
 from ..formats.hlo_proto import Field
 from ..formats.wire_format import integer, integers, message
+from ..importer import ops_data
 from ..ir.cost import elements_of_operands
 from ..ir.hlo import AnyShape, GatherDimensionNumbers, Instruction, ScatterDimensionNumbers, Shape
-from ..ir.registry import ANY, WORTH, Array, Price, register
+from ..ir.registry import ANY, WORTH, Array, Price, both, register
 from ..ir.shape_rules import arrays_of, check_distinct, check_signature, one_or_tuple, require
 from ..reference.evaluate import evaluate_elementwise
 
@@ -241,6 +242,11 @@ register(  # operand, indices. dimension_numbers: GatherDimensionNumbers
     attributes=("dimension_numbers", "slice_sizes", "indices_are_sorted"),
     shape=_gather_shape,
     evaluate=_gather_value,
+    read=both(
+        gather=ops_data.read_gather,
+        dynamic_gather=ops_data.read_dynamic_gather,
+        torch_index_select=ops_data.read_torch_index_select,
+    ),
     fields=_gather_fields,
     price=Price(2.0, 8.0),
     moves=True,
@@ -253,6 +259,7 @@ register(  # operands..., indices, updates...; dimension_numbers: ScatterDimensi
     called=1,
     shape=_scatter_shape,
     evaluate=_scatter_value,
+    read=both(scatter=ops_data.read_scatter),
     fields=_scatter_fields,
     flops=elements_of_operands,
     counts_bodies=True,

@@ -8,9 +8,10 @@ import numpy as np
 
 from ..formats.hlo_proto import Field
 from ..formats.wire_format import integer, integers, message
+from ..importer import ops_contraction
 from ..ir import dtypes
 from ..ir.hlo import Instruction, Shape
-from ..ir.registry import SUMMED, Array, register
+from ..ir.registry import SUMMED, Array, both, register
 from ..ir.shape_rules import array_of, arrays_of, require
 
 
@@ -124,6 +125,7 @@ register(  # fft_type: "FFT" "IFFT" "RFFT" "IRFFT"
     attributes=("fft_type", "fft_length"),
     shape=_fft_shape,
     evaluate=_fft_value,
+    read=both(fft=ops_contraction.read_fft),
     fields=_fft_fields,
     reads_memory=True,
     error=SUMMED,
@@ -134,6 +136,7 @@ register(
     attributes=("lower",),
     shape=_cholesky_shape,
     evaluate=_cholesky_value,
+    read=both(cholesky=ops_contraction.read_cholesky),
     fields=lambda i: message(Field.CHOLESKY_OPTIONS, integer(1, int(i.attributes["lower"]))),
     reads_memory=True,
     error=SUMMED,
@@ -144,6 +147,7 @@ register(  # transpose_a: NO_TRANSPOSE TRANSPOSE ADJOINT
     attributes=("left_side", "lower", "unit_diagonal", "transpose_a"),
     shape=_triangular_solve_shape,
     evaluate=_triangular_solve_value,
+    read=both(triangular_solve=ops_contraction.read_triangular_solve),
     fields=_triangular_solve_fields,
     reads_memory=True,
     error=SUMMED,

@@ -11,8 +11,9 @@ import numpy as np
 
 from ..formats.hlo_proto import Field
 from ..formats.wire_format import float32, integer
+from ..importer import ops_reduction
 from ..ir.hlo import AnyShape, Instruction, Shape, TupleShape
-from ..ir.registry import SUMMED, Array, Evaluation, register
+from ..ir.registry import SUMMED, Array, Evaluation, both, register
 from ..ir.shape_rules import array_of, require
 
 
@@ -83,6 +84,7 @@ def _register(name: str, operands: int, evaluate: Evaluation) -> None:
         attributes=attributes,
         shape=_shape,
         evaluate=evaluate,
+        read=both(**{name.replace("-", "_"): ops_reduction.batch_norm(name)}),
         fields=_fields,
         error=SUMMED,
     )

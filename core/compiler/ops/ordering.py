@@ -8,10 +8,11 @@ import numpy as np
 
 from ..formats.hlo_proto import Field, dimension_field
 from ..formats.wire_format import integer
+from ..importer import ops_reduction
 from ..ir import dtypes
 from ..ir.hlo import AnyShape, Instruction, Shape, TupleShape
 from ..ir.printer import dimension_as_list
-from ..ir.registry import ANY, NEVER, Array, register
+from ..ir.registry import ANY, NEVER, Array, both, register
 from ..ir.shape_rules import (
     array_of,
     arrays_of,
@@ -94,6 +95,8 @@ register(  # operands...; body(a0, b0, a1, b1, ...) -> pred
     called=1,
     shape=_sort_shape,
     evaluate=_sort_value,
+    read=both(sort=ops_reduction.read_sort),
+    calls={"ApproxTopK": ops_reduction.read_approximate_topk},
     fields=_sort_fields,
     text={"dimension": dimension_as_list},
     counts_bodies=True,
@@ -106,6 +109,11 @@ register(  # along the last dimension -> (values, s32 indices), stable
     attributes=("k", "largest"),
     shape=_topk_shape,
     evaluate=_topk_value,
+    read={"chlo.top_k": ops_reduction.read_topk, "mhlo.topk": ops_reduction.read_topk},
+    calls=dict.fromkeys(
+        ("tripont.top_k", "tripont.topk", "mhlo.topk", "TopK"), ops_reduction.read_topk_call
+    ),
+    composites={"chlo.top_k": ops_reduction.read_topk_call},
     fields=_topk_fields,
     reads_memory=True,
 )

@@ -6,8 +6,9 @@ from typing import Final
 
 from ..formats.hlo_proto import Field
 from ..formats.wire_format import integer
+from ..importer import ops_control, ops_optimized
 from ..ir.hlo import AnyShape, Instruction, Shape, TupleShape
-from ..ir.registry import NEVER, Absent, register
+from ..ir.registry import NEVER, Absent, both, read_as, register
 from ..ir.shape_rules import array_of, arrays_of, require
 
 
@@ -42,12 +43,14 @@ def _rng_bit_generator_fields(i: Instruction) -> bytes:
 
 _RANDOM: Final = Absent("its numbers are random")
 
+read_as({"mhlo.xla.rng_get_and_update_state": ops_optimized.read_rng_state})
 register(  # algorithm: "THREE_FRY" | "PHILOX" | "DEFAULT"; state u64[k] -> (new state, bits)
     "rng-bit-generator",
     operands=1,
     attributes=("algorithm",),
     shape=_rng_bit_generator_shape,
     evaluate=_RANDOM,
+    read=both(rng_bit_generator=ops_control.read_rng_bit_generator),
     fields=_rng_bit_generator_fields,
     text={"algorithm": lambda name, value: f"algorithm=rng_{value.lower()}"},
 )
@@ -59,6 +62,7 @@ register(  # distribution: "uniform" (low, high) | "normal" (mean, deviation)
     shape=Absent("the program says it"),
     check=_check_rng,
     evaluate=_RANDOM,
+    read=both(rng=ops_control.read_rng),
     fields=_rng_fields,
     text={"distribution": lambda name, value: f"distribution=rng_{value}"},
     folding=NEVER,

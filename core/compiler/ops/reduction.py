@@ -7,9 +7,10 @@ import math
 import numpy as np
 
 from ..formats.hlo_proto import dimensions_field
+from ..importer import ops_reduction
 from ..ir.cost import elements_of_operands
 from ..ir.hlo import AnyShape, Instruction, Shape
-from ..ir.registry import ANY, WORTH, Array, register
+from ..ir.registry import ANY, WORTH, Array, both, register
 from ..ir.shape_rules import arrays_of, check_distinct, check_signature, one_or_tuple, require
 from ..reference.evaluate import evaluate_elementwise, fold
 
@@ -62,6 +63,7 @@ register(  # operands..., initial values...; body(accumulators..., values...) ->
     called=1,
     shape=_reduce_shape,
     evaluate=_reduce_value,
+    read=both(reduce=ops_reduction.read_reduce),
     fields=dimensions_field,
     flops=elements_of_operands,
     counts_bodies=True,
@@ -74,6 +76,7 @@ register(  # body on scalars, applied elementwise
     called=1,
     shape=_map_shape,
     evaluate=lambda i, *o: evaluate_elementwise(i.called[0], o),
+    read=both(map=ops_reduction.read_map),
     fields=dimensions_field,
     counts_bodies=True,
 )

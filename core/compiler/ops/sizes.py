@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from ..importer import bounded_shapes, ops_data
 from ..ir import dtypes
 from ..ir.hlo import AnyShape, Instruction, Shape
-from ..ir.registry import ANY, Absent, register
+from ..ir.registry import ANY, Absent, both, register
 from ..ir.shape_rules import array_of, arrays_of, require
 from .data import reshape_shape
 
@@ -43,6 +44,8 @@ register(  # operand, s32 size
     attributes=("dimension", "dynamic_dimensions"),
     shape=_set_dimension_size_shape,
     evaluate=_RESOLVED,
+    read=both(set_dimension_size=ops_data.read_set_dimension_size),
+    calls={"tripont.set_dimension_size": bounded_shapes.read_call},
     fields=_RESOLVED,
 )
 register(  # -> s32
@@ -51,6 +54,8 @@ register(  # -> s32
     attributes=("dimension",),
     shape=_get_dimension_size_shape,
     evaluate=_RESOLVED,
+    read=both(get_dimension_size=ops_data.read_get_dimension_size),
+    calls={"tripont.get_dimension_size": bounded_shapes.read_call},
     fields=_RESOLVED,
 )
 register(  # operand, s32 sizes... or none
@@ -59,5 +64,7 @@ register(  # operand, s32 sizes... or none
     attributes=("dynamic_dimensions",),
     shape=_dynamic_reshape_shape,
     evaluate=_RESOLVED,
+    read=Absent("StableHLO's is a reshape to a type with bounds"),
+    calls={"tripont.dynamic_reshape": bounded_shapes.read_call},
     fields=_RESOLVED,
 )

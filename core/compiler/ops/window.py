@@ -10,10 +10,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..formats.hlo_proto import window_field
+from ..importer import ops_reduction
 from ..ir import dtypes
 from ..ir.cost import elements_of_operands
 from ..ir.hlo import AnyShape, Instruction, Shape, WindowDimension
-from ..ir.registry import ANY, WORTH, Array, register
+from ..ir.registry import ANY, WORTH, Array, both, register
 from ..ir.shape_rules import arrays_of, check_signature, one_or_tuple, require, window_size
 from ..reference.evaluate import evaluate_elementwise, fold, pad_array
 
@@ -135,6 +136,7 @@ register(  # operands..., initial values...; body(accumulators..., values...) ->
     called=1,
     shape=_reduce_window_shape,
     evaluate=_reduce_window_value,
+    read=both(reduce_window=ops_reduction.read_reduce_window),
     fields=window_field,
     flops=elements_of_operands,
     counts_bodies=True,
@@ -147,6 +149,7 @@ register(  # operand, source, initial value; called: select(pred), scatter
     called=2,
     shape=_select_and_scatter_shape,
     evaluate=_select_and_scatter_value,
+    read=both(select_and_scatter=ops_reduction.read_select_and_scatter),
     fields=window_field,
     callees=("select", "scatter"),
     flops=elements_of_operands,

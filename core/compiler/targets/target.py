@@ -76,7 +76,7 @@ class Target(ABC):
         return True
 
     def ulps(self, opcode: str, dtype: DType) -> int:
-        """The largest error of a function of ``accuracy.FUNCTIONS``, in units in the last place."""
+        """The largest error of a function that has ``Op.ulps``, in units in the last place."""
         return accuracy.ulps(opcode, dtype)
 
     def check(self, module: llvm_ir.Module, instruction: hlo.Instruction) -> None:  # noqa: B027

@@ -8,7 +8,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 from tripont.core.compiler.importer import bindings, legalize, read_program
-from tripont.core.compiler.importer.stablehlo import ELEMENTWISE, READERS
 from tripont.core.compiler.ir import dtypes, printer
 from tripont.core.compiler.ir.errors import CompileError
 from tripont.core.compiler.ir.hlo import Module
@@ -463,13 +462,6 @@ def test_dot_algorithm_is_kept() -> None:
 
 
 # ------------------------------------------------------------------------------------------------------- structure
-
-
-def test_every_elementwise_entry_is_an_opcode() -> None:
-    from tripont.core.compiler.ir.registry import all_ops
-
-    assert set(ELEMENTWISE.values()) <= {op.name for op in all_ops()}
-    assert not set(ELEMENTWISE) & set(READERS)
 
 
 def test_a_stage_runs_once(monkeypatch: pytest.MonkeyPatch) -> None:

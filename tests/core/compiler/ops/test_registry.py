@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tripont.core.compiler.ir import registry
-from tripont.core.compiler.ir.registry import Absent, OpError, Price
+from tripont.core.compiler.ir.registry import AS_IT_STANDS, Absent, OpError, Price
 from tripont.core.compiler.ir.shape_rules import same_shape
 
 PARTS: dict[str, Any] = {
@@ -17,19 +17,29 @@ PARTS: dict[str, Any] = {
     "elementwise": True,
     "shape": same_shape,
     "evaluate": lambda i, a: a,
+    "read": {"toy.halve": AS_IT_STANDS},
     "price": Price(),
 }
+TABLES = (
+    registry.OPS,
+    registry.OPCODES_AS_THEY_STAND,
+    registry.READERS,
+    registry.CALLS,
+    registry.COMPOSITES,
+)
 
 
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
-    before = {op.name for op in registry.all_ops()}
+    registry.load()
+    before = [set(table) for table in TABLES]
     yield
-    for name in [op.name for op in registry.all_ops() if op.name not in before]:
-        del registry.OPS[name]
+    for table, names in zip(TABLES, before, strict=True):
+        for name in set(table) - names:
+            del table[name]
 
 
-@pytest.mark.parametrize("part", ["shape", "evaluate", "price"])
+@pytest.mark.parametrize("part", ["shape", "evaluate", "read", "price"])
 def test_an_op_without_a_part_is_refused(part: str) -> None:
     parts = {name: value for name, value in PARTS.items() if name != part}
     with pytest.raises(OpError, match=f"'halve' is registered without its part '{part}'"):
@@ -52,6 +62,13 @@ def test_an_unknown_part_is_refused() -> None:
 def test_a_second_registration_is_refused() -> None:
     with pytest.raises(OpError, match="'add' is registered twice"):
         registry.register("add", **PARTS)
+
+
+def test_a_second_reader_is_refused() -> None:
+    with pytest.raises(OpError, match=r"the operation 'stablehlo\.add' has two readers"):
+        registry.register("halve", **{**PARTS, "read": {"stablehlo.add": AS_IT_STANDS}})
+    with pytest.raises(OpError, match="the custom call 'TopK' has two readers"):
+        registry.read_as({}, calls={"TopK": lambda block, operation, config: None})
 
 
 @pytest.mark.parametrize("look", ["OPS['topk'].operands == 1", "find('topk')", "all_ops()[100]"])
