@@ -13,8 +13,9 @@ functions of several arguments, complex numbers) it is mpmath, for some thousand
 
 An error is the distance to the true result in units in the last place of the format there, denormal numbers included;
 infinite where one is NaN or infinite and the other is not. Where it is larger with denormal arguments and results than
-without (XLA takes them for 0), that without follows in brackets. Of a complex number it is in units of the last place
-of its larger part; in brackets, of each part. "differ" counts all results that are not the same bits on host and sycl.
+without (XLA takes them for 0), that without follows in brackets. The error of a complex number is in units of the last
+place of its larger part; in brackets, of each part. "differ" counts all results that are not the same bits on host and
+sycl.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ def start_up() -> Result:
 
 
 def resident_bytes() -> int:
-    """Of this process and the compile workers it started."""
+    """The CPU seconds of this process and of the compile workers that it started."""
     process = psutil.Process()
     return sum(p.memory_info().rss for p in [process, *process.children(recursive=True)])
 

@@ -82,7 +82,7 @@ class Case:
         return self.batch * positions * math.prod(self.kernel) * outs * (ins // self.groups)
 
     def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-        """Of the input, the kernel and the result."""
+        """The shapes of the input, the kernel and the result."""
         ins, outs = self.features
         if self.last:
             return (

@@ -6,9 +6,9 @@ python -m benchmarks.fused_products around                  dequantisation and e
 python -m benchmarks.fused_products --cpu x86-64-v3         kept to the instructions of another CPU
 python -m benchmarks.fused_products --threads 1 --clock cpu of processor time, on machines that do other things too
 
-Of a few rows the figures are GB/s of weights, and the part of what their maximum, which reads the same bytes, reaches
-in the same run. Of larger products they are milliseconds, and how many times as long as the product alone (with bf16 or
-f32 weights, as the program has it) the whole takes. All are of the fastest of several calls.
+The figures of a few rows are GB/s of weights, and the part of what their maximum, which reads the same bytes, reaches
+in the same run. Those of larger products are milliseconds, and how many times as long as the product alone (with bf16
+or f32 weights, as the program has it) the whole takes. All are of the fastest of several calls.
 """
 
 from __future__ import annotations

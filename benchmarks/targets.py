@@ -66,7 +66,7 @@ class Child:
 
 
 def environment(target: str) -> dict[str, str]:
-    """Of a process with that target."""
+    """The environment of a process with that target."""
     return os.environ | {"TRIPONT_DEVICE": TARGETS[target][0]}
 
 

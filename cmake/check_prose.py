@@ -1,4 +1,4 @@
-"""Find the sentences that docs/style.md advises against, in the texts that users see: error messages and other strings.
+"""Find the sentences that docs/style.md advises against: in error messages, other strings and docstrings.
 
 ``python cmake/check_prose.py FILE...`` prints each with its file, line and cure, and exits with 1 if there are any;
 ``--commits`` checks the subjects of commits, ``--message FILE`` that of one commit. `make lint` runs the first two, the
@@ -25,7 +25,7 @@ PATTERNS = tuple(
     (re.compile(pattern), cure)
     for pattern, cure in (
         (
-            r"(?<!there )(?<!There )\b(?:is|are|was|were) no (?!longer|more\b|less\b|other\b|later\b)[a-z]",
+            r"(?<!there )(?<!There )\b(?:is|are|was|were) no (?!longer|larger\b|more\b|less\b|other\b|later\b)[a-z]",
             "'is no X': write 'is not a X', or name the lack: 'X is missing'",
         ),
         (
@@ -71,19 +71,18 @@ def faults(text: str) -> Iterator[str]:
 
 
 def python_strings(source: str) -> Iterator[tuple[int, str]]:
-    """The line and text of every string that is not a docstring; ``{}`` stands for an expression of an f-string."""
+    """The line and text of every string, paragraph by paragraph; ``{}`` stands for an expression of an f-string."""
     tree = ast.parse(source)
     skip: set[ast.AST] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Expr):  # docstrings
-            skip.update(ast.walk(node.value) if isinstance(node.value, ast.Constant) else ())
         if isinstance(node, ast.JoinedStr):
             skip.update(child for child in ast.walk(node) if child is not node)
             parts = (v.value if isinstance(v, ast.Constant) else "{}" for v in node.values)
             yield node.lineno, "".join(map(str, parts))
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in skip:
-            yield node.lineno, node.value
+            for paragraph in node.value.split("\n\n"):
+                yield node.lineno, paragraph
 
 
 _LITERALS = re.compile(r'"(?:[^"\\\n]|\\.)*"(?:[\s,]*"(?:[^"\\\n]|\\.)*")*')

@@ -45,7 +45,7 @@ def package_path() -> str:
     """This process's module path for a helper, its folders separated by colons.
 
     Without the folders that Python itself put there because the program was started from them (the script's folder,
-    the working folder): what else lies there is not meant to be imported by tripont. If tripont itself lies there, the
+    the working folder): other files there are not meant to be imported by tripont. If tripont itself lies there, the
     helper finds it last (:func:`package_folder`). Relative folders, and those with a colon in their name, are left out.
     """
     started_from = set()

@@ -222,8 +222,8 @@ def _pip(environment: Environment, constraints: Path, requirements: Sequence[str
 
 
 def process_environment(rival: Rival, threads: int) -> dict[str, str]:
-    """Of the rival's worker: the checkout on Python's path, the number of threads for every library, nothing of
-    the user's.
+    """The environment of the rival's worker: the checkout on Python's path, every library's number of threads,
+    nothing of the user's.
     """
     path = [str(ROOT)]
     if rival.name == OURS:

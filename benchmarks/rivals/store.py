@@ -58,7 +58,7 @@ def commit() -> str:
 
 
 def digest(program: Program) -> str:
-    """Of the file that the program stands in: a result of an older file is measured again."""
+    """The digest of the file that the program stands in: a result of an older file is measured again."""
     module = sys.modules[program.module]
     return hashlib.sha256(inspect.getsource(module).encode()).hexdigest()[:16]
 

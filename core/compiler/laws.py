@@ -66,7 +66,7 @@ def control_flow_unshared(module: Module, after: str) -> None:
 
 
 def runs_as_thunks(module: Module, after: str) -> None:
-    """What runs is an alias of other memory, a kernel that code generation knows, a call, a copy or control flow."""
+    """Everything that runs is an alias, a kernel that code generation knows, a call, a copy or control flow."""
     from .codegen.elements.elemental import INDEXABLE
     from .codegen.kernels.emit import EMITTERS
 

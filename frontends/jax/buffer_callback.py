@@ -17,7 +17,7 @@ from . import callbacks, compat
 
 
 class Buffer:
-    """What jaxlib's ``Buffer`` is for a device that is the host: an array that is written in place.
+    """An array that is written in place, as jaxlib's ``Buffer`` is for a device that is the host.
 
     It goes to NumPy by ``np.asarray`` or DLPack, without a copy.
     """

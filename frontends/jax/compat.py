@@ -182,7 +182,7 @@ def register_lowering(primitive: Any, rule: Callable[..., Any], platform: str) -
 def lowerings_of(platform: str) -> dict[str, tuple[Any, Callable[..., Any]]]:
     """The lowerings that JAX has for ``platform`` alone: primitive and rule by the primitive's name.
 
-    Of the modules imported so far.
+    The names of the modules imported so far.
     """
     table = mlir._platform_specific_lowerings.get(platform, {})
     return {primitive.name: (primitive, entry.rule) for primitive, entry in table.items()}

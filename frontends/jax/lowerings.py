@@ -1,8 +1,8 @@
 """Lowerings of JAX primitives for the platform ``xpu``.
 
 JAX lowers most primitives to StableHLO for every platform. A few have a rule only for the platforms that JAX ships
-(they need host callbacks or LAPACK). :mod:`.linalg` has those of linear algebra. Of the rest, each gets a rule here
-that says so when a program uses it, and what to do instead: JAX's own message names only the primitive.
+(they need host callbacks or LAPACK). :mod:`.linalg` has those of linear algebra. Each of the other primitives gets a
+rule here that says so when a program uses it, and what to do instead: JAX's own message names only the primitive.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def test_plain_sentences_pass(prose: types.ModuleType, text: str) -> None:
     assert list(prose.faults(text)) == []
 
 
-def test_strings_of_python_but_no_docstrings_and_no_comments(
+def test_strings_and_docstrings_of_python_but_no_comments(
     prose: types.ModuleType, tmp_path: Path
 ) -> None:
     file = tmp_path / "code.py"
@@ -80,7 +80,8 @@ def f(x):
     )
 '''
     )
-    assert [fault.split(": ")[0] for fault in prose.check_file(file)] == [f"{file}:8"]
+    found = {fault.split(": ")[0] for fault in prose.check_file(file)}
+    assert found == {f"{file}:{line}" for line in (1, 4, 8)}
 
 
 def test_literals_of_cpp_over_several_lines_and_arguments(
@@ -130,3 +131,14 @@ def test_no_string_of_the_product_has_a_pattern(prose: types.ModuleType) -> None
     checked = [p for p in files if p.suffix in {".py", ".cc", ".h"}]
     assert len(checked) > 300
     assert [fault for path in checked for fault in prose.check_file(path)] == []
+
+
+def test_docstrings_are_read_by_paragraphs(prose: types.ModuleType, tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    path.write_text(
+        'def f():\n    """Makes an array.\n\n    Raises TypeError for what is no\n    array.\n    """\n'
+    )
+    (fault,) = prose.check_file(path)
+    assert "is no a" in fault
+    path.write_text('def f():\n    """One of\n\n    those that exist."""\n')
+    assert not prose.check_file(path)

@@ -1,6 +1,6 @@
 """The checks of ``tripont doctor`` that ask each framework whether it sees the device, and why not.
 
-A framework that is not installed is no fault. Each is tried in a process of its own.
+A framework may be missing: that is not a fault. Each is tried in a process of its own.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def read_description(path: Path) -> ModuleDump:
 def choose(modules: list[ModuleDump], wanted: str) -> ModuleDump:
     """The module of that number or name; without one, that with the most work in it.
 
-    Raises ExplainError with the list of modules if there is no such one.
+    Raises ExplainError with the list of modules if the folder does not hold such a module.
     """
     if not wanted:
         return max(modules, key=lambda m: float(m.description["costs"]["nanoseconds"]))

@@ -57,7 +57,7 @@ class TextComputation:
 
 
 def read_hlo(text: str) -> dict[str, TextComputation]:
-    """All computations by name. What is not HLO text gives none."""
+    """All computations by name. Text that is not HLO gives an empty result."""
     computations: dict[str, TextComputation] = {}
     current: TextComputation | None = None
     for number, line in enumerate(text.split("\n")):

@@ -187,7 +187,7 @@ def _flatten(thunks: Sequence[Json], parent: int = -1) -> list[tuple[Json, int]]
 def _add_thunks(operations: Sequence[Json], flat: Sequence[tuple[Json, int]]) -> None:
     """Operations without a thunk of their own run in that of a kernel that calls theirs.
 
-    Such a thunk stands for the first of its operations, if it is no operation of its own (a loop).
+    Such a thunk stands for the first of its operations, unless it is an operation of its own (a loop).
     """
     by_kernel = {t["kernel"]: t["number"] for t, _ in flat if t.get("kernel")}
     for operation in operations:

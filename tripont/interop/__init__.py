@@ -30,7 +30,7 @@ def to_numpy(x: Any, *, copy: bool | None = None) -> np.ndarray:
     """``x`` as a NumPy array. What shares memory is read-only, unless ``x`` is a NumPy array or a tensor on the CPU.
 
     Waits until the content is there. Raises ExchangeError for arrays that were deleted or donated, and for what
-    ``copy=False`` would have to copy; TypeError for what is no array.
+    ``copy=False`` would have to copy; TypeError for a value that is not an array.
     """
     return on_host(_read(x, copy), copy)
 

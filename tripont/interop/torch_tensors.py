@@ -202,7 +202,7 @@ def _device_of(number: int) -> torch.device | None:
 
 @functools.cache
 def _number(index: int) -> int | None:
-    """The core's number of the device xla:<index>; None where that is no single device."""
+    """The core's number of the device xla:<index>; None where that is not a single device."""
     global _seen_on_tripont
     (name,) = _backend()._xla_real_devices([f"xla:{index}"])
     kind, _, number = name.partition(":")

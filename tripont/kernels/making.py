@@ -42,7 +42,7 @@ def from_c(
 
     A kernel of the same name made earlier is replaced, for programs that name it and are compiled from now on; calls of
     its own object still reach it.
-    Raises SignatureError for a prototype that is no kernel's or source that does not compile, RuntimeError
+    Raises SignatureError for a prototype that is not a kernel's or source that does not compile, RuntimeError
     if there is no compiler.
     """
     parsed = read(source, function)

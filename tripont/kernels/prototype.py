@@ -15,7 +15,7 @@ Returns = Literal["void", "int", "text"]
 
 
 class SignatureError(ValueError):
-    """A prototype that is no kernel's, or arguments that do not fit it."""
+    """A prototype that is not a kernel's, or arguments that do not fit it."""
 
 
 @dataclass(frozen=True, slots=True)

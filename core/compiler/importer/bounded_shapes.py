@@ -43,7 +43,7 @@ TARGETS: Final = {
 def is_bounded(program: bytes) -> bool:
     """Whether some dimension of an instruction's result has a size that depends on values.
 
-    Raises ValueError for bytes that are no message.
+    Raises ValueError for bytes that are not a message.
     """
     if not any(name.encode() in program for name in TARGETS):
         return False
@@ -58,7 +58,8 @@ def is_bounded(program: bytes) -> bool:
 def without_computed_sizes(program: bytes) -> bytes:
     """:func:`with_bounds` of a program that needs it.
 
-    Raises ValueError for bytes that are no message, and CompileError for a program that takes an array of such a size.
+    Raises ValueError for bytes that are not a message, and CompileError for a program that takes an array of such a
+    size.
     """
     for program_shape in submessages(program, _HOST_PROGRAM_SHAPE):
         _refuse_parameters(program_shape)
@@ -69,7 +70,7 @@ def with_bounds(program: bytes) -> bytes:
     """``program`` with the bounds for the sizes, and :data:`TARGETS` called for the instructions on sizes.
 
     A ``reshape`` to a dimension of such a size becomes a ``dynamic-reshape`` without sizes. Raises ValueError for
-    bytes that are no message.
+    bytes that are not a message.
     """
     return replaced(program, {_COMPUTATIONS: _computation, _HOST_PROGRAM_SHAPE: _program_shape})
 

@@ -47,7 +47,7 @@ _FIRST_INDEX: Final = {"dynamic-slice": 1, "dynamic-update-slice": 2}
 
 
 def buffer_donors(program: bytes) -> tuple[int, ...]:
-    """Numbers of the parameters that ``buffer_donor`` names. Raises ValueError for bytes that are no message."""
+    """Numbers of the parameters that ``buffer_donor`` names. Raises ValueError for bytes that are not a message."""
     donors = []
     for config in submessages(program, _BUFFER_DONOR):
         for entry in submessages(config, _DONOR_ENTRIES):

@@ -166,7 +166,7 @@ def read_cross_replica_sum(block: BlockReader, operation: Any) -> Results:
 
 
 def read_async_start(block: BlockReader, operation: Any) -> Results:
-    """What is started is a call: the schedule is ours to make. Its value is the future.
+    """A call starts the collective: the schedule is ours to make. Its value is the future.
 
     StableHLO has it in a region, MHLO (``copy-start`` and ``async-start`` of HLO) in a function.
     """

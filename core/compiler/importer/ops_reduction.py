@@ -90,8 +90,8 @@ def read_topk(block: BlockReader, operation: Any) -> Results:
 
 
 def topk(block: BlockReader, operation: Any, values: dict[str, Any]) -> Results:
-    """A ``topk`` of ``operation``'s only operand and two results. Of types of fewer bits than the runtime sorts, by
-    a type that has the same numbers.
+    """A ``topk`` of ``operation``'s only operand and two results. Types of fewer bits than the runtime sorts
+    are replaced by a type that has the same numbers.
     """
     (operand,) = block.operands(operation)
     dtype = operand.dtype

@@ -62,7 +62,7 @@ _FLOPS_PER_NS: Final = 4.0
 def lay_out_custom_calls(module: Module) -> Module:
     """Every custom call with row-major arrays, and XLA's decompositions under LAPACK's names.
 
-    Raises CompileError (UNIMPLEMENTED) for layouts that are no permutation of the dimensions.
+    Raises CompileError (UNIMPLEMENTED) for layouts that are not a permutation of the dimensions.
     """
     if not _has_custom_calls(module):
         return module

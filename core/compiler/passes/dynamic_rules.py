@@ -192,7 +192,7 @@ def _slice(scope: Scope, old: Instruction, operands: Sequence[Instruction]) -> l
 
 
 def _pad(scope: Scope, old: Instruction, operands: Sequence[Instruction]) -> list[Instruction]:
-    """What is padded with stands where elements are not there, so that it also follows those that are."""
+    """The padding value stands where elements are missing, so that it also follows the elements that exist."""
     x, filler = operands
     sizes = {}
     for d, size in scope.sizes[x].items():
@@ -464,7 +464,7 @@ def _reduce_window(
 
 
 def _sort(scope: Scope, old: Instruction, operands: Sequence[Instruction]) -> list[Instruction]:
-    """What is not there goes to the end: whether it is there is compared first."""
+    """Missing elements go to the end: whether an element exists is compared first."""
     along = old.attributes["dimension"]
     sizes = _unified(scope, operands, range(len(operands[0].dims)))
     if along not in sizes:

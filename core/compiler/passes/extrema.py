@@ -2,7 +2,7 @@
 
 JAX's body takes the accumulator if it is NaN, whatever its position, so that the first NaN wins only where elements are
 combined in their order. Kernels combine lanes and threads in another. XLA's own body, which TensorFlow and PyTorch/XLA
-use, takes the value if either is NaN; what comes of NaNs is an accident of the order, so it may as well be NumPy's.
+use, takes the value if either is NaN; its result for NaNs is an accident of the order, so ours may as well be NumPy's.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def sweep(computation: Computation, rule: Rule, *, repeat: bool = True) -> Compu
 
     The rule sees instructions whose operands are replaced already, and may build its result from
     any number of new instructions on top of existing ones; those are given to the rule too
-    (``repeat``). What is no longer needed is dropped.
+    (``repeat``). Instructions that nothing needs any longer are dropped.
     """
     mapped: dict[Instruction, Instruction] = {}
     output: list[Instruction] = []
@@ -119,7 +119,7 @@ def _with_operands(instruction: Instruction, operands: Sequence[Instruction]) ->
 
 
 def _unplaced(roots: Iterable[Instruction], placed: set[Instruction]) -> list[Instruction]:
-    """What ``roots`` need that is not in ``placed``, operands first."""
+    """The instructions that ``roots`` need and ``placed`` lacks, operands first."""
     order: list[Instruction] = []
     seen: set[Instruction] = set()
     stack = [(r, False) for r in roots]

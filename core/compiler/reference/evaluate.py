@@ -68,7 +68,7 @@ def evaluate_instruction(instruction: Instruction, operands: Sequence[Array]) ->
     """The results of one instruction, given one array for each operand.
 
     Raises CompileError (UNIMPLEMENTED) for an opcode that has no reference here, and for matrices that NumPy does not
-    decompose and functions whose series is no way.
+    decompose and functions whose series does not converge.
     """
     op = OPS[instruction.opcode]
     if isinstance(op.evaluate, Absent):

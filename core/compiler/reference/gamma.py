@@ -134,7 +134,7 @@ def _zeta(s: Decimal, q: Decimal) -> Decimal:
 
 
 def _sine_and_cosine(x: Decimal) -> tuple[Decimal, Decimal]:
-    """Of pi times the distance to the nearest whole number: those of pi x but for a sign that they share."""
+    """Sine and cosine of pi times the distance to the nearest whole number: those of pi x but for one common sign."""
     angle = _PI * (x - x.to_integral_value(decimal.ROUND_HALF_EVEN))
     sine, cosine, term = Decimal(0), Decimal(0), Decimal(1)
     for n in range(60):

@@ -1,6 +1,6 @@
 """The regularized incomplete gamma and beta functions of one number each, for :mod:`.elementwise`: in decimal
-arithmetic, so that what is left is the last rounding. Parameters so large or small that this is no way
-raise :class:`NotEvaluatedError`.
+arithmetic, so that what is left is the last rounding. Parameters so large or small that the
+series take too long raise :class:`NotEvaluatedError`.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ The package defines
   (CompileError INVALID_ARGUMENT for a value that it does not know);
 * ``texts_of(code)``, what there is to read in the code of an artifact for it: suffix of a dump's file -> text;
 * ``kernel_names(module)``, if it has a ``kernel_format``: the names of the kernels in such a module of a user's
-  (ValueError for bytes that are none).
+  (ValueError for bytes that are not one).
 
 The compiler's driver, the command line, ``tripont explain`` and ``tripont.kernels`` ask here and know no target by its
 name. The runtime's side of a target is the backend of the same name (``core/runtime/backend_registry.h``).
@@ -138,7 +138,7 @@ def texts_of(target: str, code: bytes) -> dict[str, str]:
 def kernel_names(kernel_format: str, module: bytes) -> list[str]:
     """The names of the kernels in a user's ``module`` of that format (:attr:`Registration.kernel_format`).
 
-    Raises ValueError for bytes that are no such module.
+    Raises ValueError for bytes that are not such a module.
     """
     for target in REGISTERED.values():
         if target.kernel_format == kernel_format:

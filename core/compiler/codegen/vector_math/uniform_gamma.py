@@ -62,7 +62,7 @@ class Deviation(NamedTuple):
 
 
 def deviation(m: Arithmetic, a: Value, x: Value) -> Deviation:
-    """Of positive, finite numbers, a from 8 on."""
+    """The arguments are positive and finite, and a is at least 8."""
     whole = Pair(a, m.constant(0.0))
     mu = m.fast_two_sum(*m.pair_quotient(m.two_sum(x, m.negate(a)), whole))
     ratio = m.pair_quotient(Pair(x, m.constant(0.0)), whole)

@@ -69,7 +69,7 @@ def _zeta(m: Precision, s: Value, q: Value, root: Value | None = None) -> Value:
 
 
 def _sum(m: Precision, s: Value, q: Value, root: Value | None) -> Value:
-    """zeta(s, q) for s > 1 and a q that is no pole, times ``root`` squared if it is given."""
+    """zeta(s, q) for s > 1 and a q that is not a pole, times ``root`` squared if it is given."""
     zero = m.constant(0.0)
     half = m.mul(s, -0.5)
     odd = m.compare("une", half, m.builder.intrinsic("trunc", [half]))

@@ -23,19 +23,19 @@ GENERIC_SORT_NS_PER_COMPARISON: Final = 6.0
 
 
 def contraction_cost(multiply_adds: int, dtype: DType, bytes_accessed: int) -> float:
-    """Of a matrix multiplication or convolution."""
+    """Nanoseconds of a matrix multiplication or convolution."""
     compute = 2.0 * multiply_adds / FLOPS_PER_NS.get(dtype.name, 20.0)
     return CALL_NS + max(compute, bytes_accessed / BYTES_PER_NS)
 
 
 def sort_cost(elements: int, length: int, generic: bool) -> float:
-    """Of sorting ``elements`` in rows of ``length``; ``generic``: by calling a comparator."""
+    """Nanoseconds of sorting ``elements`` in rows of ``length``; ``generic``: by calling a comparator."""
     each = GENERIC_SORT_NS_PER_COMPARISON if generic else SORT_NS_PER_COMPARISON
     return CALL_NS + elements * max(1.0, math.log2(max(length, 2))) * each
 
 
 def memory_cost(*shapes: Shape) -> float:
-    """Of reading or writing the arrays once."""
+    """Nanoseconds of reading or writing the arrays once."""
     return sum(s.bytes for s in shapes) / BYTES_PER_NS
 
 

@@ -245,7 +245,7 @@ def form_of(dot: Instruction, target: Target) -> ProductForm | None:
 
 
 def _is_dequantised(dot: Instruction) -> bool:
-    """Whether rhs is computed from less than half of its memory, as it is packed."""
+    """Whether rhs is computed from less than half of its memory while it is packed."""
     if dot.attributes["dimension_numbers"].rhs_batch:
         return False
     right = dot.operands[1]

@@ -1,7 +1,7 @@
 """Which products are generated with packing, and which are oneDNN's: by element types, size and instruction set.
 
 The table was measured with ``python -m benchmarks.products`` (docs/products.md has the figures) on a Xeon of 2023
-without AMX, with all its instructions and kept to those of x86-64-v3. What it says about AMX and Zen is not measured.
+without AMX, with all its instructions and kept to those of x86-64-v3. Its rows about AMX and Zen are not measured.
 
 ===============  =============================  ==================================================================
 operands         generated                      otherwise

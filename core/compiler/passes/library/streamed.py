@@ -1,4 +1,4 @@
-"""Products of a few rows by a large matrix, whose time memory decides: the matrix is read once, as it is stored.
+"""Products of a few rows by a large matrix, whose time memory decides: the matrix is read once, in its stored form.
 
 Weights are often made of a smaller array, by conversions and by scales and offsets for each channel or for each group
 of neighbours along the contracted dimension. Such a matrix is not written to memory: what makes it becomes part of the
@@ -92,7 +92,7 @@ def _matrix(
 def _untransposed(
     operand: Instruction, contracting: tuple[int, ...]
 ) -> tuple[Instruction, tuple[int, ...]]:
-    """What ``operand`` is a transpose of, and which dimensions of that are contracted, in the order given."""
+    """The array that ``operand`` is a transpose of, and which of its dimensions are contracted, in the order given."""
     while operand.opcode == "transpose":
         order = operand.attributes["dimensions"]
         contracting = tuple(order[d] for d in contracting)

@@ -61,7 +61,7 @@ class Weights:
 
     @property
     def bytes_read(self) -> int:
-        """Of the arrays that the matrix is made of."""
+        """The bytes of the arrays that the matrix is made of."""
         return sum(i.elements * i.dtype.size for i in self.read)
 
     def fusion(

@@ -257,7 +257,7 @@ def _dimensions(
 
 
 def _strides(dims: Sequence[int], order: Sequence[int] | None = None) -> list[int]:
-    """Of an array whose dimensions lie in ``order``, the minor one last."""
+    """The strides of an array whose dimensions lie in ``order``, the minor one last."""
     strides = [0] * len(dims)
     step = 1
     for d in reversed(order if order is not None else range(len(dims))):
