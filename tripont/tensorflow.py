@@ -1,5 +1,5 @@
 """``import tripont.tensorflow``: questions about TensorFlow's device XPU, flags to compile kernels for it,
-and compiled replicas.
+compiled replicas, and a strategy for several workers.
 
 The device itself needs no import. See docs/tensorflow.md.
 """
@@ -16,6 +16,7 @@ from tripont.frontends.tensorflow import (
     problem,
 )
 from tripont.frontends.tensorflow.replicas import compile_replicas
+from tripont.frontends.tensorflow.workers import multi_worker_strategy
 
 __all__ = [
     "DEVICE_TYPE",
@@ -24,6 +25,7 @@ __all__ = [
     "compile_flags",
     "compile_replicas",
     "link_flags",
+    "multi_worker_strategy",
     "ops_on_cpu",
     "problem",
 ]

@@ -168,7 +168,12 @@ Status Exchange::Run() {
     for (const Piece& piece : peers_[i].receive) receive(i, piece.data, piece.size);
   }
   bool has_receipts = false;
-  for (size_t i = 0; i < peers_.size(); ++i) {
+  // To the next process first, and round to the one before: not all of them to the same one at once.
+  const auto after = static_cast<size_t>(
+      std::lower_bound(channel_->processes.begin(), channel_->processes.end(), job_->process()) -
+      channel_->processes.begin());
+  for (size_t n = 0; n < peers_.size(); ++n) {
+    const size_t i = (after + n) % peers_.size();
     const size_t bytes = Total(peers_[i].send);
     if (bytes == 0) continue;
     Header header{identity_, sequence, bytes, {}};

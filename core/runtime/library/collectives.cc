@@ -381,8 +381,7 @@ class AllReduce final : public Collective {
     const size_t bytes = static_cast<size_t>(elements) * reduction_.element_size;
     if (bytes * (across.local().size() + across.remote().size()) <= hosts::kPackedBytes)
       return ReduceEverywhere(across, bytes);
-    for (size_t i = 0; i < elements_.size(); ++i) TRIPONT_RETURN_IF_ERROR(ReduceInParts(across, i));
-    return OkStatus();
+    return ReduceInParts(across);
   }
 
  private:
@@ -418,54 +417,66 @@ class AllReduce final : public Collective {
     return OkStatus();
   }
 
-  Status ReduceInParts(Across& across, size_t i) const {
+  // All operands together: the gradients of a training step take two rounds, however many they are.
+  Status ReduceInParts(Across& across) const {
     const std::vector<int> processes = across.Processes();
     const auto count = static_cast<int64_t>(processes.size());
-    const int64_t blocks = (elements_[i] + kReductionElements - 1) / kReductionElements;
-    // The first element of the part of the n-th process.
-    const auto begin = [&](int64_t n) {
-      return std::min(elements_[i], blocks * n / count * kReductionElements);
-    };
     const size_t size = reduction_.element_size;
     const size_t self = across.local()[0];
     int64_t own = 0;
     while (processes[static_cast<size_t>(own)] != across.ProcessOf(self)) ++own;
-    const size_t own_bytes = static_cast<size_t>(begin(own + 1) - begin(own)) * size;
+    // Where the part of the n-th process begins in operand i, and how large it is, in bytes.
+    const auto begin = [&](size_t i, int64_t n) {
+      const int64_t blocks = (elements_[i] + kReductionElements - 1) / kReductionElements;
+      return static_cast<size_t>(
+                 std::min(elements_[i], blocks * n / count * kReductionElements)) *
+             size;
+    };
+    const auto bytes = [&](size_t i, int64_t n) { return begin(i, n + 1) - begin(i, n); };
+    size_t distance = 0;  // of one member's parts from the next one's
+    for (size_t i = 0; i < elements_.size(); ++i) distance += Across::Padded(bytes(i, own));
     TRIPONT_ASSIGN_OR_RETURN(const Scratch scratch,
-                             across.Arrays(across.remote().size(), own_bytes));
-    // sources[q]: the part of member q that this process reduces.
-    std::vector<const char*> sources(across.local().size() + across.remote().size());
+                             across.Arrays(across.remote().size(), distance));
+    // sources[i][q]: the part of member q's operand i that this process reduces.
+    std::vector<std::vector<const char*>> sources(
+        elements_.size(),
+        std::vector<const char*>(across.local().size() + across.remote().size()));
     for (const size_t q : across.local()) {
-      sources[q] = across.Operand(q, i) + static_cast<size_t>(begin(own)) * size;
-      for (int64_t n = 0; n < count; ++n) {
-        if (n == own) continue;
-        across.Send(processes[static_cast<size_t>(n)],
-                    across.Operand(q, i) + static_cast<size_t>(begin(n)) * size,
-                    static_cast<size_t>(begin(n + 1) - begin(n)) * size);
+      for (size_t i = 0; i < elements_.size(); ++i) {
+        sources[i][q] = across.Operand(q, i) + begin(i, own);
+        for (int64_t n = 0; n < count; ++n) {
+          if (n == own) continue;
+          across.Send(processes[static_cast<size_t>(n)], across.Operand(q, i) + begin(i, n),
+                      bytes(i, n));
+        }
       }
     }
     char* next = scratch.as<char>();
     for (const size_t r : across.remote()) {
-      sources[r] = next;
-      across.Receive(across.ProcessOf(r), next, own_bytes);
-      next += Across::Padded(own_bytes);
+      for (size_t i = 0; i < elements_.size(); ++i) {
+        sources[i][r] = next;
+        across.Receive(across.ProcessOf(r), next, bytes(i, own));
+        next += Across::Padded(bytes(i, own));
+      }
     }
     TRIPONT_RETURN_IF_ERROR(across.Run());
-    char* const result = across.Result(self, i);
-    std::vector<char*> targets = FirstTarget(across, sources);
-    for (const size_t q : across.local())
-      targets.push_back(across.Result(q, i) + static_cast<size_t>(begin(own)) * size);
-    reduction_.Run(sources, targets, begin(own + 1) - begin(own));
-    for (int64_t n = 0; n < count; ++n) {
-      if (n == own) continue;
-      const int process = processes[static_cast<size_t>(n)];
-      across.Send(process, result + static_cast<size_t>(begin(own)) * size, own_bytes);
-      across.Receive(process, result + static_cast<size_t>(begin(n)) * size,
-                     static_cast<size_t>(begin(n + 1) - begin(n)) * size);
+    for (size_t i = 0; i < elements_.size(); ++i) {
+      std::vector<char*> targets = FirstTarget(across, sources[i]);
+      for (const size_t q : across.local()) targets.push_back(across.Result(q, i) + begin(i, own));
+      reduction_.Run(sources[i], targets, static_cast<int64_t>(bytes(i, own) / size));
+      char* const result = across.Result(self, i);
+      for (int64_t n = 0; n < count; ++n) {
+        if (n == own) continue;
+        const int process = processes[static_cast<size_t>(n)];
+        across.Send(process, result + begin(i, own), bytes(i, own));
+        across.Receive(process, result + begin(i, n), bytes(i, n));
+      }
     }
     TRIPONT_RETURN_IF_ERROR(across.Run());
     for (const size_t q : across.local()) {
-      if (q != self) ParallelCopy(across.Result(q, i), result, ByteSize(i));
+      if (q == self) continue;
+      for (size_t i = 0; i < elements_.size(); ++i)
+        ParallelCopy(across.Result(q, i), across.Result(self, i), ByteSize(i));
     }
     return OkStatus();
   }

@@ -1,0 +1,237 @@
+"""A data parallel training step over several processes of one thread, beside one process with as many threads.
+
+python -m benchmarks.hosts_training                      two processes
+python -m benchmarks.hosts_training --processes 4        others
+python -m benchmarks.hosts_training --sizes 4x256x1024   layers x width x tokens of a batch
+python -m benchmarks.hosts_training --start              start of the processes to their first collective instead
+
+Both train the same GPT with Adam on the same batches; the processes have a part of each batch, and gradients are
+all-reduced. They take turns of a few steps, so that what else the machine does disturbs both alike. The first number
+is the least time of a step in any turn, the second the median of the turns. The goal is 0.9 of one process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from typing import Any
+
+LENGTH = 64  # tokens of a sequence
+STEPS_OF_TURN = 4
+TURNS = 7
+
+
+def prepare(layers: int, width: int, tokens: int) -> tuple[Any, list[Any], int]:
+    """A compiled step, its state (parameters, Adam's, tokens) and how many parameters there are."""
+    import jax
+    import numpy as np
+    import optax
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+    from benchmarks.training import GPT
+
+    mesh = Mesh(np.array(jax.devices()), "x")
+    whole = NamedSharding(mesh, PartitionSpec())
+    model = GPT(layers=layers, width=width)
+    optimizer = optax.adam(1e-3)
+    numbers = np.random.default_rng(0).integers(0, 256, (tokens // LENGTH, LENGTH + 1), np.int32)
+    batch = jax.make_array_from_callback(
+        numbers.shape, NamedSharding(mesh, PartitionSpec("x")), lambda index: numbers[index]
+    )
+
+    def loss_of(parameters: Any, sequences: Any) -> Any:
+        logits = model.apply(parameters, sequences[:, :-1])
+        return optax.softmax_cross_entropy_with_integer_labels(logits, sequences[:, 1:]).mean()
+
+    def step(parameters: Any, state: Any, sequences: Any) -> Any:
+        loss, gradients = jax.value_and_grad(loss_of)(parameters, sequences)
+        updates, state = optimizer.update(gradients, state, parameters)
+        return optax.apply_updates(parameters, updates), state, loss
+
+    parameters = jax.jit(model.init, out_shardings=whole)(jax.random.key(0), numbers[:1, :-1])
+    state = jax.jit(optimizer.init, out_shardings=whole)(parameters)
+    count = sum(p.size for p in jax.tree.leaves(parameters))
+    compiled = jax.jit(step, donate_argnums=(0, 1), out_shardings=whole)
+    compiled = compiled.lower(parameters, state, batch).compile()
+    return compiled, [parameters, state, batch], count
+
+
+def work(process: int, processes: int, port: int, size: str) -> None:
+    """Runs as many steps as each line of its input says, and prints how long that took."""
+    import jax
+
+    if processes > 1:
+        jax.distributed.initialize(f"localhost:{port}", processes, process)
+    layers, width, tokens = map(int, size.split("x"))
+    step, (parameters, state, batch), count = prepare(layers, width, tokens)
+    print(count, flush=True)
+    for line in sys.stdin:
+        begin = time.perf_counter()
+        for _ in range(int(line)):
+            parameters, state, loss = step(parameters, state, batch)
+        loss.block_until_ready()
+        print(time.perf_counter() - begin, flush=True)
+    os._exit(0)
+
+
+class Job:
+    """Processes that train one model."""
+
+    def __init__(self, processes: int, threads: int, size: str) -> None:
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            port = listener.getsockname()[1]
+        environment = os.environ | {
+            "TRIPONT_NUM_THREADS": str(threads),
+            "TRIPONT_NUM_DEVICES": "1",
+            "JAX_PLATFORMS": "xpu",
+        }
+        command = [sys.executable, "-m", "benchmarks.hosts_training", "--size", size]
+        command += ["--processes", str(processes), "--port", str(port), "--worker"]
+        self.workers = [
+            subprocess.Popen(
+                [*command, str(number)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL if number else None,
+                text=True,
+                env=environment,
+            )
+            for number in range(processes)
+        ]
+
+    def answers(self) -> list[float]:
+        """The next line of each process."""
+        lines = [worker.stdout.readline() for worker in self.workers if worker.stdout]
+        if not all(lines):
+            raise SystemExit("a process failed")
+        return [float(line) for line in lines]
+
+    def steps(self, count: int) -> float:
+        """Seconds of a step, of the slowest process."""
+        for worker in self.workers:
+            assert worker.stdin is not None
+            worker.stdin.write(f"{count}\n")
+            worker.stdin.flush()
+        return max(self.answers()) / count
+
+    def end(self) -> None:
+        for worker in self.workers:
+            worker.kill()
+
+
+def compare(processes: int, size: str) -> dict[str, Any]:
+    """Times of a step in each turn."""
+    jobs = {"processes": Job(processes, 1, size), "threads": Job(1, processes, size)}
+    try:
+        counts = [job.answers() for job in jobs.values()]
+        for job in jobs.values():
+            job.steps(2)
+        times: dict[str, list[float]] = {name: [] for name in jobs}
+        for _ in range(TURNS):
+            for name, job in jobs.items():
+                times[name].append(job.steps(STEPS_OF_TURN))
+    finally:
+        for job in jobs.values():
+            job.end()
+    return {"size": size, "parameters": int(counts[0][0]), "times": times}
+
+
+def report(found: dict[str, Any]) -> str:
+    """A row."""
+    best = {name: min(times) for name, times in found["times"].items()}
+    median = {name: statistics.median(times) for name, times in found["times"].items()}
+    text = f"{found['size']:>12} {found['parameters'] / 1e6:6.1f}M parameters"
+    for name in best:
+        text += f"  {name} {best[name] * 1e3:7.1f} / {median[name] * 1e3:7.1f} ms"
+    ratios = (d["threads"] / d["processes"] for d in (best, median))
+    return text + "  speed of processes : threads {:.2f} / {:.2f}".format(*ratios)
+
+
+_START = """
+import sys, time
+import jax, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+process, processes, port = map(int, sys.argv[1:])
+print("ready", flush=True)
+sys.stdin.readline()
+begin = time.perf_counter()
+jax.distributed.initialize(f"localhost:{port}", processes, process)
+mesh = Mesh(np.array(jax.devices()), "x")
+devices = time.perf_counter()
+spec = PartitionSpec("x")
+array = jax.make_array_from_callback(
+    (processes, 4), NamedSharding(mesh, spec), lambda _: np.ones((1, 4), np.float32))
+body = jax.shard_map(lambda x: jax.lax.psum(x, "x"), mesh=mesh, in_specs=spec, out_specs=spec)
+assert np.asarray(jax.jit(body)(array).addressable_data(0))[0, 0] == processes
+print(devices - begin, time.perf_counter() - begin, flush=True)
+"""
+
+
+def start(processes: int, rounds: int) -> None:
+    """From jax.distributed.initialize to the first all-reduce's result, with all processes imported and waiting."""
+    for number in range(rounds):
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            port = listener.getsockname()[1]
+        environment = os.environ | {"TRIPONT_NUM_DEVICES": "1", "JAX_PLATFORMS": "xpu"}
+        workers = [
+            subprocess.Popen(
+                [sys.executable, "-c", _START, str(n), str(processes), str(port)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                env=environment,
+            )
+            for n in range(processes)
+        ]
+        for worker in workers:
+            assert worker.stdout is not None
+            worker.stdout.readline()
+        for worker in workers:
+            assert worker.stdin is not None
+            worker.stdin.write("\n")
+            worker.stdin.flush()
+        lines = [worker.stdout.readline().split() for worker in workers if worker.stdout]
+        for worker in workers:
+            worker.wait()
+        devices, first = (max(float(line[i]) for line in lines) for i in range(2))
+        print(
+            f"start {number}: devices after {devices:.2f} s, first all-reduce after {first:.2f} s"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--sizes", default="2x128x1024,4x256x1024,2x512x1024")
+    parser.add_argument("--start", action="store_true")
+    parser.add_argument("--json", metavar="FILE")
+    for hidden in ("--worker", "--port"):
+        parser.add_argument(hidden, type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--size", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.worker is not None:
+        work(arguments.worker, arguments.processes, arguments.port, arguments.size)
+        return
+    if arguments.start:
+        start(arguments.processes, 3)
+        return
+    found = []
+    for size in arguments.sizes.split(","):
+        found.append(compare(arguments.processes, size))
+        print(report(found[-1]), flush=True)
+    if arguments.json:
+        with open(arguments.json, "w") as file:
+            json.dump(found, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()
