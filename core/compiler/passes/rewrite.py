@@ -8,7 +8,7 @@ shared with the module that came in, and a pass that changes nothing gives back 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -118,7 +118,7 @@ def _with_operands(instruction: Instruction, operands: Sequence[Instruction]) ->
     return instruction.replace(operands=operands)
 
 
-def _unplaced(roots: Iterable[Instruction], placed: set[Instruction]) -> list[Instruction]:
+def _unplaced(roots: Iterable[Instruction], placed: Container[Instruction]) -> list[Instruction]:
     """The instructions that ``roots`` need and ``placed`` lacks, operands first."""
     order: list[Instruction] = []
     seen: set[Instruction] = set()
@@ -150,3 +150,28 @@ def prune(computation: Computation) -> Computation:
         return computation
     kept.reverse()
     return Computation(computation.name, computation.parameters, kept, computation.root)
+
+
+def substitute(
+    computation: Computation, replaced: Mapping[Instruction, Instruction]
+) -> Computation:
+    """The computation with the values of ``replaced`` in the places of its keys.
+
+    They may be built from any number of new instructions on top of those of the computation, of which they need the
+    ones before the key alone. Instructions that nothing needs any more are dropped.
+    """
+    if not replaced:
+        return computation
+    output: list[Instruction] = []
+    mapped: dict[Instruction, Instruction] = {}
+
+    def place(instruction: Instruction) -> Instruction:
+        for inner in _unplaced((instruction,), mapped.keys()):
+            mapped[inner] = _with_operands(inner, [mapped[o] for o in inner.operands])
+            output.append(mapped[inner])
+        return mapped[instruction]
+
+    for instruction in computation.instructions:
+        mapped[instruction] = place(replaced.get(instruction, instruction))
+    root = mapped[computation.root]
+    return prune(Computation(computation.name, computation.parameters, output, root))

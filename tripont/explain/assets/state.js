@@ -40,6 +40,7 @@ const amount = (count) => scaled(count, ["", " k", " M", " G", " T"], 1000);
 // The colour class of an operation.
 function categoryOf(operation) {
   if (operation.opcode === "fusion") {
+    if (operation.kind.startsWith("attention")) return "dot";
     return ["loop", "reduce", "row", "transpose", "dot"].includes(operation.kind) ? operation.kind : "loop";
   }
   if (operation.opcode === "library-call" || operation.opcode === "custom-call") return "library";

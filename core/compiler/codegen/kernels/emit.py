@@ -134,6 +134,7 @@ EMITTERS: Final[dict[str, str]] = {
     "reduce": "reductions",
     "row": "rows",
     "transpose": "transposes",
+    "attention": "attention",
     "convolution": "convolution",
     "dot": "contraction",
     "pack": "pack",

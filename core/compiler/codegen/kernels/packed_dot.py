@@ -37,6 +37,7 @@ from ..elements.elemental import element
 from ..generator import Coordinate, Index
 from ..llvm_ir import Module, Value, i64
 from ..representation import memory_type
+from . import tiles
 from .emit import EmittedKernel, Frame
 from .loops import count
 from .product_forms import ProductForm
@@ -410,17 +411,10 @@ class _PackedDot:
         if self.staged is not None:
             row_size, depth = self.staged_row, 1
         at = b.gep(lhs, row, b.mul(k, i64(form.group * depth)))
-        totals = list(totals)
         if self.following is not None:
             ahead = b.gep("i8", self.following, b.mul(k, i64(self.fetched)), inbounds=False)
             self.prefetch(ahead, 0, 2)
-        for r in range(self.rows):
-            scalar = b.load(form.scalar, b.gep(lhs, at, i64(r * row_size)), form.lhs.size)
-            left = form.repeated(b, scalar)
-            for v in range(self.vectors):
-                n = r * self.vectors + v
-                totals[n] = form.multiply_add(b, left, right[v], totals[n])
-        return totals
+        return tiles.step(b, form, self.rows, at, row_size, right, totals)
 
     def sum_rows(self, sums: Value) -> None:
         """``correction`` times the sum of each row of lhs that the unit reads."""

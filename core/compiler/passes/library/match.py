@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from ...ir.hlo import Computation, Instruction, Module
 from ...ir.registry import OPS
 from .. import rewrite
+from .attention import fuse_attention
 from .context import Context
 from .convolution import match_convolution
 from .epilogue import fold_add, fold_multiply, fold_subtract
@@ -51,7 +52,9 @@ def match_library(module: Module, target: Target) -> Module:
     fusions: dict[Hashable, Computation] = {}
     for computation in module.computations():
         if computation in sequences:
-            new[computation] = _match(rewrite.with_called(computation, new), target, fusions)
+            called = rewrite.with_called(computation, new)
+            called = fuse_attention(called, target, fusions, module.exact)
+            new[computation] = _match(called, target, fusions)
     return rewrite.with_entry(module, new[module.entry])
 
 

@@ -1,0 +1,587 @@
+"""Attention: softmax(scores of queries and keys) times values becomes one instruction, an "attention" fusion.
+
+    scores = dot(queries, keys); logits = elementwise(scores, masks, biases, ...)
+    weights = exp(logits - max(logits)) / sum(exp(logits - max(logits))); result = dot(elementwise(weights), values)
+
+What the frameworks write differs in the orders of dimensions, in reshapes, in conversions between floats, in where
+masks, biases, factors and dropout stand. The fusion's computation is the same program in one form, so that it says
+what the fusion means, whoever evaluates it: every array of scores has the dimensions [batch..., queries..., keys],
+those of size 1 are gone, and queries, keys and values are read in the order in which they lie in memory.
+:mod:`...codegen.kernels.attention` computes it with blocks of scores in the caches: no array of all scores is in
+memory.
+
+The pattern must hold exactly; everything else stays as it was, and is computed in the general way:
+
+* the maximum and the sum are those of the logits and of their exponentials, along one dimension, the keys';
+* what is done to the weights before they meet the values is linear in them (dropout: a factor, a selection or 0);
+* values have the batch dimensions of the scores, and are contracted along the keys alone;
+* nobody else reads the weights: they would be in memory anyway.
+
+What masks and biases are computed from goes into the fusion if it is cheap (comparisons of positions, conversions,
+broadcasts); else they are arrays in memory, which the fusion reads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from ...codegen.kernels.attention import MOST_COLUMNS, fewest_lanes
+from ...fusion.fused import make_fusion
+from ...ir import dtypes
+from ...ir.hlo import (
+    Computation,
+    DotDimensionNumbers,
+    Instruction,
+    Shape,
+    broadcast,
+    topological_order,
+)
+from ...ir.patterns import (
+    binary_body,
+    constant_value,
+    is_constant,
+    reshape,
+    reshaped_broadcast,
+    squeezed,
+)
+from .. import rewrite
+from .attention_body import DEPTH, MOST_MEMBERS, Body
+from .split_products import split_operand, split_result
+from .views import FLOATS, View, is_rounding, labels_of, own, peel, spread
+from .weights import Same
+
+if TYPE_CHECKING:
+    from ...targets.target import Target
+
+# Fewer multiply-adds are computed as fast by the kernels of the parts.
+_FEWEST: Final = 1 << 17
+_MOST_LOOKED_AT: Final = 128  # instructions between the two products
+_MOST_ARRAYS: Final = 8  # that are read besides queries, keys and values
+
+
+class UnfitError(Exception):
+    """It is not attention."""
+
+
+def fuse_attention(
+    computation: Computation, target: Target, fusions: dict[Hashable, Computation], exact: bool
+) -> Computation:
+    """``computation`` with attention as fusions. ``exact``: small floats are rounded after each operation."""
+    if not target.packs_products or not any(
+        i.opcode == "exponential" for i in computation.instructions
+    ):
+        return computation
+    users = computation.users()
+    results = {*computation.results, computation.root}
+    replaced: dict[Instruction, Instruction] = {}
+    for dot in computation.instructions:
+        if dot.opcode != "dot":
+            continue
+        for side in (0, 1):
+            try:
+                found = Match(dot, side, users, results, target, exact)
+                last, value = found.fused(fusions)
+            except UnfitError:
+                continue
+            replaced[last] = value
+            break
+    return rewrite.substitute(computation, replaced)
+
+
+@dataclass(slots=True)
+class _Reduction:
+    """A reduction along one dimension: its body, what it reduces, the dimension, and the others in order."""
+
+    opcode: str
+    operand: Instruction
+    dimension: int
+    kept: tuple[int, ...]
+
+
+def _reduction(i: Instruction) -> _Reduction:
+    if i.opcode != "reduce" or len(i.operands) != 2:
+        raise UnfitError
+    opcode = binary_body(i.called[0])
+    operand, init = i.operands
+    start = constant_value(init)
+    reduced = [d for d in i.attributes["dimensions"] if operand.dims[d] != 1]
+    if opcode is None or start is None or len(reduced) != 1:
+        raise UnfitError
+    if not (opcode == "add" and start == 0) and not (
+        opcode == "maximum" and float(start) <= _lowest(i)
+    ):
+        raise UnfitError
+    kept = [d for d in range(len(operand.dims)) if d not in i.attributes["dimensions"]]
+    return _Reduction(opcode, operand, reduced[0], tuple(kept))
+
+
+def _lowest(i: Instruction) -> float:
+    """The smallest finite number of a float type."""
+    import ml_dtypes
+
+    return float(ml_dtypes.finfo(i.dtype.numpy).min)
+
+
+class Match:
+    """Attention that ends with the product ``last``, whose operand ``side`` is made of the weights.
+
+    Raises UnfitError where it is something else.
+    """
+
+    def __init__(
+        self,
+        last: Instruction,
+        side: int,
+        users: dict[Instruction, list[Instruction]],
+        results: set[Instruction],
+        target: Target,
+        exact: bool,
+    ) -> None:
+        self.users, self.results = users, results
+        self.last, self.side = last, side
+        self.origin = last  # in the program
+        self.reshaped: dict[Instruction, Instruction | None] = {}
+        self.split_from: dict[Instruction, Instruction] = {}
+        weights = last.operands[side]
+        if weights.opcode == "reshape":  # batch dimensions that are one in the product
+            self.last = split_operand(last, side) or last
+            weights = self.last.operands[side]
+        if last.dtype not in FLOATS or weights.dtype not in FLOATS or 0 in weights.dims:
+            raise UnfitError
+        self.looked_at = 0
+        self.division, view, behind = self.find_division(weights, own(weights), ())
+        # From here on the dimensions of the division are the labels.
+        to_label = {label: d for d, label in enumerate(view) if label is not None}
+        self.weights_view: View = tuple(
+            to_label.get(d) if size != 1 else None for d, size in enumerate(weights.dims)
+        )
+        self.softmax()
+        self.first, self.first_view = self.find_scores()
+        self.check_alone(behind)
+        if exact and any(
+            i.dtype.size < 4 for i in (self.first, self.division, weights, last, *last.operands)
+        ):
+            raise UnfitError
+        self.read_scores()
+        self.read_values()
+        self.check_sizes(target)
+
+    def check_alone(self, behind: tuple[Instruction, ...]) -> None:
+        """That nothing of what is computed from the scores is read by anything but the last product, and that what is
+        ``behind`` the weights uses them once.
+        """
+        dot = self.split_from.get(self.first, self.first)
+        waiting, seen = [dot], {dot}
+        while waiting:
+            i = waiting.pop()
+            if i in self.results or not self.users[i] or len(seen) > _MOST_LOOKED_AT:
+                raise UnfitError
+            for user in self.users[i]:
+                if user is not self.origin and user not in seen:
+                    seen.add(user)
+                    waiting.append(user)
+        self.of_scores = seen
+        for i in (*behind, self.origin):
+            if sum(o in seen for o in i.operands) != 1:
+                raise UnfitError
+
+    # ------------------------------------------------------------------------------------------------- softmax
+    def find_division(
+        self, i: Instruction, view: View, behind: tuple[Instruction, ...]
+    ) -> tuple[Instruction, View, tuple[Instruction, ...]]:
+        """The division that makes the weights, which ``i`` is linear in, and what is ``behind`` it."""
+        i, view = peel(i, view)
+        self.looked_at += 1
+        if self.looked_at > _MOST_LOOKED_AT:
+            raise UnfitError
+        if i.opcode in ("divide", "multiply") and self.is_softmax(i):
+            return i, view, behind
+        if i.opcode == "multiply":
+            candidates = [o for o in i.operands if constant_value(o) is None]
+        elif i.opcode == "divide":
+            candidates = [i.operands[0]]
+        elif i.opcode == "select" and is_constant(i.operands[2], 0):
+            candidates = [i.operands[1]]
+        elif i.opcode == "select" and is_constant(i.operands[1], 0):
+            candidates = [i.operands[2]]
+        else:
+            candidates = []
+        for operand in candidates:
+            try:
+                return self.find_division(operand, view, (*behind, i))
+            except UnfitError:
+                continue
+        raise UnfitError
+
+    def is_softmax(self, i: Instruction) -> bool:
+        for exp, sums in ((0, 1), (1, 0))[: 2 if i.opcode == "multiply" else 1]:
+            top, _ = peel(i.operands[exp], own(i))
+            if top.opcode != "exponential":
+                continue
+            self.exp = top
+            self.exp_operand, self.sum_operand = exp, sums
+            return True
+        return False
+
+    def softmax(self) -> None:
+        """Check the maximum, the difference and the sum; find the logits and which label is the keys'."""
+        division = self.division
+        if 1 in division.dims[-1:] or not any(size > 1 for size in division.dims):
+            raise UnfitError
+        exp, exp_view = peel(division.operands[self.exp_operand], own(division))
+        sums, sums_view = self.row_value(division.operands[self.sum_operand], own(division))
+        if division.opcode == "multiply":
+            if sums.opcode != "divide" or not is_constant(sums.operands[0], 1):
+                raise UnfitError
+            sums, sums_view = peel(sums.operands[1], sums_view)
+        keys = self.check_reduction(sums, sums_view, "add", exp, exp_view)
+        difference, view = peel(exp.operands[0], exp_view)
+        if difference.opcode != "subtract":
+            raise UnfitError
+        self.logits, self.logits_view = peel(difference.operands[0], view)
+        largest, largest_view = self.row_value(difference.operands[1], view)
+        largest, largest_view = self.without_guards(largest, largest_view)
+        if keys != self.check_reduction(
+            largest, largest_view, "maximum", self.logits, self.logits_view
+        ):
+            raise UnfitError
+        self.keys = keys
+
+    @staticmethod
+    def row_value(i: Instruction, view: View) -> tuple[Instruction, View]:
+        """What is repeated along the keys."""
+        i, view = peel(i, view)
+        if i.opcode != "broadcast":
+            raise UnfitError
+        source = i.operands[0]
+        places = i.attributes["dimensions"]
+        inner = tuple(
+            view[place] if size != 1 else None
+            for place, size in zip(places, source.dims, strict=True)
+        )
+        return peel(source, inner)
+
+    @staticmethod
+    def without_guards(i: Instruction, view: View) -> tuple[Instruction, View]:
+        """The maximum behind what keeps it finite: rows whose maximum is not finite are NaN either way."""
+        while True:
+            if i.opcode == "maximum":
+                plain = [o for o in i.operands if not _is_least(o)]
+            elif i.opcode == "select" and is_constant(i.operands[2], 0):
+                condition, value, _ = i.operands
+                plain = [value] if condition.opcode == "is-finite" else []
+                if (
+                    plain
+                    and peel(condition.operands[0], own(condition))[0]
+                    is not (peel(value, own(value))[0])
+                ):
+                    raise UnfitError
+            else:
+                return i, view
+            if len(plain) != 1:
+                raise UnfitError
+            i, view = peel(plain[0], view)
+
+    @staticmethod
+    def check_reduction(
+        i: Instruction, view: View, opcode: str, of: Instruction, of_view: View
+    ) -> int:
+        """Check that ``i`` reduces ``of`` and is repeated in the place of what it reduced; gives the reduced label."""
+        reduction = _reduction(i)
+        if reduction.opcode != opcode:
+            raise UnfitError
+        operand, view_of = peel(reduction.operand, own(reduction.operand))
+        if operand is not of:
+            raise UnfitError
+        label = dict(zip(view_of, of_view, strict=True))
+        if any(
+            size != 1 and label[kept] != place
+            for kept, place, size in zip(reduction.kept, view, i.dims, strict=True)
+        ):
+            raise UnfitError
+        keys = label[reduction.dimension]
+        if keys is None:
+            raise UnfitError
+        return keys
+
+    # ---------------------------------------------------------------------------------------------- the products
+    def find_scores(self) -> tuple[Instruction, View]:
+        """The product that the logits are computed from."""
+        elements = self.division.elements
+        waiting = [(self.logits, self.logits_view)]
+        seen: set[Instruction] = set()
+        while waiting:
+            i, view = waiting.pop()
+            i, view = peel(i, view)
+            if i in seen or len(seen) > _MOST_LOOKED_AT:
+                continue
+            seen.add(i)
+            if i.opcode == "dot" and i.elements == elements:
+                return i, view
+            if i.opcode == "reshape":
+                apart = self.apart(i)
+                if apart is not None:
+                    waiting.append((apart, labels_of(view)))
+            if i.is_elementwise:
+                waiting += [(o, view) for o in reversed(i.operands) if o.elements == elements]
+        raise UnfitError
+
+    def apart(self, i: Instruction) -> Instruction | None:
+        """What the reshape ``i`` gives, without dimensions of size 1, as something computed in these dimensions: they
+        are apart already in what it is computed from. None if that cannot be.
+        """
+        if i not in self.reshaped:
+            done: dict[Instruction, Instruction] = {}
+            result: Instruction | None = None
+            dims = squeezed(i.dims)
+            inside = self.elementwise_part(i.operands[0])
+            for top in inside:
+                if top.opcode == "dot":
+                    split = split_result(top, dims)
+                    if split is None:
+                        break
+                    self.split_from[split] = top
+                    done[top] = split
+                elif top.opcode == "broadcast":
+                    found = reshaped_broadcast(top, dims)
+                    if found is None:
+                        break
+                    source = reshape(top.operands[0], found[0])
+                    done[top] = broadcast(source, dims, found[1])
+                elif top.is_elementwise:
+                    operands = [done.get(o, o) for o in top.operands]
+                    done[top] = top.replace(shape=Shape(top.dtype, dims), operands=operands)
+                else:
+                    done[top] = reshape(top, dims)
+            else:
+                result = done.get(i.operands[0])
+            self.reshaped[i] = result
+        return self.reshaped[i]
+
+    def elementwise_part(self, i: Instruction) -> list[Instruction]:
+        """``i`` and what it is computed from element by element, operands first."""
+        order: dict[Instruction, None] = {}
+        stack = [i]
+        while stack:
+            top = stack[-1]
+            missing = [o for o in top.operands if top.is_elementwise and o.dims and o not in order]
+            if missing and len(stack) < _MOST_LOOKED_AT:
+                stack += missing
+                continue
+            order[stack.pop()] = None
+        return list(order)
+
+    def read_scores(self) -> None:
+        """Which labels are batch dimensions, queries and keys; the order of all in the fusion."""
+        dot, view = self.first, self.first_view
+        numbers: DotDimensionNumbers = dot.attributes["dimension_numbers"]
+        rank = len(numbers.lhs_batch)
+        free = len(dot.operands[0].dims) - rank - len(numbers.lhs_contracting)
+        batch, left, right = (
+            labels_of(v) for v in (view[:rank], view[rank : rank + free], view[rank + free :])
+        )
+        if right == (self.keys,):
+            self.is_swapped, queries = False, left
+        elif left == (self.keys,):
+            self.is_swapped, queries = True, right
+        else:
+            raise UnfitError
+        if dot.dtype not in FLOATS or any(o.dtype not in FLOATS for o in dot.operands):
+            raise UnfitError
+        lhs, rhs = reversed(dot.operands) if self.is_swapped else dot.operands
+        contracting = (numbers.lhs_contracting, numbers.rhs_contracting)
+        batches = (numbers.lhs_batch, numbers.rhs_batch)
+        if self.is_swapped:
+            contracting, batches = contracting[::-1], batches[::-1]
+        batch_view = view[:rank]
+        self.batch = batch
+        self.queries_array, self.queries_view = self.operand(
+            lhs, batches[0], batch_view, contracting[0], queries
+        )
+        self.keys_array, self.keys_view = self.operand(
+            rhs, batches[1], batch_view, contracting[1], (self.keys,)
+        )
+        # Free dimensions are in the order in which the operand has them.
+        self.queries = tuple(
+            label for label in self.queries_view if label in queries and label is not None
+        )
+        self.order = (*self.batch, *self.queries, self.keys)
+        self.dims = tuple(self.division.dims[label] for label in self.order)
+
+    def operand(
+        self,
+        i: Instruction,
+        batch: tuple[int, ...],
+        batch_view: View,
+        contracting: tuple[int, ...],
+        free: tuple[int, ...],
+    ) -> tuple[Instruction, View]:
+        """What is read for an operand of a product, without transposes and dimensions of size 1, with its labels."""
+        view: list[int | None] = [None] * len(i.dims)
+        rest = iter(free)
+        for d, size in enumerate(i.dims):
+            if size == 1:
+                continue
+            if d in batch:
+                view[d] = batch_view[batch.index(d)]
+            elif d in contracting:
+                view[d] = DEPTH
+            else:
+                view[d] = next(rest)
+        if view.count(DEPTH) != 1:
+            raise UnfitError
+        source, labels = peel(i, tuple(view), roundings=False)
+        return reshape(source, squeezed(source.dims)), labels_of(labels)
+
+    def read_values(self) -> None:
+        dot, side = self.last, self.side
+        numbers: DotDimensionNumbers = dot.attributes["dimension_numbers"]
+        sides = (
+            (numbers.lhs_batch, numbers.lhs_contracting),
+            (numbers.rhs_batch, numbers.rhs_contracting),
+        )
+        (own_batch, own_contracting), (batch, contracting) = sides[side], sides[1 - side]
+        view = self.weights_view
+        if labels_of(tuple(view[d] for d in own_contracting)) != (self.keys,):
+            raise UnfitError
+        batch_view = tuple(view[d] for d in own_batch)
+        if sorted(labels_of(batch_view)) != sorted(self.batch):
+            raise UnfitError
+        values = dot.operands[1 - side]
+        if values.dtype not in FLOATS:
+            raise UnfitError
+        labels: list[int | None] = [None] * len(values.dims)
+        for d, size in enumerate(values.dims):
+            if size == 1:
+                continue
+            if d in batch:
+                labels[d] = batch_view[batch.index(d)]
+            else:
+                labels[d] = self.keys if d in contracting else DEPTH
+        if labels.count(DEPTH) != 1 or labels.count(self.keys) != 1:
+            raise UnfitError
+        source, found = peel(values, tuple(labels), roundings=False)
+        if labels_of(found)[-1] != DEPTH:  # vectors run along it
+            source, found = values, tuple(labels)
+            if labels_of(found)[-1] != DEPTH:
+                order = [
+                    *(d for d, label in enumerate(labels) if label != DEPTH),
+                    labels.index(DEPTH),
+                ]
+                shape = Shape(values.dtype, tuple(values.dims[d] for d in order))
+                source = Instruction(
+                    "transpose",
+                    shape,
+                    (values,),
+                    {"dimensions": tuple(order)},
+                    metadata=values.metadata,
+                )
+                found = tuple(labels[d] for d in order)
+        self.values_array = reshape(source, squeezed(source.dims))
+        self.values_view = labels_of(found)
+        # The labels of the product's result.
+        free = [d for d in range(len(view)) if d not in own_batch and d not in own_contracting]
+        other = [d for d in range(len(labels)) if d not in batch and d not in contracting]
+        ours, theirs = [view[d] for d in free], [labels[d] for d in other]
+        self.result_view: View = (
+            *batch_view,
+            *((*theirs, *ours) if side else (*ours, *theirs)),
+        )
+
+    def check_sizes(self, target: Target) -> None:
+        depth = self.keys_array.dims[self.keys_view.index(DEPTH)]
+        columns = self.values_array.dims[-1]
+        if max(depth, columns) > MOST_COLUMNS:
+            raise UnfitError
+        types = [self.first.dtype, self.division.dtype, self.exp.dtype, self.last.dtype]
+        if len({t is dtypes.F64 for t in types}) != 1:
+            raise UnfitError
+        self.wide = dtypes.F64 if types[0] is dtypes.F64 else dtypes.F32
+        least = fewest_lanes(target, self.wide)
+        if columns < least or self.dims[-1] < least:
+            raise UnfitError
+        if math.prod(self.dims) * (depth + columns) < _FEWEST:
+            raise UnfitError
+
+    # ------------------------------------------------------------------------------------------------ the fusion
+    def fused(self, fusions: dict[Hashable, Computation]) -> tuple[Instruction, Instruction]:
+        """The last instruction of the pattern, and what gives its value."""
+        dims, rank = self.dims, len(self.dims)
+        body = Body(self)
+        scores = body.scores()
+        logits = body.value(self.logits, self.logits_view)
+        wide = body.converted(logits, self.wide)
+        largest = body.reduced(wide, "maximum", -np.inf)
+        rows = tuple(range(rank - 1))
+        difference = body.elementwise(
+            "subtract", wide, body.member(broadcast(largest, dims, rows)), like=self.exp
+        )
+        exp = body.elementwise("exponential", difference, like=self.exp, attributes=self.exp)
+        total = body.reduced(exp, "add", 0.0)
+        division = body.elementwise(
+            "divide", exp, body.member(broadcast(total, dims, rows)), like=self.division
+        )
+        body.done[self.division] = body.converted(division, self.division.dtype)
+        weights = body.value(self.last.operands[self.side], self.weights_view)
+        result = body.product(weights)
+        last, labels, dtype = self.following()
+        if dtype is not result.dtype:
+            result = body.converted(result, dtype)
+        present = (*self.batch, *self.queries, DEPTH)
+        order = tuple(present.index(label) for label in labels)
+        if order != tuple(range(len(order))):
+            shape = Shape(result.dtype, tuple(result.dims[d] for d in order))
+            result = body.member(Instruction("transpose", shape, (result,), {"dimensions": order}))
+        inside = [i for i in topological_order([result]) if i in body.made]
+        arrays = {o for i in inside for o in i.operands if o not in body.made}
+        if len(arrays) > 3 + _MOST_ARRAYS or len(inside) > MOST_MEMBERS or scores not in inside:
+            raise UnfitError
+        if any(peel(i, own(i))[0] in self.of_scores for i in arrays):
+            raise UnfitError
+        fusion = make_fusion(inside, [result], "attention", Same(), fusions)
+        fusion.name = "attention_fusion"
+        fusion.called[0].name = "fused_attention"
+        fusion.metadata = self.last.metadata
+        return last, reshape(fusion, last.dims)
+
+    def following(self) -> tuple[Instruction, tuple[int, ...], dtypes.DType]:
+        """The last one of the transposes and roundings behind the product, its labels, and the type of the result."""
+        i, view = self.origin, self.result_view
+        dtype = i.dtype
+        best = i, view, dtype
+        if self.origin is not self.last and (
+            len(self.users[i]) == 1 and i not in self.results
+        ):  # its dimensions are apart again behind it
+            user = self.users[i][0]
+            if user.opcode == "reshape" and squeezed(user.dims) == squeezed(self.last.dims):
+                i, view = user, spread(user.dims, labels_of(view))
+                if labels_of(view)[-1] == DEPTH:
+                    best = i, view, dtype
+        while len(self.users[i]) == 1 and i not in self.results:
+            user = self.users[i][0]
+            if user.opcode == "transpose":
+                view = tuple(view[d] for d in user.attributes["dimensions"])
+            elif user.opcode == "reshape" and squeezed(user.dims) == squeezed(i.dims):
+                view = spread(user.dims, labels_of(view))
+            elif is_rounding(user) and user.dtype.size < dtype.size:
+                dtype = user.dtype
+            else:
+                break
+            i = user
+            if labels_of(view)[-1] == DEPTH:
+                best = i, view, dtype
+        last, view, dtype = best
+        labels = labels_of(view)
+        if labels[-1] != DEPTH:
+            raise UnfitError
+        return last, labels, dtype
+
+
+def _is_least(i: Instruction) -> bool:
+    value = constant_value(i)
+    return value is not None and i.dtype.is_float and float(value) == -math.inf

@@ -1,0 +1,272 @@
+"""The computation of an "attention" fusion: the program's instructions, written anew in one order of dimensions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from ...codegen.elements.elemental import INDEXABLE
+from ...fusion.clusters import cost_of
+from ...ir import dtypes
+from ...ir.hlo import (
+    Computation,
+    DotDimensionNumbers,
+    Instruction,
+    Shape,
+    broadcast,
+    constant,
+)
+from ...ir.patterns import reshape, squeezed
+from ...ir.registry import OPS
+from .views import View, labels_of, step
+
+if TYPE_CHECKING:
+    from .attention import Match
+
+# The label of the contracted dimension of queries and keys, and of the columns of values.
+DEPTH: Final = -1
+MOST_MEMBERS: Final = 96
+_MOST_LOOKED_AT: Final = 128
+_MOST_COST: Final = 24.0  # vector instructions for an element of a mask that is computed again
+_SMALL: Final = 64  # elements of an array that is always read
+# Of what kernels can compute by an index, the operations at which arrays are read instead.
+_ARRAYS: Final = frozenset(
+    ("concatenate", "constant", "dynamic-slice", "gather", "map", "pad", "parameter")
+)
+
+
+class Body:
+    """The instructions of the fusion."""
+
+    def __init__(self, match: Match) -> None:
+        self.match = match
+        self.dims = match.dims
+        self.done: dict[Instruction, Instruction] = {}
+        self.made: set[Instruction] = set()
+
+    def member(self, i: Instruction) -> Instruction:
+        self.made.add(i)
+        return i
+
+    def elementwise(
+        self,
+        opcode: str,
+        *operands: Instruction,
+        like: Instruction,
+        attributes: Instruction | None = None,
+    ) -> Instruction:
+        shape = operands[0].shape
+        given = attributes.attributes if attributes is not None else {}
+        return self.member(Instruction(opcode, shape, operands, given, metadata=like.metadata))
+
+    def converted(self, i: Instruction, dtype: dtypes.DType) -> Instruction:
+        if i.dtype is dtype:
+            return i
+        shape = Shape(dtype, i.dims)
+        return self.member(Instruction("convert", shape, (i,), metadata=i.metadata))
+
+    def reduced(self, i: Instruction, opcode: str, start: float) -> Instruction:
+        scalar = Shape(i.dtype, ())
+        parameters = [Instruction("parameter", scalar, (), {"index": n}) for n in range(2)]
+        body = Computation.from_root(
+            f"reduce_{opcode}", parameters, Instruction(opcode, scalar, parameters)
+        )
+        init = self.member(constant(start, i.dtype))
+        return self.member(
+            Instruction(
+                "reduce",
+                Shape(i.dtype, i.dims[:-1]),
+                (i, init),
+                {"dimensions": (len(i.dims) - 1,)},
+                [body],
+                metadata=i.metadata,
+            )
+        )
+
+    def scores(self) -> Instruction:
+        """The product of queries and keys, in the order of the fusion."""
+        m = self.match
+        depth = DEPTH
+        numbers = DotDimensionNumbers(
+            (m.queries_view.index(depth),),
+            (m.keys_view.index(depth),),
+            tuple(m.queries_view.index(label) for label in m.batch),
+            tuple(m.keys_view.index(label) for label in m.batch),
+        )
+        dot = m.first
+        made = Instruction(
+            "dot",
+            Shape(dot.dtype, self.dims),
+            (m.queries_array, m.keys_array),
+            {**dot.attributes, "dimension_numbers": numbers},
+            metadata=dot.metadata,
+        )
+        self.done[dot] = made
+        return self.member(made)
+
+    def product(self, weights: Instruction) -> Instruction:
+        m = self.match
+        rank = len(m.batch)
+        numbers = DotDimensionNumbers(
+            (len(self.dims) - 1,),
+            (m.values_view.index(m.keys),),
+            tuple(range(rank)),
+            tuple(m.values_view.index(label) for label in m.batch),
+        )
+        dot = m.last
+        attributes = {**dot.attributes, "dimension_numbers": numbers}
+        shape = Shape(dot.dtype, (*self.dims[:-1], m.values_array.dims[-1]))
+        made = Instruction(
+            "dot", shape, (weights, m.values_array), attributes, metadata=dot.metadata
+        )
+        return self.member(made)
+
+    def value(self, i: Instruction, view: View) -> Instruction:
+        """``i``, whose dimensions are labelled by ``view``, with the dimensions of the fusion."""
+        stack = [(i, view)]
+        while stack:
+            top, at = stack[-1]
+            if top in self.done:
+                stack.pop()
+                continue
+            inner = step(top, at)
+            if inner is not None:
+                if inner[0] in self.done:
+                    self.done[top] = self.done[inner[0]]
+                    stack.pop()
+                else:
+                    stack.append(inner)
+                continue
+            apart = self.match.apart(top) if top.opcode == "reshape" else None
+            if apart is not None:
+                if apart in self.done:
+                    self.done[top] = self.done[apart]
+                    stack.pop()
+                else:
+                    stack.append((apart, labels_of(at)))
+                continue
+            if not self.is_rewritten(top):
+                self.done[top] = self.array(top, at)
+                stack.pop()
+                continue
+            missing = [o for o in top.operands if o.dims and o not in self.done]
+            if missing:
+                stack += [(o, at) for o in missing]
+                continue
+            operands = [self.done[o] if o.dims else self.scalar(o) for o in top.operands]
+            new = top.replace(shape=Shape(top.dtype, self.dims), operands=operands)
+            self.done[top] = self.member(new)
+            stack.pop()
+        return self.done[i]
+
+    def is_rewritten(self, i: Instruction) -> bool:
+        return (
+            i.is_elementwise
+            and i.opcode in INDEXABLE
+            and not OPS[i.opcode].hlo_call
+            and len(self.made) < MOST_MEMBERS
+            and any(o.dims for o in i.operands)
+        )
+
+    def scalar(self, i: Instruction) -> Instruction:
+        if i.opcode == "constant":
+            self.member(i)
+        return self.member(broadcast(i, self.dims))
+
+    def array(self, i: Instruction, view: View) -> Instruction:
+        """An array that the fusion reads, or computes by itself."""
+        if i.opcode == "broadcast":
+            places = i.attributes["dimensions"]
+            source = i.operands[0]
+            inner = tuple(
+                view[place] if size != 1 else None
+                for place, size in zip(places, source.dims, strict=True)
+            )
+            return self.placed(self.small(source), inner)
+        if i.opcode == "constant" and i.elements > 1:
+            literal = i.attributes["literal"]
+            if (literal == literal.reshape(-1)[0]).all():
+                return self.scalar(constant(literal.reshape(-1)[0], i.dtype))
+        return self.placed(self.small(i), view)
+
+    def placed(self, i: Instruction, view: View) -> Instruction:
+        """``i`` with all dimensions of the fusion."""
+        i = self.reshaped(i, squeezed(i.dims))
+        places = [self.match.order.index(label) for label in labels_of(view)]
+        order = sorted(range(len(places)), key=places.__getitem__)
+        if order != list(range(len(order))):
+            shape = Shape(i.dtype, tuple(i.dims[d] for d in order))
+            i = self.member(Instruction("transpose", shape, (i,), {"dimensions": tuple(order)}))
+        if i.dims == self.dims:
+            return i
+        return self.member(broadcast(i, self.dims, sorted(places)))
+
+    def reshaped(self, i: Instruction, dims: tuple[int, ...]) -> Instruction:
+        if i.dims == dims:
+            return i
+        new = reshape(i, dims)
+        return self.member(new) if i in self.made else new
+
+    def small(self, i: Instruction) -> Instruction:
+        """``i`` with what it is computed from, if that is cheap; else as it is in memory."""
+        inside = self.cheap_part(i) if i.elements >= _SMALL else None
+        if inside is None:
+            return self.kept(i)
+        made: dict[Instruction, Instruction] = {}
+        for member, is_array in inside.items():
+            if is_array:
+                made[member] = self.kept(member)
+                continue
+            new = member.replace(operands=[made[o] for o in member.operands])
+            made[member] = self.member(new)
+        return made[i]
+
+    def cheap_part(self, i: Instruction) -> dict[Instruction, bool] | None:
+        """What ``i`` is computed from by index, operands first, and whether it is an array that is read; None if that
+        costs too much, or if it would read larger arrays than ``i``.
+        """
+        order: dict[Instruction, bool] = {}
+        cost, stack = 0.0, [i]
+        while stack:
+            top = stack[-1]
+            if top in order:
+                stack.pop()
+                continue
+            is_array = (
+                top.opcode not in INDEXABLE
+                or OPS[top.opcode].hlo_call
+                or top.opcode in _ARRAYS
+                or not isinstance(top.shape, Shape)
+            )
+            missing = [] if is_array else [o for o in top.operands if o not in order]
+            if missing:
+                stack += missing
+                if len(stack) > _MOST_LOOKED_AT:
+                    return None
+                continue
+            if is_array:
+                if not isinstance(top.shape, Shape) or top.elements > i.elements:
+                    return None
+            else:
+                cost += cost_of(top)
+            if cost > _MOST_COST or len(order) > MOST_MEMBERS:
+                return None
+            order[stack.pop()] = is_array
+        return order
+
+    def kept(self, i: Instruction) -> Instruction:
+        """A constant that counts as an iota, a scalar constant as it is, anything else in memory."""
+        if i.opcode == "constant" and i.elements == 1:
+            self.member(i)
+        elif i.opcode == "constant" and len(squeezed(i.dims)) == 1 and i.dtype.is_integer:
+            values = i.attributes["literal"].reshape(-1)
+            if (np.diff(values.astype(np.int64)) == 1).all():
+                count = self.member(
+                    Instruction("iota", Shape(i.dtype, (len(values),)), (), {"dimension": 0})
+                )
+                first = self.member(constant(values[0], i.dtype))
+                start = self.member(broadcast(first, count.dims))
+                sum_ = self.member(Instruction("add", count.shape, (count, start)))
+                return self.reshaped(sum_, i.dims)
+        return i
