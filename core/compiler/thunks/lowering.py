@@ -201,7 +201,7 @@ class _Lowering:
             for m, (v, o) in enumerate(zip(operands, instruction.operands, strict=True))
             if v is not None
         ]
-        attributes: dict[str, artifact.LibraryAttribute | artifact.FunctionOffset] = {
+        attributes: dict[str, artifact.Attribute] = {
             "target": given["custom_call_target"],
             "api_version": given["api_version"],
             "backend_config": config,
