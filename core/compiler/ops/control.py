@@ -325,7 +325,7 @@ register(
     callees=("calls",),
     folding=NEVER,
 )
-# A call of the runtime's library (oneDNN and our own C++). name: str; config: dict[str, LibraryAttribute]; called: the
+# A call of the runtime's library (oneDNN and our own C++). name: str; config: dict[str, Attribute]; called: the
 # function that the library calls back (a sort's comparator), if any.
 register(
     "library-call",
