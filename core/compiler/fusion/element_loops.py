@@ -30,6 +30,10 @@ from ..ir.hlo import Computation, Instruction, Shape
 MAXIMUM_VALUES: Final = 2048
 # Numbers that an element's states may have: more would live on the stack for the most part.
 MAXIMUM_STATES: Final = 96
+# Values that are the same for all elements, which each block computes anew.
+MAXIMUM_SHARED: Final = 512
+# Loops inside of loops, counted from the outer one.
+MAXIMUM_DEPTH: Final = 4
 # A vector's worth of elements, at least.
 MINIMUM_ELEMENTS: Final = 8
 
@@ -39,6 +43,8 @@ MINIMUM_ELEMENTS: Final = 8
 COUNTED, UNIFORM, FROZEN = "counted", "uniform", "frozen"
 
 _UNSUPPORTED: Final = frozenset(["map", "dynamic-update-slice"])
+# What else is known here of what may be in a body.
+_KNOWN: Final = frozenset(["reduce", "get-tuple-element", "tuple", "dynamic-update-slice"])
 
 # A value: an instruction, and which of its results.
 Result = tuple[Instruction, int]
@@ -377,13 +383,16 @@ class _Analysis:
             raise _NotElementwise
         if sum(p.numbers(*v) for v in self.carried) > MAXIMUM_STATES:
             raise _NotElementwise
-        values = 0
+        values = shared = 0
         for i in self.inside:
             if i not in self.read_anywhere and i.opcode not in ("constant", "while"):
-                values += p.numbers(i)
+                numbers = p.numbers(i)
                 if i.opcode == "reduce":
-                    values += p.numbers(i.operands[0])
-        if values > MAXIMUM_VALUES:
+                    numbers += p.numbers(i.operands[0])
+                values += numbers
+                if not p.has_axes(i):
+                    shared += numbers
+        if values > MAXIMUM_VALUES or shared > max(MAXIMUM_SHARED, values - shared):
             raise _NotElementwise
         for loop, end in p.ends.items():
             condition = loop.called[0]
@@ -408,14 +417,19 @@ def _may_be_elementwise(loop: Instruction) -> bool:
     """Whether nothing rules it out at first sight."""
     if loop.attributes.get("trip_count", 2) < 2:
         return False
-    stack = list(loop.called)
+    stack = [(loop, 1)]
     while stack:
-        for i in stack.pop().instructions:
+        found, depth = stack.pop()
+        if depth > MAXIMUM_DEPTH:
+            return False
+        condition, body = found.called
+        for i in body.instructions:
             if i.opcode == "while":
-                stack += i.called
-            elif i.opcode not in INDEXABLE and i.opcode not in (
-                *("reduce", "get-tuple-element", "tuple", "dynamic-update-slice"),
-            ):
+                stack.append((i, depth + 1))
+            elif i.opcode not in INDEXABLE and i.opcode not in _KNOWN:
+                return False
+        for i in condition.instructions:
+            if i.opcode not in INDEXABLE and i.opcode not in _KNOWN:
                 return False
     return True
 

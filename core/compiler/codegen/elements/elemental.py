@@ -435,7 +435,9 @@ def _pad(g: Generator, i: hlo.Instruction, index: Index) -> Element:
             c, rest = g.divide(c, interior + 1)
             if rest.low != 0 or rest.high != 0:
                 conditions.append(g.compare("eq", g.vector(rest, rest.lanes), i64(0)))
-        moved.append(c._replace(low=0, high=dim - 1))
+        if not (c.is_uniform and c.base.is_constant):  # a known place stays known
+            c = c._replace(low=0, high=dim - 1)
+        moved.append(c)
     return _when(
         g, conditions, lambda: element(g, operand, tuple(moved)), lambda: element(g, padding, ())
     )

@@ -47,6 +47,8 @@ CARRIED_VECTORS: Final = 8
 ENOUGH_WORK: Final = 0.7
 # A cheap vector instruction's result is there after so many of the times that one of many takes.
 CHEAP_LATENCY: Final = 8.0
+# How many times the work that is the same for all elements, which each block does anew, a block should do besides.
+MOST_SHARED: Final = 4.0
 # What states of a strip may take of the nearest cache, and the bytes of a row from which on memory streams.
 STRIP_BYTES: Final = 24 << 10
 SHORTEST_STRIP: Final = 8  # vectors
@@ -125,7 +127,7 @@ def form_of(target: Target, loop: hlo.Instruction, plan: Plan, size: int) -> For
         if n in element_loops.changes(loop) and n not in plan.written and plan.has_axes(p)
     ]
     numbers = sum(plan.numbers(p) * (2 if p.dtype.is_complex else 1) for p in carried)
-    work, chain = _work(body, plan)
+    work, chain, shared = _work(body, plan)
     elements = math.prod(plan.axes)
     vectors = 1
     while (
@@ -137,7 +139,7 @@ def form_of(target: Target, loop: hlo.Instruction, plan: Plan, size: int) -> For
         vectors *= 2
     streams = bool(plan.written) or any(i.opcode == "dynamic-slice" for i in body.instructions)
     nested = any(i.opcode == "while" for i in body.instructions)
-    waits = vectors * work < ENOUGH_WORK * chain
+    waits = vectors * work < max(ENOUGH_WORK * chain, MOST_SHARED * shared)
     if nested or not target.packs_products or plan.ends[loop] == FROZEN or not (streams or waits):
         return Form(width * vectors, width * vectors)
     bytes_ = sum(plan.numbers(p) * p.dtype.size for p in carried)
@@ -149,21 +151,25 @@ def form_of(target: Target, loop: hlo.Instruction, plan: Plan, size: int) -> For
     return Form(width, min(-(-size // (strips * width)), size // width) * width)
 
 
-def _work(body: hlo.Computation, plan: Plan) -> tuple[float, float]:
-    """What a step of one vector takes if nothing has to wait, and along its longest chain of operations."""
-    total = 0.0
+def _work(body: hlo.Computation, plan: Plan) -> tuple[float, float, float]:
+    """What a step of one vector takes if nothing has to wait, and along its longest chain of operations; and what it
+    takes to compute what is the same for all elements, other than a counter.
+    """
+    total = shared = 0.0
     chains: dict[hlo.Instruction, float] = {}
     for i in body.instructions:
         before = max((chains[o] for o in i.operands), default=0.0)
         if i.opcode == "tuple" or (i, 0) not in plan.places or not plan.has_axes(i):
             chains[i] = before
+            if (i, 0) in plan.places and i.opcode not in ("tuple", "while"):
+                shared += costs.weight(i) * plan.numbers(i)
             continue
         numbers, weight = plan.numbers(i), costs.weight(i)
         if i.opcode == "reduce":
             weight *= plan.numbers(i.operands[0]) / numbers
         total += weight * numbers
         chains[i] = before + CHEAP_LATENCY * weight
-    return total, max((chains[r] for r in body.results), default=0.0)
+    return total, max((chains[r] for r in body.results), default=0.0), max(0.0, shared - 2.0)
 
 
 def _bodies(loop: hlo.Instruction) -> Iterator[hlo.Computation]:

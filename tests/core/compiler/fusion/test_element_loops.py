@@ -291,6 +291,19 @@ def test_inner_loop_is_fused_where_the_outer_one_cannot_be():
     np.testing.assert_allclose(Simulation(module).run(arguments)[0], expected[0], rtol=1e-5)
 
 
+def test_deep_nests_are_looked_at_from_the_inside():
+    """A loop of more than four levels runs step by step down to the fourth from the inside."""
+
+    def nest(depth):
+        if depth == 0:
+            return lambda _, x: x * 0.5 + 1
+        return lambda _, x: lax.fori_loop(0, 2, nest(depth - 1), x)
+
+    module = compiled(lambda x: nest(7)(0, x), [f32(64)])
+    assert len(fused_loops(module)) == 1
+    assert len(loops(module)) == 7 - element_loops.MAXIMUM_DEPTH
+
+
 def test_program_without_loops_stays_the_same_object():
     from tripont.core.compiler.passes.fuse_loops import fuse_loops
 

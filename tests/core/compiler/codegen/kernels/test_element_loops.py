@@ -15,7 +15,7 @@ from tripont.core.compiler.ir import hlo
 from tripont.core.compiler.reference.evaluate import evaluate_computation
 from tripont.core.compiler.targets.host import for_cpu
 
-from tests.core.compiler.codegen.harness import Kernel
+from tests.core.compiler.codegen.harness import Kernel, aligned
 from tests.core.compiler.loops import compiled, fused_loops
 
 CPUS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
@@ -60,9 +60,14 @@ def check(function, arguments, cpu="host", tolerance=1e-5) -> hlo.Instruction:
     kernel = Kernel(fusion, for_cpu(cpu))
     values = arguments_of(fusion)
     expected = evaluate_computation(fusion.called[0], values)
-    if fusion.attributes["in_place"]:
-        pytest.fail("the harness gives results memory of their own")
-    results = kernel.run(values, [kernel.emitted.work_count // 2])
+    results = [aligned(s.dims, s.dtype.numpy) for s in fusion.result_shapes]
+    inputs = []
+    for value in values:
+        inputs.append(aligned(np.shape(value), value.dtype))
+        inputs[-1][...] = value
+    for result, operand in fusion.attributes["in_place"]:
+        results[result] = inputs[operand]
+    kernel.call([*inputs, *results], [kernel.emitted.work_count // 2])
     for a, b in zip(results, expected, strict=True):
         if a.dtype.kind in "iub":
             np.testing.assert_array_equal(a, b)
@@ -217,6 +222,23 @@ def test_rows_that_are_not_written_stay():
         np.testing.assert_allclose(a, b, rtol=1e-6)
 
 
+def test_what_is_the_same_for_all_elements():
+    """A state that all elements share takes a step with each block, in registers and in strips."""
+
+    def function(x, key):
+        def step(s, _):
+            x, key = s
+            key, used = jax.random.split(jax.random.wrap_key_data(key))
+            noise = jax.random.uniform(used, x.shape)
+            return (0.9 * x + 0.1 * noise, jax.random.key_data(key)), None
+
+        return lax.scan(step, (x, key), length=4)[0]
+
+    for size in (8, 1000):
+        fusion = check(function, [f32(size), np.array([1, 2], np.uint32)])
+        assert form_of(fusion).is_strip == (size > 8)
+
+
 def test_nested_loops():
     def function(x, n):
         def outer(i, x):
@@ -244,3 +266,102 @@ def test_numbers_in_any_order():
         return lax.fori_loop(0, 5, step, x)
 
     check(function, [f32(77, 3), f32(5)])
+
+
+# ------------------------------------------------------------------------------------------------ random bodies
+
+
+def random_loop(seed: int):
+    """A loop of some steps, and its arguments: the body moves, mixes and sums an element's numbers."""
+    rng = np.random.default_rng(seed)
+    size, count, steps = int(rng.integers(8, 200)), int(rng.integers(1, 5)), int(rng.integers(2, 6))
+    first = bool(rng.integers(0, 2))  # whether the elements' dimension is the first one
+    rows, unknown = bool(rng.integers(0, 2)), bool(rng.integers(0, 2))
+    axis = 1 if first else 0  # of an element's numbers
+    choices = [
+        tuple(int(n) for n in rng.integers(0, 1 << 16, 4)) for _ in range(int(rng.integers(3, 9)))
+    ]
+
+    def one(v, other, table, i, choice):
+        kind, a, b, _ = choice
+        match kind % 15:
+            case 0:
+                return jnp.stack([jnp.take(v, k, axis) for k in rng_order(count, a)], axis)
+            case 1:
+                return v + jnp.sum(other, axis, keepdims=True)
+            case 2:
+                return jnp.roll(v, a % 3, axis)
+            case 3:
+                return jnp.flip(v, axis) * 0.5
+            case 4:
+                return (v.T * 0.7 + other.T).T
+            case 5:
+                return jnp.where(v > other, v, other * 0.3)
+            case 6:
+                return jnp.tanh(v) + i.astype(v.dtype)
+            case 7:
+                return v * table[jnp.abs(other * 4).astype(jnp.int32) % 7]
+            case 8:
+                cut = a % (count + 1)
+                parts = jnp.split(v, [cut], axis)
+                return jnp.concatenate([parts[1], parts[0]], axis)
+            case 9:
+                return jnp.max(v, axis, keepdims=True) - other
+            case 10:
+                return v * table[i % 7] + b % 5
+            case 11:
+                return (v[None] * jnp.arange(1.0, 3.0, dtype=v.dtype)[:, None, None]).sum(0)
+            case 12:
+                pads = [(0, 0), (0, 0)]
+                pads[axis] = (1, 0)
+                return jax.lax.slice_in_dim(jnp.pad(v, pads), 0, count, axis=axis) + other
+            case 13:
+                return jnp.minimum(v, jnp.abs(other)) - jnp.prod(v, axis, keepdims=True) * 0.1
+            case _:
+                return jax.lax.reduce_precision(v * other, 8, 12)
+
+    def rng_order(n, a):
+        return np.random.default_rng(a).integers(0, n, n)
+
+    def body(i, x, y):
+        x, y = x * 0.5, y
+        for choice in choices:
+            x, y = one(x, y, TABLE, i, choice), x
+            x = jnp.clip(x, -10, 10)
+        return x, y
+
+    TABLE = jnp.asarray(f32(7, seed=seed))
+    dims = (size, count) if first else (count, size)
+    arguments = [f32(*dims, seed=seed), f32(*dims, seed=seed + 1)]
+    if rows:
+
+        def function(x, y, xs):
+            def step(s, r):
+                i, x, y = s
+                x, y = body(i, x, y)
+                return (i + 1, x + r, y), (x, jnp.sum(y, axis))
+
+            return lax.scan(step, (jnp.int32(0), x, y), xs, reverse=unknown)
+
+        return function, [*arguments, f32(steps, *dims, seed=seed + 2)]
+    if unknown:
+        return (
+            lambda x, y, n: lax.fori_loop(0, n, lambda i, s: body(i, *s), (x, y)),
+            [*arguments, np.int32(steps)],
+        )
+    return lambda x, y: lax.fori_loop(0, steps, lambda i, s: body(i, *s), (x, y)), arguments
+
+
+def check_random(seed: int) -> bool:
+    """Whether the loop of a seed became a kernel; it is right then."""
+    function, arguments = random_loop(seed)
+    found = fused_loops(compiled(function, arguments))
+    if len(found) != 1:
+        return False
+    check(function, arguments, CPUS[seed % 3], tolerance=2e-4)
+    return True
+
+
+@pytest.mark.parametrize("first", range(0, 24, 8))
+def test_random_bodies(first):
+    assert sum(check_random(seed) for seed in range(first, first + 8)) >= 4
