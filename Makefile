@@ -15,7 +15,7 @@ WITHOUT_FRAMEWORKS := $(addprefix --ignore=tests/,$(FRAMEWORK_TESTS))
 UNIT_TESTS := tests/cmake tests/core/compiler --ignore=tests/core/compiler/codegen --ignore=tests/core/compiler/targets \
   $(addprefix --ignore=tests/core/compiler/,test_compile.py test_native.py test_worker.py xla)
 
-.PHONY: help environment dev tests frameworks build test test-unit test-op test-fast test-upstream test-stablehlo fuzz fuzz-native test-asan test-ubsan test-tsan test-faults test-passes conformance test-cpus test-arm64 wheel test-wheel demo demo-bridge bench lint format clean
+.PHONY: help environment dev tests frameworks build test test-unit test-op test-fast test-upstream test-stablehlo fuzz fuzz-native fuzz-c-api soak test-asan test-ubsan test-tsan test-faults test-passes conformance test-cpus test-arm64 wheel test-wheel demo demo-bridge bench lint format clean
 
 help:
 	@sed -n '/^How long/q; s/^| `\(make [^`]*\)` | \([^|;]*\).*/\1\t\2/p' docs/development.md | expand -t 16
@@ -78,6 +78,15 @@ test-tsan: tests
 # Readers of bytes that come from outside, under fuzzers with coverage, for a while (MINUTES=30 ARGS=artifact).
 fuzz-native: tests
 	$(RUN) -m tests.fuzzers --minutes $(or $(MINUTES),10) $(ARGS)
+
+# Random sequences of calls of the PJRT C API, legal and illegal ones, for a while (MINUTES=30 ARGS="--seed 7").
+fuzz-c-api: tests
+	nice $(RUN) -m tests.fuzzers.c_api --minutes $(or $(MINUTES),5) $(ARGS)
+
+# A service's day in MINUTES=30: training, serving, callbacks, compiles and clients in threads, while workers are killed, the
+# disk is full, memory runs out, the process forks and signals arrive. Nothing may be wrong, hang or grow.
+soak: tests
+	nice $(RUN) -m tests.soak --minutes $(or $(MINUTES),30) $(ARGS)
 
 # JAX's own tests of the installed version on xpu: those of a checkout (JAX_SOURCE), or of a clone. Hours; docs/jax-test-suite.md.
 test-upstream: frameworks

@@ -87,8 +87,9 @@ static_assert(kListed == kInHeader, "pjrt/functions.h misses functions of pjrt_c
 
 Status ToStatus(const PJRT_Error_Code& code, const char* message, size_t message_size) {
   if (NumberOf(code) == PJRT_Error_Code_OK) return OkStatus();
-  return Status(StatusCodeFromInt(NumberOf(code)),
-                message == nullptr ? std::string() : std::string(message, message_size));
+  if (message == nullptr || message_size == 0)
+    return Status(StatusCodeFromInt(NumberOf(code)), "an error that its maker says nothing about");
+  return Status(StatusCodeFromInt(NumberOf(code)), std::string(message, message_size));
 }
 
 PJRT_Error* NullArgumentsError(const char* function) {

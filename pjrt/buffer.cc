@@ -76,12 +76,20 @@ struct PendingRawCopy {
   Ref<Event> done;
 };
 
+Status NoDestination(size_t size) {
+  return InvalidArgument("`dst` is null, but ", size, " bytes are to be copied to it");
+}
+
 void StartRawCopy(PJRT_Buffer_CopyRawToHostFuture_Callback_Args* args) {
   if (args == nullptr) return;
   const std::shared_ptr<PendingRawCopy> pending(static_cast<PendingRawCopy*>(args->callback_data));
   if (NumberOf(args->error_code) != PJRT_Error_Code_OK) {
     pending->done->SetError(
         ToStatus(args->error_code, args->error_message, args->error_message_size));
+    return;
+  }
+  if (args->dst == nullptr && pending->size != 0) {
+    pending->done->SetError(NoDestination(pending->size));
     return;
   }
   Event* definition = pending->source.buffer()->definition_event();
@@ -227,6 +235,8 @@ Status Buffer_ToHostBuffer(PJRT_Buffer_ToHostBuffer_Args& args) {
 
 Status Buffer_CopyRawToHost(PJRT_Buffer_CopyRawToHost_Args& args) {
   TRIPONT_RETURN_IF_ERROR(CheckRange(*args.buffer, args.offset, args.transfer_size));
+  if (args.dst == nullptr && args.transfer_size != 0)
+    return NoDestination(static_cast<size_t>(args.transfer_size));
   TRIPONT_ASSIGN_OR_RETURN(Ref<Event> done, args.buffer->buffer->CopyRawToHost(
                                                 args.dst, args.offset, args.transfer_size));
   args.event = ToHandle(std::move(done));

@@ -181,6 +181,11 @@ Status LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args& args) {
     if (TRIPONT_PJRT_HAS_FIELD(options, PJRT_ExecuteOptions, num_non_donatable_input_indices)) {
       non_donatable = {options->non_donatable_input_indices,
                        options->num_non_donatable_input_indices};
+      if (non_donatable.data() == nullptr && !non_donatable.empty()) [[unlikely]] {
+        return InvalidArgument(
+            "PJRT_LoadedExecutable_Execute: `non_donatable_input_indices` is null, but there are ",
+            non_donatable.size());
+      }
     }
     if (TRIPONT_PJRT_HAS_FIELD(options, PJRT_ExecuteOptions, context) &&
         options->context != nullptr) {

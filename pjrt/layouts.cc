@@ -38,8 +38,10 @@ Layouts& AllLayouts() {
   return layouts;
 }
 
+// The order may come from a caller, who may have given a size without a list.
 bool IsPermutation(std::span<const int64_t> order, size_t rank) {
   if (order.size() != rank || rank > kMaxRank) return false;
+  if (order.data() == nullptr) return rank == 0;
   std::array<bool, kMaxRank> seen{};
   for (const int64_t dimension : order) {
     if (dimension < 0 || dimension >= static_cast<int64_t>(rank) || seen[dimension]) return false;

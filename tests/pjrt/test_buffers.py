@@ -110,8 +110,11 @@ def test_host_layouts(client: Client, shape: tuple[int, ...]) -> None:
 
 def test_bad_host_layouts(api: Api, client: Client) -> None:
     buffer = client.buffer(sample(np.float32, (3, 5)))
+    nowhere = client.tiled_layout([1, 0])
+    nowhere.tiled.minor_to_major = None  # two dimensions, and no list of them
     bad = {
         "permutation": [
+            nowhere,
             client.tiled_layout([0, 0]),
             client.tiled_layout([0]),
             client.tiled_layout([0, 2]),
@@ -269,6 +272,18 @@ def test_error_buffer(api: Api, client: Client) -> None:
     client.destroy(buffer)
     with pytest.raises(PjrtError, match="error_code"):
         api.call("PJRT_Client_CreateErrorBuffer", error_code=0, **fields)
+    silent = fields | {"error_message": None, "error_message_size": 0}
+    buffer = api.call("PJRT_Client_CreateErrorBuffer", error_code=code, **silent).buffer
+    with pytest.raises(PjrtError, match="says nothing"):
+        client.get(buffer)
+    client.destroy(buffer)
+
+
+def test_device_layouts_without_a_list(api: Api, client: Client) -> None:
+    array, layout = aligned(np.zeros((2, 3), np.float32)), client.tiled_layout([0, 1])
+    layout.tiled.minor_to_major = None
+    with pytest.raises(PjrtError, match="permutation"):
+        client.put(array, device_layout=layout)
 
 
 def test_memory_layout_of_a_buffer(api: Api, client: Client) -> None:
@@ -410,6 +425,10 @@ def test_raw_copies(api: Api, client: Client) -> None:
             with pytest.raises(PjrtError, match="400 bytes") as error:
                 api.call(function, buffer=buffer, offset=offset, transfer_size=size)
             assert error.value.code == "INVALID_ARGUMENT"
+    with pytest.raises(PjrtError, match="`dst` is null"):
+        api.call("PJRT_Buffer_CopyRawToHost", buffer=buffer, dst=None, transfer_size=4)
+    args = api.call("PJRT_Buffer_CopyRawToHost", buffer=buffer, dst=None, transfer_size=0)
+    client.wait(args.event)
     client.destroy(buffer)
 
 

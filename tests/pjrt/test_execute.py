@@ -314,6 +314,28 @@ def test_execute_options_of_an_older_caller(api: Api, client: Client) -> None:
     client.destroy_executable(loaded)
 
 
+def test_execute_options_without_a_list(api: Api, client: Client) -> None:
+    loaded = client.load(programs.add_one(donate=True))
+    x = client.buffer(X)
+    options = api.make(
+        "PJRT_ExecuteOptions", non_donatable_input_indices=None, num_non_donatable_input_indices=1
+    )
+    outputs, inputs = pointer_array([None]), pointer_array([x])
+    with pytest.raises(PjrtError, match="`non_donatable_input_indices` is null") as error:
+        api.call(
+            "PJRT_LoadedExecutable_Execute",
+            executable=loaded,
+            options=options,
+            num_devices=1,
+            num_args=1,
+            argument_lists=pointer_array([ctypes.addressof(inputs)]),
+            output_lists=pointer_array([ctypes.addressof(outputs)]),
+        )
+    assert error.value.code == "INVALID_ARGUMENT"
+    client.destroy(x)
+    client.destroy_executable(loaded)
+
+
 def test_an_argument_that_failed(api: Api, client: Client) -> None:
     """The error of an argument becomes the error of the results."""
     from .c_api import int64_array

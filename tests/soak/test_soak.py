@@ -1,0 +1,61 @@
+"""The soak run finds what it is for: growth, failures, jobs that stall."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.soak.__main__ import Soak, grown
+
+
+def test_growth_is_found() -> None:
+    before = {"MB of memory": 1000.0, "threads": 30.0, "open files": 20.0}
+    assert grown(before, before) == []
+    assert grown(before, before | {"open files": 60.0}) == ["open files grew from 20 to 60"]
+
+
+def test_a_wrong_number_ends_the_run() -> None:
+    soak = Soak(1)
+
+    def wrong(numbers: random.Random) -> None:
+        raise AssertionError("1 instead of 2")
+
+    soak.job(wrong).join(10)
+    assert soak.stop.is_set()
+    assert soak.failures == ["wrong: AssertionError: 1 instead of 2"]
+
+
+def test_what_explains_itself_goes_on() -> None:
+    soak = Soak(1)
+
+    def refused(numbers: random.Random) -> None:
+        time.sleep(0.001)
+        raise RuntimeError("RESOURCE_EXHAUSTED: no room")
+
+    thread = soak.job(refused)
+    while not soak.explained:
+        time.sleep(0.01)
+    soak.stop.set()
+    thread.join(10)
+    assert not soak.failures
+
+
+@pytest.mark.slow
+def test_a_short_run() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.soak", "--minutes", "0.4"],
+        cwd=Path(__file__).parents[2],
+        env=os.environ | {"TRIPONT_VERIFY": ""},
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "FAILED" not in done.stdout
