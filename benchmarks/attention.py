@@ -13,7 +13,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-FORMS = ("plain", "causal", "local", "bias", "grouped", "decode", "bf16", "bf16-causal")
+FORMS = (
+    *("plain", "causal", "local", "bias", "grouped", "decode", "bf16", "bf16-causal"),
+    *("gradient", "gradient-causal", "bf16-gradient"),
+)
 HEADS, COLUMNS, WINDOW = 8, 64, 128
 
 
@@ -63,7 +66,7 @@ def measure(
         for n, heads in ((queries, HEADS), (length, key_heads), (length, key_heads))
     ]
     bias = rng.standard_normal((HEADS, queries, length)).astype(np.float32)
-    settings: dict[str, Any] = {"is_causal": form in ("causal", "bf16-causal", "grouped")}
+    settings: dict[str, Any] = {"is_causal": form.endswith("causal") or form == "grouped"}
     mask = None
     if form == "local":
         settings = {"local_window_size": (WINDOW, WINDOW)}
@@ -76,22 +79,40 @@ def measure(
         given = {"bias": bias[None]} if form == "bias" else {}
         return jax.nn.dot_product_attention(q, k, v, **given, **settings)
 
-    ours = jax.jit(attend)
-    arguments = [jax.numpy.asarray(x, dtype) for x in values] + [jax.numpy.asarray(bias)]
+    def differentiated(q: Any, k: Any, v: Any, slope: Any) -> Any:
+        result, back = jax.vjp(lambda *x: attend(*x, None), q, k, v)
+        return result, *back(slope)
+
+    is_gradient = "gradient" in form
+    slope = rng.standard_normal(values[0].shape).astype(np.float32)
+    ours = jax.jit(differentiated if is_gradient else attend)
+    arguments = [jax.numpy.asarray(x, dtype) for x in values]
+    arguments.append(jax.numpy.asarray(slope, dtype) if is_gradient else jax.numpy.asarray(bias))
     theirs = [
         torch.from_numpy(x).transpose(1, 2).contiguous().to(getattr(torch, dtype)) for x in values
     ]
 
-    def reference() -> torch.Tensor:
-        return torch.nn.functional.scaled_dot_product_attention(
+    their_slope = torch.from_numpy(slope).transpose(1, 2).contiguous().to(theirs[0].dtype)
+
+    def reference() -> list[torch.Tensor]:
+        for x in theirs:
+            x.grad = None
+            x.requires_grad_(is_gradient)
+        result = torch.nn.functional.scaled_dot_product_attention(
             *theirs,
             attn_mask=mask,
             is_causal=settings.get("is_causal", False),
             enable_gqa=key_heads != HEADS,
         )
+        if not is_gradient:
+            return [result]
+        result.backward(their_slope)
+        return [result.detach(), *(x.grad for x in theirs)]
 
-    got = np.asarray(ours(*arguments), np.float32)
-    want = reference().transpose(1, 2).float().numpy()
+    got = ours(*arguments)
+    got = [np.asarray(x, np.float32) for x in (got if is_gradient else [got])]
+    want = [x.transpose(1, 2).float().numpy() for x in reference()]
+    difference = max(float(np.abs(a - b).max()) for a, b in zip(got, want, strict=True))
     best = [float("inf")] * 2
     for _ in range(repeats):
         start = clock()
@@ -100,7 +121,7 @@ def measure(
         reference()
         end = clock()
         best = [min(best[0], middle - start), min(best[1], end - middle)]
-    return best[0], best[1], float(np.abs(got - want).max())
+    return best[0], best[1], difference
 
 
 if __name__ == "__main__":

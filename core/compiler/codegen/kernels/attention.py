@@ -4,6 +4,8 @@
     weights = softmax(logits(scores, b, i, j)) along j
     result[b..., i, :] = sum over j of dropout(weights)[b..., i, j] * values[b..., j, :]
 
+and, for gradients, the largest logit of each row and the sum of its exponentials.
+
 The fusion (:mod:`...passes.library.attention`) says it in these dimensions. A unit of work is a block of queries of one
 batch element. For each block of keys, which is turned into panels once for the unit, and for each tile of some
 queries, the kernel computes the scores of the tile in registers, then what the program makes of them (factors, masks,
@@ -72,7 +74,7 @@ class _Parts:
     """The instructions of a fusion's computation that the kernel knows."""
 
     def __init__(self, computation: hlo.Computation) -> None:
-        i = computation.root
+        i = computation.results[0]
         self.order: tuple[int, ...] | None = None
         while i.opcode in ("transpose", "convert"):
             if i.opcode == "transpose":
@@ -161,7 +163,7 @@ class _Attention(Blocks):
         self.value_row, self.columns = strides[row], v.dims[column]
         # The last dimension of the scores is the keys', of the result the columns'.
         rank = len(self.dims)
-        result = strides_of(frame.computation.root.dims)
+        result = strides_of(frame.computation.results[0].dims)
         self.result_strides = [0] * rank
         for place, dimension in enumerate(parts.order or range(rank)):
             self.result_strides[dimension] = result[place]
@@ -570,6 +572,7 @@ class _Attention(Blocks):
             name = f"llvm.vector.reduce.fadd.{llvm_ir.mangle(self.form.accumulator)}"
             zero = llvm_ir.zero(self.type)
             total = self.vector(b.call(self.type, name, [zero, parts], "reassoc"))
+            self.write_row_values(local, r, b.add(top, r), total)
             row = b.gep(type_, self.result_base, b.mul(b.add(top, r), i64(row_stride)))
             for panel in range(self.value_panels):
                 left = min(panel * self.value_width, self.columns - self.value_width)
@@ -584,3 +587,19 @@ class _Attention(Blocks):
                         assert isinstance(converted, Value)
                         value = conversion.to_memory(g, converted, dtype)
                     b.store(value, b.gep(type_, row, i64(left + v)), dtype.size)
+
+    def write_row_values(self, local: Value, r: Value, row: Value, total: Value) -> None:
+        """Write the largest logit of a row and the sum of its exponentials, if the fusion gives them."""
+        if len(self.frame.results) == 1:
+            return
+        b = self.b
+        strides = strides_of(self.dims[:-1])
+        place = b.mul(row, i64(strides[self.main] if self.main >= 0 else 0))
+        for d in self.outer:
+            place = b.add(place, b.mul(self.at[d].base, i64(strides[d])))
+        number = b.add(b.mul(local, i64(self.padded_rows)), r)
+        largest = b.load(self.type, self.item(self.maxima, number), self.size)
+        for array, value in zip(
+            self.frame.results[1:], (largest, b.extract(total, 0)), strict=True
+        ):
+            b.store(value, self.item(array.pointer, place), self.size)

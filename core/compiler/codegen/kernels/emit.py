@@ -135,6 +135,7 @@ EMITTERS: Final[dict[str, str]] = {
     "row": "rows",
     "transpose": "transposes",
     "attention": "attention",
+    "attention-gradient": "attention_gradient",
     "convolution": "convolution",
     "dot": "contraction",
     "pack": "pack",

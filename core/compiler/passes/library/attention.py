@@ -28,8 +28,6 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from ...codegen.kernels.attention import MOST_COLUMNS, fewest_lanes
 from ...fusion.fused import make_fusion
 from ...ir import dtypes
@@ -39,20 +37,34 @@ from ...ir.hlo import (
     Instruction,
     Shape,
     broadcast,
+    get_tuple_element,
     topological_order,
 )
 from ...ir.patterns import (
-    binary_body,
     constant_value,
+    convert,
     is_constant,
     reshape,
     reshaped_broadcast,
     squeezed,
 )
 from .. import rewrite
-from .attention_body import DEPTH, MOST_MEMBERS, Body
+from .attention_body import MOST_MEMBERS, Body
+from .attention_gradient import fused_gradients
 from .split_products import split_operand, split_result
-from .views import FLOATS, View, is_rounding, labels_of, own, peel, spread
+from .views import (
+    DEPTH,
+    FLOATS,
+    UnfitError,
+    View,
+    columns_last,
+    following,
+    labels_of,
+    own,
+    peel,
+    reduction_of,
+    transposed,
+)
 from .weights import Same
 
 if TYPE_CHECKING:
@@ -62,10 +74,6 @@ if TYPE_CHECKING:
 _FEWEST: Final = 1 << 17
 _MOST_LOOKED_AT: Final = 128  # instructions between the two products
 _MOST_ARRAYS: Final = 8  # that are read besides queries, keys and values
-
-
-class UnfitError(Exception):
-    """It is not attention."""
 
 
 def fuse_attention(
@@ -85,46 +93,27 @@ def fuse_attention(
         for side in (0, 1):
             try:
                 found = Match(dot, side, users, results, target, exact)
-                last, value = found.fused(fusions)
+                if found.exits:
+                    replaced.update(fused_gradients(found, fusions))
+                else:
+                    last, value, _ = found.fused(fusions)
+                    replaced[last] = value
             except UnfitError:
                 continue
-            replaced[last] = value
             break
     return rewrite.substitute(computation, replaced)
 
 
-@dataclass(slots=True)
-class _Reduction:
-    """A reduction along one dimension: its body, what it reduces, the dimension, and the others in order."""
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """What a fusion gives: the result, whose dimensions have ``labels``, and for each row the largest logit and the sum
+    of the exponentials.
+    """
 
-    opcode: str
-    operand: Instruction
-    dimension: int
-    kept: tuple[int, ...]
-
-
-def _reduction(i: Instruction) -> _Reduction:
-    if i.opcode != "reduce" or len(i.operands) != 2:
-        raise UnfitError
-    opcode = binary_body(i.called[0])
-    operand, init = i.operands
-    start = constant_value(init)
-    reduced = [d for d in i.attributes["dimensions"] if operand.dims[d] != 1]
-    if opcode is None or start is None or len(reduced) != 1:
-        raise UnfitError
-    if not (opcode == "add" and start == 0) and not (
-        opcode == "maximum" and float(start) <= _lowest(i)
-    ):
-        raise UnfitError
-    kept = [d for d in range(len(operand.dims)) if d not in i.attributes["dimensions"]]
-    return _Reduction(opcode, operand, reduced[0], tuple(kept))
-
-
-def _lowest(i: Instruction) -> float:
-    """The smallest finite number of a float type."""
-    import ml_dtypes
-
-    return float(ml_dtypes.finfo(i.dtype.numpy).min)
+    result: Instruction
+    labels: tuple[int, ...]
+    largest: Instruction
+    total: Instruction
 
 
 class Match:
@@ -142,11 +131,12 @@ class Match:
         target: Target,
         exact: bool,
     ) -> None:
-        self.users, self.results = users, results
+        self.users, self.results, self.target = users, results, target
         self.last, self.side = last, side
         self.origin = last  # in the program
         self.reshaped: dict[Instruction, Instruction | None] = {}
         self.split_from: dict[Instruction, Instruction] = {}
+        self.without_ones: dict[Instruction, Instruction] = {}
         weights = last.operands[side]
         if weights.opcode == "reshape":  # batch dimensions that are one in the product
             self.last = split_operand(last, side) or last
@@ -177,12 +167,17 @@ class Match:
         """
         dot = self.split_from.get(self.first, self.first)
         waiting, seen = [dot], {dot}
+        self.exits: list[Instruction] = []  # other products of what is computed from the scores
         while waiting:
             i = waiting.pop()
             if i in self.results or not self.users[i] or len(seen) > _MOST_LOOKED_AT:
                 raise UnfitError
             for user in self.users[i]:
-                if user is not self.origin and user not in seen:
+                if user is self.origin or user in self.exits:
+                    continue
+                if user.opcode == "dot":
+                    self.exits.append(user)
+                elif user not in seen:
                     seen.add(user)
                     waiting.append(user)
         self.of_scores = seen
@@ -234,6 +229,7 @@ class Match:
         if 1 in division.dims[-1:] or not any(size > 1 for size in division.dims):
             raise UnfitError
         exp, exp_view = peel(division.operands[self.exp_operand], own(division))
+        self.exp_view = exp_view
         sums, sums_view = self.row_value(division.operands[self.sum_operand], own(division))
         if division.opcode == "multiply":
             if sums.opcode != "divide" or not is_constant(sums.operands[0], 1):
@@ -251,6 +247,7 @@ class Match:
         ):
             raise UnfitError
         self.keys = keys
+        self.total, self.largest = sums, largest
 
     @staticmethod
     def row_value(i: Instruction, view: View) -> tuple[Instruction, View]:
@@ -292,7 +289,7 @@ class Match:
         i: Instruction, view: View, opcode: str, of: Instruction, of_view: View
     ) -> int:
         """Check that ``i`` reduces ``of`` and is repeated in the place of what it reduced; gives the reduced label."""
-        reduction = _reduction(i)
+        reduction = reduction_of(i)
         if reduction.opcode != opcode:
             raise UnfitError
         operand, view_of = peel(reduction.operand, own(reduction.operand))
@@ -378,40 +375,40 @@ class Match:
 
     def read_scores(self) -> None:
         """Which labels are batch dimensions, queries and keys; the order of all in the fusion."""
-        dot, view = self.first, self.first_view
+        dot = self.first
+        if dot.dtype not in FLOATS or any(o.dtype not in FLOATS for o in dot.operands):
+            raise UnfitError
+        queries, keys, self.batch = self.sides(dot, self.first_view)
+        (self.queries_array, self.queries_view), (self.keys_array, self.keys_view) = queries, keys
+        free = [label for label in self.queries_view if label not in (*self.batch, DEPTH)]
+        # Free dimensions are in the order in which the operand has them.
+        self.queries = tuple(label for label in free if label is not None)
+        self.order = (*self.batch, *self.queries, self.keys)
+        self.dims = tuple(self.division.dims[label] for label in self.order)
+
+    def sides(
+        self, dot: Instruction, view: View
+    ) -> tuple[tuple[Instruction, View], tuple[Instruction, View], tuple[int, ...]]:
+        """The operands of a product that is scores, that of the queries and that of the keys, with their labels, and
+        the labels of the batch.
+        """
         numbers: DotDimensionNumbers = dot.attributes["dimension_numbers"]
         rank = len(numbers.lhs_batch)
         free = len(dot.operands[0].dims) - rank - len(numbers.lhs_contracting)
         batch, left, right = (
             labels_of(v) for v in (view[:rank], view[rank : rank + free], view[rank + free :])
         )
+        first = self.operand(
+            dot.operands[0], numbers.lhs_batch, view[:rank], numbers.lhs_contracting, left
+        )
+        second = self.operand(
+            dot.operands[1], numbers.rhs_batch, view[:rank], numbers.rhs_contracting, right
+        )
         if right == (self.keys,):
-            self.is_swapped, queries = False, left
-        elif left == (self.keys,):
-            self.is_swapped, queries = True, right
-        else:
-            raise UnfitError
-        if dot.dtype not in FLOATS or any(o.dtype not in FLOATS for o in dot.operands):
-            raise UnfitError
-        lhs, rhs = reversed(dot.operands) if self.is_swapped else dot.operands
-        contracting = (numbers.lhs_contracting, numbers.rhs_contracting)
-        batches = (numbers.lhs_batch, numbers.rhs_batch)
-        if self.is_swapped:
-            contracting, batches = contracting[::-1], batches[::-1]
-        batch_view = view[:rank]
-        self.batch = batch
-        self.queries_array, self.queries_view = self.operand(
-            lhs, batches[0], batch_view, contracting[0], queries
-        )
-        self.keys_array, self.keys_view = self.operand(
-            rhs, batches[1], batch_view, contracting[1], (self.keys,)
-        )
-        # Free dimensions are in the order in which the operand has them.
-        self.queries = tuple(
-            label for label in self.queries_view if label in queries and label is not None
-        )
-        self.order = (*self.batch, *self.queries, self.keys)
-        self.dims = tuple(self.division.dims[label] for label in self.order)
+            return first, second, batch
+        if left == (self.keys,):
+            return second, first, batch
+        raise UnfitError
 
     def operand(
         self,
@@ -436,7 +433,13 @@ class Match:
         if view.count(DEPTH) != 1:
             raise UnfitError
         source, labels = peel(i, tuple(view), roundings=False)
-        return reshape(source, squeezed(source.dims)), labels_of(labels)
+        return self.dense(source), labels_of(labels)
+
+    def dense(self, i: Instruction) -> Instruction:
+        """``i`` without dimensions of size 1; the same instruction whenever it is asked for."""
+        if i not in self.without_ones:
+            self.without_ones[i] = reshape(i, squeezed(i.dims))
+        return self.without_ones[i]
 
     def read_values(self) -> None:
         dot, side = self.last, self.side
@@ -482,7 +485,7 @@ class Match:
                     metadata=values.metadata,
                 )
                 found = tuple(labels[d] for d in order)
-        self.values_array = reshape(source, squeezed(source.dims))
+        self.values_array = self.dense(source)
         self.values_view = labels_of(found)
         # The labels of the product's result.
         free = [d for d in range(len(view)) if d not in own_batch and d not in own_contracting]
@@ -509,77 +512,60 @@ class Match:
             raise UnfitError
 
     # ------------------------------------------------------------------------------------------------ the fusion
-    def fused(self, fusions: dict[Hashable, Computation]) -> tuple[Instruction, Instruction]:
-        """The last instruction of the pattern, and what gives its value."""
-        dims, rank = self.dims, len(self.dims)
+    def fused(
+        self, fusions: dict[Hashable, Computation], rows_too: bool = False
+    ) -> tuple[Instruction, Instruction, Forward]:
+        """The last instruction of the pattern, and the instruction that gives its value.
+
+        ``rows_too``: the fusion also gives the largest logit of each row and the sum of its exponentials, and a result
+        that is not rounded.
+        """
         body = Body(self)
-        scores = body.scores()
-        logits = body.value(self.logits, self.logits_view)
-        wide = body.converted(logits, self.wide)
-        largest = body.reduced(wide, "maximum", -np.inf)
-        rows = tuple(range(rank - 1))
-        difference = body.elementwise(
-            "subtract", wide, body.member(broadcast(largest, dims, rows)), like=self.exp
-        )
-        exp = body.elementwise("exponential", difference, like=self.exp, attributes=self.exp)
+        exp, largest = body.exponentials(None)
         total = body.reduced(exp, "add", 0.0)
-        division = body.elementwise(
-            "divide", exp, body.member(broadcast(total, dims, rows)), like=self.division
-        )
+        division = body.elementwise("divide", exp, body.repeated(total), like=self.division)
         body.done[self.division] = body.converted(division, self.division.dtype)
         weights = body.value(self.last.operands[self.side], self.weights_view)
-        result = body.product(weights)
-        last, labels, dtype = self.following()
-        if dtype is not result.dtype:
+        result = body.product(weights, self.wide if rows_too else self.last.dtype)
+        last, labels, dtype = following(
+            self.origin, self.last, self.result_view, self.users, self.results
+        )
+        if not rows_too:
             result = body.converted(result, dtype)
-        present = (*self.batch, *self.queries, DEPTH)
-        order = tuple(present.index(label) for label in labels)
-        if order != tuple(range(len(order))):
-            shape = Shape(result.dtype, tuple(result.dims[d] for d in order))
-            result = body.member(Instruction("transpose", shape, (result,), {"dimensions": order}))
-        inside = [i for i in topological_order([result]) if i in body.made]
+        written = columns_last(labels)
+        result = body.in_order(result, (*self.batch, *self.queries, DEPTH), written)
+        roots = [result, largest, total] if rows_too else [result]
+        fusion = self.fusion(body, roots, "attention", fusions)
+        if not rows_too:
+            value = reshape(transposed(fusion, written, labels), last.dims)
+            return last, value, Forward(fusion, written, largest, total)
+        values = [get_tuple_element(fusion, n) for n in range(3)]
+        value = transposed(convert(values[0], dtype), written, labels)
+        return last, reshape(value, last.dims), Forward(values[0], written, values[1], values[2])
+
+    def fusion(
+        self,
+        body: Body,
+        roots: list[Instruction],
+        kind: str,
+        fusions: dict[Hashable, Computation],
+    ) -> Instruction:
+        """The instructions of ``body`` that ``roots`` need, as one."""
+        inside = [i for i in topological_order(roots) if i in body.made]
         arrays = {o for i in inside for o in i.operands if o not in body.made}
-        if len(arrays) > 3 + _MOST_ARRAYS or len(inside) > MOST_MEMBERS or scores not in inside:
+        if len(arrays) > 6 + _MOST_ARRAYS or len(inside) > MOST_MEMBERS:
+            raise UnfitError
+        if self.first not in body.done or body.done[self.first] not in inside:
             raise UnfitError
         if any(peel(i, own(i))[0] in self.of_scores for i in arrays):
             raise UnfitError
-        fusion = make_fusion(inside, [result], "attention", Same(), fusions)
-        fusion.name = "attention_fusion"
-        fusion.called[0].name = "fused_attention"
-        fusion.metadata = self.last.metadata
-        return last, reshape(fusion, last.dims)
-
-    def following(self) -> tuple[Instruction, tuple[int, ...], dtypes.DType]:
-        """The last one of the transposes and roundings behind the product, its labels, and the type of the result."""
-        i, view = self.origin, self.result_view
-        dtype = i.dtype
-        best = i, view, dtype
-        if self.origin is not self.last and (
-            len(self.users[i]) == 1 and i not in self.results
-        ):  # its dimensions are apart again behind it
-            user = self.users[i][0]
-            if user.opcode == "reshape" and squeezed(user.dims) == squeezed(self.last.dims):
-                i, view = user, spread(user.dims, labels_of(view))
-                if labels_of(view)[-1] == DEPTH:
-                    best = i, view, dtype
-        while len(self.users[i]) == 1 and i not in self.results:
-            user = self.users[i][0]
-            if user.opcode == "transpose":
-                view = tuple(view[d] for d in user.attributes["dimensions"])
-            elif user.opcode == "reshape" and squeezed(user.dims) == squeezed(i.dims):
-                view = spread(user.dims, labels_of(view))
-            elif is_rounding(user) and user.dtype.size < dtype.size:
-                dtype = user.dtype
-            else:
-                break
-            i = user
-            if labels_of(view)[-1] == DEPTH:
-                best = i, view, dtype
-        last, view, dtype = best
-        labels = labels_of(view)
-        if labels[-1] != DEPTH:
+        if sum(i.opcode == "exponential" for i in inside) != 1:
             raise UnfitError
-        return last, labels, dtype
+        fusion = make_fusion(inside, roots, kind, Same(), fusions)
+        fusion.name = f"{kind.replace('-', '_')}_fusion"
+        fusion.called[0].name = f"fused_{kind.replace('-', '_')}"
+        fusion.metadata = self.last.metadata
+        return fusion
 
 
 def _is_least(i: Instruction) -> bool:

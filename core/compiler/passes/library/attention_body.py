@@ -19,13 +19,11 @@ from ...ir.hlo import (
 )
 from ...ir.patterns import reshape, squeezed
 from ...ir.registry import OPS
-from .views import View, labels_of, step
+from .views import DEPTH, View, labels_of, step, transposed
 
 if TYPE_CHECKING:
     from .attention import Match
 
-# The label of the contracted dimension of queries and keys, and of the columns of values.
-DEPTH: Final = -1
 MOST_MEMBERS: Final = 96
 _MOST_LOOKED_AT: Final = 128
 _MOST_COST: Final = 24.0  # vector instructions for an element of a mask that is computed again
@@ -105,7 +103,29 @@ class Body:
         self.done[dot] = made
         return self.member(made)
 
-    def product(self, weights: Instruction) -> Instruction:
+    def exponentials(self, largest: Instruction | None) -> tuple[Instruction, Instruction]:
+        """exp(logits - largest), and ``largest``, which is computed if it is None."""
+        m = self.match
+        self.scores()
+        logits = self.converted(self.value(m.logits, m.logits_view), m.wide)
+        if largest is None:
+            largest = self.reduced(logits, "maximum", -np.inf)
+        difference = self.elementwise("subtract", logits, self.repeated(largest), like=m.exp)
+        return self.elementwise("exponential", difference, like=m.exp, attributes=m.exp), largest
+
+    def repeated(self, row: Instruction) -> Instruction:
+        """A value of each row, for all its keys."""
+        return self.member(broadcast(row, self.dims, tuple(range(len(self.dims) - 1))))
+
+    def in_order(
+        self, i: Instruction, present: tuple[int, ...], labels: tuple[int, ...]
+    ) -> Instruction:
+        """``i``, whose dimensions have the labels ``present``, in the order ``labels``."""
+        made = transposed(i, present, labels)
+        return i if made is i else self.member(made)
+
+    def product(self, weights: Instruction, dtype: dtypes.DType) -> Instruction:
+        """``weights`` times the values."""
         m = self.match
         rank = len(m.batch)
         numbers = DotDimensionNumbers(
@@ -116,7 +136,7 @@ class Body:
         )
         dot = m.last
         attributes = {**dot.attributes, "dimension_numbers": numbers}
-        shape = Shape(dot.dtype, (*self.dims[:-1], m.values_array.dims[-1]))
+        shape = Shape(dtype, (*self.dims[:-1], m.values_array.dims[-1]))
         made = Instruction(
             "dot", shape, (weights, m.values_array), attributes, metadata=dot.metadata
         )
@@ -235,7 +255,7 @@ class Body:
                 continue
             is_array = (
                 top.opcode not in INDEXABLE
-                or OPS[top.opcode].hlo_call
+                or bool(OPS[top.opcode].hlo_call)
                 or top.opcode in _ARRAYS
                 or not isinstance(top.shape, Shape)
             )

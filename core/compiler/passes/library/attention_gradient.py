@@ -1,0 +1,443 @@
+"""The gradients of attention: an "attention-gradient" fusion beside the "attention" fusion of the same program.
+
+Differentiated programs read the weights and the scores' exponentials again, for three more products:
+
+    slopes = dot(gradient, values); changes = what the derivative of softmax, masks and factors makes of slopes
+    gradients: dot(changes, keys), dot(changes, queries), dot(weights, gradient)
+
+The fusion's computation has all of it, from queries, keys, values and the result's gradient, so that no array of scores
+is between the two kernels. It takes the largest logit of each row and the sum of its exponentials from the other
+fusion. The one reduction of the derivative, the sum along the keys of slopes times weights, is the sum along the
+columns of the gradient times the result, which is computed before: sums of products of both are equal term by term but
+for their order. It is found as a product of factors (:class:`_Factors`), which have to be those of the weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ...codegen.kernels.attention_gradient import MOST_COLUMNS, lanes_for
+from ...ir import dtypes
+from ...ir.hlo import (
+    Computation,
+    DotDimensionNumbers,
+    Instruction,
+    Shape,
+    broadcast,
+    constant,
+    get_tuple_element,
+)
+from ...ir.patterns import constant_value, convert, is_constant, reshape, squeezed
+from .attention_body import Body
+from .split_products import split_operand
+from .views import (
+    DEPTH,
+    FLOATS,
+    UnfitError,
+    View,
+    columns_last,
+    following,
+    labels_of,
+    own,
+    peel,
+    reduction_of,
+    transposed,
+)
+
+if TYPE_CHECKING:
+    from .attention import Forward, Match
+
+
+@dataclass(slots=True)
+class _Exit:
+    """A product of something computed from the scores: what that is, and the labels of all dimensions."""
+
+    origin: Instruction
+    product: Instruction
+    operand: Instruction
+    view: View
+    other: Instruction  # without transposes and dimensions of size 1
+    other_view: View
+    contracted: tuple[int, ...]
+    result_view: View
+
+
+@dataclass(slots=True)
+class _Factors:
+    """A product, element by element: how often exponentials and slopes are factors; values of rows and scalars, with
+    whether they divide; and the other factors.
+    """
+
+    exponentials: int = 0
+    slopes: list[tuple[Instruction, View]] = field(default_factory=list)
+    rows: list[tuple[Instruction, View, bool]] = field(default_factory=list)
+    others: set[tuple[str, Instruction, View]] = field(default_factory=set)
+
+
+def fused_gradients(
+    match: Match, fusions: dict[Hashable, Computation]
+) -> dict[Instruction, Instruction]:
+    """The fusions of ``match`` and of the gradients that its exits are. Raises UnfitError."""
+    return _Gradient(match).fused(fusions)
+
+
+class _Gradient:
+    def __init__(self, match: Match) -> None:
+        self.match = match
+        if not match.queries or len(match.exits) != 3:
+            raise UnfitError
+        by_kind: dict[str, _Exit] = {}
+        found = [self.exit(dot) for dot in match.exits]
+        of_queries = [e for e in found if e.contracted == (match.keys,)]
+        rest = [e for e in found if set(e.contracted) == set(match.queries)]
+        if len(of_queries) != 1 or len(rest) != 2:
+            raise UnfitError
+        by_kind["queries"] = of_queries[0]
+        for e in rest:
+            is_keys = (e.other, e.other_view) == (match.queries_array, match.queries_view)
+            by_kind["keys" if is_keys else "values"] = e
+        if len(by_kind) != 3:
+            raise UnfitError
+        self.of_queries, self.of_keys, self.of_values = (
+            by_kind[kind] for kind in ("queries", "keys", "values")
+        )
+        if (self.of_queries.other, self.of_queries.other_view) != (
+            match.keys_array,
+            match.keys_view,
+        ):
+            raise UnfitError
+        self.gradient, self.gradient_view = self.of_values.other, self.of_values.other_view
+        changes = peel(self.of_queries.operand, self.of_queries.view)
+        if changes != peel(self.of_keys.operand, self.of_keys.view):
+            raise UnfitError
+        weights = match.last.operands[match.side]
+        if peel(self.of_values.operand, self.of_values.view) != peel(weights, match.weights_view):
+            raise UnfitError
+        depth = match.keys_array.dims[match.keys_view.index(DEPTH)]
+        columns = match.values_array.dims[-1]
+        if max(depth, columns) > MOST_COLUMNS:
+            raise UnfitError
+        if lanes_for(match.target, match.wide, depth, columns, match.dims[-1]) == 1:
+            raise UnfitError
+
+    def exit(self, dot: Instruction) -> _Exit:
+        m = self.match
+        sides = [s for s in (0, 1) if dot.operands[s] in m.of_scores]
+        if len(sides) != 1:
+            raise UnfitError
+        (side,) = sides
+        product = dot
+        given = dot.operands[side]
+        if given.opcode == "reshape" and squeezed(given.dims) != squeezed(given.operands[0].dims):
+            product = split_operand(dot, side) or dot
+            given = product.operands[side]
+        view = self.view_of(given, own(given))
+        numbers: DotDimensionNumbers = product.attributes["dimension_numbers"]
+        both = (
+            (numbers.lhs_batch, numbers.lhs_contracting),
+            (numbers.rhs_batch, numbers.rhs_contracting),
+        )
+        (own_batch, own_contracting), (batch, contracting) = both[side], both[1 - side]
+        batch_view = tuple(view[d] for d in own_batch)
+        if sorted(labels_of(batch_view)) != sorted(m.batch):
+            raise UnfitError
+        other = product.operands[1 - side]
+        if other.dtype not in FLOATS or product.dtype not in FLOATS or given.dtype not in FLOATS:
+            raise UnfitError
+        labels: list[int | None] = [None] * len(other.dims)
+        for d, size in enumerate(other.dims):
+            if size == 1:
+                continue
+            if d in batch:
+                labels[d] = batch_view[batch.index(d)]
+            elif d in contracting:
+                labels[d] = view[own_contracting[contracting.index(d)]]
+            else:
+                labels[d] = DEPTH
+        if labels.count(DEPTH) != 1:
+            raise UnfitError
+        source, other_view = peel(other, tuple(labels), roundings=False)
+        ours = [view[d] for d in range(len(view)) if d not in (*own_batch, *own_contracting)]
+        theirs = [labels[d] for d in range(len(labels)) if d not in (*batch, *contracting)]
+        return _Exit(
+            dot,
+            product,
+            given,
+            view,
+            m.dense(source),
+            labels_of(other_view),
+            labels_of(tuple(view[d] for d in own_contracting)),
+            (*batch_view, *((*theirs, *ours) if side else (*ours, *theirs))),
+        )
+
+    def view_of(self, i: Instruction, view: View) -> View:
+        """The labels of ``i``, which is computed from the weights or the exponentials element by element."""
+        m = self.match
+        known = {m.division: own(m.division), m.exp: m.exp_view}
+        start, elements = view, m.division.elements
+        waiting, seen = [(i, view)], set[Instruction]()
+        while waiting:
+            top, at = waiting.pop()
+            top, at = peel(top, at)
+            if top in known:
+                label = dict(zip(at, known[top], strict=True))
+                return tuple(None if d is None else label[d] for d in start)
+            if top in seen or len(seen) > 64:
+                continue
+            seen.add(top)
+            if top.is_elementwise:
+                waiting += [(o, at) for o in top.operands if o.elements == elements]
+        raise UnfitError
+
+    # ------------------------------------------------------------------------------------------------- the fusions
+    def fused(self, fusions: dict[Hashable, Computation]) -> dict[Instruction, Instruction]:
+        m = self.match
+        last, value, forward = m.fused(fusions, rows_too=True)
+        body = _GradientBody(m, self, forward)
+        exp, _ = body.exponentials(forward.largest)
+        body.done[m.exp] = body.converted(exp, m.exp.dtype)
+        weights = body.value(m.last.operands[m.side], m.weights_view)
+        changes = body.value(self.of_queries.operand, self.of_queries.view)
+        roots: list[Instruction] = []
+        lasts: list[tuple[Instruction, tuple[int, ...], dtypes.DType]] = []
+        for e, left, array, view in (
+            (self.of_queries, changes, m.keys_array, m.keys_view),
+            (self.of_keys, changes, m.queries_array, m.queries_view),
+            (self.of_values, weights, self.gradient, self.gradient_view),
+        ):
+            is_queries = e is self.of_queries
+            end, labels, dtype = following(
+                e.origin, e.product, e.result_view, m.users, m.results, roundings=not is_queries
+            )
+            # The gradient of the queries is summed up where it lies.
+            made = body.gradient(left, array, view, is_queries, m.wide)
+            present = (*m.batch, *(m.queries if is_queries else (m.keys,)), DEPTH)
+            if not is_queries:
+                made = body.converted(made, dtype)
+            roots.append(body.in_order(made, present, columns_last(labels)))
+            lasts.append((end, labels, dtype))
+        if body.slopes is None:
+            raise UnfitError
+        fusion = m.fusion(body, roots, "attention-gradient", fusions)
+        result = {last: value}
+        for n, (end, labels, dtype) in enumerate(lasts):
+            made = convert(get_tuple_element(fusion, n), dtype)
+            result[end] = reshape(transposed(made, columns_last(labels), labels), end.dims)
+        return result
+
+    def dots(self, forward: Forward) -> Instruction:
+        """The sum along the columns of the gradient times the result, for each row in the fusion's order."""
+        m = self.match
+        result, labels = forward.result, forward.labels
+        result = transposed(result, labels, labels_of(self.gradient_view))
+        wide = convert(self.gradient, m.wide)
+        product = Instruction("multiply", wide.shape, (wide, result))
+        column = self.gradient_view.index(DEPTH)
+        dims = tuple(size for d, size in enumerate(product.dims) if d != column)
+        scalar = Shape(m.wide, ())
+        parameters = [Instruction("parameter", scalar, (), {"index": n}) for n in range(2)]
+        add = Computation.from_root("add", parameters, Instruction("add", scalar, parameters))
+        sums = Instruction(
+            "reduce",
+            Shape(m.wide, dims),
+            (product, constant(0.0, m.wide)),
+            {"dimensions": (column,)},
+            [add],
+            metadata=m.last.metadata,
+        )
+        left = tuple(label for label in labels_of(self.gradient_view) if label != DEPTH)
+        return transposed(sums, left, (*m.batch, *m.queries))
+
+    def factors(
+        self, i: Instruction, view: View, found: _Factors, divides: bool = False
+    ) -> _Factors:
+        """The factors of ``i`` added to ``found``."""
+        m = self.match
+        i, view = peel(i, view)
+        apart = m.apart(i) if i.opcode == "reshape" else None
+        if apart is not None:
+            i, view = peel(apart, labels_of(view))
+        if i is m.exp and not divides:
+            found.exponentials += 1
+        elif i.opcode == "dot" and not divides:
+            found.slopes.append((i, view))
+        elif constant_value(i) is not None or i.opcode == "broadcast":
+            found.rows.append((i, view, divides))
+        elif i.opcode == "multiply":
+            for operand in i.operands:
+                self.factors(operand, view, found, divides)
+        elif i.opcode == "divide" and not divides:
+            self.factors(i.operands[0], view, found)
+            self.factors(i.operands[1], view, found, True)
+        elif i.opcode == "select" and is_constant(i.operands[2], 0) and not divides:
+            found.others.add(("select", *peel(i.operands[0], view)))
+            self.factors(i.operands[1], view, found)
+        else:
+            found.others.add(("divide" if divides else "multiply", i, view))
+        return found
+
+
+class _GradientBody(Body):
+    """The instructions of the gradients' fusion, which reads values of rows."""
+
+    def __init__(self, match: Match, gradient: _Gradient, forward: Forward) -> None:
+        super().__init__(match)
+        self.of, self.forward = gradient, forward
+        self.rows: dict[Instruction, Instruction] = {
+            match.total: forward.total,
+            match.largest: forward.largest,
+        }
+        self.row_dims = self.dims[:-1]
+        self.slopes: Instruction | None = None
+        self.sums: Instruction | None = None
+
+    def gradient(
+        self,
+        left: Instruction,
+        array: Instruction,
+        view: View,
+        of_queries: bool,
+        dtype: dtypes.DType,
+    ) -> Instruction:
+        """The product of weights or changes with ``array``, along the keys or along all queries."""
+        m = self.match
+        batch = len(m.batch)
+        along = (m.keys,) if of_queries else m.queries
+        present = (*m.batch, *m.queries, m.keys)
+        numbers = DotDimensionNumbers(
+            tuple(present.index(label) for label in along),
+            tuple(view.index(label) for label in along),
+            tuple(range(batch)),
+            tuple(view.index(label) for label in m.batch),
+        )
+        kept = m.queries if of_queries else (m.keys,)
+        columns = array.dims[view.index(DEPTH)]
+        dims = (
+            *self.dims[:batch],
+            *(self.dims[present.index(label)] for label in kept),
+            columns,
+        )
+        attributes = {"dimension_numbers": numbers, "precision": ("DEFAULT", "DEFAULT")}
+        return self.member(Instruction("dot", Shape(dtype, dims), (left, array), attributes))
+
+    def array(self, i: Instruction, view: View) -> Instruction:
+        m = self.match
+        if i.opcode == "dot" and i.elements == m.division.elements:
+            return self.slope(i, view)
+        if i.opcode == "broadcast":
+            inner = tuple(
+                view[place] if size != 1 else None
+                for place, size in zip(i.attributes["dimensions"], i.operands[0].dims, strict=True)
+            )
+            if self.is_row(i.operands[0]):
+                return self.repeated(self.row(i.operands[0], inner))
+        return super().array(i, view)
+
+    def is_row(self, i: Instruction) -> bool:
+        """Whether ``i`` is computed from reductions of what is in the fusion."""
+        return peel(i, own(i))[0] in self.match.of_scores
+
+    def slope(self, dot: Instruction, view: View) -> Instruction:
+        """The product of the result's gradient and the values."""
+        m = self.match
+        if self.slopes is not None:
+            raise UnfitError
+        queries, keys, batch = m.sides(dot, view)
+        if sorted(batch) != sorted(m.batch) or keys != (m.values_array, m.values_view):
+            raise UnfitError
+        if queries != (self.of.gradient, self.of.gradient_view):
+            raise UnfitError
+        if tuple(x for x in queries[1] if x in m.queries) != m.queries:
+            raise UnfitError  # the order of the queries' dimensions
+        numbers = DotDimensionNumbers(
+            (queries[1].index(DEPTH),),
+            (keys[1].index(DEPTH),),
+            tuple(queries[1].index(label) for label in m.batch),
+            tuple(keys[1].index(label) for label in m.batch),
+        )
+        attributes = {**dot.attributes, "dimension_numbers": numbers}
+        made = Instruction(
+            "dot",
+            Shape(dot.dtype, self.dims),
+            (queries[0], keys[0]),
+            attributes,
+            metadata=dot.metadata,
+        )
+        self.slopes = self.member(made)
+        return self.slopes
+
+    def row(self, i: Instruction, view: View) -> Instruction:
+        """A value of each row, in the order of the fusion."""
+        if i in self.rows:
+            return self.rows[i]
+        inner, at = peel(i, view, roundings=False)
+        if inner is not i:
+            made = self.row(inner, at)
+        elif constant_value(i) is not None:
+            scalar = constant(constant_value(i), i.dtype)
+            self.member(scalar)
+            made = self.member(broadcast(scalar, self.row_dims))
+        elif not self.is_row(i):
+            raise UnfitError
+        elif i.opcode == "reduce":
+            made = self.sum(i, view)
+        elif i.is_elementwise:
+            operands = [self.row(o, view if o.dims else ()) for o in i.operands]
+            made = self.member(i.replace(shape=Shape(i.dtype, self.row_dims), operands=operands))
+        else:
+            raise UnfitError
+        self.rows[i] = made
+        return made
+
+    def sum(self, i: Instruction, view: View) -> Instruction:
+        """The sum along the keys of slopes times weights, but for factors of rows."""
+        m, of = self.match, self.of
+        reduction = reduction_of(i)
+        operand = reduction.operand
+        at = of.view_of(operand, own(operand))
+        if reduction.opcode != "add" or at[reduction.dimension] != m.keys:
+            raise UnfitError
+        if any(
+            size != 1 and at[kept] != place
+            for kept, place, size in zip(reduction.kept, view, i.dims, strict=True)
+        ):
+            raise UnfitError
+        term = of.factors(operand, at, _Factors())
+        weights = of.factors(m.last.operands[m.side], m.weights_view, _Factors())
+        if term.exponentials != 1 or weights.exponentials != 1 or weights.slopes:
+            raise UnfitError
+        if term.others != weights.others or len(term.slopes) != 1:
+            raise UnfitError
+        slopes, slopes_view = term.slopes[0]
+        if slopes in m.of_scores:
+            raise UnfitError
+        self.value(slopes, slopes_view)
+        if self.sums is None:
+            self.sums = of.dots(self.forward)
+        made = self.converted(self.sums, i.dtype)
+        for factors, inverse in ((term.rows, False), (weights.rows, True)):
+            for factor, factor_view, divides in factors:
+                made = self.scaled(made, factor, factor_view, divides != inverse)
+        return made
+
+    def scaled(
+        self, made: Instruction, factor: Instruction, view: View, divides: bool
+    ) -> Instruction:
+        """``made`` times a factor of rows, or divided by it."""
+        value = constant_value(factor)
+        if value is not None:
+            scalar = constant(value, made.dtype)
+            self.member(scalar)
+            row = self.member(broadcast(scalar, self.row_dims))
+        else:
+            source = factor.operands[0]
+            inner = tuple(
+                view[place] if size != 1 else None
+                for place, size in zip(factor.attributes["dimensions"], source.dims, strict=True)
+            )
+            if self.match.keys in inner or not self.is_row(source):
+                raise UnfitError
+            row = self.converted(self.row(source, inner), made.dtype)
+        return self.elementwise("divide" if divides else "multiply", made, row, like=made)
