@@ -52,10 +52,14 @@ test-fast: tests
 	$(PYTEST) -m "not slow" tests $(WITHOUT_FRAMEWORKS) $(ARGS)
 
 # All fuzzers in turn for a while (MINUTES=30): random programs, each from where the last run stopped, then programs with other
-# numbers, which must be refused or keep to their own memory (SEED=1). What fails is kept in FUZZ_FOLDER.
+# numbers, which must be refused or keep to their own memory (SEED=1). Random programs run on the host, on SYCL's CPU and on the
+# host with kernels that are caught outside of their arrays. What fails is kept in FUZZ_FOLDER.
 FUZZ_FOLDER ?= build/fuzz
 fuzz: tests
 	nice $(RUN) -m tests.fuzz --minutes $(or $(MINUTES),5) --folder $(FUZZ_FOLDER) $(ARGS)
+	for target in sycl checked; do \
+	  TRIPONT_CONFORMANCE_TARGET=$$target nice $(RUN) -m tests.fuzz --minutes $(or $(MINUTES),5) --only exact --only updates \
+	    --only bounded --folder $(FUZZ_FOLDER)/$$target $(ARGS) || exit 1; done
 	TRIPONT_VERIFY= nice $(RUN) -m tests.integration.memory_safety.numbers --minutes $(or $(MINUTES),5) \
 	  --seed $(or $(SEED),1000000) --count 1000000000 --folder $(FUZZ_FOLDER)/numbers
 

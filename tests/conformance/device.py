@@ -20,9 +20,9 @@ from tests.core.runtime.backends.checked import build
 # host, sycl, sycl:cpu-as-gpu (the kernels of a GPU on the SYCL CPU device), or checked (the CPU, with kernels that are
 # caught when they go outside of their arrays: tests/core/runtime/backends/checked); a program is compiled for it.
 TARGET = os.environ.get("TRIPONT_CONFORMANCE_TARGET") or "host"
-_OPTIONS = {"target": TARGET.split(":")[0], "cpu": os.environ.get("TRIPONT_CPU") or "host"}
+OPTIONS = {"target": TARGET.split(":")[0], "cpu": os.environ.get("TRIPONT_CPU") or "host"}
 if TARGET == "sycl:cpu-as-gpu":
-    _OPTIONS["device"] = "gpu,fp16,fp64,sub-groups"
+    OPTIONS["device"] = "gpu,fp16,fp64,sub-groups"
 if TARGET == "checked":
     os.environ.update(build.environment())
     sys.path.append(str(build.package()))
@@ -57,8 +57,8 @@ def as_hlo(program: str) -> bytes:
 def compile_program(program: str | bytes) -> Executable:
     """The executable of StableHLO text, or of the bytes of an HloModuleProto. Raises CompileError."""
     if isinstance(program, bytes):
-        return compile_module(read_program(program, "hlo"), _OPTIONS)
-    return compile_module(read_program(program.encode(), "mlir"), _OPTIONS)
+        return compile_module(read_program(program, "hlo"), OPTIONS)
+    return compile_module(read_program(program.encode(), "mlir"), OPTIONS)
 
 
 def run(

@@ -1,7 +1,7 @@
 """Faults that are put into our compiler, to see that the fuzzers find them.
 
 Each is of a class that compilers had: updates in place that read what they wrote (openxla/xla#49176), results in the
-memory of what is still read, integers that wrap where they should saturate.
+memory of what is still read, integers that wrap where they should saturate, sizes that depend on values.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from tripont.core.compiler.codegen.elements import conversion
 from tripont.core.compiler.codegen.generator import Generator
 from tripont.core.compiler.ir.dtypes import DType
 from tripont.core.compiler.memory import buffers, inplace, liveness
+from tripont.core.compiler.passes import dynamic_rules
 
 
 @contextmanager
@@ -93,6 +94,13 @@ def integers_that_wrap() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def sizes_forgotten() -> Iterator[None]:
+    """The elements behind an array's size, which are not there, come first when it is reversed."""
+    with mock.patch.dict(dynamic_rules._RULES, reverse=dynamic_rules._same):
+        yield
+
+
 # The fault, and the fuzzer that is to find it.
 FAULTS: Final[dict[str, tuple[Callable[[], Any], str]]] = {
     "reads_elsewhere": (reads_elsewhere, "updates"),
@@ -101,5 +109,6 @@ FAULTS: Final[dict[str, tuple[Callable[[], Any], str]]] = {
     "moves_in_any_order": (moves_in_any_order, "updates"),
     "invariants_die_in_loops": (invariants_die_in_loops, "updates"),
     "operand_at_two_places": (operand_at_two_places, "updates"),
+    "sizes_forgotten": (sizes_forgotten, "bounded"),
     "integers_that_wrap": (integers_that_wrap, "floats"),
 }

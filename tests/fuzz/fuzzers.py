@@ -50,6 +50,13 @@ def jax(seed: int) -> Case:
     return jax_functions.make(seed)
 
 
+def bounded(seed: int) -> Case:
+    """Arrays whose sizes depend on values."""
+    from tests.fuzz import bounded as programs
+
+    return programs.make(seed)
+
+
 FUZZERS: Final[dict[str, Fuzzer]] = {
-    f.__name__: f for f in (exact, updates, floats, jax, large, large_floats)
+    f.__name__: f for f in (exact, updates, floats, jax, bounded, large, large_floats)
 }

@@ -40,7 +40,6 @@ WITHOUT_GENERATOR: Final[dict[str, str]] = {
         ["cross-replica-sum", "partition_id"], "older names of operations that are generated"
     ),
     **dict.fromkeys(["rng", "rng_bit_generator"], "the evaluator does not know their numbers"),
-    "set_dimension_size": "the evaluator has no sizes that depend on values",
     **dict.fromkeys(
         ["dynamic_conv", "dynamic_gather"], "to be written: other dynamic operations are generated"
     ),

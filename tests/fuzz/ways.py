@@ -78,9 +78,9 @@ def passes(change: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> Iterator[Non
 
 def other_way(chances: Random, text: str) -> tuple[str, Callable[[], Any]]:
     """The name of another way to compile StableHLO text, and a function that does."""
-    options = {"target": "host", "cpu": "host"}
+    options = device.OPTIONS
     kind = chances.choice(["level", "level", "HLO", "rounded", "less", "more"])
-    if kind == "level" and levels():
+    if kind == "level" and levels() and device.TARGET == "host":
         level = chances.choice(levels())
         return f"for {level}", lambda: load(text, {**options, "cpu": level})
     if kind == "HLO":
