@@ -27,6 +27,7 @@ from .passes.common_subexpressions import eliminate_common_subexpressions, share
 from .passes.custom_calls import lay_out_custom_calls, match_custom_calls
 from .passes.dead_code import eliminate_dead_code
 from .passes.decompose import decompose, remove_barriers
+from .passes.delay_updates import delay_updates
 from .passes.dynamic_sizes import resolve_dynamic_sizes
 from .passes.entry_layouts import entry_layouts
 from .passes.estimate_costs import estimate_costs
@@ -90,6 +91,7 @@ OPTIMISATION: Final[tuple[Pass, ...]] = (
     annotate_trip_counts,
     fuse_loops,
     fuse,
+    delay_updates,
 )
 
 PASSES: Final[tuple[Pass, ...]] = (*PREPARATION, *OPTIMISATION)

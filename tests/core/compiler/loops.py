@@ -21,7 +21,9 @@ GENERATED = [step for step in pipeline.PASSES if step is not match_library]
 
 def read(function: Callable[..., Any], arguments: Sequence[np.ndarray]) -> Module:
     """The program as it is before all passes."""
-    return read_program(jax.jit(function).lower(*arguments).as_text().encode(), "mlir")
+    return read_program(
+        jax.jit(function, keep_unused=True).lower(*arguments).as_text().encode(), "mlir"
+    )
 
 
 def compiled(function: Callable[..., Any], arguments: Sequence[np.ndarray]) -> Module:

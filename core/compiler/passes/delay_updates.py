@@ -1,0 +1,78 @@
+"""Updates in place come after what reads the array as it was before: otherwise it would have to be copied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..fusion.fuse import executable_computations
+from ..ir.hlo import Computation, Instruction, Module
+from ..memory.inplace import in_place_operands, must_share
+from .rewrite import with_called, with_entry
+
+# Instructions whose result is their operand's memory.
+_ALIASES = frozenset(["bitcast", "get-tuple-element"])
+
+
+def delay_updates(module: Module) -> Module:
+    """Move each instruction that must share an operand's memory behind the operand's other readers, where it can be.
+
+    The module is fused and scheduled: ``h.at[i].set(x), f(h[i])`` reads h[i] first.
+    """
+    new: dict[Computation, Computation] = {}
+    for computation in executable_computations(module):
+        new[computation] = _delay_in(with_called(computation, new))
+    return with_entry(module, new[module.entry])
+
+
+def _delay_in(computation: Computation) -> Computation:
+    updates = [i for i in computation.instructions if must_share(i)]
+    if not updates:
+        return computation
+    order = list(computation.instructions)
+    changed = False
+    users = computation.users()
+    for update in updates:
+        targets = {update.operands[n] for found in in_place_operands(update) for n in found}
+        readers = set(_readers(targets, users)) - {update}
+        start = order.index(update)
+        behind = {update}  # what cannot come before the update
+        last = -1
+        for position in range(start + 1, len(order)):
+            instruction = order[position]
+            if not behind.isdisjoint(instruction.operands):
+                behind.add(instruction)
+            elif instruction in readers:
+                last = position
+        if last < 0:
+            continue
+        among = order[start : last + 1]
+        if any(i in behind and i.has_side_effect for i in among):
+            continue
+        order[start : last + 1] = [
+            *(i for i in among if i not in behind),
+            *(i for i in among if i in behind),
+        ]
+        changed = True
+    if not changed:
+        return computation
+    return Computation(computation.name, computation.parameters, order, computation.root)
+
+
+def _readers(
+    values: Iterable[Instruction], users: dict[Instruction, list[Instruction]]
+) -> Iterable[Instruction]:
+    """What reads the memory of ``values``, by any name."""
+    stack = []
+    for value in values:
+        while value.opcode == "bitcast":
+            (value,) = value.operands
+        stack.append(value)
+    seen: set[Instruction] = set()
+    while stack:
+        for user in users[stack.pop()]:
+            if user not in seen:
+                seen.add(user)
+                if user.opcode in _ALIASES:
+                    stack.append(user)
+                else:
+                    yield user
