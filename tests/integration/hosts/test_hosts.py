@@ -81,6 +81,26 @@ def test_a_process_dies() -> None:
 
 
 @pytest.mark.slow
+def test_a_process_dies_under_threads() -> None:
+    """Every thread that waits has an error, and so has the program that comes after, at once."""
+    ended = processes.run("dies_under_threads", devices=2)
+    waited = re.findall(r"^THREAD (\d) after ([\d.]+) s: (.*)$", ended[0].output, re.MULTILINE)
+    assert sorted(number for number, _, _ in waited) == ["0", "1"], ended[0].output
+    for number, seconds, error in waited:
+        assert float(seconds) < 10
+        assert re.search(rf"xpu:{number} waits in .*|{PROCESS.format(1)}", error)
+    [(_, error)] = _errors(ended[:1])
+    assert re.search(PROCESS.format(1) + ", which has ended or died", error)
+
+
+@pytest.mark.slow
+def test_a_client_after_another() -> None:
+    # JAX's own CPU device tells its topology twice then, which its store refuses.
+    ended = processes.run("client_again", environment={"JAX_PLATFORMS": "xpu"})
+    assert all("2.0\nNO ERROR" in e.output for e in ended), ended
+
+
+@pytest.mark.slow
 def test_a_process_does_not_answer() -> None:
     ended = processes.run("stops")
     [(seconds, error)] = _errors(ended[:1])
@@ -139,6 +159,16 @@ def test_a_failing_callback_reaches_the_others() -> None:
     assert "bad batch" in errors[1][1]
     assert "bad batch" in errors[0][1]
     assert re.search("which will not come: it has failed", errors[0][1])
+
+
+@pytest.mark.slow
+def test_a_long_reason_reaches_the_others() -> None:
+    """Shortened to what MPI sends at once, between letters of two bytes: its beginning and its end."""
+    errors = _errors(processes.run("callback_fails", 20_000))
+    assert errors[0][0] < errors[1][0] + 8
+    assert re.search("which will not come: it has failed", errors[0][1])
+    assert "in the end" in errors[0][1]
+    assert " ... ä" in errors[0][1]
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.extend.backend
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
@@ -237,6 +239,52 @@ def dies() -> None:
     report(lambda: _psum(mesh, 100_000).block_until_ready())
 
 
+def dies_under_threads() -> None:
+    """Process 1 is killed; two threads of process 0 wait for its devices, and a program comes later."""
+    devices = np.array(jax.devices())
+    pairs = [Mesh(devices[[i, 2 + i]], "x") for i in range(2)]
+    values = [shard(m, P("x"), np.ones((2, 4), np.float32)) for m in pairs]
+    programs = [
+        jax.jit(
+            jax.shard_map(lambda x: jax.lax.psum(x, "x"), mesh=m, in_specs=P("x"), out_specs=P())
+        )
+        for m in pairs
+    ]
+    for program, value in zip(programs, values, strict=True):
+        program(value).block_until_ready()
+    if jax.process_index() == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def wait(number: int) -> None:
+        start = time.monotonic()
+        try:
+            programs[number](values[number]).block_until_ready()
+        except Exception as error:
+            text = f"THREAD {number} after {time.monotonic() - start:.1f} s: {error}"
+            print(text.replace("\n", " "), flush=True)
+
+    threads = [threading.Thread(target=wait, args=(i,), daemon=True) for i in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    report(lambda: _psum(Mesh(devices, "x")).block_until_ready())
+
+
+def client_again() -> None:
+    """A client goes, with the key-value store that it brought; the next one agrees on a channel by its own."""
+    import gc
+
+    mesh = Mesh(np.array(jax.devices()), "x")
+    _psum(mesh).block_until_ready()
+    del mesh
+    jax.clear_caches()
+    jax.extend.backend.clear_backends()
+    gc.collect()
+    mesh = Mesh(np.array(jax.devices()[::-1]), "x")
+    report(lambda: print(np.asarray(_psum(mesh).addressable_data(0))[0, 0]))
+
+
 def stops() -> None:
     """Process 1 is stopped, as if its machine had gone; it goes on later, so that the job can end."""
     mesh = Mesh(np.array(jax.devices()), "x")
@@ -288,13 +336,13 @@ def other_group() -> None:
     report(lambda: mapped(shard(inner, P("x"), value)).block_until_ready())
 
 
-def callback_fails() -> None:
-    """A Python function of process 1's program raises before the collective."""
+def callback_fails(length: str = "0") -> None:
+    """A Python function of process 1's program raises before the collective, with so many more letters to say."""
     mesh = Mesh(np.array(jax.devices()), "x")
 
     def check(x: np.ndarray) -> np.ndarray:
         if jax.process_index() == 1:
-            raise ValueError("bad batch")
+            raise ValueError(f"bad batch {'ä' * int(length)} in the end")
         return x
 
     def body(x: jax.Array) -> jax.Array:
