@@ -45,6 +45,7 @@ def disagreement(
     moved: Sequence[np.ndarray],
     eps: float,
     terms: int,
+    tolerance: float = 0.0,
 ) -> str:
     """What is wrong with the results; "" if nothing is. ``moved``: the reference of inputs that are off by
     ``eps``.
@@ -68,7 +69,7 @@ def disagreement(
             float(np.max(np.abs(part), where=finite, initial=0.0))
             for part in (ours - exact, exact, other - exact)
         )
-        allowed = DEVIATIONS * math.sqrt(terms) * (eps * size + shift)
+        allowed = DEVIATIONS * math.sqrt(terms) * (eps * size + shift) + tolerance * size
         if not difference <= allowed:
             return f"result {index} is off by {difference:.2g}, allowed are {allowed:.2g} (values to {size:.2g})"
     return ""

@@ -25,6 +25,12 @@ class Framework:
     def prepare(self, program: Program, inputs: Sequence[Any]) -> tuple[float | None, Call]:
         raise NotImplementedError
 
+    def evaluate(
+        self, program: Program, several: Sequence[Sequence[Any]]
+    ) -> list[list[np.ndarray]]:
+        """The results for several inputs."""
+        return [self.results(self.prepare(program, inputs)[1]()) for inputs in several]
+
     def results(self, value: Any) -> list[np.ndarray]:
         return [np.asarray(leaf) for leaf in leaves(value)]
 
@@ -83,6 +89,17 @@ class Jax(Framework):
         # Users call the jitted function; it finds the program that was compiled, or compiles it once more before the
         # first turn.
         return seconds, lambda: jax.block_until_ready(compiled(*arrays))
+
+    def evaluate(
+        self, program: Program, several: Sequence[Sequence[Any]]
+    ) -> list[list[np.ndarray]]:
+        self.jax.config.update("jax_enable_x64", program.x64)
+        function = program.makers["jax"]()
+        if program.jit:
+            function = self.jax.jit(function)
+        return [
+            self.results(function(*self.jax.device_put(inputs, self.device))) for inputs in several
+        ]
 
     def results(self, value: Any) -> list[np.ndarray]:
         return [np.asarray(leaf) for leaf in self.jax.tree_util.tree_leaves(value)]

@@ -35,6 +35,9 @@ class Rounds:
     least: int = 4
 
     def count(self, slowest_call: float) -> int:
+        """One round where a call takes longer than all rounds should: preparing has called the program twice."""
+        if slowest_call > self.seconds:
+            return 1
         return max(
             self.least,
             min(int(self.seconds / self.turn), int(4 * self.seconds / max(slowest_call, 1e-9))),
@@ -101,15 +104,13 @@ def reference_results(
 ) -> tuple[list[np.ndarray], list[np.ndarray], float]:
     """The exact results, those of inputs that are off by a rounding, and the size of that rounding."""
     eps = agreement.epsilon([np.asarray(value).dtype.name for value in program.make_inputs()])
-    found = []
-    for index, perturb in enumerate((0.0, eps)):
-        path = folder / f"reference{index}.npz"
-        team.worker(REFERENCE).ask(
-            PREPARE_SECONDS, do="prepare", program=program.name, results=str(path),
-            wide_inputs=program.wide, perturb=perturb,
-        )  # fmt: skip
-        found.append(load(path))
-    return found[0], found[1], eps
+    paths = [folder / f"reference{index}.npz" for index in range(2)]
+    team.worker(REFERENCE).ask(
+        PREPARE_SECONDS, do="reference", program=program.name, results=[str(path) for path in paths],
+        wide=program.wide, rounding=eps,
+    )  # fmt: skip
+    exact, moved = (load(path) for path in paths)
+    return exact, moved, eps
 
 
 def compare(
@@ -124,7 +125,7 @@ def compare(
     eps = max(eps, agreement.epsilon([array.dtype.name for array in results]))
     if program.comparable is not None:
         results, exact, moved = (program.comparable(arrays) for arrays in (results, exact, moved))
-    return agreement.disagreement(results, exact, moved, eps, program.terms)
+    return agreement.disagreement(results, exact, moved, eps, program.terms, program.tolerance)
 
 
 def run(
@@ -163,17 +164,16 @@ def run(
         for name in timed:
             rows[name]["seconds"] = []
         slowest = max((rows[name]["call_seconds"] for name in timed), default=0.0)
-        for index in range(rounds.count(slowest)):
-            tell(f"round {index + 1}")
-            with alone(lock):
+        with alone(lock):
+            for index in range(rounds.count(slowest)):
+                tell(f"round {index + 1}")
                 for name in list(timed):
                     try:
                         turn = team.worker(name).ask(
                             TURN_LIMIT_SECONDS, do="turn", seconds=rounds.turn
                         )
-                        rows[name]["seconds"].append(
-                            [min(turn["seconds"]), statistics.median(turn["seconds"])]
-                        )
+                        times = turn["seconds"]
+                        rows[name]["seconds"].append([min(times), statistics.median(times)])
                     except RivalError as error:
                         rows[name]["error"] = str(error)
                         timed.remove(name)

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from . import limits
-from .environments import JAXLIBS, OURS
+from .environments import JAXLIBS, OURS, RIVALS
+from .frameworks import function_of
 from .measure import Rounds, median, minimum
 from .program import Program, programs
 from .reasons import REASONS
@@ -122,12 +123,16 @@ def section(store: Store) -> tuple[str, str]:
     loads = []
     versions: dict[str, str] = {}
     commits = set()
+    unmeasured: dict[str, int] = {}
     for program in programs().values():
         result = store.read(program.name)
         if result is None:
             continue
         loads.append(result["load"])
         commits.add(result["commit"])
+        for name, rival in RIVALS.items():
+            if function_of(rival.framework) in program.makers and name not in result["rivals"]:
+                unmeasured[name] = unmeasured.get(name, 0) + 1
         for name, entry in result["rivals"].items():
             if entry.get("version"):
                 versions[name] = entry["version"]
@@ -148,6 +153,9 @@ def section(store: Store) -> tuple[str, str]:
     if machine.get("left_out"):
         text += ["Rivals that could not be installed: "
                  + "; ".join(f"{n}: {reason}" for n, reason in machine["left_out"].items()) + ".", ""]  # fmt: skip
+    if unmeasured:
+        parts = (f"{name} on {count} programs" for name, count in sorted(unmeasured.items()))
+        text += [f"Not measured, though they could have been: {', '.join(parts)}.", ""]
     for kind in dict.fromkeys(row.program.kind for row in rows):
         text += [
             f"### {kind[0].upper()}{kind[1:]}",

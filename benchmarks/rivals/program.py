@@ -29,7 +29,8 @@ class Program:
 
     ``bytes`` and ``flops``: the least that any implementation moves to and from memory, and computes (additions
     and multiplications count one each); ``unit``: the element type whose peak limits the arithmetic. ``terms``:
-    additions in the longest sum, from which the tolerance follows (rivals/agreement.py). ``wide``: whether the
+    additions in the longest sum, from which the tolerance follows (rivals/agreement.py). ``tolerance``: the
+    relative error that an adaptive method is asked for, on top. ``wide``: whether the
     reference is computed in double precision; False for programs that draw random numbers, whose numbers differ
     then. ``comparable``: makes of the results what is compared (signs of eigenvectors are anybody's).
     ``check``: says what is wrong with results where no comparison makes sense (samplers); "" if nothing is.
@@ -48,6 +49,7 @@ class Program:
     flops: float = 0.0
     unit: str = "f32"
     terms: int = 1
+    tolerance: float = 0.0
     wide: bool = True
     comparable: Callable[[list[np.ndarray]], list[np.ndarray]] | None = None
     check: Callable[[list[np.ndarray]], str] | None = None

@@ -4,6 +4,7 @@
 |---|---|
 | ``describe`` | ``version`` |
 | ``prepare``: ``program``, ``results`` (a path) | ``compile_seconds`` or null, ``call_seconds``, ``peak_bytes`` |
+| ``reference``: ``program``, ``results`` (two paths), ``wide``, ``rounding`` | nothing: it is in the paths |
 | ``turn``: ``seconds`` | ``seconds``: those of every call of the program that was prepared last |
 | ``limits`` | ``limits``: what the machine can do (rivals/limits.py) |
 
@@ -30,6 +31,7 @@ from .frameworks import FRAMEWORKS, Call, Framework
 from .program import programs
 
 PR_SET_PDEATHSIG: Final = 1
+LONG_SECONDS: Final = 0.5  # a call after which caches are the program's own
 
 
 def die_with_parent() -> None:
@@ -55,7 +57,7 @@ def reset_peak() -> None:
         pass
 
 
-def wide(value: Any) -> Any:
+def widened(value: Any) -> Any:
     """Floats in double precision, for references."""
     array = np.asarray(value)
     if array.dtype.kind == "f" or array.dtype.name == "bfloat16":
@@ -68,28 +70,38 @@ class Worker:
         self.framework: Framework = FRAMEWORKS[framework](threads)
         self.programs = programs(more)
         self.call: Call | None = None
+        self.call_seconds = 0.0
 
     def describe(self) -> dict[str, Any]:
         return {"version": self.framework.version()}
 
-    def prepare(
-        self, program: str, results: str, wide_inputs: bool = False, perturb: float = 0.0
+    def reference(
+        self, program: str, results: list[str], wide: bool, rounding: float
     ) -> dict[str, Any]:
-        """``wide_inputs``: in double precision. ``perturb``: every float input moves by so much, relatively, up or
-        down.
+        """Writes the results, and those of inputs that are off by ``rounding``. ``wide``: computed in double
+        precision.
         """
+        self.call = None
+        self.framework.forget()
+        entry = self.programs[program]
+        inputs = entry.make_inputs()
+        if wide:
+            entry = dataclasses.replace(entry, x64=True)
+            inputs = tuple(widened(value) for value in inputs)
+        random = np.random.default_rng(1)
+        moved = tuple(off(value, rounding, random) for value in inputs)
+        found = self.framework.evaluate(entry, [inputs, moved])
+        for path, arrays in zip(results, found, strict=True):
+            np.savez(path, *arrays)
+        return {}
+
+    def prepare(self, program: str, results: str) -> dict[str, Any]:
         self.call = None
         self.framework.forget()
         entry = self.programs[program]
         reset_peak()
         before = resident_bytes("VmRSS")
         inputs = entry.make_inputs()
-        if wide_inputs:
-            entry = dataclasses.replace(entry, x64=True)
-            inputs = tuple(wide(value) for value in inputs)
-        if perturb:
-            random = np.random.default_rng(1)
-            inputs = tuple(moved(value, perturb, random) for value in inputs)
         compile_seconds, call = self.framework.prepare(entry, inputs)
         value = call()
         np.savez(results, *[saved(array) for array in self.framework.results(value)])
@@ -98,7 +110,7 @@ class Worker:
         start = time.perf_counter()
         call()
         again = time.perf_counter() - start
-        self.call = call
+        self.call, self.call_seconds = call, again
         return {
             "compile_seconds": compile_seconds,
             "call_seconds": again,
@@ -108,7 +120,8 @@ class Worker:
     def turn(self, seconds: float) -> dict[str, Any]:
         assert self.call is not None, "no program was prepared"
         call = self.call
-        call()  # what other processes evicted from the caches is not counted
+        if self.call_seconds < LONG_SECONDS:
+            call()  # what other processes evicted from the caches is not counted
         times = []
         deadline = time.perf_counter() + seconds
         while True:
@@ -134,11 +147,13 @@ class Worker:
             return {"error": f"{type(error).__name__}: {text[0][:300] if text else ''}"}
 
 
-def moved(value: Any, size: float, random: np.random.Generator) -> Any:
+def off(value: Any, rounding: float, random: np.random.Generator) -> Any:
+    """Every float moves by so much, relatively, up or down."""
     array = np.asarray(value)
     if array.dtype.kind not in "fc":
         return value
-    return array * (1.0 + size * random.choice((-1.0, 1.0), array.shape)).astype(array.real.dtype)
+    signs = 2.0 * random.integers(0, 2, array.shape, dtype=np.int8) - 1.0
+    return (array * (1.0 + rounding * signs)).astype(array.dtype)
 
 
 def saved(array: np.ndarray) -> np.ndarray:
