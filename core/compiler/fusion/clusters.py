@@ -133,6 +133,15 @@ class Cluster:
             return self.derived((context, opcode, a["starts"], a["strides"], dims))
         if opcode == "reshape":
             return self.derived((context, opcode, dims, user_dims))
+        if opcode == "gather" and position == 1:
+            # Gathers of one kind read their places at the same index, whatever array they read.
+            numbers = user.attributes["dimension_numbers"]
+            kind = (numbers.offset_dims, numbers.index_vector_dim)
+            return self.derived((context, opcode, kind, dims, user_dims))
+        if opcode == "concatenate":
+            along = user.attributes["dimension"]
+            before = sum(o.dims[along] for o in user.operands[:position])
+            return self.derived((context, opcode, along, before, dims))
         return self.derived((context, user, position))
 
     def rows_context(self, rank: int) -> int:

@@ -54,6 +54,14 @@ from .fused import make_fusion
 _LOOK_BACK: Final = 24
 
 
+def _is_free(instruction: Instruction) -> bool:
+    """Whether a value needs no memory and no work: a constant, an index, a scalar in all places."""
+    if instruction.opcode == "broadcast":
+        (operand,) = instruction.operands
+        return not operand.dims
+    return OPS[instruction.opcode].stays_in_registers
+
+
 def _bytes_behind(operand: Instruction) -> int:
     """The bytes of memory that computing ``operand`` reads, for those that are cheap to fuse in
     turn.
@@ -236,6 +244,8 @@ class _Fuser:
         many = [c for c in contexts if c not in (SCALAR, cluster.rows)]
         if not many:
             return 0.0
+        if _is_free(instruction):
+            return 0.0
         elements = instruction.elements
         ratio = len(many) * cluster.elements / elements if elements else 1.0
         if cluster.cost + cost * len(many) > MAXIMUM_COST:
@@ -274,7 +284,7 @@ class _Fuser:
         ``stored``: it is in memory anyway, so the reader has to read less than the value's own size
         for it.
         """
-        if OPS[opcode].stays_in_registers or not instruction.operands:
+        if _is_free(instruction) or not instruction.operands:
             return True
         if cost > CHEAP or cluster.recomputed + cost > MAXIMUM_RECOMPUTED:
             return False

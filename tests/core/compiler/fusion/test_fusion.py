@@ -10,6 +10,7 @@ from tripont.core.compiler import pipeline
 from tripont.core.compiler.fusion.fuse import fuse
 from tripont.core.compiler.ir import hlo, verifier
 from tripont.core.compiler.ir.hlo import Instruction, Module
+from tripont.core.compiler.passes.common_subexpressions import eliminate_common_subexpressions
 from tripont.core.compiler.reference.evaluate import evaluate
 from tripont.core.compiler.targets.host import for_cpu
 
@@ -237,6 +238,44 @@ def test_slices_do_not_multiply() -> None:
         level = op("add", *pieces)
     after = fused([x], level)
     assert 3 <= len(kinds(after)) <= 12
+
+
+def test_places_that_several_gathers_read_are_computed_once() -> None:
+    """Linear interpolation: four gathers read combinations of the same four places."""
+    image, y, x = parameter(0, 8, 8), parameter(1, 8, 8), parameter(2, 8, 8)
+
+    def place(value: Instruction, step: int) -> Instruction:
+        at = op("add", op("convert", op("floor", value), dtype=S32), number(step, 8, 8, dtype=S32))
+        limited = op(
+            "minimum", op("maximum", at, number(0, 8, 8, dtype=S32)), number(7, 8, 8, dtype=S32)
+        )
+        return op("reshape", limited, dims=(8, 8, 1))
+
+    numbers = hlo.GatherDimensionNumbers((), (0, 1), (0, 1), 2)
+    total = number(0, 8, 8)
+    for down in (0, 1):
+        for right in (0, 1):
+            places = op("concatenate", place(y, down), place(x, right), dims=(8, 8, 2), dimension=2)
+            weight = op(
+                "multiply", op("subtract", y, op("floor", y)), op("subtract", x, op("floor", x))
+            )
+            taken = op("gather", image, places, dims=(8, 8), dtype=image.shape.dtype,
+                       dimension_numbers=numbers, slice_sizes=(1, 1), indices_are_sorted=False)  # fmt: skip
+            total = op("add", total, op("multiply", weight, taken))
+    deduplicated = eliminate_common_subexpressions(module([image, y, x], total))
+    assert kinds(fused(list(deduplicated.entry.parameters), deduplicated.entry.root)) == ["loop"]
+
+
+def test_a_scalar_in_all_places_is_never_stored() -> None:
+    x, scalar = parameter(0, 64), parameter(1)
+    everywhere = hlo.broadcast(scalar, (64,))
+    total = x
+    for start in range(8):  # each slice reads it at another index
+        piece = op(
+            "slice", everywhere, dims=(32,), starts=(start,), limits=(start + 32,), strides=(1,)
+        )
+        total = op("add", total, op("concatenate", piece, piece, dims=(64,), dimension=0))
+    assert kinds(fused([x, scalar], total)) == ["loop"]
 
 
 def test_equal_fusions_are_one_computation() -> None:
