@@ -288,7 +288,7 @@ PROGRAMS.add(
         np.array([[0.0, 0, 0], [0, 1, 0], [-0.79, 0, 0.01]]),
     ),
     jax=orbits,
-    terms=1000,
+    terms=10_000,
     flops=1000 * 3 * 150.0,
     unit="f64",
     x64=True,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,7 +24,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from . import limits, page
 from .environments import OURS, RIVALS, ROOT, Rival, set_up
 from .frameworks import function_of
-from .measure import REFERENCE, Rounds, Team, run
+from .measure import REFERENCE, Rounds, Team, alone, run
 from .program import Program, programs
 from .protocol import RivalError
 from .store import Store, commit, cpu_name, digest, instructions
@@ -114,10 +114,8 @@ def measure_all(
     fresh: bool,
     left_out: dict[str, str],
 ) -> None:
-    machine = store.read(LIMITS)
-    if machine is None or fresh:
-        machine = measure_limits(team, ready)
-    machine["left_out"] = {**machine.get("left_out", {}), **left_out}
+    machine = measure_limits(team, ready, store.read(LIMITS), lock)
+    machine["left_out"] = left_out
     store.write(LIMITS, machine)
     columns = (
         TextColumn("{task.description}"),
@@ -152,16 +150,19 @@ def measure_all(
             progress.advance(task)
 
 
-def measure_limits(team: Team, ready: dict[str, Rival]) -> dict[str, Any]:
+def measure_limits(
+    team: Team, ready: dict[str, Rival], before: dict[str, Any] | None, lock: Path | None
+) -> dict[str, Any]:
+    """What the machine can do: the best of this run and of those before."""
     name = "scipy" if "scipy" in ready else next(iter(ready))
-    found = team.worker(name).ask(120.0, do="limits")["limits"]
-    limits.read(found)
+    worker = team.worker(name)
+    with alone(lock):
+        found = limits.read(worker.ask(120.0, do="limits")["limits"])
+    if before is not None and before["threads"] == team.threads:
+        found = found.best(limits.read(before["limits"]))
     return {
-        "limits": found,
-        "cpu": cpu_name(),
-        "instructions": instructions(),
-        "threads": team.threads,
-    }
+        "limits": asdict(found), "cpu": cpu_name(), "instructions": instructions(), "threads": team.threads,
+    }  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -21,16 +21,16 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 FOLDER: Final = ROOT / "build" / "rivals"
 INSTALL_SECONDS: Final = 1800.0  # for one call of pip
 
-# The packages of users' programs (benchmarks/complaints). The pins for jaxlib 0.4.31 are the releases of its
-# summer (2024).
+# The packages of users' programs (benchmarks/complaints). MJX does not say that mujoco 4 is too new for it.
+# The pins for jaxlib 0.4.31 are the releases of its summer (2024).
 PACKAGES: Final = (
     "numpyro", "blackjax", "diffrax", "tinygp", "optax", "flax", "jraph", "jax-md", "jaxley",
-    "brax", "mujoco-mjx", "keras", "quantecon",
+    "mujoco==3.17.0", "mujoco-mjx==3.17.0", "keras", "quantecon",
 )  # fmt: skip
 PACKAGES_OF_2024: Final = (
     "numpyro==0.15.2", "blackjax==1.2.3", "diffrax==0.6.0", "equinox==0.11.8", "tinygp==0.3.0",
     "optax==0.2.3", "flax==0.9.0", "jraph==0.0.6.dev0", "jax-md==0.2.8", "jaxley==0.3.0",
-    "mujoco-mjx==3.2.2", "brax==0.10.5", "keras==3.5.0", "quantecon==0.7.2",
+    "mujoco==3.2.2", "mujoco-mjx==3.2.2", "dm-haiku==0.0.12", "keras==3.5.0", "quantecon==0.7.2",
 )  # fmt: skip
 
 

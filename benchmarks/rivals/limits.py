@@ -43,6 +43,12 @@ class Limits:
             self.copied, {u: max(self.flops.get(u, 0.0), rates.get(u, 0.0)) for u in sorted(units)}
         )
 
+    def best(self, other: Limits) -> Limits:
+        """The faster of two measurements: what disturbs a measurement makes it slower, never faster."""
+        pairs = zip(self.copied, other.copied, strict=True)
+        copied = tuple((size, max(rate, theirs)) for (size, rate), (_, theirs) in pairs)
+        return Limits(copied, {u: max(r, other.flops.get(u, 0.0)) for u, r in self.flops.items()})
+
     def least_seconds(self, size: float, flops: float, unit: str) -> float:
         """Below this no program that moves ``size`` bytes and computes ``flops`` can be; 0 where neither is known."""
         memory = size / self.bandwidth(size) if size else 0.0

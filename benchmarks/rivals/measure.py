@@ -104,10 +104,11 @@ def reference_results(
 ) -> tuple[list[np.ndarray], list[np.ndarray], float]:
     """The exact results, those of inputs that are off by a rounding, and the size of that rounding."""
     eps = agreement.epsilon([np.asarray(value).dtype.name for value in program.make_inputs()])
+    rounding = max(eps, 2.0**-52)  # 1 + 2^-53 is 1
     paths = [folder / f"reference{index}.npz" for index in range(2)]
     team.worker(REFERENCE).ask(
         PREPARE_SECONDS, do="reference", program=program.name, results=[str(path) for path in paths],
-        wide=program.wide, rounding=eps,
+        wide=program.wide, rounding=rounding,
     )  # fmt: skip
     exact, moved = (load(path) for path in paths)
     return exact, moved, eps

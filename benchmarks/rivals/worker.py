@@ -92,7 +92,7 @@ class Worker:
         moved = tuple(off(value, rounding, random) for value in inputs)
         found = self.framework.evaluate(entry, [inputs, moved])
         for path, arrays in zip(results, found, strict=True):
-            np.savez(path, *arrays)
+            np.savez(path, *[saved(array) for array in arrays])
         return {}
 
     def prepare(self, program: str, results: str) -> dict[str, Any]:

@@ -280,6 +280,8 @@ def test_limits() -> None:
     assert found.least_seconds(100_000, 1e6, "f32") == pytest.approx(1e-4)
     assert found.least_seconds(100, 1e9, "f32") == pytest.approx(1e-3)
     assert found.least_seconds(0, 1e9, "bf16") == 0.0
+    slower = limits.Limits(((1000, 5e9), (100_000, 5e8)), {"f32": 5e11})
+    assert found.best(slower) == limits.Limits(((1000, 5e9), (100_000, 1e9)), {"f32": 1e12})
     assert found.filled({"bf16": 1e10, "f32": 2e12}).flops == {"bf16": 1e10, "f32": 2e12}
 
 

@@ -74,11 +74,13 @@ PROGRAMS.add(
 )
 
 
-def jax_dot(result: str) -> Callable[..., Any]:
+def jax_dot(result: str = "") -> Callable[..., Any]:
+    """``result``: the element type; that of the operands without."""
     import jax
     import jax.numpy as jnp
 
-    return lambda a, b: jax.lax.dot(a, b, preferred_element_type=getattr(jnp, result))
+    wide = getattr(jnp, result) if result else None
+    return lambda a, b: jax.lax.dot(a, b, preferred_element_type=wide)
 
 
 def torch_mm() -> Callable[..., Any]:
@@ -99,7 +101,7 @@ for n in (64, 256, 512, 1024):
         f"product_f32_{n}",
         f"f32 {n}x{n} by {n}x{n}",
         lambda r, n=n: (normal(r, n, n), normal(r, n, n)),
-        jax=lambda: jax_dot("float32"),
+        jax=lambda: jax_dot(),
         torch=torch_mm,
         numpy=lambda: np.matmul,
         onnx=lambda: onnx_product("f32"),
@@ -112,7 +114,7 @@ for n in (256, 512, 1024):
         f"product_bf16_{n}",
         f"bf16 {n}x{n} by {n}x{n}",
         lambda r, n=n: (bf16(r, n, n), bf16(r, n, n)),
-        jax=lambda: jax_dot("bfloat16"),
+        jax=lambda: jax_dot(),
         torch=torch_mm,
         bytes=6.0 * n * n,
         flops=2.0 * n**3,
