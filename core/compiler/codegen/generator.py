@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from ..ir import hlo
 from . import llvm_ir
 from .elements import memory
-from .llvm_ir import Builder, Value, i64
+from .llvm_ir import Builder, Instruction, Value, i64
 from .representation import Complex, Element, components
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Array(NamedTuple):
 class _Level:
     __slots__ = ("guard", "keys", "preheader")
 
-    def __init__(self, preheader: list[str], guard: bool) -> None:
+    def __init__(self, preheader: list[Instruction], guard: bool) -> None:
         self.preheader = (
             preheader  # the lines of the block that enters the level; its last line is the jump
         )
@@ -102,7 +102,7 @@ class Generator:
         # Loads from arrays of at least so many bytes ask for the memory and give 0 (see :meth:`fetching`).
         self.fetched_bytes: int | None = None
         self._levels = [_Level([], False)]
-        self._level_of: dict[str, int] = {}
+        self._level_of: dict[int, int] = {}  # by the number of the value
         self._memo: dict[Hashable, Any] = {}
         self._position = 0  # the level that is being written to; below the top while hoisting
 
@@ -113,14 +113,14 @@ class Generator:
 
     def level_of(self, value: Value) -> int:
         """The loop depth a value lives at. Values not made through the generator count as of the current depth."""
-        ref = value.ref
-        first = ref[0]
-        if (first != "%" and first != "@") or ref[:2] in ("%a", "@t"):
+        if value.number <= 0:  # arguments, globals and constants are there everywhere
             return 0
-        return self._level_of.get(ref, len(self._levels) - 1)
+        return self._level_of.get(value.number, len(self._levels) - 1)
 
     @contextmanager
-    def level(self, *, guard: bool = False, preheader: list[str] | None = None) -> Iterator[None]:
+    def level(
+        self, *, guard: bool = False, preheader: list[Instruction] | None = None
+    ) -> Iterator[None]:
         """A loop body or a conditional block, entered from the block that is current (or from ``preheader``'s)."""
         self._levels.append(_Level(self.builder.lines if preheader is None else preheader, guard))
         self._position = self.depth
@@ -153,7 +153,7 @@ class Generator:
         """Say that ``values`` live at the current depth, unless they are known to live further out."""
         depth = self.depth
         for value in values:
-            self._level_of[value.ref] = min(depth, self._level_of.get(value.ref, depth))
+            self._level_of[value.number] = min(depth, self._level_of.get(value.number, depth))
 
     @contextmanager
     def at(self, level: int) -> Iterator[None]:
@@ -233,8 +233,8 @@ class Generator:
                 result = emit()
         for value in components(result):
             # What was there before (x + 0 is x) stays where it was made, which may be further out than ``level``.
-            if value.ref[:2] == "%v" and int(value.ref[2:]) > made_before:
-                self._level_of.setdefault(value.ref, level)
+            if value.number > made_before:
+                self._level_of.setdefault(value.number, level)
         self.remember(key, result, level)
         return result
 
@@ -327,8 +327,9 @@ class Generator:
             return ZERO, c
         high = c.high // divisor
         if c.vector is None:
-            if c.is_uniform and c.base.is_constant:
-                return tuple(map(fixed, divmod(int(c.base.ref), divisor)))  # type: ignore[return-value]
+            if c.is_uniform and isinstance(c.base.constant, int):
+                whole, part = divmod(c.base.constant, divisor)
+                return fixed(whole), fixed(part)
             span = c.stride * (c.lanes - 1)
             if c.stride % divisor == 0:  # all lanes have the same remainder
                 quotient, rest = self._divide(c.base, divisor)
@@ -348,8 +349,8 @@ class Generator:
         return self._general(quotient, 0, high), self._general(rest, 0, divisor - 1)
 
     def _divide(self, value: Value, divisor: int, high: int = UNKNOWN) -> tuple[Value, Value]:
-        if value.is_constant and value.type == "i64":
-            return i64(int(value.ref) // divisor), i64(int(value.ref) % divisor)
+        if isinstance(value.constant, int) and value.type == "i64":
+            return i64(value.constant // divisor), i64(value.constant % divisor)
         narrow = value.type[0] == "<" and high < 1 << 31  # vectors of i32 have a fast multiply-high
 
         def emit() -> Value:
@@ -432,7 +433,7 @@ class Generator:
         return offsets, lane_part
 
     def offset_pointer(self, element: str, pointer: Value, offset: Value) -> Value:
-        if offset.ref == "0":
+        if offset.constant == 0:
             return pointer
         return self.pure(
             ("gep", element, pointer, offset), (pointer, offset),

@@ -81,6 +81,7 @@ def emit_sequence(
         ["ptr", "i64", "i64"],
         attributes=target.function_attributes,
         parameter_attributes=["noalias readonly", "", ""],
+        arrays=len(slices),
     )
     _Sequence(builder, target, slices, symbols, read_only).run(thunks)
     builder.ret()
@@ -174,23 +175,22 @@ class _Sequence:
         if not thunk.work_count:
             return
         name = self.symbols[thunk.function]
-        lines, in_all = self.b.module.lines[name]
-        attribute = ""
-        if lines <= INLINED_LINES and in_all <= INLINED_IN_ALL:
-            attribute = " alwaysinline"
-            self.b.inlined_lines += in_all
+        called = self.b.module.functions[name]
+        in_all = called.lines + called.inlined_lines
+        flags = ""
+        if called.lines <= INLINED_LINES and in_all <= INLINED_IN_ALL:
+            flags = "alwaysinline"
+            self.b.function.inlined_lines += in_all
         table = self.table(thunk.arguments)
         end = i64(thunk.work_count)
         if self.me is None or self.target.shares(self.b.module, name):
-            self.b.emit_void(f"call void @{name}(ptr {table.ref}, i64 0, i64 {end.ref}){attribute}")
+            self.b.call("void", name, [table, i64(0), end], flags)
         else:
             share = -(-thunk.work_count // self.target.work_group)
             begin = self.b.mul(self.me, i64(share))
             with self.where(self.b.icmp("slt", begin, end)):
                 end = self.b.intrinsic("smin", [self.b.add(begin, i64(share)), end])
-                self.b.emit_void(
-                    f"call void @{name}(ptr {table.ref}, i64 {begin.ref}, i64 {end.ref}){attribute}"
-                )
+                self.b.call("void", name, [table, begin, end], flags)
         self.barrier()
 
     def barrier(self) -> None:

@@ -169,7 +169,7 @@ def constant_table(g: Generator, data: np.ndarray) -> Value:
     raw = np.ascontiguousarray(data)
     width = min(raw.dtype.itemsize, 8)
     words = raw.view(np.uint8).reshape(-1).view(f"u{width}")
-    return g.builder.module.constant_array(f"i{width * 8}", map(str, words.tolist()))
+    return g.builder.constant_array(f"i{width * 8}", map(str, words.tolist()))
 
 
 def _broadcast(g: Generator, i: hlo.Instruction, index: Index) -> Element:
@@ -358,8 +358,8 @@ def clamp_coordinate(g: Generator, value: Element, dtype: dtypes.DType, limit: i
     assert isinstance(value, Value)
     if limit <= 0:
         return ZERO
-    if value.is_constant and value.type[0] == "i":
-        number = int(value.ref)
+    if isinstance(value.constant, int) and value.type[0] == "i":
+        number = value.constant
         if not dtype.is_signed:
             number &= (1 << dtype.bits) - 1
         return fixed(min(max(number, 0), limit))
@@ -520,7 +520,7 @@ def branch(
     """One of two elements by a condition that is the same in all lanes; only that one is computed."""
     b = g.builder
     yes, no, join = b.new_label("then"), b.new_label("else"), b.new_label("join")
-    results: list[tuple[Element, str, list[str]]] = []
+    results: list[tuple[Element, str, list[llvm_ir.Instruction]]] = []
     entry = b.lines
     b.branch_if(condition, yes, no)
     for label, function in ((yes, then), (no, otherwise)):
@@ -537,11 +537,10 @@ def branch(
         ends.append((wide, block))
     b.start_block(join)
     first, second = ends
-    merged = []
-    for v, w in zip(components(first[0]), components(second[0]), strict=True):
-        merged.append(
-            b.emit(v.type, f"phi {v.type} [ {v.ref}, %{first[1]} ], [ {w.ref}, %{second[1]} ]")
-        )
+    merged = [
+        b.phi([(v, first[1]), (w, second[1])])
+        for v, w in zip(components(first[0]), components(second[0]), strict=True)
+    ]
     g.note(*merged)
     return Complex(merged[0], merged[1]) if len(merged) == 2 else merged[0]
 

@@ -219,7 +219,7 @@ def _extremum(g: Generator, predicate: str, o: list[Value]) -> Value:
         a, c = c, a
     maximum = predicate == "ogt"
     if c.is_constant:
-        if c.ref == _constant(c, 0.0 if maximum else -0.0).ref:  # it beats the other zero
+        if llvm_ir.is_float_zero(c, 1 if maximum else -1):  # it beats the other zero
             return b.select(b.fcmp("ugt" if maximum else "ult", a, c), a, c)
         return b.select(b.fcmp(predicate, c, a), c, a)
     # As the machine does it: the second if they are equal or one is NaN. So the two differ for zeros and NaN
@@ -300,10 +300,7 @@ def _remainder_constant(g: Generator, i: hlo.Instruction, o: list[Value]) -> Val
 
 
 def _is_harmless(value: Value) -> bool:
-    if not value.is_constant:
-        return False
-    text = value.ref.removeprefix("splat (").removesuffix(")").split()[-1]
-    return text.lstrip("-").isdigit() and int(text) not in (0, -1)
+    return isinstance(value.constant, int) and value.constant not in (0, -1)
 
 
 def _remainder_floats(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
@@ -311,7 +308,7 @@ def _remainder_floats(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value
     count = lanes_of(o[0].type)
     if count == 1:
         return b.binary("frem", o[0], o[1])
-    result = Value(o[0].type, "poison")
+    result = llvm_ir.poison(o[0].type)
     for lane in range(count):
         rest = b.binary("frem", b.extract(o[0], lane), b.extract(o[1], lane))
         result = b.insert(result, rest, lane)
@@ -320,7 +317,7 @@ def _remainder_floats(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value
 
 def _power(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
     if i.dtype.is_float:
-        if o[0].is_constant and o[0].ref == _constant(o[0], 2.0).ref:
+        if o[0].constant == 2:
             return math_function(g, "exp2", o[1])
         return math_function(g, "pow", *o)
     return _integer_power(g, i.dtype, o[0], o[1])
@@ -332,9 +329,8 @@ def _integer_power(g: Generator, dtype: DType, x: Value, y: Value) -> Value:
     one = _constant(x, 1)
     result, square = one, x
     bits = dtype.bits
-    constant = None
-    if y.is_constant and y.ref.removeprefix("splat (").removesuffix(")").split()[-1].isdigit():
-        constant = int(y.ref.removeprefix("splat (").removesuffix(")").split()[-1])
+    constant = y.constant if isinstance(y.constant, int) and y.constant >= 0 else None
+    if constant is not None:
         bits = constant.bit_length()
     for n in range(bits):
         if constant is not None:
@@ -369,10 +365,8 @@ def _shift(opcode: str) -> Operation:
             x = b.binary("ashr", b.binary("shl", x, _constant(x, 8 - bits)), _constant(x, 8 - bits))
         if bits < 8:
             by = b.binary("and", by, _constant(by, 0xFF if i.dtype.is_signed else (1 << bits) - 1))
-        if by.is_constant and _is_harmless(by):
-            amount = int(by.ref.removeprefix("splat (").removesuffix(")").split()[-1])
-            if 0 <= amount < bits:
-                return b.binary(opcode, x, by)
+        if isinstance(by.constant, int) and 0 <= by.constant < bits:
+            return b.binary(opcode, x, by)
         inside = b.icmp("ult", by, _constant(by, bits))
         if opcode == "ashr":
             return b.binary("ashr", x, b.select(inside, by, _constant(by, bits - 1)))

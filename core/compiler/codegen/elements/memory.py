@@ -44,9 +44,7 @@ def _fetch(g: Generator, array: Array, pointer: Value, lane: Coordinate) -> Elem
     dtype = array.shape.dtype
     assert g.fetched_bytes is not None
     if array.shape.bytes >= g.fetched_bytes:
-        # To read, into all caches, as data.
-        hints = [Value("i32", n) for n in ("0", "3", "1")]
-        g.builder.call("void", "llvm.prefetch.p0", [pointer, *hints])
+        g.builder.prefetch(pointer)
     zero = llvm_ir.zero(llvm_ir.vector(register_type(dtype), lane.lanes))
     return Complex(zero, zero) if dtype.is_complex else zero
 
@@ -92,14 +90,7 @@ def _load_part(
         return _strided(g, type_, pointer, count, lane.stride)
     offsets = lane.vector or b.lane_offsets("i64", count, lane.stride)
     addresses = b.gep(type_, b.gep(type_, pointer, i64(part)), offsets)
-    result = llvm_ir.vector(type_, count)
-    if mask is None:
-        mask = Value(f"<{count} x i1>", "splat (i1 true)")
-    name = f"llvm.masked.gather.{llvm_ir.mangle(result)}.{llvm_ir.mangle(addresses.type)}"
-    passthru = llvm_ir.zero(result)
-    return b.call(
-        result, name, [Value(f"{addresses.type} align {size}", addresses.ref), mask, passthru]
-    )
+    return b.gather(llvm_ir.vector(type_, count), addresses, size, mask)
 
 
 def _strided(g: Generator, type_: str, pointer: Value, count: int, stride: int) -> Value:
@@ -130,9 +121,7 @@ def _contiguous(g: Generator, type_: str, pointer: Value, count: int, mask: Valu
     result = llvm_ir.vector(type_, count)
     if mask is None:
         return g.builder.load(result, pointer, size_of(type_))
-    name = f"llvm.masked.load.{llvm_ir.mangle(result)}.p0"
-    address = Value(f"ptr align {size_of(type_)}", pointer.ref)
-    return g.builder.call(result, name, [address, mask, llvm_ir.zero(result)])
+    return g.builder.masked_load(result, pointer, size_of(type_), mask)
 
 
 def store(
@@ -162,26 +151,18 @@ def store(
         if mask is None:
             width = size * llvm_ir.lanes_of(value.type)
             if streaming and width == g.target.vector_bytes and _is_aligned(array, index, width):
-                b.store(value, pointer, width, ", !nontemporal !{i32 1}")
+                b.store(value, pointer, width, nontemporal=True)
                 g.streamed = True
                 return
             b.store(value, pointer, size)
         else:
-            name = f"llvm.masked.store.{llvm_ir.mangle(value.type)}.p0"
-            b.call("void", name, [value, Value(f"ptr align {size}", pointer.ref), mask])
+            b.masked_store(value, pointer, size, mask)
     else:
         count = lane.lanes
         offsets = lane.vector or b.lane_offsets("i64", count, lane.stride)
-        if mask is None:
-            mask = Value(f"<{count} x i1>", "splat (i1 true)")
         for n, part in enumerate(parts):
             addresses = b.gep(type_, b.gep(type_, pointer, i64(n)), offsets)
-            name = (
-                f"llvm.masked.scatter.{llvm_ir.mangle(part.type)}.{llvm_ir.mangle(addresses.type)}"
-            )
-            b.call(
-                "void", name, [part, Value(f"{addresses.type} align {size}", addresses.ref), mask]
-            )
+            b.scatter(part, addresses, size, mask)
 
 
 def _is_aligned(array: Array, index: Index, width: int) -> bool:

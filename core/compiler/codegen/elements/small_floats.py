@@ -75,13 +75,7 @@ def decode(g: Generator, raw: Value, dtype: DType) -> Value:
     if count == 1:
         return b.load("float", b.gep("float", table, wide), 4)
     addresses = b.gep("float", table, wide)
-    name = f"llvm.masked.gather.{llvm_ir.mangle(float_)}.{llvm_ir.mangle(addresses.type)}"
-    mask = Value(f"<{count} x i1>", "splat (i1 true)")
-    return b.call(
-        float_,
-        name,
-        [Value(f"{addresses.type} align 4", addresses.ref), mask, llvm_ir.zero(float_)],
-    )
+    return b.gather(float_, addresses, 4)
 
 
 def _decode_table(g: Generator, dtype: DType) -> Value:
@@ -90,7 +84,7 @@ def _decode_table(g: Generator, dtype: DType) -> Value:
         codes &= (1 << dtype.bits) - 1
     values = codes.view(dtype.numpy).astype(np.float64)
     texts = [f"0x{struct.unpack('<Q', struct.pack('<d', v))[0]:016X}" for v in values]
-    return g.builder.module.constant_array("float", texts)
+    return g.builder.constant_array("float", texts)
 
 
 def _decode_half(g: Generator, raw: Value) -> Value:

@@ -160,7 +160,7 @@ class Blocks:
                     pointer = b.gep(type_, rows[0], b.mul(k, i64(matrix.column)))
                     raw = b.load(llvm_ir.vector(type_, lanes), pointer, dtype.size)
                 else:
-                    raw = Value(llvm_ir.vector(type_, lanes), "poison")
+                    raw = llvm_ir.poison(llvm_ir.vector(type_, lanes))
                     for n, r in enumerate(rows):
                         pointer = b.gep(type_, r, b.mul(k, i64(matrix.column)))
                         raw = b.insert(raw, b.load(type_, pointer, dtype.size), n)

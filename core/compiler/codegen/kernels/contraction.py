@@ -38,7 +38,7 @@ from ..llvm_ir import Module, Value, i64
 from ..representation import Complex, Element, components, map_components
 from . import accumulation
 from .emit import EmittedKernel, Frame
-from .loops import count
+from .loops import count, mask_of
 
 if TYPE_CHECKING:
     from ...targets.target import Target
@@ -375,8 +375,7 @@ class _Kernel(Products):
         tail = column.size - (width - 1) * lanes  # lanes of the last vector, if there is one block
         mask = None
         if column.size < width * lanes:
-            text = ", ".join(f"i1 {'true' if n < tail else 'false'}" for n in range(lanes))
-            mask = Value(f"<{lanes} x i1>", f"<{text}>")
+            mask = mask_of(tail, lanes)
         outer = [*c.batch, *c.rows[:-1], *c.columns[:-1]]
 
         def tile(index: Index) -> None:
@@ -438,8 +437,7 @@ class _Kernel(Products):
         rest = minor.size - main
         mask = None
         if rest and self.can_mask:
-            text = ", ".join(f"i1 {'true' if n < rest else 'false'}" for n in range(lanes))
-            mask = Value(f"<{lanes} x i1>", f"<{text}>")
+            mask = mask_of(rest, lanes)
         # The lanes behind the end are loaded as zeros, whose product adds nothing unless something is computed of them:
         # an operand's 1 / 0 there would make the sum NaN.
         adds_nothing = all(_keeps_zeros(operand) for operand in self.dot.operands)
@@ -545,7 +543,7 @@ class _Kernel(Products):
         def gather(values: Sequence[Value]) -> Value:
             if len(values) == 1:
                 return values[0]
-            result = Value(llvm_ir.vector(self.type, len(values)), "poison")
+            result = llvm_ir.poison(llvm_ir.vector(self.type, len(values)))
             for n, v in enumerate(values):
                 result = self.g.builder.insert(result, v, n)
             return result

@@ -24,7 +24,7 @@ from .. import costs
 from ..elements import conversion
 from ..elements.elemental import element, inline, start_coordinate
 from ..generator import Array, Coordinate, Generator, Index, fixed
-from ..llvm_ir import Module, Value, i64, lanes_of
+from ..llvm_ir import Module, Value, i64
 from ..representation import (
     Complex,
     Element,
@@ -34,7 +34,6 @@ from ..representation import (
     memory_type,
     register_type,
 )
-from ..vector_math.branches import any_lane
 from . import loops
 from .emit import EmittedKernel, Frame
 
@@ -329,8 +328,8 @@ class _Block:
                 continue
             if value.result_shapes[number].dims[d] == 1:  # type: ignore[union-attr]
                 found.append(0)
-            elif c.vector is None and c.is_uniform and c.base.is_constant:
-                found.append(int(c.base.ref))
+            elif c.vector is None and c.is_uniform and isinstance(c.base.constant, int):
+                found.append(c.base.constant)
             else:
                 raise errors.of_instruction("INTERNAL", "a register has no address", value)
         return tuple(found)
@@ -495,7 +494,7 @@ class _Block:
         known = loop.called[0].root.operands[0]
         (place,) = self.places(known)
         (value,) = components(element(g, predicate, self.index(known, place)))
-        return any_lane(g.builder, value, lanes_of(value.type))
+        return g.builder.any_lane(value)
 
     # ------------------------------------------------------------------------------------------- carried registers
     def as_carried(self, value: Element, state: hlo.Instruction, *, rounded: bool) -> list[Value]:

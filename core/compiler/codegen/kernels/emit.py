@@ -72,6 +72,7 @@ class Frame:
             ["ptr", "i64", "i64"],
             attributes=target.function_attributes,
             parameter_attributes=["noalias readonly", "", ""],
+            arrays=len(instruction.operands) + len(instruction.result_shapes),
         )
         self.generator: Generator = Generator(self.builder, target)
         arguments, self.begin, self.end = self.builder.arguments

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ...ir import errors, hlo
 from ...ir.dtypes import DType
-from .. import costs, effort
+from .. import costs, effort, llvm_ir
 from ..elements.elemental import element
 from ..generator import ZERO, Coordinate, Generator, Index, fixed
 from ..llvm_ir import Module, Value, i64
@@ -287,8 +287,7 @@ def span(
 
 def mask_of(count: int, lanes: int) -> Value:
     """The constant mask of the first ``count`` lanes."""
-    text = ", ".join(f"i1 {'true' if n < count else 'false'}" for n in range(lanes))
-    return Value(f"<{lanes} x i1>", f"<{text}>")
+    return llvm_ir.lanes_constant("i1", [n < count for n in range(lanes)])
 
 
 def tail(g: Generator, start: int, stop: int, lanes: int, masked: bool, step: Step) -> None:

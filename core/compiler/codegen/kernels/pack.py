@@ -197,10 +197,7 @@ class _Pack:
         for row in range(self.group):
             ahead = (row + _ROWS_AHEAD * self.group) * self.row_stride
             place = i64(ahead + column * self.column_stride)
-            pointer = b.gep(self.from_type, base, place, inbounds=False)
-            b.call(
-                "void", "llvm.prefetch.p0", [pointer, *(Value("i32", n) for n in ("0", "3", "1"))]
-            )
+            b.prefetch(b.gep(self.from_type, base, place, inbounds=False))
 
     def load(self, base: Value, offset: int) -> Value:
         """``lanes`` columns from ``offset`` on, as the product reads them."""

@@ -366,8 +366,7 @@ class _PackedDot:
         self.following = b.gep("i8", packed, begin, inbounds=False)
 
     def prefetch(self, pointer: Value, write: int, locality: int) -> None:
-        arguments = [pointer, *(Value("i32", str(n)) for n in (write, locality, 1))]
-        self.b.call("void", "llvm.prefetch.p0", arguments)
+        self.b.prefetch(pointer, write=bool(write), locality=locality)
 
     def place(self, top: Value, left: Value) -> Value:
         """The number of the element of the result at row ``top`` and column ``left``."""

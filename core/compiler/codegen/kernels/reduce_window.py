@@ -320,8 +320,7 @@ class _Scan:
             g.note(*moved)
             joined = self.join(moved, values)
             if self.neutral is None:
-                text = ", ".join(f"i1 {'true' if alone else 'false'}" for alone in lone)
-                joined = self.chosen(Value(f"<{lanes} x i1>", f"<{text}>"), values, joined)
+                joined = self.chosen(llvm_ir.lanes_constant("i1", lone), values, joined)
             values = joined
             by *= 2
         return values

@@ -463,11 +463,11 @@ class Reduction:
             pieces: list[tuple[Coordinate, Value | None]] = []
 
             def piece(c: Coordinate, mask: Value | None) -> None:
-                if c.vector is None and not start.is_constant:
+                known = c.base.constant
+                if c.vector is None and isinstance(known, int) and not start.is_constant:
+                    multiple = math.gcd(count, known)
                     base = g.add(start, c.base)
-                    c = Coordinate(
-                        base, c.stride, c.lanes, None, 0, size - 1, math.gcd(count, int(c.base.ref))
-                    )
+                    c = Coordinate(base, c.stride, c.lanes, None, 0, size - 1, multiple)
                 else:
                     c = g.shift(c, first)
                 pieces.append((c, mask))

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ...ir import dtypes, hlo
-from .. import costs
+from .. import costs, llvm_ir
 from ..elements import conversion, memory
 from ..elements.elemental import inline
 from ..generator import ZERO, Coordinate, Generator, Index, fixed
@@ -202,7 +202,7 @@ class _Scatter:
             inside = g.compare("ule", wide, i64(limit))
             condition = inside if condition is None else g.apply("and", condition, inside)
             starts[d] = Coordinate(wide, 0, 1, None, 0, limit)
-        return starts, condition if condition is not None else Value("i1", "true")
+        return starts, condition if condition is not None else llvm_ir.TRUE
 
     def combine(
         self, at: dict[int, Coordinate], starts: Sequence[Coordinate], mask: Value | None

@@ -172,12 +172,10 @@ class _SelectAndScatter:
         def number(positions: windows.Positions) -> Value:
             """The position's number in the window, in every lane."""
             c = g.linear(positions, sizes)
-            return g.splat(
-                b.cast("trunc", c.base, "i32")
-                if not c.base.is_constant
-                else Value("i32", c.base.ref),
-                lanes,
-            )
+            known = c.base.constant
+            if isinstance(known, int):
+                return g.splat(llvm_ir.integer("i32", known), lanes)
+            return g.splat(b.cast("trunc", c.base, "i32"), lanes)
 
         def search(positions: windows.Positions, state: list[Value]) -> list[Value]:
             chosen, *best = state

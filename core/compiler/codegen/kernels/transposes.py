@@ -291,7 +291,7 @@ class _Square:
                 continue
             name = f"tripont.transpose.{llvm_ir.mangle(scalar)}.{self.tile}"
             module = g.builder.module
-            if name not in module.defined:
+            if name not in module.functions:
                 attributes = f"{g.target.function_attributes} noinline"
                 body = Builder(module, name, ["ptr"], linkage="internal", attributes=attributes)
                 self.transpose_in(body, scalar, body.arguments[0])

@@ -134,8 +134,7 @@ def choose(
     b.start_block(join)
     (first, from_first), (second, from_second) = ends
     merged = [
-        b.emit(v.type, f"phi {v.type} [ {v.ref}, %{from_first} ], [ {w.ref}, %{from_second} ]")
-        for v, w in zip(first, second, strict=True)
+        b.phi([(v, from_first), (w, from_second)]) for v, w in zip(first, second, strict=True)
     ]
     g.note(*merged)
     return merged

@@ -51,7 +51,7 @@ def call(builder: Builder, target: Target, name: str, *arguments: Value) -> Valu
     """``FUNCTIONS[name]`` by calling a function of the module: slower by what a call saves and restores, and small."""
     type_ = arguments[0].type
     function = f"tripont.{name}.{mangle(type_)}"
-    if function not in builder.module.defined:
+    if function not in builder.module.functions:
         body = Builder(
             builder.module, function, [a.type for a in arguments], type_, linkage="internal",
             attributes=f"{target.function_attributes} noinline",

@@ -23,22 +23,21 @@ def where_any(
     b, module = m.builder, m.builder.module
     arguments = [x] if isinstance(x, Value) else list(x)
     name = f"tripont.{name}.{mangle(m.type)}"
-    if name not in module.defined:
+    if name not in module.functions:
         function_of(m, name, len(arguments), compute, "cold noinline")
         outer = Builder(
             module, f"{name}.where", [condition.type, *[m.type] * (1 + len(arguments))], m.type,
             linkage="internal", attributes=f"{m.target.function_attributes} alwaysinline",
         )  # fmt: skip
         wanted, other, *given = outer.arguments
-        any_wanted = any_lane(outer, wanted, m.lanes)
+        any_wanted = outer.any_lane(wanted)
         before, some, join = outer.block, outer.new_label("some"), outer.new_label("join")
         outer.branch_if(any_wanted, some, join)
         outer.start_block(some)
         chosen = outer.select(wanted, outer.call(m.type, name, given), other)
         outer.branch(join)
         outer.start_block(join)
-        phi = f"phi {m.type} [ {other.ref}, %{before} ], [ {chosen.ref}, %{some} ]"
-        outer.ret(outer.emit(m.type, phi))
+        outer.ret(outer.phi([(other, before), (chosen, some)]))
         outer.finish()
     return b.call(m.type, f"{name}.where", [condition, value, *arguments])
 
@@ -53,10 +52,3 @@ def function_of(
     )  # fmt: skip
     inner.ret(compute(Arithmetic(inner, m.target, m.type), *inner.arguments))
     inner.finish()
-
-
-def any_lane(builder: Builder, condition: Value, lanes: int) -> Value:
-    """Whether the condition holds in a lane."""
-    if lanes == 1:
-        return condition
-    return builder.call("i1", f"llvm.vector.reduce.or.v{lanes}i1", [condition])

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ...targets.target import Target
+from .. import llvm_ir
 from ..llvm_ir import Builder, Value
 from .arithmetic import Arithmetic, Pair
 
@@ -103,9 +104,9 @@ def _scalef(m: Arithmetic, x: Value, n: Value) -> Value:
     """x * 2^n by that instruction."""
     width = m.lanes * m.format.bits
     suffix = f"{'pd' if m.is_double else 'ps'}.{width}"
-    mask = Value("i8" if m.lanes <= 8 else f"i{m.lanes}", "-1")
+    mask = llvm_ir.integer("i8" if m.lanes <= 8 else f"i{m.lanes}", -1)
     arguments = [x, n, x, mask] + (
-        [Value("i32", "4")] if width == 512 else []
+        [llvm_ir.integer("i32", 4)] if width == 512 else []
     )  # 4: the current rounding mode
     name = f"llvm.x86.avx512.mask.scalef.{suffix}"
     m.builder.module.declare(name, m.type, [a.type for a in arguments])

@@ -20,7 +20,7 @@ from ...targets.target import Target
 from .. import llvm_ir
 from ..llvm_ir import Builder, Value
 from .arithmetic import INFINITY, NAN, Arithmetic, Pair
-from .branches import any_lane, where_any
+from .branches import where_any
 from .exponential import expm1
 from .gamma import lgamma_of_one_and, lgamma_of_positive
 from .logarithm import log1p, log_pair
@@ -120,7 +120,7 @@ def _lower_series(m: Precision, a: Value, x: Value, not_wanted: Value) -> Value:
         term = m.mul(term, m.div(x, n))
         total = m.add(total, term)
         carried[:] = [m.add(n, 1.0), term, total]
-        more.append(any_lane(m.builder, m.compare("ogt", term, m.mul(total, m.nothing)), m.lanes))
+        more.append(m.builder.any_lane(m.compare("ogt", term, m.mul(total, m.nothing))))
     return results[2]
 
 
@@ -150,7 +150,7 @@ def _upper_fraction(m: Precision, a: Value, x: Value, wanted: Value) -> Value:
 def still_counts(m: Precision, change: Value, total: Value) -> Value:
     """Whether a change is more than nothing beside a total in a lane."""
     size = m.mul(m.absolute(total), m.nothing)
-    return any_lane(m.builder, m.compare("ogt", m.absolute(change), size), m.lanes)
+    return m.builder.any_lane(m.compare("ogt", m.absolute(change), size))
 
 
 def _upper_of_small(m: Arithmetic, a: Value, x: Value) -> Value:
@@ -170,7 +170,7 @@ def _upper_of_small(m: Arithmetic, a: Value, x: Value) -> Value:
         total = m.add(total, part)
         carried[:] = [m.add(n, 1.0), term, total]
         size = m.absolute(m.mul(total, NOTHING[m.scalar]))
-        more.append(any_lane(m.builder, m.compare("ogt", m.absolute(part), size), m.lanes))
+        more.append(m.builder.any_lane(m.compare("ogt", m.absolute(part), size)))
     series = log1p(m.builder, m.target, m.mul(a, results[2]))
     zero = m.constant(0.0)
     power = m.pair_scale(log_pair(m, Pair(x, zero)), a)

@@ -31,7 +31,7 @@ from .. import llvm_ir
 from ..llvm_ir import Builder, Value
 from . import uniform_beta
 from .arithmetic import INFINITY, NAN, Arithmetic, Pair
-from .branches import any_lane, where_any
+from .branches import where_any
 from .exponential import exp_of_pair, expm1
 from .gamma import lgamma_of_one_and, lgamma_step, stirling_rest
 from .incomplete import is_ordinary, still_counts
@@ -205,7 +205,7 @@ def _of_small(m: Arithmetic, a: Value, b: Value, y: Value) -> Value:
         total = m.add(total, part)
         carried[:] = [m.add(i, 1.0), term, total]
         size = m.absolute(m.mul(total, NOTHING[m.scalar]))
-        more.append(any_lane(m.builder, m.compare("ogt", m.absolute(part), size), m.lanes))
+        more.append(m.builder.any_lane(m.compare("ogt", m.absolute(part), size)))
     series = log1p(m.builder, m.target, m.mul(b, results[2]))
     logarithm = m.sub(lgamma_step(m, a, b, y), lgamma_of_one_and(m, b))
     return m.negate(expm1(m.builder, m.target, m.add(logarithm, series)))

@@ -14,7 +14,6 @@ from ...targets.target import Target
 from .. import llvm_ir
 from ..llvm_ir import Builder, Value
 from .arithmetic import NAN, Pair
-from .branches import any_lane
 from .gamma import digamma_of_positive
 from .incomplete import gamma_factor, is_ordinary, not_tiny
 from .logarithm import log_pair
@@ -74,7 +73,7 @@ def _lower_series(m: Precision, a: Value, x: Value, not_wanted: Value) -> tuple[
         total, slopes = m.add(total, term), m.add(slopes, slope)
         carried[:] = [m.add(n, 1.0), term, slope, total, slopes]
         goes_on = m.either(_still(m, term, total), _still(m, slope, slopes))
-        more.append(any_lane(m.builder, goes_on, m.lanes))
+        more.append(m.builder.any_lane(goes_on))
     return results[3], results[4]
 
 
@@ -104,5 +103,5 @@ def _upper_fraction(m: Precision, a: Value, x: Value, wanted: Value) -> tuple[Va
         value, slope = m.add(value, change), m.add(slope, change_slope)
         carried[:] = [m.add(i, 1.0), partial, d, d_slope, change, change_slope, value, slope]
         goes_on = m.either(_still(m, change, value), _still(m, change_slope, slope))
-        more.append(any_lane(m.builder, goes_on, m.lanes))
+        more.append(m.builder.any_lane(goes_on))
     return results[6], m.div(results[7], results[6])

@@ -139,7 +139,7 @@ def log_pair(m: Arithmetic, x: Pair) -> Pair:
     """
     mantissa, k = normalise(m, x.high)
     f = m.sub(mantissa, 1.0)
-    if x.low.ref == m.constant(0.0).ref:
+    if x.low.constant == 0:
         return _log_reduced_pair(m, Pair(f, x.low), k)
     low = m.mul(x.low, m.exp2_integer(m.int_sub(0, k)))
     return _log_reduced_pair(m, m.two_sum(f, low), k)

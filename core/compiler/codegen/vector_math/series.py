@@ -41,7 +41,7 @@ def called(
     """
     m = Arithmetic(builder, target, arguments[0].type)
     function = f"tripont.{name}.{mangle(m.type)}"
-    if function not in builder.module.defined:
+    if function not in builder.module.functions:
         function_of(m, function, len(arguments), lambda n, *v: _widened(n, compute, v), "noinline")
     return builder.call(m.type, function, arguments)
 

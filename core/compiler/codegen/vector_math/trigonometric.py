@@ -80,18 +80,18 @@ class _Reduced(NamedTuple):
     r: Pair
 
 
-def _reduced_type(scalar: str) -> str:
-    """What ``reduce_large`` returns: r high, r low, quadrant."""
-    return f"{{ {scalar}, {scalar}, i64 }}"
+def _reduced_types(scalar: str) -> list[str]:
+    """Of what ``reduce_large`` returns: r high, r low, quadrant."""
+    return [scalar, scalar, "i64"]
 
 
 def _define_reduce_large(module: llvm_ir.Module, target: Target, scalar: str) -> str:
     """Define ``{r high, r low, quadrant} reduce_large(x)`` for finite |x| >= 2^-20 in the module; its name."""
     name = f"{_REDUCE_LARGE}.{llvm_ir.mangle(scalar)}"
-    if name in module.defined:
+    if name in module.functions:
         return name
     b = Builder(
-        module, name, [scalar], _reduced_type(scalar), linkage="internal",
+        module, name, [scalar], llvm_ir.aggregate_type(_reduced_types(scalar)), linkage="internal",
         attributes=f"{target.function_attributes} cold noinline",
     )  # fmt: skip
     m = Arithmetic(b, target, scalar)
@@ -108,7 +108,7 @@ def _define_reduce_large(module: llvm_ir.Module, target: Target, scalar: str) ->
     start = b.sub(exponent, llvm_ir.i64(bias + stored + 2 - 64))
     start = b.select(b.icmp("slt", start, llvm_ir.i64(0)), llvm_ir.i64(0), start)
     word, shift = b.binary("lshr", start, llvm_ir.i64(6)), b.binary("and", start, llvm_ir.i64(63))
-    table = module.constant_array("i64", [str(w) for w in _TWO_OVER_PI_WORDS])
+    table = b.constant_array("i64", [str(w) for w in _TWO_OVER_PI_WORDS])
     words = [b.load("i64", b.gep("i64", table, b.add(word, llvm_ir.i64(i))), 8) for i in range(4)]
     window = [
         b.call("i64", "llvm.fshl.i64", [words[i], words[i + 1], shift]) for i in range(3)
@@ -147,7 +147,7 @@ def _define_reduce_large(module: llvm_ir.Module, target: Target, scalar: str) ->
     r_high = m.select(negative, m.negate(r.high), r.high)
     r_low = m.select(negative, m.negate(r.low), r.low)
     quadrant = b.select(negative, b.sub(llvm_ir.i64(0), quadrant), quadrant)
-    b.ret(_aggregate(b, _reduced_type(scalar), [r_high, r_low, quadrant]))
+    b.ret(b.aggregate([r_high, r_low, quadrant]))
     b.finish()
     return name
 
@@ -171,12 +171,9 @@ def _reduce_lane(m: Arithmetic, x: Value) -> list[Value]:
     scalar = "double" if m.is_double or m.target.has_double else "float"
     if x.type != scalar:
         x = b.cast("fpext", x, scalar)
-    result = _reduced_type(scalar)
-    call = b.call(result, _define_reduce_large(b.module, m.target, scalar), [x])
-    high, low, quadrant = (
-        b.emit(t, f"extractvalue {result} {call.ref}, {i}")
-        for i, t in enumerate((scalar, scalar, "i64"))
-    )
+    types = _reduced_types(scalar)
+    name = _define_reduce_large(b.module, m.target, scalar)
+    high, low, quadrant = b.elements(b.call(llvm_ir.aggregate_type(types), name, [x]), types)
     if m.is_double:
         return [high, low, quadrant]
     if scalar == "double":
@@ -194,15 +191,12 @@ def _replace_large(m: Arithmetic, x: Value, limit: float, fast: _Reduced) -> _Re
     """
     b = m.builder
     values = [fast.r.high, fast.r.low, fast.quadrant]
-    result = f"{{ {', '.join(v.type for v in values)} }}"
+    types = [v.type for v in values]
+    result = llvm_ir.aggregate_type(types)
     name = f"tripont.replace_large.{llvm_ir.mangle(m.type)}"
-    if name not in b.module.defined:
+    if name not in b.module.functions:
         _define_replace_large(b.module, m.target, name, m.type, limit, values, result)
-    text = ", ".join(f"{v.type} {v.ref}" for v in (x, *values))
-    call = b.emit(result, f"call {result} @{name}({text})")
-    high, low, quadrant = (
-        b.emit(v.type, f"extractvalue {result} {call.ref}, {i}") for i, v in enumerate(values)
-    )
+    high, low, quadrant = b.elements(b.call(result, name, [x, *values]), types)
     return _Reduced(quadrant, Pair(high, low))
 
 
@@ -227,9 +221,7 @@ def _define_replace_large(
     x, *values = b.arguments
     magnitude = m.absolute(x)
     large = m.both(m.compare("ogt", magnitude, limit), m.compare("olt", magnitude, INFINITY))
-    any_large = large
-    if m.lanes > 1:
-        any_large = b.call("i1", f"llvm.vector.reduce.or.v{m.lanes}i1", [large])
+    any_large = b.any_lane(large)
     before = b.block
     slow_block, join = b.new_label("large"), b.new_label("reduced")
     b.branch_if(any_large, slow_block, join)
@@ -238,34 +230,18 @@ def _define_replace_large(
         slow = _reduce_lane(m, x)
     else:
         # Lanes that are not large give rubbish here, and are not chosen.
-        start = [Value(v.type, "poison") for v in values]
+        start = [llvm_ir.poison(v.type) for v in values]
         stop = llvm_ir.i64(m.lanes)
         with b.loop_carrying(llvm_ir.i64(0), stop, 1, start) as (i, carried, slow):
-            lane = b.emit(m.scalar, f"extractelement {x.type} {x.ref}, i64 {i.ref}")
-            carried[:] = [
-                b.emit(
-                    v.type,
-                    f"insertelement {v.type} {v.ref}, {part.type} {part.ref}, i64 {i.ref}",
-                )
-                for v, part in zip(carried, _reduce_lane(m, lane), strict=True)
-            ]
+            parts = _reduce_lane(m, b.extract(x, i))
+            carried[:] = [b.insert(v, part, i) for v, part in zip(carried, parts, strict=True)]
     chosen = [b.select(large, s, f) for s, f in zip(slow, values, strict=True)]
     end = b.block
     b.branch(join)
     b.start_block(join)
-    merged = [
-        b.emit(f.type, f"phi {f.type} [ {f.ref}, %{before} ], [ {c.ref}, %{end} ]")
-        for f, c in zip(values, chosen, strict=True)
-    ]
-    b.ret(_aggregate(b, result, merged))
+    merged = [b.phi([(f, before), (c, end)]) for f, c in zip(values, chosen, strict=True)]
+    b.ret(b.aggregate(merged))
     b.finish()
-
-
-def _aggregate(b: Builder, type_: str, values: list[Value]) -> Value:
-    result = Value(type_, "poison")
-    for i, v in enumerate(values):
-        result = b.emit(type_, f"insertvalue {type_} {result.ref}, {v.type} {v.ref}, {i}")
-    return result
 
 
 def _reduce_double(m: Arithmetic, x: Value) -> _Reduced:

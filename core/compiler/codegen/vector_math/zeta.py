@@ -19,7 +19,6 @@ from ...targets.target import Target
 from .. import llvm_ir
 from ..llvm_ir import Builder, Value
 from .arithmetic import INFINITY, NAN, Pair
-from .branches import any_lane
 from .gamma import digamma, lgamma_of_positive
 from .logarithm import log_pair
 from .power import pow, power_for_float
@@ -108,7 +107,7 @@ def _sum(m: Precision, s: Value, q: Value, root: Value | None) -> Value:
         nothing = m.both(m.compare("ogt", place, 0.0), m.compare("ole", term, size))
         goes_on = m.both(active, m.both(m.is_not(nothing), m.compare("olt", m.add(q, count), end)))
         carried[:] = [count, m.select(goes_on, 1.0, zero), total.high, low]
-        more.append(any_lane(m.builder, goes_on, m.lanes))
+        more.append(m.builder.any_lane(goes_on))
     y = m.add(q, results[0])
     inverse = m.div(1.0, y)
     square = m.mul(inverse, inverse)

@@ -6,6 +6,7 @@ code, depend on the module alone; how many processes compile them depends on the
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import TYPE_CHECKING, Final
 
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
 PART = 1 << 18
 # The same of one that is compiled quickly: each has all the functions that it calls.
 QUICK_PART = 1 << 20
-# Loops that keep values in registers from one iteration to the next: only LLVM's full effort leaves them there.
-_CARRIES_VALUES: Final = re.compile(r" = phi (?:<|float|double|half)")
-_NAME: Final = re.compile(r"define (?!internal)[^@]*@([\w.$]+)\(")
 # A label that LLVM makes: of a block (.LBB3_1), constants (.LCPI3_0), a jump table, the end of a function. The number
 # is that of the function in its module.
 _LOCAL_LABEL: Final = re.compile(r"(\.L[A-Za-z_]+)(\d+)")
@@ -50,15 +48,15 @@ class Parts(Compilation):
         self._processes: Processes | None = None
 
     def written(self, module: llvm_ir.Module) -> None:
-        for text in module.functions[self._seen :]:
+        for function in itertools.islice(module.functions.values(), self._seen, None):
             self._seen += 1
-            found = _NAME.match(text)
-            if found is None:  # an internal function goes wherever it is used
+            if function.is_internal:  # it goes wherever it is used
                 continue
-            self._written += len(text)
-            quick = self._written > effort.CAREFUL and _CARRIES_VALUES.search(text) is None
-            self._pending[quick].append(found[1])
-            self._sizes[quick] += len(text)
+            self._written += function.size
+            # Only LLVM's full effort leaves what loops carry in registers.
+            quick = self._written > effort.CAREFUL and not function.carries_values
+            self._pending[quick].append(function.name)
+            self._sizes[quick] += function.size
             if self._sizes[quick] >= (QUICK_PART if quick else PART):
                 self._make_part(module, quick)
 

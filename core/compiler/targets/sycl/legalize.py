@@ -1,13 +1,13 @@
-"""From the LLVM IR that kernels are written in to the LLVM IR that SPIR-V can hold.
+"""From the kernel IR that generators write to the LLVM IR that SPIR-V can hold.
 
 Element generators write for a flat memory: one kind of pointer, vectors of pointers for gathers, masked loads and
-stores. OpenCL has address spaces, and SPIR-V neither vectors of pointers nor masks. This module rewrites the text
-of a module line by line (:mod:`...codegen.llvm_ir` writes one instruction a line, in one way each):
+stores. OpenCL has address spaces, and SPIR-V neither vectors of pointers nor masks. This module writes each function
+again, instruction by instruction. :data:`RULES` is the table of what becomes something else:
 
 * every ``ptr`` becomes a pointer to the *generic* address space (4), which can point at global and private memory;
   ``alloca`` and tables of constants are cast to it where they are made;
-* a function ``void f(ptr arguments, i64 begin, i64 end)`` becomes a function that is inlined, and gets an OpenCL kernel
-  of its name: ``f(global T* a0, ..., i64 count, i64 chunk)``, whose work-item number i does units
+* a kernel's function becomes a function that is inlined, and gets an OpenCL kernel of its name:
+  ``f(global T* a0, ..., i64 count, i64 chunk)``, whose work-item number i does units
   [i * chunk, min((i + 1) * chunk, count)); where work-items share units, i is the number of the work-group;
 * gathers, scatters, masked loads and masked stores become scalar loads and stores of the lanes. A lane that the mask
   leaves out uses a dummy on the stack instead of its address, so there are no branches.
@@ -15,57 +15,20 @@ of a module line by line (:mod:`...codegen.llvm_ir` writes one instruction a lin
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Set
-from dataclasses import dataclass
-from typing import Final
+import functools
+from collections.abc import Callable, Collection, Set
+from typing import Any, Final, NamedTuple
 
 from ...codegen import llvm_ir
-from ...ir.errors import internal
-from .contract import contract
+from ...codegen.llvm_ir import Function, Instruction, Value, text
+from .contract import contractions
 
 GENERIC: Final = "ptr addrspace(4)"
 GLOBAL: Final = "ptr addrspace(1)"
 GLOBAL_ID: Final = "_Z13get_global_idj"
 GROUP_ID: Final = "_Z12get_group_idj"
-
-# Attributes that are about a kernel's function on the host, or about nothing here.
-_DEFINE: Final = re.compile(r"define (internal )?(\S.*?) @([\w.$]+)\((.*)\) #(\d+) \{$")
-_POINTER: Final = re.compile(r"\bptr\b(?! addrspace)")
-_ALLOCA: Final = re.compile(r"  (%\w+) = alloca (.+?)(?:, i64 (\d+))?, align (\d+)$")
-_TABLE: Final = re.compile(r"@table\.\d+")
-_VECTOR_GEP: Final = re.compile(
-    r"  (%\w+) = getelementptr inbounds (\S+), ptr (\S+), (<(\d+) x i64>) (.+)$"
-)
-_VECTOR: Final = re.compile(r"<(\d+) x (\w+)>")
-_MASKED: Final = re.compile(
-    r"  (?:(%\w+) = )?call \S.*? @llvm\.masked\.(gather|scatter|load|store)\.[\w.]+\((.*)\)$"
-)
-_ANY: Final = re.compile(
-    r"  (%\w+) = call i1 @llvm\.vector\.reduce\.or\.v(\d+)i1\(<\d+ x i1> (\S+)\)$"
-)
-_BOOL_TO_FLOAT: Final = re.compile(r"  (%\w+) = uitofp ((?:<\d+ x )?i1>?) (\S+) to (.+)$")
-_TRUNCATE: Final = re.compile(r"  (%\w+) = trunc ((?:<\d+ x )?i\d+>?) (\S+) to .+$")
-_EXTEND: Final = re.compile(
-    r"  (%\w+) = (zext|sext) ((?:<\d+ x )?i(?:8|16|32)>?) (\S+) to ((?:<\d+ x )?i\d+>?)$"
-)
-_SATURATING: Final = re.compile(
-    r"  (%\w+) = call (\S+|<\d+ x \w+>) (@llvm\.fpto[su]i\.sat\.[\w.]+)\((<\d+ x \w+>|\w+) (\S+)\)$"
-)
-_CALL: Final = re.compile(r"(  call void @)([\w.$]+)(\(.*)$")
+_TABLE: Final = "internal addrspace(1) constant"
 _EXPANDED: Final = ("llvm.masked.", "llvm.vector.reduce.or.")
-_ARGUMENT: Final = re.compile(r"getelementptr inbounds ptr, ptr %a0, i64 (\d+)$")
-_KERNEL_PARAMETERS: Final = re.compile(r"ptr (?:\w+ )*%a0, i64 %a1, i64 %a2$")
-
-
-@dataclass(slots=True)
-class _Lanes:
-    """A vector of addresses, kept as what it was made of: base + index of each lane."""
-
-    element: str
-    base: str
-    index_type: str
-    index: str
 
 
 def legalize(
@@ -77,46 +40,32 @@ def legalize(
 ) -> str:
     """The text of ``module`` for spirv64. ``attributes``: of every function; ``groups``: the kernels whose units are
     done by ``work_group`` work-items each, in sub-groups of ``sub_group`` (1: any).
-
-    Raises CompileError INTERNAL for IR that is not of the forms that code generation writes.
     """
     parts = list(module.header)
-    for line in module.globals:
-        parts.append(
-            line.replace("private unnamed_addr constant", "internal addrspace(1) constant")
-        )
+    parts += [text.table_of(table, _TABLE) for table in module.globals.values()]
     kernels: list[str] = []
-    calls = {
-        name
-        for name, text in module.function_texts()
-        if (head := _DEFINE.match(text[: text.index("\n")])) and _is_kernel(head)
-    }
-
-    def declare(name: str, type_: str) -> None:
-        module.declare(name, type_, [type_] * 3)
-
-    for name, text in module.function_texts():
-        function = _Function(name, text, calls, declare)
-        parts.append(function.rewrite())
-        is_launched = module.launched is None or name in module.launched
-        if function.num_arguments is not None and is_launched:
+    bodies = {f.name for f in module.functions.values() if f.arrays is not None}
+    for function in module.functions.values():
+        parts.append(_Rewriter(module, function, bodies).rewrite())
+        is_launched = module.launched is None or function.name in module.launched
+        if function.arrays is not None and is_launched:
             size = work_group if function.name in groups else 1
-            kernels.append(
-                _kernel(function.name, function.num_arguments, size, sub_group, work_group > 1)
-            )
+            kernels.append(_kernel(function.name, function.arrays, size, sub_group, work_group > 1))
     parts += kernels
-    for name, text in module.declarations.items():
-        if name not in module.defined and not name.startswith(_EXPANDED):
-            text = _mangled(_POINTER.sub(GENERIC, text))
+    for name, (result, arguments) in module.declarations.items():
+        if name not in module.functions and not name.startswith(_EXPANDED):
+            line = text.declaration(
+                _intrinsic(name), generic_type(result), [*map(generic_type, arguments)]
+            )
             # Calls that no work-item may make without the others of its group stay where they are.
-            parts.append(f"{text} convergent" if name.startswith("_Z") else text)
+            parts.append(f"{line} convergent" if name.startswith("_Z") else line)
     if kernels:
         parts += [f"declare spir_func i64 @{name}(i32)" for name in (GLOBAL_ID, GROUP_ID)]
-        if not any("@llvm.smin.i64(" in p for p in parts if p.startswith("declare")):
+        if "llvm.smin.i64" not in module.declarations:
             parts.append("declare i64 @llvm.smin.i64(i64, i64)")
-    for text, number in module.attributes.items():
+    for group, number in module.attributes.items():
         # What is marked cold or noinline stays so.
-        parts.append(f"attributes #{number} = {{ {text} }}")
+        parts.append(f"attributes #{number} = {{ {group} }}")
     parts.append(f"attributes #{len(module.attributes)} = {{ {attributes} }}")
     return "\n".join(parts).replace("#kernel", f"#{len(module.attributes)}") + "\n"
 
@@ -160,270 +109,282 @@ def _kernel(name: str, count: int, group: int, sub_group: int, is_gpu: bool) -> 
     return "\n".join(lines)
 
 
-def _mangled(text: str) -> str:
-    """Names of intrinsics that are overloaded by a pointer type."""
-    return re.sub(r"(@llvm\.[\w.]*)", lambda m: m[1].replace(".p0", ".p4"), text)
+@functools.cache
+def generic_type(type_: str) -> str:
+    """``type_`` with generic pointers."""
+    return type_ if "addrspace" in type_ else type_.replace("ptr", GENERIC)
 
 
-def _is_kernel(head: re.Match[str]) -> bool:
-    """Whether a function header is a kernel's."""
-    return not head[1] and head[2] == "void" and _KERNEL_PARAMETERS.match(head[4]) is not None
+def _generic(value: Value) -> Value:
+    """An operand with a generic pointer's type: a table of constants is cast to it."""
+    if value.type != "ptr":
+        return value
+    ref = f"addrspacecast ({GLOBAL} {value.ref} to {GENERIC})" if value.is_global else value.ref
+    return Value(GENERIC, ref, value.number, value.constant)
 
 
-class _Function:
-    """Rewrites one function. ``num_arguments``: of a kernel, the arrays it takes; None for any other function."""
+def _intrinsic(name: str) -> str:
+    """The name of an intrinsic that is overloaded by a pointer type."""
+    return name.replace(".p0", ".p4") if name.startswith("llvm.") else name
+
+
+class _Rewriter(llvm_ir.Builder):
+    """Writes one function again. What it adds is numbered behind the function's own values."""
 
     def __init__(
-        self, name: str, text: str, kernels: Set[str], declare: Callable[[str, str], None]
+        self, module: llvm_ir.Module, function: Function, kernels: Collection[str]
     ) -> None:
-        self.name = name
-        self.declare = declare
+        self.source = function
+        is_kernel = function.arrays is not None
+        super().__init__(
+            module,
+            f"{function.name}.body" if is_kernel else function.name,
+            [generic_type(a.type) for a in function.arguments],
+            function.result,
+            attributes=function.attributes,
+            linkage="internal",
+        )
+        self.count = function.values
         self.kernels = kernels  # of the module: sequences call them
-        self.text = text
-        self.lanes: dict[str, _Lanes] = {}
-        self.dummies: dict[str, str] = {}  # LLVM type -> a place on the stack that nobody reads
-        self.truncated: dict[
-            str, tuple[str, str]
-        ] = {}  # results of trunc: type and name of what it took
-        self.fresh = 0
-        self.num_arguments: int | None = None
-        self.out: list[str] = []
+        self.contractions = contractions(function)
+        self.vectors: dict[int, Instruction] = {}  # what makes vectors of addresses
+        self.truncated: dict[int, Value] = {}  # by the number of a trunc's result: what it took
+        self.dummies: dict[str, Value] = {}  # type -> a place on the stack that nobody reads
+        self._dummy_lines: list[Instruction] = []
 
     def rewrite(self) -> str:
-        lines = self.text.split("\n")
-        head = _DEFINE.match(lines[0])
-        if head is None:
-            raise internal(f"sycl: unexpected function header {lines[0]!r}")
-        _, result, name, parameters, attributes = head.groups()
-        if _is_kernel(head):
-            self.num_arguments = self.count_arguments(lines)
-            name += ".body"
-        parameters = _POINTER.sub(GENERIC, parameters.replace("noalias readonly ", ""))
-        start = f"define internal {result} @{name}({parameters}) #{attributes} {{"
-        for line in contract(lines[1:], _split, self.declare):
-            self.line(line)
-        dummies = [
-            text
-            for type_, place in self.dummies.items()
-            for text in (
-                f"  {place}.a = alloca {type_}, align 16",
-                f"  {place} = addrspacecast ptr {place}.a to {GENERIC}",
-            )
-        ]
-        self.out[1:1] = dummies
-        return "\n".join([start, *self.out])
+        self.function.blocks = []
+        for block in self.source.blocks:
+            self.start_block(block.label)
+            for instruction in block.instructions:
+                for rule in RULES.get(instruction.code, ()):
+                    if rule.when(self, instruction):
+                        rule.write(self, instruction)
+                        break
+                else:
+                    self.keep(instruction)
+        self.function.blocks[0].instructions[0:0] = self._dummy_lines
+        group = self.module.attribute_group(self.source.attributes)
+        head = text.head_of(self.function, self.function.linkage, group)
+        return head + text.body_of(self.function.blocks)
 
-    @staticmethod
-    def count_arguments(lines: list[str]) -> int:
-        """How many entries of the table of arguments the function reads."""
-        count = 0
-        for line in lines:
-            if line.endswith("load ptr, ptr %a0, align 8"):
-                count = max(count, 1)
-            elif match := _ARGUMENT.search(line):
-                count = max(count, int(match[1]) + 1)
-        return count
+    def keep(self, i: Instruction) -> None:
+        """The instruction as it is, but with generic pointers."""
+        result = i.result
+        for operand in i.operands:
+            if operand.type == "ptr":
+                break
+        else:
+            if result is None or result.type != "ptr":
+                self.lines.append(i)
+                return
+        detail = i.detail
+        if i.code == "getelementptr":
+            detail = generic_type(detail)
+        elif i.code == "call":
+            detail = f"{detail}.body" if detail in self.kernels else _intrinsic(detail)
+        self.put(i.code, result, tuple(map(_generic, i.operands)), i.flags, detail)
 
-    def line(self, line: str) -> None:
-        if "alloca" in line and (match := _ALLOCA.match(line)):
-            name, type_, count, align = match.groups()
-            type_ = _POINTER.sub(GENERIC, type_)
-            if count:
-                type_ = f"[{count} x {type_}]"
-            self.out.append(f"  {name}.a = alloca {type_}, align {align}")
-            self.out.append(f"  {name} = addrspacecast ptr {name}.a to {GENERIC}")
-            return
-        if "getelementptr" in line and (match := _VECTOR_GEP.match(line)):
-            name, element, base, index_type, _, index = match.groups()
-            self.lanes[name] = _Lanes(element, base, index_type, index)
-            return
-        if "@llvm.masked." in line and (match := _MASKED.match(line)):
-            getattr(self, match[2])(match[1], _split(match[3]))
-            return
-        if "trunc " in line and (match := _TRUNCATE.match(line)):
-            self.truncated[match[1]] = (match[2], match[3])
-        if "ext " in line and (match := _EXTEND.match(line)) and match[4] in self.truncated:
-            self.extend_truncated(match[1], match[2], match[3], *self.truncated[match[4]], match[5])
-            return
-        if "itofp" in line and (match := _BOOL_TO_FLOAT.match(line)):
-            result, bools, value, type_ = match.groups()
-            one = llvm_ir.floating(type_, 1.0).ref
-            self.out.append(
-                f"  {result} = select {bools} {value}, {type_} {one}, {type_} {llvm_ir.zero(type_).ref}"
-            )
-            return
-        if "vector.reduce" in line and (match := _ANY.match(line)):
-            self.any_lane(match[1], int(match[2]), match[3])
-            return
-        if "i.sat." in line and (match := _SATURATING.match(line)):
-            # Devices differ in what they make of NaN.
-            result, type_, name, floating, value = match.groups()
-            converted = self.emit(f"call {type_} {name}({floating} {value})")
-            is_nan = self.emit(f"fcmp uno {floating} {value}, {value}")
-            zero = llvm_ir.zero(type_)
-            bools = llvm_ir.vector("i1", llvm_ir.lanes_of(type_))
-            self.out.append(
-                f"  {result} = select {bools} {is_nan}, {type_} {zero.ref}, {type_} {converted}"
-            )
-            return
-        match = _CALL.match(line) if line.startswith("  call void @") else None
-        if match is not None and match[2] in self.kernels:
-            line = f"{match[1]}{match[2]}.body{match[3]}"
-        self.out.append(self.operands(line))
-
-    @staticmethod
-    def operands(line: str) -> str:
-        """The line with generic pointers."""
-        if "ptr" in line:
-            line = _POINTER.sub(GENERIC, line)
-            if "@table" in line:
-                line = _TABLE.sub(lambda m: f"addrspacecast ({GLOBAL} {m[0]} to {GENERIC})", line)
-            if "@llvm." in line:
-                line = _mangled(line)
-        return line
-
-    def extend_truncated(
-        self, result: str, opcode: str, narrow: str, type_: str, value: str, wide: str
+    def put(
+        self,
+        code: str,
+        result: Value | None,
+        operands: tuple[Value, ...],
+        flags: str = "",
+        detail: Any = None,
     ) -> None:
-        """An extension (to ``wide``) of the low bits (as many as ``narrow`` has) of ``value``, all in its own type.
+        """An instruction that makes what another one made before."""
+        if result is not None:
+            result = _generic(result)
+        self.lines.append(Instruction(code, result, operands, flags, detail))
+
+    # ------------------------------------------------------------------------------------------------------ memory
+    def alloca_as_generic(self, i: Instruction) -> None:
+        type_, count, align = i.detail
+        type_ = generic_type(type_)
+        if count > 1:
+            type_ = f"[{count} x {type_}]"
+        place = self._emit("alloca", "ptr", (), "", (type_, 1, align))
+        self.put("addrspacecast", i.result, (place,))
+
+    def note_vector(self, i: Instruction) -> None:
+        assert i.result is not None
+        self.vectors[i.result.number] = i
+
+    def dummy(self, type_: str) -> Value:
+        if type_ not in self.dummies:
+            place, cast = self._fresh("ptr"), self._fresh(GENERIC)
+            self._dummy_lines += [
+                Instruction("alloca", place, (), "", (type_, 1, 16)),
+                Instruction("addrspacecast", cast, (place,)),
+            ]
+            self.dummies[type_] = cast
+        return self.dummies[type_]
+
+    def addresses(self, place: Value, count: int, type_: str) -> list[Value]:
+        """The address of each lane: ``place`` is a vector of pointers, or the address of the first."""
+        made = self.vectors.get(place.number)
+        addresses = []
+        for n in range(count):
+            if made is None:
+                base, element, index = place, type_, llvm_ir.i64(n)
+            else:
+                base, indices = made.operands
+                element, index = made.detail, self.extract(indices, n)
+            operands = (_generic(base), index)
+            addresses.append(self._emit("getelementptr", GENERIC, operands, "inbounds", element))
+        return addresses
+
+    def guarded(self, address: Value, mask: Value, lane: int, type_: str) -> Value | None:
+        """The address if the lane is on, else a dummy's; None if it is known to be off."""
+        known = mask.constant
+        if known is not None:
+            is_on = known[lane] if isinstance(known, tuple) else known
+            return address if is_on else None
+        return self.select(self.extract(mask, lane), address, self.dummy(type_))
+
+    def load_lanes(self, i: Instruction) -> None:
+        place, mask, value = i.operands
+        type_ = llvm_ir.scalar_of(value.type)
+        for n, address in enumerate(self.addresses(place, llvm_ir.lanes_of(value.type), type_)):
+            guarded = self.guarded(address, mask, n, type_)
+            if guarded is None:
+                continue
+            loaded = self.load(type_, guarded, i.detail)
+            if guarded is not address:  # a lane that is off keeps what `value` has
+                bit = self.extract(mask, n)
+                loaded = self.select(bit, loaded, self.extract(value, n))
+            value = self.insert(value, loaded, n)
+        self.put("bitcast", i.result, (value,))
+
+    def store_lanes(self, i: Instruction) -> None:
+        value, place, mask = i.operands
+        type_ = llvm_ir.scalar_of(value.type)
+        for n, address in enumerate(self.addresses(place, llvm_ir.lanes_of(value.type), type_)):
+            guarded = self.guarded(address, mask, n, type_)
+            if guarded is not None:
+                self.store(self.extract(value, n), guarded, i.detail)
+
+    # -------------------------------------------------------------------------------------------------- arithmetic
+    def is_contracted(self, i: Instruction) -> bool:
+        assert i.result is not None
+        return i.result.number in self.contractions
+
+    def leave_out(self, i: Instruction) -> None:
+        pass
+
+    def contract(self, i: Instruction) -> None:
+        assert i.result is not None
+        product, which = self.contractions[i.result.number]
+        a, b = product.operands
+        c = i.operands[1 - which]
+        if i.code == "fsub":
+            negated = self.fneg(c if which == 0 else a)
+            a, c = (a, negated) if which == 0 else (negated, c)
+        name = f"llvm.fma.{llvm_ir.mangle(c.type)}"
+        self.module.declare(name, c.type, [c.type] * 3)
+        self.put("call", i.result, (a, b, c), "", name)
+
+    def note_truncated(self, i: Instruction) -> None:
+        assert i.result is not None
+        self.truncated[i.result.number] = i.operands[0]
+        self.keep(i)
+
+    def extends_truncated(self, i: Instruction) -> bool:
+        (value,) = i.operands
+        return value.number in self.truncated and llvm_ir.scalar_of(value.type) != "i1"
+
+    def extend_truncated(self, i: Instruction) -> None:
+        """An extension of the low bits of a value, all in the value's own type.
 
         LLVM merges a trunc and an ext of its result into an `and` whose operands have different widths.
         """
-        bits, low, last = (int(llvm_ir.scalar_of(t)[1:]) for t in (type_, narrow, wide))
-        if opcode == "zext":
-            mask = llvm_ir.integer(type_, (1 << low) - 1).ref
-            value = self.emit(f"and {type_} {value}, {mask}")
+        (narrow,) = i.operands
+        assert i.result is not None
+        value = self.truncated[narrow.number]
+        types = (value.type, narrow.type, i.result.type)
+        bits, low, last = (int(llvm_ir.scalar_of(t)[1:]) for t in types)
+        if i.code == "zext":
+            value = self.binary("and", value, llvm_ir.integer(value.type, (1 << low) - 1))
         else:
-            by = llvm_ir.integer(type_, bits - low).ref
-            value = self.emit(f"shl {type_} {value}, {by}")
-            value = self.emit(f"ashr {type_} {value}, {by}")
-        change = "bitcast" if last == bits else "trunc" if last < bits else opcode
-        self.out.append(f"  {result} = {change} {type_} {value} to {wide}")
+            by = llvm_ir.integer(value.type, bits - low)
+            value = self.binary("ashr", self.binary("shl", value, by), by)
+        change = "bitcast" if last == bits else "trunc" if last < bits else i.code
+        self.put(change, i.result, (value,))
 
-    def any_lane(self, result: str, count: int, vector: str) -> None:
+    def is_of_bools(self, i: Instruction) -> bool:
+        return llvm_ir.scalar_of(i.operands[0].type) == "i1"
+
+    def bool_to_float(self, i: Instruction) -> None:
+        assert i.result is not None
+        type_ = i.result.type
+        self.put(
+            "select",
+            i.result,
+            (*i.operands, llvm_ir.floating(type_, 1.0), llvm_ir.zero(type_)),
+        )
+
+    def any_by_halves(self, i: Instruction) -> None:
         """Whether any lane is set, by halving: LLVM would make an integer of as many bits of it."""
+        (vector,) = i.operands
+        count = llvm_ir.lanes_of(vector.type)
         while count > 2:
-            half = count // 2
-            parts = []
-            for start in (0, half):
-                numbers = ", ".join(f"i32 {start + n}" for n in range(half))
-                text = f"shufflevector <{count} x i1> {vector}, <{count} x i1> poison, <{half} x i32> <{numbers}>"
-                parts.append(self.emit(text))
-            vector, count = self.emit(f"or <{half} x i1> {parts[0]}, {parts[1]}"), half
-        lanes = [self.emit(f"extractelement <2 x i1> {vector}, i64 {n}") for n in range(2)]
-        self.out.append(f"  {result} = or i1 {lanes[0]}, {lanes[1]}")
+            count //= 2
+            nothing = llvm_ir.poison(vector.type)
+            low, high = (self.shuffle(vector, nothing, range(at, at + count)) for at in (0, count))
+            vector = self.binary("or", low, high)
+        self.put("or", i.result, (self.extract(vector, 0), self.extract(vector, 1)))
 
-    # ------------------------------------------------------------------------------------------- masked memory
-    def fresh_name(self) -> str:
-        self.fresh += 1
-        return f"%l{self.fresh}"
+    def is_saturating(self, i: Instruction) -> bool:
+        name: str = i.detail
+        return name.startswith(("llvm.fptosi.sat.", "llvm.fptoui.sat."))
 
-    def emit(self, text: str) -> str:
-        name = self.fresh_name()
-        self.out.append(f"  {name} = {text}")
-        return name
-
-    def dummy(self, type_: str) -> str:
-        return self.dummies.setdefault(type_, f"%dummy{len(self.dummies)}")
-
-    def lane_addresses(self, pointer: str, count: int, type_: str) -> list[str]:
-        """The address of each lane, for an operand that is a vector of pointers or the address of the first."""
-        lanes = self.lanes.get(pointer)
-        addresses = []
-        for n in range(count):
-            if lanes is None:
-                index = str(n)
-                base, element = pointer, type_
-            else:
-                index = self.emit(f"extractelement {lanes.index_type} {lanes.index}, i64 {n}")
-                base, element = lanes.base, lanes.element
-            base = self.operands(f"ptr {base}")
-            addresses.append(self.emit(f"getelementptr inbounds {element}, {base}, i64 {index}"))
-        return addresses
-
-    def guarded(self, address: str, mask: tuple[str, str], lane: int, type_: str) -> str | None:
-        """The address if the lane is on, else a dummy's; None if it is known to be off."""
-        known = _lane_of_constant(mask[1], lane)
-        if known is not None:
-            return address if known else None
-        bit = self.emit(f"extractelement {mask[0]} {mask[1]}, i64 {lane}")
-        return self.emit(f"select i1 {bit}, {GENERIC} {address}, {GENERIC} {self.dummy(type_)}")
-
-    def load_lanes(self, result: str, pointer: str, align: int, mask: str, otherwise: str) -> None:
-        vector, value = _operand(otherwise)
-        count, type_ = llvm_ir.lanes_of(vector), llvm_ir.scalar_of(vector)
-        mask_operand = _operand(mask)
-        addresses = self.lane_addresses(pointer, count, type_)
-        for n, address in enumerate(addresses):
-            place = self.guarded(address, mask_operand, n, type_)
-            if place is None:
-                continue
-            loaded = self.emit(f"load {type_}, {GENERIC} {place}, align {align}")
-            if place != address:  # a lane that is off takes its value from `otherwise`
-                bit = self.emit(f"extractelement {mask_operand[0]} {mask_operand[1]}, i64 {n}")
-                old = self.emit(f"extractelement {vector} {value}, i64 {n}")
-                loaded = self.emit(f"select i1 {bit}, {type_} {loaded}, {type_} {old}")
-            value = self.emit(f"insertelement {vector} {value}, {type_} {loaded}, i64 {n}")
-        self.out.append(f"  {result} = bitcast {vector} {value} to {vector}")
-
-    def store_lanes(self, value: str, pointer: str, align: int, mask: str) -> None:
-        vector, ref = _operand(value)
-        count, type_ = llvm_ir.lanes_of(vector), llvm_ir.scalar_of(vector)
-        for n, address in enumerate(self.lane_addresses(pointer, count, type_)):
-            place = self.guarded(address, _operand(mask), n, type_)
-            if place is None:
-                continue
-            lane = self.emit(f"extractelement {vector} {ref}, i64 {n}")
-            self.out.append(f"  store {type_} {lane}, {GENERIC} {place}, align {align}")
-
-    def gather(self, result: str, operands: list[str]) -> None:
-        pointer, align = _pointer(operands[0])
-        self.load_lanes(result, pointer, align, operands[1], operands[2])
-
-    def load(self, result: str, operands: list[str]) -> None:
-        pointer, align = _pointer(operands[0])
-        self.load_lanes(result, pointer, align, operands[1], operands[2])
-
-    def scatter(self, _: str, operands: list[str]) -> None:
-        pointer, align = _pointer(operands[1])
-        self.store_lanes(operands[0], pointer, align, operands[2])
-
-    def store(self, _: str, operands: list[str]) -> None:
-        self.scatter(_, operands)
+    def saturate(self, i: Instruction) -> None:
+        """Devices differ in what they make of NaN: here it becomes 0."""
+        assert i.result is not None
+        type_ = i.result.type
+        converted = self._emit("call", type_, i.operands, "", i.detail)
+        is_nan = self.fcmp("uno", *i.operands * 2)
+        self.put("select", i.result, (is_nan, llvm_ir.zero(type_), converted))
 
 
-def _split(text: str) -> list[str]:
-    """The operands of a call."""
-    parts, depth, start = [], 0, 0
-    for at, character in enumerate(text):
-        if character in "<([{":
-            depth += 1
-        elif character in ">)]}":
-            depth -= 1
-        elif character == "," and depth == 0:
-            parts.append(text[start:at].strip())
-            start = at + 1
-    return [*parts, text[start:].strip()]
+class Rule(NamedTuple):
+    """How an instruction is written where ``when`` holds."""
+
+    code: str
+    when: Callable[[_Rewriter, Instruction], bool]
+    write: Callable[[_Rewriter, Instruction], None]
 
 
-def _operand(text: str) -> tuple[str, str]:
-    """Type and value of an operand of vector type."""
-    end = text.index(">") + 1
-    return text[:end], text[end:].strip()
+def _always(rewriter: _Rewriter, instruction: Instruction) -> bool:
+    return True
 
 
-def _pointer(text: str) -> tuple[str, int]:
-    """The name and the alignment of an operand ``ptr align 4 %x`` or ``<8 x ptr> align 4 %x``."""
-    words = text.split()
-    return words[-1], int(words[words.index("align") + 1])
+def _makes_vector(rewriter: _Rewriter, instruction: Instruction) -> bool:
+    return instruction.result is not None and instruction.result.type[0] == "<"
 
 
-def _lane_of_constant(value: str, lane: int) -> bool | None:
-    """One lane of a constant mask; None if the mask is not a constant."""
-    if value.startswith("%"):
-        return None
-    if value == "splat (i1 true)":
-        return True
-    if value in ("zeroinitializer", "splat (i1 false)"):
-        return False
-    return _split(value[1:-1])[lane] == "i1 true"
+def _table(*rules: Rule) -> dict[str, tuple[Rule, ...]]:
+    """The rules by the code of the instruction. The first that holds is taken."""
+    codes = dict.fromkeys(rule.code for rule in rules)
+    return {code: tuple(rule for rule in rules if rule.code == code) for code in codes}
+
+
+# What no rule says stays as it is, but for its pointers.
+RULES: Final = _table(
+    Rule("alloca", _always, _Rewriter.alloca_as_generic),
+    Rule("getelementptr", _makes_vector, _Rewriter.note_vector),
+    Rule("gather", _always, _Rewriter.load_lanes),
+    Rule("masked load", _always, _Rewriter.load_lanes),
+    Rule("scatter", _always, _Rewriter.store_lanes),
+    Rule("masked store", _always, _Rewriter.store_lanes),
+    Rule("fmul", _Rewriter.is_contracted, _Rewriter.leave_out),
+    Rule("fadd", _Rewriter.is_contracted, _Rewriter.contract),
+    Rule("fsub", _Rewriter.is_contracted, _Rewriter.contract),
+    Rule("trunc", _always, _Rewriter.note_truncated),
+    Rule("zext", _Rewriter.extends_truncated, _Rewriter.extend_truncated),
+    Rule("sext", _Rewriter.extends_truncated, _Rewriter.extend_truncated),
+    Rule("uitofp", _Rewriter.is_of_bools, _Rewriter.bool_to_float),
+    Rule("any", _always, _Rewriter.any_by_halves),
+    Rule("call", _Rewriter.is_saturating, _Rewriter.saturate),
+)

@@ -56,7 +56,6 @@ _MANGLED: Final = {"i8": "h", "i16": "t", "i32": "j", "i64": "m", "float": "f", 
 _ILLEGAL: Final = re.compile(
     r"<(?!2 x|3 x|4 x|8 x|16 x)\d+ x |\bi(?!1\b|8\b|16\b|32\b|64\b)\d+\b|\bbfloat\b"
 )
-_DOUBLE: Final = re.compile(r"\bdouble\b")
 _MOVES: Final = frozenset(
     ["parameter", "constant", "tuple", "get-tuple-element", "broadcast", "reshape", "transpose"]
     + ["slice", "concatenate", "bitcast", "copy"]
@@ -67,6 +66,8 @@ _COMMENT_OR_NAME: Final = re.compile(r';.*|^[\w.]+:|"[^"]*"|[%@][\w.$]+')
 
 class SyclModule(llvm_ir.Module):
     """Kernels, and the functions of the program that the host calls (``callbacks``)."""
+
+    keeps_instructions = True
 
     def __init__(self, triple: str, data_layout: str, callbacks: llvm_ir.Module) -> None:
         super().__init__(triple, data_layout)
@@ -110,7 +111,7 @@ class SyclTarget(Target):
         return SyclModule(self.triple, self.data_layout, self.host.module())
 
     def fence_streams(self, builder: llvm_ir.Builder) -> None:
-        builder.emit_void("fence seq_cst")
+        builder.fence("seq_cst")
 
     def local_id(self, builder: llvm_ir.Builder) -> llvm_ir.Value:
         assert isinstance(builder.module, SyclModule)
@@ -122,7 +123,7 @@ class SyclTarget(Target):
         return function in module.group_functions
 
     def barrier(self, builder: llvm_ir.Builder) -> None:
-        local_and_global = llvm_ir.Value("i32", "3")
+        local_and_global = llvm_ir.integer("i32", 3)
         builder.call("void", BARRIER, [local_and_global])
 
     def shuffle_xor(
@@ -132,7 +133,7 @@ class SyclTarget(Target):
         if type_ == "i1":
             value = builder.cast("zext", value, "i8")
         name = SHUFFLE_XOR + _MANGLED[value.type] + "j"
-        shuffled = builder.call(value.type, name, [value, llvm_ir.Value("i32", str(mask))])
+        shuffled = builder.call(value.type, name, [value, llvm_ir.integer("i32", mask)])
         return builder.icmp("ne", shuffled, llvm_ir.zero("i8")) if type_ == "i1" else shuffled
 
     def callbacks(self, module: llvm_ir.Module) -> tuple[llvm_ir.Module, Target]:
@@ -181,7 +182,7 @@ class SyclTarget(Target):
         return spirv, optimised, disassemble(spirv) if dump else ""
 
     def check(self, module: llvm_ir.Module, instruction: hlo.Instruction) -> None:
-        if self.has_double or _DOUBLE.search(module.functions[-1]) is None:
+        if self.has_double or not next(reversed(module.functions.values())).has_scalar("double"):
             return
         inside = instruction.called[0].instructions if instruction.opcode == "fusion" else ()
         wide = [i for i in (*inside, instruction) if _is_wide(i) and i.opcode not in _MOVES]

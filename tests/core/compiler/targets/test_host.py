@@ -7,7 +7,6 @@ import re
 
 import numpy as np
 import pytest
-from tripont.core.compiler.codegen import llvm_ir
 from tripont.core.compiler.codegen.elements import elementwise
 from tripont.core.compiler.codegen.kernels.emit import emit_kernel
 from tripont.core.compiler.ir import hlo
@@ -16,6 +15,7 @@ from tripont.core.compiler.ir.errors import CompileError
 from tripont.core.compiler.targets import host
 from tripont.core.compiler.targets.host import cpu, linker
 from tripont.core.compiler.targets.host.linker import link
+from tripont.core.compiler.targets.target import Image
 
 from ..codegen.harness import Kernel, LoadedImage, aligned, fusion, op
 
@@ -134,38 +134,31 @@ def test_dump():
     assert not Kernel(remainder()).image.assembly
 
 
-def function(body: str, *globals_: str) -> llvm_ir.Module:
-    module = host.for_cpu().module()
-    module.globals += globals_
-    module.functions.append(body)
-    return module
+def compile_text(*parts: str) -> Image:
+    """The image of LLVM IR that code generation does not write."""
+    target = host.for_cpu()
+    return target.compile_text("\n".join([*target.module().header, *parts]))
 
 
 def test_refused():
-    target = host.for_cpu()
     with pytest.raises(CompileError, match="undefined symbol system"):
-        target.compile(
-            function(
-                "declare i32 @system(ptr)\ndefine i32 @f(ptr %a0) {\n  %v = call i32 @system(ptr %a0)\n  ret i32 %v\n}"
-            )
+        compile_text(
+            "declare i32 @system(ptr)",
+            "define i32 @f(ptr %a0) {\n  %v = call i32 @system(ptr %a0)\n  ret i32 %v\n}",
         )
     with pytest.raises(CompileError, match="writable section"):
-        target.compile(
-            function("define ptr @f() {\n  ret ptr @state\n}", "@state = internal global i32 1")
-        )
+        compile_text("@state = internal global i32 1", "define ptr @f() {\n  ret ptr @state\n}")
     with pytest.raises(CompileError, match="LLVM rejects"):
-        target.compile(function("define void @f() {\n  nonsense\n}"))
+        compile_text("define void @f() {\n  nonsense\n}")
     with pytest.raises(CompileError, match="not an x86-64 or AArch64 ELF object"):
         link(b"\x7fELF" + bytes(200))
 
 
 def test_internal_functions_are_linked_but_not_exported():
-    target = host.for_cpu()
-    module = function(
-        "define internal i32 @twice(i32 %a0) noinline {\n  %v = shl i32 %a0, 1\n  ret i32 %v\n}\n"
-        "define i32 @f(i32 %a0) {\n  %v = call i32 @twice(i32 %a0)\n  ret i32 %v\n}"
+    image = compile_text(
+        "define internal i32 @twice(i32 %a0) noinline {\n  %v = shl i32 %a0, 1\n  ret i32 %v\n}",
+        "define i32 @f(i32 %a0) {\n  %v = call i32 @twice(i32 %a0)\n  ret i32 %v\n}",
     )
-    image = target.compile(module)
     assert list(image.symbols) == ["f"]
 
 

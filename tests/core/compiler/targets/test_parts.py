@@ -10,7 +10,7 @@ from contextlib import closing
 
 import numpy as np
 import pytest
-from tripont.core.compiler.codegen import effort
+from tripont.core.compiler.codegen import effort, llvm_ir
 from tripont.core.compiler.codegen.kernels.emit import emit_kernel
 from tripont.core.compiler.ir import hlo
 from tripont.core.compiler.ir.dtypes import F32
@@ -96,10 +96,12 @@ def test_every_part_finds_its_constants_on_aarch64(monkeypatch, length):
     module = target.module()
     constants = {f"f{n}": range(1000 * n + 7, 1000 * n + 11) for n in range(3)}
     for name, constant in constants.items():
-        vector = ", ".join(f"i32 {value}" for value in constant)
-        body = f"  store volatile <4 x i32> <{vector}>, ptr %a0\n" + "  fence seq_cst\n" * length
-        module.defined[name] = None
-        module.functions.append(f"define void @{name}(ptr %a0) {{\n{body}  ret void\n}}")
+        b = llvm_ir.Builder(module, name, ["ptr"])
+        b.store(llvm_ir.lanes_constant("i32", constant), b.arguments[0], 16)
+        for _ in range(length):
+            b.fence("seq_cst")
+        b.ret()
+        b.finish()
     image = target.compile(module)
     for name, constant in constants.items():
         assert loaded_by_aarch64(image.code, image.symbols[name]) == struct.pack("<4i", *constant)
@@ -148,7 +150,7 @@ def test_only_code_behind_the_first_is_compiled_quickly(monkeypatch):
     with closing(target.start()) as compilation:
         sines(module, target, "first", 3)
         compilation.written(module)
-        monkeypatch.setattr(effort, "CAREFUL", sum(map(len, module.functions)))
+        monkeypatch.setattr(effort, "CAREFUL", module.size)
         sines(module, target, "second", 3)
         emit_kernel(module, target, fusion("reduce", [x], row), "sums")
         monkeypatch.setattr(parts, "PART", 1)
@@ -164,20 +166,15 @@ def no_fork():
 
 def test_what_a_part_uses_is_in_it():
     module = host.for_cpu().module()
-    module.globals.append("@table.0 = private unnamed_addr constant [1 x i32] [i32 7], align 64")
-    bodies = {
-        "a": "call void @b()",
-        "b": "call void @shared()",
-        "c": "call void @shared()",
-        "d": "call void @b()",
-    }
-    for name, body in bodies.items():
-        module.defined[name] = None
-        module.functions.append(f"define void @{name}() {{\n  {body}\n  ret void\n}}")
-    module.defined["shared"] = None
-    module.functions.append(
-        "define internal void @shared() noinline {\n  %v = load volatile i32, ptr @table.0\n  ret void\n}"
-    )
+    for name, called in {"a": "b", "b": "shared", "c": "shared", "d": "b"}.items():
+        b = llvm_ir.Builder(module, name, [])
+        b.call("void", called, [])
+        b.ret()
+        b.finish()
+    b = llvm_ir.Builder(module, "shared", [], linkage="internal", attributes="noinline")
+    b.load("i32", b.constant_array("i32", ["7"]), 4)
+    b.ret()
+    b.finish()
     texts = [module.part(names) for names in (["a", "b"], ["c", "d"])]
     assert all(text.count("define internal void @shared") == 1 for text in texts)
     assert all(text.count("@table.0 = ") == 1 for text in texts)
@@ -186,8 +183,10 @@ def test_what_a_part_uses_is_in_it():
     assert sorted(sorted(image.symbols) for image in images) == [["a", "b"], ["c", "d"]]
 
 
-def broken(name):
-    return f"define void @{name}() {{\n  nonsense {'x' * 100}\n}}"
+def write_broken(module, name):
+    b = llvm_ir.Builder(module, name, [])
+    b.ret(llvm_ir.i64(1))  # but its type is void
+    b.finish()
 
 
 def test_a_part_that_llvm_refuses_is_an_error(monkeypatch):
@@ -196,8 +195,7 @@ def test_a_part_that_llvm_refuses_is_an_error(monkeypatch):
     for count in (1, 5):  # by this process or by a child, or by both
         module = target.module()
         for n in range(count):
-            module.defined[f"f{n}"] = None
-            module.functions.append(broken(f"f{n}"))
+            write_broken(module, f"f{n}")
         with pytest.raises(CompileError, match="LLVM rejects the generated IR"):
             target.compile(module)
 
