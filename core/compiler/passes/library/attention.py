@@ -50,7 +50,7 @@ from ...ir.patterns import (
 )
 from .. import rewrite
 from .attention_body import MOST_MEMBERS, Body
-from .attention_gradient import fused_gradients
+from .attention_gradient import fused_gradients, result_product
 from .split_products import split_operand, split_result
 from .views import (
     DEPTH,
@@ -87,20 +87,33 @@ def fuse_attention(
     users = computation.users()
     results = {*computation.results, computation.root}
     replaced: dict[Instruction, Instruction] = {}
+    taken: set[Instruction] = set()  # products that a fusion of gradients has
     for dot in computation.instructions:
-        if dot.opcode != "dot":
+        if dot.opcode != "dot" or dot in taken:
             continue
         for side in (0, 1):
             try:
                 found = Match(dot, side, users, results, target, exact)
                 if found.exits:
                     replaced.update(fused_gradients(found, fusions))
+                    taken.update(found.exits)
                 else:
                     last, value, _ = found.fused(fusions)
                     replaced[last] = value
             except UnfitError:
                 continue
             break
+        else:
+            product = result_product(dot, users)
+            if product is None:
+                continue
+            try:
+                users[product[0]] = []
+                found = Match(*product, users, results, target, exact)
+                replaced.update(fused_gradients(found, fusions))
+                taken.update(found.exits)
+            except UnfitError:
+                continue
     return rewrite.substitute(computation, replaced)
 
 

@@ -14,6 +14,7 @@ for their order. It is found as a product of factors (:class:`_Factors`), which 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -73,7 +74,78 @@ class _Factors:
     exponentials: int = 0
     slopes: list[tuple[Instruction, View]] = field(default_factory=list)
     rows: list[tuple[Instruction, View, bool]] = field(default_factory=list)
-    others: set[tuple[str, Instruction, View]] = field(default_factory=set)
+    others: Counter[tuple[str, Instruction, View]] = field(default_factory=Counter)
+
+
+def result_product(
+    dot: Instruction, users: dict[Instruction, list[Instruction]]
+) -> tuple[Instruction, int] | None:
+    """The product of weights and values that a program lacks which computes gradients alone (where the result was
+    computed before, and weights are computed again), and which operand the weights are. None if there is no such.
+
+    ``dot`` may be the gradient of the values: weights times the result's gradient, which also meets the values.
+    """
+    numbers: DotDimensionNumbers = dot.attributes["dimension_numbers"]
+    sides = (
+        (numbers.lhs_batch, numbers.lhs_contracting),
+        (numbers.rhs_batch, numbers.rhs_contracting),
+    )
+    for side in (0, 1):
+        (batch, queries), (gradient_batch, gradient_queries) = sides[side], sides[1 - side]
+        weights, gradient = dot.operands[side], dot.operands[1 - side]
+        keys = [d for d in range(len(weights.dims)) if d not in (*batch, *queries)]
+        keys = [d for d in keys if weights.dims[d] != 1]
+        columns = [
+            d
+            for d in range(len(gradient.dims))
+            if d not in (*gradient_batch, *gradient_queries) and gradient.dims[d] != 1
+        ]
+        if len(keys) != 1 or len(columns) != 1:
+            continue
+        for other in users[gradient]:
+            if other is dot or other.opcode != "dot" or other.elements != weights.elements:
+                continue
+            found = _of_values(other, gradient, columns[0], gradient_batch)
+            if found is None:
+                continue
+            values, values_batch, row = found
+            contracted = DotDimensionNumbers((keys[0],), (row,), batch, values_batch)
+            free = [d for d in range(len(weights.dims)) if d not in (*batch, keys[0])]
+            own_free = [d for d in range(len(values.dims)) if d not in (*values_batch, row)]
+            dims = (
+                *(weights.dims[d] for d in (*batch, *free)),
+                *(values.dims[d] for d in own_free),
+            )
+            attributes = {**dot.attributes, "dimension_numbers": contracted}
+            shape = Shape(dot.dtype, dims)
+            return Instruction("dot", shape, (weights, values), attributes), 0
+    return None
+
+
+def _of_values(
+    slopes: Instruction, gradient: Instruction, column: int, batch: tuple[int, ...]
+) -> tuple[Instruction, tuple[int, ...], int] | None:
+    """The values in ``slopes``, a product of theirs and of ``gradient`` along its dimension ``column``: the array, its
+    batch dimensions in the order of ``batch``, those of the gradient, and its dimension of keys.
+    """
+    numbers: DotDimensionNumbers = slopes.attributes["dimension_numbers"]
+    if slopes.operands[0] is slopes.operands[1]:
+        return None
+    side = slopes.operands.index(gradient)
+    sides = (
+        (numbers.lhs_batch, numbers.lhs_contracting),
+        (numbers.rhs_batch, numbers.rhs_contracting),
+    )
+    (own_batch, contracting), (values_batch, values_contracting) = sides[side], sides[1 - side]
+    values = slopes.operands[1 - side]
+    rows = [
+        d
+        for d in range(len(values.dims))
+        if d not in (*values_batch, *values_contracting) and values.dims[d] != 1
+    ]
+    if column not in contracting or set(own_batch) != set(batch) or len(rows) != 1:
+        return None
+    return values, tuple(values_batch[own_batch.index(d)] for d in batch), rows[0]
 
 
 def fused_gradients(
@@ -263,7 +335,9 @@ class _Gradient:
             found.exponentials += 1
         elif i.opcode == "dot" and not divides:
             found.slopes.append((i, view))
-        elif constant_value(i) is not None or i.opcode == "broadcast":
+        elif constant_value(i) is not None or (
+            i.opcode == "broadcast" and peel(i.operands[0], own(i.operands[0]))[0] in m.of_scores
+        ):
             found.rows.append((i, view, divides))
         elif i.opcode == "multiply":
             for operand in i.operands:
@@ -272,10 +346,10 @@ class _Gradient:
             self.factors(i.operands[0], view, found)
             self.factors(i.operands[1], view, found, True)
         elif i.opcode == "select" and is_constant(i.operands[2], 0) and not divides:
-            found.others.add(("select", *peel(i.operands[0], view)))
+            found.others["select", *peel(i.operands[0], view)] += 1
             self.factors(i.operands[1], view, found)
         else:
-            found.others.add(("divide" if divides else "multiply", i, view))
+            found.others["divide" if divides else "multiply", i, view] += 1
         return found
 
 
