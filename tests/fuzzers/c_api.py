@@ -30,6 +30,11 @@ SECONDS = 60.0  # that one input may take
 
 def build(folder: Path) -> list[str]:
     """The command of the fuzzer, without its seeds."""
+    return command(SOURCE, folder)
+
+
+def command(source: Path, folder: Path) -> list[str]:
+    """The command of a program in C++ that calls the API: it is told of our library and of an artifact."""
     from tripont.core.compiler.compile import compile_module
     from tripont.core.compiler.formats import artifact
     from tripont.core.compiler.importer.program import read_program
@@ -45,9 +50,9 @@ def build(folder: Path) -> list[str]:
         capture_output=True,
         text=True,
     ).stdout.strip()
-    binary, program = folder / "c_api", folder / "double.tripont"
+    binary, program = folder / source.stem, folder / "double.tripont"
     flags = ["-std=c++20", "-O1", "-g1", "-Wall", "-Werror", "-pthread"]
-    subprocess.run([compiler, *flags, f"-I{header}", SOURCE, "-o", binary, "-ldl"], check=True)
+    subprocess.run([compiler, *flags, f"-I{header}", source, "-o", binary, "-ldl"], check=True)
     executable = compile_module(read_program(PROGRAM.encode(), "mlir"), {"target": "host"})
     program.write_bytes(artifact.serialize(executable))
     return [str(binary), str(tripont.library_path()), str(program)]
