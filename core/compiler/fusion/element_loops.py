@@ -34,6 +34,8 @@ MAXIMUM_STATES: Final = 96
 MAXIMUM_SHARED: Final = 512
 # Loops inside of loops, counted from the outer one.
 MAXIMUM_DEPTH: Final = 4
+# Products of numbers that a matrix product may be for each element: a larger one has a better kernel of its own.
+MAXIMUM_PRODUCTS: Final = 64
 # A vector's worth of elements, at least.
 MINIMUM_ELEMENTS: Final = 8
 
@@ -44,7 +46,7 @@ COUNTED, UNIFORM, FROZEN = "counted", "uniform", "frozen"
 
 _UNSUPPORTED: Final = frozenset(["map", "dynamic-update-slice"])
 # What else is known here of what may be in a body.
-_KNOWN: Final = frozenset(["reduce", "get-tuple-element", "tuple", "dynamic-update-slice"])
+_KNOWN: Final = frozenset(["dot", "reduce", "get-tuple-element", "tuple", "dynamic-update-slice"])
 
 # A value: an instruction, and which of its results.
 Result = tuple[Instruction, int]
@@ -78,6 +80,25 @@ class Plan:
 def plan(loop: Instruction) -> Plan | None:
     """How ``loop`` can run element by element; None if it cannot, or should not."""
     return _Analysis(loop).run()
+
+
+def free_dimensions(dot: Instruction) -> tuple[list[int], list[int]]:
+    """The dimensions of each operand of a product that are the result's, behind those of the batch."""
+    numbers = dot.attributes["dimension_numbers"]
+    lhs, rhs = dot.operands
+    taken = {*numbers.lhs_batch, *numbers.lhs_contracting}
+    others = {*numbers.rhs_batch, *numbers.rhs_contracting}
+    return (
+        [d for d in range(len(lhs.dims)) if d not in taken],
+        [d for d in range(len(rhs.dims)) if d not in others],
+    )
+
+
+def contracted(dot: Instruction) -> int:
+    """How many products each element of a product sums up."""
+    return math.prod(
+        dot.operands[0].dims[d] for d in dot.attributes["dimension_numbers"].lhs_contracting
+    )
 
 
 def changes(loop: Instruction) -> list[int]:
@@ -223,6 +244,8 @@ class _Analysis:
         self.add(i)
         if opcode == "reduce":
             self.visit_reduce(i)
+        elif opcode == "dot":
+            self.visit_dot(i)
         elif opcode == "get-tuple-element":
             self.tie_all(i, i.operands[0], 0, i.attributes["index"])
         elif opcode not in INDEXABLE or opcode in _UNSUPPORTED:
@@ -340,6 +363,24 @@ class _Analysis:
                     self.tie(o, d, i, kept, 0, n)
                 kept += 1
 
+    def visit_dot(self, i: Instruction) -> None:
+        if "algorithm" in i.attributes:
+            raise _NotElementwise
+        lhs, rhs = i.operands
+        left, right = free_dimensions(i)
+        numbers = i.attributes["dimension_numbers"]
+        for d, (a, b) in enumerate(zip(numbers.lhs_batch, numbers.rhs_batch, strict=True)):
+            self.tie(i, d, lhs, a)
+            self.tie(i, d, rhs, b)
+        rank = len(numbers.lhs_batch)
+        for d, a in enumerate(left):
+            self.tie(i, rank + d, lhs, a)
+        for d, b in enumerate(right):
+            self.tie(i, rank + len(left) + d, rhs, b)
+        for a, b in zip(numbers.lhs_contracting, numbers.rhs_contracting, strict=True):
+            self.cut(lhs, a)
+            self.cut(rhs, b)
+
     # ------------------------------------------------------------------------------------------------- the axes
     def classes(self, value: Instruction, n: int = 0) -> list[int]:
         """The class of each dimension of a value; -1 for those that cannot be an axis."""
@@ -389,6 +430,10 @@ class _Analysis:
                 numbers = p.numbers(i)
                 if i.opcode == "reduce":
                     numbers += p.numbers(i.operands[0])
+                elif i.opcode == "dot":
+                    numbers *= contracted(i)
+                    if numbers > MAXIMUM_PRODUCTS:
+                        raise _NotElementwise
                 values += numbers
                 if not p.has_axes(i):
                     shared += numbers

@@ -166,6 +166,8 @@ def _work(body: hlo.Computation, plan: Plan) -> tuple[float, float, float]:
         numbers, weight = plan.numbers(i), costs.weight(i)
         if i.opcode == "reduce":
             weight *= plan.numbers(i.operands[0]) / numbers
+        elif i.opcode == "dot":
+            weight *= element_loops.contracted(i)
         total += weight * numbers
         chains[i] = before + CHEAP_LATENCY * weight
     return total, max((chains[r] for r in body.results), default=0.0), max(0.0, shared - 2.0)
@@ -427,6 +429,8 @@ class _Block:
                 self.g.readers[i] = self.sums(i, 0)
             elif i.opcode == "get-tuple-element" and i.operands[0].opcode == "reduce":
                 self.g.readers[i] = self.sums(i.operands[0], i.attributes["index"])
+            elif i.opcode == "dot":
+                self.g.readers[i] = self.products(i)
             elif i.opcode == "while":
                 states = self.loop(i, {})
                 readers = {n: self.read(i, numbers, n) for n, numbers in states.items()}
@@ -456,6 +460,39 @@ class _Block:
                 values = [element(self.g, o, at) for o in i.operands[:half]]
                 total = inline(self.g, i.called[0], [*total, *values])
             return total[result]
+
+        return read
+
+    def products(self, i: hlo.Instruction) -> Callable[[Index], Element]:
+        """The sum of products of an element's numbers, one after the other."""
+        numbers, (lhs, rhs) = i.attributes["dimension_numbers"], i.operands
+        left, right = element_loops.free_dimensions(i)
+        rank = len(numbers.lhs_batch)
+        sizes = [lhs.dims[d] for d in numbers.lhs_contracting]
+        shapes = [hlo.Shape(dtype) for dtype in (i.dtype, lhs.dtype, rhs.dtype)]
+        total, x, y = parameters = [hlo.parameter(n, shape) for n, shape in enumerate(shapes)]
+        wide = [hlo.Instruction("convert", shapes[0], [o]) for o in (x, y)]
+        product = hlo.Instruction("multiply", shapes[0], wide)
+        added = hlo.Computation.from_root(
+            "add_product", parameters, hlo.Instruction("add", shapes[0], [total, product])
+        )
+        first = hlo.Computation.from_root("product", parameters, product)
+
+        def read(index: Index) -> Element:
+            result: Element | None = None
+            for place in itertools.product(*map(range, sizes)):
+                at = dict(zip(numbers.lhs_contracting, map(fixed, place), strict=True))
+                at |= zip(numbers.lhs_batch, index[:rank], strict=True)
+                at |= zip(left, index[rank : rank + len(left)], strict=True)
+                to = dict(zip(numbers.rhs_contracting, map(fixed, place), strict=True))
+                to |= zip(numbers.rhs_batch, index[:rank], strict=True)
+                to |= zip(right, index[rank + len(left) :], strict=True)
+                a = element(self.g, lhs, tuple(at[d] for d in range(len(lhs.dims))))
+                b = element(self.g, rhs, tuple(to[d] for d in range(len(rhs.dims))))
+                body = first if result is None else added
+                (result,) = inline(self.g, body, [a if result is None else result, a, b])
+            assert result is not None
+            return result
 
         return read
 

@@ -238,6 +238,14 @@ def split(x):
     return lax.fori_loop(0, 4, lambda i, x: (x.reshape(-1, 2) * 0.4).sum(1).repeat(2), x)
 
 
+def mixed(x, w):
+    return lax.fori_loop(0, 4, lambda _, x: w @ x * 0.1, x)
+
+
+def many_products(x, w):
+    return lax.fori_loop(0, 4, lambda _, x: x @ w * 0.01, x)
+
+
 def many_numbers(x):
     return lax.fori_loop(0, 4, lambda _, x: x + jnp.roll(x, 1, axis=1), x)
 
@@ -264,6 +272,8 @@ WRONG = {
     "history_of_itself": (history_of_itself, [f32(5, 64)]),
     "own_table": (own_table, [f32(64)]),
     "split": (split, [f32(64)]),
+    "mixed": (mixed, [f32(64), f32(64, 64)]),
+    "many_products": (many_products, [f32(20, 9), f32(9, 9)]),
     "many_numbers": (many_numbers, [f32(8, 200)]),
     "few_elements": (few_elements, [f32(3)]),
     "running_sum": (running_sum, [f32(64)]),

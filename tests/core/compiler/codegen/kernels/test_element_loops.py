@@ -250,6 +250,31 @@ def test_nested_loops():
     check(function, [f32(100), np.int32(3)])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int8", "complex64"])
+def test_products_of_an_elements_numbers(dtype):
+    """Matrices that all elements share, and one for each; sums of products in the result's type."""
+    with jax.enable_x64(True):
+        y, a, b = ((8 * f32(*dims)).astype(dtype) for dims in ((50, 3), (3, 3), (50, 3, 3)))
+
+        def step(_, y):
+            y = jnp.einsum("ij,nj->ni", a / 8 if dtype != "int8" else a, y)
+            y = jnp.einsum("nij,nj->ni", b, y, preferred_element_type=y.dtype) / 8
+            return (y + jnp.einsum("ni,ni->n", y, y)[:, None] / 64).astype(dtype)
+
+        tolerance = {"bfloat16": 5e-2}.get(dtype, 2e-5)
+        check(lambda y, b: lax.fori_loop(0, 3, step, y), [y, b], tolerance=tolerance)
+
+
+def test_products_of_matrices():
+    def function(m, a):
+        def step(_, m):
+            return 0.3 * jnp.einsum("nij,njk->nik", m, a) + m.transpose(0, 2, 1)
+
+        return lax.fori_loop(0, 4, step, m)
+
+    check(function, [f32(30, 3, 3), f32(30, 3, 3)])
+
+
 def test_numbers_in_any_order():
     """Stacks, slices, reversals, paddings, sums and tables along the dimensions that are not the elements'."""
 
