@@ -7,6 +7,7 @@ replaced before any test imports JAX.
 from __future__ import annotations
 
 import atexit
+import difflib
 import inspect
 import os
 import re
@@ -55,9 +56,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if name := config.getoption("--op"):
+        check_op(name)
         chosen = [item for item in items if is_about(item, name)]
         config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
         items[:] = chosen
+
+
+def check_op(name: str) -> None:
+    """Raise UsageError, with the closest names, unless an op, or an operation that is read, is called so."""
+    from tripont.core.compiler.ir import registry
+
+    def plain(text: str) -> str:
+        return re.sub("[-_]", "", text.rpartition(".")[2]).lower()
+
+    registry.load()
+    tables = (registry.OPS, registry.READERS, registry.OPCODES_AS_THEY_STAND, registry.CALLS)
+    known = {
+        plain(known): known.rpartition(".")[2] for table in reversed(tables) for known in table
+    }
+    if plain(name) not in known:
+        close = difflib.get_close_matches(plain(name), known, 3)
+        also = f": did you mean {' or '.join(known[c] for c in close)}?" if close else ""
+        raise pytest.UsageError(f"no op is called {name!r}{also}")
 
 
 def is_about(item: pytest.Item, op: str) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from .fusion.fuse import executable_computations
 from .ir.errors import internal
 from .ir.hlo import AUTO_LAYOUT, Computation, Instruction, Module, TokenShape
-from .ir.registry import OPS
+from .ir.registry import FUSION_KINDS, OPS
 from .ir.verifier import VerificationError
 from .passes.dynamic_sizes import OPCODES as SIZE_OPCODES
 from .stages import Emitted
@@ -67,17 +67,14 @@ def control_flow_unshared(module: Module, after: str) -> None:
 
 def runs_as_thunks(module: Module, after: str) -> None:
     """Everything that runs is an alias, a kernel that code generation knows, a call, a copy or control flow."""
-    from .codegen.elements.elemental import INDEXABLE
-    from .codegen.kernels.emit import EMITTERS
-
     for computation in executable_computations(module):
         for instruction in computation.instructions:
             opcode = instruction.opcode
             op = OPS[opcode]
-            known = op.is_alias or op.is_thunk or opcode in INDEXABLE
+            known = op.is_alias or op.is_thunk or op.is_indexable
             if opcode == "fusion":
-                known = instruction.attributes["kind"] in EMITTERS
-            if not (known or opcode in EMITTERS):
+                known = instruction.attributes["kind"] in FUSION_KINDS
+            if not (known or op.kernel):
                 raise VerificationError(_found(instruction, computation, after))
 
 

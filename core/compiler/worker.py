@@ -234,9 +234,14 @@ def move_output(stderr_fd: int) -> None:
 
 
 def packages() -> str:
-    """What the compiler is built on, with versions, as far as it is imported: ``llvmlite-0.45.1 jaxlib-0.8.0``."""
+    """What the compiler is built on, with versions, as far as it is imported, and the packages whose ops it has:
+    ``llvmlite-0.45.1 jaxlib-0.8.0``.
+    """
+    from .ir.registry import installed
+
     imported = [(name, sys.modules.get(name)) for name in ("llvmlite", "jaxlib")]
-    return " ".join(f"{name}-{module.__version__}" for name, module in imported if module)
+    versions = [f"{name}-{module.__version__}" for name, module in imported if module]
+    return " ".join([*versions, *installed()])
 
 
 def main(arguments: list[str]) -> int:

@@ -23,8 +23,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from ..codegen.elements.elemental import INDEXABLE, reshape_groups
+from ..codegen.elements.elemental import reshape_groups
 from ..ir.hlo import Computation, Instruction, Shape
+from ..ir.registry import OPS
 
 # Values that the code of one step may compute for an element, which are its vector instructions, roughly.
 MAXIMUM_VALUES: Final = 2048
@@ -248,7 +249,7 @@ class _Analysis:
             self.visit_dot(i)
         elif opcode == "get-tuple-element":
             self.tie_all(i, i.operands[0], 0, i.attributes["index"])
-        elif opcode not in INDEXABLE or opcode in _UNSUPPORTED:
+        elif not OPS[opcode].is_indexable or opcode in _UNSUPPORTED:
             raise _NotElementwise
         elif i.is_elementwise or opcode == "copy":
             for o in i.operands:
@@ -471,10 +472,10 @@ def _may_be_elementwise(loop: Instruction) -> bool:
         for i in body.instructions:
             if i.opcode == "while":
                 stack.append((i, depth + 1))
-            elif i.opcode not in INDEXABLE and i.opcode not in _KNOWN:
+            elif not OPS[i.opcode].is_indexable and i.opcode not in _KNOWN:
                 return False
         for i in condition.instructions:
-            if i.opcode not in INDEXABLE and i.opcode not in _KNOWN:
+            if not OPS[i.opcode].is_indexable and i.opcode not in _KNOWN:
                 return False
     return True
 

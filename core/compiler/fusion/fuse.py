@@ -32,7 +32,6 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from ..codegen.elements.elemental import INDEXABLE
 from ..ir.hlo import Computation, Instruction, Module, Shape, TupleShape, get_tuple_element
 from ..ir.registry import OPS
 from .clusters import (
@@ -166,7 +165,7 @@ class _Fuser:
         if opcode == "reduce":
             self.place_reduce(instruction, readers)
             return
-        if opcode not in INDEXABLE or not isinstance(instruction.shape, Shape):
+        if not OPS[opcode].is_indexable or not isinstance(instruction.shape, Shape):
             self.start(
                 instruction, "dynamic-update-slice" if opcode == "dynamic-update-slice" else ""
             )

@@ -12,11 +12,14 @@ must look while it is imported itself: an op that is registered later would be u
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+
+from .errors import CompileError
 
 if TYPE_CHECKING:
     from .hlo import AnyShape, Instruction
@@ -24,8 +27,9 @@ if TYPE_CHECKING:
 #: Any number of operands or of called computations.
 ANY: Final = -1
 
-#: The package with the families.
+#: The package with the families, and where packages that are installed beside this one name their modules with ops.
 FAMILIES: Final = "tripont.core.compiler.ops"
+ENTRY_POINTS: Final = "tripont.ops"
 
 Array = np.ndarray[Any, Any]
 ShapeRule = Callable[["Instruction"], "AnyShape"]
@@ -46,10 +50,23 @@ class Absent:
     reason: str
 
 
+#: In the place of a rule on sizes that depend on values.
+REFUSED: Final = Absent("programs that need it are refused")
+
 #: In the place of a reader: the operation is the op on the same operands, without attributes.
 AS_IT_STANDS: Final = "as it stands"
 
 _MISSING: Final[Any] = Absent("it was not given")
+
+
+# Of a rule's scope (passes/dynamic_sizes.py), the old instruction and its new operands: the new results.
+SizeRule = Callable[[Any, "Instruction", Sequence["Instruction"]], "list[Instruction]"]
+# Of an instruction and the context of library rules (passes/library/context.py): what replaces it, or None.
+LibraryRule = Callable[["Instruction", Any], "Instruction | None"]
+# Of a kernel's generator, an instruction, and the values of its operands, or its index: the value of an element.
+ElementRule = Callable[[Any, "Instruction", Any], Any]
+# Of an LLVM module, a target, an instruction and a name: the kernel (codegen/kernels/emit.py).
+Emitter = Callable[[Any, Any, "Instruction", str], Any]
 
 
 class OpError(Exception):
@@ -127,6 +144,18 @@ class Op:
     ``read``: the reader of each MLIR operation that means the op, or AS_IT_STANDS. ``calls``, ``composites``: the
     readers of custom calls, by target, and of StableHLO's composites, by name. An op that is read has one of the three.
 
+    Sizes that depend on values:
+
+    ``sizes``: what becomes of an instruction whose operands have such sizes. ``carries_sizes``: the rule is asked even
+    if no operand has.
+
+    Code, of which one way is needed, or an Absent in ``code`` that says what replaces the op before:
+
+    ``expand``: the decomposition into other ops. ``library``: the call of the runtime's library, if one is better.
+    ``generate``: of an elementwise op, an element from its operands' elements (bool, integers, floats);
+    ``generate_complex``: the same of complex numbers. ``elements``: an element by its index. ``kernel``: that of an
+    instruction that is not fused. (Instructions that are aliases or thunks need none.)
+
     HLO:
 
     ``fields``: the fields of HloInstructionProto. ``hlo_name``: HLO's opcode, by default the name (or a function of the
@@ -164,6 +193,19 @@ class Op:
     calls: Mapping[str, CallReader] = field(default_factory=dict)
     composites: Mapping[str, CallReader] = field(default_factory=dict)
 
+    sizes: SizeRule | Absent = _MISSING
+    carries_sizes: bool = False
+
+    code: Absent | None = None
+    expand: Callable[[Instruction], Instruction | None] | None = None
+    library: LibraryRule | None = None
+    generate: ElementRule | None = None
+    generate_complex: ElementRule | None = None
+    elements: ElementRule | None = None
+    kernel: Emitter | None = None
+    #: Whether an element can be computed by its index, and the instruction be part of a fusion.
+    is_indexable: bool = field(init=False, default=False)
+
     fields: Callable[[Instruction], bytes] | Absent = _MISSING
     hlo_name: str | Callable[[Instruction], str] = ""
     hlo_call: str = ""
@@ -189,10 +231,9 @@ class Op:
     is_bounded: bool = False
     hoisting: str = ""
 
-    @property
-    def has_reference(self) -> bool:
-        """Whether :attr:`evaluate` is there."""
-        return not isinstance(self.evaluate, Absent)
+    def __post_init__(self) -> None:
+        indexable = bool(self.generate or self.generate_complex or self.elements)
+        object.__setattr__(self, "is_indexable", indexable)
 
 
 class _Ops(dict[str, Op]):
@@ -223,8 +264,32 @@ def all_ops() -> list[Op]:
 
 
 def load() -> None:
-    """Import the families."""
+    """Import the families, and after them the ops of installed packages.
+
+    Raises CompileError (UNAVAILABLE), which names the module, for ops of a package that cannot be registered.
+    """
     importlib.import_module(FAMILIES)
+
+
+def load_installed() -> None:
+    """Import the modules that installed packages name in the group :data:`ENTRY_POINTS`. Raises as :func:`load`."""
+    for entry in _installed():
+        try:
+            entry.load()
+        except Exception as error:
+            raise CompileError(
+                "UNAVAILABLE", f"the ops of {entry.value} cannot be loaded: {error}"
+            ) from error
+
+
+def installed() -> list[str]:
+    """The packages that have ops, with their versions: ``abacus-1.0``."""
+    distributions = [entry.dist for entry in _installed()]
+    return sorted({f"{d.name}-{d.version}" for d in distributions if d is not None})
+
+
+def _installed() -> Sequence[importlib.metadata.EntryPoint]:
+    return tuple(importlib.metadata.entry_points(group=ENTRY_POINTS))
 
 
 def register(name: str, **parts: Any) -> Op:
@@ -234,7 +299,7 @@ def register(name: str, **parts: Any) -> Op:
     """
     if dict.__contains__(OPS, name):
         raise OpError(f"the op {name!r} is registered twice")
-    unknown = parts.keys() - {f.name for f in fields(Op)}
+    unknown = parts.keys() - {f.name for f in fields(Op) if f.init}
     if unknown:
         raise OpError(f"the op {name!r} is registered with an unknown part {min(unknown)!r}")
     if not parts.get("elementwise"):
@@ -243,10 +308,18 @@ def register(name: str, **parts: Any) -> Op:
     for part in _required(op):
         if getattr(op, part) is _MISSING:
             raise OpError(f"the op {name!r} is registered without its part {part!r}")
+    ways = (op.code, op.expand, op.library, op.kernel, op.is_indexable, op.is_alias, op.is_thunk)
+    if not any(ways):
+        raise OpError(
+            f"the op {name!r} is registered without its part 'code': nothing says how it becomes code"
+        )
     read_as({} if isinstance(op.read, Absent) else op.read, op.calls, op.composites, name)
     OPS[name] = op
     return op
 
+
+#: The kernel of each kind of fusion. ``ops/fusion.py`` fills it.
+FUSION_KINDS: Final[dict[str, Emitter]] = {}
 
 #: How each MLIR operation, custom call and composite is read, by name. Filled by registrations: :func:`load` first.
 OPCODES_AS_THEY_STAND: Final[dict[str, str]] = {}
@@ -289,7 +362,7 @@ def both(**readers: Reader | str) -> dict[str, Reader | str]:
 
 
 def _required(op: Op) -> Iterator[str]:
-    yield from ("shape", "evaluate")
+    yield from ("shape", "evaluate", "sizes")
     if not (op.calls or op.composites):
         yield "read"
     if op.attributes:

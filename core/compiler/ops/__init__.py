@@ -3,8 +3,14 @@
 A registration (:func:`..ir.registry.register`) holds all that the compiler knows of an op. The rules of an op that are
 short stand beside it. What shares more with its neighbours than with the op (readers of MLIR, kernels, library rules)
 stands with them, and the registration names its functions.
+
+An installed package registers its ops in a module of its own, which an entry point names::
+
+    [project.entry-points."tripont.ops"]
+    abacus = "abacus.ops"
 """
 
+from ..ir.registry import load_installed
 from . import (
     annotations,
     collective,
@@ -14,6 +20,7 @@ from . import (
     data,
     elementwise,
     functions,
+    fusion,
     indexed,
     linear_algebra,
     normalization,
@@ -25,6 +32,8 @@ from . import (
     window,
 )
 
+load_installed()
+
 __all__ = [
     "annotations",
     "collective",
@@ -34,6 +43,7 @@ __all__ = [
     "data",
     "elementwise",
     "functions",
+    "fusion",
     "indexed",
     "linear_algebra",
     "normalization",

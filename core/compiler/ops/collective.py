@@ -11,7 +11,7 @@ from ..importer import ops_collective
 from ..ir import dtypes
 from ..ir.hlo import AnyShape, Instruction, Shape
 from ..ir.printer import dimension_as_list
-from ..ir.registry import ANY, Absent, Price, both, read_as, register
+from ..ir.registry import ANY, REFUSED, Absent, Price, both, read_as, register
 from ..ir.shape_rules import array_of, arrays_of, check_signature, one_or_tuple, require
 
 
@@ -105,6 +105,7 @@ def _permute_fields(i: Instruction) -> bytes:
 
 
 _SEVERAL: Final = Absent("it takes several devices")
+_REPLACED: Final = Absent("passes/collectives.py replaces it")
 _GROUPS: Final = ("replica_groups", "channel_id")
 _FLATTENED: Final = (*_GROUPS, "use_global_device_ids")
 
@@ -114,6 +115,8 @@ for _name in ("partition-id", "replica-id"):
         operands=0,
         shape=lambda _: Shape(dtypes.U32),
         evaluate=_SEVERAL,
+        sizes=REFUSED,
+        code=_REPLACED,
         read=both(**{_name.replace("-", "_"): ops_collective.device_number(_name)}),
         price=Price(instructions=0.0),
         stays_in_registers=True,
@@ -125,6 +128,8 @@ register(
     called=1,
     shape=_all_reduce_shape,
     evaluate=_SEVERAL,
+    sizes=REFUSED,
+    code=_REPLACED,
     read=both(
         all_reduce=ops_collective.collective("all-reduce", body=True),
         collective_reduce=ops_collective.read_collective_reduce,
@@ -140,6 +145,8 @@ register(
     shape=Absent("the number of devices is not known here"),
     check=lambda i: _check_blocks(i, "all_gather_dimension"),
     evaluate=_SEVERAL,
+    sizes=REFUSED,
+    code=_REPLACED,
     read=both(
         all_gather=ops_collective.collective(
             "all-gather", renamed={"all_gather_dim": "all_gather_dimension"}
@@ -156,6 +163,8 @@ register(
     shape=Absent("the number of devices is not known here"),
     check=_check_all_to_all,
     evaluate=_SEVERAL,
+    sizes=REFUSED,
+    code=_REPLACED,
     read=both(
         all_to_all=ops_collective.collective(
             "all-to-all", renamed={n: n for n in ("split_dimension", "concat_dimension")}
@@ -171,6 +180,8 @@ register(
     shape=Absent("the number of devices is not known here"),
     check=_check_reduce_scatter,
     evaluate=_SEVERAL,
+    sizes=REFUSED,
+    code=_REPLACED,
     read=both(
         reduce_scatter=ops_collective.collective(
             "reduce-scatter", body=True, renamed={"scatter_dimension": "scatter_dimension"}
@@ -185,6 +196,8 @@ register(
     attributes=("source_target_pairs", "channel_id"),
     shape=lambda i: one_or_tuple(arrays_of(i)),
     evaluate=_SEVERAL,
+    sizes=REFUSED,
+    code=_REPLACED,
     read=both(collective_permute=ops_collective.read_collective_permute),
     fields=_permute_fields,
 )
@@ -194,6 +207,8 @@ register(
     attributes=_GROUPS,
     shape=lambda i: one_or_tuple(arrays_of(i)),
     evaluate=_SEVERAL,
+    sizes=REFUSED,
+    code=_REPLACED,
     read=both(collective_broadcast=ops_collective.collective("collective-broadcast")),
     fields=_fields(),
 )

@@ -25,9 +25,14 @@ from ..ir.hlo import (
     Shape,
     WindowDimension,
 )
-from ..ir.registry import ANY, PACKING, SUMMED, WORTH, Absent, Array, both, register
+from ..ir.registry import ANY, PACKING, REFUSED, SUMMED, WORTH, Absent, Array, both, register
 from ..ir.shape_rules import arrays_of, check_distinct, check_permutation, require, window_size
+from ..passes import dynamic_rules
+from ..passes.library.convolution import match_convolution
+from ..passes.library.gemm import match_dot
+from ..passes.library.streamed import match_streamed
 from ..reference.evaluate import pad_array
+from . import kernels
 
 
 def _dot_shape(instruction: Instruction) -> Shape:
@@ -225,6 +230,10 @@ def _packed_fields(i: Instruction) -> bytes:
     )
 
 
+def _dot_library(dot: Instruction, context: Any) -> Instruction | None:
+    return match_streamed(dot, context) or match_dot(dot, context)
+
+
 def _dot_flops(i: Instruction) -> float:
     lhs = i.operands[0]
     contracted = math.prod(lhs.dims[d] for d in i.attributes["dimension_numbers"].lhs_contracting)
@@ -254,6 +263,9 @@ register(
     attributes=("dimension_numbers", "precision"),
     shape=_dot_shape,
     evaluate=_dot_value,
+    sizes=dynamic_rules.of_dot,
+    library=_dot_library,
+    kernel=kernels.contraction,
     read=both(
         dot=ops_contraction.read_dot,
         dot_general=ops_contraction.read_dot_general,
@@ -275,6 +287,9 @@ register(  # window: spatial dimensions, in the order of dimension_numbers.*_spa
     ),
     shape=_convolution_shape,
     evaluate=_convolution_value,
+    sizes=dynamic_rules.of_convolution,
+    library=match_convolution,
+    kernel=kernels.convolution,
     read=both(
         convolution=ops_contraction.read_convolution, dynamic_conv=ops_contraction.read_dynamic_conv
     ),
@@ -298,12 +313,15 @@ def _register_generated(name: str, operands: int, **parts: Any) -> None:
         shape=_OF_CONFIG,
         evaluate=Absent("made by a pass behind all that evaluate"),
         read=Absent("made by a pass"),
+        sizes=REFUSED,
         fields=_packed_fields,
         hlo_name="custom-call",
         **parts,
     )
 
 
-_register_generated("pack", 1, hoisting=PACKING)
-_register_generated("packed-dot", ANY, flops=_packed_dot_flops)
-_register_generated("window-product", ANY, flops=_window_product_flops)
+_register_generated("pack", 1, kernel=kernels.pack, hoisting=PACKING)
+_register_generated("packed-dot", ANY, kernel=kernels.packed_dot, flops=_packed_dot_flops)
+_register_generated(
+    "window-product", ANY, kernel=kernels.window_product, flops=_window_product_flops
+)

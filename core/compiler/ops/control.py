@@ -13,8 +13,21 @@ from ..importer import ops_control
 from ..ir import dtypes
 from ..ir.hlo import TOKEN, AnyShape, Instruction, Shape, TokenShape, TupleShape
 from ..ir.printer import quoted_value, unless
-from ..ir.registry import ANY, FREE, NEVER, OPS, WORTH, Absent, Array, Price, both, register
+from ..ir.registry import (
+    ANY,
+    FREE,
+    NEVER,
+    OPS,
+    REFUSED,
+    WORTH,
+    Absent,
+    Array,
+    Price,
+    both,
+    register,
+)
 from ..ir.shape_rules import InvalidInstruction, array_of, check_signature, one_or_tuple, require
+from ..passes import dynamic_rules, dynamic_sizes
 from ..reference.evaluate import TOKEN_VALUE, evaluate_computation
 
 
@@ -50,7 +63,7 @@ def _conditional_shape(instruction: Instruction) -> AnyShape:
     return one_or_tuple([r.shape for r in branches[0].results])
 
 
-def _call_shape(instruction: Instruction) -> AnyShape:
+def call_shape(instruction: Instruction) -> AnyShape:
     called = instruction.called[0]
     results = [r.shape for r in called.results]
     check_signature(called, [o.shape for o in instruction.operands], results, "the computation")
@@ -165,17 +178,7 @@ _COLLECTIVE_CALLS: Final = frozenset(
 )
 
 
-_FUSION_KINDS: Final = {"loop": "kLoop", "reduce": "kInput", "row": "kInput", "transpose": "kInput"}
-
-
-def _fusion_fields(i: Instruction) -> bytes:
-    kind = str(i.attributes["kind"])
-    return text(Field.FUSION_KIND, _FUSION_KINDS.get(kind, "kLoop")) + message(
-        Field.BACKEND_CONFIG, json_text({"kind": kind})
-    )
-
-
-def _call_value(i: Instruction, *operands: Array) -> list[Array]:
+def call_value(i: Instruction, *operands: Array) -> list[Array]:
     return evaluate_computation(i.called[0], operands)
 
 
@@ -196,6 +199,8 @@ register(  # called: condition, body
     called=2,
     shape=_while_shape,
     evaluate=_while_value,
+    sizes=dynamic_sizes.while_loop,
+    carries_sizes=True,
     read=both(**{"while": ops_control.read_while}),
     callees=("condition", "body"),
     counted=False,
@@ -211,6 +216,8 @@ register(  # selector (pred: 0 true, 1 false; s32), operands of all branches
     called=ANY,
     shape=_conditional_shape,
     evaluate=_conditional_value,
+    sizes=dynamic_sizes.conditional,
+    carries_sizes=True,
     read=both(**{"if": ops_control.read_conditional, "case": ops_control.read_conditional}),
     fields=Absent("the operands become a tuple for each branch"),
     callees=_branches_text,
@@ -224,8 +231,10 @@ register(
     "call",
     operands=ANY,
     called=1,
-    shape=_call_shape,
-    evaluate=_call_value,
+    shape=call_shape,
+    evaluate=call_value,
+    sizes=REFUSED,
+    code=Absent("passes/inline.py replaces it by what it calls"),
     read=both(composite=ops_control.read_composite)
     | {
         "func.call": ops_control.read_call,
@@ -245,6 +254,7 @@ register(
     operands=ANY,
     shape=_tuple_shape,
     evaluate=_BY_THE_EVALUATOR,
+    sizes=REFUSED,
     read=both(tuple=ops_control.read_tuple),
     price=Price(nanoseconds=0.0),
     counted=False,
@@ -258,6 +268,7 @@ register(
     attributes=("index",),
     shape=_get_tuple_element_shape,
     evaluate=_BY_THE_EVALUATOR,
+    sizes=REFUSED,
     read=both(get_tuple_element=ops_control.read_get_tuple_element),
     fields=lambda i: integer(Field.TUPLE_INDEX, i.attributes["index"]),
     price=FREE,
@@ -269,6 +280,7 @@ register(  # as many results as operands
     operands=ANY,
     shape=_barrier_shape,
     evaluate=lambda i, *o: list(o),
+    sizes=dynamic_rules.of_barrier,
     read=both(optimization_barrier=ops_control.read_optimization_barrier)
     | {"mhlo.add_dependency": ops_control.read_add_dependency},
     hlo_name="opt-barrier",
@@ -280,6 +292,7 @@ register(
     operands=ANY,
     shape=_after_all_shape,
     evaluate=lambda i, *o: [TOKEN_VALUE],
+    sizes=REFUSED,
     read=both(after_all=ops_control.read_after_all, create_token=ops_control.read_after_all),
     is_alias=True,
 )
@@ -296,6 +309,7 @@ register(
     ),
     shape=Absent("the program says it"),
     evaluate=Absent("it is code of somebody else"),
+    sizes=REFUSED,
     read=both(custom_call=ops_control.read_custom_call),
     fields=_custom_call_fields,
     text={
@@ -311,20 +325,6 @@ register(
     folding=NEVER,
 )
 
-# Made by passes. kind: "loop" | "reduce" | "transpose" | "row" | ... (see fusion/fuse.py); the computation's parameters
-# stand for the operands, its root (or root tuple's operands) for the results.
-register(
-    "fusion",
-    operands=ANY,
-    attributes=("kind",),
-    called=1,
-    shape=_call_shape,
-    evaluate=_call_value,
-    read=Absent("what it computes is read as if it stood outside"),
-    fields=_fusion_fields,
-    callees=("calls",),
-    folding=NEVER,
-)
 # A call of the runtime's library (oneDNN and our own C++). name: str; config: dict[str, Attribute]; called: the
 # function that the library calls back (a sort's comparator), if any.
 register(
@@ -334,6 +334,7 @@ register(
     called=ANY,
     shape=Absent("the pass that makes it says it"),
     evaluate=Absent("it is C++"),
+    sizes=REFUSED,
     read=Absent("made by passes"),
     fields=_library_call_fields,
     hlo_name=_library_call_name,

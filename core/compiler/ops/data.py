@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from ..codegen.elements import elemental
 from ..formats import hlo_proto
 from ..formats.hlo_proto import Field, dimension_field, dimensions_field
 from ..formats.wire_format import integer, integers, message, varint
@@ -23,6 +24,7 @@ from ..ir.registry import (
     FREE,
     IN_DTYPE,
     NEVER,
+    REFUSED,
     WORTH,
     Absent,
     Array,
@@ -31,7 +33,10 @@ from ..ir.registry import (
     register,
 )
 from ..ir.shape_rules import array_of, arrays_of, check_distinct, check_permutation, require
+from ..passes import dynamic_reshapes, dynamic_rules
+from ..passes.library import gemm
 from ..reference.evaluate import pad_array
+from . import kernels
 
 
 def _constant_shape(instruction: Instruction) -> Shape:
@@ -293,6 +298,8 @@ register(
     attributes=("index",),
     shape=_AS_IT_IS,
     evaluate=Absent("it is an argument"),
+    sizes=Absent("parameters get theirs as further parameters"),
+    elements=elemental.of_parameter,
     read=Absent("an argument of a block"),
     fields=lambda i: integer(Field.PARAMETER_NUMBER, i.attributes["index"]),
     text={"index": nothing},
@@ -308,6 +315,8 @@ register(  # literal: read-only np.ndarray of the shape's numpy dtype and dims
     attributes=("literal",),
     shape=_constant_shape,
     evaluate=_constant_value,
+    sizes=REFUSED,
+    elements=elemental.of_constant,
     read=both(constant=ops_data.read_constant)
     | {"sdy.constant": ops_data.read_constant, "chlo.constant": ops_data.read_constant},
     fields=_constant_fields,
@@ -327,6 +336,8 @@ register(
     shape=_AS_IT_IS,
     check=_check_iota,
     evaluate=_iota_value,
+    sizes=REFUSED,
+    elements=elemental.of_iota,
     read=both(iota=ops_data.read_iota, dynamic_iota=ops_data.read_iota),
     fields=dimension_field("dimension"),
     text={"dimension": renamed("iota_dimension")},
@@ -343,6 +354,8 @@ register(
     attributes=("dimensions",),
     shape=_broadcast_shape,
     evaluate=_broadcast_value,
+    sizes=dynamic_rules.of_broadcast,
+    elements=elemental.of_broadcast,
     read=both(
         broadcast=ops_data.read_broadcast,
         broadcast_in_dim=ops_data.read_broadcast_in_dim,
@@ -360,6 +373,8 @@ register(
     operands=1,
     shape=reshape_shape,
     evaluate=lambda i, a: [a.reshape(i.dims)],
+    sizes=dynamic_reshapes.reshape,
+    elements=elemental.of_reshape,
     read=both(reshape=ops_data.read_reshape, dynamic_reshape=ops_data.read_reshape),
     price=FREE,
     moves=True,
@@ -372,6 +387,10 @@ register(
     attributes=("dimensions",),
     shape=_transpose_shape,
     evaluate=lambda i, a: [np.transpose(a, i.attributes["dimensions"])],
+    sizes=dynamic_rules.of_transpose,
+    library=gemm.fold_result_transpose,
+    elements=elemental.of_transpose,
+    kernel=kernels.transposes,
     read=both(transpose=ops_data.read_transpose),
     fields=dimensions_field,
     price=Price(instructions=0.0),
@@ -385,6 +404,8 @@ register(
     attributes=("starts", "limits", "strides"),
     shape=_slice_shape,
     evaluate=_slice_value,
+    sizes=dynamic_rules.of_slice,
+    elements=elemental.of_slice,
     read=both(slice=ops_data.read_slice, real_dynamic_slice=ops_data.read_real_dynamic_slice),
     fields=_slice_fields,
     whole_text=_slice_text,
@@ -399,6 +420,8 @@ register(  # operand, scalar padding value
     attributes=("low", "high", "interior"),
     shape=_pad_shape,
     evaluate=_pad_value,
+    sizes=dynamic_rules.of_pad,
+    elements=elemental.of_pad,
     read=both(pad=ops_data.read_pad, dynamic_pad=ops_data.read_dynamic_pad),
     fields=_pad_fields,
     whole_text=_pad_text,
@@ -413,6 +436,8 @@ register(
     attributes=("dimension",),
     shape=_concatenate_shape,
     evaluate=_concatenate_value,
+    sizes=dynamic_rules.of_concatenate,
+    elements=elemental.of_concatenate,
     read=both(concatenate=ops_data.read_concatenate),
     fields=dimension_field("dimension"),
     text={"dimension": dimension_as_list},
@@ -427,6 +452,8 @@ register(
     attributes=("dimensions",),
     shape=_reverse_shape,
     evaluate=lambda i, a: [np.flip(a, i.attributes["dimensions"])],
+    sizes=dynamic_rules.of_reverse,
+    elements=elemental.of_reverse,
     read=both(reverse=ops_data.read_reverse),
     fields=dimensions_field,
     price=Price(instructions=0.0),
@@ -439,6 +466,9 @@ register(
     operands=1,
     shape=lambda i: i.operands[0].shape,
     evaluate=lambda i, a: [a],
+    sizes=dynamic_rules.of_elementwise,
+    generate=lambda g, i, o: o[0],
+    generate_complex=lambda g, i, o: o[0],
     read=both(copy=ops_data.read_copy),
     price=Price(instructions=0.0),
     is_thunk=True,
@@ -451,6 +481,8 @@ register(  # operand, scalar start indices...
     attributes=("slice_sizes",),
     shape=_dynamic_slice_shape,
     evaluate=_dynamic_slice_value,
+    sizes=dynamic_rules.of_dynamic_slice,
+    elements=elemental.of_dynamic_slice,
     read=both(dynamic_slice=ops_data.read_dynamic_slice),
     fields=lambda i: integers(Field.DYNAMIC_SLICE_SIZES, i.attributes["slice_sizes"]),
     text={"slice_sizes": renamed("dynamic_slice_sizes")},
@@ -462,6 +494,8 @@ register(  # operand, update, scalar start indices...
     operands=ANY,
     shape=_dynamic_update_slice_shape,
     evaluate=_dynamic_update_slice_value,
+    sizes=dynamic_rules.of_dynamic_update_slice,
+    kernel=kernels.update_slices,
     read=both(dynamic_update_slice=ops_data.read_dynamic_update_slice),
     price=Price(instructions=4.0),
     moves=True,
@@ -472,6 +506,8 @@ register(
     operands=1,
     shape=reshape_shape,
     evaluate=lambda i, a: [a.reshape(i.dims)],
+    sizes=REFUSED,
+    elements=elemental.of_reshape,
     read={"mhlo.bitcast": ops_optimized.read_bitcast},
     price=FREE,
     counted=False,

@@ -6,6 +6,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from ..codegen import llvm_ir
+from ..codegen.elements import complex_math, elemental
+from ..codegen.elements import elementwise as code
 from ..formats.hlo_proto import Field
 from ..formats.wire_format import integer, text
 from ..importer import ops_elementwise
@@ -20,6 +23,7 @@ from ..ir.registry import (
     ROUNDED,
     WORTH,
     Array,
+    ElementRule,
     Evaluation,
     Price,
     Reader,
@@ -27,6 +31,8 @@ from ..ir.registry import (
     register,
 )
 from ..ir.shape_rules import array_of, arrays_of, require, same_shape
+from ..passes import dynamic_rules
+from ..passes.library.epilogue import fold_add, fold_multiply, fold_subtract
 from ..reference import elementwise as reference
 
 
@@ -138,49 +144,150 @@ def _names(name: str, operands: int) -> dict[str, Reader | str]:
     return both(**{spelled: AS_IT_STANDS}) | broadcasting
 
 
-def _register(name: str, operands: int, evaluate: Evaluation, **parts: Any) -> None:
+def _register(
+    name: str,
+    operands: int,
+    evaluate: Evaluation,
+    generate: ElementRule | None,
+    generate_complex: ElementRule | None = None,
+    **parts: Any,
+) -> None:
     """An elementwise op of operands of one shape, which is the result's, and read from operations of its name: unless
     ``parts`` say otherwise.
     """
-    parts = {"shape": same_shape, "price": Price(), "read": _names(name, operands), **parts}
-    register(name, operands=operands, elementwise=True, evaluate=evaluate, **parts)
+    parts = {
+        "shape": same_shape,
+        "read": _names(name, operands),
+        "sizes": dynamic_rules.of_elementwise,
+        "price": Price(),
+        **parts,
+    }
+    register(
+        name,
+        operands=operands,
+        elementwise=True,
+        evaluate=evaluate,
+        generate=generate,
+        generate_complex=generate_complex,
+        **parts,
+    )
 
 
-# One operand.
-_register("abs", 1, reference.absolute, kinds=_NUMBERS, shape=component_of_same, rounding=CHOOSES)
-_register("negate", 1, reference.plain(np.negative), kinds=_NUMBERS, rounding=CHOOSES)
-_register("sign", 1, reference.wide(reference.sign), kinds=_NUMBERS, rounding=CHOOSES)
-_register("not", 1, reference.invert, kinds=_LOGICAL)
-_register("floor", 1, reference.wide(np.floor), kinds=_FLOATS, rounding=EXACT, jumps=True)
-_register("ceil", 1, reference.wide(np.ceil), kinds=_FLOATS, rounding=EXACT, jumps=True)
+# fmt: off
+# One operand: reference, code for real numbers, code for complex ones.
 _register(
-    *("round-nearest-afz", 1, reference.wide(reference.round_away)),
-    kinds=_FLOATS, rounding=EXACT, jumps=True,
-)  # fmt: skip
-_register(
-    "round-nearest-even", 1, reference.wide(np.rint), kinds=_FLOATS, rounding=EXACT, jumps=True
+    "abs", 1, reference.absolute, code.of_abs, complex_math.function(lambda r, x: r.hypot(x.real, x.imag)),
+    kinds=_NUMBERS, shape=component_of_same, rounding=CHOOSES,
 )
-_register("popcnt", 1, reference.popcount, kinds=_BITS, price=Price(instructions=4.0))
-_register("count-leading-zeros", 1, reference.leading_zeros, kinds=_BITS)
-_register("is-finite", 1, reference.is_finite, kinds=_FLOATS, shape=_to_pred, rounding=IN_DTYPE)
 _register(
-    *("real", 1, lambda i, a: np.real(a)), read=both(real=ops_elementwise.read_part("real")),
-    kinds=("complex",), shape=component_of_same, price=Price(instructions=0.0),
-)  # fmt: skip
+    "negate", 1, reference.plain(np.negative), code.of_negate, complex_math.of_negate, kinds=_NUMBERS, rounding=CHOOSES
+)
 _register(
-    *("imag", 1, lambda i, a: np.imag(a)), read=both(imag=ops_elementwise.read_part("imag")),
-    kinds=("complex",), shape=component_of_same, price=Price(instructions=0.0),
-)  # fmt: skip
+    "sign", 1, reference.wide(reference.sign), code.of_sign, complex_math.function(complex_math.sign),
+    kinds=_NUMBERS, rounding=CHOOSES,
+)
+_register("not", 1, reference.invert, code.of_not, kinds=_LOGICAL)
+_register(
+    "floor", 1, reference.wide(np.floor), code.intrinsic("floor"), kinds=_FLOATS, rounding=EXACT, jumps=True
+)
+_register("ceil", 1, reference.wide(np.ceil), code.intrinsic("ceil"), kinds=_FLOATS, rounding=EXACT, jumps=True)
+_register(
+    "round-nearest-afz", 1, reference.wide(reference.round_away), code.intrinsic("round"),
+    kinds=_FLOATS, rounding=EXACT, jumps=True,
+)
+_register(
+    "round-nearest-even", 1, reference.wide(np.rint), code.intrinsic("roundeven"),
+    kinds=_FLOATS, rounding=EXACT, jumps=True,
+)
+_register("popcnt", 1, reference.popcount, code.of_popcnt, kinds=_BITS, price=Price(instructions=4.0))
+_register("count-leading-zeros", 1, reference.leading_zeros, code.of_count_leading_zeros, kinds=_BITS)
+_register(
+    "is-finite", 1, reference.is_finite, code.of_is_finite, complex_math.of_is_finite,
+    kinds=_FLOATS, shape=_to_pred, rounding=IN_DTYPE,
+)
+_register(
+    "real", 1, lambda i, a: np.real(a), lambda g, i, o: o[0], complex_math.part(0),
+    kinds=("complex",), shape=component_of_same, read=both(real=ops_elementwise.read_part("real")),
+    price=Price(instructions=0.0),
+)
+_register(
+    "imag", 1, lambda i, a: np.imag(a), lambda g, i, o: llvm_ir.zero(o[0].type), complex_math.part(1),
+    kinds=("complex",), shape=component_of_same, read=both(imag=ops_elementwise.read_part("imag")),
+    price=Price(instructions=0.0),
+)
 _register(  # to the dtype of the result's shape
-    *("convert", 1, reference.convert),
+    "convert", 1, reference.convert, code.of_convert, code.of_convert,
     shape=_convert_shape, rounding=IN_DTYPE, error=ROUNDED, hoisting=WORTH,
-)  # fmt: skip
+)
 _register(
-    *("reduce-precision", 1, reference.reduce_precision),
-    read=both(reduce_precision=ops_elementwise.read_reduce_precision),
-    attributes=("exponent_bits", "mantissa_bits"), kinds=_FLOATS, fields=_reduce_precision_fields,
+    "reduce-precision", 1, reference.reduce_precision, code.of_reduce_precision,
+    attributes=("exponent_bits", "mantissa_bits"), kinds=_FLOATS,
+    read=both(reduce_precision=ops_elementwise.read_reduce_precision), fields=_reduce_precision_fields,
     rounding=IN_DTYPE, error=ROUNDED,
-)  # fmt: skip
+)
+
+# Two operands of one shape.
+_register(
+    "add", 2, reference.add, code.by_kind("add", "fadd contract", pred="or"),
+    complex_math.componentwise("fadd contract"), kinds=(*_NUMBERS, "pred"), library=fold_add, error=ROUNDED,
+)
+_register(
+    "subtract", 2, reference.plain(np.subtract), code.by_kind("sub", "fsub contract", pred="xor"),
+    complex_math.componentwise("fsub contract"), kinds=_NUMBERS, library=fold_subtract, error=ROUNDED,
+)
+_register(
+    "multiply", 2, reference.multiply, code.by_kind("mul", "fmul contract", pred="and"), complex_math.of_multiply,
+    kinds=(*_NUMBERS, "pred"), library=fold_multiply, error=ROUNDED,
+)
+_register(
+    "divide", 2, reference.divide, code.by_kind(code.divide_constant, "fdiv", code.divide_constant),
+    complex_math.of_divide, kinds=_NUMBERS, price=Price(5.0, 1.0, of_integers=Price(20.0, 4.0)), error=ROUNDED,
+    hoisting=WORTH,
+)
+_register(
+    "remainder", 2, reference.remainder,
+    code.by_kind(code.remainder_constant, code.remainder_floats, code.remainder_constant),
+    kinds=("int", "uint", "float"), price=Price(5.0, 60.0, of_integers=Price(5.0, 4.0)), jumps=True,
+)
+_register(
+    "maximum", 2, reference.extremum,
+    code.by_kind(code.integer_extremum("smax"), code.maximum, code.integer_extremum("umax"), "or"),
+    complex_math.extremum("og"), kinds=(*_NUMBERS, "pred"), rounding=CHOOSES,
+)
+_register(
+    "minimum", 2, reference.extremum,
+    code.by_kind(code.integer_extremum("smin"), code.minimum, code.integer_extremum("umin"), "and"),
+    complex_math.extremum("ol"), kinds=(*_NUMBERS, "pred"), rounding=CHOOSES,
+)
+_register("and", 2, reference.plain(np.bitwise_and), code.by_kind("and", "", pred="and"), kinds=_LOGICAL)
+_register("or", 2, reference.plain(np.bitwise_or), code.by_kind("or", "", pred="or"), kinds=_LOGICAL)
+_register("xor", 2, reference.plain(np.bitwise_xor), code.by_kind("xor", "", pred="xor"), kinds=_LOGICAL)
+_register("shift-left", 2, reference.shift, code.shift("shl"), kinds=_BITS)
+_register("shift-right-logical", 2, reference.shift, code.shift("lshr"), kinds=_BITS)
+_register("shift-right-arithmetic", 2, reference.shift, code.shift("ashr"), kinds=_BITS)
+_register(  # f32, f32 -> c64; f64, f64 -> c128
+    "complex", 2, reference.complex_of, None, complex_math.of_complex,
+    shape=_complex_shape, price=Price(instructions=0.0),
+)
+_register(  # direction: EQ NE LT LE GT GE; comparison_type: FLOAT TOTALORDER SIGNED UNSIGNED. -> pred
+    "compare", 2, reference.compare, code.of_compare, complex_math.of_compare,
+    attributes=("direction", "comparison_type"), shape=_compare_shape,
+    read=both(compare=ops_elementwise.read_compare)
+    | {"chlo.broadcast_compare": ops_elementwise.broadcasting("compare")},
+    fields=_compare_fields, text={"comparison_type": renamed("type")}, rounding=IN_DTYPE, jumps=True,
+)
+
+# Three operands: pred, on_true, on_false; and min, operand, max.
+_register(
+    "select", 3, reference.select, code.of_select, complex_math.of_select,
+    shape=_select_shape, rounding=CHOOSES, moves=True,
+)
+_register(
+    "clamp", 3, reference.clamp, code.of_clamp,
+    shape=_clamp_shape, read=both(clamp=AS_IT_STANDS), rounding=CHOOSES,
+)
+# fmt: on
+
 # Of one width: elementwise; else the minor dimension appears or goes.
 register(
     "bitcast-convert",
@@ -188,51 +295,9 @@ register(
     shape=_bitcast_convert_shape,
     evaluate=_bitcast_convert_value,
     read=both(bitcast_convert=ops_elementwise.read_bitcast_convert),
+    sizes=dynamic_rules.of_bitcast_convert,
+    generate=code.of_bitcast_convert,
+    elements=elemental.of_bitcast_convert,
     price=Price(instructions=2.0),
     rounding=IN_DTYPE,
-)
-
-# Two operands of one shape.
-_register("add", 2, reference.add, kinds=(*_NUMBERS, "pred"), error=ROUNDED)
-_register("subtract", 2, reference.plain(np.subtract), kinds=_NUMBERS, error=ROUNDED)
-_register("multiply", 2, reference.multiply, kinds=(*_NUMBERS, "pred"), error=ROUNDED)
-_register(
-    *("divide", 2, reference.divide),
-    kinds=_NUMBERS, price=Price(5.0, 1.0, of_integers=Price(20.0, 4.0)), error=ROUNDED, hoisting=WORTH,
-)  # fmt: skip
-_register(
-    *("remainder", 2, reference.remainder),
-    kinds=("int", "uint", "float"), price=Price(5.0, 60.0, of_integers=Price(5.0, 4.0)), jumps=True,
-)  # fmt: skip
-_register("maximum", 2, reference.extremum, kinds=(*_NUMBERS, "pred"), rounding=CHOOSES)
-_register("minimum", 2, reference.extremum, kinds=(*_NUMBERS, "pred"), rounding=CHOOSES)
-_register("and", 2, reference.plain(np.bitwise_and), kinds=_LOGICAL)
-_register("or", 2, reference.plain(np.bitwise_or), kinds=_LOGICAL)
-_register("xor", 2, reference.plain(np.bitwise_xor), kinds=_LOGICAL)
-_register("shift-left", 2, reference.shift, kinds=_BITS)
-_register("shift-right-logical", 2, reference.shift, kinds=_BITS)
-_register("shift-right-arithmetic", 2, reference.shift, kinds=_BITS)
-_register(  # f32, f32 -> c64; f64, f64 -> c128
-    "complex", 2, reference.complex_of, shape=_complex_shape, price=Price(instructions=0.0)
-)
-_register(  # direction: EQ NE LT LE GT GE; comparison_type: FLOAT TOTALORDER SIGNED UNSIGNED. -> pred
-    *("compare", 2, reference.compare),
-    read=both(compare=ops_elementwise.read_compare)
-    | {"chlo.broadcast_compare": ops_elementwise.broadcasting("compare")},
-    attributes=("direction", "comparison_type"), shape=_compare_shape, fields=_compare_fields,
-    text={"comparison_type": renamed("type")}, rounding=IN_DTYPE, jumps=True,
-)  # fmt: skip
-
-# Three operands: pred, on_true, on_false; and min, operand, max.
-_register(
-    "select",
-    3,
-    reference.select,
-    read=_names("select", 2),
-    shape=_select_shape,
-    rounding=CHOOSES,
-    moves=True,
-)
-_register(
-    "clamp", 3, reference.clamp, read=both(clamp=AS_IT_STANDS), shape=_clamp_shape, rounding=CHOOSES
 )

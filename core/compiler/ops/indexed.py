@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..codegen.elements import elemental
 from ..formats.hlo_proto import Field
 from ..formats.wire_format import integer, integers, message
 from ..importer import ops_data
@@ -14,7 +15,9 @@ from ..ir.cost import elements_of_operands
 from ..ir.hlo import AnyShape, GatherDimensionNumbers, Instruction, ScatterDimensionNumbers, Shape
 from ..ir.registry import ANY, WORTH, Array, Price, both, register
 from ..ir.shape_rules import arrays_of, check_distinct, check_signature, one_or_tuple, require
+from ..passes import dynamic_rules
 from ..reference.evaluate import evaluate_elementwise
+from . import kernels
 
 
 def _batching(
@@ -242,6 +245,8 @@ register(  # operand, indices. dimension_numbers: GatherDimensionNumbers
     attributes=("dimension_numbers", "slice_sizes", "indices_are_sorted"),
     shape=_gather_shape,
     evaluate=_gather_value,
+    sizes=dynamic_rules.of_gather,
+    elements=elemental.of_gather,
     read=both(
         gather=ops_data.read_gather,
         dynamic_gather=ops_data.read_dynamic_gather,
@@ -259,6 +264,8 @@ register(  # operands..., indices, updates...; dimension_numbers: ScatterDimensi
     called=1,
     shape=_scatter_shape,
     evaluate=_scatter_value,
+    sizes=dynamic_rules.of_scatter,
+    kernel=kernels.scatter,
     read=both(scatter=ops_data.read_scatter),
     fields=_scatter_fields,
     flops=elements_of_operands,

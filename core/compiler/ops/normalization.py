@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -13,8 +14,9 @@ from ..formats.hlo_proto import Field
 from ..formats.wire_format import float32, integer
 from ..importer import ops_reduction
 from ..ir.hlo import AnyShape, Instruction, Shape, TupleShape
-from ..ir.registry import SUMMED, Array, Evaluation, both, register
+from ..ir.registry import REFUSED, SUMMED, Array, Evaluation, both, register
 from ..ir.shape_rules import array_of, require
+from ..passes import decompose
 
 
 def _shape(instruction: Instruction) -> AnyShape:
@@ -76,7 +78,12 @@ def _fields(i: Instruction) -> bytes:
     )
 
 
-def _register(name: str, operands: int, evaluate: Evaluation) -> None:
+def _register(
+    name: str,
+    operands: int,
+    evaluate: Evaluation,
+    expand: Callable[[Instruction], Instruction],
+) -> None:
     attributes = ("epsilon", "feature_index")
     register(
         name,
@@ -85,11 +92,13 @@ def _register(name: str, operands: int, evaluate: Evaluation) -> None:
         shape=_shape,
         evaluate=evaluate,
         read=both(**{name.replace("-", "_"): ops_reduction.batch_norm(name)}),
+        sizes=REFUSED,
+        expand=expand,
         fields=_fields,
         error=SUMMED,
     )
 
 
-_register("batch-norm-training", 3, _training)
-_register("batch-norm-inference", 5, _inference)
-_register("batch-norm-grad", 5, _gradient)
+_register("batch-norm-training", 3, _training, decompose.batch_norm_training)
+_register("batch-norm-inference", 5, _inference, decompose.batch_norm_inference)
+_register("batch-norm-grad", 5, _gradient, decompose.batch_norm_grad)

@@ -13,6 +13,7 @@ from ..ir import dtypes
 from ..ir.hlo import AnyShape, Instruction, Shape
 from ..ir.registry import ANY, Absent, both, register
 from ..ir.shape_rules import array_of, arrays_of, require
+from ..passes import dynamic_reshapes, dynamic_rules
 from .data import reshape_shape
 
 
@@ -44,6 +45,9 @@ register(  # operand, s32 size
     attributes=("dimension", "dynamic_dimensions"),
     shape=_set_dimension_size_shape,
     evaluate=_RESOLVED,
+    sizes=dynamic_rules.of_set_dimension_size,
+    carries_sizes=True,
+    code=_RESOLVED,
     read=both(set_dimension_size=ops_data.read_set_dimension_size),
     calls={"tripont.set_dimension_size": bounded_shapes.read_call},
     fields=_RESOLVED,
@@ -54,6 +58,9 @@ register(  # -> s32
     attributes=("dimension",),
     shape=_get_dimension_size_shape,
     evaluate=_RESOLVED,
+    sizes=dynamic_rules.of_get_dimension_size,
+    carries_sizes=True,
+    code=_RESOLVED,
     read=both(get_dimension_size=ops_data.read_get_dimension_size),
     calls={"tripont.get_dimension_size": bounded_shapes.read_call},
     fields=_RESOLVED,
@@ -64,6 +71,9 @@ register(  # operand, s32 sizes... or none
     attributes=("dynamic_dimensions",),
     shape=_dynamic_reshape_shape,
     evaluate=_RESOLVED,
+    sizes=dynamic_reshapes.dynamic_reshape,
+    carries_sizes=True,
+    code=_RESOLVED,
     read=Absent("StableHLO's is a reshape to a type with bounds"),
     calls={"tripont.dynamic_reshape": bounded_shapes.read_call},
     fields=_RESOLVED,

@@ -9,10 +9,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from ..codegen.elements import elementwise as code
 from ..formats.hlo_proto import call_fields
 from ..importer import ops_elementwise
 from ..ir.registry import SLOWLY, WORTH, Price, register
 from ..ir.shape_rules import same_shape
+from ..passes import dynamic_rules
 from ..reference import elementwise as reference
 from ..reference import gamma, incomplete
 
@@ -23,6 +25,7 @@ def _register(
     nanoseconds: float,
     operands: int = 1,
     of_jax: bool = False,
+    generated: str = "",
     **parts: Any,
 ) -> None:
     """A function of real numbers that CHLO has, or JAX alone (``of_jax``)."""
@@ -38,6 +41,8 @@ def _register(
         read={} if of_jax else {f"chlo.{spelled}": ops_elementwise.read_real(name)},
         calls={target: call},
         composites={target if of_jax else f"chlo.{spelled}": call},
+        sizes=dynamic_rules.of_elementwise,
+        generate=code.math(generated or spelled),
         fields=call_fields(target),
         hlo_call=target,
         price=Price(16.0, nanoseconds),
@@ -58,5 +63,11 @@ _register("igamma", incomplete.igamma, 1500.0, 2, of_jax=True, folding=SLOWLY)
 _register("igammac", incomplete.igammac, 1500.0, 2, of_jax=True, folding=SLOWLY)
 _register("igamma-grad-a", incomplete.igamma_grad_a, 1500.0, 2, of_jax=True, folding=SLOWLY)
 _register(
-    "regularized-incomplete-beta", incomplete.betainc, 1500.0, 3, of_jax=True, folding=SLOWLY
+    "regularized-incomplete-beta",
+    incomplete.betainc,
+    1500.0,
+    3,
+    generated="betainc",
+    of_jax=True,
+    folding=SLOWLY,
 )  # a, b, x

@@ -4,8 +4,7 @@ through them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -20,12 +19,13 @@ from ..ir.hlo import (
     parameter,
 )
 from ..ir.patterns import body_on_arrays
+from ..ir.registry import OPS
 from .rewrite import map_computations, sweep
 
 
 def decompose(module: Module) -> Module:
     """Batch normalisation and ``map`` become elementwise operations and reductions."""
-    if not any(i.opcode in _SHORTHAND for c in module.computations() for i in c.instructions):
+    if not any(OPS[i.opcode].expand for c in module.computations() for i in c.instructions):
         return module
     return map_computations(module, lambda computation: sweep(computation, _rule))
 
@@ -50,8 +50,10 @@ def remove_barriers(module: Module) -> Module:
 
 
 def _rule(instruction: Instruction) -> Instruction | None:
-    rule = _RULES.get(instruction.opcode)
-    return rule(instruction) if rule is not None else None
+    if instruction.opcode == "get-tuple-element":
+        return element_of_tuple(instruction)
+    expand = OPS[instruction.opcode].expand
+    return expand(instruction) if expand is not None else None
 
 
 def _op(opcode: str, *operands: Instruction) -> Instruction:
@@ -187,15 +189,3 @@ def element_of_tuple(i: Instruction) -> Instruction | None:
     operand = i.operands[0]
     number: int = i.attributes["index"]
     return operand.operands[number] if operand.opcode == "tuple" else None
-
-
-_RULES: Final[dict[str, Callable[[Instruction], Instruction | None]]] = {
-    "batch-norm-training": batch_norm_training,
-    "batch-norm-inference": batch_norm_inference,
-    "batch-norm-grad": batch_norm_grad,
-    "map": inline_map,
-    "get-tuple-element": element_of_tuple,
-}
-_SHORTHAND: Final = frozenset(
-    ["batch-norm-training", "batch-norm-inference", "batch-norm-grad", "map"]
-)

@@ -2,13 +2,13 @@
 
 A rule gets the scope, the old instruction and its new operands, some of which have sizes. It adds the new instruction,
 notes the sizes of its results, and gives these. Where the old instruction would let elements that are not there into
-elements that are, the rule masks them first. An instruction without a rule is refused.
+elements that are, the rule masks them first. An op is registered with its rule (``Op.sizes``);
+a program is refused if it needs one of an op that has none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -17,86 +17,15 @@ from ..ir.hlo import (
     Computation,
     Instruction,
     Shape,
-    TokenShape,
     TupleShape,
     constant,
     get_tuple_element,
     parameter,
 )
 from ..ir.patterns import identity_value
-from ..ir.registry import OPS
-from . import dynamic_sizes
-from .dynamic_reshapes import dynamic_reshape, reshape
-from .dynamic_sizes import NONE, Scope, Sizes
-
-Rule = Callable[[Scope, Instruction, Sequence[Instruction]], list[Instruction]]
-
-
-def rewrite(scope: Scope, old: Instruction, operands: Sequence[Instruction]) -> list[Instruction]:
-    """The results of ``old`` on new operands."""
-    if old.opcode not in _ALWAYS and not any(o in scope.sizes for o in operands):
-        return _static(scope, old, operands)
-    rule = _RULES.get(old.opcode)
-    if rule is None and OPS[old.opcode].elementwise:
-        rule = _elementwise
-    if rule is None:
-        raise scope.refuse(
-            old, "an operand has a size that depends on values, which this operation cannot take"
-        )
-    return rule(scope, old, operands)
-
+from .dynamic_sizes import NONE, Scope, Sizes, same
 
 # ------------------------------------------------------------------------------------------------ building blocks
-
-
-def _same(
-    scope: Scope, old: Instruction, operands: Sequence[Instruction], sizes: Sizes = NONE
-) -> list[Instruction]:
-    """``old`` on other operands; every result has ``sizes``."""
-    new = scope.add(old.replace(operands=operands))
-    if not isinstance(new.shape, TupleShape):
-        return [scope.has(new, sizes)]
-    return [
-        scope.has(scope.add(get_tuple_element(new, n)), sizes)
-        for n in range(len(new.result_shapes))
-    ]
-
-
-def _static(scope: Scope, old: Instruction, operands: Sequence[Instruction]) -> list[Instruction]:
-    results = _same(scope, old, operands)
-    (new, *others) = results
-    if others or isinstance(new.shape, TokenShape):
-        return results
-    known = _boundless(scope, new)
-    if known:
-        scope.boundless[new] = known
-    return results
-
-
-def _boundless(scope: Scope, new: Instruction) -> frozenset[int]:
-    """The dimensions along which an array may be taken for one of any size (``Scope.boundless``)."""
-    if new.opcode == "broadcast":
-        placed = new.attributes["dimensions"]
-        kept = scope.boundless.get(new.operands[0], frozenset())
-        bound = {d for n, d in enumerate(placed) if n not in kept}
-        return frozenset(range(len(new.dims))) - bound
-    if new.opcode == "iota":
-        return frozenset(range(len(new.dims)))
-    if new.opcode == "reshape":
-        (x,) = new.operands
-        whole = len(scope.boundless.get(x, ())) == len(x.dims)
-        return frozenset(range(len(new.dims))) if whole else frozenset()
-    if new.opcode == "transpose":
-        kept = scope.boundless.get(new.operands[0], frozenset())
-        return frozenset(n for n, d in enumerate(new.attributes["dimensions"]) if d in kept)
-    if new.opcode == "slice":
-        return scope.boundless.get(new.operands[0], frozenset())
-    if new.is_elementwise or new.opcode == "copy":
-        arrays = [o for o in new.operands if o.dims == new.dims]
-        return frozenset.intersection(
-            frozenset(range(len(new.dims))), *(scope.boundless.get(o, frozenset()) for o in arrays)
-        )
-    return frozenset()
 
 
 def _unified(
@@ -134,24 +63,26 @@ def _plus(scope: Scope, value: Instruction, addend: int) -> Instruction:
 # ---------------------------------------------------------------------------------------------------- elementwise
 
 
-def _elementwise(
+def of_elementwise(
     scope: Scope, old: Instruction, operands: Sequence[Instruction]
 ) -> list[Instruction]:
     arrays = [o for o in operands if len(o.dims) == len(old.dims)]
-    return _same(scope, old, operands, _unified(scope, arrays, range(len(old.dims))))
+    return same(scope, old, operands, _unified(scope, arrays, range(len(old.dims))))
 
 
-def _bitcast_convert(
+def of_bitcast_convert(
     scope: Scope, old: Instruction, operands: Sequence[Instruction]
 ) -> list[Instruction]:
     sizes = scope.sizes.get(operands[0], NONE)
     if len(old.dims) < len(operands[0].dims) and len(operands[0].dims) - 1 in sizes:
         raise scope.refuse(old, "the type's width changes along a size that depends on values")
-    return _same(scope, old, operands, sizes)
+    return same(scope, old, operands, sizes)
 
 
-def _barrier(scope: Scope, old: Instruction, operands: Sequence[Instruction]) -> list[Instruction]:
-    results = _same(scope, old, operands)
+def of_barrier(
+    scope: Scope, old: Instruction, operands: Sequence[Instruction]
+) -> list[Instruction]:
+    results = same(scope, old, operands)
     for operand, result in zip(operands, results, strict=True):
         scope.has(result, scope.sizes.get(operand, NONE))
     return results
@@ -160,24 +91,24 @@ def _barrier(scope: Scope, old: Instruction, operands: Sequence[Instruction]) ->
 # -------------------------------------------------------------------------------------------------- data movement
 
 
-def _broadcast(
+def of_broadcast(
     scope: Scope, old: Instruction, operands: Sequence[Instruction]
 ) -> list[Instruction]:
     dimensions = old.attributes["dimensions"]
     sizes = {dimensions[d]: size for d, size in scope.sizes[operands[0]].items()}
-    results = _same(scope, old, operands, sizes)
+    results = same(scope, old, operands, sizes)
     scope.boundless[results[0]] = frozenset(_but(len(old.dims), dimensions))
     return results
 
 
-def _transpose(
+def of_transpose(
     scope: Scope, old: Instruction, operands: Sequence[Instruction]
 ) -> list[Instruction]:
     sizes = _renumbered(scope.sizes[operands[0]], old.attributes["dimensions"])
-    return _same(scope, old, operands, sizes)
+    return same(scope, old, operands, sizes)
 
 
-def _slice(scope: Scope, old: Instruction, operands: Sequence[Instruction]) -> list[Instruction]:
+def of_slice(scope: Scope, old: Instruction, operands: Sequence[Instruction]) -> list[Instruction]:
     sizes = {}
     for d, size in scope.sizes[operands[0]].items():
         start, stride = old.attributes["starts"][d], old.attributes["strides"][d]
@@ -188,10 +119,10 @@ def _slice(scope: Scope, old: Instruction, operands: Sequence[Instruction]) -> l
         sizes[d] = (
             size if old.dims[d] == operands[0].dims[d] else clamp(scope, left, 0, old.dims[d])
         )
-    return _same(scope, old, operands, sizes)
+    return same(scope, old, operands, sizes)
 
 
-def _pad(scope: Scope, old: Instruction, operands: Sequence[Instruction]) -> list[Instruction]:
+def of_pad(scope: Scope, old: Instruction, operands: Sequence[Instruction]) -> list[Instruction]:
     """The padding value stands where elements are missing, so that it also follows the elements that exist."""
     x, filler = operands
     sizes = {}
@@ -206,17 +137,17 @@ def _pad(scope: Scope, old: Instruction, operands: Sequence[Instruction]) -> lis
             if low == high == interior == 0
             else clamp(scope, _plus(scope, new, low + high), 0, old.dims[d])
         )
-    return _same(scope, old, (scope.masked(x, scope.sizes[x], filler), filler), sizes)
+    return same(scope, old, (scope.masked(x, scope.sizes[x], filler), filler), sizes)
 
 
-def _concatenate(
+def of_concatenate(
     scope: Scope, old: Instruction, operands: Sequence[Instruction]
 ) -> list[Instruction]:
     """One after the other, each over what follows the end of the one before."""
     along = old.attributes["dimension"]
     sizes = _unified(scope, operands, _but(len(old.dims), [along]))
     if not any(along in scope.sizes.get(o, NONE) for o in operands):
-        return _same(scope, old, operands, sizes)
+        return same(scope, old, operands, sizes)
     zero = scope.number(0)
     whole = scope.broadcast(scope.zero(old.dtype), old.dims)
     offset = zero
@@ -230,10 +161,12 @@ def _concatenate(
     return [scope.has(whole, sizes)]
 
 
-def _reverse(scope: Scope, old: Instruction, operands: Sequence[Instruction]) -> list[Instruction]:
+def of_reverse(
+    scope: Scope, old: Instruction, operands: Sequence[Instruction]
+) -> list[Instruction]:
     """Reversed, the elements that are not there come first: they are cut away."""
     sizes = scope.sizes[operands[0]]
-    (new,) = _same(scope, old, operands)
+    (new,) = same(scope, old, operands)
     moved = [d for d in old.attributes["dimensions"] if d in sizes]
     if moved:
         high = tuple(b if d in moved else 0 for d, b in enumerate(old.dims))
@@ -295,16 +228,16 @@ def _wide(scope: Scope, indices: Sequence[Instruction]) -> list[Instruction]:
     ]
 
 
-def _dynamic_slice(
+def of_dynamic_slice(
     scope: Scope, old: Instruction, operands: Sequence[Instruction]
 ) -> list[Instruction]:
     x, *starts = operands
     extents = old.attributes["slice_sizes"]
     sizes = {d: n for d, n in scope.sizes.get(x, NONE).items() if extents[d] == x.dims[d]}
-    return _same(scope, old, (x, *_starts(scope, x, extents, starts)), sizes)
+    return same(scope, old, (x, *_starts(scope, x, extents, starts)), sizes)
 
 
-def _dynamic_update_slice(
+def of_dynamic_update_slice(
     scope: Scope, old: Instruction, operands: Sequence[Instruction]
 ) -> list[Instruction]:
     x, update, *starts = operands
@@ -313,10 +246,10 @@ def _dynamic_update_slice(
         raise scope.refuse(old, "the update has a size that depends on values")
     sizes = dict(scope.sizes.get(x, NONE))
     sizes.update({d: n for d in whole if (n := scope.unify([(x, d), (update, d)])) is not None})
-    return _same(scope, old, (x, update, *_starts(scope, x, update.dims, starts)), sizes)
+    return same(scope, old, (x, update, *_starts(scope, x, update.dims, starts)), sizes)
 
 
-def _gather(scope: Scope, old: Instruction, operands: Sequence[Instruction]) -> list[Instruction]:
+def of_gather(scope: Scope, old: Instruction, operands: Sequence[Instruction]) -> list[Instruction]:
     x, indices = operands
     numbers, extents = old.attributes["dimension_numbers"], old.attributes["slice_sizes"]
     sizes = {}
@@ -345,7 +278,7 @@ def _gather(scope: Scope, old: Instruction, operands: Sequence[Instruction]) -> 
         _check_not_empty(scope, indices, limit)
     for coordinate, limit in limits.items():
         indices = _limited(scope, indices, numbers.index_vector_dim, coordinate, limit)
-    return _same(scope, old, (x, indices), sizes)
+    return same(scope, old, (x, indices), sizes)
 
 
 def _check_not_empty(scope: Scope, indices: Instruction, limit: Instruction) -> None:
@@ -380,7 +313,9 @@ def _limited(
     return least
 
 
-def _scatter(scope: Scope, old: Instruction, operands: Sequence[Instruction]) -> list[Instruction]:
+def of_scatter(
+    scope: Scope, old: Instruction, operands: Sequence[Instruction]
+) -> list[Instruction]:
     """Updates that are not there go to an index that does not exist, where HLO drops them."""
     count = (len(operands) - 1) // 2
     arrays, indices, updates = operands[:count], operands[count], operands[count + 1 :]
@@ -410,7 +345,7 @@ def _scatter(scope: Scope, old: Instruction, operands: Sequence[Instruction]) ->
         nowhere = -1 if signed else np.iinfo(indices.dtype.numpy).max
         filler = scope.add(constant(nowhere, indices.dtype))
         indices = scope.masked(indices, sizes, filler)
-    results = _same(scope, _unsorted(old) if sizes else old, (*arrays, indices, *updates))
+    results = same(scope, _unsorted(old) if sizes else old, (*arrays, indices, *updates))
     for array, result in zip(arrays, results, strict=True):
         scope.has(result, scope.sizes.get(array, NONE))
     return results
@@ -425,7 +360,7 @@ def _unsorted(old: Instruction) -> Instruction:
 # ----------------------------------------------------------------------------------------------------- reductions
 
 
-def _reduce(scope: Scope, old: Instruction, operands: Sequence[Instruction]) -> list[Instruction]:
+def of_reduce(scope: Scope, old: Instruction, operands: Sequence[Instruction]) -> list[Instruction]:
     """Initial values, which a reduction may take any number of times, stand for what is not there."""
     count = len(operands) // 2
     arrays, initial = operands[:count], operands[count:]
@@ -434,10 +369,10 @@ def _reduce(scope: Scope, old: Instruction, operands: Sequence[Instruction]) -> 
     sizes = _unified(scope, arrays, range(rank))
     hidden = {d: n for d, n in sizes.items() if d in reduced}
     masked = [scope.masked(a, hidden, i) for a, i in zip(arrays, initial, strict=True)]
-    return _same(scope, old, (*masked, *initial), _renumbered(sizes, _but(rank, reduced)))
+    return same(scope, old, (*masked, *initial), _renumbered(sizes, _but(rank, reduced)))
 
 
-def _reduce_window(
+def of_reduce_window(
     scope: Scope, old: Instruction, operands: Sequence[Instruction]
 ) -> list[Instruction]:
     count = len(operands) // 2
@@ -460,15 +395,15 @@ def _reduce_window(
             left = scope.op("divide", left, scope.number(w.stride))
         new[d] = clamp(scope, left, 0, old.result_shapes[0].dims[d])  # type: ignore[union-attr]
     masked = [scope.masked(a, hidden, i) for a, i in zip(arrays, initial, strict=True)]
-    return _same(scope, old, (*masked, *initial), new)
+    return same(scope, old, (*masked, *initial), new)
 
 
-def _sort(scope: Scope, old: Instruction, operands: Sequence[Instruction]) -> list[Instruction]:
+def of_sort(scope: Scope, old: Instruction, operands: Sequence[Instruction]) -> list[Instruction]:
     """Missing elements go to the end: whether an element exists is compared first."""
     along = old.attributes["dimension"]
     sizes = _unified(scope, operands, range(len(operands[0].dims)))
     if along not in sizes:
-        return _same(scope, old, operands, sizes)
+        return same(scope, old, operands, sizes)
     there = scope.mask(operands[0].dims, {along: sizes[along]})
     shapes = (*(o.shape for o in operands), there.shape)
     new = scope.add(
@@ -483,7 +418,7 @@ def _sort(scope: Scope, old: Instruction, operands: Sequence[Instruction]) -> li
     return [scope.has(scope.add(get_tuple_element(new, n)), sizes) for n in range(len(operands))]
 
 
-def _topk(scope: Scope, old: Instruction, operands: Sequence[Instruction]) -> list[Instruction]:
+def of_topk(scope: Scope, old: Instruction, operands: Sequence[Instruction]) -> list[Instruction]:
     """Positions past the size get the least value; among equal values topk takes the first, a real element."""
     (x,) = operands
     sizes = dict(scope.sizes[x])
@@ -497,7 +432,7 @@ def _topk(scope: Scope, old: Instruction, operands: Sequence[Instruction]) -> li
         filler = scope.add(constant(least, x.dtype))
         x = scope.masked(x, {last: sizes[last]}, filler)
         sizes[last] = clamp(scope, sizes[last], 0, old.attributes["k"])
-    return _same(scope, old, (x,), sizes)
+    return same(scope, old, (x,), sizes)
 
 
 def _with_existence(comparator: Computation) -> Computation:
@@ -514,7 +449,7 @@ def _with_existence(comparator: Computation) -> Computation:
 # --------------------------------------------------------------------------------------------------- contractions
 
 
-def _dot(scope: Scope, old: Instruction, operands: Sequence[Instruction]) -> list[Instruction]:
+def of_dot(scope: Scope, old: Instruction, operands: Sequence[Instruction]) -> list[Instruction]:
     lhs, rhs = operands
     n = old.attributes["dimension_numbers"]
     sizes = {}
@@ -539,10 +474,10 @@ def _dot(scope: Scope, old: Instruction, operands: Sequence[Instruction]) -> lis
             hidden[0][a] = hidden[1][b] = size
     for x, missing in zip(operands, hidden, strict=True):
         new.append(scope.masked(x, missing, scope.zero(x.dtype)) if missing else x)
-    return _same(scope, old, new, sizes)
+    return same(scope, old, new, sizes)
 
 
-def _convolution(
+def of_convolution(
     scope: Scope, old: Instruction, operands: Sequence[Instruction]
 ) -> list[Instruction]:
     """Batches and features of any size; what is convolved over has a known one."""
@@ -567,10 +502,10 @@ def _convolution(
     new = [
         s if size is None else scope.masked(s, {d: size}, scope.zero(s.dtype)) for s, d in features
     ]
-    return _same(scope, old, new, sizes)
+    return same(scope, old, new, sizes)
 
 
-def _of_matrices(
+def of_matrices(
     scope: Scope, old: Instruction, operands: Sequence[Instruction]
 ) -> list[Instruction]:
     """Any number of matrices, or of signals, of a known size each."""
@@ -580,19 +515,19 @@ def _of_matrices(
         for d in scope.sizes.get(o, NONE):
             if d >= len(o.dims) - inner:
                 raise scope.refuse(old, "a matrix or signal has a size that depends on values")
-    return _same(scope, old, operands, _unified(scope, operands, range(rank - inner)))
+    return same(scope, old, operands, _unified(scope, operands, range(rank - inner)))
 
 
 # ---------------------------------------------------------------------------------------------------------- sizes
 
 
-def _get_dimension_size(
+def of_get_dimension_size(
     scope: Scope, old: Instruction, operands: Sequence[Instruction]
 ) -> list[Instruction]:
     return [scope.size(operands[0], old.attributes["dimension"])]
 
 
-def _set_dimension_size(
+def of_set_dimension_size(
     scope: Scope, old: Instruction, operands: Sequence[Instruction]
 ) -> list[Instruction]:
     """The smaller of the size and the one before: no program makes elements by saying that there are more.
@@ -615,37 +550,3 @@ def _set_dimension_size(
     if d not in sizes and d in scope.boundless.get(x, frozenset()):
         scope.boundless[copy] = scope.boundless[x]
     return [scope.has(copy, sizes)]
-
-
-_ALWAYS: Final = frozenset((*dynamic_sizes.OPCODES, "while", "conditional"))
-
-_RULES: Final[dict[str, Rule]] = {
-    "bitcast-convert": _bitcast_convert,
-    "copy": _elementwise,
-    "optimization-barrier": _barrier,
-    "broadcast": _broadcast,
-    "reshape": reshape,
-    "dynamic-reshape": dynamic_reshape,
-    "transpose": _transpose,
-    "slice": _slice,
-    "pad": _pad,
-    "concatenate": _concatenate,
-    "reverse": _reverse,
-    "dynamic-slice": _dynamic_slice,
-    "dynamic-update-slice": _dynamic_update_slice,
-    "gather": _gather,
-    "scatter": _scatter,
-    "reduce": _reduce,
-    "reduce-window": _reduce_window,
-    "sort": _sort,
-    "topk": _topk,
-    "dot": _dot,
-    "convolution": _convolution,
-    "fft": _of_matrices,
-    "cholesky": _of_matrices,
-    "triangular-solve": _of_matrices,
-    "get-dimension-size": _get_dimension_size,
-    "set-dimension-size": _set_dimension_size,
-    "conditional": dynamic_sizes.conditional,
-    "while": dynamic_sizes.while_loop,
-}

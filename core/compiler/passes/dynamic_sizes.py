@@ -30,11 +30,13 @@ from ..ir.hlo import (
     Instruction,
     Module,
     Shape,
+    TokenShape,
     TupleShape,
     constant,
     get_tuple_element,
     parameter,
 )
+from ..ir.registry import OPS, Absent
 from .inline import inline_calls
 
 # The size of each dimension of an array that is not its bound: an s32 scalar.
@@ -202,13 +204,11 @@ class Scope:
         return [self.mapped[r] for r in computation.results]
 
     def _rewrite(self, old: Instruction) -> None:
-        from .dynamic_rules import rewrite
-
         self.current = old
         if old.opcode == "get-tuple-element" and old.operands[0] in self.parts:
             self.mapped[old] = self.parts[old.operands[0]][old.attributes["index"]]
             return
-        new = rewrite(self, old, [self.mapped.get(o, o) for o in old.operands])
+        new = _rewritten(self, old, [self.mapped.get(o, o) for o in old.operands])
         if isinstance(old.shape, TupleShape):
             self.parts[old] = new
         else:
@@ -261,6 +261,71 @@ class Scope:
                 position += 1
             self.has(array, sizes)
         return parts[: len(dynamic)], parts[position] if position < len(parts) else None
+
+
+def _rewritten(
+    scope: Scope, old: Instruction, operands: Sequence[Instruction]
+) -> list[Instruction]:
+    """The results of ``old`` on new operands."""
+    op = OPS[old.opcode]
+    if not op.carries_sizes and not any(o in scope.sizes for o in operands):
+        return _static(scope, old, operands)
+    if isinstance(op.sizes, Absent):
+        raise scope.refuse(
+            old, "an operand has a size that depends on values, which this operation cannot take"
+        )
+    results: list[Instruction] = op.sizes(scope, old, operands)
+    return results
+
+
+def same(
+    scope: Scope, old: Instruction, operands: Sequence[Instruction], sizes: Sizes = NONE
+) -> list[Instruction]:
+    """``old`` on other operands; every result has ``sizes``."""
+    new = scope.add(old.replace(operands=operands))
+    if not isinstance(new.shape, TupleShape):
+        return [scope.has(new, sizes)]
+    return [
+        scope.has(scope.add(get_tuple_element(new, n)), sizes)
+        for n in range(len(new.result_shapes))
+    ]
+
+
+def _static(scope: Scope, old: Instruction, operands: Sequence[Instruction]) -> list[Instruction]:
+    results = same(scope, old, operands)
+    (new, *others) = results
+    if others or isinstance(new.shape, TokenShape):
+        return results
+    known = _boundless(scope, new)
+    if known:
+        scope.boundless[new] = known
+    return results
+
+
+def _boundless(scope: Scope, new: Instruction) -> frozenset[int]:
+    """The dimensions along which an array may be taken for one of any size (``Scope.boundless``)."""
+    if new.opcode == "broadcast":
+        placed = new.attributes["dimensions"]
+        kept = scope.boundless.get(new.operands[0], frozenset())
+        bound = {d for n, d in enumerate(placed) if n not in kept}
+        return frozenset(range(len(new.dims))) - bound
+    if new.opcode == "iota":
+        return frozenset(range(len(new.dims)))
+    if new.opcode == "reshape":
+        (x,) = new.operands
+        whole = len(scope.boundless.get(x, ())) == len(x.dims)
+        return frozenset(range(len(new.dims))) if whole else frozenset()
+    if new.opcode == "transpose":
+        kept = scope.boundless.get(new.operands[0], frozenset())
+        return frozenset(n for n, d in enumerate(new.attributes["dimensions"]) if d in kept)
+    if new.opcode == "slice":
+        return scope.boundless.get(new.operands[0], frozenset())
+    if new.is_elementwise or new.opcode == "copy":
+        arrays = [o for o in new.operands if o.dims == new.dims]
+        return frozenset.intersection(
+            frozenset(range(len(new.dims))), *(scope.boundless.get(o, frozenset()) for o in arrays)
+        )
+    return frozenset()
 
 
 def dynamic_dimensions(scope: Scope, arrays: Sequence[Instruction]) -> list[frozenset[int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ...ir import hlo
 from .. import llvm_ir
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Operation = Callable[["Generator", hlo.Instruction, list[Element]], Element]
 
 
-def _componentwise(opcode: str) -> Operation:
+def componentwise(opcode: str) -> Operation:
     def operation(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
         x, y = o
         assert isinstance(x, Complex)
@@ -28,11 +28,11 @@ def _componentwise(opcode: str) -> Operation:
     return operation
 
 
-def _part(index: int) -> Operation:
+def part(index: int) -> Operation:
     return lambda g, i, o: o[0][index] if isinstance(o[0], Complex) else o[0]
 
 
-def _make(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
+def of_complex(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
     real, imag = o
     assert isinstance(real, Value)
     assert isinstance(imag, Value)
@@ -48,17 +48,17 @@ def multiply(g: Generator, x: Complex, y: Complex) -> Complex:
     )
 
 
-def _multiply(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
+def of_multiply(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
     return multiply(g, o[0], o[1])  # type: ignore[arg-type]
 
 
-def _negate(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
+def of_negate(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
     x = o[0]
     assert isinstance(x, Complex)
     return Complex(g.builder.fneg(x.real), g.builder.fneg(x.imag))
 
 
-def _compare(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
+def of_compare(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
     x, y = o
     assert isinstance(x, Complex)
     assert isinstance(y, Complex)
@@ -68,7 +68,7 @@ def _compare(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
     return b.binary("or", b.fcmp("une", x.real, y.real), b.fcmp("une", x.imag, y.imag))
 
 
-def _select(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
+def of_select(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
     condition, x, y = o
     assert isinstance(condition, Value)
     assert isinstance(x, Complex)
@@ -248,7 +248,7 @@ class _Real:
         return Complex(real, imag), size
 
 
-def _function(formula: Callable[[_Real, Complex], Element]) -> Operation:
+def function(formula: Callable[[_Real, Complex], Element]) -> Operation:
     def operation(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
         x = o[0]
         assert isinstance(x, Complex)
@@ -257,11 +257,11 @@ def _function(formula: Callable[[_Real, Complex], Element]) -> Operation:
     return operation
 
 
-def _vector_math(name: str) -> Operation:
-    return _function(lambda r, x: r.call_complex(name, x))
+def vector_function(name: str) -> Operation:
+    return function(lambda r, x: r.call_complex(name, x))
 
 
-def _rsqrt(r: _Real, x: Complex) -> Element:
+def rsqrt(r: _Real, x: Complex) -> Element:
     """The root's conjugate by the absolute value; of 0, 1 by the root; of infinity 0."""
     b, root = r.b, r.sqrt_complex(x)
     conjugate = Complex(root.real, b.fneg(root.imag))
@@ -272,12 +272,12 @@ def _rsqrt(r: _Real, x: Complex) -> Element:
     return r.select(r.is_infinity(size), nothing, quotient)
 
 
-def _tan(r: _Real, x: Complex) -> Element:
+def tan(r: _Real, x: Complex) -> Element:
     t = r.call_complex("complex_tanh", Complex(r.b.fneg(x.imag), x.real))  # tan z = -i tanh(i z)
     return Complex(t.imag, r.b.fneg(t.real))
 
 
-def _logistic(r: _Real, x: Complex) -> Element:
+def logistic(r: _Real, x: Complex) -> Element:
     """1 / (1 + e^-(a + i b)). With E = e^-|a| and D = |1 + E e^(i b)|^2 = (1 - E)^2 + 4 E cos^2(b/2)
 
         (1 + E cos b) / D + i E sin b / D,    E (E + cos b) / D + i E sin b / D  to the left of 0,
@@ -306,26 +306,26 @@ def _logistic(r: _Real, x: Complex) -> Element:
     return Complex(real, b.select(without, b.intrinsic("copysign", [zero, x.imag]), imag))
 
 
-def _sign(r: _Real, x: Complex) -> Element:
+def sign(r: _Real, x: Complex) -> Element:
     quotient, size = r.by_size(x, x)
     return r.select(r.is_zero(size), x, quotient)
 
 
-def _divide(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
+def of_divide(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
     x, y = o
     assert isinstance(x, Complex)
     assert isinstance(y, Complex)
     return _Real(g).divide(x, y)
 
 
-def _power(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
+def of_power(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
     x, y = o
     assert isinstance(x, Complex)
     assert isinstance(y, Complex)
     return _Real(g).call_complex("complex_pow", x, y)
 
 
-def _cbrt(r: _Real, x: Complex) -> Element:
+def cbrt(r: _Real, x: Complex) -> Element:
     """The principal root: that of the absolute value, turned by a third of the angle."""
     b, one = r.b, r.constant(x.real, 1.0)
     # A power of 8 with which the absolute value is a normal number.
@@ -344,7 +344,7 @@ def _cbrt(r: _Real, x: Complex) -> Element:
     return r.select(r.both_zero(x), x, root)
 
 
-def _atan2(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
+def of_atan2(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
     """-i log((x + i y) / sqrt(x^2 + y^2)), as XLA defines it for complex numbers."""
     y, x = o
     assert isinstance(x, Complex)
@@ -358,7 +358,7 @@ def _atan2(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
     return Complex(log.imag, g.builder.fneg(log.real))
 
 
-def _extremum(predicate: str) -> Operation:
+def extremum(predicate: str) -> Operation:
     """By the real parts, and by the imaginary parts where those are equal."""
 
     def operation(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
@@ -375,7 +375,7 @@ def _extremum(predicate: str) -> Operation:
     return operation
 
 
-def _is_finite(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
+def of_is_finite(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
     x = o[0]
     assert isinstance(x, Complex)
     b = g.builder
@@ -383,37 +383,3 @@ def _is_finite(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
         b.fcmp("one", b.intrinsic("fabs", [v]), llvm_ir.floating(v.type, float("inf"))) for v in x
     ]
     return b.binary("and", finite[0], finite[1])
-
-
-OPERATIONS: Final[dict[str, Operation]] = {
-    "add": _componentwise("fadd contract"),
-    "subtract": _componentwise("fsub contract"),
-    "multiply": _multiply,
-    "negate": _negate,
-    "complex": _make,
-    "real": _part(0),
-    "imag": _part(1),
-    "compare": _compare,
-    "select": _select,
-    "copy": lambda g, i, o: o[0],
-    "divide": _divide,
-    "power": _power,
-    "atan2": _atan2,
-    "maximum": _extremum("og"),
-    "minimum": _extremum("ol"),
-    "cbrt": _function(_cbrt),
-    "is-finite": _is_finite,
-    "abs": _function(lambda r, x: r.hypot(x.real, x.imag)),
-    "sign": _function(_sign),
-    "exponential": _vector_math("complex_exp"),
-    "exponential-minus-one": _vector_math("complex_expm1"),
-    "log": _vector_math("complex_log"),
-    "log-plus-one": _vector_math("complex_log1p"),
-    "sqrt": _function(lambda r, x: r.sqrt_complex(x)),
-    "rsqrt": _function(_rsqrt),
-    "tanh": _vector_math("complex_tanh"),
-    "tan": _function(_tan),
-    "sine": _vector_math("complex_sin"),
-    "cosine": _vector_math("complex_cos"),
-    "logistic": _function(_logistic),
-}

@@ -1,8 +1,8 @@
 """Element generators: one element (or a vector of elements) of any indexable instruction.
 
 ``element(g, instruction, index)`` is the way in. Elementwise instructions evaluate their operands at the same
-index; the instructions here compute their operands' index from their own. Adding one is one entry of
-``_GENERATORS``.
+index; the instructions here compute their operands' index from their own, and are registered with their function here
+(``Op.elements``).
 
 Conditions that are the same in all lanes become branches; others evaluate both sides, loads masked (``g.masked``).
 """
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from ...ir import dtypes, errors, hlo
-from ...ir.registry import all_ops
+from ...ir.registry import OPS
 from .. import llvm_ir, representation
 from ..generator import ZERO, Array, Coordinate, Index, fixed
 from ..llvm_ir import Value, i64
@@ -24,15 +24,6 @@ from . import conversion, elementwise
 
 if TYPE_CHECKING:
     from ..generator import Generator
-
-# Everything that `element` can generate, that is: everything that may be fused into a kernel. (Constants: small ones.)
-INDEXABLE: Final[frozenset[str]] = frozenset(
-    {o.name for o in all_ops() if o.elementwise and elementwise.supported(o.name)}
-    | {
-        "bitcast", "bitcast-convert", "broadcast", "concatenate", "constant", "copy", "dynamic-slice", "gather", "iota",
-        "map", "pad", "parameter", "reshape", "reverse", "slice", "transpose",
-    }
-)  # fmt: skip
 
 
 def element(g: Generator, instruction: hlo.Instruction, index: Index) -> Element:
@@ -105,7 +96,7 @@ def _is_elementwise(instruction: hlo.Instruction) -> bool:
 def _generator(
     instruction: hlo.Instruction,
 ) -> Callable[[Generator, hlo.Instruction, Index], Element]:
-    generator = _GENERATORS.get(instruction.opcode)
+    generator = OPS[instruction.opcode].elements
     if generator is None:
         raise errors.of_instruction(
             "UNIMPLEMENTED", "this operation cannot be part of a fusion", instruction
@@ -142,14 +133,14 @@ def inline(
 # ----------------------------------------------------------------------------------------------- index arithmetic
 
 
-def _parameter(g: Generator, i: hlo.Instruction, index: Index) -> Element:
+def of_parameter(g: Generator, i: hlo.Instruction, index: Index) -> Element:
     array = g.arrays.get(i)
     if array is None:
         raise errors.of_instruction("INTERNAL", "parameter is not bound to an array", i)
     return g.load(array, index)
 
 
-def _constant(g: Generator, i: hlo.Instruction, index: Index) -> Element:
+def of_constant(g: Generator, i: hlo.Instruction, index: Index) -> Element:
     data: np.ndarray = i.attributes["literal"]
     if data.size == 1:
         return representation.literal(i.dtype, data.reshape(-1)[0])
@@ -172,11 +163,11 @@ def constant_table(g: Generator, data: np.ndarray) -> Value:
     return g.builder.constant_array(f"i{width * 8}", map(str, words.tolist()))
 
 
-def _broadcast(g: Generator, i: hlo.Instruction, index: Index) -> Element:
+def of_broadcast(g: Generator, i: hlo.Instruction, index: Index) -> Element:
     return element(g, i.operands[0], tuple(index[d] for d in i.attributes["dimensions"]))
 
 
-def _reshape(g: Generator, i: hlo.Instruction, index: Index) -> Element:
+def of_reshape(g: Generator, i: hlo.Instruction, index: Index) -> Element:
     operand = i.operands[0]
     return element(g, operand, reshape_index(g, index, i.dims, operand.dims))
 
@@ -225,20 +216,20 @@ def reshape_groups(a: Sequence[int], b: Sequence[int]) -> list[tuple[list[int], 
     return groups
 
 
-def _transpose(g: Generator, i: hlo.Instruction, index: Index) -> Element:
+def of_transpose(g: Generator, i: hlo.Instruction, index: Index) -> Element:
     result: list[Coordinate] = [ZERO] * len(index)
     for ours, theirs in enumerate(i.attributes["dimensions"]):
         result[theirs] = index[ours]
     return element(g, i.operands[0], tuple(result))
 
 
-def _slice(g: Generator, i: hlo.Instruction, index: Index) -> Element:
+def of_slice(g: Generator, i: hlo.Instruction, index: Index) -> Element:
     starts, strides = i.attributes["starts"], i.attributes["strides"]
     moved = (g.shift(g.scale(c, s), b) for c, b, s in zip(index, starts, strides, strict=True))
     return element(g, i.operands[0], tuple(moved))
 
 
-def _reverse(g: Generator, i: hlo.Instruction, index: Index) -> Element:
+def of_reverse(g: Generator, i: hlo.Instruction, index: Index) -> Element:
     flipped = i.attributes["dimensions"]
     moved = [
         g.shift(g.scale(c, -1), dim - 1) if d in flipped else c
@@ -247,7 +238,7 @@ def _reverse(g: Generator, i: hlo.Instruction, index: Index) -> Element:
     return element(g, i.operands[0], tuple(moved))
 
 
-def _iota(g: Generator, i: hlo.Instruction, index: Index) -> Element:
+def of_iota(g: Generator, i: hlo.Instruction, index: Index) -> Element:
     c = index[i.attributes["dimension"]]
     value = g.vector(c, c.lanes)
     return g.pure(
@@ -255,12 +246,12 @@ def _iota(g: Generator, i: hlo.Instruction, index: Index) -> Element:
     )
 
 
-def _map(g: Generator, i: hlo.Instruction, index: Index) -> Element:
+def of_map(g: Generator, i: hlo.Instruction, index: Index) -> Element:
     arguments = [element(g, o, index) for o in i.operands]
     return inline(g, i.called[0], arguments)[0]
 
 
-def _bitcast_convert(g: Generator, i: hlo.Instruction, index: Index) -> Element:
+def of_bitcast_convert(g: Generator, i: hlo.Instruction, index: Index) -> Element:
     """Between widths: the minor dimension of the narrow side numbers the parts of a wide element, lowest first."""
     operand = i.operands[0]
     source, target = operand.dtype, i.dtype
@@ -379,7 +370,7 @@ def clamp_coordinate(g: Generator, value: Element, dtype: dtypes.DType, limit: i
     return Coordinate(clamped, 0, 1, None, 0, limit)
 
 
-def _dynamic_slice(g: Generator, i: hlo.Instruction, index: Index) -> Element:
+def of_dynamic_slice(g: Generator, i: hlo.Instruction, index: Index) -> Element:
     operand, *starts = i.operands
     moved = [
         g.sum(c, start_coordinate(g, start, (), dim - size))
@@ -390,7 +381,7 @@ def _dynamic_slice(g: Generator, i: hlo.Instruction, index: Index) -> Element:
     return element(g, operand, tuple(moved))
 
 
-def _gather(g: Generator, i: hlo.Instruction, index: Index) -> Element:
+def of_gather(g: Generator, i: hlo.Instruction, index: Index) -> Element:
     numbers: hlo.GatherDimensionNumbers = i.attributes["dimension_numbers"]
     sizes = i.attributes["slice_sizes"]
     operand, indices = i.operands
@@ -417,7 +408,7 @@ def _gather(g: Generator, i: hlo.Instruction, index: Index) -> Element:
 # --------------------------------------------------------------------------------------- conditions on the index
 
 
-def _pad(g: Generator, i: hlo.Instruction, index: Index) -> Element:
+def of_pad(g: Generator, i: hlo.Instruction, index: Index) -> Element:
     operand, padding = i.operands
     moved: list[Coordinate] = []
     conditions: list[Value] = []
@@ -545,7 +536,7 @@ def branch(
     return Complex(merged[0], merged[1]) if len(merged) == 2 else merged[0]
 
 
-def _concatenate(g: Generator, i: hlo.Instruction, index: Index) -> Element:
+def of_concatenate(g: Generator, i: hlo.Instruction, index: Index) -> Element:
     dimension = i.attributes["dimension"]
     c = index[dimension]
     pieces: list[tuple[int, int, hlo.Instruction]] = []
@@ -581,22 +572,3 @@ def _concatenate(g: Generator, i: hlo.Instruction, index: Index) -> Element:
         )
 
     return select(0, len(pieces))
-
-
-_GENERATORS: Final[dict[str, Callable[[Generator, hlo.Instruction, Index], Element]]] = {
-    "bitcast": _reshape,
-    "bitcast-convert": _bitcast_convert,
-    "broadcast": _broadcast,
-    "concatenate": _concatenate,
-    "constant": _constant,
-    "dynamic-slice": _dynamic_slice,
-    "gather": _gather,
-    "iota": _iota,
-    "map": _map,
-    "pad": _pad,
-    "parameter": _parameter,
-    "reshape": _reshape,
-    "reverse": _reverse,
-    "slice": _slice,
-    "transpose": _transpose,
-}

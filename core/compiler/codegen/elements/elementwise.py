@@ -1,7 +1,8 @@
 """Elementwise operations on register values, with StableHLO's semantics.
 
-``emit`` is the way in. An operation is one entry of ``_REAL`` (bool, integers, floats) and, where it exists there, of
-``complex_math.OPERATIONS``. An entry takes (generator, instruction, operands) with operands of equal numbers of lanes.
+``emit`` is the way in. An op is registered with its functions, ``generate`` (bool, integers, floats) and
+``generate_complex`` (:mod:`.complex_math`). They take (generator, instruction, operands) with operands of equal numbers
+of lanes.
 
 Multiplications and additions carry ``contract``: inside a kernel they may fuse, as they may in XLA's CPU code.
 """
@@ -19,8 +20,8 @@ from ...ir.dtypes import DType
 from ...ir.registry import CHOOSES, EXACT, IN_DTYPE, OPS
 from .. import effort, llvm_ir
 from ..llvm_ir import Value, lanes_of, scalar_of, vector
-from ..representation import Complex, Element, lanes, register_type, unify
-from . import complex_math, conversion, small_floats
+from ..representation import Complex, Element, register_type, unify
+from . import conversion, small_floats
 
 if TYPE_CHECKING:
     from ..generator import Generator
@@ -76,15 +77,15 @@ def _emit(g: Generator, instruction: hlo.Instruction, operands: list[Element]) -
     if op.jumps or (opcode == "convert" and instruction.dtype.is_integer):
         operands = _rounded(g, instruction, operands)
     if opcode == "convert":
-        return conversion.convert(g, operands[0], instruction.operands[0].dtype, instruction.dtype)
+        return of_convert(g, instruction, operands)  # between all kinds of numbers
     if instruction.operands[-1].dtype.is_complex or instruction.dtype.is_complex:
-        operation = complex_math.OPERATIONS.get(opcode)
+        operation = op.generate_complex
         if operation is None:
             raise errors.of_instruction(
                 "UNIMPLEMENTED", "not available for complex numbers", instruction
             )
         return operation(g, instruction, operands)
-    real = _REAL.get(opcode)
+    real = op.generate
     if real is None:
         raise errors.of_instruction(
             "UNIMPLEMENTED", "no code generation for this operation", instruction
@@ -119,15 +120,15 @@ def math_function(g: Generator, name: str, *arguments: Value) -> Value:
     return vector_math.FUNCTIONS[name](g.builder, g.target, *arguments)
 
 
-def _math(name: str) -> Operation:
+def math(name: str) -> Operation:
     return lambda g, i, o: math_function(g, name, *o)
 
 
-def _intrinsic(name: str) -> Operation:
+def intrinsic(name: str) -> Operation:
     return lambda g, i, o: g.builder.intrinsic(name, o)
 
 
-def _by_kind(
+def by_kind(
     integer: str | Operation,
     floating: str | Operation,
     unsigned: str | Operation | None = None,
@@ -169,7 +170,7 @@ def bits_of(g: Generator, value: Value) -> Value:
 # ---------------------------------------------------------------------------------------------------- arithmetic
 
 
-def _abs(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
+def of_abs(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
     dtype = i.dtype
     if dtype.is_float:
         return g.builder.intrinsic("fabs", o)
@@ -179,13 +180,13 @@ def _abs(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
     return g.builder.call(type_, f"llvm.abs.{llvm_ir.mangle(type_)}", [o[0], llvm_ir.FALSE])
 
 
-def _negate(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
+def of_negate(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
     if i.dtype.is_float:
         return g.builder.fneg(o[0])
     return g.builder.binary("sub", llvm_ir.zero(o[0].type), o[0])
 
 
-def _sign(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
+def of_sign(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
     b, x = g.builder, o[0]
     if i.dtype.is_float:  # NaN and zeros of either sign stay
         one = b.intrinsic("copysign", [_constant(x, 1.0), x])
@@ -197,7 +198,7 @@ def _sign(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
     return b.binary("or", negative, one)
 
 
-def _not(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
+def of_not(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
     return g.builder.binary("xor", o[0], llvm_ir.integer(o[0].type, -1))
 
 
@@ -235,7 +236,7 @@ def _extremum(g: Generator, predicate: str, o: list[Value]) -> Value:
     return b.cast("bitcast", either, a.type)
 
 
-def _integer_extremum(name: str) -> Operation:
+def integer_extremum(name: str) -> Operation:
     return lambda g, i, o: g.builder.intrinsic(name, o)
 
 
@@ -286,14 +287,14 @@ def _quotient(g: Generator, dtype: DType, x: Value, y: Value) -> Value:
     return b.cast(back, quotient, x.type)
 
 
-def _divide_constant(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
+def divide_constant(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
     """Integer division; the checks go away when the divisor is a harmless constant."""
     if _is_harmless(o[1]):
         return g.builder.binary("sdiv" if i.dtype.is_signed else "udiv", o[0], o[1])
     return _divide_integers(g, i, o)
 
 
-def _remainder_constant(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
+def remainder_constant(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
     if _is_harmless(o[1]):
         return g.builder.binary("srem" if i.dtype.is_signed else "urem", o[0], o[1])
     return _remainder_integers(g, i, o)
@@ -303,7 +304,7 @@ def _is_harmless(value: Value) -> bool:
     return isinstance(value.constant, int) and value.constant not in (0, -1)
 
 
-def _remainder_floats(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
+def remainder_floats(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
     b = g.builder
     count = lanes_of(o[0].type)
     if count == 1:
@@ -315,7 +316,7 @@ def _remainder_floats(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value
     return result
 
 
-def _power(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
+def of_power(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
     if i.dtype.is_float:
         if o[0].constant == 2:
             return math_function(g, "exp2", o[1])
@@ -352,7 +353,7 @@ def _integer_power(g: Generator, dtype: DType, x: Value, y: Value) -> Value:
     return b.select(b.icmp("slt", y, llvm_ir.zero(y.type)), inverse, result)
 
 
-def _shift(opcode: str) -> Operation:
+def shift(opcode: str) -> Operation:
     def operation(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
         b = g.builder
         x, by = o
@@ -376,7 +377,7 @@ def _shift(opcode: str) -> Operation:
     return operation
 
 
-def _count_leading_zeros(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
+def of_count_leading_zeros(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
     b, x, bits = g.builder, o[0], i.dtype.bits
     if bits < 8:
         x = b.binary("and", x, _constant(x, (1 << bits) - 1))
@@ -384,14 +385,14 @@ def _count_leading_zeros(g: Generator, i: hlo.Instruction, o: list[Value]) -> Va
     return b.binary("sub", count, _constant(x, 8 - bits)) if bits < 8 else count
 
 
-def _popcnt(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
+def of_popcnt(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
     x = o[0]
     if i.dtype.bits < 8:
         x = g.builder.binary("and", x, _constant(x, (1 << i.dtype.bits) - 1))
     return g.builder.intrinsic("ctpop", [x])
 
 
-def _is_finite(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
+def of_is_finite(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
     b, x = g.builder, o[0]
     if i.operands[0].dtype in (
         dtypes.F16,
@@ -418,7 +419,7 @@ _INTEGER_PREDICATES: Final = {
 }
 
 
-def _compare(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
+def of_compare(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
     b = g.builder
     dtype = i.operands[0].dtype
     direction = i.attributes["direction"]
@@ -446,11 +447,11 @@ def total_order_key(g: Generator, value: Value) -> Value:
     return b.binary("xor", bits, b.binary("lshr", sign, _constant(bits, 1)))
 
 
-def _select(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
+def of_select(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
     return g.builder.select(o[0], o[1], o[2])
 
 
-def _clamp(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
+def of_clamp(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
     low, x, high = o
     if i.dtype.is_float:
         return minimum(g, None, [maximum(g, None, [x, low]), high])
@@ -460,7 +461,7 @@ def _clamp(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
     )
 
 
-def _reduce_precision(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
+def of_reduce_precision(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
     exponent_bits, mantissa_bits = i.attributes["exponent_bits"], i.attributes["mantissa_bits"]
     if i.dtype is dtypes.F16:  # its subnormals are rounded as they are stored
         raw = small_floats.encode(g, o[0], dtypes.F16)
@@ -535,80 +536,9 @@ def bitcast_convert(g: Generator, element: Element, source: DType, target: DType
     return conversion.wrap(g, value, target)
 
 
-def _bitcast_convert(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
+def of_convert(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
+    return conversion.convert(g, o[0], i.operands[0].dtype, i.dtype)
+
+
+def of_bitcast_convert(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
     return bitcast_convert(g, o[0], i.operands[0].dtype, i.dtype)  # type: ignore[return-value]
-
-
-_REAL: Final[dict[str, Operation]] = {
-    "abs": _abs,
-    "negate": _negate,
-    "sign": _sign,
-    "not": _not,
-    "exponential": _math("exp"),
-    "exponential-minus-one": _math("expm1"),
-    "log": _math("log"),
-    "log-plus-one": _math("log1p"),
-    "sqrt": _intrinsic("sqrt"),
-    "rsqrt": _math("rsqrt"),
-    "cbrt": _math("cbrt"),
-    "tanh": _math("tanh"),
-    "tan": _math("tan"),
-    "sine": _math("sin"),
-    "cosine": _math("cos"),
-    "logistic": _math("logistic"),
-    "sinh": _math("sinh"),
-    "cosh": _math("cosh"),
-    "asin": _math("asin"),
-    "acos": _math("acos"),
-    "erf": _math("erf"),
-    "erfc": _math("erfc"),
-    "erf-inv": _math("erf_inv"),
-    "lgamma": _math("lgamma"),
-    "digamma": _math("digamma"),
-    "igamma": _math("igamma"),
-    "igammac": _math("igammac"),
-    "igamma-grad-a": _math("igamma_grad_a"),
-    "regularized-incomplete-beta": _math("betainc"),
-    "zeta": _math("zeta"),
-    "polygamma": _math("polygamma"),
-    "floor": _intrinsic("floor"),
-    "ceil": _intrinsic("ceil"),
-    "round-nearest-afz": _intrinsic("round"),
-    "round-nearest-even": _intrinsic("roundeven"),
-    "popcnt": _popcnt,
-    "count-leading-zeros": _count_leading_zeros,
-    "is-finite": _is_finite,
-    "real": lambda g, i, o: o[0],
-    "imag": lambda g, i, o: llvm_ir.zero(o[0].type),
-    "bitcast-convert": _bitcast_convert,
-    "reduce-precision": _reduce_precision,
-    "add": _by_kind("add", "fadd contract", pred="or"),
-    "subtract": _by_kind("sub", "fsub contract", pred="xor"),
-    "multiply": _by_kind("mul", "fmul contract", pred="and"),
-    "divide": _by_kind(_divide_constant, "fdiv", _divide_constant),
-    "remainder": _by_kind(_remainder_constant, _remainder_floats, _remainder_constant),
-    "maximum": _by_kind(_integer_extremum("smax"), maximum, _integer_extremum("umax"), "or"),
-    "minimum": _by_kind(_integer_extremum("smin"), minimum, _integer_extremum("umin"), "and"),
-    "power": _power,
-    "atan2": _math("atan2"),
-    "and": _by_kind("and", "", pred="and"),
-    "or": _by_kind("or", "", pred="or"),
-    "xor": _by_kind("xor", "", pred="xor"),
-    "shift-left": _shift("shl"),
-    "shift-right-logical": _shift("lshr"),
-    "shift-right-arithmetic": _shift("ashr"),
-    "compare": _compare,
-    "select": _select,
-    "clamp": _clamp,
-    "copy": lambda g, i, o: o[0],
-}
-
-
-def supported(opcode: str) -> bool:
-    return opcode == "convert" or opcode in _REAL or opcode in complex_math.OPERATIONS
-
-
-__all__ = [
-    "bitcast_convert", "bits_of", "emit", "lanes", "math_function", "maximum", "minimum", "reduce_precision",
-    "supported", "total_order_key",
-]  # fmt: skip

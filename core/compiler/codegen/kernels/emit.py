@@ -1,15 +1,14 @@
 """Kernels: a fusion (or an instruction that has an emitter of its own) becomes one function.
 
-``emit_kernel`` looks the fusion's kind, or the opcode, up in ``EMITTERS``; adding a kind of kernel is one entry
-there. The ABI is in :mod:`...formats.artifact`: ``void kernel(void* const* arguments, int64_t begin, int64_t end)``,
-the arguments being the instruction's operand arrays in order and then its result arrays.
+``emit_kernel`` asks the registry of ops for the emitter of the fusion's kind, or of the op. The ABI is in
+:mod:`...formats.artifact`: ``void kernel(void* const* arguments, int64_t begin, int64_t end)``, the arguments being the
+instruction's operand arrays in order and then its result arrays.
 
 In-place use: a result may share its memory with an operand only where ``may_share`` says so.
 """
 
 from __future__ import annotations
 
-import importlib
 import re
 import sys
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ...ir import errors, hlo
+from ...ir.registry import FUSION_KINDS, OPS
 from ..llvm_ir import Builder, Module, Value, i64
 
 if TYPE_CHECKING:
@@ -128,27 +128,6 @@ def computation_of(instruction: hlo.Instruction) -> hlo.Computation:
 
 Emitter = Callable[[Module, "Target", hlo.Instruction, str], EmittedKernel]
 
-# Fusion kind or opcode -> module of this package whose `emit` writes the kernel.
-EMITTERS: Final[dict[str, str]] = {
-    "loop": "loops",
-    "dynamic-update-slice": "update_slices",
-    "reduce": "reductions",
-    "row": "rows",
-    "transpose": "transposes",
-    "attention": "attention",
-    "attention-gradient": "attention_gradient",
-    "convolution": "convolution",
-    "dot": "contraction",
-    "pack": "pack",
-    "packed-dot": "packed_dot",
-    "window-product": "window_product",
-    "reduce-window": "reduce_window",
-    "rng-bit-generator": "rng",
-    "scatter": "scatter",
-    "while": "element_loops",
-    "select-and-scatter": "select_and_scatter",
-}
-
 
 def emit_kernel(
     module: Module, target: Target, instruction: hlo.Instruction, name: str
@@ -160,15 +139,15 @@ def emit_kernel(
     # Element generators call each other along chains of slices and the like; Python's default limit is for mistakes.
     sys.setrecursionlimit(max(sys.getrecursionlimit(), RECURSION_LIMIT))
     kind = instruction.attributes["kind"] if instruction.opcode == "fusion" else instruction.opcode
-    where = EMITTERS.get(kind)
-    if where is None:
-        from ..elements.elemental import INDEXABLE
-
-        if instruction.opcode not in INDEXABLE:
-            what = f"{kind!r}"
-            if kind == "custom-call":
-                what = f"the custom call {instruction.attributes['custom_call_target']!r}"
-            raise errors.of_instruction("UNIMPLEMENTED", f"no kernel for {what}", instruction)
-        where = "loops"
-    emitter: Emitter = importlib.import_module(f".{where}", __package__).emit
-    return emitter(module, target, instruction, name)
+    if instruction.opcode == "fusion":
+        emitter = FUSION_KINDS.get(kind)
+    else:
+        op = OPS[kind]
+        emitter = op.kernel or (FUSION_KINDS["loop"] if op.is_indexable else None)
+    if emitter is None:
+        what = f"{kind!r}"
+        if kind == "custom-call":
+            what = f"the custom call {instruction.attributes['custom_call_target']!r}"
+        raise errors.of_instruction("UNIMPLEMENTED", f"no kernel for {what}", instruction)
+    kernel: EmittedKernel = emitter(module, target, instruction, name)
+    return kernel

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from ...codegen.elements.elemental import INDEXABLE
 from ...fusion.clusters import cost_of
 from ...ir import dtypes
 from ...ir.hlo import (
@@ -183,7 +182,7 @@ class Body:
     def is_rewritten(self, i: Instruction) -> bool:
         return (
             i.is_elementwise
-            and i.opcode in INDEXABLE
+            and OPS[i.opcode].is_indexable
             and not OPS[i.opcode].hlo_call
             and len(self.made) < MOST_MEMBERS
             and any(o.dims for o in i.operands)
@@ -254,7 +253,7 @@ class Body:
                 stack.pop()
                 continue
             is_array = (
-                top.opcode not in INDEXABLE
+                not OPS[top.opcode].is_indexable
                 or bool(OPS[top.opcode].hlo_call)
                 or top.opcode in _ARRAYS
                 or not isinstance(top.shape, Shape)

@@ -2,46 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Hashable
+from typing import TYPE_CHECKING
 
 from ...ir.hlo import Computation, Instruction, Module
 from ...ir.registry import OPS
 from .. import rewrite
 from .attention import fuse_attention
 from .context import Context
-from .convolution import match_convolution
-from .epilogue import fold_add, fold_multiply, fold_subtract
-from .gemm import fold_result_transpose, match_dot
 from .orientation import orient_results
-from .other import match_cholesky, match_fft, match_topk, match_triangular_solve
 from .packed import generate_product
 from .packed_epilogue import fuse_epilogues
-from .sort import match_sort
-from .streamed import match_streamed
 
 if TYPE_CHECKING:
     from ...targets.target import Target
 
-Rule = Callable[[Instruction, Context], Instruction | None]
-
-RULES: Final[dict[str, Rule]] = {
-    "add": fold_add,
-    "cholesky": match_cholesky,
-    "convolution": match_convolution,
-    "dot": lambda dot, context: match_streamed(dot, context) or match_dot(dot, context),
-    "fft": match_fft,
-    "multiply": fold_multiply,
-    "sort": match_sort,
-    "subtract": fold_subtract,
-    "topk": match_topk,
-    "transpose": fold_result_transpose,
-    "triangular-solve": match_triangular_solve,
-}
-
 
 def match_library(module: Module, target: Target) -> Module:
-    """``module`` with library calls where a rule of :data:`RULES` says so for ``target``."""
+    """``module`` with library calls where the rule of an op says so for ``target``."""
     sequences = {module.entry}
     for computation in reversed(module.computations()):  # callers first
         if computation in sequences:
@@ -77,7 +55,7 @@ def _match(
     def rule(instruction: Instruction) -> Instruction | None:
         original = next(originals)  # sweep gives every instruction once, in order
         context.is_materialized = original not in fusible
-        matched = RULES.get(instruction.opcode)
+        matched = OPS[instruction.opcode].library
         result = matched(instruction, context) if matched is not None else None
         uses[result or instruction] = uses[original]
         return result

@@ -12,7 +12,6 @@ import math
 from collections.abc import Hashable
 from typing import Any, Final
 
-from ...codegen.elements.elemental import INDEXABLE
 from ...fusion.clusters import cost_of
 from ...fusion.fused import make_fusion
 from ...ir.hlo import (
@@ -98,7 +97,7 @@ def _members(
         fits = (
             i not in gone
             and isinstance(i.shape, Shape)
-            and (i.opcode == "reshape" or (i.opcode in INDEXABLE and i.is_elementwise))
+            and (i.opcode == "reshape" or (OPS[i.opcode].is_indexable and i.is_elementwise))
             and not OPS[i.opcode].hlo_call  # a function too long for an epilogue
             and i.elements == product.elements
             and cost + cost_of(i) <= _MOST_COST

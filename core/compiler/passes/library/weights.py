@@ -10,12 +10,12 @@ import math
 from collections.abc import Hashable
 from typing import Final
 
-from ...codegen.elements.elemental import INDEXABLE
 from ...fusion.clusters import cost_of
 from ...fusion.fused import make_fusion
 from ...ir import dtypes
 from ...ir.hlo import Computation, Instruction, Shape, topological_order
 from ...ir.patterns import convert, reshape, reshaped_broadcast
+from ...ir.registry import OPS
 
 # Arithmetic of an element of the matrix, in vector instructions: with more of it, memory would wait.
 _MOST_COST: Final = 8.0
@@ -89,7 +89,7 @@ class Weights:
             return self.array(i, dims)
         if i.opcode == "broadcast":
             return self.broadcast(i, dims)
-        if i.opcode not in INDEXABLE or not i.is_elementwise or i.elements != self.elements:
+        if not OPS[i.opcode].is_indexable or not i.is_elementwise or i.elements != self.elements:
             return self.array(i, dims)
         self.computes = True
         if i.opcode == "convert":

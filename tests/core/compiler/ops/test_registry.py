@@ -18,6 +18,8 @@ PARTS: dict[str, Any] = {
     "shape": same_shape,
     "evaluate": lambda i, a: a,
     "read": {"toy.halve": AS_IT_STANDS},
+    "sizes": Absent("not needed here"),
+    "generate": lambda g, i, o: o[0],
     "price": Price(),
 }
 TABLES = (
@@ -39,12 +41,17 @@ def _as_before() -> Iterator[None]:
             del table[name]
 
 
-@pytest.mark.parametrize("part", ["shape", "evaluate", "read", "price"])
+@pytest.mark.parametrize("part", ["shape", "evaluate", "read", "sizes", "price"])
 def test_an_op_without_a_part_is_refused(part: str) -> None:
     parts = {name: value for name, value in PARTS.items() if name != part}
     with pytest.raises(OpError, match=f"'halve' is registered without its part '{part}'"):
         registry.register("halve", **parts)
     assert registry.find("halve") is None
+
+
+def test_an_op_without_code_is_refused() -> None:
+    with pytest.raises(OpError, match="'halve' is registered without its part 'code'"):
+        registry.register("halve", **{**PARTS, "generate": None})
 
 
 def test_attributes_must_be_written() -> None:
