@@ -205,8 +205,10 @@ def main() -> None:
     counts = [int(text) for text in arguments.processes.split(",")]
     print("| start | coordinator's calls | its bytes | simulated |\n|---|---|---|---|")
     for count in counts:
-        found = start(count, costs)
-        print(f"| {count:,} | {found.calls:,} | {_bytes(found.bytes)} | {_time(found.seconds)} |")
+        joined = start(count, costs)
+        print(
+            f"| {count:,} | {joined.calls:,} | {_bytes(joined.bytes)} | {_time(joined.seconds)} |"
+        )
     for size in (4, 16 << 20):
         print(
             f"\n| all-reduce of {_bytes(size)} | messages of a process | of all | bytes a process sends | simulated "

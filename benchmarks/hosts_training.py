@@ -57,8 +57,8 @@ def prepare(layers: int, width: int, tokens: int) -> tuple[Any, list[Any], int]:
     parameters = jax.jit(model.init, out_shardings=whole)(jax.random.key(0), numbers[:1, :-1])
     state = jax.jit(optimizer.init, out_shardings=whole)(parameters)
     count = sum(p.size for p in jax.tree.leaves(parameters))
-    compiled = jax.jit(step, donate_argnums=(0, 1), out_shardings=whole)
-    compiled = compiled.lower(parameters, state, batch).compile()
+    jitted = jax.jit(step, donate_argnums=(0, 1), out_shardings=whole)
+    compiled = jitted.lower(parameters, state, batch).compile()
     return compiled, [parameters, state, batch], count
 
 

@@ -29,7 +29,7 @@ def multi_worker_strategy(cluster_resolver: Any = None, communication_options: A
             "one (TRIPONT_NUM_DEVICES; `tripont doctor` says why there is none)"
         )
 
-    class OnXpu(strategies.CollectiveAllReduceExtended):  # type: ignore[misc]
+    class OnXpu(strategies.CollectiveAllReduceExtended):
         def _initialize_local_devices(
             self, cluster_resolver: Any, worker_device: str
         ) -> tuple[tuple[str, ...], str]:
@@ -44,7 +44,7 @@ def multi_worker_strategy(cluster_resolver: Any = None, communication_options: A
             super()._initialize_local(cluster_resolver, devices)
             self._cross_device_ops = self._host_cross_device_ops
 
-    class Strategy(tf.distribute.MultiWorkerMirroredStrategy):  # type: ignore[misc]
+    class Strategy(tf.distribute.MultiWorkerMirroredStrategy):
         def __init__(self) -> None:
             options = communication_options or strategies.collective_util.Options()
             extended = OnXpu(self, cluster_resolver=cluster_resolver, communication_options=options)

@@ -428,8 +428,7 @@ class AllReduce final : public Collective {
     // Where the part of the n-th process begins in operand i, and how large it is, in bytes.
     const auto begin = [&](size_t i, int64_t n) {
       const int64_t blocks = (elements_[i] + kReductionElements - 1) / kReductionElements;
-      return static_cast<size_t>(
-                 std::min(elements_[i], blocks * n / count * kReductionElements)) *
+      return static_cast<size_t>(std::min(elements_[i], blocks * n / count * kReductionElements)) *
              size;
     };
     const auto bytes = [&](size_t i, int64_t n) { return begin(i, n + 1) - begin(i, n); };
@@ -439,8 +438,7 @@ class AllReduce final : public Collective {
                              across.Arrays(across.remote().size(), distance));
     // sources[i][q]: the part of member q's operand i that this process reduces.
     std::vector<std::vector<const char*>> sources(
-        elements_.size(),
-        std::vector<const char*>(across.local().size() + across.remote().size()));
+        elements_.size(), std::vector<const char*>(across.local().size() + across.remote().size()));
     for (const size_t q : across.local()) {
       for (size_t i = 0; i < elements_.size(); ++i) {
         sources[i][q] = across.Operand(q, i) + begin(i, own);
