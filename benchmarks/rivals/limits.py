@@ -15,9 +15,15 @@ from typing import Any, Final
 
 import numpy as np
 
-COPY_BYTES: Final = (64 << 10, 1 << 20, 16 << 20, 256 << 20)  # read and written, by all threads
+COPY_BYTES: Final = (
+    64 << 10,
+    1 << 20,
+    8 << 20,
+    32 << 20,
+    128 << 20,
+)  # read and written, by all threads
 PRODUCT: Final = 1536
-TRIES: Final = 12
+TRIES: Final = 20
 
 
 @dataclass(frozen=True)
@@ -45,8 +51,8 @@ class Limits:
 
     def best(self, other: Limits) -> Limits:
         """The faster of two measurements: what disturbs a measurement makes it slower, never faster."""
-        pairs = zip(self.copied, other.copied, strict=True)
-        copied = tuple((size, max(rate, theirs)) for (size, rate), (_, theirs) in pairs)
+        theirs = dict(other.copied)
+        copied = tuple((size, max(rate, theirs.get(size, 0.0))) for size, rate in self.copied)
         return Limits(copied, {u: max(r, other.flops.get(u, 0.0)) for u, r in self.flops.items()})
 
     def least_seconds(self, size: float, flops: float, unit: str) -> float:

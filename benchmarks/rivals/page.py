@@ -28,9 +28,13 @@ derived from it (`benchmarks/rivals/agreement.py`); a rival with a wrong result 
 
 The ratio is the best rival's time over ours, by minima (and by medians): above 1 we are faster. "Limit" is
 the part of the machine's own limit that we reach: its measured bandwidth or arithmetic, whichever binds,
-over our time. Programs for which neither says anything have none. "Compile" is the time of the compiler
-alone, without caches, ours and that of the newest jaxlib. "Memory" is the most that the process holds while
-the program runs, above what it held before the inputs were made; ours and that of the leanest jaxlib.
+over our time. Programs for which neither says anything have none; peaks of element types that NumPy has no
+fast products of are those of the fastest product by anybody. Above 100 % the limit was measured while other
+work disturbed it more than the program, or the data was nearer than a copy of its size. "Compile" is the
+time of the compiler alone, without caches, ours and that of the newest jaxlib; the first program of a run
+pays for the start of our compile worker. "Memory" is the most that the process holds while the program runs,
+above what it held before the inputs were made; ours (the compiler is another process) and that of the
+leanest jaxlib, with what its compiler left behind.
 """
 
 UNKNOWN = "not known yet"
@@ -124,9 +128,11 @@ def section(store: Store) -> tuple[str, str]:
     versions: dict[str, str] = {}
     commits = set()
     unmeasured: dict[str, int] = {}
+    without: list[str] = []
     for program in programs().values():
         result = store.read(program.name)
         if result is None:
+            without.append(f"`{program.name}`")
             continue
         loads.append(result["load"])
         commits.add(result["commit"])
@@ -156,6 +162,8 @@ def section(store: Store) -> tuple[str, str]:
     if unmeasured:
         parts = (f"{name} on {count} programs" for name, count in sorted(unmeasured.items()))
         text += [f"Not measured, though they could have been: {', '.join(parts)}.", ""]
+    if without:
+        text += [f"Programs that have not been measured on this CPU: {', '.join(without)}.", ""]
     for kind in dict.fromkeys(row.program.kind for row in rows):
         text += [
             f"### {kind[0].upper()}{kind[1:]}",

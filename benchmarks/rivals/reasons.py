@@ -2,4 +2,54 @@
 
 from typing import Final
 
-REASONS: Final[dict[str, str]] = {}
+_LAPACK = "LAPACK is called for each matrix of the batch, {calls}; no kernel across the batch is generated"
+_SCATTER = "kernels in front of the scatter write its updates and corrected places to memory"
+_FFT = "all of the time is our transform (`library/fft.cc`), which is slower than the rival's on this CPU"
+_THREADS = "probably OpenBLAS's two threads, which wait for each other while other processes have the cores"
+_DISPATCH = "a few microseconds are JAX's dispatch, which torch's and NumPy's calls do not have"
+_SHORT = "vectors run along the last dimension, which has 3 elements"
+_BODY = (
+    "the loop calls the kernels of its body one after the other; its small arrays go through memory"
+)
+
+REASONS: Final[dict[str, str]] = {
+    "attention_2048_causal": "measured before attention became one kernel: the scores went through memory",
+    "attention_2048_causal_gradient": "measured before attention became one kernel: the scores went through memory",
+    "bincount_256": f"{_SCATTER}: that takes as long as counting, which is done by one thread",
+    "cholesky_1000_gradient": "not profiled; in another run it was 1.5 times as fast as the best rival",
+    "convolution_in_loop": "oneDNN's convolution takes as long in the loop as alone; the load of the machine decided",
+    "determinant_4_batch": _LAPACK.format(calls="nearly all of the time"),
+    "eigh_300": f"nearly all of the time is LAPACK's syevd: {_THREADS}",
+    "eigh_3_batch": _LAPACK.format(calls="nearly all of the time"),
+    "embedding_gradient": "two thirds of the time fill the 30 MB of the result with zeros",
+    "fft_1024": _FFT,
+    "fft_1m": _FFT,
+    "fft_prime_1009": "primes above 13 are convolutions of a power of two (Bluestein), one row at a time and "
+    "without vectors along the rows; others use Rader's algorithm or vectors across rows",
+    "fftn_100": _FFT,
+    "fftn_200": _FFT,
+    "histogram_100": "`jnp.histogram` finds each number's bin by bisection, torch computes the bin",
+    "image_warp": "one kernel with four gathers; which part of it takes the time was not measured",
+    "inventory_loop": "a chain of dependent operations, 7 ns a step on both",
+    "inverse_16_batch": _LAPACK.format(calls="most of the time"),
+    "jax_md_fluid": f"forces are sums of [512, 512, 3]: {_SHORT}",
+    "lu_solve_1500": f"not profiled; the factorisation is LAPACK's getrf: {_THREADS}",
+    "ode_vmapped": f"measured before such loops became one kernel: states are [4096, 3], {_SHORT}",
+    "product_f32_64": _DISPATCH,
+    "product_s8_256": f"{_DISPATCH}; that is a third of the difference, the rest was not profiled",
+    "qr_512": f"nearly all of the time is LAPACK's geqrf and orgqr: {_THREADS}",
+    "qr_8_batch": _LAPACK.format(calls="geqrf two thirds and orgqr one third of the time"),
+    "rfft2_256": _FFT,
+    "rfft2_360": _FFT,
+    "rfft_f64_1000": _FFT,
+    "scan_3x3_f32": _BODY,
+    "scan_3x3_f64": _BODY,
+    "solve_8_batch": _LAPACK.format(calls="most of the time"),
+    "sparse_by_vector": f"{_SCATTER}; the sums are one thread's",
+    "spectral_pde_256": "seven transforms are 0.7 ms of a step of 3 ms; complex products between them go "
+    "through memory",
+    "sum_first_axis": "by reading the kernel: a unit of work reads 512 bytes of every row, 64 KB apart, so that "
+    "the hardware fetches nothing ahead",
+    "svd_3_batch": _LAPACK.format(calls="nearly all of the time"),
+    "while_update": _BODY,
+}

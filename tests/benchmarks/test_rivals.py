@@ -205,7 +205,9 @@ class TestResumption:
 class TestPage:
     @pytest.fixture
     def text(self, results: store.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-        monkeypatch.setattr(page, "programs", lambda: {"fake_sum": fake("fake_sum")})
+        monkeypatch.setattr(
+            page, "programs", lambda: {n: fake(n) for n in ("fake_sum", "fake_hang")}
+        )
         monkeypatch.setattr(page, "REASONS", {"fake_sum": "It sums twice."})
         results.write("limits", MACHINE)
         results.write("fake_sum", result_of("fake_sum"))
@@ -229,6 +231,9 @@ class TestPage:
     def test_rivals_that_are_missing_or_wrong_are_named(self, text: str) -> None:
         assert "onnxruntime: no Python 3.99 was found" in text
         assert "| `fake_sum` | torch | wrong: result 0 |" in text
+
+    def test_programs_without_a_result_are_named(self, text: str) -> None:
+        assert "Programs that have not been measured on this CPU: `fake_hang`." in text
 
     def test_other_cpus_sections_stay(self, text: str) -> None:
         assert "## Another CPU, 8 threads\n\nkept" in text
