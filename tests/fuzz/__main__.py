@@ -16,12 +16,14 @@ from pathlib import Path
 import numpy as np
 
 from tests.fuzz import children, shrink
-from tests.fuzz.fuzzers import FUZZERS
+from tests.fuzz.fuzzers import FRAMEWORKS, FUZZERS
 from tests.fuzz.judge import Case, findings, kind_of
 
 
 def check(name: str, seed: int) -> str:
     """What is wrong with the program of a seed; empty if nothing is."""
+    if name in FRAMEWORKS:
+        return " | ".join(FRAMEWORKS[name](seed))
     return " | ".join(findings(FUZZERS[name](seed), seed))
 
 
@@ -51,6 +53,8 @@ class Corpus:
         (folder / "what.txt").write_text(
             f"{what}\n\npython -m tests.fuzz --only {name} --seed {seed} --count 1\n"
         )
+        if name in FRAMEWORKS:  # the seed is all that there is of a function
+            return folder
         case = FUZZERS[name](seed)
         (folder / "program.mlir").write_text(case.text)
         np.savez(folder / "arguments.npz", *[np.asarray(a) for a in case.arguments])
@@ -69,7 +73,7 @@ def _still_fails(case: Case, seed: int, kind: str) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="fuzz", description=__doc__)
     parser.add_argument(
-        "--only", choices=FUZZERS, action="append", help="a fuzzer; may be repeated"
+        "--only", choices=[*FUZZERS, *FRAMEWORKS], action="append", help="a fuzzer; may be repeated"
     )
     parser.add_argument("--seed", type=int, help="the first seed; else where the last run stopped")
     parser.add_argument("--count", type=int, default=0, help="how many programs of each fuzzer")
@@ -78,7 +82,7 @@ def main() -> int:
     parser.add_argument("--no-shrink", action="store_true", help="leave programs as they are")
     given = parser.parse_args()
     corpus = Corpus(given.folder)
-    names = given.only or list(FUZZERS)
+    names = given.only or [*FUZZERS, *FRAMEWORKS]
     begin = time.monotonic()
     failed = 0
     # In turns that grow, so that a short run tries every fuzzer and a long one does not change often.

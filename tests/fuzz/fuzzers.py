@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from random import Random
 from typing import Final
@@ -57,6 +58,18 @@ def bounded(seed: int) -> Case:
     return programs.make(seed)
 
 
+def tensorflow(seed: int) -> list[str]:
+    """Functions of TensorFlow on XPU, eagerly, as functions and compiled, beside its CPU: what is wrong with one."""
+    from tests.fuzz import tensorflow_functions
+
+    return tensorflow_functions.findings(seed)
+
+
 FUZZERS: Final[dict[str, Fuzzer]] = {
     f.__name__: f for f in (exact, updates, floats, jax, bounded, large, large_floats)
+}
+
+# Fuzzers that run what they make by themselves, where the framework is installed.
+FRAMEWORKS: Final[dict[str, Callable[[int], list[str]]]] = {
+    f.__name__: f for f in (tensorflow,) if importlib.util.find_spec(f.__name__)
 }
