@@ -78,7 +78,7 @@ def read_composite(block: BlockReader, operation: Any) -> Results:
         given = {}
         if "composite_attributes" in operation.attributes:
             given = attributes.python_value(operation.attributes["composite_attributes"])
-        results = native(block, operation, given)
+        results: Results | None = native(block, operation, given)
         if results is not None:
             return results
     return call(block, operation, attributes.symbol(operation.attributes["decomposition"]))
@@ -100,7 +100,7 @@ def read_custom_call(block: BlockReader, operation: Any) -> Results:
                 value = attributes.python_value(given[name])
                 if isinstance(value, dict):
                     config.update(value)
-        results = known(block, operation, config)
+        results: Results | None = known(block, operation, config)
         if results is not None:
             return results
     api_version = attributes.integer(operation, "api_version", 1)

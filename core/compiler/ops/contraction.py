@@ -237,24 +237,25 @@ def _dot_library(dot: Instruction, context: Any) -> Instruction | None:
 def _dot_flops(i: Instruction) -> float:
     lhs = i.operands[0]
     contracted = math.prod(lhs.dims[d] for d in i.attributes["dimension_numbers"].lhs_contracting)
-    return 2.0 * i.elements * contracted
+    return 2.0 * i.elements * float(contracted)
 
 
 def _convolution_flops(i: Instruction) -> float:
     numbers, kernel = i.attributes["dimension_numbers"], i.operands[1]
-    return 2.0 * i.elements * kernel.elements / max(1, kernel.dims[numbers.kernel_output_feature])
+    outputs = kernel.dims[numbers.kernel_output_feature]
+    return float(2.0 * i.elements * kernel.elements / max(1, outputs))
 
 
 def _packed_dot_flops(i: Instruction) -> float:
     result = array_shapes([i])[0]
     each = 8.0 if result.dtype.is_complex else 2.0
-    return each * result_elements(i) * i.attributes["config"]["k"]
+    return each * result_elements(i) * float(i.attributes["config"]["k"])
 
 
 def _window_product_flops(i: Instruction) -> float:
     config = i.attributes["config"]
     terms = math.prod(size for size, _, _ in config["sums"]) * config["form"].group
-    return 2.0 * result_elements(i) * terms
+    return 2.0 * result_elements(i) * float(terms)
 
 
 register(

@@ -169,7 +169,9 @@ def _collective_call(i: Instruction) -> bytes:
             attributes["split_dimension"] = 0
     collective = Instruction(name, i.shape, i.operands, attributes, i.called)
     rest = {key: config[key] for key in ("meeting", "cost_ns")}
-    return OPS[name].fields(collective) + message(Field.BACKEND_CONFIG, json_text(rest))
+    write = OPS[name].fields
+    assert not isinstance(write, Absent), name
+    return write(collective) + message(Field.BACKEND_CONFIG, json_text(rest))
 
 
 #: Library calls that HLO has an opcode for: who reads the program looks for it.

@@ -84,13 +84,14 @@ def _emit(g: Generator, instruction: hlo.Instruction, operands: list[Element]) -
             raise errors.of_instruction(
                 "UNIMPLEMENTED", "not available for complex numbers", instruction
             )
-        return operation(g, instruction, operands)
+        value: Element = operation(g, instruction, operands)
+        return value
     real = op.generate
     if real is None:
         raise errors.of_instruction(
             "UNIMPLEMENTED", "no code generation for this operation", instruction
         )
-    result = real(g, instruction, operands)  # type: ignore[arg-type]
+    result: Value = real(g, instruction, operands)
     dtype = instruction.dtype
     if dtype.is_integer:
         return conversion.wrap(g, result, dtype)
