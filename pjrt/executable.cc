@@ -81,7 +81,7 @@ void AppendLayouts(std::string_view shape, std::vector<Layout*>& layouts, int de
 
 // Leaves nothing of a list without any layout, as almost all are, nor of one that is not about
 // these values.
-void ClearUnlessNeeded(std::vector<Layout*>& layouts, const std::vector<ArtifactValue>& values) {
+void ClearUnlessNeeded(std::vector<Layout*>& layouts, const std::vector<schema::Value>& values) {
   bool needed = false;
   bool fits = layouts.size() == values.size();
   for (size_t i = 0; i < layouts.size() && fits; ++i) {
@@ -151,7 +151,7 @@ ExecutableInfo::ExecutableInfo(Ref<Executable> executable_share, std::string opt
   ClearUnlessNeeded(parameter_layouts, artifact.parameters);
   ClearUnlessNeeded(result_layouts, artifact.results);
   const std::span visible(artifact.results.data(), artifact.visible_results);
-  for (const ArtifactValue& result : visible) {
+  for (const schema::Value& result : visible) {
     const size_t number = output_types.size();
     Layout* const layout = result_layouts.empty() ? nullptr : result_layouts[number];
     std::vector<int64_t> dims(result.shape.dimensions.begin(), result.shape.dimensions.end());

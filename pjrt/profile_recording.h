@@ -20,7 +20,7 @@ struct RecordedProfile {
   struct Program {
     uint64_t id = 0;  // programs that were loaded from the same artifact have the same
     std::string name;
-    std::vector<ArtifactDebugInfo> debug;
+    std::vector<schema::DebugInfo> debug;
     std::string module;  // HloModuleProto; empty if it was not asked for
   };
   struct Execution {
@@ -34,7 +34,7 @@ struct RecordedProfile {
     size_t program;
     int32_t device;
     int32_t debug;  // into the program's debug; -1: none
-    ArtifactThunk::Kind kind;
+    schema::ThunkKind kind;
     int64_t start_ns;
     int64_t end_ns;
   };

@@ -163,20 +163,8 @@ class Plane {
   std::map<std::string, int64_t, std::less<>> names_;
 };
 
-std::string_view KindName(ArtifactThunk::Kind kind) {
-  switch (kind) {
-    case ArtifactThunk::Kind::kKernel:
-      return "kernel";
-    case ArtifactThunk::Kind::kCopy:
-      return "copy";
-    case ArtifactThunk::Kind::kWhile:
-      return "while";
-    case ArtifactThunk::Kind::kConditional:
-      return "conditional";
-    case ArtifactThunk::Kind::kLibraryCall:
-      return "library call";
-  }
-  return "thunk";
+std::string_view KindName(schema::ThunkKind kind) {
+  return schema::kThunkKindNames[static_cast<size_t>(kind)];
 }
 
 // One device's plane.
@@ -231,9 +219,9 @@ class DevicePlane {
       plane_.AddMetadata(id, KindName(run.kind));
       return {id, stats.Take()};
     }
-    const ArtifactDebugInfo& info = program.debug[static_cast<size_t>(run.debug)];
+    const schema::DebugInfo& info = program.debug[static_cast<size_t>(run.debug)];
     // A move of an array that an instruction needs before or after it.
-    const bool moves = run.kind == ArtifactThunk::Kind::kCopy && info.category != "copy";
+    const bool moves = run.kind == schema::ThunkKind::kCopy && info.category != "copy";
     text("hlo_op", info.name);
     text("hlo_category", moves ? "copy" : info.category);
     text("tf_op", info.op_name);
@@ -259,7 +247,7 @@ class DevicePlane {
   int64_t next_metadata_ = 1;
   std::map<size_t, int64_t> modules_;  // metadata of each program
   std::deque<std::string> execution_stats_;
-  std::map<std::tuple<size_t, int32_t, ArtifactThunk::Kind>, Common> thunks_;
+  std::map<std::tuple<size_t, int32_t, schema::ThunkKind>, Common> thunks_;
   std::vector<Event> executions_;
   std::vector<Event> ops_;
 };

@@ -116,7 +116,7 @@ class PythonCall : public LibraryCall {
 
   bool IsCallback() const override { return true; }
 
-  Status Execute(const LibraryContext&, void* const* operands,
+  Status Execute(LibraryContext&, void* const* operands,
                  void* const* results) const override {
     if (!running.load(std::memory_order_acquire)) {
       return Unavailable("the Python function was not called: Python is shutting down");

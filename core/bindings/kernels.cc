@@ -55,8 +55,10 @@ void RegisterKernel(const std::string& name, uintptr_t entry,
   if (image.is_none()) {
     kernel.entry = reinterpret_cast<ffi::KernelEntry>(entry);
   } else {
-    const auto [code, imports] =
+    const auto [code, slots] =
         image.cast<std::pair<std::string, std::vector<std::pair<std::string, int64_t>>>>();
+    std::vector<schema::Import> imports;
+    for (const auto& [symbol, offset] : slots) imports.push_back({symbol, offset});
     const void* const function =
         Value(ffi::MapKernelCode(code, imports, static_cast<int64_t>(entry), &kernel.code));
     kernel.entry = reinterpret_cast<ffi::KernelEntry>(const_cast<void*>(function));

@@ -123,9 +123,9 @@ py::tuple CompileProgram(Client& client, const std::string& program, const std::
   return py::make_tuple(py::bytes(compiled->bytes()), from_cache);
 }
 
-py::list DescribeValues(const std::vector<ArtifactValue>& values) {
+py::list DescribeValues(const std::vector<schema::Value>& values) {
   py::list list;
-  for (const ArtifactValue& value : values) {
+  for (const schema::Value& value : values) {
     py::dict dict;
     dict["dtype"] = std::string(TypeName(value.shape.type));
     dict["dimensions"] = DimensionsTuple(value.shape.dimensions);

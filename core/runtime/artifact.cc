@@ -6,23 +6,16 @@
 #include <cstring>
 
 #include "core/runtime/checksum.h"
+#include "core/runtime/record_reader.h"
 
 namespace tripont {
 namespace {
-
-static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
-              "artifacts are little-endian and read in place");
 
 constexpr std::string_view kMagic("TRIPONT\0", 8);
 constexpr size_t kHeaderSize = 32;
 constexpr size_t kSectionSize = 24;
 constexpr size_t kCheckedFrom = 24;
 constexpr uint32_t kMaxSections = 64;
-constexpr uint32_t kMaxRank = 1024;
-// Of loops and branches in each other. Reading, checking, loading and running them call themselves
-// with up to 0.8 KB of stack a level: so many fit the smallest stacks that frameworks' threads
-// have.
-constexpr int kMaxNesting = 2000;
 constexpr int64_t kMaxBytes = int64_t{1} << 46;
 enum Section : uint32_t {
   kMeta = 1,
@@ -32,282 +25,6 @@ enum Section : uint32_t {
   kProgram = 5,
   kSizes = 6
 };
-
-// Whether `text` is UTF-8 (RFC 3629): no overlong forms, no surrogates, nothing above U+10FFFF.
-bool IsUtf8(std::string_view text) {
-  for (size_t i = 0; i < text.size();) {
-    const auto first = static_cast<uint8_t>(text[i++]);
-    if (first < 0x80) continue;
-    const int more = first >= 0xF0 ? 3 : first >= 0xE0 ? 2 : 1;
-    if (first < 0xC2 || first > 0xF4) return false;
-    // What the second byte may be, so that the code point needs as many bytes as it has.
-    uint8_t low = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
-    uint8_t high = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
-    for (int n = 0; n < more; ++n, ++i) {
-      if (i == text.size()) return false;
-      const auto byte = static_cast<uint8_t>(text[i]);
-      if (byte < low || byte > high) return false;
-      low = 0x80;
-      high = 0xBF;
-    }
-  }
-  return true;
-}
-
-// Reads values one after the other. After an error everything reads as 0 and the first message
-// stays.
-class Reader {
- public:
-  Reader(std::string_view data, std::string_view section) : data_(data), section_(section) {}
-
-  template <typename T>
-  T Number() {
-    T value{};
-    if (!Need(sizeof(T))) return value;
-    std::memcpy(&value, data_.data() + position_, sizeof(T));
-    position_ += sizeof(T);
-    return value;
-  }
-  uint8_t U8() { return Number<uint8_t>(); }
-  uint32_t U32() { return Number<uint32_t>(); }
-  int64_t I64() { return Number<int64_t>(); }
-  double F64() { return Number<double>(); }
-
-  std::string Bytes() {
-    const uint32_t size = U32();
-    if (!Need(size)) return {};
-    std::string bytes(data_.substr(position_, size));
-    position_ += size;
-    return bytes;
-  }
-  std::string String() {
-    std::string text = Bytes();
-    if (!IsUtf8(text)) Fail("a string is not UTF-8");
-    return text;
-  }
-  // The number of elements of a list whose elements take at least `element_size` bytes: never more
-  // than can follow.
-  uint32_t Count(size_t element_size) {
-    const uint32_t count = U32();
-    if (!failed() && count > (data_.size() - position_) / element_size)
-      Fail("a list is longer than its section");
-    return failed() ? 0 : count;
-  }
-  Shape ReadShape() {
-    const uint8_t code = U8();
-    const uint32_t rank = U32();
-    if (!failed() && !IsArrayType(code)) Fail(StrCat("unknown element type ", int{code}));
-    if (rank > kMaxRank) Fail(StrCat("a shape of rank ", rank));
-    if (!Need(size_t{8} * rank)) return {};
-    std::vector<int64_t> dimensions(rank);
-    for (int64_t& dimension : dimensions) dimension = I64();
-    Shape shape{static_cast<PrimitiveType>(code), Dimensions(dimensions)};
-    if (const StatusOr<size_t> size = shape.ByteSize(); !size.ok()) Fail(size.status().message());
-    return shape;
-  }
-  Slice ReadSlice() {
-    Slice slice;
-    slice.allocation = U32();
-    slice.offset = Number<uint64_t>();
-    slice.size = Number<uint64_t>();
-    return slice;
-  }
-
-  void Fail(std::string message) {
-    if (failed()) return;
-    status_ = InvalidArgument("artifact: section ", section_, ": ", message);
-  }
-  bool failed() const { return !status_.ok(); }
-  // Also an error if something is left over.
-  Status Finish() {
-    if (!failed() && position_ != data_.size()) Fail("there are bytes after its end");
-    return status_;
-  }
-
- private:
-  bool Need(size_t size) {
-    if (!failed() && size > data_.size() - position_) Fail("it ends early");
-    return !failed();
-  }
-
-  std::string_view data_;
-  std::string_view section_;
-  size_t position_ = 0;
-  Status status_;
-};
-
-constexpr size_t kSliceSize = 20;
-
-ArtifactAttribute ReadAttribute(Reader& r) {
-  switch (const uint8_t kind = r.U8()) {
-    case 0: {
-      std::vector<int64_t> values(r.Count(8));
-      for (int64_t& value : values) value = r.I64();
-      return values;
-    }
-    case 1: {
-      std::vector<double> values(r.Count(8));
-      for (double& value : values) value = r.F64();
-      return values;
-    }
-    case 2:
-      return r.Bytes();
-    case 3:
-      return FunctionOffset{r.I64()};
-    default:
-      r.Fail(StrCat("unknown attribute kind ", int{kind}));
-      return std::string();
-  }
-}
-
-std::vector<ArtifactOperand> ReadOperands(Reader& r) {
-  std::vector<ArtifactOperand> operands(r.Count(kSliceSize + 5));
-  for (ArtifactOperand& operand : operands) {
-    operand.slice = r.ReadSlice();
-    operand.shape = r.ReadShape();
-  }
-  return operands;
-}
-
-std::vector<ArtifactThunk> ReadThunks(Reader& r, int depth) {
-  std::vector<ArtifactThunk> thunks;
-  if (depth > kMaxNesting) {
-    r.Fail(StrCat("loops and branches are nested more than ", kMaxNesting, " deep"));
-    return thunks;
-  }
-  // One after the other, not all at once: each level could claim as many as the section has room
-  // for.
-  const uint32_t count = r.Count(5 + kSliceSize);
-  for (uint32_t i = 0; i < count && !r.failed(); ++i) {
-    ArtifactThunk& thunk = thunks.emplace_back();
-    const uint8_t kind = r.U8();
-    thunk.kind = static_cast<ArtifactThunk::Kind>(kind);
-    thunk.debug = r.Number<int32_t>();
-    if (r.failed()) break;
-    switch (thunk.kind) {
-      case ArtifactThunk::Kind::kKernel:
-        thunk.function = r.I64();
-        thunk.work_count = r.I64();
-        thunk.grain = r.I64();
-        thunk.cost_ns = r.F64();
-        thunk.arguments.resize(r.Count(kSliceSize));
-        for (Slice& slice : thunk.arguments) slice = r.ReadSlice();
-        break;
-      case ArtifactThunk::Kind::kCopy:
-        thunk.destination = r.ReadSlice();
-        thunk.source = r.ReadSlice();
-        break;
-      case ArtifactThunk::Kind::kWhile:
-        thunk.source = r.ReadSlice();
-        thunk.trip_count = r.I64();
-        thunk.bodies.push_back(ReadThunks(r, depth + 1));
-        thunk.bodies.push_back(ReadThunks(r, depth + 1));
-        break;
-      case ArtifactThunk::Kind::kConditional: {
-        thunk.source = r.ReadSlice();
-        thunk.selector_is_pred = r.U8() != 0;
-        const uint32_t branches = r.Count(4);
-        for (uint32_t i = 0; i < branches && !r.failed(); ++i)
-          thunk.bodies.push_back(ReadThunks(r, depth + 1));
-        break;
-      }
-      case ArtifactThunk::Kind::kLibraryCall: {
-        thunk.name = r.String();
-        thunk.cost_ns = r.F64();
-        thunk.operands = ReadOperands(r);
-        thunk.results = ReadOperands(r);
-        const uint32_t attributes = r.Count(5);
-        for (uint32_t i = 0; i < attributes && !r.failed(); ++i) {
-          std::string name = r.String();
-          thunk.attributes.emplace_back(std::move(name), ReadAttribute(r));
-        }
-        break;
-      }
-      default:
-        r.Fail(StrCat("unknown thunk kind ", int{kind}));
-    }
-  }
-  return thunks;
-}
-
-std::vector<ArtifactValue> ReadValues(Reader& r) {
-  std::vector<ArtifactValue> values(r.Count(9));
-  for (ArtifactValue& value : values) {
-    value.shape = r.ReadShape();
-    value.memory_kind = r.String();
-  }
-  return values;
-}
-
-Status ReadMeta(std::string_view section, Artifact& artifact) {
-  Reader r(section, "META");
-  for (std::string* text : {&artifact.name, &artifact.target, &artifact.triple, &artifact.cpu,
-                            &artifact.compiler_version, &artifact.fingerprint}) {
-    *text = r.String();
-  }
-  artifact.cpu_features.resize(r.Count(4));
-  for (std::string& feature : artifact.cpu_features) feature = r.String();
-  artifact.num_replicas = r.I64();
-  artifact.num_partitions = r.I64();
-  ArtifactCosts& costs = artifact.costs;
-  for (double* number :
-       {&costs.flops, &costs.transcendentals, &costs.bytes_accessed, &costs.optimal_nanoseconds}) {
-    *number = r.F64();
-  }
-  artifact.parameters = ReadValues(r);
-  artifact.results = ReadValues(r);
-  artifact.donatable_parameters.resize(r.Count(8));
-  for (int64_t& index : artifact.donatable_parameters) index = r.I64();
-  artifact.imports.resize(r.Count(12));
-  for (auto& [symbol, offset] : artifact.imports) {
-    symbol = r.String();
-    offset = r.I64();
-  }
-  artifact.allocations.resize(r.Count(33));
-  for (Allocation& allocation : artifact.allocations) {
-    allocation.kind = static_cast<AllocationKind>(r.U8());
-    allocation.index = r.I64();
-    allocation.size = r.I64();
-    allocation.offset = r.I64();
-    allocation.aliased_parameter = r.I64();
-  }
-  artifact.thunks = ReadThunks(r, 0);
-  return r.Finish();
-}
-
-Status ReadDebug(std::string_view section, Artifact& artifact) {
-  if (section.empty()) return OkStatus();
-  Reader r(section, "DEBUG");
-  artifact.debug.resize(r.Count(44));
-  for (ArtifactDebugInfo& info : artifact.debug) {
-    info.name = r.String();
-    info.op_name = r.String();
-    info.source_file = r.String();
-    info.source_line = r.I64();
-    info.text = r.String();
-    info.category = r.String();
-    info.flops = r.F64();
-    info.bytes_accessed = r.F64();
-  }
-  return r.Finish();
-}
-
-Status ReadSizes(std::string_view section, Artifact& artifact) {
-  Reader r(section, "SIZES");
-  artifact.visible_results = static_cast<size_t>(r.I64());
-  artifact.dynamic_results.resize(r.Count(24));
-  for (ArtifactDynamicDimension& dimension : artifact.dynamic_results) {
-    dimension.result = r.I64();
-    dimension.dimension = r.I64();
-    dimension.size_result = r.I64();
-  }
-  artifact.size_checks.resize(r.Count(12));
-  for (ArtifactSizeCheck& check : artifact.size_checks) {
-    check.result = r.I64();
-    check.message = r.String();
-  }
-  return r.Finish();
-}
 
 // ----------------------------------------------------------------------------------------------------
 // consistency
@@ -348,7 +65,7 @@ class Checker {
 
   // Whether a result that only the runtime sees is a scalar of `type`.
   bool IsHidden(int64_t index, PrimitiveType type) const {
-    if (index < 0 || static_cast<size_t>(index) < artifact_.visible_results ||
+    if (index < 0 || static_cast<uint64_t>(index) < artifact_.visible_results ||
         static_cast<size_t>(index) >= artifact_.results.size()) {
       return false;
     }
@@ -361,9 +78,9 @@ class Checker {
       return InvalidArgument("artifact: ", artifact_.visible_results, " of ",
                              artifact_.results.size(), " results are visible");
     }
-    for (const ArtifactDynamicDimension& dimension : artifact_.dynamic_results) {
+    for (const schema::DynamicDimension& dimension : artifact_.dynamic_results) {
       const int64_t result = dimension.result;
-      if (result < 0 || static_cast<size_t>(result) >= artifact_.visible_results ||
+      if (result < 0 || static_cast<uint64_t>(result) >= artifact_.visible_results ||
           dimension.dimension < 0 ||
           static_cast<size_t>(dimension.dimension) >= artifact_.results[result].shape.rank() ||
           !IsHidden(dimension.size_result, PrimitiveType::kS32)) {
@@ -371,7 +88,7 @@ class Checker {
                                " of result ", result);
       }
     }
-    for (const ArtifactSizeCheck& check : artifact_.size_checks) {
+    for (const schema::SizeCheck& check : artifact_.size_checks) {
       if (!IsHidden(check.result, PrimitiveType::kPred)) {
         return InvalidArgument("artifact: bad check of sizes by result ", check.result);
       }
@@ -397,7 +114,7 @@ class Checker {
         case AllocationKind::kParameter:
         case AllocationKind::kResult: {
           std::vector<bool>& seen = is_result ? has_result : has_parameter;
-          const std::vector<ArtifactValue>& values =
+          const std::vector<schema::Value>& values =
               is_result ? artifact_.results : artifact_.parameters;
           const int64_t index = allocation.index;
           if (index < 0 || static_cast<size_t>(index) >= values.size())
@@ -474,81 +191,97 @@ class Checker {
     return OkStatus();
   }
 
-  Status CheckThunks(const std::vector<ArtifactThunk>& thunks) const {
-    for (const ArtifactThunk& thunk : thunks) {
-      if (const Status status = CheckThunk(thunk); !status.ok()) {
-        const bool named =
-            thunk.debug >= 0 && static_cast<size_t>(thunk.debug) < artifact_.debug.size();
-        return status.WithPrefix(
-            StrCat("artifact: thunk ", named ? artifact_.debug[thunk.debug].name : "?"));
-      }
-      for (const std::vector<ArtifactThunk>& body : thunk.bodies)
-        TRIPONT_RETURN_IF_ERROR(CheckThunks(body));
+  Status CheckThunks(const std::vector<schema::Thunk>& thunks) const {
+    for (const schema::Thunk& thunk : thunks)
+      TRIPONT_RETURN_IF_ERROR(std::visit([&](const auto& t) { return CheckThunk(t); }, thunk));
+    return OkStatus();
+  }
+
+  // A thunk and those in it. An error names the thunk that it is about.
+  template <typename Thunk>
+  Status CheckThunk(const Thunk& thunk) const {
+    Status status = CheckDebug(thunk.debug);
+    if (status.ok()) status = Check(thunk);
+    if (!status.ok()) {
+      const bool named =
+          thunk.debug >= 0 && static_cast<size_t>(thunk.debug) < artifact_.debug.size();
+      return status.WithPrefix(
+          StrCat("artifact: thunk ", named ? artifact_.debug[thunk.debug].name : "?"));
+    }
+    if constexpr (std::is_same_v<Thunk, schema::While>) {
+      TRIPONT_RETURN_IF_ERROR(CheckThunks(thunk.condition));
+      return CheckThunks(thunk.body);
+    } else if constexpr (std::is_same_v<Thunk, schema::Conditional>) {
+      for (const auto& branch : thunk.branches) TRIPONT_RETURN_IF_ERROR(CheckThunks(branch));
     }
     return OkStatus();
   }
 
-  Status CheckThunk(const ArtifactThunk& thunk) const {
-    if (thunk.debug < -1 ||
-        (thunk.debug >= 0 && static_cast<size_t>(thunk.debug) >= artifact_.debug.size())) {
-      return InvalidArgument("debug information ", thunk.debug, " does not exist");
-    }
-    if (std::isnan(thunk.cost_ns) || thunk.cost_ns < 0)
-      return InvalidArgument("a cost of ", thunk.cost_ns, " ns");
-    switch (thunk.kind) {
-      case ArtifactThunk::Kind::kKernel:
-        TRIPONT_RETURN_IF_ERROR(CheckFunction(thunk.function));
-        if (thunk.work_count < 0 || thunk.grain < 0) {
-          return InvalidArgument("work count ", thunk.work_count, ", grain ", thunk.grain);
-        }
-        for (const Slice& slice : thunk.arguments) TRIPONT_RETURN_IF_ERROR(CheckSlice(slice));
-        return OkStatus();
-      case ArtifactThunk::Kind::kCopy:
-        TRIPONT_RETURN_IF_ERROR(CheckSlice(thunk.source));
-        TRIPONT_RETURN_IF_ERROR(CheckWritable(thunk.destination));
-        if (thunk.source.size != thunk.destination.size) {
-          return InvalidArgument("copies ", thunk.source.size, " bytes to ",
-                                 thunk.destination.size);
-        }
-        return OkStatus();
-      case ArtifactThunk::Kind::kWhile:
-        TRIPONT_RETURN_IF_ERROR(CheckSlice(thunk.source));
-        if (thunk.source.size < 1) return InvalidArgument("the predicate has no byte");
-        if (thunk.trip_count < -1) return InvalidArgument("trip count ", thunk.trip_count);
-        return OkStatus();
-      case ArtifactThunk::Kind::kConditional:
-        TRIPONT_RETURN_IF_ERROR(CheckSlice(thunk.source));
-        if (thunk.source.size < (thunk.selector_is_pred ? 1 : 4))
-          return InvalidArgument("the selector is too small");
-        if (thunk.source.offset % 4 != 0 && !thunk.selector_is_pred)
-          return InvalidArgument("an unaligned selector");
-        if (thunk.bodies.size() < (thunk.selector_is_pred ? 2 : 1)) {
-          return InvalidArgument(thunk.bodies.size(), " branches");
-        }
-        return OkStatus();
-      case ArtifactThunk::Kind::kLibraryCall: {
-        for (const ArtifactOperand& operand : thunk.operands) {
-          TRIPONT_RETURN_IF_ERROR(CheckSlice(operand.slice));
-          TRIPONT_RETURN_IF_ERROR(CheckOperand(thunk, operand));
-        }
-        for (const ArtifactOperand& result : thunk.results) {
-          TRIPONT_RETURN_IF_ERROR(CheckWritable(result.slice));
-          TRIPONT_RETURN_IF_ERROR(CheckOperand(thunk, result));
-        }
-        for (const auto& [name, attribute] : thunk.attributes) {
-          if (const auto* function = std::get_if<FunctionOffset>(&attribute)) {
-            TRIPONT_RETURN_IF_ERROR(CheckFunction(function->offset));
-          }
-        }
-        return OkStatus();
-      }
-    }
-    return InvalidArgument("unknown kind");
+  Status CheckDebug(int32_t debug) const {
+    if (debug >= -1 && (debug < 0 || static_cast<size_t>(debug) < artifact_.debug.size()))
+      return OkStatus();
+    return InvalidArgument("debug information ", debug, " does not exist");
   }
 
-  static Status CheckOperand(const ArtifactThunk& thunk, const ArtifactOperand& operand) {
+  static Status CheckCost(double cost_ns) {
+    if (cost_ns >= 0) return OkStatus();  // false for NaN
+    return InvalidArgument("a cost of ", cost_ns, " ns");
+  }
+
+  Status Check(const schema::Kernel& kernel) const {
+    TRIPONT_RETURN_IF_ERROR(CheckCost(kernel.cost_ns));
+    TRIPONT_RETURN_IF_ERROR(CheckFunction(kernel.function));
+    if (kernel.work_count < 0 || kernel.grain < 0)
+      return InvalidArgument("work count ", kernel.work_count, ", grain ", kernel.grain);
+    for (const Slice& slice : kernel.arguments) TRIPONT_RETURN_IF_ERROR(CheckSlice(slice));
+    return OkStatus();
+  }
+
+  Status Check(const schema::Copy& copy) const {
+    TRIPONT_RETURN_IF_ERROR(CheckSlice(copy.source));
+    TRIPONT_RETURN_IF_ERROR(CheckWritable(copy.destination));
+    if (copy.source.size == copy.destination.size) return OkStatus();
+    return InvalidArgument("copies ", copy.source.size, " bytes to ", copy.destination.size);
+  }
+
+  Status Check(const schema::While& loop) const {
+    TRIPONT_RETURN_IF_ERROR(CheckSlice(loop.predicate));
+    if (loop.predicate.size < 1) return InvalidArgument("the predicate has no byte");
+    if (loop.trip_count < -1) return InvalidArgument("trip count ", loop.trip_count);
+    return OkStatus();
+  }
+
+  Status Check(const schema::Conditional& conditional) const {
+    const Slice& selector = conditional.selector;
+    const bool is_pred = conditional.selector_is_pred;
+    TRIPONT_RETURN_IF_ERROR(CheckSlice(selector));
+    if (selector.size < (is_pred ? 1 : 4)) return InvalidArgument("the selector is too small");
+    if (selector.offset % 4 != 0 && !is_pred) return InvalidArgument("an unaligned selector");
+    if (conditional.branches.size() < (is_pred ? 2 : 1))
+      return InvalidArgument(conditional.branches.size(), " branches");
+    return OkStatus();
+  }
+
+  Status Check(const schema::LibraryCall& call) const {
+    TRIPONT_RETURN_IF_ERROR(CheckCost(call.cost_ns));
+    for (const schema::Operand& operand : call.operands) {
+      TRIPONT_RETURN_IF_ERROR(CheckSlice(operand.slice));
+      TRIPONT_RETURN_IF_ERROR(CheckOperand(call, operand));
+    }
+    for (const schema::Operand& result : call.results) {
+      TRIPONT_RETURN_IF_ERROR(CheckWritable(result.slice));
+      TRIPONT_RETURN_IF_ERROR(CheckOperand(call, result));
+    }
+    for (const auto& [name, attribute] : call.attributes) {
+      if (const auto* function = std::get_if<schema::FunctionOffset>(&attribute))
+        TRIPONT_RETURN_IF_ERROR(CheckFunction(function->offset));
+    }
+    return OkStatus();
+  }
+
+  static Status CheckOperand(const schema::LibraryCall& call, const schema::Operand& operand) {
     if (operand.slice.size >= *operand.shape.ByteSize()) return OkStatus();
-    return InvalidArgument("library call ", thunk.name, ": ", operand.slice.size, " bytes for ",
+    return InvalidArgument("library call ", call.name, ": ", operand.slice.size, " bytes for ",
                            operand.shape);
   }
 
@@ -561,6 +294,15 @@ class Checker {
   const Artifact& artifact_;
   std::vector<bool> donatable_;
 };
+
+template <typename Table>
+Status Read(std::string_view section, std::string_view name, const Table& fields,
+            Artifact& artifact) {
+  const std::string title = StrCat("artifact: section ", name);
+  RecordReader reader(section, title);
+  reader.ReadFields(artifact, fields);
+  return reader.Finish();
+}
 
 template <typename T>
 T At(std::string_view bytes, size_t offset) {
@@ -620,10 +362,12 @@ StatusOr<Artifact> ParseArtifact(std::string_view bytes) {
   artifact.code = sections[kCode];
   artifact.constants = sections[kConstants];
   artifact.program = sections[kProgram];
-  TRIPONT_RETURN_IF_ERROR(ReadMeta(sections[kMeta], artifact));
+  TRIPONT_RETURN_IF_ERROR(Read(sections[kMeta], "META", Artifact::Fields(), artifact));
   artifact.visible_results = artifact.results.size();
-  if (present[kSizes]) TRIPONT_RETURN_IF_ERROR(ReadSizes(sections[kSizes], artifact));
-  TRIPONT_RETURN_IF_ERROR(ReadDebug(sections[kDebug], artifact));
+  if (present[kSizes])
+    TRIPONT_RETURN_IF_ERROR(Read(sections[kSizes], "SIZES", Artifact::FieldsInSizes(), artifact));
+  if (!sections[kDebug].empty())
+    TRIPONT_RETURN_IF_ERROR(Read(sections[kDebug], "DEBUG", Artifact::FieldsInDebug(), artifact));
   TRIPONT_RETURN_IF_ERROR(Checker(artifact).Check());
   return artifact;
 }

@@ -12,6 +12,7 @@
 
 #include "core/runtime/export.h"
 #include "core/runtime/status.h"
+#include "core/schema/artifact.h"
 
 namespace tripont {
 
@@ -26,8 +27,8 @@ class TRIPONT_EXPORT CodeImage {
   // imports: (function name, offset of its 8-byte slot). UNIMPLEMENTED for a name that the runtime
   // does not provide, INVALID_ARGUMENT for a slot outside the code, RESOURCE_EXHAUSTED if the system
   // gives no memory, PERMISSION_DENIED if it forbids executable memory.
-  static StatusOr<std::unique_ptr<CodeImage>> Map(
-      std::string_view code, std::span<const std::pair<std::string, int64_t>> imports);
+  static StatusOr<std::unique_ptr<CodeImage>> Map(std::string_view code,
+                                                  std::span<const schema::Import> imports);
   ~CodeImage();
   CodeImage(const CodeImage&) = delete;
   CodeImage& operator=(const CodeImage&) = delete;

@@ -43,12 +43,12 @@ StatusOr<Ref<Buffer>> CutArray(Buffer& source, const Shape& shape) {
 
 Status Cut(const Executable& executable, std::span<Ref<Buffer>> results) {
   const Artifact& artifact = executable.artifact();
-  for (const ArtifactSizeCheck& check : artifact.size_checks) {
+  for (const schema::SizeCheck& check : artifact.size_checks) {
     TRIPONT_ASSIGN_OR_RETURN(const uint8_t holds, ReadScalar<uint8_t>(*results[check.result]));
     if (holds == 0) return InvalidArgument(executable.name(), ": ", check.message);
   }
   std::vector<std::vector<int64_t>> sizes(artifact.visible_results);
-  for (const ArtifactDynamicDimension& dimension : artifact.dynamic_results) {
+  for (const schema::DynamicDimension& dimension : artifact.dynamic_results) {
     std::vector<int64_t>& of_result = sizes[dimension.result];
     const Dimensions& bounds = results[dimension.result]->shape().dimensions;
     if (of_result.empty()) of_result.assign(bounds.begin(), bounds.end());

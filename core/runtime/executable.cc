@@ -164,13 +164,13 @@ StatusOr<Ref<Executable>> Executable::LoadDescription(std::string bytes) {
       stats.temp_size += (static_cast<int64_t>(allocation.size) + 63) / 64 * 64;
     }
   }
-  for (const ArtifactValue& value : artifact.parameters) {
+  for (const schema::Value& value : artifact.parameters) {
     if (!MemoryKindFromName(value.memory_kind))
       return Unimplemented("memory kind '", value.memory_kind, "'");
     stats.argument_size += static_cast<int64_t>(*value.shape.ByteSize());
   }
   for (size_t i = 0; i < artifact.results.size(); ++i) {
-    const ArtifactValue& value = artifact.results[i];
+    const schema::Value& value = artifact.results[i];
     const std::optional<MemoryKind> kind = MemoryKindFromName(value.memory_kind);
     if (!kind) return Unimplemented("memory kind '", value.memory_kind, "'");
     executable->results_[i].memory = *kind;

@@ -32,7 +32,7 @@ struct ThunkEvent {
   int32_t thunk;             // its number in the artifact: depth first, a loop's condition before
                              // its body, from 0
   int32_t debug;             // into artifact->debug; -1: none
-  ArtifactThunk::Kind kind;
+  schema::ThunkKind kind;
   int32_t device;  // the device's id
   int64_t start_ns;
   int64_t end_ns;

@@ -28,7 +28,7 @@ constexpr size_t kStackArguments = 256;
 struct LoadedProgram::State {
   void* const* bases;
   void** arguments;  // room for max_arguments_ pointers
-  const LibraryContext& context;
+  LibraryContext& context;
   DeviceQueue& queue;
   Profiler* profiler;  // null: thunks are not timed
 
@@ -79,7 +79,7 @@ StatusOr<std::unique_ptr<LoadedProgram>> LoadedProgram::Load(const Artifact& art
 }
 
 // The result whose memory `operand` is, as it is; -1: none.
-int64_t LoadedProgram::ResultAt(const ArtifactOperand& operand) const {
+int64_t LoadedProgram::ResultAt(const schema::Operand& operand) const {
   const Allocation& allocation = artifact_.allocations[operand.slice.allocation];
   const bool is_result = allocation.kind == AllocationKind::kResult && operand.slice.offset == 0 &&
                          artifact_.results[allocation.index].shape == operand.shape;
@@ -93,19 +93,19 @@ void LoadedProgram::DeferResults() {
   for (const CompactSlice& slice : slices_) ++uses[slice.allocation];
   size_t kept = 0;
   for (size_t i = 0; i < thunks_.size(); ++i) {
-    const ArtifactThunk& thunk = artifact_.thunks[i];
-    if (thunk.kind == ArtifactThunk::Kind::kLibraryCall) {
-      const std::span<const int64_t> strides = thunks_[i].call->DeferredStrides();
-      const int64_t source = strides.empty() ? -1 : ResultAt(thunk.operands[0]);
-      const int64_t result = source < 0 ? -1 : ResultAt(thunk.results[0]);
+    if (const auto* const call = std::get_if<schema::LibraryCall>(&artifact_.thunks[i])) {
+      const std::span<const int64_t> strides =
+          std::get<LoadedCall>(thunks_[i].what).call->DeferredStrides();
+      const int64_t source = strides.empty() ? -1 : ResultAt(call->operands[0]);
+      const int64_t result = source < 0 ? -1 : ResultAt(call->results[0]);
       if (result >= 0) {
-        const uint32_t target = thunk.results[0].slice.allocation;
+        const uint32_t target = call->results[0].slice.allocation;
         if (artifact_.allocations[target].aliased_parameter < 0 && uses[target] == 1 &&
             artifact_.results[result].memory_kind == artifact_.results[source].memory_kind) {
           deferred_results_.push_back({static_cast<size_t>(result),
                                        static_cast<size_t>(source),
                                        {strides.begin(), strides.end()}});
-          cost_ns_ -= thunk.cost_ns + kThunkNs;
+          cost_ns_ -= call->cost_ns + kThunkNs;
           continue;
         }
       }
@@ -124,81 +124,99 @@ LoadedProgram::~LoadedProgram() {
   }
 }
 
-void LoadedProgram::AddSlice(LoadedThunk& thunk, const Slice& slice) {
-  if (thunk.num_slices == 0) thunk.first_slice = static_cast<uint32_t>(slices_.size());
+void LoadedProgram::AddSlice(SliceRange& range, const Slice& slice) {
+  if (range.count == 0) range.first = static_cast<uint32_t>(slices_.size());
   slices_.push_back({slice.allocation, slice.offset});
-  ++thunk.num_slices;
-  max_arguments_ = std::max<size_t>(max_arguments_, thunk.num_slices);
+  ++range.count;
+  max_arguments_ = std::max<size_t>(max_arguments_, range.count);
 }
 
-StatusOr<LoadedSequence> LoadedProgram::LoadSequence(const std::vector<ArtifactThunk>& thunks,
+namespace {
+
+// What a thunk of the artifact becomes: the alternative of the same number.
+template <typename T, size_t i = 0>
+struct LoadedOf : LoadedOf<T, i + 1> {};
+template <typename T, size_t i>
+  requires std::is_same_v<T, std::variant_alternative_t<i, schema::Thunk::Union>>
+struct LoadedOf<T, i> {
+  using Type = std::variant_alternative_t<i, decltype(LoadedThunk::what)>;
+};
+
+}  // namespace
+
+StatusOr<LoadedSequence> LoadedProgram::LoadSequence(const std::vector<schema::Thunk>& thunks,
                                                      double* cost_ns) {
   LoadedSequence sequence;
   sequence.reserve(thunks.size());
-  for (const ArtifactThunk& thunk : thunks) {
+  for (const schema::Thunk& thunk : thunks) {
     LoadedThunk& loaded = sequence.emplace_back();
-    loaded.kind = thunk.kind;
     loaded.number = num_thunks_++;
-    loaded.debug = thunk.debug;
     *cost_ns += kThunkNs;
-    switch (thunk.kind) {
-      case ArtifactThunk::Kind::kKernel: {
-        TRIPONT_ASSIGN_OR_RETURN(loaded.kernel, code_->FindKernel(thunk.function));
-        loaded.work_count = thunk.work_count;
-        loaded.grain = std::max<int64_t>(thunk.grain, 1);
-        for (const Slice& slice : thunk.arguments) AddSlice(loaded, slice);
-        *cost_ns += thunk.cost_ns;
-        break;
-      }
-      case ArtifactThunk::Kind::kCopy:
-        AddSlice(loaded, thunk.destination);
-        AddSlice(loaded, thunk.source);
-        loaded.size = thunk.source.size;
-        *cost_ns += kCopyNsPerByte * static_cast<double>(loaded.size);
-        break;
-      case ArtifactThunk::Kind::kWhile: {
-        AddSlice(loaded, thunk.source);
-        loaded.trip_count = thunk.trip_count;
-        host_uses_temporaries_ |= thunk.trip_count < 0;
-        double once = 0;
-        for (const auto& body : thunk.bodies) {
-          TRIPONT_ASSIGN_OR_RETURN(LoadedSequence inner, LoadSequence(body, &once));
-          loaded.bodies.push_back(std::move(inner));
-        }
-        *cost_ns += thunk.trip_count < 0 ? std::numeric_limits<double>::infinity()
-                                         : once * static_cast<double>(thunk.trip_count);
-        break;
-      }
-      case ArtifactThunk::Kind::kConditional: {
-        AddSlice(loaded, thunk.source);
-        loaded.selector_is_pred = thunk.selector_is_pred;
-        host_uses_temporaries_ = true;
-        double longest = 0;
-        for (const auto& body : thunk.bodies) {
-          double branch = 0;
-          TRIPONT_ASSIGN_OR_RETURN(LoadedSequence inner, LoadSequence(body, &branch));
-          loaded.bodies.push_back(std::move(inner));
-          longest = std::max(longest, branch);
-        }
-        *cost_ns += longest;
-        break;
-      }
-      case ArtifactThunk::Kind::kLibraryCall:
-        if (const Status status = LoadLibraryCall(thunk, loaded); !status.ok()) {
-          return status.WithPrefix(StrCat(CallName(thunk), Describe(thunk.debug)));
-        }
-        *cost_ns += thunk.cost_ns;
-        break;
-    }
+    TRIPONT_RETURN_IF_ERROR(std::visit(
+        [&]<typename T>(const T& what) {
+          loaded.debug = what.debug;
+          return Load(what, loaded.what.emplace<typename LoadedOf<T>::Type>(), cost_ns);
+        },
+        thunk));
   }
   return sequence;
 }
 
-std::string LoadedProgram::CallName(const ArtifactThunk& thunk) {
-  return thunk.name == "custom-call" ? "custom call" : StrCat("library call ", thunk.name);
+Status LoadedProgram::Load(const schema::Kernel& thunk, LoadedKernel& loaded, double* cost_ns) {
+  TRIPONT_ASSIGN_OR_RETURN(loaded.kernel, code_->FindKernel(thunk.function));
+  loaded.work_count = thunk.work_count;
+  loaded.grain = std::max<int64_t>(thunk.grain, 1);
+  for (const Slice& slice : thunk.arguments) AddSlice(loaded.arguments, slice);
+  *cost_ns += thunk.cost_ns;
+  return OkStatus();
 }
 
-Status LoadedProgram::LoadLibraryCall(const ArtifactThunk& thunk, LoadedThunk& loaded) {
+Status LoadedProgram::Load(const schema::Copy& thunk, LoadedCopy& loaded, double* cost_ns) {
+  AddSlice(loaded.slices, thunk.destination);
+  AddSlice(loaded.slices, thunk.source);
+  loaded.size = thunk.source.size;
+  *cost_ns += kCopyNsPerByte * static_cast<double>(loaded.size);
+  return OkStatus();
+}
+
+Status LoadedProgram::Load(const schema::While& thunk, LoadedWhile& loaded, double* cost_ns) {
+  AddSlice(loaded.predicate, thunk.predicate);
+  loaded.trip_count = thunk.trip_count;
+  host_uses_temporaries_ |= thunk.trip_count < 0;
+  double once = 0;
+  TRIPONT_ASSIGN_OR_RETURN(loaded.condition, LoadSequence(thunk.condition, &once));
+  TRIPONT_ASSIGN_OR_RETURN(loaded.body, LoadSequence(thunk.body, &once));
+  *cost_ns += thunk.trip_count < 0 ? std::numeric_limits<double>::infinity()
+                                   : once * static_cast<double>(thunk.trip_count);
+  return OkStatus();
+}
+
+Status LoadedProgram::Load(const schema::Conditional& thunk, LoadedConditional& loaded,
+                           double* cost_ns) {
+  AddSlice(loaded.selector, thunk.selector);
+  loaded.selector_is_pred = thunk.selector_is_pred;
+  host_uses_temporaries_ = true;
+  double longest = 0;
+  for (const auto& thunks : thunk.branches) {
+    double branch = 0;
+    TRIPONT_ASSIGN_OR_RETURN(LoadedSequence inner, LoadSequence(thunks, &branch));
+    loaded.branches.push_back(std::move(inner));
+    longest = std::max(longest, branch);
+  }
+  *cost_ns += longest;
+  return OkStatus();
+}
+
+Status LoadedProgram::Load(const schema::LibraryCall& thunk, LoadedCall& loaded, double* cost_ns) {
+  *cost_ns += thunk.cost_ns;
+  const Status status = MakeCall(thunk, loaded);
+  if (status.ok()) return status;
+  const std::string name =
+      thunk.name == "custom-call" ? "custom call" : StrCat("library call ", thunk.name);
+  return status.WithPrefix(StrCat(name, Describe(thunk.debug)));
+}
+
+Status LoadedProgram::MakeCall(const schema::LibraryCall& thunk, LoadedCall& loaded) {
   const LibraryFactory factory = LibraryRegistry::Global().Find(thunk.name);
   if (factory == nullptr)
     return Unimplemented("this version of tripont has no library call of that name");
@@ -206,22 +224,22 @@ Status LoadedProgram::LoadLibraryCall(const ArtifactThunk& thunk, LoadedThunk& l
   signature.name = thunk.name;
   signature.debug = Describe(thunk.debug);
   signature.backend = &backend_;
-  for (const ArtifactOperand& operand : thunk.operands) {
+  for (const schema::Operand& operand : thunk.operands) {
     const void* const base = constant_bases_[operand.slice.allocation];
     signature.operands.push_back(
         {operand.shape,
          base == nullptr ? nullptr : static_cast<const char*>(base) + operand.slice.offset});
-    AddSlice(loaded, operand.slice);
+    AddSlice(loaded.slices, operand.slice);
   }
   loaded.num_operands = static_cast<uint32_t>(thunk.operands.size());
-  for (const ArtifactOperand& result : thunk.results) {
+  for (const schema::Operand& result : thunk.results) {
     signature.results.push_back(result.shape);
-    AddSlice(loaded, result.slice);
+    AddSlice(loaded.slices, result.slice);
   }
   for (const auto& [name, attribute] : thunk.attributes) {
     if (signature.attributes.Has(name))
       return InvalidArgument("attribute ", name, " is there twice");
-    if (const auto* const offset = std::get_if<FunctionOffset>(&attribute)) {
+    if (const auto* const offset = std::get_if<schema::FunctionOffset>(&attribute)) {
       const void* const function = code_->HostFunction(offset->offset);
       if (function == nullptr) {
         return InvalidArgument("function at ", offset->offset, " is outside the host's code");
@@ -232,7 +250,7 @@ Status LoadedProgram::LoadLibraryCall(const ArtifactThunk& thunk, LoadedThunk& l
     signature.attributes.Add(
         name, std::visit(
                   [&](const auto& value) -> LibraryAttributes::Value {
-                    if constexpr (std::is_same_v<decltype(value), const FunctionOffset&>) {
+                    if constexpr (std::is_same_v<decltype(value), const schema::FunctionOffset&>) {
                       return nullptr;
                     } else {
                       return value;
@@ -245,8 +263,7 @@ Status LoadedProgram::LoadLibraryCall(const ArtifactThunk& thunk, LoadedThunk& l
   has_callbacks_ |= loaded.call->IsCallback();
   host_uses_temporaries_ |= !loaded.call->UsesQueue();
   if (loaded.call->NeedsPrepare()) {
-    prepared_calls_.push_back(
-        {loaded.call.get(), loaded.first_slice, loaded.num_slices, loaded.num_operands});
+    prepared_calls_.push_back({loaded.call.get(), loaded.slices, loaded.num_operands});
   }
   if (loaded.call->IsCollective()) collectives_ += loaded.call->Description();
   return OkStatus();
@@ -254,7 +271,7 @@ Status LoadedProgram::LoadLibraryCall(const ArtifactThunk& thunk, LoadedThunk& l
 
 std::string LoadedProgram::Describe(int32_t debug) const {
   if (debug < 0) return "";
-  const ArtifactDebugInfo& info = artifact_.debug[debug];
+  const schema::DebugInfo& info = artifact_.debug[debug];
   std::string text = StrCat(" ", info.name);
   if (!info.op_name.empty()) text += StrCat(" (", info.op_name, ")");
   if (!info.source_file.empty()) text += StrCat(" at ", info.source_file, ":", info.source_line);
@@ -266,7 +283,12 @@ inline void* LoadedProgram::Resolve(const State& state, uint32_t slice) const {
   return static_cast<char*>(state.bases[compact.allocation]) + compact.offset;
 }
 
-Status LoadedProgram::Run(void* const* bases, const LibraryContext& context) const {
+void** LoadedProgram::ResolveAll(const State& state, SliceRange slices) const {
+  for (uint32_t i = 0; i < slices.count; ++i) state.arguments[i] = Resolve(state, slices.first + i);
+  return state.arguments;
+}
+
+Status LoadedProgram::Run(void* const* bases, LibraryContext& context) const {
   void* stack[kStackArguments];
   std::unique_ptr<void*[]> heap;
   if (max_arguments_ > kStackArguments) heap.reset(new void*[max_arguments_]);
@@ -291,7 +313,8 @@ Status LoadedProgram::RunSequence(const LoadedSequence& sequence, const State& s
       const int64_t start = ProfileClockNs();
       TRIPONT_RETURN_IF_ERROR(RunThunk<true>(thunk, state));
       TRIPONT_RETURN_IF_ERROR(state.Wait());
-      state.profiler->RecordThunk({&artifact_, number_, thunk.number, thunk.debug, thunk.kind,
+      state.profiler->RecordThunk({&artifact_, number_, thunk.number, thunk.debug,
+                                   static_cast<schema::ThunkKind>(thunk.what.index()),
                                    state.context.device()->id(), start, ProfileClockNs()});
     } else {
       TRIPONT_RETURN_IF_ERROR(RunThunk<false>(thunk, state));
@@ -303,85 +326,82 @@ Status LoadedProgram::RunSequence(const LoadedSequence& sequence, const State& s
 template <bool kProfiled>
 [[gnu::always_inline]] inline Status LoadedProgram::RunThunk(const LoadedThunk& thunk,
                                                              const State& state) const {
-  switch (thunk.kind) {
-    case ArtifactThunk::Kind::kKernel: {
-      void** const arguments = state.arguments;
-      for (uint32_t i = 0; i < thunk.num_slices; ++i)
-        arguments[i] = Resolve(state, thunk.first_slice + i);
-      const Status status = code_->Launch(state.queue, thunk.kernel, arguments, thunk.num_slices,
-                                          thunk.work_count, thunk.grain);
-      if (!status.ok()) return status.WithPrefix(StrCat("kernel", Describe(thunk.debug)));
-      break;
-    }
-    case ArtifactThunk::Kind::kCopy:
-      TRIPONT_RETURN_IF_ERROR(state.queue.Copy(Resolve(state, thunk.first_slice),
-                                               Resolve(state, thunk.first_slice + 1), thunk.size));
-      break;
-    case ArtifactThunk::Kind::kWhile: {
-      const LoadedSequence& body = thunk.bodies[1];
-      if (thunk.trip_count >= 0) {
-        for (int64_t i = 0; i < thunk.trip_count; ++i)
-          TRIPONT_RETURN_IF_ERROR(RunSequence<kProfiled>(body, state));
-        break;
-      }
-      const auto* const predicate =
-          static_cast<const volatile uint8_t*>(Resolve(state, thunk.first_slice));
-      while (true) {
-        TRIPONT_RETURN_IF_ERROR(RunSequence<kProfiled>(thunk.bodies[0], state));
-        TRIPONT_RETURN_IF_ERROR(state.Wait());
-        if (*predicate == 0) break;
-        TRIPONT_RETURN_IF_ERROR(RunSequence<kProfiled>(body, state));
-      }
-      break;
-    }
-    case ArtifactThunk::Kind::kConditional: {
-      TRIPONT_RETURN_IF_ERROR(state.Wait());
-      const void* const selector = Resolve(state, thunk.first_slice);
-      size_t branch;
-      if (thunk.selector_is_pred) {
-        branch = *static_cast<const uint8_t*>(selector) != 0 ? 0 : 1;
-      } else {
-        int32_t index;
-        std::memcpy(&index, selector, sizeof(index));
-        const size_t last = thunk.bodies.size() - 1;
-        branch = index < 0 || static_cast<size_t>(index) > last ? last : static_cast<size_t>(index);
-      }
-      TRIPONT_RETURN_IF_ERROR(RunSequence<kProfiled>(thunk.bodies[branch], state));
-      break;
-    }
-    case ArtifactThunk::Kind::kLibraryCall:
-      TRIPONT_RETURN_IF_ERROR(RunLibraryCall(thunk, state));
-      break;
-  }
+  return std::visit([&](const auto& what) { return Run<kProfiled>(what, thunk.debug, state); },
+                    thunk.what);
+}
+
+template <bool kProfiled>
+[[gnu::always_inline]] inline Status LoadedProgram::Run(const LoadedKernel& kernel, int32_t debug,
+                                                        const State& state) const {
+  void** const arguments = ResolveAll(state, kernel.arguments);
+  const Status status = code_->Launch(state.queue, kernel.kernel, arguments, kernel.arguments.count,
+                                      kernel.work_count, kernel.grain);
+  if (!status.ok()) return status.WithPrefix(StrCat("kernel", Describe(debug)));
   return OkStatus();
 }
 
-Status LoadedProgram::RunLibraryCall(const LoadedThunk& thunk, const State& state) const {
+template <bool kProfiled>
+Status LoadedProgram::Run(const LoadedCopy& copy, int32_t, const State& state) const {
+  return state.queue.Copy(Resolve(state, copy.slices.first), Resolve(state, copy.slices.first + 1),
+                          copy.size);
+}
+
+template <bool kProfiled>
+Status LoadedProgram::Run(const LoadedWhile& loop, int32_t, const State& state) const {
+  if (loop.trip_count >= 0) {
+    for (int64_t i = 0; i < loop.trip_count; ++i)
+      TRIPONT_RETURN_IF_ERROR(RunSequence<kProfiled>(loop.body, state));
+    return OkStatus();
+  }
+  const auto* const predicate =
+      static_cast<const volatile uint8_t*>(Resolve(state, loop.predicate.first));
+  while (true) {
+    TRIPONT_RETURN_IF_ERROR(RunSequence<kProfiled>(loop.condition, state));
+    TRIPONT_RETURN_IF_ERROR(state.Wait());
+    if (*predicate == 0) return OkStatus();
+    TRIPONT_RETURN_IF_ERROR(RunSequence<kProfiled>(loop.body, state));
+  }
+}
+
+template <bool kProfiled>
+Status LoadedProgram::Run(const LoadedConditional& conditional, int32_t, const State& state) const {
+  TRIPONT_RETURN_IF_ERROR(state.Wait());
+  const void* const selector = Resolve(state, conditional.selector.first);
+  size_t branch;
+  if (conditional.selector_is_pred) {
+    branch = *static_cast<const uint8_t*>(selector) != 0 ? 0 : 1;
+  } else {
+    int32_t index;
+    std::memcpy(&index, selector, sizeof(index));
+    const size_t last = conditional.branches.size() - 1;
+    branch = index < 0 || static_cast<size_t>(index) > last ? last : static_cast<size_t>(index);
+  }
+  return RunSequence<kProfiled>(conditional.branches[branch], state);
+}
+
+template <bool kProfiled>
+Status LoadedProgram::Run(const LoadedCall& call, int32_t debug, const State& state) const {
   // Calls that do not use the device's queue run on the host, on memory that it shares with the
   // device. And a loop must not pile up scratch memory.
-  if (!thunk.call->UsesQueue() || state.context.num_kept_until_done() >= kMostKept)
+  if (!call.call->UsesQueue() || state.context.num_kept_until_done() >= kMostKept)
     TRIPONT_RETURN_IF_ERROR(state.Wait());
-  void** const arguments = state.arguments;
-  for (uint32_t i = 0; i < thunk.num_slices; ++i)
-    arguments[i] = Resolve(state, thunk.first_slice + i);
+  void** const arguments = ResolveAll(state, call.slices);
   Status status;
   // The libraries behind these calls are C++: what they throw ends here.
   try {
-    status = thunk.call->Execute(state.context, arguments, arguments + thunk.num_operands);
+    status = call.call->Execute(state.context, arguments, arguments + call.num_operands);
   } catch (const std::bad_alloc&) {
     status = ResourceExhausted("out of memory");
   } catch (const std::exception& error) {
     status = Internal(error.what());
   }
-  return status.ok() ? status : status.WithPrefix(StrCat("call", Describe(thunk.debug)));
+  return status.ok() ? status : status.WithPrefix(StrCat("call", Describe(debug)));
 }
 
 Status LoadedProgram::Prepare(const State& state) const {
   for (const PrepareStep step : {PrepareStep::kPrepare, PrepareStep::kInitialize}) {
     for (const PreparedCall& call : prepared_calls_) {
-      void** const arguments = state.arguments;
-      for (uint32_t i = 0; i < call.num_slices; ++i)
-        arguments[i] = Resolve(state, call.first_slice + i);
+      void** const arguments = ResolveAll(state, call.slices);
       TRIPONT_RETURN_IF_ERROR(
           call.call->Prepare(state.context, step, arguments, arguments + call.num_operands));
     }
@@ -398,72 +418,92 @@ void WriteSlice(std::ostringstream& out, const Slice& slice) {
   out << slice.allocation << "[" << slice.offset << ",+" << slice.size << "]";
 }
 
-void WriteSequence(std::ostringstream& out, const Artifact& artifact,
-                   const std::vector<ArtifactThunk>& thunks, int indent) {
-  const std::string margin(static_cast<size_t>(indent) * 2, ' ');
-  for (const ArtifactThunk& thunk : thunks) {
-    out << margin;
-    const std::string name = thunk.debug >= 0 ? " " + artifact.debug[thunk.debug].name : "";
-    switch (thunk.kind) {
-      case ArtifactThunk::Kind::kKernel:
-        out << "kernel" << name << " function=" << thunk.function << " work=" << thunk.work_count
-            << " grain=" << thunk.grain << " cost_ns=" << thunk.cost_ns << " (";
-        for (size_t i = 0; i < thunk.arguments.size(); ++i) {
-          if (i > 0) out << ", ";
-          WriteSlice(out, thunk.arguments[i]);
-        }
-        out << ")\n";
-        break;
-      case ArtifactThunk::Kind::kCopy:
-        out << "copy" << name << " ";
-        WriteSlice(out, thunk.destination);
-        out << " <- ";
-        WriteSlice(out, thunk.source);
-        out << "\n";
-        break;
-      case ArtifactThunk::Kind::kWhile:
-        out << "while" << name << " predicate=";
-        WriteSlice(out, thunk.source);
-        out << " trip_count=" << thunk.trip_count << "\n" << margin << "condition:\n";
-        WriteSequence(out, artifact, thunk.bodies[0], indent + 1);
-        out << margin << "body:\n";
-        WriteSequence(out, artifact, thunk.bodies[1], indent + 1);
-        break;
-      case ArtifactThunk::Kind::kConditional:
-        out << "conditional" << name << " selector=";
-        WriteSlice(out, thunk.source);
-        out << "\n";
-        for (size_t i = 0; i < thunk.bodies.size(); ++i) {
-          out << margin << "branch " << i << ":\n";
-          WriteSequence(out, artifact, thunk.bodies[i], indent + 1);
-        }
-        break;
-      case ArtifactThunk::Kind::kLibraryCall: {
-        out << "library-call " << thunk.name << name << " (";
-        const auto write_operands = [&](const std::vector<ArtifactOperand>& operands) {
-          for (size_t i = 0; i < operands.size(); ++i) {
-            if (i > 0) out << ", ";
-            out << operands[i].shape << " ";
-            WriteSlice(out, operands[i].slice);
-          }
-        };
-        write_operands(thunk.operands);
-        out << ") -> (";
-        write_operands(thunk.results);
-        out << ")";
-        for (const auto& [key, value] : thunk.attributes) out << " " << key;
-        out << "\n";
-        break;
-      }
-    }
+void WriteOperands(std::ostringstream& out, const std::vector<schema::Operand>& operands) {
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (i > 0) out << ", ";
+    out << operands[i].shape << " ";
+    WriteSlice(out, operands[i].slice);
   }
 }
+
+// Writes thunks, one a line, those of loops and branches further in.
+class TextWriter {
+ public:
+  TextWriter(std::ostringstream& out, const Artifact& artifact) : out_(out), artifact_(artifact) {}
+
+  void Write(const std::vector<schema::Thunk>& thunks, int indent) {
+    const std::string margin(static_cast<size_t>(indent) * 2, ' ');
+    for (const schema::Thunk& thunk : thunks) {
+      out_ << margin;
+      std::visit(
+          [&](const auto& what) {
+            const std::string name = what.debug >= 0 ? " " + artifact_.debug[what.debug].name : "";
+            WriteThunk(what, name, margin, indent);
+          },
+          thunk);
+    }
+  }
+
+ private:
+  void WriteThunk(const schema::Kernel& kernel, const std::string& name, const std::string&, int) {
+    out_ << "kernel" << name << " function=" << kernel.function << " work=" << kernel.work_count
+         << " grain=" << kernel.grain << " cost_ns=" << kernel.cost_ns << " (";
+    for (size_t i = 0; i < kernel.arguments.size(); ++i) {
+      if (i > 0) out_ << ", ";
+      WriteSlice(out_, kernel.arguments[i]);
+    }
+    out_ << ")\n";
+  }
+
+  void WriteThunk(const schema::Copy& copy, const std::string& name, const std::string&, int) {
+    out_ << "copy" << name << " ";
+    WriteSlice(out_, copy.destination);
+    out_ << " <- ";
+    WriteSlice(out_, copy.source);
+    out_ << "\n";
+  }
+
+  void WriteThunk(const schema::While& loop, const std::string& name, const std::string& margin,
+                  int indent) {
+    out_ << "while" << name << " predicate=";
+    WriteSlice(out_, loop.predicate);
+    out_ << " trip_count=" << loop.trip_count << "\n" << margin << "condition:\n";
+    Write(loop.condition, indent + 1);
+    out_ << margin << "body:\n";
+    Write(loop.body, indent + 1);
+  }
+
+  void WriteThunk(const schema::Conditional& conditional, const std::string& name,
+                  const std::string& margin, int indent) {
+    out_ << "conditional" << name << " selector=";
+    WriteSlice(out_, conditional.selector);
+    out_ << "\n";
+    for (size_t i = 0; i < conditional.branches.size(); ++i) {
+      out_ << margin << "branch " << i << ":\n";
+      Write(conditional.branches[i], indent + 1);
+    }
+  }
+
+  void WriteThunk(const schema::LibraryCall& call, const std::string& name, const std::string&,
+                  int) {
+    out_ << "library-call " << call.name << name << " (";
+    WriteOperands(out_, call.operands);
+    out_ << ") -> (";
+    WriteOperands(out_, call.results);
+    out_ << ")";
+    for (const auto& [key, value] : call.attributes) out_ << " " << key;
+    out_ << "\n";
+  }
+
+  std::ostringstream& out_;
+  const Artifact& artifact_;
+};
 
 }  // namespace
 
 std::string ThunkSequenceText(const Artifact& artifact) {
   std::ostringstream out;
-  WriteSequence(out, artifact, artifact.thunks, 0);
+  TextWriter(out, artifact).Write(artifact.thunks, 0);
   return std::move(out).str();
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "core/runtime/artifact.h"
@@ -18,23 +19,48 @@ namespace tripont {
 struct LoadedThunk;
 using LoadedSequence = std::vector<LoadedThunk>;
 
-struct LoadedThunk {
-  ArtifactThunk::Kind kind = ArtifactThunk::Kind::kKernel;
-  bool selector_is_pred = false;
-  int32_t number = 0;  // depth first in the artifact, as ThunkEvent has it (profile.h)
-  int32_t debug = -1;
-  // Into LoadedProgram's table of slices: a kernel's arguments; destination and source of a copy;
-  // the predicate or selector; operands and then results of a library call.
-  uint32_t first_slice = 0;
-  uint32_t num_slices = 0;
-  uint32_t num_operands = 0;  // library call
-  KernelHandle kernel = 0;    // of the DeviceProgram
+// Places in LoadedProgram's table of slices.
+struct SliceRange {
+  uint32_t first = 0;
+  uint32_t count = 0;
+};
+
+struct LoadedKernel {
+  SliceRange arguments;
+  KernelHandle kernel = 0;  // of the DeviceProgram
   int64_t work_count = 0;
   int64_t grain = 1;
+};
+
+struct LoadedCopy {
+  SliceRange slices;  // destination, source
+  size_t size = 0;
+};
+
+struct LoadedWhile {
+  SliceRange predicate;
   int64_t trip_count = -1;
-  size_t size = 0;  // copy
-  std::vector<LoadedSequence> bodies;
+  LoadedSequence condition;
+  LoadedSequence body;
+};
+
+struct LoadedConditional {
+  SliceRange selector;
+  bool selector_is_pred = false;
+  std::vector<LoadedSequence> branches;
+};
+
+struct LoadedCall {
+  SliceRange slices;  // operands, then results
+  uint32_t num_operands = 0;
   std::unique_ptr<LibraryCall> call;
+};
+
+struct LoadedThunk {
+  int32_t number = 0;  // depth first in the artifact, as ThunkEvent has it (profile.h)
+  int32_t debug = -1;
+  // In the order of schema::Thunk.
+  std::variant<LoadedKernel, LoadedCopy, LoadedWhile, LoadedConditional, LoadedCall> what;
 };
 
 // Immutable after Load. Run may be called by several threads at the same time.
@@ -46,7 +72,7 @@ class LoadedProgram {
   ~LoadedProgram();
 
   // Runs all thunks. bases: address of each allocation. The error names the op that failed.
-  Status Run(void* const* bases, const LibraryContext& context) const;
+  Status Run(void* const* bases, LibraryContext& context) const;
 
   // Address of each constant's allocation, null for the others: what an execution's table of bases
   // starts from.
@@ -82,20 +108,36 @@ class LoadedProgram {
 
   LoadedProgram(const Artifact& artifact, Backend& backend)
       : artifact_(artifact), backend_(backend), constants_source_(backend.memory_source()) {}
-  StatusOr<LoadedSequence> LoadSequence(const std::vector<ArtifactThunk>& thunks, double* cost_ns);
-  Status LoadLibraryCall(const ArtifactThunk& thunk, LoadedThunk& loaded);
+  StatusOr<LoadedSequence> LoadSequence(const std::vector<schema::Thunk>& thunks, double* cost_ns);
+  // Each makes what runs of a thunk, and adds its cost.
+  Status Load(const schema::Kernel& thunk, LoadedKernel& loaded, double* cost_ns);
+  Status Load(const schema::Copy& thunk, LoadedCopy& loaded, double* cost_ns);
+  Status Load(const schema::While& thunk, LoadedWhile& loaded, double* cost_ns);
+  Status Load(const schema::Conditional& thunk, LoadedConditional& loaded, double* cost_ns);
+  Status Load(const schema::LibraryCall& thunk, LoadedCall& loaded, double* cost_ns);
+  Status MakeCall(const schema::LibraryCall& thunk, LoadedCall& loaded);
   void DeferResults();
-  int64_t ResultAt(const ArtifactOperand& operand) const;
-  void AddSlice(LoadedThunk& thunk, const Slice& slice);
+  int64_t ResultAt(const schema::Operand& operand) const;
+  void AddSlice(SliceRange& range, const Slice& slice);
   void* Resolve(const State& state, uint32_t slice) const;
+  void** ResolveAll(const State& state, SliceRange slices) const;
   template <bool kProfiled>
   Status RunSequence(const LoadedSequence& sequence, const State& state) const;
   template <bool kProfiled>
   Status RunThunk(const LoadedThunk& thunk, const State& state) const;
-  Status RunLibraryCall(const LoadedThunk& thunk, const State& state) const;
+  // What RunThunk does for each kind. `debug`: of the thunk, for errors.
+  template <bool kProfiled>
+  Status Run(const LoadedKernel& kernel, int32_t debug, const State& state) const;
+  template <bool kProfiled>
+  Status Run(const LoadedCopy& copy, int32_t debug, const State& state) const;
+  template <bool kProfiled>
+  Status Run(const LoadedWhile& loop, int32_t debug, const State& state) const;
+  template <bool kProfiled>
+  Status Run(const LoadedConditional& conditional, int32_t debug, const State& state) const;
+  template <bool kProfiled>
+  Status Run(const LoadedCall& call, int32_t debug, const State& state) const;
   Status Prepare(const State& state) const;
   std::string Describe(int32_t debug) const;
-  static std::string CallName(const ArtifactThunk& thunk);
 
   const Artifact& artifact_;
   Backend& backend_;
@@ -114,7 +156,8 @@ class LoadedProgram {
   // Calls with LibraryCall::NeedsPrepare.
   struct PreparedCall {
     const LibraryCall* call;
-    uint32_t first_slice, num_slices, num_operands;
+    SliceRange slices;
+    uint32_t num_operands;
   };
   std::vector<PreparedCall> prepared_calls_;
   std::string collectives_;

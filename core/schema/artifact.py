@@ -223,7 +223,7 @@ class Executable:
     # For sizes that depend on values: results from visible_results on (-1: none) are sizes and truth values, which are
     # for the runtime alone. Result i of ``DynamicDimension(i, d, j)`` has the shape of its bounds; result j says how
     # many elements along dimension d are there, counted from 0.
-    visible_results: I64 = field(default=-1, metadata=IN_SIZES)
+    visible_results: U64 = field(default=-1, metadata=IN_SIZES)
     dynamic_results: tuple[DynamicDimension, ...] = field(default=(), metadata=IN_SIZES)
     size_checks: tuple[SizeCheck, ...] = field(default=(), metadata=IN_SIZES)
     code: Section  # a flat position-independent image

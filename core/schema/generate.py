@@ -5,11 +5,17 @@ Headers go to ``FOLDER/core/schema``. A header that would not change is left alo
 
 from __future__ import annotations
 
+import inspect
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from types import ModuleType, UnionType
+from typing import Any
 
+from . import artifact as artifact_module
 from .element_types import ELEMENT_TYPES
+from .records import NUMBERS, Field, Type, alternatives, definitions, fields_of
 from .status_codes import STATUS_CODES
 
 
@@ -60,7 +66,100 @@ def status_codes() -> list[str]:
     ]
 
 
-HEADERS = {"element_types": element_types, "status_codes": status_codes}
+# C++'s types that are not made of others.
+PLAIN = {"str": "std::string", "bytes": "Bytes", "shape": "Shape", "section": "std::string_view"}
+
+
+def cpp_type(type_: Type) -> str:
+    """C++'s name of a type of records.py."""
+    if type_.kind == "number":
+        return NUMBERS[type_.name][1]
+    if type_.element is not None:
+        element = cpp_type(type_.element)
+        return f"std::vector<{element if type_.kind == 'list' else f'std::pair<std::string, {element}>'}>"
+    return PLAIN.get(type_.kind, type_.name)
+
+
+def member(field: Field) -> str:
+    """The declaration of a field. Numbers without a default are 0."""
+    default = field.default
+    if field.type.kind in ("number", "enum"):
+        value = "{}" if default is None else " = " + str(default).lower()
+        return f"  {cpp_type(field.type)} {field.name}{value};"
+    return f"  {cpp_type(field.type)} {field.name}{f' = {chr(34)}{default}{chr(34)}' if default else ''};"
+
+
+def comment(definition: Any) -> list[str]:
+    """A docstring as a comment."""
+    text = inspect.getdoc(definition) or ""
+    return [f"// {line}".rstrip() for line in text.replace("``", "").splitlines()]
+
+
+def table(name: str, record: str, fields: list[Field]) -> list[str]:
+    """A function that gives the name and the member of each field."""
+    members = ", ".join(f'std::pair("{f.name}", &{record}::{f.name})' for f in fields)
+    return [f"  static constexpr auto {name}() {{ return std::make_tuple({members}); }}"]
+
+
+def struct(name: str, record: type, module: ModuleType) -> list[str]:
+    fields = fields_of(record, module)
+    written = [f for f in fields if f.type.kind != "section"]
+    lines = [*comment(record), f"struct {name} {{", *(member(f) for f in fields), ""]
+    for section in dict.fromkeys(f.section for f in written):
+        function = f"FieldsIn{section.capitalize()}" if section else "Fields"
+        lines += table(function, name, [f for f in written if f.section == section])
+    return [*lines, "};", ""]
+
+
+def words(name: str) -> str:
+    """ "library call" of LibraryCall."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()
+
+
+def union(name: str, module: ModuleType) -> list[str]:
+    types = alternatives(name, module)
+    variant = f"std::variant<{', '.join(map(cpp_type, types))}>"
+    lines = [f"// One of the types of {name} in core/schema.", f"struct {name} : {variant} {{"]
+    lines += [f"  using Union = {variant};", "  using Union::Union;", "  using Union::operator=;"]
+    if all(t.kind == "record" for t in types):
+        kinds = [t.name for t in types]
+        lines = [
+            f"enum class {name}Kind : uint8_t {{ {', '.join(f'k{kind}' for kind in kinds)} }};",
+            f"inline constexpr std::string_view k{name}KindNames[] = {{",
+            *(f'    "{words(kind)}",' for kind in kinds),
+            "};",
+            *lines,
+            f"  {name}Kind kind() const {{ return static_cast<{name}Kind>(index()); }}",
+        ]
+    return [*lines, "};", ""]
+
+
+def records(module: ModuleType) -> list[str]:
+    """All enums, structs and unions of a module."""
+    lines = ["namespace schema {", "", "// Bytes of any content, where std::string is text."]
+    lines += ["struct Bytes : std::string {", "  using std::string::string;", "};", ""]
+    defined = definitions(module)
+    lines += [f"struct {name};" for name, value in defined if isinstance(value, UnionType)] + [""]
+    for name, value in defined:
+        if isinstance(value, UnionType):
+            lines += union(name, module)
+        elif hasattr(value, "__members__"):
+            members = ", ".join(f"{constant(m)} = {e.value}" for m, e in value.__members__.items())
+            lines += [*comment(value), f"enum class {name} : uint8_t {{ {members} }};"]
+            lines += [f"constexpr uint8_t NumberOf({name}) {{ return {len(value)}; }}", ""]
+        else:
+            lines += struct(name, value, module)
+    return [*lines, "}  // namespace schema"]
+
+
+def artifact() -> list[str]:
+    return records(artifact_module)
+
+
+HEADERS = {"element_types": element_types, "status_codes": status_codes, "artifact": artifact}
+# What a header of records needs besides what every header needs.
+STANDARD = {"artifact": ("string", "tuple", "utility", "variant", "vector")}
+INCLUDES = {"artifact": ("core/runtime/shape.h",)}
 
 
 def main(folder: Path) -> None:
@@ -74,9 +173,12 @@ def main(folder: Path) -> None:
                 f"#ifndef {guard}",
                 f"#define {guard}",
                 "",
-                "#include <cstdint>",
-                "#include <string_view>",
+                *(
+                    f"#include <{header}>"
+                    for header in sorted(("cstdint", "string_view", *STANDARD.get(name, ())))
+                ),
                 "",
+                *(f'#include "{header}"\n' for header in INCLUDES.get(name, ())),
                 "namespace tripont {",
                 "",
                 *body(),

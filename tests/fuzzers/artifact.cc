@@ -7,14 +7,16 @@
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <variant>
+#include <vector>
 
 #include "core/runtime/checksum.h"
 
 namespace {
 
 using tripont::Artifact;
-using tripont::ArtifactThunk;
 using tripont::Slice;
+namespace schema = tripont::schema;
 
 constexpr size_t kHeaderSize = 32;
 constexpr size_t kChecksum = 12;
@@ -27,18 +29,32 @@ void Check(const Artifact& artifact, const Slice& slice) {
   if (slice.offset > size || slice.size > size - slice.offset) std::abort();
 }
 
-void Check(const Artifact& artifact, const std::vector<ArtifactThunk>& thunks) {
-  for (const ArtifactThunk& thunk : thunks) {
-    for (const Slice& slice : thunk.arguments) Check(artifact, slice);
-    for (const auto* arrays : {&thunk.operands, &thunk.results}) {
-      for (const auto& array : *arrays) Check(artifact, array.slice);
-    }
-    if (thunk.kind == ArtifactThunk::Kind::kCopy) {
-      Check(artifact, thunk.source);
-      Check(artifact, thunk.destination);
-    }
-    for (const auto& body : thunk.bodies) Check(artifact, body);
+void Check(const Artifact& artifact, const std::vector<schema::Thunk>& thunks);
+
+void Check(const Artifact& artifact, const schema::Kernel& kernel) {
+  for (const Slice& slice : kernel.arguments) Check(artifact, slice);
+}
+void Check(const Artifact& artifact, const schema::Copy& copy) {
+  Check(artifact, copy.source);
+  Check(artifact, copy.destination);
+}
+void Check(const Artifact& artifact, const schema::While& loop) {
+  Check(artifact, loop.predicate);
+  Check(artifact, loop.condition);
+  Check(artifact, loop.body);
+}
+void Check(const Artifact& artifact, const schema::Conditional& conditional) {
+  Check(artifact, conditional.selector);
+  for (const auto& branch : conditional.branches) Check(artifact, branch);
+}
+void Check(const Artifact& artifact, const schema::LibraryCall& call) {
+  for (const auto* arrays : {&call.operands, &call.results}) {
+    for (const schema::Operand& array : *arrays) Check(artifact, array.slice);
   }
+}
+void Check(const Artifact& artifact, const std::vector<schema::Thunk>& thunks) {
+  for (const schema::Thunk& thunk : thunks)
+    std::visit([&](const auto& what) { Check(artifact, what); }, thunk);
 }
 
 }  // namespace

@@ -68,7 +68,7 @@ constexpr size_t kDeviceOrdinalSize =
 std::string_view View(const ByteSpan& span) { return {span.ptr, span.len}; }
 
 // What handlers call while they run on a device; FAILED_PRECONDITION in the stage 'instantiate'.
-StatusOr<const LibraryContext*> Running(const ExecutionContext* context) {
+StatusOr<LibraryContext*> Running(const ExecutionContext* context) {
   if (context == nullptr || context->library == nullptr) {
     return FailedPrecondition("there is no device in the stage 'instantiate'");
   }
@@ -113,7 +113,7 @@ Error* TypeRegister(TypeRegisterArgs* args) {
 
 Error* ExecutionContextGet(ExecutionContextGetArgs* args) {
   TRIPONT_FFI_RETURN_IF_ERROR(CheckSize(args));
-  const StatusOr<const LibraryContext*> context = Running(args->context);
+  const StatusOr<LibraryContext*> context = Running(args->context);
   if (!context.ok()) return MakeError(context.status());
   const UserData* const data = (*context)->user_data();
   const auto found =
@@ -175,7 +175,7 @@ Error* StateGet(ArgsBase* base) {
 
 Error* MemoryAllocate(MemoryAllocateArgs* args) {
   TRIPONT_FFI_RETURN_IF_ERROR(CheckSize(args));
-  const StatusOr<const LibraryContext*> context = Running(args->context);
+  const StatusOr<LibraryContext*> context = Running(args->context);
   if (!context.ok()) return MakeError(context.status());
   if (args->alignment > Allocator::kAlignment) {
     return MakeError(InvalidArgument("memory aligned to ", args->alignment, " bytes: at most ",
@@ -237,7 +237,7 @@ Error* FutureSetError(FutureSetErrorArgs* args) {
 Error* GetRunId(RunIdArgs* args) {
   // jaxlib's header gives the size of another struct of the same length here.
   TRIPONT_FFI_RETURN_IF_ERROR(CheckSize(args));
-  const StatusOr<const LibraryContext*> context = Running(args->context);
+  const StatusOr<LibraryContext*> context = Running(args->context);
   if (!context.ok()) return MakeError(context.status());
   args->run_id = (*context)->run_id();
   return nullptr;
@@ -245,7 +245,7 @@ Error* GetRunId(RunIdArgs* args) {
 
 Error* GetDeviceOrdinal(DeviceOrdinalArgs* args) {
   TRIPONT_FFI_RETURN_IF_ERROR(CheckSize(args, kDeviceOrdinalSize));
-  const StatusOr<const LibraryContext*> context = Running(args->context);
+  const StatusOr<LibraryContext*> context = Running(args->context);
   if (!context.ok()) return MakeError(context.status());
   args->device_ordinal = (*context)->device()->id();
   return nullptr;

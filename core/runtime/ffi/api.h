@@ -50,7 +50,7 @@ using States = std::array<State*, 3>;
 
 // Lives during one call of a handler. Its memory that the handler did not free goes with it.
 struct ExecutionContext {
-  const LibraryContext* library = nullptr;  // null while a program is loaded
+  LibraryContext* library = nullptr;  // null while a program is loaded
   States states{};                          // null: the stage has none (yet)
   std::vector<Scratch> memory;
 };

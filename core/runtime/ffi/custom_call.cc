@@ -104,7 +104,7 @@ class TypedCall : public LibraryCall {
     return bundle_.prepare != nullptr || bundle_.initialize != nullptr;
   }
 
-  Status Prepare(const LibraryContext& library, PrepareStep step, void* const* operands,
+  Status Prepare(LibraryContext& library, PrepareStep step, void* const* operands,
                  void* const* results) const override {
     const bool initialize = step == PrepareStep::kInitialize;
     Handler* const handler = initialize ? bundle_.initialize : bundle_.prepare;
@@ -114,7 +114,7 @@ class TypedCall : public LibraryCall {
                 results, true);
   }
 
-  Status Execute(const LibraryContext& library, void* const* operands,
+  Status Execute(LibraryContext& library, void* const* operands,
                  void* const* results) const override {
     ExecutionContext context = MakeContext(library);
     return Call(bundle_.execute, Stage::kExecute, context, operands, results, true);
@@ -127,7 +127,7 @@ class TypedCall : public LibraryCall {
     State initialized;
   };
 
-  ExecutionContext MakeContext(const LibraryContext& library) const {
+  ExecutionContext MakeContext(LibraryContext& library) const {
     ExecutionContext context;
     context.library = &library;
     context.states[0] = &instance_;
@@ -176,7 +176,7 @@ class UntypedCall : public LibraryCall {
  public:
   UntypedCall(UntypedFunction function, size_t num_operands, size_t num_results)
       : function_(function), num_operands_(num_operands), num_results_(num_results) {}
-  Status Execute(const LibraryContext&, void* const* operands,
+  Status Execute(LibraryContext&, void* const* operands,
                  void* const* results) const override {
     std::vector<const void*> inputs(operands, operands + num_operands_);
     std::vector<void*> outputs(results, results + num_results_);

@@ -203,7 +203,7 @@ class KernelCall : public LibraryCall {
 
   bool UsesQueue() const override { return on_device_ != nullptr; }
 
-  Status Execute(const LibraryContext& context, void* const* operands,
+  Status Execute(LibraryContext& context, void* const* operands,
                  void* const* results) const override {
     if (UsesQueue()) return Launch(context.device()->queue(), operands, results);
     if (!parallel_) return Run(operands, results, 0, 0);
@@ -327,7 +327,7 @@ Status RegisterKernel(std::string_view name, Kernel kernel) {
 }
 
 StatusOr<const void*> MapKernelCode(std::string_view image,
-                                    const std::vector<std::pair<std::string, int64_t>>& imports,
+                                    std::span<const schema::Import> imports,
                                     int64_t offset, std::shared_ptr<void>* code) {
   TRIPONT_ASSIGN_OR_RETURN(std::unique_ptr<CodeImage> mapped, CodeImage::Map(image, imports));
   const void* const function = mapped->Function(offset);

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "core/runtime/export.h"
 #include "core/runtime/shape.h"
 #include "core/runtime/status.h"
+#include "core/schema/artifact.h"
 
 namespace tripont::ffi {
 
@@ -70,7 +72,7 @@ TRIPONT_EXPORT Status RegisterKernel(std::string_view name, Kernel kernel);
 // Maps machine code of tripont's own compiler (an image with imports, see code_image.h) and gives
 // the address at `offset`; the code lives as long as `*code`.
 TRIPONT_EXPORT StatusOr<const void*> MapKernelCode(
-    std::string_view image, const std::vector<std::pair<std::string, int64_t>>& imports,
+    std::string_view image, std::span<const schema::Import> imports,
     int64_t offset, std::shared_ptr<void>* code);
 
 }  // namespace tripont::ffi

@@ -33,7 +33,7 @@ class Cholesky final : public LibraryCall {
   Cholesky(int64_t batch, int64_t n, bool lower, const lapack::Api* lapack)
       : batch_(batch), n_(n), lower_(lower), lapack_(lapack) {}
 
-  Status Execute(const LibraryContext& /*context*/, void* const* operands,
+  Status Execute(LibraryContext& /*context*/, void* const* operands,
                  void* const* results) const override {
     if (batch_ == 0 || n_ == 0) return OkStatus();
     const int64_t size = n_ * n_;

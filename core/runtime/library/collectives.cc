@@ -147,7 +147,7 @@ char* Result(const Launch::Contribution& contribution, size_t index = 0) {
 class Across {
  public:
   Across(const Placement& placement, const std::vector<int64_t>& members, Contributions all,
-         hosts::Exchange exchange, const LibraryContext& context)
+         hosts::Exchange exchange, LibraryContext& context)
       : all_(all), exchange_(std::move(exchange)), context_(context) {
     for (size_t q = 0; q < members.size(); ++q) {
       const int process = placement.processes[static_cast<size_t>(members[q])];
@@ -186,7 +186,7 @@ class Across {
  private:
   Contributions all_;
   hosts::Exchange exchange_;
-  const LibraryContext& context_;
+  LibraryContext& context_;
   std::vector<int> processes_;  // of each member
   std::vector<size_t> local_;
   std::vector<size_t> remote_;
@@ -200,7 +200,7 @@ class Collective : public LibraryCall {
   bool IsCollective() const override { return true; }
   std::string Description() const override { return description_; }
 
-  Status Execute(const LibraryContext& context, void* const* operands,
+  Status Execute(LibraryContext& context, void* const* operands,
                  void* const* results) const override {
     const Participation* const self = context.participation();
     if (self == nullptr || !self->launch) return FailedPrecondition("executed without a launch");
@@ -280,7 +280,7 @@ class Collective : public LibraryCall {
   const std::vector<std::unique_ptr<std::vector<int64_t>>>& groups() const { return groups_; }
 
  private:
-  Status MeetProcesses(const LibraryContext& context, const Launch& launch,
+  Status MeetProcesses(LibraryContext& context, const Launch& launch,
                        const std::vector<int64_t>& members, Contributions all) const {
     const Placement& placement = launch.placement();
     std::vector<int> devices;
@@ -739,7 +739,7 @@ class DeviceNumber final : public LibraryCall {
     return std::unique_ptr<LibraryCall>(std::move(call));
   }
 
-  Status Execute(const LibraryContext& context, void* const* /*operands*/,
+  Status Execute(LibraryContext& context, void* const* /*operands*/,
                  void* const* results) const override {
     const Participation* const self = context.participation();
     if (self == nullptr) {

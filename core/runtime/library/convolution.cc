@@ -186,7 +186,7 @@ StatusOr<OwnedPrimitiveDesc> Describe(const Api& api, const Problem& problem,
 class Convolution final : public LibraryCall {
  public:
   explicit Convolution(std::unique_ptr<onednn::Plans> plan) : plan_(std::move(plan)) {}
-  Status Execute(const LibraryContext& context, void* const* operands,
+  Status Execute(LibraryContext& context, void* const* operands,
                  void* const* results) const override {
     return plan_->Execute(context, operands, results);
   }

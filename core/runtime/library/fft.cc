@@ -63,7 +63,7 @@ class Fft final : public LibraryCall {
     }
   }
 
-  Status Execute(const LibraryContext& context, void* const* operands,
+  Status Execute(LibraryContext& context, void* const* operands,
                  void* const* results) const override {
     const int64_t size = Product(problem_.result, 0, problem_.result.size());
     if (size == 0) return OkStatus();
@@ -111,7 +111,7 @@ class Fft final : public LibraryCall {
  private:
   // Calls body(row, buffer, scratch) for rows [0, rows), each with a buffer of the plan's length.
   template <typename Body>
-  Status ForEachRow(const LibraryContext& context, const FftPlan<T>& plan, int64_t rows,
+  Status ForEachRow(LibraryContext& context, const FftPlan<T>& plan, int64_t rows,
                     const Body& body) const {
     const int64_t n = plan.length();
     const size_t bytes = static_cast<size_t>(n + plan.scratch_size()) * sizeof(Complex<T>);
@@ -132,7 +132,7 @@ class Fft final : public LibraryCall {
   // Transforms `rows` rows, as many at a time as vectors have lanes: groups of `inner` interleaved
   // complex ones, or real or complex ones (`inner` is 1). A group takes `from_pitch` and `to_pitch`
   // T's.
-  Status TransformLanes(const LibraryContext& context, const LaneFft<T>& fft, const T* from, T* to,
+  Status TransformLanes(LibraryContext& context, const LaneFft<T>& fft, const T* from, T* to,
                         int64_t rows, int64_t inner, int64_t from_pitch, int64_t to_pitch) const {
     const int64_t lanes = LaneFft<T>::lanes();
     // Interleaved rows are read and written as vectors where there are enough of them.
@@ -170,7 +170,7 @@ class Fft final : public LibraryCall {
 
   // Transforms dimension `index` of the transformed ones from `from` to `data`, which may be the
   // same.
-  Status TransformDimension(const LibraryContext& context, const Complex<T>* from, Complex<T>* data,
+  Status TransformDimension(LibraryContext& context, const Complex<T>* from, Complex<T>* data,
                             const std::vector<int64_t>& dimensions, size_t index,
                             bool inverse) const {
     const size_t dimension = dimensions.size() - plans_.size() + index;
@@ -196,7 +196,7 @@ class Fft final : public LibraryCall {
                       });
   }
 
-  Status TransformFromReal(const LibraryContext& context, const T* from, Complex<T>* to) const {
+  Status TransformFromReal(LibraryContext& context, const T* from, Complex<T>* to) const {
     const int64_t n = problem_.lengths.back();
     const int64_t half = n / 2 + 1;
     const int64_t rows = Product(problem_.operand, 0, problem_.operand.size() - 1);
@@ -215,7 +215,7 @@ class Fft final : public LibraryCall {
 
   // The other half of the spectrum is the conjugate of the first; imaginary parts that a real
   // signal cannot have are ignored.
-  Status TransformToReal(const LibraryContext& context, const Complex<T>* from, T* to) const {
+  Status TransformToReal(LibraryContext& context, const Complex<T>* from, T* to) const {
     const int64_t n = problem_.lengths.back();
     const int64_t half = n / 2 + 1;
     const int64_t rows = Product(problem_.result, 0, problem_.result.size() - 1);

@@ -76,7 +76,7 @@ class Gemm final : public LibraryCall {
        std::unique_ptr<onednn::Plans> in_place)
       : bytes_(bytes), added_(added), plan_(std::move(plan)), in_place_(std::move(in_place)) {}
 
-  Status Execute(const LibraryContext& context, void* const* operands,
+  Status Execute(LibraryContext& context, void* const* operands,
                  void* const* results) const override {
     if (added_ == 0 || operands[added_] != results[0] || plan_->StagesOutputs()) {
       return plan_->Execute(context, operands, results);

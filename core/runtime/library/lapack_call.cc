@@ -15,7 +15,7 @@ constexpr double kTaskWork = 1 << 15;
 
 }  // namespace
 
-Status BatchCall::Execute(const LibraryContext& context, void* const* operands,
+Status BatchCall::Execute(LibraryContext& context, void* const* operands,
                           void* const* results) const {
   if (batch_ == 0) return OkStatus();
   int64_t tasks = 1;

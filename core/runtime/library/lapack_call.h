@@ -90,7 +90,7 @@ class Item {
 // other, since OpenBLAS works on each with all its threads.
 class BatchCall : public LibraryCall {
  public:
-  Status Execute(const LibraryContext& context, void* const* operands,
+  Status Execute(LibraryContext& context, void* const* operands,
                  void* const* results) const final;
 
  protected:

@@ -95,7 +95,7 @@ class Plan {
   static StatusOr<std::unique_ptr<Plan>> Create(const Api& api, OwnedPrimitiveDesc desc,
                                                 std::vector<PlanArray> arrays);
   ~Plan();
-  Status Execute(const LibraryContext& context, void* const* operands, void* const* results) const;
+  Status Execute(LibraryContext& context, void* const* operands, void* const* results) const;
   // Whether an output is computed elsewhere and reordered into the caller's memory at the end.
   bool StagesOutputs() const;
 
@@ -154,7 +154,7 @@ class Plans {
   using Maker = std::function<StatusOr<std::unique_ptr<Plan>>(const Api& api)>;
 
   static StatusOr<std::unique_ptr<Plans>> Create(const Backend& backend, const Maker& make);
-  Status Execute(const LibraryContext& context, void* const* operands, void* const* results) const;
+  Status Execute(LibraryContext& context, void* const* operands, void* const* results) const;
   bool StagesOutputs() const;
   // As LibraryCall has it.
   bool UsesQueue() const { return uses_queue_; }

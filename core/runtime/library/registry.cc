@@ -88,12 +88,12 @@ Status LibraryAttributes::CheckAllUsed() const {
   return OkStatus();
 }
 
-StatusOr<Scratch> LibraryContext::AllocateScratch(size_t size) const {
+StatusOr<Scratch> LibraryContext::AllocateScratch(size_t size) {
   TRIPONT_ASSIGN_OR_RETURN(const Block block, allocator_->Allocate(size));
   return Scratch(allocator_, block);
 }
 
-int64_t LibraryContext::run_id() const {
+int64_t LibraryContext::run_id() {
   static std::atomic<int64_t> last{0};
   if (run_id_ == 0) run_id_ = last.fetch_add(1, std::memory_order_relaxed) + 1;
   return run_id_;

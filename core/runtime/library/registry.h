@@ -125,14 +125,14 @@ class TRIPONT_EXPORT LibraryContext {
   Device* device() const { return device_; }
   // For calls that use the device's queue: `thing` (scratch memory, objects that what was enqueued
   // refers to) is destroyed when everything that was enqueued until now is done.
-  void KeepUntilDone(std::shared_ptr<void> thing) const { until_done_.push_back(std::move(thing)); }
+  void KeepUntilDone(std::shared_ptr<void> thing) { until_done_.push_back(std::move(thing)); }
   size_t num_kept_until_done() const { return until_done_.size(); }
   // The queue was waited for.
-  void ReleaseKept() const { until_done_.clear(); }
+  void ReleaseKept() { until_done_.clear(); }
   // At least `size` bytes, content undefined; RESOURCE_EXHAUSTED.
-  StatusOr<Scratch> AllocateScratch(size_t size) const;
+  StatusOr<Scratch> AllocateScratch(size_t size);
   // A number that no other execution in the process has.
-  int64_t run_id() const;
+  int64_t run_id();
   // Null if there is none.
   const UserData* user_data() const { return user_data_; }
   void set_user_data(const UserData* user_data) { user_data_ = user_data; }
@@ -140,19 +140,19 @@ class TRIPONT_EXPORT LibraryContext {
   uint64_t caller() const { return caller_; }
   void set_caller(uint64_t caller) { caller_ = caller; }
   // What `call` keeps from its preparation to the end of the execution; null at first.
-  std::shared_ptr<void>& KeptFor(const void* call) const { return kept_[call]; }
+  std::shared_ptr<void>& KeptFor(const void* call) { return kept_[call]; }
   // What this device is among those of the program (collectives.h); null for a program for one.
   const Participation* participation() const { return participation_; }
 
  private:
   Device* const device_;
-  mutable std::vector<std::shared_ptr<void>> until_done_;
+  std::vector<std::shared_ptr<void>> until_done_;
   Allocator* const allocator_;
   const UserData* user_data_ = nullptr;
   uint64_t caller_ = 0;
-  mutable int64_t run_id_ = 0;
+  int64_t run_id_ = 0;
   // An execution's calls are made one after the other, on one thread.
-  mutable std::map<const void*, std::shared_ptr<void>> kept_;
+  std::map<const void*, std::shared_ptr<void>> kept_;
   const Participation* const participation_;
 };
 
@@ -165,7 +165,7 @@ class TRIPONT_EXPORT LibraryCall {
   // first thunk; first one step for all calls, then the other. Arrays have addresses but no content
   // yet.
   virtual bool NeedsPrepare() const { return false; }
-  virtual Status Prepare(const LibraryContext&, PrepareStep, void* const* /*operands*/,
+  virtual Status Prepare(LibraryContext&, PrepareStep, void* const* /*operands*/,
                          void* const* /*results*/) const {
     return OkStatus();
   }
@@ -173,7 +173,7 @@ class TRIPONT_EXPORT LibraryCall {
   // aligns all values to 64). Results do not overlap operands unless they are the same slice (the
   // compiler does that only where the call's documentation in core/compiler says it may). The error
   // gets the op's name and source line put before it.
-  virtual Status Execute(const LibraryContext& context, void* const* operands,
+  virtual Status Execute(LibraryContext& context, void* const* operands,
                          void* const* results) const = 0;
   // True if Execute calls the user's Python. Programs with such calls run on the caller's thread
   // where they can, however long they take.

@@ -25,7 +25,7 @@ constexpr size_t kDevices = 512;
 
 class RngState final : public LibraryCall {
  public:
-  Status Execute(const LibraryContext& context, void* const* /*operands*/,
+  Status Execute(LibraryContext& context, void* const* /*operands*/,
                  void* const* results) const override {
     static std::array<std::atomic<uint64_t>, kDevices> streams{};
     const Participation* const self = context.participation();

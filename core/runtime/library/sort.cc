@@ -289,7 +289,7 @@ void SortRow(const Problem& problem, void* const* operands, void* const* results
 }
 
 template <typename Record>
-Status SortLongRows(const LibraryContext& context, const Problem& problem, void* const* operands,
+Status SortLongRows(LibraryContext& context, const Problem& problem, void* const* operands,
                     void* const* results, bool with_index) {
   const auto bytes = 2 * static_cast<size_t>(problem.length) * sizeof(Record);
   const bool parallel_rows = problem.rows >= NumThreads() || problem.length < kParallelLength;
@@ -320,7 +320,7 @@ Status SortLongRows(const LibraryContext& context, const Problem& problem, void*
   return OkStatus();
 }
 
-Status SortByKeys(const LibraryContext& context, const Problem& problem, void* const* operands,
+Status SortByKeys(LibraryContext& context, const Problem& problem, void* const* operands,
                   void* const* results) {
   const bool with_index = problem.widths.size() > 1 || problem.keys.size() > 1;
   const bool narrow = problem.key_bits <= 32;
@@ -443,7 +443,7 @@ int64_t* SortPositionsInParallel(const Problem& problem, void* const* operands, 
   return positions;
 }
 
-Status SortByComparator(const LibraryContext& context, const Problem& problem,
+Status SortByComparator(LibraryContext& context, const Problem& problem,
                         void* const* operands, void* const* results) {
   const int64_t n = problem.length;
   const auto bytes = 2 * static_cast<size_t>(n) * sizeof(int64_t);
@@ -481,7 +481,7 @@ Status SortByComparator(const LibraryContext& context, const Problem& problem,
 class Sort final : public LibraryCall {
  public:
   explicit Sort(Problem problem) : problem_(std::move(problem)) {}
-  Status Execute(const LibraryContext& context, void* const* operands,
+  Status Execute(LibraryContext& context, void* const* operands,
                  void* const* results) const override {
     if (problem_.rows == 0 || problem_.length == 0) return OkStatus();
     return problem_.comparator != nullptr ? SortByComparator(context, problem_, operands, results)

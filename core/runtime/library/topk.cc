@@ -86,7 +86,7 @@ class TopK final : public LibraryCall {
  public:
   explicit TopK(const Problem& problem) : problem_(problem) {}
 
-  Status Execute(const LibraryContext& /*context*/, void* const* operands,
+  Status Execute(LibraryContext& /*context*/, void* const* operands,
                  void* const* results) const override {
     if (problem_.rows == 0 || problem_.k == 0) return OkStatus();
     VisitKeyTraits(problem_.type,

@@ -21,7 +21,7 @@ class Transpose final : public LibraryCall {
         strides_(result.DenseByteStrides()),
         source_strides_(std::move(source_strides)) {}
 
-  Status Execute(const LibraryContext& /*context*/, void* const* operands,
+  Status Execute(LibraryContext& /*context*/, void* const* operands,
                  void* const* results) const override {
     StridedCopy(results[0], strides_, operands[0], source_strides_, result_.dimensions,
                 ByteWidth(result_.type));

@@ -45,7 +45,7 @@ class TriangularSolve final : public LibraryCall {
   TriangularSolve(const Problem& problem, const lapack::Api* lapack)
       : problem_(problem), lapack_(lapack) {}
 
-  Status Execute(const LibraryContext& /*context*/, void* const* operands,
+  Status Execute(LibraryContext& /*context*/, void* const* operands,
                  void* const* results) const override {
     const int64_t a_size = problem_.n * problem_.n;
     const int64_t b_size = problem_.rows * problem_.columns;

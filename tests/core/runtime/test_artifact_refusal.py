@@ -353,3 +353,27 @@ def test_code_is_not_writable(client, device):
     assert writable_code() <= before
     x = np.ones(8, np.float32)
     np.testing.assert_array_equal(executable.run(device, [x, x])[0], 2 * x)
+
+
+def test_errors_name_the_field(rich):
+    """Both readers do, in the same words."""
+    offset, size = struct.unpack_from("<QQ", rich, 32 + 8)
+    thunk = artifact.deserialize(rich).thunks[0]
+    first = rich.index(
+        struct.pack("<Biqq", 0, thunk.debug, thunk.function, thunk.work_count),
+        offset,
+        offset + size,
+    )
+    damaged = repair(rich[:first] + b"\x09" + rich[first + 1 :])
+    code, message = status(lambda: load(damaged))
+    assert (code, message) == (
+        "INVALID_ARGUMENT",
+        "INVALID_ARGUMENT: artifact: section META: thunks[0]: unknown kind 9",
+    )
+    kind = rich[:first].rindex(b"\x06\x00\x00\x00device")  # of the result, the last value
+    damaged = repair(rich[: kind + 4] + b"\xff" + rich[kind + 5 :])
+    message = status(lambda: load(damaged))[1].removeprefix("INVALID_ARGUMENT: ")
+    assert message == "artifact: section META: results[0].memory_kind: a string is not UTF-8"
+    with pytest.raises(artifact.ArtifactError) as error:
+        artifact.deserialize(damaged)
+    assert str(error.value) == message

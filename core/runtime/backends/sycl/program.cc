@@ -145,7 +145,7 @@ ArgumentType TypeOf(PrimitiveType type) {
 
 Status Program::Split(const Artifact& artifact) {
   const auto map = [&](std::string_view image) -> Status {
-    std::vector<std::pair<std::string, int64_t>> imports = artifact.imports;
+    std::vector<schema::Import> imports = artifact.imports;
     for (auto& [name, offset] : imports) offset -= host_code_offset_;
     TRIPONT_ASSIGN_OR_RETURN(host_code_, CodeImage::Map(image, imports));
     return OkStatus();

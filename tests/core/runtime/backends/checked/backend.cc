@@ -33,7 +33,7 @@
 namespace {
 
 using tripont::Artifact;
-using tripont::ArtifactThunk;
+namespace schema = tripont::schema;
 using tripont::KernelHandle;
 using tripont::Status;
 using tripont::StatusOr;
@@ -199,14 +199,19 @@ class Program final : public tripont::DeviceProgram {
 
  private:
   // How large the arguments of each kernel are. (One function serves slices of one size only.)
-  void Learn(const std::vector<ArtifactThunk>& thunks) {
-    for (const ArtifactThunk& thunk : thunks) {
-      for (const auto& body : thunk.bodies) Learn(body);
-      if (thunk.kind != ArtifactThunk::Kind::kKernel) continue;
-      std::vector<size_t>& sizes = sizes_[thunk.function];
-      sizes.resize(thunk.arguments.size());
-      for (size_t i = 0; i < sizes.size(); ++i)
-        sizes[i] = std::max(sizes[i], static_cast<size_t>(thunk.arguments[i].size));
+  void Learn(const std::vector<schema::Thunk>& thunks) {
+    for (const schema::Thunk& thunk : thunks) {
+      if (const auto* const loop = std::get_if<schema::While>(&thunk)) {
+        Learn(loop->condition);
+        Learn(loop->body);
+      } else if (const auto* const choice = std::get_if<schema::Conditional>(&thunk)) {
+        for (const auto& branch : choice->branches) Learn(branch);
+      } else if (const auto* const kernel = std::get_if<schema::Kernel>(&thunk)) {
+        std::vector<size_t>& sizes = sizes_[kernel->function];
+        sizes.resize(kernel->arguments.size());
+        for (size_t i = 0; i < sizes.size(); ++i)
+          sizes[i] = std::max(sizes[i], static_cast<size_t>(kernel->arguments[i].size));
+      }
     }
   }
 

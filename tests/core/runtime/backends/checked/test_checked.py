@@ -148,7 +148,7 @@ def test_a_library_of_other_headers(tmp_path: Path) -> None:
     code = "from tripont.core import _tripont; _tripont.Client({'prestart_worker': False})"
     result = run_process(code, TRIPONT_BACKENDS=str(library))
     assert result.returncode == 1
-    assert "with backends of ABI 0, this is a build with ABI 1" in result.stderr
+    assert "with backends of ABI 0, this is a build with ABI " in result.stderr
 
 
 @pytest.mark.parametrize(
