@@ -51,7 +51,7 @@ def test_a_library_that_is_not_an_mpi(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_command(
     status: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What the processes lack is the command's exit code, and they are tried only if they are asked for."""
+    """A fault of the processes is the exit code, and they are tried only if they are asked for."""
     monkeypatch.setattr(doctor, "CHECKS", [])
     monkeypatch.setattr(doctor, "check_arithmetic", list)
     monkeypatch.setattr(hosts, "check", lambda: [Finding("MPI", status, "here")])
