@@ -13,7 +13,6 @@ _BODY = (
 )
 
 REASONS: Final[dict[str, str]] = {
-    "attention_2048_causal": "measured before attention became one kernel: the scores went through memory",
     "attention_2048_causal_gradient": "measured before attention became one kernel: the scores went through memory",
     "bincount_256": f"{_SCATTER}: that takes as long as counting, which is done by one thread",
     "cholesky_1000_gradient": "not profiled; in another run it was 1.5 times as fast as the best rival",
