@@ -76,10 +76,12 @@ class _Parts:
     def __init__(self, computation: hlo.Computation) -> None:
         i = computation.results[0]
         self.order: tuple[int, ...] | None = None
-        while i.opcode in ("transpose", "convert"):
+        self.is_guarded = False  # rows without keys are 0
+        while i.opcode in ("transpose", "convert", "select"):
             if i.opcode == "transpose":
                 self.order = i.attributes["dimensions"]
-            i = i.operands[0]
+            self.is_guarded |= i.opcode == "select"
+            i = i.operands[-1]
         self.product = i
         reduces = {
             r.called[0].root.opcode: r for r in computation.instructions if r.opcode == "reduce"
@@ -582,6 +584,9 @@ class _Attention(Blocks):
                 for v in range(0, self.value_width, self.lanes):
                     value = self.load(self.item(self.sums, b.add(place, i64(v))))
                     value = b.binary("fdiv", value, total)
+                    if self.parts.is_guarded:  # the sum of a row with keys is at least 1, or NaN
+                        nothing = b.fcmp("oeq", total, self.floating(0.0))
+                        value = b.select(nothing, self.floating(0.0), value)
                     if dtype is not self.dtype:
                         converted = conversion.convert(g, value, self.dtype, dtype)
                         assert isinstance(converted, Value)

@@ -41,6 +41,7 @@ from ...ir.hlo import (
     topological_order,
 )
 from ...ir.patterns import (
+    binary_body,
     constant_value,
     convert,
     is_constant,
@@ -194,8 +195,44 @@ class Match:
                     seen.add(user)
                     waiting.append(user)
         self.of_scores = seen
+        self.guards = {i for i in behind if i.opcode == "select" and i.operands[0] in seen}
         for i in (*behind, self.origin):
-            if sum(o in seen for o in i.operands) != 1:
+            if i in self.guards:
+                self.check_guard(i)
+            elif sum(o in seen for o in i.operands) != 1:
+                raise UnfitError
+        if self.exits and self.guards:
+            raise UnfitError
+
+    def check_guard(self, i: Instruction) -> None:
+        """Check that ``i`` gives 0 for rows whose logits are all -inf, and else the weights (PyTorch's softmax)."""
+        condition, view = self.row_value(i.operands[0], own(i))
+        while condition.opcode == "compare" and condition.attributes["direction"] == "NE":
+            if not is_constant(condition.operands[1], 0):
+                raise UnfitError
+            condition, view = peel(condition.operands[0], view)
+        if condition.opcode != "reduce" or not is_constant(i.operands[1], 0):
+            raise UnfitError
+        if binary_body(condition.called[0]) != "and" or not is_constant(condition.operands[1], 1):
+            raise UnfitError
+        compared, at = peel(condition.operands[0], own(condition.operands[0]))
+        if compared.opcode != "compare" or compared.attributes["direction"] != "EQ":
+            raise UnfitError
+        logits, at = peel(compared.operands[0], at)
+        if logits is not self.logits or not _is_least(compared.operands[1]):
+            raise UnfitError
+        # Each dimension of the select is that of the logits; the reduced one is the keys'.
+        to_label = dict(zip(at, self.logits_view, strict=True))
+        reduced = [to_label[d] for d in condition.attributes["dimensions"] if d in to_label]
+        kept = [
+            d
+            for d in range(len(condition.operands[0].dims))
+            if d not in condition.attributes["dimensions"]
+        ]
+        if reduced != [self.keys] or i.dims != self.division.dims:
+            raise UnfitError
+        for d, place, size in zip(kept, view, condition.dims, strict=True):
+            if size != 1 and to_label[d] != place:
                 raise UnfitError
 
     # ------------------------------------------------------------------------------------------------- softmax
@@ -540,6 +577,8 @@ class Match:
         body.done[self.division] = body.converted(division, self.division.dtype)
         weights = body.value(self.last.operands[self.side], self.weights_view)
         result = body.product(weights, self.wide if rows_too else self.last.dtype)
+        if self.guards:
+            result = body.guarded(result, largest)
         last, labels, dtype = following(
             self.origin, self.last, self.result_view, self.users, self.results
         )

@@ -112,6 +112,24 @@ class Body:
         difference = self.elementwise("subtract", logits, self.repeated(largest), like=m.exp)
         return self.elementwise("exponential", difference, like=m.exp, attributes=m.exp), largest
 
+    def guarded(self, result: Instruction, largest: Instruction) -> Instruction:
+        """``result``, but 0 for rows all of whose logits are -inf."""
+        infinite = self.member(constant(-np.inf, largest.dtype))
+        attributes = {"direction": "EQ", "comparison_type": "FLOAT"}
+        condition = self.member(
+            Instruction(
+                "compare",
+                Shape(dtypes.PRED, largest.dims),
+                (largest, self.member(broadcast(infinite, largest.dims))),
+                attributes,
+            )
+        )
+        rows = tuple(range(len(largest.dims)))
+        condition = self.member(broadcast(condition, result.dims, rows))
+        zero = self.member(constant(0.0, result.dtype))
+        zeros = self.member(broadcast(zero, result.dims))
+        return self.member(Instruction("select", result.shape, (condition, zeros, result)))
+
     def repeated(self, row: Instruction) -> Instruction:
         """A value of each row, for all its keys."""
         return self.member(broadcast(row, self.dims, tuple(range(len(self.dims) - 1))))
@@ -151,6 +169,14 @@ class Body:
                 continue
             inner = step(top, at)
             if inner is not None:
+                if inner[0] in self.done:
+                    self.done[top] = self.done[inner[0]]
+                    stack.pop()
+                else:
+                    stack.append(inner)
+                continue
+            if top in self.match.guards:  # done behind the product
+                inner = top.operands[2], at
                 if inner[0] in self.done:
                     self.done[top] = self.done[inner[0]]
                     stack.pop()

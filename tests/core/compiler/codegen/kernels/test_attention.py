@@ -366,3 +366,30 @@ def test_exact_rounding_takes_the_general_way() -> None:
     before = read(standard(), values)
     before.exact = True
     assert not is_fused(compiled(before))
+
+
+def guarded(q: Any, k: Any, v: Any, mask: Any) -> Any:
+    """PyTorch's softmax, which gives 0 for rows without keys, as PyTorch/XLA has it."""
+    b, m, h, d = q.shape
+    q, k, v = (x.swapaxes(1, 2).reshape(b * h, -1, d) for x in (q, k, v))
+    scores = jnp.einsum("bqd,bkd->bqk", q, k).reshape(b, h, m, -1)
+    scores = jnp.where(mask, scores, -jnp.inf)
+    nothing = (scores == -jnp.inf).all(-1, keepdims=True)
+    weights = jnp.where(nothing, 0.0, jax.nn.softmax(scores, -1)).reshape(b * h, m, -1)
+    return (weights @ v).reshape(b, h, m, d).swapaxes(1, 2)
+
+
+def test_rows_without_keys_may_be_zero() -> None:
+    q, k, v = heads(2, 70, 83, 16)
+    q[0, 5, 1, 3] = math.nan
+    mask = np.random.default_rng(1).random((70, 83)) < 0.5
+    mask[[7, 30]] = False
+    before = read(guarded, [q, k, v, mask])
+    (exact,) = evaluate(before, [q, k, v, mask])
+    after = compiled(before)
+    assert is_fused(after)
+    (got,) = NativeSimulation(after).run([q, k, v, mask])
+    assert not got[:, 7].any()
+    assert np.isnan(got[0, 5, 1]).all()
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(exact))
+    assert np.nanmax(abs(got - exact)) < 300 * UNIT["float32"] * 16
