@@ -44,6 +44,11 @@ class Module:
         if not self.keeps_instructions:
             function.blocks = []
 
+    def forget_instructions(self) -> None:
+        """Keep of the functions what their text and their fields say."""
+        for function in self.functions.values():
+            function.blocks = []
+
     def table(self, element: str, values: Iterable[str]) -> Value:
         """A private read-only array of constants (each in LLVM syntax, without its type); equal arrays are shared.
 

@@ -148,6 +148,20 @@ def test_products_and_sums_that_allow_it_become_one_instruction() -> None:
     assert "declare float @llvm.fma.f32(float, float, float)" in text
 
 
+def test_instructions_go_when_they_are_legalised() -> None:
+    """A second compilation of the module has the text of the first."""
+    sycl = for_device()
+    module = sycl.module()
+    b = llvm_ir.Builder(module, "f", ["ptr", "i64", "i64"], arrays=1)
+    b.store(llvm_ir.i64(7), b.load("ptr", b.arguments[0], 8), 8)
+    b.ret()
+    b.finish()
+    assert module.functions["f"].blocks
+    first = sycl.compile(module)
+    assert not module.functions["f"].blocks
+    assert sycl.compile(module).code == first.code
+
+
 def test_nan_becomes_zero() -> None:
     """Devices differ in what a saturating conversion makes of NaN: the kernel says it."""
     text = program(
