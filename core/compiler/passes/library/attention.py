@@ -229,7 +229,10 @@ class Match:
             for d in range(len(condition.operands[0].dims))
             if d not in condition.attributes["dimensions"]
         ]
-        if reduced != [self.keys] or i.dims != self.division.dims:
+        # Its own dimensions are the labels only if nothing turns the weights before it.
+        if peel(i.operands[2], own(i)) != (self.division, own(self.division)):
+            raise UnfitError
+        if reduced != [self.keys]:
             raise UnfitError
         for d, place, size in zip(kept, view, condition.dims, strict=True):
             if size != 1 and to_label[d] != place:
