@@ -17,7 +17,8 @@ _SUFFIXES = (".py", ".txt")
 def _source_files(folder: str) -> Iterator[os.DirEntry[str]]:
     """Those in the folder ``core`` of the package: of the compiler, and of what it shares with the runtime."""
     for name in ("compiler", "schema"):
-        yield from _files_below(os.path.join(folder, name))
+        if os.path.isdir(below := os.path.join(folder, name)):
+            yield from _files_below(below)
 
 
 def _files_below(folder: str) -> Iterator[os.DirEntry[str]]:

@@ -46,20 +46,14 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from tripont.core.schema.messages import PROTOCOL_VERSION, REUSED, Message
+
 from tripont.version import __version__ as version
 
 from .ir.errors import STATUS_CODES, CompileError
 from .targets import code_cache
 from .xla import partitioners
 
-HELLO: Final = 0x49485054
-REQUEST: Final = 0x51525054
-ACCEPTED: Final = 0x41525054
-RESPONSE: Final = 0x53525054
-QUESTION: Final = 0x55515054
-ANSWER: Final = 0x4E415054
-PROTOCOL_VERSION: Final = 4
-REUSED: Final = "reused"
 LARGE: Final = 1 << 20  # bytes of a request after which the worker gives memory back at once
 
 CODE_NAMES: Final = {number: name for name, number in STATUS_CODES.items()}
@@ -168,10 +162,10 @@ def ask(connection: socket.socket, name: str, question: int, parts: Sequence[byt
     for part in parts:
         body += [struct.pack("<Q", len(part)), part]
     rest = b"".join(body)
-    connection.sendall(HEADER.pack(QUESTION, len(rest)) + rest)
+    connection.sendall(HEADER.pack(Message.QUESTION, len(rest)) + rest)
     head = receive(connection, HEADER.size)
     magic, size = HEADER.unpack(head) if head is not None else (0, 0)
-    answer = receive(connection, size) if magic == ANSWER else None
+    answer = receive(connection, size) if magic == Message.ANSWER else None
     if answer is None:
         raise CompileError("INTERNAL", f"a question about {name} was not answered")
     fields = Fields(answer)
@@ -185,19 +179,21 @@ def serve(connection: socket.socket, compile_program: CompileFunction) -> None:
     """Answer requests until the other side closes the connection or sends something else."""
     while (head := receive(connection, HEADER.size)) is not None:
         magic, size = HEADER.unpack(head)
-        if magic != REQUEST:
+        if magic != Message.REQUEST:
             print("tripont: compile worker: not a request; ending", file=sys.stderr)
             return
         payload = receive(connection, size)
         if payload is None:
             return
-        connection.sendall(struct.pack("<I", ACCEPTED))
+        connection.sendall(struct.pack("<I", Message.ACCEPTED))
         code, message, artifact = handle(
             payload, compile_program, functools.partial(ask, connection)
         )
         text = message.encode(errors="replace")
         connection.sendall(
-            struct.pack("<III", RESPONSE, code, len(text)) + text + struct.pack("<Q", len(artifact))
+            struct.pack("<III", Message.RESPONSE, code, len(text))
+            + text
+            + struct.pack("<Q", len(artifact))
         )
         connection.sendall(artifact)
         if size > LARGE or len(artifact) > LARGE:  # its modules are cycles of large objects
@@ -268,7 +264,7 @@ def main(arguments: list[str]) -> int:
     enable_reading_limit()
     move_output(stderr_fd)
     text = "\n".join((version, sources, packages())).encode()
-    connection.sendall(struct.pack("<III", HELLO, PROTOCOL_VERSION, len(text)) + text)
+    connection.sendall(struct.pack("<III", Message.HELLO, PROTOCOL_VERSION, len(text)) + text)
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         serve(connection, compile_program)
     sys.stdout.flush()

@@ -28,19 +28,12 @@
 #include "core/runtime/installation.h"
 #include "core/runtime/interrupt.h"
 #include "core/runtime/logging.h"
+#include "core/schema/messages.h"
 
 namespace tripont {
 namespace {
 
-constexpr uint32_t kHello = 0x49485054;
-constexpr uint32_t kRequest = 0x51525054;
-constexpr uint32_t kAccepted = 0x41525054;
-constexpr uint32_t kResponse = 0x53525054;
-constexpr uint32_t kQuestion = 0x55515054;
-constexpr uint32_t kAnswer = 0x4E415054;
-constexpr uint32_t kProtocolVersion = 4;
 constexpr uint32_t kLargestHello = 4096;
-constexpr std::string_view kReused = "reused";
 constexpr char kInWorker[] = "TRIPONT_IN_WORKER";
 constexpr uint64_t kLargestArtifact = uint64_t{1} << 40;
 constexpr uint64_t kLargestQuestion = uint64_t{1} << 30;
@@ -467,7 +460,7 @@ Status CompileWorker::Receive(void* data, size_t size) {
 Status CompileWorker::AwaitHello() {
   uint32_t hello[3];
   TRIPONT_RETURN_IF_ERROR(Receive(hello, sizeof(hello)));
-  if (hello[0] != kHello || hello[1] != kProtocolVersion || hello[2] > kLargestHello) {
+  if (hello[0] != message::kHello || hello[1] != kProtocolVersion || hello[2] > kLargestHello) {
     return End(Unavailable("the compile worker of ", python_, " speaks another protocol (version ",
                            hello[1], ", expected ", kProtocolVersion,
                            "): another version of tripont is installed there"));
@@ -533,7 +526,7 @@ Status CompileWorker::Answer(const Partitioners& partitioners, const AnswerFunct
   AppendU32(reply, static_cast<uint32_t>(results.size()));
   for (const std::string& result : results) AppendBytes64(reply, result);
   std::string header;
-  AppendU32(header, kAnswer);
+  AppendU32(header, message::kAnswer);
   AppendU64(header, reply.size());
   TRIPONT_RETURN_IF_ERROR(Send(header));
   return Send(reply);
@@ -564,7 +557,7 @@ StatusOr<CompiledProgram> CompileWorker::Compile(const CompileRequest& request,
     AppendU32(body, partitioner->side_effects_may_be_replicated ? 1 : 0);
   }
   std::string header;
-  AppendU32(header, kRequest);
+  AppendU32(header, message::kRequest);
   AppendU64(header, body.size());
   TRIPONT_RETURN_IF_ERROR(Send(header));
   TRIPONT_RETURN_IF_ERROR(Send(body));
@@ -574,11 +567,11 @@ StatusOr<CompiledProgram> CompileWorker::Compile(const CompileRequest& request,
   accepted_ = true;
   uint32_t what = 0;
   TRIPONT_RETURN_IF_ERROR(Receive(&what, sizeof(what)));
-  while (accepted == kAccepted && what == kQuestion) {
+  while (accepted == message::kAccepted && what == message::kQuestion) {
     TRIPONT_RETURN_IF_ERROR(Answer(request.partitioners, answer));
     TRIPONT_RETURN_IF_ERROR(Receive(&what, sizeof(what)));
   }
-  if (accepted != kAccepted || what != kResponse) {
+  if (accepted != message::kAccepted || what != message::kResponse) {
     usable_ = false;
     return Internal("the compile worker answered with something else than a response");
   }

@@ -15,6 +15,7 @@ from typing import Any
 
 from . import artifact as artifact_module
 from .element_types import ELEMENT_TYPES
+from .messages import PROTOCOL_VERSION, REUSED, Message
 from .records import NUMBERS, Field, Type, alternatives, definitions, fields_of
 from .status_codes import STATUS_CODES
 
@@ -156,7 +157,23 @@ def artifact() -> list[str]:
     return records(artifact_module)
 
 
-HEADERS = {"element_types": element_types, "status_codes": status_codes, "artifact": artifact}
+def messages() -> list[str]:
+    return [
+        f"inline constexpr uint32_t kProtocolVersion = {PROTOCOL_VERSION};",
+        f'inline constexpr std::string_view kReused = "{REUSED}";',
+        "// What a message of a compile worker, or to one, begins with.",
+        "namespace message {",
+        *(f"inline constexpr uint32_t {constant(m.name)} = 0x{m.value:X};" for m in Message),
+        "}  // namespace message",
+    ]
+
+
+HEADERS = {
+    "element_types": element_types,
+    "status_codes": status_codes,
+    "artifact": artifact,
+    "messages": messages,
+}
 # What a header of records needs besides what every header needs.
 STANDARD = {"artifact": ("string", "tuple", "utility", "variant", "vector")}
 INCLUDES = {"artifact": ("core/runtime/shape.h",)}

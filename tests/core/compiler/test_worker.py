@@ -68,13 +68,13 @@ def test_a_question_and_its_answer():
         rest = struct.pack("<II", code, len(message)) + message + struct.pack("<I", len(parts))
         for part in parts:
             rest += struct.pack("<Q", len(part)) + part
-        return struct.pack("<IQ", worker.ANSWER, len(rest)) + rest
+        return struct.pack("<IQ", worker.Message.ANSWER, len(rest)) + rest
 
-    question = struct.pack("<IQ", worker.QUESTION, 35) + struct.pack("<I", 4) + b"name"
+    question = struct.pack("<IQ", worker.Message.QUESTION, 35) + struct.pack("<I", 4) + b"name"
     question += struct.pack("<II", 2, 2) + struct.pack("<Q", 3) + b"one" + struct.pack("<Q", 0)
     assert answer(reply(0, b"", [b"a", b""])) == ([b"a", b""], question)
     refused = reply(STATUS_CODES["OUT_OF_RANGE"], b"too much", [])
     assert answer(refused)[0] == ("OUT_OF_RANGE", "too much")
     assert answer(reply(99, b"what", []))[0] == ("UNKNOWN", "what")
     not_answered = ("INTERNAL", "a question about name was not answered")
-    assert answer(struct.pack("<IQ", worker.REQUEST, 0))[0] == not_answered
+    assert answer(struct.pack("<IQ", worker.Message.REQUEST, 0))[0] == not_answered
