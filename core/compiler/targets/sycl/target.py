@@ -177,7 +177,7 @@ class SyclTarget(Target):
         return spirv, optimised, disassemble(spirv) if dump else ""
 
     def legalized(self, module: SyclModule) -> str:
-        """The module's text for SPIR-V. The instructions are gone afterwards: with them in memory, a compilation took 3 %
+        """The module's text for SPIR-V. The instructions are gone afterwards: with them in memory, compiling took 3 %
         longer.
         """
         if not module.legal:
