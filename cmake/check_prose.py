@@ -1,4 +1,5 @@
-"""Find the sentences that docs/style.md advises against: in error messages, other strings and docstrings.
+"""Find the sentences that docs/style.md advises against: in error messages, other strings, docstrings and the
+comments of C++.
 
 ``python cmake/check_prose.py FILE...`` prints each with its file, line and cure, and exits with 1 if there are any;
 ``--commits`` checks the subjects of commits, ``--message FILE`` that of one commit. `make lint` runs the first two, the
@@ -97,9 +98,25 @@ def cpp_strings(source: str) -> Iterator[tuple[int, str]]:
         yield code.count("\n", 0, match.start()) + 1, "".join(pieces)
 
 
+def cpp_comments(source: str) -> Iterator[tuple[int, str]]:
+    """The first line and text of every paragraph of ``//`` comments that stand on lines of their own."""
+    start, words = 0, list[str]()
+    for number, line in enumerate([*source.splitlines(), ""], 1):
+        comment = re.match(r"\s*//\s?(.*\S)", line)
+        if comment:
+            start = start if words else number
+            words.append(comment[1])
+        elif words:
+            yield start, " ".join(words)
+            words = []
+
+
 def check_file(path: Path) -> list[str]:
     source = path.read_text()
-    strings = python_strings(source) if path.suffix == ".py" else cpp_strings(source)
+    if path.suffix == ".py":
+        strings = list(python_strings(source))
+    else:
+        strings = [*cpp_strings(source), *cpp_comments(source)]
     lines = source.splitlines()
     return [
         f"{path}:{line}: {fault}"

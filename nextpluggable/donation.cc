@@ -57,7 +57,7 @@ bool SameArray(const xla::ShapeProto& a, const xla::ShapeProto& b) {
                     b.dimensions().end());
 }
 
-// tf2xla passes an argument that is no variable through a reshape of its own.
+// tf2xla passes an argument that is not a variable through a reshape of its own.
 bool IsPlainArgument(const xla::HloComputationProto& computation, int64_t id) {
   return std::any_of(computation.instructions().begin(), computation.instructions().end(),
                      [id](const xla::HloInstructionProto& user) {

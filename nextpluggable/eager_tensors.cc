@@ -24,7 +24,7 @@ namespace {
 
 namespace tf = ::tensorflow;
 
-// What the kernels of XPU take. TensorFlow has more element types, which XLA has not.
+// The element types that the kernels of XPU take. TensorFlow has more, which XLA lacks.
 constexpr std::array kTypes = {tf::DT_BOOL,
                                tf::DT_INT8,
                                tf::DT_INT16,

@@ -60,7 +60,7 @@ bool MustCompile(const tf::FunctionDef* function) {
 // The one XPU that variables are on.
 class CommonDevice {
  public:
-  // Of a variable: the name of its device, empty if it is not known.
+  // Adds a variable by the name of its device, empty if it is not known.
   void Add(const std::string& device) {
     if (!IsOn(kDeviceType, device) || (!name_.empty() && device != name_)) other_ = true;
     name_ = device;

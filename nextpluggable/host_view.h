@@ -11,9 +11,9 @@
 
 namespace tripont::tensorflow {
 
-// `size` bytes at `data`, which are there as long as `Owner` lives: a tensor whose buffer they are,
-// or the buffer itself. TensorFlow never writes to memory that a tensor does not own. Reference
-// counted, as all buffers of tensors.
+// `size` bytes at `data`. `Owner` keeps them alive: a tensor whose buffer they are, or the buffer
+// itself. TensorFlow never writes to memory that a tensor does not own. Reference counted, as all
+// buffers of tensors.
 template <typename Owner>
 class HostView : public ::tensorflow::TensorBuffer {
  public:

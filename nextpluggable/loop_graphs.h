@@ -30,7 +30,7 @@ std::optional<int64_t> ConstantOf(const GraphValue& value);
 
 bool Is(const GraphValue& value, std::string_view op);
 
-// Which argument of a function a value in its body is; -1 if it is none.
+// Which argument of a function a value in its body is; -1 for other values.
 int ArgumentOf(const GraphValue& value);
 
 // A function that a loop calls, "body" or "cond", as a graph; null if it is not known.

@@ -44,7 +44,8 @@ namespace tf = ::tensorflow;
 
 // The program that a node belongs to.
 constexpr char kProgram[] = "_tripont_loop_program";
-// Of a loop that is in a program already: where the program is not compiled, it runs op by op.
+// Marks a loop that is in a program already: where the program is not compiled, the loop runs op by
+// op.
 constexpr char kOpByOp[] = "_tripont_op_by_op";
 
 // Ops that XLA translates with another meaning than their kernels for XPU have, or whose results
@@ -168,7 +169,7 @@ class Judge {
     std::vector<tf::Node*> order;
     tf::GetReversePostOrder(**options.graph, &order);
     for (const tf::Node* node : order) {
-      // What is not known is not needed, or the loop stays as it is.
+      // Unknown shapes are not needed, or the loop stays unchanged.
       if (node->IsSource() || node->IsSink()) continue;
       const absl::Status status = shapes_.AddNode(node);
       if (!status.ok()) VLOG(2) << "tripont: the shape of " << node->name() << ": " << status;

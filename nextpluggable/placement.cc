@@ -84,7 +84,7 @@ class BeforePlacement : public tf::EagerOpRewrite {
     wants_xpu = op->GetDeviceParsedName().type == kDeviceType;
     wanted_ordinal = Ordinal(op->GetDeviceParsedName());
     if (wants_xpu && op->is_function()) TheKinds().WarnIfMissing(op->Name(), wanted_ordinal);
-    // What a function places on XPU is not known here.
+    // The ops that a function places on XPU are not known here.
     if (wants_xpu || op->is_function()) KeepForever(op->EagerContext());
     return absl::OkStatus();
   }

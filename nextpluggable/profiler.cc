@@ -27,7 +27,7 @@ const PLUGIN_Profiler_Api* FindProfilerApi(const PJRT_Api* pjrt) {
   return nullptr;
 }
 
-// Whether `error` is none; frees it and puts what it says into `status`.
+// Whether there is no `error`; frees it and puts its message into `status`.
 bool TakeProfilerError(const PLUGIN_Profiler_Api* api, PLUGIN_Profiler_Error* error,
                        TF_Status* status) {
   TF_SetStatus(status, TF_OK, "");

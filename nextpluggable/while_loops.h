@@ -11,7 +11,7 @@
 namespace tripont::tensorflow {
 
 // From now on such loops are lowered too where they are meant for XPU. An eager op is called in a
-// function that is made for it, where it can be lowered. What cannot be lowered is an error,
+// function that is made for it, where it can be lowered. A loop that cannot be lowered is an error,
 // UNIMPLEMENTED.
 void LowerLoopsWithHostState();
 

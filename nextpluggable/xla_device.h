@@ -15,8 +15,8 @@ namespace tripont::tensorflow {
 void RegisterXlaDevice();
 
 // While one exists, TensorFlow's messages of severity INFO are not written: it reports each step of
-// loading a plugin, and `import tensorflow` shall be as quiet as without one. Of the whole process,
-// so for as short as possible.
+// loading a plugin, and `import tensorflow` shall be as quiet as without one. This is a setting of
+// the whole process, so it lasts as short as possible.
 class QuietLog {
  public:
   QuietLog();

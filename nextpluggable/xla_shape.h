@@ -8,8 +8,8 @@ namespace tripont::tensorflow {
 
 // Makes `*to` equal to `from`, which it owns nothing of afterwards. Lists of more than
 // TPU_C_API_MAX_INLINED elements lie behind a pointer, and TensorFlow frees those of both structs
-// with delete[], so that a shallow copy would be freed twice. `*to` need not be initialised; what
-// it held is not freed.
+// with delete[], so that a shallow copy would be freed twice. `*to` need not be initialised; its
+// old content is not freed.
 void CopyShape(const XLA_Shape& from, XLA_Shape* to);
 
 // Frees what CopyShape allocated. `shape` itself is the caller's.

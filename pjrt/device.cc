@@ -45,7 +45,7 @@ Status Device_DefaultMemory(PJRT_Device_DefaultMemory_Args& args) {
   return OkStatus();
 }
 
-// Of the memory of kind `device`, where arrays live unless a program says otherwise.
+// Statistics of the memory of kind `device`, where arrays live unless a program says otherwise.
 Status Device_MemoryStats(PJRT_Device_MemoryStats_Args& args) {
   TRIPONT_RETURN_IF_ERROR(CheckAddressable(*args.device));
   const AllocatorStats stats = args.device->device->memory_stats(MemoryKind::kDevice);

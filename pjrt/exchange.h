@@ -13,7 +13,7 @@
 extern "C" {
 
 // A new handle, the caller's, on the buffer of that number, which is then void. NOT_FOUND for a
-// number that is none, INVALID_ARGUMENT if the buffer is not on `device`.
+// number without a buffer, INVALID_ARGUMENT if the buffer is not on `device`.
 TRIPONT_EXPORT PJRT_Error* tripont_exchange_collect(int64_t ticket, PJRT_Device* device,
                                                     PJRT_Buffer** buffer);
 }

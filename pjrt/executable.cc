@@ -351,7 +351,7 @@ Status Executable_DeserializeAndLoad(PJRT_Executable_DeserializeAndLoad_Args& ar
   TRIPONT_ASSIGN_OR_RETURN(
       args.loaded_executable,
       LoadExecutable(args.client, std::move(executable), std::string(options)));
-  // Whoever loads it may want to see it. Dumps that it was compiled with are no business of this
+  // Whoever loads it may want to see it. Dumps that it was compiled with do not concern this
   // process.
   std::map<std::string, std::string> wanted;
   if (args.overridden_serialized_compile_options != nullptr) {

@@ -80,7 +80,7 @@ struct PJRT_LoadedExecutable {
   // its position there.
   std::vector<PJRT_Device*> devices;
   std::vector<int64_t> participants;
-  // Of a program with collectives: how executions on its devices find one another.
+  // For a program with collectives: how executions on its devices find one another.
   std::shared_ptr<tripont::LaunchSeries> launches;
   // The runtime's executable itself goes with the handle: another thread may be about to run it.
   std::atomic<bool> deleted{false};

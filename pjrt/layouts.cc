@@ -25,7 +25,7 @@ PJRT_Layouts_MemoryLayout MakeLayout(std::vector<int64_t> minor_to_major) {
 
 using Layouts = std::array<PJRT_Layouts_MemoryLayout, kMaxRank + 1>;
 
-// Of row-major arrays, by rank.
+// The layouts of row-major arrays, by rank.
 Layouts& AllLayouts() {
   static Layouts layouts = [] {
     Layouts result;

@@ -1,4 +1,4 @@
-// What the plugin says of itself before there is a client.
+// The plugin's attributes, which it has before there is a client.
 
 #include "pjrt/functions.h"
 #include "pjrt/named_values.h"

@@ -50,8 +50,8 @@ PLUGIN_Profiler_Error* Guarded(Args* args) noexcept {
   }
 }
 
-// Of tensorflow.ProfileOptions (tsl/profiler/protobuf/profiler_options.proto). What is not set is
-// 0; a client without options wants everything.
+// Reads a tensorflow.ProfileOptions (tsl/profiler/protobuf/profiler_options.proto). A field that is
+// not set is 0; a client without options wants everything.
 StatusOr<ProfileOptions> ReadOptions(std::string_view bytes) {
   constexpr uint32_t kHostTracerLevel = 2, kDeviceTracerLevel = 3, kEnableHloProto = 7;
   ProfileOptions options;

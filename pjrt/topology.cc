@@ -84,7 +84,7 @@ Status CheckCompilerOptions(std::map<std::string, std::string>& options) {
   return OkStatus();
 }
 
-// What people read of a topology that is not this machine: "host (x86-64-v3)".
+// The name for people of a topology that is not this machine: "host (x86-64-v3)".
 std::string KindOf(const std::map<std::string, std::string>& options) {
   const std::string target = options.contains("target") ? options.at("target") : "host";
   for (const std::string& name : {FindBackend(target)->device_option, std::string("cpu")}) {
@@ -93,7 +93,7 @@ std::string KindOf(const std::map<std::string, std::string>& options) {
   return target;
 }
 
-// Of the devices that the process uses; before its first client, the host's.
+// The target of the devices that the process uses; before its first client, the host's.
 std::string_view TargetOfThisProcess() {
   const Core* const core = Core::GetIfCreated();
   return core != nullptr ? core->backend().target() : HostBackend().target();
@@ -218,7 +218,7 @@ Status TopologyDescription_Serialize(PJRT_TopologyDescription_Serialize_Args& ar
   WireWriter ours;
   ours.Bytes(kDeviceKind, args.topology->device_kind);
   ours.Varint(kNumDevices, args.topology->devices.size());
-  // Of each device its process, unless all are of the first one.
+  // Each device's process, unless all devices are of the first one.
   const auto& devices = args.topology->devices;
   if (!devices.empty() && devices.back()->process_index != 0) {
     for (const auto& device : devices)

@@ -34,7 +34,7 @@ inline constexpr std::array<PJRT_Buffer_Type, 64> kBufferTypes = [] {
 }();
 }  // namespace internal
 
-// kInvalid for a number that is no type.
+// kInvalid for a number that is not a type.
 inline PrimitiveType FromBufferType(const PJRT_Buffer_Type& type) {
   const auto index = static_cast<size_t>(NumberOf(type));
   return index < internal::kPrimitiveTypes.size() ? internal::kPrimitiveTypes[index]

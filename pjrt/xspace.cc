@@ -119,7 +119,7 @@ class Plane {
     out_.Bytes(plane::kLines, out.str());
   }
 
-  // Of the plane itself.
+  // A statistic of the plane itself.
   void AddNumber(std::string_view name, uint64_t value) {
     Number(out_, plane::kStats, name, value);
   }

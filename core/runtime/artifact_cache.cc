@@ -30,9 +30,9 @@ constexpr char kCounter[] = "bytes";
 constexpr int kCounterAttempts = 50;  // of a millisecond each, while others count
 
 // An entry is kMagic, the SHA-256 of its key and the artifact (raw), and the artifact. The digest
-// ties an entry to its key, so that none answers for another one, and finds every accident. It is
-// no secret: who may write the folder could make entries anyway, and that only this user may do so
-// is what PrivateFolder looks after.
+// ties an entry to its key, so that no entry answers for another one, and finds every accident. It
+// is not a secret: who may write the folder could make entries anyway, and that only this user may
+// do so is what PrivateFolder looks after.
 constexpr std::string_view kMagic = "TPCACHE1";
 constexpr size_t kDigestSize = 32;
 constexpr size_t kEntryHeader = kMagic.size() + kDigestSize;

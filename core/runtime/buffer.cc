@@ -17,8 +17,8 @@ namespace {
 // Copies between memories below this many bytes are made on the caller's thread.
 constexpr size_t kInlineCopyBytes = 256 << 10;
 
-// The number of this thread among those that borrowed buffers; 0: it has not. No two threads of a
-// process have the same, at any time.
+// The number of this thread among the threads that borrowed buffers; 0 if it borrowed none. Two
+// threads of a process never have the same number.
 thread_local uint64_t this_thread = 0;
 
 uint64_t NewThread() {

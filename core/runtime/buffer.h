@@ -162,7 +162,7 @@ class TRIPONT_EXPORT Buffer : public RefCounted<Buffer> {
   }
   // Deletes the buffer and hands its memory over. The errors of Acquire.
   StatusOr<Donation> Donate();
-  // Whether somebody has a hold. Of a donated buffer: nobody takes a new one.
+  // Whether somebody has a hold. Nobody takes a new hold on a donated buffer.
   bool HasHolds() const { return (state_.load(std::memory_order_acquire) & kHoldMask) != 0; }
   // Blocks until the last hold goes. Before the first write into a donated buffer's memory, with no
   // hold of one's own.
@@ -227,7 +227,7 @@ class TRIPONT_EXPORT Buffer : public RefCounted<Buffer> {
   void FreeMemory();
   bool TakeOverFromRoot();
 
-  // Of a deferred buffer.
+  // What a deferred buffer is computed from.
   struct DeferredContent {
     std::vector<int64_t> byte_strides;
     std::mutex mutex;     // of what follows

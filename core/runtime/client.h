@@ -106,7 +106,7 @@ class TRIPONT_EXPORT Client : public RefCounted<Client> {
                                            LoadAs as, bool* from_cache = nullptr);
   // If `extra` or options() ask for dumps, what a program that was compiled before tells by itself
   // is written to their folder, by a compile worker (docs/dumps.md). Blocks its caller as Compile
-  // does. What goes wrong is a warning: the program runs as well without.
+  // does. A failure is a warning: the program runs as well without the dump.
   void DumpLoaded(std::string_view artifact, const std::map<std::string, std::string>& extra);
 
  private:

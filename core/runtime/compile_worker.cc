@@ -538,7 +538,7 @@ StatusOr<CompiledProgram> CompileWorker::Compile(const CompileRequest& request,
   accepted_ = false;
   time_limit_ = request.time_limit;
   deadline_.reset();
-  // A limit beyond what the clock can tell is none.
+  // A limit beyond the range of the clock does not limit anything.
   if (time_limit_ > 0 && time_limit_ < kLongestLimit)
     deadline_ = Clock::now() + std::chrono::seconds(time_limit_);
   if (!ready_) TRIPONT_RETURN_IF_ERROR(AwaitHello());
@@ -812,8 +812,8 @@ StatusOr<CompiledProgram> CompileWorkerPool::Compile(const WorkerInterpreter& wa
     return partitioner.answer(question, parts);
   };
   StatusOr<CompiledProgram> result = Internal("not compiled");
-  // A worker that died while it was idle (killed, out of memory) or started (killed) is no reason
-  // to fail a compile: one more is tried.
+  // A worker that died while it was idle (killed, out of memory) or started (killed) does not fail
+  // a compile: another worker is tried.
   const auto forget_worker = [&] {
     std::unique_ptr<CompileWorker> dead;  // destroyed without the mutex
     const std::lock_guard<std::mutex> relock(state.mutex);

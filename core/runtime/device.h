@@ -41,7 +41,7 @@ class TRIPONT_EXPORT Device {
   Allocator& temporaries() const {
     return temporaries_ != nullptr ? *temporaries_ : default_memory()->allocator();
   }
-  // Of the memory of a kind; that of kind `device` with the temporary values.
+  // Statistics of the memory of a kind; those of kind `device` include temporary values.
   AllocatorStats memory_stats(MemoryKind kind) const;
   // All memories, by kind.
   std::array<Memory*, kNumMemoryKinds> memories() const;

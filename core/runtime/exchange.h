@@ -1,9 +1,9 @@
 // Exchange: one framework's buffer becomes another framework's, without a copy.
 //
 // All frameworks of the process hold buffers of this one core, each behind a handle of its own
-// (PJRT_Buffer). So an exchange is a new handle on a share of the buffer (Buffer::Share). What is
-// missing is a way through the frameworks, which pass neither handles nor buffers to each other.
-// Here are three, from the inside out:
+// (PJRT_Buffer). So an exchange is a new handle on a share of the buffer (Buffer::Share). The
+// frameworks pass neither handles nor buffers to each other. Three ways lead through them, from the
+// inside out:
 //
 //   capture   buffers whose address a framework asks for on this thread are noted. PJRT has a
 //             function for that, and the frameworks offer it to Python (unsafe_buffer_pointer), or
@@ -48,7 +48,8 @@ Ref<Buffer> TakeOffer(const void* data, const Shape& shape, const Memory* memory
 
 // Keeps the buffer under a number until it is collected. From any thread.
 TRIPONT_EXPORT int64_t Deposit(Ref<Buffer> buffer);
-// The buffer, whose number is then void. NOT_FOUND for a number that is no ticket. From any thread.
+// The buffer, whose number is then void. NOT_FOUND for a number that is not a ticket. From any
+// thread.
 TRIPONT_EXPORT StatusOr<Ref<Buffer>> Collect(int64_t ticket);
 
 }  // namespace tripont::exchange

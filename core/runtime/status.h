@@ -19,9 +19,9 @@
 
 namespace tripont {
 
-// "INVALID_ARGUMENT" and so on; "UNKNOWN" for a number that is none of the codes.
+// "INVALID_ARGUMENT" and so on; "UNKNOWN" for a number that is not one of the codes.
 TRIPONT_EXPORT std::string_view StatusCodeName(StatusCode code);
-// The code of a number from outside the program; kUnknown for a number that is none of the codes.
+// The code of a number from outside the program; kUnknown for a number that is not one of the codes.
 TRIPONT_EXPORT StatusCode StatusCodeFromInt(int code);
 
 // Thread-safe to copy and read; a copy shares the message.

@@ -78,7 +78,7 @@ StatusOr<std::unique_ptr<LoadedProgram>> LoadedProgram::Load(const Artifact& art
   return program;
 }
 
-// The result whose memory `operand` is, as it is; -1: none.
+// The result whose whole memory `operand` is; -1 if there is none.
 int64_t LoadedProgram::ResultAt(const schema::Operand& operand) const {
   const Allocation& allocation = artifact_.allocations[operand.slice.allocation];
   const bool is_result = allocation.kind == AllocationKind::kResult && operand.slice.offset == 0 &&

@@ -100,7 +100,7 @@ absl::Status Slice(Context* context, tf::OpKernel& original) {
       x = xla::SliceInDim(x, begin, end, 1, dimension);
       continue;
     }
-    // What is past the end is an error, as it is everywhere but in XLA.
+    // A begin past the end is an error, as everywhere but in XLA.
     if (to_end) {
       const xla::XlaOp begin = Within(part.begin, size);
       const int64_t most = size.bound - part.constant_begin.value_or(0);
@@ -268,7 +268,7 @@ absl::Status ArgMinMax(Context* context, tf::OpKernel& original) {
   if (!axis) return absl::OkStatus();
   const Size& size = sizes[static_cast<size_t>(Positive(*axis, sizes.size()))];
   if (size.constant) return absl::OkStatus();
-  // Of no elements none is the largest.
+  // An empty array does not have a largest element.
   const xla::XlaOp one = Within(Number(context->builder(), 1), size);
   const xla::XlaOp zero = xla::Sub(one, Number(context->builder(), 1));
   const xla::XlaOp found = Output(context, 0);

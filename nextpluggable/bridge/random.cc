@@ -142,7 +142,7 @@ std::array<xla::XlaOp, 2> BoxMuller(xla::XlaOp radius, xla::XlaOp angle, xla::Pr
   xla::XlaBuilder* const builder = radius.builder();
   const xla::XlaOp away = xla::Max(radius, xla::ScalarLike(radius, 1e-7));
   const xla::XlaOp length = xla::Sqrt(xla::Mul(xla::ScalarLike(away, -2), xla::Log(away)));
-  // Of a float the product is rounded once.
+  // The product of a float is rounded once.
   const xla::XlaOp turn =
       xla::ConvertElementType(xla::Mul(xla::ConvertElementType(angle, xla::F64),
                                        xla::ConstantR0<double>(builder, 2 * std::numbers::pi)),

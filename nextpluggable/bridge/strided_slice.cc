@@ -32,7 +32,7 @@ namespace {
 namespace tf = ::tensorflow;
 using Context = tf::XlaOpKernelContext;
 
-// One of the numbers in x[begin:end:stride], as it is written: it may be negative.
+// One of the numbers in x[begin:end:stride] in its written form: it may be negative.
 struct Index {
   std::optional<int64_t> constant;
   xla::XlaOp value;  // s32[], if it is no constant

@@ -17,7 +17,7 @@ namespace {
 struct Box {
   float top, left, bottom, right;
 
-  // Of two opposite corners (y, x, y, x), in any order.
+  // The box of two opposite corners (y, x, y, x), in any order.
   static Box FromCorners(const float* c) {
     return {std::min(c[0], c[2]), std::min(c[1], c[3]), std::max(c[0], c[2]), std::max(c[1], c[3])};
   }

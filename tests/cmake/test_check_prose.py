@@ -84,19 +84,22 @@ def f(x):
     assert found == {f"{file}:{line}" for line in (1, 4, 8)}
 
 
-def test_literals_of_cpp_over_several_lines_and_arguments(
+def test_literals_and_comments_of_cpp_over_several_lines(
     prose: types.ModuleType, tmp_path: Path
 ) -> None:
     file = tmp_path / "code.cc"
     file.write_text(
         """#include "is no header"
-// "It is no comment."
+// "It is not
+// a header": it is
+// no header.
 return InvalidArgument("device ", number, " is none of "
                        "them");
 return InvalidArgument("device ", number, " is not there");
 """
     )
-    assert [fault.split(": ")[0] for fault in prose.check_file(file)] == [f"{file}:3"]
+    found = [fault.split(": ")[0] for fault in prose.check_file(file)]
+    assert found == [f"{file}:5", f"{file}:2"]
 
 
 def test_subjects_of_commits(prose: types.ModuleType) -> None:

@@ -20,7 +20,7 @@ namespace tripont::ffi {
 // Owns everything that `attributes()` points to. Immutable once decoded.
 class TRIPONT_EXPORT AttributeDictionary {
  public:
-  // INVALID_ARGUMENT for bytes that are no dictionary. Never reads outside `bytes`.
+  // INVALID_ARGUMENT for bytes that are not a dictionary. Never reads outside `bytes`.
   static StatusOr<std::unique_ptr<AttributeDictionary>> Decode(std::string_view bytes);
 
   const Attributes& attributes() const { return attributes_; }

@@ -34,7 +34,7 @@ constexpr int kFirstChannelTag = 16;
 // A wait that takes longer than this asks the processes that it waits for how they are, again and
 // again after this time.
 constexpr int64_t kAskAfterMs = 1000;
-// A process that has not answered for this long is taken for dead.
+// A process that did not answer for this long is taken for dead.
 constexpr int64_t kDeadAfterMs = 8000;
 constexpr int64_t kWarnAfterMs = 20000;
 // A thread that looks every few milliseconds and did not for this long was stopped (Ctrl-Z, a
@@ -714,8 +714,8 @@ std::string Job::AnswerTo(int asker, std::string_view question) {
   if (!broken_.ok()) return Plain(StrCat("it has failed: ", broken_.message()));
   // A transfer keeps no device from its collectives.
   if (use != ChannelUse::kCollectives) return "";
-  // Of the asker's devices in the group, all wait for ours. If one of ours waits for one of those
-  // in another collective, neither will ever come.
+  // All of the asker's devices in the group wait for ours. If one of ours waits for one of the
+  // asker's in another collective, neither will ever come.
   const auto in_question = [&](int device) {
     return std::find(devices.begin(), devices.end(), device) != devices.end();
   };

@@ -90,7 +90,7 @@ class TRIPONT_EXPORT Job {
   int num_processes() const { return static_cast<int>(processes_.size()); }
   const std::vector<ProcessInfo>& processes() const { return processes_; }
   int num_devices() const { return processes_.back().first_device + processes_.back().num_devices; }
-  // Of the device with this id, which exists.
+  // The process of the device with this id, which must exist.
   int ProcessOf(int device) const;
 
   // OK if MPI runs; else why it does not.

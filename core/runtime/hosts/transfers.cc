@@ -13,7 +13,7 @@
 namespace tripont::hosts {
 namespace {
 
-// Of the transfers from `source` to `target`. Lives as long as the process.
+// The stream of the transfers from `source` to `target`. It lives as long as the process.
 Stream& StreamOf(int source, int target) {
   static auto* const mutex = new std::mutex;
   static auto* const streams = new std::map<std::pair<int, int>, std::unique_ptr<Stream>>;

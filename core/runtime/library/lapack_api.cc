@@ -130,7 +130,7 @@ const char* OpenBlasCore() {
 }
 
 // OpenBLAS reads the name of its kernels from the environment when it is loaded. Set only while a
-// process that behaves as another CPU (TRIPONT_CPU) opens it, and only if the user has not.
+// process that behaves as another CPU (TRIPONT_CPU) opens it, and only if the user has not set it.
 class ScopedCoreType {
  public:
   ScopedCoreType() : set_(!ActingCpu().empty() && !GetVariable(kVariable).has_value()) {

@@ -28,7 +28,7 @@
 namespace tripont::lapack {
 
 // LAPACK's number for a matrix with NaNs or infinities, from routines that JAX's CPU backend does
-// not give such ones.
+// not give such matrices.
 constexpr Int kNotFinite = -4;
 
 template <typename T>
@@ -136,8 +136,8 @@ class Arguments {
   int64_t batch_;
 };
 
-// An attribute that holds one of LAPACK's characters, as a number; INVALID_ARGUMENT if it is none
-// of `allowed`.
+// An attribute that holds one of LAPACK's characters, as a number; INVALID_ARGUMENT if it is not
+// one of `allowed`.
 StatusOr<char> Character(const LibraryAttributes& attributes, std::string_view name,
                          std::string_view allowed);
 

@@ -27,7 +27,7 @@ struct TriangularSystem {
   char diagonal;   // 'U': taken as ones
   Int m;           // b is [m,n]
   Int n;
-  // Of a.
+  // The order of a.
   Int order() const { return side == 'L' ? m : n; }
 };
 

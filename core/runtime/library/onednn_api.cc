@@ -43,7 +43,7 @@ fs::path ChosenPath() {
 }
 
 // Opens the Intel runtimes that lie next to oneDNN, or in the environment's folder of libraries,
-// where oneTBB lies. What is not there may still be found by the dynamic linker.
+// where oneTBB lies. The dynamic linker may still find the others.
 void OpenIntelRuntimes(const fs::path& folder) {
   const fs::path libraries = FolderOf(reinterpret_cast<const void*>(&TBB_runtime_version));
   for (const char* name : kIntelRuntimes) {

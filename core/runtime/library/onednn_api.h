@@ -198,8 +198,8 @@ struct Api {
   result(*member) parameters = nullptr;
   TRIPONT_ONEDNN_FUNCTIONS(TRIPONT_ONEDNN_MEMBER)
 #undef TRIPONT_ONEDNN_MEMBER
-  // Of the device that this is for. `stream` is for what is done when a program is loaded;
-  // executions use Port::StreamOf. Both may be used by several threads at once.
+  // The engine and a stream of the device. `stream` is used while a program is loaded; executions
+  // use Port::StreamOf. Both may be used by several threads at once.
   Engine engine = nullptr;
   Stream stream = nullptr;
   const Port* port = nullptr;

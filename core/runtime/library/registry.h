@@ -1,5 +1,5 @@
-// Library calls: what compiled programs use that is not generated code (oneDNN, sorts, random
-// numbers, linear algebra, ...).
+// Library calls: code that compiled programs use and the compiler does not generate (oneDNN, sorts,
+// random numbers, linear algebra, ...).
 //
 // One name, one factory. When an artifact is loaded, the factory checks shapes, dtypes and
 // attributes of one call and makes a LibraryCall object with everything precomputed; so what does
@@ -181,7 +181,7 @@ class TRIPONT_EXPORT LibraryCall {
   // True if Execute meets other devices: the execution must belong to a launch, and never runs on
   // the caller's thread.
   virtual bool IsCollective() const { return false; }
-  // Of a collective: all that two programs must agree on to meet in it.
+  // For a collective: all that two programs must agree on to meet in it.
   virtual std::string Description() const { return ""; }
   // Where the result is the operand in another order and nothing else: the byte strides, one a
   // dimension of the result, with which the operand is read. Empty: it computes something.

@@ -34,8 +34,8 @@ using Comparator = uint8_t (*)(void* const* pairs);
 // Rows up to this many elements go through a sorting network; for longer ones radix sort does less
 // work.
 constexpr int64_t kMaxNetworkLength = 2048;
-// A row that has not enough neighbours to fill the lanes goes through std::sort up to this length,
-// then radix.
+// A row without enough neighbours to fill the lanes goes through std::sort up to this length, then
+// radix.
 constexpr int64_t kMaxComparisonLength = 512;
 // A row of this many elements is worth several threads.
 constexpr int64_t kParallelLength = 1 << 17;

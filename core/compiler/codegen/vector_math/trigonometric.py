@@ -81,7 +81,7 @@ class _Reduced(NamedTuple):
 
 
 def _reduced_types(scalar: str) -> list[str]:
-    """Of what ``reduce_large`` returns: r high, r low, quadrant."""
+    """The types of the results of ``reduce_large``: r high, r low, quadrant."""
     return [scalar, scalar, "i64"]
 
 

@@ -290,7 +290,7 @@ Status SpirvKernel::Launch(DeviceQueue& device_queue, std::span<const KernelArgu
   for (const KernelArgument& argument : arguments) {
     const bool array = argument.type == PrimitiveType::kInvalid;
     types.push_back(array ? kPointer : TypeOf(argument.type));
-    // Of a number its address; of an array the address that it is.
+    // A number is passed by its address, an array as the address that it is.
     values.push_back(array ? reinterpret_cast<void*>(argument.bits)
                            : const_cast<uint64_t*>(&argument.bits));
   }
