@@ -8,9 +8,9 @@ patterns are those of core/runtime/hosts (exchange.cc, library/collectives.cc), 
 ring would cost stands beside them.
 
 Measured (two cores of an Intel Xeon, Sapphire Rapids class, shared with other programs): a call of JAX's coordinator
-90 us, 8 ns a byte of its large answers (key_value_set, blocking_key_value_get between two processes). Estimated from the
-latency of collectives of 4 bytes there: a message of MPI takes 2 us of the sender and of the receiver each and 3 us on
-the way through shared memory; copies at 8 GB/s. Assumed: 10 us and 10 GB/s (100 Gb Ethernet) between machines, and a
+90 us, 8 ns a byte of its large answers (key_value_set, blocking_key_value_get between two processes). Estimated from
+the latency of collectives of 4 bytes there: a message of MPI takes 2 us of the sender and of the receiver each and 3 us
+on the way through shared memory; copies at 8 GB/s. Assumed: 10 us and 10 GB/s (100 Gb Ethernet) between machines, and a
 coordinator that answers 8 processes at a time.
 """
 
