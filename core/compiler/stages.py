@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
 
+from tripont.core.schema.artifact import DynamicDimension, Import, SizeCheck
+
 from tripont.version import __version__
 
 from .codegen import llvm_ir
@@ -218,13 +220,13 @@ def link(generated: Generated, context: Context) -> Executable:
         thunks=(),
         code=image.code,
         constants=assignment.constants,
-        imports=tuple(image.imports),
+        imports=tuple(Import(*i) for i in image.imports),
         donatable_parameters=donated_parameters(module, parameters, results),
         num_replicas=module.num_replicas,
         num_partitions=module.num_partitions,
         visible_results=module.visible_results,
-        dynamic_results=module.dynamic_results,
-        size_checks=module.size_checks,
+        dynamic_results=tuple(DynamicDimension(*d) for d in module.dynamic_results),
+        size_checks=tuple(SizeCheck(*c) for c in module.size_checks),
         costs=costs,
         debug=tuple(lowered.debug),
         program=generated.program,

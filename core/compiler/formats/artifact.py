@@ -26,7 +26,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 from tripont.core.schema import artifact as schema
 from tripont.core.schema import codec
@@ -203,7 +203,7 @@ def deserialize(data: bytes) -> Executable:
     if zlib.crc32(data[_CHECKED_FROM:]) != checksum:
         raise ArtifactError("artifact is corrupt: its checksum does not match")
     sections = _read_sections(data, count)
-    fields = {}
+    fields: dict[str, Any] = {}
     with deep_recursion():
         for kind, name in ((SECTION_META, ""), (SECTION_DEBUG, "DEBUG"), (SECTION_SIZES, "SIZES")):
             if not sections[kind] and name:

@@ -9,7 +9,7 @@ bounds, and keeps what is known of sizes in custom calls, which become instructi
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from ..formats.wire_format import Field, fields, message, replaced, submessages, text, unpacked
@@ -106,7 +106,7 @@ def _bounds(field: Field, depth: int = 0) -> bytes:
     """The shape with every dimension as large as it can be."""
     _check_depth(depth)
     element = functools.partial(_bounds, depth=depth + 1)
-    changes = {_IS_DYNAMIC: _static, _TUPLE_SHAPES: element}
+    changes: dict[int, Callable[[Field], bytes]] = {_IS_DYNAMIC: _static, _TUPLE_SHAPES: element}
     return message(field.number, replaced(_value(field), changes))
 
 

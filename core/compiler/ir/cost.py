@@ -4,20 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from tripont.core.schema.artifact import Costs
 
 from .hlo import Computation, Instruction, Module, Shape
 from .registry import OPS
-
-
-@dataclass(slots=True)
-class Costs:
-    """Estimates of one execution, as PJRT's cost analysis reports them; time on one core."""
-
-    flops: float = 0.0
-    transcendentals: float = 0.0
-    bytes_accessed: float = 0.0
-    optimal_nanoseconds: float = 0.0
 
 
 def of_module(module: Module) -> Costs:

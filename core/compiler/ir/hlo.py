@@ -32,7 +32,7 @@ from .dtypes import DType
 from .registry import OPS
 
 if TYPE_CHECKING:
-    from .cost import Costs
+    from tripont.core.schema.artifact import Costs
 
 # The dimensions of an array in the order of its memory, fastest first, as XLA's minor_to_major.
 LayoutOrder = tuple[int, ...]

@@ -87,7 +87,7 @@ class _Perturbation(_Budget):
         dtype = dtypes.from_numpy(result.dtype)
         if not (dtype.is_float or dtype.is_complex) or not result.size:
             return result
-        size = np.abs(result)
+        size: Array = np.abs(result)
         if OPS[instruction.opcode].error == SUMMED:
             size = np.maximum(size, _sum_of_sizes(instruction, operands, result))
         unit = ulps * float(ml_dtypes.finfo(dtype.component.numpy).eps)
@@ -96,7 +96,8 @@ class _Perturbation(_Budget):
             noise = self.rng.uniform(-1, 1, shape) + 1j * self.rng.uniform(-1, 1, shape)
             return np.asarray(result + size * noise * unit).astype(result.dtype)
         wide = np.float64 if dtype.bits < 64 else np.longdouble
-        moved = result.astype(wide) + size.astype(wide) * (self.rng.uniform(-1, 1, shape) * unit)
+        distance = np.multiply(size.astype(wide), self.rng.uniform(-1, 1, shape) * unit)
+        moved = result.astype(wide) + distance
         moved = np.where(_exact(instruction, operands, result), result.astype(wide), moved)
         # An infinity or NaN stays.
         return np.where(np.isfinite(result), moved, result.astype(wide)).astype(result.dtype)
@@ -287,7 +288,7 @@ def _same(a: Array, b: Array) -> Array:
     a, b = _widened(a), _widened(b)
     if a.dtype.kind == "c":
         return _same(a.real, b.real) & _same(a.imag, b.imag)
-    return (a == b) | (np.isnan(a) & np.isnan(b))
+    return np.asarray((a == b) | (np.isnan(a) & np.isnan(b)))
 
 
 def _distance(a: Array, b: Array) -> Array:
