@@ -116,8 +116,7 @@ class PythonCall : public LibraryCall {
 
   bool IsCallback() const override { return true; }
 
-  Status Execute(LibraryContext&, void* const* operands,
-                 void* const* results) const override {
+  Status Execute(LibraryContext&, void* const* operands, void* const* results) const override {
     if (!running.load(std::memory_order_acquire)) {
       return Unavailable("the Python function was not called: Python is shutting down");
     }

@@ -88,8 +88,8 @@ const Import* FindImport(std::string_view name) {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<CodeImage>> CodeImage::Map(
-    std::string_view code, std::span<const schema::Import> imports) {
+StatusOr<std::unique_ptr<CodeImage>> CodeImage::Map(std::string_view code,
+                                                    std::span<const schema::Import> imports) {
   if (code.empty()) return std::unique_ptr<CodeImage>(new CodeImage(nullptr, 0, 0));
   // 4 KB on x86-64, and up to 64 KB on AArch64.
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));

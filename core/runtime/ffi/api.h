@@ -51,7 +51,7 @@ using States = std::array<State*, 3>;
 // Lives during one call of a handler. Its memory that the handler did not free goes with it.
 struct ExecutionContext {
   LibraryContext* library = nullptr;  // null while a program is loaded
-  States states{};                          // null: the stage has none (yet)
+  States states{};                    // null: the stage has none (yet)
   std::vector<Scratch> memory;
 };
 

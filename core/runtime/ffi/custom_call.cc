@@ -176,8 +176,7 @@ class UntypedCall : public LibraryCall {
  public:
   UntypedCall(UntypedFunction function, size_t num_operands, size_t num_results)
       : function_(function), num_operands_(num_operands), num_results_(num_results) {}
-  Status Execute(LibraryContext&, void* const* operands,
-                 void* const* results) const override {
+  Status Execute(LibraryContext&, void* const* operands, void* const* results) const override {
     std::vector<const void*> inputs(operands, operands + num_operands_);
     std::vector<void*> outputs(results, results + num_results_);
     function_(num_results_ == 1 ? outputs[0] : static_cast<void*>(outputs.data()), inputs.data());

@@ -326,8 +326,7 @@ Status RegisterKernel(std::string_view name, Kernel kernel) {
       /*replace=*/true);
 }
 
-StatusOr<const void*> MapKernelCode(std::string_view image,
-                                    std::span<const schema::Import> imports,
+StatusOr<const void*> MapKernelCode(std::string_view image, std::span<const schema::Import> imports,
                                     int64_t offset, std::shared_ptr<void>* code) {
   TRIPONT_ASSIGN_OR_RETURN(std::unique_ptr<CodeImage> mapped, CodeImage::Map(image, imports));
   const void* const function = mapped->Function(offset);

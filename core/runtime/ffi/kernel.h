@@ -71,9 +71,9 @@ TRIPONT_EXPORT Status RegisterKernel(std::string_view name, Kernel kernel);
 
 // Maps machine code of tripont's own compiler (an image with imports, see code_image.h) and gives
 // the address at `offset`; the code lives as long as `*code`.
-TRIPONT_EXPORT StatusOr<const void*> MapKernelCode(
-    std::string_view image, std::span<const schema::Import> imports,
-    int64_t offset, std::shared_ptr<void>* code);
+TRIPONT_EXPORT StatusOr<const void*> MapKernelCode(std::string_view image,
+                                                   std::span<const schema::Import> imports,
+                                                   int64_t offset, std::shared_ptr<void>* code);
 
 }  // namespace tripont::ffi
 

@@ -90,8 +90,7 @@ class Item {
 // other, since OpenBLAS works on each with all its threads.
 class BatchCall : public LibraryCall {
  public:
-  Status Execute(LibraryContext& context, void* const* operands,
-                 void* const* results) const final;
+  Status Execute(LibraryContext& context, void* const* operands, void* const* results) const final;
 
  protected:
   // `order`: the larger dimension of a matrix. `multiply_adds`: of one matrix, about. `workspace`:

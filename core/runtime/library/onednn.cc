@@ -278,8 +278,7 @@ bool Plan::StagesOutputs() const {
                      [this](const Staged& staged) { return arrays_[staged.array].is_output; });
 }
 
-Status Plan::Execute(LibraryContext& context, void* const* operands,
-                     void* const* results) const {
+Status Plan::Execute(LibraryContext& context, void* const* operands, void* const* results) const {
   TRIPONT_ASSIGN_OR_RETURN(const Stream stream,
                            api_.port->StreamOf(api_, context.device()->queue()));
   TRIPONT_ASSIGN_OR_RETURN(std::unique_ptr<State> taken, TakeState());
@@ -331,8 +330,7 @@ StatusOr<std::unique_ptr<Plans>> Plans::Create(const Backend& backend, const Mak
   return plans;
 }
 
-Status Plans::Execute(LibraryContext& context, void* const* operands,
-                      void* const* results) const {
+Status Plans::Execute(LibraryContext& context, void* const* operands, void* const* results) const {
   const int device = uses_queue_ ? context.device()->queue().device_number() : 0;
   return plans_[static_cast<size_t>(device)]->Execute(context, operands, results);
 }

@@ -443,8 +443,8 @@ int64_t* SortPositionsInParallel(const Problem& problem, void* const* operands, 
   return positions;
 }
 
-Status SortByComparator(LibraryContext& context, const Problem& problem,
-                        void* const* operands, void* const* results) {
+Status SortByComparator(LibraryContext& context, const Problem& problem, void* const* operands,
+                        void* const* results) {
   const int64_t n = problem.length;
   const auto bytes = 2 * static_cast<size_t>(n) * sizeof(int64_t);
   const bool parallel_rows = problem.rows >= NumThreads() || n < kTaskElements;
