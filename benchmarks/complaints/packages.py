@@ -78,7 +78,6 @@ PROGRAMS.add(
     jax=eight_schools,
     check=eight_schools_check,
     jit=False,
-    package="numpyro",
     source="blackjax-devs/blackjax#746",
 )
 
@@ -124,7 +123,6 @@ PROGRAMS.add(
     jax=numpyro_regression,
     check=regression_check,
     jit=False,
-    package="numpyro",
     source="liesel-devs/liesel#242",
 )
 
@@ -158,7 +156,6 @@ PROGRAMS.add(
     regression_inputs,
     jax=blackjax_regression,
     check=regression_check,
-    package="blackjax",
     source="blackjax-devs/blackjax#746",
 )
 
@@ -204,7 +201,6 @@ for gradient in (False, True):
         jax=lambda gradient=gradient: diffrax_adaptive(gradient),
         tolerance=0.05,
         terms=300,
-        package="diffrax",
         source="patrick-kidger/diffrax#606",
     )
 
@@ -233,7 +229,6 @@ PROGRAMS.add(
     lambda r: (normal(r, 100, 3) + np.float32([0, 0, 25]),),
     jax=diffrax_lorenz,
     terms=200,
-    package="diffrax",
     source="patrick-kidger/diffrax#606",
 )
 
@@ -278,7 +273,6 @@ PROGRAMS.add(
     lambda r: (np.float32(0.5), normal(r, 256)),
     jax=diffrax_sde,
     check=sde_check,
-    package="diffrax",
 )
 
 
@@ -318,7 +312,6 @@ PROGRAMS.add(
     lambda r: gp_inputs(r, 800, "float32"),
     jax=tinygp_dense,
     terms=800,
-    package="tinygp",
 )
 PROGRAMS.add(
     "tinygp_quasiseparable",
@@ -327,7 +320,6 @@ PROGRAMS.add(
     jax=tinygp_quasiseparable,
     terms=2000,
     x64=True,
-    package="tinygp",
     source="jax-ml/jax#36799",
 )
 
@@ -361,7 +353,6 @@ PROGRAMS.add(
     lambda r: (0.1 * normal(r, 21),),
     jax=mjx_humanoid,
     check=finite,
-    package="mujoco-mjx",
     source="google-deepmind/mujoco#2813",
 )
 
@@ -400,7 +391,6 @@ PROGRAMS.add(
     wide=False,
     terms=512 * 20,
     flops=20 * 512.0**2 * 60,
-    package="jax-md",
 )
 
 
@@ -437,7 +427,6 @@ for gradient in (False, True):
         lambda r: (np.float32(1.0),),
         jax=lambda gradient=gradient: jaxley_cell(gradient),
         check=finite,
-        package="jaxley",
         source="jax-ml/jax#26145",
     )
 
@@ -477,7 +466,6 @@ PROGRAMS.add(
     wide=False,
     terms=2500,
     flops=100.0 * 150 * 25 * 150 * 3,
-    package="quantecon",
     source="QuantEcon/lecture-python-programming#622",
 )
 
@@ -547,7 +535,6 @@ PROGRAMS.add(
     terms=1024,
     tolerance=1e-3,
     flops=6.0 * 16 * 64 * 4 * 12 * 192**2,
-    package="flax",
 )
 
 
@@ -589,7 +576,6 @@ PROGRAMS.add(
     jax=optax_mlp,
     terms=256 * 50,
     flops=50 * 6.0 * 256 * (64 * 128 + 128 * 128 + 128),
-    package="optax",
 )
 
 
@@ -632,7 +618,6 @@ PROGRAMS.add(
     ),
     jax=jraph_convolution,
     terms=5000,
-    package="jraph",
 )
 
 
@@ -676,7 +661,6 @@ PROGRAMS.add(
     jax=keras_training,
     check=finite,
     jit=False,
-    package="keras",
 )
 PROGRAMS.add(
     "keras_prediction",
@@ -686,6 +670,5 @@ PROGRAMS.add(
     wide=False,
     terms=1600,
     jit=False,
-    package="keras",
     source="tensorflow/tensorflow#40261",
 )

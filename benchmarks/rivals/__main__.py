@@ -1,5 +1,6 @@
 """Measures users' programs on tripont and on what others run, each in an environment of its own, and writes
-docs/performance.md.
+docs/performance.md. The results of rivals that a run leaves out (``--rivals``) stay beside its own, although
+another run measured them.
 
 python -m benchmarks.rivals                     all programs on all rivals; goes on where the last run stopped
 python -m benchmarks.rivals cholesky attention  the programs whose names, kinds or sources have one of the words
@@ -30,6 +31,8 @@ from .protocol import RivalError
 from .store import Store, commit, cpu_name, digest, instructions
 
 LIMITS = "limits"
+# The reference is computed by a release that is neither ours nor the newest one.
+REFERENCES = ("jaxlib-0.10.2", "jaxlib-0.4.31")
 PAGE = ROOT / "docs" / "performance.md"
 
 
@@ -91,8 +94,12 @@ def main(
     if only_set_up:
         raise typer.Exit(0)
     store = Store.of_this_machine()
-    # The reference is computed by a release that is neither ours nor the newest one.
-    base = ready.get("jaxlib-0.10.2") or ready["jaxlib-0.4.31"]
+    base = next((ready[name] for name in REFERENCES if name in ready), None)
+    if base is None:
+        raise typer.BadParameter(
+            f"the reference needs {' or '.join(REFERENCES)}: name one of them too",
+            param_hint="--rivals",
+        )
     team = Team({**ready, REFERENCE: replace(base, name=REFERENCE)}, threads)
     try:
         measure_all(console, store, team, selected, ready, Rounds(seconds), lock, fresh, left_out)
@@ -129,7 +136,7 @@ def measure_all(
             names = [
                 n for n, rival in ready.items() if function_of(rival.framework) in program.makers
             ]
-            todo = names if fresh else store.missing(program, names)
+            todo = names if fresh else store.missing(program, names, team.threads)
             if todo:
                 # A rival that came later is measured beside all others, or its ratio would mean nothing.
                 tell = lambda text, program=program: progress.update(
@@ -141,6 +148,7 @@ def measure_all(
                     console.print(f"[red]{program.name}: no reference: {error}[/]", highlight=False)
                     progress.advance(task)
                     continue
+                rows = store.rows(program, team.threads) | rows
                 result: dict[str, Any] = {
                     "digest": digest(program), "commit": commit(), "time": time.strftime("%Y-%m-%d"),
                     "load": os.getloadavg()[0], "threads": team.threads, "rivals": rows,

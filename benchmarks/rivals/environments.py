@@ -83,7 +83,8 @@ class Rival:
 
 _JAX_OF_OURS: Final = ("jax==0.10.2", "jaxlib==0.10.2")
 _OURS = Environment(
-    "tripont", ("3.11", "3.12", "3.13"),
+    # The bindings in build/dev are for this Python.
+    "tripont", (f"{sys.version_info.major}.{sys.version_info.minor}",),
     (*_JAX_OF_OURS, "llvmlite>=0.50", "scipy-openblas32>=0.3.30", "tbb>=2023,<2024", "rich>=13",
      "typer>=0.12"),
     packages=PACKAGES, constraints=_JAX_OF_OURS,
@@ -155,7 +156,9 @@ def installed(environment: Environment) -> Installed | None:
 
 
 def set_up(environment: Environment, tell: Callable[[str], None]) -> Installed:
-    """Make the environment unless it stands. Failures are kept in the record: `--fresh` tries again."""
+    """Make the environment unless it stands. Failures are kept in the record: remove the
+    environment's folder to try again.
+    """
     if (record := installed(environment)) is not None:
         return record
     record = Installed(_wanted(environment))
@@ -240,6 +243,7 @@ def process_environment(rival: Rival, threads: int) -> dict[str, str]:
         "MKL_NUM_THREADS": count,
         "OPENBLAS_NUM_THREADS": count,
         "NPROC": count,  # XLA:CPU's pool
+        "TRIPONT_NUM_THREADS": count,
         "KERAS_BACKEND": "jax",
         **rival.variables,
     }

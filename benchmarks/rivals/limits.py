@@ -37,10 +37,14 @@ class Limits:
 
     def bandwidth(self, size: float) -> float:
         """Bytes a second of a program that moves ``size`` bytes; between two measured sizes the better one's."""
+        nearer = 0.0
         for measured, rate in self.copied:
-            if size <= measured:
+            if size == measured:
                 return rate
-        return self.copied[-1][1]
+            if size < measured:
+                return max(nearer, rate)
+            nearer = rate
+        return nearer
 
     def filled(self, rates: dict[str, float]) -> Limits:
         """With the rates of other element types, and of these where something was faster than this module's tries."""

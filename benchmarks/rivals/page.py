@@ -34,7 +34,8 @@ work disturbed it more than the program, or the data was nearer than a copy of i
 time of the compiler alone, without caches, ours and that of the newest jaxlib; the first program of a run
 pays for the start of our compile worker. "Memory" is the most that the process holds while the program runs,
 above what it held before the inputs were made; ours (the compiler is another process) and that of the
-leanest jaxlib, with what its compiler left behind.
+leanest jaxlib, with what its compiler left behind. A run that is asked for some rivals only leaves the
+figures of the others as another run measured them.
 """
 
 UNKNOWN = "not known yet"

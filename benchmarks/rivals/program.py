@@ -35,8 +35,7 @@ class Program:
     then. ``comparable``: makes of the results what is compared (signs of eigenvectors are anybody's).
     ``check``: says what is wrong with results where no comparison makes sense (samplers); "" if nothing is.
     ``jit``: whether the JAX function is compiled as a whole; False: it is Python that compiles parts of itself.
-    ``x64``: JAX's 64-bit types are on. ``package``: the distribution it needs. ``source``: the complaint it
-    stands for.
+    ``x64``: JAX's 64-bit types are on. ``source``: the complaint it stands for.
     """
 
     name: str
@@ -55,7 +54,6 @@ class Program:
     check: Callable[[list[np.ndarray]], str] | None = None
     jit: bool = True
     x64: bool = False
-    package: str = ""
     source: str = ""
 
     def make_inputs(self, seed: int = 0) -> Inputs:

@@ -89,9 +89,15 @@ class Store:
         temporary.write_text(json.dumps(result, indent=1))
         temporary.rename(self.path(name))
 
-    def missing(self, program: Program, names: list[str]) -> list[str]:
-        """The rivals among ``names`` that have no result of the program as it is now."""
+    def rows(self, program: Program, threads: int) -> dict[str, Any]:
+        """Rival -> its result of the program as it is now, on as many threads."""
         found = self.read(program.name)
-        if found is None or found["digest"] != digest(program):
-            return names
-        return [name for name in names if name not in found["rivals"]]
+        if found is None or found["digest"] != digest(program) or found["threads"] != threads:
+            return {}
+        rows: dict[str, Any] = found["rivals"]
+        return rows
+
+    def missing(self, program: Program, names: list[str], threads: int) -> list[str]:
+        """The rivals among ``names`` that have no such result."""
+        rows = self.rows(program, threads)
+        return [name for name in names if name not in rows]

@@ -55,10 +55,11 @@ class TestProtocol:
     def test_turns_are_interleaved_rounds_of_every_rival(self, team: Team) -> None:
         rows = run(team, "fake_sum")
         assert set(rows) == {"tripont", "other"}
+        count = ROUNDS.count(max(row["call_seconds"] for row in rows.values()))
         for row in rows.values():
             assert row["error"] == ""
-            assert len(row["seconds"]) == ROUNDS.count(row["call_seconds"])
-            assert 0 < measure.minimum(row) <= measure.median(row) < 0.1
+            assert len(row["seconds"]) == count
+            assert 0 < measure.minimum(row) <= measure.median(row)
             assert row["version"].startswith("NumPy")
 
     def test_a_refusal_is_told_in_the_rivals_words(self, team: Team) -> None:
@@ -103,6 +104,10 @@ class TestProtocol:
     def test_a_worker_that_cannot_start_says_why(self, tmp_path: Path) -> None:
         with pytest.raises(RivalError, match="ended with 7"):
             Worker([sys.executable, "-c", "import os; os._exit(7)"], {}, tmp_path / "log")
+
+
+def test_a_slow_program_has_three_rounds() -> None:
+    assert Rounds(1.5).count(10.0) == 3
 
 
 class TestAgreement:
@@ -163,7 +168,7 @@ MACHINE = {
     "threads": 2,
     "instructions": "avx2",
     "left_out": {"onnxruntime": "no Python 3.99 was found"},
-    "limits": {"copied": [[1000, 1e9], [10000, 5e8]], "flops": {"f32": 1e9}},
+    "limits": {"copied": [[1000, 5e8], [10000, 4e8]], "flops": {"f32": 1e9}},
 }
 
 
@@ -177,6 +182,7 @@ def result_of(name: str, **changes: Any) -> dict[str, Any]:
         "digest": store.digest(fake(name)),
         "commit": "c",
         "load": 0.5,
+        "threads": 2,
         "rivals": ROWS,
     } | changes
 
@@ -184,22 +190,27 @@ def result_of(name: str, **changes: Any) -> dict[str, Any]:
 class TestResumption:
     def test_what_was_measured_is_not_measured_again(self, results: store.Store) -> None:
         program = fake("fake_sum")
-        assert results.missing(program, ["tripont"]) == ["tripont"]
+        assert results.missing(program, ["tripont"], 2) == ["tripont"]
         results.write("fake_sum", result_of("fake_sum"))
-        assert results.missing(program, ["tripont", "torch"]) == []
+        assert results.missing(program, ["tripont", "torch"], 2) == []
 
     def test_a_rival_that_came_later_is(self, results: store.Store) -> None:
         results.write("fake_sum", result_of("fake_sum"))
-        assert results.missing(fake("fake_sum"), ["tripont", "scipy"]) == ["scipy"]
+        assert results.missing(fake("fake_sum"), ["tripont", "scipy"], 2) == ["scipy"]
 
     def test_a_program_that_changed_is(self, results: store.Store) -> None:
         results.write("fake_sum", result_of("fake_sum", digest="of an older file"))
-        assert results.missing(fake("fake_sum"), ["tripont"]) == ["tripont"]
+        assert results.missing(fake("fake_sum"), ["tripont"], 2) == ["tripont"]
+
+    def test_another_number_of_threads_is(self, results: store.Store) -> None:
+        results.write("fake_sum", result_of("fake_sum"))
+        assert results.missing(fake("fake_sum"), ["tripont"], 3) == ["tripont"]
+        assert results.rows(fake("fake_sum"), 2) == ROWS
 
     def test_a_file_that_was_cut_off_is(self, results: store.Store) -> None:
         results.write("fake_sum", result_of("fake_sum"))
         results.path("fake_sum").write_text('{"digest": "')
-        assert results.missing(fake("fake_sum"), ["tripont"]) == ["tripont"]
+        assert results.missing(fake("fake_sum"), ["tripont"], 2) == ["tripont"]
 
 
 class TestPage:
@@ -278,6 +289,8 @@ class TestEnvironments:
         variables = environments.process_environment(environments.RIVALS["jaxlib-newest"], 3)
         assert not {"XLA_FLAGS", "TRIPONT_CPU"} & variables.keys()
         assert variables["OMP_NUM_THREADS"] == "3"
+        ours = environments.process_environment(environments.RIVALS["tripont"], 3)
+        assert ours["TRIPONT_NUM_THREADS"] == "3"
 
 
 def test_limits() -> None:
@@ -285,6 +298,7 @@ def test_limits() -> None:
     assert found.least_seconds(100_000, 1e6, "f32") == pytest.approx(1e-4)
     assert found.least_seconds(100, 1e9, "f32") == pytest.approx(1e-3)
     assert found.least_seconds(0, 1e9, "bf16") == 0.0
+    assert limits.Limits(((1000, 4e9), (100_000, 1e9)), {}).bandwidth(2000) == 4e9
     slower = limits.Limits(((1000, 5e9), (100_000, 5e8)), {"f32": 5e11})
     assert found.best(slower) == limits.Limits(((1000, 5e9), (100_000, 1e9)), {"f32": 1e12})
     assert found.filled({"bf16": 1e10, "f32": 2e12}).flops == {"bf16": 1e10, "f32": 2e12}

@@ -58,13 +58,12 @@ PROGRAMS.add(
     bytes=16.0 * IMAGE**2,
     flops=12.0 * IMAGE**2,
     terms=4,
-    source="issue 16",
 )
 
 SEGMENTS, ROWS = 10_000, 200_000
 
 
-def segment_jax(columns: int) -> Callable[..., Any]:
+def segment_jax() -> Callable[..., Any]:
     import jax
 
     return lambda data, ids: jax.ops.segment_sum(data, ids, SEGMENTS)
@@ -84,7 +83,7 @@ PROGRAMS.add(
     "segment_sum",
     f"{ROWS:,} numbers into {SEGMENTS:,} sums, places at random",
     lambda r: (normal(r, ROWS), r.integers(0, SEGMENTS, ROWS).astype(np.int32)),
-    jax=lambda: segment_jax(0),
+    jax=segment_jax,
     torch=segment_torch,
     numpy=segment_numpy,
     bytes=8.0 * ROWS + 4 * SEGMENTS,
@@ -94,7 +93,7 @@ PROGRAMS.add(
     "segment_sum_rows",
     f"{ROWS:,} rows of 64 into {SEGMENTS:,} sums (a layer of a graph network)",
     lambda r: (normal(r, ROWS, 64), r.integers(0, SEGMENTS, ROWS).astype(np.int32)),
-    jax=lambda: segment_jax(64),
+    jax=segment_jax,
     torch=segment_torch,
     bytes=4.0 * 65 * ROWS + 256 * SEGMENTS,
     terms=40,

@@ -64,7 +64,6 @@ PROGRAMS.add(
     torch=torch_of("torch.linalg.cholesky"),
     flops=N**3 / 3,
     terms=N,
-    source="issue 16",
 )
 PROGRAMS.add(
     f"triangular_solve_{N}",
@@ -75,7 +74,6 @@ PROGRAMS.add(
     torch=torch_of("lambda l, b: torch.linalg.solve_triangular(l, b, upper=False)"),
     flops=float(N**3),
     terms=N,
-    source="issue 16",
 )
 PROGRAMS.add(
     f"triangular_solve_{N}_1",
@@ -87,7 +85,6 @@ PROGRAMS.add(
     bytes=2.0 * N * N,
     flops=float(N**2),
     terms=N,
-    source="issue 16",
 )
 PROGRAMS.add(
     f"cholesky_{N}_gradient",
@@ -99,7 +96,6 @@ PROGRAMS.add(
     ),
     flops=N**3 * (1 / 3 + 2),
     terms=N,
-    source="issue 16",
 )
 PROGRAMS.add(
     "lu_solve_1500",
@@ -113,7 +109,6 @@ PROGRAMS.add(
     torch=torch_of("torch.linalg.solve"),
     flops=1500.0**3 * 2 / 3,
     terms=1500,
-    source="issue 16",
 )
 
 
@@ -142,7 +137,6 @@ PROGRAMS.add(
     comparable=rebuilt_eigh,
     terms=300,
     flops=300.0**3 * 9,
-    source="issue 16",
 )
 PROGRAMS.add(
     "svd_400",
@@ -154,7 +148,6 @@ PROGRAMS.add(
     comparable=rebuilt_svd,
     terms=400,
     flops=6 * 400 * 200.0**2 + 20 * 200.0**3,
-    source="issue 16",
 )
 PROGRAMS.add(
     "qr_512",
@@ -179,7 +172,6 @@ PROGRAMS.add(
     bytes=BATCH * 8 * 8 * 8.0,
     flops=BATCH * 512 / 3,
     terms=8,
-    source="issue 16",
 )
 PROGRAMS.add(
     "solve_8_batch",

@@ -56,10 +56,9 @@ for gradient in (False, True):
         lambda r: tuple(normal(r, 1, HEADS, LENGTH, WIDTH) for _ in range(3)),
         jax=lambda gradient=gradient: attention_jax(gradient),
         torch=lambda gradient=gradient: attention_torch(gradient),
-        bytes=4.0 * 4 * HEADS * LENGTH * WIDTH * (1 + gradient),
+        bytes=4.0 * (6 if gradient else 4) * HEADS * LENGTH * WIDTH,
         flops=(2 + 5 * gradient) * HEADS * LENGTH**2 * WIDTH * 1.0,
         terms=LENGTH,
-        source="issue 16",
     )
 
 CHANNELS, SIDE = 128, 64
@@ -122,7 +121,6 @@ PROGRAMS.add(
     torch=unet_torch,
     flops=2.0 * SIDE**2 * 9 * CHANNELS**2 * 5,
     terms=9 * CHANNELS,
-    source="issue 16",
 )
 
 
@@ -170,7 +168,6 @@ PROGRAMS.add(
     torch=dilated_torch,
     flops=2.0 * 4 * 2048 * 3 * 64 * 64 * 5 * 3,
     terms=8192,
-    source="issue 16",
 )
 
 
@@ -199,7 +196,6 @@ PROGRAMS.add(
     torch=transposed_torch,
     flops=2.0 * 4 * 32 * 32 * 16 * 128 * 64,
     terms=4 * 128,
-    source="issue 16",
 )
 
 VOCABULARY, FEATURES, TOKENS = 30_000, 256, 4096
@@ -230,5 +226,4 @@ PROGRAMS.add(
     torch=embedding_torch,
     bytes=4.0 * FEATURES * (VOCABULARY + 3 * TOKENS),
     terms=4,
-    source="issue 16",
 )

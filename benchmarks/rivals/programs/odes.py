@@ -70,7 +70,6 @@ PROGRAMS.add(
     bytes=2 * SYSTEMS * 12,
     flops=SYSTEMS * STEPS * 75.0,
     terms=STEPS,
-    source="issue 16",
 )
 
 
@@ -147,5 +146,4 @@ PROGRAMS.add(
     torch=spectral_torch,
     flops=GRID_STEPS * 6 * 2.5 * GRID**2 * 16,
     terms=GRID_STEPS * 16,
-    source="issue 16",
 )

@@ -70,7 +70,6 @@ PROGRAMS.add(
     bytes=float(ROWS * ROWS),
     flops=2.0 * ROWS * ROWS,
     terms=ROWS,
-    source="issue 16",
 )
 
 
@@ -120,7 +119,6 @@ for n in (256, 512, 1024):
         flops=2.0 * n**3,
         unit="bf16",
         terms=n,
-        source="issue 16",
     )
     PROGRAMS.add(
         f"product_s8_{n}",
@@ -133,5 +131,4 @@ for n in (256, 512, 1024):
         flops=2.0 * n**3,
         unit="s8",
         terms=n,
-        source="issue 16",
     )
