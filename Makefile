@@ -13,7 +13,7 @@ FRAMEWORK_TESTS := $(addprefix frontends/,tensorflow torch_xla torchax) $(addpre
 WITHOUT_FRAMEWORKS := $(addprefix --ignore=tests/,$(FRAMEWORK_TESTS))
 # The compiler up to its artifact, without LLVM: reading, passes, fusion, memory, the evaluator, simulated execution.
 UNIT_TESTS := tests/cmake tests/core/compiler --ignore=tests/core/compiler/codegen --ignore=tests/core/compiler/targets \
-  $(addprefix --ignore=tests/core/compiler/,test_compile.py test_native.py test_worker.py xla)
+  $(addprefix --ignore=tests/core/compiler/,test_compile.py test_native.py test_worker.py xla ops/test_outside.py)
 
 .PHONY: help environment dev tests frameworks build test test-unit test-op test-fast test-upstream test-stablehlo fuzz fuzz-native fuzz-c-api soak test-asan test-ubsan test-tsan test-faults test-passes conformance test-cpus test-arm64 wheel test-wheel demo demo-bridge bench lint format clean
 

@@ -3,6 +3,6 @@ file(GLOB tripont_schema CONFIGURE_DEPENDS "${CMAKE_CURRENT_LIST_DIR}/../core/sc
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${tripont_schema})
 set(TRIPONT_GENERATED "${CMAKE_BINARY_DIR}/generated")
 execute_process(
-  COMMAND "${Python_EXECUTABLE}" -B -m schema.generate "${TRIPONT_GENERATED}"
+  COMMAND "${CMAKE_COMMAND}" -E env --unset=PYTHONSAFEPATH "${Python_EXECUTABLE}" -B -m schema.generate "${TRIPONT_GENERATED}"
   WORKING_DIRECTORY "${CMAKE_CURRENT_LIST_DIR}/../core" COMMAND_ERROR_IS_FATAL ANY)
 include_directories("${TRIPONT_GENERATED}")

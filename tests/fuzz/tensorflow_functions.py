@@ -49,6 +49,7 @@ def _steps(r: Random) -> list[Step]:
     compare = r.choice([tf.less, tf.equal, tf.greater_equal])
     reduce = r.choice([tf.reduce_sum, tf.reduce_max, tf.reduce_min])
     scan = r.choice([True, False])
+    dtype = r.choice(_DTYPES)
 
     def at(x: Tensor) -> int:
         return int(axis * x.shape.rank)
@@ -116,14 +117,14 @@ def _steps(r: Random) -> list[Step]:
     return [
         lambda x, o: binary(_number(x), _like(_number(x), o)),
         lambda x, o: tf.where(compare(_number(x), _like(_number(x), o)), _number(x), _number(x) + 1),
-        lambda x, _: tf.cast(x, r_dtype),
+        lambda x, _: tf.cast(x, dtype),
         lambda x, _: tf.transpose(x),
         lambda x, _: tf.one_hot(tf.math.floormod(tf.cast(x, tf.int32), 4), 4)
         if x.shape.rank < 3
         else x,
         lambda x, _: tf.pad(x, [[amount - 1, 1]] * x.shape.rank) if x.shape.rank else x,
         reduced, moved, cut, gathered, scattered, looped, chosen, sorted_, product, running, joined,
-    ] if (r_dtype := r.choice(_DTYPES)) else []  # fmt: skip
+    ]  # fmt: skip
 
 
 def _function(r: Random) -> Callable[..., list[Tensor]]:

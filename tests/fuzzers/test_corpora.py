@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tripont.core import _tripont
+from tripont.core.schema.messages import PROTOCOL_VERSION, Message
 
 from tests.core.runtime.conftest import write_script
 from tests.fuzzers.targets import CORPUS, TARGETS, repaired
@@ -72,7 +73,7 @@ def test_compile_options() -> None:
 def test_worker_messages(tmp_path: Path) -> None:
     """Each is said by a worker, after a proper hello unless the input's first byte says otherwise."""
     identity = _tripont.version().encode()
-    hello = struct.pack("<III", 0x49485054, 4, len(identity)) + identity
+    hello = struct.pack("<III", Message.HELLO, PROTOCOL_VERSION, len(identity)) + identity
     for number, path in enumerate(inputs("worker_messages")):
         data = path.read_bytes()
         said = tmp_path / f"said{number}"

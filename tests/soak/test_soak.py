@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import subprocess
 import sys
 import time
@@ -39,10 +40,12 @@ def test_what_explains_itself_goes_on() -> None:
         raise RuntimeError("RESOURCE_EXHAUSTED: no room")
 
     thread = soak.job(refused)
-    while not soak.explained:
+    deadline = time.monotonic() + 60
+    while not soak.explained and time.monotonic() < deadline:
         time.sleep(0.01)
     soak.stop.set()
     thread.join(10)
+    assert soak.explained
     assert not soak.failures
 
 
@@ -59,3 +62,5 @@ def test_a_short_run() -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "FAILED" not in done.stdout
+    for job in ("training", "serving", "callbacks"):
+        assert re.search(rf"^done:.*\b{job} [1-9]", done.stdout, re.MULTILINE), done.stdout

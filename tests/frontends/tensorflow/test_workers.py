@@ -66,7 +66,7 @@ def test_two_workers_take_the_steps_of_one() -> None:
             )
         )
     try:
-        outputs = [process.communicate(timeout=400) for process in running]
+        outputs = [process.communicate(timeout=280) for process in running]
     finally:
         for process in running:
             process.kill()

@@ -144,7 +144,7 @@ def _run(source: str, environment: dict[str, str], folder: Path) -> list[dict[st
         | {"TRIPONT_COLLECTIVE_TIMEOUT": "100", "XLA_COORDINATOR_PORT": str(ports[1])},
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=280,
         check=False,
     )
     assert done.returncode == 0, done.stderr
