@@ -34,6 +34,7 @@ def main() -> None:
     if unknown:
         parser.error(f"unknown forms: {', '.join(sorted(unknown))}")
     os.environ["TRIPONT_NUM_THREADS"] = str(options.threads)
+    os.environ.setdefault("TRIPONT_DEVICE", "host")
     import torch
 
     torch.set_num_threads(options.threads)
@@ -86,8 +87,10 @@ def measure(
     is_gradient = "gradient" in form
     slope = rng.standard_normal(values[0].shape).astype(np.float32)
     ours = jax.jit(differentiated if is_gradient else attend)
-    arguments = [jax.numpy.asarray(x, dtype) for x in values]
-    arguments.append(jax.numpy.asarray(slope, dtype) if is_gradient else jax.numpy.asarray(bias))
+    xpu = jax.devices("xpu")[0]
+    last = slope.astype(jax.numpy.dtype(dtype)) if is_gradient else bias
+    operands = [*(x.astype(jax.numpy.dtype(dtype)) for x in values), last]
+    arguments = [jax.device_put(x, xpu) for x in operands]
     theirs = [
         torch.from_numpy(x).transpose(1, 2).contiguous().to(getattr(torch, dtype)) for x in values
     ]

@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import socket
 import statistics
 import subprocess
 import sys
@@ -24,6 +23,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from .harness import free_port
 
 ROUNDS = {4: 300, 4 << 10: 200, 256 << 10: 60, 16 << 20: 20}
 PLATFORMS = ("xpu", "cpu")
@@ -116,9 +117,7 @@ def main() -> None:
     if arguments.worker:
         work(arguments.worker[0], arguments.processes, arguments.worker[1])
         return
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", "benchmarks.collectives"]
     command += ["--processes", str(arguments.processes), "--worker"]
     workers = [

@@ -7,6 +7,7 @@ whatever else the machine does falls on both; it reports medians and minima.
 
 from __future__ import annotations
 
+import socket
 import statistics
 import time
 from collections.abc import Callable
@@ -16,6 +17,14 @@ from typing import Any
 Step = Callable[[], Any]
 BUDGET_SECONDS = 3.0  # of measuring, for each benchmark
 SLICE_SECONDS = 0.004  # a device's turn lasts at least so long
+
+
+def free_port() -> int:
+    """A port of this machine that nothing listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+    return port
 
 
 @dataclass(frozen=True)

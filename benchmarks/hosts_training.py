@@ -13,14 +13,16 @@ is the least time of a step in any turn, the second the median of the turns. The
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
-import socket
 import statistics
 import subprocess
 import sys
 import time
 from typing import Any
+
+from .harness import free_port
 
 LENGTH = 64  # tokens of a sequence
 STEPS_OF_TURN = 4
@@ -84,9 +86,7 @@ class Job:
     """Processes that train one model."""
 
     def __init__(self, processes: int, threads: int, size: str) -> None:
-        with socket.socket() as listener:
-            listener.bind(("127.0.0.1", 0))
-            port = listener.getsockname()[1]
+        port = free_port()
         environment = os.environ | {
             "TRIPONT_NUM_THREADS": str(threads),
             "TRIPONT_NUM_DEVICES": "1",
@@ -124,6 +124,8 @@ class Job:
     def end(self) -> None:
         for worker in self.workers:
             worker.kill()
+        for worker in self.workers:
+            worker.wait()
 
 
 def compare(processes: int, size: str) -> dict[str, Any]:
@@ -177,9 +179,7 @@ print(devices - begin, time.perf_counter() - begin, flush=True)
 def start(processes: int, rounds: int) -> None:
     """From jax.distributed.initialize to the first all-reduce's result, with all processes imported and waiting."""
     for number in range(rounds):
-        with socket.socket() as listener:
-            listener.bind(("127.0.0.1", 0))
-            port = listener.getsockname()[1]
+        port = free_port()
         environment = os.environ | {"TRIPONT_NUM_DEVICES": "1", "JAX_PLATFORMS": "xpu"}
         workers = [
             subprocess.Popen(
@@ -197,11 +197,13 @@ def start(processes: int, rounds: int) -> None:
             worker.stdout.readline()
         for worker in workers:
             assert worker.stdin is not None
-            worker.stdin.write("\n")
-            worker.stdin.flush()
+            with contextlib.suppress(BrokenPipeError):  # of a process that failed
+                worker.stdin.write("\n")
+                worker.stdin.flush()
         lines = [worker.stdout.readline().split() for worker in workers if worker.stdout]
-        for worker in workers:
-            worker.wait()
+        statuses = [worker.wait() for worker in workers]
+        if any(statuses):
+            raise SystemExit("a process failed")
         devices, first = (max(float(line[i]) for line in lines) for i in range(2))
         print(
             f"start {number}: devices after {devices:.2f} s, first all-reduce after {first:.2f} s"

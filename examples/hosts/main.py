@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 TRAIN = Path(__file__).with_name("train.py")
+WIDTH = 64  # of the narrowest layers, which are split over the processes (train.py)
 WAYS = ("data", "tensor", "fsdp")
 INSIDE = "TRIPONT_EXAMPLE_IN_NAMESPACES"
 
@@ -128,6 +129,10 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--two-hosts", action="store_true")
     arguments = parser.parse_args()
+    if arguments.processes < 1 or WIDTH % arguments.processes:
+        parser.error(
+            f"--processes {arguments.processes} does not divide {WIDTH}, the width of the layers"
+        )
     if arguments.two_hosts and INSIDE not in os.environ:
         enter_namespaces()
     hosts = make_hosts() if arguments.two_hosts else []
