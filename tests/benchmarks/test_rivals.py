@@ -11,7 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import typer
+from typer.testing import CliRunner
 
+from benchmarks.rivals import __main__ as command
 from benchmarks.rivals import agreement, environments, limits, measure, page, store
 from benchmarks.rivals.environments import Environment, Rival
 from benchmarks.rivals.measure import REFERENCE, Rounds, Team
@@ -211,6 +214,16 @@ class TestResumption:
         results.write("fake_sum", result_of("fake_sum"))
         results.path("fake_sum").write_text('{"digest": "')
         assert results.missing(fake("fake_sum"), ["tripont"], 2) == ["tripont"]
+
+
+def test_a_run_without_a_reference_says_which_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = {"torch": environments.RIVALS["torch"]}
+    monkeypatch.setattr(command, "usable", lambda console, wanted: (torch, {}))
+    app = typer.Typer()
+    app.command()(command.main)
+    done = CliRunner().invoke(app, ["--rivals", "torch"])
+    assert done.exit_code == 2
+    assert "jaxlib-0.10.2" in done.output
 
 
 class TestPage:
