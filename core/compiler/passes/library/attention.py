@@ -300,7 +300,8 @@ class Match:
         ):
             raise UnfitError
         self.keys = keys
-        self.total, self.largest = sums, largest
+        self.total, self.total_view = sums, sums_view
+        self.largest, self.largest_view = largest, largest_view
 
     @staticmethod
     def row_value(i: Instruction, view: View) -> tuple[Instruction, View]:
@@ -325,11 +326,7 @@ class Match:
             elif i.opcode == "select" and is_constant(i.operands[2], 0):
                 condition, value, _ = i.operands
                 plain = [value] if condition.opcode == "is-finite" else []
-                if (
-                    plain
-                    and peel(condition.operands[0], own(condition))[0]
-                    is not (peel(value, own(value))[0])
-                ):
+                if plain and peel(condition.operands[0], own(condition)) != peel(value, own(value)):
                     raise UnfitError
             else:
                 return i, view
@@ -364,13 +361,13 @@ class Match:
         """The product that the logits are computed from."""
         elements = self.division.elements
         waiting = [(self.logits, self.logits_view)]
-        seen: set[Instruction] = set()
+        seen: set[tuple[Instruction, tuple[int, ...]]] = set()
         while waiting:
             i, view = waiting.pop()
             i, view = peel(i, view)
-            if i in seen or len(seen) > _MOST_LOOKED_AT:
+            if (i, labels_of(view)) in seen or len(seen) > _MOST_LOOKED_AT:
                 continue
-            seen.add(i)
+            seen.add((i, labels_of(view)))
             if i.opcode == "dot" and i.elements == elements:
                 return i, view
             if i.opcode == "reshape":
@@ -577,7 +574,8 @@ class Match:
         exp, largest = body.exponentials(None)
         total = body.reduced(exp, "add", 0.0)
         division = body.elementwise("divide", exp, body.repeated(total), like=self.division)
-        body.done[self.division] = body.converted(division, self.division.dtype)
+        division = body.converted(division, self.division.dtype)
+        body.fix(self.division, own(self.division), division)
         weights = body.value(self.last.operands[self.side], self.weights_view)
         result = body.product(weights, self.wide if rows_too else self.last.dtype)
         if self.guards:
@@ -610,7 +608,7 @@ class Match:
         arrays = {o for i in inside for o in i.operands if o not in body.made}
         if len(arrays) > 6 + _MOST_ARRAYS or len(inside) > MOST_MEMBERS:
             raise UnfitError
-        if self.first not in body.done or body.done[self.first] not in inside:
+        if body.done[self.first, labels_of(self.first_view)] not in inside:
             raise UnfitError
         if any(peel(i, own(i))[0] in self.of_scores for i in arrays):
             raise UnfitError

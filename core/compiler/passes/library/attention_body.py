@@ -18,7 +18,7 @@ from ...ir.hlo import (
 )
 from ...ir.patterns import reshape, squeezed
 from ...ir.registry import OPS
-from .views import DEPTH, View, labels_of, step, transposed
+from .views import DEPTH, UnfitError, View, labels_of, step, transposed
 
 if TYPE_CHECKING:
     from .attention import Match
@@ -34,12 +34,18 @@ _ARRAYS: Final = frozenset(
 
 
 class Body:
-    """The instructions of the fusion."""
+    """The instructions of the fusion.
+
+    The same instruction of the program may be wanted in several orders of dimensions (``bias + bias.T``): ``done``
+    has what was made of it for each. What the kernel has in one order alone (``fixed``: scores, exponentials, ...)
+    raises UnfitError if it is wanted in another.
+    """
 
     def __init__(self, match: Match) -> None:
         self.match = match
         self.dims = match.dims
-        self.done: dict[Instruction, Instruction] = {}
+        self.done: dict[tuple[Instruction, tuple[int, ...]], Instruction] = {}
+        self.fixed: set[Instruction] = set()
         self.made: set[Instruction] = set()
 
     def member(self, i: Instruction) -> Instruction:
@@ -99,8 +105,13 @@ class Body:
             {**dot.attributes, "dimension_numbers": numbers},
             metadata=dot.metadata,
         )
-        self.done[dot] = made
+        self.fix(dot, m.first_view, made)
         return self.member(made)
+
+    def fix(self, i: Instruction, view: View, made: Instruction) -> None:
+        """Make ``made`` of ``i`` in the order of ``view``, and nothing in another."""
+        self.done[i, labels_of(view)] = made
+        self.fixed.add(i)
 
     def exponentials(self, largest: Instruction | None) -> tuple[Instruction, Instruction]:
         """exp(logits - largest), and ``largest``, which is computed if it is None."""
@@ -164,46 +175,44 @@ class Body:
         stack = [(i, view)]
         while stack:
             top, at = stack[-1]
-            if top in self.done:
+            key = top, labels_of(at)
+            if key in self.done:
                 stack.pop()
                 continue
-            inner = step(top, at)
-            if inner is not None:
-                if inner[0] in self.done:
-                    self.done[top] = self.done[inner[0]]
-                    stack.pop()
+            if top in self.fixed:
+                raise UnfitError
+            same = self.same(top, at)
+            if same is not None:
+                made = self.done.get((same[0], labels_of(same[1])))
+                if made is None:
+                    stack.append(same)
                 else:
-                    stack.append(inner)
-                continue
-            if top in self.match.guards:  # done behind the product
-                inner = top.operands[2], at
-                if inner[0] in self.done:
-                    self.done[top] = self.done[inner[0]]
+                    self.done[key] = made
                     stack.pop()
-                else:
-                    stack.append(inner)
-                continue
-            apart = self.match.apart(top) if top.opcode == "reshape" else None
-            if apart is not None:
-                if apart in self.done:
-                    self.done[top] = self.done[apart]
-                    stack.pop()
-                else:
-                    stack.append((apart, labels_of(at)))
                 continue
             if not self.is_rewritten(top):
-                self.done[top] = self.array(top, at)
+                self.done[key] = self.array(top, at)
                 stack.pop()
                 continue
-            missing = [o for o in top.operands if o.dims and o not in self.done]
+            missing = [o for o in top.operands if o.dims and (o, key[1]) not in self.done]
             if missing:
                 stack += [(o, at) for o in missing]
                 continue
-            operands = [self.done[o] if o.dims else self.scalar(o) for o in top.operands]
+            operands = [self.done[o, key[1]] if o.dims else self.scalar(o) for o in top.operands]
             new = top.replace(shape=Shape(top.dtype, self.dims), operands=operands)
-            self.done[top] = self.member(new)
+            self.done[key] = self.member(new)
             stack.pop()
-        return self.done[i]
+        return self.done[i, labels_of(view)]
+
+    def same(self, i: Instruction, view: View) -> tuple[Instruction, View] | None:
+        """What ``i`` is in the fusion, where its own operation has nothing to do there."""
+        inner = step(i, view)
+        if inner is not None:
+            return inner
+        if i in self.match.guards:  # done behind the product
+            return i.operands[2], view
+        apart = self.match.apart(i) if i.opcode == "reshape" else None
+        return None if apart is None else (apart, labels_of(view))
 
     def is_rewritten(self, i: Instruction) -> bool:
         return (

@@ -249,19 +249,22 @@ class _Gradient:
         m = self.match
         known = {m.division: own(m.division), m.exp: m.exp_view}
         start, elements = view, m.division.elements
-        waiting, seen = [(i, view)], set[Instruction]()
+        waiting, seen = [(i, view)], set[tuple[Instruction, View]]()
+        found: set[View] = set()
         while waiting:
-            top, at = waiting.pop()
-            top, at = peel(top, at)
+            top, at = peel(*waiting.pop())
             if top in known:
                 label = dict(zip(at, known[top], strict=True))
-                return tuple(None if d is None else label[d] for d in start)
-            if top in seen or len(seen) > 64:
+                found.add(tuple(None if d is None else label[d] for d in start))
                 continue
-            seen.add(top)
+            if (top, at) in seen or len(seen) > 64:
+                continue
+            seen.add((top, at))
             if top.is_elementwise:
                 waiting += [(o, at) for o in top.operands if o.elements == elements]
-        raise UnfitError
+        if len(found) != 1:  # none, or more than one, as of d + d.T
+            raise UnfitError
+        return found.pop()
 
     # ------------------------------------------------------------------------------------------------- the fusions
     def fused(self, fusions: dict[Hashable, Computation]) -> dict[Instruction, Instruction]:
@@ -269,7 +272,7 @@ class _Gradient:
         last, value, forward = m.fused(fusions, rows_too=True)
         body = _GradientBody(m, self, forward)
         exp, _ = body.exponentials(forward.largest)
-        body.done[m.exp] = body.converted(exp, m.exp.dtype)
+        body.fix(m.exp, m.exp_view, body.converted(exp, m.exp.dtype))
         weights = body.value(m.last.operands[m.side], m.weights_view)
         changes = body.value(self.of_queries.operand, self.of_queries.view)
         roots: list[Instruction] = []
@@ -331,7 +334,7 @@ class _Gradient:
         apart = m.apart(i) if i.opcode == "reshape" else None
         if apart is not None:
             i, view = peel(apart, labels_of(view))
-        if i is m.exp and not divides:
+        if i is m.exp and labels_of(view) == labels_of(m.exp_view) and not divides:
             found.exponentials += 1
         elif i.opcode == "dot" and not divides:
             found.slopes.append((i, view))
@@ -359,9 +362,9 @@ class _GradientBody(Body):
     def __init__(self, match: Match, gradient: _Gradient, forward: Forward) -> None:
         super().__init__(match)
         self.of, self.forward = gradient, forward
-        self.rows: dict[Instruction, Instruction] = {
-            match.total: forward.total,
-            match.largest: forward.largest,
+        self.rows: dict[tuple[Instruction, tuple[int, ...]], Instruction] = {
+            (match.total, labels_of(match.total_view)): forward.total,
+            (match.largest, labels_of(match.largest_view)): forward.largest,
         }
         self.row_dims = self.dims[:-1]
         self.slopes: Instruction | None = None
@@ -444,8 +447,9 @@ class _GradientBody(Body):
 
     def row(self, i: Instruction, view: View) -> Instruction:
         """A value of each row, in the order of the fusion."""
-        if i in self.rows:
-            return self.rows[i]
+        key = i, labels_of(view)
+        if key in self.rows:
+            return self.rows[key]
         inner, at = peel(i, view, roundings=False)
         if inner is not i:
             made = self.row(inner, at)
@@ -462,7 +466,7 @@ class _GradientBody(Body):
             made = self.member(i.replace(shape=Shape(i.dtype, self.row_dims), operands=operands))
         else:
             raise UnfitError
-        self.rows[i] = made
+        self.rows[key] = made
         return made
 
     def sum(self, i: Instruction, view: View) -> Instruction:

@@ -27,8 +27,10 @@ UNIT = {"float32": 2.0**-24, "bfloat16": 2.0**-9, "float16": 2.0**-12, "float64"
 
 
 def read(function: Callable[..., Any], arguments: list[Array]) -> hlo.Module:
-    """The program as JAX gives it."""
-    return read_program(jax.jit(function).lower(*arguments).as_text().encode(), "mlir")
+    """The program as JAX gives it, with all of its parameters."""
+    return read_program(
+        jax.jit(function, keep_unused=True).lower(*arguments).as_text().encode(), "mlir"
+    )
 
 
 def compiled(before: hlo.Module, cpu: str = "host") -> hlo.Module:
