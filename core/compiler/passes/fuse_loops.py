@@ -82,23 +82,29 @@ def _fused(
     before = [_memory(o) for n, o in enumerate(loop.operands) if n not in overwritten]
     if any(before.count(_memory(loop.operands[n])) > 1 for n in updated):
         return None  # it would write what it reads
+    # The kernel writes states into memory that is its operand's; others that are splats it makes itself, even where
+    # the program has one value for both.
     inner: dict[Instruction, Instruction] = {}
+    splats: dict[Instruction, Instruction] = {}
     operands: list[Instruction] = []
     inside: list[Instruction] = []
+    states: list[Instruction] = []
     for n, o in enumerate(loop.operands):
-        if o in inner:
-            continue
         if is_splat(o) and n not in updated:
-            clone = (o.operands[0] if o.operands else o).replace()
-            inside.append(clone)
-            if o.operands:
-                clone = o.replace(operands=[clone])
+            if o not in splats:
+                clone = (o.operands[0] if o.operands else o).replace()
                 inside.append(clone)
-            inner[o] = clone
-        else:
+                if o.operands:
+                    clone = o.replace(operands=[clone])
+                    inside.append(clone)
+                splats[o] = clone
+            states.append(splats[o])
+            continue
+        if o not in inner:
             inner[o] = parameter(len(operands), o.shape)
             operands.append(o)
-    body = loop.replace(operands=[inner[o] for o in loop.operands])
+        states.append(inner[o])
+    body = loop.replace(operands=states)
     parameters = [inner[o] for o in operands]
     instructions = [*parameters, *inside, body]
     roots = [body]
