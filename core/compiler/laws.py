@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from .fusion.fuse import executable_computations
 from .ir.errors import internal
 from .ir.hlo import AUTO_LAYOUT, Computation, Instruction, Module, TokenShape
-from .ir.registry import FUSION_KINDS, OPS
+from .ir.registry import OPS, kernel_of_kind
 from .ir.verifier import VerificationError
 from .passes.dynamic_sizes import OPCODES as SIZE_OPCODES
 from .stages import Emitted
@@ -73,7 +73,7 @@ def runs_as_thunks(module: Module, after: str) -> None:
             op = OPS[opcode]
             known = op.is_alias or op.is_thunk or op.is_indexable
             if opcode == "fusion":
-                known = instruction.attributes["kind"] in FUSION_KINDS
+                known = kernel_of_kind(instruction.attributes["kind"]) is not None
             if not (known or op.kernel):
                 raise VerificationError(_found(instruction, computation, after))
 

@@ -310,6 +310,9 @@ def test_doctor_leaves_out_64_bit_floats_where_the_device_has_none() -> None:
                 raise error
             return self.client.compile(program)
 
+        def load(self, artifact: bytes) -> _tripont.Executable:
+            return self.client.load(artifact)
+
     types, wrong = arithmetic.types_of(Narrow(b"f64"))
     assert len(types) == 14
     assert not {"f64", "complex<f64>"} & set(types)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final
 from unittest import mock
 
@@ -15,8 +16,9 @@ from tripont.core.compiler.codegen import llvm_ir
 from tripont.core.compiler.codegen.elements import conversion
 from tripont.core.compiler.codegen.generator import Generator
 from tripont.core.compiler.ir.dtypes import DType
+from tripont.core.compiler.ir.registry import OPS
 from tripont.core.compiler.memory import buffers, inplace, liveness
-from tripont.core.compiler.passes import dynamic_rules
+from tripont.core.compiler.passes import dynamic_sizes
 
 
 @contextmanager
@@ -97,7 +99,8 @@ def integers_that_wrap() -> Iterator[None]:
 @contextmanager
 def sizes_forgotten() -> Iterator[None]:
     """The elements behind an array's size, which are not there, come first when it is reversed."""
-    with mock.patch.dict(dynamic_rules._RULES, reverse=dynamic_rules._same):
+    wrong = replace(OPS["reverse"], sizes=dynamic_sizes.same)
+    with mock.patch.dict(OPS, reverse=wrong):
         yield
 
 

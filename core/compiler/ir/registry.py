@@ -318,8 +318,17 @@ def register(name: str, **parts: Any) -> Op:
     return op
 
 
-#: The kernel of each kind of fusion. ``ops/fusion.py`` fills it.
+#: The kernels of kinds of fusion that are not ops. ``ops/fusion.py`` fills it.
 FUSION_KINDS: Final[dict[str, Emitter]] = {}
+
+
+def kernel_of_kind(kind: str) -> Emitter | None:
+    """The kernel of a fusion: that of its kind, or that of the op that its kind names."""
+    if kind in FUSION_KINDS:
+        return FUSION_KINDS[kind]
+    op = find(kind)
+    return op.kernel if op else None
+
 
 #: How each MLIR operation, custom call and composite is read, by name. Filled by registrations: :func:`load` first.
 OPCODES_AS_THEY_STAND: Final[dict[str, str]] = {}

@@ -31,7 +31,7 @@ register(
     shape=call_shape,
     evaluate=call_value,
     sizes=REFUSED,
-    code=Absent("each kind has a kernel: FUSION_KINDS"),
+    code=Absent("each kind has a kernel: kernel_of_kind"),
     read=Absent("what it computes is read as if it stood outside"),
     fields=_fusion_fields,
     callees=("calls",),
@@ -48,7 +48,6 @@ FUSION_KINDS.update(
         "attention": kernels.attention,
         "attention-gradient": kernels.attention_gradient,
         "dot": kernels.contraction,
-        "packed-dot": kernels.packed_dot,
         "while": kernels.element_loops,
     }
 )

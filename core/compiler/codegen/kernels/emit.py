@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ...ir import errors, hlo
-from ...ir.registry import FUSION_KINDS, OPS
+from ...ir.registry import FUSION_KINDS, OPS, kernel_of_kind
 from ..llvm_ir import Builder, Module, Value, i64
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def emit_kernel(
     sys.setrecursionlimit(max(sys.getrecursionlimit(), RECURSION_LIMIT))
     kind = instruction.attributes["kind"] if instruction.opcode == "fusion" else instruction.opcode
     if instruction.opcode == "fusion":
-        emitter = FUSION_KINDS.get(kind)
+        emitter = kernel_of_kind(kind)
     else:
         op = OPS[kind]
         emitter = op.kernel or (FUSION_KINDS["loop"] if op.is_indexable else None)
