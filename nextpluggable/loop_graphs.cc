@@ -1,5 +1,6 @@
 #include "nextpluggable/loop_graphs.h"
 
+#include <set>
 #include <vector>
 
 #include "tensorflow/core/common_runtime/function_def_utils.h"
@@ -65,10 +66,12 @@ GraphValue After(const tf::FunctionBody& body, int argument) {
 
 bool KeepsSize(const tf::FunctionBody& body, int argument) {
   std::vector<GraphValue> same = {After(body, argument)};
+  std::set<const tf::Node*> seen;
   while (!same.empty()) {
     const GraphValue list = same.back();
     same.pop_back();
     if (ArgumentOf(list) == argument) return true;
+    if (list.node == nullptr || !seen.insert(list.node).second) continue;
     if (Is(list, "TensorListSetItem")) same.push_back(InputOf(*list.node, 0));
     if (Is(list, "AddN")) {
       for (int i = 0; i < list.node->num_inputs(); ++i) same.push_back(InputOf(*list.node, i));

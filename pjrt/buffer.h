@@ -12,7 +12,7 @@
 #include "pjrt/layouts.h"
 #include "xla/pjrt/c/pjrt_c_api.h"
 
-struct PJRT_Buffer {
+struct PJRT_Buffer final {
   PJRT_Buffer(tripont::Ref<tripont::Buffer> buffer, PJRT_Memory* memory,
               tripont::pjrt::Layout* layout = nullptr)
       : buffer(std::move(buffer)), memory(memory), layout(layout) {

@@ -39,6 +39,7 @@ StatusOr<Options> ReadOptions(const PJRT_NamedValue* values, size_t count, Proce
   if (count > 0 && values == nullptr)
     return InvalidArgument("`create_options` is null, but `num_options` is ", count);
   for (size_t i = 0; i < count; ++i) {
+    TRIPONT_RETURN_IF_ERROR(CheckNamedValue(values[i]));
     const std::string_view name = NameOf(values[i]);
     if (name == "node_id") {
       TRIPONT_ASSIGN_OR_RETURN(processes.node_id, ValueAsInt64(values[i]));

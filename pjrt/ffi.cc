@@ -31,6 +31,10 @@ Status UserDataAdd(PJRT_FFI_UserData_Add_Args& args) {
 }
 
 Status RegisterHandler(PJRT_FFI_Register_Handler_Args& args) {
+  if ((args.target_name == nullptr && args.target_name_size > 0) ||
+      (args.platform_name == nullptr && args.platform_name_size > 0)) {
+    return InvalidArgument("`target_name` or `platform_name` is null, but its size is not 0");
+  }
   const std::string_view name(args.target_name, args.target_name_size);
   const std::string_view platform(args.platform_name, args.platform_name_size);
   if (!ffi::IsOurPlatform(platform)) {

@@ -42,10 +42,24 @@ void NamedValues::AddBool(std::string_view name, bool value) {
   Add(name, PJRT_NamedValue_kBool, 1).bool_value = value;
 }
 
+Status CheckNamedValue(const PJRT_NamedValue& value) {
+  if (value.name == nullptr && value.name_size > 0)
+    return InvalidArgument("the name of an option is null, but its size is ", value.name_size);
+  const int type = NumberOf(value.type);
+  const bool is_null =
+      (type == PJRT_NamedValue_kString && value.string_value == nullptr) ||
+      (type == PJRT_NamedValue_kInt64List && value.int64_array_value == nullptr);
+  if (is_null && value.value_size > 0) {
+    return InvalidArgument("the value of the option '", NameOf(value), "' is null, but its size is ",
+                           value.value_size);
+  }
+  return OkStatus();
+}
+
 std::string ValueAsText(const PJRT_NamedValue& value) {
   switch (NumberOf(value.type)) {
     case PJRT_NamedValue_kString:
-      return std::string(value.string_value, value.value_size);
+      return std::string(std::string_view(value.string_value, value.value_size));
     case PJRT_NamedValue_kInt64:
       return std::to_string(value.int64_value);
     case PJRT_NamedValue_kInt64List: {

@@ -38,6 +38,10 @@ class NamedValues {
   std::deque<std::vector<int64_t>> lists_;
 };
 
+// INVALID_ARGUMENT if the option's name, string or list is null and not empty. To be called before
+// the functions below.
+Status CheckNamedValue(const PJRT_NamedValue& value);
+
 // The option's value as text, whatever its type ("true", "4", "1,2,3").
 std::string ValueAsText(const PJRT_NamedValue& value);
 

@@ -156,6 +156,7 @@ Status TopologyDescription_Create(PJRT_TopologyDescription_Create_Args& args) {
   const std::set<std::string> device_options = DeviceOptions();
   for (size_t i = 0; i < args.num_options; ++i) {
     const PJRT_NamedValue& option = args.create_options[i];
+    TRIPONT_RETURN_IF_ERROR(CheckNamedValue(option));
     const std::string name(NameOf(option));
     if (name == "num_devices") {
       TRIPONT_ASSIGN_OR_RETURN(num_devices, ValueAsInt64(option));

@@ -75,7 +75,7 @@ class TRIPONT_EXPORT Donation {
   bool exclusive_ = false;
 };
 
-class TRIPONT_EXPORT Buffer : public RefCounted<Buffer> {
+class TRIPONT_EXPORT Buffer final : public RefCounted<Buffer> {
  public:
   // Fresh memory, content undefined; `definition` (null: now) says when somebody has filled it.
   // RESOURCE_EXHAUSTED if there is no room, INVALID_ARGUMENT for an impossible shape.

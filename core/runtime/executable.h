@@ -85,8 +85,8 @@ class TRIPONT_EXPORT Executable : public RefCounted<Executable> {
   // whose producer failed gives results that failed with the same error.
   //
   // user_data: what custom calls may ask for. caller: for profiles (ExecutionEvent::caller).
-  // participation: what `device` is among the devices of the program; only a program for one device
-  // does without. An execution that fails after this has returned fails its launch; on an error
+  // participation: what `device` is among the devices of the program; null only for a program for one
+  // device of a client that is not of a job. An execution that fails after this has returned fails its launch; on an error
   // that this returns the caller does (Launch::Fail).
   Status Execute(Device* device, std::span<Buffer* const> arguments,
                  std::span<const int64_t> non_donatable, std::span<Ref<Buffer>> results,

@@ -9,18 +9,20 @@
 #include <cstddef>
 #include <cstdint>
 #include <new>
+#include <type_traits>
 
 #include "core/runtime/sanitizers.h"
 
 namespace tripont {
 
-// For the operators new and delete of T, which must be defined in one library: another one that
-// inlined them would have a pool of its own, with only one of the two. Thread-safe; memory that
-// another thread frees stays with that one.
+// For the operators new and delete of T, a final class. Define both in one library: a library that
+// inlined only one of them would have a pool that never gives or never takes. Thread-safe; memory
+// that another thread frees stays with that one.
 template <typename T>
 class ObjectPool {
  public:
   static void* Allocate() {
+    static_assert(std::is_final_v<T>, "a derived class would get too little memory");
     Pool& pool = pool_;
     Piece* const piece = pool.first;
     if (piece == nullptr) return ::operator new(sizeof(T));

@@ -160,6 +160,7 @@ class RecordReader {
 
   template <typename T>
   void ReadList(std::vector<T>& values) {
+    static_assert(record_internal::LeastSize<T>() > 0);
     const auto count = Number<uint32_t>();
     if (failed()) return;
     if (count > (data_.size() - position_) / record_internal::LeastSize<T>())

@@ -1,8 +1,8 @@
 // Status and StatusOr: the result of everything that can fail.
 //
-// Codes are those of absl::StatusCode and PJRT_Error_Code (same numbers, core/schema/status_codes.py),
-// so that pjrt/ passes them through unchanged. Messages are for the user: they name the op, shape, dtype, device or file
-// concerned, and what to do next if known. An OK status is a null pointer: creating, copying and
+// Codes are those of absl::StatusCode and PJRT_Error_Code (same numbers,
+// core/schema/status_codes.py), so that pjrt/ passes them through unchanged. Messages are for the
+// user: they name the op, shape, dtype, device or file concerned, and what to do next if known. An OK status is a null pointer: creating, copying and
 // testing one costs nothing. No function of the runtime throws.
 #ifndef TRIPONT_CORE_RUNTIME_STATUS_H_
 #define TRIPONT_CORE_RUNTIME_STATUS_H_

@@ -93,7 +93,7 @@ def member(field: Field) -> str:
 def comment(definition: Any) -> list[str]:
     """A docstring as a comment."""
     text = inspect.getdoc(definition) or ""
-    return [f"// {line}".rstrip() for line in text.replace("``", "").splitlines()]
+    return [f"// {line}".rstrip() for line in text.replace("``", "`").splitlines()]
 
 
 def table(name: str, record: str, fields: list[Field]) -> list[str]:

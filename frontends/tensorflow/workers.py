@@ -22,11 +22,11 @@ def multi_worker_strategy(cluster_resolver: Any = None, communication_options: A
     from tensorflow.python.distribute import collective_all_reduce_strategy as strategies
 
     # Logical devices start TensorFlow's runtime, which the strategy must configure first.
-    found = tf.config.list_physical_devices(DEVICE_TYPE)
+    found = tf.config.get_visible_devices(DEVICE_TYPE)
     if len(found) != 1:
         raise RuntimeError(
             f"tripont: this worker has {len(found)} devices of type {DEVICE_TYPE}, and a worker of this strategy needs "
-            "one (TRIPONT_NUM_DEVICES; `tripont doctor` says why there is none)"
+            "one (TRIPONT_NUM_DEVICES, tf.config.set_visible_devices; `tripont doctor` says why there is none)"
         )
 
     class OnXpu(strategies.CollectiveAllReduceExtended):

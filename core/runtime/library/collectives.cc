@@ -45,6 +45,9 @@ constexpr size_t kLargestElement = 16;
 // the copies of its result.
 constexpr int64_t kPieceElements = 16 * kReductionElements;
 constexpr size_t kPieceBytes = 256 << 10;
+// Operands of an all-reduce that are exchanged together: two rounds for most steps of training, and
+// scratch memory that does not grow with the model.
+constexpr size_t kTogetherBytes = size_t{64} << 20;
 
 // Copies that may be done in any order, in pieces, by all threads.
 class Copies {
@@ -381,7 +384,15 @@ class AllReduce final : public Collective {
     const size_t bytes = static_cast<size_t>(elements) * reduction_.element_size;
     if (bytes * (across.local().size() + across.remote().size()) <= hosts::kPackedBytes)
       return ReduceEverywhere(across, bytes);
-    return ReduceInParts(across);
+    // By sizes alone, so that all processes cut the list at the same places.
+    for (size_t first = 0; first < elements_.size();) {
+      size_t end = first + 1;
+      size_t sum = ByteSize(first);
+      while (end < elements_.size() && sum + ByteSize(end) <= kTogetherBytes) sum += ByteSize(end++);
+      TRIPONT_RETURN_IF_ERROR(ReduceInParts(across, first, end));
+      first = end;
+    }
+    return OkStatus();
   }
 
  private:
@@ -417,8 +428,9 @@ class AllReduce final : public Collective {
     return OkStatus();
   }
 
-  // All operands together: the gradients of a training step take two rounds, however many they are.
-  Status ReduceInParts(Across& across) const {
+  // The operands [first, end) together take two rounds, however many they are: the gradients of a
+  // training step, or as many of them as kTogetherBytes allows.
+  Status ReduceInParts(Across& across, size_t first, size_t end) const {
     const std::vector<int> processes = across.Processes();
     const auto count = static_cast<int64_t>(processes.size());
     const size_t size = reduction_.element_size;
@@ -433,14 +445,14 @@ class AllReduce final : public Collective {
     };
     const auto bytes = [&](size_t i, int64_t n) { return begin(i, n + 1) - begin(i, n); };
     size_t distance = 0;  // of one member's parts from the next one's
-    for (size_t i = 0; i < elements_.size(); ++i) distance += Across::Padded(bytes(i, own));
+    for (size_t i = first; i < end; ++i) distance += Across::Padded(bytes(i, own));
     TRIPONT_ASSIGN_OR_RETURN(const Scratch scratch,
                              across.Arrays(across.remote().size(), distance));
     // sources[i][q]: the part of member q's operand i that this process reduces.
     std::vector<std::vector<const char*>> sources(
         elements_.size(), std::vector<const char*>(across.local().size() + across.remote().size()));
     for (const size_t q : across.local()) {
-      for (size_t i = 0; i < elements_.size(); ++i) {
+      for (size_t i = first; i < end; ++i) {
         sources[i][q] = across.Operand(q, i) + begin(i, own);
         for (int64_t n = 0; n < count; ++n) {
           if (n == own) continue;
@@ -451,14 +463,14 @@ class AllReduce final : public Collective {
     }
     char* next = scratch.as<char>();
     for (const size_t r : across.remote()) {
-      for (size_t i = 0; i < elements_.size(); ++i) {
+      for (size_t i = first; i < end; ++i) {
         sources[i][r] = next;
         across.Receive(across.ProcessOf(r), next, bytes(i, own));
         next += Across::Padded(bytes(i, own));
       }
     }
     TRIPONT_RETURN_IF_ERROR(across.Run());
-    for (size_t i = 0; i < elements_.size(); ++i) {
+    for (size_t i = first; i < end; ++i) {
       std::vector<char*> targets = FirstTarget(across, sources[i]);
       for (const size_t q : across.local()) targets.push_back(across.Result(q, i) + begin(i, own));
       reduction_.Run(sources[i], targets, static_cast<int64_t>(bytes(i, own) / size));
@@ -473,7 +485,7 @@ class AllReduce final : public Collective {
     TRIPONT_RETURN_IF_ERROR(across.Run());
     for (const size_t q : across.local()) {
       if (q == self) continue;
-      for (size_t i = 0; i < elements_.size(); ++i)
+      for (size_t i = first; i < end; ++i)
         ParallelCopy(across.Result(q, i), across.Result(self, i), ByteSize(i));
     }
     return OkStatus();

@@ -141,7 +141,8 @@ class TRIPONT_EXPORT LibraryContext {
   void set_caller(uint64_t caller) { caller_ = caller; }
   // What `call` keeps from its preparation to the end of the execution; null at first.
   std::shared_ptr<void>& KeptFor(const void* call) { return kept_[call]; }
-  // What this device is among those of the program (collectives.h); null for a program for one.
+  // What this device is among those of the program (collectives.h). A program for one device has
+  // none, or one that is_alone.
   const Participation* participation() const { return participation_; }
 
  private:

@@ -27,14 +27,15 @@ class RngState final : public LibraryCall {
  public:
   Status Execute(LibraryContext& context, void* const* /*operands*/,
                  void* const* results) const override {
-    static std::array<std::atomic<uint64_t>, kDevices> streams{};
+    // Of clients that are alone, and of the one that is of the job.
+    static std::array<std::array<std::atomic<uint64_t>, kDevices>, 2> streams{};
     const Participation* const self = context.participation();
     const bool is_of_job = self != nullptr && self->device >= 0;
     const auto device = static_cast<uint64_t>(is_of_job ? self->device : context.device()->id());
     auto* const state = static_cast<uint64_t*>(results[0]);
     state[0] = device;
     state[1] = 0;
-    state[2] = streams[device % kDevices].fetch_add(1, std::memory_order_relaxed);
+    state[2] = streams[is_of_job][device % kDevices].fetch_add(1, std::memory_order_relaxed);
     return OkStatus();
   }
 };
