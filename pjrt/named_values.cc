@@ -46,12 +46,11 @@ Status CheckNamedValue(const PJRT_NamedValue& value) {
   if (value.name == nullptr && value.name_size > 0)
     return InvalidArgument("the name of an option is null, but its size is ", value.name_size);
   const int type = NumberOf(value.type);
-  const bool is_null =
-      (type == PJRT_NamedValue_kString && value.string_value == nullptr) ||
-      (type == PJRT_NamedValue_kInt64List && value.int64_array_value == nullptr);
+  const bool is_null = (type == PJRT_NamedValue_kString && value.string_value == nullptr) ||
+                       (type == PJRT_NamedValue_kInt64List && value.int64_array_value == nullptr);
   if (is_null && value.value_size > 0) {
-    return InvalidArgument("the value of the option '", NameOf(value), "' is null, but its size is ",
-                           value.value_size);
+    return InvalidArgument("the value of the option '", NameOf(value),
+                           "' is null, but its size is ", value.value_size);
   }
   return OkStatus();
 }

@@ -433,11 +433,12 @@ PYBIND11_MODULE(_tripont, m) {
            [](Buffer& buffer) { Check(buffer.DropExternalReference()); });
 
   py::class_<Executable, Ref<Executable>>(m, "Executable", "A compiled program, ready to run.")
-      .def_static("load", &LoadForThisProcess, py::arg("artifact"),
-                  "For the devices that the process uses. If it uses none yet, this opens those that "
-                  "the environment names, and later clients cannot choose others (Client.load is "
-                  "for them). Raises StatusError for bytes that are damaged or do not fit the "
-                  "devices.")
+      .def_static(
+          "load", &LoadForThisProcess, py::arg("artifact"),
+          "For the devices that the process uses. If it uses none yet, this opens those that "
+          "the environment names, and later clients cannot choose others (Client.load is "
+          "for them). Raises StatusError for bytes that are damaged or do not fit the "
+          "devices.")
       .def_property_readonly("name", &Executable::name)
       .def_property_readonly(
           "program",

@@ -224,6 +224,16 @@ def test_topology_without_devices(api: Api) -> None:
             )
 
 
+@pytest.mark.parametrize("part", ["name", "string_value", "int64_array_value"])
+@pytest.mark.parametrize("function", ["PJRT_Client_Create", "PJRT_TopologyDescription_Create"])
+def test_null_options(api: Api, function: str, part: str) -> None:
+    options = api.named_values({"device": [1, 2] if part == "int64_array_value" else "host"})
+    setattr(options[0], part, None)
+    with pytest.raises(PjrtError, match="is null") as error:
+        api.call(function, create_options=options, num_options=1)
+    assert error.value.code == "INVALID_ARGUMENT"
+
+
 @pytest.mark.parametrize(
     "data", [b"", b"\x00", b"garbage", b"\x4a\xff\xff\xff\xff\x0f", b"\x12\x03xpu"]
 )

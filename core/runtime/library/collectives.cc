@@ -388,7 +388,8 @@ class AllReduce final : public Collective {
     for (size_t first = 0; first < elements_.size();) {
       size_t end = first + 1;
       size_t sum = ByteSize(first);
-      while (end < elements_.size() && sum + ByteSize(end) <= kTogetherBytes) sum += ByteSize(end++);
+      while (end < elements_.size() && sum + ByteSize(end) <= kTogetherBytes)
+        sum += ByteSize(end++);
       TRIPONT_RETURN_IF_ERROR(ReduceInParts(across, first, end));
       first = end;
     }

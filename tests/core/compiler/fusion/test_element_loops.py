@@ -319,3 +319,35 @@ def test_program_without_loops_stays_the_same_object():
 
     module = read(lambda x: x * 2, [f32(8)])
     assert fuse_loops(module) is module
+
+
+def test_states_that_begin_with_one_constant():
+    """One that the loop writes everywhere, which the kernel makes itself, and one that it updates in memory."""
+    steps, length = 12, 100
+
+    def write(state, x, at):
+        starts = (at, jnp.int32(0))
+        return lax.dynamic_update_slice(state, x[None], starts, allow_negative_indices=False)
+
+    def function(x):
+        zeros = jnp.zeros((steps, length), jnp.float32)
+
+        def step(state):
+            i, everywhere, sparse, x = state
+            return i + 1, write(everywhere, x, i), write(sparse, x, i // 2), x * 0.9 + 1
+
+        start = (jnp.int32(0), zeros, zeros, x)
+        return lax.while_loop(lambda state: state[0] < steps, step, start)[1:]
+
+    x = np.linspace(0, 1, length, dtype=np.float32)
+    module = compiled(function, [x])
+    assert fused_loops(module)
+    everywhere, sparse, last = Simulation(module).run([x])
+    expected = [x]
+    for _ in range(steps):
+        expected.append(expected[-1] * np.float32(0.9) + np.float32(1))
+    close = functools.partial(np.testing.assert_allclose, rtol=2 * steps * 2.0**-24)
+    close(everywhere, expected[:steps])
+    close(sparse[: steps // 2], expected[1:steps:2])
+    assert not sparse[steps // 2 :].any()
+    close(last, expected[steps])
