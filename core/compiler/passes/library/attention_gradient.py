@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ...codegen.kernels.attention_gradient import MOST_COLUMNS, lanes_for
 from ...ir import dtypes
@@ -67,14 +67,19 @@ class _Exit:
 
 @dataclass(slots=True)
 class _Factors:
-    """A product, element by element: how often exponentials and slopes are factors; values of rows and scalars, with
-    whether they divide; and the other factors.
+    """A product, element by element, and how often it has each factor: exponentials; slopes; values of rows and
+    scalars, with whether they divide; and others.
     """
 
     exponentials: int = 0
-    slopes: list[tuple[Instruction, View]] = field(default_factory=list)
-    rows: list[tuple[Instruction, View, bool]] = field(default_factory=list)
+    slopes: Counter[tuple[Instruction, View]] = field(default_factory=Counter)
+    rows: Counter[tuple[Instruction, View, bool]] = field(default_factory=Counter)
     others: Counter[tuple[str, Instruction, View]] = field(default_factory=Counter)
+
+
+# A factor with its view, and whether it divides.
+_Factor = tuple[Instruction, View, bool]
+_MOST_POWER: Final = 8  # how often a value of rows may be a factor
 
 
 def result_product(
@@ -325,35 +330,74 @@ class _Gradient:
         left = tuple(label for label in labels_of(self.gradient_view) if label != DEPTH)
         return transposed(sums, left, (*m.batch, *m.queries))
 
-    def factors(
-        self, i: Instruction, view: View, found: _Factors, divides: bool = False
-    ) -> _Factors:
-        """The factors of ``i`` added to ``found``."""
-        m = self.match
-        i, view = peel(i, view)
-        apart = m.apart(i) if i.opcode == "reshape" else None
-        if apart is not None:
-            i, view = peel(apart, labels_of(view))
-        if i is m.exp and labels_of(view) == labels_of(m.exp_view) and not divides:
-            found.exponentials += 1
-        elif i.opcode == "dot" and not divides:
-            found.slopes.append((i, view))
-        elif constant_value(i) is not None or (
-            i.opcode == "broadcast" and peel(i.operands[0], own(i.operands[0]))[0] in m.of_scores
-        ):
-            found.rows.append((i, view, divides))
-        elif i.opcode == "multiply":
-            for operand in i.operands:
-                self.factors(operand, view, found, divides)
-        elif i.opcode == "divide" and not divides:
-            self.factors(i.operands[0], view, found)
-            self.factors(i.operands[1], view, found, True)
-        elif i.opcode == "select" and is_constant(i.operands[2], 0) and not divides:
-            found.others["select", *peel(i.operands[0], view)] += 1
-            self.factors(i.operands[1], view, found)
-        else:
-            found.others["divide" if divides else "multiply", i, view] += 1
+    def factors(self, i: Instruction, view: View) -> _Factors:
+        """The factors of ``i``. Each instruction is looked at once, however many paths lead to it (m * m, ...)."""
+        start = (*self.bare(i, view), False)
+        parts: dict[_Factor, list[_Factor]] = {}
+        order: dict[_Factor, None] = {}  # factors first
+        stack = [start]
+        while stack:
+            top = stack[-1]
+            if top not in parts:
+                parts[top] = self.parts(*top)
+            missing = [p for p in parts[top] if p not in parts]
+            if missing:
+                stack += missing
+            else:
+                order[stack.pop()] = None
+        found, counts = _Factors(), Counter({start: 1})
+        for key in reversed(order):
+            for part in parts[key]:
+                counts[part] += counts[key]
+            self.count(found, *key, is_leaf=not parts[key], count=counts[key])
         return found
+
+    def bare(self, i: Instruction, view: View) -> tuple[Instruction, View]:
+        """``i`` without roundings and orders of dimensions."""
+        i, view = peel(i, view)
+        apart = self.match.apart(i) if i.opcode == "reshape" else None
+        return (i, view) if apart is None else peel(apart, labels_of(view))
+
+    def is_of_rows(self, i: Instruction) -> bool:
+        return constant_value(i) is not None or (
+            i.opcode == "broadcast"
+            and peel(i.operands[0], own(i.operands[0]))[0] in self.match.of_scores
+        )
+
+    def parts(self, i: Instruction, view: View, divides: bool) -> list[_Factor]:
+        """The factors that ``i``, which divides or multiplies, is made of; none if it is one itself."""
+        if self.is_of_rows(i):
+            return []
+        if i.opcode == "multiply":
+            return [(*self.bare(o, view), divides) for o in i.operands]
+        if i.opcode == "divide" and not divides:
+            return [(*self.bare(o, view), n == 1) for n, o in enumerate(i.operands)]
+        if i.opcode == "select" and is_constant(i.operands[2], 0) and not divides:
+            return [(*self.bare(i.operands[1], view), False)]
+        return []
+
+    def count(
+        self,
+        found: _Factors,
+        i: Instruction,
+        view: View,
+        divides: bool,
+        is_leaf: bool,
+        count: int,
+    ) -> None:
+        """Add what ``i`` itself is to ``found``, ``count`` times."""
+        m = self.match
+        if not is_leaf:
+            if i.opcode == "select":
+                found.others["select", *peel(i.operands[0], view)] += count
+        elif i is m.exp and labels_of(view) == labels_of(m.exp_view) and not divides:
+            found.exponentials += count
+        elif i.opcode == "dot" and not divides:
+            found.slopes[i, view] += count
+        elif self.is_of_rows(i):
+            found.rows[i, view, divides] += count
+        else:
+            found.others["divide" if divides else "multiply", i, view] += count
 
 
 class _GradientBody(Body):
@@ -482,22 +526,26 @@ class _GradientBody(Body):
             for kept, place, size in zip(reduction.kept, view, i.dims, strict=True)
         ):
             raise UnfitError
-        term = of.factors(operand, at, _Factors())
-        weights = of.factors(m.last.operands[m.side], m.weights_view, _Factors())
+        term = of.factors(operand, at)
+        weights = of.factors(m.last.operands[m.side], m.weights_view)
         if term.exponentials != 1 or weights.exponentials != 1 or weights.slopes:
             raise UnfitError
-        if term.others != weights.others or len(term.slopes) != 1:
+        if term.others != weights.others or term.slopes.total() != 1:
             raise UnfitError
-        slopes, slopes_view = term.slopes[0]
+        ((slopes, slopes_view),) = term.slopes
         if slopes in m.of_scores:
             raise UnfitError
         self.value(slopes, slopes_view)
         if self.sums is None:
             self.sums = of.dots(self.forward)
         made = self.converted(self.sums, i.dtype)
-        for factors, inverse in ((term.rows, False), (weights.rows, True)):
-            for factor, factor_view, divides in factors:
-                made = self.scaled(made, factor, factor_view, divides != inverse)
+        rows = term.rows.copy()
+        rows.subtract(weights.rows)  # what both have is in the sums already
+        for (factor, factor_view, divides), count in rows.items():
+            if abs(count) > _MOST_POWER:
+                raise UnfitError
+            for _ in range(abs(count)):
+                made = self.scaled(made, factor, factor_view, divides != (count < 0))
         return made
 
     def scaled(

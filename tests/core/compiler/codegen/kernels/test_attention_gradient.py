@@ -225,3 +225,33 @@ def test_near_misses(function: Callable[..., Any]) -> None:
         NativeSimulation(after).run([q, k, v, t]), evaluate(before, [q, k, v, t]), strict=True
     ):
         np.testing.assert_allclose(mine, right, rtol=1e-3, atol=1e-3)
+
+
+def test_powers_of_a_factor() -> None:
+    """A factor of the weights that is squared 40 times: each instruction is looked at once."""
+    q, k, v = (x[0, :, 0] for x in heads(1, 256, 256, 64))
+    t = np.random.default_rng(7).standard_normal(q.shape).astype(q.dtype)
+    b = np.random.default_rng(8).integers(-1, 2, (256, 256)).astype(np.float32)
+
+    def run(q: Any, k: Any, v: Any, t: Any, b: Any) -> Any:
+        def attend(q: Any, k: Any, v: Any) -> Any:
+            m = b
+            for _ in range(40):
+                m = m * m
+            return (jax.nn.softmax(q @ k.T / 8, -1) * m) @ v
+
+        result, back = jax.vjp(attend, q, k, v)
+        return result, *back(t)
+
+    after = compiled(read(run, [q, k, v, t, b]))
+    assert is_fused(after)
+    got = NativeSimulation(after).run([q, k, v, t, b])
+    q, k, v, t, b = (x.astype(np.float64) for x in (q, k, v, t, b))
+    weights = np.exp(q @ k.T / 8)
+    weights /= weights.sum(-1, keepdims=True)
+    slopes = t @ v.T * b * b
+    changes = weights * (slopes - (weights * slopes).sum(-1, keepdims=True)) / 8
+    exact = [(weights * b * b) @ v, changes @ k, changes.T @ q, (weights * b * b).T @ t]
+    for mine, right in zip(got, exact, strict=True):
+        # Weights are right within 100 units and sums have 256 terms, whose sizes are less than 200 together.
+        assert (abs(mine - right) <= 400 * UNIT["float32"] * 200).all()
