@@ -11,8 +11,10 @@ batch element. For each block of keys, which is turned into panels once for the 
 queries, the kernel computes the scores of the tile in registers, then what the program makes of them (factors, masks,
 biases) in the order of its operations, then the exponentials, and adds their products with the values to the sums of
 the tile. The exponentials are relative to the largest logit so far: where a block has a larger one, the sums before
-are multiplied by exp(before - now), and in the end by 1 / (the sum of the exponentials). So all of them are of the
-size that the program's own have, and memory is needed for a block alone.
+are multiplied by exp(before - now), and in the end by 1 / (the sum of the exponentials). Memory is needed for a block
+alone. The program's own weights are at most 1 together, the exponentials at most the number of keys: so that sums of
+values overflow in neither, those that meet the values are multiplied by 1 / (the number of keys, as a power of two),
+which the division undoes. Both are exact but for weights that have digits below the smallest normal number then.
 
 Logits that a selection by positions replaces (causal and local masks) are not computed: blocks outside of the
 :class:`~.attention_ranges.Ranges` are left out. Their weights are exactly 0 if the constant that replaces them is
@@ -104,6 +106,15 @@ class _Parts:
         # Rounding the weights before the product, whose sums are not rounded either, serves nobody.
         while self.weights.opcode == "convert" and self.weights.operands[0].dtype.is_float:
             self.weights = self.weights.operands[0]
+        self.is_narrow = self.rounds_weights()
+
+    def rounds_weights(self) -> bool:
+        """Whether weights are rounded to f16, whose range is small, before the program does something more to them."""
+        made = {self.division}
+        for i in hlo.topological_order([self.weights]):
+            if any(o in made for o in i.operands):
+                made.add(i)
+        return any(i.dtype is dtypes.F16 for i in made)
 
 
 class _Attention(Blocks):
@@ -113,6 +124,8 @@ class _Attention(Blocks):
         self.dims = parts.scores.dims
         self.read_operands()
         self.n = self.dims[-1]
+        # What the exponentials are multiplied by before they meet the values.
+        self.share = 0.5 ** (self.n - 1).bit_length()
         depth, columns = self.depth, self.columns
         form = product_forms.choose(frame.target, self.dtype, self.dtype, self.dtype)
         if form is None:
@@ -509,6 +522,8 @@ class _Attention(Blocks):
                 place = self.item(self.tile_logits, b.add(at, i64(v * self.lanes)))
                 value = self.elementwise(self.parts.exp, b.binary("fsub", self.load(place), base))
                 totals[v] = b.binary("fadd", totals[v], value)
+                if not parts.is_narrow:
+                    value = b.binary("fmul", value, self.floating(self.share))
                 if parts.weights is not parts.division:
                     column = b.add(left, i64(v * self.lanes))
                     g.note(column)
@@ -518,6 +533,8 @@ class _Attention(Blocks):
                         made = element(g, parts.weights, index)
                     assert isinstance(made, Value)
                     value = self.vector(made)
+                if parts.is_narrow:
+                    value = b.binary("fmul", value, self.floating(self.share))
                 self.store(value, place)
             return totals
 
@@ -575,6 +592,7 @@ class _Attention(Blocks):
             zero = llvm_ir.zero(self.type)
             total = self.vector(b.call(self.type, name, [zero, parts], "reassoc"))
             self.write_row_values(local, r, b.add(top, r), total)
+            divisor = b.binary("fmul", total, self.floating(self.share))
             row = b.gep(type_, self.result_base, b.mul(b.add(top, r), i64(row_stride)))
             for panel in range(self.value_panels):
                 left = min(panel * self.value_width, self.columns - self.value_width)
@@ -583,7 +601,7 @@ class _Attention(Blocks):
                 place = b.mul(place, i64(self.value_width))
                 for v in range(0, self.value_width, self.lanes):
                     value = self.load(self.item(self.sums, b.add(place, i64(v))))
-                    value = b.binary("fdiv", value, total)
+                    value = b.binary("fdiv", value, divisor)
                     if self.parts.is_guarded:  # the sum of a row with keys is at least 1, or NaN
                         nothing = b.fcmp("oeq", total, self.floating(0.0))
                         value = b.select(nothing, self.floating(0.0), value)

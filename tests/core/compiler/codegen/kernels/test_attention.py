@@ -268,6 +268,39 @@ def test_extreme_scores(form: str, value: float) -> None:
     assert (abs(got - exact)[finite] <= 300 * UNIT["float32"] * 8).all()
 
 
+@pytest.mark.parametrize(
+    ("dtype", "size"), [("float32", 3e38), ("bfloat16", 3e38), ("float64", 1e308), ("float16", 6e4)]
+)
+@pytest.mark.parametrize("scale", [1e-3, 4.0])
+def test_large_values(dtype: str, size: float, scale: float) -> None:
+    """The mean of numbers is of their size, though their sum overflows."""
+    with jax.enable_x64(dtype == "float64"):
+        q, k, v = heads(1, 70, 301, 32, dtype=dtype)
+        q = (q * scale).astype(q.dtype)
+        v = np.full_like(v, size)
+        after = compiled(read(by_hand if dtype == "float64" else standard(), [q, k, v]))
+        assert is_fused(after)
+        (got,) = NativeSimulation(after).run([q, k, v])
+    mask = triangle(70, 301) if dtype == "float64" else True
+    check(got, q, k, v, mask=mask)
+
+
+def test_large_values_and_factors() -> None:
+    """A factor of the weights that would overflow with exponentials of 1."""
+
+    def attend(q: Any, k: Any, v: Any) -> Any:
+        weights = jax.nn.softmax(jnp.einsum("bqhd,bkhd->bhqk", q, k), -1)
+        return jnp.einsum("bhqk,bkhd->bqhd", weights * (3e37 * (k[0, :, 0, 0] * 0 + 1)) * 30.0, v)
+
+    q, k, v = heads(1, 70, 301, 32)
+    q *= 1e-3
+    v = np.full_like(v, 0.25)
+    after = compiled(read(attend, [q, k, v]))
+    assert is_fused(after)
+    (got,) = NativeSimulation(after).run([q, k, v])
+    np.testing.assert_allclose(got, 30 * 3e37 / 4, rtol=400 * UNIT["float32"])
+
+
 def softmax_parts(q: Any, k: Any) -> tuple[Any, Any, Any]:
     scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) * 0.25
     largest = scores.max(-1, keepdims=True)
