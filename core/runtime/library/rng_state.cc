@@ -27,7 +27,7 @@ class RngState final : public LibraryCall {
  public:
   Status Execute(LibraryContext& context, void* const* /*operands*/,
                  void* const* results) const override {
-    // Of clients that are alone, and of the one that is of the job.
+    // The counts of clients that are alone, and those of the client that is of the job.
     static std::array<std::array<std::atomic<uint64_t>, kDevices>, 2> streams{};
     const Participation* const self = context.participation();
     const bool is_of_job = self != nullptr && self->device >= 0;
