@@ -116,6 +116,11 @@ class DotDimensionNumbers:
     lhs_batch: tuple[int, ...] = ()
     rhs_batch: tuple[int, ...] = ()
 
+    @property
+    def sides(self) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
+        """For each operand its batch dimensions and those that are contracted."""
+        return (self.lhs_batch, self.lhs_contracting), (self.rhs_batch, self.rhs_contracting)
+
 
 @dataclass(frozen=True, slots=True)
 class WindowDimension:

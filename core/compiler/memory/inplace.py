@@ -50,7 +50,7 @@ def in_place_operands(instruction: Instruction) -> list[tuple[int, ...]]:
         return [(aliases[n],) if n in aliases else () for n in range(count)]
     elif opcode == "library-call" and instruction.attributes["name"] == "all-reduce":
         # Operand after operand: a value that is there twice is still read after it was written.
-        values = [_without_bitcasts(o) for o in instruction.operands]
+        values = [without_bitcasts(o) for o in instruction.operands]
         return [(n,) if values.count(v) == 1 else () for n, v in enumerate(values)]
     elif opcode == "library-call":
         operand = in_place_operand(instruction)
@@ -58,7 +58,8 @@ def in_place_operands(instruction: Instruction) -> list[tuple[int, ...]]:
     return [()] * count
 
 
-def _without_bitcasts(value: Instruction) -> Instruction:
+def without_bitcasts(value: Instruction) -> Instruction:
+    """What has the memory of ``value`` under its own name."""
     while value.opcode == "bitcast":
         value = value.operands[0]
     return value

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ..fusion.fuse import executable_computations
 from ..ir.hlo import Computation, Instruction, Module
-from ..memory.inplace import in_place_operands, must_share
+from ..memory.inplace import in_place_operands, must_share, without_bitcasts
 from .rewrite import with_called, with_entry
 
 # Instructions whose result is their operand's memory.
@@ -29,15 +29,17 @@ def _delay_in(computation: Computation) -> Computation:
     if not updates:
         return computation
     order = list(computation.instructions)
+    places = {instruction: place for place, instruction in enumerate(order)}
     changed = False
     users = computation.users()
     for update in updates:
         targets = {update.operands[n] for found in in_place_operands(update) for n in found}
         readers = set(_readers(targets, users)) - {update}
-        start = order.index(update)
+        start = places[update]
+        end = max((places[reader] for reader in readers), default=-1)
         behind = {update}  # what cannot come before the update
         last = -1
-        for position in range(start + 1, len(order)):
+        for position in range(start + 1, end + 1):
             instruction = order[position]
             if not behind.isdisjoint(instruction.operands):
                 behind.add(instruction)
@@ -52,6 +54,7 @@ def _delay_in(computation: Computation) -> Computation:
             *(i for i in among if i not in behind),
             *(i for i in among if i in behind),
         ]
+        places.update((order[place], place) for place in range(start, last + 1))
         changed = True
     if not changed:
         return computation
@@ -62,11 +65,7 @@ def _readers(
     values: Iterable[Instruction], users: dict[Instruction, list[Instruction]]
 ) -> Iterable[Instruction]:
     """What reads the memory of ``values``, by any name."""
-    stack = []
-    for value in values:
-        while value.opcode == "bitcast":
-            (value,) = value.operands
-        stack.append(value)
+    stack = [without_bitcasts(value) for value in values]
     seen: set[Instruction] = set()
     while stack:
         for user in users[stack.pop()]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..fusion.element_loops import changes, plan
 from ..ir.hlo import Computation, Instruction, Module, TupleShape, get_tuple_element, parameter
+from ..ir.patterns import constant_value, is_constant
 from .rewrite import with_entry
 
 
@@ -77,7 +78,11 @@ def _fused(
     wanted = [n for n in results if n in changed]
     if not wanted or not found.written <= set(wanted):
         return None
-    overwritten = {n for n in found.written if is_splat(loop.operands[n]) and overwrites(loop, n)}
+    overwritten = {
+        n
+        for n in found.written
+        if constant_value(loop.operands[n]) is not None and overwrites(loop, n)
+    }
     updated = sorted(found.written - overwritten)
     before = [_memory(o) for n, o in enumerate(loop.operands) if n not in overwritten]
     if any(before.count(_memory(loop.operands[n])) > 1 for n in updated):
@@ -90,7 +95,7 @@ def _fused(
     inside: list[Instruction] = []
     states: list[Instruction] = []
     for n, o in enumerate(loop.operands):
-        if is_splat(o) and n not in updated:
+        if constant_value(o) is not None and n not in updated:
             if o not in splats:
                 clone = (o.operands[0] if o.operands else o).replace()
                 inside.append(clone)
@@ -132,12 +137,6 @@ def _fused(
     return fusion, values
 
 
-def is_splat(value: Instruction) -> bool:
-    """Whether a value is a constant scalar, or one in every element."""
-    scalar = value.operands[0] if value.opcode == "broadcast" else value
-    return scalar.opcode == "constant" and not scalar.dims
-
-
 def overwrites(loop: Instruction, n: int) -> bool:
     """Whether all elements of state ``n``, which the loop updates in memory, are written: those at i, or at i from the
     end, by step i.
@@ -149,20 +148,16 @@ def overwrites(loop: Instruction, n: int) -> bool:
     if len(parts) != 1 or update.dims[parts[0]] != 1 or target.dims[parts[0]] != count:
         return False
     at = starts[parts[0]]
-    if at.opcode == "subtract" and _is_constant(at.operands[0], count - 1):
+    if at.opcode == "subtract" and is_constant(at.operands[0], count - 1):
         at = at.operands[1]
-    if at.opcode != "parameter" or not _is_constant(loop.operands[at.attributes["index"]], 0):
+    if at.opcode != "parameter" or not is_constant(loop.operands[at.attributes["index"]], 0):
         return False
     following = body.results[at.attributes["index"]]
     return (
         following.opcode == "add"
         and following.operands[0] is at
-        and _is_constant(following.operands[1], 1)
+        and is_constant(following.operands[1], 1)
     )
-
-
-def _is_constant(value: Instruction, number: int) -> bool:
-    return value.opcode == "constant" and not value.dims and value.attributes["literal"] == number
 
 
 def _memory(value: Instruction) -> Instruction:

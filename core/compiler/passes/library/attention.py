@@ -64,6 +64,7 @@ from .views import (
     own,
     peel,
     reduction_of,
+    repeated_view,
     transposed,
 )
 from .weights import Same
@@ -309,13 +310,7 @@ class Match:
         i, view = peel(i, view)
         if i.opcode != "broadcast":
             raise UnfitError
-        source = i.operands[0]
-        places = i.attributes["dimensions"]
-        inner = tuple(
-            view[place] if size != 1 else None
-            for place, size in zip(places, source.dims, strict=True)
-        )
-        return peel(source, inner)
+        return peel(i.operands[0], repeated_view(i, view))
 
     @staticmethod
     def without_guards(i: Instruction, view: View) -> tuple[Instruction, View]:
@@ -494,10 +489,7 @@ class Match:
     def read_values(self) -> None:
         dot, side = self.last, self.side
         numbers: DotDimensionNumbers = dot.attributes["dimension_numbers"]
-        sides = (
-            (numbers.lhs_batch, numbers.lhs_contracting),
-            (numbers.rhs_batch, numbers.rhs_contracting),
-        )
+        sides = numbers.sides
         (own_batch, own_contracting), (batch, contracting) = sides[side], sides[1 - side]
         view = self.weights_view
         if labels_of(tuple(view[d] for d in own_contracting)) != (self.keys,):

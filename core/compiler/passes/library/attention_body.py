@@ -18,7 +18,7 @@ from ...ir.hlo import (
 )
 from ...ir.patterns import reshape, squeezed
 from ...ir.registry import OPS
-from .views import DEPTH, UnfitError, View, labels_of, step, transposed
+from .views import DEPTH, UnfitError, View, labels_of, repeated_view, step, transposed
 
 if TYPE_CHECKING:
     from .attention import Match
@@ -231,13 +231,7 @@ class Body:
     def array(self, i: Instruction, view: View) -> Instruction:
         """An array that the fusion reads, or computes by itself."""
         if i.opcode == "broadcast":
-            places = i.attributes["dimensions"]
-            source = i.operands[0]
-            inner = tuple(
-                view[place] if size != 1 else None
-                for place, size in zip(places, source.dims, strict=True)
-            )
-            return self.placed(self.small(source), inner)
+            return self.placed(self.small(i.operands[0]), repeated_view(i, view))
         if i.opcode == "constant" and i.elements > 1:
             literal = i.attributes["literal"]
             if (literal == literal.reshape(-1)[0]).all():

@@ -44,6 +44,7 @@ from .views import (
     own,
     peel,
     reduction_of,
+    repeated_view,
     transposed,
 )
 
@@ -91,10 +92,7 @@ def result_product(
     ``dot`` may be the gradient of the values: weights times the result's gradient, which also meets the values.
     """
     numbers: DotDimensionNumbers = dot.attributes["dimension_numbers"]
-    sides = (
-        (numbers.lhs_batch, numbers.lhs_contracting),
-        (numbers.rhs_batch, numbers.rhs_contracting),
-    )
+    sides = numbers.sides
     for side in (0, 1):
         (batch, queries), (gradient_batch, gradient_queries) = sides[side], sides[1 - side]
         weights, gradient = dot.operands[side], dot.operands[1 - side]
@@ -137,10 +135,7 @@ def _of_values(
     if slopes.operands[0] is slopes.operands[1]:
         return None
     side = slopes.operands.index(gradient)
-    sides = (
-        (numbers.lhs_batch, numbers.lhs_contracting),
-        (numbers.rhs_batch, numbers.rhs_contracting),
-    )
+    sides = numbers.sides
     (own_batch, contracting), (values_batch, values_contracting) = sides[side], sides[1 - side]
     values = slopes.operands[1 - side]
     rows = [
@@ -212,10 +207,7 @@ class _Gradient:
             given = product.operands[side]
         view = self.view_of(given, own(given))
         numbers: DotDimensionNumbers = product.attributes["dimension_numbers"]
-        both = (
-            (numbers.lhs_batch, numbers.lhs_contracting),
-            (numbers.rhs_batch, numbers.rhs_contracting),
-        )
+        both = numbers.sides
         (own_batch, own_contracting), (batch, contracting) = both[side], both[1 - side]
         batch_view = tuple(view[d] for d in own_batch)
         if sorted(labels_of(batch_view)) != sorted(m.batch):
@@ -447,13 +439,8 @@ class _GradientBody(Body):
         m = self.match
         if i.opcode == "dot" and i.elements == m.division.elements:
             return self.slope(i, view)
-        if i.opcode == "broadcast":
-            inner = tuple(
-                view[place] if size != 1 else None
-                for place, size in zip(i.attributes["dimensions"], i.operands[0].dims, strict=True)
-            )
-            if self.is_row(i.operands[0]):
-                return self.repeated(self.row(i.operands[0], inner))
+        if i.opcode == "broadcast" and self.is_row(i.operands[0]):
+            return self.repeated(self.row(i.operands[0], repeated_view(i, view)))
         return super().array(i, view)
 
     def is_row(self, i: Instruction) -> bool:
@@ -559,10 +546,7 @@ class _GradientBody(Body):
             row = self.member(broadcast(scalar, self.row_dims))
         else:
             source = factor.operands[0]
-            inner = tuple(
-                view[place] if size != 1 else None
-                for place, size in zip(factor.attributes["dimensions"], source.dims, strict=True)
-            )
+            inner = repeated_view(factor, view)
             if self.match.keys in inner or not self.is_row(source):
                 raise UnfitError
             row = self.converted(self.row(source, inner), made.dtype)

@@ -17,10 +17,7 @@ def split_operand(dot: Instruction, side: int) -> Instruction | None:
     if parts is None:
         return None
     numbers: DotDimensionNumbers = dot.attributes["dimension_numbers"]
-    batch, contracting = (
-        (numbers.lhs_batch, numbers.lhs_contracting),
-        (numbers.rhs_batch, numbers.rhs_contracting),
-    )[side]
+    batch, contracting = numbers.sides[side]
     if any(len(parts[d]) > 1 for d in contracting):
         return None
     other = dot.operands[1 - side]

@@ -32,6 +32,12 @@ def labels_of(view: View) -> tuple[int, ...]:
     return tuple(label for label in view if label is not None)
 
 
+def repeated_view(i: Instruction, view: View) -> View:
+    """The view of a broadcast's operand; ``view``: that of the broadcast ``i``."""
+    places = zip(i.attributes["dimensions"], i.operands[0].dims, strict=True)
+    return tuple(view[place] if size != 1 else None for place, size in places)
+
+
 def is_rounding(i: Instruction) -> bool:
     return i.opcode == "convert" and i.dtype in FLOATS and i.operands[0].dtype in FLOATS
 
