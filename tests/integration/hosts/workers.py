@@ -261,7 +261,9 @@ def dies_under_threads() -> None:
             programs[number](values[number]).block_until_ready()
         except Exception as error:
             text = f"THREAD {number} after {time.monotonic() - start:.1f} s: {error}"
-            print(text.replace("\n", " "), flush=True)
+            # One write for each line: print() writes the end of the line apart from its text, so
+            # that two threads can write their texts into one line.
+            os.write(1, (text.replace("\n", " ") + "\n").encode())
 
     threads = [threading.Thread(target=wait, args=(i,), daemon=True) for i in range(2)]
     for thread in threads:
