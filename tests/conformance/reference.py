@@ -8,7 +8,7 @@ zero) it ends the process, so configurations for those bring a judge of their ow
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,52 +20,45 @@ from tripont.core.compiler.ir.hlo import Shape
 
 from tests.conformance.programs import tensor
 
+#: Evaluates a module whose arguments are the texts of attributes, and whose results are integers.
+Evaluate = Callable[[str, Sequence[str]], list[np.ndarray]]
+
 
 @functools.cache
-def _context() -> ir.Context:
+def context() -> ir.Context:
     context = bindings._new_context()
     _stablehlo.register_interpreter_dialect(context)
     return context
 
 
+def evaluate(module: str, arguments: Sequence[str]) -> list[np.ndarray]:
+    """The results of a module in this process. Raises MLIRError or ValueError for one that the interpreter refuses."""
+    with context(), ir.Location.unknown():
+        given = [ir.Attribute.parse(a) for a in arguments]
+        return [_array(v) for v in _stablehlo.eval_module(ir.Module.parse(module), given)]
+
+
 def interpret(
-    program: str, arguments: Sequence[np.ndarray], results: Sequence[Shape]
+    program: str,
+    arguments: Sequence[np.ndarray],
+    results: Sequence[Shape],
+    evaluate: Evaluate = evaluate,
 ) -> list[np.ndarray]:
     """What the interpreter says ``main`` gives. Raises for a program that it refuses."""
-    with _context(), ir.Location.unknown():
-        types = [str(t) for t in _main_type(program).inputs]
-        module = ir.Module.parse(_with_plain_results(program, types, results))
-        given = []
-        for array, kind in zip(arguments, types, strict=True):
-            given += [_attribute(a, ir.Type.parse(t)) for a, t in _plain_arguments(array, kind)]
-        values = _stablehlo.eval_module(module, given)
-        arrays = iter([_array(v) for v in values])
-        return [_result(arrays, shape) for shape in results]
+    types = parameter_types(program)
+    given = [
+        _attribute(a, t)
+        for array, kind in zip(arguments, types, strict=True)
+        for a, t in _plain_arguments(array, kind)
+    ]
+    arrays = iter(evaluate(_with_plain_results(program, types, results), given))
+    return [_result(arrays, shape) for shape in results]
 
 
-def interpret_together(
-    program: str, arguments: Sequence[Sequence[np.ndarray]], results: Sequence[Shape]
-) -> list[np.ndarray]:
-    """What ``main`` gives on each of several partitions: the first one's results, then the second's, and so on.
-
-    ``results``: the shapes of all of these.
-    """
-    with _context(), ir.Location.unknown():
-        own = [str(t) for t in _main_type(program).inputs]
-    given = own * len(arguments)
-    kinds = [tensor(s.dtype, *s.dims) for s in results]
-    names = [f"%p{n}" for n in range(len(given))]
-    parameters = ", ".join(f"{n}: {t}" for n, t in zip(names, given, strict=True))
-    programs = ", ".join("@each" for _ in arguments)
-    left = f"%v:{len(kinds)}" if len(kinds) > 1 else "%v"
-    values = [f"%v#{n}" for n in range(len(kinds))] if len(kinds) > 1 else ["%v"]
-    outer = (
-        f"func.func @main({parameters}) -> ({', '.join(kinds)}) {{\n"
-        f'{left} = "interpreter.run_parallel"({", ".join(names)}) {{programs = [[{programs}]]}}'
-        f" : ({', '.join(given)}) -> ({', '.join(kinds)})\nreturn {', '.join(values)} : {', '.join(kinds)}\n}}\n"
-    )
-    each = program.replace("func.func @main", "func.func @each")
-    return interpret(each + outer, [a for every in arguments for a in every], results)
+def parameter_types(program: str) -> list[str]:
+    """The types of ``main``'s parameters."""
+    with context(), ir.Location.unknown():
+        return [str(t) for t in _main_type(program).inputs]
 
 
 def _main_type(program: str) -> Any:
@@ -75,11 +68,10 @@ def _main_type(program: str) -> Any:
     raise AssertionError("no main")
 
 
-def _attribute(array: np.ndarray, mlir_type: Any) -> ir.Attribute:
-    array = np.ascontiguousarray(array)
+def _attribute(array: np.ndarray, kind: str) -> str:
     if array.size == 0:
-        return ir.Attribute.parse(f"dense<> : {mlir_type}")
-    return ir.Attribute.parse(f'dense<"0x{array.tobytes().hex().upper()}"> : {mlir_type}')
+        return f"dense<> : {kind}"
+    return f'dense<"0x{array.tobytes().hex().upper()}"> : {kind}'
 
 
 def _plain_arguments(array: np.ndarray, kind: str) -> list[tuple[np.ndarray, str]]:

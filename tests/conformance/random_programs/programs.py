@@ -12,7 +12,7 @@ from tripont.core.compiler.ir import dtypes
 from tripont.core.compiler.ir.hlo import Shape
 from tripont.core.compiler.reference import evaluate, stochastic
 
-from tests.conformance import device, reference
+from tests.conformance import device, reference, reference_of_partitions
 from tests.conformance.random_programs import (  # noqa: F401  (they enter their operations)
     arithmetic,
     collective,
@@ -190,7 +190,7 @@ def differences_together(program: Program, run: Run) -> list[str]:
     arguments = [program.arguments(n) for n in range(2)]
     found = run(program.text, arguments)
     shapes = [Shape(dtypes.from_numpy(a.dtype), a.shape) for results in found for a in results]
-    expected = reference.interpret_together(program.judged, arguments, shapes)
+    expected = reference_of_partitions.interpret(program.judged, arguments, shapes)
     lines = []
     for n, (a, e) in enumerate(zip([a for each in found for a in each], expected, strict=True)):
         if _bits(a) != _bits(e):
