@@ -12,7 +12,7 @@ import gc
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from . import pipeline, targets
 from .formats import artifact
@@ -24,14 +24,18 @@ from .observe import dump
 from .stages import Context, Program, fingerprint
 from .xla import option_overrides
 
-# What a compilation may be told: name -> what the value means. Besides, it heeds XLA's option
-# xla_allow_excess_precision, whose values XLA itself checks (option_overrides).
+# What a compilation may be told: name -> what the value means. Besides, it heeds XLA's options
+# xla_allow_excess_precision and xla_cpu_multi_thread_eigen, whose values XLA itself checks (option_overrides).
 OPTIONS: Mapping[str, str] = {
     **targets.OPTIONS,
+    "num_threads": "threads of the host that one execution may use (0, the default: as many as the process may)",
     "dump_to": "folder for dumps of all stages",
     "dump_hlo_pass_re": "regular expression: passes around which to dump HLO",
     "dump_hlo_module_re": "regular expression: names of programs to dump (the default: all)",
 }
+
+_NO: Final = ("false", "0")
+_MAX_THREADS: Final = 1 << 16
 
 
 def compile_program(
@@ -64,8 +68,20 @@ def compile_module(module: Module, options: Mapping[str, str] | None = None) -> 
 
 
 def _context(options: Mapping[str, str]) -> Context:
-    exact = options.get("xla_allow_excess_precision", "").lower() in ("false", "0")
-    return Context(targets.from_options(options), dump.from_options(options), exact)
+    exact = options.get("xla_allow_excess_precision", "").lower() in _NO
+    target = targets.from_options(options)
+    return Context(target, dump.from_options(options), exact, _num_threads(options))
+
+
+def _num_threads(options: Mapping[str, str]) -> int:
+    text = options.get("num_threads")
+    if text is None:  # XLA's way to ask for one thread, for its CPU
+        return int(options.get("xla_cpu_multi_thread_eigen", "").lower() in _NO)
+    if not (text.isascii() and text.isdecimal() and int(text) <= _MAX_THREADS):
+        raise invalid_argument(
+            f"the compiler option num_threads is {text!r}, which is not a number from 0 (all threads) to {_MAX_THREADS}"
+        )
+    return int(text)
 
 
 @deep_recursion()

@@ -32,13 +32,15 @@ from .xla import partition
 class Context:
     """What all stages of a compilation may ask: the target, and where dumps go.
 
-    ``exact``: floats of at most 16 bits are rounded after every operation. ``resources`` are closed at the end of the
-    compilation, whether it succeeds or not.
+    ``exact``: floats of at most 16 bits are rounded after every operation. ``num_threads``: threads of the host that
+    one execution may use, 0 for all of the process. ``resources`` are closed at the end of the compilation, whether it
+    succeeds or not.
     """
 
     target: Target
     dump: Dump = field(default_factory=Dump)
     exact: bool = False
+    num_threads: int = 0
     resources: ExitStack = field(default_factory=ExitStack)
 
 
@@ -224,6 +226,7 @@ def link(generated: Generated, context: Context) -> Executable:
         donatable_parameters=donated_parameters(module, parameters, results),
         num_replicas=module.num_replicas,
         num_partitions=module.num_partitions,
+        num_threads=context.num_threads,
         visible_results=module.visible_results,
         dynamic_results=tuple(DynamicDimension(*d) for d in module.dynamic_results),
         size_checks=tuple(SizeCheck(*c) for c in module.size_checks),

@@ -38,6 +38,9 @@ class Checker {
       return InvalidArgument("artifact: ", artifact_.num_replicas, " replicas x ",
                              artifact_.num_partitions, " partitions");
     }
+    if (artifact_.num_threads < 0) {
+      return InvalidArgument("artifact: a limit of ", artifact_.num_threads, " threads");
+    }
     TRIPONT_RETURN_IF_ERROR(CheckDonation());
     TRIPONT_RETURN_IF_ERROR(CheckSizes());
     for (const auto& [symbol, offset] : artifact_.imports) {

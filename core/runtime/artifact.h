@@ -12,7 +12,7 @@
 
 namespace tripont {
 
-inline constexpr uint32_t kArtifactFormatVersion = 2;
+inline constexpr uint32_t kArtifactFormatVersion = 3;
 
 // `code`, `constants` and `program` are views of the bytes that were parsed: valid as long as these.
 // Results from `visible_results` on are for the runtime alone (never -1 here).

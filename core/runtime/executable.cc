@@ -249,7 +249,7 @@ Status Executable::RunProgram(Device* device, void* const* parameters, void* con
   context.set_caller(caller);
   Status status;
   try {
-    status = program_->Run(bases.data(), context);
+    WithThreads(artifact_.num_threads, [&] { status = program_->Run(bases.data(), context); });
   } catch (const std::exception& error) {
     status = Internal(name(), ": ", error.what());
   }

@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <map>
+#include <utility>
 
 #include "core/runtime/sanitizers.h"
 
@@ -20,6 +22,8 @@ std::atomic<bool> in_forked_child{false};
 // Copies below this run at the speed of one core's cache; above, several cores are faster.
 constexpr int64_t kParallelCopyBytes = 1 << 20;
 constexpr int64_t kCopyPiece = 256 << 10;
+
+thread_local bool threads_are_limited = false;
 
 }  // namespace
 
@@ -76,6 +80,21 @@ void SetNumThreads(int threads) {
   static auto* const control [[maybe_unused]] = new tbb::global_control(
       tbb::global_control::max_allowed_parallelism, static_cast<size_t>(threads));
 }
+
+void WithThreads(int64_t limit, void (*body)(void* context), void* context) {
+  if (limit <= 0 || limit >= NumThreads()) return body(context);
+  // An arena belongs to a thread, not to a program: with one arena for all callers those of a
+  // program that meets other devices would wait for its places, and for one another, for ever.
+  thread_local std::map<int64_t, tbb::task_arena> arenas;
+  tbb::task_arena& arena = arenas.try_emplace(limit, static_cast<int>(limit)).first->second;
+  struct Mark {
+    const bool before = std::exchange(threads_are_limited, true);
+    ~Mark() { threads_are_limited = before; }
+  } const mark;
+  arena.execute([=] { body(context); });
+}
+
+bool ThreadsAreLimited() { return threads_are_limited; }
 
 bool InForkedChild() { return in_forked_child.load(std::memory_order_relaxed); }
 void MarkForkedChild() { in_forked_child.store(true, std::memory_order_relaxed); }

@@ -39,6 +39,20 @@ TRIPONT_EXPORT int NumThreads();
 // Sets it, process-wide; 0: one a CPU that this process may use. Called once by the core.
 TRIPONT_EXPORT void SetNumThreads(int threads);
 
+// Calls body(context), in which parallel loops use at most `limit` threads, the caller included; 0,
+// or as many as NumThreads(): as many as outside of it. Libraries that run on oneTBB keep to it too.
+// Calls on several threads at the same time have `limit` threads each. What `body` throws comes
+// through.
+TRIPONT_EXPORT void WithThreads(int64_t limit, void (*body)(void* context), void* context);
+template <typename Body>
+void WithThreads(int64_t limit, const Body& body) {
+  WithThreads(
+      limit, [](void* context) { (*static_cast<const Body*>(context))(); },
+      const_cast<void*>(static_cast<const void*>(&body)));
+}
+// Whether this thread is within WithThreads with a limit below NumThreads() outside of it.
+TRIPONT_EXPORT bool ThreadsAreLimited();
+
 // Whether this process is the child of a fork of one that used the runtime.
 TRIPONT_EXPORT bool InForkedChild();
 TRIPONT_EXPORT void MarkForkedChild();

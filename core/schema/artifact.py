@@ -211,6 +211,7 @@ class Executable:
     cpu_features: tuple[str, ...]
     num_replicas: I64 = 1
     num_partitions: I64 = 1
+    num_threads: I64 = 0  # that one execution may use on the host; 0: as many as the process has
     costs: Costs = field(default_factory=Costs)
     parameters: tuple[Value, ...]
     results: tuple[Value, ...]

@@ -76,7 +76,7 @@ __all__ = [
 ]
 
 MAGIC: Final = b"TRIPONT\0"
-FORMAT_VERSION: Final = 2
+FORMAT_VERSION: Final = 3
 ALIGNMENT: Final = 64
 CODE_ALIGNMENT: Final = 4096
 

@@ -29,7 +29,8 @@ Status BatchCall::Execute(LibraryContext& context, void* const* operands,
                            context.AllocateScratch(static_cast<size_t>(tasks) * workspace_));
   std::optional<OneThread> one_thread;
   const Api* api = LoadedOrNull();
-  if (tasks > 1 && api != nullptr) one_thread.emplace(*api);
+  // LAPACK's own threads know nothing of a program's limit.
+  if ((tasks > 1 || ThreadsAreLimited()) && api != nullptr) one_thread.emplace(*api);
   ParallelFor(tasks, 1, [&](int64_t begin, int64_t end) {
     for (int64_t task = begin; task < end; ++task) {
       std::byte* work = scratch.as<std::byte>() + static_cast<size_t>(task) * workspace_;

@@ -62,7 +62,31 @@ def test_donated_parameters_are_listed() -> None:
     )
 
 
-@pytest.mark.parametrize("options", [{"target": "moon"}, {"cpu": "z80"}])
+@pytest.mark.parametrize(
+    ("options", "limit"),
+    [
+        ({}, 0),
+        ({"num_threads": "3"}, 3),
+        ({"xla_cpu_multi_thread_eigen": "false"}, 1),
+        ({"xla_cpu_multi_thread_eigen": "true"}, 0),
+        ({"xla_cpu_multi_thread_eigen": "False", "num_threads": "2"}, 2),
+    ],
+)
+def test_limit_of_threads(options: dict[str, str], limit: int) -> None:
+    assert compiled("elementwise", **options).num_threads == limit
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"target": "moon"},
+        {"cpu": "z80"},
+        {"num_threads": "-1"},
+        {"num_threads": "two"},
+        {"num_threads": ""},
+        {"num_threads": "99999999999999999999"},
+    ],
+)
 def test_unknown_option_values(options: dict[str, str]) -> None:
     with pytest.raises(CompileError) as error:
         compile_program(programs.stablehlo("elementwise"), "mlir", b"", options)

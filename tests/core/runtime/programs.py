@@ -69,6 +69,14 @@ KERNEL(slow_add_one) {
   for (i64 i = 0; i < 100000000; ++i) asm volatile("" ::: "memory");
   for (i64 i = begin; i < end; ++i) z[i] = x[i] + 1;
 }
+/* Who did each unit: the address of the thread's own memory. Long enough for other threads to come. */
+KERNEL(thread_of_unit) {
+  i64* z = a[0];
+  for (i64 i = begin; i < end; ++i) {
+    for (i64 j = 0; j < 2000000; ++j) asm volatile("" ::: "memory");
+    z[i] = (i64)__builtin_thread_pointer();
+  }
+}
 """
 
 F32_8 = Shape(dtypes.F32, (8,))

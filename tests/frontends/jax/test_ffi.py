@@ -206,6 +206,23 @@ def test_execution_context(library: Any) -> None:
     assert first[4] == _tripont.num_threads()
 
 
+@pytest.mark.parametrize(
+    "options", [{"num_threads": 1}, {"num_threads": "1"}, {"xla_cpu_multi_thread_eigen": False}]
+)
+def test_a_function_with_one_thread(library: Any, options: dict[str, Any]) -> None:
+    call = jax.jit(
+        jax.ffi.ffi_call("test.context", jax.ShapeDtypeStruct((5,), np.int64)),
+        compiler_options=options,
+    )
+    assert call(np.int64([3])).tolist()[2:] == [1, 3 * 28, 1]
+
+
+def test_a_limit_of_threads_is_a_number(library: Any) -> None:
+    call = jax.ffi.ffi_call("test.context", jax.ShapeDtypeStruct((5,), np.int64))
+    with pytest.raises(Exception, match="option num_threads is 'few', which is not a number"):
+        jax.jit(call, compiler_options={"num_threads": "few"})(np.int64([3]))
+
+
 def test_stages_and_state(library: Any) -> None:
     result = jax.ShapeDtypeStruct((1,), np.int64)
     library.NumPrepared()
