@@ -97,7 +97,18 @@ OPTIMISATION: Final[tuple[Pass, ...]] = (
 PASSES: Final[tuple[Pass, ...]] = (*PREPARATION, *OPTIMISATION)
 
 # The passes that are given the target.
-TARGET_PASSES: Final[frozenset[Pass]] = frozenset((hoist_invariants, match_library, hoist_packing))
+TARGET_PASSES: Final[frozenset[Pass]] = frozenset(
+    (
+        hoist_invariants,
+        match_collectives,
+        match_custom_calls,
+        match_library,
+        hoist_packing,
+        split_scans,
+        split_reductions,
+        fuse,
+    )
+)
 
 # What holds from a pass on.
 LAWS: Final[dict[Pass, laws.Law]] = {

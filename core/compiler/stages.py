@@ -152,7 +152,7 @@ def files_of_assignment(scheduled: Scheduled, context: Context) -> Iterator[tupl
 
 def lower(scheduled: Scheduled, context: Context) -> Lowered:
     """The thunks of a scheduled module, and which functions they want."""
-    return lowering.lower(scheduled.module, scheduled.assignment)
+    return lowering.lower(scheduled.module, scheduled.assignment, context.target.costs.library)
 
 
 def emit(lowered: Lowered, context: Context) -> Emitted:
@@ -207,7 +207,9 @@ def link(generated: Generated, context: Context) -> Executable:
     parameters = _values(entry.parameters, module.parameter_memory_kinds)
     results = _values(entry.results, module.result_memory_kinds)
     assert module.costs is not None  # see passes/estimate_costs.py
-    costs = replace(module.costs, optimal_nanoseconds=thunk_cost.of_thunks(lowered.thunks))
+    costs = replace(
+        module.costs, optimal_nanoseconds=thunk_cost.of_thunks(lowered.thunks, target.costs.thunks)
+    )
     executable = Executable(
         name=module.name,
         target=target.name,

@@ -26,6 +26,7 @@ from .kernels.emit import EmittedKernel
 from .llvm_ir import Builder, Module, Value, i64
 
 if TYPE_CHECKING:
+    from ..targets.costs import Thunks
     from ..targets.target import Target
 
 INLINED_LINES: Final = 120  # kernels of at most this many lines of IR become part of the function,
@@ -41,19 +42,19 @@ def can_emit(thunks: Sequence[Thunk]) -> bool:
     return all(not isinstance(t, LibraryCall) for t in walk(thunks))
 
 
-def cost_of(thunks: Sequence[Thunk]) -> float:
+def cost_of(thunks: Sequence[Thunk], costs: Thunks) -> float:
     """The estimated nanoseconds of the kernels of one pass over ``thunks``."""
     total = 0.0
     for thunk in thunks:
         if isinstance(thunk, Kernel | LibraryCall):
             total += thunk.cost_ns
         elif isinstance(thunk, Copy):
-            total += 5.0 + 0.03 * thunk.source.size
+            total += costs.inner_copy + costs.inner_byte * thunk.source.size
         elif isinstance(thunk, While):
             trips = thunk.trip_count if thunk.trip_count >= 0 else UNKNOWN_TRIPS
-            total += trips * (cost_of(thunk.condition) + cost_of(thunk.body))
+            total += trips * (cost_of(thunk.condition, costs) + cost_of(thunk.body, costs))
         else:
-            total += max(map(cost_of, thunk.branches), default=0.0)
+            total += max((cost_of(b, costs) for b in thunk.branches), default=0.0)
     return total
 
 
@@ -86,7 +87,7 @@ def emit_sequence(
     _Sequence(builder, target, slices, symbols, read_only).run(thunks)
     builder.ret()
     builder.finish()
-    return EmittedKernel(name, 1, 1, cost_of(thunks)), tuple(slices)
+    return EmittedKernel(name, 1, 1, cost_of(thunks, target.costs.thunks)), tuple(slices)
 
 
 def overlapping(slices: Iterable[Slice]) -> list[list[Slice]]:

@@ -14,8 +14,7 @@ import math
 from collections.abc import Iterable
 from typing import Final
 
-from ..ir.hlo import Instruction, Shape
-from ..ir.registry import OPS
+from ..ir.hlo import Instruction
 
 SCALAR: Final = -1
 # Read in a way that nothing may be fused into: the operand that is updated in place.
@@ -23,25 +22,6 @@ FORBIDDEN: Final = -2
 
 MAXIMUM_MEMBERS: Final = 200
 MAXIMUM_INPUTS: Final = 48
-MAXIMUM_COST: Final = 600.0  # arithmetic operations an element, counted with recomputation
-# Operations an element that a fusion does more than separate kernels would.
-MAXIMUM_RECOMPUTED: Final = 24.0
-MAXIMUM_ROW: Final = 1 << 15  # elements of a row that a row fusion keeps in cache
-
-EXPENSIVE: Final = 5.0  # from this cost on a value is not computed twice
-CHEAP: Final = 2.0
-
-
-def cost_of(instruction: Instruction) -> float:
-    """Vector instructions that one element of ``instruction`` takes, roughly."""
-    price = OPS[instruction.opcode].price
-    cost = price.instructions
-    if isinstance(instruction.shape, Shape):
-        if instruction.shape.dtype.is_complex:
-            cost *= 4
-        elif price.of_integers is not None and instruction.shape.dtype.is_integer:
-            cost = price.of_integers.instructions
-    return cost
 
 
 class Cluster:

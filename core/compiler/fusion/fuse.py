@@ -30,24 +30,22 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ..ir.hlo import Computation, Instruction, Module, Shape, TupleShape, get_tuple_element
 from ..ir.registry import OPS
 from .clusters import (
-    CHEAP,
-    EXPENSIVE,
     FORBIDDEN,
-    MAXIMUM_COST,
     MAXIMUM_INPUTS,
     MAXIMUM_MEMBERS,
-    MAXIMUM_RECOMPUTED,
-    MAXIMUM_ROW,
     SCALAR,
     Cluster,
-    cost_of,
 )
 from .fused import make_fusion
+
+if TYPE_CHECKING:
+    from ..targets.costs import Costs
+    from ..targets.target import Target
 
 # Instructions looked at when searching for a reduction that a value comes from.
 _LOOK_BACK: Final = 24
@@ -72,14 +70,14 @@ def _bytes_behind(operand: Instruction) -> int:
     return operand.shape.bytes
 
 
-def fuse(module: Module) -> Module:
+def fuse(module: Module, target: Target) -> Module:
     """The module with its computations fused; bodies of reductions, sorts and the like are left
     alone.
     """
     keys: dict[Hashable, Computation] = {}
     done: dict[Computation, Computation] = {}
     for computation in executable_computations(module):
-        done[computation] = _Fuser(computation, done, keys).run()
+        done[computation] = _Fuser(computation, done, keys, target.costs).run()
     return replace(module, entry=done[module.entry])
 
 
@@ -109,7 +107,9 @@ class _Fuser:
         computation: Computation,
         done: dict[Computation, Computation],
         keys: dict[Hashable, Computation],
+        costs: Costs,
     ) -> None:
+        self.costs, self.limits = costs, costs.fusion
         self.computation = computation
         self.done = done
         self.keys = keys
@@ -173,7 +173,7 @@ class _Fuser:
         self.place_indexable(instruction, opcode, readers)
 
     def place_indexable(self, instruction: Instruction, opcode: str, readers: Readers) -> None:
-        cost = cost_of(instruction)
+        cost = self.costs.instructions(instruction)
         takers: list[tuple[Cluster, tuple[int, ...], float]] = []
         for cluster, users in readers.items():
             if cluster.boundary:
@@ -247,14 +247,14 @@ class _Fuser:
             return 0.0
         elements = instruction.elements
         ratio = len(many) * cluster.elements / elements if elements else 1.0
-        if cluster.cost + cost * len(many) > MAXIMUM_COST:
+        if cluster.cost + cost * len(many) > self.limits.most:
             return None
-        if len(many) > 4 or (ratio > 1.25 and cost >= EXPENSIVE):
+        if len(many) > 4 or (ratio > 1.25 and cost >= self.limits.expensive):
             return None
         if ratio <= 1.0:
             return 0.0
         recomputed = max(cost, 0.25) * min(len(many) - 1 + (cluster.elements > elements), 4)
-        if cluster.recomputed + recomputed > MAXIMUM_RECOMPUTED:
+        if cluster.recomputed + recomputed > self.limits.recomputed:
             return None
         return recomputed
 
@@ -285,7 +285,7 @@ class _Fuser:
         """
         if _is_free(instruction) or not instruction.operands:
             return True
-        if cost > CHEAP or cluster.recomputed + cost > MAXIMUM_RECOMPUTED:
+        if cost > self.limits.cheap or cluster.recomputed + cost > self.limits.recomputed:
             return False
         shape = instruction.shape
         assert isinstance(shape, Shape)
@@ -316,7 +316,7 @@ class _Fuser:
         if contexts[0] != cluster.derived(("rows", rank)):
             return
         dimensions = tuple(range(rank, len(dims)))
-        if math.prod(dims[rank:]) <= MAXIMUM_ROW and self.reduced_rows(
+        if math.prod(dims[rank:]) <= self.limits.row and self.reduced_rows(
             instruction, dims, dimensions
         ):
             self.turn_into_reduction(cluster, dims, dimensions, contexts)
@@ -427,7 +427,7 @@ class _Fuser:
                         and cluster.dims == dims
                         and cluster not in reading
                         and len(cluster.roots) < 16
-                        and cluster.cost + cost <= MAXIMUM_COST
+                        and cluster.cost + cost <= self.limits.most
                         and cluster.can_read_all(len(instruction.operands))
                         and self.goes_before(cluster, readers, first - 1)
                     ):
@@ -460,7 +460,9 @@ class _Fuser:
         else:
             dims = instruction.shape.dims if kind else ()  # type: ignore[union-attr]
         cluster = Cluster(kind, dims, self.lowest)
-        cluster.add(instruction, (cluster.full,), cost_of(instruction) if kind else 0.0, 0.0)
+        cluster.add(
+            instruction, (cluster.full,), self.costs.instructions(instruction) if kind else 0.0, 0.0
+        )
         self.clusters.append(cluster)
         self.placement.setdefault(instruction, []).append(cluster)  # others may have a copy
         self.make_result(instruction, cluster)
@@ -582,7 +584,7 @@ class _Fuser:
         if cluster.kind == "loop":
             if contexts[0] == cluster.full and self.result_dims(reduce) == cluster.dims:
                 return cluster.elements * 2 <= math.prod(space)
-            if cluster.dims != space or not minor or row > MAXIMUM_ROW:
+            if cluster.dims != space or not minor or row > self.limits.row:
                 return False
             if rank == 0:
                 return contexts[0] == SCALAR
@@ -598,7 +600,7 @@ class _Fuser:
             if several:
                 return cluster.kind == "reduce"
             if cluster.kind == "row" or cluster.comes_back(self.users[reduce]):
-                return minor and row <= MAXIMUM_ROW
+                return minor and row <= self.limits.row
             return True
         return False
 

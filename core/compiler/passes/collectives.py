@@ -13,7 +13,7 @@ The devices of a program are its participants, numbered ``replica * num_partitio
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -31,14 +31,14 @@ from ..ir.hlo import (
 )
 from ..ir.patterns import reshape
 from .library.call import library_call
-from .library.cost import CALL_NS
 from .rewrite import map_computations, sweep
+
+if TYPE_CHECKING:
+    from ..targets.costs import Library
+    from ..targets.target import Target
 
 # Elements that one call of a reduction's kernel reduces: kReductionElements in core/runtime/library/collectives.cc.
 REDUCTION_ELEMENTS: Final = 1024
-# What waiting for the other devices takes at least, and how fast bytes move between them.
-MEETING_NS: Final = 5_000.0
-BYTES_PER_NS: Final = 10.0
 
 Groups = tuple[tuple[int, ...], ...]
 
@@ -75,17 +75,17 @@ def arrange_collectives(module: Module) -> Module:
     return map_computations(module, lambda computation: sweep(computation, rule))
 
 
-def match_collectives(module: Module) -> Module:
+def match_collectives(module: Module, target: Target) -> Module:
     """Collectives and device numbers become library calls."""
     if not _has_collectives(module):
         return module
-    meetings = iter(range(1 << 31))
+    meetings, library = iter(range(1 << 31)), target.costs.library
 
     def match(computation: Computation) -> Computation:
         if not any(i.opcode in _OPCODES for i in computation.instructions):
             return computation
         computation = _combine_all_reduces(computation, module)
-        return sweep(computation, lambda i: _match(i, module, meetings), repeat=False)
+        return sweep(computation, lambda i: _match(i, module, meetings, library), repeat=False)
 
     return map_computations(module, match)
 
@@ -425,7 +425,7 @@ def _combine_all_reduces(computation: Computation, module: Module) -> Computatio
     return Computation(computation.name, computation.parameters, order, root)
 
 
-def _match(i: Instruction, module: Module, meetings: Any) -> Instruction | None:
+def _match(i: Instruction, module: Module, meetings: Any, library: Library) -> Instruction | None:
     opcode = i.opcode
     if opcode not in _OPCODES:
         if opcode == "get-tuple-element" and i.operands[0].opcode == "tuple":
@@ -434,7 +434,7 @@ def _match(i: Instruction, module: Module, meetings: Any) -> Instruction | None:
         return None
     if opcode in ("partition-id", "replica-id"):
         return library_call(
-            i, "device-number", {"partition": int(opcode == "partition-id")}, CALL_NS
+            i, "device-number", {"partition": int(opcode == "partition-id")}, library.call
         )
     config: dict[str, Any] = {"meeting": next(meetings), "channel": i.attributes["channel_id"]}
     if opcode in ("collective-permute", "collective-broadcast"):
@@ -446,4 +446,4 @@ def _match(i: Instruction, module: Module, meetings: Any) -> Instruction | None:
     config["groups"] = tuple(n for group in groups for n in group)
     config["group_sizes"] = tuple(map(len, groups))
     size = sum(o.shape.bytes for o in i.operands if isinstance(o.shape, Shape))
-    return library_call(i, opcode, config, MEETING_NS + size / BYTES_PER_NS)
+    return library_call(i, opcode, config, library.meeting + size / library.exchanged)

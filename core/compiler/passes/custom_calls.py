@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -24,8 +24,11 @@ from ..ir.errors import of_instruction
 from ..ir.hlo import Instruction, Module, Shape, TokenShape, TupleShape, broadcast, constant
 from . import random
 from .library.call import library_call
-from .library.cost import CALL_NS
 from .rewrite import map_computations, sweep
+
+if TYPE_CHECKING:
+    from ..targets.costs import Library
+    from ..targets.target import Target
 
 _LAPACK: Final = re.compile(r"lapack_[sdcz]([a-z0-9]+)_ffi")
 # The runtime's name of a routine, where it is not the routine's own: complex matrices have other names.
@@ -56,7 +59,6 @@ _OTHERS: Final = {
 }
 # Floating-point operations for each element of the first operand, times its last dimension.
 _WORK: Final = {"gees": 25.0, "geev": 25.0, "gesdd": 20.0, "gesvd": 20.0, "syevd": 9.0}
-_FLOPS_PER_NS: Final = 4.0
 
 
 def lay_out_custom_calls(module: Module) -> Module:
@@ -69,14 +71,19 @@ def lay_out_custom_calls(module: Module) -> Module:
     return map_computations(module, lambda computation: sweep(computation, _lay_out))
 
 
-def match_custom_calls(module: Module) -> Module:
+def match_custom_calls(module: Module, target: Target) -> Module:
     """Custom calls that the runtime has routines for become library calls; others stay.
 
     Raises CompileError (UNIMPLEMENTED) for element types that LAPACK does not have.
     """
     if not _has_custom_calls(module):
         return module
-    return map_computations(module, lambda computation: sweep(computation, _match, repeat=False))
+    library = target.costs.library
+
+    def rule(i: Instruction) -> Instruction | None:
+        return _match(i, library)
+
+    return map_computations(module, lambda computation: sweep(computation, rule, repeat=False))
 
 
 def _has_custom_calls(module: Module) -> bool:
@@ -92,11 +99,11 @@ def _routine(target: str) -> str | None:
     return name if name in _ROUTINES else None
 
 
-def _match(i: Instruction) -> Instruction | None:
+def _match(i: Instruction, library: Library) -> Instruction | None:
     if i.opcode != "custom-call":
         return None
     if i.attributes["custom_call_target"] == random.STATE:
-        return library_call(i, "rng-state", {}, CALL_NS)
+        return library_call(i, "rng-state", {}, library.call)
     name = _routine(i.attributes["custom_call_target"])
     if name is None or not i.operands:
         return None
@@ -112,7 +119,7 @@ def _match(i: Instruction) -> Instruction | None:
         config = {key: int(value) for key, value in given.items()}
     order = a.dims[-1] if a.dims else 1
     flops = math.prod(a.dims) * _WORK.get(name, 2.0) * order
-    return library_call(i, name, config, CALL_NS + flops / _FLOPS_PER_NS)
+    return library_call(i, name, config, library.call + flops / library.lapack_flops)
 
 
 # ------------------------------------------------------------------------------------------------------ layouts

@@ -5,11 +5,10 @@ less).
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..fusion.clusters import MAXIMUM_ROW
 from ..ir.dtypes import DType
 from ..ir.hlo import (
     Computation,
@@ -23,12 +22,12 @@ from ..ir.hlo import (
 from ..ir.patterns import binary_body, identity_value, reshape
 from .rewrite import map_computations, sweep
 
-MINIMUM_ELEMENTS: Final = 1 << 17  # below this one thread is as fast
-MAXIMUM_RESULTS: Final = 64  # with more there is enough to share out without a split
-PARTS: Final = 64
+if TYPE_CHECKING:
+    from ..targets.costs import Costs
+    from ..targets.target import Target
 
 
-def split_reductions(module: Module) -> Module:
+def split_reductions(module: Module, target: Target) -> Module:
     """reduce[n] -> reshape [parts, n / parts] -> reduce -> reduce, where the operation may be
     regrouped. The product of two long vectors is such a reduction, of their products.
 
@@ -36,17 +35,19 @@ def split_reductions(module: Module) -> Module:
     divide are padded with the value that changes nothing.
     """
 
+    costs = target.costs
+
     def rule(i: Instruction) -> Instruction | None:
-        return _split_dot(i) if i.opcode == "dot" else _split(i)
+        return _split_dot(i, costs) if i.opcode == "dot" else _split(i, costs)
 
     return map_computations(module, lambda computation: sweep(computation, rule, repeat=False))
 
 
-def _split_dot(dot: Instruction) -> Instruction | None:
+def _split_dot(dot: Instruction, costs: Costs) -> Instruction | None:
     """The sum of elementwise products in place of a dot that gives one element."""
     lhs, rhs = dot.operands
     same = lhs.dtype is dot.dtype and rhs.dtype is dot.dtype
-    if dot.elements != 1 or lhs.elements < MINIMUM_ELEMENTS or not same:
+    if dot.elements != 1 or lhs.elements < costs.threads.split_elements or not same:
         return None
     if dot.dtype.kind == "pred" or dot.dtype.bits < 32:
         return None
@@ -70,7 +71,7 @@ def _split_dot(dot: Instruction) -> Instruction | None:
         (_addition(dot.dtype),),
         metadata=dot.metadata,
     )
-    return reshape(_split(total) or total, dot.dims)
+    return reshape(_split(total, costs) or total, dot.dims)
 
 
 def _addition(dtype: DType) -> Computation:
@@ -78,11 +79,12 @@ def _addition(dtype: DType) -> Computation:
     return Computation.from_root("add", pair, Instruction("add", Shape(dtype), pair))
 
 
-def _split(i: Instruction) -> Instruction | None:
+def _split(i: Instruction, costs: Costs) -> Instruction | None:
     if i.opcode != "reduce" or not isinstance(i.shape, Shape) or "split" in i.attributes:
         return None
     operand, initial = i.operands
-    if operand.elements < MINIMUM_ELEMENTS or i.elements > MAXIMUM_RESULTS:
+    threads = costs.threads
+    if operand.elements < threads.split_elements or i.elements > threads.split_results:
         return None
     opcode = binary_body(i.called[0])
     if opcode is None:
@@ -93,7 +95,7 @@ def _split(i: Instruction) -> Instruction | None:
     none = constant(neutral, i.dtype, i.metadata)
     dims, dimensions = operand.dims, sorted(i.attributes["dimensions"])
     reduced = math.prod(dims[d] for d in dimensions)
-    if reduced <= MAXIMUM_ROW:
+    if reduced <= costs.fusion.row:
         return None
     source = operand
     left = next(
@@ -105,9 +107,9 @@ def _split(i: Instruction) -> Instruction | None:
     else:
         at = max(dimensions, key=dims.__getitem__)
         length = dims[at]
-        parts = _parts(length)
+        parts = _parts(length, threads.split_parts)
         if parts is None:
-            parts = PARTS
+            parts = threads.split_parts
             operand = _pad(operand, none, at, -length % parts)
             length = operand.dims[at]
         source = reshape(operand, (*dims[:at], parts, length // parts, *dims[at + 1 :]))
@@ -128,14 +130,14 @@ def _split(i: Instruction) -> Instruction | None:
     )
 
 
-def _parts(length: int) -> int | None:
-    """A number of equal parts near PARTS, if there is one."""
-    if length < 2 * PARTS:
+def _parts(length: int, wanted: int) -> int | None:
+    """A number of equal parts near ``wanted``, if there is one."""
+    if length < 2 * wanted:
         return None
-    for parts in range(PARTS, 4 * PARTS):
+    for parts in range(wanted, 4 * wanted):
         if length % parts == 0:
             return parts
-    for parts in range(PARTS, PARTS // 4, -1):
+    for parts in range(wanted, wanted // 4, -1):
         if length % parts == 0:
             return parts
     return None

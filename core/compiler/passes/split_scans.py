@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,12 +14,12 @@ from ..ir.registry import OPS
 from ..reference import evaluate
 from .rewrite import map_computations, sweep
 
-MINIMUM_ELEMENTS: Final = 1 << 17
-MAXIMUM_ROWS: Final = 32  # with more there is enough to share out without a split
-PARTS: Final = 64
+if TYPE_CHECKING:
+    from ..targets.costs import Threads
+    from ..targets.target import Target
 
 
-def split_scans(module: Module) -> Module:
+def split_scans(module: Module, target: Target) -> Module:
     """scan[n] -> reshape [parts, n / parts] -> scan in each part, behind the scan of the parts' last elements.
 
     A length that the parts do not divide is padded at the end that no other element sees. Operations of any kind, if
@@ -27,14 +27,19 @@ def split_scans(module: Module) -> Module:
     as of a cumulative logsumexp: one thread makes a cumulative sum nearly as fast as memory is. (Floats of 16 bits are
     left as they are: what a part comes to would be rounded between the steps.)
     """
-    return map_computations(module, lambda computation: sweep(computation, _split, repeat=False))
+    threads = target.costs.threads
+
+    def rule(i: Instruction) -> Instruction | None:
+        return _split(i, threads)
+
+    return map_computations(module, lambda computation: sweep(computation, rule, repeat=False))
 
 
-def _split(i: Instruction) -> Instruction | None:
+def _split(i: Instruction, threads: Threads) -> Instruction | None:
     if i.opcode != "reduce-window":
         return None
     count = len(i.operands) // 2
-    if count != 1 or i.operands[0].elements < MINIMUM_ELEMENTS:
+    if count != 1 or i.operands[0].elements < threads.split_elements:
         return None
     operand, initial = i.operands
     scan = scans.of(i)
@@ -47,22 +52,23 @@ def _split(i: Instruction) -> Instruction | None:
     is_minor = d == len(dims) - 1
     # Rows that one thread after the other can take as they are: vectors run along the minor dimension.
     rows = math.prod(dims) // n // (1 if is_minor else min(dims[-1], 1024))
-    if rows > MAXIMUM_ROWS or n < 4 * PARTS:
+    parts = threads.split_parts
+    if rows > threads.split_rows or n < 4 * parts:
         return None
     neutral = _neutral(i)
     if neutral is None:
         return None
-    missing = -n % PARTS
+    missing = -n % parts
     if missing:
         operand = _pad(operand, neutral, d, *((missing, 0) if scan.backward else (0, missing)))
-    length = (n + missing) // PARTS
-    parted = (*dims[:d], PARTS, length, *dims[d + 1 :])
+    length = (n + missing) // parts
+    parted = (*dims[:d], parts, length, *dims[d + 1 :])
     inside = _scan(i, reshape(operand, parted), neutral, d + 1, scan.backward)
     # What each part comes to, and then what stands before each part.
     last = 0 if scan.backward else length - 1
     starts = tuple([last if k == d + 1 else 0 for k in range(len(parted))])
     limits = tuple([last + 1 if k == d + 1 else size for k, size in enumerate(parted)])
-    whole = (*dims[:d], PARTS, *dims[d + 1 :])
+    whole = (*dims[:d], parts, *dims[d + 1 :])
     attributes = {"starts": starts, "limits": limits, "strides": (1,) * len(parted)}
     column = Shape(i.dtype, tuple([b - a for a, b in zip(starts, limits, strict=True)]))
     totals = Instruction("slice", column, (inside,), attributes, metadata=i.metadata)

@@ -14,6 +14,7 @@ from ..codegen import llvm_ir
 from ..ir import hlo
 from ..ir.dtypes import DType
 from . import accuracy, code_cache
+from .costs import Costs
 from .image import Image
 
 
@@ -35,8 +36,9 @@ class Target(ABC):
     """A machine to compile for. ``features``: LLVM names of all that the machine must have, sorted.
 
     ``vector_bytes`` is the width of the vectors that kernels are written in; ``function_attributes`` goes on every
-    function; ``fingerprint`` differs when code for one is not right (or not best) for the other. ``libraries`` is what
-    passes that choose library calls go by.
+    function; ``fingerprint`` differs when code for one is not right (or not best) for the other, which it is not if
+    their costs differ. ``libraries`` is what passes that choose library calls go by, ``costs`` what all choices between
+    ways to compute something go by.
     """
 
     name: str
@@ -48,12 +50,12 @@ class Target(ABC):
     function_attributes: str
     fingerprint: str
     libraries: Libraries
+    costs: Costs
     max_lanes: int = 1 << 16  # of a vector, whatever the size of its elements
     block: int = 1024  # elements of a unit of work in a long minor dimension; a multiple of all numbers of lanes
     work_group: int = (
         1  # work-items that do a unit of a reduction together (codegen/kernels/work_groups.py)
     )
-    merged_ns: float = 0.0  # kernels that take at most so long share a launch with their neighbours
     sub_group: int = 1  # those of them that can shuffle values among each other
 
     def has(self, feature: str) -> bool:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING
 
 from ..formats.artifact import Conditional, Copy, Kernel, LibraryCall, Thunk, While
 
-_BYTES_PER_NANOSECOND: Final = 20.0
+if TYPE_CHECKING:
+    from ..targets.costs import Thunks
 
 
-def of_thunks(thunks: Iterable[Thunk]) -> float:
+def of_thunks(thunks: Iterable[Thunk], costs: Thunks) -> float:
     """Nanoseconds on one core."""
     total = 0.0
     for thunk in thunks:
@@ -18,10 +19,10 @@ def of_thunks(thunks: Iterable[Thunk]) -> float:
             case Kernel() | LibraryCall():
                 total += thunk.cost_ns
             case Copy():
-                total += 20 + thunk.source.size / _BYTES_PER_NANOSECOND
+                total += costs.copy + thunk.source.size / costs.copied
             case While():
-                once = of_thunks(thunk.body) + of_thunks(thunk.condition)
+                once = of_thunks(thunk.body, costs) + of_thunks(thunk.condition, costs)
                 total += once * max(1, thunk.trip_count)
             case Conditional():
-                total += max((of_thunks(b) for b in thunk.branches), default=0.0)
+                total += max((of_thunks(b, costs) for b in thunk.branches), default=0.0)
     return total

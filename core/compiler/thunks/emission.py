@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ..codegen import callbacks, llvm_ir, sequence
 from ..codegen.callbacks import Callback
@@ -26,27 +26,23 @@ from ..formats.artifact import (
     Thunk,
     While,
 )
-from ..fusion.clusters import cost_of
 from ..ir.hlo import Instruction
 from ..targets.target import Compilation, Target
 from . import merging
 from .lowering import Lowered
 
-# A loop or conditional becomes one function if no kernel in it is worth a second thread, and if an
-# iteration is short enough for the cost of a thunk to matter.
-LONGEST_KERNEL_NS: Final = 10_000.0
-LONGEST_ITERATION_NS: Final = 20_000.0
+if TYPE_CHECKING:
+    from ..targets.costs import Costs, Thunks
 
 
 class Emitter(Protocol):
     """Who writes the functions: LLVM IR for a target (:class:`CodeEmitter`), or a test's stand-in.
 
-    ``makes_sequences``: whether :meth:`sequence` can be asked. ``merged_ns``: kernels that take at most so long share a
-    launch with their neighbours; 0 for none.
+    ``makes_sequences``: whether :meth:`sequence` can be asked. ``costs``: the target's.
     """
 
     makes_sequences: bool
-    merged_ns: float
+    costs: Costs
 
     def kernel(self, instruction: Instruction, name: str) -> EmittedKernel:
         """The kernel of ``instruction``. Raises CompileError."""
@@ -82,7 +78,7 @@ class CodeEmitter:
         self.code = code
         self.compilation = compilation
         self.read_only = read_only
-        self.merged_ns = target.merged_ns
+        self.costs = target.costs
 
     def kernel(self, instruction: Instruction, name: str) -> EmittedKernel:
         emitted = kernels.emit_kernel(self.code, self.target, instruction, name)
@@ -115,9 +111,10 @@ class _Emission:
 
     def run(self) -> None:
         self.lowered.thunks = self.emit(self.lowered.thunks)
-        if self.emitter.merged_ns > 0:
+        longest = self.emitter.costs.thunks.merged
+        if longest > 0:
             self.lowered.thunks = merging.merge(
-                self.lowered.thunks, self.emitter.merged_ns, self.merged, self.code_of
+                self.lowered.thunks, longest, self.merged, self.code_of
             )
 
     def emit(self, thunks: Sequence[Thunk]) -> list[Thunk]:
@@ -168,7 +165,7 @@ class _Emission:
         """A loop or conditional as one kernel if it is small enough to gain from it; any other thunk as it is."""
         if not isinstance(thunk, While | Conditional) or not self.emitter.makes_sequences:
             return thunk
-        if not _is_small(thunk):
+        if not _is_small(thunk, self.emitter.costs.thunks):
             return thunk
         name = self.lowered.name_for(self.lowered.instructions[thunk.debug])
         return self.sequence([thunk], name, thunk.debug)
@@ -217,19 +214,22 @@ class _Emission:
             return 0.0
         instruction = self.lowered.instructions[kernel.debug]
         called = [i for computation in instruction.called for i in computation.instructions]
-        return sum(cost_of(i) for i in called or [instruction] if i.operands)
+        instructions = self.emitter.costs.instructions
+        return sum(instructions(i) for i in called or [instruction] if i.operands)
 
 
-def _is_small(thunk: While | Conditional) -> bool:
-    """Whether one pass over the thunks inside is short, and none of them a library call."""
+def _is_small(thunk: While | Conditional, costs: Thunks) -> bool:
+    """Whether a loop or conditional becomes one function: if no kernel in it is worth a second thread, an iteration is
+    short enough for the cost of a thunk to matter, and no thunk inside is a library call.
+    """
     total = 0.0
     for inner in artifact.walk([thunk]):
         if isinstance(inner, LibraryCall):
             return False
         if isinstance(inner, Kernel):
-            if inner.cost_ns > LONGEST_KERNEL_NS and inner.work_count > inner.grain:
+            if inner.cost_ns > costs.longest_kernel and inner.work_count > inner.grain:
                 return False
             total += inner.cost_ns
         elif isinstance(inner, Copy):
-            total += inner.source.size / 20
-    return total <= LONGEST_ITERATION_NS
+            total += inner.source.size / costs.copied
+    return total <= costs.longest_iteration

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING
 
 from ..formats import artifact, ffi_attributes
 from ..formats.artifact import (
@@ -30,6 +30,9 @@ from ..ir.errors import internal, of_instruction
 from ..ir.hlo import Computation, Instruction, Module, Shape
 from ..ir.registry import OPS
 from ..memory.buffers import Assignment, Move
+
+if TYPE_CHECKING:
+    from ..targets.costs import Library
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,23 +88,19 @@ class Lowered:
         return self.symbols[number] if number < len(self.symbols) else ""
 
 
-# What the user's code takes is not known: as if it read and wrote its arrays once.
-CUSTOM_CALL_NS: Final = 1_000.0
-CUSTOM_CALL_BYTES_PER_NS: Final = 4.0
-
-
-def lower(module: Module, assignment: Assignment) -> Lowered:
+def lower(module: Module, assignment: Assignment, costs: Library) -> Lowered:
     """The thunks of ``module``, fused and scheduled, on the memory of ``assignment``.
 
     Raises CompileError INTERNAL for copies and operands that do not fit their memory, and UNIMPLEMENTED for kernels of
     other values than arrays.
     """
-    return _Lowering(module, assignment).run()
+    return _Lowering(module, assignment, costs).run()
 
 
 class _Lowering:
-    def __init__(self, module: Module, assignment: Assignment) -> None:
+    def __init__(self, module: Module, assignment: Assignment, costs: Library) -> None:
         self.module = module
+        self.costs = costs
         self.assignment = assignment
         self.numbers: dict[Hashable, int] = {}  # of wanted functions
         self.result = Lowered(module, assignment)
@@ -214,7 +213,7 @@ class _Lowering:
             tuple(moved),
             tuple(arrays),
             attributes,
-            CUSTOM_CALL_NS + size / CUSTOM_CALL_BYTES_PER_NS,
+            self.costs.custom_call + size / self.costs.custom_byte_rate,
             self.debug(instruction),
         )
 

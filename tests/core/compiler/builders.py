@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from tripont.core.compiler.ir import dtypes, hlo
 from tripont.core.compiler.ir.hlo import Computation, Instruction, Module, Shape
+from tripont.core.compiler.targets.host import for_cpu
+from tripont.core.compiler.targets.target import Target
 
 F32 = dtypes.F32
 S32 = dtypes.S32
 PRED = dtypes.PRED
+
+
+def priced(cpu: str = "host", onednn: bool = True, **groups: Mapping[str, Any]) -> Target:
+    """A CPU with other costs: ``threads={"grain": 1.0}`` changes one number of a group."""
+    target = for_cpu(cpu, onednn)
+    changed = {
+        name: replace(getattr(target.costs, name), **numbers) if name != "ops" else numbers
+        for name, numbers in groups.items()
+    }
+    return replace(target, costs=replace(target.costs, **changed))
 
 
 def parameter(index: int, *dims: int, dtype: dtypes.DType = F32) -> Instruction:

@@ -15,6 +15,7 @@ from tripont.core.compiler.formats import artifact
 from tripont.core.compiler.ir.hlo import Instruction, Module
 from tripont.core.compiler.memory import buffers
 from tripont.core.compiler.reference.evaluate import evaluate_instruction
+from tripont.core.compiler.targets.host import for_cpu
 from tripont.core.compiler.thunks import emission, lowering
 
 
@@ -22,7 +23,6 @@ class Simulation:
     """A module lowered with kernels that are instructions; :meth:`run` executes it."""
 
     makes_sequences = False
-    merged_ns = 0.0
 
     def __init__(self, module: Module) -> None:
         """``module`` is fused and scheduled."""
@@ -30,7 +30,8 @@ class Simulation:
         self.assignment = buffers.assign(module)
         buffers.check_assignment(module, self.assignment)
         self.instructions: dict[str, Instruction] = {}
-        self.lowered = lowering.lower(module, self.assignment)
+        self.costs = for_cpu().costs
+        self.lowered = lowering.lower(module, self.assignment, self.costs.library)
         emission.emit(self.lowered, self)
         self.copies = 0
         self.kernels = 0

@@ -115,7 +115,7 @@ def test_a_pass_that_breaks_an_older_law_is_named(monkeypatch: pytest.MonkeyPatc
 
 def test_a_function_that_was_not_written() -> None:
     fused = pipeline.run(module(Instruction("negate", F32, (X,))), for_cpu(), Dump())
-    lowered = lowering.lower(fused, buffers.assign(fused))
+    lowered = lowering.lower(fused, buffers.assign(fused), for_cpu().costs.library)
     lowered.symbols = [""]
     with pytest.raises(CompileError, match="was not written"):
         laws.all_written(Emitted(lowered, None, None))  # type: ignore[arg-type]

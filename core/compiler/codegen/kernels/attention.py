@@ -52,12 +52,6 @@ if TYPE_CHECKING:
     from ...targets.target import Target
 
 MOST_COLUMNS: Final = 512  # of queries and values: blocks of them lie on the stack
-_UNIT_ROWS: Final = 256  # queries that share a packed block of keys
-_FEWEST_UNIT_ROWS: Final = 48
-_SUMS_BYTES: Final = 1 << 17  # of a unit's sums
-_BLOCK_BYTES: Final = 1 << 15  # of a block of keys
-_UNITS: Final = 32  # of work that is not small
-_UNIT_NS: Final = 15_000.0
 # exp(x) is 0 for what is less than this: the smallest number is 1e-45 (f32), 5e-324 (f64).
 _VANISHES: Final = {dtypes.F32: 110.0, dtypes.F64: 750.0}
 
@@ -133,7 +127,9 @@ class _Attention(Blocks):
         self.form = narrowed(form, min(self.n, columns))
         self.choose_tiles()
         self.width = self.key_vectors * self.lanes  # of a panel of keys
-        block = max(1, _BLOCK_BYTES // (self.width * max(depth, columns) * self.size))
+        block = max(
+            1, frame.target.costs.memory.panel // (self.width * max(depth, columns) * self.size)
+        )
         self.block_panels = min(block, self.panels, max(1, 256 // self.width))
         self.block_panels = -(-self.panels // -(-self.panels // self.block_panels))
         self.block = self.block_panels * self.width  # keys
@@ -190,7 +186,7 @@ class _Attention(Blocks):
 
     def choose_tiles(self) -> None:
         """Rows and vectors of the tiles of scores and of sums, with which both products take the least time."""
-        form, lanes, m = self.form, self.lanes, self.m
+        form, lanes, m, costs = self.form, self.lanes, self.m, self.frame.target.costs.tiles
         best: tuple[float, int, int, int] | None = None
         for key_vectors in (2, 1):
             if key_vectors > 1 and self.n < key_vectors * lanes:
@@ -205,7 +201,7 @@ class _Attention(Blocks):
                         (key_vectors, self.n, self.depth),
                         (value_vectors, self.columns, self.n),
                     ):
-                        step = max(rows * vectors / 2, (rows + vectors) / 2 + 0.5, 4.0) + 0.25
+                        step = costs.cycles(rows * vectors, rows + vectors) + costs.step
                         cost += -(-size // (vectors * lanes)) * step * long
                     cost *= -(-m // rows)
                     if best is None or cost < best[0] * 0.995:
@@ -215,21 +211,25 @@ class _Attention(Blocks):
 
     def split(self) -> None:
         """How many tiles a unit of work has."""
-        speed = self.lanes * 4.0  # multiply-adds a nanosecond
+        costs = self.frame.target.costs
+        attention = costs.attention
+        speed = self.lanes * costs.kernels.multiply_adds  # multiply-adds a nanosecond
         share = self.ranges.share(self.m, self.n)
-        tile_ns = self.rows * self.n * share * (self.depth + self.columns + 24) / speed
+        tile_ns = (
+            self.rows * self.n * share * (self.depth + self.columns + attention.softmax) / speed
+        )
         sums = self.rows * self.value_panels * self.value_width * self.size
-        tall = max(1, min(self.tiles, _UNIT_ROWS // self.rows, _SUMS_BYTES // sums))
+        tall = max(1, min(self.tiles, attention.rows // self.rows, costs.memory.block // sums))
         others = math.prod(self.dims[d] for d in self.outer)
         while tall > 1:
             units = others * -(-self.tiles // tall)
-            if units >= _UNITS or tall * tile_ns <= 2 * _UNIT_NS:
+            if units >= attention.units or tall * tile_ns <= 2 * costs.threads.unit:
                 break
-            if tall * self.rows <= _FEWEST_UNIT_ROWS:
+            if tall * self.rows <= attention.fewest_rows:
                 break
             tall = -(-tall // 2)
         self.tall = -(-self.tiles // -(-self.tiles // tall))
-        self.unit_ns = self.tall * tile_ns + self.n * share * self.depth / 4
+        self.unit_ns = self.tall * tile_ns + self.n * share * self.depth * attention.packed
 
     # ---------------------------------------------------------------------------------------------------- the units
     def emit(self) -> EmittedKernel:
@@ -238,8 +238,9 @@ class _Attention(Blocks):
         sizes = [*(self.dims[d] for d in self.outer), blocks]
         count(self.g, self.frame.begin, self.frame.end, sizes, self.unit)
         units = math.prod(sizes)
-        grain = max(1, int(_UNIT_NS / max(self.unit_ns, 1.0)))
-        return self.frame.finish(units, grain, 20.0 + units * self.unit_ns)
+        costs = self.frame.target.costs
+        grain = max(1, int(costs.threads.unit / max(self.unit_ns, 1.0)))
+        return self.frame.finish(units, grain, costs.kernels.nest + units * self.unit_ns)
 
     def scratch(self) -> None:
         """Memory on the stack: the unit's sums, and for each row its maximum and its sum (a vector of parts)."""

@@ -38,10 +38,6 @@ if TYPE_CHECKING:
     from ...targets.target import Target
 
 MOST_COLUMNS: Final = 256  # of queries and values: blocks of them lie on the stack
-_BLOCK: Final = 96  # keys, and queries, of a block
-_WIDE_BLOCK: Final = 48  # the same where there are more columns than
-_NARROW: Final = 128
-_UNIT_NS: Final = 15_000.0
 _VANISHES: Final = {dtypes.F32: 110.0, dtypes.F64: 750.0}
 
 
@@ -162,9 +158,11 @@ class _Gradient(Blocks):
 
     def choose_blocks(self) -> None:
         form, lanes = self.form, self.lanes
+        attention = self.frame.target.costs.attention
         self.key_vectors = 2 if self.n >= 2 * lanes else 1
         self.width = self.key_vectors * lanes
-        size = _BLOCK if max(self.depth, self.columns) <= _NARROW else _WIDE_BLOCK
+        narrow = max(self.depth, self.columns) <= attention.gradient_narrow
+        size = attention.gradient_block if narrow else attention.gradient_wide_block
         self.block = max(self.width, size // self.width * self.width)
         self.block = min(self.block, self.panels * self.width)
         self.block_panels = self.block // self.width
@@ -193,10 +191,12 @@ class _Gradient(Blocks):
         units = math.prod(sizes)
         share = self.ranges.share(self.m, self.n)
         others = math.prod(self.dims[d] for d in self.others)
-        speed = self.lanes * 4.0
-        unit_ns = others * self.m * self.n * share * (3 * depth + 2 * columns + 32) / speed
-        grain = max(1, int(_UNIT_NS / max(unit_ns, 1.0)))
-        return self.frame.finish(units, grain, 20.0 + units * unit_ns)
+        costs = self.frame.target.costs
+        speed = self.lanes * costs.kernels.multiply_adds
+        each = 3 * depth + 2 * columns + costs.attention.gradient_softmax
+        unit_ns = others * self.m * self.n * share * each / speed
+        grain = max(1, int(costs.threads.unit / max(unit_ns, 1.0)))
+        return self.frame.finish(units, grain, costs.kernels.nest + units * unit_ns)
 
     def matrix(self, name: str) -> Matrix:
         array, strides, row, column, columns = self.arrays[name]

@@ -43,17 +43,6 @@ from .loops import count, mask_of
 if TYPE_CHECKING:
     from ...targets.target import Target
 
-_PANEL_COLUMNS: Final = 1024
-_PANEL_ROWS: Final = 8
-STREAMED_BYTES: Final = 1 << 18  # a matrix from this size on is worth streaming
-_PANEL_SUMS: Final = (
-    1 << 14
-)  # bytes of sums that are accumulated in memory: they stay in the nearest cache
-# A product with so few rows is bound by reading the other matrix, which streams by once.
-FEW_ROWS: Final = 8
-_LINE: Final = 64  # bytes of memory that come together
-# How far ahead a matrix is fetched that streams by along the contracted dimension.
-_BYTES_AHEAD: Final = 1024
 # Products that an accumulator takes in a block, of sums that are more than twice as long. (Many accumulators of a tile
 # wait in memory while a block is summed: it is longer than that of a reduction.)
 _BLOCK: Final = 64
@@ -208,7 +197,7 @@ class _Kernel(Products):
         largest = max((a.shape for a in frame.operands), key=lambda shape: shape.bytes)
         self.fetched_bytes = largest.bytes
         self.streamed_size = largest.dtype.size
-        self.line = max(1, _LINE // (self.lanes * self.streamed_size))
+        self.line = max(1, self.target.costs.memory.line // (self.lanes * self.streamed_size))
 
     def exchange(self) -> None:
         self.c = self.c.exchanged()
@@ -327,14 +316,19 @@ class _Kernel(Products):
         c = self.c
         rows, columns = (math.prod(d.size for d in g) for g in (c.rows, c.columns))
         depth, batches = (math.prod(d.size for d in g) for g in (c.contracted, c.batch))
-        flops_ns = batches * rows * columns * depth * self.parts**2 / (self.lanes * 4.0)
+        kernels = self.target.costs.kernels
+        multiply_adds = batches * rows * columns * depth * self.parts**2
+        flops_ns = multiply_adds / (self.lanes * kernels.multiply_adds)
         moved = sum(a.shape.bytes for a in (*self.frame.operands, *self.frame.results))
-        cost = 20.0 + max(flops_ns, moved * 0.03)
+        cost = kernels.nest + max(flops_ns, moved * kernels.product_byte)
         lhs_minor, rhs_minor = c.minor("lhs"), c.minor("rhs")
         if rhs_minor not in c.columns and lhs_minor in c.rows:
             self.exchange()
         elif rhs_minor in c.contracted and lhs_minor == rhs_minor:
-            if columns <= FEW_ROWS < rows and self.frame.moves_at_least(STREAMED_BYTES):
+            few = self.target.costs.products.few_rows
+            if columns <= few < rows and self.frame.moves_at_least(
+                self.target.costs.memory.streamed
+            ):
                 self.exchange()  # the matrix is rhs
             return self.dots(), cost
         if self.streams() and not self.dtype.is_complex:
@@ -343,15 +337,16 @@ class _Kernel(Products):
 
     def streams(self) -> bool:
         """Whether few rows are multiplied by a large matrix (rhs): reading it decides how long that takes."""
-        c = self.c
+        c, costs = self.c, self.target.costs
         last = c.columns[-1] if c.columns else Dimension(1)
         minor = c.minor("rhs")
         return (
             math.prod(d.size for d in c.rows[:-1]) == 1
-            and (c.rows[-1].size if c.rows else 1) <= (FEW_ROWS if self.fetches else 1)
+            and (c.rows[-1].size if c.rows else 1)
+            <= (costs.products.few_rows if self.fetches else 1)
             and len(c.contracted) == 1
             and (minor is c.contracted[0] or (minor is last and last.size >= 2 * self.lanes))
-            and math.prod(c.rhs) * self.source_dtypes[1].size >= STREAMED_BYTES
+            and math.prod(c.rhs) * self.source_dtypes[1].size >= costs.memory.streamed
         )
 
     def columns_tiles(self) -> int:
@@ -432,7 +427,7 @@ class _Kernel(Products):
                 height = _tile(row.size, max(1, budget // width))
         tiles = height * width
         unroll = self.line if streams else 2 if tiles <= 4 and main % (2 * lanes) == 0 else 1
-        ahead = _BYTES_AHEAD // self.streamed_size
+        ahead = self.target.costs.memory.bytes_ahead // self.streamed_size
         outer = [*c.batch, *c.rows[:-1], *c.columns[:-1]]
         rest = minor.size - main
         mask = None
@@ -606,7 +601,10 @@ class _Kernel(Products):
         while column.size < vectors * lanes:
             vectors //= 2
         step = vectors * lanes
-        wide = min(_PANEL_COLUMNS, _PANEL_SUMS // (row.size * self.register_bytes))
+        costs = self.target.costs
+        panel_rows = costs.blocks.streamed_rows
+        sums = costs.memory.sums // (row.size * self.register_bytes)
+        wide = min(costs.blocks.streamed_columns, sums)
         blocks = -(-column.size // max(step, wide))
         if blocks == 1 and column.size >= 4 * step:
             blocks = 2
@@ -619,10 +617,10 @@ class _Kernel(Products):
         outer = [*c.batch, *c.columns[:-1]]
         # (Not overlapping ones: what is added to a row's sums is added once.)
         parts = [range(n, min(n + tall, row.size)) for n in range(0, row.size, tall)]
-        # Rows [0, rest) and then _PANEL_ROWS at a time. The first buffer takes a few such chunks and is added to the
+        # Rows [0, rest) and then ``panel_rows`` at a time. The first buffer takes a few such chunks and is added to the
         # second one, which is added to the third one after some, and so on (see :mod:`.accumulation`).
-        rest = depth.size % _PANEL_ROWS
-        spans = [_PANEL_ROWS]  # rows that each buffer takes at a time
+        rest = depth.size % panel_rows
+        spans = [panel_rows]  # rows that each buffer takes at a time
         most = _BLOCK // 2
         while self.rounds and (depth.size - rest) // spans[-1] > most:
             spans.append(spans[-1] * most)
@@ -670,7 +668,7 @@ class _Kernel(Products):
                             zip(scalars, k_at, strict=True)
                         ):
                             if part is parts[0]:
-                                ahead = self.offset(k, number + _PANEL_ROWS, 1, depth.size)
+                                ahead = self.offset(k, number + panel_rows, 1, depth.size)
                                 lines = range(0, step, self.line * lanes)
                                 self.fetch(
                                     {**fixed_at, depth: ahead}, [columns_at(i, n) for n in lines]
@@ -697,7 +695,7 @@ class _Kernel(Products):
                 with g.loop(start, stop, spans[level]) as (k, _, _):
                     if level == 0:
                         at = Coordinate(k, 0, 1, None, 0, depth.size - 1, 1)
-                        chunk(_PANEL_ROWS, at, buffers[0], False)
+                        chunk(panel_rows, at, buffers[0], False)
                         return
                     part, into = buffers[level - 1], buffers[level]
                     each_vector(lambda i: store(part, i, llvm_ir.zero(type_)))
@@ -784,4 +782,4 @@ def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str
                 g.store(array, index, root_value, mask)
 
     units, cost = _Kernel(frame, dot, contraction, readers, write).emit()
-    return frame.finish(units, costs.grain(cost, units), cost)
+    return frame.finish(units, costs.grain(frame.target, cost, units), cost)

@@ -56,8 +56,9 @@ class _Convolution(Products):
         )
         units = loops.iterate(frame, self.dims, lanes, masked, self.step)
         products = math.prod(self.dims) * math.prod(w.size for w in self.window) * self.features
-        cost = 20.0 + products * self.parts**2 * 0.4 / lanes
-        return frame.finish(units, costs.grain(cost, units), cost)
+        kernels = frame.target.costs.kernels
+        cost = kernels.nest + products * self.parts**2 * kernels.convolution / lanes
+        return frame.finish(units, costs.grain(frame.target, cost, units), cost)
 
     def step(self, g: Generator, index: Index, mask: Value | None) -> None:
         lanes = max((c.lanes for c in index), default=1)

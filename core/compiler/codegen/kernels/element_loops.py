@@ -38,21 +38,9 @@ from . import loops
 from .emit import EmittedKernel, Frame
 
 if TYPE_CHECKING:
+    from ...targets.costs import Costs
     from ...targets.target import Target
 
-# Vectors that all states together take at a time: with what a step computes they should fit the registers.
-CARRIED_VECTORS: Final = 8
-# Of what a chain of operations takes, how much other vectors' work must fill for registers to be the better place.
-ENOUGH_WORK: Final = 0.7
-# A cheap vector instruction's result is there after so many of the times that one of many takes.
-CHEAP_LATENCY: Final = 8.0
-# How many times the work that is the same for all elements, which each block does anew, a block should do besides.
-MOST_SHARED: Final = 4.0
-# What states of a strip may take of the nearest cache, and the bytes of a row from which on memory streams.
-STRIP_BYTES: Final = 24 << 10
-SHORTEST_STRIP: Final = 8  # vectors
-# Blocks that there should be at least, for as many threads as may come.
-FEWEST_BLOCKS: Final = 16
 UNKNOWN_TRIPS: Final = 16  # the number of steps to reckon with where it is not known
 FOREVER: Final = 1 << 62
 
@@ -92,7 +80,7 @@ def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str
     loops.count(g, frame.begin, frame.end, (*outer, blocks), block)
     units = math.prod(outer) * blocks
     cost = cost_of(target, loop)
-    return frame.finish(units, costs.grain(cost, units), cost)
+    return frame.finish(units, costs.grain(frame.target, cost, units), cost)
 
 
 class Form(NamedTuple):
@@ -126,31 +114,32 @@ def form_of(target: Target, loop: hlo.Instruction, plan: Plan, size: int) -> For
         if n in element_loops.changes(loop) and n not in plan.written and plan.has_axes(p)
     ]
     numbers = sum(plan.numbers(p) * (2 if p.dtype.is_complex else 1) for p in carried)
-    work, chain, shared = _work(body, plan)
+    work, chain, shared = _work(target.costs, body, plan)
+    price, blocks = target.costs.loops, target.costs.threads.units
     elements = math.prod(plan.axes)
     vectors = 1
     while (
         vectors * work < chain
-        and 2 * vectors * numbers <= CARRIED_VECTORS
+        and 2 * vectors * numbers <= price.carried
         and 2 * vectors * width <= min(size, target.max_lanes)
-        and elements >= 2 * vectors * width * FEWEST_BLOCKS
+        and elements >= 2 * vectors * width * blocks
     ):
         vectors *= 2
     streams = bool(plan.written) or any(i.opcode == "dynamic-slice" for i in body.instructions)
     nested = any(i.opcode == "while" for i in body.instructions)
-    waits = vectors * work < max(ENOUGH_WORK * chain, MOST_SHARED * shared)
+    waits = vectors * work < max(price.enough_work * chain, price.shared * shared)
     if nested or not target.packs_products or plan.ends[loop] == FROZEN or not (streams or waits):
         return Form(width * vectors, width * vectors)
     bytes_ = sum(plan.numbers(p) * p.dtype.size for p in carried)
-    longest = max(1, STRIP_BYTES // (bytes_ * width))
-    fair = max(SHORTEST_STRIP, size * (elements // size) // (FEWEST_BLOCKS * width))
+    longest = max(1, target.costs.memory.strip // (bytes_ * width))
+    fair = max(price.strip, size * (elements // size) // (blocks * width))
     strips = -(-size // (min(longest, fair) * width))
     if strips == 1 and size % width:
         strips = 2
     return Form(width, min(-(-size // (strips * width)), size // width) * width)
 
 
-def _work(body: hlo.Computation, plan: Plan) -> tuple[float, float, float]:
+def _work(price: Costs, body: hlo.Computation, plan: Plan) -> tuple[float, float, float]:
     """What a step of one vector takes if nothing has to wait, and along its longest chain of operations; and what it
     takes to compute what is the same for all elements, other than a counter.
     """
@@ -161,15 +150,15 @@ def _work(body: hlo.Computation, plan: Plan) -> tuple[float, float, float]:
         if i.opcode == "tuple" or (i, 0) not in plan.places or not plan.has_axes(i):
             chains[i] = before
             if (i, 0) in plan.places and i.opcode not in ("tuple", "while"):
-                shared += costs.weight(i) * plan.numbers(i)
+                shared += price.weight(i) * plan.numbers(i)
             continue
-        numbers, weight = plan.numbers(i), costs.weight(i)
+        numbers, weight = plan.numbers(i), price.weight(i)
         if i.opcode == "reduce":
             weight *= plan.numbers(i.operands[0]) / numbers
         elif i.opcode == "dot":
             weight *= element_loops.contracted(i)
         total += weight * numbers
-        chains[i] = before + CHEAP_LATENCY * weight
+        chains[i] = before + price.loops.latency * weight
     return total, max((chains[r] for r in body.results), default=0.0), max(0.0, shared - 2.0)
 
 

@@ -29,9 +29,6 @@ LONGEST_CODE = 256
 LONGEST_ROW = (
     64  # the same of the steps of a short row, which a loop would take in hardly more time
 )
-# Kernels that move at least this much write past the caches: little of it would be found there
-# again. (With 32 MB of L3, exp on 16 MB, which moves 32 MB, takes a third longer if it does.)
-STREAMING_BYTES = 3 << 24
 
 
 def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
@@ -56,14 +53,14 @@ def emit_frame(frame: Frame) -> EmittedKernel:
         for array, value in zip(frame.results, values, strict=True):
             g.store(array, index, value, mask, streaming)
 
-    streaming = frame.moves_at_least(STREAMING_BYTES)
+    streaming = frame.moves_at_least(target.costs.memory.past_caches)
     lanes, masked = lanes_for(target, computation), can_mask(target, computation)
-    cuts, weight = cuts_of(roots), sum(map(costs.weight, computation.instructions))
+    cuts, weight = cuts_of(roots), sum(map(target.costs.weight, computation.instructions))
     if len(cuts) * weight > LONGEST_CODE:
         cuts = []
     units = iterate(frame, dims, lanes, masked, body, cuts, weight)
     cost = costs.of_computation(target, computation)
-    return frame.finish(units, costs.grain(cost, units), cost)
+    return frame.finish(units, costs.grain(frame.target, cost, units), cost)
 
 
 def cuts_of(roots: Sequence[hlo.Instruction]) -> list[int]:
@@ -143,7 +140,7 @@ def iterate(
 
     ``body(g, index, mask)`` writes one step, for an index whose last coordinate covers a number of lanes. No step lies
     across one of the ``cuts`` of the last dimension: the code is written once for each part. ``weight`` is that of a
-    step (:func:`costs.weight`): the steps of a short row are written out one by one unless they are heavy.
+    step (:meth:`Costs.weight`): the steps of a short row are written out one by one unless they are heavy.
     """
     g, b, block_size = frame.generator, frame.builder, frame.target.block
     outer, minor = tuple(dims[:-1]), dims[-1] if dims else 1

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ...ir import hlo
 from .. import costs, llvm_ir
@@ -35,11 +35,6 @@ from .transposes import transpose_square
 
 if TYPE_CHECKING:
     from ...targets.target import Target
-
-_ROWS_AHEAD: Final = (
-    8  # how far ahead rows are fetched: far apart in memory, no processor guesses them
-)
-_CHUNK_BYTES: Final = 1 << 15  # of a panel that one unit of work packs
 
 
 def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
@@ -75,7 +70,10 @@ class _Pack:
         groups = -(-self.k // self.group)
         panels = -(-self.n // self.width)
         panel_size = groups * self.width * self.group  # elements
-        chunk = max(1, _CHUNK_BYTES // (self.width * self.group * self.to_dtype.size))
+        chunk = max(
+            1,
+            self.frame.target.costs.memory.panel // (self.width * self.group * self.to_dtype.size),
+        )
         chunks = -(-groups // chunk)
         chunk = -(-groups // chunks)
         b, g = self.b, self.g
@@ -116,8 +114,9 @@ class _Pack:
         count(g, self.frame.begin, self.frame.end, dims, unit)
         units = math.prod(dims)
         moved = self.result.shape.bytes + self.result.shape.elements * self.from_dtype.size
-        cost = 20.0 + moved * 0.05
-        return self.frame.finish(units, costs.grain(cost, units), cost)
+        kernels = self.frame.target.costs.kernels
+        cost = kernels.nest + moved * kernels.packed_byte
+        return self.frame.finish(units, costs.grain(self.frame.target, cost, units), cost)
 
     def pack_group(self, matrix: Value, packed: Value, k: Value, rows: int) -> None:
         """Pack the group of rows ``k``, of which only the first ``rows`` are there."""
@@ -195,7 +194,7 @@ class _Pack:
         """Ask for what is to be packed some rows later."""
         b = self.b
         for row in range(self.group):
-            ahead = (row + _ROWS_AHEAD * self.group) * self.row_stride
+            ahead = (row + self.frame.target.costs.memory.rows_ahead * self.group) * self.row_stride
             place = i64(ahead + column * self.column_stride)
             b.prefetch(b.gep(self.from_type, base, place, inbounds=False))
 

@@ -27,7 +27,7 @@ written.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ...ir import dtypes, hlo
 from ...ir.dtypes import DType
@@ -44,17 +44,6 @@ from .product_forms import ProductForm
 
 if TYPE_CHECKING:
     from ...targets.target import Target
-
-_PIECE_BYTES: Final = 1 << 15  # of a panel: it stays in the nearest cache
-_BLOCK_ROWS: Final = 128
-_BLOCK_COLUMNS: Final = 256
-_SCRATCH_BYTES: Final = 1 << 17  # of a block that is accumulated in memory: it lies on the stack
-_STAGED_BYTES: Final = 1 << 18  # of the copy of lhs's rows, which lies there too
-_ROWS_AHEAD: Final = 8  # how far ahead rows of a panel are fetched that is copied
-_UNITS: Final = (
-    16  # of a product that is not small: fewer and larger ones read the operands less often
-)
-_UNIT_NS: Final = 15_000.0  # less is not worth a unit of its own
 
 
 def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
@@ -96,29 +85,30 @@ class _PackedDot:
 
     def split(self) -> None:
         """Choose the block of tiles that is a unit of work, and the pieces in which sums are done."""
-        form = self.form
-        depth = _PIECE_BYTES // (self.width * form.group * form.rhs.size)
+        form, costs = self.form, self.frame.target.costs
+        depth = costs.memory.panel // (self.width * form.group * form.rhs.size)
         self.pieces = 1 if self.groups <= depth * 3 // 2 else -(-self.groups // depth)
         self.unroll = 1 if form.rows > 6 else 2
         piece = -(-self.groups // self.pieces)
         self.piece = -(-piece // self.unroll) * self.unroll
         self.pieces = -(-self.groups // self.piece)
-        # Multiplications a nanosecond, about: two vectors at a time.
-        speed = form.lanes * form.group * 5.0
+        # Multiplications a nanosecond.
+        speed = form.lanes * form.group * costs.kernels.tiled_multiply_adds
         tile_ns = self.rows * self.width * self.k / speed
-        tall = max(1, min(self.tiles, _BLOCK_ROWS // self.rows))
+        tall = max(1, min(self.tiles, costs.blocks.rows // self.rows))
         # A line more than a row takes: neighbours are in different places of the cache.
-        self.staged_row = self.piece * form.group + 64 // form.lhs.size
+        self.staged_row = self.piece * form.group + costs.memory.line // form.lhs.size
         if self.stages:
             tile = self.rows * self.staged_row * form.lhs.size
-            tall = max(1, min(tall, _STAGED_BYTES // tile))
-        wide = max(1, min(self.panels, _BLOCK_COLUMNS // self.width))
+            tall = max(1, min(tall, costs.memory.kept // tile))
+        wide = max(1, min(self.panels, costs.blocks.columns // self.width))
         tile_bytes = self.rows * self.width * self.size
         batches = math.prod(self.batch)
         while tall * wide > 1:
             units = batches * -(-self.tiles // tall) * -(-self.panels // wide)
-            fits = self.pieces == 1 or tall * wide * tile_bytes <= _SCRATCH_BYTES
-            if fits and (units >= _UNITS or tall * wide * tile_ns <= 2 * _UNIT_NS):
+            fits = self.pieces == 1 or tall * wide * tile_bytes <= costs.memory.block
+            short = tall * wide * tile_ns <= 2 * costs.threads.unit
+            if fits and (units >= costs.threads.units or short):
                 break
             if (tall * self.rows >= wide * self.width and tall > 1) or wide == 1:
                 tall = -(-tall // 2)
@@ -172,8 +162,9 @@ class _PackedDot:
         dims = [*self.batch, -(-self.tiles // self.tall), -(-self.panels // self.wide)]
         count(self.frame.generator, self.frame.begin, self.frame.end, dims, unit)
         units = math.prod(dims)
-        grain = max(1, int(_UNIT_NS / max(self.unit_ns, 1.0)))
-        return self.frame.finish(units, grain, 20.0 + units * self.unit_ns)
+        costs = self.frame.target.costs
+        grain = max(1, int(costs.threads.unit / max(self.unit_ns, 1.0)))
+        return self.frame.finish(units, grain, costs.kernels.nest + units * self.unit_ns)
 
     def end(self, start: Value, size: int, of: int) -> Value:
         """Where the part of ``size`` that begins at ``start`` ends."""
@@ -253,7 +244,7 @@ class _PackedDot:
             row = b.gep(source, lying, b.mul(k, i64(self.rhs_row)))
             place = b.gep(to, self.copy, b.mul(b.sub(k, start), i64(self.width)))
             for column in range(0, self.width, max(form.lanes, 64 // given.size)):
-                ahead = i64(_ROWS_AHEAD * self.rhs_row + column)
+                ahead = i64(self.frame.target.costs.memory.rows_ahead * self.rhs_row + column)
                 self.prefetch(b.gep(source, row, ahead, inbounds=False), 0, 3)
             for column in range(0, self.width, form.lanes):
                 pointer = b.gep(source, row, i64(column))

@@ -30,6 +30,7 @@ from ..llvm_ir import Builder, Value
 from ..representation import memory_type
 
 if TYPE_CHECKING:
+    from ...targets.costs import Tiles
     from ...targets.target import Target
 
 # The most rows that a tile can have, by the number of registers and of vectors in a row: the accumulators, the vectors
@@ -164,7 +165,7 @@ class Tile:
     vectors: int
 
 
-def choose_tile(form: ProductForm, m: int, n: int) -> Tile | None:
+def choose_tile(costs: Tiles, form: ProductForm, m: int, n: int) -> Tile | None:
     """The tile with which an ``m`` by ``n`` result takes the least time; None if ``n`` is less than a vector.
 
     The last tile of a dimension is moved back to end with it, so that some elements are computed twice.
@@ -178,9 +179,7 @@ def choose_tile(form: ProductForm, m: int, n: int) -> Tile | None:
         panels = -(-n // (vectors * form.lanes))
         for rows in range(min(m, form.most_rows(vectors)), 0, -1):
             tiles = -(-m // rows) * panels
-            # Cycles for a group: two multiplications, or two loads, at a time, and each sum takes four.
-            step = max(rows * vectors / 2, (rows + vectors) / 2 + 0.5, 4.0)
-            cost = tiles * (step + 0.25)
+            cost = tiles * (costs.cycles(rows * vectors, rows + vectors) + costs.step)
             if best is None or cost < best[0] * 0.995:
                 best = cost, Tile(rows, vectors)
     return best[1] if best else None

@@ -103,8 +103,9 @@ class _ReduceWindow:
         sizes = [w.size for w in window]
         units = loops.iterate(frame, self.dims, self.lanes, self.masked, self.step)
         operations = math.prod(sizes) * math.prod(self.dims) * self.count
-        cost = 20.0 + operations * 0.5 / self.lanes
-        return frame.finish(units, costs.grain(cost, units), cost)
+        kernels = frame.target.costs.kernels
+        cost = kernels.nest + operations * kernels.window / self.lanes
+        return frame.finish(units, costs.grain(frame.target, cost, units), cost)
 
     def step(self, g: Generator, index: Index, mask: Value | None) -> None:
         lanes = max((c.lanes for c in index), default=1)
@@ -187,8 +188,10 @@ class _ReduceWindow:
                 _Scan(self, cumulative, 1).emit_columns(index, mask)
 
             units = loops.iterate(frame, others, wide, self.masked, columns)
-        cost = 20.0 + math.prod(self.dims) * self.count * (4.0 / self.lanes + 0.05)
-        return frame.finish(units, costs.grain(cost, units), cost)
+        kernels = frame.target.costs.kernels
+        each = kernels.scan / self.lanes + kernels.scan_element
+        cost = kernels.nest + math.prod(self.dims) * self.count * each
+        return frame.finish(units, costs.grain(frame.target, cost, units), cost)
 
 
 class _Scan:

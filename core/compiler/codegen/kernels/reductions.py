@@ -132,7 +132,7 @@ class Reduction:
         self.last = [(r, a) for r, a in zip(results, arrays, strict=True) if r.dims != self.dims]
         self.lanes = loops.lanes_for(frame.target, frame.computation)
         self.masked = loops.can_mask(frame.target, frame.computation)
-        self.size = sum(costs.weight(i) for i in frame.computation.instructions)
+        self.size = sum(frame.target.costs.weight(i) for i in frame.computation.instructions)
         self.shared = False  # whether the work-items of a group do a row together
         self.once = starts_once(frame, reduces)
         self.blocked = not self.once and accumulation.rounds(r.called[0] for r in reduces)
@@ -269,7 +269,7 @@ class Reduction:
             lane in self.reduced and not self.once and work_groups.share(frame.target, dims[lane])
         )
         units = self.emit_rows(lane) if lane in self.reduced else self.emit_blocks(lane)
-        return frame.finish(units, costs.grain(cost, units), cost)
+        return frame.finish(units, costs.grain(frame.target, cost, units), cost)
 
     def index(self, kept: Index, reduced: dict[int, Coordinate]) -> Index:
         """A full index from the kept coordinates and the reduced ones by dimension."""

@@ -60,8 +60,10 @@ def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str
         )
     kernel = (_ThreeFry if algorithm == "THREE_FRY" else _Philox)(frame, dtype)
     units = max(1, kernel.emit())
-    cost = 20.0 + bits.shape.elements * kernel.words_per_element * 16.0 / target.vector_bytes
-    return frame.finish(units, costs.grain(cost, units), cost)
+    kernels = target.costs.kernels
+    random_words = bits.shape.elements * kernel.words_per_element
+    cost = kernels.nest + random_words * kernels.random / (target.vector_bytes / 4)
+    return frame.finish(units, costs.grain(frame.target, cost, units), cost)
 
 
 class _Kernel:

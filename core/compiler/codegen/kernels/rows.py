@@ -9,7 +9,7 @@ are expensive to compute again are kept in a row-sized scratch on the stack.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ...ir import dtypes, errors, hlo
 from .. import costs
@@ -21,9 +21,6 @@ from .emit import EmittedKernel, Frame
 
 if TYPE_CHECKING:
     from ...targets.target import Target
-
-CHEAP: Final = 3.0  # values of at most this weight are computed again rather than kept
-SCRATCH_BYTES: Final = 1 << 18  # on the stack, for all values kept
 
 
 def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
@@ -82,8 +79,9 @@ class _Rows:
 
     def choose_scratch(self) -> None:
         """What a pass needs that an earlier one computed: keep it if computing it again is not cheap."""
+        costs = self.frame.target.costs
         computed: dict[hlo.Instruction, int] = {}
-        budget = SCRATCH_BYTES // max(1, 4 * math.prod(self.dims[self.rank :]))
+        budget = costs.memory.kept // max(1, 4 * math.prod(self.dims[self.rank :]))
         for number in range(self.passes + 1):
             seen: set[hlo.Instruction] = set()
             stack = list(self.targets(number))
@@ -93,7 +91,11 @@ class _Rows:
                     continue
                 seen.add(i)
                 earlier = computed.get(i)
-                if earlier is not None and len(self.kept_in) < budget and self.weight(i) > CHEAP:
+                if (
+                    earlier is not None
+                    and len(self.kept_in) < budget
+                    and self.weight(i) > costs.fusion.kept
+                ):
                     self.kept_in[i] = earlier
                     continue
                 stack += [o for o in i.operands if o.dims == self.dims]
@@ -103,7 +105,7 @@ class _Rows:
 
     def weight(self, i: hlo.Instruction) -> float:
         """The cost of computing a whole-space value again, up to what is in memory."""
-        total = 0.0
+        total, weight = 0.0, self.frame.target.costs.weight
         seen: set[hlo.Instruction] = set()
         stack = [i]
         while stack:
@@ -111,7 +113,7 @@ class _Rows:
             if x in seen or x.dims != self.dims or (x in self.kept_in and x is not i):
                 continue
             seen.add(x)
-            total += costs.weight(x)
+            total += weight(x)
             stack += x.operands
         return total
 
@@ -158,7 +160,7 @@ class _Rows:
         else:
             loops.count(g, frame.begin, frame.end, self.dims[: self.rank], row)
         cost = costs.of_computation(frame.target, frame.computation)
-        return frame.finish(rows, costs.grain(cost, rows), cost)
+        return frame.finish(rows, costs.grain(frame.target, cost, rows), cost)
 
     def write_row(self, kept: Index) -> None:
         """The last pass: results of the whole space."""

@@ -113,8 +113,10 @@ class _Scatter:
         loops.count(g, frame.begin, frame.end, dims, unit)
         units = math.prod(dims)
         elements = sum(math.prod(u.shape.dims) for u in self.updates)
-        cost = 20.0 + elements * (1.5 if lanes == 1 else 2.0 / lanes)
-        return frame.finish(units, costs.grain(cost, units), cost)
+        kernels = frame.target.costs.kernels
+        each = kernels.scattered_element if lanes == 1 else kernels.scattered_vector / lanes
+        cost = kernels.nest + elements * each
+        return frame.finish(units, costs.grain(frame.target, cost, units), cost)
 
     def minor(self) -> int | None:
         """The update dimension to run in vectors: contiguous in updates and results."""

@@ -13,7 +13,7 @@ are not.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ...ir import hlo
 from ...ir.errors import of_instruction
@@ -30,10 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...targets.target import Target
-
-ENOUGH_UNITS: Final = (
-    32  # with fewer, the minor dimension is divided too; whole lines of it are read faster
-)
 
 
 def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
@@ -80,7 +76,7 @@ class _SelectAndScatter:
         if minor is not None:
             length = self.dims[minor]
             lanes = min(self.lanes, 1 << (length - 1).bit_length())
-            if math.prod(self.dims[d] for d in outer) < ENOUGH_UNITS:
+            if math.prod(self.dims[d] for d in outer) < frame.target.costs.threads.line_units:
                 blocks = next((c for c in (16, 8, 4, 2) if length % (c * lanes) == 0), 1)
 
         def along_minor(
@@ -128,8 +124,9 @@ class _SelectAndScatter:
         loops.count(g, frame.begin, frame.end, dims, unit)
         units = math.prod(dims)
         positions = math.prod(w.size for w in self.window) * math.prod(self.source_dims)
-        cost = 20.0 + positions * 3.0 / lanes
-        return frame.finish(units, costs.grain(cost, units), cost)
+        kernels = frame.target.costs.kernels
+        cost = kernels.nest + positions * kernels.selection / lanes
+        return frame.finish(units, costs.grain(frame.target, cost, units), cost)
 
     def nest(
         self,

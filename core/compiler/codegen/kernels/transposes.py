@@ -24,13 +24,12 @@ from . import loops
 from .emit import EmittedKernel, Frame
 
 if TYPE_CHECKING:
+    from ...targets.costs import Costs
     from ...targets.target import Target
 
 LARGEST_TILE: Final = 16
 SMALLEST_TILE: Final = 4
-# Larger ones write past the caches: with a power of two as row length all lines of a tile compete for a few places.
-STREAMING_BYTES: Final = 1 << 24
-# Weight (costs.weight) of the code of a tile's rows up to which it is written once a row; heavier rows are a loop,
+# Weight (Costs.weight) of the code of a tile's rows up to which it is written once a row; heavier rows are a loop,
 # and what it reads lies in memory. Behind as many functions of a module as MANY more of them are.
 LONGEST_CODE: Final = 160
 LONGEST_CODE_OF_MANY: Final = 48
@@ -94,7 +93,8 @@ class _Tiles:
         self.tile = tile
         self.lanes = lanes
         self.masked = loops.can_mask(frame.target, frame.computation)
-        self.streaming = frame.moves_at_least(STREAMING_BYTES)
+        self.costs = frame.target.costs
+        self.streaming = frame.moves_at_least(self.costs.memory.transposed_past_caches)
         module = frame.builder.module
         many = len(module.functions) >= MANY
         self.longest_code = LONGEST_CODE_OF_MANY if many else LONGEST_CODE
@@ -167,8 +167,9 @@ class _Tiles:
         counted = (*(self.dims[d] for d in others), units)
         loops.count(g, frame.begin, frame.end, counted, unit)
         total = math.prod(counted)
-        cost = costs.of_computation(frame.target, frame.computation) * 2
-        return frame.finish(total, costs.grain(cost, total), cost)
+        cost = costs.of_computation(frame.target, frame.computation)
+        cost *= self.costs.kernels.transposed
+        return frame.finish(total, costs.grain(frame.target, cost, total), cost)
 
     def index(self, at: dict[int, Coordinate], row: Coordinate, column: Coordinate) -> Index:
         by_dim = {**at, self.across: row, len(self.dims) - 1: column}
@@ -182,7 +183,7 @@ class _Tiles:
         loops.span(
             self.g, start, width, width, lanes, self.masked,
             lambda column, mask: self.body(self.g, self.index(at, c, column), mask),
-            weight=_weight(self.roots, ()),
+            weight=_weight(self.costs, self.roots, ()),
         )  # fmt: skip
 
     def one_tile(self, at: dict[int, Coordinate], row: Value, column: Value) -> None:
@@ -209,7 +210,7 @@ class _Tiles:
                 kept.store(k, line(transpose, k))
             return kept
 
-        if tile * _weight(self.roots, self.moved) > self.longest_code:
+        if tile * _weight(self.costs, self.roots, self.moved) > self.longest_code:
             squares = [kept_lines(t) for t in self.moved]
             for kept in squares:
                 kept.transpose()
@@ -221,7 +222,7 @@ class _Tiles:
             return
         indices = [row_index(i64(r)) for r in range(tile)]
         for transpose in self.moved:
-            if tile * _weight([transpose], ()) > self.longest_code:
+            if tile * _weight(self.costs, [transpose], ()) > self.longest_code:
                 kept = kept_lines(transpose)
                 lines = [kept.load(i64(k)) for k in range(tile)]
             else:
@@ -316,7 +317,9 @@ def _stored(type_: str) -> str:
     return "i8" if scalar == "i1" else scalar
 
 
-def _weight(roots: Sequence[hlo.Instruction], known: Collection[hlo.Instruction]) -> float:
+def _weight(
+    price: Costs, roots: Sequence[hlo.Instruction], known: Collection[hlo.Instruction]
+) -> float:
     """What computing an element of each of ``roots`` costs where those of ``known`` are known."""
     total = 0.0
     seen: set[hlo.Instruction] = set(known)
@@ -325,7 +328,7 @@ def _weight(roots: Sequence[hlo.Instruction], known: Collection[hlo.Instruction]
         i = stack.pop()
         if i not in seen:
             seen.add(i)
-            total += costs.weight(i)
+            total += price.weight(i)
             stack += i.operands
     return total
 

@@ -50,4 +50,4 @@ def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str
         [i for i in computation.instructions if i not in (operand, computation.root)],
         [update],
     )
-    return frame.finish(units, costs.grain(cost, units), cost)
+    return frame.finish(units, costs.grain(frame.target, cost, units), cost)

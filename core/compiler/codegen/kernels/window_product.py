@@ -42,15 +42,7 @@ if TYPE_CHECKING:
 
 PIECE: Final = 256  # terms of a float sum that are added up one after the other
 _WRITTEN_OUT: Final = 64  # multiply-adds of a loop's body
-_UNITS: Final = 16  # of a product that is not small
-_LONG_UNITS: Final = 6  # of one whose operands are long: larger blocks read them less often
-_UNIT_NS: Final = 15_000.0
-_BLOCK_ROWS: Final = 128
-_LONG_ROWS: Final = 640
-_BLOCK_COLUMNS: Final = 256
-_SCRATCH_BYTES: Final = 1 << 18  # of the block's accumulators between pieces: they lie on the stack
-_STAGED_BYTES: Final = 1 << 16  # of the copy of a part of a panel, which lies there too
-_LEAST_TILES: Final = 3  # that read such a copy
+_LEAST_TILES: Final = 3  # that read the copy of a part of a panel
 
 
 class Summed(NamedTuple):
@@ -115,16 +107,16 @@ class _WindowProduct:
         A block has some panels of vectors by some rows of tiles, and those at several indices of the outer dimensions
         that rhs does not have: the part of rhs that a piece needs is read from the caches by all of them.
         """
-        form = self.form
+        form, costs = self.form, self.frame.target.costs
         self.piece = max(1, self.terms)
         if self.terms > PIECE:
             # Floats are exact enough in pieces of PIECE terms, and PIECE pieces. (Integers are exact anyway.)
             self.piece = max(PIECE, -(-self.terms // PIECE)) if form.result.is_float else PIECE
-        rows = _LONG_ROWS if self.piece < self.terms else _BLOCK_ROWS
-        least = _LONG_UNITS if self.piece < self.terms else _UNITS
-        self.tile_ns = self.rows * self.vectors * self.terms / 5.0
+        rows = costs.blocks.long_rows if self.piece < self.terms else costs.blocks.rows
+        least = costs.threads.long_units if self.piece < self.terms else costs.threads.units
+        self.tile_ns = self.rows * self.vectors * self.terms / costs.kernels.tiled_multiply_adds
         tall = max(1, min(self.tiles, rows // self.rows))
-        wide = max(1, min(self.panels, _BLOCK_COLUMNS // self.width))
+        wide = max(1, min(self.panels, costs.blocks.columns // self.width))
         inside = [1] * len(self.outer)
         covered = tall * self.rows
         if tall == self.tiles:
@@ -144,8 +136,8 @@ class _WindowProduct:
             units = math.prod(d[0] for d in self.outer) // math.prod(inside)
             units *= -(-self.tiles // tall) * -(-self.panels // wide)
             block = tall * wide * math.prod(inside)
-            fits = block * self.rows * self.width * form.result.size <= _SCRATCH_BYTES
-            if fits and (units >= least or block * self.tile_ns <= 2 * _UNIT_NS):
+            fits = block * self.rows * self.width * form.result.size <= costs.memory.kept
+            if fits and (units >= least or block * self.tile_ns <= 2 * costs.threads.unit):
                 break
             covered = tall * math.prod(inside) * self.rows
             if (covered >= wide * self.width and covered > self.rows) or wide == 1:
@@ -216,8 +208,9 @@ class _WindowProduct:
         count(self.frame.generator, self.frame.begin, self.frame.end, dims, unit)
         units = math.prod(dims)
         unit_ns = self.block * self.tile_ns
-        grain = max(1, int(_UNIT_NS / max(unit_ns, 1.0)))
-        return self.frame.finish(units, grain, 20.0 + units * unit_ns)
+        costs = self.frame.target.costs
+        grain = max(1, int(costs.threads.unit / max(unit_ns, 1.0)))
+        return self.frame.finish(units, grain, costs.kernels.nest + units * unit_ns)
 
     def totals_of_block(
         self, sums: list[Summed], lhs: Value, rhs: Value
@@ -275,7 +268,8 @@ class _WindowProduct:
         dense = not sums or abs(sums[-1].rhs) <= self.width * self.form.group
         tiles = self.tall * math.prod(d.size for d in self.inside)
         depends = self.row[2] or any(d.rhs for d in self.inside)
-        return not dense and not depends and tiles >= _LEAST_TILES and size <= _STAGED_BYTES
+        most = self.frame.target.costs.memory.copied_panel
+        return not dense and not depends and tiles >= _LEAST_TILES and size <= most
 
     def staged(self, sums: list[Summed], rhs: Value) -> tuple[list[Summed], Value]:
         """``sums`` over the copy of what they need of a panel."""

@@ -26,8 +26,7 @@ comparator, a collective's reduction) has it in ``called``, and lowering adds th
 (:mod:`...codegen.callbacks`).
 """
 
-from .cost import estimate_cost
 from .epilogue import in_place_operand
 from .match import match_library
 
-__all__ = ["estimate_cost", "in_place_operand", "match_library"]
+__all__ = ["in_place_operand", "match_library"]

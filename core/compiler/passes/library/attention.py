@@ -72,8 +72,6 @@ from .weights import Same
 if TYPE_CHECKING:
     from ...targets.target import Target
 
-# Fewer multiply-adds are computed as fast by the kernels of the parts.
-_FEWEST: Final = 1 << 17
 _MOST_LOOKED_AT: Final = 128  # instructions between the two products
 _MOST_ARRAYS: Final = 8  # that are read besides queries, keys and values
 
@@ -550,7 +548,7 @@ class Match:
         least = fewest_lanes(target, self.wide)
         if columns < least or self.dims[-1] < least:
             raise UnfitError
-        if math.prod(self.dims) * (depth + columns) < _FEWEST:
+        if math.prod(self.dims) * (depth + columns) < target.costs.attention.fewest:
             raise UnfitError
 
     # ------------------------------------------------------------------------------------------------ the fusion

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from ...fusion.clusters import cost_of
 from ...ir import dtypes
 from ...ir.hlo import (
     Computation,
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
 MOST_MEMBERS: Final = 96
 _MOST_LOOKED_AT: Final = 128
-_MOST_COST: Final = 24.0  # vector instructions for an element of a mask that is computed again
 _SMALL: Final = 64  # elements of an array that is always read
 # Of what kernels can compute by an index, the operations at which arrays are read instead.
 _ARRAYS: Final = frozenset(
@@ -42,6 +40,7 @@ class Body:
     """
 
     def __init__(self, match: Match) -> None:
+        self.costs = match.target.costs
         self.match = match
         self.dims = match.dims
         self.done: dict[tuple[Instruction, tuple[int, ...]], Instruction] = {}
@@ -297,8 +296,8 @@ class Body:
                 if not isinstance(top.shape, Shape) or top.elements > i.elements:
                     return None
             else:
-                cost += cost_of(top)
-            if cost > _MOST_COST or len(order) > MOST_MEMBERS:
+                cost += self.costs.instructions(top)
+            if cost > self.costs.fusion.mask or len(order) > MOST_MEMBERS:
                 return None
             order[stack.pop()] = is_array
         return order

@@ -20,7 +20,7 @@ by a ``pad`` or a ``slice`` before the call.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ...ir.hlo import ConvolutionDimensionNumbers, Instruction, Shape, WindowDimension, constant
 from ...ir.patterns import convert
@@ -35,10 +35,12 @@ from .convolution_kinds import (
     products_of_sum,
     view,
 )
-from .cost import contraction_cost
 from .gemm import Dimension, row_major
 from .onednn import CONVOLUTION, way
 from .window_products import generate_convolution
+
+if TYPE_CHECKING:
+    from ...targets.costs import Library
 
 MAX_SPATIAL_DIMENSIONS: Final = 3
 
@@ -53,16 +55,16 @@ def match_convolution(convolution: Instruction, context: Context) -> Instruction
         return None
     lhs, rhs = convolution.operands
     types = (lhs.dtype, rhs.dtype, convolution.dtype)
-    chosen = way(CONVOLUTION, types, context.target)
+    chosen, library = way(CONVOLUTION, types, context.target), context.target.costs.library
     if chosen is None or (chosen.depth and products_of_sum(convolution) > chosen.depth):
         return None
     if chosen.types == types:
-        return make_call(convolution)
+        return make_call(convolution, library)
     wide = convolution.replace(
         operands=[convert(lhs, chosen.types[0]), convert(rhs, chosen.types[1])],
         shape=convolution.shape.with_dtype(chosen.types[2]),  # type: ignore[union-attr]
     )
-    call = make_call(wide)
+    call = make_call(wide, library)
     return as_integers(call, convolution.dtype) if chosen.depth else convert(call, types[2])
 
 
@@ -72,21 +74,23 @@ def is_possible(convolution: Instruction) -> bool:
     return not empty and len(convolution.attributes["window"]) <= MAX_SPATIAL_DIMENSIONS
 
 
-def make_call(convolution: Instruction) -> Instruction:
+def make_call(convolution: Instruction, library: Library) -> Instruction:
     """The call for a convolution whose element types oneDNN takes."""
     windows: tuple[WindowDimension, ...] = convolution.attributes["window"]
     if is_input_gradient(convolution):
-        call = input_gradient(convolution)
+        call = input_gradient(convolution, library)
         if call is not None:
             return call
     if any(w.base_dilation != 1 for w in windows):
-        return make_call(dilate_explicitly(convolution))
+        return make_call(dilate_explicitly(convolution), library)
     if any(needs_explicit_padding(w) for w in windows):
-        return make_call(pad_explicitly(convolution))
+        return make_call(pad_explicitly(convolution), library)
     if is_weights_gradient(convolution):
         cut = without_leftovers(convolution)
-        return weights_gradient(convolution) if cut is convolution else make_call(cut)
-    return forward(convolution)
+        if cut is convolution:
+            return weights_gradient(convolution, library)
+        return make_call(cut, library)
+    return forward(convolution, library)
 
 
 def needs_explicit_padding(window: WindowDimension) -> bool:
@@ -99,7 +103,7 @@ def needs_explicit_padding(window: WindowDimension) -> bool:
 # ------------------------------------------------------------------------------------------- the three kinds
 
 
-def forward(convolution: Instruction) -> Instruction:
+def forward(convolution: Instruction, library: Library) -> Instruction:
     windows: tuple[WindowDimension, ...] = convolution.attributes["window"]
     numbers: ConvolutionDimensionNumbers = convolution.attributes["dimension_numbers"]
     groups = convolution.attributes["feature_group_count"]
@@ -108,6 +112,7 @@ def forward(convolution: Instruction) -> Instruction:
     result = row_major(convolution.dims)
     return make_instruction(
         convolution,
+        library,
         "forward",
         (lhs.instruction, rhs.instruction),
         src=lhs.pick(numbers.input_batch, numbers.input_feature, *numbers.input_spatial),
@@ -128,7 +133,7 @@ def forward(convolution: Instruction) -> Instruction:
     )
 
 
-def input_gradient(convolution: Instruction) -> Instruction | None:
+def input_gradient(convolution: Instruction, library: Library) -> Instruction | None:
     """The convolution as the gradient of the input, or None if oneDNN has no such padding."""
     windows: tuple[WindowDimension, ...] = convolution.attributes["window"]
     numbers: ConvolutionDimensionNumbers = convolution.attributes["dimension_numbers"]
@@ -146,6 +151,7 @@ def input_gradient(convolution: Instruction) -> Instruction | None:
     result = row_major(convolution.dims)
     return make_instruction(
         convolution,
+        library,
         "backward_data",
         (lhs.instruction, rhs.instruction),
         src=[
@@ -166,7 +172,7 @@ def input_gradient(convolution: Instruction) -> Instruction | None:
     )
 
 
-def weights_gradient(convolution: Instruction) -> Instruction:
+def weights_gradient(convolution: Instruction, library: Library) -> Instruction:
     windows: tuple[WindowDimension, ...] = convolution.attributes["window"]
     numbers: ConvolutionDimensionNumbers = convolution.attributes["dimension_numbers"]
     groups = convolution.attributes["batch_group_count"]
@@ -175,6 +181,7 @@ def weights_gradient(convolution: Instruction) -> Instruction:
     result = row_major(convolution.dims)
     return make_instruction(
         convolution,
+        library,
         "backward_weights",
         (lhs.instruction, rhs.instruction),
         src=lhs.pick(numbers.input_feature, numbers.input_batch, *numbers.input_spatial),
@@ -208,6 +215,7 @@ def group_features(weights: list[Dimension], groups: int, split: int) -> list[Di
 
 def make_instruction(
     convolution: Instruction,
+    library: Library,
     kind: str,
     operands: tuple[Instruction, Instruction],
     *,
@@ -244,7 +252,7 @@ def make_instruction(
         "dilations": tuple(dilations),
         "padding_low": tuple(padding_low),
         "padding_high": tuple(padding_high),
-        "cost_ns": contraction_cost(multiply_adds(convolution), operands[0].dtype, moved),
+        "cost_ns": library.contraction_ns(multiply_adds(convolution), operands[0].dtype, moved),
     }
     return Instruction(
         "library-call",

@@ -1,5 +1,7 @@
 """Which convolutions are generated, and which are oneDNN's: by element types, shape and instruction set.
 
+The sizes are the target's (:class:`...targets.costs.Convolutions`). These are the host's.
+
 The table was measured with ``python -m benchmarks.convolutions`` (docs/cpus.md has the figures) on a Xeon of 2023
 without AMX, with all its instructions and kept to those of x86-64-v3. Its rows about AMX and Zen are not measured.
 
@@ -31,17 +33,13 @@ from .convolution_kinds import is_input_gradient, is_weights_gradient, products_
 from .onednn import CONVOLUTION, way
 
 if TYPE_CHECKING:
+    from ...targets.costs import Convolutions
     from ...targets.target import Target
 
 # Longer sums lose digits in oneDNN's kernels: docs/accuracy.md.
 _LONGEST_SUM: Final = 4096
 # In gradients of inputs, of which generated ones take a third longer at 4,608 terms.
 _LONGEST_GRADIENT: Final = 16384
-# Less than a vector of output features, of which oneDNN computes a whole one.
-_FEW_OUTPUTS: Final = 4
-# Gradients of weights that oneDNN computes in less than two thirds of the time it needs for others, without AVX-512.
-_AVX2_FEATURES: Final = 128
-_AVX2_TERMS: Final = 2048
 
 
 def prefers_generated(convolution: Instruction, target: Target) -> bool:
@@ -51,14 +49,10 @@ def prefers_generated(convolution: Instruction, target: Target) -> bool:
     if way(CONVOLUTION, types, target) is None or convolution.dtype.is_integer:
         return True
     shape = _Class(convolution)
-    if dtypes.BF16 in types and target.has("avx512f"):
-        # vdpbf16ps, which oneDNN uses, is as fast as a multiply-add of f32 on Zen and half as fast on Intel's CPUs.
-        amx = target.has("amx-bf16") or (
-            target.has("avx512bf16") and target.cpu.startswith("znver")
-        )
-        if not amx and not shape.is_depthwise:
-            return True
-    return shape.is_slow_in_onednn(target)
+    costs = target.costs.convolutions
+    if dtypes.BF16 in types and costs.generates_bf16 and not shape.is_depthwise:
+        return True
+    return shape.is_slow_in_onednn(costs)
 
 
 class _Class:
@@ -94,26 +88,26 @@ class _Class:
         one = self.outputs == 1 if self.is_weights else self.inputs == 1
         return self.groups > 1 and one
 
-    def is_slow_in_onednn(self, target: Target) -> bool:
+    def is_slow_in_onednn(self, costs: Convolutions) -> bool:
         """Whether oneDNN has a slower kernel for it, or none but its reference, or adds up too long sums."""
         if self.is_depthwise:
             if self.rank != 2:
                 return True
             if self.is_weights:
-                return self.positions > 9
+                return self.positions > costs.depthwise
             return self.is_spatial_minor
         if self.is_dilated and self.window > self.positions:
             return True
-        if self.groups == 1 and self.outputs <= _FEW_OUTPUTS and self.inputs > _FEW_OUTPUTS:
+        if self.groups == 1 and self.outputs <= costs.few_outputs < self.inputs:
             return True
         if self.groups == 1 and self.inputs == 1 and not self.is_weights:
             return True
         if self.is_input and self.rank == 1 and self.is_spatial_minor:
             return True
         if self.is_weights:
-            if target.has("avx512f") or self.groups > 1 or self.is_spatial_minor:
+            if not costs.generates_gradients or self.groups > 1 or self.is_spatial_minor:
                 return False
-            wide = min(self.outputs, self.inputs) >= _AVX2_FEATURES
-            large = wide and self.positions > 1 and self.terms >= _AVX2_TERMS
+            wide = min(self.outputs, self.inputs) >= costs.gradient_features
+            large = wide and self.positions > 1 and self.terms >= costs.gradient_terms
             return self.rank != 2 or large
         return self.terms > (_LONGEST_GRADIENT if self.is_input else _LONGEST_SUM)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ...codegen.kernels import product_forms
-from ...codegen.kernels.contraction import FEW_ROWS, STREAMED_BYTES
 from ...codegen.kernels.product_forms import ProductForm
 from ...ir import dtypes
 from ...ir.dtypes import DType
@@ -22,22 +21,12 @@ from ...ir.patterns import convert
 from . import product_costs
 from .blocks import in_blocks
 from .context import Context
-from .cost import contraction_cost
 from .onednn import DOT, Types, Way, way
 from .weights import Weights
 
 if TYPE_CHECKING:
     from ...targets.target import Target
 
-# A dot of fewer multiply-adds is generated: as fast or faster, and it fuses with what is around it.
-MIN_MULTIPLY_ADDS: Final = 80**3
-# The same of small element types, for which oneDNN has instructions that sum several products at once.
-MIN_SMALL_MULTIPLY_ADDS: Final = 64**3
-# And for each matrix product of a batch: oneDNN packs and schedules every one of them.
-MIN_MATRIX_MULTIPLY_ADDS: Final = 32**3
-# A product with few rows is bound by reading the other matrix, which generated code does as it lies.
-MIN_ROWS: Final = 5
-MIN_COLUMNS: Final = 2
 _SMALL_FLOATS: Final = frozenset((dtypes.F16, dtypes.BF16))
 # oneDNN takes 12 dimensions.
 MAX_BATCH_DIMENSIONS: Final = 10
@@ -202,18 +191,19 @@ def sizes_of(dot: Instruction) -> tuple[int, int, int, int]:
     return batch, math.prod(lhs) // max(1, batch * k), math.prod(rhs) // max(1, batch * k), k
 
 
-def is_worthwhile(dot: Instruction) -> bool:
+def is_worthwhile(dot: Instruction, target: Target) -> bool:
     """Whether the library computes this dot faster than generated code."""
     if 0 in dot.dims or any(0 in o.dims for o in dot.operands):
         return False
     batch, m, n, k = sizes_of(dot)
     small = dot.operands[0].dtype.size < 4 and dot.operands[0].dtype is not dtypes.F16
-    enough = MIN_SMALL_MULTIPLY_ADDS if small else MIN_MULTIPLY_ADDS
+    costs = target.costs.products
+    enough = costs.library_small if small else costs.library
     return (
         batch * m * n * k >= enough
-        and m * n * k >= MIN_MATRIX_MULTIPLY_ADDS
-        and m >= MIN_ROWS
-        and n >= MIN_COLUMNS
+        and m * n * k >= costs.library_each
+        and m >= costs.library_rows
+        and n >= costs.library_columns
     )
 
 
@@ -228,8 +218,8 @@ def streamed_sides(dot: Instruction, target: Target) -> tuple[int, int] | None:
         return None
     _, m, n, k = sizes_of(dot)
     for rows, matrix, few, many in ((0, 1, m, n), (1, 0, n, m)):
-        large = dot.operands[matrix].shape.bytes >= STREAMED_BYTES  # type: ignore[union-attr]
-        if few <= FEW_ROWS < many and large and k > 1:
+        large = dot.operands[matrix].shape.bytes >= target.costs.memory.streamed  # type: ignore[union-attr]
+        if few <= target.costs.products.few_rows < many and large and k > 1:
             return rows, matrix
     return None
 
@@ -237,21 +227,21 @@ def streamed_sides(dot: Instruction, target: Target) -> tuple[int, int] | None:
 def form_of(dot: Instruction, target: Target) -> ProductForm | None:
     """The instructions with which ``dot`` is generated with packing; None if something else is better on ``target``."""
     form = _packed_form(dot, target)
-    if form is None or not is_worthwhile(dot) or _is_dequantised(dot):
+    if form is None or not is_worthwhile(dot, target) or _is_dequantised(dot, target):
         return form
     types = (dot.operands[0].dtype, dot.operands[1].dtype, dot.dtype)
     _, m, n, k = sizes_of(dot)
     return form if product_costs.prefers_generated(types, m, n, k, target) else None
 
 
-def _is_dequantised(dot: Instruction) -> bool:
+def _is_dequantised(dot: Instruction, target: Target) -> bool:
     """Whether rhs is computed from less than half of its memory while it is packed."""
     if dot.attributes["dimension_numbers"].rhs_batch:
         return False
     right = dot.operands[1]
     while right.opcode in ("reshape", "transpose"):
         right = right.operands[0]
-    weights = Weights(right.dims)
+    weights = Weights(right.dims, target.costs)
     weights.value(right, right.dims)
     return weights.is_worthwhile() and 2 * weights.bytes_read <= right.elements * right.dtype.size
 
@@ -267,7 +257,7 @@ def _packed_form(dot: Instruction, target: Target) -> ProductForm | None:
     if form is None:
         return None
     batch, m, n, k = sizes_of(dot)
-    return form if product_costs.is_large_enough(form, (lhs, rhs), batch, m, n, k) else None
+    return form if product_costs.is_large_enough(form, (lhs, rhs), batch, m, n, k, target) else None
 
 
 def accumulator(dtype: DType) -> DType:
@@ -284,7 +274,7 @@ def is_gemm(dot: Instruction, target: Target) -> bool:
 
 def way_of(dot: Instruction, target: Target) -> Way | None:
     """How the library computes ``dot`` on ``target``; None if generated code does it better, or the library cannot."""
-    if not is_worthwhile(dot) or streamed_sides(dot, target) is not None:
+    if not is_worthwhile(dot, target) or streamed_sides(dot, target) is not None:
         return None
     lhs, rhs = dot.operands
     return way(DOT, (lhs.dtype, rhs.dtype, dot.dtype), target)
@@ -294,18 +284,19 @@ def match_dot(dot: Instruction, context: Context) -> Instruction | None:
     """The gemm that computes ``dot``, or None if a kernel that takes its operands as they are is better."""
     target = context.target
     preferred = form_of(dot, target)
-    found = _generated(dot, preferred) or _by_library(dot, target)
+    found = _generated(dot, preferred, target) or _by_library(dot, target)
     if found is None and preferred is None:
         # The library may have no exact way that takes a reasonable amount of memory: long sums of small integers.
-        found = _generated(dot, _packed_form(dot, target))
+        found = _generated(dot, _packed_form(dot, target), target)
     return found
 
 
-def _generated(dot: Instruction, form: ProductForm | None) -> Instruction | None:
+def _generated(dot: Instruction, form: ProductForm | None, target: Target) -> Instruction | None:
     """The gemm that is generated with the instructions of ``form``."""
     if form is None:
         return None
-    gemm = make_gemm(_in_types(dot, (dot.operands[0].dtype, dot.operands[1].dtype, form.result)))
+    types = (dot.operands[0].dtype, dot.operands[1].dtype, form.result)
+    gemm = make_gemm(_in_types(dot, types), target)
     if gemm is None:
         return None
     config = {**gemm.attributes["config"], "lanes": form.lanes}
@@ -319,7 +310,7 @@ def _by_library(dot: Instruction, target: Target) -> Instruction | None:
         return None
 
     def multiply(dot: Instruction) -> Instruction | None:
-        return make_gemm(_in_types(dot, chosen.types))
+        return make_gemm(_in_types(dot, chosen.types), target)
 
     if chosen.depth:
         return in_blocks(dot, chosen.depth, multiply)
@@ -338,7 +329,7 @@ def _in_types(dot: Instruction, types: Types) -> Instruction:
     )
 
 
-def make_gemm(dot: Instruction) -> Instruction | None:
+def make_gemm(dot: Instruction, target: Target) -> Instruction | None:
     """The gemm of a dot; None if it has too many dimensions that do not merge."""
     operands = merge_operands(dot)
     if operands is None:
@@ -363,7 +354,9 @@ def make_gemm(dot: Instruction) -> Instruction | None:
         "result_strides": (*result_batch, n, 1),
     }
     moved = lhs.instruction.shape.bytes + rhs.instruction.shape.bytes + dot.shape.bytes  # type: ignore[union-attr]
-    config["cost_ns"] = contraction_cost(math.prod(batch) * m * n * k, lhs.instruction.dtype, moved)
+    config["cost_ns"] = target.costs.library.contraction_ns(
+        math.prod(batch) * m * n * k, lhs.instruction.dtype, moved
+    )
     return Instruction(
         "library-call",
         dot.shape,

@@ -64,4 +64,4 @@ def _match(
     computation = rewrite.sweep(
         computation, lambda i: generate_product(i, target, fusions), repeat=False
     )
-    return fuse_epilogues(computation, fusions)
+    return fuse_epilogues(computation, target, fusions)

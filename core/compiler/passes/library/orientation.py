@@ -18,9 +18,6 @@ from .gemm import is_gemm
 if TYPE_CHECKING:
     from ...targets.target import Target
 
-# Of writing an array in another order, one core.
-_NS_PER_BYTE = 0.1
-
 
 def orient_results(computation: Computation, target: Target) -> Computation:
     """``computation`` with those products that are results, and are read transposed otherwise, made of their transpose.
@@ -44,12 +41,12 @@ def orient_results(computation: Computation, target: Target) -> Computation:
         (reader,) = readers
         order: tuple[int, ...] = reader.attributes["dimensions"]
         if users[reader] == [root]:
-            results[reader] = after[dot] = _result(reader)
+            results[reader] = after[dot] = _result(reader, target)
         else:
             back = {"dimensions": tuple(order.index(d) for d in range(len(order)))}
             other = Instruction("transpose", dot.shape, (reader,), back, metadata=dot.metadata)
             if root in users[reader]:
-                other = _result(other)
+                other = _result(other, target)
             results[dot] = after[reader] = other
     if not results:
         return computation
@@ -65,7 +62,8 @@ def orient_results(computation: Computation, target: Target) -> Computation:
     )
 
 
-def _result(transpose: Instruction) -> Instruction:
+def _result(transpose: Instruction, target: Target) -> Instruction:
     """The call in the place of a transpose of one result that is another result and nothing else."""
     config = {"permutation": transpose.attributes["dimensions"]}
-    return library_call(transpose, "transpose", config, _NS_PER_BYTE * transpose.shape.bytes)  # type: ignore[union-attr]
+    cost = target.costs.library.transposed_byte * transpose.shape.bytes  # type: ignore[union-attr]
+    return library_call(transpose, "transpose", config, cost)

@@ -14,7 +14,6 @@ from ...ir.hlo import Instruction, Shape, constant
 from ...ir.patterns import convert
 from .call import library_call
 from .context import Context
-from .cost import CALL_NS, FLOPS_PER_NS, memory_cost, sort_cost
 
 _FLOATS: Final = frozenset(["f32", "f64", "c64", "c128"])
 
@@ -24,7 +23,9 @@ def match_topk(topk: Instruction, context: Context) -> Instruction | None:
     assert isinstance(operand, Shape)
     k = topk.attributes["k"]
     rows = operand.elements // max(1, operand.dims[-1])
-    cost = memory_cost(operand) + operand.elements + sort_cost(rows * k, k, generic=False)
+    library = context.target.costs.library
+    cost = operand.bytes / library.byte_rate + operand.elements * library.scanned
+    cost += library.sort_ns(rows * k, k, called=False)
     return library_call(topk, "topk", {"k": k, "largest": int(topk.attributes["largest"])}, cost)
 
 
@@ -39,7 +40,9 @@ def match_fft(fft: Instruction, context: Context) -> Instruction | None:
     if 0 in lengths:
         return constant(np.zeros(fft.dims), fft.dtype)
     elements = max(math.prod(fft.operands[0].dims), math.prod(fft.dims))
-    cost = CALL_NS + elements * math.log2(2.0 * max(1, math.prod(lengths)))
+    library = context.target.costs.library
+    halvings = math.log2(2.0 * max(1, math.prod(lengths)))
+    cost = library.call + elements * halvings * library.butterfly
     config = {"fft_type": fft.attributes["fft_type"], "fft_length": tuple(lengths)}
     return library_call(fft, "fft", config, cost)
 
@@ -49,7 +52,8 @@ def match_cholesky(cholesky: Instruction, context: Context) -> Instruction | Non
         return _in_f32(cholesky, context, match_cholesky)
     _check_matrix_type(cholesky)
     flops = math.prod(cholesky.dims) * cholesky.dims[-1] / 3
-    cost = CALL_NS + flops / FLOPS_PER_NS["f64"]
+    library = context.target.costs.library
+    cost = library.call + flops / library.matrix_flops
     return library_call(cholesky, "cholesky", {"lower": int(cholesky.attributes["lower"])}, cost)
 
 
@@ -65,7 +69,9 @@ def match_triangular_solve(solve: Instruction, context: Context) -> Instruction 
         "transpose_a": a["transpose_a"],
     }
     flops = math.prod(solve.dims) * solve.operands[0].dims[-1]
-    return library_call(solve, "triangular-solve", config, CALL_NS + flops / FLOPS_PER_NS["f64"])
+    library = context.target.costs.library
+    cost = library.call + flops / library.matrix_flops
+    return library_call(solve, "triangular-solve", config, cost)
 
 
 def _is_small_float(instruction: Instruction) -> bool:

@@ -27,13 +27,6 @@ Placed = tuple[
     Instruction, tuple[int, ...]
 ]  # an array, and the strides of [batch..., rows, columns] in it
 
-# A right-hand side of at most this size is read as fast where it lies as from panels,
-_DIRECT_BYTES: Final = 1 << 19
-# and one of any size is copied in parts by the units of work, if lhs has few rows, so that few units read a part.
-_COPIED_ROWS: Final = 128
-_COPIED_WIDTH: Final = 4  # columns for each of those rows, at least
-
-
 # A constant of at most this size is packed when the program is compiled, which takes some 50 ms: the program holds it
 # packed instead of as it was. Larger ones would make programs slower to compile, and larger where elements widen.
 _PACKED_LITERAL_BYTES: Final = 1 << 24
@@ -47,19 +40,20 @@ def generate_product(
         return None
     lhs, rhs = call.operands[:2]
     form = product_forms.choose(target, lhs.dtype, rhs.dtype, call.dtype)
-    generated = packed_product(call, form, fusions) if form is not None else None
+    generated = packed_product(call, form, target, fusions) if form is not None else None
     if generated is None:
         raise errors.of_instruction("INTERNAL", "no kernel for this product", call)
     return generated
 
 
 def packed_product(
-    gemm: Instruction, form: ProductForm, fusions: dict[Hashable, Computation]
+    gemm: Instruction, form: ProductForm, target: Target, fusions: dict[Hashable, Computation]
 ) -> Instruction | None:
     """What computes ``gemm`` with ``form``; None if its result is not laid out for it or is too narrow."""
     config = gemm.attributes["config"]
     m, n, k = config["m"], config["n"], config["k"]
-    tile = product_forms.choose_tile(form, m, n)
+    costs = target.costs.products
+    tile = product_forms.choose_tile(target.costs.tiles, form, m, n)
     if tile is None or config["result_strides"][-1] != 1:
         return None
     lhs = _left(_unconverted(gemm.operands[0], form.lhs), config, form)
@@ -70,14 +64,14 @@ def packed_product(
     right = _unconverted(gemm.operands[1], form.rhs)
     strides: tuple[int, ...] = config["rhs_strides"]
     rhs_strides: tuple[int, ...] = ()
-    made = _made(gemm, right, form, width, fusions)
+    made = _made(gemm, right, form, width, target, fusions)
     lies = made is None and form.group == 1 and strides[-1] == 1
-    small = right.dtype is form.rhs and k * n * form.rhs.size <= _DIRECT_BYTES
-    copies = (
+    small = right.dtype is form.rhs and k * n * form.rhs.size <= costs.direct
+    copies = (  # with few rows in lhs few units read a part of rhs
         lies
         and not small
-        and m <= _COPIED_ROWS
-        and n >= _COPIED_WIDTH * m
+        and m <= costs.copied_rows
+        and n >= costs.copied_width * m
         and not _is_literal(right, form)
     )
     direct = lies and (small or copies)
@@ -163,6 +157,7 @@ def _made(
     right: Instruction,
     form: ProductForm,
     width: int,
+    target: Target,
     fusions: dict[Hashable, Computation],
 ) -> Instruction | None:
     """The packing of a matrix that lies the other way round, or that is computed; None if it is packed as it lies."""
@@ -174,7 +169,7 @@ def _made(
     dims = (n, k) if turns else (k, n)
     if not turns and strides != (n, 1):
         return None
-    weights = Weights(dims)
+    weights = Weights(dims, target.costs)
     matrix = weights.value(right, dims)
     if right.opcode == "constant":
         return None

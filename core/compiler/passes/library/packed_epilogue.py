@@ -10,9 +10,8 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Hashable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from ...fusion.clusters import cost_of
 from ...fusion.fused import make_fusion
 from ...ir.hlo import (
     Computation,
@@ -26,13 +25,18 @@ from ...ir.registry import OPS
 from .gemm import row_major
 from .weights import Same
 
-_MOST_COST: Final = 120.0  # vector instructions for an element of the result
+if TYPE_CHECKING:
+    from ...targets.costs import Costs
+    from ...targets.target import Target
+
 _MOST_MEMBERS: Final = 48
 _MOST_LOOKED_AT: Final = 256  # instructions behind a product
 _MOST_ARRAYS: Final = 8  # that are read besides the product's operands
 
 
-def fuse_epilogues(computation: Computation, fusions: dict[Hashable, Computation]) -> Computation:
+def fuse_epilogues(
+    computation: Computation, target: Target, fusions: dict[Hashable, Computation]
+) -> Computation:
     """``computation`` with what follows its packed products inside of them."""
     products = [i for i in computation.instructions if i.opcode == "packed-dot"]
     replaced: dict[
@@ -44,7 +48,7 @@ def fuse_epilogues(computation: Computation, fusions: dict[Hashable, Computation
     for product in products:
         if product in gone:
             continue
-        members = _members(product, computation, users, position, gone)
+        members = _members(product, computation, users, position, gone, target.costs)
         if len(members) > 1:
             fused = _fused(product, members, fusions)
             if fused is not None:
@@ -78,6 +82,7 @@ def _members(
     users: dict[Instruction, list[Instruction]],
     position: dict[Instruction, int],
     gone: set[Instruction],
+    costs: Costs,
 ) -> list[Instruction]:
     """``product`` and what goes along, in order; the last one is all that others read. ``gone``: what is part of
     another product's fusion.
@@ -100,13 +105,13 @@ def _members(
             and (i.opcode == "reshape" or (OPS[i.opcode].is_indexable and i.is_elementwise))
             and not OPS[i.opcode].hlo_call  # a function too long for an epilogue
             and i.elements == product.elements
-            and cost + cost_of(i) <= _MOST_COST
+            and cost + costs.instructions(i) <= costs.fusion.epilogue
             and len(inside) < _MOST_MEMBERS
             and not any(o in outside for o in i.operands)
         )
         if fits:
             inside[i] = None
-            cost += cost_of(i)
+            cost += costs.instructions(i)
         else:
             outside.add(i)
         for user in users[i]:

@@ -20,7 +20,6 @@ import numpy as np
 from ...ir.dtypes import DType
 from ...ir.hlo import Computation, Instruction, Shape
 from .context import Context
-from .cost import sort_cost
 
 NUMERIC: Final = 0  # SortOrder in sort_keys.h
 TOTAL: Final = 1
@@ -55,7 +54,8 @@ def match_sort(sort: Instruction, context: Context) -> Instruction | None:
         config["key_operands"] = tuple(k.operand for k in keys)
         config["key_descending"] = tuple(int(k.descending) for k in keys)
         config["key_orders"] = tuple(k.order for k in keys)
-    config["cost_ns"] = sort_cost(shape.elements, shape.dims[dimension], generic=not known)
+    library = context.target.costs.library
+    config["cost_ns"] = library.sort_ns(shape.elements, shape.dims[dimension], called=not known)
     return Instruction(
         "library-call",
         sort.shape,

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ...fusion.clusters import cost_of
 from ...fusion.fused import make_fusion
 from ...ir import dtypes
 from ...ir.hlo import Computation, Instruction, Shape, topological_order
 from ...ir.patterns import convert, reshape, reshaped_broadcast
 from ...ir.registry import OPS
 
-# Arithmetic of an element of the matrix, in vector instructions: with more of it, memory would wait.
-_MOST_COST: Final = 8.0
+if TYPE_CHECKING:
+    from ...targets.costs import Costs
+
 _MOST_MEMBERS: Final = 32
-# The arrays that the matrix is made of may take this much more memory than the matrix.
-_MOST_READ: Final = 1.25
 # An array that has so many elements fewer than the matrix is converted to f32 before the product.
 _SMALL: Final = 8
 _SMALL_FLOATS: Final = frozenset((dtypes.BF16, dtypes.F16))
@@ -42,7 +40,8 @@ class Weights:
     kernels do in registers. ``members`` are the instructions of the fusion.
     """
 
-    def __init__(self, dims: tuple[int, ...]) -> None:
+    def __init__(self, dims: tuple[int, ...], costs: Costs) -> None:
+        self.costs = costs
         self.elements = math.prod(dims)
         self.members: set[Instruction] = set()
         self.read: dict[Instruction, None] = {}
@@ -54,9 +53,9 @@ class Weights:
         """Whether there is something to compute, and it takes less time inside of the product than outside."""
         return (
             self.computes
-            and self.cost <= _MOST_COST
+            and self.cost <= self.costs.fusion.weights
             and len(self.members) <= _MOST_MEMBERS
-            and self.bytes_read <= _MOST_READ * 4 * self.elements
+            and self.bytes_read <= self.costs.fusion.weights_read * 4 * self.elements
         )
 
     @property
@@ -164,5 +163,5 @@ class Weights:
         shape = Shape(dtype or operands[0].dtype, dims)
         made = Instruction(opcode, shape, operands, attributes, metadata=origin.metadata)
         self.members.add(made)
-        self.cost += cost_of(made) if dims != () else 0.0
+        self.cost += self.costs.instructions(made) if dims != () else 0.0
         return made

@@ -36,9 +36,9 @@ from .blocks import addition, as_integers
 from .gemm import accumulator
 
 if TYPE_CHECKING:
+    from ...targets.costs import Tiles
     from ...targets.target import Target
 
-_MOVE_CYCLES: Final = 1.0  # of an element that is written in another order
 _BYTES: Final = frozenset((dtypes.S8, dtypes.U8))
 
 
@@ -182,7 +182,7 @@ class _Generated:
         if form.group > 1:
             grouped = _InGroups.of(convolution, form)
             if grouped is not None:
-                return _finish(grouped.compute(), convolution)
+                return _finish(grouped.compute(self.target.costs.tiles), convolution)
             form = _ungrouped(form, self.target)
         call = _Arrangement(
             convolution, self.once(convert, lhs, form.lhs), convert(rhs, form.rhs), form
@@ -274,7 +274,9 @@ class _Tile:
     cycles: float  # for a term, of all tiles of rows by vectors
 
 
-def _choose_tile(form: ProductForm, row: _Dimension, vector: _Dimension) -> _Tile | None:
+def _choose_tile(
+    costs: Tiles, form: ProductForm, row: _Dimension, vector: _Dimension
+) -> _Tile | None:
     """The tile that takes the least time; the last tiles are moved back."""
     registers = 32 if form.rows > 6 else 16
     best: _Tile | None = None
@@ -296,10 +298,10 @@ def _choose_tile(form: ProductForm, row: _Dimension, vector: _Dimension) -> _Til
             if kept > registers - (0 if single == 1.0 else 2):
                 break
             tiles = -(-row.size // rows) * panels
-            step = max(rows * vectors / (2 * single), (left + right) / 2 + 0.5, 4.0)
+            step = costs.cycles(rows * vectors / single, left + right)
             # Of tiles that take as long, the one that reads less.
             step += 0.1 * vectors
-            cycles = tiles * (step + 0.5)
+            cycles = tiles * (step + costs.window_step)
             if best is None or cycles < best.cycles * 0.995:
                 best = _Tile(rows, vectors, lanes, cycles)
     return best
@@ -332,7 +334,7 @@ class _Arrangement:
         self.rhs = reshape(rhs, dims)
 
     def compute(self, maker: _Generated) -> Instruction:
-        plan = min(self.plans(), key=lambda p: p.cycles)
+        plan = min(self.plans(maker.target.costs.tiles), key=lambda p: p.cycles)
         lhs = maker.once(_in_order, self.lhs, plan.lhs)
         rhs = _in_order(self.rhs, plan.rhs)
         form = replace(self.form, lanes=plan.tile.lanes)
@@ -351,7 +353,7 @@ class _Arrangement:
                     _with_minor(len(self.rhs.dims), right),
                 )
 
-    def plans(self) -> Iterator[_Plan]:
+    def plans(self, costs: Tiles) -> Iterator[_Plan]:
         result_minor = len(self.convolution.dims) - 1
         elements = [math.prod(x.dims) for x in (self.lhs, self.rhs, self.convolution)]
         found = False
@@ -370,14 +372,14 @@ class _Arrangement:
                 ]
                 behind = vector.result[0] != result_minor or any(d.name == "output" for d in beside)
                 for row in rest or [_ONE]:
-                    tile = _choose_tile(self.form, row, vector)
+                    tile = _choose_tile(costs, self.form, row, vector)
                     if tile is None:
                         continue
                     outside = math.prod(d.size for d in rest if d is not row)
-                    cycles = tile.cycles * outside * terms + outside * 20.0
+                    cycles = tile.cycles * outside * terms + outside * costs.window_start
                     # Neighbouring rows of a tile better are neighbours in memory.
                     cycles *= 1 + 1e-3 * math.log2(1 + abs(row.lhs) + abs(row.rhs))
-                    cycles += _MOVE_CYCLES * (moved + (elements[2] if behind else 0))
+                    cycles += costs.moved * (moved + (elements[2] if behind else 0))
                     found = True
                     yield _Plan(left, right, row, vector, dimensions, tile, cycles)
         if not found:  # a scalar, or nothing with neighbours: one number at a time
@@ -489,7 +491,7 @@ class _InGroups:
         rhs = _resized(rhs, numbers.kernel_input_feature, padded)
         return _InGroups(convolution, form, lhs, rhs, padded)
 
-    def compute(self) -> Instruction:
+    def compute(self, costs: Tiles) -> Instruction:
         form, convolution = self.form, self.convolution
         numbers: ConvolutionDimensionNumbers = convolution.attributes["dimension_numbers"]
         lhs, rhs = self.lhs, self.rhs
@@ -533,7 +535,7 @@ class _InGroups:
         if bias is not None:  # all rows of a tile are given one bias, which depends on the group
             rows = [d for d in rows if d.name != "group"]
         for row in rows or [_ONE]:
-            tile = _choose_tile(form, row, vector)
+            tile = _choose_tile(costs, form, row, vector)
             cycles = tile.cycles / row.size if tile is not None else math.inf
             if tile is not None and (best is None or cycles < best.cycles):
                 best = _Plan(None, None, row, vector, dimensions, tile, cycles)

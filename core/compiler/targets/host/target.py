@@ -15,6 +15,7 @@ from ...ir.errors import internal
 from ..image import Image
 from ..target import Compilation, Libraries, Target
 from . import cpu
+from .costs import costs_of
 from .linker import link
 from .parts import Parts
 
@@ -105,6 +106,7 @@ def for_cpu(model: str = "host", onednn: bool = True) -> HostTarget:
         function_attributes=" ".join(attributes),
         fingerprint=hashlib.sha256(text.encode()).hexdigest()[:16],
         libraries=libraries,
+        costs=costs_of(name, frozenset(features)),
     )
 
 

@@ -34,6 +34,7 @@ from ...ir.errors import CompileError, internal, invalid_argument, of_instructio
 from ..child import result_of
 from ..image import Image
 from ..target import Libraries, Target
+from .costs import costs_of
 from .disassemble import disassemble
 from .legalize import legalize
 from .spirv import capabilities, kernel_names
@@ -256,10 +257,10 @@ def _for_device(device: str, cpu: str, onednn: bool) -> SyclTarget:
         function_attributes="nounwind",
         fingerprint=hashlib.sha256(text.encode()).hexdigest()[:16],
         libraries=Libraries(host.libraries.onednn, frozenset(host.features), on_gpu=not is_cpu),
+        costs=costs_of(kind, host.costs),
         max_lanes=16 if is_cpu else 4,
         block=1024 if is_cpu else 4,
         work_group=1 if is_cpu else WORK_GROUP,
-        merged_ns=8_000.0 if is_cpu else 1_000.0,
         sub_group=SUB_GROUP if "sub-groups" in aspects and not is_cpu else 1,
         host=host,
     )

@@ -33,7 +33,7 @@ def fused(*args) -> Module:
     before = module(*args)
     before.assign_names()
     verifier.verify(before)
-    after = fuse(before)
+    after = fuse(before, for_cpu())
     after.assign_names()
     verifier.verify(after, "fuse")
     values = arguments(before)
@@ -292,7 +292,7 @@ def test_fusions_are_bounded() -> None:
     top = x
     for n in range(1500):
         top = op(["add", "multiply", "maximum"][n % 3], top, x)
-    after = fuse(module([x], top))
+    after = fuse(module([x], top), for_cpu())
     assert all(
         len(i.called[0].instructions) <= 260
         for i in after.entry.instructions

@@ -14,6 +14,7 @@ from tripont.core.compiler.passes.collectives import (
     match_collectives,
     participant_groups,
 )
+from tripont.core.compiler.targets.host import for_cpu
 
 from ..builders import module, op, parameter
 
@@ -39,7 +40,7 @@ def calls(m: Module) -> list[Instruction]:
 
 
 def run(m: Module) -> Module:
-    m = match_collectives(arrange_collectives(m))
+    m = match_collectives(arrange_collectives(m), for_cpu())
     verify(m)
     return m
 

@@ -19,6 +19,7 @@ from tripont.core.compiler.passes.inline import inline_calls, unshare_control_fl
 from tripont.core.compiler.passes.split_reductions import split_reductions
 from tripont.core.compiler.reference.evaluate import evaluate
 from tripont.core.compiler.targets.host import for_cpu
+from tripont.core.compiler.targets.target import Target
 
 from tests.core.compiler import programs
 from tests.core.compiler.builders import (
@@ -34,11 +35,11 @@ from tests.core.compiler.builders import (
 )
 
 
-def check(step, before: Module, tolerance: float = 0.0) -> Module:
-    """Run a pass; the result is valid and gives the same values."""
+def check(step, before: Module, tolerance: float = 0.0, target: Target | None = None) -> Module:
+    """Run a pass, for ``target`` if it takes one; the result is valid and gives the same values."""
     before.assign_names()
     verifier.verify(before)
-    after = step(before)
+    after = step(before) if target is None else step(before, target)
     after.assign_names()
     verifier.verify(after, step.__name__)
     values = arguments(before)
@@ -238,7 +239,10 @@ def test_large_reduction_is_split() -> None:
         for opcode, initial in (("add", 0.0), ("maximum", -np.inf), ("minimum", np.inf)):
             x = parameter(0, *dims)
             after = check(
-                split_reductions, module([x], reduce(x, dimensions, opcode, initial)), 1e-2
+                split_reductions,
+                module([x], reduce(x, dimensions, opcode, initial)),
+                1e-2,
+                for_cpu(),
             )
             assert opcodes(after.entry).count("reduce") == 2, dims
 
@@ -248,9 +252,9 @@ def test_small_or_unknown_reductions_stay() -> None:
     a, b = parameter(0), parameter(1)
     odd = Computation.from_root("odd", [a, b], op("add", op("multiply", a, number(0.5)), b))
     unknown = op("reduce", x, number(0), dims=(), dimensions=(0,), called=[odd])
-    assert opcodes(split_reductions(module([x], unknown)).entry) == ["reduce"]
+    assert opcodes(split_reductions(module([x], unknown), for_cpu()).entry) == ["reduce"]
     y = parameter(0, 64, 4096)
-    assert opcodes(split_reductions(module([y], reduce(y, (1,)))).entry) == ["reduce"]
+    assert opcodes(split_reductions(module([y], reduce(y, (1,))), for_cpu()).entry) == ["reduce"]
 
 
 def test_trip_counts() -> None:

@@ -10,8 +10,9 @@ from tripont.core.compiler.ir.hlo import Computation, Instruction
 from tripont.core.compiler.ir.hlo import WindowDimension as W
 from tripont.core.compiler.passes.split_reductions import split_reductions
 from tripont.core.compiler.passes.split_scans import split_scans
+from tripont.core.compiler.targets.host import for_cpu
 
-from tests.core.compiler.builders import module, op, opcodes
+from tests.core.compiler.builders import module, op, opcodes, priced
 
 from .test_passes import check
 
@@ -45,11 +46,10 @@ def scan(dims, dimension, backward=False, body=None, initial=-np.inf, dtype=F32)
 @pytest.mark.parametrize(
     ("dims", "dimension"), [((256,), 0), ((259,), 0), ((2, 260), 1), ((260, 2), 0)], ids=str
 )
-def test_logarithm_of_sums(dims, dimension, backward, monkeypatch) -> None:
+def test_logarithm_of_sums(dims, dimension, backward) -> None:
     """The values stay; there are two scans, of parts and of what they come to."""
-    monkeypatch.setattr("tripont.core.compiler.passes.split_scans.MINIMUM_ELEMENTS", 256)
     before = scan(dims, dimension, backward)
-    after = check(split_scans, before, tolerance=1e-5)
+    after = check(split_scans, before, 1e-5, priced(threads={"split_elements": 256}))
     scans = [i for i in after.entry.instructions if i.opcode == "reduce-window"]
     sizes = {max(w.size for w in i.attributes["window"]) for i in scans}
     assert sizes == {64, -(-dims[dimension] // 64)}
@@ -67,7 +67,9 @@ def test_logarithm_of_sums(dims, dimension, backward, monkeypatch) -> None:
     ids=["sum", "short", "rows", "initial value", "bf16"],
 )
 def test_left_alone(before) -> None:
-    assert split_scans(before) is before
+    target = priced(threads={"split_elements": 8192})
+    assert split_scans(scan((8192,), 0), target) != before
+    assert split_scans(before, target) is before
 
 
 def dot(lhs, rhs, contracted, dtype=F32) -> Instruction:
@@ -96,7 +98,7 @@ def dot(lhs, rhs, contracted, dtype=F32) -> Instruction:
 @pytest.mark.parametrize("dtype", [F32, S32, C64], ids=str)
 def test_dot_of_vectors(lhs, rhs, contracted, dtype) -> None:
     i = dot(lhs, rhs, contracted, dtype)
-    after = check(split_reductions, module(i.operands, i), tolerance=1e-3)
+    after = check(split_reductions, module(i.operands, i), 1e-3, for_cpu())
     names = opcodes(after.entry)
     assert "dot" not in names
     assert "reduce" in names
@@ -115,4 +117,4 @@ def test_dot_of_vectors(lhs, rhs, contracted, dtype) -> None:
 def test_other_dots(lhs, rhs, contracted, dtype) -> None:
     i = dot(lhs, rhs, contracted, dtype)
     before = module(i.operands, i)
-    assert split_reductions(before) is before
+    assert split_reductions(before, for_cpu()) is before

@@ -338,7 +338,7 @@ def test_stack(cpu_name: str) -> None:
         types, (6, 128, 2000), (2, 4, 8, 16, 32, 100, 1000), (250, 700, 1500, 3001, 6000, 100_001)
     ):
         form = product_forms.choose(target, *given)
-        tile = product_forms.choose_tile(form, m, n)
+        tile = product_forms.choose_tile(target.costs.tiles, form, m, n)
         if tile is None:
             continue
         width = tile.vectors * form.lanes

@@ -1,0 +1,351 @@
+"""What work costs on a target: the one value by which passes and kernels choose.
+
+A target has one :class:`Costs` (``target.costs``), in groups by what is decided. Each number has a unit and a meaning,
+which stand in its annotation; :attr:`Costs.measured` names the command that measured it, or says that it is a
+judgement. Nothing outside the targets' folders says what a machine takes for something. Four kinds of numbers are not
+costs and stay where they are used: limits of formats and libraries, sizes up to which code is written out or a
+compilation looks, bounds of errors, and the few numbers of registers that follow from the width of vectors.
+
+A target of another package starts from the host's (:mod:`.host.costs`) with :func:`dataclasses.replace`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Final
+
+from ..ir.dtypes import DType
+from ..ir.hlo import Instruction, Shape
+from ..ir.registry import OPS, Price
+
+#: In :attr:`Costs.measured`: no command measured these numbers alone; they are what measured programs did well with.
+JUDGEMENT: Final = "judgement"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernels:
+    """How long generated code takes on one core: the estimates by which work is shared out and fusions are made."""
+
+    call: Annotated[float, "ns", "calling the kernel of a fusion"]
+    nest: Annotated[float, "ns", "calling a kernel with loops of its own, such as a product's"]
+    byte: Annotated[float, "ns", "reading or writing a byte beyond the nearest caches"]
+    product_byte: Annotated[
+        float, "ns", "the same in a product that reads its operands as they lie"
+    ]
+    packed_byte: Annotated[float, "ns", "reading or writing a byte while packing"]
+    cheap: Annotated[float, "ns", "a cheap vector instruction, the unit of weights"]
+    multiply_adds: Annotated[float, "vectors/ns", "multiply-adds of products and of attention"]
+    tiled_multiply_adds: Annotated[float, "vectors/ns", "multiply-adds in tiles of packed operands"]
+    transposed: Annotated[float, "times", "what a loop in tiles takes, by what its instructions do"]
+    convolution: Annotated[float, "ns", 'a vector of products of the kernel "convolution"']
+    window: Annotated[float, "ns", "a vector of operations of a window's reduction"]
+    scan: Annotated[float, "ns", "a vector of a cumulative reduction"]
+    scan_element: Annotated[float, "ns", "an element of a cumulative reduction besides"]
+    selection: Annotated[float, "ns", "a vector of positions of select-and-scatter"]
+    scattered_element: Annotated[float, "ns", "an element of scatter, one at a time"]
+    scattered_vector: Annotated[float, "ns", "a vector of elements of scatter"]
+    random: Annotated[float, "ns", "a vector of random 32-bit words"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tiles:
+    """How fast a core goes through a tile of accumulators: what the shapes of tiles are chosen by."""
+
+    multiply_adds: Annotated[float, "vectors/cycle", "multiply-adds"]
+    loads: Annotated[float, "vectors/cycle", "loads"]
+    load_start: Annotated[float, "cycles", "before the loads of a step come one after the other"]
+    latency: Annotated[float, "cycles", "until a sum can be added to"]
+    step: Annotated[float, "cycles", "a step of the loop besides"]
+    window_step: Annotated[float, "cycles", "a step of the loop of a convolution besides"]
+    window_start: Annotated[float, "cycles", "starting a tile of a convolution"]
+    moved: Annotated[float, "cycles", "writing an element in another order"]
+
+    def cycles(self, products: float, loads: int) -> float:
+        """Cycles of a step of a tile: so many vectors are multiplied, and so many loaded."""
+        return max(
+            products / self.multiply_adds, loads / self.loads + self.load_start, self.latency
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Threads:
+    """When work is shared out."""
+
+    grain: Annotated[float, "ns", "less work is not worth waking a thread"]
+    unit: Annotated[float, "ns", "less of a product is not worth a unit of work"]
+    units: Annotated[int, "units", "that work which is not small is cut into"]
+    long_units: Annotated[
+        int, "units", "the same of long operands, which larger blocks read less often"
+    ]
+    line_units: Annotated[int, "units", "with so many, units read whole lines of memory"]
+    split_elements: Annotated[int, "elements", "fewer are reduced as fast by one thread"]
+    split_results: Annotated[int, "elements", "with more results there is enough to share out"]
+    split_rows: Annotated[int, "rows", "with more rows of a scan there is enough to share out"]
+    split_parts: Annotated[int, "parts", "that one reduction is cut into"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Sizes of caches and stacks, and from which size on memory is read and written in another way."""
+
+    line: Annotated[int, "bytes", "that come together"]
+    panel: Annotated[int, "bytes", "of a panel that stays in the nearest cache"]
+    strip: Annotated[
+        int, "bytes", "of states that stay in the nearest cache beside what a loop reads"
+    ]
+    sums: Annotated[int, "bytes", "of sums in memory that stay in the nearest cache"]
+    block: Annotated[int, "bytes", "of sums of a block of tiles, on the stack"]
+    kept: Annotated[int, "bytes", "of what a kernel computed and needs again, on the stack"]
+    copied_panel: Annotated[int, "bytes", "of the copy of a part of a panel, on the stack"]
+    streamed: Annotated[
+        int, "bytes", "from which on reading a matrix decides how long a product takes"
+    ]
+    past_caches: Annotated[int, "bytes", "from which on a loop writes past the caches"]
+    transposed_past_caches: Annotated[
+        int, "bytes", "from which on a transpose writes past the caches"
+    ]
+    bytes_ahead: Annotated[int, "bytes", "how far ahead a row is fetched that streams by"]
+    rows_ahead: Annotated[int, "rows", "how far ahead rows are fetched"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fusion:
+    """What may be computed again rather than stored, and how much one kernel may compute."""
+
+    cheap: Annotated[
+        float, "instructions", "up to which a value is computed again where it is read"
+    ]
+    expensive: Annotated[float, "instructions", "from which on a value is not computed twice"]
+    recomputed: Annotated[
+        float, "instructions/element", "that a fusion may do more than kernels would"
+    ]
+    most: Annotated[float, "instructions/element", "of a fusion, with recomputation"]
+    row: Annotated[int, "elements", "of a row that stays in a cache near by"]
+    kept: Annotated[
+        float, "weight", "from which on a value of a row is kept rather than computed again"
+    ]
+    mask: Annotated[float, "instructions/element", "of a mask that attention computes again"]
+    epilogue: Annotated[float, "instructions/element", "behind a product, in its kernel"]
+    weights: Annotated[
+        float, "instructions/element", "of a matrix that a product computes on the way"
+    ]
+    weights_read: Annotated[float, "times", "the memory of that matrix, which its arrays may take"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loops:
+    """Loops whose elements go through all steps one block after the other."""
+
+    carried: Annotated[
+        int, "vectors", "of all states that registers hold beside what a step computes"
+    ]
+    latency: Annotated[
+        float, "times", "the time of one of many cheap instructions, until a result is there"
+    ]
+    enough_work: Annotated[
+        float, "of a chain's time", "that others' work must fill for states in registers"
+    ]
+    shared: Annotated[
+        float, "times", "the work that is the same for all blocks, which a block should do"
+    ]
+    strip: Annotated[int, "vectors", "of the shortest strip"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Products:
+    """Which matrix products are generated with packing, which are a library's, which neither."""
+
+    few_rows: Annotated[int, "rows", "up to which reading the other matrix decides the time"]
+    packed_rows: Annotated[int, "rows", "fewer are not worth packing the other matrix"]
+    packed_each: Annotated[int, "multiply-adds", "of each product of a batch that is worth packing"]
+    packed_integers: Annotated[int, "multiply-adds", "of integers that are worth packing"]
+    packed_small: Annotated[
+        int, "multiply-adds", "of floats of 8 and 16 bits that are worth packing"
+    ]
+    packed_wide: Annotated[int, "multiply-adds", "of wider floats that are worth packing"]
+    library: Annotated[int, "multiply-adds", "from which on a library's call is worth it"]
+    library_small: Annotated[int, "multiply-adds", "the same of element types of 8 bits and bf16"]
+    library_each: Annotated[
+        int, "multiply-adds", "of each product of a batch, for a library's call"
+    ]
+    library_rows: Annotated[int, "rows", "with fewer a library is not asked"]
+    library_columns: Annotated[int, "columns", "with fewer a library is not asked"]
+    most_f32: Annotated[
+        int, "multiply-adds", "up to which products of f32 take less than a call's start"
+    ]
+    flat_rows: Annotated[
+        int, "rows", "up to which, with many columns, a library's copy of rhs costs most"
+    ]
+    flat_columns: Annotated[int, "columns", "that are many beside those rows"]
+    direct: Annotated[int, "bytes", "of a rhs that is read as fast where it lies as from panels"]
+    copied_rows: Annotated[
+        int, "rows", "up to which units of work copy the parts of rhs that they read"
+    ]
+    copied_width: Annotated[int, "times", "the rows, which columns must be for that"]
+    library_types: Annotated[
+        frozenset[str], "types of lhs", "besides f32 that a library multiplies faster"
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Convolutions:
+    """Which convolutions of floats are generated although a library has them."""
+
+    few_outputs: Annotated[
+        int, "features", "less than the vector of outputs that a library computes"
+    ]
+    depthwise: Annotated[
+        int, "positions", "up to which a library's depthwise gradient of weights is fast"
+    ]
+    generates_bf16: Annotated[bool, "yes or no", "generated code is faster for bf16, not depthwise"]
+    generates_gradients: Annotated[
+        bool, "yes or no", "it is for gradients of weights as the next two say"
+    ]
+    gradient_features: Annotated[int, "features", "from which on, in and out, a library's are fast"]
+    gradient_terms: Annotated[int, "terms", "from which on a library's are fast"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attention:
+    """Products, softmax and products again in one kernel."""
+
+    fewest: Annotated[int, "multiply-adds", "fewer are as fast in kernels of the parts"]
+    units: Annotated[int, "units", "that attention which is not small is cut into"]
+    rows: Annotated[int, "rows", "of queries that share a packed block of keys"]
+    fewest_rows: Annotated[int, "rows", "of queries for which a block of keys is worth packing"]
+    softmax: Annotated[float, "multiply-adds", "that a score's share of a softmax is worth"]
+    gradient_softmax: Annotated[float, "multiply-adds", "the same with its gradient"]
+    packed: Annotated[float, "ns", "packing an element of the keys"]
+    gradient_block: Annotated[int, "rows", "of keys, and of queries, in a block of the gradient"]
+    gradient_narrow: Annotated[int, "columns", "up to which blocks are so long"]
+    gradient_wide_block: Annotated[int, "rows", "of a block with more columns"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blocks:
+    """Blocks of a product's tiles that one unit of work computes, and its caches hold."""
+
+    rows: Annotated[int, "rows", "of the result"]
+    long_rows: Annotated[int, "rows", "where sums are long"]
+    columns: Annotated[int, "columns", "of the result"]
+    streamed_rows: Annotated[int, "rows", "of a matrix that streams by, in a step"]
+    streamed_columns: Annotated[int, "columns", "of such a matrix, whose sums are kept"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Library:
+    """How long library calls take on one core. The runtime decides by it where a program runs."""
+
+    call: Annotated[float, "ns", "a call"]
+    byte_rate: Annotated[float, "bytes/ns", "reading or writing arrays"]
+    flops: Annotated[Mapping[str, float], "flops/ns", "of products, by element type"]
+    other_flops: Annotated[float, "flops/ns", "of products of other element types"]
+    matrix_flops: Annotated[float, "flops/ns", "of factorisations and solves"]
+    lapack_flops: Annotated[float, "flops/ns", "of LAPACK's decompositions"]
+    comparison: Annotated[float, "ns", "of a sort by keys"]
+    called_comparison: Annotated[float, "ns", "of a sort with a comparator"]
+    scanned: Annotated[float, "ns", "an element that is looked at for the largest ones"]
+    butterfly: Annotated[float, "ns", "an element of each halving of a Fourier transform"]
+    transposed_byte: Annotated[float, "ns", "writing a byte in another order"]
+    meeting: Annotated[float, "ns", "waiting for the other devices"]
+    exchanged: Annotated[float, "bytes/ns", "between devices"]
+    custom_call: Annotated[float, "ns", "a call of the user's code"]
+    custom_byte_rate: Annotated[
+        float, "bytes/ns", "of its arrays, as if it read and wrote them once"
+    ]
+
+    def contraction_ns(self, multiply_adds: int, dtype: DType, bytes_accessed: int) -> float:
+        """Nanoseconds of a matrix product or convolution."""
+        compute = 2.0 * multiply_adds / self.flops.get(dtype.name, self.other_flops)
+        return self.call + max(compute, bytes_accessed / self.byte_rate)
+
+    def sort_ns(self, elements: int, length: int, *, called: bool) -> float:
+        """Nanoseconds of sorting ``elements`` in rows of ``length``; ``called``: by calling a comparator."""
+        each = self.called_comparison if called else self.comparison
+        return self.call + elements * max(1.0, math.log2(max(length, 2))) * each
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thunks:
+    """How long it takes to go from one thunk to the next, and when several become one function."""
+
+    copy: Annotated[float, "ns", "a copy that is a thunk"]
+    copied: Annotated[float, "bytes/ns", "that it moves"]
+    inner_copy: Annotated[float, "ns", "a copy inside of a function"]
+    inner_byte: Annotated[float, "ns", "a byte that it moves"]
+    longest_kernel: Annotated[float, "ns", "of a kernel that may lose its threads in a function"]
+    longest_iteration: Annotated[float, "ns", "of a loop for which the cost of thunks matters"]
+    merged: Annotated[float, "ns", "up to which kernels share a launch; 0 if they never do"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Costs:
+    """All prices of a target.
+
+    ``ops``: prices of ops that differ from those of their registrations, which are the host's. ``measured``: by a
+    group's name, or ``group.number``, the command that measured the numbers, or :data:`JUDGEMENT`.
+    """
+
+    kernels: Kernels
+    tiles: Tiles
+    threads: Threads
+    memory: Memory
+    fusion: Fusion
+    loops: Loops
+    products: Products
+    blocks: Blocks
+    convolutions: Convolutions
+    attention: Attention
+    library: Library
+    thunks: Thunks
+    ops: Mapping[str, Price] = field(default_factory=dict)
+    measured: Mapping[str, str] = field(default_factory=dict)
+
+    def price(self, opcode: str) -> Price:
+        """What an element of an op costs here."""
+        if self.ops and opcode in self.ops:
+            return self.ops[opcode]
+        return OPS[opcode].price
+
+    def instructions(self, i: Instruction) -> float:
+        """Vector instructions that one element of ``i`` takes, roughly."""
+        price = self.price(i.opcode)
+        cost = price.instructions
+        if isinstance(i.shape, Shape):
+            if i.shape.dtype.is_complex:
+                cost *= 4
+            elif price.of_integers is not None and i.shape.dtype.is_integer:
+                cost = price.of_integers.instructions
+        return cost
+
+    def nanoseconds(self, i: Instruction) -> float:
+        """Nanoseconds that a full vector of ``i`` takes."""
+        price = self.price(i.opcode)
+        if price.of_integers is not None and i.operands[0].dtype.is_integer:
+            price = price.of_integers
+        return price.nanoseconds
+
+    def weight(self, i: Instruction) -> float:
+        """What an element of ``i`` costs to compute, in cheap vector instructions."""
+        nanoseconds = self.nanoseconds(i)
+        return max(1.0, nanoseconds / self.kernels.cheap) if nanoseconds else 0.0
+
+
+__all__ = [
+    "JUDGEMENT",
+    "Attention",
+    "Blocks",
+    "Convolutions",
+    "Costs",
+    "Fusion",
+    "Kernels",
+    "Library",
+    "Loops",
+    "Memory",
+    "Products",
+    "Threads",
+    "Thunks",
+    "Tiles",
+]

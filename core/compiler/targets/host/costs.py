@@ -1,0 +1,236 @@
+"""The host's costs, and those of the host's side of other targets: measured on one CPU, and adapted to others.
+
+The numbers are those of an Intel Xeon of 2023 (Sapphire Rapids class: AVX-512, no AMX) with all its instructions, and
+kept to those of x86-64-v3. What depends on instructions follows from the CPU's features (:func:`costs_of`): the rows
+about AMX and Zen are not measured.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Final
+
+from ..costs import (
+    JUDGEMENT,
+    Attention,
+    Blocks,
+    Convolutions,
+    Costs,
+    Fusion,
+    Kernels,
+    Library,
+    Loops,
+    Memory,
+    Products,
+    Threads,
+    Thunks,
+    Tiles,
+)
+
+# Which command measured which numbers.
+_MEASURED: Final = MappingProxyType(
+    {
+        "kernels": JUDGEMENT,
+        "kernels.tiled_multiply_adds": "python -m benchmarks.products",
+        "tiles": "python -m benchmarks.products",
+        "tiles.window_start": "python -m benchmarks.convolutions",
+        "tiles.window_step": "python -m benchmarks.convolutions",
+        "tiles.moved": "python -m benchmarks.convolutions",
+        "threads": JUDGEMENT,
+        "memory": JUDGEMENT,
+        "memory.streamed": "python -m benchmarks.fused_products rows",
+        "memory.bytes_ahead": "python -m benchmarks.fused_products rows",
+        "memory.panel": "python -m benchmarks.products",
+        "memory.block": "python -m benchmarks.products",
+        "memory.past_caches": "python -m benchmarks",
+        "fusion": JUDGEMENT,
+        "fusion.epilogue": "python -m benchmarks.fused_products",
+        "fusion.weights": "python -m benchmarks.fused_products rows",
+        "loops": "python -m benchmarks.dimension_orders",
+        "products": "python -m benchmarks.products",
+        "products.few_rows": "python -m benchmarks.fused_products rows",
+        "blocks": "python -m benchmarks.products",
+        "blocks.long_rows": "python -m benchmarks.convolutions",
+        "blocks.streamed_rows": "python -m benchmarks.fused_products rows",
+        "blocks.streamed_columns": "python -m benchmarks.fused_products rows",
+        "convolutions": "python -m benchmarks.convolutions",
+        "attention": "python -m benchmarks.attention",
+        "library": JUDGEMENT,
+        "thunks": JUDGEMENT,
+    }
+)
+
+_HOST: Final = Costs(
+    kernels=Kernels(
+        call=10.0,
+        nest=20.0,
+        byte=0.015,
+        product_byte=0.03,
+        packed_byte=0.05,
+        cheap=0.25,
+        multiply_adds=4.0,
+        tiled_multiply_adds=5.0,
+        transposed=2.0,
+        convolution=0.4,
+        window=0.5,
+        scan=4.0,
+        scan_element=0.05,
+        selection=3.0,
+        scattered_element=1.5,
+        scattered_vector=2.0,
+        random=4.0,
+    ),
+    tiles=Tiles(
+        multiply_adds=2.0,
+        loads=2.0,
+        load_start=0.5,
+        latency=4.0,
+        step=0.25,
+        window_step=0.5,
+        window_start=20.0,
+        moved=1.0,
+    ),
+    threads=Threads(
+        grain=8_000.0,
+        unit=15_000.0,
+        units=16,
+        long_units=6,
+        line_units=32,
+        split_elements=1 << 17,
+        split_results=64,
+        split_rows=32,
+        split_parts=64,
+    ),
+    memory=Memory(
+        line=64,
+        panel=1 << 15,
+        strip=24 << 10,
+        sums=1 << 14,
+        block=1 << 17,
+        kept=1 << 18,
+        copied_panel=1 << 16,
+        streamed=1 << 18,
+        # With 32 MB of L3, exp on 16 MB, which moves 32 MB, takes a third longer past the caches.
+        past_caches=3 << 24,
+        # With a power of two as row length all lines of a tile compete for a few places.
+        transposed_past_caches=1 << 24,
+        bytes_ahead=1024,
+        rows_ahead=8,
+    ),
+    fusion=Fusion(
+        cheap=2.0,
+        expensive=5.0,
+        recomputed=24.0,
+        most=600.0,
+        row=1 << 15,
+        kept=3.0,
+        mask=24.0,
+        epilogue=120.0,
+        weights=8.0,
+        weights_read=1.25,
+    ),
+    loops=Loops(carried=8, latency=8.0, enough_work=0.7, shared=4.0, strip=8),
+    products=Products(
+        few_rows=8,
+        packed_rows=5,
+        packed_each=40**3,
+        packed_integers=40**3,
+        packed_small=64**3,
+        packed_wide=80**3,
+        library=80**3,
+        library_small=64**3,
+        library_each=32**3,
+        library_rows=5,
+        library_columns=2,
+        most_f32=112**3,
+        flat_rows=128,
+        flat_columns=1024,
+        direct=1 << 19,
+        copied_rows=128,
+        copied_width=4,
+        library_types=frozenset(),
+    ),
+    blocks=Blocks(
+        rows=128,
+        long_rows=640,
+        columns=256,
+        streamed_rows=8,
+        streamed_columns=1024,
+    ),
+    convolutions=Convolutions(
+        few_outputs=4,
+        depthwise=9,
+        generates_bf16=False,
+        # oneDNN computes those with many features and terms in less than two thirds of the time of others.
+        generates_gradients=True,
+        gradient_features=128,
+        gradient_terms=2048,
+    ),
+    attention=Attention(
+        fewest=1 << 17,
+        units=32,
+        rows=256,
+        fewest_rows=48,
+        softmax=24.0,
+        gradient_softmax=32.0,
+        packed=0.25,
+        gradient_block=96,
+        gradient_narrow=128,
+        gradient_wide_block=48,
+    ),
+    library=Library(
+        call=1_000.0,
+        byte_rate=20.0,
+        flops=MappingProxyType(
+            {"f32": 200.0, "bf16": 400.0, "f16": 200.0, "s8": 400.0, "u8": 400.0, "f64": 20.0}
+        ),
+        other_flops=20.0,
+        matrix_flops=20.0,
+        lapack_flops=4.0,
+        comparison=1.0,
+        called_comparison=6.0,
+        scanned=1.0,
+        butterfly=1.0,
+        transposed_byte=0.1,
+        meeting=5_000.0,
+        exchanged=10.0,
+        custom_call=1_000.0,
+        custom_byte_rate=4.0,
+    ),
+    thunks=Thunks(
+        copy=20.0,
+        copied=20.0,
+        inner_copy=5.0,
+        inner_byte=0.03,
+        longest_kernel=10_000.0,
+        longest_iteration=20_000.0,
+        merged=0.0,
+    ),
+    measured=_MEASURED,
+)
+
+
+@functools.cache
+def costs_of(cpu: str, features: frozenset[str]) -> Costs:
+    """The costs of a CPU: ``cpu`` and ``features`` are LLVM's names."""
+    types = set()
+    if "amx-bf16" in features:
+        types.add("bf16")
+    if "amx-int8" in features:
+        types |= {"s8", "u8"}
+    # vdpbf16ps, which oneDNN uses, is as fast as a multiply-add of f32 on Zen and half as fast on Intel's CPUs.
+    if "avx512bf16" in features and cpu.startswith("znver"):
+        types.add("bf16")
+    has_avx512 = "avx512f" in features
+    convolutions = replace(
+        _HOST.convolutions,
+        generates_bf16=has_avx512 and "bf16" not in types,
+        generates_gradients=not has_avx512,
+    )
+    products = replace(_HOST.products, library_types=frozenset(types))
+    return replace(_HOST, products=products, convolutions=convolutions)
+
+
+__all__ = ["costs_of"]

@@ -1,0 +1,20 @@
+"""The costs of SYCL devices: those of the host, but for launches. Nobody has measured the others on a device."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..costs import JUDGEMENT, Costs
+
+
+def costs_of(kind: str, host: Costs) -> Costs:
+    """The costs of a device of a ``kind`` beside a host of these costs."""
+    # Neighbouring kernels share a launch, which takes microseconds: on a CPU longer ones than on a GPU.
+    thunks = replace(host.thunks, merged=8_000.0 if kind == "cpu" else 1_000.0)
+    # What library calls cost and which are made depends on oneDNN's kernels for the device, not on the host's features.
+    products = replace(host.products, library_types=frozenset())
+    convolutions = replace(host.convolutions, generates_bf16=False, generates_gradients=True)
+    measured = dict.fromkeys((name.partition(".")[0] for name in host.measured), JUDGEMENT)
+    return replace(
+        host, thunks=thunks, products=products, convolutions=convolutions, measured=measured
+    )
