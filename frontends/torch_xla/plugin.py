@@ -12,7 +12,7 @@ from torch_xla.experimental import plugins
 
 from tripont import helper_process, library_path
 
-from . import DEVICE_TYPE, in_place, recording
+from . import DEVICE_TYPE, early_sync, in_place, lowerings, recording
 
 
 class TripontPlugin(plugins.DevicePlugin):
@@ -56,7 +56,7 @@ def _refuse_experiments() -> None:
     Its rules for what follows take the largest possible size for the size (``roll``, ``zeros_like``, a mean), so that
     results are wrong on every device. Without the variable the sizes are numbers.
     """
-    experiments = os.environ.get("XLA_EXPERIMENTAL", "")
+    experiments = early_sync.others()
     if experiments and os.environ.get("PJRT_DEVICE") == DEVICE_TYPE:
         raise RuntimeError(
             f"tripont: XLA_EXPERIMENTAL={experiments} makes PyTorch/XLA compute with sizes that depend on values, "
@@ -65,10 +65,17 @@ def _refuse_experiments() -> None:
         )
 
 
-def register() -> None:
-    """Make tripont the plugin of PJRT_DEVICE=XPU. RuntimeError if torch_xla's runtime has started."""
+def _install() -> None:
+    """What torch_xla does otherwise with this device."""
     recording.install()
     in_place.install()
+    lowerings.install()
+    early_sync.install()
+
+
+def register() -> None:
+    """Make tripont the plugin of PJRT_DEVICE=XPU. RuntimeError if torch_xla's runtime has started."""
+    _install()
     plugins.use_dynamic_plugins()  # type: ignore[no-untyped-call]
     plugins.register_plugin(DEVICE_TYPE, TripontPlugin())
 
@@ -81,7 +88,6 @@ def replace_stock_plugin() -> None:
     if "XPU_LIBRARY_PATH" in os.environ:
         return
     if os.environ.get("PJRT_DEVICE") == DEVICE_TYPE:
-        recording.install()
-        in_place.install()
+        _install()
     xpu.XpuPlugin = TripontPlugin  # type: ignore[misc]  # where torch_xla registers it after this
     plugins.register_plugin(DEVICE_TYPE, TripontPlugin())  # where it has done so before
