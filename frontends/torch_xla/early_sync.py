@@ -1,6 +1,6 @@
 """A number that is read back computes all that has been recorded, and not the way to this number alone.
 
-``x.item()``, ``bool(x)`` and ``if x:`` need one element, and torch_xla runs a program that computes just that. Everything
+``x.item()``, ``bool(x)`` and ``if x:`` need one element, and torch_xla runs a program that computes just that. All
 else stays recorded: a loop that reads a number in each step (a solver's error, whether ``generate()`` of transformers
 has reached an end) records a history that grows, and each number is a new program that computes all steps from the
 first on. The twelfth token of a small GPT-2 was a program of 6,300 instructions. torch_xla has the way out among its
@@ -8,7 +8,8 @@ experiments, ``early_sync``: such a reading computes every tensor that is alive,
 own, and the same program where shapes stay. :func:`install` turns it on.
 
 It stays off in jobs of several devices: a device that alone reads a number would run the collectives that are recorded
-in another program than the others do. If the user has set ``XLA_EXPERIMENTAL``, to an empty text even, it stays as it is.
+in another program than the others do. If the user has set ``XLA_EXPERIMENTAL``, to an empty text even, it
+stays as it is.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Operations of PyTorch that torch_xla has no translation for, in terms of others that it has.
 
-torch_xla computes such an operation on the CPU: it runs what has been recorded so far, reads the operands back and sends
-the result to the device, in each step of a loop. ``isin`` is one of them, with which ``generate()`` of transformers asks
-after each token whether it is the last one.
+torch_xla computes such an operation on the CPU: it runs what has been recorded so far, reads the operands back and
+sends the result to the device, in each step of a loop. ``isin`` is one of them, with which ``generate()`` of
+transformers asks after each token whether it is the last one.
 """
 
 from __future__ import annotations
