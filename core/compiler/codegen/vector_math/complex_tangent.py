@@ -26,6 +26,9 @@ Parts = tuple[Value, Value]  # real and imaginary
 _LARGE: Final = {"float": 20.0, "double": 170.0}
 # From here on the imaginary part is less than half the smallest denormal number.
 _NOTHING: Final = {"float": 60.0, "double": 400.0}
+# Powers of two. Below the first one the real part is proportional to x, beside the poles too, so it may be computed for
+# x times the second one. Without fused multiply-add it must: a product of denormal numbers has no exact low word there.
+_TINY: Final = {"float": (-100, 48), "double": (-900, 500)}
 
 
 def complex_tanh(builder: Builder, target: Target, z: Parts) -> Parts:
@@ -35,7 +38,15 @@ def complex_tanh(builder: Builder, target: Target, z: Parts) -> Parts:
     is_large = m.compare("ogt", size, _LARGE[m.scalar])
     sine, cosine = sine_and_cosine(m, y)
     both = m.fast_two_sum(*m.pair_product(sine, cosine))
-    real, imag = _quotients(m, m.select(is_large, 1.0, size), both, cosine)
+    given = m.select(is_large, 1.0, size)
+    if m.has_fma:
+        real, imag = _quotients(m, given, both, cosine)
+    else:
+        limit, up = _TINY[m.scalar]
+        is_tiny = m.compare("olt", size, 2.0**limit)
+        given = m.select(is_tiny, m.mul(given, 2.0**up), given)
+        real, imag = _quotients(m, given, both, cosine)
+        real = m.select(is_tiny, m.mul(real, 2.0**-up), real)
 
     far = m.at_most(size, _NOTHING[m.scalar])
     zero = m.constant(0.0)
