@@ -1,5 +1,5 @@
-"""Find the sentences that docs/style.md advises against: in error messages, other strings, docstrings and the
-comments of C++.
+"""Find the sentences that docs/style.md advises against: in error messages, other strings, docstrings, the comments of
+C++, and pages of documentation.
 
 ``python cmake/check_prose.py FILE...`` prints each with its file, line and cure, and exits with 1 if there are any;
 ``--commits`` checks the subjects of commits, ``--message FILE`` that of one commit. `make lint` runs the first two, the
@@ -61,12 +61,19 @@ PATTERNS = tuple(
         ),
     )
 )
+# The same in pages, whose labels and headings have no full stop.
+PAGE_PATTERNS = (
+    (
+        re.compile(r"(?:^|[.;:] )(?:What|Whatever|Whoever) [a-z][^.?;:]*[.;](?= |$)"),
+        "a clause with 'what' as the subject: name the subject",
+    ),
+)
 
 
-def faults(text: str) -> Iterator[str]:
-    """The cures of what is wrong with one text."""
+def faults(text: str, page: bool = False) -> Iterator[str]:
+    """The cures of what is wrong with one text. ``page``: whether it is of a page of documentation."""
     flat = " ".join(text.split())
-    for pattern, cure in PATTERNS:
+    for pattern, cure in (*PATTERNS, *(PAGE_PATTERNS if page else ())):
         if match := pattern.search(flat):
             yield f"{match.group().strip()!r}: {cure}"
 
@@ -111,10 +118,33 @@ def cpp_comments(source: str) -> Iterator[tuple[int, str]]:
             words = []
 
 
+_NEW_PARAGRAPH = re.compile(r"\s*(?:[-*+|>#]|\d+\. )")
+
+
+def markdown_paragraphs(source: str) -> Iterator[tuple[int, str]]:
+    """The first line and text of every paragraph, item, heading and cell outside of blocks of code."""
+    start, words, in_code = 0, list[str](), False
+    for number, line in enumerate([*source.splitlines(), ""], 1):
+        fence = line.lstrip().startswith("```")
+        if words and (in_code or fence or not line.strip() or _NEW_PARAGRAPH.match(line)):
+            yield start, " ".join(words)
+            words = []
+        in_code ^= fence
+        if in_code or fence or not line.strip():
+            continue
+        if line.startswith("|"):
+            yield from ((number, cell) for cell in line.strip("| ").split(" | "))
+        else:
+            start = start if words else number
+            words.append(line.strip().lstrip("-*+>#0123456789. "))
+
+
 def check_file(path: Path) -> list[str]:
     source = path.read_text()
     if path.suffix == ".py":
         strings = list(python_strings(source))
+    elif path.suffix == ".md":
+        strings = list(markdown_paragraphs(source))
     else:
         strings = [*cpp_strings(source), *cpp_comments(source)]
     lines = source.splitlines()
@@ -122,7 +152,7 @@ def check_file(path: Path) -> list[str]:
         f"{path}:{line}: {fault}"
         for line, text in strings
         if " " in text and IGNORED not in lines[line - 1]
-        for fault in faults(text)
+        for fault in faults(text, path.suffix == ".md")
     ]
 
 

@@ -136,6 +136,42 @@ def test_no_string_of_the_product_has_a_pattern(prose: types.ModuleType) -> None
     assert [fault for path in checked for fault in prose.check_file(path)] == []
 
 
+def test_no_page_has_a_pattern(prose: types.ModuleType) -> None:
+    root = PATH.parents[1]
+    pages = [root / "README.md", root / "SECURITY.md", *(root / "docs").glob("*.md")]
+    pages += (root / "examples").glob("*/*.md")
+    checked = [page for page in pages if page.name != "style.md"]  # which has an example of each
+    assert len(checked) > 30
+    assert [fault for path in checked for fault in prose.check_file(path)] == []
+
+
+def test_pages_are_read_by_paragraphs_items_and_cells(
+    prose: types.ModuleType, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        """# What is missing
+
+This is
+no sentence.
+
+```
+this is no code
+```
+* What it prints: the time.
+* What lies on a device stays there.
+  1. It is none
+     of them.
+
+| what | which are there, as it is |
+|---|---|
+| is no cell | a cell |
+"""
+    )
+    lines = [fault.split(": ")[0].split(":")[1] for fault in prose.check_file(page)]
+    assert lines == ["3", "10", "11", "14", "16"]
+
+
 def test_docstrings_are_read_by_paragraphs(prose: types.ModuleType, tmp_path: Path) -> None:
     path = tmp_path / "module.py"
     path.write_text(
