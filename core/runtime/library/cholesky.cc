@@ -5,7 +5,7 @@
 // definite gives NaNs. f32, f64, c64, c128.
 //
 // LAPACK computes large matrices where it is installed; small ones, and all where it is not, go
-// through loops of ours.
+// through loops of ours. Batches of small real matrices go through lanes (matrix_lanes.h).
 #include <algorithm>
 #include <complex>
 #include <limits>
@@ -15,6 +15,7 @@
 #include "core/runtime/library/calls.h"
 #include "core/runtime/library/lapack_tiles.h"
 #include "core/runtime/library/linear_algebra.h"
+#include "core/runtime/library/matrix_lanes.h"
 #include "core/runtime/library/registry.h"
 #include "core/runtime/parallel.h"
 
@@ -23,6 +24,7 @@ namespace {
 
 // Multiply-adds that make a task worth another thread.
 constexpr int64_t kTaskWork = 1 << 15;
+constexpr int64_t kLaneTaskWork = 1 << 18;
 // Up to this order our loops are as fast as LAPACK, which need not be opened for them.
 constexpr int64_t kOwnOrder = 16;
 
@@ -31,12 +33,27 @@ class Cholesky final : public LibraryCall {
  public:
   // `lapack`: null for our own loops.
   Cholesky(int64_t batch, int64_t n, bool lower, const lapack::Api* lapack)
-      : batch_(batch), n_(n), lower_(lower), lapack_(lapack) {}
+      : batch_(batch),
+        n_(n),
+        lower_(lower),
+        lapack_(lapack),
+        lanes_(matrix_lanes::PlanFor<T>(batch, n, matrix_lanes::kMostOrder,
+                                        matrix_lanes::MatrixVectors(n, n))) {}
 
-  Status Execute(LibraryContext& /*context*/, void* const* operands,
+  Status Execute(LibraryContext& context, void* const* operands,
                  void* const* results) const override {
     if (batch_ == 0 || n_ == 0) return OkStatus();
     const int64_t size = n_ * n_;
+    if constexpr (!linear_algebra::kIsComplex<T>) {
+      if (lanes_.count > 0) {
+        return matrix_lanes::ForEachTile(
+            context, lanes_, batch_, kLaneTaskWork / (size * n_),
+            [&](int64_t first, int count, void* workspace) {
+              FactorTile(static_cast<const T*>(operands[0]) + first * size,
+                         static_cast<T*>(results[0]) + first * size, count, workspace);
+            });
+      }
+    }
     std::optional<lapack::OneThread> one_thread;
     if (lapack_ != nullptr) one_thread.emplace(*lapack_);
     const int64_t grain = std::max<int64_t>(1, kTaskWork / (size * n_));
@@ -50,6 +67,18 @@ class Cholesky final : public LibraryCall {
   }
 
  private:
+  void FactorTile(const T* from, T* to, int count, void* workspace) const {
+    const int64_t size = n_ * n_;
+    // An upper factor is the lower one of the transposed matrix.
+    const auto layout = lower_ ? matrix_lanes::kRowMajor : matrix_lanes::kColumnMajor;
+    matrix_lanes::CholeskyTile<T> tile{n_, layout, true, from, to, count, workspace};
+    matrix_lanes::Run(tile);
+    for (int i = 0; i < count; ++i) {
+      if ((tile.failed >> i & 1) == 0) continue;
+      std::fill_n(to + i * size, size, std::numeric_limits<T>::quiet_NaN());
+    }
+  }
+
   void Factor(const T* from, T* to) const {
     using linear_algebra::View;
     for (int64_t i = 0; i < n_; ++i) {
@@ -79,6 +108,7 @@ class Cholesky final : public LibraryCall {
   const int64_t n_;
   const bool lower_;
   const lapack::Api* const lapack_;
+  const matrix_lanes::Plan lanes_;
 };
 
 StatusOr<std::unique_ptr<LibraryCall>> MakeCholesky(const LibraryCallSignature& signature) {

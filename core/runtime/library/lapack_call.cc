@@ -12,12 +12,15 @@ namespace {
 constexpr int64_t kLargeOrder = 192;
 // Multiply-adds that make a task worth another thread.
 constexpr double kTaskWork = 1 << 15;
+// The same where they are made in lanes.
+constexpr double kLaneTaskWork = 1 << 18;
 
 }  // namespace
 
 Status BatchCall::Execute(LibraryContext& context, void* const* operands,
                           void* const* results) const {
   if (batch_ == 0) return OkStatus();
+  if (lanes_.count > 0) return ExecuteTiles(context, operands, results);
   int64_t tasks = 1;
   if (batch_ > 1 && order_ < kLargeOrder) {
     const double worth = std::ceil(static_cast<double>(batch_) * multiply_adds_ / kTaskWork);
@@ -40,6 +43,24 @@ Status BatchCall::Execute(LibraryContext& context, void* const* operands,
     }
   });
   return OkStatus();
+}
+
+Status BatchCall::ExecuteTiles(LibraryContext& context, void* const* operands,
+                               void* const* results) const {
+  matrix_lanes::Plan plan = lanes_;
+  plan.workspace = workspace_;
+  // For the matrices that RunTile leaves to Run.
+  std::optional<OneThread> one_thread;
+  if (const Api* api = LoadedOrNull(); api != nullptr) one_thread.emplace(*api);
+  const auto grain = static_cast<int64_t>(kLaneTaskWork / std::max(1.0, multiply_adds_));
+  return matrix_lanes::ForEachTile(
+      context, plan, batch_, grain, [&](int64_t first, int count, void* workspace) {
+        auto* work = static_cast<std::byte*>(workspace);
+        const matrix_lanes::LaneSet left = RunTile(Item(operands, results, first, work), count);
+        for (int i = 0; i < count; ++i) {
+          if ((left >> i & 1) != 0) Run(Item(operands, results, first + i, work));
+        }
+      });
 }
 
 StatusOr<Arguments> Arguments::Read(const LibraryCallSignature& signature, size_t rank) {

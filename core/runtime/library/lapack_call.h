@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "core/runtime/library/lapack_api.h"
+#include "core/runtime/library/matrix_lanes.h"
 #include "core/runtime/library/registry.h"
 #include "core/runtime/shape.h"
 #include "core/runtime/status.h"
@@ -71,6 +72,7 @@ class Item {
     }
     return to;
   }
+  void* workspace() const { return work_; }
   // The next `count` T's of the workspace.
   template <typename T>
   T* Take(int64_t count) {
@@ -86,24 +88,36 @@ class Item {
   std::byte* work_;
 };
 
-// Runs a routine on each matrix of a batch: small ones on several threads; large ones one after the
-// other, since OpenBLAS works on each with all its threads.
+// Runs a routine on each matrix of a batch: small ones on several threads, and several at a time
+// where the call has lanes for them (matrix_lanes.h); large ones one after the other, since OpenBLAS
+// works on each with all its threads.
 class BatchCall : public LibraryCall {
  public:
   Status Execute(LibraryContext& context, void* const* operands, void* const* results) const final;
 
  protected:
   // `order`: the larger dimension of a matrix. `multiply_adds`: of one matrix, about. `workspace`:
-  // bytes that Run takes.
-  BatchCall(int64_t batch, int64_t order, double multiply_adds, size_t workspace)
-      : batch_(batch), order_(order), multiply_adds_(multiply_adds), workspace_(workspace) {}
+  // bytes that Run takes. `lanes`: how many matrices RunTile takes, and the bytes that it does.
+  BatchCall(int64_t batch, int64_t order, double multiply_adds, size_t workspace,
+            matrix_lanes::Plan lanes = {})
+      : batch_(batch),
+        order_(order),
+        multiply_adds_(multiply_adds),
+        workspace_((std::max(workspace, lanes.workspace) + 63) / 64 * 64),
+        lanes_(lanes) {}
   virtual void Run(Item item) const = 0;
+  // The matrix of `first` and those behind it, `count` of them. Those of the set that it returns
+  // are then given to Run: their operands must be as they were.
+  virtual matrix_lanes::LaneSet RunTile(Item /*first*/, int /*count*/) const { return 0; }
 
  private:
+  Status ExecuteTiles(LibraryContext& context, void* const* operands, void* const* results) const;
+
   const int64_t batch_;
   const int64_t order_;
   const double multiply_adds_;
   const size_t workspace_;
+  const matrix_lanes::Plan lanes_;
 };
 
 // An operand or result without its batch dimensions.

@@ -74,7 +74,9 @@ class Syevd final : public BatchCall {
 
   Syevd(int64_t batch, const Problem& p, const Routines<T>& lapack)
       : BatchCall(batch, p.n, 6.0 * p.n * p.n * p.n,
-                  BytesOf<T>(p.work) + BytesOf<Real<T>>(p.rwork) + BytesOf<Int>(p.iwork)),
+                  BytesOf<T>(p.work) + BytesOf<Real<T>>(p.rwork) + BytesOf<Int>(p.iwork),
+                  matrix_lanes::PlanFor<T>(batch, p.n, matrix_lanes::kMostJacobiOrder,
+                                           2 * matrix_lanes::MatrixVectors(p.n, p.n) + p.n)),
         problem_(p),
         lapack_(lapack) {}
 
@@ -110,6 +112,25 @@ class Syevd final : public BatchCall {
     } else {
       lapack_.syevd(&p.mode, &p.uplo, &p.n, a, &lda, w, work, &p.work, iwork, &p.iwork, info, 1, 1);
     }
+  }
+
+  matrix_lanes::LaneSet RunTile(Item first, int count) const override {
+    if constexpr (!kIsComplex<T>) {
+      const Int n = problem_.n;
+      const int64_t size = int64_t{1} * n * n;
+      matrix_lanes::EigenTile<T> tile{n,
+                                      matrix_lanes::kColumnMajor,
+                                      problem_.uplo == 'L',
+                                      first.Operand<T>(0, size),
+                                      first.Result<T>(1, n),
+                                      problem_.mode == 'V' ? first.Result<T>(0, size) : nullptr,
+                                      count,
+                                      first.workspace()};
+      std::fill_n(first.Result<Int>(2, 1), count, 0);
+      matrix_lanes::Run(tile);
+      return tile.failed;
+    }
+    return 0;
   }
 
   const Problem problem_;
@@ -374,7 +395,11 @@ class SingularValues final : public BatchCall {
   SingularValues(int64_t batch, const Problem& p, const Routines<T>& lapack)
       : BatchCall(
             batch, std::max(p.m, p.n), 10.0 * p.m * p.n * p.k,
-            BytesOf<T>(p.work) + BytesOf<Real<T>>(RealWork(p)) + BytesOf<Int>(int64_t{8} * p.k)),
+            BytesOf<T>(p.work) + BytesOf<Real<T>>(RealWork(p)) + BytesOf<Int>(int64_t{8} * p.k),
+            p.m == p.n
+                ? matrix_lanes::PlanFor<T>(batch, p.n, matrix_lanes::kMostJacobiOrder,
+                                           2 * matrix_lanes::MatrixVectors(p.n, p.n) + 2 * p.n)
+                : matrix_lanes::Plan{}),
         problem_(p),
         lapack_(lapack) {}
 
@@ -419,6 +444,26 @@ class SingularValues final : public BatchCall {
     T* work = item.Take<T>(p.work);
     auto* rwork = item.Take<Real<T>>(RealWork(p));
     Call(lapack_, p, a, s, u, vt, work, &p.work, rwork, item.Take<Int>(int64_t{8} * p.k), info);
+  }
+
+  matrix_lanes::LaneSet RunTile(Item first, int count) const override {
+    if constexpr (!kIsComplex<T>) {
+      const Int n = problem_.n;
+      const int64_t size = int64_t{1} * n * n;
+      const bool vectors = problem_.mode != 'N';
+      matrix_lanes::SingularTile<T> tile{n,
+                                         matrix_lanes::kColumnMajor,
+                                         first.Operand<T>(0, size),
+                                         first.Result<T>(1, n),
+                                         vectors ? first.Result<T>(2, size) : nullptr,
+                                         vectors ? first.Result<T>(3, size) : nullptr,
+                                         count,
+                                         first.workspace()};
+      std::fill_n(first.Result<Int>(4, 1), count, 0);
+      matrix_lanes::Run(tile);
+      return tile.failed;
+    }
+    return 0;
   }
 
   const Problem problem_;

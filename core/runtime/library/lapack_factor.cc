@@ -39,7 +39,9 @@ class Getrf final : public BatchCall {
 
  private:
   Getrf(int64_t batch, Int m, Int n, const Routines<T>& lapack)
-      : BatchCall(batch, std::max(m, n), 1.0 * m * n * std::min(m, n), 0),
+      : BatchCall(batch, std::max(m, n), 1.0 * m * n * std::min(m, n), 0,
+                  matrix_lanes::PlanFor<T>(batch, std::max(m, n), matrix_lanes::kMostOrder,
+                                           matrix_lanes::MatrixVectors(m, n) + std::min(m, n))),
         m_(m),
         n_(n),
         lapack_(lapack) {}
@@ -48,6 +50,23 @@ class Getrf final : public BatchCall {
     T* a = item.Copy<T>(0, 0, int64_t{1} * m_ * n_);
     const Int lda = Leading(m_);
     lapack_.getrf(&m_, &n_, a, &lda, item.Result<Int>(1, std::min(m_, n_)), item.Result<Int>(2, 1));
+  }
+
+  matrix_lanes::LaneSet RunTile(Item first, int count) const override {
+    if constexpr (!kIsComplex<T>) {
+      const int64_t size = int64_t{1} * m_ * n_;
+      matrix_lanes::LuTile<T> tile{m_,
+                                   n_,
+                                   matrix_lanes::kColumnMajor,
+                                   first.Operand<T>(0, size),
+                                   first.Result<T>(0, size),
+                                   first.Result<Int>(1, std::min(m_, n_)),
+                                   first.Result<Int>(2, 1),
+                                   count,
+                                   first.workspace()};
+      matrix_lanes::Run(tile);
+    }
+    return 0;
   }
 
   const Int m_;
@@ -75,7 +94,9 @@ class Geqrf final : public BatchCall {
 
  private:
   Geqrf(int64_t batch, Int m, Int n, Int work, const Routines<T>& lapack)
-      : BatchCall(batch, std::max(m, n), 2.0 * m * n * std::min(m, n), BytesOf<T>(work)),
+      : BatchCall(batch, std::max(m, n), 2.0 * m * n * std::min(m, n), BytesOf<T>(work),
+                  matrix_lanes::PlanFor<T>(batch, std::max(m, n), matrix_lanes::kMostOrder,
+                                           matrix_lanes::MatrixVectors(m, n) + std::min(m, n))),
         m_(m),
         n_(n),
         work_(work),
@@ -87,6 +108,22 @@ class Geqrf final : public BatchCall {
     Int info = 0;
     lapack_.geqrf(&m_, &n_, a, &lda, item.Result<T>(1, std::min(m_, n_)), item.Take<T>(work_),
                   &work_, &info);
+  }
+
+  matrix_lanes::LaneSet RunTile(Item first, int count) const override {
+    if constexpr (!kIsComplex<T>) {
+      const int64_t size = int64_t{1} * m_ * n_;
+      matrix_lanes::QrTile<T> tile{m_,
+                                   n_,
+                                   matrix_lanes::kColumnMajor,
+                                   first.Operand<T>(0, size),
+                                   first.Result<T>(0, size),
+                                   first.Result<T>(1, std::min(m_, n_)),
+                                   count,
+                                   first.workspace()};
+      matrix_lanes::Run(tile);
+    }
+    return 0;
   }
 
   const Int m_;
@@ -174,7 +211,9 @@ class Orgqr final : public BatchCall {
 
  private:
   Orgqr(int64_t batch, Int m, Int n, Int k, Int work, const Routines<T>& lapack)
-      : BatchCall(batch, m, 2.0 * m * n * k, BytesOf<T>(work)),
+      : BatchCall(batch, m, 2.0 * m * n * k, BytesOf<T>(work),
+                  matrix_lanes::PlanFor<T>(batch, m, matrix_lanes::kMostOrder,
+                                           matrix_lanes::MatrixVectors(m, n) + k)),
         m_(m),
         n_(n),
         k_(k),
@@ -187,6 +226,23 @@ class Orgqr final : public BatchCall {
     Int info = 0;
     lapack_.orgqr(&m_, &n_, &k_, a, &lda, item.Operand<T>(1, k_), item.Take<T>(work_), &work_,
                   &info);
+  }
+
+  matrix_lanes::LaneSet RunTile(Item first, int count) const override {
+    if constexpr (!kIsComplex<T>) {
+      const int64_t size = int64_t{1} * m_ * n_;
+      matrix_lanes::ReflectorsTile<T> tile{m_,
+                                           n_,
+                                           k_,
+                                           matrix_lanes::kColumnMajor,
+                                           first.Operand<T>(0, size),
+                                           first.Operand<T>(1, k_),
+                                           first.Result<T>(0, size),
+                                           count,
+                                           first.workspace()};
+      matrix_lanes::Run(tile);
+    }
+    return 0;
   }
 
   const Int m_;
@@ -283,12 +339,36 @@ class Potrf final : public BatchCall {
 
  private:
   Potrf(int64_t batch, Int n, char uplo, const Routines<T>& lapack)
-      : BatchCall(batch, n, 0.3 * n * n * n, 0), n_(n), uplo_(uplo), lapack_(lapack) {}
+      : BatchCall(batch, n, 0.3 * n * n * n, 0,
+                  matrix_lanes::PlanFor<T>(batch, n, matrix_lanes::kMostOrder,
+                                           matrix_lanes::MatrixVectors(n, n))),
+        n_(n),
+        uplo_(uplo),
+        lapack_(lapack) {}
 
   void Run(Item item) const override {
     T* a = item.Copy<T>(0, 0, int64_t{1} * n_ * n_);
     const Int lda = Leading(n_);
     lapack_.potrf(&uplo_, &n_, a, &lda, item.Result<Int>(1, 1), 1);
+  }
+
+  matrix_lanes::LaneSet RunTile(Item first, int count) const override {
+    if constexpr (!kIsComplex<T>) {
+      const int64_t size = int64_t{1} * n_ * n_;
+      // An upper triangle is the lower one of the transposed matrix.
+      matrix_lanes::CholeskyTile<T> tile{
+          n_,
+          uplo_ == 'L' ? matrix_lanes::kColumnMajor : matrix_lanes::kRowMajor,
+          false,
+          first.Operand<T>(0, size),
+          first.Result<T>(0, size),
+          count,
+          first.workspace()};
+      std::fill_n(first.Result<Int>(1, 1), count, 0);
+      matrix_lanes::Run(tile);
+      return tile.failed;
+    }
+    return 0;
   }
 
   const Int n_;

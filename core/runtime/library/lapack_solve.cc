@@ -55,7 +55,10 @@ class Trsm final : public BatchCall {
   };
 
   Trsm(int64_t batch, const Problem& p, const Routines<T>& lapack)
-      : BatchCall(batch, std::max(p.m, p.n), 0.5 * p.m * p.n * p.order, 0),
+      : BatchCall(batch, std::max(p.m, p.n), 0.5 * p.m * p.n * p.order, 0,
+                  matrix_lanes::PlanFor<T>(batch, p.order, matrix_lanes::kMostOrder,
+                                           matrix_lanes::MatrixVectors(p.order, p.order) +
+                                               matrix_lanes::MatrixVectors(p.m, p.n))),
         problem_(p),
         lapack_(lapack) {}
 
@@ -67,6 +70,26 @@ class Trsm final : public BatchCall {
     const Int ldb = Leading(p.m);
     lapack_.trsm(&p.side, &p.uplo, &p.transpose, &p.diagonal, &p.m, &p.n, &one,
                  item.Operand<T>(0, int64_t{1} * p.order * p.order), &lda, b, &ldb, 1, 1, 1, 1);
+  }
+
+  matrix_lanes::LaneSet RunTile(Item first, int count) const override {
+    if constexpr (!kIsComplex<T>) {
+      const Problem& p = problem_;
+      const int64_t sides = p.side == 'L' ? p.n : p.m;
+      matrix_lanes::SolveTile<T> tile{};
+      tile.n = p.order;
+      tile.sides = sides;
+      matrix_lanes::Orient(matrix_lanes::kColumnMajor, matrix_lanes::kColumnMajor, p.side == 'L',
+                           p.uplo == 'L', p.transpose != 'N', tile);
+      tile.unit_diagonal = p.diagonal == 'U';
+      tile.a = first.Operand<T>(0, int64_t{1} * p.order * p.order);
+      tile.b = first.Operand<T>(1, int64_t{1} * p.m * p.n);
+      tile.x = first.Result<T>(0, int64_t{1} * p.m * p.n);
+      tile.count = count;
+      tile.workspace = first.workspace();
+      matrix_lanes::Run(tile);
+    }
+    return 0;
   }
 
   const Problem problem_;

@@ -5,7 +5,7 @@
 // taken as ones), "transpose_a": "NO_TRANSPOSE", "TRANSPOSE" or "ADJOINT". f32, f64, c64, c128.
 //
 // BLAS solves large systems where it is installed; small ones, and all where it is not, go through
-// loops of ours.
+// loops of ours. Batches of small real systems go through lanes (matrix_lanes.h).
 #include <algorithm>
 #include <complex>
 #include <limits>
@@ -15,6 +15,7 @@
 #include "core/runtime/library/calls.h"
 #include "core/runtime/library/lapack_tiles.h"
 #include "core/runtime/library/linear_algebra.h"
+#include "core/runtime/library/matrix_lanes.h"
 #include "core/runtime/library/registry.h"
 #include "core/runtime/parallel.h"
 
@@ -23,6 +24,7 @@ namespace {
 
 // Multiply-adds that make a task worth another thread.
 constexpr int64_t kTaskWork = 1 << 15;
+constexpr int64_t kLaneTaskWork = 1 << 18;
 // Up to this order our loops are as fast as BLAS, which need not be opened for them.
 constexpr int64_t kOwnOrder = 16;
 
@@ -43,15 +45,31 @@ class TriangularSolve final : public LibraryCall {
  public:
   // `lapack`: null for our own loops.
   TriangularSolve(const Problem& problem, const lapack::Api* lapack)
-      : problem_(problem), lapack_(lapack) {}
+      : problem_(problem),
+        lapack_(lapack),
+        lanes_(matrix_lanes::PlanFor<T>(
+            problem.batch, problem.n, matrix_lanes::kMostOrder,
+            matrix_lanes::MatrixVectors(problem.n, problem.n) +
+                matrix_lanes::MatrixVectors(problem.rows, problem.columns))) {}
 
-  Status Execute(LibraryContext& /*context*/, void* const* operands,
+  Status Execute(LibraryContext& context, void* const* operands,
                  void* const* results) const override {
     const int64_t a_size = problem_.n * problem_.n;
     const int64_t b_size = problem_.rows * problem_.columns;
     if (problem_.batch == 0 || b_size == 0) return OkStatus();
     const auto* a = static_cast<const T*>(operands[0]);
     auto* x = static_cast<T*>(results[0]);
+    if constexpr (!linear_algebra::kIsComplex<T>) {
+      if (lanes_.count > 0) {
+        const auto* b = static_cast<const T*>(operands[1]);
+        return matrix_lanes::ForEachTile(context, lanes_, problem_.batch,
+                                         kLaneTaskWork / (problem_.n * b_size),
+                                         [&](int64_t first, int count, void* workspace) {
+                                           SolveTile(a + first * a_size, b + first * b_size,
+                                                     x + first * b_size, count, workspace);
+                                         });
+      }
+    }
     ParallelCopy(x, operands[1], static_cast<size_t>(problem_.batch * b_size) * sizeof(T));
     std::optional<lapack::OneThread> one_thread;
     if (lapack_ != nullptr) one_thread.emplace(*lapack_);
@@ -63,6 +81,22 @@ class TriangularSolve final : public LibraryCall {
   }
 
  private:
+  void SolveTile(const T* a, const T* b, T* x, int count, void* workspace) const {
+    const Problem& p = problem_;
+    matrix_lanes::SolveTile<T> tile{};
+    tile.n = p.n;
+    tile.sides = p.left_side ? p.columns : p.rows;
+    matrix_lanes::Orient(matrix_lanes::kRowMajor, matrix_lanes::kRowMajor, p.left_side, p.lower,
+                         p.transpose, tile);
+    tile.unit_diagonal = p.unit_diagonal;
+    tile.a = a;
+    tile.b = b;
+    tile.x = x;
+    tile.count = count;
+    tile.workspace = workspace;
+    matrix_lanes::Run(tile);
+  }
+
   void Solve(const T* a_data, T* x_data) const {
     using linear_algebra::View;
     if (lapack_ != nullptr) {
@@ -97,6 +131,7 @@ class TriangularSolve final : public LibraryCall {
 
   const Problem problem_;
   const lapack::Api* const lapack_;
+  const matrix_lanes::Plan lanes_;
 };
 
 StatusOr<std::unique_ptr<LibraryCall>> MakeTriangularSolve(const LibraryCallSignature& signature) {
