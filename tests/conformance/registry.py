@@ -225,6 +225,7 @@ OPCODES_COVERED_AS: dict[str, str] = {
     "library-call": "made by passes: dot_general, convolution, sort, fft, cholesky",
     **dict.fromkeys(["pack", "packed-dot"], "made by passes: dot_general"),
     "window-product": "made by passes: convolution",
+    "fft-pass": "made by passes: fft",
     "parameter": "every program with an argument",
     "topk": "chlo.top_k",
 }

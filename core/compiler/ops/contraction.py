@@ -258,6 +258,13 @@ def _window_product_flops(i: Instruction) -> float:
     return 2.0 * result_elements(i) * float(terms)
 
 
+def _fft_flops(i: Instruction) -> float:
+    """5 n log2 n for n complex numbers, as FFTW counts; half of that for real ones."""
+    config = i.attributes["config"]
+    each = 2.5 * config["n"] * math.log2(config["n"])
+    return float(math.prod(config["sizes"]) * each * (2 if config["form"] == "complex" else 1))
+
+
 register(
     "dot",
     operands=2,
@@ -301,8 +308,8 @@ register(  # window: spatial dimensions, in the order of dimension_numbers.*_spa
     hoisting=WORTH,
 )
 
-# Made by passes: a generated matrix product and the packing of its right-hand side before it, and a generated
-# convolution. config: see codegen/kernels/pack.py, packed_dot.py and window_product.py.
+# Made by passes: a generated matrix product and the packing of its right-hand side before it, a generated convolution,
+# and Fourier transforms. config: see codegen/kernels/pack.py, packed_dot.py, window_product.py and fft.py.
 _OF_CONFIG: Final = Absent("the pass that makes it says it")
 
 
@@ -326,3 +333,4 @@ _register_generated("packed-dot", ANY, kernel=kernels.packed_dot, flops=_packed_
 _register_generated(
     "window-product", ANY, kernel=kernels.window_product, flops=_window_product_flops
 )
+_register_generated("fft-pass", 2, kernel=kernels.fft, flops=_fft_flops, reads_memory=True)

@@ -53,6 +53,12 @@ def pack(*arguments: Any) -> Any:
     return emit(*arguments)
 
 
+def fft(*arguments: Any) -> Any:
+    from ..codegen.kernels.fft import emit
+
+    return emit(*arguments)
+
+
 def packed_dot(*arguments: Any) -> Any:
     from ..codegen.kernels.packed_dot import emit
 

@@ -12,7 +12,7 @@ add, multiply ...  gemm's epilogue          what other elementwise operations re
 convolution        convolution (oneDNN)     f64, complex, wide integers, integers with long sums
 sort               sort                     nothing
 topk               topk                     nothing
-fft                fft                      nothing
+fft                fft                      nearly all on CPUs (:mod:`.fft`)
 cholesky           cholesky                 nothing
 triangular-solve   triangular-solve         nothing
 =================  =======================  ===================================================================

@@ -12,6 +12,7 @@ from ...ir.dtypes import F32
 from ...ir.errors import of_instruction
 from ...ir.hlo import Instruction, Shape, constant
 from ...ir.patterns import convert
+from . import fft as fft_kernels
 from .call import library_call
 from .context import Context
 
@@ -39,6 +40,10 @@ def match_fft(fft: Instruction, context: Context) -> Instruction | None:
     lengths: tuple[int, ...] = fft.attributes["fft_length"]
     if 0 in lengths:
         return constant(np.zeros(fft.dims), fft.dtype)
+    if 0 not in fft.dims:
+        generated = fft_kernels.generate(fft, context.target)
+        if generated is not None:
+            return generated
     elements = max(math.prod(fft.operands[0].dims), math.prod(fft.dims))
     library = context.target.costs.library
     halvings = math.log2(2.0 * max(1, math.prod(lengths)))

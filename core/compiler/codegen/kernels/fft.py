@@ -1,0 +1,698 @@
+"""The "fft" kernel: Fourier transforms along one dimension, as many at a time as a vector has lanes.
+
+Each number of a transform is a pair of vectors, its real and its imaginary parts in several transforms (`lanes`), so
+that all steps are vector instructions without shuffles, whatever the length. The transforms of a unit of work are
+neighbours along one dimension of the arrays (`lanes` consecutive ones; the last unit of a line begins early enough to
+be full). Where that dimension is contiguous, numbers are read and written as whole vectors; where the transformed one
+is, squares are turned in registers; else elements are gathered.
+
+A length is a product of small ones (:func:`.butterflies.radices`), each a pass over the numbers, by Stockham's autosort
+algorithm: from[stride * (p + rest * j) + q] to to[stride * (radix * p + k) + q]. Between passes numbers lie on the
+stack. The first pass reads the operand, and the last one writes the result, where these are whole vectors.
+
+Real rows of an even length n are taken for n / 2 complex numbers; of others the imaginary parts are zeros.
+
+Attributes (``config``):
+
+``n``               the length, in complex numbers if ``form`` is "complex", else in real ones
+``form``            "complex"; "from_real" and "to_real": the real array is that of n, the complex one has n // 2 + 1
+``lanes``           transforms at a time
+``sizes``           of the dimensions along which the transforms lie; the last is that of the lanes
+``source``          strides of these dimensions in the operand, and that of the transformed one, in its elements; those
+                    of a real operand with even ``n`` are in pairs
+``target``          likewise of the result
+``exchanged``       whether real and imaginary parts are exchanged when they are read, and when they are written: an
+                    inverse transform is a transform with both
+``scale``           what the result is multiplied by
+``spread``          0, or the length of a transform of which this is the first half (:mod:`...passes.library.fft`):
+                    number k of transform l along the last dimension is multiplied by exp(-2 pi i k l / spread)
+``whole``           whether the factors of ``spread`` are all in the table; else each is a product of two
+
+The second operand is the table of factors, made by :func:`table`.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from ...ir import dtypes, hlo
+from .. import costs, llvm_ir
+from ..generator import Index
+from ..llvm_ir import Module, Value, i64
+from ..representation import memory_type
+from .butterflies import SUMMED_PRIMES, Butterflies, Complex, cost, radices
+from .emit import EmittedKernel, Frame
+from .loops import count
+
+if TYPE_CHECKING:
+    from ...targets.target import Target
+
+#: Bytes of numbers on the stack that one kernel may have.
+LARGEST_STACK: Final = 1 << 18
+_NEAREST_CACHE: Final = 1 << 15
+
+
+def registers_of(target: Target) -> int:
+    """How many vectors the machine has."""
+    return 16 if target.is_x86 and target.vector_bytes < 64 else 32
+
+
+def inner_length(config: Mapping[str, Any]) -> int:
+    """The complex numbers that are transformed."""
+    n: int = config["n"]
+    return n // 2 if config["form"] != "complex" and n % 2 == 0 else n
+
+
+def stack_bytes(n: int, lanes: int, size: int) -> int:
+    """Bytes on the stack for transforms of ``n`` complex numbers with parts of ``size`` bytes."""
+    return 2 * 2 * (n + 1) * lanes * size
+
+
+# ------------------------------------------------------------------------------------------------------------- factors
+
+
+def roots(numerators: np.ndarray, denominator: int) -> np.ndarray:
+    """exp(-2 pi i numerators / denominator) in double precision, as [real, imaginary] along a last dimension."""
+    # As butterflies.root: arguments of cos and sin at most pi / 4.
+    eighths, rest = np.divmod(8 * (numerators % denominator), denominator)
+    rest = np.where(eighths % 2, denominator - rest, rest)
+    angle = np.pi / 4 * (rest / denominator)
+    c, s = np.cos(angle), np.sin(angle)
+    re = np.choose(eighths, [c, s, -s, -c, -c, -s, s, c])
+    im = np.choose(eighths, [s, c, c, s, -s, -c, -c, -s])
+    return np.stack([re, -im], -1)
+
+
+def _factors(radix: int, rest: int) -> np.ndarray:
+    """What the results of the transforms of a pass are multiplied by, but for the first of each."""
+    return roots(np.outer(np.arange(rest), np.arange(1, radix)), radix * rest)
+
+
+def _cosines(prime: int) -> np.ndarray:
+    """The cosines and sines of a transform of prime length, for each result and each pair of terms."""
+    half = np.arange(1, prime // 2 + 1)
+    return roots(-np.outer(half, half), prime)
+
+
+class _Stage(NamedTuple):
+    """A pass. ``factors`` and ``sums``: the places of its factors, and of a long transform's cosines and sines."""
+
+    radix: int
+    rest: int
+    stride: int
+    factors: int = 0
+    sums: int = 0
+
+
+class _Table:
+    """Where in the table the factors of each kind begin, in numbers."""
+
+    def __init__(self, config: Mapping[str, Any], registers: int) -> None:
+        n = inner_length(config)
+        self.parts: list[Callable[[], np.ndarray]] = []
+        self.size = 0
+        self.stages: list[_Stage] = []
+        found = radices(n, registers)
+        assert found is not None
+        rest, stride = n, 1
+        for radix in found:
+            rest //= radix
+            count = 2 * (radix - 1) * rest if rest > 1 else 0
+            place = self.add(count, functools.partial(_factors, radix, rest))
+            sums = 0
+            if radix in SUMMED_PRIMES:
+                sums = self.add(2 * (radix // 2) ** 2, functools.partial(_cosines, radix))
+            self.stages.append(_Stage(radix, rest, stride, place, sums))
+            stride *= radix
+        pairs = config["form"] != "complex" and config["n"] % 2 == 0
+        self.halves = self.add(
+            2 * (n // 2 + 1) if pairs else 0, lambda: roots(np.arange(n // 2 + 1), 2 * n)
+        )
+        spread, lanes, line = config["spread"], config["lanes"], config["sizes"][-1]
+        self.first = self.second = 0
+        if spread and config["whole"]:
+            self.first = self.add(
+                2 * n * line,
+                lambda: np.moveaxis(roots(np.outer(np.arange(n), np.arange(line)), spread), -1, 0),
+            )
+        elif spread:
+            starts = np.minimum(np.arange(-(-line // lanes)) * lanes, line - lanes)
+            self.first = self.add(
+                2 * n * len(starts), lambda: roots(np.outer(starts, np.arange(n)), spread)
+            )
+            self.second = self.add(
+                2 * n * lanes,
+                lambda: np.moveaxis(roots(np.outer(np.arange(n), np.arange(lanes)), spread), -1, 1),
+            )
+
+    def add(self, size: int, make: Callable[[], np.ndarray]) -> int:
+        place = self.size
+        if size:
+            self.parts.append(make)
+        self.size += size
+        return place
+
+
+def table(config: Mapping[str, Any], dtype: dtypes.DType, target: Target) -> np.ndarray:
+    """The factors that a kernel reads, rounded once to ``dtype``."""
+    made = [np.ravel(part()) for part in _Table(config, registers_of(target)).parts]
+    values = np.concatenate(made) if made else np.zeros(1)
+    return values.astype(dtype.numpy)
+
+
+def passes_cost(n: int, lanes: int, size: int, registers: int) -> float:
+    """Vector instructions for each number of transforms of length ``n``, roughly."""
+    found = radices(n, registers)
+    assert found is not None
+    through = 8.0 if stack_bytes(n, lanes, size) <= _NEAREST_CACHE else 12.0
+    return 8.0 + sum(cost(radix) for radix in found) + through * (len(found) - 1)
+
+
+# -------------------------------------------------------------------------------------------------------------- arrays
+
+
+class _Numbers:
+    """Complex numbers on the stack, vectors of real and of imaginary parts."""
+
+    def __init__(self, kernel: _Fft, pointer: Value) -> None:
+        self.kernel = kernel
+        self.pointer = pointer
+
+    def at(self, index: Value) -> Value:
+        """The place of number ``index``."""
+        k = self.kernel
+        return k.b.gep(k.scalar, self.pointer, k.b.mul(index, i64(2 * k.lanes)))
+
+    def load(self, place: Value, offset: int = 0) -> Complex:
+        k = self.kernel
+        address = [k.b.gep(k.scalar, place, i64((2 * offset + part) * k.lanes)) for part in (0, 1)]
+        return Complex(*(k.b.load(k.type, a, k.align) for a in address))
+
+    def store(self, place: Value, value: Complex, offset: int = 0) -> None:
+        k = self.kernel
+        for part in (0, 1):
+            address = k.b.gep(k.scalar, place, i64((2 * offset + part) * k.lanes))
+            k.b.store(value[part], address, k.align)
+
+
+class _Lines:
+    """Complex numbers of an array whose lanes are neighbours."""
+
+    def __init__(self, kernel: _Fft, pointer: Value, step: int, exchanged: bool) -> None:
+        self.kernel = kernel
+        self.pointer = pointer
+        self.step = step
+        self.exchanged = exchanged
+
+    def at(self, index: Value) -> Value:
+        k = self.kernel
+        return k.b.gep(k.scalar, self.pointer, k.b.mul(index, i64(2 * self.step)))
+
+    def load(self, place: Value, offset: int = 0) -> Complex:
+        k = self.kernel
+        start = k.b.gep(k.scalar, place, i64(2 * self.step * offset))
+        low = k.b.load(k.type, start, k.size)
+        high = k.b.load(k.type, k.b.gep(k.scalar, start, i64(k.lanes)), k.size)
+        return k.parted(low, high, self.exchanged)
+
+    def store(self, place: Value, value: Complex, offset: int = 0) -> None:
+        k = self.kernel
+        start = k.b.gep(k.scalar, place, i64(2 * self.step * offset))
+        low, high = k.joined(value, self.exchanged)
+        k.b.store(low, start, k.size)
+        k.b.store(high, k.b.gep(k.scalar, start, i64(k.lanes)), k.size)
+
+
+# -------------------------------------------------------------------------------------------------------------- kernel
+
+
+def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
+    """The kernel of an ``fft-pass`` instruction."""
+    return _Fft(Frame(module, target, instruction, name, collapsed=False)).emit()
+
+
+class _Fft:
+    def __init__(self, frame: Frame) -> None:
+        self.frame = frame
+        self.b = frame.builder
+        config = frame.instruction.attributes["config"]
+        self.config = config
+        self.form: str = config["form"]
+        self.real_length: int = config["n"]
+        self.n = inner_length(config)
+        self.pairs = self.form != "complex" and self.real_length % 2 == 0
+        self.lanes: int = config["lanes"]
+        self.sizes: tuple[int, ...] = config["sizes"]
+        self.dtype = frame.operands[1].shape.dtype
+        self.size = self.dtype.size
+        self.scalar = memory_type(self.dtype)
+        self.type = llvm_ir.vector(self.scalar, self.lanes)
+        self.align = self.lanes * self.size
+        self.table = _Table(config, registers_of(frame.target))
+        self.factors = frame.operands[1].pointer
+        self.ops = Butterflies(self.b, self.type)
+        self.exchanged_in, self.exchanged_out = config["exchanged"]
+        self.scale: float = config["scale"]
+        elements = 2 * (self.n + 1) * self.lanes
+        self.scratch = [
+            _Numbers(self, self.b.alloca(self.scalar, elements)),
+            _Numbers(self, self.b.alloca(self.scalar, elements)),
+        ]
+
+    def emit(self) -> EmittedKernel:
+        groups = -(-self.sizes[-1] // self.lanes)
+        dims = [*self.sizes[:-1], groups]
+        count(self.frame.generator, self.frame.begin, self.frame.end, dims, self.unit)
+        units = math.prod(dims)
+        registers = registers_of(self.frame.target)
+        each = passes_cost(self.n, self.lanes, self.size, registers)
+        nanoseconds = 10.0 + units * (5.0 + self.n * each * 0.2)
+        return self.frame.finish(units, costs.grain(nanoseconds, units), nanoseconds)
+
+    def unit(self, index: Index) -> None:
+        b = self.b
+        *outer, group = (c.base for c in index)
+        self.group = group
+        start = b.mul(group, i64(self.lanes))
+        if self.sizes[-1] % self.lanes:
+            start = b.intrinsic("smin", [start, i64(self.sizes[-1] - self.lanes)])
+        self.start = start
+        pointers = []
+        for array, strides in (
+            (self.frame.operands[0], self.config["source"]),
+            (self.frame.results[0], self.config["target"]),
+        ):
+            place: Value = i64(0)
+            for value, stride in zip((*outer, start), strides, strict=False):
+                place = b.add(place, b.mul(value, i64(stride)))
+            is_complex = self.form == "complex" or self.pairs or array.shape.dtype.is_complex
+            place = b.mul(place, i64(2 if is_complex else 1))
+            pointers.append(b.gep(self.scalar, array.pointer, place))
+        self.from_, self.to = pointers
+        *_, self.from_lane, self.from_step = self.config["source"]
+        *_, self.to_lane, self.to_step = self.config["target"]
+        source: Any = _Lines(self, self.from_, self.from_step, self.exchanged_in)
+        target: Any = _Lines(self, self.to, self.to_step, self.exchanged_out)
+        a, c = self.scratch
+        if self.form != "complex" or self.from_lane != 1:
+            self.read()
+            source, a, c = a, c, a
+        if self.form != "complex" or self.to_lane != 1:
+            target = None
+        stages = self.table.stages
+        for number, stage in enumerate(stages):
+            into = target if number == len(stages) - 1 and target is not None else a
+            (self.run_sums if stage.radix in SUMMED_PRIMES else self.run)(stage, source, into)
+            source, a, c = into, c, a
+        if not stages:
+            self.run(_Stage(1, 1, 1), source, a if target is None else target)
+            source = a
+        if target is None:
+            self.write(source)
+
+    @contextmanager
+    def each(self, stage: _Stage) -> Iterator[tuple[Value, Value, Value]]:
+        """The numbers of the first input and of the first output of each small transform of a pass, and the place of
+        its factors.
+        """
+        b = self.b
+        with self.loop(stage.rest) as p:
+            place = b.add(i64(stage.factors), b.mul(p, i64(2 * (stage.radix - 1))))
+            factors = b.gep(self.scalar, self.factors, place)
+            with self.loop(stage.stride) as q:
+                first = b.add(b.mul(p, i64(stage.stride)), q)
+                yield first, b.add(b.mul(p, i64(stage.stride * stage.radix)), q), factors
+
+    def run(self, stage: _Stage, source: Any, target: Any) -> None:
+        """A pass over all numbers."""
+        radix, rest, stride = stage[:3]
+        with self.each(stage) as (index, result, factors):
+            read = source.at(index)
+            x = self.ops.transform([source.load(read, j * stride * rest) for j in range(radix)])
+            written = target.at(result)
+            for k, value in enumerate(x):
+                if rest > 1 and k:
+                    value = self.ops.times(value, *self.factor(factors, k - 1))
+                if isinstance(target, _Lines):
+                    value = self.finished(value, self.b.add(result, i64(k * stride)))
+                target.store(written, value, k * stride)
+
+    def run_sums(self, stage: _Stage, source: Any, target: Any) -> None:
+        """A pass of transforms of a larger prime length n: sums of all products, a few results at a time."""
+        b, ops = self.b, self.ops
+        n, rest, stride = stage[:3]
+        half = n // 2
+        terms = _Numbers(self, b.alloca(self.scalar, 4 * half * self.lanes))
+        together = 4 if registers_of(self.frame.target) > 16 else 2
+
+        def put(value: Complex, k: Value, result: Value, factors: Value) -> None:
+            if rest > 1:
+                value = ops.times(
+                    value, *self.factor(b.gep(self.scalar, factors, b.mul(k, i64(2))), -1)
+                )
+            place = b.add(result, b.mul(k, i64(stride)))
+            if isinstance(target, _Lines):
+                value = self.finished(value, place)
+            target.store(target.at(place), value)
+
+        def add_up(x: Complex, k: Value, count: int, result: Value, factors: Value) -> None:
+            """Results k to k + count, and those of n minus these."""
+            zero = llvm_ir.zero(self.type)
+            table = b.add(b.mul(b.sub(k, i64(1)), i64(2 * half)), i64(stage.sums))
+            initial = [x.re, x.im, zero, zero] * count
+            with b.loop_carrying(i64(0), i64(half), 1, initial) as (j, carried, sums):
+                pair = terms.at(b.mul(j, i64(2)))
+                plus, minus = terms.load(pair), terms.load(pair, 1)
+                place = b.gep(self.scalar, self.factors, b.add(table, b.mul(j, i64(2))))
+                for m in range(count):
+                    cosine, sine = self.factor(place, m * half)
+                    even = ops.multiply_add(plus, cosine, Complex(*carried[4 * m : 4 * m + 2]))
+                    odd = ops.multiply_add(minus, sine, Complex(*carried[4 * m + 2 : 4 * m + 4]))
+                    carried[4 * m : 4 * m + 4] = [*even, *odd]
+            for m in range(count):
+                even, odd = Complex(*sums[4 * m : 4 * m + 2]), Complex(*sums[4 * m + 2 : 4 * m + 4])
+                number = b.add(k, i64(m))
+                put(ops.add_turned(even, odd), number, result, factors)
+                put(ops.subtract_turned(even, odd), b.sub(i64(n), number), result, factors)
+
+        with self.each(stage) as (index, result, factors):
+            x = source.load(source.at(index))
+            with b.loop_carrying(i64(1), i64(half + 1), 1, list(x)) as (j, carried, total):
+                step = stride * rest
+                low = source.load(source.at(b.add(index, b.mul(j, i64(step)))))
+                high = source.load(source.at(b.add(index, b.mul(b.sub(i64(n), j), i64(step)))))
+                pair = terms.at(b.mul(b.sub(j, i64(1)), i64(2)))
+                plus = ops.add(low, high)
+                terms.store(pair, plus)
+                terms.store(pair, ops.subtract(low, high), 1)
+                carried[:] = ops.add(Complex(*carried), plus)
+            first = Complex(*total)
+            if isinstance(target, _Lines):
+                first = self.finished(first, result)
+            target.store(target.at(result), first)
+            main = half // together * together
+            with b.loop(i64(1), i64(main + 1), together) as k:
+                add_up(x, k, together, result, factors)
+            if main < half:
+                add_up(x, i64(main + 1), half - main, result, factors)
+
+    def factor(self, place: Value, number: int = 0) -> tuple[Value, Value]:
+        """Real and imaginary part of factor ``number`` at ``place``, in all lanes."""
+        b = self.b
+        addresses = (b.gep(self.scalar, place, i64(2 * number + part)) for part in (0, 1))
+        loaded = [b.load(self.scalar, address, self.size) for address in addresses]
+        return b.splat(loaded[0], self.lanes), b.splat(loaded[1], self.lanes)
+
+    def finished(self, value: Complex, k: Value) -> Complex:
+        """Number ``k`` of the result, with what it is multiplied by."""
+        b, spread = self.b, self.config["spread"]
+        if spread and self.config["whole"]:
+            line = self.sizes[-1]
+            place = b.add(b.add(i64(self.table.first), b.mul(k, i64(line))), self.start)
+            address = b.gep(self.scalar, self.factors, place)
+            re = b.load(self.type, address, self.size)
+            im = b.load(self.type, b.gep(self.scalar, address, i64(self.n * line)), self.size)
+            value = self.ops.times(value, re, im)
+        elif spread:
+            place = b.add(b.mul(self.group, i64(self.n)), k)
+            one = b.gep(
+                self.scalar, self.factors, b.add(b.mul(place, i64(2)), i64(self.table.first))
+            )
+            place = b.add(b.mul(k, i64(2 * self.lanes)), i64(self.table.second))
+            other = b.gep(self.scalar, self.factors, place)
+            re, im = (
+                b.load(self.type, b.gep(self.scalar, other, i64(m * self.lanes)), self.size)
+                for m in (0, 1)
+            )
+            turned = self.ops.times(Complex(re, im), *self.factor(one))
+            value = self.ops.times(value, *turned)
+        return self.scaled(value)
+
+    def scaled(self, value: Complex) -> Complex:
+        if self.scale == 1.0:
+            return value
+        return Complex(*(self.ops.scaled(part, self.scale) for part in value))
+
+    @contextmanager
+    def loop(self, count: int) -> Iterator[Value]:
+        """A loop over [0, count); none for one."""
+        if count == 1:
+            yield i64(0)
+            return
+        with self.b.loop(i64(0), i64(count)) as index:
+            yield index
+
+    # ---------------------------------------------------------------------------------------------- reading, writing
+    def read(self) -> None:
+        """All numbers from the operand to the first array on the stack."""
+        numbers = self.scratch[0]
+        if self.form == "from_real" and not self.pairs:
+            self.read_real(numbers)
+            return
+        length = self.n if self.form != "to_real" else self.real_length // 2 + 1
+        # Real and imaginary parts are exchanged by what follows on these.
+        exchanged = self.exchanged_in and self.form == "complex"
+        with self.blocks(length, max(1, self.lanes // 2), self.from_step) as (index, width):
+            loaded = self.read_block(index, width, exchanged)
+            place = numbers.at(index)
+            for offset, value in enumerate(loaded):
+                numbers.store(place, value, offset)
+        if self.form == "to_real":
+            (self.to_pairs if self.pairs else self.mirror)(numbers)
+
+    def write(self, numbers: _Numbers) -> None:
+        """All numbers to the result."""
+        if self.form == "to_real" and not self.pairs:
+            self.write_real(numbers)
+            return
+        if self.form == "from_real" and self.pairs:
+            self.from_pairs(numbers)
+        length = self.n if self.form != "from_real" else self.real_length // 2 + 1
+        with self.blocks(length, max(1, self.lanes // 2), self.to_step) as (index, width):
+            place = numbers.at(index)
+            values = [self.scaled(numbers.load(place, offset)) for offset in range(width)]
+            self.write_block(index, values)
+
+    @contextmanager
+    def blocks(self, length: int, width: int, step: int) -> Iterator[tuple[Value, int]]:
+        """Blocks of ``width`` numbers, or of 1, that cover [0, length)."""
+        b = self.b
+        if step != 1 or length < width:
+            with self.loop(length) as index:
+                yield index, 1
+            return
+        with self.loop(-(-length // width)) as number:
+            index = b.mul(number, i64(width))
+            if length % width:
+                index = b.intrinsic("smin", [index, i64(length - width)])
+            yield index, width
+
+    def read_block(self, index: Value, width: int, exchanged: bool) -> list[Complex]:
+        """Numbers [index, index + width) of all lanes."""
+        b, lanes = self.b, self.lanes
+        first = b.gep(self.scalar, self.from_, b.mul(index, i64(2 * self.from_step)))
+        if width == 1 and lanes > 2:
+            parts = [self.gather(first, part, 2 * self.from_lane) for part in (0, 1)]
+            return [Complex(*(reversed(parts) if exchanged else parts))]
+        lines = [
+            b.load(self.type, b.gep(self.scalar, first, i64(2 * lane * self.from_lane)), self.size)
+            if lanes > 1
+            else first
+            for lane in range(lanes)
+        ]
+        if lanes == 1:
+            parts = [
+                b.load(self.scalar, b.gep(self.scalar, first, i64(m)), self.size) for m in (0, 1)
+            ]
+            return [Complex(*(reversed(parts) if exchanged else parts))]
+        low = self.turned(lines[: lanes // 2], 2)
+        high = self.turned(lines[lanes // 2 :], 2)
+        return [self.parted(*pair, exchanged) for pair in zip(low, high, strict=True)]
+
+    def write_block(self, index: Value, values: list[Complex]) -> None:
+        b, lanes = self.b, self.lanes
+        first = b.gep(self.scalar, self.to, b.mul(index, i64(2 * self.to_step)))
+        exchanged = (self.exchanged_out and self.form == "complex") or self.form == "to_real"
+        if (len(values) == 1 and lanes > 2) or lanes == 1:
+            for part, value in enumerate(reversed(values[0]) if exchanged else values[0]):
+                self.scatter(value, first, part, 2 * self.to_lane)
+            return
+        joined = [self.joined(value, exchanged) for value in values]
+        lines = self.turned([low for low, _ in joined], 2) + self.turned(
+            [high for _, high in joined], 2
+        )
+        for lane, line in enumerate(lines):
+            b.store(line, b.gep(self.scalar, first, i64(2 * lane * self.to_lane)), self.size)
+
+    def read_real(self, numbers: _Numbers) -> None:
+        """Real rows of odd length."""
+        b = self.b
+        zero = llvm_ir.zero(self.type)
+        with self.blocks(self.n, self.lanes, self.from_step) as (index, width):
+            first = b.gep(self.scalar, self.from_, b.mul(index, i64(self.from_step)))
+            if width == 1:
+                values = [self.gather(first, 0, self.from_lane)]
+            else:
+                values = self.turned(
+                    [
+                        b.load(
+                            self.type,
+                            b.gep(self.scalar, first, i64(lane * self.from_lane)),
+                            self.size,
+                        )
+                        for lane in range(self.lanes)
+                    ],
+                    1,
+                )
+            place = numbers.at(index)
+            for offset, value in enumerate(values):
+                numbers.store(place, Complex(value, zero), offset)
+
+    def write_real(self, numbers: _Numbers) -> None:
+        """Real rows of odd length: the real parts, which stand in the places of imaginary ones."""
+        b = self.b
+        with self.blocks(self.n, self.lanes, self.to_step) as (index, width):
+            first = b.gep(self.scalar, self.to, b.mul(index, i64(self.to_step)))
+            place = numbers.at(index)
+            values = [self.scaled(numbers.load(place, offset)).im for offset in range(width)]
+            if width == 1:
+                self.scatter(values[0], first, 0, self.to_lane)
+                return
+            for lane, line in enumerate(self.turned(values, 1)):
+                b.store(line, b.gep(self.scalar, first, i64(lane * self.to_lane)), self.size)
+
+    def gather(self, first: Value, offset: int, stride: int) -> Value:
+        """Elements ``stride`` apart, one a lane."""
+        b = self.b
+        if self.lanes == 1:
+            return b.load(self.scalar, b.gep(self.scalar, first, i64(offset)), self.size)
+        addresses = b.gep(
+            self.scalar,
+            b.gep(self.scalar, first, i64(offset)),
+            b.lane_offsets("i64", self.lanes, stride),
+        )
+        return b.gather(self.type, addresses, self.size)
+
+    def scatter(self, value: Value, first: Value, offset: int, stride: int) -> None:
+        b = self.b
+        for lane in range(self.lanes):
+            place = b.gep(self.scalar, first, i64(offset + lane * stride))
+            b.store(b.extract(value, lane), place, self.size)
+
+    # ---------------------------------------------------------------------------------------------------- real numbers
+    def from_pairs(self, numbers: _Numbers) -> None:
+        """From the transform of the pairs (x[2k], x[2k + 1]) the first n + 1 numbers of that of x."""
+        ops, n = self.ops, self.n
+        first = numbers.load(numbers.pointer)
+        zero = llvm_ir.zero(self.type)
+        numbers.store(numbers.pointer, Complex(ops.plus(first.re, first.im), zero))
+        numbers.store(numbers.pointer, Complex(ops.minus(first.re, first.im), zero), n)
+        with self.mirrored(numbers) as (low, high, w):
+            a, c = numbers.load(low), numbers.load(high)
+            even = Complex(ops.plus(a.re, c.re), ops.minus(a.im, c.im))
+            # -i (a - conj c)
+            odd = Complex(ops.plus(a.im, c.im), ops.minus(c.re, a.re))
+            even = Complex(*(ops.scaled(part, 0.5) for part in even))
+            odd = Complex(*(ops.scaled(part, 0.5) for part in odd))
+            turned = ops.times(odd, *w)
+            numbers.store(low, ops.add(even, turned))
+            other = ops.subtract(even, turned)
+            numbers.store(high, Complex(other.re, self.b.fneg(other.im)))
+
+    def to_pairs(self, numbers: _Numbers) -> None:
+        """The inverse of :meth:`from_pairs`, with real and imaginary parts exchanged for the inverse transform."""
+        ops, n = self.ops, self.n
+        first, last = numbers.load(numbers.pointer).re, numbers.load(numbers.pointer, n).re
+        numbers.store(
+            numbers.pointer,
+            Complex(
+                ops.scaled(ops.minus(first, last), 0.5), ops.scaled(ops.plus(first, last), 0.5)
+            ),
+        )
+        with self.mirrored(numbers) as (low, high, (re, im)):
+            a, c = numbers.load(low), numbers.load(high)
+            even = Complex(
+                *(ops.scaled(v, 0.5) for v in (ops.plus(a.re, c.re), ops.minus(a.im, c.im)))
+            )
+            odd = Complex(
+                *(ops.scaled(v, 0.5) for v in (ops.minus(a.re, c.re), ops.plus(a.im, c.im)))
+            )
+            odd = ops.times(odd, re, self.b.fneg(im))
+            # even + i odd, and the conjugate of even - i odd.
+            numbers.store(low, Complex(ops.plus(even.im, odd.re), ops.minus(even.re, odd.im)))
+            numbers.store(high, Complex(ops.minus(odd.re, even.im), ops.plus(even.re, odd.im)))
+
+    @contextmanager
+    def mirrored(self, numbers: _Numbers) -> Iterator[tuple[Value, Value, tuple[Value, Value]]]:
+        """The places of numbers k and n - k, and exp(-i pi k / n), for 1 <= k <= n / 2."""
+        b = self.b
+        with b.loop(i64(1), i64(self.n // 2 + 1)) as k:
+            place = b.add(b.mul(k, i64(2)), i64(self.table.halves))
+            w = b.gep(self.scalar, self.factors, place)
+            low, high = numbers.at(k), numbers.at(b.sub(i64(self.n), k))
+            yield low, high, self.factor(w)
+
+    def mirror(self, numbers: _Numbers) -> None:
+        """The other half of the spectrum of real rows of odd length, with real and imaginary parts exchanged."""
+        b = self.b
+        first = numbers.load(numbers.pointer)
+        numbers.store(numbers.pointer, Complex(llvm_ir.zero(self.type), first.re))
+        with b.loop(i64(1), i64(self.n // 2 + 1)) as k:
+            low, high = numbers.at(k), numbers.at(b.sub(i64(self.n), k))
+            value = numbers.load(low)
+            numbers.store(low, Complex(value.im, value.re))
+            numbers.store(high, Complex(b.fneg(value.im), value.re))
+
+    # -------------------------------------------------------------------------------------------------------- shuffles
+    def parted(self, low: Value, high: Value, exchanged: bool) -> Complex:
+        """Real and imaginary parts of numbers one after the other in two vectors."""
+        re, im = low, high
+        if self.lanes > 1:
+            re, im = (self.b.shuffle(low, high, range(m, 2 * self.lanes, 2)) for m in (0, 1))
+        return Complex(im, re) if exchanged else Complex(re, im)
+
+    def joined(self, value: Complex, exchanged: bool) -> tuple[Value, Value]:
+        """The inverse of :meth:`parted`."""
+        re, im = reversed(value) if exchanged else value
+        if self.lanes == 1:
+            return re, im
+        mask = [lane // 2 + lane % 2 * self.lanes for lane in range(2 * self.lanes)]
+        return (
+            self.b.shuffle(re, im, mask[: self.lanes]),
+            self.b.shuffle(re, im, mask[self.lanes :]),
+        )
+
+    def turned(self, lines: list[Value], unit: int) -> list[Value]:
+        """The transpose of a square of units of ``unit`` elements."""
+        size, lines = len(lines), list(lines)
+        step = 1
+        while step < size:
+            first, second = _exchange(size, step, unit)
+            for line in range(size):
+                if not line & step:
+                    a, c = lines[line], lines[line | step]
+                    lines[line] = self.b.shuffle(a, c, first)
+                    lines[line | step] = self.b.shuffle(a, c, second)
+            step *= 2
+        return lines
+
+
+@functools.cache
+def _exchange(size: int, step: int, unit: int) -> tuple[list[int], list[int]]:
+    """Shuffles of two lines ``step`` apart that exchange the squares off the diagonal."""
+    all_lanes = size * unit
+    first: list[int] = []
+    second: list[int] = []
+    for place in range(size):
+        own, other = ((place, size + (place ^ step)), (place ^ step, size + place))
+        for mask, (near, far) in ((first, own), (second, other)):
+            start = (far if place & step else near) * unit
+            mask.extend(range(start, start + unit))
+    assert len(first) == all_lanes
+    return first, second

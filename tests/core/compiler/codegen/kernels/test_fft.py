@@ -1,0 +1,198 @@
+"""Fourier transforms as generated kernels, against SciPy's in twice the precision."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.fft
+from tripont.core.compiler import pipeline
+from tripont.core.compiler.codegen.kernels.butterflies import radices
+from tripont.core.compiler.ir import dtypes, hlo
+from tripont.core.compiler.observe.dump import Dump
+from tripont.core.compiler.targets.host import for_cpu
+
+from tests.core.compiler.builders import module
+from tests.core.compiler.codegen.kernels.test_packed_dot import cpu, kinds
+from tests.core.compiler.test_native import NativeSimulation
+
+Array = np.ndarray[Any, Any]
+__all__ = ["cpu"]
+WIDE = {"f4": "f8", "c8": "c16", "f8": "g", "c16": "G"}
+KINDS = {"FFT": "fftn", "IFFT": "ifftn", "RFFT": "rfftn", "IRFFT": "irfftn"}
+
+
+def operand(kind: str, dims: Sequence[int], lengths: Sequence[int], wide: bool, seed: int) -> Array:
+    """``dims``: those before the transformed ones."""
+    rng = np.random.default_rng(seed)
+    dims = (*dims, *lengths)
+    if kind == "RFFT":
+        return rng.standard_normal(dims).astype("f8" if wide else "f4")
+    if kind == "IRFFT":
+        dims = (*dims[:-1], dims[-1] // 2 + 1)
+    x = rng.standard_normal(dims) + 1j * rng.standard_normal(dims)
+    return x.astype("c16" if wide else "c8")
+
+
+def transform(kind: str, lengths: Sequence[int], x: Array, index: int = 0) -> hlo.Instruction:
+    from_ = hlo.parameter(index, hlo.Shape(dtypes.from_numpy(x.dtype), x.shape))
+    dims = (*x.shape[: -len(lengths)], *lengths)
+    dtype = from_.dtype
+    if kind == "RFFT":
+        dims = (*dims[:-1], dims[-1] // 2 + 1)
+        dtype = dtypes.C128 if dtype.size == 8 else dtypes.C64
+    elif kind == "IRFFT":
+        dtype = dtype.component
+    attributes = {"fft_type": kind, "fft_length": tuple(lengths)}
+    return hlo.Instruction("fft", hlo.Shape(dtype, dims), (from_,), attributes)
+
+
+def reference(kind: str, lengths: Sequence[int], x: Array) -> Array:
+    axes = range(-len(lengths), 0)
+    sizes = tuple(lengths) if kind == "IRFFT" else None
+    result: Array = getattr(scipy.fft, KINDS[kind])(x.astype(WIDE[x.dtype.str[1:]]), sizes, axes)
+    return result
+
+
+def levels(n: int) -> float:
+    """How often u, half a unit in the last place, a transform of length ``n`` may be off relative to its norm.
+
+    A level of a fast transform, which halves the length, is a product by a rounded root (its rounding, and those of
+    two products and a sum: less than 3.3 u) and a sum (u). A sum of p / 2 products adds as many roundings. A
+    convolution is two transforms and three products; its factors have a spectrum that is not flat.
+    """
+    found = radices(n, 32)
+    if found is None:
+        return 4 * (2 * 4.3 * (math.log2(n) + 2) + 3 * 4.3)
+    return sum(4.3 * math.log2(r) if r <= 16 else r / 2 + 4 for r in found)
+
+
+def check(got: Array, kind: str, lengths: Sequence[int], x: Array) -> None:
+    """That each transform is within the bound of its roundings, relative to the norm of its values."""
+    want = reference(kind, lengths, x)
+    assert got.shape == want.shape
+    axes = tuple(range(-len(lengths), 0))
+    difference = np.sqrt((np.abs(got - want) ** 2).sum(axes))
+    # What a real transform leaves out is as large as what it gives; an inverse one may ignore a part of what it reads.
+    norm = np.sqrt((np.abs(want) ** 2).sum(axes))
+    if kind == "IRFFT":
+        norm = np.maximum(norm, np.sqrt((np.abs(x) ** 2).sum(axes) / math.prod(lengths)))
+    unit = np.finfo(x.dtype).eps / 2
+    bound = unit * (4.3 + 2 * sum(map(levels, lengths)))
+    assert (difference <= bound * norm).all(), (kind, lengths, x.dtype, (difference / norm).max())
+
+
+def run(
+    calls: Sequence[tuple[str, Sequence[int], Array]], cpu: str = "host"
+) -> tuple[list[Array], list[str]]:
+    """What ``calls`` give, as one program, and what it is made of."""
+    made = [transform(*call, index=n) for n, call in enumerate(calls)]
+    shapes = hlo.TupleShape(tuple(i.shape for i in made))
+    root = made[0] if len(made) == 1 else hlo.Instruction("tuple", shapes, tuple(made))
+    before = module([i.operands[0] for i in made], root)
+    after = pipeline.run(before, for_cpu(cpu, False), Dump())
+    found = kinds(after)
+    assert "fft-pass" in found
+    assert "library-call" not in found
+    return NativeSimulation(after, cpu).run([x for _, _, x in calls]), found
+
+
+def calls_of(n: int, rows: int) -> list[tuple[str, Sequence[int], Array]]:
+    """A complex and a real transform, one forward and one inverse, one in f32 and one in f64: which is which differs
+    from length to length, and both lengths of a parity have each in turn.
+    """
+    turn, wide = n // 2 % 2 == 0, n // 4 % 2 == 0
+    chosen = (("FFT", wide), ("IRFFT", not wide)) if turn else (("IFFT", wide), ("RFFT", not wide))
+    return [(kind, (n,), operand(kind, (rows,), (n,), w, n)) for kind, w in chosen]
+
+
+@pytest.mark.parametrize("tens", range(14))
+def test_small_lengths(tens: int) -> None:
+    """One row, some, and more than a vector has lanes."""
+    lengths = range(max(1, 10 * tens), min(131, 10 * tens + 10))
+    calls = [call for n in lengths for call in calls_of(n, (1, 5, 21)[n % 3])]
+    for got, call in zip(run(calls)[0], calls, strict=True):
+        check(got, *call)
+
+
+@pytest.mark.parametrize(
+    ("n", "rows"),
+    [
+        *((151, 3), (199, 18), (211, 2), (256, 1), (343, 17), (360, 3), (422, 3), (1000, 1), (1001, 20)),
+        *((1009, 3), (1024, 17), (2018, 2), (2187, 1), (4096, 2), (10007, 1), (44100, 1), (1 << 17, 1)),
+    ],
+)  # fmt: skip
+def test_lengths(n: int, rows: int) -> None:
+    """Two passes, convolutions, real transforms by complex ones, factors that are products."""
+    calls = calls_of(n, rows)
+    for got, call in zip(run(calls)[0], calls, strict=True):
+        check(got, *call)
+
+
+def test_ways() -> None:
+    """That the lengths above go the ways that they are meant for."""
+    x = operand("FFT", (1,), (1000,), False, 0)
+    assert run([("FFT", (1000,), x)])[1].count("fft-pass") == 2
+    x = operand("FFT", (64,), (1000,), False, 0)
+    assert run([("FFT", (1000,), x)])[1].count("fft-pass") == 1
+    x = operand("FFT", (1,), (211,), False, 0)
+    found = run([("FFT", (211,), x)])[1]
+    assert found.count("fft-pass") >= 2
+    assert "loop" in found
+
+
+SEVERAL = [
+    ((), (5, 24, 3)),
+    ((2,), (30, 8)),
+    ((), (2, 16, 9)),
+    ((21,), (7,)),
+    ((2,), (360, 37)),
+    ((3, 2), (4, 6, 5)),
+    ((), (300, 2)),
+    ((), (17, 13, 11)),
+    ((), (2, 2048)),
+    ((), (3000, 4)),
+    ((), (211, 3)),
+]
+
+
+@pytest.mark.parametrize(("outer", "lengths"), SEVERAL)
+def test_several_dimensions(outer: tuple[int, ...], lengths: tuple[int, ...]) -> None:
+    calls = [
+        (kind, lengths, operand(kind, outer, lengths, wide, 1))
+        for kind, wide in zip(KINDS, (False, True, False, True), strict=True)
+    ]
+    for got, call in zip(run(calls)[0], calls, strict=True):
+        check(got, *call)
+
+
+def test_instruction_sets(cpu: str) -> None:
+    """At each width of vectors, with groups that are full and others."""
+    for n, rows in ((12, 21), (17, 16), (37, 3), (96, 1), (360, 19), (1024, 1)):
+        calls = calls_of(n, rows)
+        for got, call in zip(run(calls, cpu)[0], calls, strict=True):
+            check(got, *call)
+    calls = [(kind, (20, 18), operand(kind, (2,), (20, 18), False, 1)) for kind in KINDS]
+    for got, call in zip(run(calls, cpu)[0], calls, strict=True):
+        check(got, *call)
+
+
+def test_imaginary_parts_that_a_real_signal_cannot_have_are_ignored() -> None:
+    for n, rows in ((8, 3), (9, 3), (4096, 1), (2025, 1), (2018, 1)):
+        x = operand("IRFFT", (rows,), (n,), False, n)
+        changed = x.copy()
+        changed[:, 0] += 100j
+        if n % 2 == 0:
+            changed[:, -1] -= 50j
+        (got,), (other,) = run([("IRFFT", (n,), x)])[0], run([("IRFFT", (n,), changed)])[0]
+        np.testing.assert_array_equal(got, other)
+
+
+def test_what_is_not_finite_stays_in_its_row() -> None:
+    x = operand("FFT", (40,), (360,), False, 0)
+    x[7, 3], x[20, 0] = np.nan, np.inf
+    (got,), _ = run([("FFT", (360,), x)])
+    assert list(np.flatnonzero(~np.isfinite(got).all(1))) == [7, 20]
