@@ -273,7 +273,7 @@ class _Fft:
         registers = registers_of(self.frame.target)
         each = passes_cost(self.n, self.lanes, self.size, registers)
         nanoseconds = 10.0 + units * (5.0 + self.n * each * 0.2)
-        return self.frame.finish(units, costs.grain(nanoseconds, units), nanoseconds)
+        return self.frame.finish(units, costs.grain(self.frame.target, nanoseconds, units), nanoseconds)
 
     def unit(self, index: Index) -> None:
         b = self.b
