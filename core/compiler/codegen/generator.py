@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from ..ir import hlo
 from . import llvm_ir
-from .elements import memory
+from .elements import memory, nibbles
 from .llvm_ir import Builder, Instruction, Value, i64
 from .representation import Complex, Element, components
 
@@ -101,6 +101,10 @@ class Generator:
         self.mask: Value | None = None  # i1 lanes that may touch memory; None: all
         # Loads from arrays of at least so many bytes ask for the memory and give 0 (see :meth:`fetching`).
         self.fetched_bytes: int | None = None
+        # Integers that four bits of a word decide, by the number of the value.
+        self.nibbles: dict[int, nibbles.Nibble] = {}
+        # Sums of a value and a constant, where the value is a multiple of a number: all three by the number of the sum.
+        self._parts: dict[int, tuple[Value, int, int]] = {}
         self._levels = [_Level([], False)]
         self._level_of: dict[int, int] = {}  # by the number of the value
         self._memo: dict[Hashable, Any] = {}
@@ -288,6 +292,13 @@ class Generator:
     def _general(self, vector: Value, low: int, high: int) -> Coordinate:
         return Coordinate(i64(0), 0, llvm_ir.lanes_of(vector.type), vector, low, high)
 
+    def behind(self, start: Value, by: int, multiple: int) -> Value:
+        """start + by, where ``start`` is a multiple of ``multiple``: to divide the sum is easy then."""
+        value = self.add(start, i64(by))
+        if value.number > 0 and by and multiple > 1:
+            self._parts.setdefault(value.number, (start, by, multiple))
+        return value
+
     def shift(self, c: Coordinate, offset: int) -> Coordinate:
         """c + offset"""
         if offset == 0:
@@ -328,16 +339,21 @@ class Generator:
         high = c.high // divisor
         if c.vector is None:
             if c.is_uniform and isinstance(c.base.constant, int):
-                whole, part = divmod(c.base.constant, divisor)
-                return fixed(whole), fixed(part)
+                whole, left = divmod(c.base.constant, divisor)
+                return fixed(whole), fixed(left)
             span = c.stride * (c.lanes - 1)
+            _, by, multiple = self._parts.get(c.base.number, (c.base, 0, c.multiple))
+            common = math.gcd(multiple, divisor)
             if c.stride % divisor == 0:  # all lanes have the same remainder
                 quotient, rest = self._divide(c.base, divisor)
-                return (
-                    Coordinate(quotient, c.stride // divisor, c.lanes, None, 0, high),
-                    Coordinate(rest, 0, 1, None, 0, divisor - 1, math.gcd(c.multiple, divisor)),
-                )
-            if 0 < span < math.gcd(c.multiple, divisor):  # no carry between the lanes
+                if isinstance(rest.constant, int):
+                    part = fixed(rest.constant)
+                else:
+                    part = Coordinate(
+                        rest, 0, 1, None, 0, divisor - 1, math.gcd(c.multiple, divisor)
+                    )
+                return Coordinate(quotient, c.stride // divisor, c.lanes, None, 0, high), part
+            if span > 0 and by % common + span < common:  # no carry between the lanes
                 quotient, rest = self._divide(c.base, divisor)
                 return (
                     Coordinate(quotient, 0, 1, None, 0, high),
@@ -351,6 +367,13 @@ class Generator:
     def _divide(self, value: Value, divisor: int, high: int = UNKNOWN) -> tuple[Value, Value]:
         if isinstance(value.constant, int) and value.type == "i64":
             return i64(value.constant // divisor), i64(value.constant % divisor)
+        parts = self._parts.get(value.number)
+        if parts is not None and 0 <= parts[1] % divisor < math.gcd(parts[2], divisor):  # no carry
+            start, by, _ = parts
+            quotient, rest = self._divide(start, divisor)
+            if parts[2] % divisor == 0:
+                rest = i64(0)
+            return self.add(quotient, i64(by // divisor)), self.add(rest, i64(by % divisor))
         narrow = value.type[0] == "<" and high < 1 << 31  # vectors of i32 have a fast multiply-high
 
         def emit() -> Value:

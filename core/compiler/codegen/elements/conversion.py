@@ -10,7 +10,7 @@ from ...ir.errors import unimplemented
 from .. import llvm_ir
 from ..llvm_ir import Value, lanes_of, vector
 from ..representation import Complex, Element, register_type
-from . import small_floats
+from . import nibbles, small_floats
 
 if TYPE_CHECKING:
     from ..generator import Generator
@@ -44,10 +44,13 @@ def wrap(g: Generator, value: Value, dtype: DType) -> Value:
     if dtype.bits >= 8:
         return value
     b = g.builder
-    if not dtype.is_signed:
-        return b.binary("and", value, llvm_ir.integer(value.type, (1 << dtype.bits) - 1))
-    by = llvm_ir.integer(value.type, 8 - dtype.bits)
-    return b.binary("ashr", b.binary("shl", value, by), by)
+    if dtype.is_signed:
+        by = llvm_ir.integer(value.type, 8 - dtype.bits)
+        result = b.binary("ashr", b.binary("shl", value, by), by)
+    else:
+        result = b.binary("and", value, llvm_ir.integer(value.type, (1 << dtype.bits) - 1))
+    nibbles.note_wrapped(g, value, result, dtype)
+    return result
 
 
 def round_to(g: Generator, value: Value, dtype: DType) -> Value:
@@ -90,11 +93,16 @@ def _convert(g: Generator, value: Value, source: DType, target: DType) -> Value:
         signed = source.is_signed
         if target.is_integer:
             wide, narrow = int(register_type(source)[1:]), int(register_type(target)[1:])
+            result = value
             if wide > narrow:
-                value = b.cast("trunc", value, type_)
+                result = b.cast("trunc", value, type_)
             elif wide < narrow:
-                value = b.cast("sext" if signed else "zext", value, type_)
-            return wrap(g, value, target)
+                result = b.cast("sext" if signed else "zext", value, type_)
+            nibbles.note_converted(g, value, result, target)
+            return wrap(g, result, target)
+        number = nibbles.convert_to_float(g, value) if target is dtypes.F32 else None
+        if number is not None:
+            return number
         return round_to(g, b.cast("sitofp" if signed else "uitofp", value, type_), target)
     if target.is_integer:
         return _float_to_integer(g, value, target)

@@ -21,7 +21,7 @@ from ...ir.registry import CHOOSES, EXACT, IN_DTYPE, OPS
 from .. import effort, llvm_ir
 from ..llvm_ir import Value, lanes_of, scalar_of, vector
 from ..representation import Complex, Element, register_type, unify
-from . import conversion, small_floats
+from . import conversion, nibbles, small_floats
 
 if TYPE_CHECKING:
     from ..generator import Generator
@@ -94,6 +94,7 @@ def _emit(g: Generator, instruction: hlo.Instruction, operands: list[Element]) -
     result: Value = real(g, instruction, operands)
     dtype = instruction.dtype
     if dtype.is_integer:
+        nibbles.note_result(g, instruction, operands, result)  # type: ignore[arg-type]
         return conversion.wrap(g, result, dtype)
     # What such a type cannot hold it has no infinity for: a register must not hold it either.
     if dtype.is_float and dtype.bits < 8 and op.rounding != CHOOSES:
