@@ -31,7 +31,8 @@ void ParallelFor(int64_t count, int64_t grain,
                  void (*body)(void* context, int64_t begin, int64_t end), void* context) {
   if (count <= 0) return;
   grain = std::max<int64_t>(grain, 1);
-  if (count <= grain || InForkedChild()) {
+  // (Kernels read memory in larger pieces if they are given more units at once.)
+  if (count <= grain || NumThreads() == 1) {
     body(context, 0, count);
     return;
   }
@@ -71,7 +72,12 @@ void EnqueueTask(void (*task)(void* data), void* data) {
 }
 
 int NumThreads() {
-  return InForkedChild() ? 1 : std::max(1, tbb::this_task_arena::max_concurrency());
+  if (InForkedChild()) return 1;
+  // An arena does not count what SetNumThreads allows.
+  const auto allowed =
+      tbb::global_control::active_value(tbb::global_control::max_allowed_parallelism);
+  const int most = tbb::this_task_arena::max_concurrency();
+  return std::max(1, static_cast<int>(std::min(allowed, static_cast<size_t>(most))));
 }
 
 void SetNumThreads(int threads) {

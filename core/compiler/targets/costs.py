@@ -96,6 +96,7 @@ class Memory:
         int, "bytes", "of states that stay in the nearest cache beside what a loop reads"
     ]
     sums: Annotated[int, "bytes", "of sums in memory that stay in the nearest cache"]
+    merged_sums: Annotated[int, "bytes", "of sums of a thread's neighbouring blocks in memory"]
     block: Annotated[int, "bytes", "of sums of a block of tiles, on the stack"]
     kept: Annotated[int, "bytes", "of what a kernel computed and needs again, on the stack"]
     copied_panel: Annotated[int, "bytes", "of the copy of a part of a panel, on the stack"]
@@ -107,6 +108,9 @@ class Memory:
         int, "bytes", "from which on a transpose writes past the caches"
     ]
     bytes_ahead: Annotated[int, "bytes", "how far ahead a row is fetched that streams by"]
+    columns_ahead: Annotated[
+        int, "bytes", "up to which the next columns are fetched, not the next elements of these"
+    ]
     rows_ahead: Annotated[int, "rows", "how far ahead rows are fetched"]
 
 

@@ -196,6 +196,7 @@ class _Kernel(Products):
         # The largest operand, and how many of its vectors are a line of memory.
         largest = max((a.shape for a in frame.operands), key=lambda shape: shape.bytes)
         self.fetched_bytes = largest.bytes
+        self.fetched_elements = largest.elements
         self.streamed_size = largest.dtype.size
         self.line = max(1, self.target.costs.memory.line // (self.lanes * self.streamed_size))
 
@@ -226,7 +227,7 @@ class _Kernel(Products):
     # -- loops
     def offset(self, start: Coordinate, by: int, lanes: int, size: int) -> Coordinate:
         """The coordinates start + by ... start + by + lanes - 1 of a dimension, for a uniform start."""
-        base = self.g.add(start.base, i64(by))
+        base = self.g.behind(start.base, by, start.multiple)
         multiple = math.gcd(start.multiple, by) if by else start.multiple
         return Coordinate(base, int(lanes > 1), lanes, None, 0, size - 1, multiple)
 
@@ -428,6 +429,11 @@ class _Kernel(Products):
         tiles = height * width
         unroll = self.line if streams else 2 if tiles <= 4 and main % (2 * lanes) == 0 else 1
         ahead = self.target.costs.memory.bytes_ahead // self.streamed_size
+        # The next columns, rather than the next elements of these.
+        skips = (
+            width * minor.size * self.streamed_size <= self.target.costs.memory.columns_ahead
+            and not others
+        )
         outer = [*c.batch, *c.rows[:-1], *c.columns[:-1]]
         rest = minor.size - main
         mask = None
@@ -443,6 +449,7 @@ class _Kernel(Products):
             left = self.start(index[-1], width, column.size)
             row_at = [self.offset(top, r, 1, row.size) for r in range(height)]
             column_at = [self.offset(left, v, 1, column.size) for v in range(width)]
+            following = [g.shift(place, width) for place in column_at]
 
             def product(at: Coordinates, k: Coordinate, accumulators: list[Element]) -> None:
                 at = {**fixed_at, **at, minor: k}
@@ -465,7 +472,11 @@ class _Kernel(Products):
                         for by in range(0, step, lanes):
                             k = self.offset(start, by, lanes, minor.size)
                             if streams and by % (self.line * lanes) == 0:
-                                self.fetch({**fixed_at, **at, minor: g.shift(k, ahead)}, column_at)
+                                if skips:
+                                    self.fetch({**fixed_at, **at, minor: k}, following)
+                                else:
+                                    later = g.shift(k, ahead)
+                                    self.fetch({**fixed_at, **at, minor: later}, column_at)
                             product(at, k, inner)
                         return [v for e in inner for v in components(e)]
 
@@ -594,15 +605,18 @@ class _Kernel(Products):
         """
         c, g, b = self.c, self.g, self.g.builder
         depth = c.contracted[0]
+        costs = self.target.costs
         row = c.rows[-1] if c.rows else Dimension(1)
+        # One row has little to add up for each line of the matrix: fewer pages are read at once. (Words of several
+        # numbers along the contracted dimension are read once for all of them.)
+        has_words = self.fetched_elements < math.prod(c.rhs)
+        panel_rows = costs.blocks.streamed_rows // (2 if row.size == 1 and not has_words else 1)
         lanes = self.lanes
         tall = -(-row.size // -(-row.size // self.most_rows))  # rows of lhs at a time
         vectors = 4 if row.size <= 2 else 2  # of columns at a time
         while column.size < vectors * lanes:
             vectors //= 2
         step = vectors * lanes
-        costs = self.target.costs
-        panel_rows = costs.blocks.streamed_rows
         sums = costs.memory.sums // (row.size * self.register_bytes)
         wide = min(costs.blocks.streamed_columns, sums)
         blocks = -(-column.size // max(step, wide))
@@ -612,12 +626,18 @@ class _Kernel(Products):
         if block > column.size:
             block -= step
         blocks = -(-column.size // block)
+        outer = [*c.batch, *c.columns[:-1]]
+        merged = 1
+        if not outer:
+            # Processors fetch pages ahead: what they fetch of other blocks is for nothing.
+            most_sums = costs.memory.merged_sums // (row.size * self.register_bytes)
+            merged = max(1, min(column.size, most_sums) // block)
+        stride = block * merged  # of the sums of a row
         bytes_ = self.lanes * self.register_bytes
         type_ = llvm_ir.vector(self.type, lanes)
-        outer = [*c.batch, *c.columns[:-1]]
         # (Not overlapping ones: what is added to a row's sums is added once.)
         parts = [range(n, min(n + tall, row.size)) for n in range(0, row.size, tall)]
-        # Rows [0, rest) and then ``panel_rows`` at a time. The first buffer takes a few such chunks and is added to the
+        # Rows [0, rest) and then some at a time. The first buffer takes a few such chunks and is added to the
         # second one, which is added to the third one after some, and so on (see :mod:`.accumulation`).
         rest = depth.size % panel_rows
         spans = [panel_rows]  # rows that each buffer takes at a time
@@ -625,16 +645,16 @@ class _Kernel(Products):
         while self.rounds and (depth.size - rest) // spans[-1] > most:
             spans.append(spans[-1] * most)
             most = accumulation.BLOCK
-        buffers = [b.alloca(self.type, row.size * block) for _ in spans]
+        buffers = [b.alloca(self.type, row.size * stride) for _ in spans]
         g.note(*buffers)
 
-        def unit(index: Index) -> None:
-            fixed_at = dict(zip(outer, index, strict=False))
-            left = self.start(index[-1], block, column.size)
+        def unit(fixed_at: Coordinates, left: Coordinate, width: Value) -> None:
+            """The sums of ``width`` columns from ``left`` on."""
 
             def each_vector(change: Callable[[Value], None]) -> None:
-                with g.loop(i64(0), i64(row.size * block), lanes) as (i, _, _):
-                    change(i)
+                for r in range(row.size):
+                    with g.loop(i64(0), width, lanes) as (i, _, _):
+                        change(g.add(i, i64(r * stride)))
 
             def load(buffer: Value, i: Value) -> Value:
                 return b.load(type_, b.gep(self.type, buffer, i), bytes_)
@@ -653,12 +673,12 @@ class _Kernel(Products):
                 k_at = [self.offset(k, n, 1, depth.size) for n in range(rows)]
                 for part in parts:
                     row_at = [fixed(r) for r in part]
-                    places = [i64(r * block) for r in part]
+                    places = [i64(r * stride) for r in part]
                     scalars = [
                         [self.read(0, {**fixed_at, depth: at, row: r}) for r in row_at]
                         for at in k_at
                     ]
-                    with g.loop(i64(0), i64(block), step) as (i, _, _):
+                    with g.loop(i64(0), width, step) as (i, _, _):
                         at = [g.add(i, i64(v * lanes)) for v in range(vectors)]
                         into_at = [g.add(place, i) for place in places for i in at]
                         totals: list[Element] = [
@@ -694,7 +714,8 @@ class _Kernel(Products):
                 """Take rows [start, stop) into the buffer of ``level``."""
                 with g.loop(start, stop, spans[level]) as (k, _, _):
                     if level == 0:
-                        at = Coordinate(k, 0, 1, None, 0, depth.size - 1, 1)
+                        multiple = math.gcd(rest, panel_rows)
+                        at = Coordinate(k, 0, 1, None, 0, depth.size - 1, multiple)
                         chunk(panel_rows, at, buffers[0], False)
                         return
                     part, into = buffers[level - 1], buffers[level]
@@ -711,12 +732,26 @@ class _Kernel(Products):
                 each_vector(lambda i: store(total, i, llvm_ir.zero(type_)))
             rows(len(spans) - 1, i64(rest), i64(depth.size))
             for r in range(row.size):
-                with g.loop(i64(0), i64(block), lanes) as (i, _, _):
-                    value = load(total, g.add(i, i64(r * block)))
+                with g.loop(i64(0), width, lanes) as (i, _, _):
+                    value = load(total, g.add(i, i64(r * stride)))
                     self.store({**fixed_at, row: fixed(r), column: columns_at(i)}, value)
 
+        def one(index: Index) -> None:
+            left = self.start(index[-1], block, column.size)
+            unit(dict(zip(outer, index, strict=False)), left, i64(block))
+
         dims = [*(d.size for d in outer), blocks]
-        count(g, self.frame.begin, self.frame.end, dims, unit)
+        if merged == 1:
+            count(g, self.frame.begin, self.frame.end, dims, one)
+            return math.prod(dims)
+        with g.loop(self.frame.begin, self.frame.end, merged) as (first, _, _):
+            last = b.intrinsic("smin", [g.add(first, i64(merged)), self.frame.end])
+            width = b.mul(b.sub(last, first), i64(block))
+            lowest = b.sub(i64(column.size), width)
+            base = b.intrinsic("smin", [b.mul(first, i64(block)), lowest])
+            g.note(width, base)
+            multiple = math.gcd(block, column.size)
+            unit({}, Coordinate(base, 0, 1, None, 0, column.size - 1, multiple), width)
         return math.prod(dims)
 
 

@@ -42,6 +42,8 @@ _MEASURED: Final = MappingProxyType(
         "memory": JUDGEMENT,
         "memory.streamed": "python -m benchmarks.fused_products rows",
         "memory.bytes_ahead": "python -m benchmarks.fused_products rows",
+        "memory.columns_ahead": "python -m benchmarks.fused_products rows",
+        "memory.merged_sums": "python -m benchmarks.fused_products rows",
         "memory.panel": "python -m benchmarks.products",
         "memory.block": "python -m benchmarks.products",
         "memory.past_caches": "python -m benchmarks",
@@ -108,6 +110,7 @@ _HOST: Final = Costs(
         panel=1 << 15,
         strip=24 << 10,
         sums=1 << 14,
+        merged_sums=1 << 15,
         block=1 << 17,
         kept=1 << 18,
         copied_panel=1 << 16,
@@ -117,6 +120,7 @@ _HOST: Final = Costs(
         # With a power of two as row length all lines of a tile compete for a few places.
         transposed_past_caches=1 << 24,
         bytes_ahead=1024,
+        columns_ahead=1 << 16,
         rows_ahead=8,
     ),
     fusion=Fusion(

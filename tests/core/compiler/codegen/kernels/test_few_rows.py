@@ -260,10 +260,12 @@ def test_long_sums(transposed: bool, cpu: str) -> None:
     assert np.abs(got - exact).max() <= 5 * 64 * 2.0**-24 * exact
 
 
-def test_results_do_not_depend_on_how_the_work_is_shared_out() -> None:
+@pytest.mark.parametrize("n", [1031, 9000])
+def test_results_do_not_depend_on_how_the_work_is_shared_out(n: int) -> None:
+    """A thread that has several blocks of many columns takes them at once; the last block ends with the matrix."""
     for transposed in (False, True):
-        matrix, parameters = dequantised(S8, F32, 1031, 640, 64, transposed, "scale")
-        made = product((F32, F32), F32, 3, 1031, 640, (False, transposed))
+        matrix, parameters = dequantised(S8, F32, n, 640, 64, transposed, "scale")
+        made = product((F32, F32), F32, 3, n, 640, (False, transposed))
         parameters = [made.operands[0], *parameters]
         root = made.replace(operands=[parameters[0], matrix])
         simulation = NativeSimulation(optimised(root, parameters, "host"))
