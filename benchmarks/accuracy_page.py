@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from benchmarks.accuracy import PARTS, WIDER, measured, names_of, row
+from benchmarks.accuracy_errors import PARTS, WIDER, measured, names_of, row
 from benchmarks.accuracy_references import FUNCTIONS
 
 _TARGETS: Final = ["host", "XLA:CPU"]

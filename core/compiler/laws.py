@@ -13,7 +13,6 @@ from .ir.errors import internal
 from .ir.hlo import AUTO_LAYOUT, Computation, Instruction, Module, TokenShape
 from .ir.registry import OPS, kernel_of_kind
 from .ir.verifier import VerificationError
-from .passes.dynamic_sizes import OPCODES as SIZE_OPCODES
 from .stages import Emitted
 
 Law = Callable[[Module, str], None]
@@ -26,25 +25,18 @@ def entry_without_tokens(module: Module, after: str) -> None:
             raise VerificationError(f"{value!r} of the entry is a token after {after}")
 
 
-def static_sizes(module: Module, after: str) -> None:
-    """No instruction is about a size that depends on values."""
-    for instruction, computation in _instructions(module):
-        if instruction.opcode in SIZE_OPCODES:
-            raise VerificationError(_found(instruction, computation, after))
-
-
 def known_layouts(module: Module, after: str) -> None:
     """The layouts of all parameters and results have been chosen."""
     if AUTO_LAYOUT in (*module.parameter_layouts, *module.result_layouts):
         raise VerificationError(f"a layout has not been chosen after {after}")
 
 
-def without(opcode: str) -> Law:
-    """The law that no instruction has ``opcode``."""
+def without(*opcodes: str) -> Law:
+    """The law that no instruction has one of ``opcodes``."""
 
     def law(module: Module, after: str) -> None:
         for instruction, computation in _instructions(module):
-            if instruction.opcode == opcode:
+            if instruction.opcode in opcodes:
                 raise VerificationError(_found(instruction, computation, after))
 
     return law

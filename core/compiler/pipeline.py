@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, cast
 
-from . import laws, stages
+from . import laws, stages, wings
 from .formats.artifact import Executable
 from .fusion.fuse import fuse
 from .ir import verifier
@@ -28,7 +28,6 @@ from .passes.custom_calls import lay_out_custom_calls, match_custom_calls
 from .passes.dead_code import eliminate_dead_code
 from .passes.decompose import decompose, remove_barriers
 from .passes.delay_updates import delay_updates
-from .passes.dynamic_sizes import resolve_dynamic_sizes
 from .passes.entry_layouts import entry_layouts
 from .passes.estimate_costs import estimate_costs
 from .passes.excess_precision import round_each_operation
@@ -55,10 +54,13 @@ ModulePass = Callable[[Module], Module]
 TargetPass = Callable[[Module, Target], Module]
 Pass = ModulePass | TargetPass
 
+# The passes of wings, and their laws.
+_WINGS: Final = tuple(wings.parts("passes"))
+
 # What the program means, in fewer words: arrays that are dense, row-major, and of sizes known now.
 PREPARATION: Final[tuple[Pass, ...]] = (
     tokens_as_arrays,
-    resolve_dynamic_sizes,
+    *(step for wing in _WINGS for step in wing.PREPARATION),
     entry_layouts,
     estimate_costs,
 )
@@ -113,11 +115,11 @@ TARGET_PASSES: Final[frozenset[Pass]] = frozenset(
 # What holds from a pass on.
 LAWS: Final[dict[Pass, laws.Law]] = {
     tokens_as_arrays: laws.entry_without_tokens,
-    resolve_dynamic_sizes: laws.static_sizes,
     entry_layouts: laws.known_layouts,
     remove_barriers: laws.without("optimization-barrier"),
     unshare_control_flow: laws.control_flow_unshared,
     fuse: laws.runs_as_thunks,
+    **{step: law for wing in _WINGS for step, law in wing.LAWS.items()},
 }
 
 

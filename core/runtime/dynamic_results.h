@@ -1,5 +1,5 @@
 // Results whose sizes depend on values: a program gives them with their bounds' shapes, and their
-// sizes beside them (core/compiler/passes/dynamic_sizes.py).
+// sizes beside them (core/compiler/sizes/resolve.py).
 #ifndef TRIPONT_CORE_RUNTIME_DYNAMIC_RESULTS_H_
 #define TRIPONT_CORE_RUNTIME_DYNAMIC_RESULTS_H_
 

@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 
 from tests.explain import browser as browsers
-from tripont.cli.explain import load
 from tripont.explain import page, report
 from tripont.explain.measure import measure
+from tripont.explain.run import load
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "jax_digits"
 LARGEST = 400_000  # bytes

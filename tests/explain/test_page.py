@@ -10,9 +10,9 @@ import pytest
 
 from tests.explain import browser as browsers
 from tests.explain.browser import Browser
-from tripont.cli.explain import load
 from tripont.explain import page, report
 from tripont.explain.measure import Timeline, measure
+from tripont.explain.run import load
 
 PROGRAM = """
 !x = tensor<96x128xf32>

@@ -18,7 +18,7 @@ from tripont.core.compiler.codegen.generator import Generator
 from tripont.core.compiler.ir.dtypes import DType
 from tripont.core.compiler.ir.registry import OPS
 from tripont.core.compiler.memory import buffers, inplace, liveness
-from tripont.core.compiler.passes import dynamic_sizes
+from tripont.core.compiler.sizes import resolve
 
 
 @contextmanager
@@ -99,7 +99,7 @@ def integers_that_wrap() -> Iterator[None]:
 @contextmanager
 def sizes_forgotten() -> Iterator[None]:
     """The elements behind an array's size, which are not there, come first when it is reversed."""
-    wrong = replace(OPS["reverse"], sizes=dynamic_sizes.same)
+    wrong = replace(OPS["reverse"], sizes=resolve.same)
     with mock.patch.dict(OPS, reverse=wrong):
         yield
 

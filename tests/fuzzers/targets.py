@@ -34,8 +34,9 @@ def artifact_reader(data: bytes) -> None:
 
 def hlo_proto(data: bytes) -> None:
     """What is done to an HloModuleProto before jaxlib reads it."""
-    from tripont.core.compiler.importer import bounded_shapes, hlo_module
+    from tripont.core.compiler.importer import hlo_module
     from tripont.core.compiler.ir.errors import CompileError
+    from tripont.core.compiler.sizes import bounded_shapes
 
     for read in (
         hlo_module.buffer_donors,

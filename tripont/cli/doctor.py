@@ -21,6 +21,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from tripont import __version__, library_path
+from tripont.cli.trust import distrust, is_shared
 
 from .finding import ERROR, OK, WARNING, Finding, check_package, in_process
 from .framework_checks import (
@@ -320,10 +321,6 @@ def cache_folder() -> Path:
 
 def _distrust(folder: Path) -> str:
     """Why the runtime does not use a cache folder; empty if it does."""
-    try:  # another finding says that NumPy is missing
-        from tripont.kernels.storage import distrust, is_shared
-    except ImportError:
-        return ""
     status = folder.stat()
     if not os.environ.get("TRIPONT_CACHE_DIR") and status.st_uid == os.geteuid():
         return ""  # the runtime makes its own folder private

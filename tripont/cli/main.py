@@ -8,6 +8,10 @@ from typing import Annotated
 import typer
 
 from tripont import __version__
+from tripont.core.compiler import wings
+
+from .options import Cpu, Device, Target
+from .terminal import fail
 
 app = typer.Typer(
     help="Look into tripont: what is installed, what a program compiles to, and how it runs.",
@@ -15,25 +19,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-# What a program file is compiled for.
-Target = Annotated[
-    str, typer.Option(help="Kind of device to compile for: host, sycl, or that of another package.")
-]
-Device = Annotated[
-    str,
-    typer.Option(
-        help="Which device of the target to compile for, without which it is a common one. "
-        "host: a CPU, as --cpu. sycl: cpu or gpu, and what it has of fp16, fp64, sub-groups: gpu,fp64."
-    ),
-]
-Cpu = Annotated[
-    str,
-    typer.Option(
-        help="CPU that library calls run on, on every target: host (this one), or a name such as "
-        "x86-64-v3."
-    ),
-]
 
 
 def _show_version(value: bool) -> None:
@@ -136,47 +121,20 @@ def inspect(
     raise typer.Exit(run(artifact, thunks, memory, hlo))
 
 
-@app.command()
-def explain(
-    given: Annotated[
-        Path,
-        typer.Argument(help="A dump folder, an executable artifact, or a StableHLO or HLO file."),
-    ],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Where the page goes.")] = Path(
-        "explain.html"
-    ),
-    module: Annotated[
-        str, typer.Option(help="Number or name of the module, if a dump holds several.")
-    ] = "",
-    target: Target = "host",
-    device: Device = "",
-    cpu: Cpu = "",
-    measure: Annotated[
-        bool | None,
-        typer.Option(
-            "--measure/--no-measure",
-            help="Run the program on random numbers for the timeline. The default is to run what this "
-            "command compiles, and not the code that a dump or an artifact holds.",
-            show_default=False,
-        ),
-    ] = None,
-    sources: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="A folder whose source files may be shown, besides those below the working directory; "
-            "can be given several times."
-        ),
-    ] = None,
-    program_format: Annotated[
-        str, typer.Option("--format", help="mlir or hlo; found out without.")
-    ] = "",
-) -> None:
-    """Make one HTML page that shows every stage of a program, its graph and where its time goes."""
-    from .explain import run
-    from .machine import target_options
+def _add_missing(name: str) -> None:
+    """A command that says which wing it needs."""
+    given = {"allow_extra_args": True, "ignore_unknown_options": True}
 
-    options = target_options(target, device, cpu)
-    raise typer.Exit(run(given, output, module, options, measure, program_format, sources or ()))
+    @app.command(name.removeprefix("tripont "), hidden=True, context_settings=given)
+    def missing() -> None:
+        fail(f"there is no {name} here{wings.lacking(name)}")
+
+
+for _wing in wings.parts("commands"):
+    _wing.add_to(app)
+for _wing in wings.WINGS:
+    for _name in _wing.provides if _wing.commands and not wings.is_here(_wing) else ():
+        _add_missing(_name)
 
 
 def main() -> None:

@@ -20,9 +20,10 @@ import warnings
 from pathlib import Path
 from typing import Final
 
+from tripont.cli.trust import WRITABLE_BY_OTHERS, distrust, is_shared
+
 _MAGIC: Final = b"TPKERNEL"
 _SEAL_SIZE: Final = len(_MAGIC) + hashlib.sha256().digest_size
-_WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 def cache_folder() -> Path | None:
@@ -111,23 +112,9 @@ def _make(folder: Path) -> None:
             path.mkdir(mode, exist_ok=True)
 
 
-def is_shared() -> bool:
-    """Whether the user trusts a folder that others may write to."""
-    return os.environ.get("TRIPONT_CACHE_SHARED", "").lower() in ("1", "true", "on", "yes")
-
-
 def _seal(key: bytes, content: bytes) -> bytes:
     digest = hashlib.sha256(len(key).to_bytes(8, "little") + key + content)
     return _MAGIC + digest.digest()
-
-
-def distrust(status: os.stat_result) -> str:
-    """Why the file or folder that ``status`` is about is not trusted; empty if it is."""
-    if status.st_uid not in (os.geteuid(), 0):
-        return f"it belongs to user {status.st_uid}, and this process runs as user {os.geteuid()}"
-    if status.st_mode & _WRITABLE_BY_OTHERS:
-        return f"others may write to it (mode {stat.S_IMODE(status.st_mode):04o})"
-    return ""
 
 
 def _distrust_folder(folder: Path) -> str:
@@ -140,7 +127,7 @@ def _distrust_folder(folder: Path) -> str:
     for path in (folder.parent, folder):
         status = path.stat()
         chosen = not os.environ.get("TRIPONT_CACHE_DIR")
-        if chosen and status.st_uid == os.geteuid() and status.st_mode & _WRITABLE_BY_OTHERS:
+        if chosen and status.st_uid == os.geteuid() and status.st_mode & WRITABLE_BY_OTHERS:
             with contextlib.suppress(
                 OSError
             ):  # a read-only file system: the folder is not trusted then

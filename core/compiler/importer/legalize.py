@@ -11,9 +11,10 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from .. import wings
 from ..ir.errors import unimplemented
-from ..ir.registry import CALLS, OPCODES_AS_THEY_STAND, READERS, load
-from . import bindings, bounded_shapes, hlo_module, ops_elementwise
+from ..ir.registry import CALLS, OPCODES_AS_THEY_STAND, READERS, load, rewritten_proto
+from . import bindings, hlo_module, ops_elementwise
 from .bindings import ir
 
 CHLO: Final = "chlo"
@@ -65,8 +66,11 @@ def legalize_dynamism(module: ir.Module) -> ir.Module:
 
 
 def legalize_bounds(module: ir.Module) -> ir.Module:
-    """Make types with bounds static (:mod:`.bounded_shapes`). As HLO, which says in one bit what is a bound."""
-    program = bounded_shapes.without_computed_sizes(bindings.stablehlo_to_hlo(module))
+    """Make types with bounds static (:mod:`..sizes.bounded_shapes`). As HLO, which says in one bit what is a bound."""
+    lacking = wings.lacking(BOUNDS)
+    if lacking:
+        raise unimplemented(f"sizes that depend on values, up to a bound{lacking}")
+    program = rewritten_proto(bindings.stablehlo_to_hlo(module))
     converted = bindings.hlo_to_stablehlo(hlo_module.convertible(program))
     return bindings.parse_module(converted, module.context)
 

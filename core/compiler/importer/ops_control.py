@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from .. import wings
 from ..formats import ffi_attributes
 from ..ir import dtypes, hlo
 from ..ir.hlo import Instruction, Shape, TupleShape
@@ -103,6 +104,9 @@ def read_custom_call(block: BlockReader, operation: Any) -> Results:
         results: Results | None = known(block, operation, config)
         if results is not None:
             return results
+    lacking = wings.lacking(target)
+    if lacking:
+        raise block.unimplemented(operation, f"the custom call {target} is not known{lacking}")
     api_version = attributes.integer(operation, "api_version", 1)
     backend_config: Any = b""
     if "mhlo.backend_config" in given:  # how JAX writes typed calls

@@ -13,12 +13,12 @@ from __future__ import annotations
 import contextlib
 import threading
 
-from ..ir import hlo
+from ..ir import hlo, registry
 from ..ir.errors import CompileError, internal, invalid_argument
 from ..ir.recursion import deep_recursion
 from ..targets import accuracy
 from ..targets.accuracy import Ulps
-from . import bindings, bounded_shapes, bytecode, hlo_module, legalize, signature
+from . import bindings, bytecode, hlo_module, legalize, signature
 from .bindings import MLIRError, ir
 from .reading_limit import reading_limit
 from .stablehlo import NeedsPasses, ProgramReader
@@ -110,7 +110,7 @@ def read_mlir(program: bytes, format: str, context: ir.Context) -> ir.Module:
 
 def _read_hlo(program: bytes, context: ir.Context) -> ir.Module:
     with contextlib.suppress(ValueError):  # bytes that are no message: the conversion says so
-        program = hlo_module.convertible(bounded_shapes.without_computed_sizes(program))
+        program = hlo_module.convertible(registry.rewritten_proto(program))
     try:
         return bindings.parse_module(bindings.hlo_to_stablehlo(program), context)
     except (MLIRError, ValueError, RuntimeError):

@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from .. import wings
 from ..ir import dtypes, hlo
 from ..ir.errors import CompileError, invalid_argument, unimplemented
 from ..ir.hlo import AnyShape, Computation, Instruction, Metadata, Shape, TupleShape
@@ -453,7 +454,10 @@ class BlockReader:
 
         ``name`` is what a custom call stands for.
         """
-        error = self.unimplemented(operation, f"{name or 'this operation'} is not supported")
+        lacking = wings.lacking((name or operation.name).partition(".")[2])
+        error = self.unimplemented(
+            operation, f"{name or 'this operation'} is not supported{lacking}"
+        )
         name = name or operation.name
         if name.startswith("chlo.") or name in legalize.EXPANDED:
             return NeedsPasses(legalize.CHLO, error)

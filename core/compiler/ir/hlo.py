@@ -351,7 +351,7 @@ class Module:
     num_replicas: int = 1
     num_partitions: int = 1
     frontend_attributes: dict[str, str] = field(default_factory=dict)
-    # What passes/dynamic_sizes.py has made of sizes that depend on values. The first visible_results results are the
+    # What sizes/resolve.py has made of sizes that depend on values. The first visible_results results are the
     # program's (-1: all of them); the others are sizes and truth values about them.
     visible_results: int = -1
     # (i, d, j): dimension d of result i is a bound, and result j its size.

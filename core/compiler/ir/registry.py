@@ -50,16 +50,13 @@ class Absent:
     reason: str
 
 
-#: In the place of a rule on sizes that depend on values.
-REFUSED: Final = Absent("programs that need it are refused")
-
 #: In the place of a reader: the operation is the op on the same operands, without attributes.
 AS_IT_STANDS: Final = "as it stands"
 
 _MISSING: Final[Any] = Absent("it was not given")
 
 
-# Of a rule's scope (passes/dynamic_sizes.py), the old instruction and its new operands: the new results.
+# Of a rule's scope (sizes/resolve.py), the old instruction and its new operands: the new results.
 SizeRule = Callable[[Any, "Instruction", Sequence["Instruction"]], "list[Instruction]"]
 # Of an instruction and the context of library rules (passes/library/context.py): what replaces it, or None.
 LibraryRule = Callable[["Instruction", Any], "Instruction | None"]
@@ -146,8 +143,8 @@ class Op:
 
     Sizes that depend on values:
 
-    ``sizes``: what becomes of an instruction whose operands have such sizes. ``carries_sizes``: the rule is asked even
-    if no operand has.
+    ``sizes``: what becomes of an instruction whose operands have such sizes, for an op of another package that is not
+    elementwise. Those of the ops here stand in ``sizes/table.py``.
 
     Code, of which one way is needed, or an Absent in ``code`` that says what replaces the op before:
 
@@ -193,8 +190,7 @@ class Op:
     calls: Mapping[str, CallReader] = field(default_factory=dict)
     composites: Mapping[str, CallReader] = field(default_factory=dict)
 
-    sizes: SizeRule | Absent = _MISSING
-    carries_sizes: bool = False
+    sizes: SizeRule | Absent | None = None
 
     code: Absent | None = None
     expand: Callable[[Instruction], Instruction | None] | None = None
@@ -337,6 +333,19 @@ CALLS: Final[dict[str, CallReader]] = {}
 COMPOSITES: Final[dict[str, CallReader]] = {}
 
 
+#: What becomes of a HloModuleProto before it is converted to StableHLO. Wings fill it, as registrations fill the tables
+#: above. Each raises ValueError for bytes that are not a message.
+PROTO_REWRITES: Final[list[Callable[[bytes], bytes]]] = []
+
+
+def rewritten_proto(program: bytes) -> bytes:
+    """``program``, a HloModuleProto, after :data:`PROTO_REWRITES`."""
+    load()
+    for rewrite in PROTO_REWRITES:
+        program = rewrite(program)
+    return program
+
+
 def read_as(
     read: Mapping[str, Reader | str],
     calls: Mapping[str, CallReader] | None = None,
@@ -371,7 +380,7 @@ def both(**readers: Reader | str) -> dict[str, Reader | str]:
 
 
 def _required(op: Op) -> Iterator[str]:
-    yield from ("shape", "evaluate", "sizes")
+    yield from ("shape", "evaluate")
     if not (op.calls or op.composites):
         yield "read"
     if op.attributes:

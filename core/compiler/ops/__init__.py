@@ -4,12 +4,14 @@ A registration (:func:`..ir.registry.register`) holds all that the compiler know
 short stand beside it. What shares more with its neighbours than with the op (readers of MLIR, kernels, library rules)
 stands with them, and the registration names its functions.
 
-An installed package registers its ops in a module of its own, which an entry point names::
+Ops of wings (:mod:`..wings`) are registered behind these. An installed package registers its ops in a module
+of its own, which an entry point names::
 
     [project.entry-points."tripont.ops"]
     abacus = "abacus.ops"
 """
 
+from .. import wings
 from ..ir.registry import load_installed
 from . import (
     annotations,
@@ -27,11 +29,11 @@ from . import (
     ordering,
     random,
     reduction,
-    sizes,
-    special,
     window,
 )
 
+for _wing in wings.parts("ops"):
+    pass  # importing it registers its ops
 load_installed()
 
 __all__ = [
@@ -50,7 +52,5 @@ __all__ = [
     "ordering",
     "random",
     "reduction",
-    "sizes",
-    "special",
     "window",
 ]

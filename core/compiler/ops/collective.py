@@ -11,7 +11,7 @@ from ..importer import ops_collective
 from ..ir import dtypes
 from ..ir.hlo import AnyShape, Instruction, Shape
 from ..ir.printer import dimension_as_list
-from ..ir.registry import ANY, REFUSED, Absent, Price, both, read_as, register
+from ..ir.registry import ANY, Absent, Price, both, read_as, register
 from ..ir.shape_rules import array_of, arrays_of, check_signature, one_or_tuple, require
 
 
@@ -115,7 +115,6 @@ for _name in ("partition-id", "replica-id"):
         operands=0,
         shape=lambda _: Shape(dtypes.U32),
         evaluate=_SEVERAL,
-        sizes=REFUSED,
         code=_REPLACED,
         read=both(**{_name.replace("-", "_"): ops_collective.device_number(_name)}),
         price=Price(instructions=0.0),
@@ -128,7 +127,6 @@ register(
     called=1,
     shape=_all_reduce_shape,
     evaluate=_SEVERAL,
-    sizes=REFUSED,
     code=_REPLACED,
     read=both(
         all_reduce=ops_collective.collective("all-reduce", body=True),
@@ -145,7 +143,6 @@ register(
     shape=Absent("the number of devices is not known here"),
     check=lambda i: _check_blocks(i, "all_gather_dimension"),
     evaluate=_SEVERAL,
-    sizes=REFUSED,
     code=_REPLACED,
     read=both(
         all_gather=ops_collective.collective(
@@ -163,7 +160,6 @@ register(
     shape=Absent("the number of devices is not known here"),
     check=_check_all_to_all,
     evaluate=_SEVERAL,
-    sizes=REFUSED,
     code=_REPLACED,
     read=both(
         all_to_all=ops_collective.collective(
@@ -180,7 +176,6 @@ register(
     shape=Absent("the number of devices is not known here"),
     check=_check_reduce_scatter,
     evaluate=_SEVERAL,
-    sizes=REFUSED,
     code=_REPLACED,
     read=both(
         reduce_scatter=ops_collective.collective(
@@ -196,7 +191,6 @@ register(
     attributes=("source_target_pairs", "channel_id"),
     shape=lambda i: one_or_tuple(arrays_of(i)),
     evaluate=_SEVERAL,
-    sizes=REFUSED,
     code=_REPLACED,
     read=both(collective_permute=ops_collective.read_collective_permute),
     fields=_permute_fields,
@@ -207,7 +201,6 @@ register(
     attributes=_GROUPS,
     shape=lambda i: one_or_tuple(arrays_of(i)),
     evaluate=_SEVERAL,
-    sizes=REFUSED,
     code=_REPLACED,
     read=both(collective_broadcast=ops_collective.collective("collective-broadcast")),
     fields=_fields(),

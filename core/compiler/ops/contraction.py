@@ -25,9 +25,8 @@ from ..ir.hlo import (
     Shape,
     WindowDimension,
 )
-from ..ir.registry import ANY, PACKING, REFUSED, SUMMED, WORTH, Absent, Array, both, register
+from ..ir.registry import ANY, PACKING, SUMMED, WORTH, Absent, Array, both, register
 from ..ir.shape_rules import arrays_of, check_distinct, check_permutation, require, window_size
-from ..passes import dynamic_rules
 from ..passes.library.convolution import match_convolution
 from ..passes.library.gemm import match_dot
 from ..passes.library.streamed import match_streamed
@@ -271,7 +270,6 @@ register(
     attributes=("dimension_numbers", "precision"),
     shape=_dot_shape,
     evaluate=_dot_value,
-    sizes=dynamic_rules.of_dot,
     library=_dot_library,
     kernel=kernels.contraction,
     read=both(
@@ -295,7 +293,6 @@ register(  # window: spatial dimensions, in the order of dimension_numbers.*_spa
     ),
     shape=_convolution_shape,
     evaluate=_convolution_value,
-    sizes=dynamic_rules.of_convolution,
     library=match_convolution,
     kernel=kernels.convolution,
     read=both(
@@ -321,7 +318,6 @@ def _register_generated(name: str, operands: int, **parts: Any) -> None:
         shape=_OF_CONFIG,
         evaluate=Absent("made by a pass behind all that evaluate"),
         read=Absent("made by a pass"),
-        sizes=REFUSED,
         fields=_packed_fields,
         hlo_name="custom-call",
         **parts,

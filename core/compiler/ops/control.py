@@ -18,7 +18,6 @@ from ..ir.registry import (
     FREE,
     NEVER,
     OPS,
-    REFUSED,
     WORTH,
     Absent,
     Array,
@@ -27,7 +26,6 @@ from ..ir.registry import (
     register,
 )
 from ..ir.shape_rules import InvalidInstruction, array_of, check_signature, one_or_tuple, require
-from ..passes import dynamic_rules, dynamic_sizes
 from ..reference.evaluate import TOKEN_VALUE, evaluate_computation
 
 
@@ -201,8 +199,6 @@ register(  # called: condition, body
     called=2,
     shape=_while_shape,
     evaluate=_while_value,
-    sizes=dynamic_sizes.while_loop,
-    carries_sizes=True,
     read=both(**{"while": ops_control.read_while}),
     callees=("condition", "body"),
     counted=False,
@@ -218,8 +214,6 @@ register(  # selector (pred: 0 true, 1 false; s32), operands of all branches
     called=ANY,
     shape=_conditional_shape,
     evaluate=_conditional_value,
-    sizes=dynamic_sizes.conditional,
-    carries_sizes=True,
     read=both(**{"if": ops_control.read_conditional, "case": ops_control.read_conditional}),
     fields=Absent("the operands become a tuple for each branch"),
     callees=_branches_text,
@@ -235,7 +229,6 @@ register(
     called=1,
     shape=call_shape,
     evaluate=call_value,
-    sizes=REFUSED,
     code=Absent("passes/inline.py replaces it by what it calls"),
     read=both(composite=ops_control.read_composite)
     | {
@@ -256,7 +249,6 @@ register(
     operands=ANY,
     shape=_tuple_shape,
     evaluate=_BY_THE_EVALUATOR,
-    sizes=REFUSED,
     read=both(tuple=ops_control.read_tuple),
     price=Price(nanoseconds=0.0),
     counted=False,
@@ -270,7 +262,6 @@ register(
     attributes=("index",),
     shape=_get_tuple_element_shape,
     evaluate=_BY_THE_EVALUATOR,
-    sizes=REFUSED,
     read=both(get_tuple_element=ops_control.read_get_tuple_element),
     fields=lambda i: integer(Field.TUPLE_INDEX, i.attributes["index"]),
     price=FREE,
@@ -282,7 +273,6 @@ register(  # as many results as operands
     operands=ANY,
     shape=_barrier_shape,
     evaluate=lambda i, *o: list(o),
-    sizes=dynamic_rules.of_barrier,
     read=both(optimization_barrier=ops_control.read_optimization_barrier)
     | {"mhlo.add_dependency": ops_control.read_add_dependency},
     hlo_name="opt-barrier",
@@ -294,7 +284,6 @@ register(
     operands=ANY,
     shape=_after_all_shape,
     evaluate=lambda i, *o: [TOKEN_VALUE],
-    sizes=REFUSED,
     read=both(after_all=ops_control.read_after_all, create_token=ops_control.read_after_all),
     is_alias=True,
 )
@@ -311,7 +300,6 @@ register(
     ),
     shape=Absent("the program says it"),
     evaluate=Absent("it is code of somebody else"),
-    sizes=REFUSED,
     read=both(custom_call=ops_control.read_custom_call),
     fields=_custom_call_fields,
     text={
@@ -336,7 +324,6 @@ register(
     called=ANY,
     shape=Absent("the pass that makes it says it"),
     evaluate=Absent("it is C++"),
-    sizes=REFUSED,
     read=Absent("made by passes"),
     fields=_library_call_fields,
     hlo_name=_library_call_name,

@@ -31,7 +31,6 @@ from ..ir.registry import (
     register,
 )
 from ..ir.shape_rules import array_of, arrays_of, require, same_shape
-from ..passes import dynamic_rules
 from ..passes.library.epilogue import fold_add, fold_multiply, fold_subtract
 from ..reference import elementwise as reference
 
@@ -158,7 +157,6 @@ def _register(
     parts = {
         "shape": same_shape,
         "read": _names(name, operands),
-        "sizes": dynamic_rules.of_elementwise,
         "price": Price(),
         **parts,
     }
@@ -295,7 +293,6 @@ register(
     shape=_bitcast_convert_shape,
     evaluate=_bitcast_convert_value,
     read=both(bitcast_convert=ops_elementwise.read_bitcast_convert),
-    sizes=dynamic_rules.of_bitcast_convert,
     generate=code.of_bitcast_convert,
     elements=elemental.of_bitcast_convert,
     price=Price(instructions=2.0),

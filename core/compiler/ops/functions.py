@@ -23,7 +23,6 @@ from ..ir.registry import (
     register,
 )
 from ..ir.shape_rules import same_shape
-from ..passes import dynamic_rules
 from ..reference import elementwise as reference
 
 _REAL: Final = ("float",)
@@ -45,7 +44,6 @@ def _register(
         "operands": 1,
         "kinds": _REAL if generate_complex is None else (*_REAL, "complex"),
         "shape": same_shape,
-        "sizes": dynamic_rules.of_elementwise,
         "transcendental": True,
         "error": 4.0,
         **parts,
@@ -144,7 +142,6 @@ register(
     shape=same_shape,
     evaluate=reference.power,
     read=both(power=AS_IT_STANDS) | {"chlo.broadcast_power": ops_elementwise.broadcasting("power")},
-    sizes=dynamic_rules.of_elementwise,
     generate=code.of_power,
     generate_complex=complex_math.of_power,
     price=Price(30.0, 8.0, of_integers=Price(30.0, 4.0)),

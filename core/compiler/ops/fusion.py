@@ -7,7 +7,7 @@ from typing import Final
 from ..formats.hlo_proto import Field, json_text
 from ..formats.wire_format import message, text
 from ..ir.hlo import Instruction
-from ..ir.registry import ANY, FUSION_KINDS, NEVER, REFUSED, Absent, register
+from ..ir.registry import ANY, FUSION_KINDS, NEVER, Absent, register
 from . import kernels
 from .control import call_shape, call_value
 
@@ -30,7 +30,6 @@ register(
     called=1,
     shape=call_shape,
     evaluate=call_value,
-    sizes=REFUSED,
     code=Absent("each kind has a kernel: kernel_of_kind"),
     read=Absent("what it computes is read as if it stood outside"),
     fields=_fusion_fields,

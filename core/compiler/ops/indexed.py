@@ -15,7 +15,6 @@ from ..ir.cost import elements_of_operands
 from ..ir.hlo import AnyShape, GatherDimensionNumbers, Instruction, ScatterDimensionNumbers, Shape
 from ..ir.registry import ANY, WORTH, Array, Price, both, register
 from ..ir.shape_rules import arrays_of, check_distinct, check_signature, one_or_tuple, require
-from ..passes import dynamic_rules
 from ..reference.evaluate import evaluate_elementwise
 from . import kernels
 
@@ -245,7 +244,6 @@ register(  # operand, indices. dimension_numbers: GatherDimensionNumbers
     attributes=("dimension_numbers", "slice_sizes", "indices_are_sorted"),
     shape=_gather_shape,
     evaluate=_gather_value,
-    sizes=dynamic_rules.of_gather,
     elements=elemental.of_gather,
     read=both(
         gather=ops_data.read_gather,
@@ -264,7 +262,6 @@ register(  # operands..., indices, updates...; dimension_numbers: ScatterDimensi
     called=1,
     shape=_scatter_shape,
     evaluate=_scatter_value,
-    sizes=dynamic_rules.of_scatter,
     kernel=kernels.scatter,
     read=both(scatter=ops_data.read_scatter),
     fields=_scatter_fields,

@@ -13,7 +13,6 @@ from ..ir import dtypes
 from ..ir.hlo import Instruction, Shape
 from ..ir.registry import SUMMED, Array, both, register
 from ..ir.shape_rules import array_of, arrays_of, require
-from ..passes import dynamic_rules
 from ..passes.library import other
 
 
@@ -127,7 +126,6 @@ register(  # fft_type: "FFT" "IFFT" "RFFT" "IRFFT"
     attributes=("fft_type", "fft_length"),
     shape=_fft_shape,
     evaluate=_fft_value,
-    sizes=dynamic_rules.of_matrices,
     library=other.match_fft,
     read=both(fft=ops_contraction.read_fft),
     fields=_fft_fields,
@@ -140,7 +138,6 @@ register(
     attributes=("lower",),
     shape=_cholesky_shape,
     evaluate=_cholesky_value,
-    sizes=dynamic_rules.of_matrices,
     library=other.match_cholesky,
     read=both(cholesky=ops_contraction.read_cholesky),
     fields=lambda i: message(Field.CHOLESKY_OPTIONS, integer(1, int(i.attributes["lower"]))),
@@ -153,7 +150,6 @@ register(  # transpose_a: NO_TRANSPOSE TRANSPOSE ADJOINT
     attributes=("left_side", "lower", "unit_diagonal", "transpose_a"),
     shape=_triangular_solve_shape,
     evaluate=_triangular_solve_value,
-    sizes=dynamic_rules.of_matrices,
     library=other.match_triangular_solve,
     read=both(triangular_solve=ops_contraction.read_triangular_solve),
     fields=_triangular_solve_fields,

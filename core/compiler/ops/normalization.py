@@ -14,7 +14,7 @@ from ..formats.hlo_proto import Field
 from ..formats.wire_format import float32, integer
 from ..importer import ops_reduction
 from ..ir.hlo import AnyShape, Instruction, Shape, TupleShape
-from ..ir.registry import REFUSED, SUMMED, Array, Evaluation, both, register
+from ..ir.registry import SUMMED, Array, Evaluation, both, register
 from ..ir.shape_rules import array_of, require
 from ..passes import decompose
 
@@ -92,7 +92,6 @@ def _register(
         shape=_shape,
         evaluate=evaluate,
         read=both(**{name.replace("-", "_"): ops_reduction.batch_norm(name)}),
-        sizes=REFUSED,
         expand=expand,
         fields=_fields,
         error=SUMMED,

@@ -21,7 +21,6 @@ from ..ir.shape_rules import (
     one_or_tuple,
     require,
 )
-from ..passes import dynamic_rules
 from ..passes.library import other
 from ..passes.library.sort import match_sort
 from ..reference.elementwise import native_int, total_order
@@ -98,7 +97,6 @@ register(  # operands...; body(a0, b0, a1, b1, ...) -> pred
     called=1,
     shape=_sort_shape,
     evaluate=_sort_value,
-    sizes=dynamic_rules.of_sort,
     library=match_sort,
     read=both(sort=ops_reduction.read_sort),
     calls={"ApproxTopK": ops_reduction.read_approximate_topk},
@@ -114,7 +112,6 @@ register(  # along the last dimension -> (values, s32 indices), stable
     attributes=("k", "largest"),
     shape=_topk_shape,
     evaluate=_topk_value,
-    sizes=dynamic_rules.of_topk,
     library=other.match_topk,
     read={"chlo.top_k": ops_reduction.read_topk, "mhlo.topk": ops_reduction.read_topk},
     calls=dict.fromkeys(

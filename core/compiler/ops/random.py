@@ -8,7 +8,7 @@ from ..formats.hlo_proto import Field
 from ..formats.wire_format import integer
 from ..importer import ops_control, ops_optimized
 from ..ir.hlo import AnyShape, Instruction, Shape, TupleShape
-from ..ir.registry import NEVER, REFUSED, Absent, both, read_as, register
+from ..ir.registry import NEVER, Absent, both, read_as, register
 from ..ir.shape_rules import array_of, arrays_of, require
 from . import kernels
 
@@ -51,7 +51,6 @@ register(  # algorithm: "THREE_FRY" | "PHILOX" | "DEFAULT"; state u64[k] -> (new
     attributes=("algorithm",),
     shape=_rng_bit_generator_shape,
     evaluate=_RANDOM,
-    sizes=REFUSED,
     kernel=kernels.rng,
     read=both(rng_bit_generator=ops_control.read_rng_bit_generator),
     fields=_rng_bit_generator_fields,
@@ -65,7 +64,6 @@ register(  # distribution: "uniform" (low, high) | "normal" (mean, deviation)
     shape=Absent("the program says it"),
     check=_check_rng,
     evaluate=_RANDOM,
-    sizes=REFUSED,
     code=Absent("passes/random.py expands it"),
     read=both(rng=ops_control.read_rng),
     fields=_rng_fields,

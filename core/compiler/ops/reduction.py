@@ -11,9 +11,9 @@ from ..formats.hlo_proto import dimensions_field
 from ..importer import ops_reduction
 from ..ir.cost import elements_of_operands
 from ..ir.hlo import AnyShape, Instruction, Shape
-from ..ir.registry import ANY, REFUSED, WORTH, Array, both, register
+from ..ir.registry import ANY, WORTH, Array, both, register
 from ..ir.shape_rules import arrays_of, check_distinct, check_signature, one_or_tuple, require
-from ..passes import decompose, dynamic_rules
+from ..passes import decompose
 from ..reference.evaluate import evaluate_elementwise, fold
 from . import kernels
 
@@ -66,7 +66,6 @@ register(  # operands..., initial values...; body(accumulators..., values...) ->
     called=1,
     shape=_reduce_shape,
     evaluate=_reduce_value,
-    sizes=dynamic_rules.of_reduce,
     kernel=kernels.reductions,
     read=both(reduce=ops_reduction.read_reduce),
     fields=dimensions_field,
@@ -81,7 +80,6 @@ register(  # body on scalars, applied elementwise
     called=1,
     shape=_map_shape,
     evaluate=lambda i, *o: evaluate_elementwise(i.called[0], o),
-    sizes=REFUSED,
     expand=decompose.inline_map,
     elements=elemental.of_map,
     read=both(map=ops_reduction.read_map),

@@ -14,9 +14,8 @@ from ..importer import ops_reduction
 from ..ir import dtypes
 from ..ir.cost import elements_of_operands
 from ..ir.hlo import AnyShape, Instruction, Shape, WindowDimension
-from ..ir.registry import ANY, REFUSED, WORTH, Array, both, register
+from ..ir.registry import ANY, WORTH, Array, both, register
 from ..ir.shape_rules import arrays_of, check_signature, one_or_tuple, require, window_size
-from ..passes import dynamic_rules
 from ..reference.evaluate import evaluate_elementwise, fold, pad_array
 from . import kernels
 
@@ -138,7 +137,6 @@ register(  # operands..., initial values...; body(accumulators..., values...) ->
     called=1,
     shape=_reduce_window_shape,
     evaluate=_reduce_window_value,
-    sizes=dynamic_rules.of_reduce_window,
     kernel=kernels.reduce_window,
     read=both(reduce_window=ops_reduction.read_reduce_window),
     fields=window_field,
@@ -153,7 +151,6 @@ register(  # operand, source, initial value; called: select(pred), scatter
     called=2,
     shape=_select_and_scatter_shape,
     evaluate=_select_and_scatter_value,
-    sizes=REFUSED,
     kernel=kernels.select_and_scatter,
     read=both(select_and_scatter=ops_reduction.read_select_and_scatter),
     fields=window_field,

@@ -18,7 +18,7 @@ import numpy as np
 from ..ir.errors import CompileError, of_instruction
 from ..ir.hlo import Computation, Instruction, Module, Shape, TokenShape
 from ..ir.registry import OPS, Absent
-from .gamma import NotEvaluatedError
+from . import NotEvaluatedError
 
 Array = np.ndarray[Any, Any]
 Observer = Callable[[Instruction, Sequence[Array], list[Array]], list[Array]]

@@ -12,18 +12,13 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Final
 
+from . import NotEvaluatedError
+
 _CONTEXT: Final = decimal.Context(prec=60, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX)
 _PI: Final = Decimal("3.14159265358979323846264338327950288419716939937510582097494459230781640629")
 _TERMS: Final = 25
 _FROM: Final = 40  # Stirling's series is good for 60 digits there
 _MOST_STEPS: Final = 200
-
-
-class NotEvaluatedError(ArithmeticError):
-    """A series or fraction goes on, or sixty digits are not enough. (Generated code has other formulas there.)"""
-
-    def __init__(self, function: str = "an incomplete gamma or beta function") -> None:
-        super().__init__(f"{function} of very large or small parameters, by its series")
 
 
 def lgamma(x: float) -> float:

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Final
 
-from .gamma import NotEvaluatedError, log_gamma
+from . import NotEvaluatedError
+from .gamma import log_gamma
 
 _CONTEXT: Final = decimal.Context(prec=60, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX)
 _NOTHING: Final = Decimal(10) ** -45

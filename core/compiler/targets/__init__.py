@@ -1,7 +1,7 @@
 """Compilation targets, registered by name. A target turns an LLVM module into a code image.
 
-A target is a package: a folder here with a line in ``REGISTERED``, or a package of somebody else that names its
-:class:`Registration` in an entry point::
+A target is a package: the host's folder here, that of a wing (:mod:`..wings`), or a package of somebody else
+that names its :class:`Registration` in an entry point::
 
     [project.entry-points."tripont.targets"]
     abacus = "abacus.target:REGISTRATION"
@@ -21,38 +21,17 @@ name. The runtime's side of a target is the backend of the same name (``core/run
 from __future__ import annotations
 
 import functools
-import importlib
 import importlib.metadata
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from .. import wings
 from ..ir.errors import CompileError, invalid_argument
+from .registration import Registration
 from .target import Target
 
 #: Where packages that are installed beside this one name their targets.
 ENTRY_POINTS: Final = "tripont.targets"
-
-
-@dataclass(frozen=True, slots=True)
-class Registration:
-    """A target by name. ``module``: its package; without, the folder of its name here. It is imported when asked for.
-
-    ``device_option``: the option of a compilation that says for which device, ``device`` what its values are.
-    ``old_device_option``: the name that it had before, if any. ``kernel_format``: of the modules with kernels that
-    users can bring, as the backend calls it; empty if it takes none.
-    """
-
-    name: str
-    device: str
-    device_option: str = "device"
-    old_device_option: str = ""
-    kernel_format: str = ""
-    module: str = ""
-
-    @property
-    def package(self) -> Any:
-        return importlib.import_module(self.module or f"{__name__}.{self.name}")
 
 
 #: By name; the first is the default.
@@ -64,12 +43,7 @@ REGISTERED: Final[Mapping[str, Registration]] = {
             "host (the CPU that runs this, the default) or a name such as x86-64-v2",
             device_option="cpu",
         ),
-        Registration(
-            "sycl",
-            "cpu or gpu, and what it has of fp16, fp64, sub-groups (of 16): cpu,fp16,fp64 (the default)",
-            old_device_option="sycl_device",
-            kernel_format="SPIR-V",
-        ),
+        *(wing.REGISTRATION for wing in wings.parts("targets")),
     )
 }
 DEFAULT: Final = next(iter(REGISTERED))
@@ -114,7 +88,8 @@ def registration(name: str) -> Registration:
     """As :func:`find`; CompileError INVALID_ARGUMENT for a target that does not exist."""
     found = find(name)
     if found is None:
-        raise invalid_argument(f"unknown target {name!r}: there are {' and '.join(REGISTERED)}")
+        known = " and ".join(REGISTERED)
+        raise invalid_argument(f"unknown target {name!r}: there are {known}{wings.lacking(name)}")
     return found
 
 

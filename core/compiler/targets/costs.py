@@ -47,6 +47,8 @@ class Kernels:
     scattered_element: Annotated[float, "ns", "an element of scatter, one at a time"]
     scattered_vector: Annotated[float, "ns", "a vector of elements of scatter"]
     random: Annotated[float, "ns", "a vector of random 32-bit words"]
+    transform: Annotated[float, "ns", "starting a unit of Fourier transforms"]
+    transform_instruction: Annotated[float, "ns", "a vector instruction of one, for each number"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

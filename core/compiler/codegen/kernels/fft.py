@@ -272,8 +272,12 @@ class _Fft:
         units = math.prod(dims)
         registers = registers_of(self.frame.target)
         each = passes_cost(self.n, self.lanes, self.size, registers)
-        nanoseconds = 10.0 + units * (5.0 + self.n * each * 0.2)
-        return self.frame.finish(units, costs.grain(self.frame.target, nanoseconds, units), nanoseconds)
+        kernels = self.frame.target.costs.kernels
+        of_unit = kernels.transform + self.n * each * kernels.transform_instruction
+        nanoseconds = kernels.call + units * of_unit
+        return self.frame.finish(
+            units, costs.grain(self.frame.target, nanoseconds, units), nanoseconds
+        )
 
     def unit(self, index: Index) -> None:
         b = self.b

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from ... import wings
 from ...targets.target import Target
 from ..llvm_ir import Builder, Value, mangle
 from .complex_exponential import complex_cos, complex_exp, complex_expm1, complex_sin
@@ -18,25 +19,22 @@ from .complex_logarithm import complex_log, complex_log1p, complex_pow
 from .complex_tangent import complex_tanh
 from .error_function import erf, erfc
 from .exponential import cosh, exp, exp2, expm1, logistic, sinh, tanh
-from .gamma import digamma, lgamma
-from .incomplete import igamma, igammac
-from .incomplete_beta import betainc
-from .incomplete_slope import igamma_grad_a
 from .inverse_error_function import erf_inv
 from .inverse_trigonometric import acos, asin, atan, atan2
 from .logarithm import log, log1p
 from .power import pow
 from .roots import cbrt, rsqrt
 from .trigonometric import cos, sin, tan
-from .zeta import polygamma, zeta
 
 FUNCTIONS: Final[dict[str, Callable[..., Value]]] = {
     f.__name__: f
     for f in (
-        acos, asin, atan, atan2, betainc, cbrt, cos, cosh, digamma, erf, erf_inv, erfc, exp, exp2, expm1, igamma,
-        igamma_grad_a, igammac, lgamma, log, log1p, logistic, polygamma, pow, rsqrt, sin, sinh, tan, tanh, zeta,
+        acos, asin, atan, atan2, cbrt, cos, cosh, erf, erf_inv, erfc, exp, exp2, expm1, log, log1p, logistic, pow,
+        rsqrt, sin, sinh, tan, tanh,
     )
 }  # fmt: skip
+for _module in wings.parts("functions"):
+    FUNCTIONS.update(_module.FUNCTIONS)
 
 # Of complex numbers, as pairs of a real and an imaginary part.
 COMPLEX_FUNCTIONS: Final[dict[str, Callable[..., tuple[Value, Value]]]] = {

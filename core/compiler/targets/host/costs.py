@@ -83,6 +83,8 @@ _HOST: Final = Costs(
         scattered_element=1.5,
         scattered_vector=2.0,
         random=4.0,
+        transform=5.0,
+        transform_instruction=0.2,
     ),
     tiles=Tiles(
         multiply_adds=2.0,

@@ -18,7 +18,6 @@ PARTS: dict[str, Any] = {
     "shape": same_shape,
     "evaluate": lambda i, a: a,
     "read": {"toy.halve": AS_IT_STANDS},
-    "sizes": Absent("not needed here"),
     "generate": lambda g, i, o: o[0],
     "price": Price(),
 }
@@ -41,7 +40,7 @@ def _as_before() -> Iterator[None]:
             del table[name]
 
 
-@pytest.mark.parametrize("part", ["shape", "evaluate", "read", "sizes", "price"])
+@pytest.mark.parametrize("part", ["shape", "evaluate", "read", "price"])
 def test_an_op_without_a_part_is_refused(part: str) -> None:
     parts = {name: value for name, value in PARTS.items() if name != part}
     with pytest.raises(OpError, match=f"'halve' is registered without its part '{part}'"):

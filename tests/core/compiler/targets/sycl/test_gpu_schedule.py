@@ -9,7 +9,8 @@ import sys
 import textwrap
 
 import pytest
-from tripont.core.compiler.targets.sycl import disassemble, for_device
+from tripont.core.compiler.targets.sycl import for_device
+from tripont.core.compiler.targets.sycl.disassemble import disassemble
 
 from .programs import PROGRAMS, compiled, spirv_of
 

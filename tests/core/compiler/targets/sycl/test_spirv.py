@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from tripont.core.compiler.targets.sycl import disassemble
+from tripont.core.compiler.targets.sycl.disassemble import disassemble
 
 from .khronos import disassembled, validate
 from .programs import PROGRAMS, compiled, spirv_of, unary

@@ -9,7 +9,8 @@ import pytest
 from tripont.core.compiler.codegen import llvm_ir
 from tripont.core.compiler.formats import artifact
 from tripont.core.compiler.ir.errors import CompileError
-from tripont.core.compiler.targets.sycl import disassemble, for_device, spirv, target
+from tripont.core.compiler.targets.sycl import for_device, spirv, target
+from tripont.core.compiler.targets.sycl.disassemble import disassemble
 from tripont.core.compiler.targets.sycl.legalize import legalize
 
 from .khronos import validate

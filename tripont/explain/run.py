@@ -7,10 +7,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from tripont.cli import inspect
+from tripont.cli.program_file import guess_format, program_bytes, read
+from tripont.cli.terminal import fail, make_console
 from tripont.core.compiler.formats.artifact import MAGIC
-from tripont.explain import page, report
-from tripont.explain.artifact_input import read_artifact
-from tripont.explain.dump_folder import (
+
+from . import page, report
+from .artifact_input import read_artifact
+from .dump_folder import (
     ExplainError,
     ModuleDump,
     choose,
@@ -18,11 +22,7 @@ from tripont.explain.dump_folder import (
     read_description,
     read_folder,
 )
-from tripont.explain.measure import Timeline, measure
-
-from . import inspect
-from .program_file import guess_format, program_bytes, read
-from .terminal import fail, make_console
+from .measure import Timeline, measure
 
 
 def run(

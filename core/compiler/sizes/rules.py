@@ -1,8 +1,8 @@
-"""What each instruction does with arrays whose sizes depend on values (see :mod:`.dynamic_sizes`).
+"""What each instruction does with arrays whose sizes depend on values (see :mod:`.resolve`).
 
 A rule gets the scope, the old instruction and its new operands, some of which have sizes. It adds the new instruction,
 notes the sizes of its results, and gives these. Where the old instruction would let elements that are not there into
-elements that are, the rule masks them first. An op is registered with its rule (``Op.sizes``);
+elements that are, the rule masks them first. :mod:`.table` says which rule an op has;
 a program is refused if it needs one of an op that has none.
 """
 
@@ -23,7 +23,7 @@ from ..ir.hlo import (
     parameter,
 )
 from ..ir.patterns import identity_value
-from .dynamic_sizes import NONE, Scope, Sizes, same
+from .resolve import NONE, Scope, Sizes, same
 
 # ------------------------------------------------------------------------------------------------ building blocks
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 from jaxlib import _hlo
-from tripont.core.compiler.importer import bounded_shapes, read_program
+from tripont.core.compiler.importer import read_program
 from tripont.core.compiler.ir import dtypes, hlo, verifier
 from tripont.core.compiler.ir.errors import CompileError
 from tripont.core.compiler.ir.hlo import Shape
+from tripont.core.compiler.sizes import bounded_shapes
 
 _BOUNDED = "tensor<?xf32, #stablehlo.bounds<4>>"
 

@@ -3,7 +3,7 @@
 TensorFlow's bridge gives such a dimension a bound (``f32[<=8]``) and computes its size with ``set-dimension-size``; in
 StableHLO the type is ``tensor<?xf32, #stablehlo.bounds<8>>``. :func:`with_bounds` gives every array the shape of its
 bounds, and keeps what is known of sizes in custom calls, which become instructions of ours
-(:mod:`..passes.dynamic_sizes` says what they mean). So everything between sees static shapes alone.
+(:mod:`.resolve` says what they mean). So everything between sees static shapes alone.
 """
 
 from __future__ import annotations

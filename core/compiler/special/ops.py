@@ -14,7 +14,6 @@ from ..formats.hlo_proto import call_fields
 from ..importer import ops_elementwise
 from ..ir.registry import SLOWLY, WORTH, Price, register
 from ..ir.shape_rules import same_shape
-from ..passes import dynamic_rules
 from ..reference import elementwise as reference
 from ..reference import gamma, incomplete
 
@@ -41,7 +40,6 @@ def _register(
         read={} if of_jax else {f"chlo.{spelled}": ops_elementwise.read_real(name)},
         calls={target: call},
         composites={target if of_jax else f"chlo.{spelled}": call},
-        sizes=dynamic_rules.of_elementwise,
         generate=code.math(generated or spelled),
         fields=call_fields(target),
         hlo_call=target,

@@ -1,6 +1,6 @@
 """Ops on sizes that depend on values.
 
-The array has its bound's shape, and a dimension's size is a scalar of its own: ``passes/dynamic_sizes.py`` resolves
+The array has its bound's shape, and a dimension's size is a scalar of its own: :mod:`.resolve` resolves
 these ops before any other pass. ``dynamic_dimensions``: those of the result that the program says to have such a size.
 """
 
@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..importer import bounded_shapes, ops_data
+from ..importer import ops_data
 from ..ir import dtypes
 from ..ir.hlo import AnyShape, Instruction, Shape
-from ..ir.registry import ANY, Absent, both, register
+from ..ir.registry import ANY, PROTO_REWRITES, Absent, both, register
 from ..ir.shape_rules import array_of, arrays_of, require
-from ..passes import dynamic_reshapes, dynamic_rules
-from .data import reshape_shape
+from ..ops.data import reshape_shape
+from . import bounded_shapes, table
 
 
 def _set_dimension_size_shape(instruction: Instruction) -> AnyShape:
@@ -45,8 +45,6 @@ register(  # operand, s32 size
     attributes=("dimension", "dynamic_dimensions"),
     shape=_set_dimension_size_shape,
     evaluate=_RESOLVED,
-    sizes=dynamic_rules.of_set_dimension_size,
-    carries_sizes=True,
     code=_RESOLVED,
     read=both(set_dimension_size=ops_data.read_set_dimension_size),
     calls={"tripont.set_dimension_size": bounded_shapes.read_call},
@@ -58,8 +56,6 @@ register(  # -> s32
     attributes=("dimension",),
     shape=_get_dimension_size_shape,
     evaluate=_RESOLVED,
-    sizes=dynamic_rules.of_get_dimension_size,
-    carries_sizes=True,
     code=_RESOLVED,
     read=both(get_dimension_size=ops_data.read_get_dimension_size),
     calls={"tripont.get_dimension_size": bounded_shapes.read_call},
@@ -71,10 +67,12 @@ register(  # operand, s32 sizes... or none
     attributes=("dynamic_dimensions",),
     shape=_dynamic_reshape_shape,
     evaluate=_RESOLVED,
-    sizes=dynamic_reshapes.dynamic_reshape,
-    carries_sizes=True,
     code=_RESOLVED,
     read=Absent("StableHLO's is a reshape to a type with bounds"),
     calls={"tripont.dynamic_reshape": bounded_shapes.read_call},
     fields=_RESOLVED,
 )
+
+PROTO_REWRITES.append(bounded_shapes.without_computed_sizes)
+
+__all__ = ["table"]

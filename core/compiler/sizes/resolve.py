@@ -4,7 +4,7 @@
 such sizes through the program, as scalars beside the arrays, and leaves a program of static shapes in which
 
 * elements past an array's end never reach a result: reductions, products, sorts, scatters, ... get them masked
-  (:mod:`.dynamic_rules` has the rule of each instruction);
+  (:mod:`.table` has the rule of each instruction);
 * sizes of loop states and of the branches' results are further elements of these;
 * sizes of the program's results are further results, which ``Module.dynamic_results`` ties to their dimensions: whoever
   runs the program cuts its results by them;
@@ -36,8 +36,8 @@ from ..ir.hlo import (
     get_tuple_element,
     parameter,
 )
-from ..ir.registry import OPS, Absent
-from .inline import inline_calls
+from ..ir.registry import OPS, Absent, Op, SizeRule
+from ..passes.inline import inline_calls
 
 # The size of each dimension of an array that is not its bound: an s32 scalar.
 Sizes = Mapping[int, Instruction]
@@ -46,6 +46,10 @@ NONE: Final[Sizes] = {}
 _SIZE: Final = Shape(dtypes.S32)
 _TRUTH: Final = Shape(dtypes.PRED)
 OPCODES: Final = frozenset(("set-dimension-size", "get-dimension-size", "dynamic-reshape"))
+# Opcodes whose rules are asked even if no operand has such a size.
+_CARRIERS: Final = OPCODES | {"while", "conditional"}
+#: The rule of each op that has one of its own. ``table.py`` fills it.
+RULES: Final[dict[str, SizeRule]] = {}
 _ADVICE: Final = "compute it outside of the compiled function, or without jit_compile=True"
 
 
@@ -268,14 +272,21 @@ def _rewritten(
 ) -> list[Instruction]:
     """The results of ``old`` on new operands."""
     op = OPS[old.opcode]
-    if not op.carries_sizes and not any(o in scope.sizes for o in operands):
+    if old.opcode not in _CARRIERS and not any(o in scope.sizes for o in operands):
         return _static(scope, old, operands)
-    if isinstance(op.sizes, Absent):
+    rule = rule_of(op)
+    if rule is None:
         raise scope.refuse(
             old, "an operand has a size that depends on values, which this operation cannot take"
         )
-    results: list[Instruction] = op.sizes(scope, old, operands)
-    return results
+    return rule(scope, old, operands)
+
+
+def rule_of(op: Op) -> SizeRule | None:
+    """What becomes of an instruction of ``op`` whose operands have such sizes; None if there is no rule."""
+    if op.sizes is not None:
+        return None if isinstance(op.sizes, Absent) else op.sizes
+    return RULES.get("copy" if op.elementwise and op.name not in RULES else op.name)
 
 
 def same(

@@ -17,8 +17,9 @@ from tripont.core.compiler.compile import compile_program
 from tripont.core.compiler.importer import read_program
 from tripont.core.compiler.ir import verifier
 from tripont.core.compiler.ir.errors import CompileError
-from tripont.core.compiler.ir.registry import Absent, all_ops
-from tripont.core.compiler.passes.dynamic_sizes import OPCODES, resolve_dynamic_sizes
+from tripont.core.compiler.ir.registry import all_ops
+from tripont.core.compiler.sizes import table
+from tripont.core.compiler.sizes.resolve import OPCODES, RULES, resolve_dynamic_sizes, rule_of
 
 _ROWS = 6
 _GIVEN = """
@@ -488,8 +489,14 @@ def test_every_size(device: Any, name: str) -> None:
             )
 
 
+def test_every_op_has_a_rule_or_is_refused() -> None:
+    """An op that is added is decided about in sizes/table.py, unless it is elementwise."""
+    for op in all_ops():
+        assert (rule_of(op) is None) == (op.name in table.REFUSED), op.name
+
+
 def test_every_rule_has_a_case() -> None:
-    rules = [op.name for op in all_ops() if not (op.elementwise or isinstance(op.sizes, Absent))]
+    rules = sorted(RULES)
     have = "\n".join(body for body, _ in _CASES.values()).replace(
         "opt-barrier", "optimization-barrier"
     )

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ..ir import dtypes
 from ..ir.hlo import GatherDimensionNumbers, Instruction, Shape
-from .dynamic_sizes import NONE, Scope, Sizes
+from .resolve import NONE, Scope, Sizes
 
 
 class Group(NamedTuple):

@@ -1,0 +1,5 @@
+"""Special functions: a wing of the compiler (:mod:`..wings`).
+
+:mod:`.ops` registers them, :mod:`.functions` names their series (``codegen/vector_math``). Without this wing CHLO's
+expansions compute those that CHLO has, in several kernels and less exactly.
+"""
