@@ -47,8 +47,6 @@ class Kernels:
     scattered_element: Annotated[float, "ns", "an element of scatter, one at a time"]
     scattered_vector: Annotated[float, "ns", "a vector of elements of scatter"]
     random: Annotated[float, "ns", "a vector of random 32-bit words"]
-    transform: Annotated[float, "ns", "starting a unit of Fourier transforms"]
-    transform_instruction: Annotated[float, "ns", "a vector instruction of one, for each number"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,6 +212,28 @@ class Convolutions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Transforms:
+    """How long Fourier transforms take: by it their lengths are taken apart. Instructions are those for a vector of
+    numbers; small transforms' arithmetic is counted where it is written (codegen/kernels/butterflies.py).
+    """
+
+    unit: Annotated[float, "ns", "starting a unit of work"]
+    instruction: Annotated[float, "ns", "a vector instruction"]
+    through: Annotated[float, "instructions", "a pass through the nearest cache"]
+    far_through: Annotated[float, "instructions", "a pass through the next cache"]
+    spilled: Annotated[float, "instructions", "a number that does not fit the registers"]
+    turned: Annotated[float, "instructions", "a number of a square that is turned in registers"]
+    gathered: Annotated[float, "instructions", "a number that is read and written alone"]
+    multiplied: Annotated[float, "instructions", "a number by a factor from memory"]
+    elementwise: Annotated[float, "instructions", "a number in a kernel of its own"]
+    launch: Annotated[float, "instructions", "a kernel more"]
+    widths: Annotated[
+        tuple[float, ...], "times", "the time of vectors of all lanes, half of them, a quarter ..."
+    ]
+    whole: Annotated[int, "numbers", "of a transform whose factors are all in memory"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Attention:
     """Products, softmax and products again in one kernel."""
 
@@ -303,6 +323,7 @@ class Costs:
     products: Products
     blocks: Blocks
     convolutions: Convolutions
+    transforms: Transforms
     attention: Attention
     library: Library
     thunks: Thunks
@@ -354,4 +375,5 @@ __all__ = [
     "Threads",
     "Thunks",
     "Tiles",
+    "Transforms",
 ]

@@ -14,9 +14,12 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..llvm_ir import Builder, Value, floating
+
+if TYPE_CHECKING:
+    from ...targets.costs import Transforms
 
 #: Primes of transforms in registers, and of those that are sums of all products (:mod:`.fft`); composite ones.
 PRIMES: Final = (2, 3, 5, 7, 11, 13)
@@ -211,7 +214,7 @@ def split(n: int) -> tuple[int, int]:
 
 
 # Vector instructions for each number.
-_COSTS: Final = {
+_INSTRUCTIONS: Final = {
     2: 2.0,
     3: 4.0,
     4: 4.0,
@@ -228,15 +231,15 @@ _COSTS: Final = {
 }
 
 
-def cost(radix: int) -> float:
+def instructions(radix: int) -> float:
     """Vector instructions of a transform of length ``radix`` for each of its numbers, roughly."""
-    return _COSTS.get(radix, radix + (2.0 if radix in PRIMES else 12.0))
+    return _INSTRUCTIONS.get(radix, radix + (2.0 if radix in PRIMES else 12.0))
 
 
 @functools.cache
-def radices(n: int, registers: int) -> tuple[int, ...] | None:
-    """The sizes of transforms in registers whose product is ``n``, those that take the least time together; None if a
-    prime factor is too large. ``registers``: how many vectors the machine has.
+def radices(n: int, registers: int, costs: Transforms) -> tuple[int, ...] | None:
+    """The sizes of small transforms whose product is ``n``, those that take the least time together; None if a prime
+    factor is too large. ``registers``: how many vectors the machine has.
     """
     if n == 1:
         return ()
@@ -244,19 +247,16 @@ def radices(n: int, registers: int) -> tuple[int, ...] | None:
     for radix in (*COMPOSITES, *PRIMES, *SUMMED_PRIMES):
         if n % radix:
             continue
-        rest = radices(n // radix, registers)
+        rest = radices(n // radix, registers, costs)
         if rest is None:
             continue
-        total = time(radix, registers) + sum(time(r, registers) for r in rest)
+        total = sum(_time(r, registers, costs) for r in (radix, *rest))
         if best is None or total < best[0]:
             best = total, tuple(sorted((radix, *rest), reverse=True))
     return None if best is None else best[1]
 
 
-_PASS: Final = 8.0  # of reading, writing, and multiplying by a factor
-
-
-def time(radix: int, registers: int) -> float:
+def _time(radix: int, registers: int, costs: Transforms) -> float:
     """The time of a pass, in vector instructions for each number."""
-    spilled = max(0.0, (2 * radix + 4 - registers) / radix) if radix in _COSTS else 1.0
-    return _PASS + cost(radix) + 1.5 * spilled
+    spilled = max(0.0, (2 * radix + 4 - registers) / radix) if radix in _INSTRUCTIONS else 1.0
+    return costs.through + instructions(radix) + costs.spilled * spilled

@@ -46,7 +46,7 @@ from .. import costs, llvm_ir
 from ..generator import Index
 from ..llvm_ir import Module, Value, i64
 from ..representation import memory_type
-from .butterflies import SUMMED_PRIMES, Butterflies, Complex, cost, radices
+from .butterflies import SUMMED_PRIMES, Butterflies, Complex, instructions, radices
 from .emit import EmittedKernel, Frame
 from .loops import count
 
@@ -55,12 +55,16 @@ if TYPE_CHECKING:
 
 #: Bytes of numbers on the stack that one kernel may have.
 LARGEST_STACK: Final = 1 << 18
-_NEAREST_CACHE: Final = 1 << 15
 
 
 def registers_of(target: Target) -> int:
     """How many vectors the machine has."""
     return 16 if target.is_x86 and target.vector_bytes < 64 else 32
+
+
+def radices_of(n: int, target: Target) -> tuple[int, ...] | None:
+    """:func:`.butterflies.radices` on a target."""
+    return radices(n, registers_of(target), target.costs.transforms)
 
 
 def inner_length(config: Mapping[str, Any]) -> int:
@@ -113,12 +117,12 @@ class _Stage(NamedTuple):
 class _Table:
     """Where in the table the factors of each kind begin, in numbers."""
 
-    def __init__(self, config: Mapping[str, Any], registers: int) -> None:
+    def __init__(self, config: Mapping[str, Any], target: Target) -> None:
         n = inner_length(config)
         self.parts: list[Callable[[], np.ndarray]] = []
         self.size = 0
         self.stages: list[_Stage] = []
-        found = radices(n, registers)
+        found = radices_of(n, target)
         assert found is not None
         rest, stride = n, 1
         for radix in found:
@@ -161,17 +165,19 @@ class _Table:
 
 def table(config: Mapping[str, Any], dtype: dtypes.DType, target: Target) -> np.ndarray:
     """The factors that a kernel reads, rounded once to ``dtype``."""
-    made = [np.ravel(part()) for part in _Table(config, registers_of(target)).parts]
+    made = [np.ravel(part()) for part in _Table(config, target).parts]
     values = np.concatenate(made) if made else np.zeros(1)
     return values.astype(dtype.numpy)
 
 
-def passes_cost(n: int, lanes: int, size: int, registers: int) -> float:
+def vector_instructions(n: int, lanes: int, size: int, target: Target) -> float:
     """Vector instructions for each number of transforms of length ``n``, roughly."""
-    found = radices(n, registers)
+    found = radices_of(n, target)
     assert found is not None
-    through = 8.0 if stack_bytes(n, lanes, size) <= _NEAREST_CACHE else 12.0
-    return 8.0 + sum(cost(radix) for radix in found) + through * (len(found) - 1)
+    costs = target.costs.transforms
+    is_near = stack_bytes(n, lanes, size) <= target.costs.memory.panel
+    through = costs.through if is_near else costs.far_through
+    return costs.through + sum(instructions(radix) for radix in found) + through * (len(found) - 1)
 
 
 # -------------------------------------------------------------------------------------------------------------- arrays
@@ -254,7 +260,7 @@ class _Fft:
         self.scalar = memory_type(self.dtype)
         self.type = llvm_ir.vector(self.scalar, self.lanes)
         self.align = self.lanes * self.size
-        self.table = _Table(config, registers_of(frame.target))
+        self.table = _Table(config, frame.target)
         self.factors = frame.operands[1].pointer
         self.ops = Butterflies(self.b, self.type)
         self.exchanged_in, self.exchanged_out = config["exchanged"]
@@ -270,14 +276,13 @@ class _Fft:
         dims = [*self.sizes[:-1], groups]
         count(self.frame.generator, self.frame.begin, self.frame.end, dims, self.unit)
         units = math.prod(dims)
-        registers = registers_of(self.frame.target)
-        each = passes_cost(self.n, self.lanes, self.size, registers)
-        kernels = self.frame.target.costs.kernels
-        of_unit = kernels.transform + self.n * each * kernels.transform_instruction
-        nanoseconds = kernels.call + units * of_unit
-        return self.frame.finish(
-            units, costs.grain(self.frame.target, nanoseconds, units), nanoseconds
-        )
+        target = self.frame.target
+        each = vector_instructions(self.n, self.lanes, self.size, target)
+        transforms = target.costs.transforms
+        of_unit = transforms.unit + self.n * each * transforms.instruction
+        nanoseconds = target.costs.kernels.call + units * of_unit
+        grain = costs.grain(target, nanoseconds, units)
+        return self.frame.finish(units, grain, nanoseconds)
 
     def unit(self, index: Index) -> None:
         b = self.b

@@ -16,7 +16,6 @@ it is odd. What is multiplied, padded and cut on these ways are instructions lik
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ...codegen.kernels import fft as kernel
-from ...codegen.kernels.butterflies import SUMMED_PRIMES, radices
+from ...codegen.kernels.butterflies import SUMMED_PRIMES
 from ...ir.dtypes import C64, C128
 from ...ir.hlo import Instruction, Shape, broadcast, constant
 from ...ir.patterns import reshape
@@ -33,24 +32,8 @@ from ...ir.patterns import reshape
 if TYPE_CHECKING:
     from ...targets.target import Target
 
-# What vectors of all lanes, of half of them, of a quarter ... take, relative to each other.
-_WIDTHS: Final = (1.0, 0.6, 0.45, 0.4, 0.4)
-_TURNED: Final = 6.0  # vector instructions for a number that is turned in registers
-_GATHERED: Final = 24.0
-_LAUNCH: Final = 400.0  # vector instructions in the time of a launch
-_ELEMENTWISE: Final = 6.0  # for a number of an elementwise kernel
-#: Factors of longer transforms are products of two.
-_MOST_FACTORS: Final = 1 << 15
-_LONGEST: Final = 1 << 24
-
-
-@dataclass(frozen=True)
-class _Machine:
-    """What the choice goes by: lanes of a vector, bytes of an element, and the number of vector registers."""
-
-    lanes: int
-    size: int
-    registers: int
+_LONGEST: Final = 1 << 24  # numbers
+_LONGEST_PASS: Final = 1 << 13  # whose numbers are on the stack
 
 
 @dataclass(frozen=True)
@@ -73,85 +56,89 @@ def generate(fft: Instruction, target: Target) -> Instruction | None:
     return _Transform(fft, target).result()
 
 
-def _lanes(m: int, machine: _Machine, n: int) -> tuple[int, float]:
-    """How many of ``m`` transforms of length ``n`` to do at a time, and the time of all relative to full vectors."""
-    best: tuple[int, float] | None = None
-    for number, width in enumerate(_WIDTHS):
-        lanes = machine.lanes >> number
-        if lanes < 1:
-            break
-        if lanes > m or kernel.stack_bytes(n, lanes, machine.size) > kernel.LARGEST_STACK:
-            continue
-        time = -(-m // lanes) * width
-        if best is None or time < best[1]:
-            best = lanes, time
-    return best or (0, math.inf)
+class _Plans:
+    """The choice of ways for numbers whose parts have ``size`` bytes."""
 
+    def __init__(self, target: Target, size: int) -> None:
+        self.target = target
+        self.size = size
+        self.most_lanes = target.lane_count(size)
+        self.costs = target.costs.transforms
 
-def _pass_cost(n: int, m: int, others: int, machine: _Machine, turns: int) -> float:
-    """The time of ``m * others`` transforms of length ``n``, some of the ``m`` at a time. Squares are turned ``turns``
-    times.
-    """
-    if radices(n, machine.registers) is None:
-        return math.inf
-    lanes, time = _lanes(m, machine, n)
-    if not lanes:
-        return math.inf
-    each = kernel.passes_cost(n, lanes, machine.size, machine.registers)
-    return _LAUNCH + time * others * n * (each + turns * _TURNED)
-
-
-@functools.cache
-def _two(n: int, rows: int, machine: _Machine) -> _Plan | None:
-    """The best factors of ``n`` for two passes."""
-    best: _Plan | None = None
-    for a in range(2, n // 2 + 1):
-        if n % a or a > 1 << 13 or n // a > 1 << 13:
-            continue
-        b = n // a
-        cost = _pass_cost(a, b, rows, machine, 0) + 3.0 * rows * n / machine.lanes
-        cost += _pass_cost(b, a, rows, machine, 1)
-        if math.isfinite(cost) and (best is None or cost < best.cost):
-            best = _Plan("two", cost, (a, b))
-    return best
-
-
-@functools.cache
-def _plan(n: int, rows: int, inner: int, machine: _Machine) -> _Plan:
-    """The way that takes the least time for transforms along the middle of [rows, n, inner]."""
-    best = _smooth_plan(n, rows, inner, machine)
-    found = radices(n, machine.registers)
-    if (
-        found is not None
-        and math.isfinite(best.cost)
-        and max(found, default=1) not in SUMMED_PRIMES
-    ):
+    def lanes(self, m: int, n: int) -> tuple[int, float]:
+        """How many of ``m`` transforms of length ``n`` to do at a time, and the time of all, relative to that of a
+        vector of all lanes. (0, infinity) if their numbers are too many for the stack.
+        """
+        best = 0, math.inf
+        for number, width in enumerate(self.costs.widths):
+            lanes = self.most_lanes >> number
+            if not 1 <= lanes <= m:
+                continue
+            time = -(-m // lanes) * width
+            if time < best[1] and kernel.stack_bytes(n, lanes, self.size) <= kernel.LARGEST_STACK:
+                best = lanes, time
         return best
-    for length in _smooth_lengths(2 * n - 1):
-        both = 2 * _smooth_plan(length, rows, inner, machine).cost
-        cost = both + _ELEMENTWISE * 3 * rows * inner * length / machine.lanes
-        if cost < best.cost:
-            best = _Plan("convolution", cost, (length,))
-    return best
 
+    def one_pass(self, n: int, m: int, others: int, more: float) -> float:
+        """The time of ``m * others`` transforms of length ``n``, some of the ``m`` at a time, with ``more`` vector
+        instructions for each number.
+        """
+        lanes, time = self.lanes(m, n)
+        if not lanes or kernel.radices_of(n, self.target) is None:
+            return math.inf
+        each = kernel.vector_instructions(n, lanes, self.size, self.target)
+        return self.costs.launch + time * others * n * (each + more)
 
-@functools.cache
-def _smooth_plan(n: int, rows: int, inner: int, machine: _Machine) -> _Plan:
-    if inner == 1:
-        best = _Plan("pass", _pass_cost(n, rows, 1, machine, 2))
-        two = _two(n, rows, machine) if n >= 4 * machine.lanes else None
-        return two if two is not None and two.cost < best.cost else best
-    return _Plan(
-        "pass", min(_along_inner(n, rows, inner, machine), _along_rows(n, rows, inner, machine))
-    )
+    def rows(self, n: int, rows: int) -> float:
+        """The time of transforms of rows that are contiguous."""
+        return self.one_pass(n, rows, 1, 2 * self.costs.turned)
 
+    def along_inner(self, n: int, rows: int, inner: int) -> float:
+        return self.one_pass(n, inner, rows, 0.0)
 
-def _along_inner(n: int, rows: int, inner: int, machine: _Machine) -> float:
-    return _pass_cost(n, inner, rows, machine, 0)
+    def along_rows(self, n: int, rows: int, inner: int) -> float:
+        return self.one_pass(n, rows, inner, self.costs.gathered)
 
+    def elementwise(self, numbers: int) -> float:
+        """The time of a kernel that multiplies, adds or moves ``numbers``."""
+        return self.costs.launch + self.costs.elementwise * numbers / self.most_lanes
 
-def _along_rows(n: int, rows: int, inner: int, machine: _Machine) -> float:
-    return _pass_cost(n, rows, inner, machine, 0) + _GATHERED * rows * n * inner / machine.lanes
+    def two(self, n: int, rows: int) -> _Plan:
+        """The best factors of ``n`` for two passes."""
+        best = _Plan("two", math.inf)
+        for a in range(2, min(n // 2, _LONGEST_PASS) + 1):
+            b = n // a
+            if n % a or b > _LONGEST_PASS:
+                continue
+            cost = self.one_pass(a, b, rows, self.costs.multiplied)
+            cost += self.one_pass(b, a, rows, self.costs.turned)
+            if cost < best.cost:
+                best = _Plan("two", cost, (a, b))
+        return best
+
+    def smooth(self, n: int, rows: int, inner: int) -> _Plan:
+        """The best way of those that need small factors, for the middle of [rows, n, inner]."""
+        if inner > 1:
+            cost = min(self.along_inner(n, rows, inner), self.along_rows(n, rows, inner))
+            return _Plan("pass", cost)
+        best = _Plan("pass", self.rows(n, rows))
+        if n < 4 * self.most_lanes:
+            return best
+        two = self.two(n, rows)
+        return two if two.cost < best.cost else best
+
+    def best(self, n: int, rows: int, inner: int) -> _Plan:
+        """The way that takes the least time for transforms along the middle of [rows, n, inner]."""
+        best = self.smooth(n, rows, inner)
+        found = kernel.radices_of(n, self.target) or (n,)
+        if math.isfinite(best.cost) and not any(radix in SUMMED_PRIMES for radix in found):
+            return best
+        for length in _smooth_lengths(2 * n - 1):
+            product = self.elementwise(rows * inner * length)
+            cost = 2 * (product + self.smooth(length, rows, inner).cost) + product
+            if cost < best.cost:
+                best = _Plan("convolution", cost, (length,))
+        return best
 
 
 def _smooth_lengths(least: int) -> Sequence[int]:
@@ -175,8 +162,7 @@ class _Transform:
         operand = fft.operands[0]
         self.cplx = C128 if operand.dtype.component.size == 8 else C64
         self.real = self.cplx.component
-        size = self.real.size
-        self.machine = _Machine(target.lane_count(size), size, kernel.registers_of(target))
+        self.plans = _Plans(target, self.real.size)
 
     def result(self) -> Instruction | None:
         """None where a dimension is too long for these kernels."""
@@ -206,7 +192,7 @@ class _Transform:
     ) -> Instruction | None:
         """The transform of the complex ``x`` along one dimension."""
         rows, inner = math.prod(x.dims[:axis]), math.prod(x.dims[axis + 1 :])
-        plan = _plan(n, rows, inner, self.machine)
+        plan = self.plans.best(n, rows, inner)
         if math.isinf(plan.cost):
             return None
         flat = (rows, n, inner)
@@ -222,7 +208,7 @@ class _Transform:
         result has ``shape``.
         """
         rows, n, inner = flat
-        plan = _smooth_plan(n, rows, inner, self.machine)
+        plan = self.plans.smooth(n, rows, inner)
         config: dict[str, Any] = {
             "n": n,
             "form": "complex",
@@ -233,7 +219,7 @@ class _Transform:
         }
         if plan.way == "two":
             a, b = plan.parts
-            whole = n <= _MOST_FACTORS
+            whole = n <= self.plans.costs.whole
             first = config | {
                 "n": a,
                 "sizes": (rows, b),
@@ -255,9 +241,7 @@ class _Transform:
             return self.one(self.one(x, first, between), second, shape)
         if inner == 1:
             config |= {"sizes": (rows,), "source": (n, 1), "target": (n, 1)}
-        elif _along_inner(n, rows, inner, self.machine) <= _along_rows(
-            n, rows, inner, self.machine
-        ):
+        elif self.plans.along_inner(n, rows, inner) <= self.plans.along_rows(n, rows, inner):
             strides = (n * inner, 1, inner)
             config |= {"sizes": (rows, inner), "source": strides, "target": strides}
         else:
@@ -268,7 +252,7 @@ class _Transform:
     def one(self, x: Instruction, config: dict[str, Any], shape: Any) -> Instruction:
         """A kernel."""
         length = kernel.inner_length(config)
-        lanes, _ = _lanes(config["sizes"][-1], self.machine, length)
+        lanes, _ = self.plans.lanes(config["sizes"][-1], length)
         config = config | {"lanes": lanes}
         table = constant(kernel.table(config, self.real, self.target))
         return Instruction(
@@ -304,9 +288,9 @@ class _Transform:
         columns = n // 2 + 1
         shape = Shape(self.cplx, (*x.dims[:-1], columns))
         half = n // 2 if n % 2 == 0 else n
-        direct = _pass_cost(half, rows, 1, self.machine, 2)
-        plan = _plan(half, rows, 1, self.machine)
-        more = _LAUNCH + 4 * _ELEMENTWISE * rows * half / self.machine.lanes
+        direct = self.plans.rows(half, rows)
+        plan = self.plans.best(half, rows, 1)
+        more = self.plans.elementwise(4 * rows * half)
         if direct <= plan.cost + more and math.isfinite(direct):
             config = {
                 "n": n,
@@ -351,9 +335,9 @@ class _Transform:
         half = n // 2 if n % 2 == 0 else n
         if n % 2 == 0:
             scale *= 2.0  # a transform of half the length
-        direct = _pass_cost(half, rows, 1, self.machine, 2)
-        plan = _plan(half, rows, 1, self.machine)
-        more = _LAUNCH + 4 * _ELEMENTWISE * rows * half / self.machine.lanes
+        direct = self.plans.rows(half, rows)
+        plan = self.plans.best(half, rows, 1)
+        more = self.plans.elementwise(4 * rows * half)
         if direct <= plan.cost + more and math.isfinite(direct):
             config = {
                 "n": n,

@@ -27,6 +27,7 @@ from ..costs import (
     Threads,
     Thunks,
     Tiles,
+    Transforms,
 )
 
 # Which command measured which numbers.
@@ -58,6 +59,7 @@ _MEASURED: Final = MappingProxyType(
         "blocks.streamed_rows": "python -m benchmarks.fused_products rows",
         "blocks.streamed_columns": "python -m benchmarks.fused_products rows",
         "convolutions": "python -m benchmarks.convolutions",
+        "transforms": "python -m benchmarks.fft",
         "attention": "python -m benchmarks.attention",
         "library": JUDGEMENT,
         "thunks": JUDGEMENT,
@@ -83,8 +85,6 @@ _HOST: Final = Costs(
         scattered_element=1.5,
         scattered_vector=2.0,
         random=4.0,
-        transform=5.0,
-        transform_instruction=0.2,
     ),
     tiles=Tiles(
         multiply_adds=2.0,
@@ -173,6 +173,20 @@ _HOST: Final = Costs(
         generates_gradients=True,
         gradient_features=128,
         gradient_terms=2048,
+    ),
+    transforms=Transforms(
+        unit=5.0,
+        instruction=0.2,
+        through=8.0,
+        far_through=12.0,
+        spilled=1.5,
+        turned=6.0,
+        gathered=24.0,
+        multiplied=3.0,
+        elementwise=6.0,
+        launch=400.0,
+        widths=(1.0, 0.6, 0.45, 0.4, 0.4),
+        whole=1 << 15,
     ),
     attention=Attention(
         fewest=1 << 17,

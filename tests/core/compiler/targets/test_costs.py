@@ -171,8 +171,6 @@ def prices_in(text: str) -> Iterator[tuple[int, str]]:
 #: Which of two equal choices is taken, or the instructions of an algorithm, whatever the machine.
 ALLOWED = {
     "passes/library/window_products.py cycles": "of equal tiles, one whose rows are neighbours",
-    "codegen/kernels/butterflies.py _COSTS": "vector instructions of a transform in registers",
-    "passes/library/fft.py cost": "vector instructions of a plan",
     "codegen/kernels/product_forms.py cost": "within half a percent two tiles are as good",
 }
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import scipy.fft
 from tripont.core.compiler import pipeline
-from tripont.core.compiler.codegen.kernels.butterflies import radices
+from tripont.core.compiler.codegen.kernels.fft import radices_of
 from tripont.core.compiler.ir import dtypes, hlo
 from tripont.core.compiler.observe.dump import Dump
 from tripont.core.compiler.targets.host import for_cpu
@@ -64,7 +64,7 @@ def levels(n: int) -> float:
     two products and a sum: less than 3.3 u) and a sum (u). A sum of p / 2 products adds as many roundings. A
     convolution is two transforms and three products; its factors have a spectrum that is not flat.
     """
-    found = radices(n, 32)
+    found = radices_of(n, for_cpu())
     if found is None:
         return 4 * (2 * 4.3 * (math.log2(n) + 2) + 3 * 4.3)
     return sum(4.3 * math.log2(r) if r <= 16 else r / 2 + 4 for r in found)
