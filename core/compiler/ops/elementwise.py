@@ -32,6 +32,7 @@ from ..ir.registry import (
 )
 from ..ir.shape_rules import array_of, arrays_of, require, same_shape
 from ..passes.library.epilogue import fold_add, fold_multiply, fold_subtract
+from ..passes.library.other import fold_triangle
 from ..reference import elementwise as reference
 
 
@@ -278,7 +279,7 @@ _register(  # direction: EQ NE LT LE GT GE; comparison_type: FLOAT TOTALORDER SI
 # Three operands: pred, on_true, on_false; and min, operand, max.
 _register(
     "select", 3, reference.select, code.of_select, complex_math.of_select,
-    shape=_select_shape, rounding=CHOOSES, moves=True,
+    shape=_select_shape, library=fold_triangle, rounding=CHOOSES, moves=True,
 )
 _register(
     "clamp", 3, reference.clamp, code.of_clamp,

@@ -24,6 +24,7 @@ from ..ir.errors import of_instruction
 from ..ir.hlo import Instruction, Module, Shape, TokenShape, TupleShape, broadcast, constant
 from . import random
 from .library.call import library_call
+from .library.other import goes_in_lanes
 from .rewrite import map_computations, sweep
 
 if TYPE_CHECKING:
@@ -57,6 +58,9 @@ _OTHERS: Final = {
     "tridiagonal_solve_perturbed_ffi": "tridiagonal-solve-perturbed",
     "tripont.lu_pivots_to_permutation": "lu-pivots-to-permutation",
 }
+# Routines that take row-major batches of small matrices, and up to which order: matrix_lanes.h's.
+_IN_LANES: Final = {"gesdd": 16, "getrf": 64, "geqrf": 64, "orgqr": 64, "syevd": 16}
+_SQUARE: Final = frozenset(("gesdd", "syevd"))
 # Floating-point operations for each element of the first operand, times its last dimension.
 _WORK: Final = {"gees": 25.0, "geev": 25.0, "gesdd": 20.0, "gesvd": 20.0, "syevd": 9.0}
 
@@ -141,16 +145,43 @@ def _lay_out(i: Instruction) -> Instruction | None:
     result_layouts = i.attributes.get("result_layouts") or [None] * len(shapes)
     if len(operand_layouts) != len(i.operands) or len(result_layouts) != len(shapes):
         raise of_instruction("UNIMPLEMENTED", "a layout for each operand and result is needed", i)
+    attributes = {
+        k: v for k, v in i.attributes.items() if k not in ("operand_layouts", "result_layouts")
+    }
+    if _takes_rows(i):
+        given = attributes.get("backend_config")
+        config = dict(given) if isinstance(given, Mapping) else {}
+        attributes["backend_config"] = {**config, "row_major": 1}
+        return i.replace(attributes=attributes)
     operands = [
         _transposed(o, _order(layout, i), i)
         for o, layout in zip(i.operands, operand_layouts, strict=True)
     ]
-    attributes = {
-        k: v for k, v in i.attributes.items() if k not in ("operand_layouts", "result_layouts")
-    }
     orders = [_order(layout, i) for layout in result_layouts]
     physical = [_permuted(s, order) for s, order in zip(shapes, orders, strict=True)]
     return _call(i, attributes, operands, physical, orders)
+
+
+def _takes_rows(i: Instruction) -> bool:
+    """Whether the runtime takes row-major matrices for the column-major ones of the call, as it does in lanes."""
+    name = _routine(i.attributes["custom_call_target"])
+    if name not in _IN_LANES or not i.operands or not isinstance(i.operands[0].shape, Shape):
+        return False
+    arrays = [s for s in (*(o.shape for o in i.operands), *i.result_shapes) if isinstance(s, Shape)]
+    layouts = (*i.attributes["operand_layouts"], *i.attributes["result_layouts"])
+    rank = len(i.operands[0].dims)
+    if rank < 3 or len(arrays) != len(layouts) or not goes_in_lanes(i.operands[0]):
+        return False
+    largest = max(i.operands[0].dims[-2:])
+    if largest > _IN_LANES[name]:
+        return False
+    if name in _SQUARE and i.operands[0].dims[-1] != i.operands[0].dims[-2]:
+        return False
+    columns = (*range(rank - 2), rank - 1, rank - 2)
+    return all(
+        _order(layout, i) == (columns if shape.rank == rank else None)
+        for shape, layout in zip(arrays, layouts, strict=True)
+    )
 
 
 def _order(layout: Sequence[int] | None, i: Instruction) -> tuple[int, ...] | None:

@@ -2,7 +2,8 @@
 //
 // Attribute "lower": the lower triangle is read and L returned with a = L L*; else the upper one,
 // and U with a = U* U. The other triangle of the result is zero. A matrix that is not positive
-// definite gives NaNs. f32, f64, c64, c128.
+// definite gives NaNs in the triangle that is read. f32, f64, c64, c128. "symmetrize": 1 where the
+// factors of (a + its transpose) / 2 are asked for: of real batches in lanes alone.
 //
 // LAPACK computes large matrices where it is installed; small ones, and all where it is not, go
 // through loops of ours. Batches of small real matrices go through lanes (matrix_lanes.h).
@@ -29,16 +30,22 @@ constexpr int64_t kLaneTaskWork = 1 << 18;
 constexpr int64_t kOwnOrder = 16;
 
 template <typename T>
+matrix_lanes::Plan Plan(int64_t batch, int64_t n) {
+  return matrix_lanes::PlanFor<T>(batch, n, matrix_lanes::kMostOrder,
+                                  matrix_lanes::MatrixVectors(n, n));
+}
+
+template <typename T>
 class Cholesky final : public LibraryCall {
  public:
   // `lapack`: null for our own loops.
-  Cholesky(int64_t batch, int64_t n, bool lower, const lapack::Api* lapack)
+  Cholesky(int64_t batch, int64_t n, bool lower, bool symmetrize, const lapack::Api* lapack)
       : batch_(batch),
         n_(n),
         lower_(lower),
+        symmetrize_(symmetrize),
         lapack_(lapack),
-        lanes_(matrix_lanes::PlanFor<T>(batch, n, matrix_lanes::kMostOrder,
-                                        matrix_lanes::MatrixVectors(n, n))) {}
+        lanes_(Plan<T>(batch, n)) {}
 
   Status Execute(LibraryContext& context, void* const* operands,
                  void* const* results) const override {
@@ -71,11 +78,20 @@ class Cholesky final : public LibraryCall {
     const int64_t size = n_ * n_;
     // An upper factor is the lower one of the transposed matrix.
     const auto layout = lower_ ? matrix_lanes::kRowMajor : matrix_lanes::kColumnMajor;
-    matrix_lanes::CholeskyTile<T> tile{n_, layout, true, from, to, count, workspace};
+    matrix_lanes::CholeskyTile<T> tile{n_, layout, true, symmetrize_, from, to, count, workspace};
     matrix_lanes::Run(tile);
     for (int i = 0; i < count; ++i) {
       if ((tile.failed >> i & 1) == 0) continue;
-      std::fill_n(to + i * size, size, std::numeric_limits<T>::quiet_NaN());
+      FillTriangle(to + i * size, std::numeric_limits<T>::quiet_NaN());
+    }
+  }
+
+  // `value` in the triangle that is read, zeros in the other.
+  void FillTriangle(T* to, T value) const {
+    for (int64_t i = 0; i < n_; ++i) {
+      for (int64_t j = 0; j < n_; ++j) {
+        to[i * n_ + j] = (lower_ ? j <= i : j >= i) ? value : T(0);
+      }
     }
   }
 
@@ -97,16 +113,18 @@ class Cholesky final : public LibraryCall {
       const View<T> whole{to, n_, n_, n_, 1};
       if (linear_algebra::FactorCholesky(lower_ ? whole : whole.Adjoint())) return;
     }
-    std::fill(to, to + n_ * n_, std::numeric_limits<T>::quiet_NaN());
     if constexpr (linear_algebra::kIsComplex<T>) {
       const auto nan = std::numeric_limits<typename T::value_type>::quiet_NaN();
-      std::fill(to, to + n_ * n_, T(nan, nan));
+      FillTriangle(to, T(nan, nan));
+    } else {
+      FillTriangle(to, std::numeric_limits<T>::quiet_NaN());
     }
   }
 
   const int64_t batch_;
   const int64_t n_;
   const bool lower_;
+  const bool symmetrize_;
   const lapack::Api* const lapack_;
   const matrix_lanes::Plan lanes_;
 };
@@ -122,24 +140,36 @@ StatusOr<std::unique_ptr<LibraryCall>> MakeCholesky(const LibraryCallSignature& 
     return InvalidArgument("expected square matrices, not ", shape, " to ", signature.results[0]);
   }
   TRIPONT_ASSIGN_OR_RETURN(const int64_t lower, signature.attributes.Integer("lower"));
+  TRIPONT_ASSIGN_OR_RETURN(const int64_t symmetrize,
+                           signature.attributes.IntegerOr("symmetrize", 0));
   TRIPONT_RETURN_IF_ERROR(signature.attributes.CheckAllUsed());
   const int64_t n = shape.dimensions[rank - 1];
   const int64_t batch = n == 0 ? 0 : shape.ElementCount() / (n * n);
+  if (symmetrize != 0) {
+    const bool wide = shape.type == PrimitiveType::kF64;
+    const bool real = wide || shape.type == PrimitiveType::kF32;
+    const auto plan = wide ? Plan<double>(batch, n) : Plan<float>(batch, n);
+    if (!real || plan.count == 0) {
+      return InvalidArgument("symmetrize: matrices ", shape, " are not made in lanes");
+    }
+  }
   const lapack::Api* api = nullptr;
   if (n > kOwnOrder && n <= std::numeric_limits<lapack::Int>::max()) {
     if (StatusOr<const lapack::Api*> found = lapack::Load(); found.ok()) api = *found;
   }
   switch (shape.type) {
     case PrimitiveType::kF32:
-      return std::unique_ptr<LibraryCall>(new Cholesky<float>(batch, n, lower != 0, api));
+      return std::unique_ptr<LibraryCall>(
+          new Cholesky<float>(batch, n, lower != 0, symmetrize != 0, api));
     case PrimitiveType::kF64:
-      return std::unique_ptr<LibraryCall>(new Cholesky<double>(batch, n, lower != 0, api));
+      return std::unique_ptr<LibraryCall>(
+          new Cholesky<double>(batch, n, lower != 0, symmetrize != 0, api));
     case PrimitiveType::kC64:
       return std::unique_ptr<LibraryCall>(
-          new Cholesky<std::complex<float>>(batch, n, lower != 0, api));
+          new Cholesky<std::complex<float>>(batch, n, lower != 0, symmetrize != 0, api));
     case PrimitiveType::kC128:
       return std::unique_ptr<LibraryCall>(
-          new Cholesky<std::complex<double>>(batch, n, lower != 0, api));
+          new Cholesky<std::complex<double>>(batch, n, lower != 0, symmetrize != 0, api));
     default:
       return Unimplemented("element type ", TypeName(shape.type));
   }

@@ -45,6 +45,15 @@ Status BatchCall::Execute(LibraryContext& context, void* const* operands,
   return OkStatus();
 }
 
+Status BatchCall::SetRowMajor(bool row_major) {
+  if (row_major && lanes_.count == 0) {
+    return InvalidArgument("row_major: ", batch_, " matrices of order ", order_,
+                           " are not made in lanes");
+  }
+  row_major_ = row_major;
+  return OkStatus();
+}
+
 Status BatchCall::ExecuteTiles(LibraryContext& context, void* const* operands,
                                void* const* results) const {
   matrix_lanes::Plan plan = lanes_;

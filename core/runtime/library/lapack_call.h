@@ -105,6 +105,21 @@ class BatchCall : public LibraryCall {
         multiply_adds_(multiply_adds),
         workspace_((std::max(workspace, lanes.workspace) + 63) / 64 * 64),
         lanes_(lanes) {}
+  // Whether operands and results are row-major, which only calls in lanes take. INVALID_ARGUMENT if
+  // this one is not in lanes.
+  Status SetRowMajor(bool row_major);
+  matrix_lanes::Layout layout() const {
+    return row_major_ ? matrix_lanes::kRowMajor : matrix_lanes::kColumnMajor;
+  }
+
+  // For Run: exchanges the rows and columns of a [n,n] if the call is row-major.
+  template <typename T>
+  void TransposeIfRows(T* a, int64_t n) const {
+    for (int64_t i = 0; row_major_ && i < n; ++i) {
+      for (int64_t j = 0; j < i; ++j) std::swap(a[i * n + j], a[j * n + i]);
+    }
+  }
+
   virtual void Run(Item item) const = 0;
   // The matrix of `first` and those behind it, `count` of them. Those of the set that it returns
   // are then given to Run: their operands must be as they were.
@@ -118,6 +133,7 @@ class BatchCall : public LibraryCall {
   const double multiply_adds_;
   const size_t workspace_;
   const matrix_lanes::Plan lanes_;
+  bool row_major_ = false;
 };
 
 // An operand or result without its batch dimensions.
@@ -125,6 +141,13 @@ struct Expected {
   PrimitiveType type;
   std::vector<int64_t> dimensions;
 };
+
+// A matrix of m rows and n columns.
+template <typename T>
+Expected MatrixOf(Int m, Int n, bool row_major) {
+  if (row_major) return {TypeOf<T>(), {m, n}};
+  return {TypeOf<T>(), {n, m}};
+}
 
 // The shapes of a call. The batch dimensions are those of operand 0 but for the last `rank`.
 class Arguments {

@@ -11,6 +11,9 @@
 //          a [n,m]  undefined [n,m], s [k], u [m or k,m], vt [n,n or k],  "mode" 'A', 'S' or 'N'
 //                   info
 //
+// "row_major": 1 where syevd or gesdd takes and gives row-major matrices: batches in lanes alone
+// (matrix_lanes.h).
+//
 // `values` are two real arrays [n] (real and imaginary parts) for real matrices and one complex
 // array for complex matrices. A matrix with a NaN or an infinity (for syevd: in the triangle that
 // "uplo" names) gives NaNs and info kNotFinite, because LAPACK's iterations may not end on such a
@@ -33,6 +36,7 @@ class Syevd final : public BatchCall {
     p.n = arguments.Dimension(0, 0);
     TRIPONT_ASSIGN_OR_RETURN(p.uplo, Character(signature.attributes, "uplo", "LU"));
     TRIPONT_ASSIGN_OR_RETURN(p.mode, Character(signature.attributes, "mode", "VN"));
+    TRIPONT_ASSIGN_OR_RETURN(const int64_t rows, signature.attributes.IntegerOr("row_major", 0));
     const Expected matrix{TypeOf<T>(), {p.n, p.n}};
     TRIPONT_RETURN_IF_ERROR(
         arguments.Check({matrix}, {matrix, {TypeOf<Real<T>>(), {p.n}}, {PrimitiveType::kS32, {}}}));
@@ -59,7 +63,9 @@ class Syevd final : public BatchCall {
     TRIPONT_ASSIGN_OR_RETURN(p.work, answer(size));
     TRIPONT_ASSIGN_OR_RETURN(p.rwork, answer(real_size));
     p.iwork = std::max<Int>(1, p.iwork);
-    return std::unique_ptr<LibraryCall>(new Syevd(arguments.batch(), p, lapack));
+    std::unique_ptr<Syevd> call(new Syevd(arguments.batch(), p, lapack));
+    TRIPONT_RETURN_IF_ERROR(call->SetRowMajor(rows != 0));
+    return std::unique_ptr<LibraryCall>(std::move(call));
   }
 
  private:
@@ -94,6 +100,7 @@ class Syevd final : public BatchCall {
     const Problem& p = problem_;
     const int64_t size = int64_t{1} * p.n * p.n;
     T* a = item.Copy<T>(0, 0, size);
+    TransposeIfRows(a, p.n);
     auto* w = item.Result<Real<T>>(1, p.n);
     Int* info = item.Result<Int>(2, 1);
     if (!Finite(a)) {
@@ -112,6 +119,7 @@ class Syevd final : public BatchCall {
     } else {
       lapack_.syevd(&p.mode, &p.uplo, &p.n, a, &lda, w, work, &p.work, iwork, &p.iwork, info, 1, 1);
     }
+    TransposeIfRows(a, p.n);
   }
 
   matrix_lanes::LaneSet RunTile(Item first, int count) const override {
@@ -119,7 +127,7 @@ class Syevd final : public BatchCall {
       const Int n = problem_.n;
       const int64_t size = int64_t{1} * n * n;
       matrix_lanes::EigenTile<T> tile{n,
-                                      matrix_lanes::kColumnMajor,
+                                      layout(),
                                       problem_.uplo == 'L',
                                       first.Operand<T>(0, size),
                                       first.Result<T>(1, n),
@@ -342,6 +350,7 @@ class SingularValues final : public BatchCall {
     p.n = arguments.Dimension(0, 0);
     p.m = arguments.Dimension(0, 1);
     p.k = std::min(p.m, p.n);
+    TRIPONT_ASSIGN_OR_RETURN(const int64_t rows, signature.attributes.IntegerOr("row_major", 0));
     TRIPONT_ASSIGN_OR_RETURN(p.mode, Character(signature.attributes, "mode", "ASN"));
     p.u_columns = p.mode == 'A' ? p.m : p.k;
     p.vt_rows = p.mode == 'A' ? p.n : p.k;
@@ -361,7 +370,9 @@ class SingularValues final : public BatchCall {
           Int iwork = 0;
           Call(lapack, p, size, &s, size, size, size, ask, &s, &iwork, info);
         }));
-    return std::unique_ptr<LibraryCall>(new SingularValues(arguments.batch(), p, lapack));
+    std::unique_ptr<SingularValues> call(new SingularValues(arguments.batch(), p, lapack));
+    TRIPONT_RETURN_IF_ERROR(call->SetRowMajor(rows != 0));
+    return std::unique_ptr<LibraryCall>(std::move(call));
   }
 
  private:
@@ -430,6 +441,7 @@ class SingularValues final : public BatchCall {
     const int64_t u_size = int64_t{1} * p.m * p.u_columns;
     const int64_t vt_size = int64_t{1} * p.n * p.vt_rows;
     T* a = item.Copy<T>(0, 0, size);
+    TransposeIfRows(a, p.n);
     auto* s = item.Result<Real<T>>(1, p.k);
     T* u = item.Result<T>(2, u_size);
     T* vt = item.Result<T>(3, vt_size);
@@ -444,6 +456,8 @@ class SingularValues final : public BatchCall {
     T* work = item.Take<T>(p.work);
     auto* rwork = item.Take<Real<T>>(RealWork(p));
     Call(lapack_, p, a, s, u, vt, work, &p.work, rwork, item.Take<Int>(int64_t{8} * p.k), info);
+    TransposeIfRows(u, p.n);
+    TransposeIfRows(vt, p.n);
   }
 
   matrix_lanes::LaneSet RunTile(Item first, int count) const override {
@@ -452,7 +466,7 @@ class SingularValues final : public BatchCall {
       const int64_t size = int64_t{1} * n * n;
       const bool vectors = problem_.mode != 'N';
       matrix_lanes::SingularTile<T> tile{n,
-                                         matrix_lanes::kColumnMajor,
+                                         layout(),
                                          first.Operand<T>(0, size),
                                          first.Result<T>(1, n),
                                          vectors ? first.Result<T>(2, size) : nullptr,

@@ -13,7 +13,8 @@
 //   sytrd  a [n,n]                      a [n,n], real d [n], e [n-1], tau [n-1],  "uplo"
 //                                       info
 //
-// getrf swaps rows in the order of the pivots. "transpose" is the adjoint of complex matrices.
+// "row_major": 1 where getrf, geqrf or orgqr takes and gives row-major matrices [m,n]: batches in
+// lanes alone (matrix_lanes.h). getrf swaps rows in the order of the pivots. "transpose" is the adjoint of complex matrices.
 // "low" and "high" count from 1.
 #include <memory>
 
@@ -29,12 +30,15 @@ class Getrf final : public BatchCall {
   static StatusOr<std::unique_ptr<LibraryCall>> Make(const LibraryCallSignature& signature,
                                                      const Routines<T>& lapack) {
     TRIPONT_ASSIGN_OR_RETURN(const Arguments arguments, Arguments::Read(signature, 2));
-    const Int n = arguments.Dimension(0, 0);
-    const Int m = arguments.Dimension(0, 1);
-    const Expected matrix{TypeOf<T>(), {n, m}};
+    TRIPONT_ASSIGN_OR_RETURN(const int64_t rows, signature.attributes.IntegerOr("row_major", 0));
+    const Int n = arguments.Dimension(0, rows != 0 ? 1 : 0);
+    const Int m = arguments.Dimension(0, rows != 0 ? 0 : 1);
+    const Expected matrix = MatrixOf<T>(m, n, rows != 0);
     TRIPONT_RETURN_IF_ERROR(arguments.Check(
         {matrix}, {matrix, {PrimitiveType::kS32, {std::min(m, n)}}, {PrimitiveType::kS32, {}}}));
-    return std::unique_ptr<LibraryCall>(new Getrf(arguments.batch(), m, n, lapack));
+    std::unique_ptr<Getrf> call(new Getrf(arguments.batch(), m, n, lapack));
+    TRIPONT_RETURN_IF_ERROR(call->SetRowMajor(rows != 0));
+    return std::unique_ptr<LibraryCall>(std::move(call));
   }
 
  private:
@@ -57,7 +61,7 @@ class Getrf final : public BatchCall {
       const int64_t size = int64_t{1} * m_ * n_;
       matrix_lanes::LuTile<T> tile{m_,
                                    n_,
-                                   matrix_lanes::kColumnMajor,
+                                   layout(),
                                    first.Operand<T>(0, size),
                                    first.Result<T>(0, size),
                                    first.Result<Int>(1, std::min(m_, n_)),
@@ -80,16 +84,19 @@ class Geqrf final : public BatchCall {
   static StatusOr<std::unique_ptr<LibraryCall>> Make(const LibraryCallSignature& signature,
                                                      const Routines<T>& lapack) {
     TRIPONT_ASSIGN_OR_RETURN(const Arguments arguments, Arguments::Read(signature, 2));
-    const Int n = arguments.Dimension(0, 0);
-    const Int m = arguments.Dimension(0, 1);
+    TRIPONT_ASSIGN_OR_RETURN(const int64_t rows, signature.attributes.IntegerOr("row_major", 0));
+    const Int n = arguments.Dimension(0, rows != 0 ? 1 : 0);
+    const Int m = arguments.Dimension(0, rows != 0 ? 0 : 1);
     const Int lda = Leading(m);
-    const Expected matrix{TypeOf<T>(), {n, m}};
+    const Expected matrix = MatrixOf<T>(m, n, rows != 0);
     TRIPONT_RETURN_IF_ERROR(arguments.Check({matrix}, {matrix, {TypeOf<T>(), {std::min(m, n)}}}));
     TRIPONT_ASSIGN_OR_RETURN(const Int work,
                              WorkSize<T>("geqrf", [&](T* size, const Int* ask, Int* info) {
                                lapack.geqrf(&m, &n, size, &lda, size, size, ask, info);
                              }));
-    return std::unique_ptr<LibraryCall>(new Geqrf(arguments.batch(), m, n, work, lapack));
+    std::unique_ptr<Geqrf> call(new Geqrf(arguments.batch(), m, n, work, lapack));
+    TRIPONT_RETURN_IF_ERROR(call->SetRowMajor(rows != 0));
+    return std::unique_ptr<LibraryCall>(std::move(call));
   }
 
  private:
@@ -115,7 +122,7 @@ class Geqrf final : public BatchCall {
       const int64_t size = int64_t{1} * m_ * n_;
       matrix_lanes::QrTile<T> tile{m_,
                                    n_,
-                                   matrix_lanes::kColumnMajor,
+                                   layout(),
                                    first.Operand<T>(0, size),
                                    first.Result<T>(0, size),
                                    first.Result<T>(1, std::min(m_, n_)),
@@ -193,11 +200,12 @@ class Orgqr final : public BatchCall {
   static StatusOr<std::unique_ptr<LibraryCall>> Make(const LibraryCallSignature& signature,
                                                      const Routines<T>& lapack) {
     TRIPONT_ASSIGN_OR_RETURN(const Arguments arguments, Arguments::Read(signature, 2));
-    const Int n = arguments.Dimension(0, 0);
-    const Int m = arguments.Dimension(0, 1);
+    TRIPONT_ASSIGN_OR_RETURN(const int64_t rows, signature.attributes.IntegerOr("row_major", 0));
+    const Int n = arguments.Dimension(0, rows != 0 ? 1 : 0);
+    const Int m = arguments.Dimension(0, rows != 0 ? 0 : 1);
     const Int k = arguments.Dimension(1, 0);
     const Int lda = Leading(m);
-    const Expected matrix{TypeOf<T>(), {n, m}};
+    const Expected matrix = MatrixOf<T>(m, n, rows != 0);
     TRIPONT_RETURN_IF_ERROR(arguments.Check({matrix, {TypeOf<T>(), {k}}}, {matrix}));
     if (m < n || n < k) {
       return InvalidArgument("a product of ", k, " reflectors has no ", n, " columns of ", m);
@@ -206,7 +214,9 @@ class Orgqr final : public BatchCall {
                              WorkSize<T>("orgqr", [&](T* size, const Int* ask, Int* info) {
                                lapack.orgqr(&m, &n, &k, size, &lda, size, size, ask, info);
                              }));
-    return std::unique_ptr<LibraryCall>(new Orgqr(arguments.batch(), m, n, k, work, lapack));
+    std::unique_ptr<Orgqr> call(new Orgqr(arguments.batch(), m, n, k, work, lapack));
+    TRIPONT_RETURN_IF_ERROR(call->SetRowMajor(rows != 0));
+    return std::unique_ptr<LibraryCall>(std::move(call));
   }
 
  private:
@@ -234,7 +244,7 @@ class Orgqr final : public BatchCall {
       matrix_lanes::ReflectorsTile<T> tile{m_,
                                            n_,
                                            k_,
-                                           matrix_lanes::kColumnMajor,
+                                           layout(),
                                            first.Operand<T>(0, size),
                                            first.Operand<T>(1, k_),
                                            first.Result<T>(0, size),
@@ -359,6 +369,7 @@ class Potrf final : public BatchCall {
       matrix_lanes::CholeskyTile<T> tile{
           n_,
           uplo_ == 'L' ? matrix_lanes::kColumnMajor : matrix_lanes::kRowMajor,
+          false,
           false,
           first.Operand<T>(0, size),
           first.Result<T>(0, size),

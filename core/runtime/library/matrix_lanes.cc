@@ -288,6 +288,12 @@ struct Lanes {
     V* const data = static_cast<V*>(tile.workspace);
     Load(tile.from, tile.layout, n, n, tile.count, data);
     const View a = View::Of(data, tile.layout, n, n);
+    if (tile.symmetrize) {
+      for (int64_t i = 0; i < n; ++i) {
+        for (int64_t j = 0; j < i; ++j) a(i, j) = (a(i, j) + a(j, i)) * T{0.5};
+        a(i, i) = (a(i, i) + a(i, i)) * T{0.5};  // which may be infinite
+      }
+    }
     I bad = I{};
     for (int64_t first = 0; first < n; first += kBlock) {
       const int64_t width = std::min<int64_t>(kBlock, n - first);

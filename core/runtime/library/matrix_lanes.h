@@ -91,7 +91,8 @@ inline int64_t MatrixVectors(int64_t rows, int64_t columns) { return (rows + 1) 
 // A bit for each matrix of a tile.
 using LaneSet = uint32_t;
 
-// to := the lower Cholesky factors of from, of which the lower triangles are read. The other
+// to := the lower Cholesky factors of from, of which the lower triangles are read; of the means of
+// from and its transposes where they are to be symmetrized. The other
 // triangle becomes zeros, or stays as it is in `from`. `to` may be `from`. Failed matrices, which
 // are not positive definite or have NaNs or infinities, are undefined in `to`.
 // Workspace: a matrix.
@@ -100,6 +101,7 @@ struct CholeskyTile {
   int64_t n;
   Layout layout;
   bool zeros;
+  bool symmetrize;
   const T* from;
   T* to;
   int count;

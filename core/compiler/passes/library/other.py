@@ -11,7 +11,7 @@ import numpy as np
 from ...ir.dtypes import F32
 from ...ir.errors import of_instruction
 from ...ir.hlo import Instruction, Shape, constant
-from ...ir.patterns import convert
+from ...ir.patterns import convert, is_constant
 from . import fft as fft_kernels
 from .call import library_call
 from .context import Context
@@ -59,7 +59,75 @@ def match_cholesky(cholesky: Instruction, context: Context) -> Instruction | Non
     flops = math.prod(cholesky.dims) * cholesky.dims[-1] / 3
     library = context.target.costs.library
     cost = library.call + flops / library.matrix_flops
-    return library_call(cholesky, "cholesky", {"lower": int(cholesky.attributes["lower"])}, cost)
+    config = {"lower": int(cholesky.attributes["lower"])}
+    if goes_in_lanes(cholesky.operands[0]):
+        symmetrized = _symmetrized(cholesky.operands[0])
+        if symmetrized is not None:
+            cholesky = cholesky.replace(operands=[symmetrized])
+            config["symmetrize"] = 1
+    return library_call(cholesky, "cholesky", config, cost)
+
+
+def fold_triangle(select: Instruction, context: Context) -> Instruction | None:
+    """The lower triangle of a lower Cholesky factor is the factor: the call leaves zeros above."""
+    factor = select.operands[1]
+    if factor.opcode != "library-call" or factor.attributes["name"] != "cholesky":
+        return None
+    if not factor.attributes["config"]["lower"] or not is_constant(select.operands[2], 0):
+        return None
+    return factor if _is_lower_triangle(select.operands[0]) else None
+
+
+def goes_in_lanes(matrices: Instruction) -> bool:
+    """Whether the runtime makes a batch of matrices several at a time (core/runtime/library/matrix_lanes.h), on every
+    CPU: as many as half a vector of the longest at least, of real numbers and of orders up to 64.
+    """
+    *batch, rows, columns = matrices.dims
+    return (
+        matrices.dtype.name in ("f32", "f64")
+        and min(rows, columns) >= 1
+        and max(rows, columns) <= 64
+        and math.prod(batch) >= 8
+    )
+
+
+def _symmetrized(matrices: Instruction) -> Instruction | None:
+    """``a`` if the matrices are (a + its transpose) / 2."""
+    if matrices.opcode not in ("divide", "multiply"):
+        return None
+    total, factor = matrices.operands
+    if matrices.opcode == "multiply" and is_constant(total, 0.5):
+        total, factor = factor, total
+    if not is_constant(factor, 2 if matrices.opcode == "divide" else 0.5):
+        return None
+    if total.opcode != "add":
+        return None
+    rank = len(matrices.dims)
+    swapped = (*range(rank - 2), rank - 1, rank - 2)
+    for a, b in (total.operands, reversed(total.operands)):
+        if b.opcode == "transpose" and b.operands[0] is a and b.attributes["dimensions"] == swapped:
+            return a
+    return None
+
+
+def _is_lower_triangle(predicate: Instruction) -> bool:
+    """Whether it is row >= column of the last two dimensions."""
+    if predicate.opcode == "broadcast":
+        rank = len(predicate.dims)
+        if predicate.attributes["dimensions"] != (rank - 2, rank - 1):
+            return False
+        predicate = predicate.operands[0]
+    rank = len(predicate.dims)
+    if predicate.opcode != "compare" or predicate.attributes["direction"] != "GE":
+        return False
+    row, column = predicate.operands
+    return (
+        row.opcode == column.opcode == "iota"
+        and row.attributes["dimension"] == rank - 2
+        and column.attributes["dimension"] == rank - 1
+        and row.dtype.is_integer
+        and row.dtype.bits >= 16
+    )
 
 
 def match_triangular_solve(solve: Instruction, context: Context) -> Instruction | None:

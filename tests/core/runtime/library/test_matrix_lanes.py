@@ -17,7 +17,8 @@ import pytest
 from tripont.core.compiler.ir import dtypes
 from tripont.core.compiler.ir.hlo import Shape
 
-from .calls import run, shape_of
+from ..conftest import status
+from .calls import load, run, shape_of
 
 #: Smaller than a vector, equal to it and larger; not multiples of the blocks of 4 and 8; the largest, and beyond.
 ORDERS = [1, 2, 3, 4, 5, 8, 11, 16, 23, 64, 65]
@@ -131,7 +132,9 @@ def test_matrices_without_a_factor_are_nans_alone(device: Any, n: int, dtype: An
     bad = np.isin(np.arange(BATCH), (3, 7, 8, 20))
     for lower in (0, 1):
         factor = cholesky(device, a, lower)
-        assert np.isnan(factor[bad]).all()
+        triangle = (np.tril if lower else np.triu)(np.ones((n, n))) > 0
+        assert np.isnan(factor[bad][:, triangle]).all()
+        assert (factor[bad][:, ~triangle] == 0).all()
         assert np.isfinite(factor[~bad]).all()
     _, info = run(device, "potrf", [a], [shape_of(a), info_of(a)], {"uplo": LOWER})
     assert info[3] == n
@@ -312,6 +315,57 @@ def test_a_matrix_does_not_depend_on_its_neighbours(device: Any, n: int) -> None
     reverse = [*getrf(device, a[::-1]), *qr(device, a[::-1]), cholesky(device, p[::-1].copy(), 1)]
     for x, y in zip(everything, reverse, strict=True):
         np.testing.assert_array_equal(x, y[::-1])
+
+
+@pytest.mark.parametrize("dtype", REALS)
+@pytest.mark.parametrize("n", [3, 16])
+def test_row_major_matrices(device: Any, n: int, dtype: Any) -> None:
+    """The same bits as of column-major ones, and LAPACK's where a matrix is left to it."""
+    a, s = general(n, dtype), symmetric(n, dtype)
+    a[4], s[5, 1, 1], a[7] = 0, np.nan, 1  # of rank 0, of none, of rank 1
+    rows = {"row_major": 1}
+    shape, values, infos = shape_of(a), array(dtype, BATCH, n), info_of(a)
+    pivots = array(np.int32, BATCH, n)
+    got = run(device, "getrf", [a], [shape, pivots, infos], rows)
+    for x, y in zip(got, getrf(device, a), strict=True):
+        np.testing.assert_array_equal(x, y)
+    packed, tau = run(device, "geqrf", [a], [shape, values], rows)
+    (q,) = run(device, "orgqr", [packed, tau], [shape], rows)
+    np.testing.assert_array_equal(q, qr(device, a)[0])
+    for uplo in (LOWER, UPPER):
+        got = run(
+            device, "syevd", [s], [shape, values, infos], {"uplo": uplo, "mode": VECTORS, **rows}
+        )
+        for x, y in zip(got, syevd(device, s, uplo), strict=True):
+            np.testing.assert_array_equal(x, y)
+    mode = {"mode": ord("A"), **rows}
+    _, values, u, vt, info = run(device, "gesdd", [a], [shape, values, shape, shape, infos], mode)
+    for x, y in zip((u, values, vt, info), gesdd(device, a), strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+def test_row_major_matrices_that_are_not_in_lanes_are_refused() -> None:
+    a = np.zeros((1, 3, 3), np.float32)
+    results = [shape_of(a), Shape(dtypes.F32, (1, 3))]
+    code, message = status(lambda: load("geqrf", [a], results, {"row_major": 1}))
+    assert code == "INVALID_ARGUMENT"
+    assert "order 3" in message
+    code, _ = status(lambda: load("cholesky", [a], [shape_of(a)], {"lower": 1, "symmetrize": 1}))
+    assert code == "INVALID_ARGUMENT"
+
+
+@pytest.mark.parametrize("dtype", REALS)
+@pytest.mark.parametrize("lower", [0, 1])
+def test_symmetrized_matrices(device: Any, lower: int, dtype: Any) -> None:
+    """The factors of (a + a^T) / 2, with the same bits; a sum that overflows has none."""
+    a = positive(9, dtype) + 0.1 * general(9, dtype)
+    a[3, 2, 2] = np.finfo(dtype).max
+    with np.errstate(over="ignore"):
+        mean = (a + np.swapaxes(a, -1, -2)) * dtype(0.5)
+    config = {"lower": lower, "symmetrize": 1}
+    (got,) = run(device, "cholesky", [a], [shape_of(a)], config)
+    np.testing.assert_array_equal(got, cholesky(device, mean, lower))
+    assert np.isnan(got[3, 0, 0])
 
 
 @pytest.mark.parametrize("batch", [0, 1, 2])

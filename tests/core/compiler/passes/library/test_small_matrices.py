@@ -1,0 +1,114 @@
+"""What is around a batch of small matrices becomes a part of the library call, and near misses do not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from tripont.core.compiler.importer import read_program
+from tripont.core.compiler.ir.hlo import Module
+from tripont.core.compiler.passes.custom_calls import lay_out_custom_calls, match_custom_calls
+
+from ..test_library import SERVER, calls, config, instructions, matched
+
+F32, F64 = np.float32, np.float64
+BATCH = (12, 5, 5)
+
+
+def cholesky(a: Any) -> Any:
+    return lax.linalg.cholesky(a, symmetrize_input=False)
+
+
+def symmetrized(a: Any) -> Any:
+    return (a + jnp.swapaxes(a, -1, -2)) / 2
+
+
+def test_symmetrizing_and_the_triangle_are_the_calls() -> None:
+    module = matched(jnp.linalg.cholesky, (BATCH, F32))
+    assert config(module)["symmetrize"] == 1
+    assert not instructions(module, "transpose")
+    assert not instructions(module, "select")
+    assert module.entry.root.opcode == "library-call"
+
+
+@pytest.mark.parametrize(
+    ("function", "argument"),
+    [
+        (jnp.linalg.cholesky, ((7, 5, 5), F32)),
+        (jnp.linalg.cholesky, ((12, 65, 65), F32)),
+        (jnp.linalg.cholesky, ((5, 5), F32)),
+        (jnp.linalg.cholesky, (BATCH, np.complex64)),
+        (lambda a: cholesky((a + jnp.swapaxes(a, -1, -2)) / 3), (BATCH, F32)),
+        (lambda a: cholesky((a - jnp.swapaxes(a, -1, -2)) / 2), (BATCH, F32)),
+        (lambda a: cholesky((a + jnp.swapaxes(2 * a, -1, -2)) / 2), (BATCH, F32)),
+        (lambda a: cholesky((a + jnp.transpose(a, (1, 0, 2))) / 2), ((12, 12, 12), F32)),
+    ],
+)
+def test_other_means_and_other_matrices_stay(function: Any, argument: Any) -> None:
+    module = matched(function, argument)
+    assert "symmetrize" not in config(module)
+    assert instructions(module, "add") or instructions(module, "subtract")
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a: jnp.tril(cholesky(a), -1),
+        lambda a: jnp.triu(cholesky(a)),
+        lambda a: jnp.where(jnp.tri(5, dtype=bool), cholesky(a), 1),
+        lambda a: jnp.where(jnp.tri(5, dtype=bool)[:, :, None], cholesky(a).transpose(1, 2, 0), 0),
+    ],
+)
+def test_other_parts_of_the_factor_stay(function: Any) -> None:
+    module = matched(function, (BATCH, F32))
+    assert module.entry.root.opcode != "library-call"
+
+
+def laid_out(function: Any, dims: tuple[int, ...], dtype: Any) -> Module:
+    """The function as JAX lowers it for CPUs, after the passes for custom calls."""
+    with jax.enable_x64(True):
+        lowered = (
+            jax.jit(function)
+            .trace(jax.ShapeDtypeStruct(dims, dtype))
+            .lower(lowering_platforms=("cpu",))
+        )
+        module = read_program(lowered.as_text().encode(), "mlir")
+    return match_custom_calls(lay_out_custom_calls(module), SERVER)
+
+
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [
+        ("getrf", lambda a: lax.linalg.lu(a)[0]),
+        ("geqrf", lambda a: lax.linalg.qr(a)[0]),
+        ("syevd", lambda a: lax.linalg.eigh(a, symmetrize_input=False)[0]),
+        ("gesdd", lambda a: lax.linalg.svd(a)[0]),
+    ],
+)
+def test_batches_in_lanes_have_no_transposes(name: str, function: Any) -> None:
+    module = laid_out(function, BATCH, F32)
+    (call,) = [i for i in instructions(module, "library-call") if i.attributes["name"] == name]
+    assert call.attributes["config"]["row_major"] == 1
+    assert not instructions(module, "transpose")
+
+
+@pytest.mark.parametrize(
+    ("function", "dims", "dtype"),
+    [
+        (lambda a: lax.linalg.lu(a)[0], (7, 5, 5), F32),
+        (lambda a: lax.linalg.lu(a)[0], (12, 5, 65), F64),
+        (lambda a: lax.linalg.lu(a)[0], BATCH, np.complex64),
+        (lambda a: lax.linalg.eigh(a, symmetrize_input=False)[0], (12, 17, 17), F32),
+        (lambda a: lax.linalg.svd(a, full_matrices=False)[0], (12, 5, 4), F32),
+        (lambda a: lax.linalg.hessenberg(a)[0], BATCH, F32),
+    ],
+)
+def test_others_are_transposed(function: Any, dims: tuple[int, ...], dtype: Any) -> None:
+    module = laid_out(function, dims, dtype)
+    assert "row_major" not in str([i.attributes for i in instructions(module, "library-call")])
+    assert instructions(module, "transpose")
+    assert calls(module)
