@@ -11,7 +11,6 @@ from tripont import __version__
 from tripont.core.compiler import wings
 
 from .options import Cpu, Device, Target
-from .terminal import fail
 
 app = typer.Typer(
     help="Look into tripont: what is installed, what a program compiles to, and how it runs.",
@@ -127,6 +126,8 @@ def _add_missing(name: str) -> None:
 
     @app.command(name.removeprefix("tripont "), hidden=True, context_settings=given)
     def missing() -> None:
+        from .terminal import fail
+
         fail(f"there is no {name} here{wings.lacking(name)}")
 
 

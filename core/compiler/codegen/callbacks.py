@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ..ir import hlo
 from ..ir.patterns import body_on_arrays
-from ..passes.collectives import REDUCTION_ELEMENTS
 from . import sort
 from .kernels import loops
 from .llvm_ir import Module
 
 if TYPE_CHECKING:
     from ..targets.target import Target
+
+# Elements that one call of a reduction's kernel reduces: kReductionElements in core/runtime/library/collectives.cc.
+REDUCTION_ELEMENTS: Final = 1024
 
 
 @dataclass(slots=True)

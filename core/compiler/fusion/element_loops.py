@@ -23,8 +23,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from ..codegen.elements.elemental import reshape_groups
 from ..ir.hlo import Computation, Instruction, Shape
+from ..ir.patterns import reshape_groups
 from ..ir.registry import OPS
 
 # Values that the code of one step may compute for an element, which are its vector instructions, roughly.

@@ -16,11 +16,7 @@ from ..ir.errors import unimplemented
 from ..ir.registry import CALLS, OPCODES_AS_THEY_STAND, READERS, load, rewritten_proto
 from . import bindings, hlo_module, ops_elementwise
 from .bindings import ir
-
-CHLO: Final = "chlo"
-DYNAMISM: Final = "dynamism"
-BOUNDS: Final = "bounds"
-QUANTIZATION: Final = "quantization"
+from .requests import BOUNDS, CHLO, DYNAMISM, EXPANDED, QUANTIZATION, UNARY
 
 
 def _kept() -> dict[str, str]:
@@ -33,15 +29,6 @@ def _kept() -> dict[str, str]:
 
 
 KEPT_COMPLEX: Final = {f"chlo.{name}" for name in ops_elementwise.OF_COMPLEX}
-
-# Operations of one operand that exist in MHLO (as operations, or as custom calls of that name), for chlo to expand.
-_UNARY = "acos acosh asin asinh atan atanh cosh sinh erf_inv erfc lgamma digamma bessel_i1e"
-EXPANDED: Final = {
-    **{f"mhlo.{name}": f"chlo.{name}" for name in _UNARY.split()},
-    "mhlo.ragged_dot": "chlo.ragged_dot",
-    "mhlo.scan": "chlo.scan",
-    "tripont.mulhi": "chlo.mulhi",  # the name that hlo_module gives to HLO's mulhi
-}
 
 # The names of a ragged dot's dimensions where chlo has them beside each other and MHLO in a group of their own.
 _RAGGED_DIMENSIONS: Final = re.compile(r"(\w+_dimensions) = (\[[^\]]*\])")
@@ -92,7 +79,7 @@ def legalize_quantization(module: ir.Module) -> ir.Module:
 
 
 # Functions that are expanded into several operations, whose values types without infinities could not hold.
-_FUNCTIONS: Final = frozenset(f"chlo.{name}" for name in (*_UNARY.split(), "polygamma", "zeta"))
+_FUNCTIONS: Final = frozenset(f"chlo.{name}" for name in (*UNARY.split(), "polygamma", "zeta"))
 _NO_INFINITY: Final = ("f4E2M1FN>", "f6E2M3FN>", "f6E3M2FN>")
 
 

@@ -14,7 +14,7 @@ from ..ir.registry import CALLS, COMPOSITES
 from . import (
     attributes,
     bindings,
-    legalize,
+    requests,
 )
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def read_composite(block: BlockReader, operation: Any) -> Results:
 def read_custom_call(block: BlockReader, operation: Any) -> Results:
     given = operation.attributes
     target, written_attributes = _split_target(block, operation)
-    if target in legalize.EXPANDED:
+    if target in requests.EXPANDED:
         raise block.unknown(operation, target)
     known = CALLS.get(target)
     if known is not None:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ..ir import dtypes, hlo
 from ..ir.errors import unimplemented
 from . import attributes
-
-if TYPE_CHECKING:
-    from .stablehlo import ProgramReader
 
 _DEFAULT_MEMORY = "device"
 _MEMORY_KINDS = ("mhlo.memory_kind", "stablehlo.memory_kind")
@@ -62,7 +59,17 @@ def signature_of(module: Any) -> Signature:
     return Signature(replicas, partitions, sharded, kinds[0], kinds[1], layouts[0], layouts[1])
 
 
-def read_signature(program: ProgramReader, function: Any, module: hlo.Module) -> None:
+class Program(Protocol):
+    """What the signature is read from: a module being read (:class:`.stablehlo.ProgramReader`)."""
+
+    module: Any
+
+    def metadata(self, location: Any) -> hlo.Metadata | None:
+        """The names that a location holds."""
+        ...
+
+
+def read_signature(program: Program, function: Any, module: hlo.Module) -> None:
     """Set aliases, donors, memory kinds and parameter names of ``module`` from its entry function."""
     entry = module.entry
     argument_attributes = _dictionaries(function, "arg_attrs", len(entry.parameters))
@@ -141,7 +148,7 @@ def _layout(what: str, number: int, mode: str) -> hlo.LayoutOrder | None:
     return tuple(map(int, axes)) or None
 
 
-def _module_aliases(program: ProgramReader) -> list[tuple[int, int, bool]]:
+def _module_aliases(program: Program) -> list[tuple[int, int, bool]]:
     """The aliases that hlo_to_stablehlo keeps as a module attribute, with the names of HloInputOutputAliasProto."""
     module_attributes = program.module.operation.attributes
     if "mhlo.input_output_alias" not in module_attributes:
@@ -158,7 +165,7 @@ def _module_aliases(program: ProgramReader) -> list[tuple[int, int, bool]]:
     return found
 
 
-def _name_parameters(program: ProgramReader, function: Any, entry: hlo.Computation) -> None:
+def _name_parameters(program: Program, function: Any, entry: hlo.Computation) -> None:
     """Give the entry's parameters the names and metadata that their locations hold."""
     for argument, parameter in zip(
         function.regions[0].blocks[0].arguments, entry.parameters, strict=True

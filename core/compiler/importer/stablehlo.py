@@ -24,7 +24,7 @@ from ..ir.registry import OPCODES_AS_THEY_STAND, READERS, load
 from ..targets import accuracy
 from ..targets.accuracy import Ulps
 from . import attributes as attribute_readers
-from . import bindings, legalize, signature
+from . import bindings, requests, signature
 from .bindings import ir
 
 Results = Instruction | Sequence[Instruction]
@@ -168,12 +168,12 @@ class ProgramReader:
             element = str(mlir_type.element_type)
             dtype = _ELEMENT_TYPES.get(element)
             if dtype is None:
-                stage = legalize.QUANTIZATION if element.startswith("!quant.") else ""
+                stage = requests.QUANTIZATION if element.startswith("!quant.") else ""
                 raise _UnsupportedType(f"the element type {element} is not supported", stage)
             if not mlir_type.has_static_shape:
                 message = f"the shape {mlir_type} is known only at run time, which is not supported"
                 bounded = "stablehlo.bounds" in str(mlir_type.encoding)
-                raise _UnsupportedType(message, legalize.BOUNDS if bounded else legalize.DYNAMISM)
+                raise _UnsupportedType(message, requests.BOUNDS if bounded else requests.DYNAMISM)
             return Shape(dtype, tuple(mlir_type.shape))
         if isinstance(mlir_type, ir.TupleType):
             elements = [self.shape(mlir_type.get_type(i)) for i in range(mlir_type.num_types)]
@@ -459,12 +459,12 @@ class BlockReader:
             operation, f"{name or 'this operation'} is not supported{lacking}"
         )
         name = name or operation.name
-        if name.startswith("chlo.") or name in legalize.EXPANDED:
-            return NeedsPasses(legalize.CHLO, error)
+        if name.startswith("chlo.") or name in requests.EXPANDED:
+            return NeedsPasses(requests.CHLO, error)
         if "dynamic" in name:
-            return NeedsPasses(legalize.DYNAMISM, error)
+            return NeedsPasses(requests.DYNAMISM, error)
         if "uniform_" in name:
-            return NeedsPasses(legalize.QUANTIZATION, error)
+            return NeedsPasses(requests.QUANTIZATION, error)
         return error
 
     def value(self, mlir_value: Any) -> Instruction:

@@ -9,6 +9,7 @@ from tripont.core.schema.artifact import Costs
 
 from .hlo import Computation, Instruction, Module, Shape
 from .registry import OPS
+from .trip_counts import known_trip_count
 
 
 def of_module(module: Module) -> Costs:
@@ -29,8 +30,6 @@ def of_module(module: Module) -> Costs:
 def _runs(instruction: Instruction) -> float:
     """How often an instruction runs what it calls."""
     if instruction.opcode == "while":
-        from ..passes.while_loops import known_trip_count
-
         return float(
             max(1, instruction.attributes.get("trip_count", known_trip_count(instruction)))
         )

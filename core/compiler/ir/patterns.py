@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.elements.elemental import reshape_groups
 from .dtypes import DType
 from .hlo import Computation, Instruction, Shape, broadcast, constant
 
@@ -150,3 +149,33 @@ def body_on_arrays(body: Computation, arguments: Sequence[Instruction]) -> list[
         else:
             return None
     return [values[r] for r in body.results]
+
+
+def reshape_groups(a: Sequence[int], b: Sequence[int]) -> list[tuple[list[int], list[int]]]:
+    """The smallest runs of dimensions of ``a`` and ``b`` that hold equal numbers of elements, in order."""
+    groups: list[tuple[list[int], list[int]]] = []
+    i = j = 0
+    while i < len(a) or j < len(b):
+        ours, theirs = [], []
+        p = q = 1
+        if i < len(a):
+            ours.append(i)
+            p *= a[i]
+            i += 1
+        if j < len(b) and (not ours or p != 1 or b[j] == 1 or i >= len(a)):
+            theirs.append(j)
+            q *= b[j]
+            j += 1
+        while p != q:
+            if (p < q or q == 0) and i < len(a):
+                ours.append(i)
+                p *= a[i]
+                i += 1
+            elif j < len(b):
+                theirs.append(j)
+                q *= b[j]
+                j += 1
+            else:
+                break
+        groups.append((ours, theirs))
+    return groups

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ..ir.hlo import Instruction, Shape
 from ..ir.registry import OPS
-from ..passes.library import in_place_operand
 
 
 def must_share(instruction: Instruction) -> bool:
@@ -127,3 +126,13 @@ def _fusion_in_place(fusion: Instruction) -> list[tuple[int, ...]]:
 
 def _is_prefix(i: Instruction, operand: Instruction, rows: tuple[int, ...] | None) -> bool:
     return operand.dims == rows and i.attributes["dimensions"] == tuple(range(len(operand.dims)))
+
+
+def in_place_operand(call: Instruction) -> int | None:
+    """The operand of a library call that its result may be written over, as core/runtime/library says."""
+    if call.attributes["name"] != "gemm":
+        return None
+    if call.attributes["config"].get("epilogue", "").split()[-1:] != ["add"]:
+        return None
+    last = len(call.operands) - 1
+    return last if call.operands[last] not in call.operands[:last] else None

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from ..targets.costs import Library
     from ..targets.target import Target
 
-# Elements that one call of a reduction's kernel reduces: kReductionElements in core/runtime/library/collectives.cc.
-REDUCTION_ELEMENTS: Final = 1024
 
 Groups = tuple[tuple[int, ...], ...]
 

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[3]
 COMPILER = Path(wings.__file__).parent
 BY_NAME = {wing.name: wing for wing in wings.WINGS}
 
-# Refuses the modules in argv[1]. The rest must make machine code of an addition, a product, a training step of JAX and a
+# Refuses the modules in argv[1]. The rest must compile an addition, a product, a training step of JAX and a
 # program of TensorFlow, and start the command line.
 CHILD = """
 import importlib.abc, pathlib, sys

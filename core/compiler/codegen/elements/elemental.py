@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from ...ir import dtypes, errors, hlo
+from ...ir.patterns import reshape_groups
 from ...ir.registry import OPS
 from .. import llvm_ir, representation
 from ..generator import ZERO, Array, Coordinate, Index, fixed
@@ -184,36 +185,6 @@ def reshape_index(
         c = g.linear([index[d] for d in ours], [dims[d] for d in ours])
         result += g.delinear(c, [operand_dims[d] for d in theirs])
     return tuple(result)
-
-
-def reshape_groups(a: Sequence[int], b: Sequence[int]) -> list[tuple[list[int], list[int]]]:
-    """The smallest runs of dimensions of ``a`` and ``b`` that hold equal numbers of elements, in order."""
-    groups: list[tuple[list[int], list[int]]] = []
-    i = j = 0
-    while i < len(a) or j < len(b):
-        ours, theirs = [], []
-        p = q = 1
-        if i < len(a):
-            ours.append(i)
-            p *= a[i]
-            i += 1
-        if j < len(b) and (not ours or p != 1 or b[j] == 1 or i >= len(a)):
-            theirs.append(j)
-            q *= b[j]
-            j += 1
-        while p != q:
-            if (p < q or q == 0) and i < len(a):
-                ours.append(i)
-                p *= a[i]
-                i += 1
-            elif j < len(b):
-                theirs.append(j)
-                q *= b[j]
-                j += 1
-            else:
-                break
-        groups.append((ours, theirs))
-    return groups
 
 
 def of_transpose(g: Generator, i: hlo.Instruction, index: Index) -> Element:

@@ -21,7 +21,7 @@ from typing import Final
 import numpy as np
 
 from ...ir import hlo
-from ..elements.elemental import reshape_groups
+from ...ir.patterns import reshape_groups
 
 
 class _Joints:

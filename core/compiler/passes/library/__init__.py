@@ -26,7 +26,6 @@ comparator, a collective's reduction) has it in ``called``, and lowering adds th
 (:mod:`...codegen.callbacks`).
 """
 
-from .epilogue import in_place_operand
 from .match import match_library
 
-__all__ = ["in_place_operand", "match_library"]
+__all__ = ["match_library"]

@@ -20,16 +20,6 @@ _IN_MEMORY: Final = frozenset(
 )
 
 
-def in_place_operand(call: Instruction) -> int | None:
-    """The operand of a library call that its result may be written over, as core/runtime/library says."""
-    if call.attributes["name"] != "gemm":
-        return None
-    if call.attributes["config"].get("epilogue", "").split()[-1:] != ["add"]:
-        return None
-    last = len(call.operands) - 1
-    return last if call.operands[last] not in call.operands[:last] else None
-
-
 def fold_multiply(multiply: Instruction, context: Context) -> Instruction | None:
     """``gemm * scalar`` is a gemm with another alpha, if something is added next."""
     for gemm, factor in (multiply.operands, multiply.operands[::-1]):

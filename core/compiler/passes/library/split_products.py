@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...codegen.elements.elemental import reshape_groups
 from ...ir.hlo import DotDimensionNumbers, Instruction, Shape
-from ...ir.patterns import reshape
+from ...ir.patterns import reshape, reshape_groups
 
 
 def split_operand(dot: Instruction, side: int) -> Instruction | None:

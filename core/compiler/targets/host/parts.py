@@ -18,7 +18,7 @@ from .linker import concatenate
 from .processes import Processes
 
 if TYPE_CHECKING:
-    from .target import HostTarget
+    from .text_target import TextTarget
 
 # Characters of IR of a part, about a third of a second of LLVM.
 PART = 1 << 18
@@ -35,7 +35,7 @@ class Parts(Compilation):
     ``cached``: code may come from :mod:`..code_cache`, and goes there.
     """
 
-    def __init__(self, target: HostTarget, dump: bool, cached: bool) -> None:
+    def __init__(self, target: TextTarget, dump: bool, cached: bool) -> None:
         super().__init__(target, dump)
         self._host = target
         self._cached = cached

@@ -16,7 +16,7 @@ from ..child import Child, KilledError
 from ..image import Image
 
 if TYPE_CHECKING:
-    from .target import HostTarget
+    from .text_target import TextTarget
 
 MOST: Final = 3  # beside the one that writes the module
 # Number of a part (or _STOP), whether it is compiled quickly, where its text begins and ends. Shorter than what a pipe
@@ -28,7 +28,7 @@ _STOP: Final = -1
 class Processes:
     """Call :meth:`put` for each part, then :meth:`finish` once; and :meth:`close` in any case."""
 
-    def __init__(self, target: HostTarget, dump: bool) -> None:
+    def __init__(self, target: TextTarget, dump: bool) -> None:
         self._target = target
         self._dump = dump
         self._jobs: dict[int, tuple[bool, int, int]] = {}

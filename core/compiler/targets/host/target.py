@@ -13,17 +13,18 @@ import llvmlite.binding as llvm
 from ...codegen import llvm_ir
 from ...ir.errors import internal
 from ..image import Image
-from ..target import Compilation, Libraries, Target
+from ..target import Compilation, Libraries
 from . import cpu
 from .costs import costs_of
 from .linker import link
 from .parts import Parts
+from .text_target import TextTarget
 
 _X86_TRIPLE = "x86_64-unknown-linux-gnu"
 _AARCH64_TRIPLE = "aarch64-unknown-linux-gnu"
 
 
-class HostTarget(Target):
+class HostTarget(TextTarget):
     """A CPU. Make one with :func:`for_cpu`."""
 
     calls_vectors = True
@@ -37,7 +38,6 @@ class HostTarget(Target):
             return compilation.finish(module)
 
     def compile_text(self, text: str, quick: bool = False, *, dump: bool = False) -> Image:
-        """The image of a module's text, by LLVM in this process. ``quick``: in a third of the time, for slower code."""
         machine = _machine(self.triple, self.features, quick)
         with _parse(text) as parsed:
             _optimise(parsed, machine)
