@@ -134,10 +134,6 @@ def enable_donation(platform: str) -> None:
         mlir._platforms_with_donation.append(platform)
 
 
-def donation_enabled(platform: str) -> bool:
-    return platform in mlir._platforms_with_donation
-
-
 def enable_persistent_cache(platform: str) -> None:
     """Have JAX's persistent compilation cache (``jax_compilation_cache_dir``) serve ``platform``.
 
@@ -154,10 +150,6 @@ def enable_persistent_cache(platform: str) -> None:
 
     is_cache_used.tripont_platform = platform  # type: ignore[attr-defined]
     compilation_cache.is_cache_used = is_cache_used
-
-
-def persistent_cache_enabled(platform: str) -> bool:
-    return getattr(compilation_cache.is_cache_used, "tripont_platform", None) == platform
 
 
 def primitives_without_lowering(platform: str) -> dict[str, Any]:
@@ -211,11 +203,6 @@ def portable_rule(primitive: Any) -> Callable[..., Any]:
 def is_for_export(context: Any) -> bool:
     """Whether ``jax.export`` lowers the program."""
     return bool(context.module_context.lowering_parameters.for_export)
-
-
-def has_portable_lowering(primitive: Any) -> bool:
-    """Whether JAX lowers ``primitive`` for platforms that it has no rule of their own for."""
-    return primitive in mlir._lowerings
 
 
 def portable_lowering(name: str) -> tuple[Any, Callable[..., Any]]:

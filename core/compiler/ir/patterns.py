@@ -10,9 +10,6 @@ import numpy as np
 from .dtypes import DType
 from .hlo import Computation, Instruction, Shape, broadcast, constant
 
-# Bodies that may be applied in any grouping, with the value that changes nothing.
-IDENTITY_VALUES: dict[str, Any] = {"add": 0, "multiply": 1, "and": -1, "or": 0}
-
 
 def scalar_of(instruction: Instruction) -> Instruction | None:
     """The scalar that every element of ``instruction`` equals, if it plainly is a splat."""

@@ -74,10 +74,6 @@ class Assignment:
         """The slices of an instruction's array results (tokens have none)."""
         return [self.slice_of(v) for v in self.values[instruction] if v is not None]
 
-    def operand_values(self, instruction: Instruction) -> list[Value]:
-        values = [self.values[o][0] for o in instruction.operands]
-        return [v for v in values if v is not None]
-
 
 class _Sharing:
     """Joins groups."""

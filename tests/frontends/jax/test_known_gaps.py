@@ -24,13 +24,14 @@ def gaps() -> dict[str, str]:
     import jax.experimental.sparse
     import jax.experimental.sparse.linalg
     import jax.scipy.linalg  # noqa: F401
+    from jax._src.interpreters import mlir
 
     lowerings.register(PLATFORM)  # for the modules that were imported after JAX had started
     own = compat.lowerings_of(PLATFORM)
     found = {}
     for name, (primitive, _) in compat.lowerings_of("cpu").items():
         if name not in own:
-            found[name] = "portable" if compat.has_portable_lowering(primitive) else "refused"
+            found[name] = "portable" if primitive in mlir._lowerings else "refused"
         elif name in lowerings.MISSING:
             found[name] = "refused"
     return found

@@ -79,8 +79,11 @@ def test_a_device_asked_for_by_name_fails_loudly(subprocess_environment: dict[st
 
 
 def test_donation_and_persistent_cache_are_registered(xpu: Any) -> None:
-    assert compat.donation_enabled(PLATFORM)
-    assert compat.persistent_cache_enabled(PLATFORM)
+    from jax._src import compilation_cache
+    from jax._src.interpreters import mlir
+
+    assert PLATFORM in mlir._platforms_with_donation
+    assert compilation_cache.is_cache_used.tripont_platform == PLATFORM
 
 
 def test_registering_twice_changes_nothing(xpu: Any) -> None:

@@ -73,7 +73,6 @@ def _numbered(text: str) -> dict[int, str]:
     return table
 
 
-OP_EXTENDED: Final = 12
 OP_ENTRY_POINT: Final = 15
 OP_CAPABILITY: Final = 17
 OP_FUNCTION: Final = 54
