@@ -21,11 +21,9 @@ Status ActAsCpu(std::string_view name);
 TRIPONT_EXPORT std::string_view ActingCpu();
 
 // The features that this CPU and the operating system support, by LLVM's names ("avx2", "sse4.2"),
-// sorted. Those of another CPU after ActAsCpu.
+// sorted, of those that compiled code may need. Those of another CPU after ActAsCpu.
 TRIPONT_EXPORT const std::vector<std::string>& CpuFeatures();
 TRIPONT_EXPORT bool CpuHasFeature(std::string_view name);
-// Whether `name` is a feature that this runtime knows how to detect on this architecture.
-TRIPONT_EXPORT bool CpuKnowsFeature(std::string_view name);
 // Brand string: "AMD EPYC 9654 96-Core Processor"; "... as x86-64-v3" after ActAsCpu.
 TRIPONT_EXPORT const std::string& CpuName();
 // "x86_64" or "aarch64"

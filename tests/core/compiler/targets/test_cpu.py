@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import platform
+import re
 import struct
+from pathlib import Path
 
 import llvmlite.binding as llvm
 import pytest
@@ -48,3 +50,13 @@ def test_compiler_and_runtime_see_the_same_cpu() -> None:
     architecture = cpu.X86_64 if platform.machine() == "x86_64" else cpu.AARCH64
     known = cpu.known_features(architecture)
     assert set(cpu.detect()[1]) == known & {*_tripont.cpu_features()}
+
+
+@pytest.mark.parametrize("architecture", [cpu.X86_64, cpu.AARCH64])
+def test_the_runtime_can_detect_every_feature_that_code_may_need(architecture: str) -> None:
+    """Also those that this machine lacks: code for another one would be refused there."""
+    root = Path(__file__).resolve().parents[4]
+    source = (root / "core" / "runtime" / "cpu_info.cc").read_text()
+    x86_64, aarch64 = source.rsplit("#elif defined(__aarch64__)", 1)
+    part = x86_64 if architecture == cpu.X86_64 else aarch64
+    assert cpu.known_features(architecture) <= set(re.findall(r'\{"([^"]+)", ', part))
