@@ -108,23 +108,291 @@ class Executable::Execution : public StreamTask {
   }
 };
 
-// Gives back at the end of its scope, however that comes, what an execution holds of its arguments
-// (Buffer::TryHoldToEnqueue): the first `count` ones that are not donated. The first `handed_over`
-// of those have been given to the execution, which goes on holding them.
-struct Executable::HeldArguments {
-  std::span<Buffer* const> arguments;
-  const int32_t* donation_of;  // of each argument; negative: it is not donated
-  size_t count = 0;
-  size_t handed_over = 0;
+// One call of Execute: what it has taken of its arguments, and the results that it makes. It lives
+// on the caller's stack, and its public functions are the steps of Execute, in their order.
+//
+// Until RunHere or Enqueue has begun, the end of the call gives everything back, however it comes:
+// what was donated is as it was before, and nothing is held. Afterwards donated memory belongs to
+// the results that took it over, or is freed; and what an Execution needs belongs to it.
+//
+// The steps that every call takes are inlined: as calls they would cost 4 % of the dispatch of a
+// small program (benchmarks/dispatch.py).
+class Executable::Call {
+ public:
+  Call(Executable& executable, Device* device, std::span<Buffer* const> arguments,
+       std::span<Ref<Buffer>> results, const Participation* participation)
+      : executable_(executable),
+        device_(device),
+        arguments_(arguments),
+        results_(results),
+        participation_(participation),
+        donation_of_(arguments.size()),
+        parameter_data_(arguments.size()),
+        result_data_(results.size()) {}
 
-  ~HeldArguments() { Release(); }
-  void Release() {
-    for (size_t i = 0; i < count; ++i) {
-      if (donation_of[i] >= 0) continue;
-      i < handed_over ? arguments[i]->HoldEnqueued() : arguments[i]->ReleaseHoldToEnqueue();
-    }
-    count = handed_over = 0;
+  ~Call() {
+    ReleaseHolds();
+    if (begun_) return;
+    for (Donation& donation : donations_) donation.Undo();
   }
+
+  // Takes the arguments that the program may overwrite and the caller does not want to keep. This
+  // comes before the holds, so that a buffer that is donated and used too is found by its hold.
+  [[gnu::always_inline]] Status TakeDonations(std::span<const int64_t> non_donatable) {
+    std::fill_n(donation_of_.data(), arguments_.size(), -1);
+    for (const int64_t index : executable_.artifact_.donatable_parameters) {
+      if (std::find(non_donatable.begin(), non_donatable.end(), index) != non_donatable.end())
+        continue;
+      StatusOr<Donation> donation = arguments_[index]->Donate();
+      if (!donation.ok()) return OfArgument(index, donation.status());
+      donation_of_[index] = static_cast<int32_t>(donations_.size());
+      donations_.push_back(std::move(donation).value());
+    }
+    return OkStatus();
+  }
+
+  // Holds the other arguments, whose content may still be in the making.
+  [[gnu::always_inline]] Status HoldArguments() {
+    for (; held_ < arguments_.size(); ++held_) {
+      Buffer* const buffer = arguments_[held_];
+      if (donation_of_[held_] < 0 && !buffer->TryHoldToEnqueue())
+        return OfArgument(held_, WhyNotHeld(*buffer));
+      ready_ = ready_ && buffer->IsReady();
+    }
+    return OkStatus();
+  }
+
+  // Decides whether the program runs on this thread, or on the device's stream: then results have
+  // an event to wait for.
+  [[gnu::always_inline]] Status ChooseThread() {
+    const LoadedProgram& program = *executable_.program_;
+    const bool meets_others = !program.collectives().empty();
+    // Donated memory that somebody still reads: waiting for that is the stream's business.
+    const bool still_read =
+        std::any_of(donations_.begin(), donations_.end(), [](const Donation& donation) {
+          return donation.exclusive() && donation.buffer()->HasHolds();
+        });
+    // A callback of a program that runs on this stream: what it starts cannot wait behind it.
+    if (device_->stream().OnStreamThread()) {
+      runs_here_ = ready_ && !still_read && !meets_others;
+      if (runs_here_) return OkStatus();
+      return FailedPrecondition(
+          executable_.name(),
+          " was started by a callback on the device that the callback's program occupies, and ",
+          meets_others ? "meets other devices"
+          : still_read ? "donates an array that is still read"
+                       : "needs an array that is computed after it",
+          ": compute on the CPU, or on another device, inside callbacks");
+    }
+    const bool may_run_now = ready_ && !still_read && !meets_others && device_->stream().IsIdle();
+    if (may_run_now) {
+      // Callbacks belong to the call, as on XLA's CPU device: their output is there when it
+      // returns, and it raises their errors. (Not so on several devices, which the caller serves in
+      // turn.)
+      runs_here_ = program.has_callbacks()
+                       ? participation_ == nullptr || participation_->is_alone
+                       : program.cost_ns() < static_cast<double>(device_->inline_ns());
+    }
+    if (runs_here_) return OkStatus();
+    for (Buffer* const buffer : arguments_) {
+      if (buffer->IsLentByThisThread()) lent_bytes_ += buffer->byte_size();
+    }
+    // Where a copy takes half as long as the program, waiting for the program is the better choice.
+    runs_here_ = lent_bytes_ > 0 && may_run_now && !program.has_callbacks() &&
+                 program.cost_ns() < 2 * static_cast<double>(lent_bytes_) / kCopyBytesPerNs;
+    if (!runs_here_) event_ = MakeRef<Event>();
+    return OkStatus();
+  }
+  bool runs_here() const { return runs_here_; }
+
+  // Makes a buffer for each result: fresh memory first, because only that can fail, then results
+  // that take over donated memory, then those that are computed when somebody reads them.
+  [[gnu::always_inline]] Status MakeResults() {
+    for (size_t i = 0; i < results_.size(); ++i) {
+      const ResultPlan& plan = executable_.results_[i];
+      if (DonationFor(plan) != nullptr || plan.deferred) continue;
+      Memory* const memory = device_->memory(plan.memory);
+      const Shape& shape = ShapeOfResult(i);
+      results_[i] = Buffer::TryAllocate(memory, shape, plan.byte_size, event_);
+      if (!results_[i]) return Exhausted(memory, plan.byte_size, "result", i, shape);
+      result_data_[i] = results_[i]->data();
+    }
+    for (size_t i = 0; i < arguments_.size(); ++i) {
+      parameter_data_[i] =
+          donation_of_[i] < 0 ? arguments_[i]->data() : donations_[donation_of_[i]].data();
+    }
+    if (lent_bytes_ > 0 && !runs_here_) TRIPONT_RETURN_IF_ERROR(CopyLent());
+    for (size_t i = 0; !donations_.empty() && i < results_.size(); ++i) {
+      const ResultPlan& plan = executable_.results_[i];
+      Donation* const donation = DonationFor(plan);
+      if (donation == nullptr) continue;
+      overwritten_.emplace_back(donation->buffer());
+      results_[i] = Buffer::FromDonation(device_->memory(plan.memory), ShapeOfResult(i),
+                                         std::move(*donation), event_);
+      result_data_[i] = results_[i]->data();
+    }
+    for (const auto& [result, source, byte_strides] : executable_.program_->deferred_results()) {
+      result_data_[result] = nullptr;
+      // Cannot fail: the source is there, and the shape was looked at when the program was loaded.
+      results_[result] =
+          Buffer::Deferred(*results_[source], ShapeOfResult(result), byte_strides).value();
+    }
+    return OkStatus();
+  }
+
+  [[gnu::always_inline]] Status RunHere(const UserData* user_data, uint64_t caller,
+                                        Ref<Event>* done) {
+    begun_ = true;
+    for (const Ref<Buffer>& buffer : overwritten_) buffer->WaitForHolds();
+    Status status = executable_.RunProgram(device_, parameter_data_.data(), result_data_.data(),
+                                           participation_, user_data, caller);
+    ReleaseHolds();
+    EndLoans();
+    if (done != nullptr) *done = nullptr;
+    if (status.ok()) return status;
+    if (!InterruptIsKept()) {
+      DropResults();
+      return status;
+    }
+    // Ctrl-C in a callback: Python raises that, and nobody looks at the results.
+    for (size_t i = 0; i < results_.size(); ++i) {
+      Memory* const memory = device_->memory(executable_.results_[i].memory);
+      results_[i] = Buffer::Failed(memory, ShapeOfResult(i), status);
+    }
+    if (done != nullptr) *done = Event::Failed(status);
+    return OkStatus();
+  }
+
+  // Gives the device's stream all that the program needs.
+  void Enqueue(std::shared_ptr<const UserData> user_data, uint64_t caller, Ref<Event>* done) {
+    begun_ = true;
+    auto execution = std::make_unique<Execution>();
+    execution->executable = Ref<Executable>(&executable_);
+    execution->device = device_;
+    execution->parameter_data.assign(parameter_data_.data(),
+                                     parameter_data_.data() + arguments_.size());
+    execution->inputs.reserve(arguments_.size());
+    for (size_t i = 0; i < arguments_.size(); ++i) {
+      Ref<Buffer> buffer(arguments_[i]);
+      if (!buffer->IsReady()) execution->awaited.push_back(buffer);
+      if (donation_of_[i] < 0) execution->inputs.push_back(Hold(std::move(buffer)));
+      handed_over_ = i + 1;
+    }
+    for (size_t i = 0; i < results_.size(); ++i) {
+      const bool written = !executable_.results_[i].deferred && results_[i]->TryHold();
+      execution->outputs.push_back(written ? Hold(results_[i]) : Hold());
+    }
+    execution->donations = std::move(donations_);
+    execution->overwritten = std::move(overwritten_);
+    execution->copies = std::move(copies_);
+    if (participation_ != nullptr) execution->participation = *participation_;
+    execution->user_data = std::move(user_data);
+    execution->caller = caller;
+    execution->done = event_;
+    device_->stream().Enqueue(std::move(execution));
+    ReleaseHolds();
+    if (waits_) (void)event_->Await();  // an error is the results'
+    EndLoans();
+    if (done != nullptr) *done = std::move(event_);
+  }
+
+ private:
+  const Shape& ShapeOfResult(size_t i) const { return executable_.artifact_.results[i].shape; }
+
+  // The donation whose memory the result takes over; null if there is none that nobody else sees.
+  Donation* DonationFor(const ResultPlan& plan) {
+    const int32_t parameter = plan.aliased_parameter;
+    if (parameter < 0 || donation_of_[parameter] < 0) return nullptr;
+    Donation& donation = donations_[donation_of_[parameter]];
+    return donation.exclusive() ? &donation : nullptr;
+  }
+
+  // Copies the arguments that this thread lent, or none if there is no room for all copies. Then
+  // the call waits for the program, unless it must not.
+  Status CopyLent() {
+    std::vector<size_t> copied;
+    for (size_t i = 0; i < arguments_.size(); ++i) {
+      const Buffer& lent = *arguments_[i];
+      if (!lent.IsLentByThisThread()) continue;
+      copies_.push_back(Buffer::TryAllocate(lent.memory(), lent.shape(), lent.byte_size(),
+                                            /*definition=*/nullptr));
+      if (copies_.back()) {
+        copied.push_back(i);
+        continue;
+      }
+      copies_.clear();
+      // Nobody may wait here for a program that meets others, which this thread may have to start,
+      // nor on a stream's thread for another stream.
+      if (executable_.has_collectives() || Stream::OnAnyStreamThread()) {
+        return Exhausted(lent.memory(), lent.byte_size(), "a copy of argument", i, lent.shape());
+      }
+      waits_ = true;
+      return OkStatus();
+    }
+    for (size_t n = 0; n < copied.size(); ++n) {
+      void*& data = parameter_data_[copied[n]];
+      ParallelCopy(copies_[n]->data(), data, copies_[n]->byte_size());
+      data = copies_[n]->data();
+    }
+    return OkStatus();
+  }
+
+  Status OfArgument(size_t index, const Status& status) const {
+    return status.WithPrefix(StrCat(executable_.name(), ": argument ", index));
+  }
+  Status WhyNotHeld(const Buffer& buffer) const {
+    for (const Donation& donation : donations_) {
+      if (donation.buffer() != &buffer) continue;
+      return InvalidArgument("the array of shape ", buffer.shape(),
+                             " is donated and used in the same call");
+    }
+    return buffer.HoldError();
+  }
+  Status Exhausted(Memory* memory, size_t size, std::string_view what, size_t number,
+                   const Shape& shape) {
+    DropResults();
+    return memory->allocator().Exhausted(size).WithPrefix(
+        StrCat(executable_.name(), ": ", what, " ", number, " of shape ", shape));
+  }
+  void DropResults() {
+    for (Ref<Buffer>& result : results_) result = nullptr;
+  }
+  [[gnu::always_inline]] void ReleaseHolds() {
+    for (size_t i = 0; i < held_; ++i) {
+      if (donation_of_[i] >= 0) continue;
+      i < handed_over_ ? arguments_[i]->HoldEnqueued() : arguments_[i]->ReleaseHoldToEnqueue();
+    }
+    held_ = handed_over_ = 0;
+  }
+  // The caller may write to what it lent when the call has returned.
+  void EndLoans() {
+    if (lent_bytes_ == 0) return;
+    for (Buffer* const buffer : arguments_) {
+      if (buffer->IsLentByThisThread()) buffer->EndLoan();
+    }
+  }
+
+  Executable& executable_;
+  Device* const device_;
+  const std::span<Buffer* const> arguments_;
+  const std::span<Ref<Buffer>> results_;
+  const Participation* const participation_;
+  std::vector<Donation> donations_;
+  SmallArray<int32_t> donation_of_;  // of each argument; -1: it is not donated
+  // Among the arguments, the first `held_` that are not donated are held (Buffer::TryHoldToEnqueue),
+  // and the first `handed_over_` of these are held by the Execution too.
+  size_t held_ = 0;
+  size_t handed_over_ = 0;
+  bool ready_ = true;  // all arguments are computed
+  bool runs_here_ = false;
+  bool waits_ = false;  // for the program, which reads what was lent in place
+  bool begun_ = false;
+  size_t lent_bytes_ = 0;  // of the arguments that the caller may write to after the call
+  Ref<Event> event_;       // of the results; null: they are there when the call returns
+  SmallArray<void*> parameter_data_;
+  SmallArray<void*> result_data_;
+  std::vector<Ref<Buffer>> copies_;       // of what was lent
+  std::vector<Ref<Buffer>> overwritten_;  // donated buffers whose memory is a result's now
 };
 
 StatusOr<Ref<Executable>> Executable::Load(std::string bytes, Backend& backend) {
@@ -193,16 +461,38 @@ const std::string& Executable::collectives() const {
 }
 std::string Executable::ThunkSequenceText() const { return tripont::ThunkSequenceText(artifact_); }
 
-Status Executable::CheckArgument(Device* device, size_t index, const Buffer* buffer) const {
-  if (buffer == nullptr) return InvalidArgument(name(), ": argument ", index, " is null");
-  const Shape& expected = artifact_.parameters[index].shape;
-  if (!(buffer->shape() == expected)) {
-    return InvalidArgument(name(), ": argument ", index, " has shape ", buffer->shape(),
-                           ", the program expects ", expected);
+Status Executable::CheckCall(const Device* device, std::span<Buffer* const> arguments,
+                             size_t num_results, const Participation* participation) const {
+  if (program_ == nullptr) {
+    return FailedPrecondition(name(), " was compiled ahead of time for target '", artifact_.target,
+                              "' (", artifact_.cpu,
+                              "): serialize it, and load it on such a machine");
   }
-  if (buffer->device() != device) {
-    return InvalidArgument(name(), ": argument ", index, " of shape ", expected, " is on device ",
-                           buffer->device()->id(), ", the program runs on device ", device->id());
+  if (!program_->collectives().empty() && (participation == nullptr || !participation->launch)) {
+    return FailedPrecondition(name(), " is a program for ", artifact_.num_replicas,
+                              " replicas and ", artifact_.num_partitions,
+                              " partitions; it cannot run alone");
+  }
+  if (arguments.size() != parameters_.size()) {
+    return InvalidArgument(name(), ": ", arguments.size(), " arguments given, the program takes ",
+                           parameters_.size());
+  }
+  if (num_results != results_.size()) {
+    return InvalidArgument(name(), ": room for ", num_results, " results, the program has ",
+                           results_.size());
+  }
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const Buffer* const buffer = arguments[i];
+    if (buffer == nullptr) return InvalidArgument(name(), ": argument ", i, " is null");
+    const Shape& expected = artifact_.parameters[i].shape;
+    if (!(buffer->shape() == expected)) {
+      return InvalidArgument(name(), ": argument ", i, " has shape ", buffer->shape(),
+                             ", the program expects ", expected);
+    }
+    if (buffer->device() != device) {
+      return InvalidArgument(name(), ": argument ", i, " of shape ", expected, " is on device ",
+                             buffer->device()->id(), ", the program runs on device ", device->id());
+    }
   }
   return OkStatus();
 }
@@ -259,249 +549,18 @@ Status Executable::RunProgram(Device* device, void* const* parameters, void* con
   return status;
 }
 
-size_t Executable::CopyLent(std::span<Buffer* const> arguments, void** parameter_data,
-                            std::vector<Ref<Buffer>>& copies) {
-  std::vector<size_t> copied;
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    const Buffer& lent = *arguments[i];
-    if (!lent.IsLentByThisThread()) continue;
-    copies.push_back(
-        Buffer::TryAllocate(lent.memory(), lent.shape(), lent.byte_size(), /*definition=*/nullptr));
-    if (!copies.back()) {
-      copies.clear();
-      return i;
-    }
-    copied.push_back(i);
-  }
-  for (size_t n = 0; n < copied.size(); ++n) {
-    void*& data = parameter_data[copied[n]];
-    ParallelCopy(copies[n]->data(), data, copies[n]->byte_size());
-    data = copies[n]->data();
-  }
-  return arguments.size();
-}
-
 Status Executable::Execute(Device* device, std::span<Buffer* const> arguments,
                            std::span<const int64_t> non_donatable, std::span<Ref<Buffer>> results,
                            Ref<Event>* done, const Participation* participation,
                            std::shared_ptr<const UserData> user_data, uint64_t caller) {
-  if (program_ == nullptr) {
-    return FailedPrecondition(name(), " was compiled ahead of time for target '", artifact_.target,
-                              "' (", artifact_.cpu,
-                              "): serialize it, and load it on such a machine");
-  }
-  if (has_collectives() && (participation == nullptr || !participation->launch)) {
-    return FailedPrecondition(name(), " is a program for ", artifact_.num_replicas,
-                              " replicas and ", artifact_.num_partitions,
-                              " partitions; it cannot run alone");
-  }
-  const size_t num_parameters = parameters_.size();
-  const size_t num_results = results_.size();
-  if (arguments.size() != num_parameters) {
-    return InvalidArgument(name(), ": ", arguments.size(), " arguments given, the program takes ",
-                           num_parameters);
-  }
-  if (results.size() != num_results) {
-    return InvalidArgument(name(), ": room for ", results.size(), " results, the program has ",
-                           num_results);
-  }
-  for (size_t i = 0; i < num_parameters; ++i)
-    TRIPONT_RETURN_IF_ERROR(CheckArgument(device, i, arguments[i]));
-
-  // Donations come first, so that a buffer that is donated and used too is found out by its hold
-  // failing. From here on every way out gives back what was taken: the destructors do, and Undo.
-  std::vector<Donation> donations;
-  SmallArray<int32_t> donation_of(num_parameters);
-  std::fill_n(donation_of.data(), num_parameters, -1);
-  const auto undo = [&](Status status) {
-    for (Donation& donation : donations) donation.Undo();
-    return status;
-  };
-  for (const int64_t index : artifact_.donatable_parameters) {
-    if (std::find(non_donatable.begin(), non_donatable.end(), index) != non_donatable.end())
-      continue;
-    StatusOr<Donation> donation = arguments[index]->Donate();
-    if (!donation.ok())
-      return undo(donation.status().WithPrefix(StrCat(name(), ": argument ", index)));
-    donation_of[index] = static_cast<int32_t>(donations.size());
-    donations.push_back(std::move(donation).value());
-  }
-  bool ready = true;
-  HeldArguments held{arguments, donation_of.data()};
-  for (; held.count < num_parameters; ++held.count) {
-    Buffer* const buffer = arguments[held.count];
-    if (donation_of[held.count] < 0 && !buffer->TryHoldToEnqueue()) {
-      const bool both =
-          std::any_of(donations.begin(), donations.end(),
-                      [&](const Donation& donation) { return donation.buffer() == buffer; });
-      const Status status = both ? InvalidArgument("the array of shape ", buffer->shape(),
-                                                   " is donated and used in the same call")
-                                 : buffer->HoldError();
-      const size_t number = held.count;
-      held.Release();
-      return undo(status.WithPrefix(StrCat(name(), ": argument ", number)));
-    }
-    ready = ready && buffer->IsReady();
-  }
-
-  // Donated memory that somebody still reads: waiting for that is the stream's business.
-  const bool still_read =
-      std::any_of(donations.begin(), donations.end(), [](const Donation& donation) {
-        return donation.exclusive() && donation.buffer()->HasHolds();
-      });
-  // A callback of a program that runs on this stream: what it starts cannot wait behind it.
-  const bool nested = device->stream().OnStreamThread();
-  if (nested && (!ready || still_read || has_collectives())) {
-    held.Release();
-    return undo(FailedPrecondition(
-        name(),
-        " was started by a callback on the device that the callback's program occupies, and ",
-        has_collectives() ? "meets other devices"
-        : still_read      ? "donates an array that is still read"
-                          : "needs an array that is computed after it",
-        ": compute on the CPU, or on another device, inside callbacks"));
-  }
-  const bool may_run_now =
-      nested || (ready && !still_read && !has_collectives() && device->stream().IsIdle());
-  bool run_inline = nested;
-  size_t borrowed = 0;  // bytes that the caller may write to when this has returned
-  if (may_run_now && !nested) {
-    // Callbacks belong to the call, as on XLA's CPU device: their output is there when it returns,
-    // and it raises their errors. (Not so on several devices, which the caller serves in turn.)
-    run_inline = program_->has_callbacks()
-                     ? participation == nullptr || participation->is_alone
-                     : program_->cost_ns() < static_cast<double>(device->inline_ns());
-  }
-  if (!run_inline) {
-    for (Buffer* const buffer : arguments) {
-      if (buffer->IsLentByThisThread()) borrowed += buffer->byte_size();
-    }
-    // Where a copy takes half as long as the program, waiting for the program is the better choice.
-    run_inline = borrowed > 0 && may_run_now && !program_->has_callbacks() &&
-                 program_->cost_ns() < 2 * static_cast<double>(borrowed) / kCopyBytesPerNs;
-  }
-  const auto end_loans = [&] {
-    for (Buffer* const buffer : arguments) {
-      if (buffer->IsLentByThisThread()) buffer->EndLoan();
-    }
-  };
-  Ref<Event> event;
-  if (!run_inline) event = MakeRef<Event>();
-
-  // Results: fresh memory first, because only that can fail; then those that take over donated
-  // memory.
-  SmallArray<void*> result_data(num_results);
-  const auto exhausted = [&](Memory* memory, size_t size, std::string_view what, size_t number,
-                             const Shape& shape) {
-    for (Ref<Buffer>& result : results) result = nullptr;
-    held.Release();
-    return undo(memory->allocator().Exhausted(size).WithPrefix(
-        StrCat(name(), ": ", what, " ", number, " of shape ", shape)));
-  };
-  const auto donation_for = [&](size_t i) -> Donation* {
-    const int32_t parameter = results_[i].aliased_parameter;
-    if (parameter < 0 || donation_of[parameter] < 0) return nullptr;
-    Donation& donation = donations[donation_of[parameter]];
-    return donation.exclusive() ? &donation : nullptr;
-  };
-  for (size_t i = 0; i < num_results; ++i) {
-    if (donation_for(i) != nullptr || results_[i].deferred) continue;
-    const ResultPlan& plan = results_[i];
-    Memory* const memory = device->memory(plan.memory);
-    results[i] = Buffer::TryAllocate(memory, artifact_.results[i].shape, plan.byte_size, event);
-    if (!results[i])
-      return exhausted(memory, plan.byte_size, "result", i, artifact_.results[i].shape);
-    result_data[i] = results[i]->data();
-  }
-  SmallArray<void*> parameter_data(num_parameters);
-  for (size_t i = 0; i < num_parameters; ++i) {
-    parameter_data[i] =
-        donation_of[i] < 0 ? arguments[i]->data() : donations[donation_of[i]].data();
-  }
-  std::vector<Ref<Buffer>> copies;
-  bool wait = false;  // instead of copying
-  if (borrowed > 0 && !run_inline) {
-    const size_t lacking = CopyLent(arguments, parameter_data.data(), copies);
-    if (lacking < num_parameters) {
-      // Nobody may wait here for a program that meets others, which this thread may have to start,
-      // nor on a stream's thread for another stream.
-      if (has_collectives() || Stream::OnAnyStreamThread()) {
-        const Buffer& lent = *arguments[lacking];
-        return exhausted(lent.memory(), lent.byte_size(), "a copy of argument", lacking,
-                         lent.shape());
-      }
-      wait = true;
-    }
-  }
-  std::vector<Ref<Buffer>> overwritten;
-  for (size_t i = 0; i < num_results; ++i) {
-    Donation* const donation = donation_for(i);
-    if (donation == nullptr) continue;
-    overwritten.emplace_back(donation->buffer());
-    results[i] = Buffer::FromDonation(device->memory(results_[i].memory),
-                                      artifact_.results[i].shape, std::move(*donation), event);
-    result_data[i] = results[i]->data();
-  }
-
-  for (const LoadedProgram::DeferredResult& plan : program_->deferred_results()) {
-    result_data[plan.result] = nullptr;
-    // Cannot fail: the source is there, and the shape was looked at when the program was loaded.
-    results[plan.result] = Buffer::Deferred(*results[plan.source],
-                                            artifact_.results[plan.result].shape, plan.byte_strides)
-                               .value();
-  }
-
-  if (run_inline) {
-    for (const Ref<Buffer>& buffer : overwritten) buffer->WaitForHolds();
-    Status status = RunProgram(device, parameter_data.data(), result_data.data(), participation,
-                               user_data.get(), caller);
-    held.Release();
-    if (borrowed > 0) end_loans();
-    if (!status.ok() && InterruptIsKept()) {
-      // Ctrl-C in a callback: Python raises that, and nobody looks at the results.
-      for (size_t i = 0; i < num_results; ++i) {
-        results[i] =
-            Buffer::Failed(device->memory(results_[i].memory), artifact_.results[i].shape, status);
-      }
-      if (done != nullptr) *done = Event::Failed(status);
-      return OkStatus();
-    }
-    if (!status.ok()) {
-      for (Ref<Buffer>& result : results) result = nullptr;
-      return status;
-    }
-    if (done != nullptr) *done = nullptr;
-    return status;
-  }
-
-  auto execution = std::make_unique<Execution>();
-  execution->executable = Ref<Executable>(this);
-  execution->device = device;
-  execution->parameter_data.assign(parameter_data.data(), parameter_data.data() + num_parameters);
-  execution->inputs.reserve(num_parameters);
-  for (size_t i = 0; i < num_parameters; ++i) {
-    Ref<Buffer> buffer(arguments[i]);
-    if (!buffer->IsReady()) execution->awaited.push_back(buffer);
-    if (donation_of[i] < 0) execution->inputs.push_back(Hold(std::move(buffer)));
-    held.handed_over = i + 1;
-  }
-  for (size_t i = 0; i < num_results; ++i) {
-    const Ref<Buffer>& result = results[i];
-    const bool written = !results_[i].deferred && result->TryHold();
-    execution->outputs.push_back(written ? Hold(result) : Hold());
-  }
-  execution->donations = std::move(donations);
-  execution->overwritten = std::move(overwritten);
-  execution->copies = std::move(copies);
-  if (participation != nullptr) execution->participation = *participation;
-  execution->user_data = std::move(user_data);
-  execution->caller = caller;
-  execution->done = event;
-  device->stream().Enqueue(std::move(execution));
-  held.Release();
-  if (wait) (void)event->Await();  // an error is the results'
-  if (borrowed > 0) end_loans();
-  if (done != nullptr) *done = std::move(event);
+  TRIPONT_RETURN_IF_ERROR(CheckCall(device, arguments, results.size(), participation));
+  Call call(*this, device, arguments, results, participation);
+  TRIPONT_RETURN_IF_ERROR(call.TakeDonations(non_donatable));
+  TRIPONT_RETURN_IF_ERROR(call.HoldArguments());
+  TRIPONT_RETURN_IF_ERROR(call.ChooseThread());
+  TRIPONT_RETURN_IF_ERROR(call.MakeResults());
+  if (call.runs_here()) return call.RunHere(user_data.get(), caller, done);
+  call.Enqueue(std::move(user_data), caller, done);
   return OkStatus();
 }
 

@@ -96,16 +96,12 @@ class TRIPONT_EXPORT Executable : public RefCounted<Executable> {
  private:
   friend class RefCounted<Executable>;
   class Execution;
-  struct HeldArguments;
+  class Call;
   Executable() = default;
   ~Executable();
-  Status CheckArgument(Device* device, size_t index, const Buffer* buffer) const;
-  // Copies the arguments that this thread lent, and puts the copies' addresses into
-  // `parameter_data`, which has those of the arguments. If there is no room for all copies: makes
-  // none, and returns the number of the argument that there is no room for; else the number of
-  // arguments.
-  static size_t CopyLent(std::span<Buffer* const> arguments, void** parameter_data,
-                         std::vector<Ref<Buffer>>& copies);
+  // Whether a call with these arguments can be made at all, by what does not change meanwhile.
+  Status CheckCall(const Device* device, std::span<Buffer* const> arguments, size_t num_results,
+                   const Participation* participation) const;
   // The addresses of all parameters and results; the thunks run on this thread.
   Status RunProgram(Device* device, void* const* parameters, void* const* results,
                     const Participation* participation, const UserData* user_data,
