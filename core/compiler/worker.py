@@ -4,30 +4,7 @@
 closed, even in the middle of a compile. Descriptor 2 is a file in which the runtime looks for the reason if the
 worker cannot start; once the worker is ready it moves descriptors 1 and 2 to ``STDERR_FD``, the user's stderr.
 
-Protocol. All numbers are little-endian; ``bytes32`` is u32 size + bytes, ``bytes64`` is u64 size + bytes. First the
-worker says that it is ready; then each request is answered in turn: when it has been read, and when it is done. A
-worker that ends before it has read one cannot have died of it, and the runtime asks another.
-
-    hello       u32 0x49485054 ("TPHI"), u32 PROTOCOL_VERSION, bytes32 identity: three lines with the version of
-                tripont, the digest of the compiler's sources, and the packages that it is built on
-    request     u32 0x51525054 ("TPRQ"), u64 size of the rest, then
-                bytes32 format, bytes64 program, bytes64 CompileOptionsProto,
-                u32 count of options, each bytes32 key, bytes32 value,
-                u32 count of partitioners that the program may use, each bytes32 name,
-                u32 whether its custom calls may be replicated although they have side effects
-    accepted    u32 0x41525054 ("TPRA")
-    question    u32 0x55515054 ("TPQU"), u64 size of the rest, then
-                bytes32 name of a partitioner, u32 what is asked of it, u32 count of parts, each bytes64
-    answer      u32 0x4E415054 ("TPAN"), u64 size of the rest, then
-                u32 status code, bytes32 message, u32 count of parts, each bytes64
-    response    u32 0x53525054 ("TPRS"), u32 status code (0 is OK, else absl's numbers),
-                bytes32 message, bytes64 artifact
-                message, if the code is OK: "reused" if the machine code was there already, else empty
-
-Between accepted and response the worker may ask any number of questions, each answered before it goes on: what is
-asked of partitioners, and what they answer, is in ``core/runtime/partitioners.h``.
-
-The other side is ``core/runtime/compile_worker.cc``.
+``core/schema/messages.py`` defines what is said, ``core/runtime/compile_worker.cc`` is the other side.
 """
 
 from __future__ import annotations
@@ -44,9 +21,11 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
-from tripont.core.schema.messages import PROTOCOL_VERSION, REUSED, Message
+from tripont.core.schema import messages
+from tripont.core.schema.codec import Codec
+from tripont.core.schema.messages import Accepted, Answer, Hello, Question, Request, Response
 
 from tripont.version import __version__ as version
 
@@ -54,38 +33,16 @@ from .ir.errors import STATUS_CODES, CompileError
 from .targets import code_cache
 from .xla import partitioners
 
-LARGE: Final = 1 << 20  # bytes of a request after which the worker gives memory back at once
+LARGE: Final = (
+    1 << 20
+)  # bytes of a message that is not copied, and after which memory is given back at once
 
 CODE_NAMES: Final = {number: name for name, number in STATUS_CODES.items()}
 
 CompileFunction = Callable[[bytes, str, bytes, dict[str, str]], bytes]
 
-
-class Fields:
-    """Reads the fields of a request or an answer; struct.error or ValueError if it is malformed."""
-
-    def __init__(self, data: bytes | bytearray) -> None:
-        self.data = data
-        self.position = 0
-
-    def number(self, layout: str) -> int:
-        (value,) = struct.unpack_from(layout, self.data, self.position)
-        self.position += struct.calcsize(layout)
-        return int(value)
-
-    def _take(self, size: int) -> bytes:
-        if self.position + size > len(self.data):
-            raise ValueError("the message ends early")
-        with memoryview(self.data) as view:
-            data = bytes(view[self.position : self.position + size])
-        self.position += size
-        return data
-
-    def bytes32(self) -> bytes:
-        return self._take(self.number("<I"))
-
-    def bytes64(self) -> bytes:
-        return self._take(self.number("<Q"))
+CODEC: Final = Codec(messages)
+FRAME: Final = struct.Struct("<IQ")  # a message's number, the size of its fields
 
 
 def describe(error: BaseException) -> tuple[int, str]:
@@ -110,33 +67,26 @@ def no_one_to_ask(name: str, question: int, parts: Sequence[bytes]) -> list[byte
 
 def handle(
     payload: bytearray, compile_program: CompileFunction, ask: partitioners.Ask = no_one_to_ask
-) -> tuple[int, str, bytes]:
-    """Status code, message and artifact for one request. ``payload`` is empty afterwards: constants make it large, and
+) -> Response:
+    """The response to one request, whose fields are ``payload``. It is empty afterwards: constants make it large, and
     the compiler needs the memory. ``ask``: what asks the other side a question.
     """
     try:
-        fields = Fields(payload)
-        format_ = fields.bytes32().decode()
-        program = fields.bytes64()
-        options_proto = fields.bytes64()
-        options: dict[str, str] = {}
-        for _ in range(fields.number("<I")):
-            key = fields.bytes32().decode()
-            options[key] = fields.bytes32().decode()
-        names = {}
-        for _ in range(fields.number("<I")):
-            name = fields.bytes32().decode()
-            names[name] = bool(fields.number("<I"))
+        request = Request(**CODEC.read(Request, payload))
         payload.clear()
+        names = {p.name: p.may_be_replicated for p in request.partitioners}
         before = code_cache.hits()
+        program, request.program = request.program, b""
         with partitioners.of_process(names, ask):
-            artifact = compile_program(program, format_, options_proto, options)
-        return 0, REUSED if code_cache.hits() > before else "", artifact
+            artifact = compile_program(
+                program, request.format, request.compile_options, request.options
+            )
+        return Response(0, reused=code_cache.hits() > before, artifact=artifact)
     except Exception as error:
         code, message = describe(error)
         if code == STATUS_CODES["INTERNAL"] and os.environ.get("TRIPONT_LOG_LEVEL", "1") >= "2":
             traceback.print_exc()
-        return code, message, b""
+        return Response(code, message.encode(errors="replace"))
 
 
 def receive(connection: socket.socket, size: int) -> bytearray | None:
@@ -152,52 +102,57 @@ def receive(connection: socket.socket, size: int) -> bytearray | None:
     return data
 
 
-HEADER: Final = struct.Struct("<IQ")
+def send(connection: socket.socket, message: Any) -> int:
+    """Send a message of core/schema/messages.py; the size of its fields."""
+    parts = CODEC.parts(message)
+    size = sum(map(len, parts))
+    head = FRAME.pack(message.NUMBER, size)
+    if size > LARGE:  # no copy of its large parts
+        for part in (head, *parts):
+            connection.sendall(part)
+    else:
+        connection.sendall(head + b"".join(parts))
+    return size
 
 
-def ask(connection: socket.socket, name: str, question: int, parts: Sequence[bytes]) -> list[bytes]:
+def receive_fields(connection: socket.socket, expected: type) -> bytearray | None:
+    """The fields of a message of type ``expected``; None if the other side is gone, or says something else."""
+    head = receive(connection, FRAME.size)
+    number, size = FRAME.unpack(head) if head is not None else (0, 0)
+    if head is not None and number != getattr(expected, "NUMBER"):  # noqa: B009
+        print("tripont: compile worker: a message of another kind than expected", file=sys.stderr)
+        return None
+    return receive(connection, size) if head is not None else None
+
+
+def ask(
+    connection: socket.socket,
+    name: str,
+    question: messages.PartitioningQuestion,
+    parts: Sequence[bytes],
+) -> list[bytes]:
     """The other side's answer to a question. CompileError: that of the function which it called, or INTERNAL."""
-    target = name.encode()
-    body = [struct.pack("<I", len(target)), target, struct.pack("<II", question, len(parts))]
-    for part in parts:
-        body += [struct.pack("<Q", len(part)), part]
-    rest = b"".join(body)
-    connection.sendall(HEADER.pack(Message.QUESTION, len(rest)) + rest)
-    head = receive(connection, HEADER.size)
-    magic, size = HEADER.unpack(head) if head is not None else (0, 0)
-    answer = receive(connection, size) if magic == Message.ANSWER else None
-    if answer is None:
+    send(connection, Question(name, question, tuple(parts)))
+    fields = receive_fields(connection, Answer)
+    if fields is None:
         raise CompileError("INTERNAL", f"a question about {name} was not answered")
-    fields = Fields(answer)
-    code, message = fields.number("<I"), fields.bytes32().decode(errors="replace")
-    if code:
-        raise CompileError(CODE_NAMES.get(code, "UNKNOWN"), message)
-    return [fields.bytes64() for _ in range(fields.number("<I"))]
+    answer = Answer(**CODEC.read(Answer, fields))
+    if answer.code:
+        raise CompileError(
+            CODE_NAMES.get(answer.code, "UNKNOWN"), answer.message.decode(errors="replace")
+        )
+    return list(answer.parts)
 
 
 def serve(connection: socket.socket, compile_program: CompileFunction) -> None:
     """Answer requests until the other side closes the connection or sends something else."""
-    while (head := receive(connection, HEADER.size)) is not None:
-        magic, size = HEADER.unpack(head)
-        if magic != Message.REQUEST:
-            print("tripont: compile worker: not a request; ending", file=sys.stderr)
-            return
-        payload = receive(connection, size)
-        if payload is None:
-            return
-        connection.sendall(struct.pack("<I", Message.ACCEPTED))
-        code, message, artifact = handle(
-            payload, compile_program, functools.partial(ask, connection)
-        )
-        text = message.encode(errors="replace")
-        connection.sendall(
-            struct.pack("<III", Message.RESPONSE, code, len(text))
-            + text
-            + struct.pack("<Q", len(artifact))
-        )
-        connection.sendall(artifact)
-        if size > LARGE or len(artifact) > LARGE:  # its modules are cycles of large objects
-            del artifact
+    while (payload := receive_fields(connection, Request)) is not None:
+        size = len(payload)
+        send(connection, Accepted())
+        response = handle(payload, compile_program, functools.partial(ask, connection))
+        size = max(size, send(connection, response))
+        del response
+        if size > LARGE:  # its modules are cycles of large objects
             gc.collect()
 
 
@@ -263,8 +218,7 @@ def main(arguments: list[str]) -> int:
 
     enable_reading_limit()
     move_output(stderr_fd)
-    text = "\n".join((version, sources, packages())).encode()
-    connection.sendall(struct.pack("<III", Message.HELLO, PROTOCOL_VERSION, len(text)) + text)
+    send(connection, Hello(messages.PROTOCOL_VERSION, version, sources, packages()))
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         serve(connection, compile_program)
     sys.stdout.flush()

@@ -17,14 +17,7 @@ constexpr size_t kSectionSize = 24;
 constexpr size_t kCheckedFrom = 24;
 constexpr uint32_t kMaxSections = 64;
 constexpr int64_t kMaxBytes = int64_t{1} << 46;
-enum Section : uint32_t {
-  kMeta = 1,
-  kCode = 2,
-  kConstants = 3,
-  kDebug = 4,
-  kProgram = 5,
-  kSizes = 6
-};
+constexpr uint32_t kSections = NumberOf(schema::SectionKind{});  // numbered from 1
 
 // ----------------------------------------------------------------------------------------------------
 // consistency
@@ -343,8 +336,8 @@ StatusOr<Artifact> ParseArtifact(std::string_view bytes) {
   if (count > kMaxSections || kHeaderSize + count * kSectionSize > bytes.size()) {
     return InvalidArgument("artifact: ", count, " sections do not fit in ", bytes.size(), " bytes");
   }
-  std::array<std::string_view, kSizes + 1> sections;
-  std::array<bool, kSizes + 1> present{};
+  std::array<std::string_view, kSections + 1> sections;
+  std::array<bool, kSections + 1> present{};
   for (uint32_t i = 0; i < count; ++i) {
     const size_t entry = kHeaderSize + i * kSectionSize;
     const auto kind = At<uint32_t>(bytes, entry);
@@ -354,23 +347,26 @@ StatusOr<Artifact> ParseArtifact(std::string_view bytes) {
       return InvalidArgument("artifact: section ", kind, " [", offset, ", +", size,
                              ") is outside the ", bytes.size(), " bytes");
     }
-    if (kind < kMeta || kind > kSizes || present[kind]) {
+    if (kind == 0 || kind > kSections || present[kind]) {
       return InvalidArgument("artifact: section ", kind, " is unknown or there twice");
     }
     present[kind] = true;
     sections[kind] = bytes.substr(offset, size);
   }
-  if (!present[kMeta]) return InvalidArgument("artifact: section META is missing");
+  const auto number = [](schema::SectionKind kind) { return static_cast<size_t>(kind); };
+  const auto section = [&](schema::SectionKind kind) { return sections[number(kind)]; };
+  using enum schema::SectionKind;
+  if (!present[number(kMeta)]) return InvalidArgument("artifact: section META is missing");
   Artifact artifact;
-  artifact.code = sections[kCode];
-  artifact.constants = sections[kConstants];
-  artifact.program = sections[kProgram];
-  TRIPONT_RETURN_IF_ERROR(Read(sections[kMeta], "META", Artifact::Fields(), artifact));
+  artifact.code = section(kCode);
+  artifact.constants = section(kConstants);
+  artifact.program = section(kProgram);
+  TRIPONT_RETURN_IF_ERROR(Read(section(kMeta), "META", Artifact::Fields(), artifact));
   artifact.visible_results = artifact.results.size();
-  if (present[kSizes])
-    TRIPONT_RETURN_IF_ERROR(Read(sections[kSizes], "SIZES", Artifact::FieldsInSizes(), artifact));
-  if (!sections[kDebug].empty())
-    TRIPONT_RETURN_IF_ERROR(Read(sections[kDebug], "DEBUG", Artifact::FieldsInDebug(), artifact));
+  if (present[number(kSizes)])
+    TRIPONT_RETURN_IF_ERROR(Read(section(kSizes), "SIZES", Artifact::FieldsInSizes(), artifact));
+  if (!section(kDebug).empty())
+    TRIPONT_RETURN_IF_ERROR(Read(section(kDebug), "DEBUG", Artifact::FieldsInDebug(), artifact));
   TRIPONT_RETURN_IF_ERROR(Checker(artifact).Check());
   return artifact;
 }

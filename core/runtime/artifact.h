@@ -3,7 +3,6 @@
 #ifndef TRIPONT_CORE_RUNTIME_ARTIFACT_H_
 #define TRIPONT_CORE_RUNTIME_ARTIFACT_H_
 
-#include <cstdint>
 #include <string_view>
 
 #include "core/runtime/export.h"
@@ -11,8 +10,6 @@
 #include "core/schema/artifact.h"
 
 namespace tripont {
-
-inline constexpr uint32_t kArtifactFormatVersion = 3;
 
 // `code`, `constants` and `program` are views of the bytes that were parsed: valid as long as these.
 // Results from `visible_results` on are for the runtime alone (never -1 here).

@@ -28,11 +28,6 @@ namespace onednn {
 class Port;  // library/onednn_api.h
 }
 
-// Increased with every change of a type that a library of TRIPONT_BACKENDS shares with this one:
-// the classes of this header, BackendRegistration, Artifact, Shape and Status. Such a library has
-// their layout and vtables compiled in, whatever the version of the release.
-inline constexpr int kBackendAbi = 2;
-
 // What memory is for, and so what kind of it is taken.
 enum class MemoryUse {
   kArrays,       // host and devices access it, the devices most (SYCL: shared)

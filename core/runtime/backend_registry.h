@@ -20,6 +20,7 @@
 #include "core/runtime/backend.h"
 #include "core/runtime/export.h"
 #include "core/runtime/status.h"
+#include "core/schema/backend_abi.h"
 
 namespace tripont {
 

@@ -28,15 +28,16 @@
 #include "core/runtime/installation.h"
 #include "core/runtime/interrupt.h"
 #include "core/runtime/logging.h"
+#include "core/runtime/record_reader.h"
+#include "core/runtime/record_writer.h"
 #include "core/schema/messages.h"
 
 namespace tripont {
 namespace {
 
-constexpr uint32_t kLargestHello = 4096;
+constexpr uint64_t kLargestHello = 4096;
 constexpr char kInWorker[] = "TRIPONT_IN_WORKER";
-constexpr uint64_t kLargestArtifact = uint64_t{1} << 40;
-constexpr uint64_t kLargestQuestion = uint64_t{1} << 30;
+constexpr uint64_t kLargestMessage = uint64_t{1} << 40;
 // Descriptors of the worker; core/compiler/worker.py closes everything above.
 constexpr int kWorkerSocket = 3;
 constexpr int kWorkerStderr = 4;
@@ -74,51 +75,16 @@ class Descriptor {
   int fd_;
 };
 
-void Append(std::string& out, const void* data, size_t size) {
-  out.append(static_cast<const char*>(data), size);
+// A message begins with its number and the size of the fields that follow.
+constexpr size_t kFrameSize = sizeof(uint32_t) + sizeof(uint64_t);
+
+// The message that `fields` hold, which own its large values. False if they are not such a message.
+template <typename Message>
+bool Parse(std::string_view fields, Message& message) {
+  RecordReader reader(fields, "message");
+  reader.ReadFields(message, Message::Fields());
+  return reader.Finish().ok();
 }
-void AppendU32(std::string& out, uint32_t value) { Append(out, &value, sizeof(value)); }
-void AppendU64(std::string& out, uint64_t value) { Append(out, &value, sizeof(value)); }
-void AppendBytes32(std::string& out, std::string_view bytes) {
-  AppendU32(out, static_cast<uint32_t>(bytes.size()));
-  out.append(bytes);
-}
-void AppendBytes64(std::string& out, std::string_view bytes) {
-  AppendU64(out, bytes.size());
-  out.append(bytes);
-}
-
-// Reads the fields of a question. A field that is not all there is empty or 0, and whole() false.
-class QuestionReader {
- public:
-  explicit QuestionReader(std::string_view rest) : rest_(rest) {}
-
-  uint32_t U32() { return Number<uint32_t>(); }
-  std::string Bytes32() { return std::string(Take(Number<uint32_t>())); }
-  std::string Bytes64() { return std::string(Take(Number<uint64_t>())); }
-  bool whole() const { return whole_; }
-
- private:
-  template <typename T>
-  T Number() {
-    T number = 0;
-    const std::string_view bytes = Take(sizeof(T));
-    if (whole_) std::memcpy(&number, bytes.data(), sizeof(T));
-    return number;
-  }
-  std::string_view Take(uint64_t size) {
-    if (size > rest_.size()) {
-      whole_ = false;
-      return {};
-    }
-    const std::string_view taken = rest_.substr(0, size);
-    rest_.remove_prefix(size);
-    return taken;
-  }
-
-  std::string_view rest_;
-  bool whole_ = true;
-};
 
 // The worker's program. Takes two arguments, both of which may be empty: the module path to put
 // before the interpreter's own, and a folder to put last (tripont/helper_process.py does the same).
@@ -427,7 +393,18 @@ Status CompileWorker::AwaitSocket(short event) {
   }
 }
 
-Status CompileWorker::Send(std::string_view bytes) {
+template <typename Message>
+Status CompileWorker::Send(const Message& message) {
+  std::string bytes(kFrameSize, '\0');
+  RecordWriter(bytes).Write(message);
+  const uint32_t number = Message::kNumber;
+  const uint64_t size = bytes.size() - kFrameSize;
+  std::memcpy(bytes.data(), &number, sizeof(number));
+  std::memcpy(bytes.data() + sizeof(number), &size, sizeof(size));
+  return SendBytes(bytes);
+}
+
+Status CompileWorker::SendBytes(std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t sent = send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent > 0) {
@@ -441,7 +418,18 @@ Status CompileWorker::Send(std::string_view bytes) {
   return OkStatus();
 }
 
-Status CompileWorker::Receive(void* data, size_t size) {
+StatusOr<CompileWorker::Received> CompileWorker::Receive(uint64_t largest) {
+  Received received;
+  uint64_t size = 0;
+  TRIPONT_RETURN_IF_ERROR(ReceiveBytes(&received.number, sizeof(received.number)));
+  TRIPONT_RETURN_IF_ERROR(ReceiveBytes(&size, sizeof(size)));
+  if (size > largest) return Received{};
+  received.fields.resize(size);
+  TRIPONT_RETURN_IF_ERROR(ReceiveBytes(received.fields.data(), size));
+  return received;
+}
+
+Status CompileWorker::ReceiveBytes(void* data, size_t size) {
   auto* to = static_cast<char*>(data);
   while (size > 0) {
     const ssize_t received = recv(socket_, to, size, MSG_DONTWAIT);
@@ -458,30 +446,22 @@ Status CompileWorker::Receive(void* data, size_t size) {
 }
 
 Status CompileWorker::AwaitHello() {
-  uint32_t hello[3];
-  TRIPONT_RETURN_IF_ERROR(Receive(hello, sizeof(hello)));
-  if (hello[0] != message::kHello || hello[1] != kProtocolVersion || hello[2] > kLargestHello) {
-    return End(Unavailable("the compile worker of ", python_, " speaks another protocol (version ",
-                           hello[1], ", expected ", kProtocolVersion,
-                           "): another version of tripont is installed there"));
+  TRIPONT_ASSIGN_OR_RETURN(const Received received, Receive(kLargestHello));
+  schema::Hello hello;
+  if (received.number != hello.kNumber || !Parse(received.fields, hello) ||
+      hello.protocol_version != kProtocolVersion) {
+    return End(Unavailable("the compile worker of ", python_, " does not speak version ",
+                           kProtocolVersion, " of the protocol: another version of tripont is ",
+                           "installed there"));
   }
-  std::string text(hello[2], '\0');
-  TRIPONT_RETURN_IF_ERROR(Receive(text.data(), text.size()));
-  // Its version, its compiler's sources, the packages that this is built on.
-  std::string_view parts[3];
-  std::string_view rest = text;
-  for (std::string_view& part : parts) {
-    part = rest.substr(0, rest.find('\n'));
-    rest.remove_prefix(std::min(part.size() + 1, rest.size()));
-  }
-  if (parts[0] != Version()) {
-    return End(Unavailable("the compile worker of ", python_, " is tripont ", parts[0],
+  if (hello.version != Version()) {
+    return End(Unavailable("the compile worker of ", python_, " is tripont ", hello.version,
                            ", and this process has loaded tripont ", Version(),
                            ": restart the process if tripont was installed anew, or let option "
                            "python or TRIPONT_PYTHON name an interpreter with that version"));
   }
   const std::string& own = CompilerSources();
-  same_compiler_ = own.empty() || (parts[1] == own && SamePackages(parts[2]));
+  same_compiler_ = own.empty() || (hello.sources == own && SamePackages(hello.packages));
   if (!same_compiler_) {
     static std::atomic<bool> warned{false};
     const LogLevel level = warned.exchange(true) ? LogLevel::kInfo : LogLevel::kWarning;
@@ -497,38 +477,22 @@ Status CompileWorker::AwaitHello() {
   return OkStatus();
 }
 
-Status CompileWorker::Answer(const Partitioners& partitioners, const AnswerFunction& answer) {
-  uint64_t size = 0;
-  TRIPONT_RETURN_IF_ERROR(Receive(&size, sizeof(size)));
-  if (size > kLargestQuestion) {
-    usable_ = false;
-    return Internal("the compile worker announced a question of ", size, " bytes");
-  }
-  std::string body(size, '\0');
-  TRIPONT_RETURN_IF_ERROR(Receive(body.data(), body.size()));
-  QuestionReader reader(body);
-  const std::string name = reader.Bytes32();
-  const auto question = static_cast<PartitioningQuestion>(reader.U32());
-  std::vector<std::string> parts;
-  for (uint32_t count = reader.U32(); count > 0 && reader.whole(); --count)
-    parts.push_back(reader.Bytes64());
-  const auto partitioner = partitioners.find(name);
-  if (!reader.whole() || partitioner == partitioners.end()) {
+Status CompileWorker::Answer(std::string_view question, const Partitioners& partitioners,
+                             const AnswerFunction& answer) {
+  schema::Question asked;
+  const bool parsed = Parse(question, asked);
+  const auto partitioner = partitioners.find(asked.partitioner);
+  if (!parsed || partitioner == partitioners.end()) {
     usable_ = false;
     return Internal("the compile worker asked something else than a question about partitioning");
   }
-  const StatusOr<std::vector<std::string>> answered = answer(*partitioner->second, question, parts);
-  const std::vector<std::string> none;
-  const std::vector<std::string>& results = answered.ok() ? *answered : none;
-  std::string reply;
-  AppendU32(reply, static_cast<uint32_t>(answered.status().code()));
-  AppendBytes32(reply, answered.status().message());
-  AppendU32(reply, static_cast<uint32_t>(results.size()));
-  for (const std::string& result : results) AppendBytes64(reply, result);
-  std::string header;
-  AppendU32(header, message::kAnswer);
-  AppendU64(header, reply.size());
-  TRIPONT_RETURN_IF_ERROR(Send(header));
+  const std::vector<std::string> parts(asked.parts.begin(), asked.parts.end());
+  const StatusOr<std::vector<std::string>> answered =
+      answer(*partitioner->second, asked.question, parts);
+  schema::Answer reply;
+  reply.code = static_cast<uint32_t>(answered.status().code());
+  reply.message = schema::Bytes(answered.status().message());
+  if (answered.ok()) reply.parts.assign(answered->begin(), answered->end());
   return Send(reply);
 }
 
@@ -542,55 +506,38 @@ StatusOr<CompiledProgram> CompileWorker::Compile(const CompileRequest& request,
   if (time_limit_ > 0 && time_limit_ < kLongestLimit)
     deadline_ = Clock::now() + std::chrono::seconds(time_limit_);
   if (!ready_) TRIPONT_RETURN_IF_ERROR(AwaitHello());
-  std::string body;
-  AppendBytes32(body, request.format);
-  AppendBytes64(body, request.program);
-  AppendBytes64(body, request.compile_options);
-  AppendU32(body, static_cast<uint32_t>(request.options.size()));
-  for (const auto& [key, value] : request.options) {
-    AppendBytes32(body, key);
-    AppendBytes32(body, value);
-  }
-  AppendU32(body, static_cast<uint32_t>(request.partitioners.size()));
-  for (const auto& [name, partitioner] : request.partitioners) {
-    AppendBytes32(body, name);
-    AppendU32(body, partitioner->side_effects_may_be_replicated ? 1 : 0);
-  }
-  std::string header;
-  AppendU32(header, message::kRequest);
-  AppendU64(header, body.size());
-  TRIPONT_RETURN_IF_ERROR(Send(header));
-  TRIPONT_RETURN_IF_ERROR(Send(body));
+  schema::Request asked;
+  asked.format = request.format;
+  asked.program = request.program;
+  asked.compile_options = request.compile_options;
+  asked.options.assign(request.options.begin(), request.options.end());
+  for (const auto& [name, partitioner] : request.partitioners)
+    asked.partitioners.push_back({name, partitioner->side_effects_may_be_replicated});
+  TRIPONT_RETURN_IF_ERROR(Send(asked));
 
-  uint32_t accepted = 0;
-  TRIPONT_RETURN_IF_ERROR(Receive(&accepted, sizeof(accepted)));
-  accepted_ = true;
-  uint32_t what = 0;
-  TRIPONT_RETURN_IF_ERROR(Receive(&what, sizeof(what)));
-  while (accepted == message::kAccepted && what == message::kQuestion) {
-    TRIPONT_RETURN_IF_ERROR(Answer(request.partitioners, answer));
-    TRIPONT_RETURN_IF_ERROR(Receive(&what, sizeof(what)));
-  }
-  if (accepted != message::kAccepted || what != message::kResponse) {
+  const auto strange = [this] {
     usable_ = false;
     return Internal("the compile worker answered with something else than a response");
+  };
+  TRIPONT_ASSIGN_OR_RETURN(Received received, Receive(kLargestMessage));
+  if (received.number != schema::Accepted::kNumber) return strange();
+  accepted_ = true;
+  while (true) {
+    TRIPONT_ASSIGN_OR_RETURN(received, Receive(kLargestMessage));
+    if (received.number != schema::Question::kNumber) break;
+    TRIPONT_RETURN_IF_ERROR(Answer(received.fields, request.partitioners, answer));
   }
-  uint32_t response[2];
-  TRIPONT_RETURN_IF_ERROR(Receive(response, sizeof(response)));
-  std::string message(response[1], '\0');
-  TRIPONT_RETURN_IF_ERROR(Receive(message.data(), message.size()));
-  uint64_t size = 0;
-  TRIPONT_RETURN_IF_ERROR(Receive(&size, sizeof(size)));
-  if (size > kLargestArtifact) {
-    usable_ = false;
-    return Internal("the compile worker announced an artifact of ", size, " bytes");
+  schema::Response response;
+  if (received.number != response.kNumber || !Parse(received.fields, response)) return strange();
+  if (response.code != 0) {
+    return Status(StatusCodeFromInt(static_cast<int>(response.code)), std::move(response.message));
   }
-  std::string artifact(size, '\0');
-  TRIPONT_RETURN_IF_ERROR(Receive(artifact.data(), artifact.size()));
-  if (response[0] != 0)
-    return Status(StatusCodeFromInt(static_cast<int>(response[0])), std::move(message));
-  reused_ = message == kReused;
-  return CompiledProgram{std::move(artifact), same_compiler_};
+  reused_ = response.reused;
+  // The artifact is most of the message: it is moved to the front, and there is no second copy.
+  const size_t size = response.artifact.size();
+  received.fields.erase(0, response.artifact.data() - received.fields.data());
+  received.fields.resize(size);
+  return CompiledProgram{std::move(received.fields), same_compiler_};
 }
 
 // --------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@
 // does a time limit. The worker itself is in a process group of its own, where a terminal's signals
 // do not reach it, and ignores what this process ignores. Workers end by themselves when this
 // process ends, however it ends. In the child of a fork the parent's workers are forgotten, and the
-// child starts its own. The protocol is documented in core/compiler/worker.py.
+// child starts its own. core/schema/messages.py defines what is said.
 #ifndef TRIPONT_CORE_RUNTIME_COMPILE_WORKER_H_
 #define TRIPONT_CORE_RUNTIME_COMPILE_WORKER_H_
 
@@ -111,15 +111,25 @@ class CompileWorker {
  private:
   CompileWorker() = default;
   Status AwaitHello();
-  Status Send(std::string_view bytes);
-  Status Receive(void* data, size_t size);
+  template <typename Message>
+  Status Send(const Message& message);
+  Status SendBytes(std::string_view bytes);
+  Status ReceiveBytes(void* data, size_t size);
+  // A message: its number, and its fields as they were sent.
+  struct Received {
+    uint32_t number = 0;
+    std::string fields;
+  };
+  // The next message. One of more than `largest` bytes is not read, and has the number 0.
+  StatusOr<Received> Receive(uint64_t largest);
   // Waits until the socket can be read (POLLIN) or written (POLLOUT); an error after which the
   // worker is not usable if it died, the time limit passed, or a signal interrupted the wait.
   Status AwaitSocket(short event);
   bool HasEnded() const;
-  // Receives the rest of a question and sends its answer, which may be an error; the status is that
+  // Sends the answer to the question with these fields, which may be an error; the status is that
   // of talking to the worker.
-  Status Answer(const Partitioners& partitioners, const AnswerFunction& answer);
+  Status Answer(std::string_view question, const Partitioners& partitioners,
+                const AnswerFunction& answer);
   Status Died();
   Status End(Status why);  // kills the process
 

@@ -10,7 +10,6 @@
 #ifndef TRIPONT_CORE_RUNTIME_PARTITIONERS_H_
 #define TRIPONT_CORE_RUNTIME_PARTITIONERS_H_
 
-#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -21,23 +20,11 @@
 
 #include "core/runtime/export.h"
 #include "core/runtime/status.h"
+#include "core/schema/messages.h"
 
 namespace tripont {
 
-// What is asked. Shapes are serialized ShapeProtos, shardings OpShardings, `config` is the custom
-// call's backend_config; a sharding with a question mark is nothing at all where there is none,
-// else a byte and the sharding.
-enum class PartitioningQuestion : uint32_t {
-  // config, the result's shape, the sharding that its user has -> the result's sharding
-  kPropagate = 1,
-  // config, the result's shape, its sharding?, then shape and sharding? of each operand
-  // -> the program of one device (MLIR), the result's sharding, those of the operands
-  kPartition = 2,
-  // config, the result's shape, then shape and sharding? of each operand -> the result's sharding?
-  kInfer = 3,
-  // config, the operand's sharding -> nothing
-  kInspect = 4,
-};
+using schema::PartitioningQuestion;
 
 struct Partitioner {
   // Whether a custom call with side effects may have a replicated sharding.

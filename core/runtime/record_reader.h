@@ -61,6 +61,8 @@ constexpr size_t LeastSize() {
     return sizeof(T);
   } else if constexpr (std::is_base_of_v<std::string, T> || kIsVector<T>) {
     return 4;
+  } else if constexpr (std::is_same_v<T, std::string_view>) {
+    return 8;
   } else if constexpr (std::is_same_v<T, Shape>) {
     return 5;
   } else if constexpr (kIsPair<T>) {
@@ -128,6 +130,11 @@ class RecordReader {
     } else if constexpr (std::is_base_of_v<std::string, T>) {
       ReadBytes(value);
       if (std::is_same_v<T, std::string> && !IsUtf8(value)) Fail("a string is not UTF-8");
+    } else if constexpr (std::is_same_v<T, std::string_view>) {  // valid as long as the bytes
+      const auto size = Number<uint64_t>();
+      if (!Need(size)) return;
+      value = data_.substr(position_, size);
+      position_ += size;
     } else if constexpr (std::is_same_v<T, Shape>) {
       ReadShape(value);
     } else if constexpr (kIsVector<T>) {

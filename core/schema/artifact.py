@@ -22,12 +22,27 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from .layouts import version
 from .records import F64, FIRST, I32, I64, LAST, U32, U64, Section, in_section
 
 if TYPE_CHECKING:
     from tripont.core.compiler.ir.hlo import Shape
+
+FORMAT_VERSION: Final = version("artifact")
+
+
+class SectionKind(enum.IntEnum):
+    """What a section of the file holds (``core/compiler/formats/artifact.py``)."""
+
+    META = 1
+    CODE = 2
+    CONSTANTS = 3
+    DEBUG = 4
+    PROGRAM = 5
+    SIZES = 6
+
 
 IN_DEBUG = in_section("DEBUG")
 IN_SIZES = in_section("SIZES")

@@ -27,8 +27,8 @@ class FormatError(ValueError):
 class Bytes:
     """Bytes that are read from the front."""
 
-    def __init__(self, data: bytes) -> None:
-        self.data = data
+    def __init__(self, data: bytes | bytearray) -> None:
+        self.data = memoryview(data)
         self.position = 0
         self.depth = 0  # of values of one union in each other
 
@@ -36,7 +36,7 @@ class Bytes:
         if size > len(self.data) - self.position:
             raise FormatError("the bytes end early")
         self.position += size
-        return self.data[self.position - size : self.position]
+        return bytes(self.data[self.position - size : self.position])
 
 
 Writer = Callable[[list[bytes], Any], None]
@@ -46,37 +46,41 @@ Reader = Callable[[Bytes], Any]
 class Codec:
     """The codec of the records of one module.
 
-    ``shapes``: the writer and the reader of Shape. ``choices``: for a union whose values are not of its alternatives'
-    types, a function that gives the number of the alternative and the value to write. ``most_nested``: how deep values
-    of one union may stand in each other, and what is said of deeper ones.
+    ``shapes``: the writer and the reader of Shape, if the module's records have shapes. ``choices``: for a union whose
+    values are not of its alternatives' types, a function that gives the number of the alternative and the value to
+    write. ``most_nested``: a union, how deep its values may stand in each other, and what is said of deeper values.
     """
 
     def __init__(
         self,
         module: ModuleType,
-        shapes: tuple[Writer, Reader],
-        choices: Mapping[str, Callable[[Any], tuple[int, Any]]],
-        most_nested: tuple[str, int, str],
+        shapes: tuple[Writer, Reader] | None = None,
+        choices: Mapping[str, Callable[[Any], tuple[int, Any]]] | None = None,
+        most_nested: tuple[str, int, str] = ("", 0, ""),
     ) -> None:
         self.module = module
-        self.choices = choices
+        self.choices = choices or {}
         self.most_nested = most_nested
-        self._writers: dict[Type, Writer] = {Type("shape"): shapes[0]}
-        self._readers: dict[Type, Reader] = {Type("shape"): shapes[1]}
+        self._writers: dict[Type, Writer] = {Type("shape"): shapes[0]} if shapes else {}
+        self._readers: dict[Type, Reader] = {Type("shape"): shapes[1]} if shapes else {}
 
     def fields(self, record: type, section: str) -> list[Field]:
         """Those that stand in a section ("": with the record)."""
         fields = fields_of(record, self.module)
         return [f for f in fields if f.section == section and f.type.kind != "section"]
 
-    def write(self, record: Any, section: str = "") -> bytes:
-        """The fields of ``record`` that stand in ``section``."""
+    def parts(self, record: Any, section: str = "") -> list[bytes]:
+        """The fields of ``record`` that stand in ``section``, in parts: large values are not copied."""
         out: list[bytes] = []
         for field in self.fields(type(record), section):
             self._writer(field.type)(out, getattr(record, field.name))
-        return b"".join(out)
+        return out
 
-    def read(self, record: type, data: bytes, section: str = "") -> dict[str, Any]:
+    def write(self, record: Any, section: str = "") -> bytes:
+        """The fields of ``record`` that stand in ``section``."""
+        return b"".join(self.parts(record, section))
+
+    def read(self, record: type, data: bytes | bytearray, section: str = "") -> dict[str, Any]:
         """The values of those fields, by name. FormatError, with the field; also if something is left over."""
         source = Bytes(data)
         values = {}
@@ -108,6 +112,12 @@ class Codec:
     def _write_bytes(self, type_: Type) -> Writer:
         def write(out: list[bytes], value: bytes) -> None:
             out += (struct.pack("<I", len(value)), value)
+
+        return write
+
+    def _write_large(self, type_: Type) -> Writer:
+        def write(out: list[bytes], value: bytes) -> None:
+            out += (struct.pack("<Q", len(value)), value)
 
         return write
 
@@ -196,6 +206,9 @@ class Codec:
 
     def _read_bytes(self, type_: Type) -> Reader:
         return lambda source: source.take(*struct.unpack("<I", source.take(4)))
+
+    def _read_large(self, type_: Type) -> Reader:
+        return lambda source: source.take(*struct.unpack("<Q", source.take(8)))
 
     def _read_str(self, type_: Type) -> Reader:
         read_bytes = self._read_bytes(type_)

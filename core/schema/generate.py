@@ -5,19 +5,22 @@ Headers go to ``FOLDER/core/schema``. A header that would not change is left alo
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType, UnionType
 from typing import Any
 
 from . import artifact as artifact_module
+from . import messages as messages_module
 from .element_types import ELEMENT_TYPES
-from .messages import PROTOCOL_VERSION, REUSED, Message
 from .records import NUMBERS, Field, Type, alternatives, definitions, fields_of
 from .status_codes import STATUS_CODES
+
+ROOT = Path(__file__).resolve().parents[2]  # of the checkout
 
 
 def constant(name: str) -> str:
@@ -68,7 +71,13 @@ def status_codes() -> list[str]:
 
 
 # C++'s types that are not made of others.
-PLAIN = {"str": "std::string", "bytes": "Bytes", "shape": "Shape", "section": "std::string_view"}
+PLAIN = {
+    "str": "std::string",
+    "bytes": "Bytes",
+    "large": "std::string_view",
+    "shape": "Shape",
+    "section": "std::string_view",
+}
 
 
 def cpp_type(type_: Type) -> str:
@@ -105,8 +114,10 @@ def table(name: str, record: str, fields: list[Field]) -> list[str]:
 def struct(name: str, record: type, module: ModuleType) -> list[str]:
     fields = fields_of(record, module)
     written = [f for f in fields if f.type.kind != "section"]
-    lines = [*comment(record), f"struct {name} {{", *(member(f) for f in fields), ""]
-    for section in dict.fromkeys(f.section for f in written):
+    number = getattr(record, "NUMBER", None)
+    constants = [] if number is None else [f"  static constexpr uint32_t kNumber = 0x{number:X};"]
+    lines = [*comment(record), f"struct {name} {{", *constants, *(member(f) for f in fields), ""]
+    for section in dict.fromkeys(["", *(f.section for f in written)]):
         function = f"FieldsIn{section.capitalize()}" if section else "Fields"
         lines += table(function, name, [f for f in written if f.section == section])
     return [*lines, "};", ""]
@@ -137,8 +148,7 @@ def union(name: str, module: ModuleType) -> list[str]:
 
 def records(module: ModuleType) -> list[str]:
     """All enums, structs and unions of a module."""
-    lines = ["namespace schema {", "", "// Bytes of any content, where std::string is text."]
-    lines += ["struct Bytes : std::string {", "  using std::string::string;", "};", ""]
+    lines = ["namespace schema {", ""]
     defined = definitions(module)
     lines += [f"struct {name};" for name, value in defined if isinstance(value, UnionType)] + [""]
     for name, value in defined:
@@ -153,40 +163,82 @@ def records(module: ModuleType) -> list[str]:
     return [*lines, "}  // namespace schema"]
 
 
+def plain_types() -> list[str]:
+    lines = ["namespace schema {", "", "// Bytes of any content, where std::string is text."]
+    lines += ["struct Bytes : std::string {", "  using std::string::string;"]
+    lines += ["  explicit Bytes(std::string bytes) : std::string(std::move(bytes)) {}", "};", ""]
+    return [*lines, "}  // namespace schema"]
+
+
+def versioned(constant: str, version: int, module: ModuleType) -> list[str]:
+    return [f"inline constexpr uint32_t {constant} = {version};", "", *records(module)]
+
+
 def artifact() -> list[str]:
-    return records(artifact_module)
+    return versioned("kArtifactFormatVersion", artifact_module.FORMAT_VERSION, artifact_module)
 
 
 def messages() -> list[str]:
+    return versioned("kProtocolVersion", messages_module.PROTOCOL_VERSION, messages_module)
+
+
+def backend_abi(root: Path) -> list[str]:
+    """A digest of all that a backend shares with the runtime: the declarations in the headers that it includes.
+
+    ``root``: the folder that headers are included from, a checkout.
+    """
+    read: dict[str, str] = {}
+
+    def follow(name: str) -> None:
+        if name in read or name == "core/schema/backend_abi.h":
+            return
+        path = root / name
+        made = HEADERS.get(path.stem) if name.startswith("core/schema/") else None
+        text = "\n".join(made()) if made else path.read_text()
+        read[name] = "".join(re.sub(r"//.*|/\*(?s:.*?)\*/", "", text).split())
+        for included in (*re.findall(r'#include "(.+)"', text), *INCLUDES.get(path.stem, ())):
+            follow(included)
+
+    follow("core/runtime/backend_registry.h")
+    digest = hashlib.sha256("\n".join(sorted(f"{n} {t}" for n, t in read.items())).encode())
+    number = int.from_bytes(digest.digest()[:4], "little") >> 1
     return [
-        f"inline constexpr uint32_t kProtocolVersion = {PROTOCOL_VERSION};",
-        f'inline constexpr std::string_view kReused = "{REUSED}";',
-        "// What a message of a compile worker, or to one, begins with.",
-        "namespace message {",
-        *(f"inline constexpr uint32_t {constant(m.name)} = 0x{m.value:X};" for m in Message),
-        "}  // namespace message",
+        "// A digest of the declarations that a library of TRIPONT_BACKENDS shares with this one. Such a",
+        "// library has their layout and vtables compiled in, whatever the version of the release.",
+        f"inline constexpr int kBackendAbi = 0x{number:X};",
     ]
 
 
-HEADERS = {
+HEADERS: dict[str, Callable[[], list[str]]] = {
     "element_types": element_types,
     "status_codes": status_codes,
+    "records": plain_types,
     "artifact": artifact,
     "messages": messages,
 }
 # What a header of records needs besides what every header needs.
-STANDARD = {"artifact": ("string", "tuple", "utility", "variant", "vector")}
-INCLUDES = {"artifact": ("core/runtime/shape.h",)}
+STANDARD = {
+    "records": ("string", "utility"),
+    "artifact": ("string", "tuple", "utility", "variant", "vector"),
+    "messages": ("string", "tuple", "utility", "vector"),
+}
+INCLUDES = {
+    "artifact": ("core/runtime/shape.h", "core/schema/records.h"),
+    "messages": ("core/schema/records.h",),
+}
+# What the others are made from is the module of the same name.
+SOURCES = {"backend_abi": "the headers of core/runtime"}
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, root: Path = ROOT) -> None:
     folder = folder / "core" / "schema"
     folder.mkdir(parents=True, exist_ok=True)
-    for name, body in HEADERS.items():
+    for name, body in (HEADERS | {"backend_abi": lambda: backend_abi(root)}).items():
+        source = SOURCES.get(name, f"core/schema/{name}.py")
         guard = f"TRIPONT_CORE_SCHEMA_{name.upper()}_H_"
         text = "\n".join(
             [
-                f"// Made by core/schema/generate.py from core/schema/{name}.py, which is the place to change.",
+                f"// Made by core/schema/generate.py from {source}, which is the place to change.",
                 f"#ifndef {guard}",
                 f"#define {guard}",
                 "",

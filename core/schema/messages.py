@@ -1,24 +1,124 @@
-"""What the runtime and a compile worker say to each other: the numbers that messages begin with.
+"""What the runtime and a compile worker say to each other over a stream socket.
 
-The fields of each message stand in ``core/compiler/worker.py``.
+A message is the u32 ``NUMBER`` of its record, the u64 size of its fields, and its fields (``records.py``). The worker
+says ``Hello`` when it is ready. Then each ``Request`` is answered in turn: by ``Accepted`` when it has been read, and
+by ``Response`` when it is done. A worker that ends before it has accepted a request cannot have died of that request,
+and the runtime asks another worker. Between the two answers the worker may ask any number of ``Question``, each of
+which gets an ``Answer`` before the worker goes on.
+
+The worker's side is ``core/compiler/worker.py``, the runtime's ``core/runtime/compile_worker.cc``.
 """
 
 from __future__ import annotations
 
 import enum
-from typing import Final
+from dataclasses import dataclass
+from typing import ClassVar, Final
 
-PROTOCOL_VERSION: Final = 4
-# The message of a response whose machine code was there already.
-REUSED: Final = "reused"
+from .layouts import version
+from .records import U32, Large
+
+PROTOCOL_VERSION: Final = version("messages")
 
 
-class Message(enum.IntEnum):
-    """The first u32 of a message: four letters, such as TPHI."""
+@dataclass(slots=True)
+class Hello:
+    """The worker is ready. A runtime of another protocol or version of tripont does not use it.
 
-    HELLO = 0x49485054
-    REQUEST = 0x51525054
-    ACCEPTED = 0x41525054
-    RESPONSE = 0x53525054
-    QUESTION = 0x55515054
-    ANSWER = 0x4E415054
+    ``sources``: a digest of the compiler's sources. ``packages``: what the compiler is built on, such as
+    "llvmlite-0.45.1 jaxlib-0.8.0". A runtime that knows other ones does not keep the worker's programs.
+    """
+
+    NUMBER: ClassVar = 0x49485054  # the letters TPHI
+
+    protocol_version: U32
+    version: str
+    sources: str
+    packages: str
+
+
+@dataclass(slots=True)
+class PartitionerName:
+    """A partitioner that the program may use: the target of its custom calls.
+
+    ``may_be_replicated``: whether such calls may be replicated although they have side effects.
+    """
+
+    name: str
+    may_be_replicated: bool
+
+
+@dataclass(slots=True)
+class Request:
+    """Compile ``program``. ``format``: "mlir", "hlo" or "artifact". ``compile_options``: a CompileOptionsProto."""
+
+    NUMBER: ClassVar = 0x51525054  # TPRQ
+
+    format: str
+    program: Large
+    compile_options: Large
+    options: dict[str, str]
+    partitioners: tuple[PartitionerName, ...]
+
+
+@dataclass(slots=True)
+class Accepted:
+    """The worker has read the request."""
+
+    NUMBER: ClassVar = 0x41525054  # TPRA
+
+
+class PartitioningQuestion(enum.IntEnum):
+    """What is asked of a partitioner: the parts of the question -> the parts of the answer.
+
+    Shapes are serialized ShapeProtos, shardings OpShardings, ``config`` is the custom call's backend_config. A sharding
+    with a question mark is empty where there is no sharding, else a byte and the sharding.
+
+    PROPAGATE: config, the result's shape, the sharding that its user has -> the result's sharding.
+    PARTITION: config, the result's shape, its sharding?, then shape and sharding? of each operand -> the program of one
+    device (MLIR), the result's sharding, the shardings of the operands.
+    INFER: config, the result's shape, then shape and sharding? of each operand -> the result's sharding?.
+    INSPECT: config, the operand's sharding -> nothing.
+    """
+
+    PROPAGATE = 0
+    PARTITION = 1
+    INFER = 2
+    INSPECT = 3
+
+
+@dataclass(slots=True)
+class Question:
+    """The worker asks the partitioner ``partitioner`` (``core/runtime/partitioners.h``) a question."""
+
+    NUMBER: ClassVar = 0x55515054  # TPQU
+
+    partitioner: str
+    question: PartitioningQuestion
+    parts: tuple[Large, ...]
+
+
+@dataclass(slots=True)
+class Answer:
+    """The parts of the answer, or why there is no answer: ``code`` is a status code, ``message`` UTF-8."""
+
+    NUMBER: ClassVar = 0x4E415054  # TPAN
+
+    code: U32
+    message: bytes
+    parts: tuple[Large, ...] = ()
+
+
+@dataclass(slots=True)
+class Response:
+    """The artifact, or why there is none: ``code`` is a status code, ``message`` UTF-8.
+
+    ``reused``: whether the worker had the machine code already.
+    """
+
+    NUMBER: ClassVar = 0x53525054  # TPRS
+
+    code: U32
+    message: bytes = b""
+    reused: bool = False
+    artifact: Large = b""

@@ -7,6 +7,7 @@ A record is a class with annotated fields, a dataclass or a NamedTuple. Its fiel
 ``bool``              u8: 0 or 1
 ``str``               u32 size in bytes, UTF-8
 ``bytes``             u32 size, content
+``Large``             u64 size, content; C++ has it as a view of the bytes that it is read from
 an Enum               u8; its members are numbered from 0
 ``tuple[T, ...]``     u32 number of elements, the elements
 ``dict[str, T]``      u32 number of entries, key and value of each
@@ -37,6 +38,7 @@ I32 = int
 I64 = int
 F64 = float
 Section = bytes
+Large = bytes
 
 # By the name of each type of numbers: the letter of Python's struct, C++'s name.
 NUMBERS: Final = {
@@ -62,7 +64,7 @@ def in_section(section: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Type:
-    """``kind``: "number", "str", "bytes", "shape", "section", "enum", "record", "union", "list" or "map"."""
+    """``kind``: "number", "str", "bytes", "large", "shape", "section", "enum", "record", "union", "list" or "map"."""
 
     kind: str
     name: str = ""  # of numbers and of what the module defines
@@ -83,7 +85,7 @@ def parse(text: str, module: ModuleType) -> Type:
     """The type that the annotation ``text`` in ``module`` means. TypeError for one that records cannot have."""
     if text in NUMBERS:
         return Type("number", text)
-    if text in ("str", "bytes", "Shape", "Section"):
+    if text in ("str", "bytes", "Large", "Shape", "Section"):
         return Type(text.lower())
     if found := re.fullmatch(r"tuple\[(.+), \.\.\.\]", text):
         return Type("list", element=parse(found[1], module))

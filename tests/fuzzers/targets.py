@@ -76,9 +76,9 @@ def worker_request(data: bytes) -> None:
     ) -> bytes:
         return program
 
-    code, message, artifact = worker.handle(bytearray(data), compile_program)
-    if not isinstance(artifact, bytes) or (code and not message):
-        raise AssertionError(f"answered with {code}, {message!r}, {artifact!r}")
+    response = worker.handle(bytearray(data), compile_program)
+    if not isinstance(response.artifact, bytes) or (response.code and not response.message):
+        raise AssertionError(f"answered with {response}")
 
 
 def explained_dump(data: bytes) -> None:

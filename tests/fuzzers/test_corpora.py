@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import struct
 import sys
 from pathlib import Path
 
 import pytest
 from tripont.core import _tripont
-from tripont.core.schema.messages import PROTOCOL_VERSION, Message
+from tripont.core.compiler.worker import CODEC, FRAME
+from tripont.core.schema import messages
 
 from tests.core.runtime.conftest import write_script
 from tests.fuzzers.targets import CORPUS, TARGETS, repaired
@@ -72,8 +72,8 @@ def test_compile_options() -> None:
 
 def test_worker_messages(tmp_path: Path) -> None:
     """Each is said by a worker, after a proper hello unless the input's first byte says otherwise."""
-    identity = _tripont.version().encode()
-    hello = struct.pack("<III", Message.HELLO, PROTOCOL_VERSION, len(identity)) + identity
+    fields = CODEC.write(messages.Hello(messages.PROTOCOL_VERSION, _tripont.version(), "", ""))
+    hello = FRAME.pack(messages.Hello.NUMBER, len(fields)) + fields
     for number, path in enumerate(inputs("worker_messages")):
         data = path.read_bytes()
         said = tmp_path / f"said{number}"

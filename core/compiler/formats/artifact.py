@@ -31,6 +31,7 @@ from typing import Any, Final
 from tripont.core.schema import artifact as schema
 from tripont.core.schema import codec
 from tripont.core.schema.artifact import (
+    FORMAT_VERSION,
     Allocation,
     AllocationKind,
     Attribute,
@@ -43,6 +44,7 @@ from tripont.core.schema.artifact import (
     Kernel,
     LibraryCall,
     Operand,
+    SectionKind,
     Slice,
     Thunk,
     Value,
@@ -55,6 +57,7 @@ from ..ir.hlo import Shape
 from ..ir.recursion import deep_recursion
 
 __all__ = [
+    "FORMAT_VERSION",
     "Allocation",
     "Attribute",
     "Conditional",
@@ -66,6 +69,7 @@ __all__ = [
     "Kernel",
     "LibraryCall",
     "Operand",
+    "SectionKind",
     "Slice",
     "Thunk",
     "Value",
@@ -76,17 +80,10 @@ __all__ = [
 ]
 
 MAGIC: Final = b"TRIPONT\0"
-FORMAT_VERSION: Final = 3
 ALIGNMENT: Final = 64
 CODE_ALIGNMENT: Final = 4096
 
 MOST_NESTED: Final = 2000  # loops and branches in each other; the runtime's limit too
-SECTION_META: Final = 1
-SECTION_CODE: Final = 2
-SECTION_CONSTANTS: Final = 3
-SECTION_DEBUG: Final = 4
-SECTION_PROGRAM: Final = 5
-SECTION_SIZES: Final = 6
 
 ALLOCATION_PARAMETER: Final = AllocationKind.PARAMETER
 ALLOCATION_RESULT: Final = AllocationKind.RESULT
@@ -159,14 +156,14 @@ _CHECKED_FROM: Final = 24  # the checksum covers everything from section_count o
 def serialize(executable: Executable) -> bytes:
     """The artifact's bytes. The same executable gives the same bytes."""
     sections = [
-        (SECTION_META, 8, _CODEC.write(executable)),
-        (SECTION_DEBUG, 8, _CODEC.write(executable, "DEBUG")),
-        (SECTION_PROGRAM, 8, executable.program),
-        (SECTION_CONSTANTS, ALIGNMENT, executable.constants),
-        (SECTION_CODE, CODE_ALIGNMENT, executable.code),
+        (SectionKind.META, 8, _CODEC.write(executable)),
+        (SectionKind.DEBUG, 8, _CODEC.write(executable, "DEBUG")),
+        (SectionKind.PROGRAM, 8, executable.program),
+        (SectionKind.CONSTANTS, ALIGNMENT, executable.constants),
+        (SectionKind.CODE, CODE_ALIGNMENT, executable.code),
     ]
     if executable.visible_results >= 0:
-        sections.append((SECTION_SIZES, 8, _CODEC.write(executable, "SIZES")))
+        sections.append((SectionKind.SIZES, 8, _CODEC.write(executable, "SIZES")))
     offset = _HEADER.size + _SECTION.size * len(sections)
     table: list[bytes] = []
     body: list[bytes] = []
@@ -205,18 +202,19 @@ def deserialize(data: bytes) -> Executable:
     sections = _read_sections(data, count)
     fields: dict[str, Any] = {}
     with deep_recursion():
-        for kind, name in ((SECTION_META, ""), (SECTION_DEBUG, "DEBUG"), (SECTION_SIZES, "SIZES")):
+        for kind in (SectionKind.META, SectionKind.DEBUG, SectionKind.SIZES):
+            name = "" if kind == SectionKind.META else kind.name
             if not sections[kind] and name:
                 continue  # left out
             try:
                 fields |= _CODEC.read(Executable, sections[kind], name)
             except FormatError as error:
-                raise ArtifactError(f"artifact: section {name or 'META'}: {error}") from error
+                raise ArtifactError(f"artifact: section {kind.name}: {error}") from error
     return Executable(
         **fields,
-        code=sections[SECTION_CODE],
-        constants=sections[SECTION_CONSTANTS],
-        program=sections[SECTION_PROGRAM],
+        code=sections[SectionKind.CODE],
+        constants=sections[SectionKind.CONSTANTS],
+        program=sections[SectionKind.PROGRAM],
     )
 
 
@@ -229,11 +227,9 @@ def _read_sections(data: bytes, count: int) -> dict[int, bytes]:
         kind, _, offset, length = _SECTION.unpack_from(data, _HEADER.size + i * _SECTION.size)
         if offset + length > len(data):
             raise ArtifactError(f"artifact: section {kind} is outside the {len(data)} bytes")
-        if kind in sections or not SECTION_META <= kind <= SECTION_SIZES:
+        if kind in sections or kind not in list(SectionKind):
             raise ArtifactError(f"artifact: section {kind} is unknown or there twice")
         sections[kind] = data[offset : offset + length]
-    if SECTION_META not in sections:
+    if SectionKind.META not in sections:
         raise ArtifactError("artifact: section META is missing")
-    for kind in range(SECTION_META, SECTION_SIZES + 1):
-        sections.setdefault(kind, b"")
-    return sections
+    return {kind: sections.get(kind, b"") for kind in SectionKind}

@@ -3,7 +3,7 @@
 XLA's partitioner asks a *custom call partitioner*, found by the call's target, how the call's results are sharded and
 which program each device runs for it. JAX's ``custom_partitioning`` is one; its ``inspect_array_sharding`` is one that
 only looks. They are functions of the user's process, while the partitioner runs in this one. So it gets stand-ins
-here, which send a question to that process (``core/runtime/partitioners.h`` has the list) and wait for its answer.
+here, which send a question to that process (``core/schema/messages.py`` has the list) and wait for its answer.
 
 XLA ends the process if a partitioner fails to say how a result is sharded. The stand-ins never fail there: the first
 error is kept, no more is asked, and :func:`.partition.partition` raises it in the end.
@@ -15,23 +15,15 @@ import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import Any, Final
+
+from tripont.core.schema.messages import PartitioningQuestion as Question
 
 from ..ir.errors import CompileError, internal
 
 # The target of custom calls that look at the sharding of their operand. XLA has its partitioner; a call's
 # backend_config is the address of the function that is to be shown it.
 INSPECT: Final = "InspectSharding"
-
-
-class Question(IntEnum):
-    """What is asked of a partitioner; core/runtime/partitioners.h says with which parts."""
-
-    PROPAGATE = 1
-    PARTITION = 2
-    INFER = 3
-    INSPECT = 4
 
 
 # Name of the partitioner, question, its parts -> the parts of the answer. Raises CompileError.

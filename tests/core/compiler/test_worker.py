@@ -9,19 +9,15 @@ from typing import Any
 import pytest
 from tripont.core.compiler import worker
 from tripont.core.compiler.ir.errors import STATUS_CODES, CompileError
+from tripont.core.schema import messages
+
+INFER = messages.PartitioningQuestion.INFER
 
 
 def request(program: bytes, options: dict[str, str]) -> bytearray:
-    def bytes32(data: bytes) -> bytes:
-        return struct.pack("<I", len(data)) + data
-
-    def bytes64(data: bytes) -> bytes:
-        return struct.pack("<Q", len(data)) + data
-
-    parts = [bytes32(b"mlir"), bytes64(program), bytes64(b"proto"), struct.pack("<I", len(options))]
-    parts += [bytes32(text.encode()) for item in options.items() for text in item]
-    parts += [struct.pack("<I", 1), bytes32(b"a partitioner"), struct.pack("<I", 1)]
-    return bytearray(b"".join(parts))
+    partitioners = (messages.PartitionerName("a partitioner", True),)
+    fields = worker.CODEC.write(messages.Request("mlir", program, b"proto", options, partitioners))
+    return bytearray(fields)
 
 
 def test_the_compiler_has_the_only_copy_of_the_program():
@@ -32,25 +28,25 @@ def test_the_compiler_has_the_only_copy_of_the_program():
         seen.append((program, format_, options_proto, options, len(payload)))
         return b"artifact"
 
-    assert worker.handle(payload, compile_program) == (0, "", b"artifact")
+    assert worker.handle(payload, compile_program) == messages.Response(0, artifact=b"artifact")
     assert seen == [(b"program", "mlir", b"proto", {"target": "host", "cpu": ""}, 0)]
 
 
 @pytest.mark.parametrize("end", [0, 3, 10, 20, -1])
 def test_a_request_that_ends_early_is_an_error(end):
     payload = request(b"program", {"target": "host"})[:end]
-    code, message, artifact = worker.handle(payload, lambda *_: b"never")
-    assert code == STATUS_CODES["INTERNAL"]
-    assert "message ends early" in message or "unpack" in message
-    assert artifact == b""
+    response = worker.handle(payload, lambda *_: b"never")
+    assert response.code == STATUS_CODES["INTERNAL"]
+    assert b"the bytes end early" in response.message
+    assert response.artifact == b""
 
 
 def test_an_error_for_the_user_keeps_its_code():
     def compile_program(*_):
         raise CompileError("UNIMPLEMENTED", "not this")
 
-    code, message, _ = worker.handle(request(b"", {}), compile_program)
-    assert (code, message) == (STATUS_CODES["UNIMPLEMENTED"], "not this")
+    response = worker.handle(request(b"", {}), compile_program)
+    assert (response.code, response.message) == (STATUS_CODES["UNIMPLEMENTED"], b"not this")
 
 
 def test_a_question_and_its_answer():
@@ -59,22 +55,20 @@ def test_a_question_and_its_answer():
         with here, there:
             there.sendall(reply)
             try:
-                result: Any = worker.ask(here, "name", 2, [b"one", b""])
+                result: Any = worker.ask(here, "name", INFER, [b"one", b""])
             except CompileError as error:
                 result = (error.code, str(error))
             return result, there.recv(1000)
 
     def reply(code: int, message: bytes, parts: list[bytes]) -> bytes:
-        rest = struct.pack("<II", code, len(message)) + message + struct.pack("<I", len(parts))
-        for part in parts:
-            rest += struct.pack("<Q", len(part)) + part
-        return struct.pack("<IQ", worker.Message.ANSWER, len(rest)) + rest
+        fields = worker.CODEC.write(messages.Answer(code, message, tuple(parts)))
+        return worker.FRAME.pack(messages.Answer.NUMBER, len(fields)) + fields
 
-    question = struct.pack("<IQ", worker.Message.QUESTION, 35) + struct.pack("<I", 4) + b"name"
-    question += struct.pack("<II", 2, 2) + struct.pack("<Q", 3) + b"one" + struct.pack("<Q", 0)
+    question = struct.pack("<4sQ", b"TPQU", 32) + struct.pack("<I", 4) + b"name"
+    question += struct.pack("<BI", 2, 2) + struct.pack("<Q", 3) + b"one" + struct.pack("<Q", 0)
     assert answer(reply(0, b"", [b"a", b""])) == ([b"a", b""], question)
     refused = reply(STATUS_CODES["OUT_OF_RANGE"], b"too much", [])
     assert answer(refused)[0] == ("OUT_OF_RANGE", "too much")
     assert answer(reply(99, b"what", []))[0] == ("UNKNOWN", "what")
     not_answered = ("INTERNAL", "a question about name was not answered")
-    assert answer(struct.pack("<IQ", worker.Message.REQUEST, 0))[0] == not_answered
+    assert answer(struct.pack("<IQ", messages.Request.NUMBER, 0))[0] == not_answered

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +41,30 @@ def test_headers_that_do_not_change_are_left_alone(tmp_path: Path) -> None:
     generate.main(tmp_path)
     assert headers
     assert before == [h.stat().st_mtime_ns for h in headers]
+
+
+def test_the_abi_of_backends_changes_with_declarations_alone(tmp_path: Path) -> None:
+    source = Path(__file__).resolve().parents[3] / "core" / "runtime"
+    runtime = tmp_path / "core" / "runtime"
+    runtime.mkdir(parents=True)
+    for header in source.glob("*.h"):
+        shutil.copy(header, runtime)
+    before = generate.backend_abi(tmp_path)
+    assert before == generate.backend_abi(source.parents[1])
+    queue = runtime / "backend.h"
+    text = queue.read_text()
+    queue.write_text("// A comment.\n\n" + text)
+    assert generate.backend_abi(tmp_path) == before
+    old = "virtual int device_number() const = 0;"
+    assert old in text
+    queue.write_text(text.replace(old, f"virtual void Stop() = 0;\n  {old}"))
+    assert generate.backend_abi(tmp_path) != before
+    status = runtime / "status.h"  # which backend.h includes
+    queue.write_text(text)
+    status.write_text(
+        status.read_text().replace("namespace tripont {", "namespace tripont {\nstruct New;", 1)
+    )
+    assert generate.backend_abi(tmp_path) != before
 
 
 def test_the_runtime_has_the_same_types(client: _tripont.Client) -> None:

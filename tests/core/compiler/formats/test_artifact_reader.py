@@ -84,9 +84,9 @@ def test_truncation_with_a_right_checksum(data: bytes) -> None:
 def test_sections(data: bytes) -> None:
     entry = struct.Struct("<IIQQ")
     kind, zero, offset, size = entry.unpack_from(data, SECTIONS)
-    assert kind == artifact.SECTION_META
+    assert kind == artifact.SectionKind.META
     for changed, message in (
-        ((artifact.SECTION_CODE, zero, offset, size), "there twice"),
+        ((artifact.SectionKind.CODE, zero, offset, size), "there twice"),
         ((99, zero, offset, size), "unknown"),
         ((0, zero, offset, size), "unknown"),
         ((kind, zero, offset, len(data)), "is outside"),

@@ -47,7 +47,7 @@ def library() -> Path:
         command = [*compiler(), "-std=c++20", "-O1", "-shared", "-fPIC", "-Wall", "-Wextra"]
         command += ["-I", str(ROOT), str(HERE / "backend.cc"), "-L", str(runtime.parent)]
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
-            generate.main(Path(scratch))
+            generate.main(Path(scratch), ROOT)
             command += ["-I", scratch]
             output = Path(scratch, "backend.so")
             done = subprocess.run(
