@@ -5,7 +5,9 @@ programs all the time, clients that come and go, and arrays between host and dev
 killed, files cannot be written (a full disk), memory runs out, the process forks, and signals arrive. Every result is
 compared: training with itself and with JAX's CPU, serving with NumPy, exactly where numbers are whole. The run fails on
 a wrong number, on an error that nothing explains, if some thread does nothing for two minutes, and if memory, threads
-or open files grow after the first third of a run of three minutes or more.
+or open files grow after the first third of a run of three minutes or more. At the end it says what each process held
+after the first third and at last (:mod:`.memory`); with ``--calm`` there are no troubles, so that compile workers live
+long enough to be seen growing.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ import threading
 import time
 from collections.abc import Callable
 from typing import Any, Final
+
+from tests.soak import memory
 
 MEMORY: Final = 1 << 30  # bytes that arrays may take
 DISK: Final = 1 << 20  # bytes of the file system that holds the cache
@@ -239,10 +243,8 @@ def troubles(soak: Soak) -> list[Callable[[random.Random], None]]:
 
 def use() -> dict[str, float]:
     """What the process holds now."""
-    with open("/proc/self/statm") as file:
-        pages = int(file.read().split()[1])
     return {
-        "MB of memory": pages * os.sysconf("SC_PAGE_SIZE") / 1e6,
+        "MB of memory": memory.resident(),
         "threads": len(os.listdir("/proc/self/task")),
         "open files": len(os.listdir("/proc/self/fd")),
     }
@@ -256,22 +258,36 @@ def grown(before: dict[str, float], after: dict[str, float]) -> list[str]:
     return found
 
 
-def run(minutes: float, seed: int) -> int:
+def run(minutes: float, seed: int, calm: bool = False) -> int:
+    import jax
+    from tripont.core import _tripont
+
     soak = Soak(seed)
 
     def count(number: int, frame: object) -> None:
         soak.signals += 1
 
     signal.signal(signal.SIGALRM, count)
-    steps = [*jobs(soak), *troubles(soak)]
+    steps = [*jobs(soak), *([] if calm else troubles(soak))]
     for step in steps:
         soak.job(step)
-    signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
+    if not calm:
+        signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
     begin, end = time.monotonic(), time.monotonic() + 60 * minutes
     thirds: list[list[dict[str, float]]] = [[], [], []]
+    held: dict[str, list[tuple[float, float]]] = collections.defaultdict(list)
+    xpu = jax.devices("xpu")[0]
     while time.monotonic() < end and not soak.stop.is_set():
         time.sleep(1)
-        thirds[min(2, int(3 * (time.monotonic() - begin) / (60 * minutes)))].append(use())
+        elapsed = time.monotonic() - begin
+        third = min(2, int(3 * elapsed / (60 * minutes)))
+        thirds[third].append(use())
+        if third:  # caches and arenas are full by then
+            held["this process"].append((elapsed, thirds[third][-1]["MB of memory"]))
+            held["of that from malloc"].append((elapsed, memory.allocated()))
+            held["arrays"].append((elapsed, xpu.memory_stats()["bytes_in_use"] / 1e6))
+            for pid in _tripont.worker_processes():
+                held[f"compile worker {pid}"].append((elapsed, memory.resident(pid)))
         late = [n for n, t in soak.last.items() if time.monotonic() - t > STALLED]
         if late:
             faulthandler.dump_traceback()
@@ -293,6 +309,9 @@ def run(minutes: float, seed: int) -> int:
     )
     for what, amount in last.items():
         print(f"{what}: {settled.get(what, 0):.0f} in the second third, {amount:.0f} in the last")
+    for name, samples in held.items():
+        if line := memory.said(name, samples):
+            print(line)
     idle = [step.__name__ for step in steps if not soak.done[step.__name__]]
     if idle and 60 * minutes >= STALLED:
         soak.failures.append(f"never came to an end: {', '.join(idle)}")
@@ -306,9 +325,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--calm", action="store_true", help="jobs without troubles")
     given = parser.parse_args()
     if os.environ.get("TRIPONT_CACHE_DIR", "").startswith(tempfile.gettempdir() + "/tripont-soak-"):
-        return run(given.minutes, given.seed)
+        return run(given.minutes, given.seed, given.calm)
     with tempfile.TemporaryDirectory(prefix="tripont-soak-") as folder:
         environment = os.environ | {
             "TRIPONT_CACHE_DIR": folder,

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.soak import memory
 from tests.soak.__main__ import Soak, grown
 
 
@@ -64,3 +65,24 @@ def test_a_short_run() -> None:
     assert "FAILED" not in done.stdout
     for job in ("training", "serving", "callbacks"):
         assert re.search(rf"^done:.*\b{job} [1-9]", done.stdout, re.MULTILINE), done.stdout
+
+
+def test_what_grows_beside_a_job_that_takes_all_memory() -> None:
+    def samples(leak: float) -> list[tuple[float, float]]:
+        numbers = random.Random(3)
+        return [(t, 500 + leak * t / 60 + numbers.choice((5, 40, 900))) for t in range(600)]
+
+    assert abs(memory.slope(samples(0.0))) < 0.01
+    assert 1.9 < memory.slope(samples(2.0)) < 2.1
+    assert memory.said("a", samples(2.0)).startswith(
+        "a: 505 MB at first, 524 MB 9.7 minutes later, +1.9"
+    )
+    assert memory.said("short-lived", samples(2.0)[:30]) == ""
+
+
+def test_what_malloc_has_given() -> None:
+    before = memory.allocated()
+    held = bytearray(64_000_000)
+    assert memory.allocated() - before > 60
+    del held
+    assert memory.resident() > memory.resident(1 << 30) == 0

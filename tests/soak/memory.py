@@ -1,0 +1,74 @@
+"""What processes hold while a soak run goes on, and whether it grows.
+
+A job of the run takes all memory and gives it back, and freed memory stays with malloc for a while, so single samples
+of a resident set say little. The run is cut into windows; the least that a process held in each is what it needs, and
+a leak is a line through these that rises.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import statistics
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Final
+
+WINDOW: Final = 20.0  # seconds
+
+Samples = Sequence[tuple[float, float]]  # seconds since the beginning, MB
+
+
+class _Mallinfo(ctypes.Structure):
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
+        )
+    ]  # fmt: skip
+
+
+def resident(process: int | str = "self") -> float:
+    """The resident set of a process in MB; 0 if it has ended."""
+    try:
+        with open(f"/proc/{process}/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+    except (OSError, IndexError):
+        return 0.0
+
+
+def allocated() -> float:
+    """MB that this process has from malloc and has not freed; 0 with a C library that does not tell."""
+    mallinfo = getattr(ctypes.CDLL(None), "mallinfo2", None)
+    if mallinfo is None:
+        return 0.0
+    mallinfo.restype = _Mallinfo
+    info = mallinfo()
+    return (int(info.uordblks) + int(info.hblkhd)) / 1e6
+
+
+def least(samples: Samples) -> list[tuple[float, float]]:
+    """The least of each window, at the window's middle."""
+    windows: dict[int, list[float]] = {}
+    for seconds, megabytes in samples:
+        windows.setdefault(int(seconds / WINDOW), []).append(megabytes)
+    return [((n + 0.5) * WINDOW, min(found)) for n, found in sorted(windows.items())]
+
+
+def slope(samples: Samples) -> float:
+    """MB a minute by which the least of the windows grows: the median of the slopes between every two (Theil, Sen)."""
+    points = least(samples)
+    slopes = [60 * (b - a) / (t - s) for (s, a), (t, b) in combinations(points, 2)]
+    return statistics.median(slopes) if slopes else 0.0
+
+
+def said(name: str, samples: Samples) -> str:
+    """A line about a process: what it held at first and at last, and the slope between; empty for a short life."""
+    points = least(samples)
+    if len(points) < 3:
+        return ""
+    minutes = (points[-1][0] - points[0][0]) / 60
+    return (
+        f"{name}: {points[0][1]:.0f} MB at first, {points[-1][1]:.0f} MB {minutes:.1f} minutes later, "
+        f"{slope(samples):+.2f} MB a minute"
+    )
