@@ -15,7 +15,7 @@ WITHOUT_FRAMEWORKS := $(addprefix --ignore=tests/,$(FRAMEWORK_TESTS))
 UNIT_TESTS := tests/cmake tests/core/compiler --ignore=tests/core/compiler/codegen --ignore=tests/core/compiler/targets \
   $(addprefix --ignore=tests/core/compiler/,test_compile.py test_native.py test_worker.py xla ops/test_outside.py)
 
-.PHONY: help environment dev tests frameworks build test test-unit test-op test-fast test-upstream test-stablehlo fuzz fuzz-native fuzz-c-api soak test-asan test-ubsan test-tsan test-faults test-passes conformance test-cpus test-arm64 wheel test-wheel demo demo-bridge bench lint format clean
+.PHONY: help environment dev tests frameworks build test test-unit test-op test-fast test-upstream test-stablehlo fuzz fuzz-native fuzz-c-api soak test-asan test-ubsan test-tsan test-faults test-passes conformance test-cpus test-arm64 wheel test-wheel demo demo-bridge bench lint tidy format clean
 
 help:
 	@sed -n '/^How long/q; s/^| `\(make [^`]*\)` | \([^|;]*\).*/\1\t\2/p' docs/development.md | expand -t 16
@@ -137,6 +137,11 @@ bench: tests
 lint: dev
 	@$(RUN) cmake/develop.py --lint
 	PATH="$(abspath $(VENV))/bin:$$PATH" pre-commit run --all-files $(ARGS)
+
+# clang-tidy alone, with the checks of .clang-tidy (ARGS: files; JOBS=1).
+tidy: dev
+	@$(RUN) cmake/develop.py --lint
+	PATH="$(abspath $(VENV))/bin:$$PATH" nice cmake/run_clang_tidy.sh $(ARGS)
 
 format: dev
 	@$(RUN) cmake/develop.py --lint

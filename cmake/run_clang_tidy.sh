@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# run_clang_tidy.sh FILE...: clang-tidy with compile commands like those of the development build, but of each file
-# alone: without precompiled headers, so that a file that lacks an include is seen.
+# run_clang_tidy.sh [FILE...]: clang-tidy of these files, or of all, JOBS at a time (default: one a core). The compile
+# commands are like those of the development build, but of each file alone: without precompiled headers, so that a file
+# that lacks an include is seen.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=$(sed -n 's/^_Python_EXECUTABLE:INTERNAL=//p' build/cmake/CMakeCache.txt 2>/dev/null || true)
@@ -11,6 +12,10 @@ fi
 commands=build/lint/compile_commands.json
 cmake -S . -B build/lint -G Ninja -DPython_EXECUTABLE="$python" -DCMAKE_UNITY_BUILD=OFF \
   -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON >/dev/null
+if [[ $# -eq 0 ]]; then
+  mapfile -t files < <(git ls-files '*.cc')
+  set -- "${files[@]}"
+fi
 known=()
 for file in "$@"; do
   if grep -q "\"file\": \".*/$file\"" "$commands"; then
@@ -18,4 +23,4 @@ for file in "$@"; do
   fi
 done
 [[ ${#known[@]} -eq 0 ]] && exit 0
-printf '%s\n' "${known[@]}" | xargs -P "$(nproc)" -n 4 clang-tidy --quiet -p build/lint 2>/dev/null
+printf '%s\n' "${known[@]}" | xargs -P "${JOBS:-$(nproc)}" -n 1 clang-tidy --quiet -p build/lint 2>/dev/null

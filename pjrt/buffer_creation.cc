@@ -18,7 +18,7 @@ namespace {
 
 // Smaller arrays are copied even when the caller allows an alias: the copy costs less than keeping
 // the caller's memory alive and telling it later.
-constexpr size_t kMinAliasBytes = 16 * 1024;
+constexpr size_t kMinAliasBytes = size_t{16} << 10;
 
 // The element type of the array: its size in memory, whatever its width in bits (one byte for S4
 // and the like, on both sides of the API).

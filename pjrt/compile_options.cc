@@ -200,6 +200,7 @@ std::string DeviceAssignment::Serialize() const {
   writer.Varint(kComputationCount, static_cast<uint64_t>(num_partitions));
   for (int64_t partition = 0; partition < num_partitions; ++partition) {
     std::vector<int64_t> ids;
+    ids.reserve(num_replicas);
     for (int64_t replica = 0; replica < num_replicas; ++replica) {
       ids.push_back(device_ids[replica * num_partitions + partition]);
     }

@@ -14,7 +14,9 @@ namespace tripont::hosts {
 
 using MpiHandle = void*;  // MPI_Comm, MPI_Request, ...
 
-inline MpiHandle MpiConstant(uintptr_t number) { return reinterpret_cast<MpiHandle>(number); }
+inline MpiHandle MpiConstant(uintptr_t number) noexcept {
+  return reinterpret_cast<MpiHandle>(number);
+}
 inline const MpiHandle kMpiCommWorld = MpiConstant(0x101);
 inline const MpiHandle kMpiErrorsReturn = MpiConstant(0x143);
 inline const MpiHandle kMpiRequestNull = MpiConstant(0x180);
