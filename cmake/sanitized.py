@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -37,6 +38,13 @@ RUNTIME_TESTS = (
     "tests/frontends/jax/test_callbacks.py",
     "tests/frontends/jax_devices",
     "tests/integration/test_buffers.py",
+    # Intel's OpenCL runtime finds no device in a process that has a sanitizer's library before all others.
+    "--ignore=tests/core/runtime/backends/sycl",
+    "-k=not sycl",
+    # It ends a process by reading outside of an array, which the address sanitizer reports as it should.
+    "--deselect=tests/core/runtime/backends/checked/test_checked.py::test_a_kernel_that_goes_past_its_array",
+    # It writes into the padding of blocks, as kernels may and instrumented code may not.
+    "--deselect=tests/core/runtime/test_allocator.py::test_blocks_are_aligned_and_padded",
     # Compiles large products as each CPU, in processes of its own: hours.
     "--deselect=tests/core/runtime/library/test_integer_products.py::test_the_worst_values",
     # The address sanitizer keeps what is freed.
@@ -95,20 +103,20 @@ class Sanitizer:
     cmake: tuple[str, ...]
 
 
+STACK = 64 << 20  # bytes
 UNDEFINED = "print_stacktrace=1"
 SANITIZERS = {
-    # Undefined behaviour too: the second is nearly free with the first.
+    # Without undefined behaviour, whose checks double the time of the build and have a build of their own.
     "address": Sanitizer(
         # libstdc++ too, whose functions of exceptions the sanitizer looks up when it starts
-        ("libasan.so", "libubsan.so", "libstdc++.so"),
+        ("libasan.so", "libstdc++.so"),
         {
             # The frameworks mix the operators new and delete of several libraries.
             "ASAN_OPTIONS": "detect_leaks=0:alloc_dealloc_mismatch=0:new_delete_type_mismatch=0:"
             "quarantine_size_mb=64",
-            "UBSAN_OPTIONS": UNDEFINED,
         },
         MEMORY_TESTS,
-        ("-DTRIPONT_SANITIZE=address,undefined",),
+        ("-DTRIPONT_SANITIZE=address",),
     ),
     "undefined": Sanitizer(
         ("libubsan.so", "libstdc++.so"),
@@ -217,6 +225,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Run tests with a sanitizer.")
     parser.add_argument("sanitizer", choices=SANITIZERS)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2)
+    parser.add_argument(
+        "--without-tensorflow",
+        action="store_true",
+        help="leave out TensorFlow's adapter and its tests: half of the build's time",
+    )
     known, arguments = parser.parse_known_args()
     if sys.prefix == sys.base_prefix:
         raise SystemExit("run this with the Python of a virtual environment (`make dev` does)")
@@ -224,14 +237,22 @@ def main() -> int:
     folder = ROOT / "build" / name
     python = make_environment(folder / "venv")
     options = [*SANITIZERS[name].cmake, f"-DCMAKE_CXX_COMPILER={compiler()}"]
+    default_tests = SANITIZERS[name].tests
+    if known.without_tensorflow:
+        options.append("-DTRIPONT_TENSORFLOW=OFF")
+        default_tests = tuple(t for t in default_tests if not t.startswith("tests/nextpluggable"))
     subprocess.run(
         [python, ROOT / "cmake" / "develop.py", f"--jobs={known.jobs}", "--", *options],
         check=True,
         env=os.environ | {"TRIPONT_BUILD_FOLDER": str(folder)},
     )
+    # Frames are several times as large: thunks that are nested as deep as they may be need more than the usual 8 MB.
+    _, most = resource.getrlimit(resource.RLIMIT_STACK)
+    if most == resource.RLIM_INFINITY or most >= STACK:
+        resource.setrlimit(resource.RLIMIT_STACK, (STACK, most))
     shutil.rmtree(folder / "reports", ignore_errors=True)
     (folder / "reports").mkdir()
-    tests = arguments or ["-n", "0", "-q", "--timeout=1200", *SANITIZERS[name].tests]
+    tests = arguments or ["-n", "0", "-q", "--timeout=1200", *default_tests]
     command = [*launcher(variables(name, folder)), python, "-m", "pytest", *tests]
     status = subprocess.run(command, cwd=ROOT, check=False).returncode
     found = reports(folder)
