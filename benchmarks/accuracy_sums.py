@@ -1,6 +1,7 @@
 """Errors of long sums: reductions, products, convolutions and cumulative reductions of terms of one sign, in f32.
 
-python -m benchmarks.accuracy_sums                      the section of docs/accuracy.md
+python -m benchmarks.accuracy_sums                          the section of docs/accuracy.md
+python -m benchmarks.accuracy_sums --lengths 100000 sum dot  other lengths, programs by words in their names
 
 Every program is computed by tripont and by JAX's own CPU backend in one process, and by NumPy where it has the
 function, and compared with the same in f64. Errors are relative, of the worst element. Terms are all 0.1, where the
@@ -9,6 +10,7 @@ roundings of a running sum have one sign, or uniform in [0, 1).
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -76,7 +78,7 @@ def error(got: Any, exact: Array) -> str:
     return f"{np.max(np.abs(wide - exact) / np.abs(exact)):.1e}"
 
 
-def section() -> str:
+def section(lengths: Sequence[int] = SIZES, words: Sequence[str] = ()) -> str:
     """The table in Markdown, with what is said about it."""
     import jax
 
@@ -84,8 +86,9 @@ def section() -> str:
         f"{terms}, {who}" for terms in ("0.1", "uniform") for who in ("tripont", "XLA:CPU", "NumPy")
     ]
     lines = [_HEAD, f"| program | n | {' | '.join(names)} |", "|---" * (len(names) + 2) + "|"]
-    for program in programs():
-        for n in SIZES:
+    chosen = [p for p in programs() if not words or any(w in p.name for w in words)]
+    for program in chosen:
+        for n in lengths:
             cells = []
             for uniform in (False, True):
                 rng = np.random.default_rng(0)
@@ -121,8 +124,14 @@ weights (2.5e-6 against 3.2e-5 at 23,328). Sums by segment are one running sum f
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("words", nargs="*", help="words in the names of programs")
+    parser.add_argument(
+        "--lengths", type=lambda text: [int(n) for n in text.split(",")], default=SIZES
+    )
+    given = parser.parse_args()
     os.environ["JAX_PLATFORMS"] = "xpu,cpu"
-    print(section(), end="")
+    print(section(given.lengths, given.words), end="")
     return 0
 
 
