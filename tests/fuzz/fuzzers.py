@@ -65,11 +65,27 @@ def tensorflow(seed: int) -> list[str]:
     return tensorflow_functions.findings(seed)
 
 
+def torch(seed: int) -> list[str]:
+    """Functions of PyTorch on PyTorch/XLA's device, in three ways, beside PyTorch's CPU: what is wrong with one."""
+    from tests.fuzz import torch_functions
+
+    return torch_functions.findings(seed)
+
+
+def hlo(seed: int) -> list[str]:
+    """HloModuleProtos that no StableHLO becomes: what is wrong with one."""
+    from tests.fuzz import hlo_modules
+
+    return hlo_modules.findings(seed)
+
+
 FUZZERS: Final[dict[str, Fuzzer]] = {
     f.__name__: f for f in (exact, updates, floats, jax, bounded, large, large_floats)
 }
 
-# Fuzzers that run what they make by themselves, where the framework is installed.
+# Fuzzers that run what they make by themselves, and the package that each needs.
+_BY_THEMSELVES: Final = {hlo: "jaxlib", tensorflow: "tensorflow", torch: "torch_xla"}
+# Those whose package is installed.
 FRAMEWORKS: Final[dict[str, Callable[[int], list[str]]]] = {
-    f.__name__: f for f in (tensorflow,) if importlib.util.find_spec(f.__name__)
+    f.__name__: f for f, package in _BY_THEMSELVES.items() if importlib.util.find_spec(package)
 }

@@ -12,6 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
+import numpy as np
 import pytest
 from tripont.core.compiler.importer.program import read_program
 from tripont.core.compiler.reference import evaluate
@@ -19,7 +20,7 @@ from tripont.core.compiler.reference import evaluate
 from tests.conformance import registry
 from tests.conformance.random_programs import in_place
 from tests.conformance.random_programs.programs import program, unequal
-from tests.fuzz import children, faults, shrink, ways
+from tests.fuzz import children, faults, hlo_modules, other_target, shrink, ways
 from tests.fuzz.fuzzers import FUZZERS
 from tests.fuzz.judge import Case
 
@@ -73,7 +74,8 @@ def test_every_operation_has_a_generator_or_a_reason():
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow) if "large" in n else n for n in FUZZERS]
+    "name",
+    [pytest.param(n, marks=pytest.mark.slow) if "large" in n else n for n in [*FUZZERS, "hlo"]],
 )
 def test_programs_of_each_fuzzer(name, tmp_path):
     """In a process that has not used XLA yet: a fork of one that has may wait for ever for XLA's threads."""
@@ -106,6 +108,30 @@ def test_a_program_is_made_small(monkeypatch):
         assert _is_wrong(small)
     assert not _is_wrong(small)  # without the fault
     assert len(small.text.splitlines()) < 15 < 80 < len(case.text.splitlines())
+
+
+def test_a_wrong_hlo_module_is_found(monkeypatch):
+    text, arguments, expected = hlo_modules.make(3)
+    monkeypatch.setattr(
+        hlo_modules, "make", lambda seed: (text, arguments, [e + e.dtype.type(1) for e in expected])
+    )
+    assert hlo_modules.findings(3)
+
+
+def test_a_program_runs_on_another_target():
+    if not other_target.has_sycl():
+        pytest.skip("there is no SYCL device here")
+    text = (
+        "func.func @main(%x: tensor<3xi32>) -> tensor<3xi32> {\n"
+        "  %y = stablehlo.add %x, %x : tensor<3xi32>\n  return %y : tensor<3xi32>\n}"
+    )
+    numbers = Random(0)
+    found = [ways.other_way(numbers, text) for _ in range(100)]
+    make = dict(found)["on SYCL"]
+    (result,) = ways.run(make(), [np.arange(3, dtype=np.int32)])
+    assert result.tolist() == [0, 2, 4]
+    with pytest.raises(other_target.RefusedError):
+        ways.run(ways._Elsewhere(text.replace("add %x", "add %z")), [np.arange(3)])
 
 
 def _crash_or_hang(seed: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, Final
@@ -17,6 +18,7 @@ from tripont.core.compiler.importer.program import read_program
 from tripont.core.compiler.targets.host import cpu
 
 from tests.conformance import device
+from tests.fuzz import other_target
 
 Arrays = list[np.ndarray]
 
@@ -44,8 +46,17 @@ def load(program: str | bytes, options: Mapping[str, str]) -> Any:
     return _tripont.Executable.load(artifact.serialize(compile_module(module, dict(options))))
 
 
+class _Elsewhere:
+    """A program that the process of another target compiles when it is run."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
 def run(executable: Any, arguments: Sequence[np.ndarray], donate: bool = False) -> Arrays:
     """The results. ``donate``: give away what the program may overwrite; else see that nothing was overwritten."""
+    if isinstance(executable, _Elsewhere):
+        return other_target.server("sycl", os.getpid()).run(executable.text, arguments)
     on = device.devices()[0]
     given = [_tripont.Buffer.from_array(np.asarray(a), on) for a in arguments]
     results = executable.execute(on, given, [] if donate else list(range(len(given))))
@@ -79,12 +90,14 @@ def passes(change: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> Iterator[Non
 def other_way(chances: Random, text: str) -> tuple[str, Callable[[], Any]]:
     """The name of another way to compile StableHLO text, and a function that does."""
     options = device.OPTIONS
-    kind = chances.choice(["level", "level", "HLO", "rounded", "less", "more"])
+    kind = chances.choice(["level", "level", "HLO", "rounded", "less", "more", "SYCL"])
     if kind == "level" and levels() and device.TARGET == "host":
         level = chances.choice(levels())
         return f"for {level}", lambda: load(text, {**options, "cpu": level})
     if kind == "HLO":
         return "as HLO", lambda: load(device.as_hlo(text), options)
+    if kind == "SYCL" and device.TARGET == "host" and other_target.has_sycl():
+        return "on SYCL", lambda: _Elsewhere(text)
     if kind in ("less", "more"):
         name = chances.choice(OPTIONAL_PASSES)
 
