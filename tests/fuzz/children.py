@@ -59,9 +59,14 @@ def outcome(check: Callable[[], str], seconds: float = 60.0) -> str:
 
 
 def _cpu_seconds(process: int) -> float:
-    """How many seconds of the CPU a process has used, its threads included."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """How many seconds of the CPU a process has used, its threads and the processes that work for it included."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        others = [f.read_text() for f in Path(f"/proc/{process}/task").glob("*/children")]
+    except OSError:  # it has ended
+        return 0.0
+    used = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return used + sum(_cpu_seconds(int(other)) for other in " ".join(others).split())
 
 
 def _answers(pipe: int, child: int, seconds: float) -> Iterator[tuple[int, str]]:

@@ -144,6 +144,26 @@ def _crash_or_hang(seed: int) -> str:
     return ""
 
 
+def test_who_waits_for_a_process_that_works_does_not_hang():
+    work = "import time\nwhile time.process_time() < 0.4: pass"
+    command = (
+        f"import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', {work!r}]);"
+        "print(flush=True); input()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", command], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as waiting:
+        assert waiting.stdin
+        assert waiting.stdout
+        waiting.stdout.readline()
+        own = children._cpu_seconds(waiting.pid)
+        deadline = time.monotonic() + 60
+        while children._cpu_seconds(waiting.pid) < own + 0.2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert children._cpu_seconds(waiting.pid) >= own + 0.2
+        waiting.stdin.write(b"\n")
+
+
 def test_programs_that_crash_or_hang_are_told_and_the_next_ones_tried():
     told = dict(children.outcomes(range(6), _crash_or_hang, seconds=2))
     assert told == {
