@@ -2,10 +2,13 @@
 
 from typing import Final
 
-_LAPACK = "LAPACK is called for each matrix of the batch, {calls}; no kernel across the batch is generated"
+_LAPACK = "measured before batches of small matrices were made in lanes: LAPACK was called for each, {calls}"
 _SCATTER = "kernels in front of the scatter write its updates and corrected places to memory"
 _FFT = "all of the time is our transform (`library/fft.cc`), which is slower than the rival's on this CPU"
-_THREADS = "probably OpenBLAS's two threads, which wait for each other while other processes have the cores"
+_THREADS = (
+    "measured before matrices of this order were kept from OpenBLAS's threads, which wait for each other while other "
+    "processes have the cores"
+)
 _DISPATCH = "a few microseconds are JAX's dispatch, which torch's and NumPy's calls do not have"
 _SHORT = "vectors run along the last dimension, which has 3 elements"
 _BODY = (
@@ -32,7 +35,7 @@ REASONS: Final[dict[str, str]] = {
     "inventory_loop": "a chain of dependent operations, 7 ns a step on both",
     "inverse_16_batch": _LAPACK.format(calls="most of the time"),
     "jax_md_fluid": f"forces are sums of [512, 512, 3]: {_SHORT}",
-    "lu_solve_1500": f"not profiled; the factorisation is LAPACK's getrf: {_THREADS}",
+    "lu_solve_1500": f"the factorisation is LAPACK's getrf, now in tiles of ours: {_THREADS}",
     "ode_vmapped": f"measured before such loops became one kernel: states are [4096, 3], {_SHORT}",
     "product_f32_64": _DISPATCH,
     "product_s8_256": f"{_DISPATCH}; that is a third of the difference, the rest was not profiled",

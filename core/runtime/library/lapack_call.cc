@@ -8,8 +8,10 @@
 namespace tripont::lapack {
 namespace {
 
-// Matrices from this order on are worth OpenBLAS's own threads.
-constexpr int64_t kLargeOrder = 192;
+// Matrices from this order on are worth OpenBLAS's own threads, which wait for each other by
+// spinning: where other work wants the cores too, eigenvectors of order 100 that take 0.7 ms on one
+// thread took two seconds on two.
+constexpr int64_t kLargeOrder = 768;
 // Multiply-adds that make a task worth another thread.
 constexpr double kTaskWork = 1 << 15;
 // The same where they are made in lanes.
@@ -33,7 +35,8 @@ Status BatchCall::Execute(LibraryContext& context, void* const* operands,
   std::optional<OneThread> one_thread;
   const Api* api = LoadedOrNull();
   // LAPACK's own threads know nothing of a program's limit.
-  if ((tasks > 1 || ThreadsAreLimited()) && api != nullptr) one_thread.emplace(*api);
+  const bool alone = tasks > 1 || order_ < kLargeOrder || ThreadsAreLimited();
+  if (alone && api != nullptr) one_thread.emplace(*api);
   ParallelFor(tasks, 1, [&](int64_t begin, int64_t end) {
     for (int64_t task = begin; task < end; ++task) {
       std::byte* work = scratch.as<std::byte>() + static_cast<size_t>(task) * workspace_;

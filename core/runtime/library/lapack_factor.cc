@@ -17,9 +17,11 @@
 // lanes alone (matrix_lanes.h). getrf swaps rows in the order of the pivots. "transpose" is the adjoint of complex matrices.
 // "low" and "high" count from 1.
 #include <memory>
+#include <optional>
 
 #include "core/runtime/library/calls.h"
 #include "core/runtime/library/lapack_call.h"
+#include "core/runtime/library/lapack_tiles.h"
 
 namespace tripont::lapack {
 namespace {
@@ -52,8 +54,16 @@ class Getrf final : public BatchCall {
 
   void Run(Item item) const override {
     T* a = item.Copy<T>(0, 0, int64_t{1} * m_ * n_);
+    Int* pivots = item.Result<Int>(1, std::min(m_, n_));
+    Int* info = item.Result<Int>(2, 1);
+    if (std::min(m_, n_) > kTiledOrder) {
+      std::optional<OneThread> one_thread;
+      if (const Api* api = LoadedOrNull(); api != nullptr) one_thread.emplace(*api);
+      *info = FactorLu(lapack_, m_, n_, a, pivots);
+      return;
+    }
     const Int lda = Leading(m_);
-    lapack_.getrf(&m_, &n_, a, &lda, item.Result<Int>(1, std::min(m_, n_)), item.Result<Int>(2, 1));
+    lapack_.getrf(&m_, &n_, a, &lda, pivots, info);
   }
 
   matrix_lanes::LaneSet RunTile(Item first, int count) const override {

@@ -120,6 +120,50 @@ bool FactorCholesky(const Routines<T>& lapack, char uplo, Int n, T* a) {
 }
 
 template <typename T>
+Int FactorLu(const Routines<T>& lapack, Int m, Int n, T* a, Int* pivots) {
+  const Int count = std::min(m, n);
+  const Int lda = Leading(m);
+  const T one = T(1);
+  const T minus_one = T(-1);
+  const auto at = [&](Int row, Int column) { return a + int64_t{column} * m + row; };
+  Int first_zero = 0;
+  for (Int first = 0; first < count; first += kDepth) {
+    const Int depth = std::min(kDepth, count - first);
+    const Int next = first + depth;
+    const Int rows = m - first;
+    Int info = 0;
+    lapack.getrf(&rows, &depth, at(first, first), &lda, pivots + first, &info);
+    if (info > 0 && first_zero == 0) first_zero = first + info;
+    for (Int j = first; j < next; ++j) pivots[j] += first;
+    // The other columns follow: exchanged, then those to the right divided by the diagonal tile and
+    // updated.
+    const auto exchange = [&](Int begin, Int end) {
+      for (Int column = begin; column < end; ++column) {
+        T* x = at(0, column);
+        for (Int j = first; j < next; ++j) std::swap(x[j], x[pivots[j] - 1]);
+      }
+    };
+    ForEachPiece(first, kSlice, int64_t{kSlice} * depth, exchange);
+    ForEachPiece(n - next, kSlice, int64_t{kSlice} * depth * rows, [&](Int begin, Int end) {
+      exchange(next + begin, next + end);
+      const Int columns = end - begin;
+      const char left = 'L';
+      const char lower = 'L';
+      const char no = 'N';
+      const char unit = 'U';
+      T* above = at(first, next + begin);
+      lapack.trsm(&left, &lower, &no, &unit, &depth, &columns, &one, at(first, first), &lda, above,
+                  &lda, 1, 1, 1, 1);
+      const Int below = m - next;
+      if (below == 0) return;
+      lapack.gemm(&no, &no, &below, &columns, &depth, &minus_one, at(next, first), &lda, above,
+                  &lda, &one, at(next, next + begin), &lda, 1, 1);
+    });
+  }
+  return first_zero;
+}
+
+template <typename T>
 void SolveTriangular(const Routines<T>& lapack, const TriangularSystem& system, const T* a, T* b) {
   const Int order = system.order();
   const bool left = system.side == 'L';
@@ -157,6 +201,7 @@ void SolveTriangular(const Routines<T>& lapack, const TriangularSystem& system, 
 
 #define TRIPONT_INSTANTIATE(T)                                        \
   template bool FactorCholesky<T>(const Routines<T>&, char, Int, T*); \
+  template Int FactorLu<T>(const Routines<T>&, Int, Int, T*, Int*);   \
   template void SolveTriangular<T>(const Routines<T>&, const TriangularSystem&, const T*, T*);
 TRIPONT_INSTANTIATE(float)
 TRIPONT_INSTANTIATE(double)

@@ -1,4 +1,4 @@
-// Cholesky factors and triangular solves of one matrix, shared out to the runtime's threads: LAPACK
+// Cholesky and LU factors and triangular solves of one matrix, shared out to the runtime's threads: LAPACK
 // and BLAS compute tiles, each on the thread that does its task (lapack::OneThread).
 //
 // What the tiles are depends on the sizes alone, so that results do not depend on the number of
@@ -18,6 +18,11 @@ constexpr Int kTiledOrder = 256;
 // infinities where it is read; its content is undefined then.
 template <typename T>
 bool FactorCholesky(const Routines<T>& lapack, char uplo, Int n, T* a);
+
+// As xGETRF: a [m,n] := L and U of a with rows exchanged; pivots [min(m, n)] count from 1. The info:
+// 0, or the first pivot that is 0.
+template <typename T>
+Int FactorLu(const Routines<T>& lapack, Int m, Int n, T* a, Int* pivots);
 
 // A triangular system, in the letters of xTRSM: op(a) x = b for side 'L', x op(a) = b for 'R'.
 struct TriangularSystem {

@@ -59,6 +59,25 @@ def test_getrf_solves(device: Any, dtype: Any, n: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dims", [(300, 300), (257, 600), (600, 300)])
+def test_getrf_in_tiles(device: Any, dims: tuple[int, int], dtype: Any) -> None:
+    """Factors of several tiles, one of which has a pivot of 0."""
+    a = matrices((1, *dims), dtype)
+    a[0, :, 200] = 0
+    k = min(dims)
+    shapes = [shape_of(columns(a)), Shape(dtypes.S32, (1, k)), Shape(dtypes.S32, (1,))]
+    lu, pivots, info = run(device, "getrf", [columns(a)], shapes, {})
+    assert info[0] == 201
+    lu, rows = columns(lu)[0].astype(np.complex128), a[0].astype(np.complex128)
+    for j, p in enumerate(pivots[0] - 1):
+        rows[[j, p]] = rows[[p, j]]
+    lower = np.tril(lu, -1)[:, :k] + np.eye(dims[0], k)
+    assert np.abs(lower).max() <= 1.5  # LAPACK chooses pivots by |re| + |im|
+    error = np.linalg.norm(lower @ np.triu(lu)[:k] - rows)
+    assert error <= 4 * k * np.finfo(dtype).eps * np.linalg.norm(rows)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_syevd_reads_one_triangle(device: Any, dtype: Any) -> None:
     x = matrices((3, 6, 6), dtype)
     a = x + np.conj(np.swapaxes(x, -1, -2))
