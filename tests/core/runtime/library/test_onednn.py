@@ -19,6 +19,7 @@ from .calls import run
 from .test_gemm import attributes, normal
 
 _SCRIPT = """
+import os
 import numpy as np
 from tripont.core import _tripont
 from tripont.core.compiler.compile import compile_program
@@ -30,7 +31,7 @@ func.func @main(%x: tensor<200x200xf32>) -> tensor<200x200xf32> {
 }'''
 client = _tripont.Client({"prestart_worker": False, "cache": False})
 if MUST_CALL:
-    artifact = compile_program(program, "mlir", b"", {"onednn": "1"})
+    artifact = compile_program(program, "mlir", b"", {"onednn": "1", "cpu": os.environ.get("TRIPONT_CPU", "host")})
 else:
     artifact, _ = client.compile(program)
 print("calls gemm:", b"gemm" in artifact)
