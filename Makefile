@@ -5,7 +5,7 @@ ARGS ?=
 VENV := $(or $(TRIPONT_VENV),.venv)
 VENV_WHEEL := $(or $(TRIPONT_VENV_WHEEL),.venv-wheel)
 RUN := $(VENV)/bin/python
-# Tests on all cores, up to four at once (ARGS="-n 0 ..." for one after another, as a debugger wants it).
+# One test more at once than there are cores, up to four (ARGS="-n 0 ..." for one after another, as a debugger wants it).
 PYTEST := $(RUN) -m pytest -n auto --maxprocesses 4 --dist worksteal
 # The folders whose tests are about TensorFlow or PyTorch.
 FRAMEWORK_TESTS := $(addprefix frontends/,tensorflow torch_xla torchax) $(addprefix interop/,frameworks test_interop.py) \
@@ -15,7 +15,7 @@ WITHOUT_FRAMEWORKS := $(addprefix --ignore=tests/,$(FRAMEWORK_TESTS))
 UNIT_TESTS := tests/cmake tests/core/compiler --ignore=tests/core/compiler/codegen --ignore=tests/core/compiler/targets \
   $(addprefix --ignore=tests/core/compiler/,test_compile.py test_native.py test_worker.py xla ops/test_outside.py)
 
-.PHONY: help environment dev tests frameworks build test test-unit test-op test-fast test-upstream test-stablehlo fuzz fuzz-native fuzz-c-api soak test-asan test-ubsan test-tsan test-faults test-passes conformance test-cpus test-arm64 wheel test-wheel demo demo-bridge bench lint tidy format clean
+.PHONY: help environment dev tests frameworks build test test-nightly test-unit test-op test-fast test-upstream test-stablehlo fuzz fuzz-native fuzz-c-api soak test-asan test-ubsan test-tsan test-faults test-passes conformance test-cpus test-arm64 wheel test-wheel demo demo-bridge bench lint tidy format clean
 
 help:
 	@sed -n '/^How long/q; s/^| `\(make [^`]*\)` | \([^|;]*\).*/\1\t\2/p' docs/development.md | expand -t 16
@@ -40,6 +40,10 @@ build:
 
 test: frameworks
 	$(PYTEST) --durations=10 $(or $(ARGS),tests)
+
+# The same with the tests that take minutes and have hardly ever found anything.
+test-nightly: frameworks
+	$(PYTEST) --nightly --durations=10 $(or $(ARGS),tests)
 
 test-unit: tests
 	$(PYTEST) -q -m "not slow" $(UNIT_TESTS) $(ARGS)

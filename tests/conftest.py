@@ -23,6 +23,8 @@ from typing import Any
 
 import pytest
 
+from tests.framework_process import in_few_processes
+
 _SCRATCH = tempfile.mkdtemp(prefix="tripont-tests-")
 atexit.register(shutil.rmtree, _SCRATCH, ignore_errors=True)
 # TRIPONT_DEVICE and TRIPONT_CPU stay: the same tests run on every target and CPU.
@@ -52,9 +54,26 @@ if (
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--op", help="only the tests of this op (make test-op OP=...)")
+    parser.addoption(
+        "--nightly",
+        action="store_true",
+        help="also the tests that take minutes and have hardly ever found anything",
+    )
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: while a test waits for a process or for time to pass, another one can run."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
+@pytest.hookimpl(trylast=True)  # -k and -m have chosen
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--nightly"):
+        left_out = [item for item in items if item.get_closest_marker("nightly")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+    items[:] = in_few_processes(items)
     if name := config.getoption("--op"):
         check_op(name)
         chosen = [item for item in items if is_about(item, name)]

@@ -8,9 +8,11 @@ each brings a plugin up once in a process. A folder's conftest.py says so with::
     def pytest_pycollect_makemodule(module_path, parent):
         return make_module(module_path, parent)
 
-Then each test file of the folder is one item of the whole suite, which runs pytest on the file in a child. When every
-argument of a pytest command lies in that folder (``pytest tests/frontends/tensorflow -k while``), the files are
-collected as they are, and nothing is started.
+Then the files of the folder are one item of the whole suite, which runs pytest on all of them in a child: importing
+TensorFlow takes six seconds of the CPU. Files that ``alone`` names have a child each: those that choose a number of
+devices, and those that take minutes, which other files should not wait for. When every argument of a pytest command
+lies in that folder (``pytest tests/frontends/tensorflow -k while``), the files are collected as they are, and nothing
+is started.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import ast
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +35,42 @@ _LIMIT = 1800
 _NOTHING_RUN = 5
 
 
-def make_module(module_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """The collector for a test file that must not be imported here; None where it may be."""
+def make_module(
+    module_path: Path, parent: pytest.Collector, alone: Collection[str] = ()
+) -> pytest.Collector | None:
+    """The collector for a test file that must not be imported here; None where it may be.
+
+    ``alone``: the names of files that share no process.
+    """
     if os.environ.get(_CHILD) or _all_inside(parent.config, module_path.parent):
         return None
-    return _ChildFile.from_parent(parent, path=module_path)
+    file: _ChildFile = _ChildFile.from_parent(parent, path=module_path)
+    file.alone = module_path.name in alone
+    return file
+
+
+def in_few_processes(items: list[pytest.Item]) -> list[pytest.Item]:
+    """The items with one in place of those of a folder whose files share a process.
+
+    These items come first: they take longest, and nothing should wait for them in the end.
+    """
+    groups: dict[pytest.Collector, list[_ChildItem]] = {}
+    others = []
+    for item in items:
+        if isinstance(item, _ChildItem):
+            assert isinstance(item.parent, _ChildFile)
+            node = item.parent if item.parent.alone else item.parent.parent
+            assert node is not None
+            groups.setdefault(node, []).append(item)
+        else:
+            others.append(item)
+    return [_together(node, group) for node, group in groups.items()] + others
+
+
+def _together(node: pytest.Collector, items: list[_ChildItem]) -> pytest.Item:
+    if len(items) == 1:
+        return items[0]
+    return _ChildItem.from_parent(node, name="in_one_process", files=[item.path for item in items])
 
 
 def _all_inside(config: pytest.Config, folder: Path) -> bool:
@@ -48,23 +81,30 @@ def _all_inside(config: pytest.Config, folder: Path) -> bool:
 
 
 class _ChildFile(pytest.File):
+    alone = False
+
     def collect(self) -> Iterable[pytest.Item]:
         yield _ChildItem.from_parent(self, name="in_a_process_of_its_own")
 
 
 class _ChildItem(pytest.Item):
-    def __init__(self, **arguments: Any) -> None:
+    def __init__(self, files: Sequence[Path] = (), **arguments: Any) -> None:
         super().__init__(**arguments)
+        self._files = files or [self.path]
         self.add_marker(pytest.mark.timeout(_LIMIT + 60))
         # So that -k finds the file by the names of its tests.
-        self.extra_keyword_matches.update(_test_names(self.path))
+        for file in self._files:
+            self.extra_keyword_matches.update(_test_names(file))
 
     def runtest(self) -> None:
-        command = [sys.executable, "-m", "pytest", "-q", "--no-header", str(self.path)]
+        files = [str(file.relative_to(self.config.rootpath)) for file in self._files]
+        command = [sys.executable, "-m", "pytest", "-q", "--no-header", *files]
         option = self.config.option
         for flag, value in (("-k", option.keyword), ("-m", option.markexpr)):
             if value:
                 command += [flag, value]
+        if self.config.getoption("--nightly", False):
+            command.append("--nightly")
         # Examples that this process has imported set the level, which would hide warnings that tests look for.
         left_out = ("PYTEST_", "TF_CPP_MIN_LOG_LEVEL")
         environment = {k: v for k, v in os.environ.items() if not k.startswith(left_out)}
@@ -81,9 +121,9 @@ class _ChildItem(pytest.Item):
         if done.returncode == _NOTHING_RUN:
             pytest.skip("nothing in this file is selected")
         if done.returncode:
-            raise _ChildError(
-                f"{self.path.name}: {_last_line(done.stdout)} (exit status {done.returncode})"
-            )
+            failed = [s for s in done.stdout.splitlines() if s.startswith(("FAILED ", "ERROR "))]
+            last = f"{_last_line(done.stdout)} (exit status {done.returncode})"
+            raise _ChildError("\n".join([" ".join(command[1:]), *failed, last]))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         if isinstance(excinfo.value, _ChildError):

@@ -8,8 +8,11 @@ import pytest
 
 from tests.framework_process import make_module
 
+# Two devices in the process; minutes.
+_ALONE = ("test_mirrored_strategy.py", "test_keras.py", "test_operations.py")
+
 
 def pytest_pycollect_makemodule(
     module_path: Path, parent: pytest.Collector
 ) -> pytest.Collector | None:
-    return make_module(module_path, parent)
+    return make_module(module_path, parent, _ALONE)

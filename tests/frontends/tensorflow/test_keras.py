@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -12,8 +15,17 @@ import tensorflow as tf
 
 from .keras_models import WORKLOADS
 
-_SLOW = ("mobilenet", "resnet")
-_NAMES = [pytest.param(n, marks=pytest.mark.slow if n in _SLOW else ()) for n in WORKLOADS]
+_DEEP = ("mobilenet", "resnet")
+# Three minutes of the CPU, for kinds of layers that the small models and one deep one have too.
+_NIGHTLY = (("mobilenet", False), ("resnet", False), ("resnet", True))
+
+
+def _ways() -> Iterator[Any]:
+    for name, jit in itertools.product(WORKLOADS, (False, True)):
+        marks = [pytest.mark.slow] if name in _DEEP else []
+        if (name, jit) in _NIGHTLY:
+            marks.append(pytest.mark.nightly)
+        yield pytest.param(name, jit, marks=marks, id=f"{name}-{'jit' if jit else 'function'}")
 
 
 @cache
@@ -42,8 +54,7 @@ def on_cpu(name: str) -> tuple[list[float], list[float], np.ndarray]:
     return train(name, "CPU:0", False)
 
 
-@pytest.mark.parametrize("jit", [False, True], ids=["function", "jit"])
-@pytest.mark.parametrize("name", _NAMES)
+@pytest.mark.parametrize(("name", "jit"), list(_ways()))
 def test_fit_evaluate_predict(name: str, jit: bool) -> None:
     losses, evaluation, predictions = train(name, "XPU:0", jit)
     cpu_losses, cpu_evaluation, cpu_predictions = on_cpu(name)

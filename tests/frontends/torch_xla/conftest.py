@@ -12,7 +12,7 @@ from tests.framework_process import make_module
 def pytest_pycollect_makemodule(
     module_path: Path, parent: pytest.Collector
 ) -> pytest.Collector | None:
-    return make_module(module_path, parent)
+    return make_module(module_path, parent, alone=["test_operators.py"])  # more than a minute
 
 
 @pytest.fixture(scope="session", autouse=True)

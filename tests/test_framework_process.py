@@ -1,0 +1,81 @@
+"""Test files in processes of their own: which share one, what chooses tests there, and what is said of failures."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+_ROOT = Path(__file__).parents[1]
+
+_OUTER = """
+import pytest
+from tests.framework_process import in_few_processes
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items):
+    items[:] = in_few_processes(items)
+"""
+
+_INNER = """
+from tests.framework_process import make_module
+
+def pytest_pycollect_makemodule(module_path, parent):
+    return make_module(module_path, parent, alone=["test_c.py"])
+"""
+
+_TEST = """
+import os
+from pathlib import Path
+
+def test_{name}():
+    Path(__file__).with_suffix(".pid").write_text(str(os.getpid()))
+    assert "{name}" != "{wrong}"
+"""
+
+
+def _run(folder: Path, *arguments: str, wrong: str = "") -> tuple[str, dict[str, str]]:
+    """What pytest says of a folder with test_outside.py and a folder with three files, and each test's process."""
+    inner = folder / "inner"
+    inner.mkdir()
+    (folder / "pytest.ini").write_text("[pytest]\naddopts = --import-mode=importlib -ra\n")
+    (folder / "conftest.py").write_text(_OUTER)
+    (inner / "conftest.py").write_text(_INNER)
+    files = {name: inner / f"test_{name}.py" for name in "abc"}
+    for name, path in (files | {"outside": folder / "test_outside.py"}).items():
+        path.write_text(_TEST.format(name=name, wrong=wrong))
+    command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *arguments, "."]
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env={"PYTHONPATH": str(_ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == bool(wrong), done.stdout + done.stderr
+    return done.stdout, {p.stem: p.read_text() for p in folder.rglob("*.pid")}
+
+
+def test_files_of_a_folder_share_a_process(tmp_path: Path) -> None:
+    said, processes = _run(tmp_path)
+    assert processes.keys() == {"test_a", "test_b", "test_c", "test_outside"}
+    assert processes["test_a"] == processes["test_b"]
+    assert len({*processes.values()}) == 3
+    # The processes come first.
+    places = [said.index(f"{name} PASSED") for name in ("in_one_process", "own", "test_outside")]
+    assert places == sorted(places)
+
+
+def test_tests_are_chosen_in_the_process(tmp_path: Path) -> None:
+    said, processes = _run(tmp_path, "-k", "test_b or test_c")
+    assert processes.keys() == {"test_b", "test_c"}
+    assert "inner/test_b.py::in_a_process_of_its_own PASSED" in said
+
+
+def test_a_failure_is_named(tmp_path: Path) -> None:
+    said, _ = _run(tmp_path, wrong="b")
+    assert "in_one_process FAILED" in said
+    assert "FAILED inner/test_b.py::test_b" in said
+    assert "1 failed" in said
