@@ -231,6 +231,7 @@ class Transforms:
         tuple[float, ...], "times", "the time of vectors of all lanes, half of them, a quarter ..."
     ]
     whole: Annotated[int, "numbers", "of a transform whose factors are all in memory"]
+    short: Annotated[int, "numbers", "of a transform that is not worth a second thread"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

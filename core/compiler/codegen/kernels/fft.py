@@ -29,13 +29,17 @@ Attributes (``config``):
 ``whole``           whether the factors of ``spread`` are all in the table; else each is a product of two
 
 The second operand is the table of factors, made by :func:`table`.
+
+With ``halves``, two such configurations, a unit of work is a row of ``n`` contiguous complex numbers, and ``sizes`` the
+number of rows: the first is the transform of the row's columns, the second that of its rows, and what is between them
+stays on the stack.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -117,10 +121,10 @@ class _Stage(NamedTuple):
 class _Table:
     """Where in the table the factors of each kind begin, in numbers."""
 
-    def __init__(self, config: Mapping[str, Any], target: Target) -> None:
+    def __init__(self, config: Mapping[str, Any], target: Target, place: int = 0) -> None:
         n = inner_length(config)
         self.parts: list[Callable[[], np.ndarray]] = []
-        self.size = 0
+        self.size = place  # in elements, with what stands before
         self.stages: list[_Stage] = []
         found = radices_of(n, target)
         assert found is not None
@@ -163,9 +167,17 @@ class _Table:
         return place
 
 
+def _halves(config: Mapping[str, Any], target: Target) -> list[tuple[Mapping[str, Any], int]]:
+    """The configurations of both halves of a transform, and where in the table their factors begin."""
+    first, second = config["halves"]
+    return [(first, 0), (second, _Table(first, target).size)]
+
+
 def table(config: Mapping[str, Any], dtype: dtypes.DType, target: Target) -> np.ndarray:
     """The factors that a kernel reads, rounded once to ``dtype``."""
-    made = [np.ravel(part()) for part in _Table(config, target).parts]
+    halves = _halves(config, target) if "halves" in config else [(config, 0)]
+    tables = [_Table(half, target, place) for half, place in halves]
+    made = [np.ravel(part()) for table in tables for part in table.parts]
     values = np.concatenate(made) if made else np.zeros(1)
     return values.astype(dtype.numpy)
 
@@ -240,14 +252,54 @@ class _Lines:
 
 def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
     """The kernel of an ``fft-pass`` instruction."""
-    return _Fft(Frame(module, target, instruction, name, collapsed=False)).emit()
+    frame = Frame(module, target, instruction, name, collapsed=False)
+    config = instruction.attributes["config"]
+    if "halves" in config:
+        return _emit_both(frame, config)
+    kernel = _Fft(frame, config)
+    dims = [*kernel.sizes[:-1], kernel.groups]
+    operand, result = (a.pointer for a in (frame.operands[0], frame.results[0]))
+
+    def unit(index: Index) -> None:
+        *outer, group = (c.base for c in index)
+        kernel.unit(operand, result, outer, group)
+
+    count(frame.generator, frame.begin, frame.end, dims, unit)
+    return _finish(frame, math.prod(dims), kernel.nanoseconds)
+
+
+def _emit_both(frame: Frame, config: Mapping[str, Any]) -> EmittedKernel:
+    """A kernel whose units are rows: both halves of a transform, with the numbers between them on the stack."""
+    b, n, (rows,) = frame.builder, config["n"], config["sizes"]
+    first, second = (_Fft(frame, *half) for half in _halves(config, frame.target))
+    between = b.alloca(first.scalar, 2 * n)
+
+    def unit(index: Index) -> None:
+        place = b.mul(index[0].base, i64(2 * n))
+        operand, result = (
+            b.gep(first.scalar, a.pointer, place) for a in (frame.operands[0], frame.results[0])
+        )
+        for half, source, target in ((first, operand, between), (second, between, result)):
+            with half.loop(half.groups) as group:
+                half.unit(source, target, (), group)
+
+    count(frame.generator, frame.begin, frame.end, [rows], unit)
+    each = sum(half.nanoseconds * half.groups for half in (first, second))
+    return _finish(frame, rows, each)
+
+
+def _finish(frame: Frame, units: int, each: float) -> EmittedKernel:
+    """The kernel, of units that take ``each`` nanoseconds."""
+    nanoseconds = frame.target.costs.kernels.call + units * each
+    return frame.finish(units, costs.grain(frame.target, nanoseconds, units), nanoseconds)
 
 
 class _Fft:
-    def __init__(self, frame: Frame) -> None:
+    """Writes units of work of one pass, whose factors begin at ``place`` in the table."""
+
+    def __init__(self, frame: Frame, config: Mapping[str, Any], place: int = 0) -> None:
         self.frame = frame
         self.b = frame.builder
-        config = frame.instruction.attributes["config"]
         self.config = config
         self.form: str = config["form"]
         self.real_length: int = config["n"]
@@ -260,7 +312,7 @@ class _Fft:
         self.scalar = memory_type(self.dtype)
         self.type = llvm_ir.vector(self.scalar, self.lanes)
         self.align = self.lanes * self.size
-        self.table = _Table(config, frame.target)
+        self.table = _Table(config, frame.target, place)
         self.factors = frame.operands[1].pointer
         self.ops = Butterflies(self.b, self.type)
         self.exchanged_in, self.exchanged_out = config["exchanged"]
@@ -271,38 +323,29 @@ class _Fft:
             _Numbers(self, self.b.alloca(self.scalar, elements)),
         ]
 
-    def emit(self) -> EmittedKernel:
-        groups = -(-self.sizes[-1] // self.lanes)
-        dims = [*self.sizes[:-1], groups]
-        count(self.frame.generator, self.frame.begin, self.frame.end, dims, self.unit)
-        units = math.prod(dims)
-        target = self.frame.target
-        each = vector_instructions(self.n, self.lanes, self.size, target)
-        transforms = target.costs.transforms
-        of_unit = transforms.unit + self.n * each * transforms.instruction
-        nanoseconds = target.costs.kernels.call + units * of_unit
-        grain = costs.grain(target, nanoseconds, units)
-        return self.frame.finish(units, grain, nanoseconds)
+        self.groups = -(-self.sizes[-1] // self.lanes)
+        each = vector_instructions(self.n, self.lanes, self.size, frame.target)
+        transforms = frame.target.costs.transforms
+        self.nanoseconds = transforms.unit + self.n * each * transforms.instruction
 
-    def unit(self, index: Index) -> None:
+    def unit(self, operand: Value, result: Value, outer: Sequence[Value], group: Value) -> None:
+        """Write a unit: group ``group`` of the last dimension, at ``outer`` in the others."""
         b = self.b
-        *outer, group = (c.base for c in index)
         self.group = group
         start = b.mul(group, i64(self.lanes))
         if self.sizes[-1] % self.lanes:
             start = b.intrinsic("smin", [start, i64(self.sizes[-1] - self.lanes)])
         self.start = start
         pointers = []
-        for array, strides in (
-            (self.frame.operands[0], self.config["source"]),
-            (self.frame.results[0], self.config["target"]),
-        ):
+        real = (
+            {"from_real": "source", "to_real": "target"}.get(self.form) if not self.pairs else None
+        )
+        for pointer, name in ((operand, "source"), (result, "target")):
             place: Value = i64(0)
-            for value, stride in zip((*outer, start), strides, strict=False):
+            for value, stride in zip((*outer, start), self.config[name], strict=False):
                 place = b.add(place, b.mul(value, i64(stride)))
-            is_complex = self.form == "complex" or self.pairs or array.shape.dtype.is_complex
-            place = b.mul(place, i64(2 if is_complex else 1))
-            pointers.append(b.gep(self.scalar, array.pointer, place))
+            place = b.mul(place, i64(1 if name == real else 2))
+            pointers.append(b.gep(self.scalar, pointer, place))
         self.from_, self.to = pointers
         *_, self.from_lane, self.from_step = self.config["source"]
         *_, self.to_lane, self.to_step = self.config["target"]

@@ -103,6 +103,13 @@ class _Plans:
         """The time of a kernel that multiplies, adds or moves ``numbers``."""
         return self.costs.launch + self.costs.elementwise * numbers / self.most_lanes
 
+    def stays_near(self, n: int, rows: int) -> bool:
+        """Whether both passes over a row are in one kernel: its numbers fit the stack, and there are enough rows for
+        all threads, or the transforms are short.
+        """
+        fits = 2 * n * self.size <= kernel.LARGEST_STACK // 2
+        return fits and (rows >= self.target.costs.threads.units or n <= self.costs.short)
+
     def two(self, n: int, rows: int) -> _Plan:
         """The best factors of ``n`` for two passes."""
         best = _Plan("two", math.inf)
@@ -112,6 +119,8 @@ class _Plans:
                 continue
             cost = self.one_pass(a, b, rows, self.costs.multiplied)
             cost += self.one_pass(b, a, rows, self.costs.turned)
+            if self.stays_near(n, rows):
+                cost -= self.costs.launch
             if cost < best.cost:
                 best = _Plan("two", cost, (a, b))
         return best
@@ -237,6 +246,14 @@ class _Transform:
                 "target": (n, 1, a),
                 "exchanged": (False, inverse),
             }
+            if self.plans.stays_near(n, rows):
+                inside = {"source": (1, b), "target": (1, b), "sizes": (b,)}
+                halves = (
+                    first | inside,
+                    second | {"source": (b, 1), "target": (1, a), "sizes": (a,)},
+                )
+                both = config | {"sizes": (rows,), "halves": tuple(map(self.with_lanes, halves))}
+                return self.kernel(x, both, shape)
             between = Shape(self.cplx, (rows, a, b))
             return self.one(self.one(x, first, between), second, shape)
         if inner == 1:
@@ -249,11 +266,15 @@ class _Transform:
             config |= {"sizes": (inner, rows), "source": strides, "target": strides}
         return self.one(x, config, shape)
 
+    def with_lanes(self, config: dict[str, Any]) -> dict[str, Any]:
+        lanes, _ = self.plans.lanes(config["sizes"][-1], kernel.inner_length(config))
+        return config | {"lanes": lanes}
+
     def one(self, x: Instruction, config: dict[str, Any], shape: Any) -> Instruction:
-        """A kernel."""
-        length = kernel.inner_length(config)
-        lanes, _ = self.plans.lanes(config["sizes"][-1], length)
-        config = config | {"lanes": lanes}
+        """A kernel of one pass."""
+        return self.kernel(x, self.with_lanes(config), shape)
+
+    def kernel(self, x: Instruction, config: dict[str, Any], shape: Any) -> Instruction:
         table = constant(kernel.table(config, self.real, self.target))
         return Instruction(
             "fft-pass", shape, (x, table), {"config": config}, metadata=self.fft.metadata

@@ -187,6 +187,7 @@ _HOST: Final = Costs(
         launch=400.0,
         widths=(1.0, 0.6, 0.45, 0.4, 0.4),
         whole=1 << 15,
+        short=1 << 12,
     ),
     attention=Attention(
         fewest=1 << 17,
