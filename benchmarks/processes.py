@@ -6,8 +6,8 @@ python -m benchmarks.processes --json out.json
 
 Each process compiles a program, waits until all have, and runs it for a number of steps. The figures are the time and
 the CPU time (all processes, all threads) of their steps when they run together, over those when they run one after
-another: 1.00 means that nothing is lost. Then each process sleeps for a second, and what it takes of the CPU meanwhile is its idle
-time. The processes know nothing of one another: each has all of the threads.
+another: 1.00 means that nothing is lost. Then each process sleeps for a second, and what it takes of the CPU meanwhile
+is its idle time. The processes know nothing of one another: each has all of the threads.
 """
 
 from __future__ import annotations
