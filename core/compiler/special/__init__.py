@@ -1,5 +1,5 @@
 """Special functions: a wing of the compiler (:mod:`..wings`).
 
-:mod:`.ops` registers them, :mod:`.functions` names their series (``codegen/vector_math``). Without this wing CHLO's
-expansions compute those that CHLO has, in several kernels and less exactly.
+:mod:`.ops` registers them, :mod:`.functions` names their series (``codegen/vector_math``). Without this wing
+CHLO's and JAX's expansions compute them, in several kernels and less exactly.
 """
