@@ -32,7 +32,8 @@ The second operand is the table of factors, made by :func:`table`.
 
 With ``halves``, two such configurations, a unit of work is a row of ``n`` contiguous complex numbers, and ``sizes`` the
 number of rows: the first is the transform of the row's columns, the second that of its rows, and what is between them
-stays on the stack.
+stays on the stack. With ``length`` too, a row is a convolution of that length (L. Bluestein), and ``halves`` are four,
+those of its transform and of the inverse one.
 """
 
 from __future__ import annotations
@@ -168,9 +169,17 @@ class _Table:
 
 
 def _halves(config: Mapping[str, Any], target: Target) -> list[tuple[Mapping[str, Any], int]]:
-    """The configurations of both halves of a transform, and where in the table their factors begin."""
-    first, second = config["halves"]
-    return [(first, 0), (second, _Table(first, target).size)]
+    """The configurations of the passes of a kernel, and where in the table their factors begin."""
+    places = [0]
+    for half in config["halves"]:
+        places.append(_Table(half, target, places[-1]).size)
+    return list(zip(config["halves"], places, strict=False))
+
+
+def _end_of_halves(config: Mapping[str, Any], target: Target) -> int:
+    """Where in the table what follows on the factors of the passes begins."""
+    last, place = _halves(config, target)[-1]
+    return _Table(last, target, place).size
 
 
 def table(config: Mapping[str, Any], dtype: dtypes.DType, target: Target) -> np.ndarray:
@@ -178,8 +187,26 @@ def table(config: Mapping[str, Any], dtype: dtypes.DType, target: Target) -> np.
     halves = _halves(config, target) if "halves" in config else [(config, 0)]
     tables = [_Table(half, target, place) for half, place in halves]
     made = [np.ravel(part()) for table in tables for part in table.parts]
+    if "length" in config:
+        inverse, _ = config["exchanged"]
+        for factors in chirps(config["n"], config["length"], inverse, config["scale"]):
+            made += [factors.real, factors.imag]
     values = np.concatenate(made) if made else np.zeros(1)
     return values.astype(dtype.numpy)
+
+
+def chirps(n: int, length: int, inverse: bool, scale: float) -> tuple[np.ndarray, np.ndarray]:
+    """What Bluestein's algorithm multiplies ``n`` numbers by, before and after a convolution of ``length``, and what it
+    multiplies their transform by: j k = (j^2 + k^2 - (k - j)^2) / 2.
+    """
+    k = np.arange(n)
+    chirp = roots((k * k) % (2 * n), 2 * n).view(np.complex128)[..., 0]
+    if inverse:
+        chirp = chirp.conj()
+    wrapped = np.zeros(length, np.complex128)
+    wrapped[:n] = chirp.conj()
+    wrapped[length - n + 1 :] = chirp.conj()[:0:-1]
+    return chirp, np.fft.fft(wrapped) * (scale / length)
 
 
 def vector_instructions(n: int, lanes: int, size: int, target: Target) -> float:
@@ -254,6 +281,8 @@ def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str
     """The kernel of an ``fft-pass`` instruction."""
     frame = Frame(module, target, instruction, name, collapsed=False)
     config = instruction.attributes["config"]
+    if "length" in config:
+        return _emit_convolution(frame, config)
     if "halves" in config:
         return _emit_both(frame, config)
     kernel = _Fft(frame, config)
@@ -285,6 +314,60 @@ def _emit_both(frame: Frame, config: Mapping[str, Any]) -> EmittedKernel:
 
     count(frame.generator, frame.begin, frame.end, [rows], unit)
     each = sum(half.nanoseconds * half.groups for half in (first, second))
+    return _finish(frame, rows, each)
+
+
+def _emit_convolution(frame: Frame, config: Mapping[str, Any]) -> EmittedKernel:
+    """A kernel whose units are rows: Bluestein's algorithm, with all that it needs on the stack."""
+    b, n, length, (rows,) = frame.builder, config["n"], config["length"], config["sizes"]
+    halves = _halves(config, frame.target)
+    forward = [_Fft(frame, *half) for half in halves[:2]]
+    backward = [_Fft(frame, *half) for half in halves[2:]]
+    any_ = max(forward, key=lambda half: half.lanes)
+    scalar = any_.scalar
+    one, two, between = (b.alloca(scalar, 2 * length) for _ in range(3))
+    chirp = _end_of_halves(config, frame.target)
+    spectrum = chirp + 2 * n
+
+    @contextmanager
+    def blocks(size: int) -> Iterator[Value]:
+        """The starts of vectors that cover [0, size)."""
+        with any_.loop(-(-size // any_.lanes)) as number:
+            index = b.mul(number, i64(any_.lanes))
+            yield b.intrinsic("smin", [index, i64(size - any_.lanes)])
+
+    def multiply(source: Value, target: Value, size: int, place: int) -> None:
+        """``size`` numbers by the factors at ``place``."""
+        read = _Lines(any_, source, 1, exchanged=False)
+        written = _Lines(any_, target, 1, exchanged=False)
+        with blocks(size) as index:
+            factors = b.gep(scalar, frame.operands[1].pointer, b.add(i64(place), index))
+            parts = (b.gep(scalar, factors, i64(part * size)) for part in (0, 1))
+            re, im = (b.load(any_.type, part, any_.size) for part in parts)
+            value = any_.ops.times(read.load(read.at(index)), re, im)
+            written.store(written.at(index), value)
+
+    def transform(passes: list[_Fft], source: Value, target: Value) -> None:
+        for half, from_, to in zip(passes, (source, between), (between, target), strict=True):
+            with half.loop(half.groups) as group:
+                half.unit(from_, to, (), group)
+
+    def unit(index: Index) -> None:
+        place = b.mul(index[0].base, i64(2 * n))
+        operand, result = (
+            b.gep(scalar, a.pointer, place) for a in (frame.operands[0], frame.results[0])
+        )
+        multiply(operand, one, n, chirp)
+        with blocks(2 * (length - n)) as index_of_zero:
+            address = b.gep(scalar, one, b.add(index_of_zero, i64(2 * n)))
+            b.store(llvm_ir.zero(any_.type), address, any_.size)
+        transform(forward, one, two)
+        multiply(two, one, length, spectrum)
+        transform(backward, one, two)
+        multiply(two, result, n, chirp)
+
+    count(frame.generator, frame.begin, frame.end, [rows], unit)
+    each = sum(half.nanoseconds * half.groups for half in (*forward, *backward))
     return _finish(frame, rows, each)
 
 

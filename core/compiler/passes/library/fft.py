@@ -110,6 +110,11 @@ class _Plans:
         fits = 2 * n * self.size <= kernel.LARGEST_STACK // 2
         return fits and (rows >= self.target.costs.threads.units or n <= self.costs.short)
 
+    def convolves_near(self, length: int) -> bool:
+        """Whether a convolution, with three arrays of this length, fits the stack beside the passes' numbers."""
+        fits = 3 * 2 * length * self.size <= kernel.LARGEST_STACK // 2
+        return fits and bool(self.two(length, 1).parts)
+
     def two(self, n: int, rows: int) -> _Plan:
         """The best factors of ``n`` for two passes."""
         best = _Plan("two", math.inf)
@@ -218,44 +223,16 @@ class _Transform:
         """
         rows, n, inner = flat
         plan = self.plans.smooth(n, rows, inner)
-        config: dict[str, Any] = {
-            "n": n,
-            "form": "complex",
-            "exchanged": (inverse, inverse),
-            "scale": scale,
-            "spread": 0,
-            "whole": True,
-        }
+        config = self.config(n, inverse, scale)
         if plan.way == "two":
-            a, b = plan.parts
-            whole = n <= self.plans.costs.whole
-            first = config | {
-                "n": a,
-                "sizes": (rows, b),
-                "source": (n, 1, b),
-                "target": (n, 1, b),
-                "exchanged": (inverse, False),
-                "scale": 1.0,
-                "spread": n,
-                "whole": whole,
-            }
-            second = config | {
-                "n": b,
-                "sizes": (rows, a),
-                "source": (n, b, 1),
-                "target": (n, 1, a),
-                "exchanged": (False, inverse),
-            }
+            first, second = self.halves(n, rows, inverse, scale)
             if self.plans.stays_near(n, rows):
-                inside = {"source": (1, b), "target": (1, b), "sizes": (b,)}
-                halves = (
-                    first | inside,
-                    second | {"source": (b, 1), "target": (1, a), "sizes": (a,)},
-                )
-                both = config | {"sizes": (rows,), "halves": tuple(map(self.with_lanes, halves))}
-                return self.kernel(x, both, shape)
+                return self.kernel(x, config | {"sizes": (rows,), "halves": (first, second)}, shape)
+            a, b = plan.parts
+            first |= {"sizes": (rows, b), "source": (n, 1, b), "target": (n, 1, b)}
+            second |= {"sizes": (rows, a), "source": (n, b, 1), "target": (n, 1, a)}
             between = Shape(self.cplx, (rows, a, b))
-            return self.one(self.one(x, first, between), second, shape)
+            return self.kernel(self.kernel(x, first, between), second, shape)
         if inner == 1:
             config |= {"sizes": (rows,), "source": (n, 1), "target": (n, 1)}
         elif self.plans.along_inner(n, rows, inner) <= self.plans.along_rows(n, rows, inner):
@@ -265,6 +242,38 @@ class _Transform:
             strides = (1, n * inner, inner)
             config |= {"sizes": (inner, rows), "source": strides, "target": strides}
         return self.one(x, config, shape)
+
+    def config(self, n: int, inverse: bool, scale: float) -> dict[str, Any]:
+        """The configuration of a complex transform, as far as its place in memory does not matter."""
+        return {
+            "n": n,
+            "form": "complex",
+            "exchanged": (inverse, inverse),
+            "scale": scale,
+            "spread": 0,
+            "whole": True,
+        }
+
+    def halves(
+        self, n: int, rows: int, inverse: bool, scale: float = 1.0
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The configurations of two passes over a row of ``n`` numbers."""
+        a, b = self.plans.two(n, rows).parts
+        first = self.config(a, inverse, 1.0) | {
+            "sizes": (b,),
+            "source": (1, b),
+            "target": (1, b),
+            "exchanged": (inverse, False),
+            "spread": n,
+            "whole": n <= self.plans.costs.whole,
+        }
+        second = self.config(b, inverse, scale) | {
+            "sizes": (a,),
+            "source": (b, 1),
+            "target": (1, a),
+            "exchanged": (False, inverse),
+        }
+        return self.with_lanes(first), self.with_lanes(second)
 
     def with_lanes(self, config: dict[str, Any]) -> dict[str, Any]:
         lanes, _ = self.plans.lanes(config["sizes"][-1], kernel.inner_length(config))
@@ -283,16 +292,13 @@ class _Transform:
     def convolution(
         self, x: Instruction, length: int, inverse: bool, scale: float
     ) -> Instruction | None:
-        """Bluestein's algorithm along the middle of the complex ``x``: j k = (j^2 + k^2 - (k - j)^2) / 2."""
+        """Bluestein's algorithm along the middle of the complex ``x``."""
         rows, n, inner = x.dims
-        k = np.arange(n, dtype=object if n > 1 << 30 else np.int64)
-        chirp = kernel.roots((k * k) % (2 * n), 2 * n).view(np.complex128)[..., 0]
-        if inverse:
-            chirp = chirp.conj()
-        wrapped = np.zeros(length, np.complex128)
-        wrapped[:n] = chirp.conj()
-        wrapped[length - n + 1 :] = chirp.conj()[:0:-1]
-        spectrum = np.fft.fft(wrapped) * (scale / length)
+        if inner == 1 and self.plans.convolves_near(length):
+            config = self.config(n, inverse, scale) | {"sizes": (rows,), "length": length}
+            halves = (*self.halves(length, rows, False), *self.halves(length, rows, True))
+            return self.kernel(x, config | {"halves": halves}, x.shape)
+        chirp, spectrum = kernel.chirps(n, length, inverse, scale)
         x = self.times(x, chirp)
         zero = constant(np.zeros((), self.cplx.numpy))
         padding = {"low": (0, 0, 0), "high": (0, length - n, 0), "interior": (0, 0, 0)}

@@ -149,8 +149,10 @@ def test_ways() -> None:
     x = operand("FFT", (1,), (1 << 15,), False, 0)
     assert halves_of(run([("FFT", (1 << 15,), x)])[2]) == [False, False]
     x = operand("FFT", (1,), (211,), False, 0)
-    _, found, after = run([("FFT", (211,), x)])
-    assert len(halves_of(after)) == 2
+    assert halves_of(run([("FFT", (211,), x)])[2]) == [True]
+    x = operand("FFT", (1,), (10007,), False, 0)
+    _, found, after = run([("FFT", (10007,), x)])
+    assert len(halves_of(after)) >= 2
     assert "loop" in found
 
 
