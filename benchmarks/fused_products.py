@@ -32,6 +32,7 @@ WEIGHTS: Final = {
     "s8-channel": ("int8", "bfloat16", -1),
     "s8-group64": ("int8", "bfloat16", 64),
     "s4-group32": ("int4", "bfloat16", 32),
+    "u4-words": ("uint32", "bfloat16", 64),
 }
 AROUND: Final = ((512, 1024, 1024), (1024, 1024, 1024))
 
@@ -78,6 +79,8 @@ def array(dtype: str, dims: tuple[int, ...], seed: int) -> Any:
     import numpy as np
 
     random = np.random.default_rng(seed)
+    if dtype == "uint32":
+        return random.integers(0, 1 << 32, dims, dtype=np.uint32)
     if dtype in ("int8", "int4"):
         values = random.integers(-7, 8, dims, dtype=np.int8)
         return values.astype(ml_dtypes.int4) if dtype == "int4" else values
@@ -86,12 +89,19 @@ def array(dtype: str, dims: tuple[int, ...], seed: int) -> Any:
 
 
 def product(turned: bool, group: int) -> Callable[..., Any]:
-    """x by weights [k, n] or, ``turned``, [n, k], dequantised as a user writes it."""
+    """x by weights [k, n] or, ``turned``, [n, k], dequantised as a user writes it: words hold eight numbers along k."""
+    import jax.numpy as jnp
     from jax import lax
 
     numbers = (((1,), (1 if turned else 0,)), ((), ()))
 
     def function(x: Any, w: Any, *scales: Any) -> Any:
+        if w.dtype == jnp.uint32:
+            shifts = jnp.arange(0, 32, 4, dtype=w.dtype)
+            w = w[:, :, None] >> shifts if turned else w[:, None] >> shifts[:, None]
+            w = ((w & 15).astype(jnp.int8) - 8).reshape(
+                (-1, x.shape[1]) if turned else (x.shape[1], -1)
+            )
         dims = w.shape
         if group > 0:
             axis = 1 if turned else 0
@@ -124,7 +134,8 @@ def rows(options: argparse.Namespace, compiled: Compiled, clock: Callable[[], fl
     for name in options.weights.split(","):
         stored, given, group = WEIGHTS[name]
         for turned in (False, True):
-            weights = array(stored, (size, size), 1)
+            packed = size // 8 if stored == "uint32" else size
+            weights = array(stored, (size, packed) if turned else (packed, size), 1)
             words = np.frombuffer(weights.tobytes(), np.int32)
             steps = {"read": compiled.step(lambda v: v.max(), words)}
             more = scales_of(given, size, size, turned, group)

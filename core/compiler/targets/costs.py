@@ -179,6 +179,11 @@ class Products:
     most_f32: Annotated[
         int, "multiply-adds", "up to which products of f32 take less than a call's start"
     ]
+    small_sides: Annotated[
+        tuple[int, int],
+        "elements",
+        "least rows and columns, and most of either and of terms, of f32 that is not a library's either",
+    ]
     flat_rows: Annotated[
         int, "rows", "up to which, with many columns, a library's copy of rhs costs most"
     ]

@@ -147,6 +147,11 @@ def of_constant(g: Generator, i: hlo.Instruction, index: Index) -> Element:
         return representation.literal(i.dtype, data.reshape(-1)[0])
     if not i.dtype.is_complex and data.size and _is_splat(data):
         return representation.literal(i.dtype, data.reshape(-1)[0])
+    place = tuple([c.base.constant for c in index if c.is_uniform])
+    if len(place) == data.ndim and all(
+        isinstance(at, int) and 0 <= at < dim for at, dim in zip(place, data.shape, strict=True)
+    ):
+        return representation.literal(i.dtype, data[place])
     shape = hlo.Shape(i.dtype, i.dims)
     return g.load(Array(constant_table(g, data), shape), index)
 

@@ -609,8 +609,8 @@ class _Kernel(Products):
         row = c.rows[-1] if c.rows else Dimension(1)
         # One row has little to add up for each line of the matrix: fewer pages are read at once. (Words of several
         # numbers along the contracted dimension are read once for all of them.)
-        has_words = self.fetched_elements < math.prod(c.rhs)
-        panel_rows = costs.blocks.streamed_rows // (2 if row.size == 1 and not has_words else 1)
+        in_a_word = max(1, math.prod(c.rhs) // self.fetched_elements)
+        panel_rows = costs.blocks.streamed_rows // (2 if row.size == 1 and in_a_word == 1 else 1)
         lanes = self.lanes
         tall = -(-row.size // -(-row.size // self.most_rows))  # rows of lhs at a time
         vectors = 4 if row.size <= 2 else 2  # of columns at a time
@@ -687,7 +687,7 @@ class _Kernel(Products):
                         for number, (factors, k_coordinate) in enumerate(
                             zip(scalars, k_at, strict=True)
                         ):
-                            if part is parts[0]:
+                            if part is parts[0] and number % in_a_word == 0:
                                 ahead = self.offset(k, number + panel_rows, 1, depth.size)
                                 lines = range(0, step, self.line * lanes)
                                 self.fetch(

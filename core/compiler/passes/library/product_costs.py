@@ -10,10 +10,12 @@ operands         generated                      otherwise
 ===============  =============================  ==================================================================
 integers         from 40^3 on                   the "dot" kernel; oneDNN where there is AMX
 f64              from 80^3 on                   the "dot" kernel
-f32              from 80^3 up to 112^3; at most  the "dot" kernel below, oneDNN above
-                 128 rows by at least 1024
-                 columns; of any size where
-                 there is no oneDNN
+f32              from 80^3 up to 112^3; of 64    the "dot" kernel below, oneDNN above
+                 to 224 rows and columns and
+                 at most 224 terms; at most 128
+                 rows by at least 1024 columns;
+                 of any size where there is no
+                 oneDNN
 bf16             from 64^3 on                   the "dot" kernel; oneDNN where there is AMX, and on Zen
 f16, 8 bits      from 64^3 on                   the "dot" kernel
 ===============  =============================  ==================================================================
@@ -70,5 +72,7 @@ def prefers_generated(
     lhs, costs = types[0], target.costs.products
     if lhs is dtypes.F32:
         flat = m <= costs.flat_rows and n >= costs.flat_columns
-        return m * n * k <= costs.most_f32 or flat
+        least, most = costs.small_sides
+        small = least <= min(m, n) and max(m, n, k) <= most
+        return m * n * k <= costs.most_f32 or flat or small
     return lhs.name not in costs.library_types

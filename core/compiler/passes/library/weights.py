@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _MOST_MEMBERS: Final = 32
 # An array that has so many elements fewer than the matrix is converted to f32 before the product.
 _SMALL: Final = 8
+# An array of so many integers that the program's text decides is computed again in the product.
+_MOST_NUMBERS: Final = 64
 _SMALL_FLOATS: Final = frozenset((dtypes.BF16, dtypes.F16))
 _ROUNDING: Final = frozenset(("add", "subtract", "multiply", "divide", "negate"))
 
@@ -128,6 +130,16 @@ class Weights:
         if source.opcode == "constant" and not source.dims:
             self.members.add(source)
             return self.converted(source, self.wide(source.dtype), source)
+        numbers = _made_of_nothing(source)
+        if (
+            numbers is not None
+        ):  # such as the shifts of the numbers in a word: known for each when code is written
+            self.members |= numbers
+            return (
+                source
+                if dims == source.dims
+                else self.member("reshape", source, None, source, dims=dims)
+            )
         return self.array(source, dims)
 
     def array(self, i: Instruction, dims: tuple[int, ...]) -> Instruction:
@@ -165,3 +177,21 @@ class Weights:
         self.members.add(made)
         self.cost += self.costs.instructions(made) if dims != () else 0.0
         return made
+
+
+def _made_of_nothing(i: Instruction) -> set[Instruction] | None:
+    """What computes a small array of integers that no value decides; None if ``i`` is another array."""
+    found: set[Instruction] = set()
+    stack = [i]
+    while stack:
+        top = stack.pop()
+        known = top.opcode in ("constant", "iota", "broadcast", "reshape") or (
+            top.is_elementwise and OPS[top.opcode].is_indexable and top.operands != ()
+        )
+        if not known or not top.dtype.is_integer or top.elements > _MOST_NUMBERS:
+            return None
+        found.add(top)
+        if len(found) > _MOST_MEMBERS // 2:
+            return None
+        stack += top.operands
+    return found

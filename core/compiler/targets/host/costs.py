@@ -151,6 +151,7 @@ _HOST: Final = Costs(
         library_rows=5,
         library_columns=2,
         most_f32=112**3,
+        small_sides=(64, 224),
         flat_rows=128,
         flat_columns=1024,
         direct=1 << 19,

@@ -183,6 +183,68 @@ def test_dequantised(transposed: bool, cpu: str) -> None:
         check_dequantised(matrix, parameters, m, transposed, cpu)
 
 
+def unpacked(
+    stored: DType, n: int, k: int, axis: int, transposed: bool, form: str
+) -> tuple[hlo.Instruction, list[hlo.Instruction]]:
+    """A [k, n] or, ``transposed``, [n, k] matrix of numbers that lie next to each other in words, along ``axis``.
+
+    Forms: "shifts" (a broadcast word is shifted by a constant array and masked), "apart" (two numbers of a byte, masked
+    and shifted on their own and joined), "five" (as "shifts", with a mask of five bits: the neighbour's bit counts),
+    "given" (as "shifts", by shifts that the caller gives).
+    """
+    dims = (n, k) if transposed else (k, n)
+    count = 2 if form == "apart" else stored.bits // 4
+    few = tuple(d // count if i == axis else d for i, d in enumerate(dims))
+    split = (*few[: axis + 1], count, *few[axis + 1 :])
+    kept = tuple(d for d in range(3) if d != axis + 1)
+    words = hlo.parameter(1, hlo.Shape(stored, few))
+    parameters = [words]
+    if form == "apart":
+        one = (*few[: axis + 1], 1, *few[axis + 1 :])
+        low = op("and", words, number(15, *few, dtype=stored))
+        high = op("shift-right-logical", words, number(4, *few, dtype=stored))
+        parts = [op("reshape", part, dims=one) for part in (low, high)]
+        value = op("concatenate", *parts, dims=split, dimension=axis + 1)
+    else:
+        shifts = hlo.constant(np.arange(count, dtype=stored.numpy) * 4, stored)
+        if form == "given":
+            shifts = hlo.parameter(2, hlo.Shape(stored, (count,)))
+            parameters.append(shifts)
+        by = op("broadcast", shifts, dims=split, dimensions=(axis + 1,))
+        wide = op("broadcast", words, dims=split, dimensions=kept)
+        mask = number(31 if form == "five" else 15, *split, dtype=stored)
+        value = op("and", op("shift-right-logical", wide, by), mask)
+    numbers = op("convert", op("reshape", value, dims=dims), dtype=F32)
+    return op("subtract", numbers, number(8.0, *dims)), parameters
+
+
+@pytest.mark.parametrize("transposed", [False, True], ids=["kn", "nk"])
+@pytest.mark.parametrize("form", ["shifts", "apart", "five", "given"])
+def test_packed_words(form: str, transposed: bool, cpu: str) -> None:
+    """Words of several numbers, along either dimension: all of it exact, for the sums are small integers."""
+    n, k = 528, 1032
+    for m, axis, stored in ((1, 0, dtypes.U32), (5, 1, S32), (3, 0, U8), (1, 1, U8)):
+        if form == "apart" and stored is not U8:
+            continue
+        matrix, parameters = unpacked(stored, n, k, axis, transposed, form)
+        made = product((F32, F32), F32, m, n, k, (False, transposed))
+        root = made.replace(operands=[made.operands[0], matrix])
+        parameters = [made.operands[0], *parameters]
+        after = optimised(root, parameters, cpu)
+        random_ = np.random.default_rng(m)
+        words = random_.integers(0, 1 << stored.bits, parameters[1].dims, np.uint64)
+        small = words.astype(f"u{stored.size}").view(stored.numpy)
+        values = [random_.integers(-4, 5, (m, k)).astype(np.float32), small]
+        if form == "given":
+            values.append(np.arange(parameters[2].dims[0]).astype(stored.numpy) * 4)
+        (weights,) = evaluate(module(parameters, matrix), values)
+        (got,) = NativeSimulation(after, cpu).run(values)
+        np.testing.assert_array_equal(got, values[0] @ (weights.T if transposed else weights))
+        if form == "shifts" and axis == int(transposed):
+            largest = max(i.shape.bytes for i in after.entry.instructions)
+            assert largest <= max(p.shape.bytes for p in parameters), kinds(after)
+
+
 @pytest.mark.parametrize("opcode", ["divide", "rsqrt"])
 def test_nothing_is_computed_behind_the_end(opcode: str, cpu: str) -> None:
     """Lanes behind the contracted dimension's end are loaded as zeros, whose reciprocal must not reach the sum."""
