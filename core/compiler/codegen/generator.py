@@ -361,6 +361,15 @@ class Generator:
                         rest, c.stride, c.lanes, None, 0, divisor - 1, math.gcd(c.multiple, divisor)
                     ),
                 )
+            if multiple % divisor == 0 and c.stride > 0:  # the lanes carry as they are known to
+                base = self._divide(c.base, divisor)[0]
+                places = [by % divisor + c.stride * n for n in range(c.lanes)]
+                quotients = llvm_ir.lanes_constant("i64", [p // divisor for p in places])
+                rests = llvm_ir.lanes_constant("i64", [p % divisor for p in places])
+                return (
+                    self._general(self.add(base, quotients), 0, high),
+                    self._general(rests, 0, divisor - 1),
+                )
         quotient, rest = self._divide(self.vector(c, c.lanes), divisor, c.high)
         return self._general(quotient, 0, high), self._general(rest, 0, divisor - 1)
 

@@ -147,9 +147,10 @@ def of_constant(g: Generator, i: hlo.Instruction, index: Index) -> Element:
         return representation.literal(i.dtype, data.reshape(-1)[0])
     if not i.dtype.is_complex and data.size and _is_splat(data):
         return representation.literal(i.dtype, data.reshape(-1)[0])
-    place = tuple([c.base.constant for c in index if c.is_uniform])
+    known = [c.base.constant if c.is_uniform else None for c in index]
+    place = tuple([at for at in known if isinstance(at, int)])
     if len(place) == data.ndim and all(
-        isinstance(at, int) and 0 <= at < dim for at, dim in zip(place, data.shape, strict=True)
+        0 <= at < dim for at, dim in zip(place, data.shape, strict=True)
     ):
         return representation.literal(i.dtype, data[place])
     shape = hlo.Shape(i.dtype, i.dims)

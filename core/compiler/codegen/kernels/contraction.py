@@ -427,11 +427,14 @@ class _Kernel(Products):
             if height < 4:
                 height = _tile(row.size, max(1, budget // width))
         tiles = height * width
+        in_word: int = self.dot.attributes.get("interleaved", 1)
         unroll = self.line if streams else 2 if tiles <= 4 and main % (2 * lanes) == 0 else 1
+        unroll *= in_word
         ahead = self.target.costs.memory.bytes_ahead // self.streamed_size
         # The next columns, rather than the next elements of these.
         skips = (
-            width * minor.size * self.streamed_size <= self.target.costs.memory.columns_ahead
+            width * minor.size * self.streamed_size // in_word
+            <= self.target.costs.memory.columns_ahead
             and not others
         )
         outer = [*c.batch, *c.rows[:-1], *c.columns[:-1]]
@@ -451,9 +454,23 @@ class _Kernel(Products):
             column_at = [self.offset(left, v, 1, column.size) for v in range(width)]
             following = [g.shift(place, width) for place in column_at]
 
-            def product(at: Coordinates, k: Coordinate, accumulators: list[Element]) -> None:
+            def in_matrix(start: Coordinate, by: int) -> Coordinate:
+                """Where the terms are in the matrix that rows have ``by`` behind ``start``."""
+                if in_word == 1:
+                    return self.offset(start, by, lanes, minor.size)
+                words, number = divmod(by // lanes, in_word)
+                by = words * in_word * lanes + number
+                return self.offset(start, by, lanes, minor.size)._replace(stride=in_word)
+
+            def product(
+                at: Coordinates,
+                k: Coordinate,
+                accumulators: list[Element],
+                k_right: Coordinate | None = None,
+            ) -> None:
                 at = {**fixed_at, **at, minor: k}
-                right = [self.read(1, {**at, column: column_at[v]}) for v in range(width)]
+                right_at = {**at, minor: k_right or k}
+                right = [self.read(1, {**right_at, column: column_at[v]}) for v in range(width)]
                 for r in range(height):
                     left_value = self.read(0, {**at, row: row_at[r]})
                     for v in range(width):
@@ -471,13 +488,14 @@ class _Kernel(Products):
                         start = Coordinate(i, 0, 1, None, 0, minor.size - 1, step)
                         for by in range(0, step, lanes):
                             k = self.offset(start, by, lanes, minor.size)
-                            if streams and by % (self.line * lanes) == 0:
+                            k_right = in_matrix(start, by)
+                            if streams and by % (self.line * lanes * in_word) == 0:
                                 if skips:
-                                    self.fetch({**fixed_at, **at, minor: k}, following)
+                                    self.fetch({**fixed_at, **at, minor: k_right}, following)
                                 else:
-                                    later = g.shift(k, ahead)
+                                    later = g.shift(k_right, ahead)
                                     self.fetch({**fixed_at, **at, minor: later}, column_at)
-                            product(at, k, inner)
+                            product(at, k, inner, k_right)
                         return [v for e in inner for v in components(e)]
 
                     block = accumulation.BLOCK if tiles <= 4 else _BLOCK
@@ -485,7 +503,8 @@ class _Kernel(Products):
                 else:
                     whole = 0
                 for by in range(whole, main, lanes):
-                    product(at, self.offset(ZERO, by, lanes, minor.size), vectors)
+                    place = self.offset(ZERO, by, lanes, minor.size)
+                    product(at, place, vectors, in_matrix(ZERO, by))
                 if mask is not None:
                     before = list(vectors)
                     with g.masked(mask):

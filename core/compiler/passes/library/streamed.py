@@ -39,11 +39,16 @@ def match_streamed(dot: Instruction, context: Context) -> Instruction | None:
             return None  # as it is
         right = reshape(array, dims)
     left = convert(reshape(left, (few, k)), accumulator)
+    lanes = context.target.lane_count(accumulator.size)
+    attributes = dict(dot.attributes)
+    if contracted == 1 and weights.in_word > 1 and k % (lanes * weights.in_word) == 0:
+        left = _interleaved(left, lanes, weights.in_word)
+        attributes["interleaved"] = weights.in_word
     product = Instruction(
         "dot",
         Shape(dot.dtype, (few, many)),
         (left, right),
-        {**dot.attributes, "dimension_numbers": DotDimensionNumbers((1,), (contracted,))},
+        {**attributes, "dimension_numbers": DotDimensionNumbers((1,), (contracted,))},
         metadata=dot.metadata,
     )
     if weights.is_worthwhile():
@@ -54,6 +59,22 @@ def match_streamed(dot: Instruction, context: Context) -> Instruction | None:
             "transpose", shape, (product,), {"dimensions": (1, 0)}, metadata=dot.metadata
         )
     return reshape(product, dot.dims)
+
+
+def _interleaved(left: Instruction, lanes: int, in_word: int) -> Instruction:
+    """Rows in the order of a matrix in vectors of words: the first numbers of ``lanes`` words, then the second ones."""
+    few, k = left.dims
+    split = (few, k // (lanes * in_word), lanes, in_word)
+    turned = (few, split[1], in_word, lanes)
+    left = reshape(left, split)
+    left = Instruction(
+        "transpose",
+        Shape(left.dtype, turned),
+        (left,),
+        {"dimensions": (0, 1, 3, 2)},
+        metadata=left.metadata,
+    )
+    return reshape(left, (few, k))
 
 
 def is_made_inside(dot: Instruction, operand: Instruction, target: Target) -> bool:

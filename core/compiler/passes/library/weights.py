@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _MOST_MEMBERS: Final = 32
 # An array that has so many elements fewer than the matrix is converted to f32 before the product.
 _SMALL: Final = 8
+_IN_A_WORD: Final = (2, 4, 8)
 # An array of so many integers that the program's text decides is computed again in the product.
 _MOST_NUMBERS: Final = 64
 _SMALL_FLOATS: Final = frozenset((dtypes.BF16, dtypes.F16))
@@ -49,6 +50,7 @@ class Weights:
         self.read: dict[Instruction, None] = {}
         self.computes = False  # whether the matrix is more than an array
         self.cost = 0.0
+        self.in_word = 1  # neighbours along the last dimension that one word holds
         self.done: dict[tuple[Instruction, tuple[int, ...]], Instruction] = {}
 
     def is_worthwhile(self) -> bool:
@@ -118,6 +120,12 @@ class Weights:
         source = i.operands[0]
         found = reshaped_broadcast(i, dims)
         if found is None:
+            last = i.dims[-1]
+            repeats = source.elements * last == i.elements and (
+                len(i.dims) - 1 not in i.attributes["dimensions"]
+            )
+            if source.dtype.is_integer and last in _IN_A_WORD and repeats:
+                self.in_word = max(self.in_word, last)
             value = self.member("broadcast", i, None, self.small(source, source.dims))
             return self.member("reshape", i, value.dtype, value, dims=dims)
         small = self.small(source, found[0])

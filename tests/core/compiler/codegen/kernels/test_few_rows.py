@@ -222,8 +222,15 @@ def unpacked(
 @pytest.mark.parametrize("form", ["shifts", "apart", "five", "given"])
 def test_packed_words(form: str, transposed: bool, cpu: str) -> None:
     """Words of several numbers, along either dimension: all of it exact, for the sums are small integers."""
-    n, k = 528, 1032
-    for m, axis, stored in ((1, 0, dtypes.U32), (5, 1, S32), (3, 0, U8), (1, 1, U8)):
+    n = 528
+    for m, k, axis, stored in (
+        (1, 1032, 0, dtypes.U32),
+        (5, 1032, 1, S32),
+        (3, 1024, 0, U8),
+        (1, 1056, 1, U8),
+        (2, 1024, 1, S32),
+        (1, 1152, 1, dtypes.U32),
+    ):
         if form == "apart" and stored is not U8:
             continue
         matrix, parameters = unpacked(stored, n, k, axis, transposed, form)
