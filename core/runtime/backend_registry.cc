@@ -122,7 +122,7 @@ StatusOr<std::unique_ptr<UserKernel>> Backend::LoadUserKernel(std::string_view f
   }
   if (names.empty()) {
     return FailedPrecondition("the kernel is a ", format,
-                              " module, and no devices of this version of tripont take such");
+                              " module, which no device of this version of tripont runs");
   }
   return FailedPrecondition(
       "the kernel is a ", format, " module, which runs on ", StrJoin(titles, " and "),
@@ -146,7 +146,7 @@ Status LoadBackends(std::string_view paths) {
       return Unavailable("TRIPONT_BACKENDS: cannot load ", path, ": ", dlerror());
     const auto [entry, is_new] = registry.loaded.try_emplace(library);
     if (is_new) {
-      entry->second = Internal(path, ": its registration has not ended");
+      entry->second = Internal(path, ": its registration ended with an exception");
       entry->second = RegisterLibrary(library, path);
     }
     TRIPONT_RETURN_IF_ERROR(entry->second);

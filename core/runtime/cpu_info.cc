@@ -250,8 +250,8 @@ Status ActAsCpu(std::string_view name) {
   TRIPONT_ASSIGN_OR_RETURN(const CpuModel model, FindCpuModel(name));
   const Cpu& machine = ThisCpu();
   if (model.architecture != CpuArchitecture()) {
-    return FailedPrecondition("TRIPONT_CPU=", name, ": that is a CPU of ", model.architecture,
-                              ", and this one (", machine.name, ") is of ", CpuArchitecture());
+    return FailedPrecondition("TRIPONT_CPU=", name, " names a CPU of ", model.architecture,
+                              ", but this CPU (", machine.name, ") is of ", CpuArchitecture());
   }
   std::vector<std::string> missing;
   for (const std::string& feature : model.features) {
@@ -259,7 +259,7 @@ Status ActAsCpu(std::string_view name) {
   }
   if (!missing.empty()) {
     return FailedPrecondition("TRIPONT_CPU=", name, ": this CPU (", machine.name,
-                              ") lacks instructions of that one: ", StrJoin(missing, ", "));
+                              ") lacks instructions of ", name, ": ", StrJoin(missing, ", "));
   }
   std::vector<std::string> features = model.features;
   for (const std::string_view feature : kBaseline) {

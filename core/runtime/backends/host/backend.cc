@@ -90,7 +90,7 @@ Status CheckCpu(const Artifact& artifact) {
   }
   if (missing.empty()) return OkStatus();
   return FailedPrecondition("the artifact was compiled for a CPU (", artifact.cpu,
-                            ") with features that this one (", CpuName(),
+                            ") with features that this CPU (", CpuName(),
                             ") lacks: ", StrJoin(missing, ", "), "; compile the program again",
                             ActingCpu().empty() ? "" : ", or unset TRIPONT_CPU");
 }
