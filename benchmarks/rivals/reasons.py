@@ -4,7 +4,7 @@ from typing import Final
 
 _LAPACK = "measured before batches of small matrices were made in lanes: LAPACK was called for each, {calls}"
 _SCATTER = "kernels in front of the scatter write its updates and corrected places to memory"
-_FFT = "all of the time is our transform (`library/fft.cc`), which is slower than the rival's on this CPU"
+_FFT = "measured before transforms were generated kernels (docs/fft.md)"
 _THREADS = (
     "measured before matrices of this order were kept from OpenBLAS's threads, which wait for each other while other "
     "processes have the cores"
@@ -26,8 +26,7 @@ REASONS: Final[dict[str, str]] = {
     "embedding_gradient": "two thirds of the time fill the 30 MB of the result with zeros",
     "fft_1024": _FFT,
     "fft_1m": _FFT,
-    "fft_prime_1009": "primes above 13 are convolutions of a power of two (Bluestein), one row at a time and "
-    "without vectors along the rows; others use Rader's algorithm or vectors across rows",
+    "fft_prime_1009": _FFT,
     "fftn_100": _FFT,
     "fftn_200": _FFT,
     "histogram_100": "`jnp.histogram` finds each number's bin by bisection, torch computes the bin",
