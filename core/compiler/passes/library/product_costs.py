@@ -10,7 +10,8 @@ operands         generated                      otherwise
 ===============  =============================  ==================================================================
 integers         from 40^3 on                   the "dot" kernel; oneDNN where there is AMX
 f64              from 80^3 on                   the "dot" kernel
-f32              from 80^3 up to 112^3; of 64    the "dot" kernel below, oneDNN above
+f32              two vectors of columns or more  the "dot" kernel below, oneDNN above
+                 from 80^3 up to 112^3; of 64
                  to 224 rows and columns and
                  at most 224 terms; at most 128
                  rows by at least 1024 columns;
@@ -71,6 +72,8 @@ def prefers_generated(
         return True
     lhs, costs = types[0], target.costs.products
     if lhs is dtypes.F32:
+        if n < 2 * target.lanes(lhs):
+            return False  # a tile of one vector reads a row of lhs for each multiply-add
         flat = m <= costs.flat_rows and n >= costs.flat_columns
         least, most = costs.small_sides
         small = least <= min(m, n) and max(m, n, k) <= most
