@@ -3,11 +3,16 @@
 python -m benchmarks.hosts_training                      two processes
 python -m benchmarks.hosts_training --processes 4        others
 python -m benchmarks.hosts_training --sizes 4x256x1024   layers x width x tokens of a batch
+python -m benchmarks.hosts_training --wire 1250x50       over a wire of 1,250 bytes/us (10 Gbit/s) with 50 us a message
 python -m benchmarks.hosts_training --start              start of the processes to their first collective instead
 
 Both train the same GPT with Adam on the same batches; the processes have a part of each batch, and gradients are
 all-reduced. They take turns of a few steps, so that what else the machine does disturbs both alike. The first number
 is the least time of a step in any turn, the second the median of the turns. The goal is 0.9 of one process.
+
+--wire puts benchmarks/slow_wire.c before MPI, whose receives take as long as on such a network, and compares two jobs
+of several processes over it: one whose collectives run beside the backward pass, and one whose device waits in each
+(compiled with the option overlap_collectives=false).
 """
 
 from __future__ import annotations
@@ -19,7 +24,9 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 from .harness import free_port
@@ -29,7 +36,9 @@ STEPS_OF_TURN = 4
 TURNS = 7
 
 
-def prepare(layers: int, width: int, tokens: int) -> tuple[Any, list[Any], int]:
+def prepare(
+    layers: int, width: int, tokens: int, overlap: bool = True
+) -> tuple[Any, list[Any], int]:
     """A compiled step, its state (parameters, Adam's, tokens) and how many parameters there are."""
     import jax
     import numpy as np
@@ -60,18 +69,19 @@ def prepare(layers: int, width: int, tokens: int) -> tuple[Any, list[Any], int]:
     state = jax.jit(optimizer.init, out_shardings=whole)(parameters)
     count = sum(p.size for p in jax.tree.leaves(parameters))
     jitted = jax.jit(step, donate_argnums=(0, 1), out_shardings=whole)
-    compiled = jitted.lower(parameters, state, batch).compile()
+    options = {} if overlap else {"overlap_collectives": "false"}
+    compiled = jitted.lower(parameters, state, batch).compile(options)
     return compiled, [parameters, state, batch], count
 
 
-def work(process: int, processes: int, port: int, size: str) -> None:
+def work(process: int, processes: int, port: int, size: str, overlap: bool) -> None:
     """Runs as many steps as each line of its input says, and prints how long that took."""
     import jax
 
     if processes > 1:
         jax.distributed.initialize(f"localhost:{port}", processes, process)
     layers, width, tokens = map(int, size.split("x"))
-    step, (parameters, state, batch), count = prepare(layers, width, tokens)
+    step, (parameters, state, batch), count = prepare(layers, width, tokens, overlap)
     print(count, flush=True)
     for line in sys.stdin:
         begin = time.perf_counter()
@@ -85,15 +95,26 @@ def work(process: int, processes: int, port: int, size: str) -> None:
 class Job:
     """Processes that train one model."""
 
-    def __init__(self, processes: int, threads: int, size: str) -> None:
+    def __init__(
+        self,
+        processes: int,
+        threads: int,
+        size: str,
+        *,
+        overlap: bool = True,
+        environment: dict[str, str] | None = None,
+    ) -> None:
         port = free_port()
-        environment = os.environ | {
+        variables = os.environ | {
             "TRIPONT_NUM_THREADS": str(threads),
             "TRIPONT_NUM_DEVICES": "1",
             "JAX_PLATFORMS": "xpu",
         }
+        variables |= environment or {}
         command = [sys.executable, "-m", "benchmarks.hosts_training", "--size", size]
-        command += ["--processes", str(processes), "--port", str(port), "--worker"]
+        command += ["--processes", str(processes), "--port", str(port)]
+        command += [] if overlap else ["--no-overlap"]
+        command += ["--worker"]
         self.workers = [
             subprocess.Popen(
                 [*command, str(number)],
@@ -101,7 +122,7 @@ class Job:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL if number else None,
                 text=True,
-                env=environment,
+                env=variables,
             )
             for number in range(processes)
         ]
@@ -128,9 +149,44 @@ class Job:
             worker.wait()
 
 
-def compare(processes: int, size: str) -> dict[str, Any]:
+def slow_wire(folder: str, wire: str) -> dict[str, str]:
+    """Environment of processes whose messages take as long as ``wire`` says: bytes of a microsecond x microseconds."""
+    from tripont.cli.hosts import mpi_library
+
+    bandwidth, latency = wire.split("x")
+    real = Path(mpi_library()).resolve()
+    library = Path(folder) / "slow_wire.so"
+    source = Path(__file__).with_name("slow_wire.c")
+    command = ["cc", "-shared", "-fPIC", "-O2", str(source), "-o", str(library), "-ldl"]
+    command += [
+        "-Wl,--no-as-needed",
+        str(real),
+        f"-Wl,-rpath,{real.parent}",
+        "-Wl,-soname,slow_wire",
+    ]
+    subprocess.run(command, check=True)
+    return {
+        "TRIPONT_MPI_PATH": str(library),
+        "SLOW_WIRE_BYTES_PER_US": bandwidth,
+        "SLOW_WIRE_US": latency,
+    }
+
+
+def compare(processes: int, size: str, wire: str = "") -> dict[str, Any]:
     """Times of a step in each turn."""
-    jobs = {"processes": Job(processes, 1, size), "threads": Job(1, processes, size)}
+    with tempfile.TemporaryDirectory() as folder:
+        if wire:
+            environment = slow_wire(folder, wire)
+            jobs = {
+                name: Job(processes, 1, size, overlap=name == "overlapped", environment=environment)
+                for name in ("overlapped", "waiting")
+            }
+        else:
+            jobs = {"processes": Job(processes, 1, size), "threads": Job(1, processes, size)}
+        return _take_turns(jobs, size)
+
+
+def _take_turns(jobs: dict[str, Job], size: str) -> dict[str, Any]:
     try:
         counts = [job.answers() for job in jobs.values()]
         for job in jobs.values():
@@ -152,8 +208,9 @@ def report(found: dict[str, Any]) -> str:
     text = f"{found['size']:>12} {found['parameters'] / 1e6:6.1f}M parameters"
     for name in best:
         text += f"  {name} {best[name] * 1e3:7.1f} / {median[name] * 1e3:7.1f} ms"
-    ratios = (d["threads"] / d["processes"] for d in (best, median))
-    return text + "  speed of processes : threads {:.2f} / {:.2f}".format(*ratios)
+    first, second = best
+    ratios = (d[second] / d[first] for d in (best, median))
+    return text + f"  speed of {first} : {second} " + "{:.2f} / {:.2f}".format(*ratios)
 
 
 _START = """
@@ -214,21 +271,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--sizes", default="2x128x1024,4x256x1024,2x512x1024")
+    parser.add_argument("--wire", default="", metavar="BYTES_PER_US x US")
     parser.add_argument("--start", action="store_true")
     parser.add_argument("--json", metavar="FILE")
     for hidden in ("--worker", "--port"):
         parser.add_argument(hidden, type=int, help=argparse.SUPPRESS)
     parser.add_argument("--size", help=argparse.SUPPRESS)
+    parser.add_argument("--no-overlap", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.worker is not None:
-        work(arguments.worker, arguments.processes, arguments.port, arguments.size)
+        overlap = not arguments.no_overlap
+        work(arguments.worker, arguments.processes, arguments.port, arguments.size, overlap)
         return
     if arguments.start:
         start(arguments.processes, 3)
         return
     found = []
     for size in arguments.sizes.split(","):
-        found.append(compare(arguments.processes, size))
+        found.append(compare(arguments.processes, size, arguments.wire))
         print(report(found[-1]), flush=True)
     if arguments.json:
         with open(arguments.json, "w") as file:

@@ -29,6 +29,7 @@ from .xla import option_overrides
 OPTIONS: Mapping[str, str] = {
     **targets.OPTIONS,
     "num_threads": "threads of the host that one execution may use (0, the default: as many as the process may)",
+    "overlap_collectives": "whether collectives may run beside other work: true (the default) or false",
     "dump_to": "folder for dumps of all stages",
     "dump_hlo_pass_re": "regular expression: passes around which to dump HLO",
     "dump_hlo_module_re": "regular expression: names of programs to dump (the default: all)",
@@ -62,7 +63,7 @@ def compile_module(module: Module, options: Mapping[str, str] | None = None) -> 
     """Compile an HLO module. ``options``: see :data:`OPTIONS`. Raises CompileError."""
     context = _context(options or {})
     context.dump.begin(module.name)
-    module = replace(module, exact=context.exact)
+    module = replace(module, exact=context.exact, overlaps=context.overlaps)
     executable: Executable = _run(module, context, pipeline.COMPILING)
     return executable
 
@@ -70,7 +71,8 @@ def compile_module(module: Module, options: Mapping[str, str] | None = None) -> 
 def _context(options: Mapping[str, str]) -> Context:
     exact = options.get("xla_allow_excess_precision", "").lower() in _NO
     target = targets.from_options(options)
-    return Context(target, dump.from_options(options), exact, _num_threads(options))
+    overlaps = options.get("overlap_collectives", "").lower() not in _NO
+    return Context(target, dump.from_options(options), exact, _num_threads(options), overlaps)
 
 
 def _num_threads(options: Mapping[str, str]) -> int:

@@ -35,6 +35,7 @@ from .passes.extrema import order_extrema
 from .passes.fuse_loops import fuse_loops
 from .passes.inline import inline_calls, unshare_control_flow
 from .passes.library import match_library
+from .passes.overlap_collectives import overlap_collectives
 from .passes.random import expand_random
 from .passes.simplify import simplify
 from .passes.split_reductions import split_reductions
@@ -94,6 +95,7 @@ OPTIMISATION: Final[tuple[Pass, ...]] = (
     fuse_loops,
     fuse,
     delay_updates,
+    overlap_collectives,
 )
 
 PASSES: Final[tuple[Pass, ...]] = (*PREPARATION, *OPTIMISATION)
@@ -109,6 +111,7 @@ TARGET_PASSES: Final[frozenset[Pass]] = frozenset(
         split_scans,
         split_reductions,
         fuse,
+        overlap_collectives,
     )
 )
 

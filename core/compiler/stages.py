@@ -33,14 +33,15 @@ class Context:
     """What all stages of a compilation may ask: the target, and where dumps go.
 
     ``exact``: floats of at most 16 bits are rounded after every operation. ``num_threads``: threads of the host that
-    one execution may use, 0 for all of the process. ``resources`` are closed at the end of the compilation, whether it
-    succeeds or not.
+    one execution may use, 0 for all of the process. ``overlaps``: collectives may run beside other work. ``resources``
+    are closed at the end of the compilation, whether it succeeds or not.
     """
 
     target: Target
     dump: Dump = field(default_factory=Dump)
     exact: bool = False
     num_threads: int = 0
+    overlaps: bool = True
     resources: ExitStack = field(default_factory=ExitStack)
 
 
@@ -107,6 +108,7 @@ def read(program: Program, context: Context) -> Module:
     module.num_replicas = build.num_replicas
     module.num_partitions = build.num_partitions
     module.exact = context.exact
+    module.overlaps = context.overlaps
     module.fingerprint = fingerprint(decisive, format, options_proto, context.target)
     if context.dump.enabled:
         context.dump.begin(module.name)

@@ -67,7 +67,10 @@ StatusOr<Core*> Core::Get(const Options& options) {
     pthread_atfork(&Core::PrepareFork, &Core::ParentAfterFork, &Core::ChildAfterFork);
     Event::SetForkHook([] {
       Core* const forked = GetIfCreated();
-      for (int i = 0; i < forked->num_devices(); ++i) forked->device(i)->stream().AbandonInChild();
+      for (int i = 0; i < forked->num_devices(); ++i) {
+        forked->device(i)->stream().AbandonInChild();
+        forked->device(i)->wire().stream.AbandonInChild();
+      }
     });
   } else {
     const auto differs = [&](std::string_view name, int64_t first, int64_t now) {
@@ -129,6 +132,7 @@ void Core::PrepareFork() {
   core->budget_.LockForFork();
   for (const std::unique_ptr<Device>& device : core->devices_) {
     device->stream().LockForFork();
+    device->wire().stream.LockForFork();
     for (Memory* const memory : device->memories()) memory->allocator().LockForFork();
   }
 }
@@ -137,6 +141,7 @@ void Core::ParentAfterFork() {
   Core* const core = GetIfCreated();
   for (const std::unique_ptr<Device>& device : core->devices_) {
     for (Memory* const memory : device->memories()) memory->allocator().UnlockAfterFork();
+    device->wire().stream.UnlockInParent();
     device->stream().UnlockInParent();
   }
   core->budget_.UnlockAfterFork();
@@ -151,6 +156,7 @@ void Core::ChildAfterFork() {
   for (const std::unique_ptr<Device>& device : core->devices_) {
     for (Memory* const memory : device->memories()) memory->allocator().UnlockAfterFork();
     device->stream().ResetInChild();
+    device->wire().stream.ResetInChild();
   }
   core->budget_.UnlockAfterFork();
   core->workers_.ResetInChild();

@@ -14,7 +14,8 @@ Device::Device(int id, MemoryBudget* budget, int64_t cache_limit, int64_t inline
       uses_host_memory_(backend.memory_source() == nullptr),
       queue_(std::move(queue)),
       inline_ns_(inline_ns),
-      stream_(StrCat("tripont-", id)) {
+      stream_(StrCat("tripont-", id)),
+      wire_(id) {
   const int number = queue_->device_number();
   const auto source = [&](MemoryUse use) { return backend.memory_source(use, number); };
   for (int kind = 0; kind < kNumMemoryKinds; ++kind) {

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "core/runtime/backend.h"
+#include "core/runtime/collectives_in_flight.h"
 #include "core/runtime/export.h"
 #include "core/runtime/memory.h"
 #include "core/runtime/stream.h"
@@ -35,6 +36,8 @@ class TRIPONT_EXPORT Device {
   // allocated.
   bool uses_host_memory() const { return uses_host_memory_; }
   Stream& stream() { return stream_; }
+  // Does the collectives that run beside the stream.
+  Wire& wire() { return wire_; }
   Memory* memory(MemoryKind kind) const { return memories_[static_cast<int>(kind)].get(); }
   Memory* default_memory() const { return memory(MemoryKind::kDevice); }
   // For an execution's temporary values that only kernels use.
@@ -56,6 +59,7 @@ class TRIPONT_EXPORT Device {
   const std::unique_ptr<DeviceQueue> queue_;
   const int64_t inline_ns_;
   Stream stream_;
+  Wire wire_;
   std::array<std::unique_ptr<Memory>, kNumMemoryKinds> memories_;
   std::unique_ptr<Allocator> temporaries_;  // null: temporary values live in the default memory
 };

@@ -543,6 +543,13 @@ Status Executable::RunProgram(Device* device, void* const* parameters, void* con
   } catch (const std::exception& error) {
     status = Internal(name(), ": ", error.what());
   }
+  if (context.has_collectives_in_flight()) {
+    // Those who wait for what this execution will not do any more are what its collectives wait for.
+    if (!status.ok() && participation != nullptr && participation->launch)
+      participation->launch->Fail(participation->participant, status);
+    const Status last = context.collectives_in_flight().AwaitAll();
+    if (status.ok()) status = last;
+  }
   // Nothing may run any more when the arena goes and others see the results.
   if (status.ok()) return device->queue().Wait();
   (void)device->queue().Wait();

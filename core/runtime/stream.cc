@@ -49,7 +49,8 @@ thread_local const Stream* current_stream = nullptr;
 
 }  // namespace
 
-Stream::Stream(std::string name) : name_(std::move(name)), state_(std::make_unique<State>()) {}
+Stream::Stream(std::string name, Idle idle)
+    : name_(std::move(name)), idle_(idle), state_(std::make_unique<State>()) {}
 
 Stream::~Stream() {
   {
@@ -132,9 +133,11 @@ void Stream::Loop() {
   std::unique_lock<std::mutex> lock(state.mutex);
   while (true) {
     if (state.queue.empty() && !state.stop) {
-      lock.unlock();
-      (void)SpinUntil([this] { return pending_.load(std::memory_order_relaxed) != 0; }, kSpins);
-      lock.lock();
+      if (idle_ == Idle::kLooks) {
+        lock.unlock();
+        (void)SpinUntil([this] { return pending_.load(std::memory_order_relaxed) != 0; }, kSpins);
+        lock.lock();
+      }
       state.sleeping = true;
       state.work.wait(lock, [&] { return !state.queue.empty() || state.stop; });
       state.sleeping = false;

@@ -38,7 +38,10 @@ class TRIPONT_EXPORT Stream {
   // them.
   static constexpr size_t kMaxPending = 64;
 
-  explicit Stream(std::string name);
+  // What its thread does when there is nothing to do: look for more for a while, which serves the next caller sooner,
+  // or sleep at once, which leaves the core to others.
+  enum class Idle : char { kLooks, kSleeps };
+  explicit Stream(std::string name, Idle idle = Idle::kLooks);
   ~Stream();  // runs what is queued, then ends the thread
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
@@ -86,6 +89,7 @@ class TRIPONT_EXPORT Stream {
   void Loop();
 
   const std::string name_;
+  const Idle idle_;
   std::atomic<int64_t> pending_{0};  // tasks that exist
   std::atomic<int64_t> busy_{0};     // those whose work is not over
   bool work_is_over_ = false;        // of the running task; the stream's thread alone uses it

@@ -222,6 +222,7 @@ OPCODES_COVERED_AS: dict[str, str] = {
         "JAX's lowering of the primitive (tests/frontends/jax/test_special_functions.py)",
     ),
     "fusion": "made by passes for most programs here",
+    "collective-done": "made by passes: tests/core/compiler/passes/test_overlap_collectives.py",
     "library-call": "made by passes: dot_general, convolution, sort, fft, cholesky",
     **dict.fromkeys(["pack", "packed-dot"], "made by passes: dot_general"),
     "window-product": "made by passes: convolution",

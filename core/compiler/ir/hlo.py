@@ -366,6 +366,8 @@ class Module:
     shardings: bytes = b""
     # Whether floats of at most 16 bits are rounded after every operation (passes/excess_precision.py).
     exact: bool = False
+    # Whether collectives may run beside other work (passes/overlap_collectives.py).
+    overlaps: bool = True
     # Of one execution of the program as it was written (passes/estimate_costs.py).
     costs: Costs | None = None
     # What identifies the program, its options, the compiler's version and the target; empty if nobody asked.

@@ -78,14 +78,14 @@ class Assignment:
 class _Sharing:
     """Joins groups."""
 
-    def __init__(self, touching: set[tuple[Value, Value]]) -> None:
+    def __init__(self, touching: dict[tuple[Value, Value], int]) -> None:
         self.touching = touching
 
     def compatible(self, a: Value, b: Value) -> bool:
         """Whether two values are never alive at the same time (``a`` starts first)."""
         if a.end < b.start:
             return True
-        return a.end == b.start and a is not b and (a, b) in self.touching
+        return a.end <= self.touching.get((a, b), -1)
 
     def fits(self, group: Group, value: Value) -> bool:
         values = group.values
@@ -412,10 +412,9 @@ def check_assignment(module: Module, assignment: Assignment) -> None:
         allocation, begin, end, start, value = span
         active = [a for a in active if a[0] == allocation and a[4].end >= start]
         for other in active:
-            if other[1] < end and begin < other[2]:
-                touching = other[4].end == start and (other[4], value) in live.touching
-                if not touching:
-                    raise internal(f"{other[4]!r} and {value!r} overlap in memory")
+            overlap = other[1] < end and begin < other[2]
+            if overlap and other[4].end > live.touching.get((other[4], value), -1):
+                raise internal(f"{other[4]!r} and {value!r} overlap in memory")
         active.append(span)
 
 

@@ -75,8 +75,9 @@ class Liveness:
         self.time = 0
         self.values: dict[Instruction, tuple[Value | None, ...]] = {}
         self.all: list[Value] = []
-        # Pairs (dying value, new value) that touch in time but may share memory all the same.
-        self.touching: set[tuple[Value, Value]] = set()
+        # Pairs (dying value, new value) that touch in time but may share memory all the same, if the old one ends by
+        # the time that is given.
+        self.touching: dict[tuple[Value, Value], int] = {}
         self.wishes: list[
             tuple[int, int, Value, Value]
         ] = []  # (priority, -bytes, new value, old value)
@@ -143,6 +144,8 @@ class Liveness:
                 values[instruction] = (values[instruction.operands[0]][0],)
             elif opcode == "after-all":
                 values[instruction] = (None,)
+            elif opcode == "collective-done":
+                self.visit_done(instruction)
             elif opcode == "while":
                 self.visit_while(instruction)
             elif opcode == "conditional":
@@ -172,8 +175,24 @@ class Liveness:
                 if operand is None or operand.size != result.size:
                     continue
                 if comes_in_only_at(places[operand], candidates):
-                    self.touching.add((operand, result))
+                    self.touching[operand, result] = time
                     self.wishes.append((priority, -result.size, result, operand))
+
+    def visit_done(self, instruction: Instruction) -> None:
+        """The results of a collective that has begun before. Until now it reads its operands and writes its results."""
+        time = self.tick()
+        start = instruction.operands[0]
+        operands = self.operands(start)
+        results = self.values[start]
+        for result in results:
+            for operand in operands:
+                # What dies where the collective begins, and may be overwritten there, may be so until it ends.
+                if operand is None or result is None or operand.end != result.start:
+                    continue
+                if (operand, result) in self.touching:
+                    self.touching[operand, result] = time
+        self.use([*operands, *results], time)
+        self.values[instruction] = results
 
     def visit_while(self, instruction: Instruction) -> None:
         condition, body = instruction.called
@@ -190,7 +209,7 @@ class Liveness:
             self.check_new(condition.parameters[n])
             self.values[p] = self.values[condition.parameters[n]] = (carried,)
             if carried is not None and value is not None and not invariant[n]:
-                self.touching.add((value, carried))
+                self.touching[value, carried] = begin
         self.visit(condition)
         self.use([*state, self.values[condition.results[0]][0]], self.tick())
         self.visit(body)

@@ -139,11 +139,19 @@ def _custom_call_fields(i: Instruction) -> bytes:
 
 def _library_call_fields(i: Instruction) -> bytes:
     config = i.attributes["config"]
-    if i.attributes["name"] in _COLLECTIVE_CALLS:
+    if i.attributes["name"] in COLLECTIVE_CALLS:
         return _collective_call(i)
     return (
         text(Field.CUSTOM_CALL_TARGET, f"tripont${i.attributes['name']}")
         + (message(Field.BACKEND_CONFIG, json_text(config)) if config else b"")
+        + integer(Field.CUSTOM_CALL_API_VERSION, 1)
+    )
+
+
+def _collective_done_fields(i: Instruction) -> bytes:
+    return (
+        text(Field.CUSTOM_CALL_TARGET, "tripont$collective-done")
+        + message(Field.BACKEND_CONFIG, json_text({"meeting": i.attributes["meeting"]}))
         + integer(Field.CUSTOM_CALL_API_VERSION, 1)
     )
 
@@ -173,7 +181,7 @@ def _collective_call(i: Instruction) -> bytes:
 
 
 #: Library calls that HLO has an opcode for: who reads the program looks for it.
-_COLLECTIVE_CALLS: Final = frozenset(
+COLLECTIVE_CALLS: Final = frozenset(
     ("all-reduce", "all-gather", "all-to-all", "reduce-scatter", "collective-permute")
 )
 
@@ -190,7 +198,7 @@ def _branches_text(i: Instruction, called: Sequence[str]) -> list[str]:
 
 def _library_call_name(i: Instruction) -> str:
     name = str(i.attributes["name"])
-    return name if name in _COLLECTIVE_CALLS else "custom-call"
+    return name if name in COLLECTIVE_CALLS else "custom-call"
 
 
 register(  # called: condition, body
@@ -330,4 +338,19 @@ register(
     text={"name": quoted_value},
     is_thunk=True,
     hoisting=WORTH,
+)
+
+# Waits for the collective that is its operand, and has its results. meeting: the collective's.
+register(
+    "collective-done",
+    operands=1,
+    attributes=("meeting",),
+    shape=lambda i: i.operands[0].shape,
+    evaluate=lambda i, *o: list(o),
+    read=Absent("made by passes"),
+    fields=_collective_done_fields,
+    hlo_name="custom-call",
+    counted=False,
+    is_thunk=True,
+    folding=NEVER,
 )

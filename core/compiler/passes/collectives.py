@@ -12,7 +12,8 @@ The devices of a program are its participants, numbered ``replica * num_partitio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+import heapq
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -27,7 +28,6 @@ from ..ir.hlo import (
     broadcast,
     constant,
     get_tuple_element,
-    topological_order,
 )
 from ..ir.patterns import reshape
 from .library.call import library_call
@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     from ..targets.costs import Library
     from ..targets.target import Target
 
+
+# Operands of all-reduces that are exchanged together: enough for a network's bandwidth, and for a large model little
+# enough that the first are exchanged while the gradients of other layers are computed.
+TOGETHER_BYTES: Final = 4 << 20
 
 Groups = tuple[tuple[int, ...], ...]
 
@@ -373,14 +377,46 @@ _ARRANGE: Final[dict[str, Callable[[Instruction, int], Instruction | None]]] = {
 
 # ----------------------------------------------------------------------------------------------------- matching
 
+# What is there from the start, and the least distance of two places.
+_GIVEN: Final = frozenset(("parameter", "constant"))
+_STEP: Final = 1e-4
+
+
+def eager_places(
+    instructions: Sequence[Instruction], reduces: Callable[[Instruction], bool]
+) -> dict[Instruction, float]:
+    """Where each instruction should stand, as a number: its place, or for what nothing but one operand of a reduction
+    over devices needs, right behind its operands.
+
+    A partitioner puts the gradients of all layers behind the whole backward pass. If each comes as soon as it can, its
+    exchange begins earlier, and what it is computed from need not be kept.
+    """
+    # The one operand of a reduction that an instruction is for, directly or not; None if it is for anything else.
+    purpose: dict[Instruction, tuple[Instruction, int] | None] = {}
+    for i in reversed(instructions):
+        own = None if i.has_side_effect else purpose.get(i)
+        is_reduction = reduces(i)
+        for n, o in enumerate(i.operands):
+            this = (i, n) if is_reduction else own
+            purpose[o] = this if purpose.get(o, this) == this else None
+    places: dict[Instruction, float] = {}
+    for n, i in enumerate(instructions):
+        last = max((places[o] for o in i.operands if o.opcode not in _GIVEN), default=-1.0)
+        is_eager = purpose.get(i) is not None and last >= 0 and not i.has_side_effect
+        places[i] = min(last + _STEP, n) if is_eager else float(n)
+    return places
+
 
 def _combine_all_reduces(computation: Computation, module: Module) -> Computation:
-    """One all-reduce for all of one kind that do not wait for one another.
+    """One all-reduce for those of one kind that do not wait for one another, up to TOGETHER_BYTES of operands if
+    they may run beside other work.
 
     All that have as many collectives before them on the longest way from the parameters are such, and joining them
-    makes no cycle.
+    makes no cycle. Those whose operands are there first are together: the others are still being computed while these
+    are exchanged.
     """
     depth: dict[Instruction, int] = {}
+    place = {i: n for n, i in enumerate(computation.instructions)}
     kinds: dict[Hashable, list[Instruction]] = {}
     for i in computation.instructions:
         level = max((depth[o] for o in i.operands), default=0)
@@ -390,37 +426,79 @@ def _combine_all_reduces(computation: Computation, module: Module) -> Computatio
                 key = (level, i.called[0], i.operands[0].dtype, participant_groups(i, module))
                 kinds.setdefault(key, []).append(i)
         depth[i] = level + (i.opcode in _OPCODES)
-    groups = [same for same in kinds.values() if len(same) > 1]
+    if not kinds:
+        return computation
+    # When an all-reduce can begin: behind its last operand.
+    eager = eager_places(computation.instructions, lambda i: i.opcode == "all-reduce")
+    ready = {i: max(eager[o] for o in i.operands) for same in kinds.values() for i in same}
+    groups: list[list[Instruction]] = []
+    for same in kinds.values():
+        together: list[Instruction] = []
+        size = 0
+        for i in sorted(same, key=lambda i: (ready[i], place[i])):
+            more = sum(o.shape.bytes for o in i.operands if isinstance(o.shape, Shape))
+            if module.overlaps and together and size + more > TOGETHER_BYTES:
+                groups.append(together)
+                together, size = [], 0
+            together.append(i)
+            size += more
+        groups.append(together)
+    groups = [group for group in groups if len(group) > 1]
     if not groups:
         return computation
-    together = {i: same for same in groups for i in same}
+    group_of = {i: group for group in groups for i in group}
     mapped: dict[Instruction, Instruction] = {}
+    at: dict[Instruction, float] = {}  # where each new instruction would stand
     # Instructions in the order of their depth: all operands of a group come before it is built.
-    for i in sorted(computation.instructions, key=lambda i: depth[i] - (i in together) / 2):
+    for i in sorted(computation.instructions, key=lambda i: depth[i] - (i in group_of) / 2):
         if i in mapped:
             continue
-        same = together.get(i)
-        if same is None:
+        group = group_of.get(i, [])
+        if not group:
             operands = [mapped[o] for o in i.operands]
             unchanged = all(a is b for a, b in zip(operands, i.operands, strict=True))
             mapped[i] = i if unchanged else i.replace(operands=operands)
+            at[mapped[i]] = eager[i]
             continue
-        operands = [mapped[o] for member in same for o in member.operands]
+        operands = [mapped[o] for member in group for o in member.operands]
         shape = TupleShape(tuple(o.shape for o in operands))  # type: ignore[misc]
         whole = i.replace(shape=shape, operands=operands)
-        place = 0
-        for member in same:
-            values = [get_tuple_element(whole, place + n) for n in range(len(member.operands))]
-            place += len(member.operands)
+        at[whole] = max(ready[member] for member in group) + _STEP / 2
+        number = 0
+        for member in group:
+            values = [get_tuple_element(whole, number + n) for n in range(len(member.operands))]
+            number += len(member.operands)
             mapped[member] = (
                 Instruction("tuple", member.shape, values, metadata=member.metadata)
                 if isinstance(member.shape, TupleShape)
                 else values[0]
             )
-    root = mapped[computation.root]
-    kept = [mapped[i] for i in computation.instructions if i.has_side_effect]
-    order = topological_order([*computation.parameters, *kept, root])
-    return Computation(computation.name, computation.parameters, order, root)
+            at.update((value, place[member]) for value in (*values, mapped[member]))
+    order = _in_order(at)
+    return Computation(computation.name, computation.parameters, order, mapped[computation.root])
+
+
+def _in_order(at: dict[Instruction, float]) -> list[Instruction]:
+    """The instructions, operands first, and else by the place that each is given."""
+    users: dict[Instruction, list[Instruction]] = {i: [] for i in at}
+    missing = {}
+    for i in at:
+        operands = set(i.operands)
+        missing[i] = len(operands)
+        for o in operands:
+            users[o].append(i)
+    numbers = {i: n for n, i in enumerate(at)}
+    ready = [(at[i], numbers[i], i) for i in at if not missing[i]]
+    heapq.heapify(ready)
+    order = []
+    while ready:
+        _, _, i = heapq.heappop(ready)
+        order.append(i)
+        for user in users[i]:
+            missing[user] -= 1
+            if not missing[user]:
+                heapq.heappush(ready, (at[user], numbers[user], user))
+    return order
 
 
 def _match(i: Instruction, module: Module, meetings: Any, library: Library) -> Instruction | None:

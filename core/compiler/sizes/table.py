@@ -49,6 +49,7 @@ REFUSED: Final = frozenset(
     (
         *("partition-id", "replica-id", "all-reduce", "all-gather", "all-to-all", "reduce-scatter"),
         *("collective-permute", "collective-broadcast", "call", "custom-call", "library-call"),
+        "collective-done",
         *("tuple", "get-tuple-element", "after-all", "parameter", "constant", "iota", "bitcast"),
         *("batch-norm-training", "batch-norm-inference", "batch-norm-grad", "rng", "map"),
         *("rng-bit-generator", "select-and-scatter", "fusion", "pack", "packed-dot", "fft-pass"),

@@ -300,6 +300,16 @@ class Library:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Wire:
+    """How long exchanges with other processes take, when collectives are put beside other work."""
+
+    message: Annotated[float, "ns", "of an exchange, however small"]
+    byte_rate: Annotated[float, "bytes/ns", "of its arrays"]
+    least_overlap: Annotated[float, "ns", "of work beside it, for which another thread is worth it"]
+    unknown_work: Annotated[float, "ns", "that a loop, or the user's code, is taken to last"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Thunks:
     """How long it takes to go from one thunk to the next, and when several become one function."""
 
@@ -332,6 +342,7 @@ class Costs:
     transforms: Transforms
     attention: Attention
     library: Library
+    wire: Wire
     thunks: Thunks
     ops: Mapping[str, Price] = field(default_factory=dict)
     measured: Mapping[str, str] = field(default_factory=dict)

@@ -124,6 +124,10 @@ class _Lowering:
                 thunks += self.copies(instruction, "copy")
                 if opcode == "library-call":
                     thunks.append(self.lower_library_call(instruction))
+                elif opcode == "collective-done":
+                    meeting = {"meeting": instruction.attributes["meeting"]}
+                    debug = self.debug(instruction)
+                    thunks.append(LibraryCall(opcode, (), (), meeting, 0.0, debug))
                 elif opcode == "custom-call":
                     thunks.append(self.lower_custom_call(instruction))
                 elif opcode == "copy":

@@ -70,12 +70,13 @@ struct Exchange::Traffic {
 };
 
 StatusOr<Exchange> Exchange::Begin(Job* job, ChannelUse use, const std::vector<int>& devices,
-                                   std::string what, uint64_t identity, int64_t timeout_seconds) {
+                                   std::string what, uint64_t identity, int64_t timeout_seconds,
+                                   const std::atomic<int>* waiting) {
   TRIPONT_RETURN_IF_ERROR(job->CheckNotForked());  // before any lock, which the parent may hold
   TRIPONT_RETURN_IF_ERROR(job->broken());
   TRIPONT_ASSIGN_OR_RETURN(Channel* const channel,
                            job->GetChannel(use, devices, what, timeout_seconds));
-  return Exchange(job, channel, std::move(what), identity, timeout_seconds);
+  return Exchange(job, channel, std::move(what), identity, timeout_seconds, waiting);
 }
 
 Exchange::Peer& Exchange::PeerOf(int process) {
@@ -215,7 +216,11 @@ Status Exchange::Run() {
       const auto waited = std::chrono::steady_clock::now() - start;
       if (waited < kSpin) continue;
       if (waited < kYield) {
-        sched_yield();
+        if (IsWaitedFor()) {
+          sched_yield();
+        } else {
+          std::this_thread::sleep_for(kNap);
+        }
         continue;
       }
       // TestEach takes those out with whom nothing is exchanged.

@@ -7,6 +7,7 @@
 #ifndef TRIPONT_CORE_RUNTIME_HOSTS_EXCHANGE_H_
 #define TRIPONT_CORE_RUNTIME_HOSTS_EXCHANGE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -23,9 +24,12 @@ inline constexpr size_t kPackedBytes = 16 << 10;
 class Exchange {
  public:
   // `what`: "all-reduce.1 of program jit_f". `identity`: a number of the collective that is the
-  // same in all processes that run the same program. Blocks while the processes agree on a channel.
+  // same in all processes that run the same program. `waiting`: how many threads wait for its end;
+  // while that is 0, Run leaves the core to those who compute. Null: its caller waits. Blocks while
+  // the processes agree on a channel.
   static StatusOr<Exchange> Begin(Job* job, ChannelUse use, const std::vector<int>& devices,
-                                  std::string what, uint64_t identity, int64_t timeout_seconds);
+                                  std::string what, uint64_t identity, int64_t timeout_seconds,
+                                  const std::atomic<int>* waiting = nullptr);
 
   Job& job() const { return *job_; }
   // The other processes of the group; ascending.
@@ -51,13 +55,18 @@ class Exchange {
   };
   struct Traffic;
   Status TestEach(Traffic& traffic, Job::Wait& wait, bool* done) const;
-  Exchange(Job* job, Channel* channel, std::string what, uint64_t identity, int64_t timeout_seconds)
+  Exchange(Job* job, Channel* channel, std::string what, uint64_t identity, int64_t timeout_seconds,
+           const std::atomic<int>* waiting)
       : job_(job),
         channel_(channel),
         what_(std::move(what)),
         identity_(identity),
         timeout_seconds_(timeout_seconds),
+        waiting_(waiting),
         peers_(channel->processes.size()) {}
+  bool IsWaitedFor() const {
+    return waiting_ == nullptr || waiting_->load(std::memory_order_relaxed) > 0;
+  }
   Peer& PeerOf(int process);
   Status CheckHeader(size_t peer, const char* message, size_t expected) const;
 
@@ -66,6 +75,7 @@ class Exchange {
   std::string what_;
   uint64_t identity_;
   int64_t timeout_seconds_;
+  const std::atomic<int>* waiting_;
   std::vector<Peer> peers_;  // by position in processes()
 };
 

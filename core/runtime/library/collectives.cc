@@ -1,10 +1,12 @@
 // Library calls "all-reduce", "reduce-scatter", "all-gather", "all-to-all" and
-// "collective-permute": what the devices of one program exchange. "device-number": which of them
-// this one is.
+// "collective-permute": what the devices of one program exchange. "collective-done": waits for one of
+// them. "device-number": which of the devices this one is.
 //
 // Attributes of all collectives: "meeting", a number that no other collective of the program has;
 // "channel": the program's own; "groups" and "group_sizes": the participants (replica *
-// num_partitions + partition) of each group, one group after the other. In the formulas r and q are
+// num_partitions + partition) of each group, one group after the other; "asynchronous", if it is not
+// 0: the call only begins what it does with other processes, and the collective-done with the same
+// "meeting" waits for it (until then operands and results are in use). In the formulas r and q are
 // positions in the group.
 //
 //   all-reduce          result i of q = operand i of 0, 1, ... reduced in this order
@@ -23,6 +25,7 @@
 // Groups whose members are of several processes exchange what they need through hosts::Exchange,
 // and compute in the same order as those of one process: the results have the same bits.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <numeric>
@@ -30,6 +33,7 @@
 
 #include "core/runtime/code_image.h"
 #include "core/runtime/collectives.h"
+#include "core/runtime/device.h"
 #include "core/runtime/hosts/exchange.h"
 #include "core/runtime/library/calls.h"
 #include "core/runtime/library/registry.h"
@@ -216,12 +220,32 @@ class Collective : public LibraryCall {
     const bool is_across = placement.job != nullptr &&
                            std::any_of(members.begin(), members.end(),
                                        [&](int64_t member) { return !placement.IsLocal(member); });
-    return self->launch->Meet(meeting_, name_, members, place.position, context.device(),
-                              {operands, results}, [&](Contributions all) {
-                                return is_across
-                                           ? MeetProcesses(context, *self->launch, members, all)
-                                           : Exchange(members, all);
-                              });
+    // The wire is one more thread than a program with a limit may have.
+    const bool begins = asynchronous_ && !ThreadsAreLimited();
+    if (!is_across || (!begins && !context.has_collectives_in_flight())) {
+      return self->launch->Meet(meeting_, name_, members, place.position, context.device(),
+                                {operands, results}, [&](Contributions all) {
+                                  return is_across ? MeetProcesses(context, *self->launch, members,
+                                                                   all, nullptr)
+                                                   : Exchange(members, all);
+                                });
+    }
+    // The wire's thread is the parent's in the child of a fork.
+    TRIPONT_RETURN_IF_ERROR(placement.job->CheckNotForked());
+    CollectivesInFlight& in_flight = context.collectives_in_flight();
+    std::vector<void*> arrays(operands, operands + num_operands_);
+    arrays.insert(arrays.end(), results, results + num_results_);
+    TRIPONT_RETURN_IF_ERROR(in_flight.Begin(
+        meeting_, [this, &context, self, &members, &place, arrays = std::move(arrays)] {
+          return self->launch->Meet(meeting_, name_, members, place.position, context.device(),
+                                    {arrays.data(), arrays.data() + num_operands_},
+                                    [&](Contributions all) {
+                                      return MeetProcesses(context, *self->launch, members, all,
+                                                           &context.device()->wire().waiting);
+                                    });
+        }));
+    // One that its program waits for at once comes after those that are in flight all the same.
+    return begins ? OkStatus() : in_flight.Await(meeting_);
   }
 
  protected:
@@ -236,6 +260,10 @@ class Collective : public LibraryCall {
     name_ = StrCat(signature.name, signature.debug);
     const LibraryAttributes& attributes = signature.attributes;
     TRIPONT_ASSIGN_OR_RETURN(meeting_, attributes.Integer("meeting"));
+    TRIPONT_ASSIGN_OR_RETURN(const int64_t asynchronous, attributes.IntegerOr("asynchronous", 0));
+    asynchronous_ = asynchronous != 0;
+    num_operands_ = signature.operands.size();
+    num_results_ = signature.results.size();
     short_name_ = StrCat(signature.name, " ", meeting_);
     TRIPONT_ASSIGN_OR_RETURN(const std::vector<int64_t> members, attributes.Integers("groups"));
     TRIPONT_ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, attributes.Integers("group_sizes"));
@@ -283,8 +311,10 @@ class Collective : public LibraryCall {
   const std::vector<std::unique_ptr<std::vector<int64_t>>>& groups() const { return groups_; }
 
  private:
+  // waiting: how many wait for the result, if that may be none; null if somebody does.
   Status MeetProcesses(LibraryContext& context, const Launch& launch,
-                       const std::vector<int64_t>& members, Contributions all) const {
+                       const std::vector<int64_t>& members, Contributions all,
+                       const std::atomic<int>* waiting) const {
     const Placement& placement = launch.placement();
     std::vector<int> devices;
     for (const int64_t member : members)
@@ -295,7 +325,7 @@ class Collective : public LibraryCall {
         hosts::Exchange exchange,
         hosts::Exchange::Begin(placement.job, hosts::ChannelUse::kCollectives, devices,
                                StrCat(short_name_, " of program ", launch.program()), identity,
-                               launch.timeout_seconds()));
+                               launch.timeout_seconds(), waiting));
     Across across(placement, members, all, std::move(exchange), context);
     return ExchangeAcross(members, across);
   }
@@ -305,6 +335,9 @@ class Collective : public LibraryCall {
   std::string short_name_;  // "all-reduce 2": which of the program's collectives
   std::string description_;
   int64_t meeting_ = 0;
+  bool asynchronous_ = false;  // a collective-done waits for it
+  size_t num_operands_ = 0;
+  size_t num_results_ = 0;
   std::vector<std::unique_ptr<std::vector<int64_t>>> groups_;
   std::vector<Place> places_;  // by participant
 };
@@ -737,7 +770,28 @@ class CollectivePermute final : public Collective {
 };
 
 // ---------------------------------------------------------------------------------------------------------------
-// replica-id and partition-id
+// what waits for a collective; replica-id and partition-id
+
+class CollectiveDone final : public LibraryCall {
+ public:
+  static StatusOr<std::unique_ptr<LibraryCall>> Make(const LibraryCallSignature& signature) {
+    auto call = std::make_unique<CollectiveDone>();
+    TRIPONT_ASSIGN_OR_RETURN(call->meeting_, signature.attributes.Integer("meeting"));
+    TRIPONT_RETURN_IF_ERROR(signature.attributes.CheckAllUsed());
+    if (!signature.operands.empty() || !signature.results.empty())
+      return InvalidArgument("expected no operands and no results");
+    return std::unique_ptr<LibraryCall>(std::move(call));
+  }
+
+  Status Execute(LibraryContext& context, void* const* /*operands*/,
+                 void* const* /*results*/) const override {
+    return context.has_collectives_in_flight() ? context.collectives_in_flight().Await(meeting_)
+                                               : OkStatus();
+  }
+
+ private:
+  int64_t meeting_ = 0;
+};
 
 class DeviceNumber final : public LibraryCall {
  public:
@@ -775,6 +829,7 @@ void RegisterCollectives(LibraryRegistry& registry) {
   registry.Register("all-gather", Blocks<false>::Make);
   registry.Register("all-to-all", Blocks<true>::Make);
   registry.Register("collective-permute", CollectivePermute::Make);
+  registry.Register("collective-done", CollectiveDone::Make);
   registry.Register("device-number", DeviceNumber::Make);
 }
 

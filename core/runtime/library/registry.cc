@@ -1,5 +1,7 @@
 #include "core/runtime/library/registry.h"
 
+#include "core/runtime/device.h"
+
 #include <algorithm>
 #include <atomic>
 
@@ -86,6 +88,12 @@ Status LibraryAttributes::CheckAllUsed() const {
     if (!entry.used) return InvalidArgument("unknown attribute ", name);
   }
   return OkStatus();
+}
+
+CollectivesInFlight& LibraryContext::collectives_in_flight() {
+  if (collectives_in_flight_ == nullptr)
+    collectives_in_flight_ = std::make_unique<CollectivesInFlight>(device_->wire());
+  return *collectives_in_flight_;
 }
 
 StatusOr<Scratch> LibraryContext::AllocateScratch(size_t size) {

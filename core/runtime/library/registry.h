@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "core/runtime/allocator.h"
+#include "core/runtime/collectives_in_flight.h"
 #include "core/runtime/export.h"
 #include "core/runtime/parallel.h"
 #include "core/runtime/shape.h"
@@ -144,6 +145,11 @@ class TRIPONT_EXPORT LibraryContext {
   // What this device is among those of the program (collectives.h). A program for one device has
   // none, or one that is_alone.
   const Participation* participation() const { return participation_; }
+  // Collectives of this execution that run beside it.
+  CollectivesInFlight& collectives_in_flight();
+  bool has_collectives_in_flight() const {
+    return collectives_in_flight_ != nullptr && !collectives_in_flight_->empty();
+  }
 
  private:
   Device* const device_;
@@ -155,6 +161,7 @@ class TRIPONT_EXPORT LibraryContext {
   // An execution's calls are made one after the other, on one thread.
   std::map<const void*, std::shared_ptr<void>> kept_;
   const Participation* const participation_;
+  std::unique_ptr<CollectivesInFlight> collectives_in_flight_;  // null: none has begun yet
 };
 
 enum class PrepareStep { kPrepare, kInitialize };

@@ -59,6 +59,39 @@ def test_collectives_of_four_processes(tmp_path: Path, one_process: dict[str, np
     _check_collectives(tmp_path, one_process, 4, 1)
 
 
+def test_collectives_run_beside_the_computation(tmp_path: Path) -> None:
+    """Process 1 launches the program only after what process 0 computes behind the beginning of its all-reduce."""
+    ended = processes.run("overlaps", tmp_path, environment={"TRIPONT_COLLECTIVE_TIMEOUT": "60"})
+    processes.check(ended)
+    assert all("OK" in e.output for e in ended)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("count", "devices"), [(2, 1), (2, 2)])
+def test_gradients_in_flight_have_the_bits_of_one_process(
+    tmp_path: Path, count: int, devices: int
+) -> None:
+    (tmp_path / "one").mkdir()
+    one = processes.run("trains", tmp_path / "one", processes=1, devices=count * devices)
+    processes.check(one)
+    expected = dict(np.load(tmp_path / "one" / "0.npz"))
+    ended = processes.run("trains", tmp_path, processes=count, devices=devices)
+    processes.check(ended)
+    for process in range(count):
+        found = re.search(r"DONES (\d+)", ended[process].output)
+        assert found
+        assert int(found[1]) > 0, ended[process].output
+        results = dict(np.load(tmp_path / f"{process}.npz"))
+        assert [k for k in expected if not np.array_equal(expected[k], results[k])] == []
+
+
+@pytest.mark.slow
+def test_a_program_that_fails_while_collectives_are_in_flight() -> None:
+    errors = _errors(processes.run("fails_in_flight"))
+    assert errors[0][0] < errors[1][0] + 8
+    assert all("bad batch" in error for _, error in errors), errors
+
+
 def _errors(ended: list[processes.Ended]) -> list[tuple[float, str]]:
     """After how many seconds each process had an error, and which."""
     errors = []

@@ -202,6 +202,83 @@ def transfers() -> None:
     print("OK")
 
 
+def overlaps(folder: str) -> None:
+    """A program that begins an all-reduce and then calls back: process 1 launches it only when process 0 calls back."""
+    mesh = Mesh(np.array(jax.devices()), "x")
+    reached = Path(folder) / "reached"
+
+    def call(x: np.ndarray) -> np.ndarray:
+        reached.touch()
+        return x + 1
+
+    def body(x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
+        total = jax.lax.psum(x * 2, "x")
+        other = jax.pure_callback(call, jax.ShapeDtypeStruct(y.shape, y.dtype), y)
+        return total + 1, other * 2
+
+    specs = (P("x"), P("x"))
+    mapped = jax.shard_map(body, mesh=mesh, in_specs=specs, out_specs=specs, check_vma=False)
+    x, y = (shard(mesh, P("x"), np.full((2, 100_000), v, np.float32)) for v in (3, 5))
+    program = jax.jit(mapped).lower(x, y).compile()
+    while jax.process_index() == 1 and not reached.exists():
+        time.sleep(0.01)
+    total, other = (np.asarray(r.addressable_data(0)) for r in program(x, y))
+    assert np.array_equal(total, np.full((1, 100_000), 13)), total
+    assert np.array_equal(other, np.full((1, 100_000), 12)), other
+    print("OK")
+
+
+def trains(folder: str) -> None:
+    """Steps of a small network whose gradients are exchanged in several pieces beside the backward pass, written to
+    FOLDER/PROCESS.npz.
+    """
+    mesh = Mesh(np.array(jax.devices()), "x")
+    random = np.random.default_rng(0)
+    whole = NamedSharding(mesh, P())
+    weights = [random.standard_normal((600, 600)).astype(np.float32) / 25 for _ in range(8)]
+    weights = [shard(mesh, P(), w) for w in weights]
+    batch = shard(mesh, P("x"), random.standard_normal((32, 600)).astype(np.float32))
+
+    def loss(weights: list[jax.Array], x: jax.Array) -> jax.Array:
+        for w in weights:
+            x = jnp.tanh(x @ w)
+        return (x**2).mean()
+
+    def step(weights: list[jax.Array], x: jax.Array) -> tuple[list[jax.Array], jax.Array]:
+        value, gradients = jax.value_and_grad(loss)(weights, x)
+        return [w - 0.5 * g for w, g in zip(weights, gradients, strict=True)], value
+
+    compiled = jax.jit(step, donate_argnums=0, out_shardings=whole).lower(weights, batch).compile()
+    print("DONES", compiled.as_text().count("tripont$collective-done"))
+    losses = []
+    for _ in range(5):
+        weights, value = compiled(weights, batch)
+        losses.append(np.asarray(value.addressable_data(0)))
+    saved = {f"weight {n}": np.asarray(w.addressable_data(0)) for n, w in enumerate(weights)}
+    np.savez(Path(folder) / f"{jax.process_index()}.npz", losses=np.array(losses), **saved)
+
+
+def fails_in_flight() -> None:
+    """Process 1's program fails in a callback while its all-reduce, and that of process 0, is in flight."""
+    mesh = Mesh(np.array(jax.devices()), "x")
+
+    def call(x: np.ndarray) -> np.ndarray:
+        if jax.process_index() == 1:
+            raise ValueError("bad batch")
+        return x
+
+    def body(x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
+        first = jax.lax.psum(x * 2, "x")
+        other = jax.pure_callback(call, jax.ShapeDtypeStruct(y.shape, y.dtype), y)
+        return first + 1, jax.lax.psum(other, "x")
+
+    specs = (P("x"), P("x"))
+    mapped = jax.shard_map(body, mesh=mesh, in_specs=specs, out_specs=specs, check_vma=False)
+    x, y = (shard(mesh, P("x"), np.full((2, 100_000), v, np.float32)) for v in (3, 5))
+    program = jax.jit(mapped).lower(x, y).compile()
+    report(lambda: jax.block_until_ready(program(x, y)))
+
+
 # ----------------------------------------------------------------------------------------------------------------
 # what goes wrong
 

@@ -28,6 +28,7 @@ from ..costs import (
     Thunks,
     Tiles,
     Transforms,
+    Wire,
 )
 
 # Which command measured which numbers.
@@ -62,6 +63,7 @@ _MEASURED: Final = MappingProxyType(
         "transforms": "python -m benchmarks.fft",
         "attention": "python -m benchmarks.attention",
         "library": JUDGEMENT,
+        "wire": JUDGEMENT,
         "thunks": JUDGEMENT,
     }
 )
@@ -220,6 +222,12 @@ _HOST: Final = Costs(
         exchanged=10.0,
         custom_call=1_000.0,
         custom_byte_rate=4.0,
+    ),
+    wire=Wire(
+        message=50_000.0,  # a network of 10 Gbit/s
+        byte_rate=1.0,
+        least_overlap=20_000.0,
+        unknown_work=100_000.0,
     ),
     thunks=Thunks(
         copy=20.0,

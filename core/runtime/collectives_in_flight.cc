@@ -1,0 +1,68 @@
+#include "core/runtime/collectives_in_flight.h"
+
+#include <exception>
+#include <new>
+#include <utility>
+
+#include "core/runtime/strings.h"
+
+namespace tripont {
+
+Wire::Wire(int device) : stream(StrCat("tripont-wire-", device), Stream::Idle::kSleeps) {}
+
+Status CollectivesInFlight::Begin(int64_t meeting, std::function<Status()> work) {
+  const auto [position, is_new] = flights_.try_emplace(meeting);
+  if (!is_new) return Internal("collective ", meeting, " has begun already");
+  Flight& flight = position->second;
+  wire_.stream.Enqueue(
+      [this, &flight, work = std::move(work)] {
+        Status status;
+        try {
+          status = work();
+        } catch (const std::bad_alloc&) {
+          status = ResourceExhausted("out of host memory");
+        } catch (const std::exception& exception) {
+          status = Internal(exception.what());
+        }
+        Land(flight, status);
+      },
+      [this, &flight](const Status& status) { Land(flight, status); });
+  return OkStatus();
+}
+
+void CollectivesInFlight::Land(Flight& flight, const Status& status) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  flight.status = status;
+  flight.done = true;
+  // While the lock is held: the execution may end, and this object with it, as soon as it is free.
+  landed_.notify_all();
+}
+
+Status CollectivesInFlight::Await(int64_t meeting) {
+  const auto found = flights_.find(meeting);
+  if (found == flights_.end()) return OkStatus();
+  Flight& flight = found->second;
+  Status status;
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (!flight.done) {
+      wire_.waiting.fetch_add(1, std::memory_order_relaxed);
+      landed_.wait(lock, [&] { return flight.done; });
+      wire_.waiting.fetch_sub(1, std::memory_order_relaxed);
+    }
+    status = std::move(flight.status);
+  }
+  flights_.erase(found);
+  return status;
+}
+
+Status CollectivesInFlight::AwaitAll() {
+  Status first;
+  while (!flights_.empty()) {
+    const Status status = Await(flights_.begin()->first);
+    if (first.ok()) first = status;
+  }
+  return first;
+}
+
+}  // namespace tripont
