@@ -183,7 +183,7 @@ def test_several_dimensions(outer: tuple[int, ...], lengths: tuple[int, ...]) ->
 
 def test_instruction_sets(cpu: str) -> None:
     """At each width of vectors, with groups that are full and others."""
-    for n, rows in ((12, 21), (17, 16), (37, 3), (96, 1), (360, 19), (1024, 1)):
+    for n, rows in ((12, 21), (17, 16), (37, 3), (96, 1), (360, 19), (1024, 1), (211, 3)):
         calls = calls_of(n, rows)
         for got, call in zip(run(calls, cpu)[0], calls, strict=True):
             check(got, *call)
