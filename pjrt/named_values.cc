@@ -73,8 +73,9 @@ std::string ValueAsText(const PJRT_NamedValue& value) {
       return std::to_string(value.float_value);
     case PJRT_NamedValue_kBool:
       return value.bool_value ? "true" : "false";
+    default:  // any number can come in
+      return "";
   }
-  return "";
 }
 
 StatusOr<int64_t> ValueAsInt64(const PJRT_NamedValue& value) {

@@ -86,7 +86,7 @@ Status CheckCompilerOptions(std::map<std::string, std::string>& options) {
 
 // The name for people of a topology that is not this machine: "host (x86-64-v3)".
 std::string KindOf(const std::map<std::string, std::string>& options) {
-  const std::string target = options.contains("target") ? options.at("target") : "host";
+  std::string target = options.contains("target") ? options.at("target") : "host";
   for (const std::string& name : {FindBackend(target)->device_option, std::string("cpu")}) {
     if (options.contains(name)) return StrCat(target, " (", options.at(name), ")");
   }

@@ -55,7 +55,8 @@ MachineMemory FindMemory() {
   std::ifstream machine("/proc/meminfo");
   for (std::string line; std::getline(machine, line);) {
     constexpr std::string_view kName = "MemAvailable:";
-    if (line.starts_with(kName)) memory.available = std::atoll(line.c_str() + kName.size()) * 1024;
+    if (line.starts_with(kName))
+      memory.available = std::strtoll(line.c_str() + kName.size(), nullptr, 10) * 1024;
   }
   limit_total(ReadLimit("/sys/fs/cgroup/memory/memory.limit_in_bytes"));  // version 1
   // Version 2: "0::/a/b"; limits hold for the whole path.
