@@ -98,9 +98,9 @@ def _convert(g: Generator, value: Value, source: DType, target: DType) -> Value:
                 result = b.cast("trunc", value, type_)
             elif wide < narrow:
                 result = b.cast("sext" if signed else "zext", value, type_)
-            nibbles.note_converted(g, value, result, target)
+            nibbles.note_converted(g, value, result, source)
             return wrap(g, result, target)
-        number = nibbles.convert_to_float(g, value) if target is dtypes.F32 else None
+        number = nibbles.convert_to_float(g, value, source) if target is dtypes.F32 else None
         if number is not None:
             return number
         return round_to(g, b.cast("sitofp" if signed else "uitofp", value, type_), target)

@@ -1,16 +1,20 @@
 """Integers that four bits of a word decide: weights of four bits, in arrays of them or in words that programs unpack.
 
 The generator knows of such a value which word it is made of, and which of 16 numbers it is for which bits. What is
-computed of it and constants is another such value. To convert it to f32 is one lookup then (``vpermps`` of AVX-512,
-which looks at the four lowest bits of each lane alone), whatever masks, shifts to the sign and zero points the program
-has written; where there is no such lookup, bytes of four bits are extended by shifts of the words that they become.
-Instructions that nobody reads any more are LLVM's to drop.
+computed of it and constants is another such value. The numbers are residues, modulo 2 to the power of the register's
+bits: a register has no sign, and the same register may be read as another dtype (``bitcast_convert``, and ``convert``
+between integers of one width, write no instruction). Whoever asks for the numbers names the dtype.
+
+To convert such a value to f32 is one lookup then (``vpermps`` of AVX-512, which looks at the four lowest bits of each
+lane alone), whatever masks, shifts to the sign and zero points the program has written; where there is no such lookup,
+bytes of four bits are extended by shifts of the words that they become. Instructions that nobody reads any more are
+LLVM's to drop.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ...ir import hlo
@@ -36,7 +40,7 @@ _FOLDED: Final[dict[str, Callable[[int, int], int]]] = {
 
 
 class Nibble(NamedTuple):
-    """What is known of a value: for each code, the four lowest bits of ``word``, the number that it is."""
+    """What is known of a value: for each code, the four lowest bits of ``word``, the register's bits as a number."""
 
     word: Value
     numbers: tuple[int, ...]
@@ -48,14 +52,14 @@ def note_wrapped(g: Generator, raw: Value, value: Value, dtype: DType) -> None:
         return
     known = g.nibbles.get(raw.number)
     word, numbers = known if known is not None else (raw, tuple(_CODES))
-    _note(g, value, word, [_wrapped(n, dtype) for n in numbers])
+    _note(g, value, word, [_read_as(n, dtype) for n in numbers])
 
 
-def note_converted(g: Generator, value: Value, result: Value, dtype: DType) -> None:
-    """``result`` is the integer ``value`` converted to the integer type ``dtype``."""
+def note_converted(g: Generator, value: Value, result: Value, source: DType) -> None:
+    """``result`` is ``value``, an integer of dtype ``source``, in the width of another dtype's register."""
     known = g.nibbles.get(value.number)
-    if known is not None:
-        _note(g, result, known.word, [_wrapped(n, dtype) for n in known.numbers])
+    if known is not None and result is not value:
+        _note(g, result, known.word, [_read_as(n, source) for n in known.numbers])
 
 
 def note_result(g: Generator, i: hlo.Instruction, operands: list[Value], result: Value) -> None:
@@ -74,7 +78,7 @@ def note_result(g: Generator, i: hlo.Instruction, operands: list[Value], result:
             numbers = [
                 fold(n, constant) if place == 0 else fold(constant, n) for n in known.numbers
             ]
-            _note(g, result, known.word, [_wrapped(n, i.dtype) for n in numbers])
+            _note(g, result, known.word, numbers)
             return
     # The highest bits, moved down.
     if operands[1].constant == i.dtype.bits - _BITS:
@@ -82,22 +86,28 @@ def note_result(g: Generator, i: hlo.Instruction, operands: list[Value], result:
             _note(g, result, result, _CODES)
         elif i.opcode == "shift-right-arithmetic":
             signed = [n - len(_CODES) * (n >> (_BITS - 1)) for n in _CODES]
-            _note(g, result, result, [_wrapped(n, i.dtype) for n in signed])
+            _note(g, result, result, signed)
 
 
-def convert_to_float(g: Generator, value: Value) -> Value | None:
-    """An integer that is known by four bits as f32; None if that is not faster than to convert ``value``."""
+def convert_to_float(g: Generator, value: Value, source: DType) -> Value | None:
+    """``value``, an integer of dtype ``source``, as f32 by the four bits that decide it.
+
+    None if they are not known, if that is not faster than to convert ``value``, or if f32 does not hold its numbers.
+    """
     known = g.nibbles.get(value.number)
     if known is None or not g.target.is_x86:
         return None
+    numbers = tuple(_read_as(n, source) for n in known.numbers)
+    if any(abs(n) > _LARGEST for n in numbers):
+        return None  # the conversion rounds
     b, lanes = g.builder, lanes_of(value.type)
     type_ = vector("i32", lanes)
     if lanes == 16 and g.target.vector_bytes >= 64:
         words = _extended(g, known.word, type_)
-        table = _floats(known.numbers)
+        table = _floats(numbers)
         return b.call(table.type, "llvm.x86.avx512.permvar.sf.512", [table, words])
     half = len(_CODES) // 2
-    signed = known.numbers == (*range(half), *range(-half, 0))
+    signed = numbers == (*range(half), *range(-half, 0))
     if lanes > 1 and lanes_of(known.word.type) == lanes and signed and _bits(known.word) == 8:
         by = llvm_ir.integer(type_, 32 - _BITS)
         shifted = b.binary("shl", _extended(g, known.word, type_), by)
@@ -105,12 +115,14 @@ def convert_to_float(g: Generator, value: Value) -> Value | None:
     return None
 
 
-def _note(g: Generator, value: Value, word: Value, numbers: range | list[int]) -> None:
-    if value.number > 0 and all(abs(n) <= _LARGEST for n in numbers):
-        g.nibbles[value.number] = Nibble(word, tuple(numbers))
+def _note(g: Generator, value: Value, word: Value, numbers: Sequence[int]) -> None:
+    if value.number > 0:
+        mask = (1 << _bits(value)) - 1
+        g.nibbles[value.number] = Nibble(word, tuple(n & mask for n in numbers))
 
 
-def _wrapped(number: int, dtype: DType) -> int:
+def _read_as(number: int, dtype: DType) -> int:
+    """The number that the lowest bits of ``number`` are in ``dtype``."""
     number &= (1 << dtype.bits) - 1
     return number - (1 << dtype.bits) if dtype.is_signed and number >> (dtype.bits - 1) else number
 
