@@ -109,7 +109,7 @@ def read(program: Program, context: Context) -> Module:
     module.num_partitions = build.num_partitions
     module.exact = context.exact
     module.overlaps = context.overlaps
-    module.fingerprint = fingerprint(decisive, format, options_proto, context.target)
+    module.fingerprint = fingerprint(decisive, format, options_proto, context)
     if context.dump.enabled:
         context.dump.begin(module.name)
         for suffix, content in _files_of_program(program):
@@ -117,10 +117,14 @@ def read(program: Program, context: Context) -> Module:
     return module
 
 
-def fingerprint(program: bytes, format: str, options_proto: bytes, target: Target) -> str:
-    """What identifies a compilation: the program, its options, the compiler's version and the target."""
+def fingerprint(program: bytes, format: str, options_proto: bytes, context: Context) -> str:
+    """What identifies a compilation: the program, its options, the compiler's version, the target and those of the
+    compiler's options that change the result.
+    """
     digest = hashlib.sha256()
-    for part in (__version__, str(artifact.FORMAT_VERSION), target.fingerprint, format):
+    options = f"{context.exact} {context.num_threads} {context.overlaps}"
+    version = str(artifact.FORMAT_VERSION)
+    for part in (__version__, version, context.target.identity, options, format):
         digest.update(part.encode() + b"\0")
     digest.update(len(options_proto).to_bytes(8, "little") + options_proto)
     digest.update(program)
@@ -219,7 +223,7 @@ def link(generated: Generated, context: Context) -> Executable:
         cpu=target.cpu,
         cpu_features=target.features,
         compiler_version=__version__,
-        fingerprint=module.fingerprint or target.fingerprint,
+        fingerprint=module.fingerprint or target.identity,
         parameters=parameters,
         results=results,
         allocations=tuple(assignment.allocations),

@@ -6,6 +6,8 @@ target how wide a vector is and which features exist, never for its name, so tha
 
 from __future__ import annotations
 
+import functools
+import hashlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
@@ -36,9 +38,9 @@ class Target(ABC):
     """A machine to compile for. ``features``: LLVM names of all that the machine must have, sorted.
 
     ``vector_bytes`` is the width of the vectors that kernels are written in; ``function_attributes`` goes on every
-    function; ``fingerprint`` differs when code for one is not right (or not best) for the other, which it is not if
-    their costs differ. ``libraries`` is what passes that choose library calls go by, ``costs`` what all choices between
-    ways to compute something go by.
+    function; ``fingerprint`` differs when code for one is not right (or not best) for the other, but for what follows
+    from their costs: those are in :attr:`identity`. ``libraries`` is what passes that choose library calls go by,
+    ``costs`` what all choices between ways to compute something go by.
     """
 
     name: str
@@ -57,6 +59,14 @@ class Target(ABC):
         1  # work-items that do a unit of a reduction together (codegen/kernels/work_groups.py)
     )
     sub_group: int = 1  # those of them that can shuffle values among each other
+
+    @functools.cached_property
+    def identity(self) -> str:
+        """The fingerprint with a digest of the costs: the identity of a target that another package makes with
+        ``dataclasses.replace(target, costs=...)`` differs, although it keeps the fingerprint.
+        """
+        costs = hashlib.sha256(repr(self.costs).encode()).hexdigest()[:16]
+        return f"{self.fingerprint}-{costs}"
 
     def has(self, feature: str) -> bool:
         return feature in self.features
@@ -162,7 +172,7 @@ class Compilation:
         """The code of the module, which is complete, or that of an equal one compiled earlier. Raises CompileError."""
         if self.dump:
             return self.target.compile(module, dump=True)
-        key = code_cache.key(self.target.fingerprint, module.identity())
+        key = code_cache.key(self.target.identity, module.identity())
         image = code_cache.find(key)
         if image is None:
             image = self.target.compile(module)

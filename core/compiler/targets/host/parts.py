@@ -111,7 +111,7 @@ class Parts(Compilation):
         return image
 
     def _key(self, text: str, quick: bool) -> bytes:
-        return code_cache.key(f"{self.target.fingerprint} {'quick' if quick else 'careful'}", text)
+        return code_cache.key(f"{self.target.identity} {'quick' if quick else 'careful'}", text)
 
 
 def join_assembly(parts: list[str]) -> str:

@@ -246,7 +246,7 @@ def _for_device(device: str, cpu: str, onednn: bool) -> SyclTarget:
         )
     host = for_cpu(cpu, onednn)
     is_cpu = kind == "cpu"
-    text = "|".join([device, host.fingerprint, str(llvm.llvm_version_info), llvmlite.__version__])
+    text = "|".join([device, host.identity, str(llvm.llvm_version_info), llvmlite.__version__])
     return SyclTarget(
         name="sycl",
         triple=TRIPLE,

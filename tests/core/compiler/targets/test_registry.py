@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
-from tripont.core.compiler import targets
+from tripont.core.compiler import stages, targets
 from tripont.core.compiler.compile import OPTIONS, compile_program
 from tripont.core.compiler.formats import artifact
 from tripont.core.compiler.ir.errors import CompileError
@@ -35,6 +36,25 @@ def test_what_decides_is_in_the_fingerprint(name: str) -> None:
 
     assert fingerprint() == fingerprint()
     assert len({fingerprint(), fingerprint(cpu="x86-64-v4"), fingerprint(onednn="0")}) == 3
+    chosen = [
+        {"num_threads": "1"},
+        {"overlap_collectives": "false"},
+        {"xla_allow_excess_precision": "false"},
+    ]
+    assert len({fingerprint(), *(fingerprint(**options) for options in chosen)}) == 4
+
+
+@pytest.mark.parametrize("name", targets.REGISTERED)
+def test_targets_with_other_costs_differ(name: str) -> None:
+    """Also one that another package makes of a target of ours, whose fingerprint it keeps."""
+    target = targets.from_options({"target": name})
+    kernels = dataclasses.replace(target.costs.kernels, cheap=target.costs.kernels.cheap * 2)
+    other = dataclasses.replace(target, costs=dataclasses.replace(target.costs, kernels=kernels))
+    assert other.fingerprint == target.fingerprint
+    assert dataclasses.replace(target).identity == target.identity
+    assert " at 0x" not in repr(target.costs)  # which would differ from process to process
+    contexts = [stages.Context(t) for t in (target, other)]
+    assert len({stages.fingerprint(PROGRAM, "mlir", b"", context) for context in contexts}) == 2
 
 
 @pytest.mark.parametrize(
