@@ -34,16 +34,18 @@ def match_streamed(dot: Instruction, context: Context) -> Instruction | None:
     right = weights.value(array, dims)
     accumulator = dtypes.F32 if dot.dtype.size < 4 else dot.dtype
     left = _contracted_last(dot.operands[rows], contracting[rows])
-    if not weights.is_worthwhile():
+    is_made = weights.is_worthwhile()
+    if not is_made:
         if left is dot.operands[rows] and left.dtype is accumulator:
             return None  # as it is
         right = reshape(array, dims)
     left = convert(reshape(left, (few, k)), accumulator)
     lanes = context.target.lane_count(accumulator.size)
     attributes = dict(dot.attributes)
-    if contracted == 1 and weights.in_word > 1 and k % (lanes * weights.in_word) == 0:
-        left = _interleaved(left, lanes, weights.in_word)
-        attributes["interleaved"] = weights.in_word
+    in_word = weights.in_word if is_made and contracted == 1 else 1
+    if in_word > 1 and k % (lanes * in_word) == 0:
+        left = _interleaved(left, lanes, in_word)
+        attributes["interleaved"] = in_word
     product = Instruction(
         "dot",
         Shape(dot.dtype, (few, many)),
@@ -51,7 +53,7 @@ def match_streamed(dot: Instruction, context: Context) -> Instruction | None:
         {**attributes, "dimension_numbers": DotDimensionNumbers((1,), (contracted,))},
         metadata=dot.metadata,
     )
-    if weights.is_worthwhile():
+    if is_made:
         product = weights.fusion([right], product, "dot", context.fusions)
     if not matrix and few > 1:
         shape = Shape(dot.dtype, (many, few))

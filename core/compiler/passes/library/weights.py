@@ -23,6 +23,10 @@ _MOST_MEMBERS: Final = 32
 # An array that has so many elements fewer than the matrix is converted to f32 before the product.
 _SMALL: Final = 8
 _IN_A_WORD: Final = (2, 4, 8)
+# How programs take the numbers out of a word.
+_UNPACKING: Final = frozenset(
+    ("and", "divide", "remainder", "shift-right-arithmetic", "shift-right-logical")
+)
 # An array of so many integers that the program's text decides is computed again in the product.
 _MOST_NUMBERS: Final = 64
 _SMALL_FLOATS: Final = frozenset((dtypes.BF16, dtypes.F16))
@@ -50,7 +54,9 @@ class Weights:
         self.read: dict[Instruction, None] = {}
         self.computes = False  # whether the matrix is more than an array
         self.cost = 0.0
-        self.in_word = 1  # neighbours along the last dimension that one word holds
+        self.in_word = 1  # neighbours along the last dimension that are taken out of one word
+        # Integers that neighbours along the last dimension share, with how many neighbours do.
+        self.shared: dict[Instruction, int] = {}
         self.done: dict[tuple[Instruction, tuple[int, ...]], Instruction] = {}
 
     def is_worthwhile(self) -> bool:
@@ -101,7 +107,9 @@ class Weights:
             exact = source.dtype.is_integer and source.dtype.bits <= 8
             if i.dtype in _SMALL_FLOATS and not exact and value.dtype is not i.dtype:
                 value = self.member("convert", i, i.dtype, value)  # it rounds
-            return self.converted(value, self.wide(i.dtype), i)
+            made = self.converted(value, self.wide(i.dtype), i)
+            self.shared[made] = self.shared.get(value, 1)
+            return made
         if i.dtype in _SMALL_FLOATS and i.opcode not in _ROUNDING:
             return self.array(i, dims)
         if any(
@@ -113,7 +121,11 @@ class Weights:
             i.opcode not in _ROUNDING
         ):
             return self.array(i, dims)
-        return self.member(i.opcode, i, self.wide(i.dtype), *operands)
+        made = self.member(i.opcode, i, self.wide(i.dtype), *operands)
+        self.shared[made] = max((self.shared.get(o, 1) for o in operands), default=1)
+        if i.opcode in _UNPACKING and i.dtype.is_integer:
+            self.in_word = max(self.in_word, self.shared[made])
+        return made
 
     def broadcast(self, i: Instruction, dims: tuple[int, ...]) -> Instruction:
         """A broadcast to ``dims`` of an array that is reshaped before, if that is possible."""
@@ -124,10 +136,11 @@ class Weights:
             repeats = source.elements * last == i.elements and (
                 len(i.dims) - 1 not in i.attributes["dimensions"]
             )
-            if source.dtype.is_integer and last in _IN_A_WORD and repeats:
-                self.in_word = max(self.in_word, last)
             value = self.member("broadcast", i, None, self.small(source, source.dims))
-            return self.member("reshape", i, value.dtype, value, dims=dims)
+            value = self.member("reshape", i, value.dtype, value, dims=dims)
+            if source.dtype.is_integer and last in _IN_A_WORD and repeats:
+                self.shared[value] = last
+            return value
         small = self.small(source, found[0])
         return self.member(
             "broadcast", i, None, small, dims=dims, attributes={"dimensions": found[1]}

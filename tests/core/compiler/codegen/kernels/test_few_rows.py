@@ -252,6 +252,42 @@ def test_packed_words(form: str, transposed: bool, cpu: str) -> None:
             assert largest <= max(p.shape.bytes for p in parameters), kinds(after)
 
 
+def interleaved(after: hlo.Module) -> list[int]:
+    """How many numbers of a word the rows of each product are laid out for."""
+    inside = [c for i in after.entry.instructions for c in i.called]
+    instructions = [i for c in (after.entry, *inside) for i in c.instructions]
+    return [i.attributes.get("interleaved", 1) for i in instructions if i.opcode == "dot"]
+
+
+def test_rows_are_laid_out_for_words_that_the_product_unpacks() -> None:
+    """Rows in the order of words make the product read any other matrix with a stride: words that are unpacked before
+    the product, and integers of which each is for several neighbours, such as zero points.
+    """
+    m, n, k = 3, 528, 1152
+    made = product((F32, F32), F32, m, n, k, (True, True))
+    words, stored = unpacked(dtypes.U32, n, k, 1, True, "shifts")
+    dear = op("sine", op("sine", words))  # it takes more time in the product than outside
+    eights = (n, k // 8, 8)
+    bytes_, zeros = (hlo.parameter(p, hlo.Shape(S8, d)) for p, d in ((1, (n, k)), (2, eights[:2])))
+    wide = op("broadcast", zeros, dims=eights, dimensions=(0, 1))
+    wide = op("reshape", op("convert", wide, dtype=S32), dims=(n, k))
+    integers = op("subtract", op("convert", bytes_, dtype=S32), wide)
+    cases = [(words, stored, 8), (dear, stored, 1)]
+    cases.append((op("convert", integers, dtype=F32), [bytes_, zeros], 1))
+    for matrix, of, expected in cases:
+        parameters = [made.operands[0], *of]
+        root = made.replace(operands=[made.operands[0], matrix])
+        after = optimised(root, parameters, "host")
+        assert interleaved(after) == [expected], matrix
+        values = [random(p.dtype, p.dims, i) for i, p in enumerate(parameters)]
+        (got,) = NativeSimulation(after).run(values)
+        (weights,) = evaluate(module(parameters, matrix), values)
+        exact = values[0].astype(np.float64).T @ weights.astype(np.float64).T
+        bound = np.abs(values[0]).astype(np.float64).T @ np.abs(weights).astype(np.float64).T
+        # The terms of a sum in any order, and two functions within an ulp on either side.
+        assert np.all(np.abs(got - exact) <= (k + 8) * 2.0**-24 * bound)
+
+
 @pytest.mark.parametrize("opcode", ["divide", "rsqrt"])
 def test_nothing_is_computed_behind_the_end(opcode: str, cpu: str) -> None:
     """Lanes behind the contracted dimension's end are loaded as zeros, whose reciprocal must not reach the sum."""
