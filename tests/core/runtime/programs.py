@@ -17,13 +17,19 @@ import numpy as np
 import pytest
 from tripont.core.compiler.formats import artifact
 from tripont.core.compiler.formats.artifact import (
+    ALLOCATION_CONSTANT,
     ALLOCATION_PARAMETER,
     ALLOCATION_RESULT,
+    ALLOCATION_TEMP,
     Allocation,
+    Conditional,
+    Copy,
+    DebugInfo,
     Executable,
     Kernel,
     Slice,
     Value,
+    While,
 )
 from tripont.core.compiler.ir import dtypes
 from tripont.core.compiler.ir.hlo import Shape
@@ -181,6 +187,46 @@ def in_place(elements: int, *, cost_ns: float = 10.0) -> Executable:
             Kernel(function("double_in_place"), (whole(0, size),), elements, 1 << 40, cost_ns),
         ),
         donatable_parameters=(0,),
+    )
+
+
+def identity() -> Executable:
+    """f32[8] copied to the result: an executable without code."""
+    return executable(
+        name="identity",
+        parameters=(Value(F32_8),),
+        allocations=(
+            Allocation(ALLOCATION_PARAMETER, 0, 32),
+            Allocation(ALLOCATION_RESULT, 0, 32),
+        ),
+        thunks=(Copy(whole(0, 32), whole(1, 32)),),
+        code=b"",
+    )
+
+
+def rich() -> Executable:
+    """An executable with every kind of thunk but a library's call, and every kind of allocation."""
+    kernel = Kernel(
+        function("add"), (whole(0, 32), whole(1, 32), whole(2, 32)), 8, 1024, 10.0, debug=0
+    )
+    size = 32
+    return executable(
+        thunks=(
+            kernel,
+            Copy(Slice(3, 0, 32), whole(0, size), debug=1),
+            While((kernel,), (kernel, Copy(Slice(3, 0, 8), Slice(0, 0, 8))), Slice(3, 0, 1), 3),
+            Conditional(Slice(3, 4, 4), False, ((kernel,), (), (kernel, kernel))),
+        ),
+        allocations=(
+            *executable().allocations,
+            Allocation(ALLOCATION_TEMP, 0, 256),
+            Allocation(ALLOCATION_CONSTANT, 0, 32, offset=64),
+        ),
+        constants=bytes(range(96)),
+        imports=(("memcpy", function("import_memcpy")),),
+        debug=(DebugInfo("a", "b", "c.py", 3, "text"), DebugInfo("d")),
+        donatable_parameters=(1,),
+        program=b"hlo",
     )
 
 

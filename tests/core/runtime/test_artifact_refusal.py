@@ -20,7 +20,6 @@ from tripont.core.compiler.formats.artifact import (
     Allocation,
     Conditional,
     Copy,
-    DebugInfo,
     FunctionOffset,
     Kernel,
     LibraryCall,
@@ -54,31 +53,8 @@ def repair(data: bytes) -> bytes:
 
 @pytest.fixture(scope="module")
 def rich() -> bytes:
-    """An artifact with every kind of thunk, attribute and allocation."""
-    kernel = Kernel(
-        function("add"), (whole(0, 32), whole(1, 32), whole(2, 32)), 8, 1024, 10.0, debug=0
-    )
-    size = 32
-    return programs.serialize(
-        programs.executable(
-            thunks=(
-                kernel,
-                Copy(Slice(3, 0, 32), whole(0, size), debug=1),
-                While((kernel,), (kernel, Copy(Slice(3, 0, 8), Slice(0, 0, 8))), Slice(3, 0, 1), 3),
-                Conditional(Slice(3, 4, 4), False, ((kernel,), (), (kernel, kernel))),
-            ),
-            allocations=(
-                *programs.executable().allocations,
-                Allocation(ALLOCATION_TEMP, 0, 256),
-                Allocation(ALLOCATION_CONSTANT, 0, 32, offset=64),
-            ),
-            constants=bytes(range(96)),
-            imports=(("memcpy", function("import_memcpy")),),
-            debug=(DebugInfo("a", "b", "c.py", 3, "text"), DebugInfo("d")),
-            donatable_parameters=(1,),
-            program=b"hlo",
-        )
-    )
+    """The artifact of the program that has most kinds of records."""
+    return programs.serialize(programs.rich())
 
 
 def test_the_examples_load(rich):
