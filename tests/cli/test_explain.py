@@ -18,22 +18,22 @@ from tests.cli.test_commands import PROGRAM, tripont
 from tripont.explain.measure import measure
 
 LOOP = """
-func.func @main(%x: tensor<192x192xf32>) -> tensor<192x192xf32> {
+func.func @main(%x: tensor<512x512xf32>) -> tensor<512x512xf32> {
   %zero = stablehlo.constant dense<0> : tensor<i32>
   %one = stablehlo.constant dense<1> : tensor<i32>
   %limit = stablehlo.constant dense<5> : tensor<i32>
-  %r:2 = stablehlo.while(%i = %zero, %a = %x) : tensor<i32>, tensor<192x192xf32>
+  %r:2 = stablehlo.while(%i = %zero, %a = %x) : tensor<i32>, tensor<512x512xf32>
     cond {
       %c = stablehlo.compare LT, %i, %limit : (tensor<i32>, tensor<i32>) -> tensor<i1>
       stablehlo.return %c : tensor<i1>
     } do {
       %j = stablehlo.add %i, %one : tensor<i32>
       %d = stablehlo.dot_general %a, %x, contracting_dims = [1] x [0]
-        : (tensor<192x192xf32>, tensor<192x192xf32>) -> tensor<192x192xf32>
-      %b = stablehlo.tanh %d : tensor<192x192xf32>
-      stablehlo.return %j, %b : tensor<i32>, tensor<192x192xf32>
+        : (tensor<512x512xf32>, tensor<512x512xf32>) -> tensor<512x512xf32>
+      %b = stablehlo.tanh %d : tensor<512x512xf32>
+      stablehlo.return %j, %b : tensor<i32>, tensor<512x512xf32>
     }
-  return %r#1 : tensor<192x192xf32>
+  return %r#1 : tensor<512x512xf32>
 }
 """
 HLO = """HloModule from_xla, entry_computation_layout={(f32[8]{0})->f32[8]{0}}

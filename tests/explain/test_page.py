@@ -15,8 +15,8 @@ from tripont.explain.measure import Timeline, measure
 from tripont.explain.run import load
 
 PROGRAM = """
-!x = tensor<96x128xf32>
-!w = tensor<128x128xf32>
+!x = tensor<96x512xf32>
+!w = tensor<512x512xf32>
 module @attention {
   func.func @main(%x: !x, %w: !w) -> (tensor<96xf32>, !x) {
     %zero = stablehlo.constant dense<0.0> : tensor<f32>

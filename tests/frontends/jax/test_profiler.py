@@ -39,7 +39,7 @@ def step(xpu: Any) -> Any:
     def step(x: Any) -> Any:
         return jnp.tanh(x @ x).sum(0)
 
-    x = jax.device_put(np.ones((128, 128), np.float32), xpu)
+    x = jax.device_put(np.ones((512, 512), np.float32), xpu)
     step(x).block_until_ready()
     return lambda: step(x).block_until_ready()
 
@@ -52,7 +52,7 @@ def test_programs_and_their_instructions(tmp_path: Path, step: Any) -> None:
     assert len(ops) % 3 == 0
     inside = [dict(op.stats) for op in ops]
     assert {stats["hlo_module"] for stats in inside} == {"jit_step"}
-    assert sum(stats.get("flops", 0) for stats in inside) >= 3 * 2 * 128**3
+    assert sum(stats.get("flops", 0) for stats in inside) >= 3 * 2 * 512**3
     lines = {stats["source"].rpartition(":")[0] for stats in inside if "source" in stats}
     assert lines == {__file__}
     assert any("dot_general" in stats["tf_op"] for stats in inside)
@@ -128,7 +128,7 @@ def test_the_viewer_gets_the_device(tmp_path: Path, step: Any) -> None:
     ]
     names = {e["name"]: e.get("args", {}) for e in shown if e.get("pid") == device}
     assert "jit_step" in names
-    assert any("f32[128,128]" in args.get("long_name", "") for args in names.values())
+    assert any("f32[512,512]" in args.get("long_name", "") for args in names.values())
 
 
 def test_the_options_reach_the_plugin(tmp_path: Path, xpu: Any, step: Any) -> None:

@@ -25,9 +25,9 @@ from tripont.core import _tripont
 from tripont.core.compiler.compile import compile_program
 
 program = b'''
-func.func @main(%x: tensor<200x200xf32>) -> tensor<200x200xf32> {
-  %0 = stablehlo.dot %x, %x : (tensor<200x200xf32>, tensor<200x200xf32>) -> tensor<200x200xf32>
-  return %0 : tensor<200x200xf32>
+func.func @main(%x: tensor<512x512xf32>) -> tensor<512x512xf32> {
+  %0 = stablehlo.dot %x, %x : (tensor<512x512xf32>, tensor<512x512xf32>) -> tensor<512x512xf32>
+  return %0 : tensor<512x512xf32>
 }'''
 client = _tripont.Client({"prestart_worker": False, "cache": False})
 if MUST_CALL:
@@ -35,7 +35,7 @@ if MUST_CALL:
 else:
     artifact, _ = client.compile(program)
 print("calls gemm:", b"gemm" in artifact)
-x = np.ones((200, 200), np.float32)
+x = np.ones((512, 512), np.float32)
 try:
     (y,) = _tripont.Executable.load(artifact).run(client.devices[0], [x])
     print("result:", y[0, 0])
@@ -59,7 +59,7 @@ def run_script(must_call: bool, path: str) -> str:
 def test_without_the_library_dots_are_generated(tmp_path):
     out = run_script(False, str(tmp_path))
     assert "calls gemm: False" in out
-    assert "result: 200.0" in out
+    assert "result: 512.0" in out
 
 
 def test_a_program_that_needs_the_library_is_refused(tmp_path):
@@ -86,7 +86,7 @@ def test_another_library_is_refused():
 
 JAX = """
 import jax, numpy as np
-x = jax.numpy.ones((200, 200), np.float32, device=jax.devices("xpu")[0])
+x = jax.numpy.ones((512, 512), np.float32, device=jax.devices("xpu")[0])
 print("result:", jax.jit(lambda x: x @ x)(x)[0, 0], (x @ x.T)[3, 3])
 """
 
@@ -102,7 +102,7 @@ def test_a_framework_s_programs_run_without_the_library(path, subprocess_environ
         timeout=120,
         check=False,
     )
-    assert "result: 200.0 200.0" in done.stdout, done.stderr
+    assert "result: 512.0 512.0" in done.stdout, done.stderr
     assert done.stderr.count("computed without oneDNN") == 1
     assert path in done.stderr
 
@@ -139,9 +139,9 @@ from tripont.core import _tripont
 from tripont.core.compiler.compile import compile_program
 
 program = b'''
-func.func @main(%x: tensor<200x200xf32>) -> tensor<200x200xf32> {
-  %0 = stablehlo.dot %x, %x : (tensor<200x200xf32>, tensor<200x200xf32>) -> tensor<200x200xf32>
-  return %0 : tensor<200x200xf32>
+func.func @main(%x: tensor<512x512xf32>) -> tensor<512x512xf32> {
+  %0 = stablehlo.dot %x, %x : (tensor<512x512xf32>, tensor<512x512xf32>) -> tensor<512x512xf32>
+  return %0 : tensor<512x512xf32>
 }'''
 artifact = compile_program(program, "mlir", b"", {"onednn": "1", "cpu": "x86-64-v2"})
 assert b"gemm" in artifact

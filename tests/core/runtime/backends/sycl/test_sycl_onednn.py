@@ -68,9 +68,9 @@ import numpy as np
 from tripont.core import _tripont
 from tripont.core.compiler.compile import compile_program
 program = b'''
-func.func @main(%x: tensor<200x200xf32>) -> tensor<200x200xf32> {
-  %0 = stablehlo.dot %x, %x : (tensor<200x200xf32>, tensor<200x200xf32>) -> tensor<200x200xf32>
-  return %0 : tensor<200x200xf32>
+func.func @main(%x: tensor<512x512xf32>) -> tensor<512x512xf32> {
+  %0 = stablehlo.dot %x, %x : (tensor<512x512xf32>, tensor<512x512xf32>) -> tensor<512x512xf32>
+  return %0 : tensor<512x512xf32>
 }'''
 client = _tripont.Client({"prestart_worker": False, "cache": False})
 try:
