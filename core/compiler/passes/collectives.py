@@ -13,7 +13,8 @@ The devices of a program are its participants, numbered ``replica * num_partitio
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -30,6 +31,7 @@ from ..ir.hlo import (
     get_tuple_element,
 )
 from ..ir.patterns import reshape
+from ..ops.control import COLLECTIVE_CALLS
 from .library.call import library_call
 from .rewrite import map_computations, sweep
 
@@ -44,10 +46,8 @@ TOGETHER_BYTES: Final = 4 << 20
 
 Groups = tuple[tuple[int, ...], ...]
 
-_OPCODES: Final = frozenset(
+_MEETINGS: Final = frozenset(
     (
-        "partition-id",
-        "replica-id",
         "all-reduce",
         "all-gather",
         "all-to-all",
@@ -56,6 +56,7 @@ _OPCODES: Final = frozenset(
         "collective-broadcast",
     )
 )
+_OPCODES: Final = _MEETINGS | {"partition-id", "replica-id"}
 
 
 def arrange_collectives(module: Module) -> Module:
@@ -407,48 +408,47 @@ def eager_places(
     return places
 
 
+def meets_others(instruction: Instruction) -> bool:
+    """Whether an instruction is a collective, or one is in what it calls, at any depth."""
+    stack = [instruction]
+    seen: set[Computation] = set()
+    while stack:
+        i = stack.pop()
+        if i.opcode in _MEETINGS:
+            return True
+        if i.opcode == "library-call" and i.attributes["name"] in COLLECTIVE_CALLS:
+            return True
+        for computation in i.called:
+            if computation not in seen:
+                seen.add(computation)
+                stack += computation.instructions
+    return False
+
+
 def _combine_all_reduces(computation: Computation, module: Module) -> Computation:
     """One all-reduce for those of one kind that do not wait for one another, up to TOGETHER_BYTES of operands if
     they may run beside other work.
 
     All that have as many collectives before them on the longest way from the parameters are such, and joining them
-    makes no cycle. Those whose operands are there first are together: the others are still being computed while these
-    are exchanged.
+    makes no cycle.
+
+    Which are together, the order of their operands, and the order of all collectives must be the same in programs
+    that have the same collectives and differ in other work, because such programs meet (LaunchSeries::Get). So all of
+    that follows from the order of the collectives in the program, and from what each of them waits for. It never
+    follows from who else reads an operand or a result. Only the place of a group among other work, which is behind its
+    last operand, does.
     """
-    depth: dict[Instruction, int] = {}
-    place = {i: n for n, i in enumerate(computation.instructions)}
-    kinds: dict[Hashable, list[Instruction]] = {}
-    for i in computation.instructions:
-        level = max((depth[o] for o in i.operands), default=0)
-        if i.opcode == "all-reduce":
-            dtypes = {o.dtype for o in i.operands}
-            if len(dtypes) == 1 and not any(o.dtype.kind == "token" for o in i.operands):
-                key = (level, i.called[0], i.operands[0].dtype, participant_groups(i, module))
-                kinds.setdefault(key, []).append(i)
-        depth[i] = level + (i.opcode in _OPCODES)
-    if not kinds:
-        return computation
-    # When an all-reduce can begin: behind its last operand.
-    eager = eager_places(computation.instructions, lambda i: i.opcode == "all-reduce")
-    ready = {i: max(eager[o] for o in i.operands) for same in kinds.values() for i in same}
-    groups: list[list[Instruction]] = []
-    for same in kinds.values():
-        together: list[Instruction] = []
-        size = 0
-        for i in sorted(same, key=lambda i: (ready[i], place[i])):
-            more = sum(o.shape.bytes for o in i.operands if isinstance(o.shape, Shape))
-            if module.overlaps and together and size + more > TOGETHER_BYTES:
-                groups.append(together)
-                together, size = [], 0
-            together.append(i)
-            size += more
-        groups.append(together)
-    groups = [group for group in groups if len(group) > 1]
+    groups, depth = _joined(computation, module)
     if not groups:
         return computation
+    place = {i: n for n, i in enumerate(computation.instructions)}
+    # When an all-reduce can begin: behind its last operand.
+    eager = eager_places(computation.instructions, lambda i: i.opcode == "all-reduce")
     group_of = {i: group for group in groups for i in group}
     mapped: dict[Instruction, Instruction] = {}
+    whole_of: dict[Instruction, Instruction] = {}  # of a member
     at: dict[Instruction, float] = {}  # where each new instruction would stand
+    own: dict[Instruction, float] = {}  # where it would stand in the program's own order
     # Instructions in the order of their depth: all operands of a group come before it is built.
     for i in sorted(computation.instructions, key=lambda i: depth[i] - (i in group_of) / 2):
         if i in mapped:
@@ -458,34 +458,98 @@ def _combine_all_reduces(computation: Computation, module: Module) -> Computatio
             operands = [mapped[o] for o in i.operands]
             unchanged = all(a is b for a, b in zip(operands, i.operands, strict=True))
             mapped[i] = i if unchanged else i.replace(operands=operands)
-            at[mapped[i]] = eager[i]
+            at[mapped[i]], own[mapped[i]] = eager[i], place[i]
             continue
         operands = [mapped[o] for member in group for o in member.operands]
         shape = TupleShape(tuple(o.shape for o in operands))  # type: ignore[misc]
         whole = i.replace(shape=shape, operands=operands)
-        at[whole] = max(ready[member] for member in group) + _STEP / 2
-        number = 0
+        at[whole] = max(eager[o] for member in group for o in member.operands) + _STEP / 2
+        own[whole] = place[group[-1]]
+        first = 0
         for member in group:
-            values = [get_tuple_element(whole, number + n) for n in range(len(member.operands))]
-            number += len(member.operands)
+            values = [get_tuple_element(whole, first + n) for n in range(len(member.operands))]
+            first += len(member.operands)
             mapped[member] = (
                 Instruction("tuple", member.shape, values, metadata=member.metadata)
                 if isinstance(member.shape, TupleShape)
                 else values[0]
             )
-            at.update((value, place[member]) for value in (*values, mapped[member]))
-    order = _in_order(at)
+            whole_of[member] = whole
+            for value in (*values, mapped[member]):
+                at[value] = own[value] = place[member]
+
+    # The order of collectives: that of the program, a group where its last member is, and each side effect behind all
+    # collectives that the program begins before it, read or not.
+    effects: list[Instruction] = []
+    before: dict[Instruction, list[Instruction]] = {}
+    begun: list[Instruction] = []
+    for i in computation.instructions:
+        if i.has_side_effect:
+            before[mapped[i]] = [*effects[-1:], *begun]
+            effects.append(mapped[i])
+            begun = []
+        if meets_others(i):
+            begun.append(whole_of.get(i, mapped[i]))
+    collectives = [i for i in _in_order(own, before) if meets_others(i)]
+    before = {}
+    for chain in (effects, collectives):
+        for a, b in pairwise(chain):
+            before.setdefault(b, []).append(a)
+    order = _in_order(at, before)
     return Computation(computation.name, computation.parameters, order, mapped[computation.root])
 
 
-def _in_order(at: dict[Instruction, float]) -> list[Instruction]:
-    """The instructions, operands first, and else by the place that each is given."""
+def _joined(
+    computation: Computation, module: Module
+) -> tuple[list[list[Instruction]], dict[Instruction, int]]:
+    """The all-reduces that become one, in the program's order; for each instruction, how many collectives there are
+    up to it on the longest way from the parameters.
+
+    A side effect waits for all collectives that the program begins before it: one that comes earlier may read them.
+    """
+    depth: dict[Instruction, int] = {}
+    kinds: dict[Hashable, list[Instruction]] = {}
+    deepest = 0  # of the collectives up to here
+    for i in computation.instructions:
+        level = max((depth[o] for o in i.operands), default=0)
+        if i.has_side_effect:
+            level = max(level, deepest)
+        if i.opcode == "all-reduce":
+            dtypes = {o.dtype for o in i.operands}
+            if len(dtypes) == 1 and not any(o.dtype.kind == "token" for o in i.operands):
+                key = (level, i.called[0], i.operands[0].dtype, participant_groups(i, module))
+                kinds.setdefault(key, []).append(i)
+        if meets_others(i):
+            level += 1
+            deepest = max(deepest, level)
+        depth[i] = level
+    groups: list[list[Instruction]] = []
+    for same in kinds.values():
+        together: list[Instruction] = []
+        size = 0
+        for i in same:
+            more = sum(o.shape.bytes for o in i.operands if isinstance(o.shape, Shape))
+            if module.overlaps and together and size + more > TOGETHER_BYTES:
+                groups.append(together)
+                together, size = [], 0
+            together.append(i)
+            size += more
+        groups.append(together)
+    return [group for group in groups if len(group) > 1], depth
+
+
+def _in_order(
+    at: Mapping[Instruction, float], before: Mapping[Instruction, Iterable[Instruction]]
+) -> list[Instruction]:
+    """The instructions, each behind its operands and what ``before`` has for it, and else by the place that each is
+    given.
+    """
     users: dict[Instruction, list[Instruction]] = {i: [] for i in at}
     missing = {}
     for i in at:
-        operands = set(i.operands)
-        missing[i] = len(operands)
-        for o in operands:
+        needed = {*i.operands, *before.get(i, ())} - {i}
+        missing[i] = len(needed)
+        for o in needed:
             users[o].append(i)
     numbers = {i: n for n, i in enumerate(at)}
     ready = [(at[i], numbers[i], i) for i in at if not missing[i]]

@@ -23,7 +23,7 @@ from ..ir.hlo import Computation, Instruction, Module, Shape
 from ..ir.registry import OPS
 from ..memory.inplace import in_place_operands, must_share, without_bitcasts
 from ..ops.control import COLLECTIVE_CALLS
-from .collectives import eager_places
+from .collectives import eager_places, meets_others
 from .rewrite import with_called, with_entry
 
 if TYPE_CHECKING:
@@ -84,8 +84,8 @@ def _wire_time(collective: Instruction, costs: Costs) -> float:
 
 
 def _predecessors(instructions: Sequence[Instruction]) -> list[set[int]]:
-    """For each instruction the places of those that must come before it: its operands; for collectives and side
-    effects the one before; for an update in place what reads the array as it was.
+    """For each instruction the places of those that must come before it: its operands; for collectives (and loops and
+    branches that hold some) and side effects the one before; for an update in place what reads the array as it was.
     """
     place = {i: n for n, i in enumerate(instructions)}
     before: list[set[int]] = []
@@ -94,7 +94,7 @@ def _predecessors(instructions: Sequence[Instruction]) -> list[set[int]]:
     last_collective = last_effect = -1
     for n, i in enumerate(instructions):
         needed = {place[o] for o in i.operands}
-        if _is_collective(i):
+        if meets_others(i):
             if last_collective >= 0:
                 needed.add(last_collective)
             last_collective = n

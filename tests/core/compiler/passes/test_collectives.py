@@ -26,6 +26,12 @@ def body(opcode: str = "add") -> Computation:
 
 
 ADD = body()
+EFFECT = {
+    "backend_config": b"",
+    "api_version": 1,
+    "has_side_effect": True,
+    "output_operand_aliases": (),
+}
 
 
 def all_reduce(
@@ -85,6 +91,87 @@ def test_all_reduces_that_do_not_wait_for_one_another_are_one() -> None:
     m = run(module([x, y], first, second, after, num_replicas=2))
     assert [len(c.operands) for c in calls(m)] == [2, 1]
     assert [c.attributes["config"]["meeting"] for c in calls(m)] == [0, 1]
+
+
+def in_order(
+    parameters: list[Instruction], instructions: list[Instruction], results: list[Instruction]
+) -> Module:
+    """A module of two replicas, its instructions as they stand."""
+    root = Instruction("tuple", hlo.TupleShape(tuple(r.shape for r in results)), results)
+    entry = Computation("main", parameters, [*parameters, *instructions, root], root)
+    return Module("m", entry, num_replicas=2)
+
+
+@pytest.mark.parametrize("overlaps", [True, False])
+@pytest.mark.parametrize("also_read", [(), (0,), (1, 2), (0, 1), (3,)])
+def test_who_else_reads_a_gradient_does_not_change_what_is_reduced_with_it(
+    also_read: tuple[int, ...], overlaps: bool
+) -> None:
+    """One process may return a gradient's absolute values too, and its collectives meet those of the others."""
+    x = parameter(0, 1 << 19)  # 2 MB: two fit together
+    backward = [x]
+    for _ in range(4):
+        backward.append(op("negate", backward[-1]))
+    gradients = [op("exponential", b) for b in backward[1:]]
+    read = [op("abs", gradients[n]) for n in also_read]
+    reduced = [all_reduce(g) for g in gradients]
+    m = in_order([x], [*backward[1:], *gradients, *read, *reduced], [*reduced, *read])
+    m.overlaps = overlaps
+    together = [gradients[:2], gradients[2:]] if overlaps else [gradients]
+    found = calls(run(m))
+    assert [list(c.operands) for c in found] == together
+    assert [c.attributes["config"]["meeting"] for c in found] == list(range(len(together)))
+
+
+@pytest.mark.parametrize("also_read", [False, True])
+def test_a_loop_with_a_collective_keeps_its_place_among_collectives(also_read: bool) -> None:
+    x, y, z = (parameter(n, 4) for n in range(3))
+    state = parameter(0, 4)
+    turn = Computation.from_root("turn", [state], all_reduce(state))
+    again = Computation.from_root("again", [state], hlo.constant(False, dtypes.PRED))
+    early, initial = op("negate", z), op("negate", y)
+    loop = op("while", initial, called=(again, turn))
+    operand = op("exponential", early)
+    read = [op("abs", operand)] if also_read else []
+    reduced = [all_reduce(x), all_reduce(operand)]
+    instructions = [early, initial, loop, operand, *read, *reduced]
+    m = run(in_order([x, y, z], instructions, [*reduced, loop, *read]))
+    found = [i.opcode for i in m.entry.instructions if i.opcode in ("while", "library-call")]
+    assert found == ["while", "library-call"]
+
+
+@pytest.mark.parametrize("reads_second", [False, True])
+def test_side_effects_keep_their_order(reads_second: bool) -> None:
+    """The first waits for an all-reduce, which could be joined with one that comes after the second."""
+
+    def effect(name: str, operand: Instruction) -> Instruction:
+        return op("custom-call", operand, **EFFECT, custom_call_target=name)
+
+    x, y = parameter(0, 4), parameter(1, 4)
+    first = all_reduce(x)
+    effects = [effect("first", first), effect("second", y)]
+    operand = op("negate", effects[1] if reads_second else y)
+    second = all_reduce(operand)
+    m = run(in_order([x, y], [first, *effects, operand, second], [second]))
+    found = [i for i in m.entry.instructions if i.opcode == "custom-call"]
+    assert [i.attributes["custom_call_target"] for i in found] == ["first", "second"]
+    assert [len(c.operands) for c in calls(m)] == ([1, 1] if reads_second else [2])
+
+
+def test_a_side_effect_on_one_device_does_not_change_what_is_joined() -> None:
+    """An all-reduce that waits for a side effect comes after the all-reduces before it, printed or not."""
+    x, y = parameter(0, 4), parameter(1, 4)
+    found = []
+    for printed in (False, True):
+        first = all_reduce(x)
+        prints = [op("custom-call", first, **EFFECT, custom_call_target="print")]
+        second = op("custom-call", y, **EFFECT, custom_call_target="noise")
+        reduced = [first, all_reduce(second), all_reduce(op("negate", x))]
+        instructions = [first, *prints[: int(printed)], second, *reduced[1:]]
+        instructions.insert(-1, reduced[2].operands[0])
+        m = run(in_order([x, y], instructions, reduced))
+        found.append([[o.opcode for o in c.operands] for c in calls(m)])
+    assert found[0] == found[1] == [["parameter", "negate"], ["custom-call"]]
 
 
 def test_all_reduces_of_other_groups_stay_apart() -> None:

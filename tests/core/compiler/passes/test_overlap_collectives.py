@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from tripont.core.compiler.ir.hlo import Instruction, Module, TupleShape, get_tuple_element
+from tripont.core.compiler.ir.hlo import (
+    Computation,
+    Instruction,
+    Module,
+    TupleShape,
+    constant,
+    get_tuple_element,
+)
 from tripont.core.compiler.ir.verifier import verify
 from tripont.core.compiler.memory import buffers
 from tripont.core.compiler.passes import collectives
@@ -11,7 +18,7 @@ from tripont.core.compiler.passes.collectives import arrange_collectives, match_
 from tripont.core.compiler.passes.overlap_collectives import MOST_AHEAD, overlap_collectives
 from tripont.core.compiler.targets.host import for_cpu
 
-from ..builders import body, module, op, parameter
+from ..builders import PRED, body, op, parameter
 
 SIZE = 1 << 20  # 4 MB: 0.4 ms of kernel, 4 ms on the wire
 CALL = "library-call"
@@ -48,8 +55,6 @@ def overlapped(m: Module) -> Module:
 
 def in_order(parameters: list[Instruction], *instructions: Instruction, results: int) -> Module:
     """A scheduled module: instructions as they stand, of which the last ones are results."""
-    from tripont.core.compiler.ir.hlo import Computation
-
     last = instructions[-results:]
     root = Instruction("tuple", TupleShape(tuple(r.shape for r in last)), last)
     return Module("m", Computation("main", parameters, [*parameters, *instructions, root], root))
@@ -167,8 +172,8 @@ def test_each_result_of_a_joined_collective_is_behind_its_end() -> None:
             assert i.operands[0].opcode == DONE
 
 
-def test_gradients_are_joined_by_when_they_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two of four fit together: the first two that the backward pass computes."""
+def test_gradients_are_joined_in_the_order_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of four fit together: the first two, which are exchanged where the backward pass has computed them."""
     monkeypatch.setattr(collectives, "TOGETHER_BYTES", 2 * 4 * SIZE)
     x = parameter(0, SIZE)
     add = body("add")
@@ -177,12 +182,49 @@ def test_gradients_are_joined_by_when_they_are_there(monkeypatch: pytest.MonkeyP
         values.append(op("negate", values[-1]))
     attributes = {"replica_groups": (), "channel_id": 0, "use_global_device_ids": False}
     reduced = [op("all-reduce", v, called=(add,), **attributes) for v in values[1:]]
-    m = match_collectives(
-        arrange_collectives(module([x], *reversed(reduced), num_replicas=2)), for_cpu()
-    )
+    m = in_order([x], *values[1:], *reduced, results=4)
+    m.num_replicas = 2
+    m = match_collectives(arrange_collectives(m), for_cpu())
     found = [i for i in m.entry.instructions if i.opcode == CALL]
-    assert [[o.operands[0] for o in i.operands] for i in found] == [values[:2], values[2:4]]
+    assert [list(i.operands) for i in found] == [values[1:3], values[3:]]
     assert order_of(m) == ["negate", "negate", "whole 0", "negate", "negate", "whole 1"]
+
+
+def test_a_loop_with_a_collective_keeps_its_place_among_collectives() -> None:
+    """The times of other work, which processes do not share, do not decide which comes first."""
+    x, y, z = (parameter(n, SIZE) for n in range(3))
+    state = parameter(0, SIZE)
+    turn = Computation.from_root("turn", [state], call(0, state))
+    again = Computation.from_root("again", [state], constant(False, PRED))
+    inner = op("while", state, called=(again, turn))
+    nest = Computation.from_root("nest", [state], inner)
+    before = op("exponential", x)
+    loop = op("while", before, called=(again, nest))
+    reduced = call(1, y)
+    reader = op("negate", z)
+    m = overlap_collectives(
+        in_order([x, y, z], before, loop, reduced, reader, results=3), for_cpu()
+    )
+    verify(m)
+    found = [o for o in order_of(m) if o == "while" or o.endswith("1")]
+    assert found[0] == "while"
+    assert found[1] in ("begin 1", "whole 1")
+
+
+def test_a_collective_comes_before_a_branch_that_holds_the_next() -> None:
+    x, y, which = parameter(0, SIZE), parameter(1, SIZE), parameter(2, dtype=PRED)
+    state = parameter(0, SIZE)
+    meets = Computation.from_root("meets", [state], call(2, state))
+    other = Computation.from_root("other", [state], op("negate", state))
+    first = call(0, x)
+    before = op("exponential", first)
+    second = call(1, before)
+    attributes = {"operand_counts": (1, 1)}
+    branch = Instruction("conditional", y.shape, (which, y, y), attributes, (meets, other))
+    instructions = first, before, second, branch
+    m = overlap_collectives(in_order([x, y, which], *instructions, results=2), for_cpu())
+    verify(m)
+    assert order_of(m) == ["whole 0", "exponential", "begin 1", "conditional", "done 1"]
 
 
 def test_what_is_reduced_is_computed_as_soon_as_it_can_be() -> None:
