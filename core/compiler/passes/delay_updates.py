@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from ..fusion.fuse import executable_computations
 from ..ir.hlo import Computation, Instruction, Module
 from ..memory.inplace import in_place_operands, must_share, without_bitcasts
+from .collectives import meets_others
 from .rewrite import with_called, with_entry
 
 # Instructions whose result is their operand's memory.
@@ -50,6 +51,8 @@ def _delay_in(computation: Computation) -> Computation:
         among = order[start : last + 1]
         if any(i in behind and i.has_side_effect for i in among):
             continue
+        if len({i in behind for i in among if meets_others(i)}) > 1:
+            continue  # collectives keep their order, which all processes share
         order[start : last + 1] = [
             *(i for i in among if i not in behind),
             *(i for i in among if i in behind),

@@ -64,6 +64,28 @@ def test_reader_that_needs_the_update_stays_behind():
     assert delay_updates(module).entry is module.entry
 
 
+def collective(meeting: int, operand: Instruction) -> Instruction:
+    attributes = {"name": "all-reduce", "config": {"meeting": meeting}}
+    return Instruction("library-call", operand.shape, (operand,), attributes)
+
+
+def test_collectives_keep_their_order():
+    """Who else reads the array, which differs between processes, does not decide which collective comes first."""
+    h, row, x = parameter(0, 4, 3), parameter(1, 1, 3), parameter(2, 5)
+    update = update_of(h, row, 2)
+    first, second, reader = collective(0, update), collective(1, x), op("negate", h)
+    module = module_of([h, row, x], [update, first, second, reader], first, second, reader)
+    assert delay_updates(module).entry is module.entry
+
+
+def test_a_collective_alone_goes_along():
+    h, row = parameter(0, 4, 3), parameter(1, 1, 3)
+    update = update_of(h, row, 2)
+    reduced, reader = collective(0, update), op("negate", h)
+    module = module_of([h, row], [update, reduced, reader], reduced, reader)
+    assert opcodes(delay_updates(module)) == ["negate", "dynamic-update-slice", "library-call"]
+
+
 def test_side_effects_keep_their_order():
     h, row = parameter(0, 4, 3), parameter(1, 1, 3)
     update = update_of(h, row, 2)
