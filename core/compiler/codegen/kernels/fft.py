@@ -26,14 +26,14 @@ Attributes (``config``):
 ``scale``           what the result is multiplied by
 ``spread``          0, or the length of a transform of which this is the first half (:mod:`...passes.library.fft`):
                     number k of transform l along the last dimension is multiplied by exp(-2 pi i k l / spread)
-``whole``           whether the factors of ``spread`` are all in the table; else each is a product of two
+``products``        of how many numbers in the table each factor of ``spread`` is the product (:class:`_Table`)
 
 The second operand is the table of factors, made by :func:`table`.
 
 With ``halves``, two such configurations, a unit of work is a row of ``n`` contiguous complex numbers, and ``sizes`` the
 number of rows: the first is the transform of the row's columns, the second that of its rows, and what is between them
 stays on the stack. With ``length`` too, a row is a convolution of that length (L. Bluestein), and ``halves`` are four,
-those of its transform and of the inverse one.
+those of its transform and of the inverse one, which have one table.
 """
 
 from __future__ import annotations
@@ -58,8 +58,9 @@ from .loops import count
 if TYPE_CHECKING:
     from ...targets.target import Target
 
-#: Bytes of numbers on the stack that one kernel may have.
-LARGEST_STACK: Final = 1 << 18
+#: Bytes of numbers on the stack that one kernel may have: room for powers of two, with the number that the real forms
+#: have besides.
+LARGEST_STACK: Final = (1 << 18) + (1 << 12)
 
 
 def registers_of(target: Target) -> int:
@@ -120,7 +121,12 @@ class _Stage(NamedTuple):
 
 
 class _Table:
-    """Where in the table the factors of each kind begin, in numbers."""
+    """Where in the table the factors of each kind begin, in numbers. Nothing is computed before :meth:`values`.
+
+    Factor k l of ``spread``, for transform l of a group that begins with l0, is one number, the product of those of
+    k l0 and of k (l - l0), or, in the longest transforms, the latter by two numbers whose product is that of
+    k l0 = high * step + low: for those tables of about sqrt(spread) numbers suffice.
+    """
 
     def __init__(self, config: Mapping[str, Any], target: Target, place: int = 0) -> None:
         n = inner_length(config)
@@ -144,17 +150,25 @@ class _Table:
             2 * (n // 2 + 1) if pairs else 0, lambda: roots(np.arange(n // 2 + 1), 2 * n)
         )
         spread, lanes, line = config["spread"], config["lanes"], config["sizes"][-1]
-        self.first = self.second = 0
-        if spread and config["whole"]:
+        self.first = self.second = self.low = self.shift = 0
+        products = config["products"] if spread else 0
+        if products == 1:
             self.first = self.add(
                 2 * n * line,
                 lambda: np.moveaxis(roots(np.outer(np.arange(n), np.arange(line)), spread), -1, 0),
             )
-        elif spread:
+        elif products == 2:
             starts = np.minimum(np.arange(-(-line // lanes)) * lanes, line - lanes)
             self.first = self.add(
                 2 * n * len(starts), lambda: roots(np.outer(starts, np.arange(n)), spread)
             )
+        elif products == 3:
+            self.shift = (spread.bit_length() + 1) // 2
+            step = 1 << self.shift
+            high = -(-spread // step)
+            self.first = self.add(2 * high, lambda: roots(step * np.arange(high), spread))
+            self.low = self.add(2 * step, lambda: roots(np.arange(step), spread))
+        if products > 1:
             self.second = self.add(
                 2 * n * lanes,
                 lambda: np.moveaxis(roots(np.outer(np.arange(n), np.arange(lanes)), spread), -1, 1),
@@ -167,26 +181,40 @@ class _Table:
         self.size += size
         return place
 
+    def values(self) -> list[np.ndarray]:
+        return [np.ravel(make()) for make in self.parts]
+
 
 def _halves(config: Mapping[str, Any], target: Target) -> list[tuple[Mapping[str, Any], int]]:
     """The configurations of the passes of a kernel, and where in the table their factors begin."""
-    places = [0]
-    for half in config["halves"]:
-        places.append(_Table(half, target, places[-1]).size)
-    return list(zip(config["halves"], places, strict=False))
+    first, second, *inverse = config["halves"]
+    halves = [(first, 0), (second, _Table(first, target).size)]
+    # The factors of an inverse transform are those of the transform: its numbers are exchanged.
+    return halves + [(half, place) for half, (_, place) in zip(inverse, halves, strict=False)]
 
 
 def _end_of_halves(config: Mapping[str, Any], target: Target) -> int:
     """Where in the table what follows on the factors of the passes begins."""
-    last, place = _halves(config, target)[-1]
+    last, place = _halves(config, target)[1]
     return _Table(last, target, place).size
+
+
+def _tables(config: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """The configurations whose factors are in the table of ``config``, one behind the other."""
+    return config["halves"][:2] if "halves" in config else (config,)
+
+
+def table_elements(config: Mapping[str, Any], target: Target) -> int:
+    """How many numbers :func:`table` has, without computing one."""
+    size = sum(_Table(half, target).size for half in _tables(config))
+    if "length" in config:
+        size += 2 * (config["n"] + config["length"])
+    return max(1, size)
 
 
 def table(config: Mapping[str, Any], dtype: dtypes.DType, target: Target) -> np.ndarray:
     """The factors that a kernel reads, rounded once to ``dtype``."""
-    halves = _halves(config, target) if "halves" in config else [(config, 0)]
-    tables = [_Table(half, target, place) for half, place in halves]
-    made = [np.ravel(part()) for table in tables for part in table.parts]
+    made = [values for half in _tables(config) for values in _Table(half, target).values()]
     if "length" in config:
         inverse, _ = config["exchanged"]
         for factors in chirps(config["n"], config["length"], inverse, config["scale"]):
@@ -544,28 +572,39 @@ class _Fft:
         loaded = [b.load(self.scalar, address, self.size) for address in addresses]
         return b.splat(loaded[0], self.lanes), b.splat(loaded[1], self.lanes)
 
+    def number(self, start: int, index: Value) -> tuple[Value, Value]:
+        """Factor ``index`` of those that begin at ``start`` in the table, in all lanes."""
+        place = self.b.add(self.b.mul(index, i64(2)), i64(start))
+        return self.factor(self.b.gep(self.scalar, self.factors, place))
+
     def finished(self, value: Complex, k: Value) -> Complex:
         """Number ``k`` of the result, with what it is multiplied by."""
         b, spread = self.b, self.config["spread"]
-        if spread and self.config["whole"]:
+        products = self.config["products"] if spread else 0
+        if products == 1:
             line = self.sizes[-1]
             place = b.add(b.add(i64(self.table.first), b.mul(k, i64(line))), self.start)
             address = b.gep(self.scalar, self.factors, place)
             re = b.load(self.type, address, self.size)
             im = b.load(self.type, b.gep(self.scalar, address, i64(self.n * line)), self.size)
             value = self.ops.times(value, re, im)
-        elif spread:
-            place = b.add(b.mul(self.group, i64(self.n)), k)
-            one = b.gep(
-                self.scalar, self.factors, b.add(b.mul(place, i64(2)), i64(self.table.first))
-            )
+        elif products:
+            if products == 2:
+                place = b.add(b.mul(self.group, i64(self.n)), k)
+                of_group = self.number(self.table.first, place)
+            else:
+                place, shift = b.mul(k, self.start), i64(self.table.shift)
+                high = b.binary("lshr", place, shift)
+                low = b.sub(place, b.binary("shl", high, shift))
+                first = Complex(*self.number(self.table.first, high))
+                of_group = self.ops.times(first, *self.number(self.table.low, low))
             place = b.add(b.mul(k, i64(2 * self.lanes)), i64(self.table.second))
             other = b.gep(self.scalar, self.factors, place)
             re, im = (
                 b.load(self.type, b.gep(self.scalar, other, i64(m * self.lanes)), self.size)
                 for m in (0, 1)
             )
-            turned = self.ops.times(Complex(re, im), *self.factor(one))
+            turned = self.ops.times(Complex(re, im), *of_group)
             value = self.ops.times(value, *turned)
         return self.scaled(value)
 

@@ -34,6 +34,13 @@ if TYPE_CHECKING:
 
 _LONGEST: Final = 1 << 24  # numbers
 _LONGEST_PASS: Final = 1 << 13  # whose numbers are on the stack
+_LONGEST_PRODUCTS: Final = (
+    1 << 18
+)  # numbers of a table of one for each group and each number of a transform
+# Bytes of all factors of an instruction. They lie in the artifact, and NumPy takes a few times as many to compute them;
+# the library call computes its own where the program runs. In f32, complex transforms stay below with all lengths of
+# small factors, real ones with up to a million numbers, and convolutions with up to some 260,000.
+_LARGEST_TABLES: Final = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -48,12 +55,21 @@ class _Plan:
 
 
 def generate(fft: Instruction, target: Target) -> Instruction | None:
-    """Kernels that compute ``fft`` (not an empty one), or None if there are none for it on this target."""
+    """Kernels that compute ``fft`` (not an empty one), or None if there are none for it on this target, or if their
+    factors would make the artifact large.
+    """
     if not target.packs_products:
         return None
     if any(n > _LONGEST for n in fft.attributes["fft_length"]):
         return None
-    return _Transform(fft, target).result()
+    try:
+        return _Transform(fft, target).result()
+    except _LargeTablesError:
+        return None
+
+
+class _LargeTablesError(Exception):
+    """The factors of a transform are more than an artifact should hold; none was computed past the bound."""
 
 
 class _Plans:
@@ -110,8 +126,12 @@ class _Plans:
         fits = 2 * n * self.size <= kernel.LARGEST_STACK // 2
         return fits and (rows >= self.target.costs.threads.units or n <= self.costs.short)
 
-    def convolves_near(self, length: int) -> bool:
-        """Whether a convolution, with three arrays of this length, fits the stack beside the passes' numbers."""
+    def convolves_near(self, n: int, length: int) -> bool:
+        """Whether a convolution of ``n`` numbers, with three arrays of this length, fits the stack beside the passes'
+        numbers. The kernel goes over the n numbers, and the zeros behind them, in whole vectors.
+        """
+        if n < self.most_lanes:
+            return False
         fits = 3 * 2 * length * self.size <= kernel.LARGEST_STACK // 2
         return fits and bool(self.two(length, 1).parts)
 
@@ -177,6 +197,8 @@ class _Transform:
         self.cplx = C128 if operand.dtype.component.size == 8 else C64
         self.real = self.cplx.component
         self.plans = _Plans(target, self.real.size)
+        self.tables: dict[tuple[object, ...], Instruction] = {}
+        self.held = 0
 
     def result(self) -> Instruction | None:
         """None where a dimension is too long for these kernels."""
@@ -251,7 +273,7 @@ class _Transform:
             "exchanged": (inverse, inverse),
             "scale": scale,
             "spread": 0,
-            "whole": True,
+            "products": 1,
         }
 
     def halves(
@@ -259,13 +281,15 @@ class _Transform:
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """The configurations of two passes over a row of ``n`` numbers."""
         a, b = self.plans.two(n, rows).parts
+        lanes, _ = self.plans.lanes(b, a)
+        products = 3 if 2 * a * -(-b // lanes) > _LONGEST_PRODUCTS else 2
         first = self.config(a, inverse, 1.0) | {
             "sizes": (b,),
             "source": (1, b),
             "target": (1, b),
             "exchanged": (inverse, False),
             "spread": n,
-            "whole": n <= self.plans.costs.whole,
+            "products": 1 if n <= self.plans.costs.whole else products,
         }
         second = self.config(b, inverse, scale) | {
             "sizes": (a,),
@@ -284,28 +308,49 @@ class _Transform:
         return self.kernel(x, self.with_lanes(config), shape)
 
     def kernel(self, x: Instruction, config: dict[str, Any], shape: Any) -> Instruction:
-        table = constant(kernel.table(config, self.real, self.target))
+        table = self.table(config)
         return Instruction(
             "fft-pass", shape, (x, table), {"config": config}, metadata=self.fft.metadata
         )
+
+    def table(self, config: dict[str, Any]) -> Instruction:
+        """The factors of a kernel: one constant for all kernels of this transform that have the same."""
+        one = config.get("halves", (config,))
+        deciding = ("n", "form", "spread", "products", "lanes")
+        key: tuple[object, ...] = tuple((*(c[k] for k in deciding), c["sizes"][-1]) for c in one)
+        if "length" in config:
+            key += (config["n"], config["length"], config["exchanged"], config["scale"])
+        if key not in self.tables:
+            self.hold(kernel.table_elements(config, self.target) * self.real.size)
+            self.tables[key] = constant(kernel.table(config, self.real, self.target))
+        return self.tables[key]
+
+    def hold(self, size: int) -> None:
+        """Called before factors of ``size`` bytes are computed. Raises _LargeTablesError."""
+        self.held += size
+        if self.held > _LARGEST_TABLES:
+            raise _LargeTablesError
 
     def convolution(
         self, x: Instruction, length: int, inverse: bool, scale: float
     ) -> Instruction | None:
         """Bluestein's algorithm along the middle of the complex ``x``."""
         rows, n, inner = x.dims
-        if inner == 1 and self.plans.convolves_near(length):
+        if inner == 1 and self.plans.convolves_near(n, length):
             config = self.config(n, inverse, scale) | {"sizes": (rows,), "length": length}
             halves = (*self.halves(length, rows, False), *self.halves(length, rows, True))
             return self.kernel(x, config | {"halves": halves}, x.shape)
-        chirp, spectrum = kernel.chirps(n, length, inverse, scale)
+        self.hold((n + length) * self.cplx.size)
+        factors, spectrum = kernel.chirps(n, length, inverse, scale)
+        chirp = constant(factors.astype(self.cplx.numpy))
         x = self.times(x, chirp)
         zero = constant(np.zeros((), self.cplx.numpy))
         padding = {"low": (0, 0, 0), "high": (0, length - n, 0), "interior": (0, 0, 0)}
         shape = Shape(self.cplx, (rows, length, inner))
         x = Instruction("pad", shape, (x, zero), padding, metadata=self.fft.metadata)
         flat = (rows, length, inner)
-        x = self.times(self.passes(x, flat, False, 1.0, shape), spectrum)
+        transformed = self.passes(x, flat, False, 1.0, shape)
+        x = self.times(transformed, constant(spectrum.astype(self.cplx.numpy)))
         x = self.part(self.passes(x, flat, True, 1.0, shape), 1, 0, n)
         return self.times(x, chirp)
 
@@ -328,7 +373,7 @@ class _Transform:
                 "exchanged": (False, False),
                 "scale": 1.0,
                 "spread": 0,
-                "whole": True,
+                "products": 1,
             }
             return self.one(x, config, shape)
         if math.isinf(plan.cost):
@@ -350,9 +395,8 @@ class _Transform:
         # X[k] = (Z[k] + conj Z[half - k]) / 2 + exp(-i pi k / half) (Z[k] - conj Z[half - k]) / 2i, for Z[half] = Z[0].
         z = self.join(z, self.part(z, 1, 0, 1), 1)
         other = self.conjugate(self.reversed(z))
-        even = self.times(self.binary("add", z, other), np.full(columns, 0.5 + 0j))
-        factors = -0.5j * kernel.roots(np.arange(columns), 2 * half).view(np.complex128)[..., 0]
-        odd = self.times(self.binary("subtract", z, other), factors)
+        even = self.half(self.binary("add", z, other))
+        odd = self.times(self.binary("subtract", z, other), self.turns(-0.5j, half, columns))
         return reshape(self.binary("add", even, odd), shape.dims)
 
     def to_real(self, x: Instruction, n: int, scale: float) -> Instruction | None:
@@ -375,7 +419,7 @@ class _Transform:
                 "exchanged": (True, True),
                 "scale": scale,
                 "spread": 0,
-                "whole": True,
+                "products": 1,
             }
             return self.one(x, config, shape)
         if math.isinf(plan.cost):
@@ -397,9 +441,9 @@ class _Transform:
             return None if y is None else reshape(self.parts(y, "real"), shape.dims)
         other = self.part(self.conjugate(self.reversed(x)), 1, 0, half)
         x = self.part(x, 1, 0, half)
-        factors = 0.5j * kernel.roots(-np.arange(half), 2 * half).view(np.complex128)[..., 0]
-        even = self.times(self.binary("add", x, other), np.full(half, 0.5 + 0j))
-        z = self.binary("add", even, self.times(self.binary("subtract", x, other), factors))
+        even = self.half(self.binary("add", x, other))
+        odd = self.times(self.binary("subtract", x, other), self.turns(0.5j, -half, half))
+        z = self.binary("add", even, odd)
         if plan.way != "convolution":
             return self.passes(z, (rows, half, 1), True, scale, shape)
         y = self.along(z, 1, half, True, scale)
@@ -412,10 +456,23 @@ class _Transform:
     def binary(self, opcode: str, a: Instruction, b: Instruction) -> Instruction:
         return Instruction(opcode, a.shape, (a, b), metadata=self.fft.metadata)
 
-    def times(self, x: Instruction, factors: np.ndarray) -> Instruction:
+    def times(self, x: Instruction, factors: Instruction) -> Instruction:
         """``x`` by factors along its dimension 1."""
-        values = constant(factors.astype(self.cplx.numpy))
-        return self.binary("multiply", x, broadcast(values, x.dims, (1,)))
+        return self.binary("multiply", x, broadcast(factors, x.dims, (1,)))
+
+    def half(self, x: Instruction) -> Instruction:
+        """``x`` / 2."""
+        value = constant(np.full((), 0.5, self.real.numpy))
+        scale = broadcast(value, x.dims)
+        parts = [self.binary("multiply", self.parts(x, p), scale) for p in ("real", "imag")]
+        return Instruction("complex", x.shape, parts, metadata=self.fft.metadata)
+
+    def turns(self, factor: complex, half: int, count: int) -> Instruction:
+        """factor * exp(-i pi k / half) for the first ``count`` k."""
+        self.hold(count * self.cplx.size)
+        numerators = np.arange(count) * (1 if half > 0 else -1)
+        values = kernel.roots(numerators, 2 * abs(half)).view(np.complex128)[..., 0]
+        return constant((factor * values).astype(self.cplx.numpy))
 
     def part(self, x: Instruction, dimension: int, start: int, stop: int) -> Instruction:
         """The places [start, stop) of a dimension."""

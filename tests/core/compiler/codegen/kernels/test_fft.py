@@ -13,6 +13,7 @@ from tripont.core.compiler import pipeline
 from tripont.core.compiler.codegen.kernels.fft import radices_of
 from tripont.core.compiler.ir import dtypes, hlo
 from tripont.core.compiler.observe.dump import Dump
+from tripont.core.compiler.passes.library import fft as ways
 from tripont.core.compiler.targets.host import for_cpu
 
 from tests.core.compiler.builders import module
@@ -136,6 +137,16 @@ def test_lengths(n: int, rows: int) -> None:
     calls = calls_of(n, rows)
     for got, call in zip(run(calls)[0], calls, strict=True):
         check(got, *call)
+
+
+@pytest.mark.parametrize("n", [1 << 16, 2 * 44100, 3**10])
+def test_factors_of_three_numbers(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of the longest transforms, whose tables are about the square root of their length."""
+    monkeypatch.setattr(ways, "_LONGEST_PRODUCTS", 0)
+    for got, call in zip(run(calls_of(n, 2))[0], calls_of(n, 2), strict=True):
+        check(got, *call)
+    first, _ = (i for i in run(calls_of(n, 2)[:1])[2].entry.instructions if i.opcode == "fft-pass")
+    assert first.attributes["config"]["products"] == 3
 
 
 def test_ways() -> None:
