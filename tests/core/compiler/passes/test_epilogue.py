@@ -83,6 +83,7 @@ def test_in_place():
     assert in_place_operands(call) == [()]
 
 
+@pytest.mark.parametrize("size", [160, 256])  # generated, and a gemm
 @pytest.mark.parametrize("donate", [(), (2,)])
 @pytest.mark.parametrize(
     "function",
@@ -92,12 +93,12 @@ def test_in_place():
         lambda a, b, c: a @ b + b @ c + c @ a,
         lambda a, b, c: c + a @ c,
         lambda a, b, c: jax.lax.fori_loop(0, 3, lambda i, x: x - 0.01 * (a @ b), c),
-        lambda a, b, c: (a @ b + c[0]).reshape(160, 4, 40),
+        lambda a, b, c: (a @ b + c[0]).reshape(len(a), 4, -1),
     ],
 )
-def test_numbers(xpu, function, donate):
+def test_numbers(xpu, function, donate, size):
     rng = np.random.default_rng(0)
-    a, b, c = (rng.standard_normal((160, 160)).astype(F32) for _ in range(3))
+    a, b, c = (rng.standard_normal((size, size)).astype(F32) for _ in range(3))
     compiled = jax.jit(function, donate_argnums=donate)
     with jax.default_device(jax.devices("cpu")[0]):
         want = np.asarray(jax.jit(function)(a, b, c))
