@@ -1,0 +1,41 @@
+"""Which matrix products are generated although there is oneDNN, by type and size."""
+
+from __future__ import annotations
+
+import pytest
+from tripont.core.compiler.ir import dtypes
+from tripont.core.compiler.passes.library.product_costs import prefers_generated
+from tripont.core.compiler.targets.host import for_cpu
+
+F32 = (dtypes.F32,) * 3
+BF16 = (dtypes.BF16, dtypes.BF16, dtypes.F32)
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "generated"),
+    [
+        (112, 112, 112, True),
+        (1000, 32, 40, True),
+        (1000, 31, 40, False),  # less than two vectors of columns
+        (64, 64, 224, True),
+        (224, 224, 224, True),
+        (63, 224, 224, False),
+        (224, 63, 224, False),
+        (225, 224, 224, False),
+        (224, 225, 224, False),
+        (224, 224, 225, False),
+        (128, 1024, 4096, True),
+        (129, 1024, 4096, False),
+        (128, 1023, 4096, False),
+        (512, 512, 512, False),
+    ],
+)
+def test_f32(m: int, n: int, k: int, generated: bool) -> None:
+    assert prefers_generated(F32, m, n, k, for_cpu("x86-64-v4")) is generated
+    assert prefers_generated(F32, m, n, k, for_cpu("x86-64-v4", onednn=False))
+
+
+def test_bf16_is_the_library_s_where_the_cpu_has_tiles() -> None:
+    assert prefers_generated(BF16, 512, 512, 512, for_cpu("x86-64-v4"))
+    tiles = for_cpu("graniterapids+amx-tile+amx-int8+amx-bf16")
+    assert not prefers_generated(BF16, 512, 512, 512, tiles)
