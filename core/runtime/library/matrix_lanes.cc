@@ -114,6 +114,23 @@ struct Lanes {
     for (int l = 0; l < kLanes; ++l) set |= static_cast<LaneSet>(mask[l] != 0) << l;
     return set & ((LaneSet{1} << count) - 1);
   }
+  // Divides many numbers by one: by a multiplication with its inverse, and where that may overflow by a division. Which
+  // of the two it is in a lane does not depend on the other lanes.
+  struct Divisor {
+    V value;
+    V inverse;
+    I small;
+    bool any_small;
+    TRIPONT_INLINE Divisor Of(const V& value) {
+      const I small = Abs(value) < std::numeric_limits<T>::min();
+      return {value, T{1} / value, small, Any(small)};
+    }
+    [[gnu::always_inline]] V Divide(const V& x) const {
+      const V product = x * inverse;
+      if (!any_small) return product;
+      return small ? x / value : product;
+    }
+  };
   // Not true of NaNs.
   TRIPONT_INLINE I IsFinite(const V& x) { return Abs(x) < std::numeric_limits<T>::infinity(); }
   // The largest power of two in a number, and its inverse; of numbers so small or large that one
@@ -355,8 +372,8 @@ struct Lanes {
           b(i, 0) /= pivot;
           continue;
         }
-        const V inverse = T{1} / pivot;
-        for (int64_t j = 0; j < sides; ++j) b(i, j) *= inverse;
+        const Divisor divisor = Divisor::Of(pivot);
+        for (int64_t j = 0; j < sides; ++j) b(i, j) = divisor.Divide(b(i, j));
       }
     }
     Store(b_data, tile.b_layout, n, sides, tile.count, tile.x);
@@ -393,11 +410,9 @@ struct Lanes {
       const I zero = pivot == T{0};
       info = (info == 0) & zero ? AllBits(static_cast<Bits>(j + 1)) : info;
       // Below a pivot of zero there are zeros.
-      const V divisor = zero ? All(T{1}) : pivot;
-      const V inverse = T{1} / divisor;
-      const bool overflow = Any(Abs(divisor) < std::numeric_limits<T>::min());
+      const Divisor divisor = Divisor::Of(zero ? All(T{1}) : pivot);
       for (int64_t i = j + 1; i < m; ++i) {
-        const V factor = overflow ? a(i, j) / divisor : a(i, j) * inverse;
+        const V factor = divisor.Divide(a(i, j));
         a(i, j) = factor;
         for (int64_t k = j + 1; k < next; ++k) a(i, k) -= factor * a(j, k);
       }

@@ -317,6 +317,38 @@ def test_a_matrix_does_not_depend_on_its_neighbours(device: Any, n: int) -> None
         np.testing.assert_array_equal(x, y[::-1])
 
 
+#: Normal numbers whose inverse is finite are larger.
+TINY = {np.float32: 1e-39, np.float64: 1e-309}
+
+
+@pytest.mark.parametrize("dtype", REALS)
+@pytest.mark.parametrize("n", [7, 12, 33])
+def test_neighbours_of_a_tiny_matrix_have_the_same_lu(device: Any, n: int, dtype: Any) -> None:
+    a = general(n, dtype, 16)
+    beside = a.copy()
+    beside[5] = a[5] * dtype(TINY[dtype])
+    assert np.abs(beside[5]).max() < np.finfo(dtype).tiny * 10
+    for expected, found in zip(getrf(device, a), getrf(device, beside), strict=True):
+        np.testing.assert_array_equal(np.delete(found, 5, 0), np.delete(expected, 5, 0))
+    lu = getrf(device, beside)[0]
+    assert np.isfinite(lu).all()
+    assert (np.abs(np.tril(lu, -1)) <= 1).all()
+
+
+@pytest.mark.parametrize("dtype", REALS)
+@pytest.mark.parametrize("sides", [1, 2, 9])
+def test_tiny_pivots_and_their_neighbours(device: Any, sides: int, dtype: Any) -> None:
+    n, tiny = 6, dtype(TINY[dtype])
+    a, b = np.tril(general(n, dtype, 16)) + 2 * np.eye(n, dtype=dtype), normal(16, n, sides)
+    b = b.astype(dtype)
+    config = {"left_side": 1, "lower": 1, "unit_diagonal": 0, "transpose_a": "NO_TRANSPOSE"}
+    (expected,) = run(device, "triangular-solve", [a, b], [shape_of(b)], config)
+    a[5], b[5] = tiny * np.eye(n, dtype=dtype), tiny
+    (x,) = run(device, "triangular-solve", [a, b], [shape_of(b)], config)
+    assert (x[5] == 1).all()
+    np.testing.assert_array_equal(np.delete(x, 5, 0), np.delete(expected, 5, 0))
+
+
 @pytest.mark.parametrize("dtype", REALS)
 @pytest.mark.parametrize("n", [3, 16])
 def test_row_major_matrices(device: Any, n: int, dtype: Any) -> None:
