@@ -38,6 +38,7 @@ namespace {
 constexpr uint64_t kLargestHello = 4096;
 constexpr char kInWorker[] = "TRIPONT_IN_WORKER";
 constexpr uint64_t kLargestMessage = uint64_t{1} << 40;
+constexpr uint64_t kPiece = uint64_t{1} << 20;  // of a message, that is read at a time
 // Descriptors of the worker; core/compiler/worker.py closes everything above.
 constexpr int kWorkerSocket = 3;
 constexpr int kWorkerStderr = 4;
@@ -424,8 +425,19 @@ StatusOr<CompileWorker::Received> CompileWorker::Receive(uint64_t largest) {
   TRIPONT_RETURN_IF_ERROR(ReceiveBytes(&received.number, sizeof(received.number)));
   TRIPONT_RETURN_IF_ERROR(ReceiveBytes(&size, sizeof(size)));
   if (size > largest) return Received{};
-  received.fields.resize(size);
-  TRIPONT_RETURN_IF_ERROR(ReceiveBytes(received.fields.data(), size));
+  // Memory is taken for all of it and used for what has come: a damaged size must not fill the machine's.
+  try {
+    received.fields.reserve(size);
+  } catch (const std::exception&) {
+    return End(ResourceExhausted("the compile worker (process ", pid_, ") sends a message of ",
+                                 size, " bytes, for which there is no memory"));
+  }
+  while (received.fields.size() < size) {
+    const size_t before = received.fields.size();
+    const size_t piece = std::min<uint64_t>(size - before, kPiece);
+    received.fields.resize(before + piece);
+    TRIPONT_RETURN_IF_ERROR(ReceiveBytes(received.fields.data() + before, piece));
+  }
   return received;
 }
 

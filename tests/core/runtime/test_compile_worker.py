@@ -197,6 +197,25 @@ def test_interpreter_that_says_something_else(make_client, tmp_path):
     assert compile_status(make_client(python=python), b"pid")[0] == "UNAVAILABLE"
 
 
+DAMAGED = """
+def damaged(connection, message, send=worker.send):
+    if not isinstance(message, worker.Response):
+        return send(connection, message)
+    connection.sendall(worker.FRAME.pack(message.NUMBER, 1 << 40))
+    os._exit(0)
+worker.send = damaged
+"""
+
+
+def test_a_size_beyond_the_memory_is_an_error(make_client, tmp_path):
+    """Where the kernel gives out any amount of memory, there is none of the message's bytes."""
+    client = make_client(python=write_script(tmp_path / "damaged", fake_worker(DAMAGED)))
+    for _ in range(2):  # each with a worker of its own
+        code, message = compile_status(client, b"pid")
+        assert code in ("RESOURCE_EXHAUSTED", "INTERNAL")
+        assert "message of 1099511627776 bytes" in message or "while it compiled" in message
+
+
 def test_another_version_is_refused(make_client, tmp_path):
     python = write_script(tmp_path / "old", fake_worker("worker.version = '0.0.7'"))
     code, message = compile_status(make_client(python=python), b"pid")
