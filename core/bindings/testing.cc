@@ -16,7 +16,10 @@
 #include "core/bindings/exchange.h"
 #include "core/runtime/allocator.h"
 #include "core/runtime/checksum.h"
+#include "core/runtime/client.h"
 #include "core/runtime/collectives.h"
+#include "core/runtime/collectives_in_flight.h"
+#include "core/runtime/device.h"
 #include "core/runtime/event.h"
 #include "core/runtime/exchange.h"
 #include "core/runtime/executable.h"
@@ -124,11 +127,33 @@ class TestStream {
   }
   bool IsIdle() const { return stream_.IsIdle(); }
   void Synchronize() { stream_.Synchronize(); }
+  void SetUnbounded(bool unbounded) { stream_.SetUnbounded(unbounded); }
 
  private:
   std::mutex mutex_;
   std::vector<int> marks_;
   Stream stream_;  // last: its destructor runs what is queued
+};
+
+std::pair<std::string, std::string> StatusParts(const Status& status);
+
+// The flights of an execution on the first device.
+class TestFlights {
+ public:
+  TestFlights() : flights_(Core::GetIfCreated()->device(0)->wire()) {}
+  void Begin(int64_t meeting, double seconds) {
+    Check(flights_.Begin(meeting, [seconds] {
+      std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+      return OkStatus();
+    }));
+  }
+  std::pair<std::string, std::string> Await(int64_t meeting) {
+    return StatusParts(flights_.Await(meeting));
+  }
+  std::pair<std::string, std::string> AwaitAll() { return StatusParts(flights_.AwaitAll()); }
+
+ private:
+  CollectivesInFlight flights_;
 };
 
 std::pair<std::string, std::string> StatusParts(const Status& status) {
@@ -199,7 +224,14 @@ void DefineTesting(py::module_& m) {
       .def("throw", &TestStream::Throw, py::arg("of_memory"))
       .def("marks", &TestStream::Marks)
       .def("is_idle", &TestStream::IsIdle)
-      .def("synchronize", &TestStream::Synchronize, py::call_guard<py::gil_scoped_release>());
+      .def("synchronize", &TestStream::Synchronize, py::call_guard<py::gil_scoped_release>())
+      .def("set_unbounded", &TestStream::SetUnbounded);
+
+  py::class_<TestFlights>(m, "CollectivesInFlight")
+      .def(py::init<>())
+      .def("begin", &TestFlights::Begin)
+      .def("wait", &TestFlights::Await, py::call_guard<py::gil_scoped_release>())
+      .def("wait_all", &TestFlights::AwaitAll, py::call_guard<py::gil_scoped_release>());
 
   m.def(
       "occupy",

@@ -158,6 +158,8 @@ std::string Launch::Missing(const Meeting& meeting, std::span<const int64_t> mem
 }
 
 void Launch::Fail(int64_t participant, const Status& status) {
+  // In the child of a fork nobody waits for it, and a thread of the parent, its wire's, may have held the lock.
+  if (placement_.job != nullptr && !placement_.job->CheckNotForked().ok()) return;
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!failure_.ok()) return;
   failure_ = status.WithPrefix(StrCat("program ", program_, " failed on device xpu:",

@@ -1,9 +1,12 @@
 #include "core/runtime/collectives_in_flight.h"
 
+#include <unistd.h>
+
 #include <exception>
 #include <new>
 #include <utility>
 
+#include "core/runtime/parallel.h"
 #include "core/runtime/strings.h"
 
 namespace tripont {
@@ -11,22 +14,32 @@ namespace tripont {
 Wire::Wire(int device) : stream(StrCat("tripont-wire-", device), Stream::Idle::kSleeps) {}
 
 Status CollectivesInFlight::Begin(int64_t meeting, std::function<Status()> work) {
-  const auto [position, is_new] = flights_.try_emplace(meeting);
-  if (!is_new) return Internal("collective ", meeting, " has begun already");
-  Flight& flight = position->second;
-  wire_.stream.Enqueue(
-      [this, &flight, work = std::move(work)] {
-        Status status;
-        try {
-          status = work();
-        } catch (const std::bad_alloc&) {
-          status = ResourceExhausted("out of host memory");
-        } catch (const std::exception& exception) {
-          status = Internal(exception.what());
-        }
-        Land(flight, status);
-      },
-      [this, &flight](const Status& status) { Land(flight, status); });
+  bool is_new = false;
+  try {
+    const auto entry = flights_.try_emplace(meeting);
+    is_new = entry.second;
+    if (!is_new) return Internal("collective ", meeting, " has begun already");
+    Flight& flight = entry.first->second;
+    wire_.stream.Enqueue(
+        [this, &flight, work = std::move(work)] {
+          Status status;
+          try {
+            status = work();
+          } catch (const std::bad_alloc&) {
+            status = ResourceExhausted("out of host memory");
+          } catch (const std::exception& exception) {
+            status = Internal(exception.what());
+          }
+          Land(flight, status);
+        },
+        [this, &flight](const Status& status) {
+          // The child of a fork has forgotten the flight (Forget), and may have ended its execution.
+          if (!InForkedChild()) Land(flight, status);
+        });
+  } catch (const std::bad_alloc&) {
+    if (is_new) flights_.erase(meeting);  // nobody would ever land it
+    return ResourceExhausted("collective ", meeting, ": out of host memory");
+  }
   return OkStatus();
 }
 
@@ -41,6 +54,7 @@ void CollectivesInFlight::Land(Flight& flight, const Status& status) {
 Status CollectivesInFlight::Await(int64_t meeting) {
   const auto found = flights_.find(meeting);
   if (found == flights_.end()) return OkStatus();
+  if (InForkedChild()) return Forget();
   Flight& flight = found->second;
   Status status;
   {
@@ -54,6 +68,15 @@ Status CollectivesInFlight::Await(int64_t meeting) {
   }
   flights_.erase(found);
   return status;
+}
+
+Status CollectivesInFlight::Forget() {
+  // Left behind, not destroyed, and without the mutex: the parent's wire may have been in the middle of landing one.
+  [[maybe_unused]] auto* const parents = new std::map<int64_t, Flight>(std::move(flights_));
+  flights_.clear();
+  return FailedPrecondition("process ", getpid(),
+                            " was forked while a collective was in flight: it cannot take part in "
+                            "programs that span processes");
 }
 
 Status CollectivesInFlight::AwaitAll() {

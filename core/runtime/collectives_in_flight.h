@@ -36,9 +36,10 @@ class TRIPONT_EXPORT CollectivesInFlight {
   CollectivesInFlight& operator=(const CollectivesInFlight&) = delete;
 
   // Has `work` done by the wire, after what was begun before. What it refers to must stay until it is awaited.
-  // INTERNAL if the collective with this number is in flight.
+  // INTERNAL if the collective with this number is in flight, RESOURCE_EXHAUSTED if there is no memory for it.
   Status Begin(int64_t meeting, std::function<Status()> work);
-  // Waits for it, and gives what `work` returned; at once if it is not in flight.
+  // Waits for it, and gives what `work` returned; at once if it is not in flight. In the child of a fork, which does
+  // not have the wire's thread, FAILED_PRECONDITION at once if anything is in flight.
   Status Await(int64_t meeting);
   // Waits for all; the first error. They may be such as wait for other devices, so that a failed
   // execution must say that it has failed before it calls this (Launch::Fail).
@@ -51,6 +52,8 @@ class TRIPONT_EXPORT CollectivesInFlight {
     Status status;
   };
   void Land(Flight& flight, const Status& status);
+  // In the child of a fork: leaves all flights to the parent, and says so.
+  Status Forget();
 
   Wire& wire_;
   std::mutex mutex_;

@@ -73,7 +73,7 @@ void Stream::Enqueue(std::unique_ptr<StreamTask> task) {
   State& state = *state_;
   std::unique_lock<std::mutex> lock(state.mutex);
   if (!OnStreamThread()) {
-    state.room.wait(lock, [&] { return state.queue.size() < kMaxPending || state.unbounded; });
+    state.room.wait(lock, [&] { return state.queue.size() < kMaxPending || state.unbounded > 0; });
   }
   if (!state.thread.joinable()) {
     // A thread that cannot be started (the limit of processes is reached) must not lose the work:
@@ -88,9 +88,9 @@ void Stream::Enqueue(std::unique_ptr<StreamTask> task) {
       return;
     }
   }
+  state.queue.push_back(std::move(task));  // first: without memory for it the counters stay
   pending_.fetch_add(1, std::memory_order_release);
   busy_.fetch_add(1, std::memory_order_release);
-  state.queue.push_back(std::move(task));
   const bool wake = state.sleeping;
   lock.unlock();
   if (wake) state.work.notify_one();
@@ -99,7 +99,7 @@ void Stream::Enqueue(std::unique_ptr<StreamTask> task) {
 void Stream::SetUnbounded(bool unbounded) {
   {
     const std::lock_guard<std::mutex> lock(state_->mutex);
-    state_->unbounded = unbounded;
+    state_->unbounded += unbounded ? 1 : -1;
   }
   if (unbounded) state_->room.notify_all();
 }

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -55,8 +56,8 @@ class TRIPONT_EXPORT Stream {
   void Enqueue(std::unique_ptr<StreamTask> task);
   // The same for a function; `abandon` may be empty.
   void Enqueue(std::function<void()> run, std::function<void(const Status&)> abandon = nullptr);
-  // While true, any number of tasks may wait: the running one waits for another device, whose work
-  // may have to come from a thread that Enqueue would block.
+  // Any number of tasks may wait from a call with true to its call with false, of which there may be several at a
+  // time: somebody waits for another device, whose work may have to come from a thread that Enqueue would block.
   void SetUnbounded(bool unbounded);
   // Blocks until everything enqueued so far has run. Must not be called on the stream's thread.
   void Synchronize();
@@ -82,7 +83,7 @@ class TRIPONT_EXPORT Stream {
     std::deque<std::unique_ptr<StreamTask>> queue;
     StreamTask* running = nullptr;
     bool stop = false;
-    bool unbounded = false;
+    int64_t unbounded = 0;  // calls of SetUnbounded with true, less those with false
     bool sleeping = false;
     std::thread thread;
   };

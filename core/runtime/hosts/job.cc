@@ -583,6 +583,8 @@ void Job::Fail(Wait& wait, Status status) {
 }
 
 void Job::Break(const Status& status) {
+  if (!CheckNotForked().ok())
+    return;  // before the lock, which a thread of the parent may have held
   const std::lock_guard<std::mutex> lock(mutex_);
   if (broken_.ok()) broken_ = status;
 }

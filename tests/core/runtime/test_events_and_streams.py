@@ -103,6 +103,25 @@ def test_stream_is_asynchronous():
     assert stream.marks() == [1]
 
 
+def test_a_stream_is_unbounded_until_nobody_needs_it():
+    stream = testing.Stream()
+    stream.set_unbounded(True)
+    stream.set_unbounded(True)
+    stream.set_unbounded(False)  # the other one still needs it
+    stream.sleep(1.5, 0)
+    for i in range(1, 101):
+        stream.sleep(0, i)
+    assert stream.marks() == []  # none of the calls has waited
+    stream.synchronize()
+    stream.set_unbounded(False)
+    stream.sleep(0.1, 101)
+    for i in range(102, 202):
+        stream.sleep(0, i)
+    assert 101 in stream.marks()
+    stream.synchronize()
+    assert stream.marks() == list(range(202))
+
+
 def test_destroying_a_stream_runs_what_is_queued():
     stream = testing.Stream()
     start = time.monotonic()

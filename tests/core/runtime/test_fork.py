@@ -118,6 +118,23 @@ for thread in threads: thread.join()
     "a grandchild": """
 wait(in_child(lambda: wait(in_child(lambda: code(b"pid")[0] == "NOT_FOUND" or 1 / 0))))
 """,
+    "collectives in flight": """
+def fly():
+    flights = _tripont.testing.CollectivesInFlight()
+    for meeting in range(3):
+        flights.begin(meeting, 0.3)
+    return flights
+one, all, dropped = fly(), fly(), fly()
+def child():
+    for code, message in (one.wait(1), all.wait_all()):
+        assert code == "FAILED_PRECONDITION" and f"process {os.getpid()} was forked" in message, message
+    assert one.wait_all() == all.wait(2) == ("OK", "")  # they are forgotten
+    global dropped
+    del dropped
+    assert slow.execute(device, [_tripont.Buffer.from_array(X, device)])[0].numpy().tolist() == (X + 1).tolist()
+wait(in_child(child))
+assert one.wait(1) == one.wait_all() == all.wait_all() == ("OK", "")
+""",
     "subprocess": """
 import subprocess
 code(b"pid")
