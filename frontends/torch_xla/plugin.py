@@ -12,7 +12,7 @@ from torch_xla.experimental import plugins
 
 from tripont import helper_process, library_path
 
-from . import DEVICE_TYPE, early_sync, in_place, lowerings, recording
+from . import DEVICE_TYPE, in_place, lowerings, recording
 
 
 class TripontPlugin(plugins.DevicePlugin):
@@ -54,9 +54,11 @@ def _refuse_experiments() -> None:
     """XLA_EXPERIMENTAL has torch_xla record ``nonzero`` and the like with sizes that depend on values.
 
     Its rules for what follows take the largest possible size for the size (``roll``, ``zeros_like``, a mean), so that
-    results are wrong on every device. Without the variable the sizes are numbers.
+    results are wrong on every device. Without the variable the sizes are numbers. The experiment ``early_sync`` has
+    nothing to do with sizes and stays the user's choice.
     """
-    experiments = early_sync.others()
+    chosen = os.environ.get("XLA_EXPERIMENTAL", "")
+    experiments = "" if set(chosen.split(":")) <= {"", "early_sync"} else chosen
     if experiments and os.environ.get("PJRT_DEVICE") == DEVICE_TYPE:
         raise RuntimeError(
             f"tripont: XLA_EXPERIMENTAL={experiments} makes PyTorch/XLA compute with sizes that depend on values, "
@@ -70,7 +72,6 @@ def _install() -> None:
     recording.install()
     in_place.install()
     lowerings.install()
-    early_sync.install()
 
 
 def register() -> None:

@@ -12,11 +12,14 @@ import pytest
 
 from tests.framework_process import make_module
 
+# It measures the process's memory, in which the programs of other files' tests are still being made and let go.
+_ALONE = ("test_many_operations.py",)
+
 
 def pytest_pycollect_makemodule(
     module_path: Path, parent: pytest.Collector
 ) -> pytest.Collector | None:
-    return make_module(module_path, parent)
+    return make_module(module_path, parent, _ALONE)
 
 
 @pytest.fixture(scope="session")
