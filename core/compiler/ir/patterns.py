@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from .dtypes import DType
 from .hlo import Computation, Instruction, Shape, broadcast, constant
+
+#: Library calls that HLO has an opcode for, by which the program that users read names them.
+COLLECTIVE_CALLS: Final = frozenset(
+    ("all-reduce", "all-gather", "all-to-all", "reduce-scatter", "collective-permute")
+)
+
+
+def is_collective_call(instruction: Instruction) -> bool:
+    """Whether an instruction is a call of the library in which devices meet."""
+    return (
+        instruction.opcode == "library-call" and instruction.attributes["name"] in COLLECTIVE_CALLS
+    )
 
 
 def scalar_of(instruction: Instruction) -> Instruction | None:

@@ -12,6 +12,7 @@ from ..formats.wire_format import integer, message, text, varint
 from ..importer import ops_control
 from ..ir import dtypes
 from ..ir.hlo import TOKEN, AnyShape, Instruction, Shape, TokenShape, TupleShape
+from ..ir.patterns import COLLECTIVE_CALLS
 from ..ir.printer import quoted_value, unless
 from ..ir.registry import (
     ANY,
@@ -178,12 +179,6 @@ def _collective_call(i: Instruction) -> bytes:
     write = OPS[name].fields
     assert not isinstance(write, Absent), name
     return write(collective) + message(Field.BACKEND_CONFIG, json_text(rest))
-
-
-#: Library calls that HLO has an opcode for: who reads the program looks for it.
-COLLECTIVE_CALLS: Final = frozenset(
-    ("all-reduce", "all-gather", "all-to-all", "reduce-scatter", "collective-permute")
-)
 
 
 def call_value(i: Instruction, *operands: Array) -> list[Array]:

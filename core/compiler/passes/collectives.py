@@ -30,8 +30,7 @@ from ..ir.hlo import (
     constant,
     get_tuple_element,
 )
-from ..ir.patterns import reshape
-from ..ops.control import COLLECTIVE_CALLS
+from ..ir.patterns import is_collective_call, reshape
 from .library.call import library_call
 from .rewrite import map_computations, sweep
 
@@ -416,7 +415,7 @@ def meets_others(instruction: Instruction) -> bool:
         i = stack.pop()
         if i.opcode in _MEETINGS:
             return True
-        if i.opcode == "library-call" and i.attributes["name"] in COLLECTIVE_CALLS:
+        if is_collective_call(i):
             return True
         for computation in i.called:
             if computation not in seen:

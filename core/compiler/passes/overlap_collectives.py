@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Final
 from ..fusion.fuse import executable_computations
 from ..ir import cost
 from ..ir.hlo import Computation, Instruction, Module, Shape
+from ..ir.patterns import is_collective_call
 from ..ir.registry import OPS
 from ..memory.inplace import in_place_operands, must_share, without_bitcasts
-from ..ops.control import COLLECTIVE_CALLS
 from .collectives import eager_places, meets_others
 from .rewrite import with_called, with_entry
 
@@ -44,16 +44,12 @@ def overlap_collectives(module: Module, target: Target) -> Module:
     return with_entry(module, new[module.entry])
 
 
-def _is_collective(i: Instruction) -> bool:
-    return i.opcode == "library-call" and i.attributes["name"] in COLLECTIVE_CALLS
-
-
 def _reduces(i: Instruction) -> bool:
-    return _is_collective(i) and i.attributes["name"] in ("all-reduce", "reduce-scatter")
+    return is_collective_call(i) and i.attributes["name"] in ("all-reduce", "reduce-scatter")
 
 
 def _overlap_in(computation: Computation, costs: Costs) -> Computation:
-    if not any(_is_collective(i) for i in computation.instructions):
+    if not any(is_collective_call(i) for i in computation.instructions):
         return computation
     order = _simulated_order(computation.instructions, costs)
     return _with_asynchronous(computation, order, costs)
@@ -138,7 +134,7 @@ def _simulated_order(instructions: Sequence[Instruction], costs: Costs) -> list[
     head = 0
 
     def release(n: int) -> None:
-        if _is_collective(instructions[n]):
+        if is_collective_call(instructions[n]):
             heapq.heappush(collectives, n)
         elif arrives[n] > now:
             heapq.heappush(waiting, (arrives[n], n))
@@ -192,7 +188,7 @@ def _with_asynchronous(
     # From the front: how much work there is before each place.
     work = [0.0]
     for i in order:
-        work.append(work[-1] + (0.0 if _is_collective(i) else _time_of(i, costs)))
+        work.append(work[-1] + (0.0 if is_collective_call(i) else _time_of(i, costs)))
     place = {i: n for n, i in enumerate(order)}
     first_use: dict[Instruction, int] = {}
     for n, i in enumerate(order):
@@ -207,7 +203,7 @@ def _with_asynchronous(
     dones: dict[int, list[Instruction]] = {}  # by the place before which they stand
     asynchronous = set()
     for i in order:
-        if not _is_collective(i):
+        if not is_collective_call(i):
             continue
         use = first_use.get(i, len(order))
         if i is computation.root or use == len(order):
