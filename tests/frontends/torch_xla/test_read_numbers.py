@@ -1,4 +1,4 @@
-"""Reading a number back computes what this number needs; with torch_xla's experiment early_sync, all that is recorded."""
+"""Reading a number back computes what it needs; with torch_xla's experiment early_sync, all that is recorded."""
 
 from __future__ import annotations
 
