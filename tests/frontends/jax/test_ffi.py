@@ -29,7 +29,8 @@ HANDLERS = [
 COMPILE = ["g++", "-std=c++17", "-O0", "-w", "-shared", "-fPIC", "-pthread"]
 
 
-@pytest.fixture(scope="module")
+# The process keeps the handlers, so that they can be registered once: a worker may come back to this module.
+@pytest.fixture(scope="session")
 def library(xpu: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The handlers of ffi_handlers.cc, registered for xpu under their names with ``test.`` before them."""
     path = tmp_path_factory.mktemp("ffi") / "handlers.so"
