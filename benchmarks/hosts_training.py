@@ -214,22 +214,34 @@ def report(found: dict[str, Any]) -> str:
 
 
 _START = """
-import sys, time
+import glob, os, sys, time
 import jax, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 process, processes, port = map(int, sys.argv[1:])
+def of_workers():
+    ticks = 0
+    for file in glob.glob("/proc/self/task/*/children"):
+        for child in open(file).read().split():
+            fields = open(f"/proc/{child}/stat").read().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+times = []
+def note():
+    times.extend((time.perf_counter() - begin, time.process_time() - used))
 print("ready", flush=True)
 sys.stdin.readline()
-begin = time.perf_counter()
+begin, used = time.perf_counter(), time.process_time()
 jax.distributed.initialize(f"localhost:{port}", processes, process)
+note()
 mesh = Mesh(np.array(jax.devices()), "x")
-devices = time.perf_counter()
+note()
 spec = PartitionSpec("x")
 array = jax.make_array_from_callback(
     (processes, 4), NamedSharding(mesh, spec), lambda _: np.ones((1, 4), np.float32))
 body = jax.shard_map(lambda x: jax.lax.psum(x, "x"), mesh=mesh, in_specs=spec, out_specs=spec)
 assert np.asarray(jax.jit(body)(array).addressable_data(0))[0, 0] == processes
-print(devices - begin, time.perf_counter() - begin, flush=True)
+note()
+print(*times, of_workers(), flush=True)
 """
 
 
@@ -261,10 +273,16 @@ def start(processes: int, rounds: int) -> None:
         statuses = [worker.wait() for worker in workers]
         if any(statuses):
             raise SystemExit("a process failed")
-        devices, first = (max(float(line[i]) for line in lines) for i in range(2))
-        print(
-            f"start {number}: devices after {devices:.2f} s, first all-reduce after {first:.2f} s"
+        wall = [max(float(line[i]) for line in lines) for i in (0, 2, 4)]
+        used = [statistics.mean(float(line[i]) for line in lines) for i in (1, 3, 5)]
+        text = "; ".join(
+            f"{what} after {seconds:.2f} s ({cpu:.2f} s of CPU a process)"
+            for what, seconds, cpu in zip(
+                ("coordinator", "devices", "first all-reduce"), wall, used, strict=True
+            )
         )
+        workers_used = statistics.mean(float(line[6]) for line in lines)
+        print(f"start {number}: {text}; compile worker: {workers_used:.2f} s of CPU a process")
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -46,37 +47,96 @@ def _weight_after(batch: np.ndarray) -> np.ndarray:
     return weight
 
 
-@pytest.mark.slow
-def test_two_workers_take_the_steps_of_one() -> None:
-    with socket.socket() as first, socket.socket() as second:
-        for listener in (first, second):
+def _free_ports(count: int) -> list[str]:
+    with contextlib.ExitStack() as stack:
+        listeners = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for listener in listeners:
             listener.bind(("127.0.0.1", 0))
-        workers = [f"localhost:{s.getsockname()[1]}" for s in (first, second)]
-    running = []
-    for number in range(2):
-        task = {"type": "worker", "index": number}
-        config = json.dumps({"cluster": {"worker": workers}, "task": task})
-        running.append(
-            subprocess.Popen(
-                [sys.executable, "-c", _PROGRAM],
+        return [f"localhost:{listener.getsockname()[1]}" for listener in listeners]
+
+
+def _run(program: str, cluster: dict[str, list[str]]) -> list[str]:
+    """Run ``program`` in every task of ``cluster`` until workers and chief have ended; what follows RESULT in each."""
+    running = {}
+    for kind, addresses in cluster.items():
+        for number in range(len(addresses)):
+            config = json.dumps({"cluster": cluster, "task": {"type": kind, "index": number}})
+            running[kind, number] = subprocess.Popen(
+                [sys.executable, "-c", program],
                 env=os.environ | {"TF_CONFIG": config, "TRIPONT_NUM_DEVICES": "1"},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
             )
-        )
+    waited = [task for task in running if task[0] == ("chief" if "chief" in cluster else "worker")]
+    results = []
     try:
-        outputs = [process.communicate(timeout=280) for process in running]
+        for task in waited:
+            output, error = running[task].communicate(timeout=280)
+            assert running[task].returncode == 0, error
+            (line,) = (text for text in output.splitlines() if text.startswith("RESULT"))
+            results.append(line)
     finally:
-        for process in running:
+        for process in running.values():
             process.kill()
+            process.communicate()
+    return results
+
+
+@pytest.mark.slow
+def test_two_workers_take_the_steps_of_one() -> None:
     expected = _weight_after(np.linspace(-2, 2, 32).reshape(8, 4))
-    for number, (output, error) in enumerate(outputs):
-        assert running[number].returncode == 0, error
-        (line,) = (text for text in output.splitlines() if text.startswith("RESULT"))
+    for number, line in enumerate(_run(_PROGRAM, {"worker": _free_ports(2)})):
         _, replicas, variable, gradient, weight = line.split("|")
         assert replicas == "2"
         assert variable == f"/job:worker/replica:0/task:{number}/device:XPU:0"
         assert "worker" in gradient
         # Float32: four products of numbers below 2 in each element, three times.
         np.testing.assert_allclose(json.loads(weight), expected, rtol=0, atol=3e-6)
+
+
+_PARAMETER_SERVER = """
+import json, os
+import numpy as np, tensorflow as tf, tripont.tensorflow
+
+resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+if resolver.task_type in ("worker", "ps"):
+    server = tf.distribute.Server(
+        resolver.cluster_spec(), job_name=resolver.task_type, task_index=resolver.task_id, protocol="grpc")
+    server.join()
+strategy = tf.distribute.ParameterServerStrategy(resolver)
+coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+with strategy.scope():
+    weight = tf.Variable(tf.reshape(tf.linspace(-1.0, 1.0, 8), (4, 2)))
+batch = tf.constant(np.linspace(-2, 2, 32, dtype=np.float32).reshape(8, 4))
+
+@tf.function
+def step():
+    def replica():
+        with tf.device("/device:XPU:0"):
+            with tf.GradientTape() as tape:
+                product = tf.matmul(batch, weight)
+                loss = tf.reduce_mean(tf.square(product))
+            weight.assign_sub(0.1 * tape.gradient(loss, weight))
+            return product
+    return strategy.run(replica)
+
+for _ in range(3):
+    result = coordinator.schedule(step)
+    coordinator.join()
+print("RESULT", weight.device, result.fetch().shape, weight.numpy().tolist(), sep="|", flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.slow
+def test_a_parameter_server_and_a_worker() -> None:
+    """The variable is on the server's CPU; what stands under ``tf.device`` runs on the worker's XPU."""
+    ports = _free_ports(3)
+    cluster = {"chief": ports[:1], "worker": ports[1:2], "ps": ports[2:]}
+    (line,) = _run(_PARAMETER_SERVER, cluster)
+    _, device, shape, weight = line.split("|")
+    assert device == "/job:ps/replica:0/task:0/device:CPU:0"
+    assert shape == "(8, 2)"
+    expected = _weight_after(np.linspace(-2, 2, 32).reshape(8, 4))
+    np.testing.assert_allclose(json.loads(weight), expected, rtol=0, atol=3e-6)

@@ -92,6 +92,28 @@ def test_a_program_that_fails_while_collectives_are_in_flight() -> None:
     assert all("bad batch" in error for _, error in errors), errors
 
 
+@pytest.mark.slow
+def test_an_all_reduce_in_batches() -> None:
+    """Of at most 64 MB (kTogetherBytes): three arrays need three, with a small one beside the first."""
+    ended = processes.run("all_reduce_in_batches")
+    processes.check(ended)
+    assert all("ALL-REDUCES 1\nOK" in e.output for e in ended), ended
+
+
+@pytest.mark.slow
+def test_a_job_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
+    """Orbax's, of an array that is sharded over the processes; one of them has died. The new job has the same bits."""
+    pytest.importorskip("orbax.checkpoint", reason="needs orbax-checkpoint, which flax brings")
+    alone = {"JAX_PLATFORMS": "xpu"}
+    ended = processes.run("checkpoint", tmp_path, "dies", devices=2, environment=alone)
+    assert ended[1].status == -9, ended
+    assert "has ended or died" in _errors(ended[:1])[0][1]
+    for what in ("goes on", "whole"):
+        processes.check(processes.run("checkpoint", tmp_path, what, devices=2, environment=alone))
+    again, whole = (np.load(tmp_path / f"{what}.npz")["x"] for what in ("goes on", "whole"))
+    assert np.array_equal(again, whole)
+
+
 def _errors(ended: list[processes.Ended]) -> list[tuple[float, str]]:
     """After how many seconds each process had an error, and which."""
     errors = []
@@ -343,6 +365,26 @@ def _namespaces() -> str:
         return subprocess.run(command, capture_output=True, text=True, check=False).stderr
     except FileNotFoundError as error:
         return str(error)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(_namespaces()), reason=_namespaces() or "it can be")
+def test_a_network_that_breaks() -> None:
+    """The cable between two hosts is cut in the middle of their work: both have an error, and neither hangs."""
+    result = subprocess.run(
+        [sys.executable, "-m", "tests.integration.hosts.two_hosts"],
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=processes.LIMIT,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    for number in range(2):
+        found = re.search(rf"HOST {number}: .*QUIET for ([\d.]+) s.*?ERROR[^\n]*", result.stdout)
+        assert found, result.stdout + result.stderr
+        assert float(found[1]) < 20
+        assert re.search(r"did not answer for 8 s|which will not come: it has failed", found[0])
 
 
 @pytest.mark.slow

@@ -25,9 +25,11 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 P = PartitionSpec
 
 
-def join(process: int, processes: int, port: int) -> None:
+def join(process: int, processes: int, coordinator: str) -> None:
+    """``coordinator``: a port of this machine, or an address with one."""
     if processes > 1:
-        jax.distributed.initialize(f"localhost:{port}", processes, process)
+        address = coordinator if ":" in coordinator else f"localhost:{coordinator}"
+        jax.distributed.initialize(address, processes, process)
 
 
 def shard(mesh: Mesh, spec: PartitionSpec, value: np.ndarray) -> jax.Array:
@@ -256,6 +258,85 @@ def trains(folder: str) -> None:
         losses.append(np.asarray(value.addressable_data(0)))
     saved = {f"weight {n}": np.asarray(w.addressable_data(0)) for n, w in enumerate(weights)}
     np.savez(Path(folder) / f"{jax.process_index()}.npz", losses=np.array(losses), **saved)
+
+
+def all_reduce_in_batches() -> None:
+    """One all-reduce of arrays of more than 64 MB together, of which no two fit into a batch with the third."""
+    mesh = Mesh(np.array(jax.devices()), "x")
+    sizes = (7_500_000, 100, 9_000_001, 8_000_000)  # 30 MB, 400 bytes, 36 MB, 32 MB
+
+    def body(*arrays: jax.Array) -> list[jax.Array]:
+        return [jax.lax.psum(x, "x") for x in arrays]
+
+    values = [np.arange(size, dtype=np.float32) % 1000 + n for n, size in enumerate(sizes)]
+    arrays = [shard(mesh, P("x"), np.stack([v, 3 * v])) for v in values]
+    mapped = jax.shard_map(body, mesh=mesh, in_specs=P("x"), out_specs=P(), check_vma=False)
+    options = {"overlap_collectives": "false"}  # joins what may be exchanged at once
+    program = jax.jit(mapped).lower(*arrays).compile(options)
+    print("ALL-REDUCES", program.as_text().count(" all-reduce("))
+    for value, result in zip(values, program(*arrays), strict=True):
+        assert np.array_equal(np.asarray(result.addressable_data(0))[0], 4 * value)
+    print("OK")
+
+
+def checkpoint(folder: str, what: str) -> None:
+    """Sums of a sharded array over all devices, again and again; ``what``: "dies" (process 1 is killed behind the
+    checkpoint), "goes on" from it, or "whole" without a break. Writes FOLDER/WHAT.npz.
+    """
+    import orbax.checkpoint as ocp
+
+    mesh = Mesh(np.array(jax.devices()), "x")
+    sharding = NamedSharding(mesh, P("x"))
+    values = np.random.default_rng(0).standard_normal((16, 50_000)).astype(np.float32)
+    state = {"x": shard(mesh, P("x"), values), "step": jnp.zeros((), jnp.int32)}
+    state["step"] = jax.device_put(np.int32(0), NamedSharding(mesh, P()))
+
+    @jax.jit
+    def step(state: dict[str, jax.Array]) -> dict[str, jax.Array]:
+        x = state["x"]
+        x = jnp.sin(x + x.sum(axis=0) / 3)
+        return {"x": jax.lax.with_sharding_constraint(x, sharding), "step": state["step"] + 1}
+
+    path = Path(folder) / "checkpoint"
+    with ocp.StandardCheckpointer() as checkpointer:
+        if what == "goes on":
+            like = jax.tree.map(
+                lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=a.sharding), state
+            )
+            state = checkpointer.restore(path, like)
+            assert state["x"].sharding == sharding
+        else:
+            state = step(step(state))
+        if what == "dies":
+            checkpointer.save(path, state)
+            checkpointer.wait_until_finished()
+            if jax.process_index() == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+            report(lambda: step(state)["x"].block_until_ready())
+    assert int(state["step"].addressable_data(0)) == 2
+    state = step(step(state))
+    result = everywhere(mesh, lambda x: x, state["x"])
+    if jax.process_index() == 0:
+        np.savez(Path(folder) / f"{what}.npz", x=result)
+    print("OK")
+
+
+def network_breaks() -> None:
+    """Sums over the network until there is an error."""
+    mesh = Mesh(np.array(jax.devices()), "x")
+    _psum(mesh, 100_000).block_until_ready()
+    print("READY", flush=True)
+
+    def sums() -> None:
+        last = time.monotonic()
+        try:
+            while True:
+                _psum(mesh, 100_000).block_until_ready()
+                last = time.monotonic()
+        finally:
+            print(f"QUIET for {time.monotonic() - last:.1f} s")
+
+    report(sums)
 
 
 def fails_in_flight() -> None:
@@ -533,6 +614,6 @@ def listening() -> None:
 
 
 if __name__ == "__main__":
-    _function, _process, _processes, _port, *_rest = sys.argv[1:]
-    join(int(_process), int(_processes), int(_port))
+    _function, _process, _processes, _coordinator, *_rest = sys.argv[1:]
+    join(int(_process), int(_processes), _coordinator)
     globals()[_function](*_rest)
