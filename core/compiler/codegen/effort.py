@@ -13,7 +13,24 @@ from .llvm_ir import Module
 # program of small arrays is as fast or faster, for so much code does not fit the caches.
 CAREFUL = 4 << 20
 
+# Behind as many functions, transposes are written shorter (kernels/transposes.py).
+MANY = 64
+
 
 def is_careful(module: Module) -> bool:
     """Whether what is written into ``module`` now is worth full effort."""
     return module.size <= CAREFUL
+
+
+def has_many(module: Module) -> bool:
+    """Whether so many functions stand in ``module`` that what each kind of code adds counts."""
+    return len(module.functions) >= MANY
+
+
+def same_after(module: Module, size: int, functions: int) -> bool:
+    """Whether the answers of this file are the same when ``functions`` more of ``size`` characters are in ``module``,
+    or were before (negative numbers).
+    """
+    careful = module.size + size <= CAREFUL
+    many = len(module.functions) + functions >= MANY
+    return careful == is_careful(module) and many == has_many(module)

@@ -100,6 +100,8 @@ def attributes_key(instruction: Instruction) -> Hashable:
             parts.append((name, value.tobytes()))
         elif isinstance(value, dict):
             parts.append((name, tuple(sorted((k, repr(v)) for k, v in value.items()))))
+        elif isinstance(value, float):  # 0.0 and -0.0 are equal
+            parts.append((name, value.hex()))
         else:
             parts.append((name, value))
     parts.extend(computation_key(c) for c in instruction.called)

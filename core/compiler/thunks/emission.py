@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ..codegen import callbacks, llvm_ir, sequence
 from ..codegen.callbacks import Callback
-from ..codegen.kernels import emit as kernels
+from ..codegen.kernels import written
 from ..codegen.kernels.emit import EmittedKernel
 from ..formats import artifact
 from ..formats.artifact import (
@@ -81,7 +81,7 @@ class CodeEmitter:
         self.costs = target.costs
 
     def kernel(self, instruction: Instruction, name: str) -> EmittedKernel:
-        emitted = kernels.emit_kernel(self.code, self.target, instruction, name)
+        emitted = written.kernel(self.code, self.target, instruction, name)
         self.target.check(self.code, instruction)
         self.compilation.written(self.code)
         return emitted

@@ -60,7 +60,7 @@ class Frame:
         from ..generator import Array, Generator
         from .collapse import collapse
 
-        self.name = re.sub(r"[^A-Za-z0-9_.$]", "_", name)
+        self.name = function_name(name)
         self.instruction = instruction
         self.computation = as_bits(computation_of(instruction), target.has_double)
         if collapsed:
@@ -124,6 +124,11 @@ def computation_of(instruction: hlo.Instruction) -> hlo.Computation:
     return hlo.Computation.from_root(
         instruction.opcode, parameters, instruction.replace(operands=parameters)
     )
+
+
+def function_name(name: str) -> str:
+    """The name of the function of a kernel that is to be called ``name``."""
+    return re.sub(r"[^A-Za-z0-9_.$]", "_", name)
 
 
 Emitter = Callable[[Module, "Target", hlo.Instruction, str], EmittedKernel]

@@ -30,10 +30,9 @@ if TYPE_CHECKING:
 LARGEST_TILE: Final = 16
 SMALLEST_TILE: Final = 4
 # Weight (Costs.weight) of the code of a tile's rows up to which it is written once a row; heavier rows are a loop,
-# and what it reads lies in memory. Behind as many functions of a module as MANY more of them are.
+# and what it reads lies in memory. Where a module has many functions (effort.py) more of them are.
 LONGEST_CODE: Final = 160
 LONGEST_CODE_OF_MANY: Final = 48
-MANY: Final = 64
 
 
 def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
@@ -96,8 +95,7 @@ class _Tiles:
         self.costs = frame.target.costs
         self.streaming = frame.moves_at_least(self.costs.memory.transposed_past_caches)
         module = frame.builder.module
-        many = len(module.functions) >= MANY
-        self.longest_code = LONGEST_CODE_OF_MANY if many else LONGEST_CODE
+        self.longest_code = LONGEST_CODE_OF_MANY if effort.has_many(module) else LONGEST_CODE
         if not effort.is_careful(module):
             self.longest_code = 0
 

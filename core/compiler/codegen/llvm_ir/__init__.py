@@ -10,7 +10,7 @@ compiles the text here.
 
 from .builder import Builder
 from .instructions import Block, Function, Global, Instruction
-from .module import Module
+from .module import Closed, Module
 from .values import (
     FALSE,
     POISON,
@@ -32,7 +32,7 @@ from .values import (
 )
 
 __all__ = [
-    "FALSE", "POISON", "TRUE", "Block", "Builder", "Constant", "Function", "Global", "Instruction", "Module", "Value",
-    "aggregate_type", "floating", "i64", "integer", "is_float_zero", "lanes_constant", "lanes_of", "mangle", "poison",
-    "scalar_of", "vector", "zero",
+    "FALSE", "POISON", "TRUE", "Block", "Builder", "Closed", "Constant", "Function", "Global", "Instruction", "Module",
+    "Value", "aggregate_type", "floating", "i64", "integer", "is_float_zero", "lanes_constant", "lanes_of", "mangle",
+    "poison", "scalar_of", "vector", "zero",
 ]  # fmt: skip

@@ -299,7 +299,7 @@ class Builder:
         if mask is None:
             mask = integer(vector("i1", lanes_of(type_)), 1)
         arguments = [f"{place.type} align {align}", mask.type, type_]
-        self.module.declare(masked_name(code, type_, place.type), type_, arguments)
+        self._declare(masked_name(code, type_, place.type), type_, arguments)
         return self._emit(code, type_, (place, mask, zero(type_)), "", align)
 
     def _masked_store(
@@ -308,7 +308,7 @@ class Builder:
         if mask is None:
             mask = integer(vector("i1", lanes_of(value.type)), 1)
         arguments = [value.type, f"{place.type} align {align}", mask.type]
-        self.module.declare(masked_name(code, value.type, place.type), "void", arguments)
+        self._declare(masked_name(code, value.type, place.type), "void", arguments)
         self._instructions.append(Instruction(code, None, (value, place, mask), "", align))
 
     def prefetch(self, pointer: Value, *, write: bool = False, locality: int = 3) -> None:
@@ -338,12 +338,16 @@ class Builder:
         """Call a function or intrinsic by name, declaring it. ``flags``: fast-math flags, or ``"alwaysinline"``. A
         function of type void gives a value that nothing may use.
         """
-        self.module.declare(name, result, [a.type for a in arguments])
-        self.function.references[name] = None
+        self._declare(name, result, [a.type for a in arguments])
         if result == "void":
             self._instructions.append(Instruction("call", None, tuple(arguments), flags, name))
             return _NOTHING
         return self._emit("call", result, tuple(arguments), flags, name)
+
+    def _declare(self, name: str, result: str, arguments: Sequence[str]) -> None:
+        """Note that this function calls another one or an intrinsic."""
+        self.module.declare(name, result, arguments)
+        self.function.references[name] = None
 
     def intrinsic(self, name: str, arguments: Sequence[Value], flags: str = "") -> Value:
         """An overloaded intrinsic whose result has its first argument's type: ``intrinsic("fma", [a, b, c])``."""
@@ -355,7 +359,7 @@ class Builder:
         if condition.type == "i1":
             return condition
         name = f"llvm.vector.reduce.or.{mangle(condition.type)}"
-        self.module.declare(name, "i1", [condition.type])
+        self._declare(name, "i1", [condition.type])
         return self._emit("any", "i1", (condition,))
 
     def fence(self, ordering: str) -> None:

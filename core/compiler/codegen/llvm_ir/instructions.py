@@ -96,7 +96,7 @@ class Function:
     arrays: int | None = None
     blocks: list[Block] = field(default_factory=list)
     inlined_lines: int = 0
-    # Names of all functions that it calls, and of the tables that it reads.
+    # Names of all functions and intrinsics that it calls, and of the tables that it reads.
     references: dict[str, None] = field(default_factory=dict)
     # Whether a value of floats or a vector goes from one iteration of a loop to the next in a register, or is that of
     # one of two blocks.

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from . import text
 from .instructions import Function, Global
 from .values import Value
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """A function with all that it uses, which another module of the same target can take (:meth:`Module.take`).
+
+    ``functions``: internal ones in the order in which they were first needed, then the function itself.
+    """
+
+    functions: tuple[Function, ...]
+    tables: tuple[Global, ...]
+    declarations: tuple[tuple[str, str, tuple[str, ...]], ...]
+
+    @property
+    def size(self) -> int:
+        """Characters of all texts."""
+        return sum(f.size for f in self.functions) + sum(len(t.values or "") for t in self.tables)
 
 
 class Module:
@@ -27,7 +46,6 @@ class Module:
         self.declarations: dict[str, tuple[str, tuple[str, ...]]] = {}
         self.attributes: dict[str, int] = {}
         self.launched: set[str] | None = None  # functions called from outside, once that is known
-        self._tables: dict[tuple[str, str], str] = {}
 
     def declare(self, name: str, result: str, arguments: Sequence[str]) -> None:
         """Declare an intrinsic or an imported function once; not needed for functions that this module defines."""
@@ -44,6 +62,40 @@ class Module:
         if not self.keeps_instructions:
             function.blocks = []
 
+    def closed(self, name: str) -> Closed:
+        """The function ``name`` with all that it uses."""
+        functions: dict[str, Function] = {}
+        tables: dict[str, Global] = {}
+        declared: dict[str, tuple[str, tuple[str, ...]]] = {}
+
+        def visit(name: str) -> None:
+            for used in self.functions[name].references:
+                if used in self.globals:
+                    tables[used] = self.globals[used]
+                    continue
+                declared[used] = self.declarations[used]
+                if used in self.functions and used not in functions:
+                    visit(used)
+            functions[name] = self.functions[name]
+
+        visit(name)
+        declarations = tuple((used, *types) for used, types in declared.items())
+        return Closed(tuple(functions.values()), tuple(tables.values()), declarations)
+
+    def take(self, closed: Closed, name: str) -> None:
+        """Add a function of another module, as ``name``, and those that it uses, where they are not there yet."""
+        for used, result, arguments in closed.declarations:
+            self.declare(used, result, arguments)
+        for table in closed.tables:
+            self.globals.setdefault(table.name, table)
+        *helpers, function = closed.functions
+        longer = len(name) - len(function.name)
+        for taken in (*helpers, replace(function, name=name, size=function.size + longer)):
+            if taken.name not in self.functions:
+                self.attribute_group(taken.attributes)
+                self.functions[taken.name] = taken
+                self.size += taken.size
+
     def forget_instructions(self) -> None:
         """Keep of the functions what their text and their fields say."""
         for function in self.functions.values():
@@ -56,10 +108,10 @@ class Module:
         """
         items = list(values)
         content = ", ".join(f"{element} {v}" for v in items)
-        name = self._tables.get((element, content))
-        if name is None:
-            name = f"@table.{len(self._tables)}"
-            self._tables[element, content] = name
+        # By the content, so that a function that reads it has the same text in every module.
+        digest = hashlib.blake2b(f"{element} {content}".encode(), digest_size=8)
+        name = f"@table.{digest.hexdigest()}"
+        if name not in self.globals:
             self.globals[name] = Global(name, element, len(items), content)
         return Value("ptr", name)
 
@@ -94,7 +146,7 @@ class Module:
         ]
         declarations = [
             text.declaration(name, *types)
-            for name, types in self.declarations.items()
+            for name, types in sorted(self.declarations.items())
             if name not in defined
         ]
         parts = [*self.header, *map(text.table_of, globals_), *functions, *declarations, *groups]

@@ -79,7 +79,7 @@ def test_functions_say_what_their_text_would() -> None:
     assert f.carries_values
     assert f.has_scalar("double")
     assert not f.has_scalar("i8")
-    assert "@table.0" in f.references
+    assert any(name.startswith("@table.") for name in f.references)
     assert "llvm.fma.v4f32" in f.references
 
 

@@ -1,0 +1,96 @@
+"""Kernels that this process has written, by what they compute: a program that has one again takes its text.
+
+PyTorch/XLA's programs repeat what the program before had, token by token, and so do the parts of a notebook. The text
+that is taken is the text that would be written: a kernel's key is all that its emitter goes by (the instruction, the
+target, and how much effort code gets at this place of the module).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from ...fusion.fused import attributes_key
+from ...ir import hlo
+from .. import effort
+from ..llvm_ir import Closed, Module
+from .emit import EmittedKernel, emit_kernel, function_name
+
+if TYPE_CHECKING:
+    from ...targets.target import Target
+
+# Characters of text to keep; what was used longest ago goes first.
+LIMIT: Final = 32 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    kernel: EmittedKernel
+    code: Closed
+    size: int
+
+
+_kept: OrderedDict[Hashable, _Written] = OrderedDict()
+_size = 0
+_written = 0
+
+
+def count() -> int:
+    """How many kernels :func:`kernel` has written, and not taken."""
+    return _written
+
+
+def clear() -> None:
+    """Forget everything."""
+    global _size
+    _kept.clear()
+    _size = 0
+
+
+def kernel(
+    module: Module, target: Target, instruction: hlo.Instruction, name: str
+) -> EmittedKernel:
+    """What :func:`.emit.emit_kernel` does, or the same kernel as it was written for another program."""
+    global _written
+    if module.keeps_instructions:  # to be rewritten: they are not kept here
+        return emit_kernel(module, target, instruction, name)
+    key = (target.identity, effort.is_careful(module), effort.has_many(module), _key(instruction))
+    known = _kept.get(key)
+    if known is not None and effort.same_after(module, known.size, len(known.code.functions)):
+        _kept.move_to_end(key)
+        taken = replace(known.kernel, function=function_name(name))
+        module.take(known.code, taken.function)
+        return taken
+    size, functions = module.size, len(module.functions)
+    emitted = emit_kernel(module, target, instruction, name)
+    _written += 1
+    # Effort that changed while the kernel was written may have changed the rest of it.
+    if known is None and effort.same_after(
+        module, size - module.size, functions - len(module.functions)
+    ):
+        code = module.closed(emitted.function)
+        _keep(key, _Written(emitted, code, code.size))
+    return emitted
+
+
+def _keep(key: Hashable, written: _Written) -> None:
+    global _size
+    _kept[key] = written
+    _size += written.size
+    while _size > LIMIT:
+        _, oldest = _kept.popitem(last=False)
+        _size -= oldest.size
+
+
+def _key(instruction: hlo.Instruction) -> Hashable:
+    """Equal for instructions whose kernels are the same."""
+    operands = instruction.operands
+    return (
+        instruction.opcode,
+        instruction.shape,
+        tuple([o.shape for o in operands]),
+        tuple([operands.index(o) for o in operands]),
+        attributes_key(instruction),
+    )

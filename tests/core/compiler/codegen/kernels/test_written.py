@@ -1,0 +1,99 @@
+"""A kernel is written once by a process: programs that have it again take its text, and their code is the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tripont.core.compiler import compile
+from tripont.core.compiler.codegen import effort
+from tripont.core.compiler.codegen.kernels import written
+from tripont.core.compiler.targets import code_cache
+
+PROGRAMS = Path(__file__).parents[4] / "data" / "programs"
+
+
+def program(name: str, *lines: str) -> bytes:
+    """A StableHLO program of values of 300 floats: each line makes the next of %0 and the parameter %a."""
+    text = [f"module @{name} {{ func.func public @main(%a: tensor<300xf32>) -> tensor<300xf32> {{"]
+    text += [f"%{n} = stablehlo.{line} : tensor<300xf32>" for n, line in enumerate(lines)]
+    text.append(f"return %{len(lines) - 1} : tensor<300xf32> }} }}")
+    return "\n".join(text).encode()
+
+
+def artifact(data: bytes, cpu: str = "x86-64-v3") -> bytes:
+    """What ``data`` compiles to, with nothing in the cache of whole parts."""
+    code_cache.clear()
+    return compile.compile_program(data, "mlir", b"", {"target": "host", "cpu": cpu})
+
+
+FIRST = program("first", "sine %a", "reverse %0, dims = [0]", "exponential %1")
+
+
+def test_what_programs_share_is_written_once():
+    artifact(FIRST)
+    before = written.count()
+    artifact(FIRST.replace(b"@first", b"@second"))
+    assert written.count() == before
+    artifact(FIRST, "x86-64-v4")
+    assert written.count() > before
+
+
+@pytest.mark.parametrize("cpu", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize(
+    "name", ["jax_training_step", "jax_random_normal", "jax_qr", "jax_scan", "jax_top_k"]
+)
+def test_artifacts_are_the_same_whatever_was_compiled_before(name, cpu):
+    data = (PROGRAMS / f"{name}.mlir").read_bytes()
+    first = artifact(data, cpu)
+    before = written.count()
+    assert artifact(data, cpu) == first
+    assert written.count() == before
+
+
+def test_helpers_come_with_a_kernel():
+    """The second program takes a kernel whose functions and tables it has not."""
+    both = program("both", "tan %a", "reverse %0, dims = [0]", "cosine %1")
+    one = program("one", "cosine %a")
+    alone = artifact(one)
+    written.clear()
+    artifact(both)
+    assert artifact(one) == alone
+
+
+def test_effort_that_ends_in_the_middle_counts(monkeypatch):
+    """What was written at full effort is not taken where effort would end in its middle."""
+    data = program("effort", "tan %a")
+    full = artifact(data)
+    monkeypatch.setattr(effort, "CAREFUL", 100)
+    written.clear()
+    short = artifact(data)
+    assert short == artifact(data) != full
+    written.clear()
+    monkeypatch.undo()
+    assert artifact(data) == full
+    monkeypatch.setattr(effort, "CAREFUL", 100)
+    assert artifact(data) == short
+
+
+def test_no_more_than_the_limit_is_kept(monkeypatch):
+    monkeypatch.setattr(written, "LIMIT", 0)
+    artifact(FIRST)
+    before = written.count()
+    artifact(FIRST)
+    assert written.count() > before
+    assert not written._kept
+    assert written._size == 0
+
+
+def test_zeros_of_both_signs_are_different():
+    """As attributes: a kernel of one must not be taken for the other."""
+    from tripont.core.compiler.fusion.fused import attributes_key
+    from tripont.core.compiler.ir import hlo
+    from tripont.core.compiler.ir.dtypes import F32
+
+    def with_epsilon(value: float) -> hlo.Instruction:
+        return hlo.Instruction("custom-call", hlo.Shape(F32, (2,)), [], {"epsilon": value})
+
+    assert attributes_key(with_epsilon(0.0)) != attributes_key(with_epsilon(-0.0))
+    assert attributes_key(with_epsilon(0.5)) == attributes_key(with_epsilon(0.5))
