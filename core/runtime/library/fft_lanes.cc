@@ -371,45 +371,51 @@ struct Lanes {
     }
   }
 
-  TRIPONT_INLINE void Run(const Plan& plan, const FftRows<T>& rows, void* scratch) {
-    Z* a = static_cast<Z*>(scratch);
-    Z* b = a + plan.n + 1;
+  // The numbers of the rows as RunStages wants them, in z[0, n).
+  TRIPONT_INLINE void Read(const Plan& plan, const FftRows<T>& rows, Z* z) {
     switch (plan.kind) {
       case Kind::kComplex:
-        Load<false>(rows, plan.n, a);
-        Store<false>(rows, plan.n, plan.scale, RunStages(plan, a, b));
-        return;
+        return Load<false>(rows, plan.n, z);
       case Kind::kInverse:
         // The transform with real and imaginary parts exchanged before and behind.
-        Load<true>(rows, plan.n, a);
-        Store<true>(rows, plan.n, plan.scale, RunStages(plan, a, b));
-        return;
-      case Kind::kFromReal: {
-        if (!plan.pairs) {
-          LoadReal(rows, plan.n, a);
-          Store<false>(rows, plan.n / 2 + 1, plan.scale, RunStages(plan, a, b));
-          return;
-        }
-        Load<false>(rows, plan.n, a);
-        Z* result = RunStages(plan, a, b);
-        FromPairs(plan, result);
-        Store<false>(rows, plan.n + 1, plan.scale, result);
-        return;
-      }
+        return Load<true>(rows, plan.n, z);
+      case Kind::kFromReal:
+        return plan.pairs ? Load<false>(rows, plan.n, z) : LoadReal(rows, plan.n, z);
       case Kind::kToReal:
-        if (!plan.pairs) {
-          // The other half is the conjugate of the first.
-          Load<true>(rows, plan.n / 2 + 1, a);
-          a[0].re = V{};
-          for (int64_t i = 1; 2 * i < plan.n; ++i) a[plan.n - i] = {-a[i].re, a[i].im};
-          StoreImaginaryParts(rows, plan.n, plan.scale, RunStages(plan, a, b));
-          return;
+        if (plan.pairs) {
+          Load<false>(rows, plan.n + 1, z);
+          return ToPairs(plan, z);
         }
-        Load<false>(rows, plan.n + 1, a);
-        ToPairs(plan, a);
-        Store<true>(rows, plan.n, plan.scale, RunStages(plan, a, b));
+        // The other half is the conjugate of the first.
+        Load<true>(rows, plan.n / 2 + 1, z);
+        z[0].re = V{};
+        for (int64_t i = 1; 2 * i < plan.n; ++i) z[plan.n - i] = {-z[i].re, z[i].im};
         return;
     }
+  }
+
+  // The rows' results, from what RunStages has left in z.
+  TRIPONT_INLINE void Write(const Plan& plan, const FftRows<T>& rows, Z* z) {
+    switch (plan.kind) {
+      case Kind::kComplex:
+        return Store<false>(rows, plan.n, plan.scale, z);
+      case Kind::kInverse:
+        return Store<true>(rows, plan.n, plan.scale, z);
+      case Kind::kFromReal:
+        if (!plan.pairs) return Store<false>(rows, plan.n / 2 + 1, plan.scale, z);
+        FromPairs(plan, z);
+        return Store<false>(rows, plan.n + 1, plan.scale, z);
+      case Kind::kToReal:
+        return plan.pairs ? Store<true>(rows, plan.n, plan.scale, z)
+                          : StoreImaginaryParts(rows, plan.n, plan.scale, z);
+    }
+  }
+
+  // The stages stand here once for all kinds: they are most of the code of a width.
+  TRIPONT_INLINE void Run(const Plan& plan, const FftRows<T>& rows, void* scratch) {
+    Z* a = static_cast<Z*>(scratch);
+    Read(plan, rows, a);
+    Write(plan, rows, RunStages(plan, a, a + plan.n + 1));
   }
 };
 
