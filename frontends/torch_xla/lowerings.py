@@ -38,7 +38,11 @@ def _isin(
     if isinstance(test_elements, torch.Tensor) and test_elements.numel() > _MOST_COMPARED:
         on_cpu = [t.cpu() if isinstance(t, torch.Tensor) else t for t in (elements, test_elements)]
         return torch.isin(*on_cpu, assume_unique=assume_unique, invert=invert).to(device)
-    elements, test_elements = torch.as_tensor(elements), torch.as_tensor(test_elements)
-    found = elements.to(device).unsqueeze(-1) == test_elements.to(device).reshape(-1)
-    found = found.any(-1)
+    # The dtype is chosen before numbers become tensors and before shapes change: neither a number nor a tensor without
+    # dimensions widens another tensor.
+    dtype = torch.result_type(elements, test_elements)
+    elements, test_elements = (
+        torch.as_tensor(x, dtype=dtype, device=device) for x in (elements, test_elements)
+    )
+    found = (elements.unsqueeze(-1) == test_elements.reshape(-1)).any(-1)
     return found.logical_not() if invert else found
