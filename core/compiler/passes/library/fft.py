@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -34,9 +35,8 @@ if TYPE_CHECKING:
 
 _LONGEST: Final = 1 << 24  # numbers
 _LONGEST_PASS: Final = 1 << 13  # whose numbers are on the stack
-_LONGEST_PRODUCTS: Final = (
-    1 << 18
-)  # numbers of a table of one for each group and each number of a transform
+# Numbers of a table that has one for each group and each number of a transform.
+_LONGEST_PRODUCTS: Final = 1 << 18
 # Bytes of all factors of an instruction. They lie in the artifact, and NumPy takes a few times as many to compute them;
 # the library call computes its own where the program runs. In f32, complex transforms stay below with all lengths of
 # small factors, real ones with up to a million numbers, and convolutions with up to some 260,000.
@@ -45,8 +45,8 @@ _LARGEST_TABLES: Final = 8 << 20
 
 @dataclass(frozen=True)
 class _Plan:
-    """How to do some transforms. ``way``: "pass", "two" or "convolution"; ``parts``: a and b, or the length of the
-    convolution; ``cost``: vector instructions for all transforms.
+    """How to do some transforms. ``way``: "pass", "two", "convolution" or "real"; ``parts``: a and b, or the length of
+    the convolution; ``cost``: vector instructions for all transforms.
     """
 
     way: str
@@ -138,10 +138,7 @@ class _Plans:
     def two(self, n: int, rows: int) -> _Plan:
         """The best factors of ``n`` for two passes."""
         best = _Plan("two", math.inf)
-        for a in range(2, min(n // 2, _LONGEST_PASS) + 1):
-            b = n // a
-            if n % a or b > _LONGEST_PASS:
-                continue
+        for a, b in _pairs(n):
             cost = self.one_pass(a, b, rows, self.costs.multiplied)
             cost += self.one_pass(b, a, rows, self.costs.turned)
             if self.stays_near(n, rows):
@@ -173,6 +170,25 @@ class _Plans:
             if cost < best.cost:
                 best = _Plan("convolution", cost, (length,))
         return best
+
+    def real(self, n: int, rows: int) -> tuple[int, _Plan]:
+        """The length of the complex transforms that those of ``rows`` of ``n`` real numbers become, and the way: "real"
+        is a pass that reads or writes the real numbers itself.
+        """
+        half = n // 2 if n % 2 == 0 else n
+        direct = self.rows(half, rows)
+        plan = self.best(half, rows, 1)
+        more = self.elementwise(4 * rows * half)
+        if math.isfinite(direct) and direct <= plan.cost + more:
+            return half, _Plan("real", direct)
+        return half, plan
+
+
+@cache
+def _pairs(n: int) -> Sequence[tuple[int, int]]:
+    """All a and b with a * b = ``n`` that a pass can do."""
+    smaller = range(2, min(n // 2, _LONGEST_PASS) + 1)
+    return [(a, n // a) for a in smaller if n % a == 0 and n // a <= _LONGEST_PASS]
 
 
 def _smooth_lengths(least: int) -> Sequence[int]:
@@ -359,22 +375,10 @@ class _Transform:
         rows = math.prod(x.dims[:-1])
         columns = n // 2 + 1
         shape = Shape(self.cplx, (*x.dims[:-1], columns))
-        half = n // 2 if n % 2 == 0 else n
-        direct = self.plans.rows(half, rows)
-        plan = self.plans.best(half, rows, 1)
-        more = self.plans.elementwise(4 * rows * half)
-        if direct <= plan.cost + more and math.isfinite(direct):
-            config = {
-                "n": n,
-                "form": "from_real",
-                "sizes": (rows,),
-                "source": (half, 1),
-                "target": (columns, 1),
-                "exchanged": (False, False),
-                "scale": 1.0,
-                "spread": 0,
-                "products": 1,
-            }
+        half, plan = self.plans.real(n, rows)
+        if plan.way == "real":
+            strides = {"source": (half, 1), "target": (columns, 1)}
+            config = self.config(n, False, 1.0) | {"form": "from_real", "sizes": (rows,)} | strides
             return self.one(x, config, shape)
         if math.isinf(plan.cost):
             return None
@@ -403,24 +407,12 @@ class _Transform:
         rows = math.prod(x.dims[:-1])
         columns = n // 2 + 1
         shape = Shape(self.real, (*x.dims[:-1], n))
-        half = n // 2 if n % 2 == 0 else n
+        half, plan = self.plans.real(n, rows)
         if n % 2 == 0:
             scale *= 2.0  # a transform of half the length
-        direct = self.plans.rows(half, rows)
-        plan = self.plans.best(half, rows, 1)
-        more = self.plans.elementwise(4 * rows * half)
-        if direct <= plan.cost + more and math.isfinite(direct):
-            config = {
-                "n": n,
-                "form": "to_real",
-                "sizes": (rows,),
-                "source": (columns, 1),
-                "target": (half, 1),
-                "exchanged": (True, True),
-                "scale": scale,
-                "spread": 0,
-                "products": 1,
-            }
+        if plan.way == "real":
+            strides = {"source": (columns, 1), "target": (half, 1)}
+            config = self.config(n, True, scale) | {"form": "to_real", "sizes": (rows,)} | strides
             return self.one(x, config, shape)
         if math.isinf(plan.cost):
             return None
