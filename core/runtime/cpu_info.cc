@@ -1,6 +1,7 @@
 #include "core/runtime/cpu_info.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -279,6 +280,18 @@ std::string_view ActingCpu() {
 const std::vector<std::string>& CpuFeatures() { return CurrentCpu().features; }
 
 bool CpuHasFeature(std::string_view name) { return Has(CpuFeatures(), name); }
+
+int VectorBytes() {
+  static const int bytes = [] {
+    const auto has_all = [](std::initializer_list<std::string_view> features) {
+      return std::all_of(features.begin(), features.end(), CpuHasFeature);
+    };
+    if (!has_all({"avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"})) return 16;
+    if (!has_all({"avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"})) return 32;
+    return 64;
+  }();
+  return bytes;
+}
 
 const std::string& CpuName() { return CurrentCpu().name; }
 

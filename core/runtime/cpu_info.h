@@ -24,6 +24,9 @@ TRIPONT_EXPORT std::string_view ActingCpu();
 // sorted, of those that compiled code may need. Those of another CPU after ActAsCpu.
 TRIPONT_EXPORT const std::vector<std::string>& CpuFeatures();
 TRIPONT_EXPORT bool CpuHasFeature(std::string_view name);
+// Bytes of the vectors that functions compiled for several levels of instructions run in: 64 on
+// x86-64-v4, 32 on x86-64-v3, else 16.
+TRIPONT_EXPORT int VectorBytes();
 // Brand string: "AMD EPYC 9654 96-Core Processor"; "... as x86-64-v3" after ActAsCpu.
 TRIPONT_EXPORT const std::string& CpuName();
 // "x86_64" or "aarch64"

@@ -25,7 +25,6 @@ namespace {
 
 // Multiply-adds that make a task worth another thread.
 constexpr int64_t kTaskWork = 1 << 15;
-constexpr int64_t kLaneTaskWork = 1 << 18;
 // Up to this order our loops are as fast as LAPACK, which need not be opened for them.
 constexpr int64_t kOwnOrder = 16;
 
@@ -54,7 +53,7 @@ class Cholesky final : public LibraryCall {
     if constexpr (!linear_algebra::kIsComplex<T>) {
       if (lanes_.count > 0) {
         return matrix_lanes::ForEachTile(
-            context, lanes_, batch_, kLaneTaskWork / (size * n_),
+            context, lanes_, batch_, matrix_lanes::kTaskWork / (size * n_),
             [&](int64_t first, int count, void* workspace) {
               FactorTile(static_cast<const T*>(operands[0]) + first * size,
                          static_cast<T*>(results[0]) + first * size, count, workspace);

@@ -9,8 +9,6 @@
 #include "core/runtime/library/fft_lanes.h"
 
 #include <algorithm>
-#include <initializer_list>
-#include <string_view>
 #include <utility>
 
 #include "core/runtime/cpu_info.h"
@@ -435,27 +433,6 @@ template <typename T>
 template <typename T>
 void Run16(const typename LaneFft<T>::Plan& plan, const FftRows<T>& rows, void* scratch) {
   Lanes<T, 16>::Run(plan, rows, scratch);
-}
-
-#if defined(TRIPONT_WIDTHS)
-// Whether this CPU, or the one that the process acts as, has the instructions of a level.
-bool HasAll(std::initializer_list<std::string_view> features) {
-  return std::all_of(features.begin(), features.end(), CpuHasFeature);
-}
-#endif
-
-// Bytes of the vectors that transforms run in.
-int VectorBytes() {
-#if defined(TRIPONT_WIDTHS)
-  static const int bytes = [] {
-    if (!HasAll({"avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"})) return 16;
-    if (!HasAll({"avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"})) return 32;
-    return 64;
-  }();
-  return bytes;
-#else
-  return 16;
-#endif
 }
 
 constexpr int64_t kRadices[] = {8, 4, 2, 3, 5, 7, 11, 13};

@@ -14,8 +14,6 @@ namespace {
 constexpr int64_t kLargeOrder = 768;
 // Multiply-adds that make a task worth another thread.
 constexpr double kTaskWork = 1 << 15;
-// The same where they are made in lanes.
-constexpr double kLaneTaskWork = 1 << 18;
 
 }  // namespace
 
@@ -64,7 +62,7 @@ Status BatchCall::ExecuteTiles(LibraryContext& context, void* const* operands,
   // For the matrices that RunTile leaves to Run.
   std::optional<OneThread> one_thread;
   if (const Api* api = LoadedOrNull(); api != nullptr) one_thread.emplace(*api);
-  const auto grain = static_cast<int64_t>(kLaneTaskWork / std::max(1.0, multiply_adds_));
+  const auto grain = static_cast<int64_t>(matrix_lanes::kTaskWork / std::max(1.0, multiply_adds_));
   return matrix_lanes::ForEachTile(
       context, plan, batch_, grain, [&](int64_t first, int count, void* workspace) {
         auto* work = static_cast<std::byte*>(workspace);

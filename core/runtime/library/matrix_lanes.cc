@@ -11,9 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <complex>
-#include <initializer_list>
 #include <limits>
-#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -734,11 +732,6 @@ template <typename T, typename Tile>
 [[gnu::target("arch=x86-64-v3")]] void Run32(Tile& tile) {
   Lanes<T, 32>::Run(tile);
 }
-
-// Whether this CPU, or the one that the process acts as, has the instructions of a level.
-bool HasAll(std::initializer_list<std::string_view> features) {
-  return std::all_of(features.begin(), features.end(), CpuHasFeature);
-}
 #endif
 
 template <typename T, typename Tile>
@@ -751,19 +744,6 @@ void RunTile(Tile& tile) {
 }
 
 }  // namespace
-
-int VectorBytes() {
-#if defined(TRIPONT_WIDTHS)
-  static const int bytes = [] {
-    if (!HasAll({"avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"})) return 16;
-    if (!HasAll({"avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"})) return 32;
-    return 64;
-  }();
-  return bytes;
-#else
-  return 16;
-#endif
-}
 
 template <typename T>
 int LaneCount() {

@@ -35,13 +35,13 @@ constexpr int kMostLanes = 16;
 template <typename T>
 int LaneCount();
 
-// Bytes of a vector: workspaces are counted in vectors and begin at multiples of 64.
-int VectorBytes();
+// Multiply-adds in lanes that make a task worth another thread.
+constexpr int64_t kTaskWork = 1 << 18;
 
 // How a batch is shared out to lanes.
 struct Plan {
   int count = 0;         // of the matrices of a tile; 0: lanes are not worth it
-  size_t workspace = 0;  // bytes of a tile's workspace, a multiple of 64
+  size_t workspace = 0;  // bytes of a tile's workspace, a multiple of 64; it is counted in vectors
 };
 
 // The plan for `batch` matrices whose larger dimension is `order`, up to `most`, with a workspace of

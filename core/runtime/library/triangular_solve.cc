@@ -24,7 +24,6 @@ namespace {
 
 // Multiply-adds that make a task worth another thread.
 constexpr int64_t kTaskWork = 1 << 15;
-constexpr int64_t kLaneTaskWork = 1 << 18;
 // Up to this order our loops are as fast as BLAS, which need not be opened for them.
 constexpr int64_t kOwnOrder = 16;
 
@@ -63,7 +62,7 @@ class TriangularSolve final : public LibraryCall {
       if (lanes_.count > 0) {
         const auto* b = static_cast<const T*>(operands[1]);
         return matrix_lanes::ForEachTile(context, lanes_, problem_.batch,
-                                         kLaneTaskWork / (problem_.n * b_size),
+                                         matrix_lanes::kTaskWork / (problem_.n * b_size),
                                          [&](int64_t first, int count, void* workspace) {
                                            SolveTile(a + first * a_size, b + first * b_size,
                                                      x + first * b_size, count, workspace);
