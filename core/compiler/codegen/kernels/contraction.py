@@ -39,6 +39,7 @@ from ..representation import Complex, Element, components, map_components
 from . import accumulation
 from .emit import EmittedKernel, Frame
 from .loops import count, mask_of
+from .staged import Staged, arrays_by_column
 
 if TYPE_CHECKING:
     from ...targets.target import Target
@@ -181,7 +182,7 @@ class _Kernel(Products):
         self.dot = dot
         self.c = c
         self.readers = list(readers)
-        self.source_dtypes = [o.dtype for o in dot.operands]
+        self.sources = list(dot.operands)
         self.write = write
         self.rounds = self.dtype.is_float or self.dtype.is_complex
         size = {"float": 4, "double": 8}.get(self.type) or max(1, int(self.type[1:]) // 8)
@@ -203,7 +204,7 @@ class _Kernel(Products):
     def exchange(self) -> None:
         self.c = self.c.exchanged()
         self.readers.reverse()
-        self.source_dtypes.reverse()
+        self.sources.reverse()
 
     # -- elements
     def read(self, side: int, at: Coordinates) -> Element:
@@ -215,7 +216,7 @@ class _Kernel(Products):
             if getattr(d, array) >= 0:
                 index[getattr(d, array)] = coordinate
         value = self.readers[side](tuple(index))
-        return self.factor(value, self.source_dtypes[side])
+        return self.factor(value, self.sources[side].dtype)
 
     def store(self, at: Coordinates, value: Element, mask: Value | None = None) -> None:
         index: list[Coordinate] = [ZERO] * len(self.c.result)
@@ -347,7 +348,7 @@ class _Kernel(Products):
             <= (costs.products.few_rows if self.fetches else 1)
             and len(c.contracted) == 1
             and (minor is c.contracted[0] or (minor is last and last.size >= 2 * self.lanes))
-            and math.prod(c.rhs) * self.source_dtypes[1].size >= costs.memory.streamed
+            and math.prod(c.rhs) * self.sources[1].dtype.size >= costs.memory.streamed
         )
 
     def columns_tiles(self) -> int:
@@ -445,11 +446,17 @@ class _Kernel(Products):
         # The lanes behind the end are loaded as zeros, whose product adds nothing unless something is computed of them:
         # an operand's 1 / 0 there would make the sum NaN.
         adds_nothing = all(_keeps_zeros(operand) for operand in self.dot.operands)
+        by_column: list[hlo.Instruction] = []
+        if streams and len(c.rhs) == 2:
+            results = self.frame.computation.results
+            by_column = arrays_by_column(self.dot, self.sources[1], results)
+        staged = Staged(g, by_column, width, self.lanes, self.target.costs.memory.sums)
 
         def tile(index: Index) -> None:
             fixed_at = dict(zip(outer, index, strict=False))
             top = self.start(index[-2], height, row.size)
             left = self.start(index[-1], width, column.size)
+            staged.fill(left)
             row_at = [self.offset(top, r, 1, row.size) for r in range(height)]
             column_at = [self.offset(left, v, 1, column.size) for v in range(width)]
             following = [g.shift(place, width) for place in column_at]

@@ -30,7 +30,7 @@ def match_streamed(dot: Instruction, context: Context) -> Instruction | None:
     numbers: DotDimensionNumbers = dot.attributes["dimension_numbers"]
     contracting = (numbers.lhs_contracting, numbers.rhs_contracting)
     few, many, k = dot.elements // dims[1 - contracted], dims[1 - contracted], dims[contracted]
-    weights = Weights(dims, context.target.costs)
+    weights = Weights(dims, context.target.costs, read_once=True)
     right = weights.value(array, dims)
     accumulator = dtypes.F32 if dot.dtype.size < 4 else dot.dtype
     left = _contracted_last(dot.operands[rows], contracting[rows])
@@ -85,7 +85,7 @@ def is_made_inside(dot: Instruction, operand: Instruction, target: Target) -> bo
     if found is None or dot.operands[found[0][1]] is not operand:
         return False
     _, array, dims, _ = found
-    weights = Weights(dims, target.costs)
+    weights = Weights(dims, target.costs, read_once=True)
     weights.value(array, dims)
     return weights.is_worthwhile()
 

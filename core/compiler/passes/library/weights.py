@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from ...targets.costs import Costs
 
 _MOST_MEMBERS: Final = 32
-# An array that has so many elements fewer than the matrix is converted to f32 before the product.
+# An array that has so many elements fewer than the matrix is converted to f32 before the product, unless ...
 _SMALL: Final = 8
+# ... the product reads the matrix once, and converting would move more than a small part of the matrix's memory.
+_TINY: Final = 512
 _IN_A_WORD: Final = (2, 4, 8)
 # How programs take the numbers out of a word.
 _UNPACKING: Final = frozenset(
@@ -44,11 +46,13 @@ class Weights:
     """What makes a matrix of ``dims``, written anew for a fusion.
 
     Reshapes go to the arrays that are read, where they cost nothing, and floats of 16 bits are computed in f32, as all
-    kernels do in registers. ``members`` are the instructions of the fusion.
+    kernels do in registers. ``members`` are the instructions of the fusion. ``read_once``: the product reads no element
+    twice, so that arrays for groups are not converted before.
     """
 
-    def __init__(self, dims: tuple[int, ...], costs: Costs) -> None:
+    def __init__(self, dims: tuple[int, ...], costs: Costs, *, read_once: bool = False) -> None:
         self.costs = costs
+        self.read_once = read_once
         self.elements = math.prod(dims)
         self.members: set[Instruction] = set()
         self.read: dict[Instruction, None] = {}
@@ -165,10 +169,14 @@ class Weights:
 
     def array(self, i: Instruction, dims: tuple[int, ...]) -> Instruction:
         """An array in memory that the product reads."""
-        if i.elements * _SMALL <= self.elements:
+        if i.elements * (_TINY if self.read_once else _SMALL) <= self.elements:
             i = convert(i, self.wide(i.dtype))
         self.read[i] = None
-        return self.converted(reshape(i, dims), self.wide(i.dtype), i)
+        cost = self.cost
+        value = self.converted(reshape(i, dims), self.wide(i.dtype), i)
+        if i.elements * _SMALL <= self.elements:
+            self.cost = cost  # once for many elements of the matrix
+        return value
 
     def converted(
         self, value: Instruction, dtype: dtypes.DType, origin: Instruction

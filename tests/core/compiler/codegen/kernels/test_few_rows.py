@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tripont.core.compiler import pipeline
+from tripont.core.compiler.codegen.kernels.staged import arrays_by_column
 from tripont.core.compiler.ir import dtypes, hlo
 from tripont.core.compiler.ir.dtypes import DType
 from tripont.core.compiler.observe.dump import Dump
@@ -181,6 +182,59 @@ def test_dequantised(transposed: bool, cpu: str) -> None:
     ):
         matrix, parameters = dequantised(stored, given, n, k, group, transposed, form)
         check_dequantised(matrix, parameters, m, transposed, cpu)
+
+
+@pytest.mark.parametrize("given", [BF16, F16], ids=str)
+def test_scales_of_groups_are_converted_in_the_product(given: DType, cpu: str) -> None:
+    """The last tile of columns overlaps the one before it; 24 scales are not a whole number of vectors. Buffers hold
+    4,096 scales, so that one of two arrays of 2,200, or none of 4,400, is read from there.
+    """
+    for m, n, k, group, form in (
+        (1, 263, 1536, 256, "scale"),
+        (1, 22, 17600, 32, "affine"),
+        (1, 19, 35200, 32, "scale"),
+        (8, 131, 2112, 32, "affine"),
+    ):
+        matrix, parameters = dequantised(S8, given, n, k, group, True, form)
+        check_dequantised(matrix, parameters, m, True, cpu)
+        made = product((given, given), given, m, n, k, (False, True))
+        root = made.replace(operands=[made.operands[0], matrix])
+        after = optimised(root, [made.operands[0], *parameters], cpu)
+        written = [i for i in after.entry.instructions if i.opcode != "parameter"]
+        assert all(i.elements <= m * max(n, k) for i in written), written
+
+
+def test_arrays_that_a_matrix_reads_in_the_same_row() -> None:
+    """A buffer for a tile's rows must not be taken for what is read in other rows too, or behind the product."""
+    n, groups, k = 8, 4, 32
+    rows, bias = (hlo.parameter(p, hlo.Shape(BF16, d)) for p, d in ((6, (n, k)), (7, (n, groups))))
+    array = hlo.parameter(0, hlo.Shape(S8, (n, k)))
+    scales, turned, both, wide, exact = (
+        hlo.parameter(p, hlo.Shape(t, (n, groups)))
+        for p, t in enumerate((BF16, BF16, F16, F32, S8), 1)
+    )
+
+    def spread(i: hlo.Instruction) -> hlo.Instruction:
+        if i is rows:
+            return op("convert", i, dtype=F32)
+        converted = op("convert", i, dtype=F32)
+        split = op("broadcast", converted, dims=(n, groups, k // groups), dimensions=(0, 1))
+        return op("reshape", split, dims=(n, k))
+
+    matrix = op("convert", array, dtype=F32)
+    for i in (scales, both, wide, exact, rows, bias):
+        matrix = op("multiply", matrix, spread(i))
+    for i in (turned, both):
+        matrix = op("add", matrix, op("reverse", spread(i), dimensions=(0,)))
+    numbers = hlo.DotDimensionNumbers((1,), (1,))
+    few = op("convert", rows, dtype=F32)
+    product_ = op("dot", few, matrix, dims=(n, n), dimension_numbers=numbers)
+    column = op(
+        "slice", bias, dims=(n, 1), start_indices=(0, 0), limit_indices=(n, 1), strides=(1, 1)
+    )
+    column = op("broadcast", op("convert", column, dtype=F32), dims=(n, n), dimensions=(0, 1))
+    assert arrays_by_column(product_, matrix, [op("add", product_, column)]) == [scales]
+    assert set(arrays_by_column(product_, matrix, [product_])) == {scales, bias}
 
 
 def unpacked(
