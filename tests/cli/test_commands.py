@@ -245,23 +245,28 @@ def test_devices_without_a_sycl_runtime() -> None:
     assert "no SYCL runtime is installed" in result.stdout
 
 
-def test_doctor_says_which_sycl_devices_there_are() -> None:
-    findings = json.loads(tripont("doctor", "--json").stdout)
-    (finding,) = (f for f in findings if f["name"] == "SYCL")
-    assert finding["status"] == "ok"
-    assert "(opencl:cpu)" in finding["detail"]
-    without = tripont("doctor", "--json", environment={"TRIPONT_DPCTL_PATH": "/nowhere"})
-    (finding,) = (f for f in json.loads(without.stdout) if f["name"] == "SYCL")
-    assert finding["status"] == "warning"
-    assert "pip install 'tripont[sycl]'" in finding["fix"]
-    assert without.returncode == 0
+def test_doctor_says_which_sycl_devices_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tripont.cli import doctor
+    from tripont.cli.finding import Finding
+
+    def finding() -> Finding:
+        (found,) = (f for f in doctor.check_backends() if f.name == "SYCL")
+        return found
+
+    assert finding().status == "ok"
+    assert "(opencl:cpu)" in finding().detail
+    monkeypatch.setenv("TRIPONT_DPCTL_PATH", "/nowhere")
+    assert finding().status == "warning"
+    assert "pip install 'tripont[sycl]'" in finding().fix
 
 
 def test_doctor_finds_nothing_wrong() -> None:
+    """The whole command, with every framework; it computes in every element type."""
     result = tripont("doctor", "--json")
     findings = json.loads(result.stdout)
     assert result.returncode == 0, findings
-    assert {f["name"] for f in findings} >= {
+    named = {f["name"]: f for f in findings}
+    assert named.keys() >= {
         "plugin",
         "oneDNN",
         "oneTBB",
@@ -269,25 +274,29 @@ def test_doctor_finds_nothing_wrong() -> None:
         "JAX",
         "PyTorch/XLA",
         "TensorFlow",
+        "SYCL",
         "cache",
     }
     assert all(f["status"] != "error" for f in findings)
-
-
-def test_doctor_computes_in_every_element_type() -> None:
-    """And says which kernels the CPU gets, beside what the machine reaches; as another CPU too."""
-    environment = {"TRIPONT_CPU": "x86-64-v2"} if platform.machine() == "x86_64" else {}
-    findings = json.loads(tripont("doctor", "--json", environment=environment).stdout)
-    named = {f["name"]: f for f in findings}
-    assert named["results"]["status"] == "ok"
     assert "exact in 16 element types" in named["results"]["detail"]
-    assert "GFLOP/s (f32 peak" in named["speed"]["detail"]
-    assert "f32 products by" in named["kernels"]["detail"]
-    if environment:
-        assert "as x86-64-v2" in named["results"]["detail"]
-        assert (
-            "vectors of 16 bytes; f32 products by oneDNN; bf16 products by generated code"
-            in (named["kernels"]["detail"])
+
+
+def test_doctor_says_which_kernels_the_cpu_gets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside what the machine reaches; as another CPU."""
+    from tripont.cli import doctor
+
+    x86 = platform.machine() == "x86_64"
+    if x86:
+        monkeypatch.setenv("TRIPONT_CPU", "x86-64-v2")
+    named = {f.name: f for f in doctor.check_arithmetic()}
+    assert named["results"].status == "ok"
+    assert "exact in 16 element types" in named["results"].detail
+    assert "GFLOP/s (f32 peak" in named["speed"].detail
+    assert "f32 products by" in named["kernels"].detail
+    if x86:
+        assert "as x86-64-v2" in named["results"].detail
+        assert "vectors of 16 bytes; f32 products by oneDNN; bf16 products by generated code" in (
+            named["kernels"].detail
         )
 
 
@@ -321,16 +330,27 @@ def test_doctor_leaves_out_64_bit_floats_where_the_device_has_none() -> None:
         arithmetic.types_of(Narrow(b"f32"))
 
 
-def test_doctor_says_how_to_mend_it() -> None:
-    result = tripont("doctor", environment={"TRIPONT_NUM_DEVICES": "many"})
-    assert result.returncode == 1
-    assert "TRIPONT_NUM_DEVICES" in result.stdout
-    assert "xpu does not work" in result.stdout
+def test_doctor_says_how_to_mend_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tripont.cli import doctor
+
+    monkeypatch.setenv("TRIPONT_NUM_DEVICES", "many")
+    monkeypatch.setattr(doctor, "CHECKS", [doctor.check_jax])
+    assert doctor.run(json_output=False) == 1
+    said = capsys.readouterr().out
+    assert "TRIPONT_NUM_DEVICES" in said
+    assert "->" in said
+    assert "xpu does not work" in said
 
 
-def test_doctor_warns_about_the_environment() -> None:
-    result = tripont("doctor", environment={"JAX_PLATFORMS": "cpu"})
-    assert "unset JAX_PLATFORMS" in result.stdout
+def test_doctor_warns_about_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tripont.cli import doctor
+
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    finding = doctor.check_environment()
+    assert finding.status == "warning"
+    assert "unset JAX_PLATFORMS" in finding.fix
 
 
 def test_doctor_names_a_cache_that_is_not_trusted(
