@@ -40,6 +40,7 @@ from .passes.random import expand_random
 from .passes.simplify import simplify
 from .passes.split_reductions import split_reductions
 from .passes.split_scans import split_scans
+from .passes.split_scatters import split_scatters
 from .passes.tokens import tokens_as_arrays
 from .passes.while_loops import (
     annotate_trip_counts,
@@ -88,6 +89,7 @@ OPTIMISATION: Final[tuple[Pass, ...]] = (
     match_library,
     hoist_packing,
     split_scans,
+    split_scatters,
     split_reductions,
     eliminate_dead_code,
     unshare_control_flow,
@@ -109,6 +111,7 @@ TARGET_PASSES: Final[frozenset[Pass]] = frozenset(
         match_library,
         hoist_packing,
         split_scans,
+        split_scatters,
         split_reductions,
         fuse,
         overlap_collectives,

@@ -49,7 +49,7 @@ class Cluster:
     )
 
     def __init__(self, kind: str, dims: tuple[int, ...], order: int) -> None:
-        self.kind = kind  # loop, reduce, row, dynamic-update-slice; "" for a boundary
+        self.kind = kind  # loop, reduce, row, dynamic-update-slice, scatter; "" for a boundary
         self.boundary = kind == ""
         self.dims = dims
         self.elements = math.prod(dims)
@@ -106,6 +106,9 @@ class Cluster:
             return self.derived((context, opcode, dimensions, dims, user_dims))
         if opcode == "dynamic-update-slice" and self.kind == opcode:
             return self.full if position == 1 else FORBIDDEN
+        if opcode == "scatter":
+            places = self.derived((context, opcode, dims))
+            return (FORBIDDEN, places, self.full)[position]
         if opcode == "transpose":
             return self.derived((context, opcode, user.attributes["dimensions"], dims))
         if opcode == "slice":

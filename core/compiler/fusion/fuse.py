@@ -23,6 +23,7 @@ Fusions are of these kinds, which code generation knows (``kind`` attribute):
   (softmax, layer normalisation).
 * ``transpose``: a loop that reads an operand with its minor dimension moved.
 * ``dynamic-update-slice``: writes the update, computed in place, into the first operand's memory.
+* ``scatter``: combines single elements with those of the first operand, in its memory.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ..ir.hlo import Computation, Instruction, Module, Shape, TupleShape, get_tuple_element
+from ..ir.patterns import UPDATES, scatters_elements
 from ..ir.registry import OPS
 from .clusters import (
     FORBIDDEN,
@@ -166,9 +168,10 @@ class _Fuser:
             self.place_reduce(instruction, readers)
             return
         if not OPS[opcode].is_indexable or not isinstance(instruction.shape, Shape):
-            self.start(
-                instruction, "dynamic-update-slice" if opcode == "dynamic-update-slice" else ""
+            updates = opcode == "dynamic-update-slice" or (
+                scatters_elements(instruction) and self.costs.memory.places > 0
             )
+            self.start(instruction, opcode if updates else "")
             return
         self.place_indexable(instruction, opcode, readers)
 
@@ -230,9 +233,7 @@ class _Fuser:
         """
         if not contexts or FORBIDDEN in contexts:
             return None
-        if cluster.kind == "dynamic-update-slice" and not self.keeps_update_in_place(
-            instruction, cluster
-        ):
+        if cluster.kind in UPDATES and not self.keeps_update_in_place(instruction, cluster):
             return None
         if len(cluster.members) >= MAXIMUM_MEMBERS:
             return None
@@ -267,7 +268,8 @@ class _Fuser:
         if target not in instruction.operands:
             return True
         return (
-            instruction.opcode == "dynamic-slice"
+            cluster.kind == "dynamic-update-slice"
+            and instruction.opcode == "dynamic-slice"
             and instruction.operands[0] is target
             and target not in instruction.operands[1:]
             and instruction.operands[1:] == update.operands[2:]
@@ -373,7 +375,7 @@ class _Fuser:
         """Whether ``cluster`` could also write ``instruction``: it stands at the cluster's own
         index.
         """
-        if cluster.kind == "dynamic-update-slice" or len(contexts) != 1 or len(cluster.roots) >= 16:
+        if cluster.kind in UPDATES or len(contexts) != 1 or len(cluster.roots) >= 16:
             return False
         dims = instruction.dims
         if contexts[0] == cluster.full:
@@ -455,8 +457,8 @@ class _Fuser:
     def start(self, instruction: Instruction, kind: str) -> Cluster:
         """A new cluster for ``instruction``; kind "" for one that stays as it is."""
         self.lowest -= 1
-        if kind == "dynamic-update-slice":
-            dims = instruction.operands[1].dims
+        if kind in UPDATES:  # the update's: the last operand of a scatter
+            dims = instruction.operands[1 if kind == "dynamic-update-slice" else 2].dims
         else:
             dims = instruction.shape.dims if kind else ()  # type: ignore[union-attr]
         cluster = Cluster(kind, dims, self.lowest)

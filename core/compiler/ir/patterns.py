@@ -15,6 +15,10 @@ COLLECTIVE_CALLS: Final = frozenset(
     ("all-reduce", "all-gather", "all-to-all", "reduce-scatter", "collective-permute")
 )
 
+#: Ops, and kinds of fusion, that change a part of their first operand (a scatter of several arrays: of as many) and
+#: whose kernels need the rest to be there already.
+UPDATES: Final = frozenset(("dynamic-update-slice", "scatter"))
+
 
 def is_collective_call(instruction: Instruction) -> bool:
     """Whether an instruction is a call of the library in which devices meet."""
@@ -112,6 +116,17 @@ def binary_body(computation: Computation) -> str | None:
 
 
 ASSOCIATIVE = frozenset(["add", "multiply", "maximum", "minimum", "and", "or", "xor"])
+
+
+def scatters_elements(instruction: Instruction) -> bool:
+    """Whether an instruction combines single elements, several of which may meet, with those of one array."""
+    if instruction.opcode != "scatter" or len(instruction.operands) != 3:
+        return False
+    numbers = instruction.attributes["dimension_numbers"]
+    updates = instruction.operands[2]
+    return not (numbers.update_window_dims or instruction.attributes["unique_indices"]) and bool(
+        updates.dims
+    )
 
 
 def identity_value(opcode: str, instruction: Instruction) -> Any | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..ir.hlo import Instruction, Shape
+from ..ir.patterns import UPDATES
 from ..ir.registry import OPS
 
 
@@ -13,8 +14,8 @@ def must_share(instruction: Instruction) -> bool:
     opcode = instruction.opcode
     if opcode == "fusion":
         kind = instruction.attributes["kind"]
-        return kind == "dynamic-update-slice" or bool(instruction.attributes.get("in_place"))
-    return opcode in ("dynamic-update-slice", "scatter") or (
+        return kind in UPDATES or bool(instruction.attributes.get("in_place"))
+    return opcode in UPDATES or (
         opcode == "custom-call" and bool(instruction.attributes["output_operand_aliases"])
     )
 
@@ -33,7 +34,7 @@ def in_place_operands(instruction: Instruction) -> list[tuple[int, ...]]:
         kind = instruction.attributes["kind"]
         if kind in ("loop", "reduce", "row", "transpose"):
             return _fusion_in_place(instruction)
-        if kind == "dynamic-update-slice":
+        if kind in UPDATES:
             (body,) = instruction.called
             target = body.root.operands[0]
             return [(target.attributes["index"],)]

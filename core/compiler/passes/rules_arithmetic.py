@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..ir.hlo import Instruction
+from ..ir.hlo import DotDimensionNumbers, Instruction
 from ..ir.patterns import constant_value, is_constant, scalar_of, splat, splat_value
 
 Rule = Callable[[Instruction], Instruction | None]
@@ -336,6 +336,19 @@ def on_reshapes(i: Instruction) -> Instruction | None:
     return Instruction("reshape", i.shape, (new,), metadata=i.metadata)
 
 
+def dot_of_batches(i: Instruction) -> Instruction | None:
+    """A dot whose dimensions are all batching ones, in order, is a product of elements."""
+    lhs, rhs = i.operands
+    numbers: DotDimensionNumbers = i.attributes["dimension_numbers"]
+    every = tuple(range(len(i.dims)))
+    in_order = numbers.lhs_batch == numbers.rhs_batch == every
+    if not in_order or lhs.dims != i.dims or rhs.dims != i.dims:
+        return None
+    if lhs.dtype is not i.dtype or rhs.dtype is not i.dtype or i.dtype.kind == "pred":
+        return None
+    return _binary("multiply", lhs, rhs, i)
+
+
 ELEMENTWISE_RULES: Final[tuple[Rule, ...]] = (on_splats, on_broadcasts, on_reshapes)
 
 RULES: Final[dict[str, tuple[Rule, ...]]] = {
@@ -343,6 +356,7 @@ RULES: Final[dict[str, tuple[Rule, ...]]] = {
     "subtract": (subtract_zero,),
     "multiply": (multiply_identity,),
     "divide": (divide_constant,),
+    "dot": (dot_of_batches,),
     "power": (power_small,),
     "maximum": (same_twice, extremum_limit),
     "minimum": (same_twice, extremum_limit),

@@ -84,6 +84,11 @@ class Threads:
     split_results: Annotated[int, "elements", "with more results there is enough to share out"]
     split_rows: Annotated[int, "rows", "with more rows of a scan there is enough to share out"]
     split_parts: Annotated[int, "parts", "that one reduction is cut into"]
+    scatter_elements: Annotated[int, "elements", "fewer are scattered as fast into one table"]
+    scatter_parts: Annotated[int, "parts", "with a table each, that one scatter is cut into"]
+    scatter_each: Annotated[
+        float, "updates", "of each element of the tables, that pay for the tables"
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +105,9 @@ class Memory:
     block: Annotated[int, "bytes", "of sums of a block of tiles, on the stack"]
     kept: Annotated[int, "bytes", "of what a kernel computed and needs again, on the stack"]
     copied_panel: Annotated[int, "bytes", "of the copy of a part of a panel, on the stack"]
+    places: Annotated[
+        int, "bytes", "of places and updates that a scatter computes ahead, on the stack; 0: none"
+    ]
     streamed: Annotated[
         int, "bytes", "from which on reading a matrix decides how long a product takes"
     ]

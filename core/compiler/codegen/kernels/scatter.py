@@ -8,7 +8,7 @@ Updates may meet in one element, so by default all of them are applied in order 
 work, and the units share out what cannot meet: batching dimensions, and window dimensions in which
 all windows start at 0 (a row of an embedding's gradient is split into blocks). With
 ``unique_indices`` every update may be a unit of its own. The minor window dimension runs in
-vectors.
+vectors. Updates that are single elements have a kernel of their own (:mod:`.scatter_elements`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ...ir import dtypes, hlo
+from ...ir.patterns import scatters_elements
 from .. import costs, llvm_ir
 from ..elements import conversion, memory
 from ..elements.elemental import inline
@@ -25,28 +26,33 @@ from ..generator import ZERO, Coordinate, Generator, Index, fixed
 from ..llvm_ir import Module, Value, i64
 from . import loops
 from .emit import EmittedKernel, Frame
+from .scatter_elements import ScatterElements
 
 if TYPE_CHECKING:
     from ...targets.target import Target
 
 
 def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
-    """The kernel of a scatter of any number of arrays, with any body."""
+    """The kernel of a scatter of any number of arrays, with any body, or of a "scatter" fusion."""
     frame = Frame(module, target, instruction, name, collapsed=False)
-    return _Scatter(frame, instruction).emit()
+    scatter = frame.computation.root
+    if scatters_elements(scatter) and target.costs.memory.places:
+        elements = ScatterElements(frame)
+        if elements.is_worth_it:
+            return elements.emit()
+    return _Scatter(frame, scatter).emit()
 
 
 class _Scatter:
-    def __init__(self, frame: Frame, instruction: hlo.Instruction) -> None:
+    def __init__(self, frame: Frame, scatter: hlo.Instruction) -> None:
         self.frame = frame
         self.g: Generator = frame.generator
-        count = len(instruction.result_shapes)
-        self.indices = frame.operands[count]
-        self.updates = frame.operands[count + 1 :]
+        count = len(scatter.result_shapes)
+        self.indices, *self.updates = [self.g.arrays[o] for o in scatter.operands[count:]]
         self.results = frame.results
-        self.body = instruction.called[0]
-        self.unique: bool = instruction.attributes["unique_indices"]
-        n: hlo.ScatterDimensionNumbers = instruction.attributes["dimension_numbers"]
+        self.body = scatter.called[0]
+        self.unique: bool = scatter.attributes["unique_indices"]
+        n: hlo.ScatterDimensionNumbers = scatter.attributes["dimension_numbers"]
         self.numbers = n
         self.dims = self.results[0].shape.dims
         update_dims = self.updates[0].shape.dims

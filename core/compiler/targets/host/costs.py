@@ -108,6 +108,9 @@ _HOST: Final = Costs(
         split_results=64,
         split_rows=32,
         split_parts=64,
+        scatter_elements=1 << 14,
+        scatter_parts=32,
+        scatter_each=4.0,
     ),
     memory=Memory(
         line=64,
@@ -118,6 +121,7 @@ _HOST: Final = Costs(
         block=1 << 17,
         kept=1 << 18,
         copied_panel=1 << 16,
+        places=1 << 13,
         streamed=1 << 18,
         # With 32 MB of L3, exp on 16 MB, which moves 32 MB, takes a third longer past the caches.
         past_caches=3 << 24,

@@ -14,7 +14,13 @@ def costs_of(kind: str, host: Costs) -> Costs:
     # What library calls cost and which are made depends on oneDNN's kernels for the device, not on the host's features.
     products = replace(host.products, library_types=frozenset())
     convolutions = replace(host.convolutions, generates_bf16=False, generates_gradients=True)
+    memory = replace(host.memory, places=0)  # work items of a GPU have no stack to speak of
     measured = dict.fromkeys((name.partition(".")[0] for name in host.measured), JUDGEMENT)
     return replace(
-        host, thunks=thunks, products=products, convolutions=convolutions, measured=measured
+        host,
+        thunks=thunks,
+        products=products,
+        convolutions=convolutions,
+        memory=memory,
+        measured=measured,
     )

@@ -452,3 +452,34 @@ def test_random_programs(before: Module) -> None:
     actual = Simulation(after).run(values)
     for a, b in zip(actual, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-4)
+
+
+def _scatter(x: Instruction, places: Instruction, updates: Instruction) -> Instruction:
+    numbers = hlo.ScatterDimensionNumbers((), (0,), (0,), 1)
+    return op(
+        "scatter", x, places, updates, dimension_numbers=numbers, indices_are_sorted=False,
+        unique_indices=False, called=[body("add", x.dtype)],
+    )  # fmt: skip
+
+
+def test_what_a_scatter_of_elements_needs_is_computed_on_the_way() -> None:
+    x, ids, y = parameter(0, 9), parameter(1, 40, 1, dtype=S32), parameter(2, 40)
+    places = op("add", ids, number(-1, 40, 1, dtype=S32))
+    after = fused([x, ids, y], _scatter(x, places, op("multiply", y, y)))
+    assert kinds(after) == ["scatter"]
+
+
+def test_a_scatter_does_not_compute_from_what_it_changes() -> None:
+    x, ids = parameter(0, 40), parameter(1, 40, 1, dtype=S32)
+    after = fused([x, ids], _scatter(x, ids, op("multiply", x, x)))
+    assert kinds(after) == ["loop", "scatter"]
+
+
+def test_a_scatter_of_rows_is_not_fused() -> None:
+    x, ids, y = parameter(0, 9, 5), parameter(1, 40, 1, dtype=S32), parameter(2, 40, 5)
+    numbers = hlo.ScatterDimensionNumbers((1,), (0,), (0,), 1)
+    rows = op(
+        "scatter", x, ids, op("negate", y), dimension_numbers=numbers, indices_are_sorted=False,
+        unique_indices=False, called=[body("add")],
+    )  # fmt: skip
+    assert kinds(fused([x, ids, y], rows)) == ["loop", "scatter"]

@@ -55,6 +55,22 @@ def concatenate(dimension, *pieces):
 
 CASES: dict[str, tuple[Instruction, Make, list[str]]] = {
     "x + 0": (X(4), lambda x: op("add", x, number(0, 4)), []),
+    "dot of batches": (
+        X(4, 3),
+        lambda x: op(
+            "dot", x, op("sine", x), dims=(4, 3),
+            precision=None, dimension_numbers=hlo.DotDimensionNumbers((), (), (0, 1), (0, 1)),
+        ),
+        ["sine", "multiply"],
+    ),
+    "dot of batches, crossed": (
+        X(3, 3),
+        lambda x: op(
+            "dot", x, x, dims=(3, 3),
+            precision=None, dimension_numbers=hlo.DotDimensionNumbers((), (), (0, 1), (1, 0)),
+        ),
+        ["dot"],
+    ),
     "0 + x": (X(4), lambda x: op("add", number(0, 4), x), []),
     "x - 0": (X(4), lambda x: op("subtract", x, number(0, 4)), []),
     "i - i": (X(4, dtype=S32), lambda x: op("subtract", x, x), ["broadcast"]),

@@ -151,6 +151,82 @@ def test_bodies_and_dtypes(function: str, dtype: DType) -> None:
         check(i, function)
 
 
+# Tables that take turns, in blocks that the rest of a row does not fill.
+TABLES = {
+    "four tables": scatter((8, 50), (8, 700, 1), (8, 700), Numbers((), (1,), (1,), 2, (0,), (0,))),
+    "two tables": scatter((6, 50), (6, 2050), (6, 2050), Numbers((), (1,), (1,), 2, (0,), (0,))),
+    "three tables": scatter((3, 50), (3, 100), (3, 100), Numbers((), (1,), (1,), 2, (0,), (0,))),
+    "points": scatter((4, 7, 9), (4, 2, 83), (4, 83), Numbers((), (1, 2), (2, 1), 1, (0,), (0,))),
+    "several rows": scatter((4, 9), (4, 5, 7, 1), (4, 5, 7), Numbers((), (1,), (1,), 3, (0,), (0,))),
+    "tables behind": scatter((9, 4), (37, 4), (37, 4), Numbers((), (0,), (0,), 2, (1,), (1,))),
+    "one update each": scatter((36, 9), (36, 1), (36,), Numbers((), (1,), (1,), 1, (0,), (0,))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("cpu", ["host", "x86-64-v2", "x86-64-v3"])
+@pytest.mark.parametrize("name", list(TABLES))
+def test_tables_in_turns(name: str, cpu: str) -> None:
+    check(TABLES[name], cpu=cpu)
+    inside = np.random.default_rng(1).integers(0, 4, TABLES[name].operands[1].dims)
+    check(TABLES[name], cpu=cpu, indices=inside)  # no place is tested
+    in_turns = "%some" in Kernel(TABLES[name], for_cpu(cpu)).ir
+    assert in_turns == (name not in ("three tables", "one update each"))
+
+
+def with_producers(i: hlo.Instruction) -> hlo.Instruction:
+    """A fusion of a scatter with what makes its places and updates: places - 1, and updates of three times as much."""
+    x, indices, updates = (hlo.parameter(n, o.shape) for n, o in enumerate(i.operands))
+
+    def number(value: int, like: hlo.Instruction) -> hlo.Instruction:
+        return hlo.broadcast(hlo.constant(value, like.dtype), like.dims)
+
+    places = op("subtract", indices.shape, indices, number(1, indices))
+    tripled = op("multiply", updates.shape, updates, number(3, updates))
+    root = i.replace(operands=(x, places, tripled))
+    return hlo.Instruction(
+        "fusion",
+        i.shape,
+        i.operands,
+        {"kind": "scatter"},
+        [hlo.Computation.from_root("fused", [x, indices, updates], root)],
+    )
+
+
+@pytest.mark.parametrize("cpu", ["host", "x86-64-v2"])
+@pytest.mark.parametrize(
+    "name",
+    ["elements", "no index vector", "points", "points, swapped", "index vector first", *TABLES],
+)
+def test_places_and_updates_are_computed_on_the_way(name: str, cpu: str) -> None:
+    i = {**CASES, **TABLES}[name]
+    kernel = Kernel(with_producers(i), for_cpu(cpu))
+    generator = np.random.default_rng(5)
+    largest = max(i.dims)
+    for low, high in ((0, largest + 3), (1, 5)):  # with places outside, and without
+        operand, updates = (generator.integers(-3, 4, i.operands[n].dims) for n in (0, 2))
+        indices = generator.integers(low, high, i.operands[1].dims)
+        arrays = []
+        for data, dtype in ((operand, np.float32), (indices, np.int32), (updates, np.float32)):
+            array = aligned(data.shape, np.dtype(dtype))
+            array[...] = data
+            arrays.append(array)
+        expected = reference(i, arrays[0], arrays[1] - 1, arrays[2] * 3, "add")
+        result = aligned(i.dims, np.dtype(np.float32))
+        result[...] = arrays[0]
+        kernel.call([*arrays, result], [kernel.emitted.work_count // 2])
+        np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize(
+    "dtype", [dtypes.BF16, dtypes.F64, dtypes.C64, dtypes.U8, dtypes.S64], ids=str
+)
+@pytest.mark.parametrize("index_dtype", [dtypes.S8, dtypes.U8, dtypes.U32, dtypes.S64], ids=str)
+def test_dtypes_of_tables_in_turns(dtype: DType, index_dtype: DType) -> None:
+    numbers = Numbers((), (1,), (1,), 2, (0,), (0,))
+    check(scatter((4, 50), (4, 300), (4, 300), numbers, "add", dtype, index_dtype))
+    check(scatter((4, 50), (4, 300), (4, 300), numbers, "set", dtype, index_dtype), "set")
+
+
 def test_unique_indices() -> None:
     numbers = Numbers((1,), (0,), (0,), 1)
     i = scatter((50, 40), (30, 1), (30, 40), numbers, unique=True)
