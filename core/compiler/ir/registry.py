@@ -320,6 +320,8 @@ FUSION_KINDS: Final[dict[str, Emitter]] = {}
 
 def kernel_of_kind(kind: str) -> Emitter | None:
     """The kernel of a fusion: that of its kind, or that of the op that its kind names."""
+    if not FUSION_KINDS:
+        load()
     if kind in FUSION_KINDS:
         return FUSION_KINDS[kind]
     op = find(kind)
