@@ -396,11 +396,14 @@ def of_pad(g: Generator, i: hlo.Instruction, index: Index) -> Element:
         c = g.shift(c, -low)
         last = (dim - 1) * (interior + 1)
         conditions += _inside(g, c, 0, last + 1)
+        # The vector's first lane may lie before the array while others are in it, and numbers that are divided must not
+        # be negative: so many elements are added before the division, and taken off again behind it.
+        before = -(min(c.low, 0) // (interior + 1))
         c = _near(g, c, last + 1)
         c = c._replace(low=max(c.low, 0), high=max(min(c.high, last), 0))
         if interior:
-            # Where it is negative the condition above is false already, whatever an unsigned division gives.
-            c, rest = g.divide(c, interior + 1)
+            c, rest = g.divide(g.shift(c, before * (interior + 1)), interior + 1)
+            c = g.shift(c, -before)
             if rest.low != 0 or rest.high != 0:
                 conditions.append(g.compare("eq", g.vector(rest, rest.lanes), i64(0)))
         if not (c.is_uniform and c.base.is_constant):  # a known place stays known

@@ -228,7 +228,7 @@ class _Block:
         states = self.loop(loop, self.in_memory)
         for array, n in zip(self.frame.results, self.wanted, strict=True):
             if n not in self.plan.written:
-                for place, value in states[n].items():
+                for place, value in states.get(n, {}).items():  # none of a state without elements
                     self.g.store(array, self.index(loop, place, n), value)
 
     def move_to(self, outer: Index, start: Coordinate) -> None:

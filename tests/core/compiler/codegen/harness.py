@@ -9,10 +9,12 @@ from collections.abc import Sequence
 
 import numpy as np
 from tripont.core.compiler.codegen.kernels.emit import EmittedKernel, emit_kernel
-from tripont.core.compiler.ir import hlo
+from tripont.core.compiler.ir import hlo, registry
 from tripont.core.compiler.targets import host
 from tripont.core.compiler.targets.image import Image
 from tripont.core.compiler.targets.target import Target
+
+registry.load()  # as reading a program does, which tests of kernels leave out
 
 _libc = ctypes.CDLL(None)
 _libm = ctypes.CDLL("libm.so.6")

@@ -239,6 +239,17 @@ def test_what_is_the_same_for_all_elements():
         assert form_of(fusion).is_strip == (size > 8)
 
 
+def test_a_state_without_elements():
+    """It changes, and there is nothing to carry, nor to store."""
+
+    def function(x, y, z):
+        return lax.fori_loop(0, 3, lambda _, s: (0.5 * s[0], s[2], s[2]), (x, y, z))[:2]
+
+    for size in (8, 1000):
+        fusion = check(function, [f32(size), f32(8, 3, 0), f32(8, 3, 0)])
+        assert [s.elements for s in fusion.result_shapes] == [size, 0]
+
+
 def test_nested_loops():
     def function(x, n):
         def outer(i, x):

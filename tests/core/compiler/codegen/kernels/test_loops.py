@@ -449,6 +449,28 @@ def test_padding_to_size_one(low, high, dims):
     check(fusion("loop", [x, z], root))
 
 
+@pytest.mark.parametrize("cpu", ["host", "x86-64-v2"])
+@pytest.mark.parametrize("dtype", [U8, BF16, F32, F64], ids=str)
+@pytest.mark.parametrize("interior", [1, 3, 7, 15])
+def test_dilated_padding_begins_before_the_array(interior, dtype, cpu):
+    """Whole dilated elements before a vector's first one that counts: its lanes' places are negative there."""
+    every = interior + 1
+    for n in (5, 20, 50):
+        for low, high in ((every, 0), (2 * every, 3), (every + 1, -1), (-every, every)):
+            size = (n - 1) * every + 1 + low + high
+            x, z = parameters(S(dtype, (2, n)), S(dtype))
+            root = op(
+                "pad",
+                S(dtype, (2, size)),
+                x,
+                z,
+                low=(0, low),
+                high=(0, high),
+                interior=(0, interior),
+            )
+            check(fusion("loop", [x, z], root), target=host.for_cpu(cpu))
+
+
 @pytest.mark.parametrize("dtype", [F32, F64, S8, BF16, C64], ids=str)
 @pytest.mark.parametrize("stride", [2, 3, 4, 5])
 def test_strided_slices(stride, dtype):
