@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 UNROLLED: Final = 4  # an innermost reduced dimension of at most this size has no loop,
 UNROLLED_SIZE: Final = 64  # if what is written out then is not more than this
+PAIRED: Final = 8  # steps of a loop over terms in pairs that need no blocks
 
 
 def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
@@ -136,6 +137,14 @@ class Reduction:
         self.shared = False  # whether the work-items of a group do a row together
         self.once = starts_once(frame, reduces)
         self.blocked = not self.once and accumulation.rounds(r.called[0] for r in reduces)
+        # Whether terms are put together before an accumulator takes them, which holds nothing but terms. (A product is
+        # added to an accumulator for nothing, by a fused multiply-add.)
+        self.pairs = self.blocked and all(
+            len(r.operands) == 2
+            and r.operands[0].opcode != "multiply"
+            and identity(r.called[0], r.operands[0].dtype) is not None
+            for r in reduces
+        )
         self.unroll = 8 if self.size <= 2 else 4 if self.size <= 8 else 2 if self.size <= 24 else 1
 
     # ------------------------------------------------------------------------------------------ accumulators
@@ -180,8 +189,8 @@ class Reduction:
                 result += [self.g.splat(v, count) for v in components(value)]
         return result
 
-    def step(self, flat: Sequence[Value], index: Index, mask: Value | None) -> list[Value]:
-        """Take in the elements at ``index``; write the results of the whole space there."""
+    def terms(self, index: Index, mask: Value | None) -> list[list[Element]]:
+        """What each reduction takes in at ``index``; writes the results of the whole space there."""
         g = self.g
         operands = [
             [element(g, o, index) for o in reduce.operands[: len(reduce.operands) // 2]]
@@ -190,10 +199,34 @@ class Reduction:
         written = [element(g, root, index) for root, _, _ in self.full]
         for (_, array, first), value in zip(self.full, written, strict=True):
             g.store(array, index[first:], value, mask)
-        new = self.combine(flat, operands)
+        return operands
+
+    def step(self, flat: Sequence[Value], index: Index, mask: Value | None) -> list[Value]:
+        """Take in the elements at ``index``; write the results of the whole space there."""
+        new = self.combine(flat, self.terms(index, mask))
         if mask is None:
             return new
-        return [g.builder.select(mask, n, o) for n, o in zip(new, flat, strict=True)]
+        return [self.g.builder.select(mask, n, o) for n, o in zip(new, flat, strict=True)]
+
+    def step_in_pairs(self, flat: Sequence[Value], indices: Sequence[Index]) -> list[Value]:
+        """Take in the elements at ``indices``, which are put together in pairs before: for :attr:`pairs`."""
+        count = llvm_ir.lanes_of(flat[0].type)
+        parts = [
+            [
+                self.g.splat(v, count)
+                for each in self.terms(i, None)
+                for e in each
+                for v in components(e)
+            ]
+            for i in indices
+        ]
+        while len(parts) > 1:
+            joined = [
+                self.combine(a, self.structured(b))
+                for a, b in zip(parts[::2], parts[1::2], strict=False)
+            ]
+            parts = [*joined, *parts[2 * len(joined) :]]
+        return self.combine(flat, self.structured(parts[0]))
 
     def across_lanes(self, flat: list[Value]) -> list[Value]:
         """Scalar accumulators from vector ones, halving the lanes."""
@@ -320,9 +353,11 @@ class Reduction:
         fresh: accumulation.Fresh,
         merge: accumulation.Merge,
         terms: int = 1,
+        longest: int = accumulation.LONGEST,
     ) -> list[Value]:
         """A loop that carries accumulators, in blocks where that is more exact (:func:`.accumulation.accumulate`)."""
-        longest = accumulation.LONGEST if self.blocked else trips * terms
+        if not self.blocked:
+            longest = trips * terms
         return accumulation.accumulate(
             self.g, start, stop, step, trips, flat, body, fresh, merge, terms=terms, longest=longest
         )
@@ -355,6 +390,12 @@ class Reduction:
         if self.shared:
             unroll, stride = 1, self.frame.target.work_group
             first = g.mul(work_groups.local_id(g), i64(count))
+        # Vectors that are added up in pairs before one of the accumulators takes them: of those there are two at
+        # least, for which two vectors of the next step need not wait.
+        tree = 4 if unroll % 8 == 0 else 2 if unroll % 4 == 0 else 1
+        if not self.pairs or self.shared:
+            tree = 1
+        accumulators = unroll // tree
         main = vectors // unroll * unroll * count
         scalar_tail = not self.masked and size % count != 0
         width = len(self.initial(1))
@@ -366,7 +407,7 @@ class Reduction:
             return [v for s in sets for v in s]
 
         def fresh_sets() -> list[Value]:
-            return self.initial(count) * unroll
+            return self.initial(count) * accumulators
 
         def fresh() -> list[Value]:
             return fresh_sets() + (self.initial(1) if scalar_tail else [])
@@ -376,11 +417,15 @@ class Reduction:
             return joined([self.combine(x, self.structured(y)) for x, y in pairs])
 
         def along(at: dict[int, Coordinate], flat: list[Value]) -> list[Value]:
-            sets = split(flat[: unroll * width])
-            extra = flat[unroll * width :]
+            sets = split(flat[: accumulators * width])
+            extra = flat[accumulators * width :]
 
-            def take(position: int, c: Coordinate, mask: Value | None = None) -> None:
-                sets[position] = self.step(sets[position], self.index(kept, {**at, lane: c}), mask)
+            def take(position: int, *places: Coordinate) -> None:
+                indices = [self.index(kept, {**at, lane: c}) for c in places]
+                if len(indices) == 1:
+                    sets[position] = self.step(sets[position], indices[0], None)
+                else:
+                    sets[position] = self.step_in_pairs(sets[position], indices)
 
             def vector(start: int) -> Coordinate:
                 return Coordinate(
@@ -394,32 +439,42 @@ class Reduction:
                 )
 
             if main <= 2 * unroll * count and not self.shared:
-                for start in range(0, main, count):
-                    take(start // count % unroll, vector(start))
+                for number, start in enumerate(range(0, main, tree * count)):
+                    take(
+                        number % accumulators,
+                        *map(vector, range(start, start + tree * count, count)),
+                    )
             else:
                 step = unroll * count * stride
 
                 def vectors_at(i: Value, flat_sets: list[Value]) -> list[Value]:
                     sets[:] = split(flat_sets)
-                    for u in range(unroll):
-                        base = g.add(i, i64(u * count))
-                        take(u, Coordinate(base, int(count > 1), count, None, 0, size - 1, count))
+                    for u in range(accumulators):
+                        bases = [g.add(i, i64((u * tree + n) * count)) for n in range(tree)]
+                        take(
+                            u,
+                            *(
+                                Coordinate(b, int(count > 1), count, None, 0, size - 1, count)
+                                for b in bases
+                            ),
+                        )
                     return joined(sets)
 
                 sets[:] = split(
                     self.accumulate(
                         first, i64(main), step, -(-main // step), joined(sets), vectors_at,
-                        fresh_sets, merge_sets,
+                        fresh_sets, merge_sets, tree, max(accumulation.LONGEST, tree * PAIRED),
                     )
                 )  # fmt: skip
-            for number, start in enumerate(range(main, vectors * count, count)):
-                take(number % unroll, vector(start))
+            left = [vector(start) for start in range(main, vectors * count, count)]
+            for number, start in enumerate(range(0, len(left), tree)):
+                take(number % accumulators, *left[start : start + tree])
             rest = vectors * count
             if rest < size and not scalar_tail:
                 c = vector(rest)
                 mask = loops.mask_of(size - rest, count)
                 with g.masked(mask):
-                    take(0, c, mask)
+                    sets[0] = self.step(sets[0], self.index(kept, {**at, lane: c}), mask)
             elif rest < size:
                 begin = g.add(i64(rest), work_groups.local_id(g)) if self.shared else i64(rest)
                 with g.loop(begin, i64(size), stride, extra) as (i, carried, results):
@@ -430,7 +485,7 @@ class Reduction:
 
         terms = -(-vectors // (unroll * stride)) + 1
         flat = self.nest(others, fresh(), along, fresh, merge_sets, terms)
-        sets = split(flat[: unroll * width])
+        sets = split(flat[: accumulators * width])
         while len(sets) > 1:
             half = (len(sets) + 1) // 2
             paired = zip(sets[:half], sets[half:], strict=False)
@@ -439,7 +494,7 @@ class Reduction:
             ]
         total = self.across_lanes(sets[0])
         if scalar_tail:
-            total = self.combine(total, self.structured(flat[unroll * width :]))
+            total = self.combine(total, self.structured(flat[accumulators * width :]))
         if self.shared:
             total = work_groups.combine(g, total, lambda a, b: self.combine(a, self.structured(b)))
         return total
