@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import time
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
 from tests.fuzz import children, shrink
 from tests.fuzz.fuzzers import FRAMEWORKS, FUZZERS
 from tests.fuzz.judge import Case, findings, kind_of
+
+_FIRST_SEED: Final = 1_000_000  # of a new corpus: the suite's seeds are smaller
+_MOST: Final = 1_000_000  # programs of a turn
+_SAVED_EVERY: Final = 30.0  # seconds
 
 
 def check(name: str, seed: int) -> str:
@@ -84,39 +90,56 @@ def main() -> int:
     corpus = Corpus(given.folder)
     names = given.only or [*FUZZERS, *FRAMEWORKS]
     begin = time.monotonic()
+    end = begin + 60 * given.minutes if given.minutes else math.inf
     failed = 0
-    # In turns that grow, so that a short run tries every fuzzer and a long one does not change often.
-    turn = given.count or 20
+    # Turns grow, so that a short run tries every fuzzer and a long one seldom starts a child anew.
+    turn = 20.0
     while True:
         for name in names:
-            standing = corpus.standing(name, 1_000_000)
-            first = standing["next"] if given.seed is None else given.seed
-            started, tried, bad = time.monotonic(), 0, 0
-            for seed, what in children.outcomes(
-                range(first, first + turn), lambda s, name=name: check(name, s)
-            ):
-                tried += 1
-                standing["next"] = max(standing["next"], seed + 1)
-                if what:
-                    bad += 1
-                    print(f"{name} {seed}: {what[:600]}", flush=True)
-                    # In a child: it makes the program again, and this process must not load what has threads.
-                    add = partial(corpus.add, name, seed, what, not given.no_shrink)
-                    said = children.outcome(lambda add=add: str(add()), seconds=1200)
-                    print(f"  {said}", flush=True)
-                if given.minutes and time.monotonic() - begin > 60 * given.minutes:
-                    break
-            failed += bad
-            standing["programs"] += tried
-            standing["failed"] += bad
-            corpus.save()
-            rate = 60 * tried / (time.monotonic() - started)
-            print(f"{name}: {tried} programs, {bad} wrong, {rate:.0f} a minute", flush=True)
-            if given.minutes and time.monotonic() - begin > 60 * given.minutes:
+            until = math.inf if given.count else min(end, time.monotonic() + turn)
+            failed += _turn(corpus, name, given.seed, given.count, until, not given.no_shrink)
+            if time.monotonic() > end:
                 return 1 if failed else 0
         if given.count or not given.minutes:
             return 1 if failed else 0
-        turn = min(500, turn * 2)
+        turn = min(600.0, turn * 2)
+
+
+def _turn(
+    corpus: Corpus, name: str, seed: int | None, count: int, until: float, small: bool
+) -> int:
+    """Try ``count`` programs of a fuzzer, or as many as there is time for; how many are wrong.
+
+    ``seed``: the first one's, unless the fuzzer goes on where it stands. ``until``: a time of the monotonic clock.
+    ``small``: whether what fails is made small.
+    """
+    standing = corpus.standing(name, _FIRST_SEED)
+    first = standing["next"] if seed is None else seed
+    started = saved = time.monotonic()
+    tried, bad = 0, 0
+    told = children.outcomes(range(first, first + (count or _MOST)), lambda s: check(name, s))
+    for seed, what in told:
+        tried += 1
+        standing["programs"] += 1
+        standing["next"] = max(standing["next"], seed + 1)
+        if what:
+            bad += 1
+            standing["failed"] += 1
+            print(f"{name} {seed}: {what[:600]}", flush=True)
+            # In a child: it makes the program again, and this process must not load what has threads.
+            add = partial(corpus.add, name, seed, what, small)
+            print(f"  {children.outcome(lambda add=add: str(add()), seconds=1200)}", flush=True)
+        now = time.monotonic()
+        if now > saved + _SAVED_EVERY:
+            corpus.save()
+            saved = now
+        if now > until:
+            break
+    told.close()
+    corpus.save()
+    rate = 60 * tried / (time.monotonic() - started)
+    print(f"{name}: {tried} programs, {bad} wrong, {rate:.0f} a minute", flush=True)
+    return bad
 
 
 if __name__ == "__main__":

@@ -9,10 +9,11 @@ from typing import Final
 
 from tests.conformance.random_programs import in_place
 from tests.conformance.random_programs.builder import OPERATIONS
-from tests.conformance.random_programs.programs import Program, program
+from tests.conformance.random_programs.programs import Program, dims_at_edges, program
 from tests.fuzz.judge import Case
 
 Fuzzer = Callable[[int], Case]
+_SHORT: Final = 6  # operations
 
 
 def _case(p: Program) -> Case:
@@ -27,6 +28,23 @@ def exact(seed: int) -> Case:
 def large(seed: int) -> Case:
     """The same with arrays of thousands of elements, which run on several threads and in libraries."""
     return _case(program(Random(seed), large=True))
+
+
+def short(seed: int) -> Case:
+    """A few operations of any kind: a fifth of the time of ``exact``."""
+    return _case(program(Random(seed), _SHORT))
+
+
+def edges(seed: int) -> Case:
+    """A few operations on arrays whose dimensions are whole vectors and blocks of kernels, or nearly."""
+    chances = Random(seed)
+    return _case(program(chances, _SHORT, large=True, dims=dims_at_edges(chances)))
+
+
+def edges_floats(seed: int) -> Case:
+    """The same with any floats and functions of them."""
+    chances = Random(seed)
+    return _case(program(chances, _SHORT, large=True, exact=False, dims=dims_at_edges(chances)))
 
 
 def updates(seed: int) -> Case:
@@ -80,7 +98,19 @@ def hlo(seed: int) -> list[str]:
 
 
 FUZZERS: Final[dict[str, Fuzzer]] = {
-    f.__name__: f for f in (exact, updates, floats, jax, bounded, large, large_floats)
+    f.__name__: f
+    for f in (
+        short,
+        edges,
+        edges_floats,
+        exact,
+        updates,
+        floats,
+        jax,
+        bounded,
+        large,
+        large_floats,
+    )
 }
 
 # Fuzzers that run what they make by themselves, and the package that each needs.

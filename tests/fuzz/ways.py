@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 from tripont.core import _tripont
 from tripont.core.compiler import pipeline
+from tripont.core.compiler.codegen import effort
 from tripont.core.compiler.compile import compile_module
 from tripont.core.compiler.formats import artifact
 from tripont.core.compiler.importer.program import read_program
@@ -87,10 +88,21 @@ def passes(change: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> Iterator[Non
         pipeline.PASSES = usual
 
 
+@contextlib.contextmanager
+def written_short() -> Iterator[None]:
+    """Inside, all code is written and compiled like that behind the first 4 MB of a module's text."""
+    usual = effort.CAREFUL
+    effort.CAREFUL = 0  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        effort.CAREFUL = usual
+
+
 def other_way(chances: Random, text: str) -> tuple[str, Callable[[], Any]]:
     """The name of another way to compile StableHLO text, and a function that does."""
     options = device.OPTIONS
-    kind = chances.choice(["level", "level", "HLO", "rounded", "less", "more", "SYCL"])
+    kind = chances.choice(["level", "level", "HLO", "rounded", "less", "more", "short", "SYCL"])
     if kind == "level" and levels() and device.TARGET == "host":
         level = chances.choice(levels())
         return f"for {level}", lambda: load(text, {**options, "cpu": level})
@@ -98,6 +110,13 @@ def other_way(chances: Random, text: str) -> tuple[str, Callable[[], Any]]:
         return "as HLO", lambda: load(device.as_hlo(text), options)
     if kind == "SYCL" and device.TARGET == "host" and other_target.has_sycl():
         return "on SYCL", lambda: _Elsewhere(text)
+    if kind == "short":
+
+        def make_short() -> Any:
+            with written_short():
+                return load(text, options)
+
+        return "written short", make_short
     if kind in ("less", "more"):
         name = chances.choice(OPTIONAL_PASSES)
 

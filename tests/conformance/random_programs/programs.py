@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -57,6 +58,9 @@ _SHAPES = [
 ]
 _LARGE_SHAPES = [(64, 96), (33, 129), (5, 7, 65), (1000,), (128, 128), (3, 1025), (16384,), (300, 40), (2, 16, 16, 8), (9, 1, 700)]  # fmt: skip
 _LARGE = 50
+# Lengths around those of vectors, unrolled loops, blocks and rows.
+_EDGES = (1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 47, 63, 64, 65, 100, 127, 128, 129, 200, 255, 256, 257, 511, 513, 1025, 2047, 4097)  # fmt: skip
+_MOST_AT_EDGES = 4200
 WIDE_FLOATS = (dtypes.F32, dtypes.F64)
 
 
@@ -98,13 +102,15 @@ def program(
     large: bool = False,
     together: bool = False,
     exact: bool = True,
+    dims: tuple[int, ...] | None = None,
 ) -> Program:
     """A program of at most ``length`` operations (and more in its regions) over some of the dtypes.
 
     ``large``: with arrays of thousands of elements, which run on several threads and in libraries. Their results are
     compared with NumPy's, which those of small ones show to be right. ``together``: for two devices, which exchange
     arrays. ``exact``: floats are small whole numbers; else they are any, and functions are among the operations
-    (:mod:`.inexact`), so that results are right within a tolerance.
+    (:mod:`.inexact`), so that results are right within a tolerance. ``dims``: the parameters' dimensions, which else are
+    drawn.
     """
     families = [ALL, INTEGERS, FLOATS, (*FLOATS, *INTEGERS)]
     if not exact:
@@ -114,7 +120,8 @@ def program(
     types = chances.sample(family, min(len(family), chances.randint(1, 4)))
     builder = Builder(chances, types, operations, _LARGE if large else 1, exact)
     parameters = []
-    dims = builder.choose(_LARGE_SHAPES if large else _SHAPES)
+    if dims is None:
+        dims = builder.choose(_LARGE_SHAPES if large else _SHAPES)
     for n in range(builder.integer(1, 3)):
         entry = Entry(f"%p{n}", builder.choose(types), dims)
         parameters.append(entry)
@@ -145,6 +152,16 @@ def program(
     for line, plain in builder.replacements:
         judged = judged.replace(line, plain)
     return Program(text, parameters, judged)
+
+
+def dims_at_edges(chances: Random) -> tuple[int, ...]:
+    """Up to three dimensions that are whole vectors and blocks of a kernel, or nearly."""
+    dims: list[int] = []
+    for _ in range(chances.randint(1, 3)):
+        room = _MOST_AT_EDGES // math.prod(dims)
+        dims.append(chances.choice([d for d in _EDGES if d <= room]))
+    chances.shuffle(dims)
+    return tuple(dims)
 
 
 def differences(program: Program, as_hlo: bool = False) -> list[str]:
