@@ -75,13 +75,14 @@ def handle(
         request = Request(**CODEC.read(Request, payload))
         payload.clear()
         names = {p.name: p.may_be_replicated for p in request.partitioners}
-        before = code_cache.hits()
+        hits, misses = code_cache.hits(), code_cache.misses()
         program, request.program = request.program, b""
         with partitioners.of_process(names, ask):
             artifact = compile_program(
                 program, request.format, request.compile_options, request.options
             )
-        return Response(0, reused=code_cache.hits() > before, artifact=artifact)
+        reused = code_cache.hits() > hits and code_cache.misses() == misses
+        return Response(0, reused=reused, artifact=artifact)
     except Exception as error:
         code, message = describe(error)
         if code == STATUS_CODES["INTERNAL"] and os.environ.get("TRIPONT_LOG_LEVEL", "1") >= "2":

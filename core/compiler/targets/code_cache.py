@@ -2,7 +2,8 @@
 
 Programs that mean the same reach code generation as the same text, whichever framework they come from: names and
 places in the user's source are not part of the IR. So a program that JAX and PyTorch both run is compiled once. (The
-runtime's cache on disk is by the framework's bytes, and is asked before any compiler runs.)
+runtime's cache on disk is by the framework's bytes, and is asked before any compiler runs.) The host's code is kept
+by parts of modules (:mod:`.host.parts`), so programs that share kernels share code.
 """
 
 from __future__ import annotations
@@ -19,11 +20,17 @@ LIMIT: Final = 64 << 20
 _images: OrderedDict[bytes, Image] = OrderedDict()
 _size = 0
 _hits = 0
+_misses = 0
 
 
 def hits() -> int:
     """How often :func:`find` has found its code."""
     return _hits
+
+
+def misses() -> int:
+    """How often :func:`find` has not found its code."""
+    return _misses
 
 
 def key(target_fingerprint: str, ir: str) -> bytes:
@@ -33,9 +40,11 @@ def key(target_fingerprint: str, ir: str) -> bytes:
 
 def find(key: bytes) -> Image | None:
     """The code of a key from :func:`key`, if it was kept."""
-    global _hits
+    global _hits, _misses
     image = _images.get(key)
-    if image is not None:
+    if image is None:
+        _misses += 1
+    else:
         _images.move_to_end(key)
         _hits += 1
     return image

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -64,23 +64,11 @@ class Module:
 
     def closed(self, name: str) -> Closed:
         """The function ``name`` with all that it uses."""
-        functions: dict[str, Function] = {}
-        tables: dict[str, Global] = {}
-        declared: dict[str, tuple[str, tuple[str, ...]]] = {}
-
-        def visit(name: str) -> None:
-            for used in self.functions[name].references:
-                if used in self.globals:
-                    tables[used] = self.globals[used]
-                    continue
-                declared[used] = self.declarations[used]
-                if used in self.functions and used not in functions:
-                    visit(used)
-            functions[name] = self.functions[name]
-
-        visit(name)
-        declarations = tuple((used, *types) for used, types in declared.items())
-        return Closed(tuple(functions.values()), tuple(tables.values()), declarations)
+        functions = self._reached([name])
+        used = dict.fromkeys(name for function in functions for name in function.references)
+        tables = tuple(self.globals[name] for name in used if name in self.globals)
+        declared = [(n, *self.declarations[n]) for n in used if n not in self.globals]
+        return Closed(tuple(functions), tables, tuple(declared))
 
     def take(self, closed: Closed, name: str) -> None:
         """Add a function of another module, as ``name``, and those that it uses, where they are not there yet."""
@@ -128,28 +116,30 @@ class Module:
         return self.attributes.setdefault(attributes, len(self.attributes))
 
     def __str__(self) -> str:
-        return self._text(
-            self.globals.values(),
-            [self._function(f, f.linkage) for f in self.functions.values()],
-            self.functions,
-        )
+        functions = [self._function(f, f.linkage) for f in self.functions.values()]
+        declared = [name for name in sorted(self.declarations) if name not in self.functions]
+        return self._text(self.globals.values(), functions, declared, self.attributes)
 
     def identity(self) -> str:
         """All that its machine code depends on: the text, and which functions are called from outside."""
         return f"{self}; launched: {sorted(self.launched or ())}"
 
     def _text(
-        self, globals_: Iterable[Global], functions: Sequence[str], defined: Collection[str]
+        self,
+        globals_: Iterable[Global],
+        functions: Sequence[str],
+        declared: Iterable[str],
+        groups: Mapping[str, int],
     ) -> str:
-        groups = [
-            f"attributes #{n} = {{ {attributes} }}" for attributes, n in self.attributes.items()
+        attributes = [f"attributes #{n} = {{ {group} }}" for group, n in groups.items()]
+        declarations = [text.declaration(name, *self.declarations[name]) for name in declared]
+        parts = [
+            *self.header,
+            *map(text.table_of, globals_),
+            *functions,
+            *declarations,
+            *attributes,
         ]
-        declarations = [
-            text.declaration(name, *types)
-            for name, types in sorted(self.declarations.items())
-            if name not in defined
-        ]
-        parts = [*self.header, *map(text.table_of, globals_), *functions, *declarations, *groups]
         return "\n".join(parts) + "\n"
 
     def _function(self, function: Function, linkage: str) -> str:
@@ -157,30 +147,39 @@ class Module:
         return text.head_of(function, linkage, group) + function.body
 
     def part(self, names: Collection[str]) -> str:
-        """A module of the functions ``names`` and of what they use, as text.
+        """A module of the functions ``names`` and of what they use, as text, whatever else is in this one.
 
         Internal functions and tables go wherever they are used; of other functions that ``names`` call there is a
         copy, an internal one.
         """
-        reached: set[str] = set()
-        stack = list(names)
-        while stack:
-            name = stack.pop()
-            if name in reached:
-                continue
-            if name in self.functions:
-                reached.add(name)
-                stack += self.functions[name].references
-            elif name in self.globals:
-                reached.add(name)
-        own = set(names)
-        functions = [
-            self._function(f, f.linkage if name in own else "internal")
-            for name, f in self.functions.items()
-            if name in reached
-        ]
-        return self._text(
-            [table for name, table in self.globals.items() if name in reached],
-            functions,
-            reached,
-        )
+        own, groups = set(names), dict[str, int]()
+        tables: set[str] = set()
+        declared: set[str] = set()
+        functions = []
+        for function in self._reached(names):
+            group = groups.setdefault(function.attributes, len(groups))
+            linkage = function.linkage if function.name in own else "internal"
+            functions.append(text.head_of(function, linkage, group) + function.body)
+            for used in function.references:
+                if used in self.globals:
+                    tables.add(used)
+                elif used not in self.functions:
+                    declared.add(used)
+        read = [self.globals[name] for name in sorted(tables)]
+        return self._text(read, functions, sorted(declared), groups)
+
+    def _reached(self, names: Iterable[str]) -> list[Function]:
+        """The functions ``names`` and those that they call, each behind what it calls."""
+        order: list[Function] = []
+        entered: set[str] = set()
+        for first in names:
+            stack = [(first, False)]
+            while stack:
+                name, done = stack.pop()
+                if done:
+                    order.append(self.functions[name])
+                elif name in self.functions and name not in entered:
+                    entered.add(name)
+                    stack.append((name, True))
+                    stack += [(used, False) for used in reversed(self.functions[name].references)]
+        return order

@@ -24,6 +24,7 @@ IMPORTABLE: Final = frozenset({"memcpy", "memset", "memmove", "fmod", "fmodf"})
 
 # Of an image: a page as ADRP counts them, however large the system's are.
 ALIGNMENT: Final = 4096
+X86_ALIGNMENT: Final = 64  # of a section, at most
 _EM_X86_64: Final = 62
 _EM_AARCH64: Final = 183
 _SHT_SYMTAB, _SHT_RELA, _SHT_NOBITS = 2, 4, 8
@@ -200,11 +201,14 @@ def _apply_aarch64(code: bytearray, kind: int, place: int, target: int, addend: 
     struct.pack_into("<I", code, place, word)
 
 
-def concatenate(images: Sequence[Image]) -> Image:
-    """One image that holds several, which have no external function in common, each at a multiple of ALIGNMENT."""
+def concatenate(images: Sequence[Image], is_x86: bool = False) -> Image:
+    """One image that holds several, which have no external function in common, each at a multiple of ALIGNMENT (on x86,
+    whose instructions know no pages, of X86_ALIGNMENT).
+    """
     code, whole = bytearray(), Image(b"", {})
+    alignment = X86_ALIGNMENT if is_x86 else ALIGNMENT
     for image in images:
-        code += bytes(-len(code) % ALIGNMENT)
+        code += bytes(-len(code) % alignment)
         base = len(code)
         code += image.code
         whole.symbols |= {name: base + offset for name, offset in image.symbols.items()}

@@ -1,13 +1,16 @@
-"""A large module is compiled in parts, by several processes, while the rest of it is still being written.
+"""A module is compiled in parts: a large one by several processes, while the rest of it is still being written.
 
-What has been written since the last part becomes the next one when it is long enough, so the parts, and with them the
-code, depend on the module alone; how many processes compile them depends on the machine and does not matter.
+A part is some functions that were written one after another, and what they use. It ends behind one function of some
+EVERY, whose own text decides, and at the latest when it is long enough. So the parts, and with them the code, depend on
+the module alone, and programs that have functions in common have parts in common, which a process compiles once
+(:mod:`..code_cache`). How many processes compile them depends on the machine and does not matter.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
+import zlib
 from typing import TYPE_CHECKING, Final
 
 from ...codegen import effort, llvm_ir
@@ -20,8 +23,10 @@ from .processes import Processes
 if TYPE_CHECKING:
     from .text_target import TextTarget
 
-# Characters of IR of a part, about a third of a second of LLVM.
+# Characters of IR of the longest part, about a third of a second of LLVM; other processes help with longer modules.
 PART = 1 << 18
+# A part adds a millisecond or two, as much as half a function of average length.
+EVERY = 8
 # The same of one that is compiled quickly: each has all the functions that it calls.
 QUICK_PART = 1 << 20
 # A label that LLVM makes: of a block (.LBB3_1), constants (.LCPI3_0), a jump table, the end of a function. The number
@@ -42,9 +47,14 @@ class Parts(Compilation):
         self._seen = 0  # functions of the module that are in parts, or in these:
         self._pending: tuple[list[str], list[str]] = ([], [])  # names of careful and quick ones
         self._sizes = [0, 0]  # and the lengths of their texts
+        # Parts that nobody has begun with, and whether they are quick.
+        self._waiting: list[tuple[list[str], bool]] = []
         self._written = 0  # length of all texts seen
         self._keys: list[bytes] = []  # of the parts, in order
         self._images: dict[int, Image] = {}  # by number of the part
+        self._missing: dict[
+            int, tuple[str, bool]
+        ] = {}  # and by their numbers those with no code yet
         self._processes: Processes | None = None
 
     def written(self, module: llvm_ir.Module) -> None:
@@ -57,23 +67,46 @@ class Parts(Compilation):
             quick = self._written > effort.CAREFUL and not function.carries_values
             self._pending[quick].append(function.name)
             self._sizes[quick] += function.size
-            if self._sizes[quick] >= (QUICK_PART if quick else PART):
-                self._make_part(module, quick)
+            longest = QUICK_PART if quick else PART
+            if self._sizes[quick] >= longest or (not quick and _ends_part(function)):
+                self._end_part(quick)
+        if self._written >= PART:
+            self._begin(module)
 
     def finish(self, module: llvm_ir.Module) -> Image:
         self.written(module)
-        if not self._keys:
-            return self._compile(str(module))
-        for quick in (False, True):
-            if self._pending[quick]:
-                self._make_part(module, quick)
+        self._end_part(False)
+        self._end_part(True)
+        if self._written < PART:
+            return self._finish_short(module)
+        self._begin(module)
+        made = {n: self._host.compile_text(*m, dump=self.dump) for n, m in self._missing.items()}
         if self._processes is not None:
-            for number, image in self._processes.finish().items():
-                self._images[number] = image
-                if self._cached:
-                    code_cache.keep(self._keys[number], image)
-        images = [self._images[number] for number in range(len(self._keys))]
-        image = concatenate(images)
+            made = self._processes.finish()
+        for number, image in made.items():
+            self._images[number] = image
+            if self._cached:
+                code_cache.keep(self._keys[number], image)
+        return self._whole(module, len(self._keys))
+
+    def _finish_short(self, module: llvm_ir.Module) -> Image:
+        """The image of a module that this process compiles alone, when it is complete."""
+        parts = []
+        for names, quick in self._waiting:
+            if module.launched is not None:  # what others call goes with them
+                names = [name for name in names if name in module.launched]
+            if names:
+                parts.append((names, quick))
+        if len(parts) <= 1:
+            return self._compile(str(module), False)
+        for number, (names, quick) in enumerate(parts):
+            self._images[number] = self._compile(module.part(names), quick)
+        return self._whole(module, len(parts))
+
+    def _whole(self, module: llvm_ir.Module, count: int) -> Image:
+        """The image of the module, of its ``count`` parts."""
+        images = [self._images[number] for number in range(count)]
+        image = concatenate(images, self._host.is_x86)
         if self.dump:
             # The parts number their attributes and metadata each on its own, so that their texts together are no
             # module: the whole goes through the passes once more, which takes a tenth of the time of the rest.
@@ -85,33 +118,49 @@ class Parts(Compilation):
         if self._processes is not None:
             self._processes.close()
 
-    def _make_part(self, module: llvm_ir.Module, quick: bool) -> None:
-        text = module.part(self._pending[quick])
-        self._pending[quick].clear()
-        self._sizes[quick] = 0
-        number = len(self._keys)
-        key = self._key(text, quick)
-        self._keys.append(key)
-        image = code_cache.find(key) if self._cached else None
-        if image is not None:
-            self._images[number] = image
-            return
-        if self._processes is None:
-            self._processes = Processes(self._host, self.dump)
-        self._processes.put(number, text, quick)
+    def _end_part(self, quick: bool) -> None:
+        if self._pending[quick]:
+            self._waiting.append(([*self._pending[quick]], quick))
+            self._pending[quick].clear()
+            self._sizes[quick] = 0
 
-    def _compile(self, text: str) -> Image:
-        """A module that is no longer than a part."""
-        key = self._key(text, False)
+    def _begin(self, module: llvm_ir.Module) -> None:
+        """Find the code of all parts that are waiting. What is missing is made by other processes if it is long."""
+        for names, quick in self._waiting:
+            text = module.part(names)
+            number = len(self._keys)
+            key = self._key(text, quick)
+            self._keys.append(key)
+            image = code_cache.find(key) if self._cached else None
+            if image is not None:
+                self._images[number] = image
+            else:
+                self._missing[number] = text, quick
+        self._waiting.clear()
+        if self._processes is None and sum(len(text) for text, _ in self._missing.values()) >= PART:
+            self._processes = Processes(self._host, self.dump)
+        if self._processes is not None:
+            for number, (text, quick) in self._missing.items():
+                self._processes.put(number, text, quick)
+            self._missing.clear()
+
+    def _compile(self, text: str, quick: bool) -> Image:
+        """The code of a module or part, made by this process if it is not kept."""
+        key = self._key(text, quick)
         image = code_cache.find(key) if self._cached else None
         if image is None:
-            image = self._host.compile_text(text, dump=self.dump)
+            image = self._host.compile_text(text, quick, dump=self.dump)
             if self._cached:
                 code_cache.keep(key, image)
         return image
 
     def _key(self, text: str, quick: bool) -> bytes:
         return code_cache.key(f"{self.target.identity} {'quick' if quick else 'careful'}", text)
+
+
+def _ends_part(function: llvm_ir.Function) -> bool:
+    """Whether a part ends behind this function, if not before. Its name does not matter: it is the program's."""
+    return zlib.crc32(function.body.encode()) % EVERY == 0
 
 
 def join_assembly(parts: list[str]) -> str:

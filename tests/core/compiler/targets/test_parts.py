@@ -147,6 +147,7 @@ def test_only_code_behind_the_first_is_compiled_quickly(monkeypatch):
         called=[adder],
         dimensions=(1,),
     )
+    monkeypatch.setattr(parts, "EVERY", 1 << 40)  # no part ends by the text of a function
     with closing(target.start()) as compilation:
         sines(module, target, "first", 3)
         compilation.written(module)
@@ -182,6 +183,78 @@ def test_what_a_part_uses_is_in_it():
     assert "define internal void @b" in texts[1]
     images = [host.for_cpu().compile_text(text) for text in texts]
     assert sorted(sorted(image.symbols) for image in images) == [["a", "b"], ["c", "d"]]
+
+
+def test_the_text_of_a_part_does_not_depend_on_the_rest_of_the_module():
+    texts = []
+    for others in (0, 2):
+        module = host.for_cpu().module()
+        module.attribute_group("cold")
+        for n in range(others):
+            sines(module, host.for_cpu(), f"other{n}", 3 + n)
+            module.declare("llvm.fma.f64", "double", ["double"] * 3)
+        sines(module, host.for_cpu(), "this", 2)
+        texts.append(module.part(["this"]))
+    assert texts[0] == texts[1]
+
+
+def test_programs_with_the_same_functions_have_the_same_parts(monkeypatch):
+    """Though others stand before them and between, and names are other ones: only parts with new functions are made."""
+    monkeypatch.setattr(parts, "EVERY", 1)
+    target = host.for_cpu()
+
+    def compiled(*functions):
+        code_cache_misses = code_cache.misses()
+        module = target.module()
+        with closing(target.start()) as compilation:
+            for name, terms in functions:
+                sines(module, target, name, terms)
+                compilation.written(module)
+            image = compilation.finish(module)
+            assert compilation._processes is None
+        return image, code_cache.misses() - code_cache_misses
+
+    first = [("a", 2), ("b", 3), ("c", 4)]
+    assert compiled(*first)[1] == 3
+    longer = [("z", 5), *first[:1], ("y", 6), *first[1:]]
+    image, made = compiled(*longer)
+    assert made == 2
+    code_cache.clear()
+    assert compiled(*longer)[0].code == image.code
+    loaded = LoadedImage(image)
+    for name, terms in longer:
+        x = VALUES.astype(np.float32)
+        expected = sum(np.sin((x * np.float32(k)).astype(np.float64)) for k in range(terms))
+        np.testing.assert_allclose(run(loaded, name, VALUES), expected, atol=1e-5)
+
+
+def test_where_a_part_ends_is_said_by_the_text_of_its_last_function():
+    target, ends = host.for_cpu(), []
+    for name in ("some", "other"):
+        module = target.module()
+        for n in range(1, 40):
+            sines(module, target, f"{name}{n}", n)
+        ends.append([parts._ends_part(f) for f in module.functions.values() if not f.is_internal])
+    assert ends[0] == ends[1]
+    assert 0 < sum(ends[0]) < len(ends[0])
+
+
+def test_functions_that_only_others_call_are_in_no_part_of_their_own(monkeypatch):
+    monkeypatch.setattr(parts, "EVERY", 1)
+    target = host.for_cpu()
+    module = target.module()
+    sines(module, target, "inner", 2)
+    sines(module, target, "first", 3)
+    b = llvm_ir.Builder(module, "outer", ["ptr", "i64", "i64"])
+    b.call("void", "inner", b.arguments)
+    b.ret()
+    b.finish()
+    module.launched = {"outer", "first"}
+    before = code_cache.misses()
+    with closing(target.start()) as compilation:
+        image = compilation.finish(module)
+    assert code_cache.misses() - before == 2
+    assert set(image.symbols) == {"outer", "first"}
 
 
 def write_broken(module, name):

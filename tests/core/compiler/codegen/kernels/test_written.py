@@ -51,6 +51,36 @@ def test_artifacts_are_the_same_whatever_was_compiled_before(name, cpu):
     assert written.count() == before
 
 
+def many(name: str, steps: int, first: int = 0) -> bytes:
+    """A program of ``steps`` products with something around each, a kernel or two a step, all different."""
+    kind = "tensor<24x24xf32>"
+    text = [f"module @{name} {{ func.func public @main(%a: {kind}) -> {kind} {{"]
+    value = "%a"
+    for n in range(first, first + steps):
+        text.append(f"%c{n} = stablehlo.constant dense<{n + 0.5}> : {kind}")
+        text.append(f"%m{n} = stablehlo.multiply {value}, %c{n} : {kind}")
+        text.append(
+            f"%d{n} = stablehlo.dot_general %m{n}, %a, contracting_dims = [1] x [0] : ({kind}, {kind}) -> {kind}"
+        )
+        text.append(f"%s{n} = stablehlo.sine %d{n} : {kind}")
+        value = f"%s{n}"
+    return "\n".join([*text, f"return {value} : {kind} }} }}"]).encode()
+
+
+def test_artifacts_of_programs_that_grow_are_the_same_warm_and_cold():
+    """As a loop of PyTorch/XLA's makes them; code comes from parts that earlier programs had."""
+    warm = [
+        compile.compile_program(many("grows", steps, first), "mlir", b"", {})
+        for steps, first in ((12, 0), (16, 0), (20, 3), (40, 0))
+    ]
+    for artifact_, (steps, first) in zip(warm, ((12, 0), (16, 0), (20, 3), (40, 0)), strict=True):
+        written.clear()
+        assert artifact(many("grows", steps, first), "host") == artifact_
+    hits = code_cache.hits()
+    compile.compile_program(many("grows", 41), "mlir", b"", {})
+    assert code_cache.hits() > hits
+
+
 def test_helpers_come_with_a_kernel():
     """The second program takes a kernel whose functions and tables it has not."""
     both = program("both", "tan %a", "reverse %0, dims = [0]", "cosine %1")
