@@ -17,7 +17,6 @@ void RegisterRngState(LibraryRegistry& registry);
 void RegisterSort(LibraryRegistry& registry);
 void RegisterTopK(LibraryRegistry& registry);
 void RegisterTranspose(LibraryRegistry& registry);
-void RegisterTriangularSolve(LibraryRegistry& registry);
 
 namespace lapack {
 void RegisterEigen(LibraryRegistry& registry);

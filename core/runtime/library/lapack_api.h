@@ -15,12 +15,20 @@
 #include <string>
 #include <type_traits>
 
-#include "core/runtime/library/linear_algebra.h"
 #include "core/runtime/status.h"
 
 namespace tripont::lapack {
 
-using linear_algebra::kIsComplex;
+template <typename T>
+constexpr bool kIsComplex = false;
+template <typename T>
+constexpr bool kIsComplex<std::complex<T>> = true;
+
+template <typename T>
+T Conjugate(T value) {
+  if constexpr (kIsComplex<T>) return std::conj(value);
+  return value;
+}
 
 using Int = int32_t;
 using Length = size_t;  // of a character argument

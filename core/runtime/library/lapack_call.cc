@@ -33,7 +33,7 @@ Status BatchCall::Execute(LibraryContext& context, void* const* operands,
   std::optional<OneThread> one_thread;
   const Api* api = LoadedOrNull();
   // LAPACK's own threads know nothing of a program's limit.
-  const bool alone = tasks > 1 || order_ < kLargeOrder || ThreadsAreLimited();
+  const bool alone = tasks > 1 || order_ < kLargeOrder || ThreadsAreLimited() || shares_out_;
   if (alone && api != nullptr) one_thread.emplace(*api);
   ParallelFor(tasks, 1, [&](int64_t begin, int64_t end) {
     for (int64_t task = begin; task < end; ++task) {
@@ -46,12 +46,29 @@ Status BatchCall::Execute(LibraryContext& context, void* const* operands,
   return OkStatus();
 }
 
-Status BatchCall::SetRowMajor(bool row_major) {
-  if (row_major && lanes_.count == 0) {
-    return InvalidArgument("row_major: ", batch_, " matrices of order ", order_,
+StatusOr<std::unique_ptr<LibraryCall>> BatchCall::Prepared(std::unique_ptr<BatchCall> call,
+                                                           const LibraryCallSignature& signature,
+                                                           const Api* api) {
+  TRIPONT_ASSIGN_OR_RETURN(const Arguments arguments, Arguments::Read(signature, call->rank_));
+  call->api_ = api;
+  call->batch_ = arguments.batch();
+  TRIPONT_RETURN_IF_ERROR(call->Read(arguments));
+  return std::unique_ptr<LibraryCall>(std::move(call));
+}
+
+void BatchCall::SetWork(int64_t order, double multiply_adds, size_t workspace) {
+  order_ = order;
+  multiply_adds_ = multiply_adds;
+  workspace_ = (workspace + 63) / 64 * 64;
+}
+
+Status BatchCall::SetLanes(const matrix_lanes::Plan& lanes, const char* needs) {
+  if (needs != nullptr && lanes.count == 0) {
+    return InvalidArgument(needs, ": ", batch_, " matrices of order ", order_,
                            " are not made in lanes");
   }
-  row_major_ = row_major;
+  lanes_ = lanes;
+  workspace_ = std::max(workspace_, lanes.workspace);
   return OkStatus();
 }
 
@@ -137,13 +154,17 @@ Status Arguments::Check(std::initializer_list<Expected> operands,
   return signature_->attributes.CheckAllUsed();
 }
 
-StatusOr<char> Character(const LibraryAttributes& attributes, std::string_view name,
-                         std::string_view allowed) {
-  TRIPONT_ASSIGN_OR_RETURN(const int64_t value, attributes.Integer(name));
+StatusOr<Matrix> Arguments::MatrixInOrder(size_t operand) const {
+  TRIPONT_ASSIGN_OR_RETURN(const int64_t rows, IntegerOr("row_major", 0));
+  return MatrixOf(operand, rows != 0);
+}
+
+StatusOr<char> Arguments::Character(std::string_view attribute, std::string_view allowed) const {
+  TRIPONT_ASSIGN_OR_RETURN(const int64_t value, Integer(attribute));
   for (const char c : allowed) {
     if (value == c) return c;
   }
-  return InvalidArgument("attribute ", name, " is ", value, ", expected one of the letters ",
+  return InvalidArgument("attribute ", attribute, " is ", value, ", expected one of the letters ",
                          allowed);
 }
 

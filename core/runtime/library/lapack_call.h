@@ -13,7 +13,6 @@
 #include <cmath>
 #include <complex>
 #include <cstddef>
-#include <cstring>
 #include <initializer_list>
 #include <limits>
 #include <memory>
@@ -23,6 +22,7 @@
 #include "core/runtime/library/lapack_api.h"
 #include "core/runtime/library/matrix_lanes.h"
 #include "core/runtime/library/registry.h"
+#include "core/runtime/parallel.h"
 #include "core/runtime/shape.h"
 #include "core/runtime/status.h"
 
@@ -67,9 +67,7 @@ class Item {
   T* Copy(size_t operand, size_t result, int64_t elements) const {
     T* to = Result<T>(result, elements);
     const T* from = Operand<T>(operand, elements);
-    if (to != from && elements > 0) {
-      std::memcpy(to, from, static_cast<size_t>(elements) * sizeof(T));
-    }
+    if (to != from) ParallelCopy(to, from, static_cast<size_t>(elements) * sizeof(T));
     return to;
   }
   void* workspace() const { return work_; }
@@ -88,68 +86,37 @@ class Item {
   std::byte* work_;
 };
 
-// Runs a routine on each matrix of a batch: small ones on several threads, and several at a time
-// where the call has lanes for them (matrix_lanes.h); large ones one after the other, since OpenBLAS
-// works on each with all its threads.
-class BatchCall : public LibraryCall {
- public:
-  Status Execute(LibraryContext& context, void* const* operands, void* const* results) const final;
-
- protected:
-  // `order`: the larger dimension of a matrix. `multiply_adds`: of one matrix, about. `workspace`:
-  // bytes that Run takes. `lanes`: how many matrices RunTile takes, and the bytes that it does.
-  BatchCall(int64_t batch, int64_t order, double multiply_adds, size_t workspace,
-            matrix_lanes::Plan lanes = {})
-      : batch_(batch),
-        order_(order),
-        multiply_adds_(multiply_adds),
-        workspace_((std::max(workspace, lanes.workspace) + 63) / 64 * 64),
-        lanes_(lanes) {}
-  // Whether operands and results are row-major, which only calls in lanes take. INVALID_ARGUMENT if
-  // this one is not in lanes.
-  Status SetRowMajor(bool row_major);
-  matrix_lanes::Layout layout() const {
-    return row_major_ ? matrix_lanes::kRowMajor : matrix_lanes::kColumnMajor;
-  }
-
-  // For Run: exchanges the rows and columns of a [n,n] if the call is row-major.
-  template <typename T>
-  void TransposeIfRows(T* a, int64_t n) const {
-    for (int64_t i = 0; row_major_ && i < n; ++i) {
-      for (int64_t j = 0; j < i; ++j) std::swap(a[i * n + j], a[j * n + i]);
-    }
-  }
-
-  virtual void Run(Item item) const = 0;
-  // The matrix of `first` and those behind it, `count` of them. Those of the set that it returns
-  // are then given to Run: their operands must be as they were.
-  virtual matrix_lanes::LaneSet RunTile(Item /*first*/, int /*count*/) const { return 0; }
-
- private:
-  Status ExecuteTiles(LibraryContext& context, void* const* operands, void* const* results) const;
-
-  const int64_t batch_;
-  const int64_t order_;
-  const double multiply_adds_;
-  const size_t workspace_;
-  const matrix_lanes::Plan lanes_;
-  bool row_major_ = false;
-};
-
 // An operand or result without its batch dimensions.
 struct Expected {
   PrimitiveType type;
   std::vector<int64_t> dimensions;
 };
 
-// A matrix of m rows and n columns.
+// An array of T's.
 template <typename T>
-Expected MatrixOf(Int m, Int n, bool row_major) {
-  if (row_major) return {TypeOf<T>(), {m, n}};
-  return {TypeOf<T>(), {n, m}};
+Expected Array(std::initializer_list<int64_t> dimensions) {
+  return {TypeOf<T>(), dimensions};
 }
 
-// The shapes of a call. The batch dimensions are those of operand 0 but for the last `rank`.
+// The sizes of a matrix, and which of them comes first in its array.
+struct Matrix {
+  Int m = 0;  // rows
+  Int n = 0;  // columns
+  bool row_major = false;
+
+  int64_t size() const { return int64_t{m} * n; }
+  // The attribute by which operands and results are given in lanes alone; null if there is none.
+  const char* needs_lanes() const { return row_major ? "row_major" : nullptr; }
+  Int smaller() const { return std::min(m, n); }
+  Int larger() const { return std::max(m, n); }
+  template <typename T>
+  Expected Of() const {
+    return row_major ? Array<T>({m, n}) : Array<T>({n, m});
+  }
+};
+
+// The shapes and attributes of a call. The batch dimensions are those of operand 0 but for the last
+// `rank`.
 class Arguments {
  public:
   // INVALID_ARGUMENT if operand 0 has fewer than `rank` dimensions; UNIMPLEMENTED if the last ones
@@ -157,9 +124,28 @@ class Arguments {
   static StatusOr<Arguments> Read(const LibraryCallSignature& signature, size_t rank);
 
   int64_t batch() const { return batch_; }
+  const LibraryCallSignature& signature() const { return *signature_; }
   // Dimension `index` of operand `operand`, from 0 after the batch dimensions; 0 if it has no such
   // dimension.
   Int Dimension(size_t operand, size_t index) const;
+  // The matrices of an operand.
+  Matrix MatrixOf(size_t operand, bool row_major = false) const {
+    const Int first = Dimension(operand, 0);
+    const Int second = Dimension(operand, 1);
+    return row_major ? Matrix{first, second, true} : Matrix{second, first};
+  }
+  // The same, row-major if the attribute "row_major" says so.
+  StatusOr<Matrix> MatrixInOrder(size_t operand) const;
+
+  StatusOr<int64_t> Integer(std::string_view attribute) const {
+    return signature_->attributes.Integer(attribute);
+  }
+  StatusOr<int64_t> IntegerOr(std::string_view attribute, int64_t otherwise) const {
+    return signature_->attributes.IntegerOr(attribute, otherwise);
+  }
+  // An attribute that holds one of LAPACK's characters, as a number; INVALID_ARGUMENT if it is not
+  // one of `allowed`.
+  StatusOr<char> Character(std::string_view attribute, std::string_view allowed) const;
   // INVALID_ARGUMENT naming what does not fit, or an attribute that nothing has read.
   Status Check(std::initializer_list<Expected> operands,
                std::initializer_list<Expected> results) const;
@@ -172,10 +158,95 @@ class Arguments {
   int64_t batch_;
 };
 
-// An attribute that holds one of LAPACK's characters, as a number; INVALID_ARGUMENT if it is not
-// one of `allowed`.
-StatusOr<char> Character(const LibraryAttributes& attributes, std::string_view name,
-                         std::string_view allowed);
+// Runs a routine on each matrix of a batch: small ones on several threads, and several at a time
+// where the call has lanes for them (matrix_lanes.h); large ones one after the other, since OpenBLAS
+// works on each with all its threads.
+//
+// A call is a class template on the element type: Read() takes what it needs from the shapes and
+// attributes, Run() gives one matrix to the routine. It is made by Make().
+class BatchCall : public LibraryCall {
+ public:
+  // A factory: opens LAPACK and makes Call<T> for the type of operand 0.
+  template <template <typename> class Call>
+  static StatusOr<std::unique_ptr<LibraryCall>> Make(const LibraryCallSignature& signature) {
+    if (signature.operands.empty()) return InvalidArgument("expected operands");
+    TRIPONT_ASSIGN_OR_RETURN(const Api* api, Load());
+    switch (signature.operands[0].shape.type) {
+      case PrimitiveType::kF32:
+        return Prepared(std::make_unique<Call<float>>(), signature, api);
+      case PrimitiveType::kF64:
+        return Prepared(std::make_unique<Call<double>>(), signature, api);
+      case PrimitiveType::kC64:
+        return Prepared(std::make_unique<Call<std::complex<float>>>(), signature, api);
+      case PrimitiveType::kC128:
+        return Prepared(std::make_unique<Call<std::complex<double>>>(), signature, api);
+      default:
+        return Unimplemented("element type ", TypeName(signature.operands[0].shape.type),
+                             "; LAPACK has f32, f64, c64 and c128");
+    }
+  }
+
+  Status Execute(LibraryContext& context, void* const* operands, void* const* results) const final;
+
+ protected:
+  // `rank`: of operand 0 without batch dimensions.
+  explicit BatchCall(size_t rank = 2) : rank_(rank) {}
+
+  // Reads the shapes and attributes, checks them, and calls SetWork.
+  virtual Status Read(const Arguments& arguments) = 0;
+  // `order`: the larger dimension of a matrix. `multiply_adds`: of one matrix, about. `workspace`:
+  // bytes that Run takes.
+  void SetWork(int64_t order, double multiply_adds, size_t workspace = 0);
+  // Matrices of an `order` up to `most` may go through RunTile, which takes a workspace of `vectors`
+  // (matrix_lanes.h). INVALID_ARGUMENT if they do not, but the attribute `needs` asks for
+  // what only calls in lanes do.
+  template <typename T>
+  Status SetLanes(int64_t order, int64_t most, int64_t vectors, const char* needs) {
+    return SetLanes(matrix_lanes::PlanFor<T>(batch_, order, most, vectors), needs);
+  }
+
+  // Run shares a large matrix out to the runtime's threads itself: LAPACK's take no part.
+  void SharesOut() { shares_out_ = true; }
+
+  template <typename T>
+  const Routines<T>& lapack() const {
+    return api_->Of<T>();
+  }
+  virtual void Run(Item item) const = 0;
+  // The matrix of `first` and those behind it, `count` of them. Those of the set that it returns
+  // are then given to Run: their operands must be as they were.
+  virtual matrix_lanes::LaneSet RunTile(Item /*first*/, int /*count*/) const { return 0; }
+
+  // Lets a new call read its arguments. `api`: null for calls that need no LAPACK.
+  static StatusOr<std::unique_ptr<LibraryCall>> Prepared(std::unique_ptr<BatchCall> call,
+                                                         const LibraryCallSignature& signature,
+                                                         const Api* api);
+
+ private:
+  Status SetLanes(const matrix_lanes::Plan& lanes, const char* needs);
+  Status ExecuteTiles(LibraryContext& context, void* const* operands, void* const* results) const;
+
+  const size_t rank_;
+  const Api* api_ = nullptr;
+  int64_t batch_ = 0;
+  int64_t order_ = 0;
+  double multiply_adds_ = 0;
+  size_t workspace_ = 0;
+  bool shares_out_ = false;
+  matrix_lanes::Plan lanes_;
+};
+
+inline matrix_lanes::Layout LayoutOf(const Matrix& matrix) {
+  return matrix.row_major ? matrix_lanes::kRowMajor : matrix_lanes::kColumnMajor;
+}
+
+// For Run: exchanges the rows and columns of a [n,n] if it is row-major.
+template <typename T>
+void TransposeIfRows(T* a, const Matrix& matrix) {
+  for (int64_t i = 0; matrix.row_major && i < matrix.n; ++i) {
+    for (int64_t j = 0; j < i; ++j) std::swap(a[i * matrix.n + j], a[j * matrix.n + i]);
+  }
+}
 
 // The size of work that `query(work, lwork, info)` asks for, in elements. INTERNAL if the routine
 // refuses its arguments.
@@ -216,26 +287,6 @@ void FillNan(T* data, int64_t count) {
     std::fill(data, data + count, T(kNan, kNan));
   } else {
     std::fill(data, data + count, kNan);
-  }
-}
-
-// A factory: opens LAPACK and makes Call<T> for the type of operand 0.
-template <template <typename> class Call>
-StatusOr<std::unique_ptr<LibraryCall>> MakeCall(const LibraryCallSignature& signature) {
-  if (signature.operands.empty()) return InvalidArgument("expected operands");
-  TRIPONT_ASSIGN_OR_RETURN(const Api* api, Load());
-  switch (signature.operands[0].shape.type) {
-    case PrimitiveType::kF32:
-      return Call<float>::Make(signature, api->f32);
-    case PrimitiveType::kF64:
-      return Call<double>::Make(signature, api->f64);
-    case PrimitiveType::kC64:
-      return Call<std::complex<float>>::Make(signature, api->c64);
-    case PrimitiveType::kC128:
-      return Call<std::complex<double>>::Make(signature, api->c128);
-    default:
-      return Unimplemented("element type ", TypeName(signature.operands[0].shape.type),
-                           "; LAPACK has f32, f64, c64 and c128");
   }
 }
 

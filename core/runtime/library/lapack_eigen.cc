@@ -28,110 +28,78 @@ namespace {
 
 template <typename T>
 class Syevd final : public BatchCall {
- public:
-  static StatusOr<std::unique_ptr<LibraryCall>> Make(const LibraryCallSignature& signature,
-                                                     const Routines<T>& lapack) {
-    TRIPONT_ASSIGN_OR_RETURN(const Arguments arguments, Arguments::Read(signature, 2));
-    Problem p{};
-    p.n = arguments.Dimension(0, 0);
-    TRIPONT_ASSIGN_OR_RETURN(p.uplo, Character(signature.attributes, "uplo", "LU"));
-    TRIPONT_ASSIGN_OR_RETURN(p.mode, Character(signature.attributes, "mode", "VN"));
-    TRIPONT_ASSIGN_OR_RETURN(const int64_t rows, signature.attributes.IntegerOr("row_major", 0));
-    const Expected matrix{TypeOf<T>(), {p.n, p.n}};
+  Status Read(const Arguments& arguments) override {
+    TRIPONT_ASSIGN_OR_RETURN(a_, arguments.MatrixInOrder(0));
+    n_ = a_.n;
+    TRIPONT_ASSIGN_OR_RETURN(uplo_, arguments.Character("uplo", "LU"));
+    TRIPONT_ASSIGN_OR_RETURN(mode_, arguments.Character("mode", "VN"));
+    const Expected matrix = Array<T>({n_, n_});
     TRIPONT_RETURN_IF_ERROR(
-        arguments.Check({matrix}, {matrix, {TypeOf<Real<T>>(), {p.n}}, {PrimitiveType::kS32, {}}}));
+        arguments.Check({matrix}, {matrix, Array<Real<T>>({n_}), Array<Int>({})}));
     // Three sizes are asked for at once.
-    const Int lda = Leading(p.n);
     T size = T(0);
     Real<T> real_size = 0;
-    Real<T> w = 0;
-    const Int ask = -1;
-    Int info = 0;
-    if constexpr (kIsComplex<T>) {
-      lapack.syevd(&p.mode, &p.uplo, &p.n, &size, &lda, &w, &size, &ask, &real_size, &ask, &p.iwork,
-                   &ask, &info, 1, 1);
-    } else {
-      lapack.syevd(&p.mode, &p.uplo, &p.n, &size, &lda, &w, &size, &ask, &p.iwork, &ask, &info, 1,
-                   1);
-    }
-    auto answer = [&](auto value) {
-      return WorkSize<T>("syevd", [&](T* to, const Int*, Int* to_info) {
-        *to = T(std::real(value));
-        *to_info = info;
-      });
-    };
-    TRIPONT_ASSIGN_OR_RETURN(p.work, answer(size));
-    TRIPONT_ASSIGN_OR_RETURN(p.rwork, answer(real_size));
-    p.iwork = std::max<Int>(1, p.iwork);
-    std::unique_ptr<Syevd> call(new Syevd(arguments.batch(), p, lapack));
-    TRIPONT_RETURN_IF_ERROR(call->SetRowMajor(rows != 0));
-    return std::unique_ptr<LibraryCall>(std::move(call));
+    TRIPONT_ASSIGN_OR_RETURN(work_, WorkSize<T>("syevd", [&](T* to, const Int* ask, Int* info) {
+                               Real<T> w = 0;
+                               Call(&size, &w, &size, ask, &real_size, ask, &iwork_, ask, info);
+                               *to = size;
+                             }));
+    TRIPONT_ASSIGN_OR_RETURN(
+        rwork_, WorkSize<T>("syevd", [&](T* to, const Int*, Int*) { *to = T(real_size); }));
+    iwork_ = std::max<Int>(1, iwork_);
+    SetWork(n_, 6.0 * n_ * n_ * n_,
+            BytesOf<T>(work_) + BytesOf<Real<T>>(rwork_) + BytesOf<Int>(iwork_));
+    return SetLanes<T>(n_, matrix_lanes::kMostJacobiOrder,
+                       2 * matrix_lanes::MatrixVectors(n_, n_) + n_, a_.needs_lanes());
   }
 
- private:
-  struct Problem {
-    Int n;
-    char uplo;
-    char mode;
-    Int work;
-    Int rwork;
-    Int iwork;
-  };
-
-  Syevd(int64_t batch, const Problem& p, const Routines<T>& lapack)
-      : BatchCall(batch, p.n, 6.0 * p.n * p.n * p.n,
-                  BytesOf<T>(p.work) + BytesOf<Real<T>>(p.rwork) + BytesOf<Int>(p.iwork),
-                  matrix_lanes::PlanFor<T>(batch, p.n, matrix_lanes::kMostJacobiOrder,
-                                           2 * matrix_lanes::MatrixVectors(p.n, p.n) + p.n)),
-        problem_(p),
-        lapack_(lapack) {}
+  // `rwork`: complex matrices only.
+  void Call(T* a, Real<T>* w, T* work, const Int* lwork, [[maybe_unused]] Real<T>* rwork,
+            [[maybe_unused]] const Int* lrwork, Int* iwork, const Int* liwork, Int* info) const {
+    const Int lda = Leading(n_);
+    if constexpr (kIsComplex<T>) {
+      lapack<T>().syevd(&mode_, &uplo_, &n_, a, &lda, w, work, lwork, rwork, lrwork, iwork, liwork,
+                        info, 1, 1);
+    } else {
+      lapack<T>().syevd(&mode_, &uplo_, &n_, a, &lda, w, work, lwork, iwork, liwork, info, 1, 1);
+    }
+  }
 
   bool Finite(const T* a) const {
-    const int64_t n = problem_.n;
+    const int64_t n = n_;
     for (int64_t column = 0; column < n; ++column) {
-      const int64_t begin = problem_.uplo == 'L' ? column : 0;
-      const int64_t end = problem_.uplo == 'L' ? n : column + 1;
+      const int64_t begin = uplo_ == 'L' ? column : 0;
+      const int64_t end = uplo_ == 'L' ? n : column + 1;
       if (!AllFinite(a + column * n + begin, end - begin)) return false;
     }
     return true;
   }
 
   void Run(Item item) const override {
-    const Problem& p = problem_;
-    const int64_t size = int64_t{1} * p.n * p.n;
-    T* a = item.Copy<T>(0, 0, size);
-    TransposeIfRows(a, p.n);
-    auto* w = item.Result<Real<T>>(1, p.n);
+    T* a = item.Copy<T>(0, 0, a_.size());
+    TransposeIfRows(a, a_);
+    auto* w = item.Result<Real<T>>(1, n_);
     Int* info = item.Result<Int>(2, 1);
     if (!Finite(a)) {
-      FillNan(a, size);
-      FillNan(w, p.n);
+      FillNan(a, a_.size());
+      FillNan(w, n_);
       *info = kNotFinite;
       return;
     }
-    const Int lda = Leading(p.n);
-    T* work = item.Take<T>(p.work);
-    [[maybe_unused]] auto* rwork = item.Take<Real<T>>(p.rwork);
-    Int* iwork = item.Take<Int>(p.iwork);
-    if constexpr (kIsComplex<T>) {
-      lapack_.syevd(&p.mode, &p.uplo, &p.n, a, &lda, w, work, &p.work, rwork, &p.rwork, iwork,
-                    &p.iwork, info, 1, 1);
-    } else {
-      lapack_.syevd(&p.mode, &p.uplo, &p.n, a, &lda, w, work, &p.work, iwork, &p.iwork, info, 1, 1);
-    }
-    TransposeIfRows(a, p.n);
+    T* work = item.Take<T>(work_);
+    auto* rwork = item.Take<Real<T>>(rwork_);
+    Call(a, w, work, &work_, rwork, &rwork_, item.Take<Int>(iwork_), &iwork_, info);
+    TransposeIfRows(a, a_);
   }
 
   matrix_lanes::LaneSet RunTile(Item first, int count) const override {
     if constexpr (!kIsComplex<T>) {
-      const Int n = problem_.n;
-      const int64_t size = int64_t{1} * n * n;
-      matrix_lanes::EigenTile<T> tile{n,
-                                      layout(),
-                                      problem_.uplo == 'L',
-                                      first.Operand<T>(0, size),
-                                      first.Result<T>(1, n),
-                                      problem_.mode == 'V' ? first.Result<T>(0, size) : nullptr,
+      matrix_lanes::EigenTile<T> tile{n_,
+                                      LayoutOf(a_),
+                                      uplo_ == 'L',
+                                      first.Operand<T>(0, a_.size()),
+                                      first.Result<T>(1, n_),
+                                      mode_ == 'V' ? first.Result<T>(0, a_.size()) : nullptr,
                                       count,
                                       first.workspace()};
       std::fill_n(first.Result<Int>(2, 1), count, 0);
@@ -141,79 +109,65 @@ class Syevd final : public BatchCall {
     return 0;
   }
 
-  const Problem problem_;
-  const Routines<T>& lapack_;
+  Matrix a_;
+  Int n_ = 0;
+  char uplo_ = 0;
+  char mode_ = 0;
+  Int work_ = 0;
+  Int rwork_ = 0;
+  Int iwork_ = 0;
 };
 
 template <typename T>
 class Geev final : public BatchCall {
- public:
-  static StatusOr<std::unique_ptr<LibraryCall>> Make(const LibraryCallSignature& signature,
-                                                     const Routines<T>& lapack) {
-    TRIPONT_ASSIGN_OR_RETURN(const Arguments arguments, Arguments::Read(signature, 2));
-    Problem p{};
-    p.n = arguments.Dimension(0, 0);
-    TRIPONT_ASSIGN_OR_RETURN(p.left, Character(signature.attributes, "compute_left", "VN"));
-    TRIPONT_ASSIGN_OR_RETURN(p.right, Character(signature.attributes, "compute_right", "VN"));
-    const Expected matrix{TypeOf<T>(), {p.n, p.n}};
-    const Expected values{TypeOf<T>(), {p.n}};
-    const Expected vectors{TypeOf<std::complex<Real<T>>>(), {p.n, p.n}};
-    const Expected info{PrimitiveType::kS32, {}};
+  Status Read(const Arguments& arguments) override {
+    n_ = arguments.Dimension(0, 0);
+    TRIPONT_ASSIGN_OR_RETURN(left_, arguments.Character("compute_left", "VN"));
+    TRIPONT_ASSIGN_OR_RETURN(right_, arguments.Character("compute_right", "VN"));
+    const Expected matrix = Array<T>({n_, n_});
+    const Expected values = Array<T>({n_});
+    const Expected vectors = Array<std::complex<Real<T>>>({n_, n_});
+    const Expected info = Array<Int>({});
     if constexpr (kIsComplex<T>) {
       TRIPONT_RETURN_IF_ERROR(arguments.Check({matrix}, {values, vectors, vectors, info}));
     } else {
       TRIPONT_RETURN_IF_ERROR(arguments.Check({matrix}, {values, values, vectors, vectors, info}));
     }
-    TRIPONT_ASSIGN_OR_RETURN(p.work, WorkSize<T>("geev", [&](T* size, const Int* ask, Int* state) {
+    TRIPONT_ASSIGN_OR_RETURN(work_, WorkSize<T>("geev", [&](T* size, const Int* ask, Int* state) {
                                Real<T> unused = 0;
-                               Call(lapack, p, size, size, size, size, size, size, ask, &unused,
-                                    state);
+                               Call(size, size, size, size, size, size, ask, &unused, state);
                              }));
-    return std::unique_ptr<LibraryCall>(new Geev(arguments.batch(), p, lapack));
+    SetWork(n_, 15.0 * n_ * n_ * n_,
+            BytesOf<T>(work_) + 3 * BytesOf<T>(int64_t{1} * n_ * n_) +
+                BytesOf<Real<T>>(int64_t{2} * n_));
+    return OkStatus();
   }
 
- private:
-  struct Problem {
-    Int n;
-    char left;
-    char right;
-    Int work;
-  };
-
-  Geev(int64_t batch, const Problem& p, const Routines<T>& lapack)
-      : BatchCall(batch, p.n, 15.0 * p.n * p.n * p.n,
-                  BytesOf<T>(p.work) + 3 * BytesOf<T>(int64_t{1} * p.n * p.n) +
-                      BytesOf<Real<T>>(int64_t{2} * p.n)),
-        problem_(p),
-        lapack_(lapack) {}
-
   // `w_imag`: real matrices only; `rwork`: complex ones only.
-  static void Call(const Routines<T>& lapack, const Problem& p, T* a, T* w,
-                   [[maybe_unused]] T* w_imag, T* left, T* right, T* work, const Int* lwork,
-                   [[maybe_unused]] Real<T>* rwork, Int* info) {
-    const Int ld = Leading(p.n);
+  void Call(T* a, T* w, [[maybe_unused]] T* w_imag, T* left, T* right, T* work, const Int* lwork,
+            [[maybe_unused]] Real<T>* rwork, Int* info) const {
+    const Int ld = Leading(n_);
     if constexpr (kIsComplex<T>) {
-      lapack.geev(&p.left, &p.right, &p.n, a, &ld, w, left, &ld, right, &ld, work, lwork, rwork,
-                  info, 1, 1);
+      lapack<T>().geev(&left_, &right_, &n_, a, &ld, w, left, &ld, right, &ld, work, lwork, rwork,
+                       info, 1, 1);
     } else {
-      lapack.geev(&p.left, &p.right, &p.n, a, &ld, w, w_imag, left, &ld, right, &ld, work, lwork,
-                  info, 1, 1);
+      lapack<T>().geev(&left_, &right_, &n_, a, &ld, w, w_imag, left, &ld, right, &ld, work, lwork,
+                       info, 1, 1);
     }
   }
 
   // LAPACK packs the eigenvectors of a conjugate pair as one real and one imaginary column.
   void Unpack(const Real<T>* w_imag, const Real<T>* packed, std::complex<Real<T>>* vectors) const {
-    const int64_t n = problem_.n;
-    for (int64_t j = 0; j < n; ++j) {
-      const Real<T>* column = packed + j * n;
-      auto* to = vectors + j * n;
-      if (w_imag[j] == 0 || j + 1 == n) {
-        for (int64_t i = 0; i < n; ++i) to[i] = column[i];
+    for (int64_t j = 0; j < n_; ++j) {
+      const Real<T>* column = packed + j * n_;
+      auto* to = vectors + j * n_;
+      if (w_imag[j] == 0 || j + 1 == n_) {
+        for (int64_t i = 0; i < n_; ++i) to[i] = column[i];
         continue;
       }
-      for (int64_t i = 0; i < n; ++i) {
-        to[i] = {column[i], column[n + i]};
-        to[n + i] = {column[i], -column[n + i]};
+      for (int64_t i = 0; i < n_; ++i) {
+        to[i] = {column[i], column[n_ + i]};
+        to[n_ + i] = {column[i], -column[n_ + i]};
       }
       ++j;
     }
@@ -221,18 +175,17 @@ class Geev final : public BatchCall {
 
   void Run(Item item) const override {
     using Complex = std::complex<Real<T>>;
-    const Problem& p = problem_;
-    const int64_t size = int64_t{1} * p.n * p.n;
+    const int64_t size = int64_t{1} * n_ * n_;
     constexpr size_t kFirst = kIsComplex<T> ? 1 : 2;  // result that holds the left vectors
-    T* w = item.Result<T>(0, p.n);
-    T* w_imag = kIsComplex<T> ? nullptr : item.Result<T>(1, p.n);
+    T* w = item.Result<T>(0, n_);
+    T* w_imag = kIsComplex<T> ? nullptr : item.Result<T>(1, n_);
     auto* left = item.Result<Complex>(kFirst, size);
     auto* right = item.Result<Complex>(kFirst + 1, size);
     Int* info = item.Result<Int>(kFirst + 2, 1);
     const T* from = item.Operand<T>(0, size);
     if (!AllFinite(from, size)) {
-      FillNan(w, p.n);
-      if (w_imag != nullptr) FillNan(w_imag, p.n);
+      FillNan(w, n_);
+      if (w_imag != nullptr) FillNan(w_imag, n_);
       FillNan(left, size);
       FillNan(right, size);
       *info = kNotFinite;
@@ -240,151 +193,119 @@ class Geev final : public BatchCall {
     }
     T* a = item.Take<T>(size);
     std::copy_n(from, size, a);
-    T* work = item.Take<T>(p.work);
-    auto* rwork = item.Take<Real<T>>(int64_t{2} * p.n);
+    T* work = item.Take<T>(work_);
+    auto* rwork = item.Take<Real<T>>(int64_t{2} * n_);
     if constexpr (kIsComplex<T>) {
-      Call(lapack_, p, a, w, nullptr, left, right, work, &p.work, rwork, info);
+      Call(a, w, nullptr, left, right, work, &work_, rwork, info);
     } else {
       T* packed_left = item.Take<T>(size);
       T* packed_right = item.Take<T>(size);
-      Call(lapack_, p, a, w, w_imag, packed_left, packed_right, work, &p.work, rwork, info);
+      Call(a, w, w_imag, packed_left, packed_right, work, &work_, rwork, info);
       if (*info != 0) return;
-      if (p.left == 'V') Unpack(w_imag, packed_left, left);
-      if (p.right == 'V') Unpack(w_imag, packed_right, right);
+      if (left_ == 'V') Unpack(w_imag, packed_left, left);
+      if (right_ == 'V') Unpack(w_imag, packed_right, right);
     }
   }
 
-  const Problem problem_;
-  const Routines<T>& lapack_;
+  Int n_ = 0;
+  char left_ = 0;
+  char right_ = 0;
+  Int work_ = 0;
 };
 
 template <typename T>
 class Gees final : public BatchCall {
- public:
-  static StatusOr<std::unique_ptr<LibraryCall>> Make(const LibraryCallSignature& signature,
-                                                     const Routines<T>& lapack) {
-    TRIPONT_ASSIGN_OR_RETURN(const Arguments arguments, Arguments::Read(signature, 2));
-    Problem p{};
-    p.n = arguments.Dimension(0, 0);
-    TRIPONT_ASSIGN_OR_RETURN(p.mode, Character(signature.attributes, "mode", "VN"));
-    TRIPONT_RETURN_IF_ERROR(Character(signature.attributes, "sort", "N").status());
-    const Expected matrix{TypeOf<T>(), {p.n, p.n}};
-    const Expected values{TypeOf<T>(), {p.n}};
-    const Expected number{PrimitiveType::kS32, {}};
+  Status Read(const Arguments& arguments) override {
+    n_ = arguments.Dimension(0, 0);
+    TRIPONT_ASSIGN_OR_RETURN(mode_, arguments.Character("mode", "VN"));
+    TRIPONT_RETURN_IF_ERROR(arguments.Character("sort", "N").status());
+    const Expected matrix = Array<T>({n_, n_});
+    const Expected values = Array<T>({n_});
+    const Expected number = Array<Int>({});
     if constexpr (kIsComplex<T>) {
       TRIPONT_RETURN_IF_ERROR(arguments.Check({matrix}, {matrix, matrix, values, number, number}));
     } else {
       TRIPONT_RETURN_IF_ERROR(
           arguments.Check({matrix}, {matrix, matrix, values, values, number, number}));
     }
-    TRIPONT_ASSIGN_OR_RETURN(p.work, WorkSize<T>("gees", [&](T* size, const Int* ask, Int* info) {
+    TRIPONT_ASSIGN_OR_RETURN(work_, WorkSize<T>("gees", [&](T* size, const Int* ask, Int* info) {
                                Real<T> unused = 0;
                                Int selected = 0;
-                               Call(lapack, p, size, &selected, size, size, size, size, ask,
-                                    &unused, info);
+                               Call(size, &selected, size, size, size, size, ask, &unused, info);
                              }));
-    return std::unique_ptr<LibraryCall>(new Gees(arguments.batch(), p, lapack));
+    SetWork(n_, 15.0 * n_ * n_ * n_, BytesOf<T>(work_) + BytesOf<Real<T>>(n_));
+    return OkStatus();
   }
 
- private:
-  struct Problem {
-    Int n;
-    char mode;
-    Int work;
-  };
-
-  Gees(int64_t batch, const Problem& p, const Routines<T>& lapack)
-      : BatchCall(batch, p.n, 15.0 * p.n * p.n * p.n, BytesOf<T>(p.work) + BytesOf<Real<T>>(p.n)),
-        problem_(p),
-        lapack_(lapack) {}
-
-  static void Call(const Routines<T>& lapack, const Problem& p, T* a, Int* selected, T* w,
-                   [[maybe_unused]] T* w_imag, T* vectors, T* work, const Int* lwork,
-                   [[maybe_unused]] Real<T>* rwork, Int* info) {
+  void Call(T* a, Int* selected, T* w, [[maybe_unused]] T* w_imag, T* vectors, T* work,
+            const Int* lwork, [[maybe_unused]] Real<T>* rwork, Int* info) const {
     const char sort = 'N';
-    const Int ld = Leading(p.n);
+    const Int ld = Leading(n_);
     if constexpr (kIsComplex<T>) {
-      lapack.gees(&p.mode, &sort, nullptr, &p.n, a, &ld, selected, w, vectors, &ld, work, lwork,
-                  rwork, nullptr, info, 1, 1);
+      lapack<T>().gees(&mode_, &sort, nullptr, &n_, a, &ld, selected, w, vectors, &ld, work, lwork,
+                       rwork, nullptr, info, 1, 1);
     } else {
-      lapack.gees(&p.mode, &sort, nullptr, &p.n, a, &ld, selected, w, w_imag, vectors, &ld, work,
-                  lwork, nullptr, info, 1, 1);
+      lapack<T>().gees(&mode_, &sort, nullptr, &n_, a, &ld, selected, w, w_imag, vectors, &ld, work,
+                       lwork, nullptr, info, 1, 1);
     }
   }
 
   void Run(Item item) const override {
-    const Problem& p = problem_;
-    const int64_t size = int64_t{1} * p.n * p.n;
+    const int64_t size = int64_t{1} * n_ * n_;
     constexpr size_t kSelected = kIsComplex<T> ? 3 : 4;
     T* a = item.Copy<T>(0, 0, size);
     T* vectors = item.Result<T>(1, size);
-    T* w = item.Result<T>(2, p.n);
-    T* w_imag = kIsComplex<T> ? nullptr : item.Result<T>(3, p.n);
+    T* w = item.Result<T>(2, n_);
+    T* w_imag = kIsComplex<T> ? nullptr : item.Result<T>(3, n_);
     Int* selected = item.Result<Int>(kSelected, 1);
     Int* info = item.Result<Int>(kSelected + 1, 1);
     if (!AllFinite(a, size)) {
       FillNan(a, size);
       FillNan(vectors, size);
-      FillNan(w, p.n);
-      if (w_imag != nullptr) FillNan(w_imag, p.n);
+      FillNan(w, n_);
+      if (w_imag != nullptr) FillNan(w_imag, n_);
       *selected = 0;
       *info = kNotFinite;
       return;
     }
-    T* work = item.Take<T>(p.work);
-    Call(lapack_, p, a, selected, w, w_imag, vectors, work, &p.work, item.Take<Real<T>>(p.n), info);
+    T* work = item.Take<T>(work_);
+    Call(a, selected, w, w_imag, vectors, work, &work_, item.Take<Real<T>>(n_), info);
   }
 
-  const Problem problem_;
-  const Routines<T>& lapack_;
+  Int n_ = 0;
+  char mode_ = 0;
+  Int work_ = 0;
 };
 
 // gesdd (divide and conquer) or gesvd (QR iterations).
 template <typename T, bool kDivide>
 class SingularValues final : public BatchCall {
- public:
-  static StatusOr<std::unique_ptr<LibraryCall>> Make(const LibraryCallSignature& signature,
-                                                     const Routines<T>& lapack) {
-    TRIPONT_ASSIGN_OR_RETURN(const Arguments arguments, Arguments::Read(signature, 2));
-    Problem p{};
-    p.n = arguments.Dimension(0, 0);
-    p.m = arguments.Dimension(0, 1);
-    p.k = std::min(p.m, p.n);
-    TRIPONT_ASSIGN_OR_RETURN(const int64_t rows, signature.attributes.IntegerOr("row_major", 0));
-    TRIPONT_ASSIGN_OR_RETURN(p.mode, Character(signature.attributes, "mode", "ASN"));
-    p.u_columns = p.mode == 'A' ? p.m : p.k;
-    p.vt_rows = p.mode == 'A' ? p.n : p.k;
-    if (p.mode == 'N') {  // what is not computed may have either shape
-      if (FromEnd(signature, 2, 2) == p.m) p.u_columns = p.m;
-      if (FromEnd(signature, 3, 1) == p.n) p.vt_rows = p.n;
+  Status Read(const Arguments& arguments) override {
+    TRIPONT_ASSIGN_OR_RETURN(a_, arguments.MatrixInOrder(0));
+    k_ = a_.smaller();
+    TRIPONT_ASSIGN_OR_RETURN(mode_, arguments.Character("mode", "ASN"));
+    u_.m = a_.m;
+    vt_.n = a_.n;
+    u_.n = mode_ == 'A' ? a_.m : k_;
+    vt_.m = mode_ == 'A' ? a_.n : k_;
+    if (mode_ == 'N') {  // what is not computed may have either shape
+      if (FromEnd(arguments.signature(), 2, 2) == a_.m) u_.n = a_.m;
+      if (FromEnd(arguments.signature(), 3, 1) == a_.n) vt_.m = a_.n;
     }
-    const Expected matrix{TypeOf<T>(), {p.n, p.m}};
-    TRIPONT_RETURN_IF_ERROR(arguments.Check({matrix}, {matrix,
-                                                       {TypeOf<Real<T>>(), {p.k}},
-                                                       {TypeOf<T>(), {p.u_columns, p.m}},
-                                                       {TypeOf<T>(), {p.n, p.vt_rows}},
-                                                       {PrimitiveType::kS32, {}}}));
+    TRIPONT_RETURN_IF_ERROR(arguments.Check(
+        {a_.Of<T>()}, {a_.Of<T>(), Array<Real<T>>({k_}), u_.Of<T>(), vt_.Of<T>(), Array<Int>({})}));
     TRIPONT_ASSIGN_OR_RETURN(
-        p.work, WorkSize<T>(kDivide ? "gesdd" : "gesvd", [&](T* size, const Int* ask, Int* info) {
+        work_, WorkSize<T>(kDivide ? "gesdd" : "gesvd", [&](T* size, const Int* ask, Int* info) {
           Real<T> s = 0;
           Int iwork = 0;
-          Call(lapack, p, size, &s, size, size, size, ask, &s, &iwork, info);
+          Call(size, &s, size, size, size, ask, &s, &iwork, info);
         }));
-    std::unique_ptr<SingularValues> call(new SingularValues(arguments.batch(), p, lapack));
-    TRIPONT_RETURN_IF_ERROR(call->SetRowMajor(rows != 0));
-    return std::unique_ptr<LibraryCall>(std::move(call));
+    SetWork(a_.larger(), 10.0 * a_.m * a_.n * k_,
+            BytesOf<T>(work_) + BytesOf<Real<T>>(RealWork()) + BytesOf<Int>(int64_t{8} * k_));
+    const int64_t vectors = 2 * matrix_lanes::MatrixVectors(a_.n, a_.n) + 2 * a_.n;
+    return SetLanes<T>(a_.n, a_.m == a_.n ? matrix_lanes::kMostJacobiOrder : 0, vectors,
+                       a_.needs_lanes());
   }
-
- private:
-  struct Problem {
-    Int m;
-    Int n;
-    Int k;
-    char mode;
-    Int u_columns;
-    Int vt_rows;
-    Int work;
-  };
 
   // A dimension of a result; -1 if there is none.
   static int64_t FromEnd(const LibraryCallSignature& signature, size_t result, size_t position) {
@@ -394,83 +315,65 @@ class SingularValues final : public BatchCall {
   }
 
   // As the manuals of cgesdd and cgesvd say.
-  static int64_t RealWork(const Problem& p) {
-    const int64_t k = p.k;
-    const int64_t larger = std::max(p.m, p.n);
+  int64_t RealWork() const {
+    const int64_t k = k_;
+    const int64_t larger = a_.larger();
     if (!kIsComplex<T>) return 0;
     if (!kDivide) return 5 * k;
-    if (p.mode == 'N') return 7 * k;
+    if (mode_ == 'N') return 7 * k;
     return std::max(5 * k * k + 5 * k, 2 * larger * k + 2 * k * k + k);
   }
 
-  SingularValues(int64_t batch, const Problem& p, const Routines<T>& lapack)
-      : BatchCall(
-            batch, std::max(p.m, p.n), 10.0 * p.m * p.n * p.k,
-            BytesOf<T>(p.work) + BytesOf<Real<T>>(RealWork(p)) + BytesOf<Int>(int64_t{8} * p.k),
-            p.m == p.n
-                ? matrix_lanes::PlanFor<T>(batch, p.n, matrix_lanes::kMostJacobiOrder,
-                                           2 * matrix_lanes::MatrixVectors(p.n, p.n) + 2 * p.n)
-                : matrix_lanes::Plan{}),
-        problem_(p),
-        lapack_(lapack) {}
-
-  static void Call(const Routines<T>& lapack, const Problem& p, T* a, Real<T>* s, T* u, T* vt,
-                   T* work, const Int* lwork, [[maybe_unused]] Real<T>* rwork,
-                   [[maybe_unused]] Int* iwork, Int* info) {
-    const Int lda = Leading(p.m);
-    const Int ldu = Leading(p.m);
-    const Int ldvt = Leading(p.vt_rows);
+  void Call(T* a, Real<T>* s, T* u, T* vt, T* work, const Int* lwork,
+            [[maybe_unused]] Real<T>* rwork, [[maybe_unused]] Int* iwork, Int* info) const {
+    const Routines<T>& lapack = this->template lapack<T>();
+    const Int& m = a_.m;
+    const Int& n = a_.n;
+    const Int lda = Leading(m);
+    const Int ldvt = Leading(vt_.m);
     if constexpr (kDivide && kIsComplex<T>) {
-      lapack.gesdd(&p.mode, &p.m, &p.n, a, &lda, s, u, &ldu, vt, &ldvt, work, lwork, rwork, iwork,
-                   info, 1);
-    } else if constexpr (kDivide) {
-      lapack.gesdd(&p.mode, &p.m, &p.n, a, &lda, s, u, &ldu, vt, &ldvt, work, lwork, iwork, info,
+      lapack.gesdd(&mode_, &m, &n, a, &lda, s, u, &lda, vt, &ldvt, work, lwork, rwork, iwork, info,
                    1);
+    } else if constexpr (kDivide) {
+      lapack.gesdd(&mode_, &m, &n, a, &lda, s, u, &lda, vt, &ldvt, work, lwork, iwork, info, 1);
     } else if constexpr (kIsComplex<T>) {
-      lapack.gesvd(&p.mode, &p.mode, &p.m, &p.n, a, &lda, s, u, &ldu, vt, &ldvt, work, lwork, rwork,
-                   info, 1, 1);
-    } else {
-      lapack.gesvd(&p.mode, &p.mode, &p.m, &p.n, a, &lda, s, u, &ldu, vt, &ldvt, work, lwork, info,
+      lapack.gesvd(&mode_, &mode_, &m, &n, a, &lda, s, u, &lda, vt, &ldvt, work, lwork, rwork, info,
                    1, 1);
+    } else {
+      lapack.gesvd(&mode_, &mode_, &m, &n, a, &lda, s, u, &lda, vt, &ldvt, work, lwork, info, 1, 1);
     }
   }
 
   void Run(Item item) const override {
-    const Problem& p = problem_;
-    const int64_t size = int64_t{1} * p.m * p.n;
-    const int64_t u_size = int64_t{1} * p.m * p.u_columns;
-    const int64_t vt_size = int64_t{1} * p.n * p.vt_rows;
-    T* a = item.Copy<T>(0, 0, size);
-    TransposeIfRows(a, p.n);
-    auto* s = item.Result<Real<T>>(1, p.k);
-    T* u = item.Result<T>(2, u_size);
-    T* vt = item.Result<T>(3, vt_size);
+    T* a = item.Copy<T>(0, 0, a_.size());
+    TransposeIfRows(a, a_);
+    auto* s = item.Result<Real<T>>(1, k_);
+    T* u = item.Result<T>(2, u_.size());
+    T* vt = item.Result<T>(3, vt_.size());
     Int* info = item.Result<Int>(4, 1);
-    if (!AllFinite(a, size)) {
-      FillNan(s, p.k);
-      FillNan(u, u_size);
-      FillNan(vt, vt_size);
+    if (!AllFinite(a, a_.size())) {
+      FillNan(s, k_);
+      FillNan(u, u_.size());
+      FillNan(vt, vt_.size());
       *info = kNotFinite;
       return;
     }
-    T* work = item.Take<T>(p.work);
-    auto* rwork = item.Take<Real<T>>(RealWork(p));
-    Call(lapack_, p, a, s, u, vt, work, &p.work, rwork, item.Take<Int>(int64_t{8} * p.k), info);
-    TransposeIfRows(u, p.n);
-    TransposeIfRows(vt, p.n);
+    T* work = item.Take<T>(work_);
+    auto* rwork = item.Take<Real<T>>(RealWork());
+    Call(a, s, u, vt, work, &work_, rwork, item.Take<Int>(int64_t{8} * k_), info);
+    TransposeIfRows(u, a_);
+    TransposeIfRows(vt, a_);
   }
 
   matrix_lanes::LaneSet RunTile(Item first, int count) const override {
     if constexpr (!kIsComplex<T>) {
-      const Int n = problem_.n;
-      const int64_t size = int64_t{1} * n * n;
-      const bool vectors = problem_.mode != 'N';
-      matrix_lanes::SingularTile<T> tile{n,
-                                         layout(),
-                                         first.Operand<T>(0, size),
-                                         first.Result<T>(1, n),
-                                         vectors ? first.Result<T>(2, size) : nullptr,
-                                         vectors ? first.Result<T>(3, size) : nullptr,
+      const bool vectors = mode_ != 'N';
+      matrix_lanes::SingularTile<T> tile{a_.n,
+                                         LayoutOf(a_),
+                                         first.Operand<T>(0, a_.size()),
+                                         first.Result<T>(1, a_.n),
+                                         vectors ? first.Result<T>(2, u_.size()) : nullptr,
+                                         vectors ? first.Result<T>(3, vt_.size()) : nullptr,
                                          count,
                                          first.workspace()};
       std::fill_n(first.Result<Int>(4, 1), count, 0);
@@ -480,8 +383,12 @@ class SingularValues final : public BatchCall {
     return 0;
   }
 
-  const Problem problem_;
-  const Routines<T>& lapack_;
+  Matrix a_;
+  Matrix u_;
+  Matrix vt_;
+  Int k_ = 0;
+  char mode_ = 0;
+  Int work_ = 0;
 };
 
 template <typename T>
@@ -492,11 +399,11 @@ using Gesvd = SingularValues<T, false>;
 }  // namespace
 
 void RegisterEigen(LibraryRegistry& registry) {
-  registry.Register("syevd", MakeCall<Syevd>);
-  registry.Register("geev", MakeCall<Geev>);
-  registry.Register("gees", MakeCall<Gees>);
-  registry.Register("gesdd", MakeCall<Gesdd>);
-  registry.Register("gesvd", MakeCall<Gesvd>);
+  registry.Register("syevd", BatchCall::Make<Syevd>);
+  registry.Register("geev", BatchCall::Make<Geev>);
+  registry.Register("gees", BatchCall::Make<Gees>);
+  registry.Register("gesdd", BatchCall::Make<Gesdd>);
+  registry.Register("gesvd", BatchCall::Make<Gesvd>);
 }
 
 }  // namespace tripont::lapack

@@ -17,7 +17,6 @@
 // lanes alone (matrix_lanes.h). getrf swaps rows in the order of the pivots. "transpose" is the adjoint of complex matrices.
 // "low" and "high" count from 1.
 #include <memory>
-#include <optional>
 
 #include "core/runtime/library/calls.h"
 #include "core/runtime/library/lapack_call.h"
@@ -28,53 +27,36 @@ namespace {
 
 template <typename T>
 class Getrf final : public BatchCall {
- public:
-  static StatusOr<std::unique_ptr<LibraryCall>> Make(const LibraryCallSignature& signature,
-                                                     const Routines<T>& lapack) {
-    TRIPONT_ASSIGN_OR_RETURN(const Arguments arguments, Arguments::Read(signature, 2));
-    TRIPONT_ASSIGN_OR_RETURN(const int64_t rows, signature.attributes.IntegerOr("row_major", 0));
-    const Int n = arguments.Dimension(0, rows != 0 ? 1 : 0);
-    const Int m = arguments.Dimension(0, rows != 0 ? 0 : 1);
-    const Expected matrix = MatrixOf<T>(m, n, rows != 0);
-    TRIPONT_RETURN_IF_ERROR(arguments.Check(
-        {matrix}, {matrix, {PrimitiveType::kS32, {std::min(m, n)}}, {PrimitiveType::kS32, {}}}));
-    std::unique_ptr<Getrf> call(new Getrf(arguments.batch(), m, n, lapack));
-    TRIPONT_RETURN_IF_ERROR(call->SetRowMajor(rows != 0));
-    return std::unique_ptr<LibraryCall>(std::move(call));
+  Status Read(const Arguments& arguments) override {
+    TRIPONT_ASSIGN_OR_RETURN(a_, arguments.MatrixInOrder(0));
+    TRIPONT_RETURN_IF_ERROR(
+        arguments.Check({a_.Of<T>()}, {a_.Of<T>(), Array<Int>({a_.smaller()}), Array<Int>({})}));
+    SetWork(a_.larger(), 1.0 * a_.m * a_.n * a_.smaller());
+    if (a_.smaller() > kTiledOrder) SharesOut();
+    return SetLanes<T>(a_.larger(), matrix_lanes::kMostOrder,
+                       matrix_lanes::MatrixVectors(a_.m, a_.n) + a_.smaller(), a_.needs_lanes());
   }
 
- private:
-  Getrf(int64_t batch, Int m, Int n, const Routines<T>& lapack)
-      : BatchCall(batch, std::max(m, n), 1.0 * m * n * std::min(m, n), 0,
-                  matrix_lanes::PlanFor<T>(batch, std::max(m, n), matrix_lanes::kMostOrder,
-                                           matrix_lanes::MatrixVectors(m, n) + std::min(m, n))),
-        m_(m),
-        n_(n),
-        lapack_(lapack) {}
-
   void Run(Item item) const override {
-    T* a = item.Copy<T>(0, 0, int64_t{1} * m_ * n_);
-    Int* pivots = item.Result<Int>(1, std::min(m_, n_));
+    T* a = item.Copy<T>(0, 0, a_.size());
+    Int* pivots = item.Result<Int>(1, a_.smaller());
     Int* info = item.Result<Int>(2, 1);
-    if (std::min(m_, n_) > kTiledOrder) {
-      std::optional<OneThread> one_thread;
-      if (const Api* api = LoadedOrNull(); api != nullptr) one_thread.emplace(*api);
-      *info = FactorLu(lapack_, m_, n_, a, pivots);
+    if (a_.smaller() > kTiledOrder) {
+      *info = FactorLu(lapack<T>(), a_.m, a_.n, a, pivots);
       return;
     }
-    const Int lda = Leading(m_);
-    lapack_.getrf(&m_, &n_, a, &lda, pivots, info);
+    const Int lda = Leading(a_.m);
+    lapack<T>().getrf(&a_.m, &a_.n, a, &lda, pivots, info);
   }
 
   matrix_lanes::LaneSet RunTile(Item first, int count) const override {
     if constexpr (!kIsComplex<T>) {
-      const int64_t size = int64_t{1} * m_ * n_;
-      matrix_lanes::LuTile<T> tile{m_,
-                                   n_,
-                                   layout(),
-                                   first.Operand<T>(0, size),
-                                   first.Result<T>(0, size),
-                                   first.Result<Int>(1, std::min(m_, n_)),
+      matrix_lanes::LuTile<T> tile{a_.m,
+                                   a_.n,
+                                   LayoutOf(a_),
+                                   first.Operand<T>(0, a_.size()),
+                                   first.Result<T>(0, a_.size()),
+                                   first.Result<Int>(1, a_.smaller()),
                                    first.Result<Int>(2, 1),
                                    count,
                                    first.workspace()};
@@ -83,59 +65,41 @@ class Getrf final : public BatchCall {
     return 0;
   }
 
-  const Int m_;
-  const Int n_;
-  const Routines<T>& lapack_;
+  Matrix a_;
 };
 
 template <typename T>
 class Geqrf final : public BatchCall {
- public:
-  static StatusOr<std::unique_ptr<LibraryCall>> Make(const LibraryCallSignature& signature,
-                                                     const Routines<T>& lapack) {
-    TRIPONT_ASSIGN_OR_RETURN(const Arguments arguments, Arguments::Read(signature, 2));
-    TRIPONT_ASSIGN_OR_RETURN(const int64_t rows, signature.attributes.IntegerOr("row_major", 0));
-    const Int n = arguments.Dimension(0, rows != 0 ? 1 : 0);
-    const Int m = arguments.Dimension(0, rows != 0 ? 0 : 1);
-    const Int lda = Leading(m);
-    const Expected matrix = MatrixOf<T>(m, n, rows != 0);
-    TRIPONT_RETURN_IF_ERROR(arguments.Check({matrix}, {matrix, {TypeOf<T>(), {std::min(m, n)}}}));
-    TRIPONT_ASSIGN_OR_RETURN(const Int work,
-                             WorkSize<T>("geqrf", [&](T* size, const Int* ask, Int* info) {
-                               lapack.geqrf(&m, &n, size, &lda, size, size, ask, info);
+  Status Read(const Arguments& arguments) override {
+    TRIPONT_ASSIGN_OR_RETURN(a_, arguments.MatrixInOrder(0));
+    TRIPONT_RETURN_IF_ERROR(arguments.Check({a_.Of<T>()}, {a_.Of<T>(), Array<T>({a_.smaller()})}));
+    TRIPONT_ASSIGN_OR_RETURN(work_, WorkSize<T>("geqrf", [&](T* size, const Int* ask, Int* info) {
+                               Call(size, size, size, ask, info);
                              }));
-    std::unique_ptr<Geqrf> call(new Geqrf(arguments.batch(), m, n, work, lapack));
-    TRIPONT_RETURN_IF_ERROR(call->SetRowMajor(rows != 0));
-    return std::unique_ptr<LibraryCall>(std::move(call));
+    SetWork(a_.larger(), 2.0 * a_.m * a_.n * a_.smaller(), BytesOf<T>(work_));
+    return SetLanes<T>(a_.larger(), matrix_lanes::kMostOrder,
+                       matrix_lanes::MatrixVectors(a_.m, a_.n) + a_.smaller(), a_.needs_lanes());
   }
 
- private:
-  Geqrf(int64_t batch, Int m, Int n, Int work, const Routines<T>& lapack)
-      : BatchCall(batch, std::max(m, n), 2.0 * m * n * std::min(m, n), BytesOf<T>(work),
-                  matrix_lanes::PlanFor<T>(batch, std::max(m, n), matrix_lanes::kMostOrder,
-                                           matrix_lanes::MatrixVectors(m, n) + std::min(m, n))),
-        m_(m),
-        n_(n),
-        work_(work),
-        lapack_(lapack) {}
+  void Call(T* a, T* tau, T* work, const Int* lwork, Int* info) const {
+    const Int lda = Leading(a_.m);
+    lapack<T>().geqrf(&a_.m, &a_.n, a, &lda, tau, work, lwork, info);
+  }
 
   void Run(Item item) const override {
-    T* a = item.Copy<T>(0, 0, int64_t{1} * m_ * n_);
-    const Int lda = Leading(m_);
     Int info = 0;
-    lapack_.geqrf(&m_, &n_, a, &lda, item.Result<T>(1, std::min(m_, n_)), item.Take<T>(work_),
-                  &work_, &info);
+    Call(item.Copy<T>(0, 0, a_.size()), item.Result<T>(1, a_.smaller()), item.Take<T>(work_),
+         &work_, &info);
   }
 
   matrix_lanes::LaneSet RunTile(Item first, int count) const override {
     if constexpr (!kIsComplex<T>) {
-      const int64_t size = int64_t{1} * m_ * n_;
-      matrix_lanes::QrTile<T> tile{m_,
-                                   n_,
-                                   layout(),
-                                   first.Operand<T>(0, size),
-                                   first.Result<T>(0, size),
-                                   first.Result<T>(1, std::min(m_, n_)),
+      matrix_lanes::QrTile<T> tile{a_.m,
+                                   a_.n,
+                                   LayoutOf(a_),
+                                   first.Operand<T>(0, a_.size()),
+                                   first.Result<T>(0, a_.size()),
+                                   first.Result<T>(1, a_.smaller()),
                                    count,
                                    first.workspace()};
       matrix_lanes::Run(tile);
@@ -143,121 +107,87 @@ class Geqrf final : public BatchCall {
     return 0;
   }
 
-  const Int m_;
-  const Int n_;
-  const Int work_;
-  const Routines<T>& lapack_;
+  Matrix a_;
+  Int work_ = 0;
 };
 
 template <typename T>
 class Geqp3 final : public BatchCall {
- public:
-  static StatusOr<std::unique_ptr<LibraryCall>> Make(const LibraryCallSignature& signature,
-                                                     const Routines<T>& lapack) {
-    TRIPONT_ASSIGN_OR_RETURN(const Arguments arguments, Arguments::Read(signature, 2));
-    const Int n = arguments.Dimension(0, 0);
-    const Int m = arguments.Dimension(0, 1);
-    const Expected matrix{TypeOf<T>(), {n, m}};
-    const Expected pivots{PrimitiveType::kS32, {n}};
+  Status Read(const Arguments& arguments) override {
+    a_ = arguments.MatrixOf(0);
+    const Expected pivots = Array<Int>({a_.n});
     TRIPONT_RETURN_IF_ERROR(
-        arguments.Check({matrix, pivots}, {matrix, pivots, {TypeOf<T>(), {std::min(m, n)}}}));
-    TRIPONT_ASSIGN_OR_RETURN(const Int work,
-                             WorkSize<T>("geqp3", [&](T* size, const Int* ask, Int* info) {
+        arguments.Check({a_.Of<T>(), pivots}, {a_.Of<T>(), pivots, Array<T>({a_.smaller()})}));
+    TRIPONT_ASSIGN_OR_RETURN(work_, WorkSize<T>("geqp3", [&](T* size, const Int* ask, Int* info) {
                                Int unused = 0;
                                Real<T> rwork = 0;
-                               Call(lapack, m, n, size, &unused, size, size, ask, &rwork, info);
+                               Call(size, &unused, size, size, ask, &rwork, info);
                              }));
-    return std::unique_ptr<LibraryCall>(new Geqp3(arguments.batch(), m, n, work, lapack));
+    SetWork(a_.larger(), 2.0 * a_.m * a_.n * a_.smaller(),
+            BytesOf<T>(work_) + BytesOf<Real<T>>(int64_t{2} * a_.n));
+    return OkStatus();
   }
 
- private:
-  Geqp3(int64_t batch, Int m, Int n, Int work, const Routines<T>& lapack)
-      : BatchCall(batch, std::max(m, n), 2.0 * m * n * std::min(m, n),
-                  BytesOf<T>(work) + BytesOf<Real<T>>(int64_t{2} * n)),
-        m_(m),
-        n_(n),
-        work_(work),
-        lapack_(lapack) {}
-
-  static void Call(const Routines<T>& lapack, Int m, Int n, T* a, Int* pivots, T* tau, T* work,
-                   const Int* lwork, Real<T>* rwork, Int* info) {
-    const Int lda = Leading(m);
+  void Call(T* a, Int* pivots, T* tau, T* work, const Int* lwork, [[maybe_unused]] Real<T>* rwork,
+            Int* info) const {
+    const Int lda = Leading(a_.m);
     if constexpr (kIsComplex<T>) {
-      lapack.geqp3(&m, &n, a, &lda, pivots, tau, work, lwork, rwork, info);
+      lapack<T>().geqp3(&a_.m, &a_.n, a, &lda, pivots, tau, work, lwork, rwork, info);
     } else {
-      lapack.geqp3(&m, &n, a, &lda, pivots, tau, work, lwork, info);
+      lapack<T>().geqp3(&a_.m, &a_.n, a, &lda, pivots, tau, work, lwork, info);
     }
   }
 
   void Run(Item item) const override {
-    T* a = item.Copy<T>(0, 0, int64_t{1} * m_ * n_);
-    Int* pivots = item.Copy<Int>(1, 1, n_);
+    T* a = item.Copy<T>(0, 0, a_.size());
+    Int* pivots = item.Copy<Int>(1, 1, a_.n);
     T* work = item.Take<T>(work_);
     Int info = 0;
-    Call(lapack_, m_, n_, a, pivots, item.Result<T>(2, std::min(m_, n_)), work, &work_,
-         item.Take<Real<T>>(int64_t{2} * n_), &info);
+    Call(a, pivots, item.Result<T>(2, a_.smaller()), work, &work_,
+         item.Take<Real<T>>(int64_t{2} * a_.n), &info);
   }
 
-  const Int m_;
-  const Int n_;
-  const Int work_;
-  const Routines<T>& lapack_;
+  Matrix a_;
+  Int work_ = 0;
 };
 
 template <typename T>
 class Orgqr final : public BatchCall {
- public:
-  static StatusOr<std::unique_ptr<LibraryCall>> Make(const LibraryCallSignature& signature,
-                                                     const Routines<T>& lapack) {
-    TRIPONT_ASSIGN_OR_RETURN(const Arguments arguments, Arguments::Read(signature, 2));
-    TRIPONT_ASSIGN_OR_RETURN(const int64_t rows, signature.attributes.IntegerOr("row_major", 0));
-    const Int n = arguments.Dimension(0, rows != 0 ? 1 : 0);
-    const Int m = arguments.Dimension(0, rows != 0 ? 0 : 1);
-    const Int k = arguments.Dimension(1, 0);
-    const Int lda = Leading(m);
-    const Expected matrix = MatrixOf<T>(m, n, rows != 0);
-    TRIPONT_RETURN_IF_ERROR(arguments.Check({matrix, {TypeOf<T>(), {k}}}, {matrix}));
-    if (m < n || n < k) {
-      return InvalidArgument("a product of ", k, " reflectors has no ", n, " columns of ", m);
+  Status Read(const Arguments& arguments) override {
+    TRIPONT_ASSIGN_OR_RETURN(a_, arguments.MatrixInOrder(0));
+    k_ = arguments.Dimension(1, 0);
+    TRIPONT_RETURN_IF_ERROR(arguments.Check({a_.Of<T>(), Array<T>({k_})}, {a_.Of<T>()}));
+    if (a_.m < a_.n || a_.n < k_) {
+      return InvalidArgument("a product of ", k_, " reflectors has no ", a_.n, " columns of ",
+                             a_.m);
     }
-    TRIPONT_ASSIGN_OR_RETURN(const Int work,
-                             WorkSize<T>("orgqr", [&](T* size, const Int* ask, Int* info) {
-                               lapack.orgqr(&m, &n, &k, size, &lda, size, size, ask, info);
+    TRIPONT_ASSIGN_OR_RETURN(work_, WorkSize<T>("orgqr", [&](T* size, const Int* ask, Int* info) {
+                               Call(size, size, size, ask, info);
                              }));
-    std::unique_ptr<Orgqr> call(new Orgqr(arguments.batch(), m, n, k, work, lapack));
-    TRIPONT_RETURN_IF_ERROR(call->SetRowMajor(rows != 0));
-    return std::unique_ptr<LibraryCall>(std::move(call));
+    SetWork(a_.m, 2.0 * a_.m * a_.n * k_, BytesOf<T>(work_));
+    return SetLanes<T>(a_.larger(), matrix_lanes::kMostOrder,
+                       matrix_lanes::MatrixVectors(a_.m, a_.n) + k_, a_.needs_lanes());
   }
 
- private:
-  Orgqr(int64_t batch, Int m, Int n, Int k, Int work, const Routines<T>& lapack)
-      : BatchCall(batch, m, 2.0 * m * n * k, BytesOf<T>(work),
-                  matrix_lanes::PlanFor<T>(batch, m, matrix_lanes::kMostOrder,
-                                           matrix_lanes::MatrixVectors(m, n) + k)),
-        m_(m),
-        n_(n),
-        k_(k),
-        work_(work),
-        lapack_(lapack) {}
+  void Call(T* a, const T* tau, T* work, const Int* lwork, Int* info) const {
+    const Int lda = Leading(a_.m);
+    lapack<T>().orgqr(&a_.m, &a_.n, &k_, a, &lda, tau, work, lwork, info);
+  }
 
   void Run(Item item) const override {
-    T* a = item.Copy<T>(0, 0, int64_t{1} * m_ * n_);
-    const Int lda = Leading(m_);
     Int info = 0;
-    lapack_.orgqr(&m_, &n_, &k_, a, &lda, item.Operand<T>(1, k_), item.Take<T>(work_), &work_,
-                  &info);
+    Call(item.Copy<T>(0, 0, a_.size()), item.Operand<T>(1, k_), item.Take<T>(work_), &work_, &info);
   }
 
   matrix_lanes::LaneSet RunTile(Item first, int count) const override {
     if constexpr (!kIsComplex<T>) {
-      const int64_t size = int64_t{1} * m_ * n_;
-      matrix_lanes::ReflectorsTile<T> tile{m_,
-                                           n_,
+      matrix_lanes::ReflectorsTile<T> tile{a_.m,
+                                           a_.n,
                                            k_,
-                                           layout(),
-                                           first.Operand<T>(0, size),
+                                           LayoutOf(a_),
+                                           first.Operand<T>(0, a_.size()),
                                            first.Operand<T>(1, k_),
-                                           first.Result<T>(0, size),
+                                           first.Result<T>(0, a_.size()),
                                            count,
                                            first.workspace()};
       matrix_lanes::Run(tile);
@@ -265,111 +195,74 @@ class Orgqr final : public BatchCall {
     return 0;
   }
 
-  const Int m_;
-  const Int n_;
-  const Int k_;
-  const Int work_;
-  const Routines<T>& lapack_;
+  Matrix a_;
+  Int k_ = 0;
+  Int work_ = 0;
 };
 
 template <typename T>
 class Ormqr final : public BatchCall {
- public:
-  static StatusOr<std::unique_ptr<LibraryCall>> Make(const LibraryCallSignature& signature,
-                                                     const Routines<T>& lapack) {
-    TRIPONT_ASSIGN_OR_RETURN(const Arguments arguments, Arguments::Read(signature, 2));
-    TRIPONT_ASSIGN_OR_RETURN(const int64_t left, signature.attributes.Integer("left"));
-    TRIPONT_ASSIGN_OR_RETURN(const int64_t transpose, signature.attributes.Integer("transpose"));
-    Problem p{};
-    p.side = left != 0 ? 'L' : 'R';
-    p.transpose = transpose == 0 ? 'N' : kIsComplex<T> ? 'C' : 'T';
-    p.columns = arguments.Dimension(0, 0);
-    p.rows = arguments.Dimension(0, 1);
-    p.k = arguments.Dimension(1, 0);
-    p.n = arguments.Dimension(2, 0);
-    p.m = arguments.Dimension(2, 1);
-    const Expected c{TypeOf<T>(), {p.n, p.m}};
+  Status Read(const Arguments& arguments) override {
+    TRIPONT_ASSIGN_OR_RETURN(const int64_t left, arguments.Integer("left"));
+    TRIPONT_ASSIGN_OR_RETURN(const int64_t transpose, arguments.Integer("transpose"));
+    side_ = left != 0 ? 'L' : 'R';
+    transpose_ = transpose == 0 ? 'N' : kIsComplex<T> ? 'C' : 'T';
+    a_ = arguments.MatrixOf(0);
+    k_ = arguments.Dimension(1, 0);
+    c_ = arguments.MatrixOf(2);
     TRIPONT_RETURN_IF_ERROR(
-        arguments.Check({{TypeOf<T>(), {p.columns, p.rows}}, {TypeOf<T>(), {p.k}}, c}, {c}));
-    if (p.rows != (left != 0 ? p.m : p.n) || p.k > p.rows || p.k > p.columns) {
-      return InvalidArgument(p.k, " reflectors of ", p.rows, " rows do not fit matrices of ", p.m,
-                             " rows and ", p.n, " columns");
+        arguments.Check({a_.Of<T>(), Array<T>({k_}), c_.Of<T>()}, {c_.Of<T>()}));
+    if (a_.m != (left != 0 ? c_.m : c_.n) || k_ > a_.smaller()) {
+      return InvalidArgument(k_, " reflectors of ", a_.m, " rows do not fit matrices of ", c_.m,
+                             " rows and ", c_.n, " columns");
     }
-    TRIPONT_ASSIGN_OR_RETURN(p.work, WorkSize<T>("ormqr", [&](T* size, const Int* ask, Int* info) {
-                               Call(lapack, p, size, size, size, size, ask, info);
+    TRIPONT_ASSIGN_OR_RETURN(work_, WorkSize<T>("ormqr", [&](T* size, const Int* ask, Int* info) {
+                               Call(size, size, size, size, ask, info);
                              }));
-    return std::unique_ptr<LibraryCall>(new Ormqr(arguments.batch(), p, lapack));
+    SetWork(c_.larger(), 2.0 * c_.m * c_.n * k_, BytesOf<T>(work_) + BytesOf<T>(a_.size()));
+    return OkStatus();
   }
 
- private:
-  struct Problem {
-    char side;
-    char transpose;
-    Int rows;  // of the reflectors
-    Int columns;
-    Int k;
-    Int m;
-    Int n;
-    Int work;
-  };
-
-  Ormqr(int64_t batch, const Problem& problem, const Routines<T>& lapack)
-      : BatchCall(
-            batch, std::max(problem.m, problem.n), 2.0 * problem.m * problem.n * problem.k,
-            BytesOf<T>(problem.work) + BytesOf<T>(int64_t{1} * problem.rows * problem.columns)),
-        problem_(problem),
-        lapack_(lapack) {}
-
-  static void Call(const Routines<T>& lapack, const Problem& p, const T* a, const T* tau, T* c,
-                   T* work, const Int* lwork, Int* info) {
-    const Int lda = Leading(p.rows);
-    const Int ldc = Leading(p.m);
-    lapack.ormqr(&p.side, &p.transpose, &p.m, &p.n, &p.k, a, &lda, tau, c, &ldc, work, lwork, info,
-                 1, 1);
+  void Call(const T* a, const T* tau, T* c, T* work, const Int* lwork, Int* info) const {
+    const Int lda = Leading(a_.m);
+    const Int ldc = Leading(c_.m);
+    lapack<T>().ormqr(&side_, &transpose_, &c_.m, &c_.n, &k_, a, &lda, tau, c, &ldc, work, lwork,
+                      info, 1, 1);
   }
 
   void Run(Item item) const override {
-    const Problem& p = problem_;
-    T* c = item.Copy<T>(2, 0, int64_t{1} * p.m * p.n);
+    T* c = item.Copy<T>(2, 0, c_.size());
     Int info = 0;
     // LAPACK writes to the reflectors and restores them; others may read the operand meanwhile, so
     // it gets a copy.
-    const int64_t size = int64_t{1} * p.rows * p.columns;
-    T* a = item.Take<T>(size);
-    std::copy_n(item.Operand<T>(0, size), size, a);
-    Call(lapack_, p, a, item.Operand<T>(1, p.k), c, item.Take<T>(p.work), &p.work, &info);
+    T* a = item.Take<T>(a_.size());
+    std::copy_n(item.Operand<T>(0, a_.size()), a_.size(), a);
+    Call(a, item.Operand<T>(1, k_), c, item.Take<T>(work_), &work_, &info);
   }
 
-  const Problem problem_;
-  const Routines<T>& lapack_;
+  char side_ = 0;
+  char transpose_ = 0;
+  Matrix a_;  // reflectors
+  Int k_ = 0;
+  Matrix c_;
+  Int work_ = 0;
 };
 
 template <typename T>
 class Potrf final : public BatchCall {
- public:
-  static StatusOr<std::unique_ptr<LibraryCall>> Make(const LibraryCallSignature& signature,
-                                                     const Routines<T>& lapack) {
-    TRIPONT_ASSIGN_OR_RETURN(const Arguments arguments, Arguments::Read(signature, 2));
-    const Int n = arguments.Dimension(0, 0);
-    const Expected matrix{TypeOf<T>(), {n, n}};
-    TRIPONT_ASSIGN_OR_RETURN(const char uplo, Character(signature.attributes, "uplo", "LU"));
-    TRIPONT_RETURN_IF_ERROR(arguments.Check({matrix}, {matrix, {PrimitiveType::kS32, {}}}));
-    return std::unique_ptr<LibraryCall>(new Potrf(arguments.batch(), n, uplo, lapack));
+  Status Read(const Arguments& arguments) override {
+    n_ = arguments.Dimension(0, 0);
+    const Matrix a{n_, n_};
+    TRIPONT_ASSIGN_OR_RETURN(uplo_, arguments.Character("uplo", "LU"));
+    TRIPONT_RETURN_IF_ERROR(arguments.Check({a.Of<T>()}, {a.Of<T>(), Array<Int>({})}));
+    SetWork(n_, 0.3 * n_ * n_ * n_);
+    return SetLanes<T>(n_, matrix_lanes::kMostOrder, matrix_lanes::MatrixVectors(n_, n_), nullptr);
   }
-
- private:
-  Potrf(int64_t batch, Int n, char uplo, const Routines<T>& lapack)
-      : BatchCall(batch, n, 0.3 * n * n * n, 0,
-                  matrix_lanes::PlanFor<T>(batch, n, matrix_lanes::kMostOrder,
-                                           matrix_lanes::MatrixVectors(n, n))),
-        n_(n),
-        uplo_(uplo),
-        lapack_(lapack) {}
 
   void Run(Item item) const override {
     T* a = item.Copy<T>(0, 0, int64_t{1} * n_ * n_);
     const Int lda = Leading(n_);
-    lapack_.potrf(&uplo_, &n_, a, &lda, item.Result<Int>(1, 1), 1);
+    lapack<T>().potrf(&uplo_, &n_, a, &lda, item.Result<Int>(1, 1), 1);
   }
 
   matrix_lanes::LaneSet RunTile(Item first, int count) const override {
@@ -392,115 +285,95 @@ class Potrf final : public BatchCall {
     return 0;
   }
 
-  const Int n_;
-  const char uplo_;
-  const Routines<T>& lapack_;
+  Int n_ = 0;
+  char uplo_ = 0;
 };
 
 template <typename T>
 class Gehrd final : public BatchCall {
- public:
-  static StatusOr<std::unique_ptr<LibraryCall>> Make(const LibraryCallSignature& signature,
-                                                     const Routines<T>& lapack) {
-    TRIPONT_ASSIGN_OR_RETURN(const Arguments arguments, Arguments::Read(signature, 2));
-    const Int n = arguments.Dimension(0, 0);
-    TRIPONT_ASSIGN_OR_RETURN(const int64_t low, signature.attributes.Integer("low"));
-    TRIPONT_ASSIGN_OR_RETURN(const int64_t high, signature.attributes.Integer("high"));
-    const Expected matrix{TypeOf<T>(), {n, n}};
-    TRIPONT_RETURN_IF_ERROR(arguments.Check(
-        {matrix}, {matrix, {TypeOf<T>(), {std::max<Int>(0, n - 1)}}, {PrimitiveType::kS32, {}}}));
-    if (low < 1 || low > std::max<Int>(1, n) || high > n || high < std::min<int64_t>(low, n)) {
-      return InvalidArgument("low = ", low, " and high = ", high, " of order ", n);
+  Status Read(const Arguments& arguments) override {
+    n_ = arguments.Dimension(0, 0);
+    off_ = std::max<Int>(0, n_ - 1);
+    TRIPONT_ASSIGN_OR_RETURN(const int64_t low, arguments.Integer("low"));
+    TRIPONT_ASSIGN_OR_RETURN(const int64_t high, arguments.Integer("high"));
+    const Expected matrix = Array<T>({n_, n_});
+    TRIPONT_RETURN_IF_ERROR(arguments.Check({matrix}, {matrix, Array<T>({off_}), Array<Int>({})}));
+    if (low < 1 || low > std::max<Int>(1, n_) || high > n_ || high < std::min<int64_t>(low, n_)) {
+      return InvalidArgument("low = ", low, " and high = ", high, " of order ", n_);
     }
-    const Int lo = static_cast<Int>(low);
-    const Int hi = static_cast<Int>(high);
-    const Int lda = Leading(n);
-    TRIPONT_ASSIGN_OR_RETURN(const Int work,
-                             WorkSize<T>("gehrd", [&](T* size, const Int* ask, Int* info) {
-                               lapack.gehrd(&n, &lo, &hi, size, &lda, size, size, ask, info);
+    low_ = static_cast<Int>(low);
+    high_ = static_cast<Int>(high);
+    TRIPONT_ASSIGN_OR_RETURN(work_, WorkSize<T>("gehrd", [&](T* size, const Int* ask, Int* info) {
+                               Call(size, size, size, ask, info);
                              }));
-    return std::unique_ptr<LibraryCall>(new Gehrd(arguments.batch(), n, lo, hi, work, lapack));
+    SetWork(n_, 2.0 * n_ * n_ * n_, BytesOf<T>(work_));
+    return OkStatus();
   }
 
- private:
-  Gehrd(int64_t batch, Int n, Int low, Int high, Int work, const Routines<T>& lapack)
-      : BatchCall(batch, n, 2.0 * n * n * n, BytesOf<T>(work)),
-        n_(n),
-        low_(low),
-        high_(high),
-        work_(work),
-        lapack_(lapack) {}
+  void Call(T* a, T* tau, T* work, const Int* lwork, Int* info) const {
+    const Int lda = Leading(n_);
+    lapack<T>().gehrd(&n_, &low_, &high_, a, &lda, tau, work, lwork, info);
+  }
 
   void Run(Item item) const override {
-    T* a = item.Copy<T>(0, 0, int64_t{1} * n_ * n_);
-    const Int lda = Leading(n_);
-    lapack_.gehrd(&n_, &low_, &high_, a, &lda, item.Result<T>(1, std::max<Int>(0, n_ - 1)),
-                  item.Take<T>(work_), &work_, item.Result<Int>(2, 1));
+    Call(item.Copy<T>(0, 0, int64_t{1} * n_ * n_), item.Result<T>(1, off_), item.Take<T>(work_),
+         &work_, item.Result<Int>(2, 1));
   }
 
-  const Int n_;
-  const Int low_;
-  const Int high_;
-  const Int work_;
-  const Routines<T>& lapack_;
+  Int n_ = 0;
+  Int off_ = 0;  // the length of tau
+  Int low_ = 0;
+  Int high_ = 0;
+  Int work_ = 0;
 };
 
 template <typename T>
 class Sytrd final : public BatchCall {
- public:
-  static StatusOr<std::unique_ptr<LibraryCall>> Make(const LibraryCallSignature& signature,
-                                                     const Routines<T>& lapack) {
-    TRIPONT_ASSIGN_OR_RETURN(const Arguments arguments, Arguments::Read(signature, 2));
-    const Int n = arguments.Dimension(0, 0);
-    const Int off = std::max<Int>(0, n - 1);
-    TRIPONT_ASSIGN_OR_RETURN(const char uplo, Character(signature.attributes, "uplo", "LU"));
-    const Expected matrix{TypeOf<T>(), {n, n}};
-    constexpr PrimitiveType kReal = TypeOf<Real<T>>();
+  Status Read(const Arguments& arguments) override {
+    n_ = arguments.Dimension(0, 0);
+    off_ = std::max<Int>(0, n_ - 1);
+    TRIPONT_ASSIGN_OR_RETURN(uplo_, arguments.Character("uplo", "LU"));
+    const Expected matrix = Array<T>({n_, n_});
     TRIPONT_RETURN_IF_ERROR(arguments.Check(
         {matrix},
-        {matrix, {kReal, {n}}, {kReal, {off}}, {TypeOf<T>(), {off}}, {PrimitiveType::kS32, {}}}));
-    const Int lda = Leading(n);
-    TRIPONT_ASSIGN_OR_RETURN(
-        const Int work, WorkSize<T>("sytrd", [&](T* size, const Int* ask, Int* info) {
-          Real<T> real = 0;
-          lapack.sytrd(&uplo, &n, size, &lda, &real, &real, size, size, ask, info, 1);
-        }));
-    return std::unique_ptr<LibraryCall>(new Sytrd(arguments.batch(), n, uplo, work, lapack));
+        {matrix, Array<Real<T>>({n_}), Array<Real<T>>({off_}), Array<T>({off_}), Array<Int>({})}));
+    TRIPONT_ASSIGN_OR_RETURN(work_, WorkSize<T>("sytrd", [&](T* size, const Int* ask, Int* info) {
+                               Real<T> real = 0;
+                               Call(size, &real, &real, size, size, ask, info);
+                             }));
+    SetWork(n_, 1.3 * n_ * n_ * n_, BytesOf<T>(work_));
+    return OkStatus();
   }
 
- private:
-  Sytrd(int64_t batch, Int n, char uplo, Int work, const Routines<T>& lapack)
-      : BatchCall(batch, n, 1.3 * n * n * n, BytesOf<T>(work)),
-        n_(n),
-        uplo_(uplo),
-        work_(work),
-        lapack_(lapack) {}
+  void Call(T* a, Real<T>* diagonal, Real<T>* off_diagonal, T* tau, T* work, const Int* lwork,
+            Int* info) const {
+    const Int lda = Leading(n_);
+    lapack<T>().sytrd(&uplo_, &n_, a, &lda, diagonal, off_diagonal, tau, work, lwork, info, 1);
+  }
 
   void Run(Item item) const override {
-    const Int off = std::max<Int>(0, n_ - 1);
-    T* a = item.Copy<T>(0, 0, int64_t{1} * n_ * n_);
-    const Int lda = Leading(n_);
-    lapack_.sytrd(&uplo_, &n_, a, &lda, item.Result<Real<T>>(1, n_), item.Result<Real<T>>(2, off),
-                  item.Result<T>(3, off), item.Take<T>(work_), &work_, item.Result<Int>(4, 1), 1);
+    Call(item.Copy<T>(0, 0, int64_t{1} * n_ * n_), item.Result<Real<T>>(1, n_),
+         item.Result<Real<T>>(2, off_), item.Result<T>(3, off_), item.Take<T>(work_), &work_,
+         item.Result<Int>(4, 1));
   }
 
-  const Int n_;
-  const char uplo_;
-  const Int work_;
-  const Routines<T>& lapack_;
+  Int n_ = 0;
+  Int off_ = 0;  // the length of what is beside the diagonal
+  char uplo_ = 0;
+  Int work_ = 0;
 };
 
 }  // namespace
 
 void RegisterFactorizations(LibraryRegistry& registry) {
-  registry.Register("getrf", MakeCall<Getrf>);
-  registry.Register("geqrf", MakeCall<Geqrf>);
-  registry.Register("geqp3", MakeCall<Geqp3>);
-  registry.Register("orgqr", MakeCall<Orgqr>);
-  registry.Register("ormqr", MakeCall<Ormqr>);
-  registry.Register("potrf", MakeCall<Potrf>);
-  registry.Register("gehrd", MakeCall<Gehrd>);
-  registry.Register("sytrd", MakeCall<Sytrd>);
+  registry.Register("getrf", BatchCall::Make<Getrf>);
+  registry.Register("geqrf", BatchCall::Make<Geqrf>);
+  registry.Register("geqp3", BatchCall::Make<Geqp3>);
+  registry.Register("orgqr", BatchCall::Make<Orgqr>);
+  registry.Register("ormqr", BatchCall::Make<Ormqr>);
+  registry.Register("potrf", BatchCall::Make<Potrf>);
+  registry.Register("gehrd", BatchCall::Make<Gehrd>);
+  registry.Register("sytrd", BatchCall::Make<Sytrd>);
 }
 
 }  // namespace tripont::lapack

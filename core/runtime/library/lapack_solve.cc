@@ -5,6 +5,10 @@
 //   trsm   a [r,r], b [n,m]           x [n,m]                            "side" 'L' (op(a) x = b;
 //                                                                        r = m) or 'R'; "uplo";
 //                                                                        "trans_x"; "diag"
+//   triangular-solve
+//          row-major a [r,r],         row-major x [m,n]                  "left_side" (op(a) x = b);
+//          b [m,n]                                                       "lower"; "unit_diagonal";
+//                                                                        "transpose_a"
 //   gtsv   dl, d, du [n], b [c,n]     undefined dl, d, du [n], x [c,n],
 //                                     info
 //   tridiagonal-solve-perturbed
@@ -12,6 +16,8 @@
 //   lu-pivots-to-permutation
 //          s32 pivots [k] (from 0)    s32 permutation [m]
 //
+// "uplo" and "lower" name the triangle of a that is read; with "diag" 'U' or "unit_diagonal" its
+// diagonal is taken as ones. "transpose_a": "NO_TRANSPOSE", "TRANSPOSE" or "ADJOINT".
 // dl[0] and du[n-1] do not count. tridiagonal-solve-perturbed is gtsv for a matrix that may be
 // singular: it makes small pivots larger, as LAPACK's xLAGTS does.
 #include <memory>
@@ -19,72 +25,47 @@
 
 #include "core/runtime/library/calls.h"
 #include "core/runtime/library/lapack_call.h"
+#include "core/runtime/library/lapack_tiles.h"
 
 namespace tripont::lapack {
 namespace {
 
+// Solves a triangular system, whose letters a subclass reads.
 template <typename T>
-class Trsm final : public BatchCall {
- public:
-  static StatusOr<std::unique_ptr<LibraryCall>> Make(const LibraryCallSignature& signature,
-                                                     const Routines<T>& lapack) {
-    TRIPONT_ASSIGN_OR_RETURN(const Arguments arguments, Arguments::Read(signature, 2));
-    const LibraryAttributes& attributes = signature.attributes;
-    Problem p{};
-    TRIPONT_ASSIGN_OR_RETURN(p.side, Character(attributes, "side", "LR"));
-    TRIPONT_ASSIGN_OR_RETURN(p.uplo, Character(attributes, "uplo", "LU"));
-    TRIPONT_ASSIGN_OR_RETURN(p.transpose, Character(attributes, "trans_x", "NTC"));
-    TRIPONT_ASSIGN_OR_RETURN(p.diagonal, Character(attributes, "diag", "NU"));
-    p.n = arguments.Dimension(1, 0);
-    p.m = arguments.Dimension(1, 1);
-    p.order = p.side == 'L' ? p.m : p.n;
-    const Expected b{TypeOf<T>(), {p.n, p.m}};
-    TRIPONT_RETURN_IF_ERROR(arguments.Check({{TypeOf<T>(), {p.order, p.order}}, b}, {b}));
-    return std::unique_ptr<LibraryCall>(new Trsm(arguments.batch(), p, lapack));
+class TriangularCall : public BatchCall {
+ protected:
+  Status SetSystem(const Arguments& arguments, char side, char uplo, char transpose,
+                   char diagonal) {
+    b_ = arguments.MatrixOf(1);
+    system_ = {side, uplo, transpose, diagonal, b_.m, b_.n};
+    const Int order = system_.order();
+    a_size_ = int64_t{1} * order * order;
+    TRIPONT_RETURN_IF_ERROR(arguments.Check({Array<T>({order, order}), b_.Of<T>()}, {b_.Of<T>()}));
+    SetWork(b_.larger(), 1.0 * b_.size() * order);
+    SharesOut();
+    const int64_t vectors =
+        matrix_lanes::MatrixVectors(order, order) + matrix_lanes::MatrixVectors(b_.m, b_.n);
+    return SetLanes<T>(order, matrix_lanes::kMostOrder, vectors, nullptr);
   }
 
  private:
-  struct Problem {
-    char side;
-    char uplo;
-    char transpose;
-    char diagonal;
-    Int m;
-    Int n;
-    Int order;
-  };
-
-  Trsm(int64_t batch, const Problem& p, const Routines<T>& lapack)
-      : BatchCall(batch, std::max(p.m, p.n), 0.5 * p.m * p.n * p.order, 0,
-                  matrix_lanes::PlanFor<T>(batch, p.order, matrix_lanes::kMostOrder,
-                                           matrix_lanes::MatrixVectors(p.order, p.order) +
-                                               matrix_lanes::MatrixVectors(p.m, p.n))),
-        problem_(p),
-        lapack_(lapack) {}
-
   void Run(Item item) const override {
-    const Problem& p = problem_;
-    T* b = item.Copy<T>(1, 0, int64_t{1} * p.m * p.n);
-    const T one = T(1);
-    const Int lda = Leading(p.order);
-    const Int ldb = Leading(p.m);
-    lapack_.trsm(&p.side, &p.uplo, &p.transpose, &p.diagonal, &p.m, &p.n, &one,
-                 item.Operand<T>(0, int64_t{1} * p.order * p.order), &lda, b, &ldb, 1, 1, 1, 1);
+    T* b = item.Copy<T>(1, 0, b_.size());
+    SolveTriangular(lapack<T>(), system_, item.Operand<T>(0, a_size_), b);
   }
 
   matrix_lanes::LaneSet RunTile(Item first, int count) const override {
     if constexpr (!kIsComplex<T>) {
-      const Problem& p = problem_;
-      const int64_t sides = p.side == 'L' ? p.n : p.m;
+      const bool left = system_.side == 'L';
       matrix_lanes::SolveTile<T> tile{};
-      tile.n = p.order;
-      tile.sides = sides;
-      matrix_lanes::Orient(matrix_lanes::kColumnMajor, matrix_lanes::kColumnMajor, p.side == 'L',
-                           p.uplo == 'L', p.transpose != 'N', tile);
-      tile.unit_diagonal = p.diagonal == 'U';
-      tile.a = first.Operand<T>(0, int64_t{1} * p.order * p.order);
-      tile.b = first.Operand<T>(1, int64_t{1} * p.m * p.n);
-      tile.x = first.Result<T>(0, int64_t{1} * p.m * p.n);
+      tile.n = system_.order();
+      tile.sides = left ? b_.n : b_.m;
+      matrix_lanes::Orient(matrix_lanes::kColumnMajor, matrix_lanes::kColumnMajor, left,
+                           system_.uplo == 'L', system_.transpose != 'N', tile);
+      tile.unit_diagonal = system_.diagonal == 'U';
+      tile.a = first.Operand<T>(0, a_size_);
+      tile.b = first.Operand<T>(1, b_.size());
+      tile.x = first.Result<T>(0, b_.size());
       tile.count = count;
       tile.workspace = first.workspace();
       matrix_lanes::Run(tile);
@@ -92,32 +73,56 @@ class Trsm final : public BatchCall {
     return 0;
   }
 
-  const Problem problem_;
-  const Routines<T>& lapack_;
+  TriangularSystem system_{};
+  Matrix b_;
+  int64_t a_size_ = 0;
+};
+
+template <typename T>
+class Trsm final : public TriangularCall<T> {
+  Status Read(const Arguments& arguments) override {
+    TRIPONT_ASSIGN_OR_RETURN(const char side, arguments.Character("side", "LR"));
+    TRIPONT_ASSIGN_OR_RETURN(const char uplo, arguments.Character("uplo", "LU"));
+    TRIPONT_ASSIGN_OR_RETURN(const char transpose, arguments.Character("trans_x", "NTC"));
+    TRIPONT_ASSIGN_OR_RETURN(const char diagonal, arguments.Character("diag", "NU"));
+    return this->SetSystem(arguments, side, uplo, transpose, diagonal);
+  }
+};
+
+// What is row-major here is transposed in LAPACK's letters: op(a) x = b is x^T op(a)^T = b^T, where
+// a lower triangle is an upper one and op is the same letter.
+template <typename T>
+class RowMajorSolve final : public TriangularCall<T> {
+  Status Read(const Arguments& arguments) override {
+    TRIPONT_ASSIGN_OR_RETURN(const int64_t left_side, arguments.Integer("left_side"));
+    TRIPONT_ASSIGN_OR_RETURN(const int64_t lower, arguments.Integer("lower"));
+    TRIPONT_ASSIGN_OR_RETURN(const int64_t unit_diagonal, arguments.Integer("unit_diagonal"));
+    TRIPONT_ASSIGN_OR_RETURN(const std::string op,
+                             arguments.signature().attributes.Bytes("transpose_a"));
+    if (op != "NO_TRANSPOSE" && op != "TRANSPOSE" && op != "ADJOINT") {
+      return InvalidArgument("attribute transpose_a is '", op, "'");
+    }
+    return this->SetSystem(arguments, left_side != 0 ? 'R' : 'L', lower != 0 ? 'U' : 'L',
+                           op == "ADJOINT" ? 'C' : op[0], unit_diagonal != 0 ? 'U' : 'N');
+  }
 };
 
 template <typename T>
 class Gtsv final : public BatchCall {
  public:
-  static StatusOr<std::unique_ptr<LibraryCall>> Make(const LibraryCallSignature& signature,
-                                                     const Routines<T>& lapack) {
-    TRIPONT_ASSIGN_OR_RETURN(const Arguments arguments, Arguments::Read(signature, 1));
-    const Int columns = arguments.Dimension(3, 0);
-    const Int n = arguments.Dimension(0, 0);
-    const Expected diagonal{TypeOf<T>(), {n}};
-    const Expected b{TypeOf<T>(), {columns, n}};
-    TRIPONT_RETURN_IF_ERROR(
-        arguments.Check({diagonal, diagonal, diagonal, b},
-                        {diagonal, diagonal, diagonal, b, {PrimitiveType::kS32, {}}}));
-    return std::unique_ptr<LibraryCall>(new Gtsv(arguments.batch(), n, columns, lapack));
-  }
+  Gtsv() : BatchCall(1) {}
 
  private:
-  Gtsv(int64_t batch, Int n, Int columns, const Routines<T>& lapack)
-      : BatchCall(batch, 0, 10.0 * n * (columns + 1), 0),
-        n_(n),
-        columns_(columns),
-        lapack_(lapack) {}
+  Status Read(const Arguments& arguments) override {
+    columns_ = arguments.Dimension(3, 0);
+    n_ = arguments.Dimension(0, 0);
+    const Expected diagonal = Array<T>({n_});
+    const Expected b = Array<T>({columns_, n_});
+    TRIPONT_RETURN_IF_ERROR(arguments.Check({diagonal, diagonal, diagonal, b},
+                                            {diagonal, diagonal, diagonal, b, Array<Int>({})}));
+    SetWork(0, 10.0 * n_ * (columns_ + 1));
+    return OkStatus();
+  }
 
   void Run(Item item) const override {
     T* lower = item.Copy<T>(0, 0, n_);
@@ -125,13 +130,12 @@ class Gtsv final : public BatchCall {
     T* upper = item.Copy<T>(2, 2, n_);
     T* b = item.Copy<T>(3, 3, int64_t{1} * n_ * columns_);
     const Int ldb = Leading(n_);
-    lapack_.gtsv(&n_, &columns_, n_ > 0 ? lower + 1 : lower, diagonal, upper, b, &ldb,
-                 item.Result<Int>(4, 1));
+    lapack<T>().gtsv(&n_, &columns_, n_ > 0 ? lower + 1 : lower, diagonal, upper, b, &ldb,
+                     item.Result<Int>(4, 1));
   }
 
-  const Int n_;
-  const Int columns_;
-  const Routines<T>& lapack_;
+  Int n_ = 0;
+  Int columns_ = 0;
 };
 
 // Gaussian elimination with row exchanges of T - a tridiagonal matrix -, where small pivots of the
@@ -140,24 +144,20 @@ class Gtsv final : public BatchCall {
 template <typename T>
 class PerturbedSolve final : public BatchCall {
  public:
-  static StatusOr<std::unique_ptr<LibraryCall>> Make(const LibraryCallSignature& signature,
-                                                     const Routines<T>& /*lapack*/) {
-    TRIPONT_ASSIGN_OR_RETURN(const Arguments arguments, Arguments::Read(signature, 1));
-    const Int columns = arguments.Dimension(3, 0);
-    const Int n = arguments.Dimension(0, 0);
-    const Expected diagonal{TypeOf<T>(), {n}};
-    const Expected b{TypeOf<T>(), {columns, n}};
-    TRIPONT_RETURN_IF_ERROR(arguments.Check({diagonal, diagonal, diagonal, b}, {b}));
-    return std::unique_ptr<LibraryCall>(new PerturbedSolve(arguments.batch(), n, columns));
-  }
+  PerturbedSolve() : BatchCall(1) {}
 
  private:
   using R = Real<T>;
 
-  PerturbedSolve(int64_t batch, Int n, Int columns)
-      : BatchCall(batch, 0, 10.0 * n * (columns + 1), 3 * BytesOf<T>(n)),
-        n_(n),
-        columns_(columns) {}
+  Status Read(const Arguments& arguments) override {
+    columns_ = arguments.Dimension(3, 0);
+    n_ = arguments.Dimension(0, 0);
+    const Expected diagonal = Array<T>({n_});
+    const Expected b = Array<T>({columns_, n_});
+    TRIPONT_RETURN_IF_ERROR(arguments.Check({diagonal, diagonal, diagonal, b}, {b}));
+    SetWork(0, 10.0 * n_ * (columns_ + 1), 3 * BytesOf<T>(n_));
+    return OkStatus();
+  }
 
   void Run(Item item) const override {
     if (n_ == 0) return;
@@ -252,8 +252,8 @@ class PerturbedSolve final : public BatchCall {
     return R(1);
   }
 
-  const Int n_;
-  const Int columns_;
+  Int n_ = 0;
+  Int columns_ = 0;
 };
 
 class PivotsToPermutation final : public BatchCall {
@@ -263,18 +263,21 @@ class PivotsToPermutation final : public BatchCall {
         signature.results[0].rank() == 0) {
       return InvalidArgument("expected 1 operand and 1 result, of at least 1 dimension");
     }
-    TRIPONT_ASSIGN_OR_RETURN(const Arguments arguments, Arguments::Read(signature, 1));
-    const Int count = arguments.Dimension(0, 0);
-    const int64_t m = signature.results[0].dimensions[signature.results[0].rank() - 1];
-    TRIPONT_RETURN_IF_ERROR(
-        arguments.Check({{PrimitiveType::kS32, {count}}}, {{PrimitiveType::kS32, {m}}}));
-    if (count > m) return InvalidArgument(count, " pivots of ", m, " rows");
-    return std::unique_ptr<LibraryCall>(new PivotsToPermutation(arguments.batch(), count, m));
+    return Prepared(std::make_unique<PivotsToPermutation>(), signature, nullptr);
   }
 
+  PivotsToPermutation() : BatchCall(1) {}
+
  private:
-  PivotsToPermutation(int64_t batch, Int count, int64_t m)
-      : BatchCall(batch, 0, static_cast<double>(m), 0), count_(count), m_(m) {}
+  Status Read(const Arguments& arguments) override {
+    count_ = arguments.Dimension(0, 0);
+    const Shape& result = arguments.signature().results[0];
+    m_ = result.dimensions[result.rank() - 1];
+    TRIPONT_RETURN_IF_ERROR(arguments.Check({Array<Int>({count_})}, {Array<Int>({m_})}));
+    if (count_ > m_) return InvalidArgument(count_, " pivots of ", m_, " rows");
+    SetWork(0, static_cast<double>(m_));
+    return OkStatus();
+  }
 
   void Run(Item item) const override {
     const Int* pivots = item.Operand<Int>(0, count_);
@@ -286,16 +289,17 @@ class PivotsToPermutation final : public BatchCall {
     }
   }
 
-  const Int count_;
-  const int64_t m_;
+  Int count_ = 0;
+  int64_t m_ = 0;
 };
 
 }  // namespace
 
 void RegisterSolvers(LibraryRegistry& registry) {
-  registry.Register("trsm", MakeCall<Trsm>);
-  registry.Register("gtsv", MakeCall<Gtsv>);
-  registry.Register("tridiagonal-solve-perturbed", MakeCall<PerturbedSolve>);
+  registry.Register("trsm", BatchCall::Make<Trsm>);
+  registry.Register("triangular-solve", BatchCall::Make<RowMajorSolve>);
+  registry.Register("gtsv", BatchCall::Make<Gtsv>);
+  registry.Register("tridiagonal-solve-perturbed", BatchCall::Make<PerturbedSolve>);
   registry.Register("lu-pivots-to-permutation", PivotsToPermutation::Make);
 }
 

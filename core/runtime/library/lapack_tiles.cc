@@ -180,7 +180,7 @@ void SolveTriangular(const Routines<T>& lapack, const TriangularSystem& system, 
       T* x = b + (left ? int64_t{side} * ldb : side);
       const auto conjugate = [&] {
         for (Int i = 0; conjugated && i < order; ++i) {
-          x[int64_t{i} * step] = linear_algebra::Conjugate(x[int64_t{i} * step]);
+          x[int64_t{i} * step] = Conjugate(x[int64_t{i} * step]);
         }
       };
       conjugate();

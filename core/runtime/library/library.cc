@@ -17,7 +17,6 @@ void RegisterLibraryCalls(LibraryRegistry& registry) {
   RegisterSort(registry);
   RegisterTopK(registry);
   RegisterTranspose(registry);
-  RegisterTriangularSolve(registry);
   lapack::RegisterEigen(registry);
   lapack::RegisterFactorizations(registry);
   lapack::RegisterSolvers(registry);
