@@ -255,6 +255,14 @@ class Instruction:
             self.metadata,
         )
 
+    def with_operands(
+        self, operands: Sequence[Instruction], called: Sequence[Computation] | None = None
+    ) -> Instruction:
+        """The instruction with these operands and callees: itself if it has them already."""
+        if tuple(operands) == self.operands and (called is None or tuple(called) == self.called):
+            return self
+        return self.replace(operands=operands, called=called)
+
     def __repr__(self) -> str:
         operands = ", ".join(o.name or o.opcode for o in self.operands)
         return f"%{self.name or '?'} = {self.shape} {self.opcode}({operands})"

@@ -454,9 +454,7 @@ def _combine_all_reduces(computation: Computation, module: Module) -> Computatio
             continue
         group = group_of.get(i, [])
         if not group:
-            operands = [mapped[o] for o in i.operands]
-            unchanged = all(a is b for a, b in zip(operands, i.operands, strict=True))
-            mapped[i] = i if unchanged else i.replace(operands=operands)
+            mapped[i] = i.with_operands([mapped[o] for o in i.operands])
             at[mapped[i]], own[mapped[i]] = eager[i], place[i]
             continue
         operands = [mapped[o] for member in group for o in member.operands]

@@ -48,11 +48,7 @@ def _eliminate(computation: Computation) -> Computation:
     output: list[Instruction] = []
     changed = False
     for instruction in computation.instructions:
-        new = instruction
-        for operand in instruction.operands:
-            if mapped[operand] is not operand:
-                new = instruction.replace(operands=[mapped[o] for o in instruction.operands])
-                break
+        new = instruction.with_operands([mapped[o] for o in instruction.operands])
         if instruction.opcode != "parameter" and not instruction.has_side_effect:
             key = _key(new)
             if key is not None:

@@ -43,9 +43,8 @@ def entry_layouts(module: Module) -> Module:
     for old in entry.instructions:
         if old.opcode == "parameter" or (old is entry.root and old.opcode == "tuple"):
             continue
-        if any(o in mapped for o in old.operands):
-            mapped[old] = old.replace(operands=[mapped.get(o, o) for o in old.operands])
-        instructions.append(mapped.get(old, old))
+        mapped[old] = old.with_operands([mapped.get(o, o) for o in old.operands])
+        instructions.append(mapped[old])
     results: list[Instruction] = []
     result_layouts: list[LayoutOrder | None] = []
     for old, wanted in itertools.zip_longest(entry.results, module.result_layouts):

@@ -25,10 +25,7 @@ def _fuse_in(computation: Computation) -> Computation:
     for instruction in computation.instructions:
         if instruction in mapped:
             continue
-        operands = [mapped[o] for o in instruction.operands]
-        new = instruction
-        if any(a is not b for a, b in zip(operands, instruction.operands, strict=True)):
-            new = instruction.replace(operands=operands)
+        new = instruction.with_operands([mapped[o] for o in instruction.operands])
         if instruction.opcode in ("while", "conditional", "call"):
             fused = None
             if instruction.opcode == "while" and instruction is not computation.root:
@@ -46,9 +43,7 @@ def _fuse_in(computation: Computation) -> Computation:
                     if user.opcode == "get-tuple-element":
                         mapped[user] = values[user.attributes["index"]]
                 continue
-            called = [_fuse_in(c) for c in instruction.called]
-            if any(a is not b for a, b in zip(called, instruction.called, strict=True)):
-                new = new.replace(called=called)
+            new = new.with_operands(new.operands, [_fuse_in(c) for c in instruction.called])
         mapped[instruction] = new
         output.append(new)
     if all(mapped[i] is i for i in computation.instructions):

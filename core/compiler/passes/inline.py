@@ -99,13 +99,11 @@ def _write(
         if opcode == "get-tuple-element" and instruction.operands[0] in results:
             mapped[instruction] = results[instruction.operands[0]][instruction.attributes["index"]]
             continue
-        operands = [mapped[o] for o in instruction.operands]
-        called = [done[c] for c in instruction.called]
-        same = all(a is b for a, b in zip(operands, instruction.operands, strict=True)) and all(
-            a is b for a, b in zip(called, instruction.called, strict=True)
+        write = instruction.replace if copied else instruction.with_operands
+        new = write(
+            operands=[mapped[o] for o in instruction.operands],
+            called=[done[c] for c in instruction.called],
         )
-        as_is = same and not copied
-        new = instruction if as_is else instruction.replace(operands=operands, called=called)
         mapped[instruction] = new
         output.append(new)
     return None
@@ -133,12 +131,9 @@ def unshare_control_flow(module: Module) -> Module:
             called = instruction.called
             if instruction.opcode in CONTROL_FLOW:
                 called = tuple(unshare(c) for c in called)
-            same = not fresh and all(
-                a is b for a, b in zip(operands, instruction.operands, strict=True)
-            )
-            same = same and all(a is b for a, b in zip(called, instruction.called, strict=True))
-            new = instruction if same else instruction.replace(operands=operands, called=called)
-            changed = changed or not same
+            write = instruction.replace if fresh else instruction.with_operands
+            new = write(operands=operands, called=called)
+            changed = changed or new is not instruction
             mapped[instruction] = new
             output.append(new)
         if not changed:

@@ -239,10 +239,8 @@ def _with_asynchronous(
             attributes = dict(i.attributes)
             attributes["config"] = {**attributes["config"], "asynchronous": 1}
             mapped[i] = i.replace(operands=operands, attributes=attributes)
-        elif all(a is b for a, b in zip(operands, i.operands, strict=True)):
-            mapped[i] = i
         else:
-            mapped[i] = i.replace(operands=operands)
+            mapped[i] = i.with_operands(operands)
         output.append(mapped[i])
 
     behind: dict[Instruction, Instruction] = {}  # a view, and the collective it is of

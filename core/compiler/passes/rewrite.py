@@ -8,7 +8,7 @@ shared with the module that came in, and a pass that changes nothing gives back 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -36,24 +36,15 @@ def with_entry(module: Module, entry: Computation) -> Module:
 
 def with_called(computation: Computation, new: dict[Computation, Computation]) -> Computation:
     """The computation with what it calls replaced, as far as ``new`` knows it."""
-    changed = False
-    for instruction in computation.instructions:
-        for callee in instruction.called:
-            if new.get(callee, callee) is not callee:
-                changed = True
-                break
-        if changed:
-            break
-    if not changed:
+    if all(new.get(c, c) is c for i in computation.instructions for c in i.called):
         return computation
 
     def replace(instruction: Instruction) -> Instruction | None:
         if not instruction.called:
             return None
-        called = [new.get(c, c) for c in instruction.called]
-        if all(a is b for a, b in zip(called, instruction.called, strict=True)):
-            return None
-        return instruction.replace(called=called)
+        return instruction.with_operands(
+            instruction.operands, [new.get(c, c) for c in instruction.called]
+        )
 
     return sweep(computation, replace, repeat=False)
 
@@ -81,15 +72,14 @@ def sweep(computation: Computation, rule: Rule, *, repeat: bool = True) -> Compu
             fresh = [o for o in better.operands if o not in placed]
             if fresh:
                 for inner in _unplaced(fresh, placed):
-                    operands = [mapped.get(o, o) for o in inner.operands]
-                    new = _with_operands(inner, operands)
+                    new = inner.with_operands([mapped.get(o, o) for o in inner.operands])
                     result = settle(new) if repeat else new
                     if result not in placed:
                         placed.add(result)
                         output.append(result)
                     mapped[inner] = result
                     placed.add(inner)
-                better = _with_operands(better, [mapped.get(o, o) for o in better.operands])
+                better = better.with_operands([mapped.get(o, o) for o in better.operands])
             instruction = better
         if instruction not in placed:
             placed.add(instruction)
@@ -97,12 +87,7 @@ def sweep(computation: Computation, rule: Rule, *, repeat: bool = True) -> Compu
         return instruction
 
     for instruction in computation.instructions:
-        new = instruction
-        for operand in instruction.operands:
-            if mapped[operand] is not operand:
-                new = instruction.replace(operands=[mapped[o] for o in instruction.operands])
-                break
-        result = settle(new)
+        result = settle(instruction.with_operands([mapped[o] for o in instruction.operands]))
         mapped[instruction] = result
         if result is not instruction:
             changed = True
@@ -110,12 +95,6 @@ def sweep(computation: Computation, rule: Rule, *, repeat: bool = True) -> Compu
         return computation
     root = mapped[computation.root]
     return prune(Computation(computation.name, computation.parameters, output, root))
-
-
-def _with_operands(instruction: Instruction, operands: Sequence[Instruction]) -> Instruction:
-    if all(a is b for a, b in zip(operands, instruction.operands, strict=True)):
-        return instruction
-    return instruction.replace(operands=operands)
 
 
 def _unplaced(roots: Iterable[Instruction], placed: Container[Instruction]) -> list[Instruction]:
@@ -167,7 +146,7 @@ def substitute(
 
     def place(instruction: Instruction) -> Instruction:
         for inner in _unplaced((instruction,), mapped.keys()):
-            mapped[inner] = _with_operands(inner, [mapped[o] for o in inner.operands])
+            mapped[inner] = inner.with_operands([mapped[o] for o in inner.operands])
             output.append(mapped[inner])
         return mapped[instruction]
 

@@ -44,11 +44,8 @@ def tokens_as_arrays(module: Module) -> Module:
     for old in entry.instructions:
         if old in entry.parameters:
             continue
-        new = old
-        if any(o in mapped for o in old.operands):
-            new = old.replace(operands=[mapped.get(o, o) for o in old.operands])
-            mapped[old] = new
-        instructions.append(new)
+        mapped[old] = old.with_operands([mapped.get(o, o) for o in old.operands])
+        instructions.append(mapped[old])
     results = [mapped.get(r, r) for r in entry.results]
     for n, result in enumerate(results):
         if isinstance(result.shape, TokenShape):

@@ -66,9 +66,7 @@ def _simplify_in(computation: Computation) -> Computation:
             assert value is not None
             mapped[instruction] = value
             continue
-        operands = [mapped[o] for o in instruction.operands]
-        same = all(a is b for a, b in zip(operands, instruction.operands, strict=True))
-        new = instruction if same else instruction.replace(operands=operands)
+        new = instruction.with_operands([mapped[o] for o in instruction.operands])
         if instruction.opcode == "while" and instruction is not computation.root:
             used = {
                 u.attributes["index"] for u in users[instruction] if u.opcode == "get-tuple-element"
@@ -190,9 +188,7 @@ def _with_parameters_replaced(computation: Computation, twins: dict[int, int]) -
     mapped: dict[Instruction, Instruction] = {}
     output: list[Instruction] = []
     for i in computation.instructions:
-        new = i
-        if any(mapped[o] is not o for o in i.operands):
-            new = i.replace(operands=[mapped[o] for o in i.operands])
+        new = i.with_operands([mapped[o] for o in i.operands])
         output.append(new)
         number = i.attributes["index"] if i.opcode == "parameter" else -1
         mapped[i] = computation.parameters[twins[number]] if number in twins else new
@@ -262,12 +258,7 @@ def _specialise(
     for i in computation.instructions:
         if i.opcode == "parameter" or i not in wanted:
             continue
-        operands = [mapped[o] for o in i.operands]
-        new = (
-            i
-            if all(a is b for a, b in zip(operands, i.operands, strict=True))
-            else i.replace(operands=operands)
-        )
+        new = i.with_operands([mapped[o] for o in i.operands])
         mapped[i] = new
         output.append(new)
     if results is None:
@@ -313,9 +304,7 @@ def _hoist_in(computation: Computation, target: Target, worth_it: str) -> Comput
     output: list[Instruction] = []
     changed = False
     for instruction in computation.instructions:
-        operands = [mapped[o] for o in instruction.operands]
-        same = all(a is b for a, b in zip(operands, instruction.operands, strict=True))
-        new = instruction if same else instruction.replace(operands=operands)
+        new = instruction.with_operands([mapped[o] for o in instruction.operands])
         if instruction.opcode == "while" and instruction is not computation.root:
             hoisted = _hoist(new, target, worth_it)
             if hoisted is not None:
@@ -392,8 +381,7 @@ def _hoist(
             operands += extra
             mapped[i] = Instruction("tuple", TupleShape(tuple(o.shape for o in operands)), operands)  # type: ignore[misc]
         else:
-            unchanged = all(a is b for a, b in zip(operands, i.operands, strict=True))
-            mapped[i] = i if unchanged else i.replace(operands=operands)
+            mapped[i] = i.with_operands(operands)
         instructions.append(mapped[i])
     new_body = prune(
         Computation(body.name, [*body.parameters, *extra], instructions, mapped[body.root])

@@ -62,9 +62,7 @@ def fuse_epilogues(
     def place(i: Instruction) -> Instruction:
         """``i``, or what it is now, with operands that are placed before it."""
         if i not in mapped:
-            new = [place(o) for o in i.operands]
-            same = all(a is b for a, b in zip(new, i.operands, strict=True))
-            mapped[i] = i if same else i.replace(operands=new)
+            mapped[i] = i.with_operands([place(o) for o in i.operands])
             output.append(mapped[i])
         return mapped[i]
 
