@@ -33,7 +33,7 @@ from ..ir.hlo import (
     WindowDimension,
 )
 from ..ir.registry import OPS, Absent
-from .wire_format import integer, integers, message, text, varint
+from .wire_format import integer, integers, message, record, text, varint
 
 # Literals of more bytes are elided.
 MAX_LITERAL_BYTES: Final = 1024
@@ -454,15 +454,11 @@ def dimension_field(name: str) -> Callable[[Instruction], bytes]:
 
 def _window_proto(window: Sequence[WindowDimension]) -> bytes:
     dimensions = (
-        integer(1, w.size)
-        + integer(2, w.stride)
-        + integer(3, w.padding_low)
-        + integer(4, w.padding_high)
-        + integer(5, w.window_dilation)
-        + integer(6, w.base_dilation)
-        + integer(7, int(w.reversal))
+        record(
+            w, size=1, stride=2, padding_low=3, padding_high=4, window_dilation=5, base_dilation=6, reversal=7
+        )
         for w in window
-    )
+    )  # fmt: skip
     return message(Field.WINDOW, b"".join(message(1, d) for d in dimensions))
 
 

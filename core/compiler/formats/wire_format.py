@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 VARINT: Final = 0
 FIXED64: Final = 1
@@ -56,6 +56,12 @@ def integers(field: int, values: Iterable[int]) -> bytes:
     """A packed repeated integer field; absent when empty."""
     payload = b"".join(map(varint, values))
     return _BYTES_KEYS[field] + varint(len(payload)) + payload if payload else b""
+
+
+def record(value: Any, **fields: int) -> bytes:
+    """Fields of integers and of lists of them: the attributes of ``value`` with these names and field numbers."""
+    values = ((number, getattr(value, name)) for name, number in fields.items())
+    return b"".join(integers(n, v) if isinstance(v, tuple) else integer(n, v) for n, v in values)
 
 
 def float32(field: int, value: float) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -122,52 +122,48 @@ def reduction_window(operation: Any) -> tuple[WindowDimension, ...]:
 # --------------------------------------------------------------------------------------------- dimension numbers
 
 
+Numbers = TypeVar("Numbers")
+
+
+def _numbers(kind: type[Numbers], attribute: Any, names: str) -> Numbers:
+    """Dimension numbers of ``kind``, whose fields are, in this order, what StableHLO calls ``names``."""
+    values = (getattr(attribute, name) for name in names.split())
+    return kind(*(v if isinstance(v, int) else tuple(v) for v in values))
+
+
 def dot_dimension_numbers(attribute: Any) -> hlo.DotDimensionNumbers:
-    numbers = bindings.DotDimensionNumbers(attribute)
-    return hlo.DotDimensionNumbers(
-        tuple(numbers.lhs_contracting_dimensions),
-        tuple(numbers.rhs_contracting_dimensions),
-        tuple(numbers.lhs_batching_dimensions),
-        tuple(numbers.rhs_batching_dimensions),
+    return _numbers(
+        hlo.DotDimensionNumbers,
+        bindings.DotDimensionNumbers(attribute),
+        "lhs_contracting_dimensions rhs_contracting_dimensions lhs_batching_dimensions rhs_batching_dimensions",
     )
 
 
 def convolution_dimension_numbers(attribute: Any) -> hlo.ConvolutionDimensionNumbers:
-    numbers = bindings.ConvDimensionNumbers(attribute)
-    return hlo.ConvolutionDimensionNumbers(
-        numbers.input_batch_dimension,
-        numbers.input_feature_dimension,
-        tuple(numbers.input_spatial_dimensions),
-        numbers.kernel_input_feature_dimension,
-        numbers.kernel_output_feature_dimension,
-        tuple(numbers.kernel_spatial_dimensions),
-        numbers.output_batch_dimension,
-        numbers.output_feature_dimension,
-        tuple(numbers.output_spatial_dimensions),
+    return _numbers(
+        hlo.ConvolutionDimensionNumbers,
+        bindings.ConvDimensionNumbers(attribute),
+        "input_batch_dimension input_feature_dimension input_spatial_dimensions"
+        " kernel_input_feature_dimension kernel_output_feature_dimension kernel_spatial_dimensions"
+        " output_batch_dimension output_feature_dimension output_spatial_dimensions",
     )
 
 
 def gather_dimension_numbers(attribute: Any) -> hlo.GatherDimensionNumbers:
-    numbers = bindings.GatherDimensionNumbers(attribute)
-    return hlo.GatherDimensionNumbers(
-        tuple(numbers.offset_dims),
-        tuple(numbers.collapsed_slice_dims),
-        tuple(numbers.start_index_map),
-        numbers.index_vector_dim,
-        tuple(numbers.operand_batching_dims),
-        tuple(numbers.start_indices_batching_dims),
+    return _numbers(
+        hlo.GatherDimensionNumbers,
+        bindings.GatherDimensionNumbers(attribute),
+        "offset_dims collapsed_slice_dims start_index_map index_vector_dim operand_batching_dims"
+        " start_indices_batching_dims",
     )
 
 
 def scatter_dimension_numbers(attribute: Any) -> hlo.ScatterDimensionNumbers:
-    numbers = bindings.ScatterDimensionNumbers(attribute)
-    return hlo.ScatterDimensionNumbers(
-        tuple(numbers.update_window_dims),
-        tuple(numbers.inserted_window_dims),
-        tuple(numbers.scattered_dims_to_operand_dims),
-        numbers.index_vector_dim,
-        tuple(numbers.input_batching_dims),
-        tuple(numbers.scatter_indices_batching_dims),
+    return _numbers(
+        hlo.ScatterDimensionNumbers,
+        bindings.ScatterDimensionNumbers(attribute),
+        "update_window_dims inserted_window_dims scattered_dims_to_operand_dims index_vector_dim input_batching_dims"
+        " scatter_indices_batching_dims",
     )
 
 

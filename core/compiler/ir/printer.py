@@ -7,6 +7,7 @@ The text follows XLA's syntax wherever our IR has the same idea. Where it differ
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import fields
 from typing import Any, Final
 
 import numpy as np
@@ -266,32 +267,12 @@ def _dimension_numbers(name: str, numbers: Any) -> str:
             )
         case ConvolutionDimensionNumbers():
             return f"dim_labels={convolution_labels(numbers)}"
-        case GatherDimensionNumbers():
-            fields = [
-                f"offset_dims={_braces(numbers.offset_dims)}",
-                f"collapsed_slice_dims={_braces(numbers.collapsed_slice_dims)}",
-                f"start_index_map={_braces(numbers.start_index_map)}",
-            ]
-            if numbers.operand_batching_dims:
-                fields.append(f"operand_batching_dims={_braces(numbers.operand_batching_dims)}")
-                fields.append(
-                    f"start_indices_batching_dims={_braces(numbers.start_indices_batching_dims)}"
-                )
-            fields.append(f"index_vector_dim={numbers.index_vector_dim}")
-            return ", ".join(fields)
-        case ScatterDimensionNumbers():
-            fields = [
-                f"update_window_dims={_braces(numbers.update_window_dims)}",
-                f"inserted_window_dims={_braces(numbers.inserted_window_dims)}",
-                f"scatter_dims_to_operand_dims={_braces(numbers.scatter_dims_to_operand_dims)}",
-            ]
-            if numbers.input_batching_dims:
-                fields.append(f"input_batching_dims={_braces(numbers.input_batching_dims)}")
-                fields.append(
-                    f"scatter_indices_batching_dims={_braces(numbers.scatter_indices_batching_dims)}"
-                )
-            fields.append(f"index_vector_dim={numbers.index_vector_dim}")
-            return ", ".join(fields)
+        case GatherDimensionNumbers() | ScatterDimensionNumbers():
+            named = {f.name: getattr(numbers, f.name) for f in fields(numbers)}
+            vector = named.pop("index_vector_dim")
+            # Batching dimensions are written where there are any.
+            lists = [f"{n}={_braces(v)}" for n, v in named.items() if v or "batching" not in n]
+            return ", ".join([*lists, f"index_vector_dim={vector}"])
         case _:
             return _generic(name, numbers)
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from ..formats.hlo_proto import Field, json_text, window_field
-from ..formats.wire_format import integer, integers, message, text
+from ..formats.wire_format import integer, integers, message, record, text
 from ..importer import einsum, ops_contraction
 from ..ir.cost import array_shapes, result_elements
 from ..ir.dtypes import DType
@@ -189,28 +189,17 @@ def _precision(i: Instruction) -> bytes:
 
 def _dot_fields(i: Instruction) -> bytes:
     numbers: DotDimensionNumbers = i.attributes["dimension_numbers"]
-    body = (
-        integers(1, numbers.lhs_contracting)
-        + integers(2, numbers.rhs_contracting)
-        + integers(3, numbers.lhs_batch)
-        + integers(4, numbers.rhs_batch)
-    )
+    body = record(numbers, lhs_contracting=1, rhs_contracting=2, lhs_batch=3, rhs_batch=4)
     return message(Field.DOT_DIMENSION_NUMBERS, body) + _precision(i)
 
 
 def _convolution_fields(i: Instruction) -> bytes:
     n: ConvolutionDimensionNumbers = i.attributes["dimension_numbers"]
-    body = (
-        integer(7, n.input_batch)
-        + integer(8, n.input_feature)
-        + integers(11, n.input_spatial)
-        + integer(3, n.kernel_input_feature)
-        + integer(4, n.kernel_output_feature)
-        + integers(6, n.kernel_spatial)
-        + integer(9, n.output_batch)
-        + integer(10, n.output_feature)
-        + integers(12, n.output_spatial)
-    )
+    body = record(
+        n, input_batch=7, input_feature=8, input_spatial=11,
+        kernel_input_feature=3, kernel_output_feature=4, kernel_spatial=6,
+        output_batch=9, output_feature=10, output_spatial=12,
+    )  # fmt: skip
     return (
         window_field(i)
         + message(Field.CONVOLUTION_DIMENSION_NUMBERS, body)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..codegen.elements import elemental
 from ..formats.hlo_proto import Field
-from ..formats.wire_format import integer, integers, message
+from ..formats.wire_format import integer, integers, message, record
 from ..importer import ops_data
 from ..ir.cost import elements_of_operands
 from ..ir.hlo import AnyShape, GatherDimensionNumbers, Instruction, ScatterDimensionNumbers, Shape
@@ -206,14 +206,10 @@ def _scatter_value(i: Instruction, *operands: Array) -> list[Array]:
 
 def _gather_fields(i: Instruction) -> bytes:
     n: GatherDimensionNumbers = i.attributes["dimension_numbers"]
-    body = (
-        integers(1, n.offset_dims)
-        + integers(2, n.collapsed_slice_dims)
-        + integers(3, n.start_index_map)
-        + integer(4, n.index_vector_dim)
-        + integers(5, n.operand_batching_dims)
-        + integers(6, n.start_indices_batching_dims)
-    )
+    body = record(
+        n, offset_dims=1, collapsed_slice_dims=2, start_index_map=3, index_vector_dim=4,
+        operand_batching_dims=5, start_indices_batching_dims=6,
+    )  # fmt: skip
     return (
         message(Field.GATHER_DIMENSION_NUMBERS, body)
         + integers(Field.GATHER_SLICE_SIZES, i.attributes["slice_sizes"])
@@ -223,14 +219,10 @@ def _gather_fields(i: Instruction) -> bytes:
 
 def _scatter_fields(i: Instruction) -> bytes:
     n: ScatterDimensionNumbers = i.attributes["dimension_numbers"]
-    body = (
-        integers(1, n.update_window_dims)
-        + integers(2, n.inserted_window_dims)
-        + integers(3, n.scatter_dims_to_operand_dims)
-        + integer(4, n.index_vector_dim)
-        + integers(5, n.input_batching_dims)
-        + integers(6, n.scatter_indices_batching_dims)
-    )
+    body = record(
+        n, update_window_dims=1, inserted_window_dims=2, scatter_dims_to_operand_dims=3, index_vector_dim=4,
+        input_batching_dims=5, scatter_indices_batching_dims=6,
+    )  # fmt: skip
     return (
         message(Field.SCATTER_DIMENSION_NUMBERS, body)
         + integer(Field.INDICES_ARE_SORTED, int(i.attributes["indices_are_sorted"]))
