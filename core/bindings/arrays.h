@@ -8,6 +8,8 @@
 #include "core/runtime/buffer.h"
 #include "core/runtime/status.h"
 
+PYBIND11_DECLARE_HOLDER_TYPE(T, tripont::Ref<T>, true)
+
 namespace tripont::python {
 
 // Raises StatusError (a RuntimeError with an attribute `code`, for example "INVALID_ARGUMENT")

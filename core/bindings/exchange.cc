@@ -1,5 +1,5 @@
-#include "core/bindings/exchange.h"
-
+// Exchange of arrays between frameworks, for tripont.interop: what makes buffers of foreign memory
+// and shows them to others, by DLPack too. With frameworks.cc the wing `interop` in C++.
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
@@ -13,6 +13,7 @@
 
 #include "core/bindings/arrays.h"
 #include "core/bindings/dlpack.h"
+#include "core/bindings/parts.h"
 #include "core/runtime/device.h"
 #include "core/runtime/memory.h"
 
@@ -309,10 +310,9 @@ Ref<Buffer> FromDlpack(const py::object& capsule, Device& device) {
   return TakeManaged<dlpack::ManagedTensor>(capsule, dlpack::kName, dlpack::kUsedName, device);
 }
 
-}  // namespace
-
-void DefineExchange(py::class_<Buffer, Ref<Buffer>>& buffer) {
-  buffer
+// Adds to the class Buffer.
+void DefineExchange(py::module_& module) {
+  py::class_<Buffer, Ref<Buffer>>(module.attr("Buffer"))
       .def(
           "share", [](Buffer& source) { return Value(Buffer::Share(source)); },
           "Another buffer on the same memory. Raises StatusError if this one was deleted.")
@@ -346,5 +346,9 @@ void DefineExchange(py::class_<Buffer, Ref<Buffer>>& buffer) {
            "A capsule of DLPack 1, read-only, if max_version allows it, else one of DLPack 0.")
       .def("__dlpack_device__", [](const Buffer&) { return py::make_tuple(int{dlpack::kCpu}, 0); });
 }
+
+const Part exchange_part(&DefineExchange);
+
+}  // namespace
 
 }  // namespace tripont::python

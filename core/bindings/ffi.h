@@ -1,4 +1,4 @@
-// Custom calls from Python: registration of handlers and types, calls of Python functions, kernels.
+// Custom calls from Python: registration of handlers and types, calls of Python functions.
 #ifndef TRIPONT_CORE_BINDINGS_FFI_H_
 #define TRIPONT_CORE_BINDINGS_FFI_H_
 
@@ -10,8 +10,6 @@ namespace tripont::python {
 void DefineFfi(pybind11::module_& module);
 // Programs that call Python functions.
 void DefineCallbacks(pybind11::module_& module);
-// Kernels of tripont.kernels.
-void DefineKernels(pybind11::module_& module);
 
 }  // namespace tripont::python
 

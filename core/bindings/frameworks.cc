@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/bindings/arrays.h"
-#include "core/bindings/exchange.h"
+#include "core/bindings/parts.h"
 #include "core/runtime/device.h"
 #include "core/runtime/exchange.h"
 
@@ -97,8 +97,6 @@ class Tensorflow {
   char* (*const wrap_)(void*, void**);
 };
 
-}  // namespace
-
 void DefineFrameworks(py::module_& module) {
   py::module_ submodule =
       module.def_submodule("exchange", "Ways for buffers through the frameworks.");
@@ -121,5 +119,9 @@ void DefineFrameworks(py::module_& module) {
            "capsule). dtype: the number of TensorFlow's element type. RuntimeError if TensorFlow "
            "does not take it; StatusError if the buffer was deleted.");
 }
+
+const Part frameworks_part(&DefineFrameworks);
+
+}  // namespace
 
 }  // namespace tripont::python

@@ -1,4 +1,4 @@
-// Kernels that tripont.kernels compiles.
+// Kernels that tripont.kernels compiles: the wing `kernels` in C++, with core/runtime/ffi/kernel.h.
 #include <pybind11/stl.h>
 
 #include <string>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/bindings/arrays.h"
-#include "core/bindings/ffi.h"
+#include "core/bindings/parts.h"
 #include "core/runtime/ffi/kernel.h"
 
 namespace tripont::python {
@@ -79,8 +79,6 @@ void RegisterModuleKernel(const std::string& name, const std::string& format,
   Check(ffi::RegisterKernel(name, std::move(kernel)));
 }
 
-}  // namespace
-
 void DefineKernels(py::module_& module) {
   module.def("register_kernel", &RegisterKernel, py::arg("name"), py::arg("entry"),
              py::arg("parameters"), py::arg("returns_code"), py::arg("rows"), py::arg("grain"),
@@ -92,5 +90,9 @@ void DefineKernels(py::module_& module) {
              py::arg("group"),
              "Registers a kernel of a module that devices build; format: \"SPIR-V\".");
 }
+
+const Part kernels_part(&DefineKernels);
+
+}  // namespace
 
 }  // namespace tripont::python

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "core/bindings/arrays.h"
-#include "core/bindings/exchange.h"
 #include "core/bindings/ffi.h"
+#include "core/bindings/parts.h"
 #include "core/bindings/testing.h"
 #include "core/runtime/backend_registry.h"
 #include "core/runtime/client.h"
@@ -308,7 +308,6 @@ PYBIND11_MODULE(_tripont, m) {
   DefineStatusError(m);
   DefineFfi(m);
   DefineCallbacks(m);
-  DefineKernels(m);
 
   py::class_<Device, std::unique_ptr<Device, py::nodelete>>(m, "Device",
                                                             "Something that programs run on.")
@@ -369,10 +368,7 @@ PYBIND11_MODULE(_tripont, m) {
           "clear_cache", [](Client& client) { return client.cache().Clear(); },
           py::call_guard<py::gil_scoped_release>(), "Removes all entries; how many.");
 
-  py::class_<Buffer, Ref<Buffer>> buffer(m, "Buffer", "An array in a device's memory.");
-  DefineExchange(buffer);
-  DefineFrameworks(m);
-  buffer
+  py::class_<Buffer, Ref<Buffer>>(m, "Buffer", "An array in a device's memory.")
       .def_static(
           "from_array",
           [](const py::array& array, Device& device, const std::string& kind) {
@@ -508,6 +504,7 @@ PYBIND11_MODULE(_tripont, m) {
   py::module_ testing =
       m.def_submodule("testing", "Parts of the runtime by themselves, for its tests.");
   DefineTesting(testing);
+  for (const DefinePart define : Parts()) define(m);
 }
 
 }  // namespace tripont::python

@@ -13,7 +13,6 @@
 #include <thread>
 
 #include "core/bindings/arrays.h"
-#include "core/bindings/exchange.h"
 #include "core/runtime/allocator.h"
 #include "core/runtime/checksum.h"
 #include "core/runtime/client.h"
