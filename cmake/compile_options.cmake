@@ -39,6 +39,12 @@ endif()
 # as `make lint` reads them.
 set(TRIPONT_STANDARD_HEADERS "${CMAKE_CURRENT_LIST_DIR}/standard_headers.h")
 option(CMAKE_UNITY_BUILD "Compile the bindings and the TensorFlow bridge as a few translation units" ON)
+# A wheel is built once, so the runtime and pjrt are a few translation units there too: half of the time. In a
+# development build each file is one, because a change to a file is compiled many times.
+set(TRIPONT_UNITY_RUNTIME OFF)
+if(SKBUILD AND CMAKE_UNITY_BUILD)
+  set(TRIPONT_UNITY_RUNTIME ON)
+endif()
 
 # These protections make a mistake with memory end the process, so that no attack can build on the mistake: canaries in
 # functions with arrays, checked variants of memcpy and the like, and tables of addresses that are read-only after

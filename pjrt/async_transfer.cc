@@ -21,7 +21,6 @@
 #include "pjrt/types.h"
 
 namespace tripont::pjrt {
-namespace {
 
 // One buffer of a manager.
 struct PendingBuffer {
@@ -35,7 +34,6 @@ struct PendingBuffer {
   int copying = 0;  // pieces that are being copied now, by other threads
 };
 
-}  // namespace
 }  // namespace tripont::pjrt
 
 struct PJRT_AsyncHostToDeviceTransferManager {

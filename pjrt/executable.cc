@@ -30,8 +30,8 @@ namespace {
 enum ModuleWithConfigField : uint32_t { kHloModule = 1, kConfig = 2 };
 enum ModuleConfigField : uint32_t {
   kEntryComputationLayout = 1,
-  kReplicaCount = 4,
-  kNumPartitions = 5
+  kConfigReplicaCount = 4,
+  kConfigNumPartitions = 5
 };
 enum ModuleField : uint32_t { kHostProgramShape = 4 };
 enum ProgramShapeField : uint32_t { kParameters = 1, kResult = 2 };
@@ -100,8 +100,8 @@ OptimizedProgram MakeOptimizedProgram(const Artifact& artifact, std::string_view
   if (program.module.empty()) return program;
   WireWriter config;
   config.Bytes(kEntryComputationLayout, program_shape);
-  config.Varint(kReplicaCount, static_cast<uint64_t>(artifact.num_replicas));
-  config.Varint(kNumPartitions, static_cast<uint64_t>(artifact.num_partitions));
+  config.Varint(kConfigReplicaCount, static_cast<uint64_t>(artifact.num_replicas));
+  config.Varint(kConfigNumPartitions, static_cast<uint64_t>(artifact.num_partitions));
   WireWriter after;
   after.Bytes(kConfig, config.str());
   program.after = after.Take();

@@ -21,12 +21,12 @@ namespace {
 // (xla/pjrt/proto/topology_description.proto), which is what XLA's client parses it as; our own
 // part stands in its `platform_specific_topology`, a google.protobuf.Any.
 enum TopologyField : uint32_t { kName = 2, kVersion = 3, kPlatformSpecific = 9 };
-enum AnyField : uint32_t { kTypeUrl = 1, kValue = 2 };
+enum AnyField : uint32_t { kTypeUrl = 1, kAnyValue = 2 };
 enum OurField : uint32_t { kDeviceKind = 1, kNumDevices = 2, kCompilerOption = 3, kProcess = 4 };
-enum EntryField : uint32_t { kKey = 1, kEntryValue = 2 };
+enum EntryField : uint32_t { kEntryKey = 1, kEntryValue = 2 };
 constexpr std::string_view kOurTypeUrl = "type.googleapis.com/tripont.Topology";
 
-constexpr int64_t kMaxDevices = 1 << 16;
+constexpr int64_t kMaxTopologyDevices = 1 << 16;
 
 // The backends of TRIPONT_BACKENDS, which a topology may be of before there is a client.
 Status LoadChosenBackends() {
@@ -179,9 +179,9 @@ Status TopologyDescription_Create(PJRT_TopologyDescription_Create_Args& args) {
                       ? core->device(0)->description()
                       : KindOf(compiler_options);
   }
-  if (num_devices < 1 || num_devices > kMaxDevices) {
+  if (num_devices < 1 || num_devices > kMaxTopologyDevices) {
     return InvalidArgument("topology option num_devices=", num_devices, " is not between 1 and ",
-                           kMaxDevices);
+                           kMaxTopologyDevices);
   }
   std::unique_ptr<PJRT_TopologyDescription> topology =
       MakeTopology(PlatformVersion(""), TargetOfThisProcess(), device_kind,
@@ -227,13 +227,13 @@ Status TopologyDescription_Serialize(PJRT_TopologyDescription_Serialize_Args& ar
   }
   for (const auto& [name, value] : args.topology->compiler_options) {
     WireWriter entry;
-    entry.Bytes(kKey, name);
+    entry.Bytes(kEntryKey, name);
     entry.Bytes(kEntryValue, value);
     ours.Bytes(kCompilerOption, entry.str());
   }
   WireWriter any;
   any.Bytes(kTypeUrl, kOurTypeUrl);
-  any.Bytes(kValue, ours.str());
+  any.Bytes(kAnyValue, ours.str());
   WireWriter topology;
   topology.Bytes(kName, kPlatformName);
   topology.Bytes(kVersion, args.topology->platform_version);
@@ -261,7 +261,7 @@ Status TopologyDescription_Deserialize(PJRT_TopologyDescription_Deserialize_Args
   WireReader any_reader(any);
   while (any_reader.Next()) {
     if (any_reader.field() == kTypeUrl) type_url = any_reader.bytes();
-    if (any_reader.field() == kValue) value = any_reader.bytes();
+    if (any_reader.field() == kAnyValue) value = any_reader.bytes();
   }
   std::string_view device_kind;
   uint64_t num_devices = 0;
@@ -278,14 +278,14 @@ Status TopologyDescription_Deserialize(PJRT_TopologyDescription_Deserialize_Args
     std::string_view name, text;
     WireReader entry(ours.bytes());
     while (entry.Next()) {
-      if (entry.field() == kKey) name = entry.bytes();
+      if (entry.field() == kEntryKey) name = entry.bytes();
       if (entry.field() == kEntryValue) text = entry.bytes();
     }
     entries_ok = entries_ok && entry.ok();
     compiler_options.insert_or_assign(std::string(name), std::string(text));
   }
   if (!topology.ok() || !any_reader.ok() || !ours.ok() || !entries_ok || type_url != kOurTypeUrl ||
-      num_devices < 1 || num_devices > static_cast<uint64_t>(kMaxDevices)) {
+      num_devices < 1 || num_devices > static_cast<uint64_t>(kMaxTopologyDevices)) {
     return InvalidArgument("these ", args.serialized_topology_size,
                            " bytes are not a serialized topology of platform ", kPlatformName);
   }

@@ -29,13 +29,13 @@ constexpr std::string_view kTemporary = ".tmp";
 constexpr char kCounter[] = "bytes";
 constexpr int kCounterAttempts = 50;  // of a millisecond each, while others count
 
-// An entry is kMagic, the SHA-256 of its key and the artifact (raw), and the artifact. The digest
+// An entry is kCacheMagic, the SHA-256 of its key and the artifact (raw), and the artifact. The digest
 // ties an entry to its key, so that no entry answers for another one, and finds every accident. It
 // is not a secret: who may write the folder could make entries anyway, and that only this user may
 // do so is what PrivateFolder looks after.
-constexpr std::string_view kMagic = "TPCACHE1";
+constexpr std::string_view kCacheMagic = "TPCACHE1";
 constexpr size_t kDigestSize = 32;
-constexpr size_t kEntryHeader = kMagic.size() + kDigestSize;
+constexpr size_t kEntryHeader = kCacheMagic.size() + kDigestSize;
 
 // Temporary files older than this were left behind by a process that died.
 constexpr int64_t kStaleSeconds = 3600;
@@ -82,7 +82,7 @@ std::string Header(const std::string& key, std::string_view artifact) {
   sha.UpdateField(key);
   sha.UpdateField(artifact);
   const std::array<uint8_t, kDigestSize> digest = sha.Finish();
-  std::string header(kMagic);
+  std::string header(kCacheMagic);
   header.append(reinterpret_cast<const char*>(digest.data()), digest.size());
   return header;
 }

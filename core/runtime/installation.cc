@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 fs::path LibraryFolder() { return FolderOf(reinterpret_cast<const void*>(&DefaultInterpreter)); }
 
-bool IsInterpreter(const fs::path& path) {
+bool IsPython(const fs::path& path) {
   return path.is_absolute() && path.filename().string().starts_with("python") &&
          access(path.c_str(), X_OK) == 0;
 }
@@ -112,7 +112,7 @@ std::vector<std::string> FindPackages() {
 
 std::string DefaultInterpreter() {
   for (const fs::path& path : {RunningInterpreter(), InstalledInterpreter()}) {
-    if (IsInterpreter(path)) return path.string();
+    if (IsPython(path)) return path.string();
   }
   return "";
 }

@@ -6,14 +6,14 @@
 namespace tripont {
 namespace {
 
-struct Registry {
+struct PartitionerTable {
   std::mutex mutex;
   Partitioners partitioners;
 };
 
 // Never destroyed: a partitioner may hold Python objects, which outlive the interpreter's end.
-Registry& Global() {
-  static auto* const registry = new Registry;
+PartitionerTable& Global() {
+  static auto* const registry = new PartitionerTable;
   return *registry;
 }
 
@@ -21,7 +21,7 @@ Registry& Global() {
 
 Status RegisterPartitioner(std::string_view name, Partitioner partitioner) {
   if (name.empty()) return InvalidArgument("a partitioner needs the name of a custom call");
-  Registry& registry = Global();
+  PartitionerTable& registry = Global();
   auto added = std::make_shared<const Partitioner>(std::move(partitioner));
   const std::lock_guard<std::mutex> lock(registry.mutex);
   registry.partitioners.insert_or_assign(std::string(name), std::move(added));
@@ -30,7 +30,7 @@ Status RegisterPartitioner(std::string_view name, Partitioner partitioner) {
 
 Partitioners PartitionersNamedIn(std::string_view program) {
   Partitioners found;
-  Registry& registry = Global();
+  PartitionerTable& registry = Global();
   const std::lock_guard<std::mutex> lock(registry.mutex);
   for (const auto& [name, partitioner] : registry.partitioners) {
     if (program.find(name) != std::string_view::npos) found.emplace(name, partitioner);

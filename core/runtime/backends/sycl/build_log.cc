@@ -13,21 +13,21 @@ namespace tripont::sycl {
 namespace {
 
 // The part of OpenCL's C API (2.1) that a build log takes, declared by its specification.
-using Handle = void*;
+using ClHandle = void*;
 constexpr uint64_t kAllDeviceTypes = 0xFFFFFFFF;
 constexpr uint32_t kDeviceName = 0x102B;
 constexpr uint32_t kProgramBuildLog = 0x1183;
 
 struct OpenCl {
-  int32_t (*GetPlatformIDs)(uint32_t, Handle*, uint32_t*);
-  int32_t (*GetDeviceIDs)(Handle, uint64_t, uint32_t, Handle*, uint32_t*);
-  int32_t (*GetDeviceInfo)(Handle, uint32_t, size_t, void*, size_t*);
-  Handle (*CreateContext)(const intptr_t*, uint32_t, const Handle*, void*, void*, int32_t*);
-  int32_t (*ReleaseContext)(Handle);
-  Handle (*CreateProgramWithIL)(Handle, const void*, size_t, int32_t*);
-  int32_t (*BuildProgram)(Handle, uint32_t, const Handle*, const char*, void*, void*);
-  int32_t (*GetProgramBuildInfo)(Handle, Handle, uint32_t, size_t, void*, size_t*);
-  int32_t (*ReleaseProgram)(Handle);
+  int32_t (*GetPlatformIDs)(uint32_t, ClHandle*, uint32_t*);
+  int32_t (*GetDeviceIDs)(ClHandle, uint64_t, uint32_t, ClHandle*, uint32_t*);
+  int32_t (*GetDeviceInfo)(ClHandle, uint32_t, size_t, void*, size_t*);
+  ClHandle (*CreateContext)(const intptr_t*, uint32_t, const ClHandle*, void*, void*, int32_t*);
+  int32_t (*ReleaseContext)(ClHandle);
+  ClHandle (*CreateProgramWithIL)(ClHandle, const void*, size_t, int32_t*);
+  int32_t (*BuildProgram)(ClHandle, uint32_t, const ClHandle*, const char*, void*, void*);
+  int32_t (*GetProgramBuildInfo)(ClHandle, ClHandle, uint32_t, size_t, void*, size_t*);
+  int32_t (*ReleaseProgram)(ClHandle);
 
   // Whether the SYCL runtime has opened the loader, and it has all functions.
   bool Resolve() {
@@ -63,28 +63,28 @@ std::string Text(const Get& get) {
   return text;
 }
 
-std::vector<Handle> Devices(const OpenCl& cl) {
-  std::vector<Handle> all;
+std::vector<ClHandle> Devices(const OpenCl& cl) {
+  std::vector<ClHandle> all;
   uint32_t count = 0;
   if (cl.GetPlatformIDs(0, nullptr, &count) != 0) return all;
-  std::vector<Handle> platforms(count);
+  std::vector<ClHandle> platforms(count);
   cl.GetPlatformIDs(count, platforms.data(), nullptr);
-  for (Handle platform : platforms) {
+  for (ClHandle platform : platforms) {
     uint32_t number = 0;
     if (cl.GetDeviceIDs(platform, kAllDeviceTypes, 0, nullptr, &number) != 0) continue;
-    std::vector<Handle> devices(number);
+    std::vector<ClHandle> devices(number);
     cl.GetDeviceIDs(platform, kAllDeviceTypes, number, devices.data(), nullptr);
     all.insert(all.end(), devices.begin(), devices.end());
   }
   return all;
 }
 
-std::string BuildOn(const OpenCl& cl, Handle device, std::string_view spirv) {
+std::string BuildOn(const OpenCl& cl, ClHandle device, std::string_view spirv) {
   int32_t error = 0;
-  Handle context = cl.CreateContext(nullptr, 1, &device, nullptr, nullptr, &error);
+  ClHandle context = cl.CreateContext(nullptr, 1, &device, nullptr, nullptr, &error);
   if (error != 0) return "";
   std::string log;
-  Handle program = cl.CreateProgramWithIL(context, spirv.data(), spirv.size(), &error);
+  ClHandle program = cl.CreateProgramWithIL(context, spirv.data(), spirv.size(), &error);
   if (error == 0) {
     cl.BuildProgram(program, 1, &device, "", nullptr, nullptr);
     log = Text([&](size_t size, void* text, size_t* needed) {
@@ -101,7 +101,7 @@ std::string BuildOn(const OpenCl& cl, Handle device, std::string_view spirv) {
 std::string OpenClBuildLog(const std::string& device_name, std::string_view spirv) {
   OpenCl cl{};
   if (!cl.Resolve()) return "";
-  for (Handle device : Devices(cl)) {
+  for (ClHandle device : Devices(cl)) {
     const std::string name = Text([&](size_t size, void* text, size_t* needed) {
       return cl.GetDeviceInfo(device, kDeviceName, size, text, needed);
     });

@@ -11,7 +11,7 @@ namespace tripont::sycl {
 namespace {
 
 constexpr size_t kHeaderSize = 16;
-constexpr uint64_t kPage = 4096;
+constexpr uint64_t kHostCodeAlignment = 4096;
 constexpr uint32_t kSpirvMagic = 0x07230203;
 // Pieces of work a thread gets on a CPU device, for balance.
 constexpr int64_t kPiecesPerThread = 8;
@@ -164,7 +164,8 @@ Status Program::Split(const Artifact& artifact) {
     return InvalidArgument("artifact: the code is not SPIR-V");
   }
   if (host_size == 0) return map({});
-  const uint64_t offset = (kHeaderSize + spirv_size + kPage - 1) / kPage * kPage;
+  const uint64_t offset =
+      (kHeaderSize + spirv_size + kHostCodeAlignment - 1) / kHostCodeAlignment * kHostCodeAlignment;
   if (offset > code_.size() || host_size > code_.size() - offset) {
     return InvalidArgument("artifact: host code of ", host_size, " bytes at ", offset,
                            " is outside the code");
