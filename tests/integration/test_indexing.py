@@ -118,6 +118,7 @@ SCATTER = [
     Config("segment-max-of-many", lambda x, i: jax.ops.segment_max(x, i, 50), "f32[40009] s32[40009]:0..49"),
     Config("bincount-of-many", lambda i: jnp.bincount(i, length=256), "s32[100003]:-3..300"),
     Config("count-pairs", lambda i, j: jnp.zeros((9, 11), int).at[i, j].add(1, mode="drop"), "s32[70000]:-9..9 s32[70000]:0..20"),
+    Config("scatter-itself", lambda x, i: (x + 1).at[jnp.argsort(i)].set(x + 1), "s32[5000] s32[5000]:0..4999"),
     Config("scatter-what-it-changes", lambda x, i: x.at[i].add(x[::-1] * 2), "s32[30000] s32[30000]:0..29999"),
     Config("scatter-into-window", lambda x, u: lax.scatter(
         x, jnp.array([[2]]), u, lax.ScatterDimensionNumbers((1, 2), (), (0,))), "f32[9,7] f32[1,3,7]"),

@@ -171,6 +171,8 @@ class _Fuser:
             updates = opcode == "dynamic-update-slice" or (
                 scatters_elements(instruction) and self.costs.memory.places > 0
             )
+            # A fusion names each array once, so that nobody sees from outside that it reads what it changes.
+            updates = updates and instruction.operands[0] not in instruction.operands[1:]
             self.start(instruction, opcode if updates else "")
             return
         self.place_indexable(instruction, opcode, readers)

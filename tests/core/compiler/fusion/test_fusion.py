@@ -475,6 +475,13 @@ def test_a_scatter_does_not_compute_from_what_it_changes() -> None:
     assert kinds(after) == ["loop", "scatter"]
 
 
+def test_a_scatter_of_what_it_changes_is_no_fusion() -> None:
+    """As an operand at two places, the array is copied before the kernel overwrites it."""
+    x, ids = parameter(0, 40), parameter(1, 40, 1, dtype=S32)
+    after = fused([x, ids], _scatter(x, ids, x))
+    assert [i.opcode for i in after.entry.instructions] == ["parameter", "parameter", "scatter"]
+
+
 def test_a_scatter_of_rows_is_not_fused() -> None:
     x, ids, y = parameter(0, 9, 5), parameter(1, 40, 1, dtype=S32), parameter(2, 40, 5)
     numbers = hlo.ScatterDimensionNumbers((1,), (0,), (0,), 1)
