@@ -50,4 +50,14 @@ def multi_worker_strategy(cluster_resolver: Any = None, communication_options: A
             extended = OnXpu(self, cluster_resolver=cluster_resolver, communication_options=options)
             super(strategies.CollectiveAllReduceStrategy, self).__init__(extended)
 
+        # Keras reduces whole batches, and metrics along a first dimension that they lack. TensorFlow takes single
+        # arrays that have the dimension.
+        def reduce(self, reduce_op: Any, value: Any, axis: Any = None) -> Any:
+            def reduce_one(one: Any) -> Any:
+                local, *_ = self.experimental_local_results(one)
+                has_dimension = getattr(local, "shape", None) != ()
+                return super(Strategy, self).reduce(reduce_op, one, axis if has_dimension else None)
+
+            return tf.nest.map_structure(reduce_one, value)
+
     return Strategy()

@@ -95,6 +95,48 @@ def test_two_workers_take_the_steps_of_one() -> None:
         np.testing.assert_allclose(json.loads(weight), expected, rtol=0, atol=3e-6)
 
 
+_KERAS = """
+import numpy as np, tensorflow as tf, tripont.tensorflow
+
+strategy = tripont.tensorflow.multi_worker_strategy()
+import keras
+
+x = np.linspace(-2, 2, 64, dtype=np.float32).reshape(16, 4)
+y = np.sin(x[:, :2])
+with strategy.scope():
+    dense = keras.layers.Dense(2, use_bias=False)
+    model = keras.Sequential([keras.Input((4,)), dense])
+    dense.set_weights([np.linspace(-1, 1, 8, dtype=np.float32).reshape(4, 2)])
+    model.compile(optimizer=keras.optimizers.SGD(0.1), loss="mse", metrics=["mae"], jit_compile=False)
+history = model.fit(tf.data.Dataset.from_tensor_slices((x, y)).batch(8), epochs=2, verbose=0).history
+device = dense.kernel.value.values[0].device
+print("RESULT", device, history["loss"], history["mae"], dense.get_weights()[0].tolist(), sep="|", flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_keras_fits_in_two_workers() -> None:
+    """Each worker has half of every batch; weights, losses and metrics are those of one with all of it."""
+    x = np.linspace(-2, 2, 64).reshape(16, 4)
+    y = np.sin(x[:, :2])
+    weight = np.linspace(-1, 1, 8).reshape(4, 2)
+    losses, errors = [], []
+    for _ in range(2):
+        differences = []
+        for first in (0, 8):
+            rows = slice(first, first + 8)
+            differences.append(x[rows] @ weight - y[rows])
+            weight = weight - 0.1 * x[rows].T @ (2 * differences[-1] / differences[-1].size)
+        losses.append(np.mean(np.square(differences)))
+        errors.append(np.mean(np.abs(differences)))
+    for number, line in enumerate(_run(_KERAS, {"worker": _free_ports(2)})):
+        _, variable, *found = line.split("|")
+        assert variable == f"/job:worker/replica:0/task:{number}/device:XPU:0"
+        # Float32: sums of 16 products of numbers below 4, four steps.
+        for one, expected in zip(found, (losses, errors, weight), strict=True):
+            np.testing.assert_allclose(json.loads(one), expected, rtol=0, atol=2e-5)
+
+
 _PARAMETER_SERVER = """
 import json, os
 import numpy as np, tensorflow as tf, tripont.tensorflow
