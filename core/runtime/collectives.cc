@@ -192,6 +192,7 @@ std::shared_ptr<LaunchSeries> LaunchSeries::Get(hosts::Job* job, const std::stri
       for (const int process : placement.processes) {
         if (process != job->process()) placement.job = job;
       }
+      placement.collectives = std::make_shared<const std::string>(collectives);
     }
     series = std::make_shared<LaunchSeries>(program, std::move(placement), timeout_seconds);
     entry = series;

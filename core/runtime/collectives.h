@@ -47,6 +47,8 @@ struct TRIPONT_EXPORT Placement {
   hosts::Job* job = nullptr;        // null if all are of this process
   std::vector<int> processes = {};  // of each participant, if there is a job
   uint64_t program = 0;             // a number of the program that is the same in all processes
+  // All collectives of the program, a line each (Executable::collectives), if there is a job.
+  std::shared_ptr<const std::string> collectives = nullptr;
 
   bool IsLocal(int64_t participant) const;
   size_t NumLocal() const;

@@ -30,7 +30,7 @@ from ..ir.hlo import (
     constant,
     get_tuple_element,
 )
-from ..ir.patterns import is_collective_call, reshape
+from ..ir.patterns import binary_body, is_collective_call, reshape
 from .library.call import library_call
 from .rewrite import map_computations, sweep
 
@@ -82,12 +82,23 @@ def match_collectives(module: Module, target: Target) -> Module:
     if not _has_collectives(module):
         return module
     meetings, library = iter(range(1 << 31)), target.costs.library
+    numbered = 0  # collectives of the program
 
     def match(computation: Computation) -> Computation:
+        nonlocal numbered
         if not any(i.opcode in _OPCODES for i in computation.instructions):
             return computation
-        computation = _combine_all_reduces(computation, module)
-        return sweep(computation, lambda i: _match(i, module, meetings, library), repeat=False)
+        first = numbered
+        numbered += sum(i.opcode in _MEETINGS for i in computation.instructions)
+        computation, members = _combine_all_reduces(computation, module, first)
+        numbers = iter(members)  # the sweep goes through the collectives in their order
+
+        def rule(i: Instruction) -> Instruction | None:
+            if i.opcode in _MEETINGS:
+                return _match_collective(i, module, next(meetings), next(numbers), library)
+            return _match(i, library)
+
+        return sweep(computation, rule, repeat=False)
 
     return map_computations(module, match)
 
@@ -424,9 +435,12 @@ def meets_others(instruction: Instruction) -> bool:
     return False
 
 
-def _combine_all_reduces(computation: Computation, module: Module) -> Computation:
+def _combine_all_reduces(
+    computation: Computation, module: Module, first: int
+) -> tuple[Computation, list[tuple[int, ...]]]:
     """One all-reduce for those of one kind that do not wait for one another, up to TOGETHER_BYTES of operands if
-    they may run beside other work.
+    they may run beside other work. For each collective of the new computation, in its order: the numbers that its
+    members have in the program, of which the computation's own begin with ``first``.
 
     All that have as many collectives before them on the longest way from the parameters are such, and joining them
     makes no cycle.
@@ -438,14 +452,17 @@ def _combine_all_reduces(computation: Computation, module: Module) -> Computatio
     last operand, does.
     """
     groups, depth = _joined(computation, module)
+    own_collectives = (i for i in computation.instructions if i.opcode in _MEETINGS)
+    number = {i: n for n, i in enumerate(own_collectives, first)}
     if not groups:
-        return computation
+        return computation, [(n,) for n in number.values()]
     place = {i: n for n, i in enumerate(computation.instructions)}
     # When an all-reduce can begin: behind its last operand.
     eager = eager_places(computation.instructions, lambda i: i.opcode == "all-reduce")
     group_of = {i: group for group in groups for i in group}
     mapped: dict[Instruction, Instruction] = {}
     whole_of: dict[Instruction, Instruction] = {}  # of a member
+    members: dict[Instruction, tuple[int, ...]] = {}  # of a new collective: their numbers
     at: dict[Instruction, float] = {}  # where each new instruction would stand
     own: dict[Instruction, float] = {}  # where it would stand in the program's own order
     # Instructions in the order of their depth: all operands of a group come before it is built.
@@ -455,11 +472,14 @@ def _combine_all_reduces(computation: Computation, module: Module) -> Computatio
         group = group_of.get(i, [])
         if not group:
             mapped[i] = i.with_operands([mapped[o] for o in i.operands])
+            if i in number:
+                members[mapped[i]] = (number[i],)
             at[mapped[i]], own[mapped[i]] = eager[i], place[i]
             continue
         operands = [mapped[o] for member in group for o in member.operands]
         shape = TupleShape(tuple(o.shape for o in operands))  # type: ignore[misc]
         whole = i.replace(shape=shape, operands=operands)
+        members[whole] = tuple(number[member] for member in group)
         at[whole] = max(eager[o] for member in group for o in member.operands) + _STEP / 2
         own[whole] = place[group[-1]]
         first = 0
@@ -493,7 +513,10 @@ def _combine_all_reduces(computation: Computation, module: Module) -> Computatio
         for a, b in pairwise(chain):
             before.setdefault(b, []).append(a)
     order = _in_order(at, before)
-    return Computation(computation.name, computation.parameters, order, mapped[computation.root])
+    combined = Computation(
+        computation.name, computation.parameters, order, mapped[computation.root]
+    )
+    return combined, [members[i] for i in order if i in members]
 
 
 def _joined(
@@ -562,25 +585,54 @@ def _in_order(
     return order
 
 
-def _match(i: Instruction, module: Module, meetings: Any, library: Library) -> Instruction | None:
+def _match(i: Instruction, library: Library) -> Instruction | None:
+    """A device number as a library call; an element of a tuple that is there."""
+    if i.opcode in ("partition-id", "replica-id"):
+        config = {"partition": int(i.opcode == "partition-id")}
+        return library_call(i, "device-number", config, library.call)
+    if i.opcode == "get-tuple-element" and i.operands[0].opcode == "tuple":
+        found: Instruction = i.operands[0].operands[i.attributes["index"]]
+        return found
+    return None
+
+
+def _match_collective(
+    i: Instruction, module: Module, meeting: int, members: tuple[int, ...], library: Library
+) -> Instruction:
+    """``members``: the numbers of the program's collectives that ``i`` is. They and ``operation`` are for the text
+    that the processes of a job compare.
+    """
     opcode = i.opcode
-    if opcode not in _OPCODES:
-        if opcode == "get-tuple-element" and i.operands[0].opcode == "tuple":
-            found: Instruction = i.operands[0].operands[i.attributes["index"]]
-            return found
-        return None
-    if opcode in ("partition-id", "replica-id"):
-        return library_call(
-            i, "device-number", {"partition": int(opcode == "partition-id")}, library.call
-        )
-    config: dict[str, Any] = {"meeting": next(meetings), "channel": i.attributes["channel_id"]}
+    config: dict[str, Any] = {
+        "meeting": meeting,
+        "members": members,
+        "channel": i.attributes["channel_id"],
+    }
     if opcode in ("collective-permute", "collective-broadcast"):
         opcode = "collective-permute"
         config["sources"] = tuple(_sources(i, module))
         groups = _connected(list(config["sources"]))
     else:
         groups = _complete_groups(i, module)
+    if i.called:
+        config["operation"] = _name_of_operation(i.called[0])
     config["groups"] = tuple(n for group in groups for n in group)
     config["group_sizes"] = tuple(map(len, groups))
     size = sum(o.shape.bytes for o in i.operands if isinstance(o.shape, Shape))
     return library_call(i, opcode, config, library.meeting + size / library.exchanged)
+
+
+def _name_of_operation(body: Computation) -> str:
+    """ "add", or for a body of several instructions all that it does: "multiply(0,1) f32[], negate(2) f32[]"."""
+    known = binary_body(body)
+    if known is not None:
+        return known
+    number = {i: n for n, i in enumerate(body.instructions)}
+    described = []
+    for i in body.instructions:
+        if i.opcode == "parameter":
+            continue
+        value = i.attributes["literal"].tolist() if i.opcode == "constant" else ""
+        operands = ",".join(str(number[o]) for o in i.operands)
+        described.append(f"{i.opcode}({operands}{value}) {i.shape}")
+    return ", ".join(described)

@@ -71,12 +71,14 @@ struct Exchange::Traffic {
 
 StatusOr<Exchange> Exchange::Begin(Job* job, ChannelUse use, const std::vector<int>& devices,
                                    std::string what, uint64_t identity, int64_t timeout_seconds,
-                                   const std::atomic<int>* waiting) {
+                                   const std::atomic<int>* waiting,
+                                   std::shared_ptr<const std::string> collectives) {
   TRIPONT_RETURN_IF_ERROR(job->CheckNotForked());  // before any lock, which the parent may hold
   TRIPONT_RETURN_IF_ERROR(job->broken());
   TRIPONT_ASSIGN_OR_RETURN(Channel* const channel,
                            job->GetChannel(use, devices, what, timeout_seconds));
-  return Exchange(job, channel, std::move(what), identity, timeout_seconds, waiting);
+  return Exchange(job, channel, std::move(what), identity, timeout_seconds, waiting,
+                  std::move(collectives));
 }
 
 Exchange::Peer& Exchange::PeerOf(int process) {
@@ -93,7 +95,7 @@ void Exchange::Receive(int process, void* data, size_t size) {
   if (size > 0) PeerOf(process).receive.push_back({static_cast<char*>(data), size});
 }
 
-Status Exchange::CheckHeader(size_t peer, const char* message, size_t expected) const {
+Status Exchange::CheckHeader(size_t peer, const char* message, size_t expected) {
   Header header;
   std::memcpy(&header, message, sizeof(header));
   if (header.identity == identity_ && header.sequence == channel_->sequence &&
@@ -102,6 +104,7 @@ Status Exchange::CheckHeader(size_t peer, const char* message, size_t expected) 
   }
   header.what[sizeof(header.what) - 1] = '\0';
   const int process = channel_->processes[peer];
+  if (header.identity != identity_) other_ = {process, header.identity};
   return FailedPrecondition(
       job_->DevicesOf(job_->process(), channel_->devices), " is in ", what_, " (exchange ",
       channel_->sequence.load(), ", ", expected, " bytes to receive), but ",
@@ -112,7 +115,7 @@ Status Exchange::CheckHeader(size_t peer, const char* message, size_t expected) 
 
 // Looks at the messages one by one, to tell `wait` which processes it need not wait for any more.
 // The error of a process that runs another program, as soon as its first message is there.
-Status Exchange::TestEach(Traffic& traffic, Job::Wait& wait, bool* done) const {
+Status Exchange::TestEach(Traffic& traffic, Job::Wait& wait, bool* done) {
   const MpiApi& mpi = job_->mpi();
   std::vector<bool> is_open(peers_.size(), false);
   *done = true;
@@ -293,7 +296,9 @@ Status Exchange::Run() {
   }
   // What MPI may still send from stays where it is.
   (void)traffic.out.release();
-  return status;
+  if (collectives_ == nullptr || !other_.has_value()) return status;
+  return FailedPrecondition(status.message(), job_->FirstDifference(identity_, *collectives_,
+                                                                    other_->first, other_->second));
 }
 
 }  // namespace tripont::hosts

@@ -9,7 +9,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/runtime/hosts/job.h"
@@ -25,11 +28,13 @@ class Exchange {
  public:
   // `what`: "all-reduce.1 of program jit_f". `identity`: a number of the collective that is the
   // same in all processes that run the same program. `waiting`: how many threads wait for its end;
-  // while that is 0, Run leaves the core to those who compute. Null: its caller waits. Blocks while
-  // the processes agree on a channel.
+  // while that is 0, Run leaves the core to those who compute. Null: its caller waits.
+  // `collectives`: those of the program, a line each; where two processes find that they run
+  // different programs, they compare these. Blocks while the processes agree on a channel.
   static StatusOr<Exchange> Begin(Job* job, ChannelUse use, const std::vector<int>& devices,
                                   std::string what, uint64_t identity, int64_t timeout_seconds,
-                                  const std::atomic<int>* waiting = nullptr);
+                                  const std::atomic<int>* waiting = nullptr,
+                                  std::shared_ptr<const std::string> collectives = nullptr);
 
   Job& job() const { return *job_; }
   // The other processes of the group; ascending.
@@ -54,21 +59,22 @@ class Exchange {
     std::vector<Piece> receive;
   };
   struct Traffic;
-  Status TestEach(Traffic& traffic, Job::Wait& wait, bool* done) const;
+  Status TestEach(Traffic& traffic, Job::Wait& wait, bool* done);
   Exchange(Job* job, Channel* channel, std::string what, uint64_t identity, int64_t timeout_seconds,
-           const std::atomic<int>* waiting)
+           const std::atomic<int>* waiting, std::shared_ptr<const std::string> collectives)
       : job_(job),
         channel_(channel),
         what_(std::move(what)),
         identity_(identity),
         timeout_seconds_(timeout_seconds),
         waiting_(waiting),
+        collectives_(std::move(collectives)),
         peers_(channel->processes.size()) {}
   bool IsWaitedFor() const {
     return waiting_ == nullptr || waiting_->load(std::memory_order_relaxed) > 0;
   }
   Peer& PeerOf(int process);
-  Status CheckHeader(size_t peer, const char* message, size_t expected) const;
+  Status CheckHeader(size_t peer, const char* message, size_t expected);
 
   Job* job_;
   Channel* channel_;
@@ -76,6 +82,9 @@ class Exchange {
   uint64_t identity_;
   int64_t timeout_seconds_;
   const std::atomic<int>* waiting_;
+  std::shared_ptr<const std::string> collectives_;  // may be null
+  // A process that runs another program, and its number of the collective.
+  std::optional<std::pair<int, uint64_t>> other_;
   std::vector<Peer> peers_;  // by position in processes()
 };
 

@@ -84,6 +84,9 @@ int64_t StartTime(int64_t pid) {
   return time;
 }
 
+// For a process that runs another program to say which.
+constexpr std::chrono::seconds kDifferenceTimeout{2};
+
 std::string RandomName() {
   std::random_device random;
   std::ostringstream name;
@@ -108,6 +111,21 @@ std::vector<std::string> Split(std::string_view text, char separator) {
     if (end == std::string_view::npos) return parts;
     text.remove_prefix(end + 1);
   }
+}
+
+constexpr size_t kMaxReason = 1000;
+
+// Without the middle of what is longer than kMaxReason: it begins with where it happened, and ends
+// with what happened (a Python traceback), perhaps in words that quote those of other processes.
+std::string Shortened(const std::string& reason) {
+  if (reason.size() <= kMaxReason) return reason;
+  // Between characters of UTF-8, not within one.
+  const auto within = [&](size_t at) { return (static_cast<uint8_t>(reason[at]) & 0xC0) == 0x80; };
+  size_t begin = kMaxReason * 2 / 5;
+  size_t end = reason.size() - kMaxReason * 3 / 5;
+  while (begin > 0 && within(begin)) --begin;
+  while (end + 1 < reason.size() && within(end)) ++end;
+  return StrCat(reason.substr(0, begin), " ... ", reason.substr(end));
 }
 
 std::optional<int64_t> ToNumber(std::string_view text) {
@@ -594,6 +612,31 @@ Status Job::broken() const {
   return broken_;
 }
 
+std::string Job::FirstDifference(uint64_t identity, const std::string& collectives, int process,
+                                 uint64_t its_identity) {
+  const StatusOr<std::shared_ptr<KeyValueStore>> store = this->store();
+  if (!store.ok()) return "";
+  const auto key = [&](int of, uint64_t in) {
+    return StrCat("tripont/collectives/", name_, "/", of, "/", in);
+  };
+  // Told already: another thread was here, or the program before.
+  (void)(*store)->Put(key(process_, identity), collectives);
+  const StatusOr<std::string> others =
+      (*store)->Get(key(process, its_identity), kDifferenceTimeout);
+  if (!others.ok()) return "";
+  const std::vector<std::string> here = Split(collectives, '\n');
+  const std::vector<std::string> there = Split(*others, '\n');
+  size_t line = 0;
+  while (line < here.size() && line < there.size() && here[line] == there[line]) ++line;
+  if (line == here.size() || line == there.size()) return "";
+  // The line behind the last collective is empty.
+  const auto quoted = [](const std::string& text) {
+    return text.empty() ? "none is left" : Shortened(text);
+  };
+  return StrCat("; the first collective in which their programs differ is here: ",
+                quoted(here[line]), "; there: ", quoted(there[line]));
+}
+
 Status Job::CheckNotForked() const {
   if (getpid() == self_.pid) [[likely]]
     return OkStatus();
@@ -651,7 +694,6 @@ namespace {
 // once.
 constexpr size_t kMaxWhat = 300;
 constexpr size_t kMaxDevicesInQuestion = 256;
-constexpr size_t kMaxReason = 1000;
 constexpr size_t kLongestMessage = 4096;
 
 // The next message with `tag` that is there, and whose it is.
@@ -672,19 +714,6 @@ std::optional<std::pair<int, std::string>> TakeMessage(const MpiApi& mpi, MpiHan
   if (mpi.recv(text.data(), size, kMpiByte, source, tag, communicator, &status) != kMpiSuccess)
     return std::nullopt;
   return std::pair(source, std::move(text));
-}
-
-// Without the middle of what is longer than kMaxReason: it begins with where it happened, and ends
-// with what happened (a Python traceback), perhaps in words that quote those of other processes.
-std::string Shortened(const std::string& reason) {
-  if (reason.size() <= kMaxReason) return reason;
-  // Between characters of UTF-8, not within one.
-  const auto within = [&](size_t at) { return (static_cast<uint8_t>(reason[at]) & 0xC0) == 0x80; };
-  size_t begin = kMaxReason * 2 / 5;
-  size_t end = reason.size() - kMaxReason * 3 / 5;
-  while (begin > 0 && within(begin)) --begin;
-  while (end + 1 < reason.size() && within(end)) ++end;
-  return StrCat(reason.substr(0, begin), " ... ", reason.substr(end));
 }
 
 }  // namespace

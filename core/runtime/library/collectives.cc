@@ -4,7 +4,9 @@
 //
 // Attributes of all collectives: "meeting", a number that no other collective of the program has;
 // "channel": the program's own; "groups" and "group_sizes": the participants (replica *
-// num_partitions + partition) of each group, one group after the other; "asynchronous", if it is not
+// num_partitions + partition) of each group, one group after the other; "members": which of the
+// program's own collectives the call is, several where they were joined; "operation", of reductions:
+// what they compute, as text; "asynchronous", if it is not
 // 0: the call only begins what it does with other processes, and the collective-done with the same
 // "meeting" waits for it (until then operands and results are in use). In the formulas r and q are
 // positions in the group.
@@ -286,12 +288,7 @@ class Collective : public LibraryCall {
       groups_.push_back(std::move(group));
     }
     if (next != members.end()) return InvalidArgument("bad group sizes");
-    TRIPONT_ASSIGN_OR_RETURN(const int64_t channel, attributes.Integer("channel"));
-    description_ = StrCat(signature.name, " ", channel, " {", StrJoin(members, ","), "} {",
-                          StrJoin(sizes, ","), "}");
-    for (const LibraryOperand& operand : signature.operands)
-      description_ += StrCat(" ", operand.shape);
-    description_ += "\n";
+    TRIPONT_RETURN_IF_ERROR(Describe(signature));
     *size = sizes.empty() ? 0 : sizes[0];
     for (const int64_t count : sizes) {
       if (count != *size) *size = 0;
@@ -311,6 +308,32 @@ class Collective : public LibraryCall {
   const std::vector<std::unique_ptr<std::vector<int64_t>>>& groups() const { return groups_; }
 
  private:
+  // All that the programs of two processes must agree on to meet here. Which collectives are joined
+  // belongs to it: each process compiles its own program.
+  Status Describe(const LibraryCallSignature& signature) {
+    const LibraryAttributes& attributes = signature.attributes;
+    TRIPONT_ASSIGN_OR_RETURN(const int64_t channel, attributes.Integer("channel"));
+    TRIPONT_ASSIGN_OR_RETURN(const std::vector<int64_t> joined, attributes.Integers("members"));
+    description_ = signature.name;
+    if (attributes.Has("operation")) {
+      TRIPONT_ASSIGN_OR_RETURN(const std::string operation, attributes.Bytes("operation"));
+      description_ += StrCat(" (", operation, ")");
+    }
+    description_ += StrCat(" of ", joined.size() == 1 ? "collective " : "collectives ",
+                           StrJoin(joined, ", "), " with operands");
+    for (const LibraryOperand& operand : signature.operands)
+      description_ += StrCat(" ", operand.shape);
+    description_ += StrCat(", channel ", channel);
+    if (attributes.Has("sources")) {
+      TRIPONT_ASSIGN_OR_RETURN(const std::vector<int64_t> sources, attributes.Integers("sources"));
+      description_ += StrCat(", from ", StrJoin(sources, ","));
+    }
+    description_ += ", groups";
+    for (const auto& group : groups_) description_ += StrCat(" {", StrJoin(*group, ","), "}");
+    description_ += "\n";
+    return OkStatus();
+  }
+
   // waiting: how many wait for the result, if that may be none; null if somebody does.
   Status MeetProcesses(LibraryContext& context, const Launch& launch,
                        const std::vector<int64_t>& members, Contributions all,
@@ -325,7 +348,7 @@ class Collective : public LibraryCall {
         hosts::Exchange exchange,
         hosts::Exchange::Begin(placement.job, hosts::ChannelUse::kCollectives, devices,
                                StrCat(short_name_, " of program ", launch.program()), identity,
-                               launch.timeout_seconds(), waiting));
+                               launch.timeout_seconds(), waiting, placement.collectives));
     Across across(placement, members, all, std::move(exchange), context);
     return ExchangeAcross(members, across);
   }

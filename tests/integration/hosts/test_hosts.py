@@ -194,6 +194,34 @@ def test_another_size_of_large_arrays() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("what", "difference"),
+    [
+        (
+            "members",
+            ["all-reduce (add) of collectives 0, 1 ", "all-reduce (add) of collectives 0, 2 "],
+        ),
+        (
+            "operation",
+            ["all-reduce (add) of collectives 2, 3 ", "all-reduce (add) of collective 2 "],
+        ),
+        ("number", ["all-reduce (add) of collectives 2, 3 ", "all-reduce (add) of collective 2 "]),
+    ],
+)
+def test_collectives_that_are_not_the_same(what: str, difference: list[str]) -> None:
+    """Programs of one name whose calls exchange as much, of other sums: an error that names both, in both."""
+    errors = _errors(processes.run("other_collectives", what))
+    for process, (seconds, error) in enumerate(errors):
+        assert seconds < 60
+        assert "do not run the same programs in the same order" in error
+        found = re.search(r"the first .* differ is here: (.*); there: (.*)", error)
+        assert found, error
+        here, there = difference if process == 0 else reversed(difference)
+        assert found[1].startswith(here), error
+        assert found[2].startswith(there), error
+
+
+@pytest.mark.slow
 def test_all_processes_pause() -> None:
     ended = processes.run("paused")
     assert all("2.0\nNO ERROR" in e.output for e in ended), ended

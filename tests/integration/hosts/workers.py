@@ -479,6 +479,32 @@ def other_large_sizes() -> None:
     report(lambda: _psum(mesh, size).block_until_ready())
 
 
+def other_collectives(what: str) -> None:
+    """The processes run programs of one name with as many sums of the same shape, which are not the same sums.
+
+    ``what``: "members" (other ones wait for the first, so that others can be joined), "operation", "number".
+    """
+    mesh = Mesh(np.array(jax.devices()), "x")
+    _psum(mesh).block_until_ready()
+    is_first = jax.process_index() == 0
+
+    def body(x: jax.Array) -> list[jax.Array]:
+        sums = [jax.lax.psum(x, "x")]
+        waits = {2, 3} if is_first or what != "members" else {1, 3}
+        for n in range(1, 4):
+            sums.append(jax.lax.psum(x * (n + 1) + (sums[0] if n in waits else 0), "x"))
+        if not is_first:
+            if what == "operation":
+                sums[-1] = jax.lax.pmax(x * 4 + sums[0], "x")
+            if what == "number":
+                sums.pop()
+        return sums
+
+    mapped = jax.shard_map(body, mesh=mesh, in_specs=P("x"), out_specs=P(), check_vma=False)
+    value = shard(mesh, P("x"), np.ones((len(jax.devices()), 4), np.float32))
+    report(lambda: print([np.asarray(r.addressable_data(0)) for r in jax.jit(mapped)(value)]))
+
+
 def other_group() -> None:
     """Process 1 waits in a collective of other devices."""
     devices = np.array(jax.devices())

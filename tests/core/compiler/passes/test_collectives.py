@@ -91,6 +91,40 @@ def test_all_reduces_that_do_not_wait_for_one_another_are_one() -> None:
     m = run(module([x, y], first, second, after, num_replicas=2))
     assert [len(c.operands) for c in calls(m)] == [2, 1]
     assert [c.attributes["config"]["meeting"] for c in calls(m)] == [0, 1]
+    assert [c.attributes["config"]["members"] for c in calls(m)] == [(0, 1), (2,)]
+    assert [c.attributes["config"]["operation"] for c in calls(m)] == ["add", "add"]
+
+
+def test_members_have_the_numbers_of_the_program() -> None:
+    """The processes of a job compare them: what each collective of the program is joined with depends on what waits."""
+    x, state = parameter(0, 4), parameter(0, 4)
+    turn = Computation.from_root("turn", [state], all_reduce(state))
+    again = Computation.from_root("again", [state], hlo.constant(False, dtypes.PRED))
+    found = []
+    for waiting in (2, 1):
+        loop = op("while", x, called=(again, turn))
+        reduced = [all_reduce(loop)]
+        operands = [op("negate", reduced[0] if n == waiting else loop) for n in (1, 2)]
+        reduced += [all_reduce(o) for o in operands]
+        instructions = [loop, reduced[0], operands[0], reduced[1], operands[1], reduced[2]]
+        m = run(in_order([x], instructions, reduced))
+        found.append([c.attributes["config"]["members"] for c in calls(m)])
+        (loop,) = (i for i in m.entry.instructions if i.opcode == "while")
+        (inner,) = (i for i in loop.called[1].instructions if i.opcode == "library-call")
+        assert inner.attributes["config"]["members"] == (0,)
+    assert found == [[(1, 2), (3,)], [(1, 3), (2,)]]
+
+
+def test_an_operation_of_several_instructions_is_told_in_full() -> None:
+    scalar = Shape(dtypes.F32)
+    a, b = hlo.parameter(0, scalar, "a"), hlo.parameter(1, scalar, "b")
+    total = Instruction("add", scalar, (a, b))
+    root = Instruction("multiply", scalar, (total, hlo.constant(0.5, dtypes.F32)))
+    x = parameter(0, 4)
+    reduced = all_reduce(x).replace(called=(Computation.from_root("mean", [a, b], root),))
+    (call,) = calls(run(module([x], reduced, num_replicas=2)))
+    expected = "add(0,1) f32[], constant(0.5) f32[], multiply(2,3) f32[]"
+    assert call.attributes["config"]["operation"] == expected
 
 
 def in_order(
