@@ -5,6 +5,7 @@ python -m benchmarks.small_matrices cholesky qr          those whose names conta
 python -m benchmarks.small_matrices --orders 3,8 --dtype float64
 python -m benchmarks.small_matrices --clock cpu          of processor time, on machines that do other things too
 python -m benchmarks.small_matrices --markdown           a table for docs/linear-algebra.md
+python -m benchmarks.small_matrices --batch 1 --orders 2,4,8,16,32,64,128,300,1000    one matrix, against SciPy too
 
 A batch has 10,000 matrices up to order 8 and 1,000 above. All run in one process, in turns; figures are the minimum
 of a call, in microseconds, and the ratio to the best of the others (above 1: faster than all of them). PyTorch is left
@@ -110,16 +111,40 @@ OPERATIONS: Final = {
 }
 
 
-def rivals(operation: Operation, arguments: tuple[np.ndarray, ...]) -> dict[str, Callable[[], Any]]:
+# SciPy's functions of one matrix.
+SCIPY: Final[dict[str, Callable[[Any], Function]]] = {
+    "cholesky": lambda s: lambda a: s.cholesky(a, lower=True),
+    "triangular_solve": lambda s: lambda a, b: s.solve_triangular(a, b, lower=True),
+    "cho_solve": lambda s: lambda a, b: s.cho_solve(s.cho_factor(a, lower=True), b),
+    "lu": lambda s: s.lu_factor,
+    "solve": lambda s: s.solve,
+    "inverse": lambda s: s.inv,
+    "determinant": lambda s: s.det,
+    "qr": lambda s: lambda a: s.qr(a, mode="economic"),
+    "eigh": lambda s: s.eigh,
+    "eigvalsh": lambda s: s.eigvalsh,
+    "svd": lambda s: s.svd,
+    "svdvals": lambda s: s.svdvals,
+}
+
+
+def rivals(name: str, arguments: tuple[np.ndarray, ...]) -> dict[str, Callable[[], Any]]:
     """The steps of ours and of each of the others, ours first."""
     steps: dict[str, Callable[[], Any]] = {}
+    operation = OPERATIONS[name]
     compiled = jax.jit(operation.jax)
-    for name, device in (("ours", jax.devices("xpu")[0]), ("XLA:CPU", jax.devices("cpu")[0])):
+    for platform, device in (("ours", jax.devices("xpu")[0]), ("XLA:CPU", jax.devices("cpu")[0])):
         placed = jax.device_put(arguments, device)
-        steps[name] = lambda a=placed: jax.block_until_ready(compiled(*a))
+        steps[platform] = lambda a=placed: jax.block_until_ready(compiled(*a))
     if operation.numpy is not None:
         numpy = operation.numpy
         steps["NumPy"] = lambda: numpy(*arguments)
+    if len(arguments[0]) == 1:
+        import scipy.linalg
+
+        alone = [a[0] for a in arguments]
+        one = SCIPY[name](scipy.linalg)
+        steps["SciPy"] = lambda: one(*alone)
     try:
         import torch
     except ImportError:
@@ -176,7 +201,7 @@ def main() -> int:
             batch = options.batch or (10_000 if n <= 8 else 1_000)
             inputs = operation.inputs(np.random.default_rng(n), batch, n)
             arguments = tuple(np.ascontiguousarray(x, options.dtype) for x in inputs)
-            steps = rivals(operation, arguments)
+            steps = rivals(name, arguments)
             least = measure(steps, clock, options.seconds)
             ours = least.pop("ours")
             best = min(least, key=lambda key: least[key])
