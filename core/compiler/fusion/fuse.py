@@ -237,8 +237,8 @@ class _Fuser:
             return None
         if cluster.kind in UPDATES and not self.keeps_update_in_place(instruction, cluster):
             return None
-        if len(cluster.members) >= MAXIMUM_MEMBERS:
-            return None
+        if len(cluster.members) >= MAXIMUM_MEMBERS and not _is_free(instruction):
+            return None  # what is free would be an array in memory instead
         if len(cluster.inputs) + len(instruction.operands) - 1 > MAXIMUM_INPUTS and any(
             o not in cluster.inputs and o not in cluster.members for o in instruction.operands
         ):

@@ -490,3 +490,15 @@ def test_a_scatter_of_rows_is_not_fused() -> None:
         unique_indices=False, called=[body("add")],
     )  # fmt: skip
     assert kinds(fused([x, ids, y], rows)) == ["loop", "scatter"]
+
+
+def test_what_is_free_is_computed_in_a_full_kernel_too() -> None:
+    """Broadcasts of scalars would be arrays in memory beside a kernel that has as many members as it may have."""
+    x = y = parameter(0, 100)
+    numbers = [number(n, 100) for n in range(8)]
+    for n in range(300):
+        y = op("maximum" if n % 2 else "add", numbers[n % 8], y)
+    after = fused([x], y)
+    fusions = [i for i in after.entry.instructions if i.opcode == "fusion"]
+    assert len(fusions) > 1
+    assert not any(i.called[0].root.opcode == "broadcast" for i in fusions)
