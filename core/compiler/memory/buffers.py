@@ -39,9 +39,11 @@ from ..ir.errors import internal
 from ..ir.hlo import Instruction, Module
 from .arena import place_in_arena
 from .inplace import in_place_operands, must_share
-from .liveness import FOREVER, Group, Liveness, Value
+from .liveness import FOREVER, Branches, Group, Liveness, Value
 
 LARGE_LITERAL: Final = 1 << 16  # bytes
+# Where copies are made: an instruction, and what of it; see :func:`assign`.
+Place = tuple[Instruction | None, str]
 
 
 @dataclass(slots=True)
@@ -59,7 +61,7 @@ class Assignment:
     allocations: list[Allocation]
     constants: bytes
     values: dict[Instruction, tuple[Value | None, ...]]
-    moves: dict[tuple[Instruction | None, str], list[Move]]
+    moves: dict[Place, list[Move]]
     all_values: list[Value] = field(default_factory=list)
 
     def slice_of(self, value: Value) -> Slice:
@@ -158,8 +160,28 @@ def assign(module: Module) -> Assignment:
         value.group.allocation = len(allocations)
         allocations.append(Allocation(ALLOCATION_CONSTANT, 0, value.size, offset))
 
-    # A result's allocation belongs to the group of its value, unless that has a place already.
-    result_groups: list[Group | None] = []
+    fresh = _allocate_results(results, aliases, parameters, allocations)
+    _join_what_moves(live, sharing)
+    temporaries: list[Group] = []
+    moves = _moves_inside(live, temporaries)
+    final = _final_moves(results, aliases, parameters, fresh, allocations, live)
+    moves[None, "results"] = _sequence(final, live.end, live.all, temporaries)
+
+    arena = place_in_arena([*_groups(live.all), *temporaries], len(allocations))
+    if arena:
+        allocations.append(Allocation(ALLOCATION_TEMP, 0, arena))
+    return Assignment(allocations, constants, live.values, moves, live.all)
+
+
+def _allocate_results(
+    results: Sequence[Value],
+    aliases: dict[int, int],
+    parameters: Sequence[Value],
+    allocations: list[Allocation],
+) -> list[tuple[int, Value]]:
+    """Append an allocation for each result. It belongs to the group of the result's value, unless that has a place
+    already: such results, with their numbers, are given back, to be copied at the end.
+    """
     fresh: list[tuple[int, Value]] = []
     taken: set[int] = set()
     for number, value in enumerate(results):
@@ -175,33 +197,40 @@ def assign(module: Module) -> Assignment:
         ):
             fresh.append((number, value))
             allocations.append(Allocation(ALLOCATION_RESULT, number, value.size))
-            result_groups.append(None)
             continue
         taken.add(id(group))
         group.allocation = len(allocations)
         allocations.append(
             Allocation(ALLOCATION_RESULT, number, value.size, aliased_parameter=parameter)
         )
-        result_groups.append(group)
-    moves: dict[tuple[Instruction | None, str], list[Move]] = {}
+    return fresh
 
-    # Joins that save a copy, the largest first; then those that save memory.
+
+def _join_what_moves(live: Liveness, sharing: _Sharing) -> None:
+    """Joins that save a copy, the largest first; then those that save memory."""
     for loop in live.loops:
         wishes = list(zip(loop.state, loop.following, strict=True))
         wishes += list(zip(loop.state, loop.init, strict=True))
         for state, other in sorted(wishes, key=lambda w: -w[0].size):
             sharing.join(state.group, other.group)
     for branches in live.branches:
-        for results_of_branch in branches.results_of_branch:
-            for target, source in zip(branches.results, results_of_branch, strict=True):
-                if target is not None and source is not None:
-                    sharing.join(target.group, source.group)
+        for n in range(len(branches.results_of_branch)):
+            for target, source in _pairs(branches, n):
+                sharing.join(target.group, source.group)
     live.wishes.sort(key=lambda w: w[:2])
     for _, _, target_value, operand in live.wishes:
         sharing.join(target_value.group, operand.group)
 
-    # What could not be joined is copied.
-    temporaries: list[Group] = []
+
+def _pairs(branches: Branches, n: int) -> list[tuple[Value, Value]]:
+    """The results of a conditional, as far as they are arrays, and those of its branch ``n``."""
+    pairs = zip(branches.results, branches.results_of_branch[n], strict=True)
+    return [(a, b) for a, b in pairs if a is not None and b is not None]
+
+
+def _moves_inside(live: Liveness, temporaries: list[Group]) -> dict[Place, list[Move]]:
+    """What could not be joined is copied: the moves of loops, branches and updates in place."""
+    moves: dict[Place, list[Move]] = {}
 
     def ordered(pairs: Sequence[tuple[Value, Value]], time: int) -> list[Move]:
         return _sequence(pairs, time, live.all, temporaries)
@@ -213,29 +242,19 @@ def assign(module: Module) -> Assignment:
         body = list(zip(loop.state, loop.following, strict=True))
         moves[loop.instruction, "body"] = ordered(body, loop.body_end)
     for branches in live.branches:
-        for n, results_of_branch in enumerate(branches.results_of_branch):
-            pairs = [
-                (target, source)
-                for target, source in zip(branches.results, results_of_branch, strict=True)
-                if target is not None and source is not None
-            ]
-            moves[branches.instruction, str(n)] = ordered(pairs, branches.ends[n])
+        for n, end in enumerate(branches.ends):
+            pairs = _pairs(branches, n)
+            moves[branches.instruction, str(n)] = ordered(pairs, end)
             for target, source in pairs:
                 if target.group is not source.group:
-                    target.group.begin_by(branches.ends[n])
+                    target.group.begin_by(end)
     for instruction, values in live.values.items():
         if must_share(instruction):
             for new, candidates in zip(values, in_place_operands(instruction), strict=True):
                 old = live.values[instruction.operands[candidates[0]]][0] if candidates else None
                 if new is not None and old is not None and old.group is not new.group:
                     moves.setdefault((instruction, "copy"), []).append(Move(new, old))
-    final = _final_moves(results, aliases, parameters, fresh, allocations, live)
-    moves[None, "results"] = ordered(final, live.end)
-
-    arena = place_in_arena([*_groups(live.all), *temporaries], len(allocations))
-    if arena:
-        allocations.append(Allocation(ALLOCATION_TEMP, 0, arena))
-    return Assignment(allocations, constants, live.values, moves, live.all)
+    return moves
 
 
 def _groups(values: Iterable[Value]) -> list[Group]:
