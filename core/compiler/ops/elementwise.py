@@ -245,8 +245,8 @@ _register(
 )
 _register(
     "remainder", 2, reference.remainder,
-    code.by_kind(code.remainder_constant, code.remainder_floats, code.remainder_constant),
-    kinds=("int", "uint", "float"), price=Price(5.0, 60.0, of_integers=Price(5.0, 4.0)), jumps=True,
+    code.by_kind(code.remainder_constant, code.math("remainder"), code.remainder_constant),
+    kinds=("int", "uint", "float"), price=Price(10.0, 5.0, of_integers=Price(5.0, 4.0)), jumps=True,
 )
 _register(
     "maximum", 2, reference.extremum,

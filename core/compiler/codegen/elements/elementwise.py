@@ -306,18 +306,6 @@ def _is_harmless(value: Value) -> bool:
     return isinstance(value.constant, int) and value.constant not in (0, -1)
 
 
-def remainder_floats(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
-    b = g.builder
-    count = lanes_of(o[0].type)
-    if count == 1:
-        return b.binary("frem", o[0], o[1])
-    result = llvm_ir.poison(o[0].type)
-    for lane in range(count):
-        rest = b.binary("frem", b.extract(o[0], lane), b.extract(o[1], lane))
-        result = b.insert(result, rest, lane)
-    return result
-
-
 def of_power(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
     if i.dtype.is_float:
         if o[0].constant == 2:

@@ -23,6 +23,7 @@ from .inverse_error_function import erf_inv
 from .inverse_trigonometric import acos, asin, atan, atan2
 from .logarithm import log, log1p
 from .power import pow
+from .remainder import remainder
 from .roots import cbrt, rsqrt
 from .trigonometric import cos, sin, tan
 
@@ -30,7 +31,7 @@ FUNCTIONS: Final[dict[str, Callable[..., Value]]] = {
     f.__name__: f
     for f in (
         acos, asin, atan, atan2, cbrt, cos, cosh, erf, erf_inv, erfc, exp, exp2, expm1, log, log1p, logistic, pow,
-        rsqrt, sin, sinh, tan, tanh,
+        remainder, rsqrt, sin, sinh, tan, tanh,
     )
 }  # fmt: skip
 for _module in wings.parts("functions"):

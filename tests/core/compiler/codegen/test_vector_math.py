@@ -367,6 +367,33 @@ def test_atan2(scalar: str, dtype: Any, wide: Any, cpu: str) -> None:
     check("atan2", got, np.arctan2(y.astype(wide), x.astype(wide)), 0.51, y, x)
 
 
+@pytest.mark.parametrize("cpu", ["host", "x86-64-v3", BASELINE])
+@pytest.mark.parametrize(("scalar", "dtype"), [("float", np.float32), ("double", np.float64)])
+def test_remainder_is_exact(scalar: str, dtype: Any, cpu: str) -> None:
+    """Bit for bit, with the sign of zeros: quotients of all sizes, and numbers next to multiples of the divisor, whose
+    quotients are rounded up.
+    """
+    generator = np.random.default_rng(5)
+    digits, count = (24, 1 << 15) if dtype == np.float32 else (53, 1 << 15)
+    c = (generator.uniform(1, 2, count) * 2.0 ** generator.integers(-40, 40, count)).astype(dtype)
+    factor = np.trunc(2.0 ** generator.uniform(0, digits + 4, count))
+    near = (factor * c).astype(dtype)
+    steps = [np.nextafter(near, dtype(0)), near, np.nextafter(near, dtype(np.inf))]
+    span = 2.0 ** generator.integers(-30, 30, count)
+    any_size = (generator.standard_normal(count) * span).astype(dtype)
+    tiny = np.finfo(dtype).smallest_subnormal * generator.integers(1, 1 << 20, (2, count))
+    edges = np.array([*EDGES, np.finfo(dtype).max, np.finfo(dtype).tiny], dtype)
+    x = np.concatenate([*steps, any_size, tiny[0], c, np.repeat(edges, edges.size)], dtype=dtype)
+    y = np.concatenate([c, c, c, c, tiny[1], tiny[1], np.tile(edges, edges.size)], dtype=dtype)
+    x *= np.where(generator.integers(0, 2, x.size), dtype(1), dtype(-1))
+    with np.errstate(all="ignore"):
+        exact = np.fmod(x, y)
+    got = elementwise(FUNCTIONS["remainder"], scalar, 2, cpu)(x, y)
+    same = (got == exact) & (np.signbit(got) == np.signbit(exact))
+    wrong = np.flatnonzero(~(same | (np.isnan(got) & np.isnan(exact))))
+    assert not wrong.size, (x[wrong[0]], y[wrong[0]], got[wrong[0]], exact[wrong[0]])
+
+
 def test_range_reduction_of_multiples_of_pi() -> None:
     """The doubles nearest to multiples of pi/2: all digits of the result come from the reduction."""
     k = np.concatenate([np.arange(1, 4096), 2 ** np.arange(13, 52)]).astype(np.longdouble)
