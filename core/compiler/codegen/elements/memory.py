@@ -150,7 +150,7 @@ def store(
             mask = _interleave(g, mask, mask)
         if mask is None:
             width = size * llvm_ir.lanes_of(value.type)
-            if streaming and width == g.target.vector_bytes and _is_aligned(array, index, width):
+            if streaming and width == g.target.vector_bytes and is_aligned(array, index, width):
                 b.store(value, pointer, width, nontemporal=True)
                 g.streamed = True
                 return
@@ -165,7 +165,7 @@ def store(
             b.scatter(part, addresses, size, mask)
 
 
-def _is_aligned(array: Array, index: Index, width: int) -> bool:
+def is_aligned(array: Array, index: Index, width: int) -> bool:
     """Whether an element's address is known to be a multiple of ``width`` bytes (arrays start at multiples of 64)."""
     stride, multiple = array.shape.bytes, 0
     for c, dim in zip(index, array.shape.dims, strict=True):

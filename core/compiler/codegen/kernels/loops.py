@@ -19,6 +19,7 @@ from ..elements.elemental import element
 from ..generator import ZERO, Coordinate, Generator, Index, fixed
 from ..llvm_ir import Module, Value, i64
 from ..representation import memory_type
+from . import short_rows
 from .emit import EmittedKernel, Frame
 
 if TYPE_CHECKING:
@@ -53,12 +54,21 @@ def emit_frame(frame: Frame) -> EmittedKernel:
         for array, value in zip(frame.results, values, strict=True):
             g.store(array, index, value, mask, streaming)
 
+    def rows(g: Generator, index: Index, mask: Value | None) -> None:
+        values = [[element(g, root, (*index, fixed(n))) for n in range(dims[-1])] for root in roots]
+        for array, row in zip(frame.results, values, strict=True):
+            short_rows.store(g, array, index, row, streaming)
+
     streaming = frame.moves_at_least(target.costs.memory.past_caches)
     lanes, masked = lanes_for(target, computation), can_mask(target, computation)
-    cuts, weight = cuts_of(roots), sum(map(target.costs.weight, computation.instructions))
-    if len(cuts) * weight > LONGEST_CODE:
-        cuts = []
-    units = iterate(frame, dims, lanes, masked, body, cuts, weight)
+    weight = sum(map(target.costs.weight, computation.instructions))
+    if short_rows.fits(roots, lanes) and weight * dims[-1] <= short_rows.MOST_CODE:
+        units = iterate(frame, dims[:-1], lanes, False, rows, weight=weight * dims[-1])
+    else:
+        cuts = cuts_of(roots)
+        if len(cuts) * weight > LONGEST_CODE:
+            cuts = []
+        units = iterate(frame, dims, lanes, masked, body, cuts, weight)
     cost = costs.of_computation(target, computation)
     return frame.finish(units, costs.grain(frame.target, cost, units), cost)
 

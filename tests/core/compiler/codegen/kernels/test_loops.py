@@ -799,3 +799,37 @@ def test_what_is_not_indexable_is_refused():
         emit_kernel(target.module(), target, fusion("loop", [x], cholesky), "k")
     assert error.value.code == "UNIMPLEMENTED"
     assert not OPS["cholesky"].is_indexable
+
+
+# --------------------------------------------------------------------------------------------- rows of few elements
+
+
+def short_rows(dtype: dtypes.DType, *dims: int) -> hlo.Instruction:
+    """Rows that do not merge with the dimension before: elements by a number of the row's, and in another order."""
+    x, y = hlo.parameter(0, S(dtype, dims)), hlo.parameter(1, S(dtype, dims[:-1]))
+    rank = len(dims)
+    spread = hlo.broadcast(y, dims, tuple(range(rank - 1)))
+    each = op("multiply" if dtype.kind != "pred" else "and", S(dtype, dims), x, spread)
+    starts, ends = (0,) * rank, (*dims[:-1], 1)
+    ones = (1,) * rank
+    first = op("slice", S(dtype, ends), each, starts=starts, limits=ends, strides=ones)
+    starts, shape = (*starts[1:], 1), S(dtype, (*dims[:-1], dims[-1] - 1))
+    rest = op("slice", shape, x, starts=starts, limits=dims, strides=ones)
+    turned = op("concatenate", S(dtype, dims), rest, first, dimension=rank - 1)
+    return fusion("loop", [x, y], each, turned)
+
+
+@pytest.mark.parametrize("cpu", ["host", "x86-64-v3", "x86-64-v2"])
+@pytest.mark.parametrize("dtype", [F32, F64, F16, BF16, S8, U16, S64, PRED], ids=lambda d: d.name)
+def test_rows_of_few_elements(dtype: dtypes.DType, cpu: str) -> None:
+    """Lengths below, at and above a vector's, with rests; rows up to one more than the longest that is so computed."""
+    for dims in ((16, 2), (67, 3), (3, 67, 4), (200, 5), (15, 3), (2, 5, 37, 3)):
+        check(short_rows(dtype, *dims), target=host.for_cpu(cpu))
+
+
+def test_rows_of_few_elements_in_threads() -> None:
+    """Units of work of a long dimension, each its own call, and rows that are written past the caches."""
+    check(short_rows(F32, 5000, 3), splits=(1, 2))
+    check(short_rows(F32, 7, 2500, 4), splits=(3, 9))
+    long = short_rows(F32, 1 << 20, 3)
+    check(long)
