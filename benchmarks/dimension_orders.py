@@ -219,6 +219,77 @@ def rotations() -> Program:
     return Program(jax.vmap(turn), (normal(16384, 4), normal(16384, 3, seed=1)))
 
 
+# --------------------------------------------------------------------------------------------- places and pairs of them
+
+
+def pair_forces() -> Program:
+    """Gradient of the energy of 1024 particles, all pairs, in a periodic box: [1024, 1024, 3]."""
+
+    def energy(x: Any) -> Any:
+        d = x[:, None] - x[None]
+        d = jnp.mod(d + 4.0, 8.0) - 4.0
+        r = jnp.sum(d * d, -1) + jnp.eye(x.shape[0])
+        return jnp.sum(jnp.where(r < 4.0, r**-6 - r**-3, 0.0))
+
+    return Program(jax.grad(energy), (8 * uniform(1024, 3),))
+
+
+def distances() -> Program:
+    """A kernel density: 4096 places by 2048 others."""
+
+    def density(x: Any, y: Any) -> Any:
+        return jnp.exp(-jnp.sum((x[:, None] - y[None]) ** 2, -1)).sum(1)
+
+    return Program(density, (normal(4096, 3), normal(2048, 3, seed=1)))
+
+
+def cross_products() -> Program:
+    """A hundred thousand cross products, normalised."""
+
+    def cross(x: Any, y: Any) -> Any:
+        z = jnp.cross(x, y)
+        return z / jnp.linalg.norm(z, axis=-1, keepdims=True)
+
+    return Program(cross, (normal(100_000, 3), normal(100_000, 3, seed=1)))
+
+
+def small_matrices() -> Program:
+    """[65536, 3, 3] by its transpose, and by [65536, 3]."""
+
+    def strain(f: Any, x: Any) -> Any:
+        c = jnp.einsum("nki,nkj->nij", f, f)
+        trace = jnp.trace(c, axis1=1, axis2=2)
+        return jnp.einsum("nij,nj->ni", c / trace[:, None, None], x)
+
+    return Program(strain, (normal(65536, 3, 3), normal(65536, 3, seed=1)))
+
+
+def softmax_of_four() -> Program:
+    """Softmax over the last of [262144, 4]."""
+    return Program(lambda x: jax.nn.softmax(x, -1), (normal(262144, 4),))
+
+
+def colours() -> Program:
+    """[8, 224, 224, 3]: bytes to normalised floats."""
+
+    def normalise(x: Any, mean: Any, scale: Any) -> Any:
+        return (x.astype(jnp.float32) / 255 - mean) * scale
+
+    bytes_ = np.random.default_rng(0).integers(0, 256, (8, 224, 224, 3)).astype(np.uint8)
+    return Program(normalise, (bytes_, uniform(3), uniform(3, seed=1)))
+
+
+def luminance() -> Program:
+    """[8, 224, 224, 3]: gamma, weighted sum over colours, and contrast of each colour to it."""
+
+    def contrast(x: Any, weights: Any) -> Any:
+        linear = x**2.2
+        light = jnp.sum(linear * weights, -1, keepdims=True)
+        return jnp.tanh(linear / (light + 0.1))
+
+    return Program(contrast, (uniform(8, 224, 224, 3), uniform(3, seed=1)))
+
+
 # ------------------------------------------------------------------------------------- channels and heads in the middle
 
 
@@ -310,7 +381,8 @@ PROGRAMS: Final[dict[str, Callable[[], Program]]] = {
             lorenz_adaptive,
             diffrax_adaptive,
         ),
-        *(bodies, quaternions, rotations, channels, heads, logistic_map, mandelbrot, heat),
+        *(bodies, quaternions, rotations, pair_forces, distances, cross_products, small_matrices),
+        *(softmax_of_four, colours, luminance, channels, heads, logistic_map, mandelbrot, heat),
     )
 }
 

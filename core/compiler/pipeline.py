@@ -24,6 +24,7 @@ from .observe import pass_checks
 from .observe.dump import Dump
 from .passes.collectives import arrange_collectives, match_collectives
 from .passes.common_subexpressions import eliminate_common_subexpressions, share_computations
+from .passes.components import split_components
 from .passes.custom_calls import lay_out_custom_calls, match_custom_calls
 from .passes.dead_code import eliminate_dead_code
 from .passes.decompose import decompose, remove_barriers
@@ -95,6 +96,7 @@ OPTIMISATION: Final[tuple[Pass, ...]] = (
     unshare_control_flow,
     annotate_trip_counts,
     fuse_loops,
+    split_components,
     fuse,
     delay_updates,
     overlap_collectives,
@@ -113,6 +115,7 @@ TARGET_PASSES: Final[frozenset[Pass]] = frozenset(
         split_scans,
         split_scatters,
         split_reductions,
+        split_components,
         fuse,
         overlap_collectives,
     )

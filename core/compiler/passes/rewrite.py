@@ -71,7 +71,7 @@ def sweep(computation: Computation, rule: Rule, *, repeat: bool = True) -> Compu
                 return better
             fresh = [o for o in better.operands if o not in placed]
             if fresh:
-                for inner in _unplaced(fresh, placed):
+                for inner in unplaced(fresh, placed):
                     new = inner.with_operands([mapped.get(o, o) for o in inner.operands])
                     result = settle(new) if repeat else new
                     if result not in placed:
@@ -97,7 +97,7 @@ def sweep(computation: Computation, rule: Rule, *, repeat: bool = True) -> Compu
     return prune(Computation(computation.name, computation.parameters, output, root))
 
 
-def _unplaced(roots: Iterable[Instruction], placed: Container[Instruction]) -> list[Instruction]:
+def unplaced(roots: Iterable[Instruction], placed: Container[Instruction]) -> list[Instruction]:
     """The instructions that ``roots`` need and ``placed`` lacks, operands first."""
     order: list[Instruction] = []
     seen: set[Instruction] = set()
@@ -145,7 +145,7 @@ def substitute(
     mapped: dict[Instruction, Instruction] = {}
 
     def place(instruction: Instruction) -> Instruction:
-        for inner in _unplaced((instruction,), mapped.keys()):
+        for inner in unplaced((instruction,), mapped.keys()):
             mapped[inner] = inner.with_operands([mapped[o] for o in inner.operands])
             output.append(mapped[inner])
         return mapped[instruction]

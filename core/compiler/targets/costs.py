@@ -166,6 +166,19 @@ class Loops:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Components:
+    """When a dimension of few elements is taken out of arrays: each of its elements becomes an array."""
+
+    least: Annotated[int, "elements", "of an array whose last dimension is in the way"]
+    least_component: Annotated[
+        int, "elements", "of an array for each component, unless its operands are ones"
+    ]
+    moved: Annotated[
+        float, "times", "the elements computed, that are taken apart or put together at most"
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Products:
     """Which matrix products are generated with packing, which are a library's, which neither."""
 
@@ -344,6 +357,7 @@ class Costs:
     memory: Memory
     fusion: Fusion
     loops: Loops
+    components: Components
     products: Products
     blocks: Blocks
     convolutions: Convolutions
@@ -389,6 +403,7 @@ __all__ = [
     "JUDGEMENT",
     "Attention",
     "Blocks",
+    "Components",
     "Convolutions",
     "Costs",
     "Fusion",

@@ -16,6 +16,7 @@ from ..costs import (
     JUDGEMENT,
     Attention,
     Blocks,
+    Components,
     Convolutions,
     Costs,
     Fusion,
@@ -53,6 +54,7 @@ _MEASURED: Final = MappingProxyType(
         "fusion.epilogue": "python -m benchmarks.fused_products",
         "fusion.weights": "python -m benchmarks.fused_products rows",
         "loops": "python -m benchmarks.dimension_orders",
+        "components": "python -m benchmarks.dimension_orders",
         "products": "python -m benchmarks.products",
         "products.few_rows": "python -m benchmarks.fused_products rows",
         "blocks": "python -m benchmarks.products",
@@ -143,6 +145,7 @@ _HOST: Final = Costs(
         weights=8.0,
         weights_read=1.25,
     ),
+    components=Components(least=4096, least_component=64, moved=0.5),
     loops=Loops(carried=8, latency=8.0, enough_work=0.7, shared=4.0, strip=8),
     products=Products(
         few_rows=8,
