@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 UNROLLED: Final = 4  # an innermost reduced dimension of at most this size has no loop,
 UNROLLED_SIZE: Final = 64  # if what is written out then is not more than this
 PAIRED: Final = 8  # steps of a loop over terms in pairs that need no blocks
+# A sum of at most so many elements, which are cheap, is taken of scalars. In a loop it often reads elements that the
+# steps before have just written one by one: a vector would have to wait until all of them are in the nearest cache.
+SCALARS: Final = 8
+SCALARS_SIZE: Final = 8.0
 
 
 def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
@@ -146,6 +150,8 @@ class Reduction:
             for r in reduces
         )
         self.unroll = 8 if self.size <= 2 else 4 if self.size <= 8 else 2 if self.size <= 24 else 1
+        if not self.kept and math.prod(self.dims) <= SCALARS and self.size <= SCALARS_SIZE:
+            self.lanes = 1
 
     # ------------------------------------------------------------------------------------------ accumulators
     def initial(self, count: int) -> list[Value]:

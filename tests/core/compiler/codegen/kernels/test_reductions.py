@@ -221,3 +221,22 @@ def test_narrower_cpus(cpu):
         for dtype in (F32, S8):
             (x,) = parameters(S(dtype, dims))
             check(fusion("reduce", [x], reduce(x, dimensions)), rtol=1e-4, target=target)
+
+
+@pytest.mark.parametrize("cpu", ["host", "x86-64-v2"])
+@pytest.mark.parametrize("dims", [(1,), (2,), (7,), (8,), (9,), (2, 4), (3, 3)], ids=str)
+def test_few_elements(dims, cpu):
+    """All of a cheap operand and of an expensive one, with an initial value: below, at and above the number that
+    are summed up as scalars. The cheap ones are read element by element: a step of a loop waits for no vector.
+    """
+    for dtype in (F32, F64, BF16, S32, C64):
+        (x,) = parameters(hlo.Shape(dtype, dims))
+        for operand in (x, op("multiply", x.shape, x, x)):
+            for opcode in ("add", "multiply"):
+                y = reduce(operand, tuple(range(len(dims))), opcode, hlo.constant(2, dtype))
+                kernel = check(fusion("reduce", [x], y), target=host.for_cpu(cpu))
+                if dtype is F32 and np.prod(dims) <= 8:
+                    assert "load <" not in kernel.ir
+    (x,) = parameters(hlo.Shape(F32, dims))
+    y = reduce(op("exponential", x.shape, op("tanh", x.shape, x)), tuple(range(len(dims))))
+    check(fusion("reduce", [x], y), target=host.for_cpu(cpu))
