@@ -38,10 +38,6 @@ void NamedValues::AddFloat(std::string_view name, float value) {
   Add(name, PJRT_NamedValue_kFloat, 1).float_value = value;
 }
 
-void NamedValues::AddBool(std::string_view name, bool value) {
-  Add(name, PJRT_NamedValue_kBool, 1).bool_value = value;
-}
-
 Status CheckNamedValue(const PJRT_NamedValue& value) {
   if (value.name == nullptr && value.name_size > 0)
     return InvalidArgument("the name of an option is null, but its size is ", value.name_size);

@@ -25,7 +25,6 @@ class NamedValues {
   void AddInt64(std::string_view name, int64_t value);
   void AddInt64List(std::string_view name, std::vector<int64_t> value);
   void AddFloat(std::string_view name, float value);
-  void AddBool(std::string_view name, bool value);
 
   const PJRT_NamedValue* data() const { return values_.data(); }
   size_t size() const { return values_.size(); }

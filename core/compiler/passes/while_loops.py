@@ -327,39 +327,12 @@ def _hoist(
     condition, body = loop.called
     if body.root.opcode != "tuple":
         return None
-    same_before_and_after = {
-        p for p, r in zip(body.parameters, body.root.operands, strict=True) if p is r
-    }
-    invariant: set[Instruction] = set(same_before_and_after)
-    worth: set[Instruction] = set()
-    for i in body.instructions:
-        op = OPS[i.opcode]
-        may_hoist = op.hoisting or (op.elementwise and not op.side_effect)
-        if not may_hoist or not isinstance(i.shape, Shape):
-            continue
-        if all(o in invariant for o in i.operands):
-            invariant.add(i)
-            if i.operands and (op.hoisting == worth_it or any(o in worth for o in i.operands)):
-                worth.add(i)
-    if not worth:
-        return None
-    frontier: list[Instruction] = []
-    seen: set[Instruction] = set()
-    for i in body.instructions:
-        if i not in invariant:
-            for o in i.operands:
-                if (
-                    o in worth
-                    and o not in seen
-                    and _small_enough(o)
-                    and not (i.opcode == "dot" and is_made_inside(i, o, target))
-                ):
-                    seen.add(o)
-                    frontier.append(o)
+    unchanged = {p for p, r in zip(body.parameters, body.root.operands, strict=True) if p is r}
+    frontier = _frontier(body, unchanged, target, worth_it)
     if not frontier:
         return None
     outside: dict[Instruction, Instruction] = {
-        p: loop.operands[p.attributes["index"]] for p in same_before_and_after
+        p: loop.operands[p.attributes["index"]] for p in unchanged
     }
     before: list[Instruction] = []
     for i in topological_order(frontier):
@@ -400,6 +373,35 @@ def _hoist(
         called=[new_condition, new_body],
     )
     return before, new
+
+
+def _frontier(
+    body: Computation, unchanged: set[Instruction], target: Target, worth_it: str
+) -> list[Instruction]:
+    """Instructions that a loop's body computes from its ``unchanged`` parameters alone and are worth moving, as far as
+    the rest of the body reads them.
+    """
+    invariant: set[Instruction] = set(unchanged)
+    worth: set[Instruction] = set()
+    for i in body.instructions:
+        op = OPS[i.opcode]
+        may_hoist = op.hoisting or (op.elementwise and not op.side_effect)
+        if not may_hoist or not isinstance(i.shape, Shape):
+            continue
+        if all(o in invariant for o in i.operands):
+            invariant.add(i)
+            if i.operands and (op.hoisting == worth_it or any(o in worth for o in i.operands)):
+                worth.add(i)
+    found = (
+        o
+        for i in body.instructions
+        if i not in invariant
+        for o in i.operands
+        if o in worth
+        and _small_enough(o)
+        and not (i.opcode == "dot" and is_made_inside(i, o, target))
+    )
+    return list(dict.fromkeys(found))
 
 
 def _small_enough(instruction: Instruction) -> bool:
