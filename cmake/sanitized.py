@@ -47,6 +47,8 @@ RUNTIME_TESTS = (
     "--deselect=tests/core/runtime/test_allocator.py::test_blocks_are_aligned_and_padded",
     # Compiles large products as each CPU, in processes of its own: hours.
     "--deselect=tests/core/runtime/library/test_integer_products.py::test_the_worst_values",
+    # The sanitizers end the process where an allocation is too large.
+    "--deselect=tests/core/runtime/test_compile_worker.py::test_a_size_beyond_the_memory_is_an_error",
     # The address sanitizer keeps what is freed.
     "--deselect=tests/core/runtime/test_object_pool.py::test_a_thread_that_ends_gives_its_memory_back",
 )

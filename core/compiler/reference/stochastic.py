@@ -90,6 +90,11 @@ class _Perturbation(_Budget):
         size: Array = np.abs(result)
         if OPS[instruction.opcode].error == SUMMED:
             size = np.maximum(size, _sum_of_sizes(instruction, operands, result))
+        # A step of a sum (only those have more than one unit): in another order its terms meet others, and what is
+        # exact here is rounded.
+        is_step = instruction.opcode == "add" and ulps > 1
+        if is_step:
+            size = np.maximum(size, np.maximum(*map(np.abs, operands)))
         unit = ulps * float(ml_dtypes.finfo(dtype.component.numpy).eps)
         shape = result.shape
         if dtype.is_complex:
@@ -98,7 +103,10 @@ class _Perturbation(_Budget):
         wide = np.float64 if dtype.bits < 64 else np.longdouble
         distance = np.multiply(size.astype(wide), self.rng.uniform(-1, 1, shape) * unit)
         moved = result.astype(wide) + distance
-        moved = np.where(_exact(instruction, operands, result), result.astype(wide), moved)
+        exact = _exact(instruction, operands, result)
+        if is_step:
+            exact &= np.logical_and(*[np.rint(o) == o for o in operands])
+        moved = np.where(exact, result.astype(wide), moved)
         # An infinity or NaN stays.
         return np.where(np.isfinite(result), moved, result.astype(wide)).astype(result.dtype)
 

@@ -295,7 +295,12 @@ class Builder:
         return self.unary("convert", a, dtype)
 
     def finite(self, a: Entry) -> Entry:
-        """Floats with ones in the place of infinities and NaN; other dtypes as they are."""
+        """Floats with ones in the place of infinities and NaN, complex numbers' parts too; other dtypes as they are."""
+        if a.dtype.is_complex:
+            parts = [self.finite(self.unary(op, a, a.dtype.component)) for op in ("real", "imag")]
+            return self.emit(
+                f"stablehlo.complex {parts[0].name}, {parts[1].name} : {a.type}", a.dtype, a.dims
+            )
         if not a.dtype.is_float or a.dtype.bits <= 8:
             return a
         return self.select(self.is_finite(a), a, self.full(a.dtype, a.dims, 1))

@@ -44,14 +44,16 @@ def dot(b: Builder) -> None:
         f"batching_dims = {batch} x {[order.index(('batch', n)) for n in batch]}, " if batch else ""
     )
     there = [order.index(("sum", n)) for n in contracted]
-    b.keep(
-        b.emit(
-            f"stablehlo.dot_general {a.name}, {other.name}, {here}contracting_dims = {contracted} x {there}"
-            f" : ({a.type}, {other.type}) -> {tensor(a.dtype, *dims)}",
-            a.dtype,
-            dims,
-        )
+    result = b.emit(
+        f"stablehlo.dot_general {a.name}, {other.name}, {here}contracting_dims = {contracted} x {there}"
+        f" : ({a.type}, {other.type}) -> {tensor(a.dtype, *dims)}",
+        a.dtype,
+        dims,
     )
+    if not contracted and not a.dtype.is_integer:
+        # The interpreter adds its one term to 0; others, XLA too, multiply, and give -0 where the product is.
+        result = b.binary("add", result, b.full(a.dtype, dims, 0))
+    b.keep(result)
 
 
 # What products of a narrow type may be summed in, and given as.
