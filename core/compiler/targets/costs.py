@@ -62,8 +62,8 @@ class Tiles:
     window_start: Annotated[float, "cycles", "starting a tile of a convolution"]
     moved: Annotated[float, "cycles", "writing an element in another order"]
 
-    def cycles(self, products: float, loads: int) -> float:
-        """Cycles of a step of a tile: so many vectors are multiplied, and so many loaded."""
+    def cycles(self, products: float, loads: float) -> float:
+        """Cycles of a step of a tile: so many vectors are multiplied, and so many loaded (twice, if from two lines)."""
         return max(
             products / self.multiply_adds, loads / self.loads + self.load_start, self.latency
         )

@@ -36,7 +36,7 @@ from .blocks import addition, as_integers
 from .gemm import accumulator
 
 if TYPE_CHECKING:
-    from ...targets.costs import Tiles
+    from ...targets.costs import Costs, Tiles
     from ...targets.target import Target
 
 _BYTES: Final = frozenset((dtypes.S8, dtypes.U8))
@@ -275,9 +275,15 @@ class _Tile:
 
 
 def _choose_tile(
-    costs: Tiles, form: ProductForm, row: _Dimension, vector: _Dimension
+    costs: Tiles,
+    form: ProductForm,
+    row: _Dimension,
+    vector: _Dimension,
+    lines: tuple[float, float] = (1.0, 1.0),
 ) -> _Tile | None:
-    """The tile that takes the least time; the last tiles are moved back."""
+    """The tile that takes the least time; the last tiles are moved back. ``lines``: those that a vector of each operand
+    lies in.
+    """
     registers = 32 if form.rows > 6 else 16
     best: _Tile | None = None
     lanes = form.lanes
@@ -294,11 +300,12 @@ def _choose_tile(
         for rows in range(1, min(row.size, 24) + 1):
             right = (rows if row.rhs else 1) * (vectors if vector.rhs else 1)
             left = (rows if row.lhs else 1) * (vectors if vector.lhs else 1)
+            loads = left * lines[0] + right * lines[1]
             kept = rows * vectors + min(vectors, right) + 1
             if kept > registers - (0 if single == 1.0 else 2):
                 break
             tiles = -(-row.size // rows) * panels
-            step = costs.cycles(rows * vectors / single, left + right)
+            step = costs.cycles(rows * vectors / single, loads)
             # Of tiles that take as long, the one that reads less.
             step += 0.1 * vectors
             cycles = tiles * (step + costs.window_step)
@@ -334,7 +341,7 @@ class _Arrangement:
         self.rhs = reshape(rhs, dims)
 
     def compute(self, maker: _Generated) -> Instruction:
-        plan = min(self.plans(maker.target.costs.tiles), key=lambda p: p.cycles)
+        plan = min(self.plans(maker.target.costs), key=lambda p: p.cycles)
         lhs = maker.once(_in_order, self.lhs, plan.lhs)
         rhs = _in_order(self.rhs, plan.rhs)
         form = replace(self.form, lanes=plan.tile.lanes)
@@ -353,7 +360,7 @@ class _Arrangement:
                     _with_minor(len(self.rhs.dims), right),
                 )
 
-    def plans(self, costs: Tiles) -> Iterator[_Plan]:
+    def plans(self, costs: Costs) -> Iterator[_Plan]:
         result_minor = len(self.convolution.dims) - 1
         elements = [math.prod(x.dims) for x in (self.lhs, self.rhs, self.convolution)]
         found = False
@@ -371,20 +378,36 @@ class _Arrangement:
                     d for d in rest if d.result is not None and d.result[0] == vector.result[0]
                 ]
                 behind = vector.result[0] != result_minor or any(d.name == "output" for d in beside)
+                lines = self.lines(vector, dimensions, costs.memory.line)
                 for row in rest or [_ONE]:
-                    tile = _choose_tile(costs, self.form, row, vector)
+                    tile = _choose_tile(costs.tiles, self.form, row, vector, lines)
                     if tile is None:
                         continue
                     outside = math.prod(d.size for d in rest if d is not row)
-                    cycles = tile.cycles * outside * terms + outside * costs.window_start
+                    cycles = tile.cycles * outside * terms + outside * costs.tiles.window_start
                     # Neighbouring rows of a tile better are neighbours in memory.
                     cycles *= 1 + 1e-3 * math.log2(1 + abs(row.lhs) + abs(row.rhs))
-                    cycles += costs.moved * (moved + (elements[2] if behind else 0))
+                    cycles += costs.tiles.moved * (moved + (elements[2] if behind else 0))
                     found = True
                     yield _Plan(left, right, row, vector, dimensions, tile, cycles)
         if not found:  # a scalar, or nothing with neighbours: one number at a time
             dimensions = self.dimensions(None, None)
             yield _Plan(None, None, _ONE, _ONE, dimensions, _Tile(1, 1, 1, 1.0), 0.0)
+
+    def lines(
+        self, vector: _Dimension, dimensions: Sequence[_Dimension], line: int
+    ) -> tuple[float, float]:
+        """How many lines of memory a vector of each operand lies in: it begins where any of the other dimensions is."""
+
+        def of(own: int, strides: list[int], dtype: DType) -> float:
+            aligned = not own or all(s % self.form.lanes == 0 for s in strides)
+            return 1.0 if aligned else 1.0 + self.form.lanes * dtype.size / line
+
+        others = [d for d in dimensions if d is not vector]
+        return (
+            of(vector.lhs, [d.lhs for d in others], self.form.lhs),
+            of(vector.rhs, [d.rhs for d in others], self.form.rhs),
+        )
 
     def dimensions(
         self, left: Sequence[int] | None, right: Sequence[int] | None

@@ -112,6 +112,26 @@ def test_wide(options: dict[str, Any], layout: str) -> None:
         check(made, "x86-64-v3")
 
 
+@pytest.mark.parametrize("name", ["x86-64-v4", "x86-64-v3"])
+def test_vectors_across_lines_are_loaded_once_for_all_features(name: str) -> None:
+    """The input's gradient of a 7x7 convolution with stride 2 of 3 features: vectors along the width begin anywhere in
+    a line, and are two loads each, so that rows of a tile are the features that share them, not positions.
+    """
+    gradient = [W(7, 1, 3, 4, base_dilation=2, reversal=True)] * 2
+    sizes = {"N": 2, "C": 64, "O": 3, "H": 14, "W": 56}
+    made = convolution(layout=LAYOUTS[0], sizes=sizes, window=gradient)
+    after = pipeline.run(module(made.operands, made), for_cpu(name, False), Dump())
+    configs = [
+        i.attributes["config"] for i in after.entry.instructions if i.opcode == "window-product"
+    ]
+    assert len(configs) == 4
+    for config in configs:
+        size, left, right, _ = config["row"]
+        assert (size, right) == (3, 0)
+        assert left > 0
+    check(made)
+
+
 @pytest.mark.parametrize(
     ("dtype", "result"),
     [
