@@ -86,7 +86,8 @@ def main() -> int:
                 )
             )
             data = np.asarray(jax.random.key_data(jax.random.key(3, impl=generator)))
-            steps, results = {}, []
+            steps: dict[str, Callable[[], Any]] = {}
+            results: list[np.ndarray] = []
             for label, platform in (("ours", "xpu"), ("XLA:CPU", "cpu")):
                 placed = jax.device_put(data, jax.devices(platform)[0])
                 steps[label] = lambda a=placed, f=compiled: jax.block_until_ready(f(a))

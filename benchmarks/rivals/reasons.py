@@ -3,7 +3,7 @@
 from typing import Final
 
 _LAPACK = "measured before batches of small matrices were made in lanes: LAPACK was called for each, {calls}"
-_SCATTER = "kernels in front of the scatter write its updates and corrected places to memory"
+_SCATTER = "measured before scatters of elements computed their places and updates on the way, on several threads"
 _FFT = "measured before transforms were generated kernels (docs/fft.md)"
 _THREADS = (
     "measured before matrices of this order were kept from OpenBLAS's threads, which wait for each other while other "
@@ -17,7 +17,7 @@ _BODY = (
 
 REASONS: Final[dict[str, str]] = {
     "attention_2048_causal_gradient": "measured before attention became one kernel: the scores went through memory",
-    "bincount_256": f"{_SCATTER}: that takes as long as counting, which is done by one thread",
+    "bincount_256": _SCATTER,
     "cholesky_1000_gradient": "not profiled; in another run it was 1.5 times as fast as the best rival",
     "convolution_in_loop": "oneDNN's convolution takes as long in the loop as alone; the load of the machine decided",
     "determinant_4_batch": _LAPACK.format(calls="nearly all of the time"),
@@ -46,7 +46,7 @@ REASONS: Final[dict[str, str]] = {
     "scan_3x3_f32": _BODY,
     "scan_3x3_f64": _BODY,
     "solve_8_batch": _LAPACK.format(calls="most of the time"),
-    "sparse_by_vector": f"{_SCATTER}; the sums are one thread's",
+    "sparse_by_vector": _SCATTER,
     "spectral_pde_256": "seven transforms are 0.7 ms of a step of 3 ms; complex products between them go "
     "through memory",
     "sum_first_axis": "by reading the kernel: a unit of work reads 512 bytes of every row, 64 KB apart, so that "
