@@ -84,7 +84,7 @@ def wide(count: int) -> str:
 
 
 def work(text: str) -> int:
-    """Calls of functions, Python's and built-in ones, from the program's bytes to its thunks."""
+    """Calls of Python's and of built-in functions, from the program's bytes to its thunks."""
     names = [stage.name for stage in pipeline.STAGES]
     before_code = pipeline.STAGES[: names.index("emit")]
     context = Context(host.for_cpu("x86-64-v3"))
