@@ -29,6 +29,11 @@ def dot(b: Builder) -> None:
     places = b.shuffled(range(len(a.dims)))
     batch = places[: b.integer(0, min(2, len(places)))]
     contracted = places[len(batch) :][: b.integer(0, 2)]
+    if not contracted and not a.dtype.is_integer:
+        # The interpreter adds the one product to 0; others, XLA too, leave it as it is, which may be -0.
+        contracted = places[len(batch) :][:1]
+        if not contracted:
+            return
     free = [b.integer(1, 4) for _ in range(b.integer(0, 2))]
     kinds = [("batch", n) for n in batch] + [("sum", n) for n in contracted]
     kinds += [("free", n) for n in range(len(free))]
@@ -50,9 +55,6 @@ def dot(b: Builder) -> None:
         a.dtype,
         dims,
     )
-    if not contracted and not a.dtype.is_integer:
-        # The interpreter adds its one term to 0; others, XLA too, multiply, and give -0 where the product is.
-        result = b.binary("add", result, b.full(a.dtype, dims, 0))
     b.keep(result)
 
 
