@@ -35,8 +35,8 @@ REASONS: Final[dict[str, str]] = {
     "inventory_loop": "a chain of dependent operations, 7 ns a step on both; measured again beside jaxlib 0.10.2 and "
     "0.12: 1.11",
     "inverse_16_batch": _LAPACK.format(calls="most of the time"),
-    "jax_md_fluid": "measured before components were taken out of arrays (docs/architecture.md) and remainders computed "
-    "in vectors; measured again beside jaxlib 0.10.2 and 0.12: 3.56",
+    "jax_md_fluid": "measured before components were taken out of arrays (docs/architecture.md) and remainders "
+    "computed in vectors; measured again beside jaxlib 0.10.2 and 0.12: 3.56",
     "lu_solve_1500": f"the factorisation is LAPACK's getrf, now in tiles of ours: {_THREADS}",
     "ode_vmapped": "measured before such loops became one kernel; measured again beside jaxlib 0.10.2 and 0.12: 4.36",
     "product_f32_64": _DISPATCH,
