@@ -36,7 +36,7 @@ class Check:
 
 
 def pytest(*arguments: str) -> tuple[str, ...]:
-    return ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=1500", *arguments)
+    return ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout=1500", *arguments)
 
 
 def checks(artifacts: Path, losses: str) -> Iterator[Check]:

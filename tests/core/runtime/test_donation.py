@@ -312,4 +312,4 @@ for thread in threads:
 
 def test_threads_that_use_a_buffer_while_it_is_donated():
     """An execution must not wait for a reader that comes after it in the stream."""
-    subprocess.run([sys.executable, "-c", _USE_WHILE_DONATED], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", _USE_WHILE_DONATED], check=True, timeout=240)
