@@ -115,10 +115,6 @@ def partition(program: bytes, format: str, options: BuildOptions) -> Partitioned
     a function that takes part in it raises, and UNIMPLEMENTED if jaxlib is too old to be asked, or for a program whose
     partitioning needs Python functions of its process while it is compiled without that.
     """
-    process = partitioners.process()
-    for target, what in _CALLING_BACK.items():
-        if target.encode() in program and (process is None or target not in process.names):
-            raise unimplemented(f"{what}: its Python function is not where the program is compiled")
     try:
         from jaxlib import _xla
     except ImportError:
@@ -126,7 +122,12 @@ def partition(program: bytes, format: str, options: BuildOptions) -> Partitioned
             f"a program for {options.num_partitions} partitions needs jaxlib 0.10.2 or newer"
         ) from None
 
-    text = _stablehlo(program, format).replace(_CALLBACK, _XLA_CALLBACK)
+    text = partitioners.with_plain_names(_stablehlo(program, format))
+    process = partitioners.process()
+    for target, what in _CALLING_BACK.items():
+        if target.encode() in text and (process is None or target not in process.names):
+            raise unimplemented(f"{what}: its Python function is not where the program is compiled")
+    text = text.replace(_CALLBACK, _XLA_CALLBACK)
     if _BATCHED in text:
         _partition_batches(text)
     if process is not None and process.names:

@@ -12,6 +12,7 @@ error is kept, no more is asked, and :func:`.partition.partition` raises it in t
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,12 +20,16 @@ from typing import Any, Final
 
 from tripont.core.schema.messages import PartitioningQuestion as Question
 
+from ..importer import bindings
+from ..importer.program import read_mlir
 from ..ir.errors import CompileError, internal
 
-# The target of custom calls that look at the sharding of their operand. XLA has its partitioner; a call's
-# backend_config is the address of the function that is to be shown it.
+# The target of custom calls that look at the sharding of their operand. XLA has its partitioner, which calls the
+# address in a call's backend_config: it may see no call whose bytes come from a program (see _with_inspectors).
 INSPECT: Final = "InspectSharding"
 
+# A character of a name by its number, in MLIR's text and in attributes of bytecode that are kept as text.
+_ESCAPED: Final = re.compile(rb"\\[0-9A-Fa-f]{2}")
 
 # Name of the partitioner, question, its parts -> the parts of the answer. Raises CompileError.
 Ask = Callable[[str, Question, Sequence[bytes]], list[bytes]]
@@ -76,8 +81,18 @@ def process() -> Process | None:
     return _process
 
 
+def with_plain_names(program: bytes) -> bytes:
+    """The StableHLO program with each name as itself in its bytes, so that a search of the bytes finds it."""
+    if not _ESCAPED.search(program):
+        return program
+    return _bytecode(read_mlir(program, "mlir", bindings.context()))
+
+
 def take_part(process: Process, program: bytes) -> bytes:
-    """Register the stand-ins of ``process``, and have them in the place of the addresses in ``program`` (StableHLO)."""
+    """Register the stand-ins of ``process``, and have them in the place of the addresses in ``program``.
+
+    ``program``: StableHLO with plain names.
+    """
     for name, may_be_replicated in process.names.items():
         if name != INSPECT:
             _register(name, may_be_replicated)
@@ -172,30 +187,35 @@ def _read_sharding(data: bytes) -> Any:
 
 
 def _with_inspectors(process: Process, program: bytes) -> bytes:
-    """The program with functions of this process in the place of those that are to see shardings."""
-    from jaxlib import xla_client
+    """The program with functions of this process in the place of those that are to see shardings.
 
-    from ..importer import bindings
-    from ..importer.program import read_mlir
+    The program's own bytes never reach XLA, whichever dialect and attribute they stand in.
+    """
+    from jaxlib import xla_client
 
     ir = bindings.ir
     key = "backend_config"
 
+    def text_of(attribute: Any) -> bytes:
+        return bytes(attribute.value_bytes) if isinstance(attribute, ir.StringAttr) else b""
+
     def visit(operation: Any) -> Any:
         given = operation.attributes
-        if (
-            operation.name == "stablehlo.custom_call"
-            and ir.StringAttr(given["call_target_name"]).value == INSPECT
-            and key in given
-        ):
-            inspector = _inspector(process, ir.StringAttr(given[key]).value_bytes)
+        if "call_target_name" in given and text_of(given["call_target_name"]) == INSPECT.encode():
+            inspector = _inspector(process, text_of(given[key]) if key in given else b"")
             process.inspectors.append(inspector)  # XLA will have its address
             address = xla_client.encode_inspect_sharding_callback(inspector)
+            if f"mhlo.{key}" in given:  # XLA's other name of the attribute
+                del given[f"mhlo.{key}"]
             given[key] = ir.StringAttr.get(address, operation.context)
         return ir.WalkResult.ADVANCE
 
     module = read_mlir(program, "mlir", bindings.context())
     module.operation.walk(visit)
+    return _bytecode(module)
+
+
+def _bytecode(module: Any) -> bytes:
     written = io.BytesIO()
     module.operation.write_bytecode(written)
     return written.getvalue()

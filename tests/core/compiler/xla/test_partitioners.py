@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import struct
 from collections.abc import Sequence
 
 import numpy as np
@@ -51,6 +53,40 @@ def test_an_inspection_is_a_question() -> None:
     assert asked == [(partitioners.INSPECT, Question.INSPECT, ADDRESS, [2, 1])]
     assert found.by_functions
     assert partitioners.process() is None
+
+
+# Ways to write an inspection: the name with an escape, another dialect, another attribute for the bytes.
+HIDDEN = {
+    "escaped": lambda text: text.replace(b"@InspectSharding", b'@"Inspect\\53harding"'),
+    "mhlo": lambda text: text.replace(b"stablehlo.custom_call", b"mhlo.custom_call"),
+    "second attribute": lambda text: text.replace(
+        b"backend_config =", b'backend_config = "", mhlo.backend_config ='
+    ),
+}
+
+
+@pytest.mark.parametrize("way", HIDDEN)
+def test_the_address_in_a_program_is_never_called(way: str) -> None:
+    """XLA, in this process, calls the address that it finds: here a function's that exists."""
+    called: list[object] = []
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+    function = kind(lambda *arguments: called.append(arguments))
+    address = struct.pack("<QQ", ctypes.cast(function, ctypes.c_void_p).value or 0, 0)
+    escaped = ["".join(f"\\{byte:02X}" for byte in bytes_) for bytes_ in (ADDRESS, address)]
+    code = program(partitioners.INSPECT).replace(*(text.encode() for text in escaped))
+    code = HIDDEN[way](code)
+    asked: list[bytes] = []
+
+    def ask(name: str, question: Question, parts: Sequence[bytes]) -> list[bytes]:
+        asked.append(parts[0])
+        return []
+
+    with partitioners.of_process({partitioners.INSPECT: True}, ask):
+        partition(code, "mlir", BuildOptions(1, 2))
+    assert asked == [b"" if way == "second attribute" else address]
+    with pytest.raises(CompileError, match="not where the program is compiled"):
+        partition(code, "mlir", BuildOptions(1, 2))
+    assert not called
 
 
 def test_a_partition_is_a_question() -> None:
