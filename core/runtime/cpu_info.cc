@@ -1,12 +1,12 @@
 #include "core/runtime/cpu_info.h"
 
 #include <algorithm>
-#include <initializer_list>
 #include <array>
 #include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <fstream>
+#include <initializer_list>
 #include <sstream>
 
 #include "core/runtime/cpu_models.h"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import cProfile
-import pstats
-
 import pytest
 from tripont.core.compiler import pipeline
 from tripont.core.compiler.stages import Context, Program
 from tripont.core.compiler.targets import host
+
+from tests.core.compiler.counting import count_calls
 
 SMALL, LARGE = 400, 1600
 
@@ -89,11 +88,7 @@ def work(text: str) -> int:
     before_code = pipeline.STAGES[: names.index("emit")]
     context = Context(host.for_cpu("x86-64-v3"))
     program = Program(f"module @m {{ {text} }}".encode(), "mlir")
-    profile = cProfile.Profile()
-    profile.enable()
-    pipeline.run_stages(program, context, before_code)
-    profile.disable()
-    return pstats.Stats(profile).total_calls  # type: ignore[attr-defined]
+    return count_calls(lambda: pipeline.run_stages(program, context, before_code))
 
 
 @pytest.mark.parametrize("make", [chain, kernels, calls, wide])
