@@ -18,6 +18,7 @@ from collections.abc import Callable
 from ..ir.errors import CompileError, internal
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_RAISED = "\0"  # what a child wrote to stderr ends here, and the text of its exception begins
 _libc = ctypes.CDLL(None)  # before any fork: a child looks up nothing
 
 
@@ -74,6 +75,9 @@ class Child:
                 "RESOURCE_EXHAUSTED",
                 f"{self._what}: its process was killed, as happens when memory runs out",
             )
+        _, raised, error = text.rpartition(_RAISED)
+        if raised:
+            raise internal(f"{self._what}: {error}")
         lines = [line for line in text.splitlines() if "LLVM ERROR" in line]
         lines = lines or text.splitlines()[-1:]
         reason = lines[0] if lines else f"it ended with status {status}"
@@ -109,6 +113,6 @@ def _child(function: Callable[[], bytes], write_end: int, messages: int, parent:
             data = data[os.write(write_end, data) :]
         code = 0
     except BaseException as error:  # whatever it is, the parent must hear of it
-        os.write(2, f"{type(error).__name__}: {error}".encode())
+        os.write(2, f"{_RAISED}{type(error).__name__}: {error}".encode())
     finally:
         os._exit(code)

@@ -26,6 +26,17 @@ def test_a_child_that_dies_is_an_error_with_llvms_last_words():
         Child(die, "it failed").result()
 
 
+def test_an_exception_of_several_lines_is_told_whole():
+    def refuse() -> bytes:
+        os.write(2, b"a warning\n")
+        raise ValueError("the IR is wrong:\n  nonsense\n  ^")
+
+    with pytest.raises(CompileError) as raised:
+        Child(refuse, "it failed").result()
+    assert "it failed: ValueError: the IR is wrong:\n  nonsense\n  ^" in str(raised.value)
+    assert "a warning" not in str(raised.value)
+
+
 def test_a_child_that_is_killed_is_tried_once_more(tmp_path):
     def killed_the_first_time() -> bytes:
         if not (tmp_path / "second").exists():
