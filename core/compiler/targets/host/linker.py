@@ -79,6 +79,10 @@ def link(obj: bytes) -> Image:
             continue
         if section.flags & _SHF_WRITE or section.kind == _SHT_NOBITS:
             raise internal(f"linker: writable section {section.name} of {section.size} bytes")
+        if section.alignment > (X86_ALIGNMENT if machine == _EM_X86_64 else ALIGNMENT):
+            raise internal(
+                f"linker: section {section.name} is to lie at a multiple of {section.alignment} bytes"
+            )
         code += bytes(-len(code) % max(section.alignment, 1))
         section.address = len(code)
         code += obj[section.offset : section.offset + section.size]

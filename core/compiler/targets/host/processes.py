@@ -7,9 +7,12 @@ that all processes read, so each takes the next when it is done with one. At the
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import pickle
 import struct
+import sys
+import termios
 from typing import TYPE_CHECKING, Final
 
 from ..child import Child, KilledError
@@ -23,6 +26,8 @@ MOST: Final = 3  # beside the one that writes the module
 # takes and gives in one piece.
 _JOB: Final = struct.Struct("<iiqq")
 _STOP: Final = -1
+# Bytes that wait in the pipe at most, which holds 4,096 at least: the rest is for the words to stop.
+_WAITING: Final = 3072
 
 
 class Processes:
@@ -32,6 +37,7 @@ class Processes:
         self._target = target
         self._dump = dump
         self._jobs: dict[int, tuple[bool, int, int]] = {}
+        self._images: dict[int, Image] = {}  # what this process has compiled
         self._texts = os.memfd_create("tripont-parts")
         self._size = 0
         self._read, self._write = os.pipe()
@@ -39,17 +45,17 @@ class Processes:
         self._children: list[Child] = []
         with contextlib.suppress(OSError):  # no more processes: those that there are do the work
             for _ in range(count):
-                self._children.append(
-                    Child(lambda: pickle.dumps(self._work()), "compiling a part of a module")
-                )
+                self._children.append(Child(self._work, "compiling a part of a module"))
 
     def put(self, number: int, text: str, quick: bool) -> None:
-        """Have part ``number`` compiled."""
+        """Have part ``number`` compiled. This process compiles some if many wait: the children are slow, or dead."""
         data = text.encode()
         start = self._size
         while self._size < start + len(data):
             self._size += os.pwrite(self._texts, data[self._size - start :], self._size)
         self._jobs[number] = quick, start, self._size
+        while self._waiting() >= _WAITING:
+            self._take()
         self._tell(number, quick, start, self._size)
 
     def finish(self) -> dict[int, Image]:
@@ -60,14 +66,15 @@ class Processes:
         """
         for _ in range(len(self._children) + 1):
             self._tell(_STOP)
-        images = self._work()
+        while self._take():
+            pass
         while self._children:
             with contextlib.suppress(KilledError):
-                images |= pickle.loads(self._children.pop().result())
+                self._images |= pickle.loads(self._children.pop().result())
         for number, job in self._jobs.items():
-            if number not in images:
-                images[number] = self._compile(*job)
-        return images
+            if number not in self._images:
+                self._images[number] = self._compile(*job)
+        return self._images
 
     def close(self) -> None:
         """End what still runs."""
@@ -80,14 +87,23 @@ class Processes:
     def _tell(self, number: int, quick: bool = False, start: int = 0, end: int = 0) -> None:
         os.write(self._write, _JOB.pack(number, quick, start, end))
 
-    def _work(self) -> dict[int, Image]:
-        """Compile parts until told to stop."""
-        images: dict[int, Image] = {}
-        while True:
-            number, quick, start, end = _JOB.unpack(os.read(self._read, _JOB.size))
-            if number == _STOP:
-                return images
-            images[number] = self._compile(bool(quick), start, end)
+    def _waiting(self) -> int:
+        """Bytes that are in the pipe."""
+        return int.from_bytes(fcntl.ioctl(self._read, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+    def _work(self) -> bytes:
+        """A child's work: compile parts until told to stop."""
+        while self._take():
+            pass
+        return pickle.dumps(self._images)
+
+    def _take(self) -> bool:
+        """Compile the next part, or return False: the next word was to stop."""
+        number, quick, start, end = _JOB.unpack(os.read(self._read, _JOB.size))
+        if number == _STOP:
+            return False
+        self._images[number] = self._compile(bool(quick), start, end)
+        return True
 
     def _compile(self, quick: bool, start: int, end: int) -> Image:
         text = os.pread(self._texts, end - start, start).decode()

@@ -16,7 +16,7 @@ from tripont.core.compiler.ir import hlo
 from tripont.core.compiler.ir.dtypes import F32
 from tripont.core.compiler.ir.errors import CompileError
 from tripont.core.compiler.targets import code_cache, host
-from tripont.core.compiler.targets.host import parts
+from tripont.core.compiler.targets.host import parts, processes
 from tripont.core.compiler.targets.image import Image
 
 from ..codegen.harness import LoadedImage, fusion, op
@@ -295,6 +295,31 @@ def test_where_no_process_can_be_made_there_are_fewer(monkeypatch, possible):
         assert len(compilation._processes._children) == possible
         check(compilation.finish(module))
     assert os.listdir("/proc/self/fd") == before
+
+
+@pytest.mark.parametrize("when", ["none was made", "killed"])
+def test_more_parts_than_a_pipe_holds_need_no_child(monkeypatch, when):
+    """The pipe holds some 2,700 parts, and nobody reads it but the process that writes."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(2)))
+    if when == "none was made":
+        monkeypatch.setattr(os, "fork", no_fork)
+
+    class Target:
+        def compile_text(self, text, quick=False, *, dump=False):
+            if os.getpid() != parent:
+                signal.pause()
+            return Image(text.encode(), {}, [])
+
+    parent = os.getpid()
+    with closing(processes.Processes(Target(), False)) as compilation:
+        for child in compilation._children:
+            os.kill(child._process, signal.SIGKILL)
+        for number in range(3000):
+            compilation.put(number, f"part {number}", False)
+        images = compilation.finish()
+    assert {n: image.code for n, image in images.items()} == {
+        n: f"part {n}".encode() for n in range(3000)
+    }
 
 
 @pytest.mark.parametrize("when", ["idle", "at its first part", "at its second part"])
