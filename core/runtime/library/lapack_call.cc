@@ -76,14 +76,14 @@ Status BatchCall::ExecuteTiles(LibraryContext& context, void* const* operands,
                                void* const* results) const {
   matrix_lanes::Plan plan = lanes_;
   plan.workspace = workspace_;
-  // For the matrices that RunTile leaves to Run.
-  std::optional<OneThread> one_thread;
-  if (const Api* api = LoadedOrNull(); api != nullptr) one_thread.emplace(*api);
+  const Api* api = LoadedOrNull();
   const auto grain = static_cast<int64_t>(matrix_lanes::kTaskWork / std::max(1.0, multiply_adds_));
   return matrix_lanes::ForEachTile(
       context, plan, batch_, grain, [&](int64_t first, int count, void* workspace) {
         auto* work = static_cast<std::byte*>(workspace);
         const matrix_lanes::LaneSet left = RunTile(Item(operands, results, first, work), count);
+        std::optional<OneThread> one_thread;
+        if (left != 0 && api != nullptr) one_thread.emplace(*api);
         for (int i = 0; i < count; ++i) {
           if ((left >> i & 1) != 0) Run(Item(operands, results, first + i, work));
         }
