@@ -228,7 +228,7 @@ def _parts_of(i: Instruction) -> tuple[Instruction, ...]:
 
 
 def _kept_by_reshape(i: Instruction) -> list[tuple[int, int]]:
-    """The dimensions of a reshape that are dimensions of its operand, with those."""
+    """Pairs (d, e): dimension d of a reshape is dimension e of its operand."""
     found = []
     dims = i.operands[0].dims
     for ours, theirs in reshape_groups(i.dims, dims):
