@@ -24,6 +24,8 @@ from tests.fuzz import other_target, ways
 _PASSES: Final = 1 / 12
 _OTHER_WAY: Final = 1 / 3
 _EVALUATOR: Final = 1 / 8
+# Of those that XLA:CPU can judge.
+_XLA: Final = 1 / 2
 
 Differences = Callable[[Sequence[np.ndarray]], list[str]]
 
@@ -45,13 +47,35 @@ class Case:
     meaning: str = ""
 
 
+@dataclass
+class Checks:
+    """Which checks the program of a seed gets, each where it applies: those of the evaluator, of XLA:CPU (and then
+    nothing more) and of the passes; ``way`` draws the other way in which it is compiled, or is None.
+    """
+
+    evaluator: bool
+    xla: bool
+    passes: bool
+    way: Random | None
+
+
+def checks_of(seed: int) -> Checks:
+    """The generators begin with ``Random(seed)``: other numbers, so that programs of every shape get every check."""
+    chances = Random(f"judge {seed}")
+    evaluator, xla = chances.random() < _EVALUATOR, chances.random() < _XLA
+    share = chances.random()
+    return Checks(
+        evaluator, xla, share < _PASSES, chances if share <= _PASSES + _OTHER_WAY else None
+    )
+
+
 def findings(case: Case, seed: int) -> list[str]:
     """What is wrong: lines that begin with the way in which the program was compiled or run.
 
     ``seed`` chooses the way. Raises CompileError for a program that the evaluator does not know.
     """
-    chances = Random(seed)
     options = device.OPTIONS
+    checks = checks_of(seed)
     module = read_program((case.meaning or case.text).encode(), "mlir")
     try:
         executable = ways.load(case.text, options)
@@ -65,23 +89,22 @@ def findings(case: Case, seed: int) -> list[str]:
     def compare(way: str, results: Sequence[np.ndarray]) -> None:
         found.extend(f"{way}: {line}" for line in differences(results))
 
-    if case.judged and chances.random() < _EVALUATOR:
+    if case.judged and checks.evaluator:
         compare("evaluated", evaluate.evaluate(module, case.arguments))
     compare("compiled", ways.run(executable, case.arguments))
     compare("donated", ways.run(executable, case.arguments, donate=True))
     if found:
         return found
-    if case.xla and seed % 2:
+    if case.xla and checks.xla:
         compare("XLA:CPU", ways.run_xla(case.text, case.arguments))
         return found
-    share = chances.random()
-    if share < _PASSES and not case.meaning:
+    if checks.passes and not case.meaning:
         target = targets.from_options(options)
         report = pass_checks.check(module, pipeline.named(pipeline.PASSES, target))
         return [f"after the pass {line}" for line in report.wrong]
-    if share > _PASSES + _OTHER_WAY:
+    if checks.way is None:
         return found
-    way, make = ways.other_way(chances, case.text)
+    way, make = ways.other_way(checks.way, case.text)
     try:
         compare(way, ways.run(make(), case.arguments))
     except CompileError:

@@ -19,10 +19,10 @@ from tripont.core.compiler.reference import evaluate
 
 from tests.conformance import registry
 from tests.conformance.random_programs import in_place
-from tests.conformance.random_programs.programs import program, unequal
+from tests.conformance.random_programs.programs import dims_at_edges, program, unequal
 from tests.fuzz import children, faults, hlo_modules, other_target, shrink, ways
 from tests.fuzz.fuzzers import FUZZERS
-from tests.fuzz.judge import Case
+from tests.fuzz.judge import Case, checks_of
 
 # Operations that no random program has, and why. What stands here has configurations of its own in tests/conformance.
 WITHOUT_GENERATOR: Final[dict[str, str]] = {
@@ -90,6 +90,27 @@ def test_programs_of_each_fuzzer(name, tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_programs_of_every_shape_get_every_check():
+    """A program's families of dtypes are the first thing that ``program`` draws, and its rank what ``dims_at_edges``
+    does.
+    """
+    shapes = set()
+    met: dict[str, set[tuple[str, int]]] = {}
+    for seed in range(6000):
+        shape = {("family", Random(seed).randrange(4)), ("rank", len(dims_at_edges(Random(seed))))}
+        shapes |= shape
+        checks = checks_of(seed)
+        names = [n for n in ("evaluator", "xla", "passes") if getattr(checks, n)]
+        if checks.way is not None:
+            way, _ = ways.other_way(checks.way, "")
+            names.append(re.sub("with .* (twice|left out)", r"with a pass \1", way))
+        for name in names or ["none"]:
+            met.setdefault(name, set()).update(shape)
+    assert len(shapes) == 7
+    assert {"written short", "as HLO", "with a pass twice", "evaluator", "passes"} <= met.keys()
+    assert {name: sorted(shapes - seen) for name, seen in met.items() if seen != shapes} == {}
 
 
 def _is_wrong(case: Case) -> bool:
