@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 from tripont.core.compiler.importer.program import read_program
 from tripont.core.compiler.reference import evaluate
+from tripont.core.compiler.targets import code_cache
+from tripont.core.compiler.targets.host.target import HostTarget
 
 from tests.conformance import registry
 from tests.conformance.random_programs import in_place
@@ -153,6 +155,32 @@ def test_a_program_runs_on_another_target():
     assert result.tolist() == [0, 2, 4]
     with pytest.raises(other_target.RefusedError):
         ways.run(ways._Elsewhere(text.replace("add %x", "add %z")), [np.arange(3)])
+
+
+def test_written_short_is_compiled_quickly(monkeypatch):
+    """All of a program: of its first kernel, of one alone, and of three that are a part together."""
+    seen = []
+    compile_text = HostTarget.compile_text
+
+    def observed(self, text, quick=False, *, dump=False):
+        seen.append((text.count("define "), quick))
+        return compile_text(self, text, quick, dump=dump)
+
+    monkeypatch.setattr(HostTarget, "compile_text", observed)
+    for count in (1, 3):
+        code_cache.clear()
+        lines = [f"%y{n} = stablehlo.tanh %p{n} : tensor<{n + 5}xf32>" for n in range(count)]
+        types = ", ".join(f"tensor<{n + 5}xf32>" for n in range(count))
+        text = (
+            f"func.func @main({', '.join(f'%p{n}: tensor<{n + 5}xf32>' for n in range(count))}) -> ({types}) {{\n"
+            + "\n".join(lines)
+            + f"\nreturn {', '.join(f'%y{n}' for n in range(count))} : {types}\n}}"
+        )
+        with ways.written_short():
+            ways.load(text, {})
+    assert seen
+    assert all(quick for _, quick in seen)
+    assert max(functions for functions, _ in seen) >= 3
 
 
 def _crash_or_hang(seed: int) -> str:

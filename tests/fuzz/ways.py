@@ -92,7 +92,7 @@ def passes(change: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> Iterator[Non
 def written_short() -> Iterator[None]:
     """Inside, all code is written and compiled like that behind the first 4 MB of a module's text."""
     usual = effort.CAREFUL
-    effort.CAREFUL = 0  # type: ignore[misc]
+    effort.CAREFUL = -1  # type: ignore[misc]
     try:
         yield
     finally:

@@ -98,7 +98,7 @@ class Parts(Compilation):
             if names:
                 parts.append((names, quick))
         if len(parts) <= 1:
-            return self._compile(str(module), False)
+            return self._compile(str(module), parts[0][1] if parts else False)
         for number, (names, quick) in enumerate(parts):
             self._images[number] = self._compile(module.part(names), quick)
         return self._whole(module, len(parts))
