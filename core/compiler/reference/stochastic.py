@@ -7,6 +7,11 @@ arithmetic for reliable scientific computation", 1993). The largest distance to 
 :data:`SAFETY`, is the tolerance of an element. Exact results (sums of small whole numbers, for instance) are not moved,
 so that a program of whole numbers has no tolerance. Where an integer, a truth value, or whether a number is finite
 depends on the rounding, an element is free.
+
+The steps of a reduction are moved by what another order of n terms loses as a rule, which grows with the root of n, and
+a sum of array elements by no more than any order can lose: n roundings of the sum of their sizes. Floats of at most 16
+bits are summed in f32 by every kernel (codegen/representation.py), so they are rounded where partial sums are stored,
+which is less often than here.
 """
 
 from __future__ import annotations
@@ -22,6 +27,7 @@ from ..ir import dtypes
 from ..ir.dtypes import DType
 from ..ir.errors import CompileError
 from ..ir.hlo import Computation, Instruction, Module, Shape
+from ..ir.patterns import binary_body
 from ..ir.registry import OPS, ROUNDED, SUMMED
 from . import evaluate
 
@@ -34,6 +40,8 @@ ULPS: Final = 8.0
 # Evaluations with moved values, and as many as there are before a result is called wrong.
 TRIES: Final = 8
 TRIES_TO_CONFIRM: Final = 48
+# The wider type in which floats of at most 16 bits are summed.
+_EPS_OF_WIDER_SUMS: Final = 2.0**-23
 
 
 class TooLongError(CompileError):
@@ -66,10 +74,11 @@ class _Perturbation(_Budget):
         self,
         rng: np.random.Generator,
         amplitudes: dict[Instruction, float],
+        steps: frozenset[Instruction],
         budget: tuple[int, int],
     ) -> None:
         super().__init__(*budget)
-        self.rng, self.amplitudes = rng, amplitudes
+        self.rng, self.amplitudes, self.steps = rng, amplitudes, steps
 
     def __call__(
         self, instruction: Instruction, operands: Sequence[Array], results: list[Array]
@@ -79,6 +88,8 @@ class _Perturbation(_Budget):
         if ulps is None:
             return results
         with np.errstate(all="ignore"):
+            if instruction.called:
+                return [_kept_near(instruction, operands, results[0], ulps)]
             return [self._moved(instruction, operands, r, ulps) for r in results]
 
     def _moved(
@@ -88,14 +99,20 @@ class _Perturbation(_Budget):
         if not (dtype.is_float or dtype.is_complex) or not result.size:
             return result
         size: Array = np.abs(result)
-        if OPS[instruction.opcode].error == SUMMED:
+        eps = float(ml_dtypes.finfo(dtype.component.numpy).eps)
+        unit = ulps * eps
+        if instruction.opcode in ("dot", "convolution") and dtype.is_float and dtype.bits <= 16:
+            # Summed in f32 and rounded once.
+            size = size + _sum_of_sizes(instruction, operands, result) * (
+                ulps * _EPS_OF_WIDER_SUMS / eps
+            )
+            unit = eps
+        elif OPS[instruction.opcode].error == SUMMED:
             size = np.maximum(size, _sum_of_sizes(instruction, operands, result))
-        # A step of a sum (only those have more than one unit): in another order its terms meet others, and what is
-        # exact here is rounded.
-        is_step = instruction.opcode == "add" and ulps > 1
+        # A step of a sum: in another order its terms meet others, and what is exact here is rounded.
+        is_step = instruction.opcode == "add" and instruction in self.steps
         if is_step:
             size = np.maximum(size, np.maximum(*map(np.abs, operands)))
-        unit = ulps * float(ml_dtypes.finfo(dtype.component.numpy).eps)
         shape = result.shape
         if dtype.is_complex:
             noise = self.rng.uniform(-1, 1, shape) + 1j * self.rng.uniform(-1, 1, shape)
@@ -156,28 +173,72 @@ def _exact(instruction: Instruction, operands: Sequence[Array], result: Array) -
     return np.asarray(np.broadcast_to(exact, result.shape) == result.astype(wide))
 
 
-def _amplitudes(module: Module) -> dict[Instruction, float]:
-    """For each instruction that rounds, by how many units in the last place."""
-    found: dict[Instruction, float] = {}
+def _is_sum(i: Instruction) -> bool:
+    """Whether an instruction adds up array elements, and does nothing else."""
+    return (
+        i.opcode in ("reduce", "reduce-window")
+        and isinstance(i.shape, Shape)
+        and i.dtype.is_float
+        and len(i.operands) == 2
+        and binary_body(i.called[0]) == "add"
+    )
 
-    def visit(computation: Computation, terms: float) -> None:
+
+def _kept_near(i: Instruction, operands: Sequence[Array], moved: Array, roundings: float) -> Array:
+    """The sum ``moved``, no farther from that of ``operands`` than ``roundings`` of the sum of their sizes are.
+
+    The distance is multiplied by :data:`SAFETY` at the end. One unit in the last place is always allowed: less would be
+    lost in a narrow type.
+    """
+    with evaluate.observed(None):
+        (plain,) = evaluate.evaluate_instruction(i, operands)
+        (sizes,) = evaluate.evaluate_instruction(i, [np.abs(o) for o in operands])
+    wide = np.float64 if i.dtype.bits < 64 else np.longdouble
+    eps = float(ml_dtypes.finfo(i.dtype.numpy).eps)
+    plain = plain.astype(wide)
+    bound = np.multiply(sizes.astype(wide), roundings * eps / SAFETY)
+    most = np.maximum(bound, eps * np.abs(plain))
+    near = np.clip(moved.astype(wide), plain - most, plain + most)
+    return np.where(np.isfinite(near), near, moved.astype(wide)).astype(moved.dtype)
+
+
+def _amplitudes(module: Module) -> tuple[dict[Instruction, float], frozenset[Instruction]]:
+    """For each instruction that rounds, by how many units in the last place, and for each sum (:func:`_is_sum`) by how
+    many roundings of the sum of its terms' sizes it may be off; and the steps of reductions.
+    """
+    found: dict[Instruction, float] = {}
+    steps: set[Instruction] = set()
+
+    def visit(computation: Computation, growth: float, is_step: bool) -> None:
         for i in computation.instructions:
             count = _terms(i)
+            # The terms that meet in the evaluation one after the other: reductions are made in halves (an initial value
+            # comes in last), updates and products one by one.
+            folded = i.opcode in ("reduce", "reduce-window")
+            depth = math.ceil(math.log2(count)) + 1 if folded else count
             for called in i.called:
-                visit(called, max(terms, count))
+                visit(called, max(growth, math.sqrt(count / depth)), is_step or count > 1)
+            if _is_sum(i):
+                found[i] = count
+                if i.dtype.bits <= 16:
+                    eps = float(ml_dtypes.finfo(i.dtype.numpy).eps)
+                    found[i] = min(count, depth + count * _EPS_OF_WIDER_SUMS / eps)
             error = OPS[i.opcode].error
             if error is None:
                 continue
             if error == ROUNDED:
-                ulps = math.sqrt(terms)
+                is_narrow = isinstance(i.shape, Shape) and i.dtype.is_float and i.dtype.bits <= 16
+                ulps = 1.0 if is_narrow else growth
+                if is_step:
+                    steps.add(i)
             elif error == SUMMED:
                 ulps = 2 * math.sqrt(count)
             else:
                 ulps = float(error)
             found[i] = max(ulps, found.get(i, 0.0))
 
-    visit(module.entry, 1.0)
-    return found
+    visit(module.entry, 1.0, False)
+    return found, frozenset(steps)
 
 
 def _terms(i: Instruction) -> float:
@@ -240,10 +301,10 @@ class Expectation:
         return [_tolerance(d, r) for d, r in zip(self._distances, self.results, strict=True)]
 
     def _try(self, tries: int) -> None:
-        amplitudes = _amplitudes(self._module)
+        amplitudes, steps = _amplitudes(self._module)
         while amplitudes and self._tries < tries:
             rng = np.random.default_rng((self._seed, self._tries))
-            with evaluate.observed(_Perturbation(rng, amplitudes, self._budget)):
+            with evaluate.observed(_Perturbation(rng, amplitudes, steps, self._budget)):
                 moved = evaluate.evaluate(self._module, self._arguments)
             self._distances = [
                 np.maximum(d, _distance(a, b))

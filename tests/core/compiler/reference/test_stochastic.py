@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
+import pytest
 from tripont.core.compiler.importer.program import read_program
 from tripont.core.compiler.reference.stochastic import Expectation
 
@@ -40,3 +42,72 @@ def test_sums_of_whole_numbers_have_one_result() -> None:
 def test_a_wrong_sum_is_told() -> None:
     x = np.array([0.3, 0.4, 0.5, 0.6])
     assert expectation(x).differences([np.cumsum(x) + [0, 0, 0, 1e-12]])
+
+
+REDUCE = """func.func @main(%x: tensor<NxT>) -> tensor<T> {
+  %zero = stablehlo.constant dense<0.0> : tensor<T>
+  %y = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [0]
+    : (tensor<NxT>, tensor<T>) -> tensor<T>
+  return %y : tensor<T>
+}"""
+DOT = """func.func @main(%x: tensor<NxT>) -> tensor<T> {
+  %one = stablehlo.constant dense<1.0> : tensor<NxT>
+  %y = stablehlo.dot_general %x, %one, contracting_dims = [0] x [0]
+    : (tensor<NxT>, tensor<NxT>) -> tensor<T>
+  return %y : tensor<T>
+}"""
+DTYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "f32": np.float32}
+
+
+def drawn_terms(n: int, dtype: str, positive: bool) -> np.ndarray:
+    """Numbers of the size of one; the last is as large as a quarter of the sum of their sizes."""
+    rng = np.random.default_rng(n)
+    x = rng.standard_normal(n)
+    if positive:
+        x = np.abs(x)
+    x[-1] = np.abs(x[:-1]).sum() / 3
+    return x.astype(DTYPES[dtype])
+
+
+@pytest.mark.parametrize("text", [REDUCE, DOT], ids=["reduce", "dot"])
+@pytest.mark.parametrize("positive", [True, False], ids=["positive", "mixed"])
+@pytest.mark.parametrize(
+    ("n", "dtype"), [(33, "bf16"), (257, "bf16"), (33, "f16"), (257, "f16"), (4097, "f32")]
+)
+def test_a_wrong_sum_of_many_terms_is_told(text: str, positive: bool, n: int, dtype: str) -> None:
+    x = drawn_terms(n, dtype, positive)
+    module = read_program(text.replace("N", str(n)).replace("T", dtype).encode(), "mlir")
+    judge = Expectation(module, [x])
+    wide = x.astype(np.float32)
+    right = [np.cumsum(wide)[-1], np.cumsum(wide[::-1])[-1], np.cumsum(np.sort(wide))[-1]]
+    right.append(wide.astype(np.float64).sum())
+    # Two sums of halves that are stored.
+    right.append(np.sum([wide[: n // 2].sum(), wide[n // 2 :].sum()], dtype=x.dtype))
+    for sum_ in right:
+        assert judge.differences([np.asarray(sum_).astype(x.dtype)]) == []
+    for sum_ in (0.0, wide[: n // 2].sum(), wide[:-1].sum()):
+        assert judge.differences([np.asarray(sum_).astype(x.dtype)])
+
+
+def test_a_lost_term_of_a_long_sum_is_told() -> None:
+    """Of 4,097 terms of one size, which differ by half of it."""
+    x = np.random.default_rng(0).uniform(0.5, 1.5, 4097).astype(np.float32)
+    module = read_program(REDUCE.replace("N", "4097").replace("T", "f32").encode(), "mlir")
+    judge = Expectation(module, [x])
+    assert judge.differences([np.cumsum(x)[-1]]) == []
+    assert judge.differences([x[:-1].sum()])
+
+
+def test_a_sum_that_goes_on_keeps_its_tolerance() -> None:
+    """What is left of a sum when nearly all of it is subtracted may be off by as much as the sum."""
+    x = drawn_terms(33, "bf16", True)
+    total = x.astype(np.float32).sum().astype(x.dtype)
+    text = REDUCE.replace(
+        "  return %y", "  %z = stablehlo.subtract %y, %t : tensor<T>\n  return %z"
+    ).replace("<NxT>)", "<NxT>, %t: tensor<T>)", 1)
+    module = read_program(text.replace("N", "33").replace("T", "bf16").encode(), "mlir")
+    judge = Expectation(module, [x, total])
+    last_place = np.spacing(total)
+    for off in (-1, 0, 1, 2):
+        assert judge.differences([np.asarray(off * last_place).astype(x.dtype)]) == []
+    assert judge.differences([np.asarray(total).astype(x.dtype)])
