@@ -1,8 +1,5 @@
 #include "pjrt/custom_partitioner.h"
 
-#include <dlfcn.h>
-
-#include <cstring>
 #include <exception>
 #include <span>
 #include <string>
@@ -22,8 +19,6 @@ using Parts = std::span<const std::string>;
 using Results = std::vector<std::string>;
 using String = JAX_CustomCallPartitioner_string;
 using Aval = JAX_CustomCallPartitioner_aval;
-
-constexpr std::string_view kInspectSharding = "InspectSharding";
 
 String View(std::string_view bytes) { return {bytes.data(), bytes.size()}; }
 std::string Copy(const String& bytes) {
@@ -99,47 +94,24 @@ StatusOr<Results> Infer(JAX_CustomCallPartitioner_Callbacks* callbacks, Parts pa
   });
 }
 
-StatusOr<Results> Inspect(Parts parts) {
-  JAX_InspectSharding_Callback callback;
-  if (parts[0].size() != sizeof(callback))
-    return InvalidArgument(kInspectSharding, ": not an address of a function");
-  std::memcpy(&callback, parts[0].data(), sizeof(callback));
-  // A program may have been kept, and come from another process.
-  Dl_info found;
-  if (dladdr(reinterpret_cast<const void*>(callback.call), &found) == 0) {
-    return InvalidArgument(kInspectSharding,
-                           ": its function does not belong to this process; was the program "
-                           "made by another process?");
-  }
-  std::string sharding = parts[1];
-  JAX_InspectSharding_Callback_Args args{};
-  args.sharding_spec = sharding.data();
-  args.sharding_spec_size = sharding.size();
-  callback.call(callback.data, &args);
-  if (args.error_txt == nullptr) return Results{};
-  const Status status = Internal("inspect_array_sharding: ", args.error_txt);
-  if (args.free_error != nullptr) args.free_error(&args);
-  return status;
-}
-
 size_t FewestParts(PartitioningQuestion question) {
   switch (question) {
     case PartitioningQuestion::kPropagate:
     case PartitioningQuestion::kPartition:
       return 3;
     case PartitioningQuestion::kInfer:
-    case PartitioningQuestion::kInspect:
       return 2;
+    case PartitioningQuestion::kInspect:  // core/bindings/callbacks.cc answers it
+      break;
   }
   return SIZE_MAX;
 }
 
-// The answer of `callbacks`, or of InspectSharding's own if they are null. The caller is in the
-// middle of talking to the compile worker: no exception of the framework's may pass through it.
+// The answer of `callbacks`. The caller is in the middle of talking to the compile worker: no
+// exception of the framework's may pass through it.
 StatusOr<Results> Ask(JAX_CustomCallPartitioner_Callbacks* callbacks, PartitioningQuestion question,
                       Parts parts) {
-  const bool inspects = question == PartitioningQuestion::kInspect;
-  if (parts.size() < FewestParts(question) || inspects != (callbacks == nullptr))
+  if (parts.size() < FewestParts(question))
     return Internal("the compile worker asked a malformed question about partitioning");
   try {
     switch (question) {
@@ -150,7 +122,7 @@ StatusOr<Results> Ask(JAX_CustomCallPartitioner_Callbacks* callbacks, Partitioni
       case PartitioningQuestion::kInfer:
         return Infer(callbacks, parts);
       case PartitioningQuestion::kInspect:
-        return Inspect(parts);
+        break;
     }
   } catch (const std::exception& exception) {
     return Internal("a function that partitions a custom call threw: ", exception.what());
@@ -161,7 +133,7 @@ StatusOr<Results> Ask(JAX_CustomCallPartitioner_Callbacks* callbacks, Partitioni
 }
 
 Partitioner MakePartitioner(JAX_CustomCallPartitioner_Callbacks* callbacks) {
-  return {callbacks == nullptr || callbacks->can_side_effecting_have_replicated_sharding,
+  return {callbacks->can_side_effecting_have_replicated_sharding,
           [callbacks](PartitioningQuestion question, Parts parts) {
             return Ask(callbacks, question, parts);
           }};
@@ -180,7 +152,7 @@ Status RegisterCustomPartitioner(PJRT_Register_Custom_Partitioner_Args& args) {
       callbacks.propagate_user_sharding == nullptr) {
     return InvalidArgument("partitioner of '", name, "': a callback is null");
   }
-  if (name == kInspectSharding)
+  if (name == kInspectShardingTarget)
     return InvalidArgument("partitioner of '", name, "': that name has a meaning already");
   return RegisterPartitioner(name, MakePartitioner(args.callbacks));
 }
@@ -196,8 +168,6 @@ TRIPONT_PJRT_CONTRACT(BatchPartitionable, PJRT_Register_Batch_Partitionable_Args
 
 PJRT_Extension_Base* CustomPartitionerExtension() {
   static PJRT_Custom_Partitioner_Extension extension = [] {
-    // Cannot fail: it has a name.
-    static_cast<void>(RegisterPartitioner(kInspectSharding, MakePartitioner(nullptr)));
     PJRT_Custom_Partitioner_Extension result{};
     result.base = {PJRT_Custom_Partitioner_Extension_STRUCT_SIZE,
                    PJRT_Extension_Type_Custom_Partitioner, ProfilerExtension()};

@@ -1,6 +1,5 @@
 // The Custom Partitioner extension of the PJRT C API: functions of the framework's process that say
-// how a custom call is partitioned over several devices (JAX's custom_partitioning), and those that
-// only look at a sharding (JAX's inspect_array_sharding).
+// how a custom call is partitioned over several devices (JAX's custom_partitioning).
 //
 // The compiler asks them through core/runtime/partitioners.h.
 #ifndef TRIPONT_PJRT_CUSTOM_PARTITIONER_H_
@@ -10,7 +9,7 @@
 
 namespace tripont::pjrt {
 
-// Never destroyed. The first call also has the targets of InspectSharding answered.
+// Never destroyed.
 PJRT_Extension_Base* CustomPartitionerExtension();
 
 }  // namespace tripont::pjrt

@@ -1,9 +1,9 @@
-// The ABI of the Custom Partitioner extension of the PJRT C API and of JAX's InspectSharding.
+// The ABI of the Custom Partitioner extension of the PJRT C API.
 //
 // The layouts are those of XLA's xla/pjrt/c/pjrt_c_api_custom_partitioner_extension.h (version 1,
-// callbacks of version 0; the same from 2024 to jaxlib 0.12) and xla/python/inspect_sharding.h. No
-// package installs these headers, so the structs are declared here, by the names that they have
-// there. Callers' versions and sizes are checked where they come in (custom_partitioner.cc).
+// callbacks of version 0; the same from 2024 to jaxlib 0.12). No package installs this header, so
+// the structs are declared here, by the names that they have there. Callers' versions and sizes are
+// checked where they come in (custom_partitioner.cc).
 #ifndef TRIPONT_PJRT_CUSTOM_PARTITIONER_EXTENSION_H_
 #define TRIPONT_PJRT_CUSTOM_PARTITIONER_EXTENSION_H_
 
@@ -101,21 +101,6 @@ struct PJRT_Custom_Partitioner_Extension {
   PJRT_Error* (*register_batch_partitionable)(PJRT_Register_Batch_Partitionable_Args* args);
 };
 PJRT_DEFINE_STRUCT_TRAITS(PJRT_Custom_Partitioner_Extension, register_batch_partitionable);
-
-struct JAX_InspectSharding_Callback_Args {
-  char* sharding_spec;  // a serialized OpSharding
-  size_t sharding_spec_size;
-  const char* error_txt;  // out: null, or what free_error frees
-  void* error_scratch;    // out
-  void (*free_error)(JAX_InspectSharding_Callback_Args* args);  // out
-};
-
-// The bytes of an InspectSharding custom call's backend_config: addresses of the process that made
-// the program.
-struct JAX_InspectSharding_Callback {
-  void (*call)(void* data, JAX_InspectSharding_Callback_Args* args);
-  void* data;
-};
 
 }  // extern "C"
 

@@ -5,6 +5,9 @@
 // operands. It runs on the thread that started the program where nothing is ahead on the device's
 // stream, else on the stream's. Nobody may wait for the stream while holding the GIL: JAX does not,
 // and our own bindings release it.
+//
+// A program for several devices may also show Python the sharding of an array while it is compiled
+// (frontends/jax/inspection.py).
 #include <pybind11/numpy.h>
 
 #include <atomic>
@@ -22,6 +25,7 @@
 #include "core/runtime/ffi/registry.h"
 #include "core/runtime/interrupt.h"
 #include "core/runtime/parallel.h"
+#include "core/runtime/partitioners.h"
 
 namespace tripont::python {
 namespace py = pybind11;
@@ -210,6 +214,42 @@ void RemoveCallback(uint64_t number) {
   Functions::Global().Collect();
 }
 
+// Answers the question of an InspectSharding call, of which `config` are the bytes in the program.
+StatusOr<std::vector<std::string>> Inspect(PyObject* show, const std::string& config,
+                                           const std::string& sharding) {
+  if (!running.load(std::memory_order_acquire))
+    return Unavailable("inspect_array_sharding: Python is shutting down");
+  const py::gil_scoped_acquire gil;
+  try {
+    if (py::reinterpret_borrow<py::object>(show)(py::bytes(config), py::bytes(sharding))
+            .cast<bool>()) {
+      return std::vector<std::string>();
+    }
+  } catch (py::error_already_set& error) {
+    return Internal("inspect_array_sharding: ", Traceback(error));
+  } catch (const py::cast_error& error) {
+    return Internal("inspect_array_sharding: ", error.what());
+  }
+  return InvalidArgument(
+      kInspectShardingTarget,
+      ": the program does not name a function that JAX made in this process and that is still "
+      "there; was the program made by another process?");
+}
+
+void ShowShardings(py::object show) {
+  // Kept for good: a compile on a thread without the GIL may hold the partitioner.
+  PyObject* const function = show.release().ptr();
+  Check(RegisterPartitioner(
+      kInspectShardingTarget,
+      {/*side_effects_may_be_replicated=*/true,
+       [function](PartitioningQuestion question,
+                  std::span<const std::string> parts) -> StatusOr<std::vector<std::string>> {
+         if (question != PartitioningQuestion::kInspect || parts.size() != 2)
+           return Internal("the compile worker asked a malformed question about a sharding");
+         return Inspect(function, parts[0], parts[1]);
+       }}));
+}
+
 }  // namespace
 
 void DefineCallbacks(py::module_& module) {
@@ -222,6 +262,10 @@ void DefineCallbacks(py::module_& module) {
              "of the dtypes and shapes that the program expects.");
   module.def("remove_callback", &RemoveCallback, py::arg("number"),
              "No more programs with the number are loaded; those that are keep the function.");
+  module.def(
+      "show_shardings", &ShowShardings, py::arg("show"),
+      "Compiles of programs with InspectSharding calls call show(config, sharding): the bytes "
+      "in the program and a serialized OpSharding. False is an error of the program.");
   module.def("num_callbacks", [] {
     Functions::Global().Collect();
     return Functions::Global().size();

@@ -26,6 +26,10 @@ namespace tripont {
 
 using schema::PartitioningQuestion;
 
+// The target of custom calls that only look at the sharding of their operand. The program's bytes
+// name addresses of functions; nobody may call those (frontends/jax/inspection.py).
+inline constexpr std::string_view kInspectShardingTarget = "InspectSharding";
+
 struct Partitioner {
   // Whether a custom call with side effects may have a replicated sharding.
   bool side_effects_may_be_replicated = false;

@@ -18,6 +18,7 @@ from jax._src import (
     callback,
     compilation_cache,
     core,
+    debugging,
     dtypes,
     ffi,
     sharding_impls,
@@ -272,6 +273,28 @@ def replace_callback_emitter(platform: str, emit: Callable[..., Any]) -> None:
     for module in (callback, public_mlir):
         if getattr(module, "emit_python_callback", None) is original:
             module.emit_python_callback = emit_python_callback  # type: ignore[attr-defined]
+
+
+def note_inspectors(note: Callable[[bytes, Callable[..., Any]], None]) -> None:
+    """Have ``note(config, function)`` told of each function that JAX makes for inspect_array_sharding.
+
+    ``config``: what JAX writes into the program for it.
+    """
+    original = debugging.xc.encode_inspect_sharding_callback  # type: ignore[attr-defined]
+
+    def encode_inspect_sharding_callback(function: Callable[..., Any]) -> bytes:
+        config: bytes = original(function)
+        note(config, function)
+        return config
+
+    debugging.xc.encode_inspect_sharding_callback = encode_inspect_sharding_callback  # type: ignore[attr-defined]
+
+
+def read_sharding(proto: bytes) -> Any:
+    """The HloSharding of a serialized OpSharding."""
+    sharding = xla_client.OpSharding()
+    sharding.ParseFromString(proto)
+    return xla_client.HloSharding.from_proto(sharding)
 
 
 def emit_custom_call(

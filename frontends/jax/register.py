@@ -61,6 +61,12 @@ def _register_callbacks() -> None:
     callbacks.register(PLATFORM, {"buffer_callback": buffer_callback.lower})
 
 
+def _register_inspection() -> None:
+    from . import inspection
+
+    inspection.register()
+
+
 def _end_compiles_at_exit() -> None:
     """Ctrl-C leaves a compile to JAX's own threads, and JAX waits for them when the program ends."""
     import tripont.core._tripont as _tripont
@@ -111,6 +117,11 @@ def register() -> None:
         "host callbacks",
         "jax.pure_callback, io_callback, jax.debug.print and jax.debug.callback fail on this device",
         _register_callbacks,
+    )
+    _attempt(
+        "the inspection of shardings",
+        "jax.debug.inspect_array_sharding fails in programs for several devices",
+        _register_inspection,
     )
     _attempt(
         "the end of compiles",

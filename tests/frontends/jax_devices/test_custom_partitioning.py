@@ -5,7 +5,10 @@ The partitioner runs in the compile worker and asks this process, in the middle 
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import os
+import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,7 +20,9 @@ from jax import lax
 from jax.experimental.custom_partitioning import custom_partitioning
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
+from jaxlib import xla_client
 from tripont.core import _tripont
+from tripont.frontends.jax import inspection
 
 # One worker: what a function compiles while the worker waits for it needs another. Read when the first xpu is used,
 # which is after this.
@@ -231,6 +236,59 @@ def test_an_error_of_an_inspection(sharded: jax.Array) -> None:
 
     with pytest.raises(jax.errors.JaxRuntimeError, match="no such sharding"):
         f(sharded)
+
+
+def _escaped(data: bytes) -> str:
+    """As MLIR prints a string."""
+    plain = (32 <= b < 127 and chr(b) not in '"\\' for b in data)
+    return "".join(chr(b) if p else f"\\{b:02X}" for b, p in zip(data, plain, strict=True))
+
+
+def test_a_program_names_an_inspection_and_has_no_addresses(sharded: jax.Array) -> None:
+    """A program from elsewhere: the address in it is a function's of this process, and is not called."""
+    called: list[object] = []
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+    function = kind(lambda *arguments: called.append(arguments))
+    foreign = struct.pack("<QQ", ctypes.cast(function, ctypes.c_void_p).value or 0, 0)
+    seen: list[Any] = []
+
+    def inspect(x: Any) -> Any:
+        jax.debug.inspect_array_sharding(x, callback=seen.append)
+        return x
+
+    lowered = jax.jit(inspect).lower(sharded)
+    text = lowered.as_text()
+    (own,) = [config for config in inspection._inspectors if _escaped(config) in text]
+    escaped = _escaped(own)
+    options = xla_client.CompileOptions()
+    options.num_partitions = len(jax.devices())
+    build = options.executable_build_options
+    build.num_partitions = options.num_partitions
+    build.use_spmd_partitioning = build.use_shardy_partitioner = True
+    options.device_assignment = xla_client.DeviceAssignment.create(
+        np.arange(options.num_partitions)[None]
+    )
+
+    def compile_text(text: str) -> None:
+        client = jax.devices()[0].client
+        client.compile_and_load(text, xla_client.DeviceList(tuple(jax.devices())), options)
+
+    compile_text(text)
+    assert len(seen) == 1
+    for name in ("@InspectSharding", '@"Inspect\\53harding"'):
+        elsewhere = text.replace(escaped, "".join(f"\\{byte:02X}" for byte in foreign))
+        with pytest.raises(
+            jax.errors.JaxRuntimeError, match=r"made by another process|is compiled"
+        ):
+            compile_text(elsewhere.replace("@InspectSharding", name))
+    assert (called, len(seen)) == ([], 1)
+    # The program has outlived its function, whose address is anything now.
+    del lowered
+    jax.clear_caches()
+    gc.collect()
+    assert own not in inspection._inspectors
+    with pytest.raises(jax.errors.JaxRuntimeError, match="that is still there"):
+        compile_text(text)
 
 
 def test_visualization(sharded: jax.Array, capsys: pytest.CaptureFixture[str]) -> None:
