@@ -77,26 +77,24 @@ def identity(body: hlo.Computation, dtype: DType) -> Element | None:
     return literal(dtype, value)
 
 
-def starts_once(frame: Frame, reduces: Sequence[hlo.Instruction]) -> bool:
+def starts_once(reduces: Sequence[hlo.Instruction]) -> bool:
     """Whether some initial values may be taken in only once.
 
     Lanes, unrolled steps and work-items have accumulators of their own, which all start from them: harmless if they are
     neutral, or if combining them with themselves changes nothing (as -infinity and 0 of an argmax). Others, of an
     operation that is not known or of several results, are not: 5 of a product would be multiplied in again and again.
     """
-    return any(not _may_repeat(frame, reduce) for reduce in reduces)
+    return any(not _may_repeat(reduce) for reduce in reduces)
 
 
-def _may_repeat(frame: Frame, reduce: hlo.Instruction) -> bool:
+def _may_repeat(reduce: hlo.Instruction) -> bool:
     number = len(reduce.operands) // 2
     body = reduce.called[0]
     if number == 1 and identity(body, reduce.operands[0].dtype) is not None:
         return True
     values = []
     for start in reduce.operands[number:]:
-        if start.opcode == "parameter" and frame.instruction.opcode == "fusion":
-            start = frame.instruction.operands[start.attributes["index"]]
-        if start.opcode != "constant":
+        if start.opcode != "constant":  # a parameter: what is outside of the fusion does not count
             return False
         values.append(np.asarray(start.attributes["literal"]))
     try:
@@ -139,7 +137,7 @@ class Reduction:
         self.masked = loops.can_mask(frame.target, frame.computation)
         self.size = sum(frame.target.costs.weight(i) for i in frame.computation.instructions)
         self.shared = False  # whether the work-items of a group do a row together
-        self.once = starts_once(frame, reduces)
+        self.once = starts_once(reduces)
         self.blocked = not self.once and accumulation.rounds(r.called[0] for r in reduces)
         # Whether terms are put together before an accumulator takes them, which holds nothing but terms. (A product is
         # added to an accumulator for nothing, by a fused multiply-add.)

@@ -58,7 +58,7 @@ class _Rows:
         self.passes = 1 + max(self.layer[r] - 1 for r in reduces)
         self.kept_in: dict[hlo.Instruction, int] = {}  # value -> the pass that writes it to scratch
         self.shared = work_groups.share(frame.target, self.dims[-1]) and not reductions.starts_once(
-            frame, self.reduces
+            self.reduces
         )
         if frame.target.work_group == 1:  # a GPU has no room for rows on the stack
             self.choose_scratch()

@@ -1,8 +1,9 @@
 """Kernels that this process has written, by what they compute: a program that has one again takes its text.
 
 PyTorch/XLA's programs repeat what the program before had, token by token, and so do the parts of a notebook. The text
-that is taken is the text that would be written: a kernel's key is all that its emitter goes by (the instruction, the
-target, and how much effort code gets at this place of the module).
+that is taken is the text that would be written: a kernel's key is all that its emitter goes by (the instruction, its
+operands' shapes, the target, and how much effort code gets at this place of the module). What makes an operand is not
+in the key, and no emitter looks at it.
 """
 
 from __future__ import annotations

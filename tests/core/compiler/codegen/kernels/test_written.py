@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tripont.core.compiler import compile
 from tripont.core.compiler.codegen import effort
 from tripont.core.compiler.codegen.kernels import written
-from tripont.core.compiler.targets import code_cache
+from tripont.core.compiler.ir import hlo
+from tripont.core.compiler.ir.dtypes import F32
+from tripont.core.compiler.targets import code_cache, host
+
+from tests.core.compiler.codegen import harness
+from tests.core.compiler.codegen.harness import fusion, op
 
 PROGRAMS = Path(__file__).parents[4] / "data" / "programs"
 
@@ -127,3 +133,37 @@ def test_zeros_of_both_signs_are_different():
 
     assert attributes_key(with_epsilon(0.0)) != attributes_key(with_epsilon(-0.0))
     assert attributes_key(with_epsilon(0.5)) == attributes_key(with_epsilon(0.5))
+
+
+def sums_from(*starts: hlo.Instruction) -> hlo.Instruction:
+    """A fusion of two sums of 1000 numbers in one reduction, which begin with values of outside."""
+    scalar = hlo.Shape(F32)
+    a, b, c, d = (hlo.parameter(n, scalar) for n in range(4))
+    pair = hlo.TupleShape((scalar, scalar))
+    root = op("tuple", pair, op("add", scalar, a, c), op("add", scalar, b, d))
+    body = hlo.Computation.from_root("sums", [a, b, c, d], root)
+    x = hlo.parameter(0, hlo.Shape(F32, (1000,)))
+    inside = [x, hlo.parameter(1, scalar), hlo.parameter(2, scalar)]
+    reduce = op("reduce", pair, x, x, *inside[1:], called=[body], dimensions=(0,))
+    parts = [op("get-tuple-element", scalar, reduce, index=n) for n in range(2)]
+    return fusion("reduce", inside, *parts).replace(operands=[x, *starts])
+
+
+@pytest.mark.parametrize("computed_first", [False, True])
+def test_a_kernel_does_not_go_by_what_is_outside_of_its_fusion(monkeypatch, computed_first):
+    """Every lane may begin with a constant zero, but not with a computed number. The two fusions are equal: the one
+    that is compiled first is the other's kernel too.
+    """
+    monkeypatch.setattr(harness, "emit_kernel", written.kernel)
+    constant = sums_from(hlo.constant(0.0, F32), hlo.constant(0.0, F32))
+    computed = sums_from(*(hlo.parameter(n, hlo.Shape(F32)) for n in (1, 2)))
+    starts = {constant: (0.0, 0.0), computed: (5.0, 7.0)}
+    x = np.arange(1000, dtype=np.float32) % 8  # sums that are exact
+    written.clear()
+    before = written.count()
+    for instruction in [computed, constant] if computed_first else [constant, computed]:
+        first, second = starts[instruction]
+        kernel = harness.Kernel(instruction, host.for_cpu())
+        got = kernel.run([x, np.float32(first), np.float32(second)])
+        assert [float(v) for v in got] == [x.sum() + first, x.sum() + second]
+    assert written.count() == before + 1
