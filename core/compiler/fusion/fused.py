@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-import numpy as np
-
+from ..ir import keys
 from ..ir.hlo import Computation, Instruction, TupleShape, parameter
 
 
@@ -17,12 +16,12 @@ def make_fusion(
     roots: list[Instruction],
     kind: str,
     mapped: dict[Instruction, Instruction],
-    keys: dict[Hashable, Computation],
+    made: dict[Hashable, Computation],
 ) -> Instruction:
     """A fusion instruction of ``members`` (in dependency order) with ``roots`` as results.
 
     ``mapped`` gives the operands' instructions outside. A computation equal to one made before
-    (same ``keys``) is reused, so that equal fusions are recognised by the identity of their
+    (in ``made``) is reused, so that equal fusions are recognised by the identity of their
     computation.
     """
     inner: dict[Instruction, Instruction] = {}
@@ -62,10 +61,10 @@ def make_fusion(
         root = Instruction("tuple", shape, [inner[r] for r in roots])
         instructions.append(root)
     frozen = tuple(key)
-    computation = keys.get(frozen)
+    computation = made.get(frozen)
     if computation is None:
         computation = Computation(f"fused_{name}", parameters, [*parameters, *instructions], root)
-        keys[frozen] = computation
+        made[frozen] = computation
     metadata = next((r.metadata for r in reversed(roots) if r.metadata), None)
     return Instruction(
         "fusion", shape, operands, {"kind": kind}, [computation], f"{name}_fusion", metadata
@@ -90,22 +89,14 @@ def fusion_name(members: list[Instruction], roots: list[Instruction], kind: str)
 
 
 def attributes_key(instruction: Instruction) -> Hashable:
-    """Hashable, equal for instructions with equal attributes and called computations."""
-    attributes = instruction.attributes
-    if not attributes and not instruction.called:
-        return None
-    parts: list[Hashable] = []
-    for name, value in attributes.items():
-        if isinstance(value, np.ndarray):
-            parts.append((name, value.tobytes()))
-        elif isinstance(value, dict):
-            parts.append((name, tuple(sorted((k, repr(v)) for k, v in value.items()))))
-        elif isinstance(value, float):  # 0.0 and -0.0 are equal
-            parts.append((name, value.hex()))
-        else:
-            parts.append((name, value))
-    parts.extend(computation_key(c) for c in instruction.called)
-    return tuple(parts)
+    """Hashable, equal for instructions with the same attributes and called computations that do the same.
+
+    Raises CompileError INTERNAL for an attribute of a type that has no exact key.
+    """
+    if not instruction.called:
+        return keys.of_attributes(instruction) if instruction.attributes else None
+    called = [computation_key(c) for c in instruction.called]
+    return (keys.of_attributes(instruction), *called)
 
 
 def computation_key(computation: Computation) -> Hashable:

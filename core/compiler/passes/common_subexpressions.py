@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..fusion.fused import computation_key
+from ..ir import keys
 from ..ir.hlo import Computation, Instruction, Module
 from .inline import CONTROL_FLOW
 from .rewrite import map_computations, with_called, with_entry
@@ -72,9 +73,7 @@ def _key(instruction: Instruction) -> Hashable | None:
         if literal.nbytes > MAXIMUM_LITERAL:
             return None
         return ("constant", instruction.shape, literal.tobytes())
-    values = tuple(attributes.values())
-    try:
-        hash(values)
-    except TypeError:
+    if any(isinstance(v, dict | list | np.ndarray) for v in attributes.values()):
         return None  # custom and library calls hold dicts
-    return (instruction.opcode, instruction.shape, instruction.operands, values, instruction.called)
+    same = keys.of_attributes(instruction) if attributes else None
+    return (instruction.opcode, instruction.shape, instruction.operands, same, instruction.called)

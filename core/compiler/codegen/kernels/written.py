@@ -2,8 +2,8 @@
 
 PyTorch/XLA's programs repeat what the program before had, token by token, and so do the parts of a notebook. The text
 that is taken is the text that would be written: a kernel's key is all that its emitter goes by (the instruction, its
-operands' shapes, the target, and how much effort code gets at this place of the module). What makes an operand is not
-in the key, and no emitter looks at it.
+operands' shapes, the target, and how much effort code gets at this place of the module). The
+instructions that compute the operands are not in the key, and no emitter looks at them.
 """
 
 from __future__ import annotations

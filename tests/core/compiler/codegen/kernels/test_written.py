@@ -122,19 +122,6 @@ def test_no_more_than_the_limit_is_kept(monkeypatch):
     assert written._size == 0
 
 
-def test_zeros_of_both_signs_are_different():
-    """As attributes: a kernel of one must not be taken for the other."""
-    from tripont.core.compiler.fusion.fused import attributes_key
-    from tripont.core.compiler.ir import hlo
-    from tripont.core.compiler.ir.dtypes import F32
-
-    def with_epsilon(value: float) -> hlo.Instruction:
-        return hlo.Instruction("custom-call", hlo.Shape(F32, (2,)), [], {"epsilon": value})
-
-    assert attributes_key(with_epsilon(0.0)) != attributes_key(with_epsilon(-0.0))
-    assert attributes_key(with_epsilon(0.5)) == attributes_key(with_epsilon(0.5))
-
-
 def sums_from(*starts: hlo.Instruction) -> hlo.Instruction:
     """A fusion of two sums of 1000 numbers in one reduction, which begin with values of outside."""
     scalar = hlo.Shape(F32)
