@@ -87,6 +87,11 @@ class Target(ABC):
         """Whether the target computes with 64-bit floats. If not, only programs that ask for them may use them."""
         return True
 
+    @property
+    def divides_exactly(self) -> bool:
+        """Whether the quotient of two f32 is the nearest f32. That of f64 is the nearest f64 on every target."""
+        return True
+
     def ulps(self, opcode: str, dtype: DType) -> int:
         """The largest error of a function that has ``Op.ulps``, in units in the last place."""
         return accuracy.ulps(opcode, dtype)

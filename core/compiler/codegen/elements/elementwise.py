@@ -275,12 +275,14 @@ def _remainder_integers(g: Generator, i: hlo.Instruction, o: list[Value]) -> Val
 def _quotient(g: Generator, dtype: DType, x: Value, y: Value) -> Value:
     """Truncating division by something that is neither 0 nor, for signed integers, -1.
 
-    Vectors of 32 bits and less go through floats that hold them exactly: there is no integer vector division.
+    Vectors of 32 bits and less go through floats that hold them exactly, if those are divided exactly: CPUs have no
+    integer vector division.
     """
     b = g.builder
     signed = dtype.is_signed
     count = lanes_of(x.type)
-    by_floats = dtype.bits < 32 or (dtype.bits == 32 and g.target.has_double)
+    exact = g.target.divides_exactly
+    by_floats = (dtype.bits < 32 and exact) or (dtype.bits == 32 and g.target.has_double)
     if count == 1 or not by_floats or y.is_constant:
         return b.binary("sdiv" if signed else "udiv", x, y)
     type_ = vector("double" if dtype.bits == 32 else "float", count)

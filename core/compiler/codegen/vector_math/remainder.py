@@ -25,9 +25,12 @@ def remainder(builder: Builder, target: Target, x: Value, y: Value) -> Value:
     magnitude, so that it is a number of the format: computed as if once rounded it is exact. The rounding of the
     quotient can make q one too large; then r is negative, and |y| is added, exactly. Vectors in which an element has
     a larger quotient, or an infinity, NaN or zero for a divisor, are done anew, one element after the other.
+
+    A quotient that is not rounded to the nearest number can also make q one too small (of 6 / 3, say): a target that
+    does not divide exactly computes the remainder itself.
     """
     m = Arithmetic(builder, target, x.type)
-    if m.lanes == 1:
+    if m.lanes == 1 or not target.divides_exactly:
         return builder.binary("frem", x, y)
     a, c = m.absolute(x), m.absolute(y)
     quotient = m.div(a, c)
@@ -35,7 +38,7 @@ def remainder(builder: Builder, target: Target, x: Value, y: Value) -> Value:
     ordinary = m.compare("olt", quotient, _LIMIT[m.scalar])
     if m.has_fma:
         r = builder.intrinsic("fma", [m.negate(q), c, a])
-    elif m.is_double or not target.has_double:
+    elif m.is_double:
         p = m.two_product(q, c)
         r = m.sub(m.sub(a, p.high), p.low)
         fits = m.both(m.compare("oge", a, _LEAST), m.compare("olt", a, _GREATEST))

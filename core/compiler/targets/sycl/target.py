@@ -102,6 +102,11 @@ class SyclTarget(Target):
     def has_double(self) -> bool:
         return self.has("fp64")
 
+    @property
+    def divides_exactly(self) -> bool:
+        """On a GPU the quotient of f32 is its driver's, of which OpenCL C demands 2.5 ulp."""
+        return self.cpu != "gpu"
+
     def ulps(self, opcode: str, dtype: dtypes.DType) -> int:
         """On a GPU the square root of f32 is its driver's, of which OpenCL C demands 3 ulp."""
         if self.cpu == "gpu" and opcode == "sqrt" and dtype is dtypes.F32:

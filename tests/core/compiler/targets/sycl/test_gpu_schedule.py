@@ -12,7 +12,7 @@ import pytest
 from tripont.core.compiler.targets.sycl import for_device
 from tripont.core.compiler.targets.sycl.disassemble import disassemble
 
-from .programs import PROGRAMS, compiled, spirv_of
+from .programs import PROGRAMS, binary, compiled, spirv_of
 
 SHARED = ("row-sum", "all", "softmax", "loop")  # rows that the work-items of a group do together
 
@@ -113,3 +113,16 @@ def test_results_on_the_cpu_device(device: str) -> None:
         pytest.skip("there is no OpenCL CPU device")
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip() == "the same"
+
+
+@pytest.mark.parametrize(
+    ("device", "exact"), [("gpu", False), ("gpu,fp64", False), ("cpu,fp64", True)]
+)
+def test_remainders_and_integers_do_not_trust_a_gpus_division(device: str, exact: bool) -> None:
+    """A quotient of 6 / 3 that is a little below 2 would leave 3: OpenCL C allows an error of 2.5 ulp."""
+    assert for_device(device).divides_exactly is exact
+    for op, type_, own in [("remainder", "f32", "OpFRem"), ("divide", "i16", "OpSDiv")]:
+        program = binary(f"stablehlo.{op}", f"tensor<1000x{type_}>")
+        text = disassemble(spirv_of(compiled(program, device)))
+        assert ("OpFDiv" in text) is exact
+        assert exact or own in text
