@@ -623,16 +623,25 @@ def _match_collective(
 
 
 def _name_of_operation(body: Computation) -> str:
-    """ "add", or for a body of several instructions all that it does: "multiply(0,1) f32[], negate(2) f32[]"."""
+    """ "add", or for a body of several instructions all that it does, so that two bodies of one text do the same:
+    "compare(0,1) f32[] direction='LT', ... -> 3". The parameters come first in the numbers, and the result is the
+    last instruction if none is named.
+    """
     known = binary_body(body)
     if known is not None:
         return known
-    number = {i: n for n, i in enumerate(body.instructions)}
+    others = [i for i in body.instructions if i.opcode != "parameter"]
+    number = {i: n for n, i in enumerate((*body.parameters, *others))}
     described = []
-    for i in body.instructions:
-        if i.opcode == "parameter":
-            continue
+    for i in others:
         value = i.attributes["literal"].tolist() if i.opcode == "constant" else ""
         operands = ",".join(str(number[o]) for o in i.operands)
-        described.append(f"{i.opcode}({operands}{value}) {i.shape}")
-    return ", ".join(described)
+        details = [
+            f"{name}={given.tolist() if isinstance(given, np.ndarray) else given!r}"
+            for name, given in sorted(i.attributes.items())
+            if name != "literal"
+        ]
+        details += [f"to {{{_name_of_operation(c)}}}" for c in i.called]
+        described.append(" ".join([f"{i.opcode}({operands}{value}) {i.shape}", *details]))
+    is_last = bool(others) and body.root is others[-1]
+    return ", ".join(described) + ("" if is_last else f" -> {number[body.root]}")

@@ -127,6 +127,40 @@ def test_an_operation_of_several_instructions_is_told_in_full() -> None:
     assert call.attributes["config"]["operation"] == expected
 
 
+def test_operations_that_differ_in_an_attribute_have_different_texts() -> None:
+    """Processes that compare the texts must not take a minimum for a maximum, nor the first operand for the second."""
+
+    def text(body: Computation) -> str:
+        reduced = all_reduce(parameter(0, 4)).replace(called=(body,))
+        m = module([reduced.operands[0]], reduced, num_replicas=2)
+        (call,) = calls(run(m))
+        return call.attributes["config"]["operation"]
+
+    def chosen(direction: str) -> Computation:
+        scalar = Shape(dtypes.F32)
+        a, b = hlo.parameter(0, scalar, "a"), hlo.parameter(1, scalar, "b")
+        kind = {"direction": direction, "comparison_type": "FLOAT"}
+        is_first = Instruction("compare", Shape(dtypes.PRED), (a, b), kind)
+        root = Instruction("select", scalar, (is_first, a, b))
+        return Computation.from_root("chosen", [a, b], root)
+
+    def called(direction: str) -> Computation:
+        scalar = Shape(dtypes.F32)
+        a, b = hlo.parameter(0, scalar, "a"), hlo.parameter(1, scalar, "b")
+        root = Instruction("map", scalar, (a, b), {"dimensions": ()}, (chosen(direction),))
+        return Computation.from_root("called", [a, b], root)
+
+    def operand(n: int) -> Computation:
+        ab = [hlo.parameter(i, Shape(dtypes.F32), "ab"[i]) for i in range(2)]
+        return Computation("operand", ab, ab, ab[n])
+
+    smaller = "compare(0,1) pred[] comparison_type='FLOAT' direction='LT', select(2,0,1) f32[]"
+    assert text(chosen("LT")) == smaller
+    bodies = [make(d) for make in (chosen, called) for d in ("LT", "GT")]
+    bodies += [operand(0), operand(1)]
+    assert len({text(body) for body in bodies}) == len(bodies)
+
+
 def in_order(
     parameters: list[Instruction], instructions: list[Instruction], results: list[Instruction]
 ) -> Module:
