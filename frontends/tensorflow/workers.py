@@ -50,14 +50,19 @@ def multi_worker_strategy(cluster_resolver: Any = None, communication_options: A
             extended = OnXpu(self, cluster_resolver=cluster_resolver, communication_options=options)
             super(strategies.CollectiveAllReduceStrategy, self).__init__(extended)
 
-        # Keras reduces whole batches, and metrics along a first dimension that they lack. TensorFlow takes single
-        # arrays that have the dimension.
+        # Keras asks for the mean of the first batch, a structure, to learn the shapes and dtypes of a worker's part.
+        # Those are the answer, and nothing is communicated: TensorFlow's reductions lack types that a batch may have,
+        # and the parts of the workers may differ in size. Keras also reduces metrics along a first dimension that
+        # they lack. TensorFlow takes single arrays that have the dimension.
         def reduce(self, reduce_op: Any, value: Any, axis: Any = None) -> Any:
-            def reduce_one(one: Any) -> Any:
-                local, *_ = self.experimental_local_results(one)
-                has_dimension = getattr(local, "shape", None) != ()
-                return super(Strategy, self).reduce(reduce_op, one, axis if has_dimension else None)
+            if axis is None and tf.nest.is_nested(value):
+                return tf.nest.map_structure(self._local_spec, value)
+            local, *_ = self.experimental_local_results(value)
+            has_dimension = getattr(local, "shape", None) != ()
+            return super().reduce(reduce_op, value, axis if has_dimension else None)
 
-            return tf.nest.map_structure(reduce_one, value)
+        def _local_spec(self, value: Any) -> Any:
+            local, *_ = self.experimental_local_results(value)
+            return tf.TensorSpec(local.shape, local.dtype)
 
     return Strategy()

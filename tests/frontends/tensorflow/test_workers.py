@@ -137,6 +137,38 @@ def test_keras_fits_in_two_workers() -> None:
             np.testing.assert_allclose(json.loads(one), expected, rtol=0, atol=2e-5)
 
 
+_KERAS_BATCHES = """
+import numpy as np, tensorflow as tf, tripont.tensorflow
+
+strategy = tripont.tensorflow.multi_worker_strategy()
+import keras
+
+def fit(count):
+    images = (np.arange(count * 4) * 7 % 256).astype(np.uint8).reshape(count, 4)
+    labels = (np.arange(count) % 3).astype(np.int64)
+    with strategy.scope():
+        dense = keras.layers.Dense(3, kernel_initializer="ones")
+        model = keras.Sequential([keras.layers.Rescaling(1 / 255), dense])
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(optimizer=keras.optimizers.SGD(0.1), loss=loss, jit_compile=False)
+    history = model.fit(tf.data.Dataset.from_tensor_slices((images, labels)).batch(8), epochs=1, verbose=0).history
+    return [history["loss"], dense.get_weights()[0].tolist()]
+
+print("RESULT", [fit(8), fit(9), fit(5)], sep="|", flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_keras_takes_batches_that_cannot_be_reduced() -> None:
+    """Images of 8 bits and integer labels; nine and five examples in batches of eight, unequal for the workers."""
+    first, second = _run(_KERAS_BATCHES, {"worker": _free_ports(2)})
+    assert first == second
+    for losses, weight in json.loads(first.split("|")[1]):
+        assert np.isfinite(losses).all()
+        assert np.isfinite(weight).all()
+        assert not np.array_equal(weight, np.ones((4, 3)))
+
+
 _PARAMETER_SERVER = """
 import json, os
 import numpy as np, tensorflow as tf, tripont.tensorflow
