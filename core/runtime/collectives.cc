@@ -172,19 +172,22 @@ std::shared_ptr<LaunchSeries> LaunchSeries::Get(hosts::Job* job, const std::stri
                                                 const std::string& program,
                                                 const std::vector<int>& devices,
                                                 int64_t timeout_seconds) {
-  using Key = std::tuple<hosts::Job*, std::string, std::vector<int>>;
+  // The name belongs to it: placement.program, on which all processes must agree, is made of it, and
+  // which of two programs with the same collectives comes first is each process's own affair.
+  using Key = std::tuple<hosts::Job*, std::string, std::string, std::vector<int>>;
   static auto* const mutex = new std::mutex;  // as long as the process
   static auto* const all = new std::map<Key, std::weak_ptr<LaunchSeries>>;
   const std::lock_guard<std::mutex> lock(*mutex);
   std::erase_if(*all, [](const auto& entry) { return entry.second.expired(); });
-  std::weak_ptr<LaunchSeries>& entry = (*all)[Key(job, collectives, devices)];
+  const std::string name(NameWithoutNumber(program));
+  std::weak_ptr<LaunchSeries>& entry = (*all)[Key(job, name, collectives, devices)];
   std::shared_ptr<LaunchSeries> series = entry.lock();
   if (series == nullptr) {
     Placement placement{devices};
     if (job != nullptr) {
       for (const int device : devices) placement.processes.push_back(job->ProcessOf(device));
       Sha256 hash;
-      hash.UpdateField(NameWithoutNumber(program));
+      hash.UpdateField(name);
       hash.UpdateField(collectives);
       for (const int device : devices) hash.UpdateField(StrCat(device));
       const std::array<uint8_t, 32> digest = hash.Finish();

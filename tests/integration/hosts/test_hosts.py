@@ -222,6 +222,14 @@ def test_collectives_that_are_not_the_same(what: str, difference: list[str]) -> 
 
 
 @pytest.mark.slow
+def test_programs_with_the_same_collectives_are_told_apart_by_name() -> None:
+    """The number of a program is that of its own name, whichever of the two a process loads first."""
+    ended = processes.run("same_collectives")
+    processes.check(ended)
+    assert all("sums 2.0 6.0\nNO ERROR" in e.output for e in ended), ended
+
+
+@pytest.mark.slow
 def test_all_processes_pause() -> None:
     ended = processes.run("paused")
     assert all("2.0\nNO ERROR" in e.output for e in ended), ended

@@ -479,6 +479,24 @@ def other_large_sizes() -> None:
     report(lambda: _psum(mesh, size).block_until_ready())
 
 
+def same_collectives() -> None:
+    """Two programs that differ in name and have equal collectives; the processes load them in opposite orders."""
+    mesh = Mesh(np.array(jax.devices()), "x")
+    value = shard(mesh, P("x"), np.ones((len(jax.devices()), 4), np.float32))
+
+    def load(name: str, factor: int) -> Callable[..., jax.Array]:
+        def body(x: jax.Array) -> jax.Array:
+            return jax.lax.psum(factor * x, "x")
+
+        body.__name__ = name
+        mapped = jax.shard_map(body, mesh=mesh, in_specs=P("x"), out_specs=P())
+        return jax.jit(mapped).lower(value).compile()
+
+    given = [("red", 1), ("blue", 3)]
+    loaded = {n: load(n, f) for n, f in (given if jax.process_index() == 0 else given[::-1])}
+    report(lambda: print("sums", *(loaded[n](value).addressable_data(0)[0, 0] for n, _ in given)))
+
+
 def other_collectives(what: str) -> None:
     """The processes run programs of one name with as many sums of the same shape, which are not the same sums.
 
