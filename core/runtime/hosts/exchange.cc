@@ -276,6 +276,9 @@ Status Exchange::Run() {
   // Nothing may write into the caller's memory when this returns.
   channel_->failed = sequence;
   job_->Break(status);
+  // Before anything is waited for: the other process waits for it.
+  const bool is_other_program = collectives_ != nullptr && other_.has_value();
+  if (is_other_program) job_->TellCollectives(identity_, *collectives_);
   const auto end = std::chrono::steady_clock::now() + kFarewell;
   for (size_t i = 0; i < traffic.requests.size() && job_->MayCallMpi().ok(); ++i) {
     if (traffic.about[i].is_receive && traffic.requests[i] != kMpiRequestNull)
@@ -296,9 +299,11 @@ Status Exchange::Run() {
   }
   // What MPI may still send from stays where it is.
   (void)traffic.out.release();
-  if (collectives_ == nullptr || !other_.has_value()) return status;
-  return FailedPrecondition(status.message(), job_->FirstDifference(identity_, *collectives_,
-                                                                    other_->first, other_->second));
+  if (!is_other_program) return status;
+  const Status clearer = FailedPrecondition(
+      status.message(), job_->FirstDifference(*collectives_, other_->first, other_->second));
+  job_->BreakMoreClearly(status, clearer);
+  return clearer;
 }
 
 }  // namespace tripont::hosts

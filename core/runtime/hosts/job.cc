@@ -84,8 +84,9 @@ int64_t StartTime(int64_t pid) {
   return time;
 }
 
-// For a process that runs another program to say which.
-constexpr std::chrono::seconds kDifferenceTimeout{2};
+// For a process that runs another program to say which: it says so as soon as it finds that out, but
+// its machine may be busy.
+constexpr std::chrono::seconds kDifferenceTimeout{10};
 
 std::string RandomName() {
   std::random_device random;
@@ -607,22 +608,32 @@ void Job::Break(const Status& status) {
   if (broken_.ok()) broken_ = status;
 }
 
+void Job::BreakMoreClearly(const Status& status, const Status& clearer) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (broken_.message() == status.message()) broken_ = clearer;
+}
+
 Status Job::broken() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return broken_;
 }
 
-std::string Job::FirstDifference(uint64_t identity, const std::string& collectives, int process,
+std::string Job::KeyOfCollectives(int process, uint64_t identity) const {
+  return StrCat("tripont/collectives/", name_, "/", process, "/", identity);
+}
+
+void Job::TellCollectives(uint64_t identity, const std::string& collectives) {
+  const StatusOr<std::shared_ptr<KeyValueStore>> store = this->store();
+  // An error if they are told already: another thread was here, or the program before.
+  if (store.ok()) (void)(*store)->Put(KeyOfCollectives(process_, identity), collectives);
+}
+
+std::string Job::FirstDifference(const std::string& collectives, int process,
                                  uint64_t its_identity) {
   const StatusOr<std::shared_ptr<KeyValueStore>> store = this->store();
   if (!store.ok()) return "";
-  const auto key = [&](int of, uint64_t in) {
-    return StrCat("tripont/collectives/", name_, "/", of, "/", in);
-  };
-  // Told already: another thread was here, or the program before.
-  (void)(*store)->Put(key(process_, identity), collectives);
   const StatusOr<std::string> others =
-      (*store)->Get(key(process, its_identity), kDifferenceTimeout);
+      (*store)->Get(KeyOfCollectives(process, its_identity), kDifferenceTimeout);
   if (!others.ok()) return "";
   const std::vector<std::string> here = Split(collectives, '\n');
   const std::vector<std::string> there = Split(*others, '\n');

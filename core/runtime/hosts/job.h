@@ -145,12 +145,15 @@ class TRIPONT_EXPORT Job {
   void Break(const Status& status);
   // Why no exchange can begin; OK while they can.
   Status broken() const;
-  // For two processes that find in a collective that they run different programs: tells the others
-  // all collectives of ours (`collectives`, a line each; `identity` is the number of the one that
-  // we are in), waits 2 seconds for those of `process`, which is in the collective `its_identity`,
-  // and says which are the first that differ. Empty if the other tells nothing.
-  std::string FirstDifference(uint64_t identity, const std::string& collectives, int process,
-                              uint64_t its_identity);
+  // Says more about the reason: `clearer` takes the place of `status` if that is what counts.
+  void BreakMoreClearly(const Status& status, const Status& clearer);
+  // For two processes that find in a collective that they run different programs. First each tells
+  // the others all collectives of its own (`collectives`, a line each; `identity` is the number of
+  // the collective that it is in).
+  void TellCollectives(uint64_t identity, const std::string& collectives);
+  // Then it waits up to 10 seconds for those of `process`, which is in the collective
+  // `its_identity`, and says which are the first that differ. Empty if the other tells nothing.
+  std::string FirstDifference(const std::string& collectives, int process, uint64_t its_identity);
   // FAILED_PRECONDITION in a process that was forked from the job's: MPI is the parent's alone.
   Status CheckNotForked() const;
   // Breaks the job, and ends every wait: memory that MPI still uses may go, so that MPI must not be
@@ -188,6 +191,7 @@ class TRIPONT_EXPORT Job {
   void Fail(Wait& wait, Status status);
   bool IsGone(int process) const;
   std::chrono::milliseconds timeout() const;
+  std::string KeyOfCollectives(int process, uint64_t identity) const;
   void Send(int process, int tag, std::string text);
 
   const int process_;

@@ -222,6 +222,14 @@ def test_collectives_that_are_not_the_same(what: str, difference: list[str]) -> 
 
 
 @pytest.mark.slow
+def test_a_process_that_is_late_to_say_how_it_differs() -> None:
+    """Process 1 is stopped when its message is there, and says only six seconds later what its collectives are."""
+    errors = _errors(processes.run("other_collectives", "operation", 6))
+    for process, (_, error) in enumerate(errors):
+        assert "the first collective in which their programs differ is here" in error, process
+
+
+@pytest.mark.slow
 def test_programs_with_the_same_collectives_are_told_apart_by_name() -> None:
     """The number of a program is that of its own name, whichever of the two a process loads first."""
     ended = processes.run("same_collectives")

@@ -497,11 +497,14 @@ def same_collectives() -> None:
     report(lambda: print("sums", *(loaded[n](value).addressable_data(0)[0, 0] for n, _ in given)))
 
 
-def other_collectives(what: str) -> None:
+def other_collectives(what: str, pause: str = "0") -> None:
     """The processes run programs of one name with as many sums of the same shape, which are not the same sums.
 
     ``what``: "members" (other ones wait for the first, so that others can be joined), "operation", "number".
+    ``pause``: for how many seconds process 1 is stopped once it waits, before process 0 begins.
     """
+    from jax.experimental import multihost_utils
+
     mesh = Mesh(np.array(jax.devices()), "x")
     _psum(mesh).block_until_ready()
     is_first = jax.process_index() == 0
@@ -520,7 +523,13 @@ def other_collectives(what: str) -> None:
 
     mapped = jax.shard_map(body, mesh=mesh, in_specs=P("x"), out_specs=P(), check_vma=False)
     value = shard(mesh, P("x"), np.ones((len(jax.devices()), 4), np.float32))
-    report(lambda: print([np.asarray(r.addressable_data(0)) for r in jax.jit(mapped)(value)]))
+    program = jax.jit(mapped).lower(value).compile()
+    pids = multihost_utils.process_allgather(np.array(os.getpid())).tolist()
+    if float(pause) > 0 and is_first:
+        time.sleep(2)
+        os.kill(pids[1], signal.SIGSTOP)
+        subprocess.Popen(["sh", "-c", f"sleep {pause}; kill -CONT {pids[1]}"])
+    report(lambda: print([np.asarray(r.addressable_data(0)) for r in program(value)]))
 
 
 def other_group() -> None:
