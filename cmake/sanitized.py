@@ -30,6 +30,12 @@ ROOT = Path(__file__).resolve().parent.parent
 SUPPRESSIONS = ROOT / "cmake" / "sanitizers"
 # Written into the environment by cmake/develop.py, so that each build has its own.
 OURS = ("tripont.pth", "tripont-", "tensorflow-plugins")
+# The first bounds the time of an execution, which checks around each access make more than 20 times as long. The second
+# gives a worker two seconds to start, which are too few on a busy machine, with the ordinary build too.
+TIMED_TESTS = (
+    "--deselect=tests/core/runtime/test_execution.py::test_executing_is_cheap",
+    "--deselect=tests/core/runtime/test_compile_worker_signals.py::test_time_limit",
+)
 RUNTIME_TESTS = (
     "tests/core/runtime",
     "tests/pjrt",
@@ -47,10 +53,12 @@ RUNTIME_TESTS = (
     "--deselect=tests/core/runtime/test_allocator.py::test_blocks_are_aligned_and_padded",
     # Compiles large products as each CPU, in processes of its own: hours.
     "--deselect=tests/core/runtime/library/test_integer_products.py::test_the_worst_values",
-    # The sanitizers end the process where an allocation is too large.
+    # The sanitizers end the process where an allocation is too large, and the address sanitizer where one fails.
     "--deselect=tests/core/runtime/test_compile_worker.py::test_a_size_beyond_the_memory_is_an_error",
+    "--deselect=tests/core/runtime/test_compile_worker_signals.py::test_exhausted_memory_leaves_no_worker_busy",
     # The address sanitizer keeps what is freed.
     "--deselect=tests/core/runtime/test_object_pool.py::test_a_thread_that_ends_gives_its_memory_back",
+    *TIMED_TESTS,
 )
 MEMORY_TESTS = (*RUNTIME_TESTS, "tests/nextpluggable/test_execution.py")
 # Whatever has threads. jaxlib's are left out (cmake/sanitizers/thread.txt says why).
@@ -77,15 +85,14 @@ THREAD_TESTS = (
         f"tests/pjrt/test_{name}.py"
         for name in ("buffers", "client", "collectives", "compile", "events", "execute")
     ),
-    # These measure time; limit the address space, of which the sanitizer takes terabytes; give a worker two seconds to
-    # start; or run shell scripts, which cannot always be started with the sanitizer's library.
+    *TIMED_TESTS,
+    # These measure time; limit the address space, of which the sanitizer takes terabytes; or run shell scripts, which
+    # cannot always be started with the sanitizer's library.
     *(
         f"--deselect=tests/core/runtime/{test}"
         for test in (
             "test_allocator.py::test_small_blocks_are_cheap",
-            "test_execution.py::test_executing_is_cheap",
             "test_compile_worker_signals.py::test_exhausted_memory_leaves_no_worker_busy",
-            "test_compile_worker_signals.py::test_time_limit",
             "test_compile_worker_signals.py::test_every_start_killed_is_an_error",
             "test_compile_worker.py::test_interpreter_without_tripont",
             # The sanitizers keep what is freed.
