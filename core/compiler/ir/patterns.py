@@ -130,13 +130,17 @@ def scatters_elements(instruction: Instruction) -> bool:
 
 
 def identity_value(opcode: str, instruction: Instruction) -> Any | None:
-    """The value e with op(e, x) = x for ``instruction``'s dtype, as a NumPy scalar."""
+    """The value e with op(e, x) = x for ``instruction``'s dtype, as a NumPy scalar; None if there is no such value.
+
+    A sum that starts at its +0.0 loses the sign of -0.0 (:func:`neutral_start`). Complex products have none: 1+0j times
+    an infinity has a NaN, and times -0.0-1j another sign of zero.
+    """
     dtype = instruction.dtype
     native = dtype.numpy
     if opcode == "add" or opcode == "or" or opcode == "xor":
         return np.zeros((), native)[()]
     if opcode == "multiply":
-        return np.ones((), native)[()]
+        return None if dtype.is_complex else np.ones((), native)[()]
     if opcode == "and":
         return np.array(True) if dtype.kind == "pred" else np.array(-1).astype(native)[()]
     if dtype.is_complex:
@@ -148,6 +152,17 @@ def identity_value(opcode: str, instruction: Instruction) -> Any | None:
     bits = dtype.bits - (1 if dtype.is_signed else 0)
     low, high = (-(1 << bits) if dtype.is_signed else 0), (1 << bits) - 1
     return np.array(high if opcode == "minimum" else low).astype(native)[()]
+
+
+def neutral_start(opcode: str, reduction: Instruction) -> Any | None:
+    """The value that every part of a reduction may start from: None if there is no such value.
+
+    :func:`identity_value`, or an initial value 1+0j of a complex product: the product meets it by its definition.
+    """
+    initial = constant_value(reduction.operands[1])
+    if initial is not None and opcode == "multiply" and reduction.dtype.is_complex:
+        return initial if initial == 1 else None
+    return identity_value(opcode, reduction)
 
 
 def body_on_arrays(body: Computation, arguments: Sequence[Instruction]) -> list[Instruction] | None:

@@ -19,7 +19,7 @@ from ..ir.hlo import (
     constant,
     parameter,
 )
-from ..ir.patterns import binary_body, identity_value, reshape
+from ..ir.patterns import binary_body, neutral_start, reshape
 from .rewrite import map_computations, sweep
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _split(i: Instruction, costs: Costs) -> Instruction | None:
     opcode = binary_body(i.called[0])
     if opcode is None:
         return None
-    neutral = identity_value(opcode, i)
+    neutral = neutral_start(opcode, i)
     if neutral is None:
         return None
     none = constant(neutral, i.dtype, i.metadata)

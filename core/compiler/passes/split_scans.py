@@ -9,7 +9,7 @@ import numpy as np
 
 from ..ir import errors, scans
 from ..ir.hlo import Instruction, Module, Shape, WindowDimension, constant
-from ..ir.patterns import binary_body, body_on_arrays, identity_value, reshape
+from ..ir.patterns import binary_body, body_on_arrays, neutral_start, reshape
 from ..ir.registry import OPS
 from ..reference import evaluate
 from .rewrite import map_computations, sweep
@@ -97,7 +97,7 @@ def _neutral(i: Instruction) -> Instruction | None:
     and again.
     """
     opcode = binary_body(i.called[0])
-    value = None if opcode is None else identity_value(opcode, i)
+    value = None if opcode is None else neutral_start(opcode, i)
     if value is not None:
         return constant(value, i.dtype, i.metadata)
     initial = i.operands[1]

@@ -22,7 +22,7 @@ from ..generator import Coordinate, Generator, Index
 from ..llvm_ir import Module, Value, i64
 from ..representation import Complex, Element, components, map_components
 from . import accumulation, loops, reductions, windows
-from .emit import EmittedKernel, Frame
+from .emit import EmittedKernel, Frame, computation_of
 
 if TYPE_CHECKING:
     from ...targets.target import Target
@@ -213,9 +213,8 @@ class _Scan:
         self.prefix: Index = ()  # the index of the row, before and after the cumulative dimension
         self.suffix: Index = ()
         self.mask: Value | None = None
-        neutral = None
-        if kernel.count == 1:
-            neutral = reductions.identity(kernel.body, kernel.inputs[0].shape.dtype)
+        # Of the instruction by itself: a kernel does not go by what computes its operands.
+        neutral = reductions.identity(computation_of(kernel.frame.instruction).root)
         self.neutral = None if neutral is None else kernel.flat([neutral])
 
     def emit_rows(self, others: Sequence[int]) -> None:

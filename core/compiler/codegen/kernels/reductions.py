@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from ...ir import errors, hlo
-from ...ir.dtypes import DType
+from ...ir.patterns import constant_value
 from ...reference import evaluate
 from .. import costs, llvm_ir
 from ..elements.elemental import element, inline
@@ -50,14 +50,19 @@ def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str
     return Reduction(frame, reduces).emit()
 
 
-def identity(body: hlo.Computation, dtype: DType) -> Element | None:
-    """The neutral element of a body that is a single commutative operation on its two arguments; None for any other."""
+def identity(reduce: hlo.Instruction) -> Element | None:
+    """The neutral element of a reduction (or reduce-window) by one commutative operation; None for any other.
+
+    For complex products it is the initial value if it is known to be 1+0j, and nothing else is: 1+0j times an infinity
+    has a NaN.
+    """
+    body = reduce.called[0]
     root = body.root
-    if (
-        len(body.parameters) != 2
-        or set(root.operands) != set(body.parameters)
-        or root.dtype is not dtype
-    ):
+    if len(reduce.operands) != 2 or set(root.operands) != set(body.parameters):
+        return None
+    operand, initial = reduce.operands
+    dtype = operand.dtype
+    if root.dtype is not dtype:
         return None
     infinity = {
         "maximum": -math.inf
@@ -74,6 +79,9 @@ def identity(body: hlo.Computation, dtype: DType) -> Element | None:
     value = {"add": 0, "multiply": 1, "and": -1, "or": 0, "xor": 0, **infinity}.get(root.opcode)
     if value is None or (dtype.is_complex and root.opcode not in ("add", "multiply")):
         return None
+    if root.opcode == "multiply" and dtype.is_complex:
+        known = constant_value(initial)
+        return literal(dtype, known) if known is not None and known == value else None
     return literal(dtype, value)
 
 
@@ -90,7 +98,7 @@ def starts_once(reduces: Sequence[hlo.Instruction]) -> bool:
 def _may_repeat(reduce: hlo.Instruction) -> bool:
     number = len(reduce.operands) // 2
     body = reduce.called[0]
-    if number == 1 and identity(body, reduce.operands[0].dtype) is not None:
+    if identity(reduce) is not None:
         return True
     values = []
     for start in reduce.operands[number:]:
@@ -142,10 +150,7 @@ class Reduction:
         # Whether terms are put together before an accumulator takes them, which holds nothing but terms. (A product is
         # added to an accumulator for nothing, by a fused multiply-add.)
         self.pairs = self.blocked and all(
-            len(r.operands) == 2
-            and r.operands[0].opcode != "multiply"
-            and identity(r.called[0], r.operands[0].dtype) is not None
-            for r in reduces
+            r.operands[0].opcode != "multiply" and identity(r) is not None for r in reduces
         )
         self.unroll = 8 if self.size <= 2 else 4 if self.size <= 8 else 2 if self.size <= 24 else 1
         if not self.kept and math.prod(self.dims) <= SCALARS and self.size <= SCALARS_SIZE:
@@ -157,7 +162,7 @@ class Reduction:
         flat: list[Value] = []
         for reduce in self.reduces:
             number = len(reduce.operands) // 2
-            neutral = identity(reduce.called[0], reduce.operands[0].dtype) if number == 1 else None
+            neutral = identity(reduce)
             starts = (
                 [neutral]
                 if neutral is not None
@@ -256,7 +261,7 @@ class Reduction:
         parts: dict[tuple[hlo.Instruction, int], Element] = {}
         for reduce, elements in zip(self.reduces, self.structured(flat), strict=True):
             if len(elements) == 1:
-                neutral = identity(reduce.called[0], reduce.operands[0].dtype)
+                neutral = identity(reduce)
                 start = element(g, reduce.operands[1], ())
                 if neutral is not None and start != neutral:
                     elements = inline(g, reduce.called[0], [start, *elements])

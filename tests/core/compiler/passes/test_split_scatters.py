@@ -97,8 +97,9 @@ def test_parts(name: str) -> None:
         scatter((4,), (640,), unique=True),
         scatter((4, 5), (640, 5), numbers=ROWS, indices=(640, 1)),
         scatter((4,), (640,), "subtract"),
+        scatter((4,), (640,), "multiply", C64),
     ],
-    ids=["few", "large table", "unique", "rows", "another operation"],
+    ids=["few", "large table", "unique", "rows", "another operation", "complex products"],
 )
 def test_left_alone(before: Module) -> None:
     assert split_scatters(before, TARGET) is before
