@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import ml_dtypes
 import numpy as np
 import pytest
 from jax import lax
@@ -44,3 +45,38 @@ def test_complex_products_start_from_their_initial_value(dims: tuple[int, ...]) 
         want = np.full(x.size // dims[d], 1 + 1j, np.complex64)
         want[-1] = complex(np.inf, np.inf)
         assert_same_bits(got, want.reshape(got.shape))
+
+
+def minus_zeros(dims: tuple[int, ...], dtype: Any) -> Array:
+    value = complex(-0.0, -0.0) if np.issubdtype(dtype, np.complexfloating) else -0.0
+    return np.full(dims, value, dtype)
+
+
+FLOATS = [np.float32, np.float64, ml_dtypes.bfloat16, np.complex64]
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_scattered_sums_leave_minus_zeros_alone(dtype: Any) -> None:
+    with jax.enable_x64(True):
+        x = minus_zeros((16,), dtype)
+        program = jax.jit(lambda x, i, u: x.at[i].add(u))
+        got = program(x, np.zeros(1 << 15, np.int32), np.ones(1 << 15, dtype))
+    assert_same_bits(np.asarray(got)[1:], x[1:])
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(
+    ("dims", "dimensions"),
+    [((7,), (0,)), ((1000,), (0,)), ((262_147,), (0,)), ((40, 300), (1,)), ((300, 40), (0,)), ((9, 7), (0, 1))],
+    ids=str,
+)  # fmt: skip
+def test_sums_that_start_at_minus_zero_stay_there(
+    dtype: Any, dims: tuple[int, ...], dimensions: tuple[int, ...]
+) -> None:
+    """JAX starts a sum by ``lax.add`` itself at +0.0 always, so this one is by a function of its own."""
+    with jax.enable_x64(True):
+        start = minus_zeros((), dtype)[()]
+        got = jax.jit(lambda x: lax.reduce(x, start, lambda a, b: a + b, dimensions))(
+            minus_zeros(dims, dtype)
+        )
+    assert_same_bits(got, minus_zeros(got.shape, dtype))

@@ -157,11 +157,14 @@ def identity_value(opcode: str, instruction: Instruction) -> Any | None:
 def neutral_start(opcode: str, reduction: Instruction) -> Any | None:
     """The value that every part of a reduction may start from: None if there is no such value.
 
-    :func:`identity_value`, or an initial value 1+0j of a complex product: the product meets it by its definition.
+    An initial value that is a zero of a sum of floats or 1+0j of a complex product: the reduction meets it by its
+    definition, and a sum that starts at -0.0 stays -0.0. Otherwise :func:`identity_value`.
     """
-    initial = constant_value(reduction.operands[1])
-    if initial is not None and opcode == "multiply" and reduction.dtype.is_complex:
-        return initial if initial == 1 else None
+    neutral = {"add": 0, "multiply": 1}.get(opcode)
+    if neutral is not None and (reduction.dtype.is_float or reduction.dtype.is_complex):
+        initial = constant_value(reduction.operands[1])
+        if initial is not None and initial == neutral:
+            return initial
     return identity_value(opcode, reduction)
 
 

@@ -380,7 +380,13 @@ def _reduce_of_reduce(i: Instruction, inner: Instruction) -> Instruction | None:
     reduced = set(inner.attributes["dimensions"])
     kept = [n for n in range(len(source.dims)) if n not in reduced]
     dimensions = tuple(sorted(reduced | {kept[d] for d in i.attributes["dimensions"]}))
-    return i.replace(operands=(source, i.operands[1]), attributes={"dimensions": dimensions})
+    last = i.operands[1]
+    value = constant_value(last)
+    if value is not None and value == 0:  # the sum of both zeros, which is -0.0 if both are
+        zero = first.attributes["literal"][()] + value
+        if zero.tobytes() != value.tobytes():
+            last = constant(zero, i.dtype, i.metadata)
+    return i.replace(operands=(source, last), attributes={"dimensions": dimensions})
 
 
 RULES: Final[dict[str, tuple[Rule, ...]]] = {

@@ -53,8 +53,8 @@ def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str
 def identity(reduce: hlo.Instruction) -> Element | None:
     """The neutral element of a reduction (or reduce-window) by one commutative operation; None for any other.
 
-    For complex products it is the initial value if it is known to be 1+0j, and nothing else is: 1+0j times an infinity
-    has a NaN.
+    For sums and products of floats it is the initial value itself where that is known to be such an element: a sum that
+    starts at -0.0 stays -0.0. For complex products nothing else is: 1+0j times an infinity has a NaN.
     """
     body = reduce.called[0]
     root = body.root
@@ -79,9 +79,12 @@ def identity(reduce: hlo.Instruction) -> Element | None:
     value = {"add": 0, "multiply": 1, "and": -1, "or": 0, "xor": 0, **infinity}.get(root.opcode)
     if value is None or (dtype.is_complex and root.opcode not in ("add", "multiply")):
         return None
-    if root.opcode == "multiply" and dtype.is_complex:
+    if root.opcode in ("add", "multiply") and (dtype.is_float or dtype.is_complex):
         known = constant_value(initial)
-        return literal(dtype, known) if known is not None and known == value else None
+        if known is not None and known == value:
+            return literal(dtype, known)
+        if root.opcode == "multiply" and dtype.is_complex:
+            return None
     return literal(dtype, value)
 
 
