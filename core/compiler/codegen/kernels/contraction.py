@@ -347,6 +347,7 @@ class _Kernel(Products):
             and (c.rows[-1].size if c.rows else 1)
             <= (costs.products.few_rows if self.fetches else 1)
             and len(c.contracted) == 1
+            and last.size >= self.lanes  # of a panel
             and (minor is c.contracted[0] or (minor is last and last.size >= 2 * self.lanes))
             and math.prod(c.rhs) * self.sources[1].dtype.size >= costs.memory.streamed
         )

@@ -152,6 +152,8 @@ def test_all_dimension_numbers_of_rank_three() -> None:
         dot((2, 17, 3, 8), (3, 8, 19), ((2, 3), (0, 1))),
         dot((4, 6), (4, 6), ((1,), (1,)), ((0,), (0,))),
         dot((4, 16, 33), (4, 33), ((2,), (1,)), ((0,), (0,))),
+        # A large matrix whose last dimension of columns is shorter than a vector.
+        dot((64, 96), (96, 3, 4, 64), ((0,), (3,)), ((1,), (0,))),
     ],
     ids=str,
 )
