@@ -183,6 +183,32 @@ def test_written_short_is_compiled_quickly(monkeypatch):
     assert max(functions for functions, _ in seen) >= 3
 
 
+def test_no_function_of_code_written_short_calls_itself(monkeypatch):
+    """The rare elements of a remainder were given to a function with the name of the whole one."""
+    seen = []
+    compile_text = HostTarget.compile_text
+
+    def observed(self, text, quick=False, *, dump=False):
+        seen.append(text)
+        return compile_text(self, text, quick, dump=dump)
+
+    monkeypatch.setattr(HostTarget, "compile_text", observed)
+    code_cache.clear()
+    array = "tensor<24xf32>"
+    body = f"%r = stablehlo.remainder %x, %y : {array}\nreturn %r : {array}"
+    with ways.written_short():
+        ways.load(f"func.func @main(%x: {array}, %y: {array}) -> {array} {{\n{body}\n}}", {})
+    functions = "".join(seen).split("\ndefine ")[1:]
+    assert len(functions) >= 3
+    for function in functions:
+        name = function[function.index("@") : function.index("(")]
+        assert f"{name}(" not in function[function.index("{") :]
+    calls = {f[f.index("@") : f.index("(")]: f for f in functions}
+    for name, function in calls.items():
+        for callee, inner in calls.items():
+            assert not (f"{callee}(" in function and f"{name}(" in inner and callee != name)
+
+
 def _crash_or_hang(seed: int) -> str:
     if seed == 1:
         os.kill(os.getpid(), signal.SIGKILL)

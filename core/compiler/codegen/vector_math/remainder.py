@@ -51,7 +51,7 @@ def remainder(builder: Builder, target: Target, x: Value, y: Value) -> Value:
     below = m.compare("olt", a, c)
     r = m.copysign(m.select(below, a, r), x)
     others = m.is_not(m.either(below, ordinary))
-    return where_any(m, others, (x, y), r, "remainder", _each)
+    return where_any(m, others, (x, y), r, "remainder.each", _each)  # another name than the function's own
 
 
 def _each(m: Arithmetic, x: Value, y: Value) -> Value:
