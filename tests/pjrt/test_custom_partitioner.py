@@ -215,8 +215,10 @@ def test_addresses_in_a_program_are_not_called(client4: Client) -> None:
     function = CALLBACK(lambda *arguments: called.append(arguments))
     address = ctypes.cast(function, ctypes.c_void_p).value or 0
     config = "".join(f"\\{byte:02X}" for byte in struct.pack("<QQ", address, address))
+    # The second where another test of this process imported JAX.
+    refused = "not where the program is compiled|made by another process"
     for target in ("InspectSharding", '"Inspect\\53harding"'):
-        with pytest.raises(PjrtError, match="not where the program is compiled") as caught:
+        with pytest.raises(PjrtError, match=refused) as caught:
             client4.compile(program(target, config), options=OPTIONS)
-        assert caught.value.code == "UNIMPLEMENTED"
+        assert caught.value.code in ("UNIMPLEMENTED", "INVALID_ARGUMENT")
     assert not called

@@ -51,7 +51,8 @@ def remainder(builder: Builder, target: Target, x: Value, y: Value) -> Value:
     below = m.compare("olt", a, c)
     r = m.copysign(m.select(below, a, r), x)
     others = m.is_not(m.either(below, ordinary))
-    return where_any(m, others, (x, y), r, "remainder.each", _each)  # another name than the function's own
+    # (Another name than the whole function's, or it would call itself.)
+    return where_any(m, others, (x, y), r, "remainder.each", _each)
 
 
 def _each(m: Arithmetic, x: Value, y: Value) -> Value:
