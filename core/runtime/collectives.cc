@@ -172,14 +172,15 @@ std::shared_ptr<LaunchSeries> LaunchSeries::Get(hosts::Job* job, const std::stri
                                                 const std::string& program,
                                                 const std::vector<int>& devices,
                                                 int64_t timeout_seconds) {
-  // The name belongs to it: placement.program, on which all processes must agree, is made of it, and
-  // which of two programs with the same collectives comes first is each process's own affair.
+  // With other processes the name belongs to it: placement.program, on which all of them must agree, is made of
+  // it, and which of two programs with the same collectives comes first is each process's own affair. Within one
+  // process it does not: TensorFlow compiles a function for each replica, and names each of them otherwise.
   using Key = std::tuple<hosts::Job*, std::string, std::string, std::vector<int>>;
   static auto* const mutex = new std::mutex;  // as long as the process
   static auto* const all = new std::map<Key, std::weak_ptr<LaunchSeries>>;
   const std::lock_guard<std::mutex> lock(*mutex);
   std::erase_if(*all, [](const auto& entry) { return entry.second.expired(); });
-  const std::string name(NameWithoutNumber(program));
+  const std::string name(job == nullptr ? std::string_view() : NameWithoutNumber(program));
   std::weak_ptr<LaunchSeries>& entry = (*all)[Key(job, name, collectives, devices)];
   std::shared_ptr<LaunchSeries> series = entry.lock();
   if (series == nullptr) {

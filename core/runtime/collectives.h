@@ -118,8 +118,8 @@ class TRIPONT_EXPORT Launch : public RefCounted<Launch> {
   Status failure_;
 };
 
-// The launches of one program, or of several of one name that have the same collectives, on one
-// list of devices. Thread-safe.
+// The launches of one program, or of several that have the same collectives (and, in a job of
+// several processes, one name), on one list of devices. Thread-safe.
 class TRIPONT_EXPORT LaunchSeries {
  public:
   LaunchSeries(std::string program, Placement placement, int64_t timeout_seconds)
@@ -128,11 +128,12 @@ class TRIPONT_EXPORT LaunchSeries {
         timeout_seconds_(timeout_seconds),
         taken_(placement_.devices.size(), 0) {}
 
-  // The series of programs of this name, apart from the number at its end ("f" of "f.46"), with
-  // these collectives (Executable::collectives) on these devices: one in the process, because a
-  // framework may give each device a program of its own, and number them. job: the
-  // client's, null if it has none; clients of both kinds can be in one process, and the same ids
-  // mean other devices to them. devices: id of each participant's device.
+  // The series of programs with these collectives (Executable::collectives) on these devices: one
+  // in the process, because a framework may give each device a program of its own: TensorFlow does,
+  // under different names. In a job the name belongs to it too, apart from the number at its end
+  // ("f" of "f.46"), which PyTorch/XLA counts in each process. job: the client's, null if it has
+  // none; clients of both kinds can be in one process, and the same ids mean other devices to them.
+  // devices: id of each participant's device.
   static std::shared_ptr<LaunchSeries> Get(hosts::Job* job, const std::string& collectives,
                                            const std::string& program,
                                            const std::vector<int>& devices,

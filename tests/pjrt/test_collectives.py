@@ -426,14 +426,23 @@ def test_threads_launch_a_device_each(client: Client) -> None:
     client.destroy_executable(loaded)
 
 
-def test_executables_of_one_program_meet(client: Client) -> None:
-    """A framework may compile the program for each device anew."""
-    loaded = [client.compile(SUM, options=compile_options([[0], [1]])) for _ in range(2)]
+@pytest.mark.parametrize("names", [("exchange", "exchange"), ("step_3", "step_3_replica_1_7")])
+def test_executables_of_one_program_meet(api: Api, names: tuple[str, str]) -> None:
+    """A framework may compile the program for each device anew, and TensorFlow names each of them otherwise."""
+    # The limit: an error instead of a wait without end, should they not meet.
+    client = Client(api, python=sys.executable, num_devices=2, collective_timeout=20)
+    loaded = [
+        client.compile(
+            SUM.replace(b"@exchange", b"@" + name.encode()), options=compile_options([[0], [1]])
+        )
+        for name in names
+    ]
     outs = [launch(client, loaded[n], n, n + 1) for n in range(2)]
     for out in outs:
         check(client, out, 3)
     for executable in loaded:
         client.destroy_executable(executable)
+    client.close()
 
 
 def test_without_an_assignment_the_first_devices_meet(client: Client) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-os.environ["TRIPONT_NUM_DEVICES"] = "2"  # read when the first XPU is used, which is after this
+# Read when the first XPU is used, which is after this. Devices that do not meet are an error, not a wait without end.
+os.environ |= {"TRIPONT_NUM_DEVICES": "2", "TRIPONT_COLLECTIVE_TIMEOUT": "60"}
 
 import keras
 import numpy as np
