@@ -21,7 +21,8 @@ _COMPILER: Final = "tripont.core.compiler"
 class Wing:
     """One wing. ``purpose`` completes "which is for ...". ``modules``: the modules and packages without which the rest
     works. ``provides``: what programs and users ask for by name and this wing alone has: operations, targets of custom
-    calls, commands, kinds of devices.
+    calls, commands, kinds of devices. ``native``: a name that the wing's C++ defines in ``tripont.core._tripont``; a
+    build can leave it out (``TRIPONT_WITHOUT`` in cmake/wings.cmake).
 
     Modules by registry: ``ops`` registers ops (``compiler/ops``); ``passes`` has passes and laws
     (``compiler/pipeline.py``), ``functions`` functions of vectors (``compiler/codegen/vector_math``), ``targets`` a
@@ -32,6 +33,7 @@ class Wing:
     purpose: str
     modules: tuple[str, ...]
     provides: tuple[str, ...] = ()
+    native: str = ""
     ops: str = ""
     passes: str = ""
     functions: str = ""
@@ -87,8 +89,18 @@ WINGS: Final = (
         provides=("tripont explain",),
         commands="tripont.explain.command",
     ),
-    Wing("kernels", "kernels that users write", modules=("tripont.kernels",)),
-    Wing("interop", "exchanging arrays between frameworks", modules=("tripont.interop",)),
+    Wing(
+        "kernels",
+        "kernels that users write",
+        modules=("tripont.kernels",),
+        native="register_kernel",
+    ),
+    Wing(
+        "interop",
+        "exchanging arrays between frameworks",
+        modules=("tripont.interop",),
+        native="exchange",
+    ),
     Wing(
         "tensorflow",
         "TensorFlow's device and its bridge",
@@ -112,8 +124,18 @@ def parts(registry: str) -> Iterator[Any]:
 
 
 def is_here(wing: Wing) -> bool:
-    """Whether all modules of ``wing`` are installed."""
-    return all(_is_found(module) for module in wing.modules)
+    """Whether all modules of ``wing`` are installed, and its C++ is a part of this build."""
+    return all(_is_found(module) for module in wing.modules) and _is_built(wing)
+
+
+def check_built(name: str) -> None:
+    """Raises ImportError if this build's C++ lacks that of the wing ``name``. The wing's Python calls it first."""
+    wing = next(wing for wing in WINGS if wing.name == name)
+    if not _is_built(wing):
+        raise ImportError(
+            f"the wing {name!r}, which is for {wing.purpose}, is not built: this tripont was made without its C++"
+            f" (the CMake option TRIPONT_WITHOUT); `pip install .` without that option builds it"
+        )
 
 
 def lacking(name: str) -> str:
@@ -127,6 +149,10 @@ def lacking(name: str) -> str:
     return ""
 
 
+def _is_built(wing: Wing) -> bool:
+    return not wing.native or hasattr(importlib.import_module("tripont.core._tripont"), wing.native)
+
+
 def _is_part_of(module: str, package: str) -> bool:
     return bool(package) and f"{module}.".startswith(f"{package}.")
 
@@ -138,4 +164,4 @@ def _is_found(module: str) -> bool:
         return False
 
 
-__all__ = ["WINGS", "Wing", "is_here", "lacking", "parts"]
+__all__ = ["WINGS", "Wing", "check_built", "is_here", "lacking", "parts"]

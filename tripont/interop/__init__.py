@@ -20,10 +20,13 @@ from typing import Any
 import numpy as np
 
 import tripont.core._tripont as _tripont
+from tripont.core.compiler import wings
 
 from . import source as _source
 from .errors import ExchangeError, in_words, needs_copy
 from .source import Source, Statistics, empty, on_device, on_host
+
+wings.check_built("interop")
 
 
 def to_numpy(x: Any, *, copy: bool | None = None) -> np.ndarray:

@@ -21,8 +21,12 @@ docs/custom-kernels.md says everything.
 
 from __future__ import annotations
 
+from tripont.core.compiler import wings
+
 from .kernel import Kernel
 from .making import from_c, from_llvm_ir, from_spirv
 from .prototype import SignatureError
+
+wings.check_built("kernels")
 
 __all__ = ["Kernel", "SignatureError", "from_c", "from_llvm_ir", "from_spirv"]

@@ -117,6 +117,39 @@ def test_wings_are_here() -> None:
     assert wings.lacking("set_dimension_size") == ""
 
 
+# A stand-in for a build with TRIPONT_WITHOUT="kernels;interop": the module without the names that these wings define.
+BUILT_WITHOUT = """
+import sys, types
+import tripont.core._tripont as built
+from tripont.core.compiler import wings
+
+stand_in = types.ModuleType(built.__name__)
+left_out = ("register_kernel", "exchange")
+vars(stand_in).update((name, value) for name, value in vars(built).items() if name not in left_out)
+sys.modules[built.__name__] = sys.modules["tripont.core"]._tripont = stand_in
+
+print([wing.name for wing in wings.WINGS if not wings.is_here(wing)])
+for name in ("kernels", "interop"):
+    try:
+        __import__(f"tripont.{name}")
+    except ImportError as error:
+        print(error)
+"""
+
+
+def test_a_wing_whose_native_code_is_not_built_says_so() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", BUILT_WITHOUT], capture_output=True, text=True, check=True
+    )
+    missing, kernels, interop = done.stdout.splitlines()
+    assert missing == "['kernels', 'interop']"
+    assert "the wing 'kernels', which is for kernels that users write, is not built" in kernels
+    assert (
+        "the wing 'interop', which is for exchanging arrays between frameworks, is not built"
+        in interop
+    )
+
+
 def test_a_wing_that_is_broken_is_not_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = wings.Wing("broken", "tests", modules=(), ops="tests.core.compiler.broken_wing")
     monkeypatch.setattr(wings, "WINGS", (broken,))
