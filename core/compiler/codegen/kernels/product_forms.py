@@ -35,7 +35,12 @@ if TYPE_CHECKING:
 
 # The most rows that a tile can have, by the number of registers and of vectors in a row: the accumulators, the vectors
 # of rhs, and what an instruction needs besides have to fit.
-_ROWS: Final = {32: {1: 20, 2: 14, 3: 9}, 16: {1: 10, 2: 6, 3: 4}}
+_ROWS: Final = {
+    32: {1: 20, 2: 14, 3: 9, 4: 6, 5: 5, 6: 4, 7: 3},
+    16: {1: 10, 2: 6, 3: 4},
+}
+# Wider tiles than that read more of rhs for each product: they are for results that such a tile is as wide as.
+_NARROW: Final = 3
 _BYTES: Final = frozenset((dtypes.S8, dtypes.U8))
 _SHORTS: Final = frozenset((dtypes.S8, dtypes.U8, dtypes.S16))
 
@@ -78,10 +83,15 @@ class ProductForm:
         """The LLVM type of a vector of rhs as it is loaded."""
         return llvm_ir.vector(memory_type(self.rhs), self.lanes * self.group)
 
+    @property
+    def registers(self) -> int:
+        """How many registers of vectors there are."""
+        return 32 if self.rows > 6 else 16
+
     def most_rows(self, vectors: int) -> int:
         """The most rows of a tile that is ``vectors`` wide."""
-        most = _ROWS[32 if self.rows > 6 else 16][vectors]
-        return max(1, most * self.rows // _ROWS[32 if self.rows > 6 else 16][2])
+        most = _ROWS[self.registers]
+        return max(1, most[vectors] * self.rows // most[2])
 
     def repeated(self, b: Builder, scalar: Value) -> Value:
         """A group of lhs in all lanes."""
@@ -168,13 +178,14 @@ class Tile:
 def choose_tile(costs: Tiles, form: ProductForm, m: int, n: int) -> Tile | None:
     """The tile with which an ``m`` by ``n`` result takes the least time; None if ``n`` is less than a vector.
 
-    The last tile of a dimension is moved back to end with it, so that some elements are computed twice.
+    The last tile of a dimension is moved back to end with it, so that some elements are computed twice. A result of a
+    few vectors may be as wide as a tile: 80 columns of f32 are 5 vectors, of which tiles of 2 would compute 6.
     """
     if n < form.lanes or m < 1:
         return None
     best: tuple[float, Tile] | None = None
-    for vectors in (2, 3, 1):
-        if n < vectors * form.lanes:
+    for vectors in (2, 3, 1, *range(_NARROW + 1, len(_ROWS[form.registers]) + 1)):
+        if n < vectors * form.lanes or (vectors > _NARROW and n > vectors * form.lanes):
             continue
         panels = -(-n // (vectors * form.lanes))
         for rows in range(min(m, form.most_rows(vectors)), 0, -1):

@@ -282,6 +282,34 @@ def test_conversions_are_part_of_the_packing(given: DType, cpu: str) -> None:
         near(got, made, [v.astype(np.float32) for v in values])
 
 
+@pytest.mark.parametrize("vectors", [5, 7])
+@pytest.mark.parametrize(
+    "types", [(F32, F32, F32), (F64, F64, F64), (BF16, BF16, F32), (S8, S8, S32)], ids=str
+)
+def test_results_of_a_few_vectors(types: tuple[DType, DType, DType], vectors: int) -> None:
+    """A tile is as wide as the result where tiles of two vectors would compute columns twice."""
+    target = for_cpu("neoverse-n1", False)  # 32 registers, as AVX-512 has
+    form = product_forms.choose(target, *types)
+    n = vectors * form.lanes
+    assert product_forms.choose_tile(target.costs.tiles, form, n, n).vectors == vectors
+    narrow = product_forms.choose(for_cpu("x86-64-v3", False), *types)
+    wide = vectors * narrow.lanes
+    assert product_forms.choose_tile(target.costs.tiles, narrow, wide, wide).vectors <= 3
+    columns = vectors * product_forms.choose(for_cpu("host", False), *types).lanes
+    made = product(types[:2], types[2], 83, columns, 1301)  # large enough with any CPU's vectors
+    values = [random(o.dtype, o.dims, i) for i, o in enumerate(made.operands)]
+    (got,) = compiled(made, "host").run(values)
+    if types[2] is S32:
+        np.testing.assert_array_equal(got, reference(made, *values))
+        return
+    exact = values[0].astype(np.float64) @ values[1].astype(np.float64)
+    unit = 2.0 ** (-24 if types[2] is F32 else -53)
+    bound = (
+        1302 * unit * (np.abs(values[0]).astype(np.float64) @ np.abs(values[1]).astype(np.float64))
+    )
+    assert (np.abs(got - exact) <= 2 * bound).all()
+
+
 def test_results_do_not_depend_on_how_the_work_is_shared_out() -> None:
     made = product((F32, F32), F32, 131, 200, 1025)
     simulation = compiled(made, "host")
