@@ -103,6 +103,8 @@ class Generator:
         self.fetched_bytes: int | None = None
         # Integers that four bits of a word decide, by the number of the value.
         self.nibbles: dict[int, nibbles.Nibble] = {}
+        # Values of f32 that were rounded to bf16, by number: a store need not round them again.
+        self.bfloat16: set[int] = set()
         # Sums of a value and a constant, where the value is a multiple of a number: all three by the number of the sum.
         self._parts: dict[int, tuple[Value, int, int]] = {}
         self._levels = [_Level([], False)]

@@ -111,8 +111,9 @@ def encode(g: Generator, value: Value, dtype: DType) -> Value:
     integer = vector("i32", count)
     narrow = vector(f"i{dtype.size * 8}", count)
     if dtype is dtypes.BF16:
-        shifted = b.binary("lshr", _round_bfloat16(g, value), llvm_ir.integer(integer, 16))
-        return b.cast("trunc", shifted, narrow)
+        is_rounded = value.number in g.bfloat16
+        bits = b.cast("bitcast", value, integer) if is_rounded else _round_bfloat16(g, value)
+        return b.cast("trunc", b.binary("lshr", bits, llvm_ir.integer(integer, 16)), narrow)
     if dtype is dtypes.F16 and _has_native_half(g):
         return b.cast("bitcast", b.cast("fptrunc", value, vector("half", count)), narrow)
     if dtype is dtypes.F8E8M0FNU:
@@ -123,7 +124,10 @@ def encode(g: Generator, value: Value, dtype: DType) -> Value:
 def round_to(g: Generator, value: Value, dtype: DType) -> Value:
     """An f32 rounded to ``dtype``, as an f32."""
     if dtype is dtypes.BF16:
-        return g.builder.cast("bitcast", _round_bfloat16(g, value), value.type)
+        rounded = g.builder.cast("bitcast", _round_bfloat16(g, value), value.type)
+        if rounded.number > 0:  # constants have none
+            g.bfloat16.add(rounded.number)
+        return rounded
     return decode(g, encode(g, value, dtype), dtype)
 
 

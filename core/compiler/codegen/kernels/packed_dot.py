@@ -27,6 +27,7 @@ written.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...ir import dtypes, hlo
@@ -34,7 +35,7 @@ from ...ir.dtypes import DType
 from .. import llvm_ir
 from ..elements import conversion
 from ..elements.elemental import element
-from ..generator import Coordinate, Index
+from ..generator import Array, Coordinate, Index
 from ..llvm_ir import Module, Value, i64
 from ..representation import memory_type
 from . import tiles
@@ -203,10 +204,11 @@ class _PackedDot:
                 number = b.sub(tile, self.first_tile)
                 self.fetch_panel(lying, number, start)
                 if scratch is None:
-                    self.fetch_result(top, left)
+                    self.fetch_tile(top, left)
                     totals = self.accumulate(row, packed, start, stop, totals)
                     self.write(top, left, number, totals, sums)
                 else:
+                    self.in_the_last_piece(stop, lambda: self.fetch_tile(top, left))
                     across = b.sub(panel, self.first_panel)
                     place = b.add(b.mul(across, i64(self.tall)), number)
                     place = b.gep(self.type, scratch, b.mul(place, i64(self.rows * self.width)))
@@ -302,6 +304,16 @@ class _PackedDot:
                     zero = llvm_ir.zero(to)
                     b.store(zero, b.gep(to, place, b.add(length, i64(n))), form.lhs.size)
 
+    def in_the_last_piece(self, stop: Value, write: Callable[[], None]) -> None:
+        """Code that runs if ``stop`` is the end of the sums."""
+        b = self.b
+        last, done = b.new_label("last"), b.new_label("fetched")
+        b.branch_if(b.icmp("sge", stop, i64(self.groups)), last, done)
+        b.start_block(last)
+        write()
+        b.branch(done)
+        b.start_block(done)
+
     def keep_or_write(
         self,
         stop: Value,
@@ -325,16 +337,28 @@ class _PackedDot:
         b.branch(done)
         b.start_block(done)
 
-    def fetch_result(self, top: Value, left: Value) -> None:
-        """Ask for the lines of the result that the tile is going to be written to: they are on their way meanwhile."""
+    def fetch_tile(self, top: Value, left: Value) -> None:
+        """Ask for the lines of the results that the tile is going to be written to, and of the arrays that its epilogue
+        reads in the same places: they are on their way meanwhile.
+        """
         b = self.b
-        for array in self.frame.results:
+        arrays = [(array, 1) for array in self.frame.results]
+        arrays += [(array, 0) for array in self.residuals()]
+        for array, write in arrays:
             type_, size = memory_type(array.shape.dtype), array.shape.dtype.size
             base = b.gep(type_, array.pointer, self.place(top, left))
             line = 64 // size
             for r in range(self.rows):
                 for column in range(0, self.width, line):
-                    self.prefetch(b.gep(type_, base, i64(r * self.result_row + column)), 1, 3)
+                    self.prefetch(b.gep(type_, base, i64(r * self.result_row + column)), write, 3)
+
+    def residuals(self) -> list[Array]:
+        """The arrays of the result's dimensions that the epilogue reads."""
+        if self.epilogue == "add":
+            return [self.operands[2]]
+        factors = self.operands[:2]
+        arrays = [a for a in self.frame.operands if a not in factors] if self.roots else []
+        return [a for a in arrays if a.shape.dims == self.dot.dims]
 
     def fetch_panel(self, packed: Value, number: Value, start: Value) -> None:
         """Where :meth:`step` begins to fetch what tile ``number`` of a block is to fetch of the next panel."""

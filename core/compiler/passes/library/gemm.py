@@ -300,6 +300,8 @@ def _generated(dot: Instruction, form: ProductForm | None, target: Target) -> In
     if gemm is None:
         return None
     config = {**gemm.attributes["config"], "lanes": form.lanes}
+    if dot.dtype in _SMALL_FLOATS:
+        config["rounded"] = dot.dtype
     return convert(gemm.replace(attributes={"name": "gemm", "config": config}), dot.dtype)
 
 

@@ -98,7 +98,7 @@ def packed_product(
         "width": width,
         "form": form,
     }
-    new |= {name: config[name] for name in ("alpha", "epilogue") if name in config}
+    new |= {name: config[name] for name in ("alpha", "epilogue", "rounded") if name in config}
     return Instruction(
         "packed-dot",
         gemm.shape,

@@ -144,7 +144,7 @@ def _fused(
 ) -> Instruction | None:
     config: dict[str, Any] = product.attributes["config"]
     dims = (*config["batch"], config["m"], config["n"])
-    epilogue = _Epilogue(product, set(members), dims)
+    epilogue = _Epilogue(product, members, dims)
     root = epilogue.value(members[-1])
     arrays = {o for i in epilogue.made for o in i.operands if o not in epilogue.made}
     if len(arrays) > _MOST_ARRAYS + len(product.operands):
@@ -158,11 +158,19 @@ class _Epilogue:
     """The members of a fusion, written anew for arrays of ``dims``."""
 
     def __init__(
-        self, product: Instruction, members: set[Instruction], dims: tuple[int, ...]
+        self, product: Instruction, members: list[Instruction], dims: tuple[int, ...]
     ) -> None:
-        self.members, self.dims = members, dims
-        new = product.replace(shape=Shape(product.dtype, dims))
+        self.members, self.dims = set(members), dims
+        readers = [i for i in members if product in i.operands]
+        # The program's product is of bf16 or f16, and is rounded where it is stored, as other values of a kernel are.
+        rounded = product.attributes["config"].get("rounded")
+        stays = len(members) > 2 and [(i.opcode, i.dtype) for i in readers] == [
+            ("convert", rounded)
+        ]
+        new = product.replace(shape=Shape(rounded if stays else product.dtype, dims))
         self.done = {product: new}
+        if stays:
+            self.done[readers[0]] = new
         self.made: set[Instruction] = {new}
 
     def value(self, i: Instruction) -> Instruction:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from tripont.core.compiler import pipeline
+from tripont.core.compiler.codegen.kernels import packed_dot
 from tripont.core.compiler.ir import dtypes, hlo
 from tripont.core.compiler.ir.dtypes import DType
 from tripont.core.compiler.ir.hlo import Instruction
@@ -123,6 +125,70 @@ def test_scalars(cpu: str) -> None:
 
 def test_conversion_of_the_result(cpu: str) -> None:
     check((BF16, BF16, BF16), (257, 300, 520), lambda c, bias, residual: c, cpu)
+
+
+def test_products_are_rounded_where_they_are_stored(cpu: str) -> None:
+    """A bf16 product is f32 in its kernel, as other values are: what its rounding would lose can be seen there.
+
+    It is rounded if the program may not have excess precision, and if the program itself converts it.
+    """
+    made = product((BF16, BF16), BF16, 70, 96, 64)
+    rounded = hlo.parameter(2, made.shape)
+    values = [random(o.dtype, o.dims, i) for i, o in enumerate(made.operands)]
+    sums = values[0].astype(np.float64) @ values[1].astype(np.float64)
+    values.append(sums.astype(BF16.numpy))
+
+    def difference(of: hlo.Instruction, exact: bool) -> Array:
+        before = replace(
+            module([*made.operands, rounded], op("subtract", of, rounded)), exact=exact
+        )
+        after = pipeline.run(before, for_cpu(cpu, False), Dump())
+        assert kinds(after)[-1] == "packed-dot"
+        (got,) = NativeSimulation(after, cpu).run(values)
+        return got.astype(np.float64)
+
+    lost = sums - values[2].astype(np.float64)
+    error = (
+        65
+        * 2.0**-24
+        * (np.abs(values[0]).astype(np.float64) @ np.abs(values[1]).astype(np.float64))
+    )
+    assert (np.abs(difference(made, False) - lost) <= error + 2.0**-8 * np.abs(lost)).all()
+    wide = made.replace(shape=made.shape.with_dtype(F32))
+    for of, exact in ((made, True), (op("convert", wide, dtype=BF16), False)):
+        got = difference(of, exact)
+        # 0, but where the sums in f32 and in f64 are rounded to different neighbours.
+        assert np.count_nonzero(got) < got.size // 100
+
+
+def test_results_are_rounded_once() -> None:
+    """A product that was converted to bf16 is stored without looking for NaN a second time."""
+    kernel = text_of(lambda c, bias, residual: c)
+    assert kernel.count("fcmp uno") == kernel.count("store <16 x i16>") == 2
+
+
+def test_residuals_are_fetched() -> None:
+    """The lines of a residual are asked for when those of the result are, before the sums."""
+
+    def fetched(epilogue: Epilogue) -> int:
+        return text_of(epilogue).count("@llvm.prefetch.p0(ptr")
+
+    results = fetched(relu)
+    assert fetched(silu) > results + 8
+
+
+def text_of(epilogue: Epilogue) -> str:
+    """The code of a product of bf16 with an epilogue, for AVX-512."""
+    made = product((BF16, BF16), BF16, 128, 256, 512)
+    bias = hlo.parameter(2, hlo.Shape(BF16, (256,)))
+    residual = hlo.parameter(3, made.shape)
+    root = epilogue(made, bias, residual)
+    target = for_cpu("x86-64-v4", False)
+    after = pipeline.run(module([*made.operands, bias, residual], root), target, Dump())
+    (fusion,) = (i for i in after.entry.instructions if i.opcode == "fusion")
+    code = target.module()
+    packed_dot.emit(code, target, fusion, "kernel")
+    return str(code)
 
 
 def test_quantised(cpu: str) -> None:
