@@ -6,12 +6,12 @@
 #include <chrono>
 #include <cstring>
 #include <memory>
-#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "core/runtime/logging.h"
+#include "core/runtime/strings.h"
 
 namespace tripont::hosts {
 namespace {
@@ -39,12 +39,6 @@ constexpr std::chrono::seconds kFarewell{2};
 // be read when it is something else already, and this is not sent.
 constexpr char kReceipt = 'r';
 
-size_t Total(const auto& pieces) {
-  size_t total = 0;
-  for (const auto& piece : pieces) total += piece.size;
-  return total;
-}
-
 // Whether a receive that is over has brought no header.
 bool IsBlank(const char* message) {
   return std::all_of(message, message + sizeof(Header), [](char c) { return c == 0; });
@@ -52,8 +46,13 @@ bool IsBlank(const char* message) {
 
 }  // namespace
 
-// The messages of one Run that are under way.
 struct Exchange::Traffic {
+  Traffic(size_t num_peers, uint64_t number)
+      : sequence(number),
+        out(std::make_unique_for_overwrite<char[]>(num_peers * kMessageBytes)),
+        in(std::make_unique_for_overwrite<char[]>(num_peers * kMessageBytes)) {}
+
+  uint64_t sequence;            // of the exchange in its channel
   std::unique_ptr<char[]> out;  // a message for each peer
   std::unique_ptr<char[]> in;
   std::vector<MpiHandle> requests;
@@ -67,6 +66,8 @@ struct Exchange::Traffic {
 
   char* Out(size_t peer) const { return out.get() + peer * kMessageBytes; }
   char* In(size_t peer) const { return in.get() + peer * kMessageBytes; }
+  // Whether request i has not ended: MPI makes it null when it has.
+  bool IsOpen(size_t i) const { return requests[i] != kMpiRequestNull; }
 };
 
 StatusOr<Exchange> Exchange::Begin(Job* job, ChannelUse use, const std::vector<int>& devices,
@@ -74,7 +75,11 @@ StatusOr<Exchange> Exchange::Begin(Job* job, ChannelUse use, const std::vector<i
                                    const std::atomic<int>* waiting,
                                    std::shared_ptr<const std::string> collectives) {
   TRIPONT_RETURN_IF_ERROR(job->CheckNotForked());  // before any lock, which the parent may hold
-  TRIPONT_RETURN_IF_ERROR(job->broken());
+  if (const Status reason = job->broken(); !reason.ok()) {
+    return reason.WithPrefix(StrCat(what, " cannot begin on ",
+                                    job->DevicesOf(job->process(), devices),
+                                    ", because the job has failed before"));
+  }
   TRIPONT_ASSIGN_OR_RETURN(Channel* const channel,
                            job->GetChannel(use, devices, what, timeout_seconds));
   return Exchange(job, channel, std::move(what), identity, timeout_seconds, waiting,
@@ -88,11 +93,17 @@ Exchange::Peer& Exchange::PeerOf(int process) {
 }
 
 void Exchange::Send(int process, const void* data, size_t size) {
-  if (size > 0) PeerOf(process).send.push_back({static_cast<char*>(const_cast<void*>(data)), size});
+  if (size == 0) return;
+  Peer& peer = PeerOf(process);
+  peer.send.push_back({static_cast<char*>(const_cast<void*>(data)), size});
+  peer.bytes_to_send += size;
 }
 
 void Exchange::Receive(int process, void* data, size_t size) {
-  if (size > 0) PeerOf(process).receive.push_back({static_cast<char*>(data), size});
+  if (size == 0) return;
+  Peer& peer = PeerOf(process);
+  peer.receive.push_back({static_cast<char*>(data), size});
+  peer.bytes_to_receive += size;
 }
 
 Status Exchange::CheckHeader(size_t peer, const char* message, size_t expected) {
@@ -113,74 +124,87 @@ Status Exchange::CheckHeader(size_t peer, const char* message, size_t expected) 
       " bytes): the processes do not run the same programs in the same order");
 }
 
-// Looks at the messages one by one, to tell `wait` which processes it need not wait for any more.
-// The error of a process that runs another program, as soon as its first message is there.
-Status Exchange::TestEach(Traffic& traffic, Job::Wait& wait, bool* done) {
-  const MpiApi& mpi = job_->mpi();
-  std::vector<bool> is_open(peers_.size(), false);
-  *done = true;
-  for (size_t i = 0; i < traffic.requests.size(); ++i) {
-    const auto [peer, is_receive, is_header] = traffic.about[i];
-    if (traffic.requests[i] == kMpiRequestNull) continue;
-    int is_done = 0;
-    TRIPONT_RETURN_IF_ERROR(mpi.Check(mpi.test(&traffic.requests[i], &is_done, nullptr), what_));
-    if (is_done == 0) {
-      is_open[peer] = true;
-      *done = false;
-    } else if (is_header) {
-      TRIPONT_RETURN_IF_ERROR(CheckHeader(peer, traffic.In(peer), Total(peers_[peer].receive)));
+Status Exchange::Check(int code, std::string_view call) const {
+  if (code == kMpiSuccess) [[likely]]
+    return OkStatus();
+  constexpr size_t kMaxNames = 4;
+  std::vector<std::string> names;
+  for (const int process : channel_->processes) {
+    if (names.size() == kMaxNames) {
+      names.push_back(StrCat("of ", channel_->processes.size() - kMaxNames, " other processes"));
+      break;
     }
+    names.push_back(
+        StrCat(job_->DevicesOf(process, channel_->devices), " of ", job_->NameOf(process)));
   }
-  for (size_t peer = 0; peer < peers_.size(); ++peer) {
-    if (is_open[peer] || traffic.heard[peer]) continue;
-    traffic.heard[peer] = true;
-    wait.Heard(channel_->processes[peer]);
+  return job_->mpi()
+      .Check(code, call)
+      .WithPrefix(StrCat(job_->DevicesOf(job_->process(), channel_->devices), " of ",
+                         job_->NameOf(job_->process()), " is in ", what_, " with ",
+                         StrJoin(names, ", ")));
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// The steps of an exchange
+
+Status Exchange::Run() {
+  Traffic traffic(peers_.size(), ++channel_->sequence);
+  Status status = PostReceives(traffic);
+  if (status.ok()) status = PostSends(traffic);
+  if (status.ok()) status = Await(traffic);
+  if (!status.ok()) status = ReasonInHeaders(traffic, status);
+  if (status.ok()) status = Unpack(traffic);
+  if (status.ok()) status = ExchangeReceipts(traffic);
+  if (!status.ok()) [[unlikely]]
+    status = GiveUp(traffic, status);
+  for (Peer& peer : peers_) peer = Peer();
+  return status;
+}
+
+Status Exchange::PostReceive(Traffic& traffic, size_t peer, void* data, size_t size,
+                             bool is_header) const {
+  MpiHandle request = kMpiRequestNull;
+  const int code =
+      job_->mpi().irecv(data, static_cast<int64_t>(size), kMpiByte, channel_->processes[peer],
+                        channel_->tag, job_->communicator(), &request);
+  traffic.requests.push_back(request);
+  traffic.about.push_back({peer, /*is_receive=*/true, is_header});
+  return Check(code, "MPI_Irecv");
+}
+
+Status Exchange::PostSend(Traffic& traffic, size_t peer, const void* data, size_t size) const {
+  MpiHandle request = kMpiRequestNull;
+  const int code =
+      job_->mpi().isend(data, static_cast<int64_t>(size), kMpiByte, channel_->processes[peer],
+                        channel_->tag, job_->communicator(), &request);
+  traffic.requests.push_back(request);
+  traffic.about.push_back({peer, /*is_receive=*/false, /*is_header=*/false});
+  return Check(code, "MPI_Isend");
+}
+
+Status Exchange::PostReceives(Traffic& traffic) const {
+  for (size_t i = 0; i < peers_.size(); ++i) {
+    if (peers_[i].bytes_to_receive == 0) continue;
+    std::memset(traffic.In(i), 0, sizeof(Header));
+    TRIPONT_RETURN_IF_ERROR(
+        PostReceive(traffic, i, traffic.In(i), kMessageBytes, /*is_header=*/true));
+    if (peers_[i].bytes_to_receive <= kPackedBytes) continue;
+    for (const Piece& piece : peers_[i].receive)
+      TRIPONT_RETURN_IF_ERROR(PostReceive(traffic, i, piece.data, piece.size, false));
   }
   return OkStatus();
 }
 
-Status Exchange::Run() {
-  const MpiApi& mpi = job_->mpi();
-  const MpiHandle communicator = job_->communicator();
-  const uint64_t sequence = ++channel_->sequence;
-  Traffic traffic;
-  traffic.out = std::make_unique_for_overwrite<char[]>(peers_.size() * kMessageBytes);
-  traffic.in = std::make_unique_for_overwrite<char[]>(peers_.size() * kMessageBytes);
-  Status status;
-  const auto receive = [&](size_t peer, void* data, size_t size, bool is_header = false) {
-    MpiHandle request = kMpiRequestNull;
-    const int code = mpi.irecv(data, static_cast<int64_t>(size), kMpiByte,
-                               channel_->processes[peer], channel_->tag, communicator, &request);
-    if (status.ok()) status = mpi.Check(code, "MPI_Irecv");
-    traffic.requests.push_back(request);
-    traffic.about.push_back({peer, true, is_header});
-  };
-  const auto send = [&](size_t peer, const void* data, size_t size) {
-    MpiHandle request = kMpiRequestNull;
-    const int code = mpi.isend(data, static_cast<int64_t>(size), kMpiByte,
-                               channel_->processes[peer], channel_->tag, communicator, &request);
-    if (status.ok()) status = mpi.Check(code, "MPI_Isend");
-    traffic.requests.push_back(request);
-    traffic.about.push_back({peer, false, false});
-  };
-  for (size_t i = 0; i < peers_.size(); ++i) {
-    const size_t bytes = Total(peers_[i].receive);
-    if (bytes == 0) continue;
-    std::memset(traffic.In(i), 0, sizeof(Header));
-    receive(i, traffic.In(i), kMessageBytes, /*is_header=*/true);
-    if (bytes <= kPackedBytes) continue;
-    for (const Piece& piece : peers_[i].receive) receive(i, piece.data, piece.size);
-  }
-  bool has_receipts = false;
+Status Exchange::PostSends(Traffic& traffic) const {
   // To the next process first, and round to the one before: not all of them to the same one at once.
   const auto after = static_cast<size_t>(
       std::lower_bound(channel_->processes.begin(), channel_->processes.end(), job_->process()) -
       channel_->processes.begin());
   for (size_t n = 0; n < peers_.size(); ++n) {
     const size_t i = (after + n) % peers_.size();
-    const size_t bytes = Total(peers_[i].send);
+    const size_t bytes = peers_[i].bytes_to_send;
     if (bytes == 0) continue;
-    Header header{identity_, sequence, bytes, {}};
+    Header header{identity_, traffic.sequence, bytes, {}};
     what_.copy(header.what, sizeof(header.what) - 1);
     char* const message = traffic.Out(i);
     std::memcpy(message, &header, sizeof(header));
@@ -191,119 +215,150 @@ Status Exchange::Run() {
         size += piece.size;
       }
     }
-    send(i, message, size);
+    TRIPONT_RETURN_IF_ERROR(PostSend(traffic, i, message, size));
     if (bytes <= kPackedBytes) continue;
-    has_receipts = true;
-    for (const Piece& piece : peers_[i].send) send(i, piece.data, piece.size);
+    for (const Piece& piece : peers_[i].send)
+      TRIPONT_RETURN_IF_ERROR(PostSend(traffic, i, piece.data, piece.size));
   }
+  return OkStatus();
+}
+
+Status Exchange::Await(Traffic& traffic) {
+  const auto start = std::chrono::steady_clock::now();
   // A wait is registered only when it is not over at once.
-  std::optional<Job::Wait> wait;
-  const auto await = [&]() -> Status {
-    if (!status.ok()) return status;
-    const auto start = std::chrono::steady_clock::now();
-    while (true) {
-      TRIPONT_RETURN_IF_ERROR(job_->MayCallMpi());
-      if (wait.has_value()) {
-        bool done = false;
-        TRIPONT_RETURN_IF_ERROR(TestEach(traffic, *wait, &done));
-        if (done) return OkStatus();
-        if (wait->has_failed()) return wait->status();
-        std::this_thread::sleep_for(kNap);
-        continue;
-      }
-      int done = 0;
-      TRIPONT_RETURN_IF_ERROR(mpi.Check(mpi.testall(static_cast<int>(traffic.requests.size()),
-                                                    traffic.requests.data(), &done, nullptr),
-                                        what_));
-      if (done != 0) return OkStatus();
-      const auto waited = std::chrono::steady_clock::now() - start;
-      if (waited < kSpin) continue;
-      if (waited < kYield) {
-        if (IsWaitedFor()) {
-          sched_yield();
-        } else {
-          std::this_thread::sleep_for(kNap);
-        }
-        continue;
-      }
-      // TestEach takes those out with whom nothing is exchanged.
-      traffic.heard.assign(peers_.size(), false);
-      wait.emplace(job_, channel_->use, channel_->devices, channel_->processes, sequence, what_,
-                   timeout_seconds_);
+  while (true) {
+    TRIPONT_RETURN_IF_ERROR(job_->MayCallMpi());
+    int done = 0;
+    TRIPONT_RETURN_IF_ERROR(Check(job_->mpi().testall(static_cast<int>(traffic.requests.size()),
+                                                      traffic.requests.data(), &done, nullptr),
+                                  "MPI_Testall"));
+    if (done != 0) return OkStatus();
+    const auto waited = std::chrono::steady_clock::now() - start;
+    if (waited < kSpin) continue;
+    if (waited >= kYield) break;
+    if (IsWaitedFor()) {
+      sched_yield();
+    } else {
+      std::this_thread::sleep_for(kNap);
     }
-  };
-  status = await();
-  // A message of another size than was expected fails in MPI's words; its header says what it is.
-  for (size_t i = 0; i < traffic.requests.size() && !status.ok(); ++i) {
-    if (!traffic.about[i].is_header || !job_->MayCallMpi().ok()) continue;
-    int done = traffic.requests[i] == kMpiRequestNull ? 1 : 0;
-    if (done == 0 && mpi.test(&traffic.requests[i], &done, nullptr) != kMpiSuccess) continue;
-    const size_t peer = traffic.about[i].peer;
-    if (done == 0 || IsBlank(traffic.In(peer))) continue;
-    const Status header = CheckHeader(peer, traffic.In(peer), Total(peers_[peer].receive));
-    if (header.ok()) continue;
-    status = header;
-    break;
   }
-  for (size_t i = 0; i < peers_.size() && status.ok(); ++i) {
-    const size_t bytes = Total(peers_[i].receive);
-    if (bytes == 0) continue;
-    status = CheckHeader(i, traffic.In(i), bytes);
-    if (!status.ok() || bytes > kPackedBytes) {
-      has_receipts = has_receipts || bytes > kPackedBytes;
+  traffic.heard.assign(peers_.size(), false);
+  Job::Wait wait(job_, channel_->use, channel_->devices, channel_->processes, traffic.sequence,
+                 what_, timeout_seconds_);
+  while (true) {
+    bool done = false;
+    TRIPONT_RETURN_IF_ERROR(TestEach(traffic, wait, &done));
+    if (done) return OkStatus();
+    if (wait.has_failed()) return wait.status();
+    std::this_thread::sleep_for(kNap);
+    TRIPONT_RETURN_IF_ERROR(job_->MayCallMpi());
+  }
+}
+
+Status Exchange::TestEach(Traffic& traffic, Job::Wait& wait, bool* done) {
+  std::vector<bool> is_open(peers_.size(), false);
+  *done = true;
+  for (size_t i = 0; i < traffic.requests.size(); ++i) {
+    if (!traffic.IsOpen(i)) continue;
+    const auto [peer, is_receive, is_header] = traffic.about[i];
+    int is_done = 0;
+    TRIPONT_RETURN_IF_ERROR(
+        Check(job_->mpi().test(&traffic.requests[i], &is_done, nullptr), "MPI_Test"));
+    if (is_done == 0) {
+      is_open[peer] = true;
+      *done = false;
+    } else if (is_header) {
+      TRIPONT_RETURN_IF_ERROR(CheckHeader(peer, traffic.In(peer), peers_[peer].bytes_to_receive));
+    }
+  }
+  // Those too with whom nothing is exchanged.
+  for (size_t peer = 0; peer < peers_.size(); ++peer) {
+    if (is_open[peer] || traffic.heard[peer]) continue;
+    traffic.heard[peer] = true;
+    wait.Heard(channel_->processes[peer]);
+  }
+  return OkStatus();
+}
+
+Status Exchange::ReasonInHeaders(Traffic& traffic, const Status& status) {
+  // A message of another size than was expected fails in MPI's words; its header says what it is.
+  for (size_t i = 0; i < traffic.requests.size(); ++i) {
+    const auto [peer, is_receive, is_header] = traffic.about[i];
+    if (!is_header || !job_->MayCallMpi().ok()) continue;
+    int done = traffic.IsOpen(i) ? 0 : 1;
+    if (done == 0 && job_->mpi().test(&traffic.requests[i], &done, nullptr) != kMpiSuccess) {
       continue;
     }
+    if (done == 0 || IsBlank(traffic.In(peer))) continue;
+    Status reason = CheckHeader(peer, traffic.In(peer), peers_[peer].bytes_to_receive);
+    if (!reason.ok()) return reason;
+  }
+  return status;
+}
+
+Status Exchange::Unpack(const Traffic& traffic) {
+  for (size_t i = 0; i < peers_.size(); ++i) {
+    const size_t bytes = peers_[i].bytes_to_receive;
+    if (bytes == 0) continue;
+    TRIPONT_RETURN_IF_ERROR(CheckHeader(i, traffic.In(i), bytes));
+    if (bytes > kPackedBytes) continue;  // it is where it shall be
     const char* next = traffic.In(i) + sizeof(Header);
     for (const Piece& piece : peers_[i].receive) {
       std::memcpy(piece.data, next, piece.size);
       next += piece.size;
     }
   }
-  if (status.ok() && has_receipts) {
-    traffic.requests.clear();
-    traffic.about.clear();
-    wait.reset();
-    for (size_t i = 0; i < peers_.size(); ++i) {
-      if (Total(peers_[i].receive) > kPackedBytes) receive(i, traffic.In(i), 1);
-      if (Total(peers_[i].send) > kPackedBytes) send(i, &kReceipt, 1);
-    }
-    status = await();
-  }
-  for (Peer& peer : peers_) peer = Peer();
-  if (status.ok()) [[likely]]
-    return status;
+  return OkStatus();
+}
 
-  // Nothing may write into the caller's memory when this returns.
-  channel_->failed = sequence;
+Status Exchange::ExchangeReceipts(Traffic& traffic) {
+  traffic.requests.clear();
+  traffic.about.clear();
+  for (size_t i = 0; i < peers_.size(); ++i) {
+    if (peers_[i].bytes_to_receive > kPackedBytes)
+      TRIPONT_RETURN_IF_ERROR(PostSend(traffic, i, &kReceipt, 1));
+    if (peers_[i].bytes_to_send > kPackedBytes)
+      TRIPONT_RETURN_IF_ERROR(PostReceive(traffic, i, traffic.In(i), 1, /*is_header=*/false));
+  }
+  return traffic.requests.empty() ? OkStatus() : Await(traffic);
+}
+
+Status Exchange::GiveUp(Traffic& traffic, const Status& status) {
+  channel_->failed = traffic.sequence;
   job_->Break(status);
-  // Before anything is waited for: the other process waits for it.
   const bool is_other_program = collectives_ != nullptr && other_.has_value();
+  // Before anything is waited for: the other process waits for it.
   if (is_other_program) job_->TellCollectives(identity_, *collectives_);
-  const auto end = std::chrono::steady_clock::now() + kFarewell;
-  for (size_t i = 0; i < traffic.requests.size() && job_->MayCallMpi().ok(); ++i) {
-    if (traffic.about[i].is_receive && traffic.requests[i] != kMpiRequestNull)
-      (void)mpi.cancel(&traffic.requests[i]);
-  }
-  for (size_t i = 0; i < traffic.requests.size(); ++i) {
-    if (!traffic.about[i].is_receive) continue;
-    int done = traffic.requests[i] == kMpiRequestNull ? 1 : 0;
-    while (done == 0 && std::chrono::steady_clock::now() < end && job_->MayCallMpi().ok()) {
-      (void)mpi.test(&traffic.requests[i], &done, nullptr);
-      if (done == 0) std::this_thread::sleep_for(kNap);
-    }
-    if (done == 0) {
-      TRIPONT_LOG(kDebug, what_, ": a message that was under way has not ended; MPI is left alone");
-      job_->AbandonMpi(status);
-      break;
-    }
-  }
-  // What MPI may still send from stays where it is.
+  CancelReceives(traffic, status);
+  // What MPI may still read or write stays where it is.
   (void)traffic.out.release();
+  (void)traffic.in.release();
   if (!is_other_program) return status;
   const Status clearer = FailedPrecondition(
       status.message(), job_->FirstDifference(*collectives_, other_->first, other_->second));
   job_->BreakMoreClearly(status, clearer);
   return clearer;
+}
+
+void Exchange::CancelReceives(Traffic& traffic, const Status& reason) const {
+  const auto end = std::chrono::steady_clock::now() + kFarewell;
+  for (size_t i = 0; i < traffic.requests.size() && job_->MayCallMpi().ok(); ++i) {
+    if (traffic.about[i].is_receive && traffic.IsOpen(i))
+      (void)job_->mpi().cancel(&traffic.requests[i]);
+  }
+  for (size_t i = 0; i < traffic.requests.size(); ++i) {
+    if (!traffic.about[i].is_receive) continue;
+    int done = traffic.IsOpen(i) ? 0 : 1;
+    while (done == 0 && std::chrono::steady_clock::now() < end && job_->MayCallMpi().ok()) {
+      (void)job_->mpi().test(&traffic.requests[i], &done, nullptr);
+      if (done == 0) std::this_thread::sleep_for(kNap);
+    }
+    if (done == 0) {
+      TRIPONT_LOG(kDebug, what_, ": a message that was under way has not ended; MPI is left alone");
+      job_->AbandonMpi(reason);
+      return;
+    }
+  }
 }
 
 }  // namespace tripont::hosts

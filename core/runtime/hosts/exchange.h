@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -54,12 +55,14 @@ class Exchange {
     char* data;
     size_t size;
   };
+  // What goes to one process and comes from it.
   struct Peer {
     std::vector<Piece> send;
     std::vector<Piece> receive;
+    size_t bytes_to_send = 0;
+    size_t bytes_to_receive = 0;
   };
-  struct Traffic;
-  Status TestEach(Traffic& traffic, Job::Wait& wait, bool* done);
+  struct Traffic;  // the messages of one Run that are under way
   Exchange(Job* job, Channel* channel, std::string what, uint64_t identity, int64_t timeout_seconds,
            const std::atomic<int>* waiting, std::shared_ptr<const std::string> collectives)
       : job_(job),
@@ -74,7 +77,34 @@ class Exchange {
     return waiting_ == nullptr || waiting_->load(std::memory_order_relaxed) > 0;
   }
   Peer& PeerOf(int process);
+
+  // The steps of Run. A peer is named by its position in processes().
+  Status PostReceives(Traffic& traffic) const;
+  Status PostSends(Traffic& traffic) const;
+  Status PostReceive(Traffic& traffic, size_t peer, void* data, size_t size, bool is_header) const;
+  Status PostSend(Traffic& traffic, size_t peer, const void* data, size_t size) const;
+  // Until all messages that were posted are done.
+  Status Await(Traffic& traffic);
+  // Looks at the messages one by one, to tell `wait` which processes it need not wait for any more.
+  // The error of a process that runs another program, as soon as its first message is there.
+  Status TestEach(Traffic& traffic, Job::Wait& wait, bool* done);
+  // Puts what came in one message with its header to where it shall be received.
+  Status Unpack(const Traffic& traffic);
+  // Tells the senders of what was received into the caller's memory that it has arrived, and waits
+  // until they have said so of what was sent from there.
+  Status ExchangeReceipts(Traffic& traffic);
+  // A clearer reason than `status`, with which MPI failed: that of the first header that has come
+  // from another program. `status` itself if there is none.
+  Status ReasonInHeaders(Traffic& traffic, const Status& status);
+  // Ends what is under way, so that nothing writes into the caller's memory, and breaks the job.
+  // What the caller is told, which says where the two programs differ if that is the reason.
+  Status GiveUp(Traffic& traffic, const Status& status);
+  // Cancels what is to be received, and waits for a short time until MPI has let go of it.
+  void CancelReceives(Traffic& traffic, const Status& reason) const;
+
   Status CheckHeader(size_t peer, const char* message, size_t expected);
+  // OK for kMpiSuccess, else INTERNAL with the devices and processes of this exchange.
+  Status Check(int code, std::string_view call) const;
 
   Job* job_;
   Channel* channel_;

@@ -1,6 +1,7 @@
 #include "core/runtime/hosts/job.h"
 
 #include <net/if.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -42,6 +43,8 @@ constexpr int64_t kWarnAfterMs = 20000;
 constexpr int64_t kWasStoppedMs = 2000;
 // A few of the exchanges that follow one another in a training step, and little beside the step.
 constexpr std::chrono::microseconds kPatientSpin{200};
+// Until which MPI has started in all processes, if none of them is late.
+constexpr std::chrono::milliseconds kStartSpin{20};
 constexpr std::chrono::milliseconds kIdlePause{50};
 constexpr std::chrono::milliseconds kBusyPause{5};
 
@@ -474,8 +477,10 @@ Status Job::InitialiseMpi() {
     return FailedPrecondition("MPI knows this process as ", rank, " of ", size,
                               ", but the job knows it as ", process_, " of ", num_processes());
   }
+  MpiHandle request = kMpiRequestNull;
   TRIPONT_RETURN_IF_ERROR(
-      mpi_->Check(mpi_->comm_dup(kMpiCommWorld, &communicator_), "MPI_Comm_dup"));
+      mpi_->Check(mpi_->comm_idup(kMpiCommWorld, &communicator_, &request), "MPI_Comm_idup"));
+  TRIPONT_RETURN_IF_ERROR(AwaitAllProcesses(request, "MPI_Comm_idup"));
   TRIPONT_RETURN_IF_ERROR(mpi_->Check(mpi_->comm_set_errhandler(communicator_, kMpiErrorsReturn),
                                       "MPI_Comm_set_errhandler"));
   const int* upper_bound = nullptr;
@@ -485,9 +490,35 @@ Status Job::InitialiseMpi() {
       has_bound != 0) {
     largest_tag_ = *upper_bound;
   }
-  TRIPONT_RETURN_IF_ERROR(mpi_->Check(mpi_->barrier(communicator_), "MPI_Barrier"));
+  TRIPONT_RETURN_IF_ERROR(mpi_->Check(mpi_->ibarrier(communicator_, &request), "MPI_Ibarrier"));
+  TRIPONT_RETURN_IF_ERROR(AwaitAllProcesses(request, "MPI_Ibarrier"));
   RemoveSharedMemoryFiles();
   return OkStatus();
+}
+
+Status Job::AwaitAllProcesses(MpiHandle request, std::string_view call) const {
+  const auto start = std::chrono::steady_clock::now();
+  while (true) {
+    int done = 0;
+    TRIPONT_RETURN_IF_ERROR(mpi_->Check(mpi_->test(&request, &done, nullptr), call));
+    if (done != 0) return OkStatus();
+    const auto waited = std::chrono::steady_clock::now() - start;
+    if (waited < kStartSpin) {
+      sched_yield();
+      continue;
+    }
+    for (int process = 0; process < num_processes(); ++process) {
+      if (IsGone(process))
+        return Unavailable(NameOf(process), " has ended or died while MPI started (", call, ")");
+    }
+    if (waited > timeout()) {
+      return DeadlineExceeded(
+          "MPI has not started in all ", num_processes(), " processes of the job after ",
+          std::chrono::duration_cast<std::chrono::seconds>(waited).count(), " s (", call,
+          "; TRIPONT_COLLECTIVE_TIMEOUT sets how long to wait, in seconds)");
+    }
+    std::this_thread::sleep_for(kBusyPause);
+  }
 }
 
 // ---------------------------------------------------------------------------------------------------------------
@@ -495,7 +526,7 @@ Status Job::InitialiseMpi() {
 
 StatusOr<Channel*> Job::GetChannel(ChannelUse use, const std::vector<int>& devices,
                                    const std::string& what, int64_t timeout_seconds) {
-  TRIPONT_RETURN_IF_ERROR(mpi_status_);
+  if (!mpi_status_.ok()) return mpi_status_.WithPrefix(what);
   TRIPONT_RETURN_IF_ERROR(MayCallMpi());
   const int first = ProcessOf(devices[0]);
   int number = 0;
@@ -542,7 +573,11 @@ StatusOr<Channel*> Job::GetChannel(ChannelUse use, const std::vector<int>& devic
         std::this_thread::sleep_for(std::chrono::milliseconds(100));
     }
   }
-  if (tag < kFirstChannelTag || tag > largest_tag_) return Internal(what, ": tag ", tag);
+  if (tag < kFirstChannelTag || tag > largest_tag_) {
+    return Internal(what, ": the coordinator's store has the tag ", tag, " for ",
+                    StrJoin(devices, ", "), ", but MPI's tags go from ", kFirstChannelTag, " to ",
+                    largest_tag_);
+  }
   auto channel = std::make_unique<Channel>();
   channel->use = use;
   channel->devices = devices;

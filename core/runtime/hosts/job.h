@@ -182,6 +182,9 @@ class TRIPONT_EXPORT Job {
   void StartMpi();
   Status CheckMpi() const;
   Status InitialiseMpi();
+  // Waits until what `call` has begun with all processes is done: UNAVAILABLE if one of this
+  // machine's is gone, DEADLINE_EXCEEDED after the job's time limit.
+  Status AwaitAllProcesses(MpiHandle request, std::string_view call) const;
   bool OnOneMachine() const;
   void Watch();
   void AnswerQuestions();

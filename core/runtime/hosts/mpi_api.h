@@ -38,15 +38,15 @@ struct MpiStatus {
 // (member, name, parameters); all return an error code.
 #define TRIPONT_MPI_FUNCTIONS(F)                                                               \
   F(abi_get_version, "MPI_Abi_get_version", (int* major, int* minor))                          \
-  F(barrier, "MPI_Barrier", (MpiHandle comm))                                                  \
   F(cancel, "MPI_Cancel", (MpiHandle * request))                                               \
-  F(comm_dup, "MPI_Comm_dup", (MpiHandle comm, MpiHandle * copy))                              \
   F(comm_get_attr, "MPI_Comm_get_attr", (MpiHandle comm, int key, void* value, int* flag))     \
+  F(comm_idup, "MPI_Comm_idup", (MpiHandle comm, MpiHandle * copy, MpiHandle * request))       \
   F(comm_rank, "MPI_Comm_rank", (MpiHandle comm, int* rank))                                   \
   F(comm_set_errhandler, "MPI_Comm_set_errhandler", (MpiHandle comm, MpiHandle handler))       \
   F(comm_size, "MPI_Comm_size", (MpiHandle comm, int* size))                                   \
   F(error_string, "MPI_Error_string", (int code, char* text, int* length))                     \
   F(get_library_version, "MPI_Get_library_version", (char* text, int* length))                 \
+  F(ibarrier, "MPI_Ibarrier", (MpiHandle comm, MpiHandle * request))                           \
   F(init_thread, "MPI_Init_thread", (int* argc, char*** argv, int required, int* provided))    \
   F(initialized, "MPI_Initialized", (int* flag))                                               \
   F(iprobe, "MPI_Iprobe", (int source, int tag, MpiHandle comm, int* flag, MpiStatus* status)) \

@@ -80,12 +80,17 @@ Ref<Event> SendBuffer(const Route& route, int64_t key, Ref<Buffer> buffer) {
 
 void ReceiveBuffer(const Route& route, int64_t key, Ref<Buffer> buffer, Ref<Event> definition) {
   StatusOr<Hold> hold = buffer->Acquire();
-  if (!hold.ok()) return definition->SetError(hold.status());
+  if (!hold.ok()) {
+    // The other process waits until what it sends has arrived.
+    route.job->Break(hold.status());
+    return definition->SetError(hold.status());
+  }
   auto kept = std::make_shared<Hold>(std::move(*hold));
   StreamOf(route.source, route.target)
       .Enqueue(
           [route, key, buffer, kept, definition] {
             const Status status = Receive(route, key, *buffer);
+            if (!status.ok()) route.job->Break(status);
             *kept = Hold();
             Decide(*definition, status);
           },

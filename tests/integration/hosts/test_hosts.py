@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from tripont.cli.hosts import mpi_library
 
 from . import processes
 
@@ -299,6 +302,55 @@ def test_without_mpi() -> None:
         assert "program jit_sum spans several processes" in error
         assert re.search(PROCESS.format(1) + " has no MPI", error)
         assert "tripont[hosts]" in error
+
+
+@pytest.fixture(scope="module")
+def faulty_mpi(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The environment's MPI behind faulty_mpi.c, for TRIPONT_MPI_PATH."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("needs a C compiler, for an MPI with faults")
+    real = Path(mpi_library()).resolve()
+    library = tmp_path_factory.mktemp("mpi") / "faulty_mpi.so"
+    command = [compiler, "-shared", "-fPIC", "-O1", str(Path(__file__).with_name("faulty_mpi.c"))]
+    command += ["-o", str(library), "-Wl,--no-as-needed", str(real), f"-Wl,-rpath,{real.parent}"]
+    subprocess.run([*command, "-Wl,-soname,faulty_mpi", "-ldl"], check=True)
+    return str(library)
+
+
+@pytest.mark.slow
+def test_a_process_dies_while_mpi_starts(faulty_mpi: str) -> None:
+    """The others know it at once, and go on with programs of their own."""
+    ended = processes.run(
+        "no_mpi",
+        environment={"TRIPONT_MPI_PATH": faulty_mpi},
+        of_process={1: {"FAULTY_MPI": "dies_in_start"}},
+    )
+    assert ended[1].status == -9
+    [(_, error)] = _errors(ended[:1])
+    assert "local 3.0" in ended[0].output
+    assert "program jit_sum spans several processes" in error
+    assert re.search(PROCESS.format(1) + " has ended or died while MPI started", error)
+
+
+@pytest.mark.slow
+def test_mpi_fails_in_a_collective(faulty_mpi: str) -> None:
+    """The errors of both processes name the processes, devices, collective and program, and so do those that follow."""
+    ended = processes.run(
+        "sums_twice",
+        environment={"TRIPONT_MPI_PATH": faulty_mpi},
+        of_process={1: {"FAULTY_MPI": "fails_to_send"}},
+    )
+    names = (
+        f"xpu:1 of {PROCESS.format(1)} is in all-reduce 0 of program jit_sum with xpu:0 of "
+        f"{PROCESS.format(0)}: MPI, MPI_Isend: "
+    )
+    for process, (seconds, error) in enumerate(_errors(ended)):
+        assert seconds < 30
+        assert re.search(names, error), error
+        [later] = re.findall(r"^LATER (.*)$", ended[process].output, re.MULTILINE)
+        assert f"program jit_sum cannot begin on xpu:{process}, because the job has failed" in later
+        assert re.search(names, later), later
 
 
 @pytest.mark.slow

@@ -638,6 +638,23 @@ def no_mpi() -> None:
     report(lambda: _psum(mesh).block_until_ready())
 
 
+def sums_twice() -> None:
+    """A sum of large arrays, and after its error a small one, which would end well in a job that has not failed."""
+    mesh = Mesh(np.array(jax.devices()), "x")
+
+    def sums() -> None:
+        try:
+            _psum(mesh, 100_000).block_until_ready()
+        finally:
+            try:
+                _psum(mesh).block_until_ready()
+                print("LATER no error")
+            except Exception as error:
+                print("LATER", str(error).replace("\n", " "))
+
+    report(sums)
+
+
 def listening() -> None:
     """Print the addresses of the sockets that this process listens on, but JAX's coordinator."""
     mesh = Mesh(np.array(jax.devices()), "x")
