@@ -21,7 +21,7 @@ Rules that make passes small:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -322,19 +322,25 @@ class Computation:
         return Computation(name, parameters, topological_order([*parameters, root]), root)
 
 
-def topological_order(roots: Iterable[Instruction]) -> list[Instruction]:
-    """All instructions that ``roots`` depend on, operands first. No recursion, linear time."""
+def topological_order(
+    roots: Iterable[Instruction], among: Container[Instruction] | None = None
+) -> list[Instruction]:
+    """All instructions that ``roots`` depend on, operands first. No recursion, linear time.
+
+    With ``among``, only instructions of that set, and of those only what a path inside the set leads to: the order of a
+    few instructions in a large program costs no walk through the program.
+    """
     order: list[Instruction] = []
     done: set[Instruction] = set()
     for root in roots:
         stack: list[tuple[Instruction, Iterator[Instruction]]] = []
-        if root not in done:
+        if root not in done and (among is None or root in among):
             done.add(root)
             stack.append((root, iter(root.operands)))
         while stack:
             instruction, operands = stack[-1]
             for operand in operands:
-                if operand not in done:
+                if operand not in done and (among is None or operand in among):
                     done.add(operand)
                     stack.append((operand, iter(operand.operands)))
                     break

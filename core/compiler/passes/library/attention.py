@@ -594,7 +594,7 @@ class Match:
         fusions: dict[Hashable, Computation],
     ) -> Instruction:
         """The instructions of ``body`` that ``roots`` need, as one."""
-        inside = [i for i in topological_order(roots) if i in body.made]
+        inside = topological_order(roots, body.made)
         arrays = {o for i in inside for o in i.operands if o not in body.made}
         if len(arrays) > 6 + _MOST_ARRAYS or len(inside) > MOST_MEMBERS:
             raise UnfitError

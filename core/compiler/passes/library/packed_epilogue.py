@@ -92,30 +92,34 @@ def _members(
     inside: dict[Instruction, None] = {product: None}
     outside: set[Instruction] = set()  # what depends on the product otherwise
     cost = 0.0
+    elements = product.elements
     waiting = [position[u] for u in users[product]]
+    last = max(waiting, default=-1)  # of the instructions that read what is inside
     heapq.heapify(waiting)
     seen = set(waiting)
-    while waiting and len(seen) <= _MOST_LOOKED_AT:
+    while waiting and waiting[0] <= last and len(seen) <= _MOST_LOOKED_AT:
         i = computation.instructions[heapq.heappop(waiting)]
         fits = (
-            i not in gone
+            outside.isdisjoint(i.operands)
+            and i not in gone
             and isinstance(i.shape, Shape)
             and (i.opcode == "reshape" or (OPS[i.opcode].is_indexable and i.is_elementwise))
             and not OPS[i.opcode].hlo_call  # a function too long for an epilogue
-            and i.elements == product.elements
+            and i.elements == elements
             and cost + costs.instructions(i) <= costs.fusion.epilogue
             and len(inside) < _MOST_MEMBERS
-            and not any(o in outside for o in i.operands)
         )
         if fits:
             inside[i] = None
             cost += costs.instructions(i)
+            last = max(last, *(position[u] for u in users[i]), -1)
         else:
             outside.add(i)
         for user in users[i]:
-            if position[user] not in seen:
-                seen.add(position[user])
-                heapq.heappush(waiting, position[user])
+            place = position[user]
+            if place not in seen:
+                seen.add(place)
+                heapq.heappush(waiting, place)
     results = (*computation.results, computation.root)
     while True:
         read = [i for i in inside if i in results or any(u not in inside for u in users[i])]
@@ -149,7 +153,7 @@ def _fused(
     arrays = {o for i in epilogue.made for o in i.operands if o not in epilogue.made}
     if len(arrays) > _MOST_ARRAYS + len(product.operands):
         return None
-    inside = [i for i in topological_order([root]) if i in epilogue.made]
+    inside = topological_order([root], epilogue.made)
     fusion = make_fusion(inside, [root], "packed-dot", Same(), fusions)
     return reshape(fusion, members[-1].dims)
 

@@ -85,7 +85,7 @@ class Weights:
         fusions: dict[Hashable, Computation],
     ) -> Instruction:
         """``last``, which reads ``roots``, and what they are computed from."""
-        inside = [i for i in topological_order(roots) if i in self.members]
+        inside = topological_order(roots, self.members)
         return make_fusion([*inside, last], [last], kind, Same(), fusions)
 
     def value(self, i: Instruction, dims: tuple[int, ...]) -> Instruction:
@@ -98,8 +98,8 @@ class Weights:
     def _made(self, i: Instruction, dims: tuple[int, ...]) -> Instruction:
         if i.opcode in ("reshape", "bitcast"):
             return self.value(i.operands[0], dims)
-        if len(self.members) > _MOST_MEMBERS:
-            return self.array(i, dims)
+        if len(self.members) > _MOST_MEMBERS or self.cost > self.costs.fusion.weights:
+            return self.array(i, dims)  # it is not worthwhile any more: no need to look further
         if i.opcode == "broadcast":
             return self.broadcast(i, dims)
         if not OPS[i.opcode].is_indexable or not i.is_elementwise or i.elements != self.elements:
