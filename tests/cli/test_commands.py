@@ -275,6 +275,7 @@ def test_doctor_finds_nothing_wrong() -> None:
         "PyTorch/XLA",
         "TensorFlow",
         "SYCL",
+        "environment",
         "cache",
     }
     assert all(f["status"] != "error" for f in findings)
@@ -344,13 +345,24 @@ def test_doctor_says_how_to_mend_it(
     assert "xpu does not work" in said
 
 
-def test_doctor_warns_about_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_warns_about_the_environment(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A warning is shown with its cure, and is not a failure."""
     from tripont.cli import doctor
 
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
-    finding = doctor.check_environment()
-    assert finding.status == "warning"
-    assert "unset JAX_PLATFORMS" in finding.fix
+    assert doctor.check_environment in doctor.CHECKS
+    monkeypatch.setattr(doctor, "CHECKS", [doctor.check_environment])
+    monkeypatch.setattr(doctor, "check_arithmetic", list)
+    assert doctor.run(json_output=False) == 0
+    said = capsys.readouterr().out
+    assert "JAX_PLATFORMS=cpu leaves xpu out" in said
+    assert "unset JAX_PLATFORMS" in said
+    assert "xpu works" in said
+    assert doctor.run(json_output=True) == 0
+    (finding,) = json.loads(capsys.readouterr().out)
+    assert finding["status"] == "warning"
 
 
 def test_doctor_names_a_cache_that_is_not_trusted(
