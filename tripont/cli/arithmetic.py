@@ -18,31 +18,46 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
-# StableHLO's name -> NumPy's type, and the type of products and convolutions.
+# StableHLO's name -> NumPy's type, and the type of products and convolutions: every element type of a parameter.
 TYPES: Final[dict[str, tuple[Any, str]]] = {
+    "i1": (np.bool_, "i1"),
+    "i2": (ml_dtypes.int2, "i32"),
+    "i4": (ml_dtypes.int4, "i32"),
+    "i8": (np.int8, "i32"),
+    "i16": (np.int16, "i32"),
+    "i32": (np.int32, "i32"),
+    "i64": (np.int64, "i64"),
+    "ui2": (ml_dtypes.uint2, "i32"),
+    "ui4": (ml_dtypes.uint4, "i32"),
+    "ui8": (np.uint8, "i32"),
+    "ui16": (np.uint16, "i32"),
+    "ui32": (np.uint32, "ui32"),
+    "ui64": (np.uint64, "ui64"),
     "f64": (np.float64, "f64"),
     "f32": (np.float32, "f32"),
     "f16": (np.float16, "f16"),
     "bf16": (ml_dtypes.bfloat16, "bf16"),
+    "f4E2M1FN": (ml_dtypes.float4_e2m1fn, "f32"),
+    "f8E3M4": (ml_dtypes.float8_e3m4, "f32"),
+    "f8E4M3": (ml_dtypes.float8_e4m3, "f32"),
     "f8E4M3FN": (ml_dtypes.float8_e4m3fn, "f32"),
+    "f8E4M3B11FNUZ": (ml_dtypes.float8_e4m3b11fnuz, "f32"),
+    "f8E4M3FNUZ": (ml_dtypes.float8_e4m3fnuz, "f32"),
     "f8E5M2": (ml_dtypes.float8_e5m2, "f32"),
-    "i8": (np.int8, "i32"),
-    "ui8": (np.uint8, "i32"),
-    "i16": (np.int16, "i32"),
-    "ui16": (np.uint16, "i32"),
-    "i32": (np.int32, "i32"),
-    "ui32": (np.uint32, "ui32"),
-    "i64": (np.int64, "i64"),
-    "ui64": (np.uint64, "ui64"),
+    "f8E5M2FNUZ": (ml_dtypes.float8_e5m2fnuz, "f32"),
+    "f8E8M0FNU": (ml_dtypes.float8_e8m0fnu, "f32"),
     "complex<f32>": (np.complex64, "complex<f32>"),
     "complex<f64>": (np.complex128, "complex<f64>"),
 }
 # Past the sizes from which products and convolutions are library calls.
 M, K, N = 96, 80, 88
 IMAGE, KERNEL, CONVOLVED = (2, 12, 12, 8), (3, 3, 8, 8), (2, 10, 10, 8)
-OPERATIONS: Final = ("product", "convolution", "sum", "sort")
+# Rows that are added up: floats of up to 8 bits hold all sums of so many numbers -1, 0 and 1.
+FEW = 4
 # SYCL devices without 64-bit floats refuse these types.
 WIDE: Final = ("f64", "complex<f64>")
+# Its numbers are powers of two, without zero and signs: a sum is seldom one of them.
+POWERS: Final = "f8E8M0FNU"
 
 
 def _tensor(dims: tuple[int, ...], element: str) -> str:
@@ -60,23 +75,60 @@ def _operations(t: str, wide: str, n: int) -> tuple[list[str], list[str], list[s
         f"window = {{}} {{batch_group_count = 1 : i64, feature_group_count = 1 : i64}} : ({i}, {w}) -> {convolved}",
     ]
     results = [f"%p{n}: {product}", f"%c{n}: {convolved}"]
-    zero = "(0.0, 0.0)" if t.startswith("complex") else "0.0" if "f" in t else "0"
-    if not t.startswith("f8"):  # whose sums round
+    if t != POWERS:
+        rows = _summed_rows(t)
+        part = _tensor((rows, K), t)
+        zero = "(0.0, 0.0)" if t.startswith("complex") else "0.0" if "f" in t else "0"
+        add = "or" if t == "i1" else "add"
         lines += [
+            f"%r{n} = stablehlo.slice %a{n} [0:{rows}, 0:{K}] : ({a}) -> {part}",
             f"%z{n} = stablehlo.constant dense<{zero}> : tensor<{t}>",
-            f"%s{n} = stablehlo.reduce(%a{n} init: %z{n}) applies stablehlo.add across dimensions = [0] : "
-            f"({a}, tensor<{t}>) -> {row}",
+            f"%s{n} = stablehlo.reduce(%r{n} init: %z{n}) applies stablehlo.{add} across dimensions = [0] : "
+            f"({part}, tensor<{t}>) -> {row}",
         ]
         results.append(f"%s{n}: {row}")
-    if not t.startswith("complex"):
-        order = "FLOAT" if "f" in t else "UNSIGNED" if t.startswith("u") else "SIGNED"
-        lines += [
-            f'%o{n} = "stablehlo.sort"(%a{n}) ({{ ^bb0(%x: tensor<{t}>, %y: tensor<{t}>):',
-            f"  %l = stablehlo.compare LT, %x, %y, {order} : (tensor<{t}>, tensor<{t}>) -> tensor<i1>",
-            f"  stablehlo.return %l : tensor<i1> }}) {{dimension = 0 : i64, is_stable = true}} : ({a}) -> {a}",
-        ]
-        results.append(f"%o{n}: {a}")
+    lines += [
+        f'%o{n} = "stablehlo.sort"(%a{n}) ({{ ^bb0(%x: tensor<{t}>, %y: tensor<{t}>):',
+        *_less(t),
+        f"  stablehlo.return %l : tensor<i1> }}) {{dimension = 0 : i64, is_stable = true}} : ({a}) -> {a}",
+    ]
+    results.append(f"%o{n}: {a}")
     return lines, [f"%a{n}: {a}", f"%b{n}: {b}", f"%i{n}: {i}", f"%w{n}: {w}"], results
+
+
+def _summed_rows(t: str) -> int:
+    return FEW if t.startswith(("f4", "f8")) else M
+
+
+def _less(t: str) -> list[str]:
+    """Lines that set ``%l`` to whether ``%x`` is less than ``%y``; the real parts of complex numbers are compared."""
+    if t.startswith("complex"):
+        part = t.removeprefix("complex<").removesuffix(">")
+        lines = [f"  %{v}r = stablehlo.real %{v} : (tensor<{t}>) -> tensor<{part}>" for v in "xy"]
+        compared = f"%xr, %yr, FLOAT : (tensor<{part}>, tensor<{part}>)"
+        return [*lines, f"  %l = stablehlo.compare LT, {compared} -> tensor<i1>"]
+    order = "FLOAT" if "f" in t else "UNSIGNED" if t.startswith("u") or t == "i1" else "SIGNED"
+    return [
+        f"  %l = stablehlo.compare LT, %x, %y, {order} : (tensor<{t}>, tensor<{t}>) -> tensor<i1>"
+    ]
+
+
+def _values(t: str, whole: Array) -> Array:
+    """Numbers of type ``t`` for the numbers -1, 0 and 1 of ``whole``."""
+    if t == POWERS:
+        return np.exp2(whole)
+    return abs(whole) if t.startswith("u") or t == "i1" else whole
+
+
+def _wrapped(t: str, sums: Array) -> Array:
+    """Sums in type ``t``: truth values, or numbers of 2 and 4 bits modulo 4 and 16. Wider types hold these sums."""
+    if t == "i1":
+        return sums > 0
+    if t in ("i2", "i4", "ui2", "ui4"):
+        modulus = 1 << int(t[-1])
+        lowest = 0 if t.startswith("u") else -modulus // 2
+        return (sums - lowest) % modulus + lowest
+    return sums
 
 
 def types_of(client: Any) -> tuple[list[str], list[str]]:
@@ -94,7 +146,6 @@ def types_of(client: Any) -> tuple[list[str], list[str]]:
 
 def wrong_results(client: Any, types: list[str]) -> list[str]:
     """The operations and element types with a wrong number, as "product of f32"."""
-
     rng = np.random.default_rng(0)
     whole = [rng.integers(-1, 2, dims) for dims in ((M, K), (K, N), IMAGE, KERNEL)]
     body: list[str] = []
@@ -108,14 +159,14 @@ def wrong_results(client: Any, types: list[str]) -> list[str]:
         body += lines
         parameters += given
         results += named
-        values = [abs(v) if t.startswith("u") else v for v in whole]
+        values = [_values(t, v) for v in whole]
         arguments += [v.astype(dtype) for v in values]
         a, b, image, kernel = values
         windows = np.lib.stride_tricks.sliding_window_view(image, (3, 3), axis=(1, 2))
         wanted = {
-            "p": ("product", a @ b),
-            "c": ("convolution", np.einsum("bhwcij,ijco->bhwo", windows, kernel)),
-            "s": ("sum", a.sum(0)),
+            "p": ("product", _wrapped(wide, a @ b)),
+            "c": ("convolution", _wrapped(wide, np.einsum("bhwcij,ijco->bhwo", windows, kernel))),
+            "s": ("sum", _wrapped(t, a[: _summed_rows(t)].sum(0))),
             "o": ("sort", np.sort(a, 0)),
         }
         for name in named:
