@@ -115,6 +115,7 @@ TARGET_PASSES: Final[frozenset[Pass]] = frozenset(
         split_scans,
         split_scatters,
         split_reductions,
+        fuse_loops,
         split_components,
         fuse,
         overlap_collectives,

@@ -6,6 +6,10 @@ for each element, such as the three states of each of a thousand systems ([1000,
 each number is a register of its own. So the order of dimensions does not matter inside of such a loop, and transposes,
 stacks and slices in it cost nothing.
 
+A loop may have no axes at all: its states are a few numbers (the mean and the covariance of a filter), and all of them
+are registers. It has one block, and what a step computes is written out number by number, so that no small array goes
+through memory.
+
 How: all dimensions of all values of the loop are put into classes (union-find). An instruction ties a dimension of its
 result to the dimension of its operand that it follows element by element, and a state's dimension is tied to that of
 its next value. An instruction *breaks* a class where an element depends on others along it: sums, shifts, slices,
@@ -21,11 +25,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ..ir.hlo import Computation, Instruction, Shape
 from ..ir.patterns import reshape_groups
 from ..ir.registry import OPS
+
+if TYPE_CHECKING:
+    from ..targets.costs import Costs
 
 # Values that the code of one step may compute for an element, which are its vector instructions, roughly.
 MAXIMUM_VALUES: Final = 2048
@@ -33,11 +40,13 @@ MAXIMUM_VALUES: Final = 2048
 MAXIMUM_STATES: Final = 96
 # Values that are the same for all elements, which each block computes anew.
 MAXIMUM_SHARED: Final = 512
+# Numbers of a value of a loop without axes.
+MAXIMUM_NUMBERS: Final = 16
 # Loops inside of loops, counted from the outer one.
 MAXIMUM_DEPTH: Final = 4
 # Products of numbers that a matrix product may be for each element: a larger one has a better kernel of its own.
 MAXIMUM_PRODUCTS: Final = 64
-# A vector's worth of elements, at least.
+# A vector's worth of elements, at least; fewer are numbers of one element.
 MINIMUM_ELEMENTS: Final = 8
 
 # How a loop knows its end. COUNTED: the number of steps is in its attributes. UNIFORM: a condition that is the same
@@ -57,15 +66,17 @@ Result = tuple[Instruction, int]
 class Plan:
     """How a loop runs element by element.
 
-    ``axes``: sizes of the dimensions that elements are numbered by. ``places``: for each value the dimension that is
-    each axis, -1 for an axis that it does not have. ``ends``: how each loop, nested ones too, ends. ``written``: the
-    states of the loop that are updated in memory.
+    ``axes``: sizes of the dimensions that elements are numbered by; without any, all numbers are one element's.
+    ``places``: for each value the dimension that is each axis, -1 for an axis that it does not have. ``ends``: how each
+    loop, nested ones too, ends. ``written``: the states of the loop that are updated in memory. ``computed``: what
+    needs instructions.
     """
 
     axes: tuple[int, ...] = ()
     places: dict[Result, tuple[int, ...]] = field(default_factory=dict)
     ends: dict[Instruction, str] = field(default_factory=dict)
     written: frozenset[int] = frozenset()
+    computed: list[Instruction] = field(default_factory=list)
 
     def has_axes(self, value: Instruction, number: int = 0) -> bool:
         return any(d >= 0 for d in self.places[value, number])
@@ -79,8 +90,34 @@ class Plan:
 
 
 def plan(loop: Instruction) -> Plan | None:
-    """How ``loop`` can run element by element; None if it cannot, or should not."""
+    """How ``loop`` can run element by element; None if it cannot."""
     return _Analysis(loop).run()
+
+
+def pays(plan: Plan, price: Costs) -> bool:
+    """Whether a loop is faster by ``plan`` than step by step.
+
+    Without axes its numbers are computed one by one, and not in vectors. That saves the way of each small array through
+    memory, and a call for each kernel: much where values have two or three numbers, little where they fill a vector.
+    Loops of scalars alone have no small arrays.
+    """
+    if plan.axes:
+        return True
+    more = instructions = 0
+    weight = 0.0
+    for i in plan.computed:
+        each = price.weight(i)
+        if i.opcode == "dynamic-update-slice" or not each:
+            continue
+        of = i.operands[0] if i.opcode == "reduce" else i
+        instructions += 1
+        if i.opcode == "dot":  # a product of its own has no vectors of this length either
+            more += int(plan.numbers(i) > 1)
+            continue
+        more += plan.numbers(of) - 1
+        if each > 1.0:
+            weight += (plan.numbers(of) - 1) * each
+    return 0 < more <= price.loops.numbers * instructions and weight <= price.loops.repeated
 
 
 def free_dimensions(dot: Instruction) -> tuple[list[int], list[int]]:
@@ -413,6 +450,8 @@ class _Analysis:
                     break
             else:
                 break
+        if axes and max(self.sizes[c] for c in axes) < MINIMUM_ELEMENTS:
+            axes = []
         self.plan.axes = tuple(self.sizes[c] for c in axes)
         for value, n in self.first:
             found = self.classes(value, n)
@@ -421,24 +460,30 @@ class _Analysis:
     def check(self) -> None:
         """That what the axes leave is little enough, and that each loop ends as it may."""
         p = self.plan
-        if not p.axes or max(p.axes) < MINIMUM_ELEMENTS:
-            raise _NotElementwise
+        if not p.axes:  # nobody has to wait for others
+            p.ends = {i: UNIFORM if end == FROZEN else end for i, end in p.ends.items()}
         if sum(p.numbers(*v) for v in self.carried) > MAXIMUM_STATES:
             raise _NotElementwise
         values = shared = 0
         for i in self.inside:
-            if i not in self.read_anywhere and i.opcode not in ("constant", "while"):
-                numbers = p.numbers(i)
-                if i.opcode == "reduce":
-                    numbers += p.numbers(i.operands[0])
-                elif i.opcode == "dot":
-                    numbers *= contracted(i)
-                    if numbers > MAXIMUM_PRODUCTS:
-                        raise _NotElementwise
-                values += numbers
-                if not p.has_axes(i):
-                    shared += numbers
-        if values > MAXIMUM_VALUES or shared > max(MAXIMUM_SHARED, values - shared):
+            if i in self.read_anywhere or i.opcode in ("constant", "while"):
+                continue
+            numbers = p.numbers(i.operands[1] if i.opcode == "dynamic-update-slice" else i)
+            if i.opcode == "reduce":
+                numbers += p.numbers(i.operands[0])
+            elif i.opcode == "dot":
+                numbers *= contracted(i)
+                if numbers > MAXIMUM_PRODUCTS:
+                    raise _NotElementwise
+            elif not p.axes and numbers > MAXIMUM_NUMBERS:
+                raise _NotElementwise
+            p.computed.append(i)
+            values += numbers
+            if not p.has_axes(i):
+                shared += numbers
+        if values > MAXIMUM_VALUES:
+            raise _NotElementwise
+        if p.axes and shared > max(MAXIMUM_SHARED, values - shared):
             raise _NotElementwise
         for loop, end in p.ends.items():
             condition = loop.called[0]

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from ..fusion.element_loops import changes, plan
+from typing import TYPE_CHECKING
+
+from ..fusion.element_loops import changes, pays, plan
 from ..ir.hlo import Computation, Instruction, Module, TupleShape, get_tuple_element, parameter
 from ..ir.patterns import constant_value, is_constant
 from .rewrite import with_entry
 
+if TYPE_CHECKING:
+    from ..targets.target import Target
 
-def fuse_loops(module: Module) -> Module:
+
+def fuse_loops(module: Module, target: Target) -> Module:
     """Put each ``while`` that can run element by element into a fusion of the kind "while"."""
     if not any(i.opcode == "while" for c in module.computations() for i in c.instructions):
         return module
-    return with_entry(module, _fuse_in(module.entry))
+    return with_entry(module, _fuse_in(module.entry, target))
 
 
-def _fuse_in(computation: Computation) -> Computation:
+def _fuse_in(computation: Computation, target: Target) -> Computation:
     """The computation with its loops fused, outer ones first: what is inside of a fused one goes along."""
     if not any(i.opcode in ("while", "conditional", "call") for i in computation.instructions):
         return computation
@@ -29,7 +34,7 @@ def _fuse_in(computation: Computation) -> Computation:
         if instruction.opcode in ("while", "conditional", "call"):
             fused = None
             if instruction.opcode == "while" and instruction is not computation.root:
-                fused = _fused(new, _results(instruction, users[instruction]))
+                fused = _fused(new, _results(instruction, users[instruction]), target)
             if fused is not None:
                 fusion, values = fused
                 output.append(fusion)
@@ -43,7 +48,7 @@ def _fuse_in(computation: Computation) -> Computation:
                     if user.opcode == "get-tuple-element":
                         mapped[user] = values[user.attributes["index"]]
                 continue
-            new = new.with_operands(new.operands, [_fuse_in(c) for c in instruction.called])
+            new = new.with_operands(new.operands, [_fuse_in(c, target) for c in instruction.called])
         mapped[instruction] = new
         output.append(new)
     if all(mapped[i] is i for i in computation.instructions):
@@ -61,13 +66,13 @@ def _results(loop: Instruction, users: list[Instruction]) -> list[int] | None:
 
 
 def _fused(
-    loop: Instruction, results: list[int] | None
+    loop: Instruction, results: list[int] | None, target: Target
 ) -> tuple[Instruction, dict[int, Instruction]] | None:
     """The loop as a fusion, and the value of each of ``results``; None if it is to stay a loop."""
     if results is None:
         return None
     found = plan(loop)
-    if found is None:
+    if found is None or not pays(found, target.costs):
         return None
     changed = changes(loop)
     wanted = [n for n in results if n in changed]

@@ -163,6 +163,12 @@ class Loops:
         float, "times", "the work that is the same for all blocks, which a block should do"
     ]
     strip: Annotated[int, "vectors", "of the shortest strip"]
+    numbers: Annotated[
+        float, "numbers", "more than one, of a value in the mean, of a loop without axes at most"
+    ]
+    repeated: Annotated[
+        float, "times", "a cheap instruction: the dear ones that such a loop repeats at most"
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

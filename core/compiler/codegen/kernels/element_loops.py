@@ -6,7 +6,8 @@ elements along one axis. In registers it is some vectors' worth, which are compu
 last step's result, the others go on. Where that is not enough, because a step is a long chain of operations (tanh), or
 where each step reads or writes rows of memory (a scan's inputs and outputs), it is a *strip*: up to some thousand
 elements whose states lie on the stack, and each step runs along the strip. Where the length is not a multiple of the
-block's, the last block begins earlier: two blocks compute some elements, and get the same.
+block's, the last block begins earlier: two blocks compute some elements, and get the same. A loop without axes is one
+unit of work, of single numbers.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str
             "INTERNAL", "the loop does not run element by element", instruction
         )
     axis = lane_axis(plan)
-    size = plan.axes[axis]
+    size = plan.axes[axis] if plan.axes else 1
     form = form_of(target, loop, plan, size)
     g, b = frame.generator, frame.builder
     outer = [dim for n, dim in enumerate(plan.axes) if n != axis]
@@ -99,11 +100,15 @@ class Form(NamedTuple):
 def lane_axis(plan: Plan) -> int:
     """The axis along which vectors run: the last one, as memory does, unless it is short."""
     last = len(plan.axes) - 1
+    if last < 0:
+        return 0  # nothing runs along it
     return last if plan.axes[last] >= 64 else max(range(last + 1), key=plan.axes.__getitem__)
 
 
 def form_of(target: Target, loop: hlo.Instruction, plan: Plan, size: int) -> Form:
     """How to take the elements of an axis of ``size`` through ``loop``."""
+    if not plan.axes:
+        return Form(1, 1)
     width = min(loops.lanes_for(target, c) for c in _bodies(loop))
     while width > size:
         width //= 2
@@ -235,7 +240,8 @@ class _Block:
         """Go on with the vector that begins at ``start``."""
         lane = start._replace(stride=int(self.width > 1), lanes=self.width)
         self.at = [*outer]
-        self.at.insert(self.axis, lane)
+        if self.plan.axes:
+            self.at.insert(self.axis, lane)
 
     # --------------------------------------------------------------------------------------------------- in strips
     @contextmanager

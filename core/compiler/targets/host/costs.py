@@ -146,7 +146,15 @@ _HOST: Final = Costs(
         weights_read=1.25,
     ),
     components=Components(least=4096, least_component=64, moved=0.5),
-    loops=Loops(carried=8, latency=8.0, enough_work=0.7, shared=4.0, strip=8),
+    loops=Loops(
+        carried=8,
+        latency=8.0,
+        enough_work=0.7,
+        shared=4.0,
+        strip=8,
+        numbers=6.0,
+        repeated=64.0,
+    ),
     products=Products(
         few_rows=8,
         packed_rows=5,

@@ -250,8 +250,36 @@ def many_numbers(x):
     return lax.fori_loop(0, 4, lambda _, x: x + jnp.roll(x, 1, axis=1), x)
 
 
-def few_elements(x):
-    return lax.fori_loop(0, 4, lambda _, x: x * 0.5, x)
+def longer_mixed(x, w):
+    """A product of one number more than a loop of single numbers may have."""
+    return lax.fori_loop(0, 4, lambda _, x: w @ x * 0.1, x)
+
+
+def softmax(x):
+    """Eight exponentials are one vector's."""
+    return lax.fori_loop(0, 4, lambda _, x: jax.nn.softmax(x), x)
+
+
+def mostly_vectors(x):
+    def step(_, x):
+        for _ in range(3):
+            x = x - 0.1 * jnp.sum(x)
+        return x
+
+    return lax.fori_loop(0, 4, step, x)
+
+
+def scalars(x, y):
+    return lax.fori_loop(0, 4, lambda _, s: (s[0] * 0.5 + s[1], s[0]), (x, y))
+
+
+def long_rows(x, xs):
+    """A step reads a row that is no number's, and writes one."""
+    return lax.scan(lambda x, r: (x * 0.5 + r.sum(), r + x[0]), x, xs)
+
+
+def long_table(x, table):
+    return lax.fori_loop(0, 4, lambda _, x: x * 0.5 + (table * x[0]).sum(), x)
 
 
 def running_sum(x):
@@ -275,7 +303,16 @@ WRONG = {
     "mixed": (mixed, [f32(64), f32(64, 64)]),
     "many_products": (many_products, [f32(20, 9), f32(9, 9)]),
     "many_numbers": (many_numbers, [f32(8, 200)]),
-    "few_elements": (few_elements, [f32(3)]),
+    "neighbours_17": (neighbours, [f32(17)]),
+    "own_table_4": (own_table, [f32(4)]),
+    "history_read_3": (history_read, [f32(3), f32(2, 3)]),
+    "history_of_itself_3": (history_of_itself, [f32(5, 3)]),
+    "longer_mixed": (longer_mixed, [f32(9), f32(9, 9)]),
+    "softmax": (softmax, [f32(8)]),
+    "mostly_vectors": (mostly_vectors, [f32(16)]),
+    "scalars": (scalars, [np.float32(0.5), np.float32(2)]),
+    "long_rows": (long_rows, [f32(3), f32(4, 20)]),
+    "long_table": (long_table, [f32(3), f32(20)]),
     "running_sum": (running_sum, [f32(64)]),
 }
 
@@ -287,6 +324,69 @@ def test_loop_that_does_not_fit_takes_the_general_way(name):
     results = Simulation(module).run(WRONG[name][1])
     for a, b in zip(results, expected_of(name), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+
+
+def filtered(a, q, ys):
+    """The mean and the covariance of a filter: one system, whose numbers are registers."""
+
+    def step(carry, y):
+        mean, covariance = carry
+        mean, covariance = a @ mean, a @ covariance @ a.T + q
+        gain = covariance[:, 0] / (covariance[0, 0] + 0.1)
+        error = y - mean[0]
+        new = mean + gain * error, covariance - jnp.outer(gain, covariance[0])
+        return new, (error, *new)
+
+    return lax.scan(step, (jnp.zeros(3, a.dtype), jnp.eye(3, dtype=a.dtype)), ys)
+
+
+FEW = {
+    "filtered": (filtered, [f32(3, 3), f32(3, 3), f32(9)]),
+    "filtered_gradient": (
+        jax.grad(lambda *a: sum((x**2).sum() for x in jax.tree.leaves(filtered(*a)))),
+        [f32(3, 3), f32(3, 3), f32(9)],
+    ),
+    "neighbours_3": (neighbours, [f32(3)]),
+    "reversed_7": (reversed_, [f32(7)]),
+    "total_5": (total, [f32(5)]),
+    "total_counted_4": (total_counted, [f32(4)]),
+    "own_transpose_3": (own_transpose, [f32(3, 3)]),
+    "until_all_3": (lambda x: until_all(x) + 1, [f32(3)]),
+    "frozen_3": (frozen, [f32(3, 2), 9 * f32(3)]),
+    "frozen_by_another_3": (lambda x: frozen_by_another(x) + 1, [f32(3)]),
+    "partly_frozen_3": (partly_frozen, [f32(3), np.zeros(3, np.int32)]),
+    "until_sum_3": (lambda x: until_sum(x) + 1, [f32(3)]),
+    "split_4": (split, [f32(4)]),
+    "mixed_8": (mixed, [f32(8), f32(8, 8)]),
+    "systems_2": (systems, [f32(2, 3)]),
+    "backwards_2": (backwards, [f32(2), f32(9, 2)]),
+    "partly_written_3": (partly_written, [f32(3), f32(6, 3)]),
+    "nested_3": (nested, [f32(3)]),
+    "unknown_count_3": (unknown_count, [f32(3), np.int32(4)]),
+}
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_loop_over_few_numbers_is_one_kernel(name):
+    function, arguments = FEW[name]
+    module = compiled(function, arguments)
+    assert fused_loops(module)
+    assert not loops(module)
+    assert all(not element_loops.plan(_loop_of(f)).axes for f in fused_loops(module))
+    expected = evaluate(read(function, arguments), arguments)
+    for a, b in zip(Simulation(module).run(arguments), expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+
+
+def _loop_of(fusion):
+    return next(i for i in fusion.called[0].instructions if i.opcode == "while")
+
+
+def test_a_scan_of_many_steps_writes_single_rows():
+    """How much a step computes does not depend on the length of what it writes into."""
+    for dims in ((3,), (64,)):
+        module = compiled(outputs, [f32(*dims), f32(5000, *dims)])
+        assert len(fused_loops(module)) == 1
 
 
 def test_inner_loop_is_fused_where_the_outer_one_cannot_be():
@@ -318,7 +418,7 @@ def test_program_without_loops_stays_the_same_object():
     from tripont.core.compiler.passes.fuse_loops import fuse_loops
 
     module = read(lambda x: x * 2, [f32(8)])
-    assert fuse_loops(module) is module
+    assert fuse_loops(module, for_cpu()) is module
 
 
 def test_states_that_begin_with_one_constant():

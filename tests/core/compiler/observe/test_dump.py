@@ -154,24 +154,24 @@ def test_thunks_are_numbered_as_the_runtime_numbers_them(tmp_path: Path) -> None
 def test_kernels_of_a_loop_that_became_one_function(tmp_path: Path) -> None:
     """The fusions in the loop name their own function and the loop's, which calls it."""
     program = """
-    func.func @main(%n: tensor<i32>, %x: tensor<8xf32>) -> tensor<8xf32> {
+    func.func @main(%n: tensor<i32>, %x: tensor<16xf32>) -> tensor<16xf32> {
       %one = stablehlo.constant dense<1> : tensor<i32>
-      %r:2 = stablehlo.while(%i = %n, %a = %x) : tensor<i32>, tensor<8xf32>
+      %r:2 = stablehlo.while(%i = %n, %a = %x) : tensor<i32>, tensor<16xf32>
         cond {
           %limit = stablehlo.constant dense<10> : tensor<i32>
           %c = stablehlo.compare LT, %i, %limit : (tensor<i32>, tensor<i32>) -> tensor<i1>
           stablehlo.return %c : tensor<i1>
         } do {
           %j = stablehlo.add %i, %one : tensor<i32>
-          %t = stablehlo.tanh %a : tensor<8xf32>
-          %b = stablehlo.reverse %t, dims = [0] : tensor<8xf32>
-          stablehlo.return %j, %b : tensor<i32>, tensor<8xf32>
+          %t = stablehlo.tanh %a : tensor<16xf32>
+          %b = stablehlo.reverse %t, dims = [0] : tensor<16xf32>
+          stablehlo.return %j, %b : tensor<i32>, tensor<16xf32>
         }
-      return %r#1 : tensor<8xf32>
+      return %r#1 : tensor<16xf32>
     }"""
     compile_program(program.encode(), "mlir", b"", {"dump_to": str(tmp_path)})
     module = description(tmp_path)
-    (tanh,) = [o for o in module["operations"] if o["transcendentals"] == 8]
+    (tanh,) = [o for o in module["operations"] if o["transcendentals"] == 16]
     (launched,) = {t["kernel"] for t in module["thunks"] if t["kind"] == "kernel"}
     assert tanh["kernels"][-1] == launched
     assert len(tanh["kernels"]) == 2

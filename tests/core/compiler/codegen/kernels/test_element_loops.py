@@ -307,10 +307,14 @@ def test_numbers_in_any_order():
 # ------------------------------------------------------------------------------------------------ random bodies
 
 
-def random_loop(seed: int):
-    """A loop of some steps, and its arguments: the body moves, mixes and sums an element's numbers."""
+def random_loop(seed: int, few: bool = False):
+    """A loop of some steps, and its arguments: the body moves, mixes and sums an element's numbers. ``few``: there are
+    so few elements that they are numbers too.
+    """
     rng = np.random.default_rng(seed)
     size, count, steps = int(rng.integers(8, 200)), int(rng.integers(1, 5)), int(rng.integers(2, 6))
+    if few:
+        size = 1 + size % 4
     first = bool(rng.integers(0, 2))  # whether the elements' dimension is the first one
     rows, unknown = bool(rng.integers(0, 2)), bool(rng.integers(0, 2))
     axis = 1 if first else 0  # of an element's numbers
@@ -388,9 +392,9 @@ def random_loop(seed: int):
     return lambda x, y: lax.fori_loop(0, steps, lambda i, s: body(i, *s), (x, y)), arguments
 
 
-def check_random(seed: int) -> bool:
+def check_random(seed: int, few: bool = False) -> bool:
     """Whether the loop of a seed became a kernel; it is right then."""
-    function, arguments = random_loop(seed)
+    function, arguments = random_loop(seed, few)
     found = fused_loops(compiled(function, arguments))
     if len(found) != 1:
         return False
@@ -401,3 +405,75 @@ def check_random(seed: int) -> bool:
 @pytest.mark.parametrize("first", range(0, 24, 8))
 def test_random_bodies(first):
     assert sum(check_random(seed) for seed in range(first, first + 8)) >= 4
+
+
+@pytest.mark.parametrize("first", range(0, 24, 8))
+def test_random_bodies_of_few_numbers(first):
+    assert sum(check_random(seed, few=True) for seed in range(first, first + 8)) >= 2
+
+
+# ------------------------------------------------------------------------------------------------------ few numbers
+
+
+def filtered(a, q, ys):
+    """A filter's mean and covariance, with what its gradient needs."""
+
+    def step(carry, y):
+        mean, covariance = carry
+        mean, covariance = a @ mean, a @ covariance @ a.T + q
+        gain = covariance[:, 0] / (covariance[0, 0] + a.dtype.type(0.25))
+        error = y - mean[0]
+        new = mean + gain * error, covariance - jnp.outer(gain, covariance[0])
+        return new, (error, *new)
+
+    return lax.scan(step, (jnp.zeros(3, a.dtype), jnp.eye(3, dtype=a.dtype)), ys)
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "complex64"])
+def test_one_system(cpu, dtype):
+    with jax.enable_x64(True):
+        arguments = [
+            f32(*dims, seed=n).astype(dtype) for n, dims in enumerate(((3, 3), (3, 3), (7,)))
+        ]
+        fusion = check(filtered, arguments, cpu, {"bfloat16": 5e-2}.get(dtype, 2e-5))
+    assert not element_loops.plan(loop_of(fusion)).axes
+
+
+def test_integers_of_one_system_are_exact():
+    def function(x, w):
+        return lax.fori_loop(0, 9, lambda i, x: w @ x + x[::-1] * i, x)
+
+    x, w = (
+        np.random.default_rng(3).integers(-(2**31), 2**31, n).astype(np.int32) for n in (4, (4, 4))
+    )
+    check(function, [x, w])
+
+
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_one_system_until_a_condition(count):
+    """The condition reads numbers of states; a loop may take no step at all."""
+
+    def function(x, n):
+        return lax.while_loop(
+            lambda s: (s[1] < n) & (s[0].sum() < 1e6),
+            lambda s: (s[0] + s[0][::-1], s[1] + 1),
+            (x, 0),
+        )
+
+    fusion = fusion_of(function, [f32(3), np.int32(count)])
+    values = [f32(3) if o.dims else np.int32(count) for o in fusion.operands]
+    expected = evaluate_computation(fusion.called[0], values)
+    for a, b in zip(Kernel(fusion).run(values), expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def test_small_floats_of_one_system_are_rounded_in_each_step():
+    """1 + 2^-9 is 1 in bf16, however often it is added."""
+
+    def function(x):
+        return lax.fori_loop(0, 1000, lambda _, x: x[::-1] + jnp.bfloat16(2**-9), x)
+
+    x = np.ones(3, jnp.bfloat16)
+    (result,) = Kernel(fusion_of(function, [x])).run([x])
+    np.testing.assert_array_equal(result, x)
