@@ -23,7 +23,7 @@ from ..elements import conversion, memory
 from ..elements.elemental import element, inline
 from ..generator import ZERO, Array, Coordinate, Generator, Index, fixed
 from ..llvm_ir import Value, i64
-from ..representation import Element
+from ..representation import Complex, Element, lanes
 from . import loops
 from .emit import EmittedKernel, Frame
 
@@ -31,6 +31,10 @@ from .emit import EmittedKernel, Frame
 _CHAINS: Final = 4
 # Updates of all tables before the next test of the loop's end.
 _UNROLLED: Final = 4
+
+# Bytes of the shortest vector that is written to the stack. LLVM 22 keeps a shorter one, of which an element is read
+# back, in a register for x86-64, and then takes 64 bits of it for the element's 32: a place far outside of the result.
+_SHORTEST: Final = 16
 
 At = dict[int, Coordinate]
 
@@ -114,11 +118,13 @@ class ScatterElements:
         self.lanes = min(self.lanes, 1 << (length - 1).bit_length())
         most = target.costs.memory.places // (each * self.chains)
         self.block = max(self.lanes, min(most, length) // self.lanes * self.lanes)
-        shape = (self.chains, self.block + self.lanes)
-        self.places = self.stack(hlo.Shape(self.place, shape))
-        self.ahead = self.stack(hlo.Shape(dtype, shape)) if self.stored else None
+        self.places = self.stack(self.place)
+        self.ahead = self.stack(dtype) if self.stored else None
 
-    def stack(self, shape: hlo.Shape) -> Array:
+    def stack(self, dtype: dtypes.DType) -> Array:
+        """A row of the block's length for each table, with room for the last vector."""
+        room = max(self.lanes, _SHORTEST // dtype.size)
+        shape = hlo.Shape(dtype, (self.chains, self.block + room))
         return Array(self.frame.builder.alloca("i8", shape.bytes), shape)
 
     # -------------------------------------------------------------------------------------------------- loops
@@ -222,10 +228,26 @@ class ScatterElements:
         g = self.g
         index = tuple(at[d] for d in range(len(self.update_dims)))
         place = self.places_at(at, slot.lanes)
-        g.store(self.places, (fixed(chain), slot), place)
+        self.put(self.places, chain, slot, place)
         if self.ahead is not None:
-            g.store(self.ahead, (fixed(chain), slot), element(g, self.updates, index))
+            self.put(self.ahead, chain, slot, element(g, self.updates, index))
         return place
+
+    def put(self, array: Array, chain: int, slot: Coordinate, value: Element) -> None:
+        """Write a vector to the stack, in repeated lanes if it is shorter than :data:`_SHORTEST`.
+
+        What lies behind it is written later, or never read.
+        """
+        b, given = self.g.builder, lanes(value)
+        least = _SHORTEST // array.shape.dtype.size
+        if 1 < given < least:
+            order = [n % given for n in range(least)]
+            if isinstance(value, Complex):
+                value = Complex(*(b.shuffle(part, part, order) for part in value))
+            else:
+                value = b.shuffle(value, value, order)
+            slot = slot._replace(lanes=least, high=slot.high + least)
+        self.g.store(array, (fixed(chain), slot), value)
 
     def places_at(self, at: At, lanes: int) -> Value:
         """The places of the updates at ``at``, behind those of the shared dimensions' entry; -1 outside."""

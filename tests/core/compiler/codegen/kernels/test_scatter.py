@@ -12,7 +12,7 @@ from tripont.core.compiler.ir import dtypes, hlo
 from tripont.core.compiler.ir.dtypes import DType
 from tripont.core.compiler.targets.host import for_cpu
 
-from tests.core.compiler.codegen.harness import Kernel, aligned, op
+from tests.core.compiler.codegen.harness import Kernel, aligned, fusion, op
 
 Array = np.ndarray[Any, Any]
 BODIES: dict[str, Callable[[Any, Any], Any]] = {
@@ -273,3 +273,40 @@ def test_several_arrays() -> None:
     )
     np.testing.assert_array_equal(results_[0], best)
     np.testing.assert_array_equal(results_[1], where)
+
+
+@pytest.mark.parametrize("cpu", ["host", "x86-64-v2", "x86-64-v3"])
+@pytest.mark.parametrize("dtype", [dtypes.F32, dtypes.F16, dtypes.U8, dtypes.C64], ids=str)
+def test_two_updates_whose_places_are_one_register(dtype: DType, cpu: str) -> None:
+    """LLVM took both 32-bit places, which lay on the stack, for the 64 bits of one address.
+
+    It does so only if it knows that no place is outside, and that the first one is not negative.
+    """
+    x, first, updates = (
+        hlo.parameter(n, s)
+        for n, s in enumerate(
+            [hlo.Shape(dtype, (2, 12)), hlo.Shape(dtypes.S32), hlo.Shape(dtype, (2,))]
+        )
+    )
+    pair = hlo.Shape(dtypes.S32, (2,))
+
+    def number(value: int) -> hlo.Instruction:
+        return hlo.broadcast(hlo.constant(value, dtypes.S32), (2,))
+
+    steps = op("multiply", pair, op("iota", pair, dimension=0), number(11))
+    some = op("and", first.shape, first, hlo.constant(15, dtypes.S32))
+    sums = op("add", pair, steps, hlo.broadcast(some, (2,)))
+    places = op("remainder", pair, sums, number(4))
+    tripled = op("add", updates.shape, updates, updates)
+    i = scatter((2, 12), (2,), (2,), Numbers((), (1,), (1,), 1, (0,), (0,)), "add", dtype).replace(
+        operands=(x, places, tripled)
+    )
+    fused = fusion("scatter", [x, first, updates], i)
+    result = aligned((2, 12), dtype.numpy)
+    result[...] = np.zeros((2, 12), dtype.numpy)
+    given = np.array([2, 5], dtype.numpy)
+    kernel = Kernel(fused, for_cpu(cpu))
+    kernel.call([result.copy(), np.array(6, np.int32), given, result])
+    expected = np.zeros((2, 12), dtype.numpy)
+    expected[0, 2], expected[1, 1] = 4, 10  # 6 % 4, 17 % 4
+    np.testing.assert_array_equal(result, expected)
