@@ -430,6 +430,7 @@ class _Fuser:
                         cluster.kind == "loop"
                         and cluster.dims == dims
                         and cluster not in reading
+                        and instruction not in cluster.members  # at another index
                         and len(cluster.roots) < 16
                         and cluster.cost + cost <= self.limits.most
                         and cluster.can_read_all(len(instruction.operands))

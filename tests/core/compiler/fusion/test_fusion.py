@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tripont.core import _tripont
 from tripont.core.compiler import pipeline
+from tripont.core.compiler.compile import compile_program
 from tripont.core.compiler.fusion.fuse import fuse
 from tripont.core.compiler.ir import hlo, verifier
 from tripont.core.compiler.ir.hlo import Instruction, Module
@@ -502,3 +504,24 @@ def test_what_is_free_is_computed_in_a_full_kernel_too() -> None:
     fusions = [i for i in after.entry.instructions if i.opcode == "fusion"]
     assert len(fusions) > 1
     assert not any(i.called[0].root.opcode == "broadcast" for i in fusions)
+
+
+def test_a_value_read_in_reverse_does_not_become_a_result_of_its_reader() -> None:
+    """Its reader computes the sum at the mirrored index; as a result it would stand at the reader's own index too."""
+    text = b"""func.func @main(%x: tensor<3x5xi32>) -> (tensor<5xi32>, tensor<5xi32>, tensor<5xi32>) {
+  %z = stablehlo.constant dense<0> : tensor<i32>
+  %r = stablehlo.reduce(%x init: %z) applies stablehlo.xor across dimensions = [0]
+    : (tensor<3x5xi32>, tensor<i32>) -> tensor<5xi32>
+  %s = stablehlo.add %r, %r : tensor<5xi32>
+  %v = stablehlo.reverse %s, dims = [0] : tensor<5xi32>
+  %y = stablehlo.multiply %v, %r : tensor<5xi32>
+  return %s, %v, %y : tensor<5xi32>, tensor<5xi32>, tensor<5xi32>
+}"""
+    x = np.arange(15, dtype=np.int32).reshape(3, 5) ** 2
+    device = _tripont.Client({"device": "host", "num_devices": 1}).devices[0]
+    loaded = _tripont.Executable.load(compile_program(text, "mlir", b"", {}))
+    r = np.bitwise_xor.reduce(x, 0)
+    for got, want in zip(
+        loaded.run(device, [x]), (2 * r, 2 * r[::-1], 2 * r[::-1] * r), strict=True
+    ):
+        np.testing.assert_array_equal(got, want)
