@@ -5,6 +5,7 @@ Sizes are on both sides of those from which on passes split the work.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -52,7 +53,7 @@ def minus_zeros(dims: tuple[int, ...], dtype: Any) -> Array:
     return np.full(dims, value, dtype)
 
 
-FLOATS = [np.float32, np.float64, ml_dtypes.bfloat16, np.complex64]
+FLOATS = [np.float32, np.float64, np.float16, ml_dtypes.bfloat16, np.complex64]
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -64,6 +65,22 @@ def test_scattered_sums_leave_minus_zeros_alone(dtype: Any) -> None:
     assert_same_bits(np.asarray(got)[1:], x[1:])
 
 
+def sums_of_zeros(way: Callable[[Any, Any], Any], dims: tuple[int, ...], dtype: Any) -> None:
+    """Sums of -0.0 alone are -0.0 if they start there, and +0.0 if they start at +0.0.
+
+    The start is a number that the compiler knows, or an argument. JAX starts a sum by ``lax.add`` itself at +0.0
+    always, so these are by a function of their own.
+    """
+    x, below = minus_zeros(dims, dtype), minus_zeros((), dtype)[()]
+    above = np.zeros((), dtype)[()]
+    with jax.enable_x64(True):
+        unknown = jax.jit(way)
+        for start in (below, above):
+            known = jax.jit(lambda x, start=start: way(x, start))
+            for got in (known(x), unknown(x, start)):
+                assert_same_bits(got, np.full(got.shape, start, dtype))
+
+
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize(
     ("dims", "dimensions"),
@@ -73,10 +90,32 @@ def test_scattered_sums_leave_minus_zeros_alone(dtype: Any) -> None:
 def test_sums_that_start_at_minus_zero_stay_there(
     dtype: Any, dims: tuple[int, ...], dimensions: tuple[int, ...]
 ) -> None:
-    """JAX starts a sum by ``lax.add`` itself at +0.0 always, so this one is by a function of its own."""
-    with jax.enable_x64(True):
-        start = minus_zeros((), dtype)[()]
-        got = jax.jit(lambda x: lax.reduce(x, start, lambda a, b: a + b, dimensions))(
-            minus_zeros(dims, dtype)
-        )
-    assert_same_bits(got, minus_zeros(got.shape, dtype))
+    sums_of_zeros(lambda x, s: lax.reduce(x, s, lambda a, b: a + b, dimensions), dims, dtype)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("dims", [(100,), (5003,), (40, 30)], ids=str)
+def test_cumulative_sums_that_start_at_minus_zero_stay_there(
+    dtype: Any, dims: tuple[int, ...]
+) -> None:
+    """Along the first dimension, where vectors run along the second one if there is one."""
+    window = (dims[0], *[1] * len(dims[1:]))
+    padding = [(dims[0] - 1, 0), *[(0, 0)] * len(dims[1:])]
+    sums_of_zeros(
+        lambda x, s: lax.reduce_window(x, s, lambda a, b: a + b, window, (1,) * len(dims), padding),
+        dims,
+        dtype,
+    )
+
+
+def test_sums_of_sums_start_at_both_zeros() -> None:
+    """Two sums that become one: +0.0 and an unknown -0.0 are +0.0, -0.0 and -0.0 are -0.0."""
+    x, below = minus_zeros((9, 33, 17), np.float32), np.float32(-0.0)
+
+    def sums(x: Any, first: Any, second: Any) -> Any:
+        inner = lax.reduce(x, first, lambda a, b: a + b, (1,))
+        return lax.reduce(inner, second, lambda a, b: a + b, (0,))
+
+    for first, want in ((np.float32(0), np.float32(0)), (below, below)):
+        program = jax.jit(lambda x, second, first=first: sums(x, first, second))
+        assert_same_bits(program(x, below), np.full(17, want))

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from .dtypes import DType
+from .dtypes import F8E8M0FNU, DType
 from .hlo import Computation, Instruction, Shape, broadcast, constant
 
 #: Library calls that HLO has an opcode for, by which the program that users read names them.
@@ -132,11 +132,13 @@ def scatters_elements(instruction: Instruction) -> bool:
 def identity_value(opcode: str, instruction: Instruction) -> Any | None:
     """The value e with op(e, x) = x for ``instruction``'s dtype, as a NumPy scalar; None if there is no such value.
 
-    A sum that starts at its +0.0 loses the sign of -0.0 (:func:`neutral_start`). Complex products have none: 1+0j times
-    an infinity has a NaN, and times -0.0-1j another sign of zero.
+    That of a sum of floats is -0.0, because +0.0 takes the sign of -0.0 away. Complex products have none: 1+0j times an
+    infinity has a NaN, and times -0.0-1j another sign of zero.
     """
     dtype = instruction.dtype
     native = dtype.numpy
+    if opcode == "add" and (dtype.is_float or dtype.is_complex) and dtype is not F8E8M0FNU:
+        return -np.zeros((), native)[()]
     if opcode == "add" or opcode == "or" or opcode == "xor":
         return np.zeros((), native)[()]
     if opcode == "multiply":
@@ -157,8 +159,8 @@ def identity_value(opcode: str, instruction: Instruction) -> Any | None:
 def neutral_start(opcode: str, reduction: Instruction) -> Any | None:
     """The value that every part of a reduction may start from: None if there is no such value.
 
-    An initial value that is a zero of a sum of floats or 1+0j of a complex product: the reduction meets it by its
-    definition, and a sum that starts at -0.0 stays -0.0. Otherwise :func:`identity_value`.
+    A known initial value that is a zero of a sum of floats or 1+0j of a complex product: the reduction meets it by its
+    definition, however often. Otherwise :func:`identity_value`.
     """
     neutral = {"add": 0, "multiply": 1}.get(opcode)
     if neutral is not None and (reduction.dtype.is_float or reduction.dtype.is_complex):

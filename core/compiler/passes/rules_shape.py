@@ -12,7 +12,7 @@ from ..ir.patterns import (
     binary_body,
     body_on_arrays,
     constant_value,
-    is_constant,
+    identity_value,
     reshape,
     scalar_of,
     splat,
@@ -375,15 +375,20 @@ def _reduce_of_reduce(i: Instruction, inner: Instruction) -> Instruction | None:
     if opcode is None or opcode != binary_body(inner.called[0]) or "split" in inner.attributes:
         return None
     source, first = inner.operands
-    if opcode != "add" or not is_constant(first, 0):
+    zero = constant_value(first)
+    if opcode != "add" or zero is None or zero != 0:
         return None
     reduced = set(inner.attributes["dimensions"])
     kept = [n for n in range(len(source.dims)) if n not in reduced]
     dimensions = tuple(sorted(reduced | {kept[d] for d in i.attributes["dimensions"]}))
     last = i.operands[1]
     value = constant_value(last)
-    if value is not None and value == 0:  # the sum of both zeros, which is -0.0 if both are
-        zero = first.attributes["literal"][()] + value
+    neutral = identity_value("add", i)
+    if value is None:  # It may be -0.0, which stands only if the first zero has no other sign.
+        if neutral is None or zero.tobytes() != neutral.tobytes():
+            return None
+    elif value == 0:  # the sum of both zeros, which is -0.0 if both are
+        zero = zero + value
         if zero.tobytes() != value.tobytes():
             last = constant(zero, i.dtype, i.metadata)
     return i.replace(operands=(source, last), attributes={"dimensions": dimensions})

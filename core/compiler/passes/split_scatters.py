@@ -43,8 +43,6 @@ def _split(i: Instruction, threads: Threads) -> Instruction | None:
     neutral = None if opcode is None else identity_value(opcode, i)
     if opcode is None or neutral is None:
         return None
-    if opcode == "add" and not (i.dtype.is_integer or i.dtype.kind == "pred"):
-        neutral = -neutral  # an element -0 that nothing is added to stays -0
     parts = _parts(updates.elements / (threads.scatter_each * operand.elements), threads)
     if parts < 2:
         return None

@@ -53,8 +53,9 @@ def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str
 def identity(reduce: hlo.Instruction) -> Element | None:
     """The neutral element of a reduction (or reduce-window) by one commutative operation; None for any other.
 
-    For sums and products of floats it is the initial value itself where that is known to be such an element: a sum that
-    starts at -0.0 stays -0.0. For complex products nothing else is: 1+0j times an infinity has a NaN.
+    For sums and products of floats it is the initial value itself where that is known to be 0 or 1. Otherwise it is
+    -0.0 for sums, because +0.0 takes the sign of an initial value -0.0 away, and there is none for complex products:
+    1+0j times an infinity has a NaN.
     """
     body = reduce.called[0]
     root = body.root
@@ -83,7 +84,9 @@ def identity(reduce: hlo.Instruction) -> Element | None:
         known = constant_value(initial)
         if known is not None and known == value:
             return literal(dtype, known)
-        if root.opcode == "multiply" and dtype.is_complex:
+        if root.opcode == "add":
+            return literal(dtype, complex(-0.0, -0.0) if dtype.is_complex else -0.0)
+        if dtype.is_complex:
             return None
     return literal(dtype, value)
 
