@@ -35,8 +35,8 @@ constexpr std::chrono::microseconds kNap{50};
 // How long what was begun with others may take to end after an error.
 constexpr std::chrono::seconds kFarewell{2};
 
-// Says that what was sent before it has arrived: if the sender gives up in between, its memory may
-// be read when it is something else already, and this is not sent.
+// A sender says with it that what it sent before is sent: if it gives up in between, its memory may be
+// read when it is something else already, and this is not sent. The receiver waits for it.
 constexpr char kReceipt = 'r';
 
 // Whether a receive that is over has brought no header.
@@ -316,9 +316,9 @@ Status Exchange::ExchangeReceipts(Traffic& traffic) {
   traffic.about.clear();
   for (size_t i = 0; i < peers_.size(); ++i) {
     if (peers_[i].bytes_to_receive > kPackedBytes)
-      TRIPONT_RETURN_IF_ERROR(PostSend(traffic, i, &kReceipt, 1));
-    if (peers_[i].bytes_to_send > kPackedBytes)
       TRIPONT_RETURN_IF_ERROR(PostReceive(traffic, i, traffic.In(i), 1, /*is_header=*/false));
+    if (peers_[i].bytes_to_send > kPackedBytes)
+      TRIPONT_RETURN_IF_ERROR(PostSend(traffic, i, &kReceipt, 1));
   }
   return traffic.requests.empty() ? OkStatus() : Await(traffic);
 }

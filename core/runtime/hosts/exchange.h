@@ -90,8 +90,9 @@ class Exchange {
   Status TestEach(Traffic& traffic, Job::Wait& wait, bool* done);
   // Puts what came in one message with its header to where it shall be received.
   Status Unpack(const Traffic& traffic);
-  // Tells the senders of what was received into the caller's memory that it has arrived, and waits
-  // until they have said so of what was sent from there.
+  // Tells the receivers of what was sent straight from the caller's memory that all of it is sent, and
+  // waits until the senders of what was received into that memory have said so: a sender that gave up
+  // before may have freed what MPI was still reading, and says nothing.
   Status ExchangeReceipts(Traffic& traffic);
   // A clearer reason than `status`, with which MPI failed: that of the first header that has come
   // from another program. `status` itself if there is none.

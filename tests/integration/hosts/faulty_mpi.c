@@ -2,6 +2,7 @@
 //
 //   dies_in_start       the process is killed when it begins what all processes end MPI's start with
 //   fails_to_send       no message of more than 16 KB can be sent
+//   sends_no_receipt    no message of a single byte can be sent
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <signal.h>
@@ -29,5 +30,6 @@ int MPI_Isend_c(const void* data, int64_t count, Handle type, int target, int ta
   int (*real)(const void*, int64_t, Handle, int, int, Handle, Handle*);
   *(void**)&real = dlsym(RTLD_NEXT, "MPI_Isend_c");
   if (count > (16 << 10) && Has("fails_to_send")) return kErrorOther;
+  if (count == 1 && Has("sends_no_receipt")) return kErrorOther;
   return real(data, count, type, target, tag, comm, request);
 }

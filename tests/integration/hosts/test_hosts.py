@@ -354,6 +354,18 @@ def test_mpi_fails_in_a_collective(faulty_mpi: str) -> None:
 
 
 @pytest.mark.slow
+def test_a_sender_gives_up_before_its_memory_is_free(faulty_mpi: str) -> None:
+    """Its receiver does not take what has come for the array: the memory may have been another array's by then."""
+    ended = processes.run(
+        "hands_on",
+        environment={"TRIPONT_MPI_PATH": faulty_mpi},
+        of_process={0: {"FAULTY_MPI": "sends_no_receipt"}},
+    )
+    for _, error in _errors(ended):
+        assert "MPI, MPI_Isend: " in error
+
+
+@pytest.mark.slow
 def test_a_client_outside_of_the_job() -> None:
     ended = processes.run("alone_too", devices=2)
     assert all("alone [[3. 3. 3. 3.]]\nNO ERROR" in e.output for e in ended), ended

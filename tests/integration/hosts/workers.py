@@ -655,6 +655,18 @@ def sums_twice() -> None:
     report(sums)
 
 
+def hands_on() -> None:
+    """Process 0 hands a large array to process 1, and receives nothing."""
+    mesh = Mesh(np.array(jax.devices()), "x")
+
+    def body(x: jax.Array) -> jax.Array:
+        return jax.lax.ppermute(x, "x", [(0, 1)])
+
+    mapped = jax.shard_map(body, mesh=mesh, in_specs=P("x"), out_specs=P("x"))
+    value = shard(mesh, P("x"), np.ones((len(jax.devices()), 100_000), np.float32))
+    report(lambda: jax.jit(mapped)(value).block_until_ready())
+
+
 def listening() -> None:
     """Print the addresses of the sockets that this process listens on, but JAX's coordinator."""
     mesh = Mesh(np.array(jax.devices()), "x")
