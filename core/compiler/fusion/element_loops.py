@@ -139,6 +139,15 @@ def contracted(dot: Instruction) -> int:
     )
 
 
+def terms(i: Instruction) -> int:
+    """How many numbers each element of a product or a reduction combines; 1 for other instructions."""
+    if i.opcode == "dot":
+        return contracted(i)
+    if i.opcode == "reduce":
+        return math.prod(i.operands[0].dims[d] for d in i.attributes["dimensions"])
+    return 1
+
+
 def changes(loop: Instruction) -> list[int]:
     """The states of a loop that its body changes."""
     body = loop.called[1]
@@ -467,6 +476,9 @@ class _Analysis:
         values = shared = 0
         for i in self.inside:
             if i in self.read_anywhere or i.opcode in ("constant", "while"):
+                # Each element that is read is computed where it is read, a sum with all of its terms.
+                if terms(i) > MAXIMUM_PRODUCTS:
+                    raise _NotElementwise
                 continue
             numbers = p.numbers(i.operands[1] if i.opcode == "dynamic-update-slice" else i)
             if i.opcode == "reduce":

@@ -282,6 +282,18 @@ def long_table(x, table):
     return lax.fori_loop(0, 4, lambda _, x: x * 0.5 + (table * x[0]).sum(), x)
 
 
+def read_of_a_long_sum(x, table):
+    """Each element of a long sum would be computed where it is read, with all of its terms."""
+
+    def step(i, s):
+        t, x = s
+        read = lax.dynamic_index_in_dim((table * t).sum(0), i % table.shape[1], keepdims=False)
+        return t * 0.5 + read * 1e-3, x * t + read
+
+    t, x = lax.fori_loop(0, 4, step, (x[0], x))
+    return x + t
+
+
 def running_sum(x):
     return lax.fori_loop(0, 4, lambda _, x: jnp.cumsum(x) * 0.1, x)
 
@@ -313,6 +325,7 @@ WRONG = {
     "scalars": (scalars, [np.float32(0.5), np.float32(2)]),
     "long_rows": (long_rows, [f32(3), f32(4, 20)]),
     "long_table": (long_table, [f32(3), f32(20)]),
+    "read_of_a_long_sum": (read_of_a_long_sum, [f32(2), f32(65, 8)]),
     "running_sum": (running_sum, [f32(64)]),
 }
 
