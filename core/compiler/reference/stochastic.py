@@ -6,7 +6,8 @@ every rounded value moved at random by as much as the rounding of that operation
 arithmetic for reliable scientific computation", 1993). The largest distance to the first evaluation, times
 :data:`SAFETY`, is the tolerance of an element. Exact results (sums of small whole numbers, for instance) are not moved,
 so that a program of whole numbers has no tolerance. Where an integer, a truth value, or whether a number is finite
-depends on the rounding, an element is free.
+depends on the rounding, an element is free. The sign of a NaN that arithmetic gives is not specified either (IEEE 754,
+6.3), and decides where a sort by the total order puts that NaN, so it is drawn anew.
 
 The steps of a reduction are moved by what another order of n terms loses as a rule, which grows with the root of n, and
 a sum of array elements by no more than any order can lose: n roundings of the sum of their sizes. Floats of at most 16
@@ -124,8 +125,10 @@ class _Perturbation(_Budget):
         if is_step:
             exact &= np.logical_and(*[np.rint(o) == o for o in operands])
         moved = np.where(exact, result.astype(wide), moved)
-        # An infinity or NaN stays.
-        return np.where(np.isfinite(result), moved, result.astype(wide)).astype(result.dtype)
+        # An infinity stays, and a NaN but for its sign.
+        signs = np.where(self.rng.random(shape) < 0.5, -1.0, 1.0).astype(wide)
+        rest = np.where(np.isnan(result), np.copysign(wide(np.nan), signs), result.astype(wide))
+        return np.where(np.isfinite(result), moved, rest).astype(result.dtype)
 
 
 def _sum_of_sizes(instruction: Instruction, operands: Sequence[Array], result: Array) -> Array:

@@ -111,3 +111,30 @@ def test_a_sum_that_goes_on_keeps_its_tolerance() -> None:
     for off in (-1, 0, 1, 2):
         assert judge.differences([np.asarray(off * last_place).astype(x.dtype)]) == []
     assert judge.differences([np.asarray(total).astype(x.dtype)])
+
+
+def test_the_place_of_a_nan_that_arithmetic_gives_is_free() -> None:
+    """The square root of -1 is a NaN of either sign, which a sort by the total order puts first or last."""
+    text = """func.func @main(%x: tensor<4xf64>) -> tensor<4xi32> {
+      %y = stablehlo.sqrt %x : tensor<4xf64>
+      %z:2 = chlo.top_k(%y, k = 4) : tensor<4xf64> -> (tensor<4xf64>, tensor<4xi32>)
+      return %z#1 : tensor<4xi32>
+    }"""
+    judge = Expectation(read_program(text.encode(), "mlir"), [np.array([4.0, -1.0, 9.0, 2.0])])
+    for right in ([1, 2, 0, 3], [2, 0, 3, 1]):
+        assert judge.differences([np.array(right, np.int32)]) == []
+    numbers = Expectation(read_program(text.encode(), "mlir"), [np.array([4.0, 1.0, 9.0, 2.0])])
+    assert numbers.differences([np.array([2, 0, 3, 1], np.int32)]) == []
+    assert numbers.differences([np.array([2, 0, 1, 3], np.int32)])
+
+
+def test_a_nan_that_is_given_keeps_its_place() -> None:
+    text = """func.func @main(%x: tensor<4xf64>) -> (tensor<4xi32>, tensor<4xf64>) {
+      %y:2 = chlo.top_k(%x, k = 4) : tensor<4xf64> -> (tensor<4xf64>, tensor<4xi32>)
+      %z = stablehlo.sqrt %x : tensor<4xf64>
+      return %y#1, %z : tensor<4xi32>, tensor<4xf64>
+    }"""
+    x = np.array([4.0, np.nan, 9.0, 2.0])
+    judge = Expectation(read_program(text.encode(), "mlir"), [x])
+    assert judge.differences([np.array([1, 2, 0, 3], np.int32), np.sqrt(x)]) == []
+    assert judge.differences([np.array([2, 0, 3, 1], np.int32), np.sqrt(x)])
