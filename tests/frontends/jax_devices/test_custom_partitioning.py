@@ -21,6 +21,7 @@ from jax.experimental.custom_partitioning import custom_partitioning
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxlib import xla_client
+from jaxlib.mlir import ir
 from tripont.core import _tripont
 from tripont.frontends.jax import inspection
 
@@ -240,8 +241,8 @@ def test_an_error_of_an_inspection(sharded: jax.Array) -> None:
 
 def _escaped(data: bytes) -> str:
     """As MLIR prints a string."""
-    plain = (32 <= b < 127 and chr(b) not in '"\\' for b in data)
-    return "".join(chr(b) if p else f"\\{b:02X}" for b, p in zip(data, plain, strict=True))
+    with ir.Context():
+        return str(ir.StringAttr.get(data))[1:-1]
 
 
 def test_a_program_names_an_inspection_and_has_no_addresses(sharded: jax.Array) -> None:
