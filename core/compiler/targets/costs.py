@@ -220,6 +220,10 @@ class Products:
         int, "rows", "up to which units of work copy the parts of rhs that they read"
     ]
     copied_width: Annotated[int, "times", "the rows, which columns must be for that"]
+    copied_complex: Annotated[
+        int, "bytes", "of a complex rhs from which on units of work copy the parts that they read"
+    ]
+    copied_complex_rows: Annotated[int, "rows", "fewer are not worth those copies"]
     library_types: Annotated[
         frozenset[str], "types of lhs", "besides f32 that a library multiplies faster"
     ]

@@ -17,6 +17,8 @@ the result:
   (``[M,K] x [N,K]``).
 * panels: few rows times a large matrix with columns minor: a block of columns is accumulated in
   memory while eight rows of the matrix at a time stream by.
+* copied panels: complex numbers with columns minor that the caches do not hold: a part of a panel of columns is
+  copied, real parts apart from imaginary ones, and multiplied by a block of rows before the next part is read.
 
 Few rows times a large matrix with the contracted dimension minor are dots. Either way the matrix is
 read once, and fetched ahead: memory decides how long such a product takes.
@@ -335,6 +337,8 @@ class _Kernel(Products):
             return self.dots(), cost
         if self.streams() and not self.dtype.is_complex:
             return self.panels(self.c.columns[-1]), cost
+        if self.copies_panels():
+            return self.copied_panels(), cost
         return self.columns_tiles(), cost
 
     def streams(self) -> bool:
@@ -352,23 +356,148 @@ class _Kernel(Products):
             and math.prod(c.rhs) * self.sources[1].dtype.size >= costs.memory.streamed
         )
 
+    def copies_panels(self) -> bool:
+        """Whether parts of rhs are copied before they are multiplied: complex numbers, enough rows to pay for the
+        copies, and more of rhs than tiles should read again and again.
+        """
+        c, costs = self.c, self.target.costs
+        if not (self.dtype.is_complex and self.fetches and c.rows and c.columns):
+            return False
+        _, _, width = self.vectors_of_tiles(c.rows[-1].size, c.columns[-1].size)
+        return (
+            len(c.contracted) == 1
+            and c.rows[-1].size >= costs.products.copied_complex_rows
+            and c.columns[-1].size >= width * self.lanes
+            and c.contracted[0].size * c.columns[-1].size * self.dtype.size
+            >= costs.products.copied_complex
+        )
+
+    def vectors_of_tiles(self, rows: int, columns: int) -> tuple[int, int, int]:
+        """The tiles of a result with columns minor: (rows, lanes of a vector, vectors)."""
+        lanes = min(self.lanes, _power_of_two(columns, up=self.can_mask))
+        vectors = (
+            -(-columns // lanes)
+            if self.can_mask or columns % lanes == 0
+            else max(1, columns // lanes)
+        )
+        budget = self.registers * 3 // 4 // self.parts
+        most = 8 if rows == 1 else 4 if self.registers == 32 else 2
+        most = max(1, min(most // self.parts, budget))
+        width = -(-vectors // -(-vectors // most))
+        return _tile(rows, max(1, min(budget // width, 12))), lanes, width
+
+    def copied_panels(self) -> int:
+        """A unit of work is a block of rows by a panel of columns.
+
+        Sums are cut into pieces. The part of the panel that a piece reads is copied to the stack, where all tiles of
+        the block read it from the nearest cache. Each tile starts a piece from zero and adds it to the sums of the
+        pieces before, on the stack too.
+        """
+        c, g, b = self.c, self.g, self.g.builder
+        row, column, depth = c.rows[-1], c.columns[-1], c.contracted[0]
+        height, lanes, width = self.vectors_of_tiles(row.size, column.size)
+        costs = self.target.costs
+        type_, bytes_ = llvm_ir.vector(self.type, lanes), lanes * self.register_bytes
+        across = width * self.parts  # vectors of a row of the panel, or of a tile
+        pieces = -(-depth.size // min(2 * _BLOCK, max(1, costs.memory.panel // (across * bytes_))))
+        piece = -(-depth.size // pieces)
+        tiles, panels = -(-row.size // height), -(-column.size // (width * lanes))
+        outer = [*c.batch, *c.rows[:-1], *c.columns[:-1]]
+        # Blocks whose sums the caches keep; more of them for the threads, but each with rows that pay for its copies.
+        most = max(1, costs.memory.copied_panel // (height * across * bytes_))
+        least = -(-costs.products.copied_complex_rows // height)
+        wanted = -(-costs.threads.units // (panels * math.prod(d.size for d in outer)))
+        blocks = max(-(-tiles // most), min(wanted, tiles // least), 1)
+        tall = -(-tiles // blocks)  # tiles of a block
+        blocks = -(-tiles // tall)
+        panel = b.alloca(self.type, piece * across * lanes)
+        sums = b.alloca(self.type, tall * height * across * lanes)
+        g.note(panel, sums)
+
+        def place(buffer: Value, first: Value, vector: int) -> Value:
+            return b.gep(self.type, buffer, b.add(first, i64(vector * lanes)))
+
+        def load(buffer: Value, first: Value, count: int) -> list[Value]:
+            return [b.load(type_, place(buffer, first, n), bytes_) for n in range(count)]
+
+        def store(buffer: Value, first: Value, values: Sequence[Value]) -> None:
+            for n, value in enumerate(values):
+                b.store(value, place(buffer, first, n), bytes_)
+
+        def unit(index: Index) -> None:
+            fixed_at = dict(zip(outer, index, strict=False))
+            first = g.mul(index[-2].base, i64(tall))
+            last = b.intrinsic("smin", [g.add(first, i64(tall)), i64(tiles)])
+            g.note(last)
+            left = self.start(index[-1], width * lanes, column.size)
+            column_at = [self.offset(left, v * lanes, lanes, column.size) for v in range(width)]
+
+            def rows_of(tile: Value) -> list[Coordinate]:
+                number = Coordinate(tile, 0, 1, None, 0, tiles - 1, 1)
+                top = self.start(number, height, row.size)
+                return [self.offset(top, r, 1, row.size) for r in range(height)]
+
+            def sums_of(tile: Value) -> Value:
+                return b.mul(b.sub(tile, first), i64(height * across * lanes))
+
+            def write(rows: Sequence[Coordinate], totals: Sequence[Value]) -> None:
+                for n, value in enumerate(self.grouped(totals)):
+                    r, v = divmod(n, width)
+                    self.store({**fixed_at, row: rows[r], column: column_at[v]}, value)
+
+            def copy(start: Value, stop: Value) -> None:
+                with g.loop(start, stop) as (k, _, _):
+                    at = {**fixed_at, depth: Coordinate(k, 0, 1, None, 0, depth.size - 1, 1)}
+                    values = [self.read(1, {**at, column: place}) for place in column_at]
+                    to = b.mul(b.sub(k, start), i64(across * lanes))
+                    store(panel, to, [part for value in values for part in components(value)])
+
+            def product(rows: Sequence[Coordinate], start: Value, stop: Value) -> list[Value]:
+                zeros = [llvm_ir.zero(type_)] * (height * across)
+                with g.loop(start, stop, 1, zeros) as (k, carried, results):
+                    at = {**fixed_at, depth: Coordinate(k, 0, 1, None, 0, depth.size - 1, 1)}
+                    right = self.grouped(
+                        load(panel, b.mul(b.sub(k, start), i64(across * lanes)), across)
+                    )
+                    totals = self.grouped(list(carried))
+                    for r in range(height):
+                        factor = self.read(0, {**at, row: rows[r]})
+                        for v in range(width):
+                            n = r * width + v
+                            totals[n] = self.multiply_add(factor, right[v], totals[n])
+                    carried[:] = [part for total in totals for part in components(total)]
+                return list(results)
+
+            if pieces == 1:
+                copy(i64(0), i64(depth.size))
+                with g.loop(first, last) as (tile, _, _):
+                    rows = rows_of(tile)
+                    write(rows, product(rows, i64(0), i64(depth.size)))
+                return
+            with g.loop(first, last) as (tile, _, _):
+                store(sums, sums_of(tile), [llvm_ir.zero(type_)] * (height * across))
+            with g.loop(i64(0), i64(depth.size), piece) as (start, _, _):
+                stop = b.intrinsic("smin", [g.add(start, i64(piece)), i64(depth.size)])
+                g.note(stop)
+                copy(start, stop)
+                with g.loop(first, last) as (tile, _, _):
+                    terms = product(rows_of(tile), start, stop)
+                    before = load(sums, sums_of(tile), height * across)
+                    totals = [self.add(*pair) for pair in zip(before, terms, strict=True)]
+                    store(sums, sums_of(tile), totals)
+            with g.loop(first, last) as (tile, _, _):
+                write(rows_of(tile), load(sums, sums_of(tile), height * across))
+
+        dims = [*(d.size for d in outer), blocks, panels]
+        count(g, self.frame.begin, self.frame.end, dims, unit)
+        return math.prod(dims)
+
     def columns_tiles(self) -> int:
         c, g = self.c, self.g
         row = c.rows[-1] if c.rows else Dimension(1)
         column = c.columns[-1] if c.columns else Dimension(1)
-        lanes = min(self.lanes, _power_of_two(column.size, up=self.can_mask))
-        vectors = (
-            -(-column.size // lanes)
-            if self.can_mask or column.size % lanes == 0
-            else max(1, column.size // lanes)
-        )
-        budget = self.registers * 3 // 4 // self.parts
-        most = 8 if row.size == 1 else 4 if self.registers == 32 else 2
-        most = max(1, min(most // self.parts, budget))
-        blocks = -(-vectors // most)
-        width = -(-vectors // blocks)
+        height, lanes, width = self.vectors_of_tiles(row.size, column.size)
         blocks = -(-column.size // (width * lanes))
-        height = _tile(row.size, max(1, min(budget // width, 12)))
         unroll = max(1, min(4, 48 // (height * width * self.parts)))
         tail = column.size - (width - 1) * lanes  # lanes of the last vector, if there is one block
         mask = None

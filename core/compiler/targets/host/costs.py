@@ -174,6 +174,8 @@ _HOST: Final = Costs(
         direct=1 << 19,
         copied_rows=128,
         copied_width=4,
+        copied_complex=1 << 15,
+        copied_complex_rows=24,
         library_types=frozenset(),
     ),
     blocks=Blocks(

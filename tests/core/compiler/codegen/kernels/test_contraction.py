@@ -215,3 +215,68 @@ def test_fusion_of_prologue_and_epilogue(layout: str, columns: int) -> None:
     (got,) = Kernel(fusion("dot", [a, b, bias], root)).run([x, y, z])
     matrix = y if layout == "nn" else y.T
     np.testing.assert_array_equal(got, np.maximum(x.astype(np.float32) @ matrix + z, 0))
+
+
+# Right-hand sides from the size on from which panels are copied: sums of one piece, of even and of uneven pieces, rows
+# and columns that fill their tiles and that do not, and more rows than a block's sums take.
+COMPLEX_SIZES = [(32, 32, 128), (61, 75, 100), (64, 64, 256), (37, 99, 301), (1100, 40, 131)]
+
+
+def copies_panels(kernel: Kernel) -> bool:
+    """Whether the kernel has a copy of a part of the right-hand side on its stack."""
+    return "alloca" in kernel.ir
+
+
+@pytest.mark.parametrize("cpu", ["host", "x86-64-v4", "x86-64-v3", "x86-64-v2"])
+@pytest.mark.parametrize("dtype", [dtypes.C64, dtypes.C128], ids=str)
+@pytest.mark.parametrize("layout", list(LAYOUTS))
+def test_large_products_of_complex_numbers(layout: str, dtype: DType, cpu: str) -> None:
+    i, j = LAYOUTS[layout]
+    for m, n, k in COMPLEX_SIZES:
+        lhs, rhs = ((m, k), (k, m))[1 - i], ((k, n), (n, k))[j]
+        instruction = dot(lhs, rhs, ((i,), (j,)), dtype=dtype)
+        if layout != "nt":  # whose vectors run along the sums
+            assert copies_panels(Kernel(instruction, for_cpu(cpu)))
+        check(instruction, cpu)
+
+
+@pytest.mark.parametrize("cpu", ["host", "x86-64-v3"])
+def test_batches_of_large_products_of_complex_numbers(cpu: str) -> None:
+    c64 = dtypes.C64
+    check(dot((3, 40, 140), (3, 140, 70), ((2,), (1,)), ((0,), (0,)), c64), cpu)
+    check(dot((40, 3, 140), (140, 70, 3), ((2,), (0,)), ((1,), (2,)), c64), cpu)
+    check(dot((2, 26, 140), (140, 3, 50), ((2,), (0,)), dtype=c64), cpu)
+
+
+@pytest.mark.parametrize("cpu", ["host", "x86-64-v3", "x86-64-v2"])
+def test_conjugates_and_an_epilogue_of_a_large_product_of_complex_numbers(cpu: str) -> None:
+    """conj(a)^T @ conj(b) + bias, whose conjugates are parts of the kernel."""
+
+    def conjugate(operand: hlo.Instruction) -> hlo.Instruction:
+        part = hlo.Shape(dtypes.F32, operand.dims)
+        imaginary = op("negate", part, op("imag", part, operand))
+        return op("complex", operand.shape, op("real", part, operand), imaginary)
+
+    m, n, k = 45, 71, 150
+    a = hlo.parameter(0, hlo.Shape(dtypes.C64, (k, m)))
+    b = hlo.parameter(1, hlo.Shape(dtypes.C64, (k, n)))
+    bias = hlo.parameter(2, hlo.Shape(dtypes.C64, (n,)))
+    shape = hlo.Shape(dtypes.C64, (m, n))
+    numbers = hlo.DotDimensionNumbers((0,), (0,))
+    product = op("dot", shape, conjugate(a), conjugate(b), dimension_numbers=numbers,
+                 precision=("DEFAULT",) * 2)  # fmt: skip
+    root = op("add", shape, product, hlo.broadcast(bias, shape.dims, (1,)))
+    x, y, z = (values(p.dims, dtypes.C64, number) for number, p in enumerate((a, b, bias)))
+    kernel = Kernel(fusion("dot", [a, b, bias], root), for_cpu(cpu))
+    assert copies_panels(kernel)
+    (got,) = kernel.run([x, y, z])
+    np.testing.assert_array_equal(got, x.conj().T @ y.conj() + z)
+
+
+def test_infinities_of_a_large_product_of_complex_numbers_stay_in_their_rows() -> None:
+    instruction = dot((50, 140), (140, 70), ((1,), (0,)), dtype=dtypes.C64)
+    a, b = (values(o.dims, o.dtype, n) for n, o in enumerate(instruction.operands))
+    a[49, 139] = np.inf
+    (got,) = Kernel(instruction).run([a, b])
+    np.testing.assert_array_equal(got[:49], a[:49] @ b)
+    assert not np.isfinite(got[49]).any()
