@@ -17,8 +17,9 @@ the result:
   (``[M,K] x [N,K]``).
 * panels: few rows times a large matrix with columns minor: a block of columns is accumulated in
   memory while eight rows of the matrix at a time stream by.
-* copied panels: complex numbers with columns minor that the caches do not hold: a part of a panel of columns is
-  copied, real parts apart from imaginary ones, and multiplied by a block of rows before the next part is read.
+* copied panels: complex numbers, in any order of dimensions, with enough rows to pay for the copies: a part of a
+  panel of columns is copied, real parts apart from imaginary ones, and multiplied by a block of rows before the next
+  part is read.
 
 Few rows times a large matrix with the contracted dimension minor are dots. Either way the matrix is
 read once, and fetched ahead: memory decides how long such a product takes.
@@ -334,6 +335,8 @@ class _Kernel(Products):
                 self.target.costs.memory.streamed
             ):
                 self.exchange()  # the matrix is rhs
+            elif self.copies_panels():
+                return self.copied_panels(), cost
             return self.dots(), cost
         if self.streams() and not self.dtype.is_complex:
             return self.panels(self.c.columns[-1]), cost
@@ -358,7 +361,7 @@ class _Kernel(Products):
 
     def copies_panels(self) -> bool:
         """Whether parts of rhs are copied before they are multiplied: complex numbers, enough rows to pay for the
-        copies, and more of rhs than tiles should read again and again.
+        copies, and an rhs that is large enough.
         """
         c, costs = self.c, self.target.costs
         if not (self.dtype.is_complex and self.fetches and c.rows and c.columns):
