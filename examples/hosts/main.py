@@ -89,6 +89,18 @@ class Host:
         file = f"/sys/class/net/{self.interface}/statistics/rx_bytes"
         return int(subprocess.run([*command, file], capture_output=True, check=True).stdout)
 
+    def wait_for_cable(self, seconds: float = 10) -> None:
+        """Until the system says that the interface carries, which is a moment after the command that sets it up."""
+        command = ["ip", "-n", self.name, "-br", "link", "show", self.interface]
+        end = time.monotonic() + seconds
+        while True:
+            state = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            if state.split()[1] == "UP":
+                return
+            if time.monotonic() > end:
+                raise SystemExit(f"the virtual cable does not carry after {seconds} s: {state}")
+            time.sleep(0.01)
+
 
 def enter_namespaces() -> None:
     """Run this program again as the administrator of new, empty namespaces. Does not return."""
@@ -119,6 +131,8 @@ def make_hosts() -> list[Host]:
         commands.append(f"ip -n {host.name} link set {host.interface} up")
     for command in commands:
         subprocess.run(command.split(), check=True)
+    for host in hosts:
+        host.wait_for_cable()
     return hosts
 
 

@@ -475,24 +475,52 @@ def _namespaces() -> str:
         return str(error)
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(bool(_namespaces()), reason=_namespaces() or "it can be")
-def test_a_network_that_breaks() -> None:
-    """The cable between two hosts is cut in the middle of their work: both have an error, and neither hangs."""
+def _two_hosts(what: str) -> list[str]:
+    """What the processes of both hosts print."""
     result = subprocess.run(
-        [sys.executable, "-m", "tests.integration.hosts.two_hosts"],
+        [sys.executable, "-m", "tests.integration.hosts.two_hosts", what],
         cwd=Path(__file__).parents[3],
         capture_output=True,
         text=True,
         check=False,
         timeout=processes.LIMIT,
     )
+    printed = re.findall(r"^HOST \d: (.*)$", result.stdout, re.MULTILINE)
     assert result.returncode == 0, result.stdout + result.stderr
-    for number in range(2):
-        found = re.search(rf"HOST {number}: .*QUIET for ([\d.]+) s.*?ERROR[^\n]*", result.stdout)
-        assert found, result.stdout + result.stderr
+    assert len(printed) == 2, result.stdout + result.stderr
+    return printed
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(_namespaces()), reason=_namespaces() or "it can be")
+def test_a_network_that_breaks() -> None:
+    """The cable between two hosts is cut in the middle of their work: both have an error, and neither hangs."""
+    for printed in _two_hosts("cut"):
+        found = re.search(r"QUIET for ([\d.]+) s.*?ERROR.*", printed)
+        assert found, printed
         assert float(found[1]) < 20
         assert re.search(r"did not answer for 8 s|which will not come: it has failed", found[0])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(_namespaces()), reason=_namespaces() or "it can be")
+def test_an_interface_that_does_not_run() -> None:
+    """MPI's libraries leave the interface out and end the process, so MPI is not started: both are told why."""
+    for printed in _two_hosts("never"):
+        assert "local 3.0" in printed
+        assert re.search(PROCESS.format(1) + " has no network for MPI", printed), printed
+        assert (
+            "TRIPONT_HOSTS_INTERFACE=second-eth, but this network interface is down or has no "
+            "carrier"
+        ) in printed
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(_namespaces()), reason=_namespaces() or "it can be")
+def test_an_interface_that_is_coming_up() -> None:
+    for printed in _two_hosts("late"):
+        assert "local 3.0" in printed
+        assert "NO ERROR" in printed
 
 
 @pytest.mark.slow
