@@ -21,7 +21,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from tripont import __version__, library_path
-from tripont.cli.trust import distrust, is_shared
+from tripont.trust import distrust, is_shared
 
 from .finding import ERROR, OK, WARNING, Finding, check_package, in_process
 from .framework_checks import (

@@ -20,7 +20,7 @@ import warnings
 from pathlib import Path
 from typing import Final
 
-from tripont.cli.trust import WRITABLE_BY_OTHERS, distrust, is_shared
+from tripont.trust import WRITABLE_BY_OTHERS, distrust, is_shared
 
 _MAGIC: Final = b"TPKERNEL"
 _SEAL_SIZE: Final = len(_MAGIC) + hashlib.sha256().digest_size

@@ -38,13 +38,14 @@ STOREYS = (
 HOUSE = (
     ("tripont.version",),
     ("tripont",),
-    ("tripont.fingerprint", "tripont.helper_process"),
+    ("tripont.fingerprint", "tripont.helper_process", "tripont.trust"),
     ("core", "core.tracebacks", "core.schema"),
     ("core.compiler",),
     ("frontends", "frontends.jax", "frontends.tensorflow", "frontends.torch_xla"),
     ("tripont.tensorflow", "tripont.torch_xla"),
+    ("tripont.interop", "tripont.kernels"),
     ("tripont.cli",),
-    ("tripont.explain", "tripont.interop", "tripont.kernels"),
+    ("tripont.explain",),
     ("benchmarks",),
 )
 

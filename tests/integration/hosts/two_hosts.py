@@ -59,7 +59,7 @@ def cut(hosts: list[Any]) -> list[subprocess.Popen[str]]:
     running = _start(hosts, "network_breaks")
     for process in running:
         assert process.stdout is not None
-        lines = []
+        lines: list[str] = []
         while not lines or lines[-1].strip() != "READY":
             lines.append(process.stdout.readline())
             if not lines[-1]:
