@@ -14,8 +14,8 @@ REASONS: Final[dict[str, str]] = {
     "fft_prime_1009": _MKL,
     "fftn_200": _MKL,
     "image_warp": "one kernel with four gathers; which part of it takes the time was not measured",
-    "orbits_gradient": "its loops over values of 27 numbers exceed the limit of loops that keep their numbers in "
-    "registers (16)",
+    "orbits_gradient": "its loops run kernel by kernel, with each value of up to 27 numbers in memory: "
+    "that is more numbers than loops keep in registers",
     "product_f32_64": _DISPATCH,
     "product_s8_256": f"{_DISPATCH}; that is a third of the difference, the rest was not profiled",
     "rfft2_256": _MKL,

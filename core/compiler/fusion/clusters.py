@@ -20,6 +20,9 @@ SCALAR: Final = -1
 # Read in a way that nothing may be fused into: the operand that is updated in place.
 FORBIDDEN: Final = -2
 
+# A reduction along fewer elements has no vectors along them if it can have them along its results.
+SHORTEST_VECTOR: Final = 8
+
 MAXIMUM_MEMBERS: Final = 200
 MAXIMUM_INPUTS: Final = 48
 

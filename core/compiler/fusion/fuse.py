@@ -18,7 +18,7 @@ Fusions are of these kinds, which code generation knows (``kind`` attribute):
 * ``loop``: one or several results of one shape, each element computed from the operands by index.
 * ``reduce``: reductions over the same dimensions of one iteration space, what computes their
   operands, results of the whole iteration space if others need them, and an elementwise epilogue on
-  the reduced values.
+  the reduced values (but a loop of its own for functions of the sums of short rows).
 * ``row``: as reduce, over the last dimensions, where reduced values flow back into the row
   (softmax, layer normalisation).
 * ``transpose``: a loop that reads an operand with its minor dimension moved.
@@ -41,6 +41,7 @@ from .clusters import (
     MAXIMUM_INPUTS,
     MAXIMUM_MEMBERS,
     SCALAR,
+    SHORTEST_VECTOR,
     Cluster,
 )
 from .fused import make_fusion
@@ -588,7 +589,9 @@ class _Fuser:
         row = math.prod(space[rank:])
         if cluster.kind == "loop":
             if contexts[0] == cluster.full and self.result_dims(reduce) == cluster.dims:
-                return cluster.elements * 2 <= math.prod(space)
+                return cluster.elements * 2 <= math.prod(space) and not self.is_better_in_vectors(
+                    cluster, space, dimensions
+                )
             if cluster.dims != space or not minor or row > self.limits.row:
                 return False
             if rank == 0:
@@ -608,6 +611,32 @@ class _Fuser:
                 return minor and row <= self.limits.row
             return True
         return False
+
+    def is_better_in_vectors(
+        self, cluster: Cluster, space: tuple[int, ...], dimensions: tuple[int, ...]
+    ) -> bool:
+        """Whether a loop over the results of a reduction of ``space`` over ``dimensions`` is to stay a loop.
+
+        A reduction along the last dimension has its results one by one, and functions of them would be computed one by
+        one too. Where rows are short, a loop over all results, in vectors, is worth a kernel of its own.
+        """
+        last = len(space) - 1
+        if (
+            last not in dimensions
+            or math.prod(space[d] for d in dimensions) > self.limits.short_row
+        ):
+            return False
+        if not cluster.dims or space[last] < SHORTEST_VECTOR <= cluster.dims[-1]:
+            return (
+                False  # there is but one result, or the reduction's vectors run along its results
+            )
+        nanoseconds = [
+            self.costs.nanoseconds(member)
+            for member, contexts in cluster.members.items()
+            if cluster.full in contexts
+        ]
+        functions = sum(n for n in nanoseconds if n >= self.limits.function)
+        return functions * cluster.elements >= self.limits.own_loop
 
     def starts_reduction(self, cluster: Cluster, reduce: Instruction) -> bool:
         """Whether a reduction of ``cluster`` has an initial value that comes from ``reduce``: it

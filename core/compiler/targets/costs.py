@@ -138,6 +138,17 @@ class Fusion:
     kept: Annotated[
         float, "weight", "from which on a value of a row is kept rather than computed again"
     ]
+    short_row: Annotated[
+        int, "elements", "of a row whose result may be computed further in a kernel of its own"
+    ]
+    function: Annotated[
+        float, "nanoseconds", "from which on an op is a function of many instructions"
+    ]
+    own_loop: Annotated[
+        float,
+        "nanoseconds",
+        "of functions, computed one by one, that are worth a kernel in vectors",
+    ]
     mask: Annotated[float, "instructions/element", "of a mask that attention computes again"]
     epilogue: Annotated[float, "instructions/element", "behind a product, in its kernel"]
     weights: Annotated[

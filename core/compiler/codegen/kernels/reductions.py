@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from ...fusion.clusters import SHORTEST_VECTOR
 from ...ir import errors, hlo
 from ...ir.patterns import constant_value
 from ...reference import evaluate
@@ -306,7 +307,7 @@ class Reduction:
             lane = minor
             if (
                 self.kept
-                and dims[minor] < 8
+                and dims[minor] < SHORTEST_VECTOR
                 and dims[self.kept[-1]] >= self.lanes
                 and not self.full
             ):

@@ -11,6 +11,7 @@ def costs_of(kind: str, host: Costs) -> Costs:
     """The costs of a device of a ``kind`` beside a host of these costs."""
     # Neighbouring kernels share a launch, which takes microseconds: on a CPU longer ones than on a GPU.
     thunks = replace(host.thunks, merged=8_000.0 if kind == "cpu" else 1_000.0)
+    fusion = replace(host.fusion, own_loop=20_000.0)  # so much does a launch take
     # What library calls cost and which are made depends on oneDNN's kernels for the device, not on the host's features.
     products = replace(host.products, library_types=frozenset())
     convolutions = replace(host.convolutions, generates_bf16=False, generates_gradients=True)
@@ -19,6 +20,7 @@ def costs_of(kind: str, host: Costs) -> Costs:
     return replace(
         host,
         thunks=thunks,
+        fusion=fusion,
         products=products,
         convolutions=convolutions,
         memory=memory,

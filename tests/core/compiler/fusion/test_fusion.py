@@ -194,6 +194,28 @@ def test_long_rows_are_not_row_kernels() -> None:
     assert "row" not in kinds(fused([x], softmax(x)))
 
 
+def function_of_sums(opcode: str, *dims: int) -> list[str]:
+    """The kernels of a function of the sums along the last dimension."""
+    x = parameter(0, *dims)
+    total = reduce(x, (len(dims) - 1,))
+    return kinds(fused([x], op(opcode, *([total] * (2 if opcode == "power" else 1)))))
+
+
+def test_functions_of_short_rows_are_loops_of_their_own() -> None:
+    """The sums come one by one; the functions go in vectors."""
+    assert function_of_sums("log", 100, 20) == ["reduce", "loop"]
+    assert function_of_sums("log", 3, 20) == ["reduce"]  # too few for another kernel
+    assert function_of_sums("log", 100, 1000) == ["reduce"]  # next to nothing beside the sum
+    assert function_of_sums("sqrt", 100, 20) == ["reduce"]  # one instruction
+    assert function_of_sums("power", 20) == ["reduce"]  # a single one
+    assert function_of_sums("log", 10, 100, 3) == ["reduce"]  # its vectors run along the results
+
+
+def test_functions_of_sums_down_columns_stay_with_them() -> None:
+    x = parameter(0, 20, 100)
+    assert kinds(fused([x], op("log", reduce(x, (0,))))) == ["reduce"]
+
+
 def test_variadic_reduction() -> None:
     values, numbers = parameter(0, 4, 9), parameter(1, 4, 9, dtype=S32)
     a, i, b, j = parameter(0), parameter(1, dtype=S32), parameter(2), parameter(3, dtype=S32)
