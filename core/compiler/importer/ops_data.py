@@ -169,7 +169,7 @@ def read_get_dimension_size(block: BlockReader, operation: Any) -> Results:
 def read_set_dimension_size(block: BlockReader, operation: Any) -> Results:
     operand, size = block.operands(operation)
     bound = operand.dims[attributes.integer(operation, "dimension")]
-    known = _known_value(size)
+    known = _known_value(block, size)
     if known is not None and int(known) == bound:
         return operand
     block.shape(operation)  # a type with a bound asks for the passes that resolve it
@@ -183,15 +183,21 @@ _FEW: Final = 1 << 12
 
 
 def _known_value(
-    instruction: Instruction, known: dict[Instruction, Array | None] | None = None
+    block: BlockReader,
+    instruction: Instruction,
+    known: dict[Instruction, Array | None] | None = None,
 ) -> Array | None:
     """What an instruction gives if it is computed from constants alone; None for other values and large arrays.
 
+    The constants may stand in a block around ``block``, where MLIR's passes put those of loops' bodies.
     ``known``: what was found for others.
     """
     known = {} if known is None else known
     if instruction not in known:
         known[instruction] = None
+        if (outer := block.program.captured.get(instruction)) is not None:
+            known[instruction] = _known_value(block, outer, known)
+            return known[instruction]
         shape = instruction.shape
         if (
             isinstance(shape, Shape)
@@ -200,7 +206,7 @@ def _known_value(
             and (instruction.operands or instruction.opcode in ("constant", "iota"))
             and evaluate.can_evaluate(instruction.opcode)
         ):
-            operands = [_known_value(o, known) for o in instruction.operands]
+            operands = [_known_value(block, o, known) for o in instruction.operands]
             given = [o for o in operands if o is not None]
             if len(given) == len(operands):
                 known[instruction] = evaluate.evaluate_instruction(instruction, given)[0]
@@ -209,7 +215,7 @@ def _known_value(
 
 def constant_operand(block: BlockReader, operation: Any, number: int) -> tuple[int, ...]:
     """The values of an operand that must be computed from constants alone."""
-    value = _known_value(block.value(operation.operands[number]))
+    value = _known_value(block, block.value(operation.operands[number]))
     if value is None:
         raise block.unimplemented(
             operation, f"operand {number} gives a shape or bounds, and is not a constant"
@@ -227,7 +233,7 @@ def read_real_dynamic_slice(block: BlockReader, operation: Any) -> Results:
     """The result's shape is known, so without strides the starts may be values of the program."""
     starts = block.value(operation.operands[1])
     shape = block.shape(operation)
-    if _known_value(starts) is None:
+    if _known_value(block, starts) is None:
         if any(s != 1 for s in constant_operand(block, operation, 3)):
             raise block.unimplemented(operation, "strides with starts that are not constant")
         scalars = []

@@ -81,6 +81,7 @@ class ProgramReader:
         self.functions: dict[str, Any] = {}
         self.computations: dict[str, Computation] = {}
         self.shared_bodies: dict[Any, Computation] = {}
+        self.captured: dict[Instruction, Instruction] = {}  # parameter of a region -> outer value
         self._reading: set[str] = set()
         self._shapes: dict[Any, AnyShape] = {}
         self._attributes: dict[tuple[Any, Any], Any] = {}
@@ -500,6 +501,7 @@ class BlockReader:
             )
         parameter = hlo.parameter(len(self.parameters) + len(self.captured), outer.shape)
         self.captured[mlir_value] = parameter
+        self.program.captured[parameter] = outer
         return parameter
 
     def _copy(self, outer: Instruction, operands: Sequence[Instruction]) -> Instruction:

@@ -414,6 +414,43 @@ def test_dynamic_operations_of_shapes_that_are_computed_from_constants() -> None
     assert all_of(module, "slice")[0].attributes == bounds
 
 
+@pytest.mark.parametrize("depth", [1, 2])
+def test_bounds_that_stand_outside_of_a_loop(depth: int) -> None:
+    """MLIR's passes move constants out of loops' bodies; so do programs."""
+    loop = """
+        %r{n} = stablehlo.while(%s{n} = %r{before}) : tensor<3x4xf32> cond {{
+          stablehlo.return %yes : tensor<i1>
+        }} do {{
+          {inside}
+          stablehlo.return %r{after} : tensor<3x4xf32>
+        }}"""
+    inside = """%4 = stablehlo.real_dynamic_slice %a, %low, %high, %steps : (tensor<3x4xf32>, tensor<2xi64>,
+            tensor<2xi64>, tensor<2xi64>) -> tensor<2x1xf32>
+          %5 = stablehlo.dynamic_pad %4, %z, %low, %low, %high : (tensor<2x1xf32>, tensor<f32>, tensor<2xi64>,
+            tensor<2xi64>, tensor<2xi64>) -> tensor<5x3xf32>
+          %r9 = stablehlo.slice %a [0:3, 0:4] : (tensor<3x4xf32>) -> tensor<3x4xf32>"""
+    for n in range(depth):
+        inside = loop.format(n=n, inside=inside, before=99, after=9 if n == 0 else n - 1)
+        inside = inside.replace("%r99", "%a")
+    module = main(
+        f"""
+        %yes = stablehlo.constant dense<true> : tensor<i1>
+        %low = stablehlo.constant dense<[0, 1]> : tensor<2xi64>
+        %high = stablehlo.constant dense<[3, 2]> : tensor<2xi64>
+        %steps = stablehlo.constant dense<[2, 1]> : tensor<2xi64>
+        %z = stablehlo.constant dense<0.0> : tensor<f32>
+        {inside}
+        return %r{depth - 1} : tensor<3x4xf32>
+        """,
+        parameters="%a: tensor<3x4xf32>",
+        results="tensor<3x4xf32>",
+    )
+    bounds = {"starts": (0, 1), "limits": (3, 2), "strides": (2, 1)}
+    assert bounds in [i.attributes for i in all_of(module, "slice")]
+    padding = {"low": (0, 1), "high": (0, 1), "interior": (3, 2)}
+    assert [i.attributes for i in all_of(module, "pad")] == [padding]
+
+
 def test_a_shape_that_doubles_itself_many_times_is_found_quickly() -> None:
     doubled = "\n".join(
         f"%{n + 1} = stablehlo.multiply %{n}, %{n} : tensor<1xi64>" for n in range(200)
