@@ -77,10 +77,22 @@ def _bytes_read(
 
 
 def _bytes_of_parts(target: Target, reader: hlo.Instruction) -> int:
-    """What ``reader`` reads of its first operand: each part that a gather finds is a line of memory at least."""
-    bytes_: int = reader.shape.bytes  # type: ignore[union-attr]
-    if reader.opcode != "gather":
-        return bytes_
-    part = math.prod(reader.attributes["slice_sizes"])
-    parts = reader.shape.elements // max(1, part)  # type: ignore[union-attr]
-    return max(bytes_, parts * target.costs.memory.line)
+    """What ``reader`` reads of its first operand: whole lines of memory for each run of elements that lie together."""
+    shape: hlo.Shape = reader.shape  # type: ignore[assignment]
+    if reader.opcode == "gather":
+        run = math.prod(reader.attributes["slice_sizes"])
+    else:
+        run = _run(shape.dims, reader.operands[0].dims, reader.attributes.get("strides", ()))
+    return max(shape.bytes, shape.elements // max(1, run) * target.costs.memory.line)
+
+
+def _run(part: Sequence[int], whole: Sequence[int], strides: Sequence[int]) -> int:
+    """How many elements of a slice lie together in the array."""
+    run = 1
+    for d in reversed(range(len(part))):
+        if strides and strides[d] != 1:
+            break
+        run *= part[d]
+        if part[d] != whole[d]:
+            break
+    return run

@@ -17,7 +17,7 @@ from tripont.core.compiler.ir import hlo
 from tripont.core.compiler.ir.hlo import GatherDimensionNumbers, Instruction
 from tripont.core.compiler.targets.host import for_cpu
 
-from tests.core.compiler.builders import S32, module, op, parameter
+from tests.core.compiler.builders import S32, module, op, parameter, reduce
 
 TARGET = for_cpu("x86-64-v3")
 FEW, MANY = 4, 1 << 20
@@ -80,6 +80,25 @@ def test_a_gather_costs_a_line_for_each_part() -> None:
     x, places = parameter(0, FEW, 8), parameter(1, 1, dtype=S32)
     whole = estimate([x, places], op("negate", x), gathered(x, places))
     assert estimate([x, places], gathered(x, places)) < whole
+
+
+def sliced(x: Instruction, starts: tuple[int, ...], strides: tuple[int, ...]) -> Instruction:
+    """The elements of ``x`` from ``starts`` on."""
+    numbers = zip(x.dims, starts, strides, strict=True)
+    dims = [-(-(size - start) // stride) for size, start, stride in numbers]
+    return op("slice", x, dims=dims, starts=starts, limits=x.dims, strides=strides)
+
+
+def test_elements_apart_cost_the_lines_that_they_lie_in() -> None:
+    x = parameter(0, 1 << 10, 1 << 10)
+    whole = estimate([x], reduce(x, (0, 1)))
+    lines = estimate([x], reduce(sliced(x, (0, 0), (1, 16)), (0, 1)))
+    column = estimate([x], reduce(sliced(x, (0, 1023), (1, 1)), (0, 1)))
+    rows = estimate([x], reduce(sliced(x, (1023, 0), (1, 1)), (0, 1)))
+    call = TARGET.costs.kernels.call
+    assert lines - call == pytest.approx(whole - call, rel=1e-3)
+    assert column - call == pytest.approx((whole - call) / 64, rel=1e-2)  # one line of 64 in a row
+    assert rows - call == pytest.approx((whole - call) / 1024, rel=1e-2)
 
 
 def test_an_array_that_is_read_as_a_whole_too() -> None:
