@@ -4,7 +4,8 @@ The devices of a program are its participants, numbered ``replica * num_partitio
 
 * :func:`arrange_collectives`, early: what one device alone exchanges stays where it is, device numbers of which there
   is one become constants, and of everything else the dimension that is split or joined moves to the front, so that the
-  runtime moves blocks (simplification then removes transposes that meet others).
+  runtime moves blocks (simplification then removes transposes that meet others). All-reduces whose results are only
+  read transposed reduce the transposed array.
 * :func:`match_collectives`, before fusion: collectives become library calls (core/runtime/library/collectives.cc says
   what each takes); all-reduces that do not wait for one another become one call, because a meeting of devices costs
   more than a small array.
@@ -74,7 +75,7 @@ def arrange_collectives(module: Module) -> Module:
             return i.operands[0].operands[index]
         return None
 
-    return map_computations(module, lambda computation: sweep(computation, rule))
+    return map_computations(module, lambda c: _transpose_before_reducing(sweep(c, rule)))
 
 
 def match_collectives(module: Module, target: Target) -> Module:
@@ -238,6 +239,49 @@ def _arrange(i: Instruction, module: Module) -> Instruction | None:
     if any(len(group) != size for group in groups):
         raise of_instruction("INVALID_ARGUMENT", f"the groups {groups} are not of one size", i)
     return _ARRANGE[opcode](i, size)
+
+
+def _transpose_before_reducing(computation: Computation) -> Computation:
+    """All-reduces whose results are only read in one other order of dimensions give their results in that order.
+
+    Partitioned programs have them: JAX computes the gradient of a matrix as the transpose of a product, and the
+    partitioner reduces the product. A product can be computed in either order, while what reads the gradient, such as
+    an optimiser, would read it against the order of all its other arrays.
+
+    Processes exchange an array in the order that their programs give it, so this must not follow from work in which the
+    processes may differ. It does not: a program's own code has the product's transpose alone to read.
+    """
+    readers: dict[Instruction, list[Instruction]] = {}
+    for i in computation.instructions:
+        for operand in i.operands:
+            if operand.opcode == "all-reduce" and len(operand.operands) == 1:
+                readers.setdefault(operand, []).append(i)
+    readers.pop(computation.root, None)
+    orders: dict[Instruction, tuple[int, ...]] = {}
+    for reduced, by in readers.items():
+        if all(i.opcode == "transpose" for i in by):
+            wanted: set[tuple[int, ...]] = {i.attributes["dimensions"] for i in by}
+            if len(wanted) == 1:
+                orders[reduced] = wanted.pop()
+    if not orders:
+        return computation
+    mapped: dict[Instruction, Instruction] = {}
+    instructions: list[Instruction] = []
+    for i in computation.instructions:
+        if i.opcode == "transpose" and i.operands[0] in orders:
+            mapped[i] = mapped[i.operands[0]]
+            continue
+        new = i.with_operands([mapped[o] for o in i.operands])
+        if i in orders:
+            turned = _transpose(new.operands[0], orders[i])
+            if turned is not new.operands[0]:
+                instructions.append(turned)
+            shape = turned.shape
+            new = Instruction(i.opcode, shape, (turned,), i.attributes, i.called, metadata=i.metadata)
+        instructions.append(new)
+        mapped[i] = new
+    root = mapped[computation.root]
+    return Computation(computation.name, computation.parameters, instructions, root)
 
 
 def _results(i: Instruction, values: Iterable[Instruction]) -> Instruction:

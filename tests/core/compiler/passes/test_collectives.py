@@ -281,3 +281,60 @@ def test_a_device_that_receives_twice() -> None:
     permute = Instruction("collective-permute", x.shape, (x,), attributes)
     with pytest.raises(CompileError, match="device 1 receives twice"):
         arrange_collectives(module([x], permute, num_replicas=2))
+
+
+def transposed(x: Instruction, *order: int) -> Instruction:
+    return op("transpose", x, dims=[x.dims[n] for n in order], dimensions=order)
+
+
+def test_a_result_that_is_read_transposed_is_reduced_transposed() -> None:
+    x = parameter(0, 4, 5, 6)
+    reduced = all_reduce(op("negate", x))
+    read = [transposed(reduced, 2, 0, 1), transposed(reduced, 2, 0, 1)]
+    m = module([x], op("add", *read), num_replicas=2)
+    m = arrange_collectives(m)
+    verify(m)
+    opcodes = ["parameter", "negate", "transpose", "all-reduce", "add"]
+    assert [i.opcode for i in m.entry.instructions] == opcodes
+    reduced = m.entry.instructions[3]
+    assert reduced.dims == (6, 4, 5)
+    assert reduced.operands[0].attributes["dimensions"] == (2, 0, 1)
+    assert m.entry.root.operands == (reduced, reduced)
+
+
+@pytest.mark.parametrize("what", ["returned", "read as it is", "read in two orders"])
+def test_a_result_that_is_read_otherwise_too_is_reduced_as_it_is(what: str) -> None:
+    x = parameter(0, 4, 4)
+    reduced = all_reduce(x)
+    turned = transposed(reduced, 1, 0)
+    if what == "read in two orders":
+        y = parameter(0, 4, 4, 4)
+        reduced = all_reduce(y)
+        turned, x = transposed(reduced, 1, 2, 0), y
+        root = op("add", turned, transposed(reduced, 2, 0, 1))
+    elif what == "read as it is":
+        root = op("add", turned, reduced)
+    else:
+        shapes = hlo.TupleShape((turned.shape, reduced.shape))
+        root = Instruction("tuple", shapes, (turned, reduced))
+    m = module([x], root, num_replicas=2)
+    assert arrange_collectives(m) is m
+
+
+def test_the_entry_s_result_is_reduced_as_it_is() -> None:
+    x = parameter(0, 4, 6)
+    reduced = all_reduce(x)
+    effect = transposed(reduced, 1, 0)
+    m = Module("m", Computation("main", [x], [x, reduced, effect], reduced), num_replicas=2)
+    assert [i.opcode for i in arrange_collectives(m).entry.instructions][:2] == [
+        "parameter",
+        "all-reduce",
+    ]
+
+
+def test_the_only_reader_is_the_result() -> None:
+    x = parameter(0, 4, 6)
+    m = arrange_collectives(module([x], transposed(all_reduce(x), 1, 0), num_replicas=2))
+    verify(m)
+    assert [i.opcode for i in m.entry.instructions] == ["parameter", "transpose", "all-reduce"]
+    assert m.entry.root.dims == (6, 4)
