@@ -6,8 +6,10 @@ every rounded value moved at random by as much as the rounding of that operation
 arithmetic for reliable scientific computation", 1993). The largest distance to the first evaluation, times
 :data:`SAFETY`, is the tolerance of an element. Exact results (sums of small whole numbers, for instance) are not moved,
 so that a program of whole numbers has no tolerance. Where an integer, a truth value, or whether a number is finite
-depends on the rounding, an element is free. The sign of a NaN that arithmetic gives is not specified either (IEEE 754,
-6.3), and decides where a sort by the total order puts that NaN, so it is drawn anew.
+depends on the rounding, an element is free. Whether two rounded numbers are equal is drawn where their difference had
+both signs: equal numbers lie between, and random ones nearly never meet (:class:`_Ties`). The sign of a NaN that
+arithmetic gives is not specified either (IEEE 754, 6.3), and decides where a sort by the total order puts that NaN, so
+it is drawn anew.
 
 The steps of a reduction are moved by what another order of n terms loses as a rule, which grows with the root of n, and
 a sum of array elements by no more than any order can lose: n roundings of the sum of their sizes. Floats of at most 16
@@ -18,6 +20,7 @@ which is less often than here.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -68,8 +71,40 @@ class _Budget:
         return results
 
 
+class _Ties:
+    """The tests for equality of floats, and what the tries saw of the differences of their operands.
+
+    Where a difference was above zero in one try and below it in another, rounding decides whether it is zero. An array
+    holds for each part of an element (a complex number has two) whether it was seen above zero, and below.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[Instruction, int], Array] = {}
+        self._executions: Counter[Instruction] = Counter()
+
+    def begin(self) -> None:
+        """A new try: executions of an instruction are counted from zero."""
+        self._executions.clear()
+
+    def may_be_equal(self, instruction: Instruction, operands: Sequence[Array]) -> Array:
+        """Where the operands may be equal or not, and are not always equal. Notes the operands."""
+        key = (instruction, self._executions[instruction])
+        self._executions[instruction] += 1
+        a, b = (_widened(o) for o in operands)
+        parts = [a - b] if a.dtype.kind != "c" else [a.real - b.real, a.imag - b.imag]
+        seen = np.stack([[d > 0, d < 0] for d in parts])
+        before = self._seen.get(key)
+        # Tries of which one left a loop earlier may have other shapes.
+        if before is not None and before.shape == seen.shape:
+            seen |= before
+        self._seen[key] = seen
+        crosses = np.all(seen, axis=1)
+        is_zero = np.stack([d == 0 for d in parts])
+        return np.asarray(np.all(crosses | is_zero, axis=0) & np.any(crosses, axis=0))
+
+
 class _Perturbation(_Budget):
-    """Moves results that were rounded."""
+    """Moves results that were rounded, and draws which numbers are equal that may be."""
 
     def __init__(
         self,
@@ -77,14 +112,19 @@ class _Perturbation(_Budget):
         amplitudes: dict[Instruction, float],
         steps: frozenset[Instruction],
         budget: tuple[int, int],
+        ties: _Ties,
+        exact_quotients: bool,
     ) -> None:
         super().__init__(*budget)
         self.rng, self.amplitudes, self.steps = rng, amplitudes, steps
+        self.ties, self.exact_quotients = ties, exact_quotients
 
     def __call__(
         self, instruction: Instruction, operands: Sequence[Array], results: list[Array]
     ) -> list[Array]:
         super().__call__(instruction, operands, results)
+        if instruction.opcode == "compare" and _is_inexact(operands[0]):
+            return [self._drawn(instruction, operands, results[0])]
         ulps = self.amplitudes.get(instruction)
         if ulps is None:
             return results
@@ -92,6 +132,13 @@ class _Perturbation(_Budget):
             if instruction.called:
                 return [_kept_near(instruction, operands, results[0], ulps)]
             return [self._moved(instruction, operands, r, ulps) for r in results]
+
+    def _drawn(self, instruction: Instruction, operands: Sequence[Array], result: Array) -> Array:
+        if instruction.attributes["direction"] not in ("EQ", "NE"):
+            return result
+        with np.errstate(all="ignore"):
+            free = self.ties.may_be_equal(instruction, operands)
+        return np.where(free, self.rng.random(result.shape) < 0.5, result)
 
     def _moved(
         self, instruction: Instruction, operands: Sequence[Array], result: Array, ulps: float
@@ -122,6 +169,8 @@ class _Perturbation(_Budget):
         distance = np.multiply(size.astype(wide), self.rng.uniform(-1, 1, shape) * unit)
         moved = result.astype(wide) + distance
         exact = _exact(instruction, operands, result)
+        if instruction.opcode == "divide" and not self.exact_quotients:
+            exact &= _is_power_of_two(operands[1])
         if is_step:
             exact &= np.logical_and(*[np.rint(o) == o for o in operands])
         moved = np.where(exact, result.astype(wide), moved)
@@ -174,6 +223,11 @@ def _exact(instruction: Instruction, operands: Sequence[Array], result: Array) -
     if exact is None:
         return np.zeros(result.shape, np.bool_)
     return np.asarray(np.broadcast_to(exact, result.shape) == result.astype(wide))
+
+
+def _is_power_of_two(a: Array) -> Array:
+    """Where the reciprocal of a number is exact."""
+    return np.asarray(np.abs(np.frexp(_widened(a))[0]) == 0.5)
 
 
 def _is_sum(i: Instruction) -> bool:
@@ -268,8 +322,9 @@ class Expectation:
     """What a module gives on some arguments, and for each element how far another program that means the same may be
     off.
 
-    ``budget``: the most instructions and elements of one evaluation. Raises CompileError (UNIMPLEMENTED) for
-    operations that have no reference evaluation, and :class:`TooLongError`.
+    ``budget``: the most instructions and elements of one evaluation. ``exact_quotients``: whether quotients are
+    rounded once; otherwise they may be products with the rounded reciprocal of the divisor. Raises CompileError
+    (UNIMPLEMENTED) for operations that have no reference evaluation, and :class:`TooLongError`.
     """
 
     def __init__(
@@ -278,8 +333,11 @@ class Expectation:
         arguments: Sequence[Array],
         seed: int = 0,
         budget: tuple[int, int] = (200_000, 300_000_000),
+        *,
+        exact_quotients: bool = True,
     ) -> None:
         self._module, self._arguments, self._seed, self._budget = module, arguments, seed, budget
+        self._exact_quotients, self._ties = exact_quotients, _Ties()
         self.results = evaluate_within(module, arguments, budget)
         # The largest distance of as many evaluations as were made.
         self._distances = [np.zeros(r.shape) for r in self.results]
@@ -307,7 +365,11 @@ class Expectation:
         amplitudes, steps = _amplitudes(self._module)
         while amplitudes and self._tries < tries:
             rng = np.random.default_rng((self._seed, self._tries))
-            with evaluate.observed(_Perturbation(rng, amplitudes, steps, self._budget)):
+            self._ties.begin()
+            perturbation = _Perturbation(
+                rng, amplitudes, steps, self._budget, self._ties, self._exact_quotients
+            )
+            with evaluate.observed(perturbation):
                 moved = evaluate.evaluate(self._module, self._arguments)
             self._distances = [
                 np.maximum(d, _distance(a, b))

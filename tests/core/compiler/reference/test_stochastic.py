@@ -138,3 +138,64 @@ def test_a_nan_that_is_given_keeps_its_place() -> None:
     judge = Expectation(read_program(text.encode(), "mlir"), [x])
     assert judge.differences([np.array([1, 2, 0, 3], np.int32), np.sqrt(x)]) == []
     assert judge.differences([np.array([2, 0, 3, 1], np.int32), np.sqrt(x)])
+
+
+def equality(text: str, *arguments: np.ndarray) -> Expectation:
+    return Expectation(read_program(text.encode(), "mlir"), list(arguments))
+
+
+def test_equality_of_nearly_equal_numbers_is_free() -> None:
+    """exp(log(x)) is x or a neighbour; random complex numbers of hundreds of neighbours never meet x."""
+    text = """func.func @main(%x: tensor<3xcomplex<f64>>, %y: tensor<3xcomplex<f64>>) -> tensor<3xi1> {
+      %l = stablehlo.log %x : tensor<3xcomplex<f64>>
+      %e = stablehlo.exponential %l : tensor<3xcomplex<f64>>
+      %c = stablehlo.compare EQ, %e, %y : (tensor<3xcomplex<f64>>, tensor<3xcomplex<f64>>) -> tensor<3xi1>
+      return %c : tensor<3xi1>
+    }"""
+    x = np.array([1.6258583267541484 - 0.13686386563548694j, 3.7 + 2.1j, -0.3 + 5.9j])
+    judge = equality(text, x, x * [1, 1, 1 + 1e-12])
+    for first in (False, True):
+        for second in (False, True):
+            assert judge.differences([np.array([first, second, False])]) == []
+            assert judge.differences([np.array([first, second, True])])
+
+
+def test_equality_that_rounding_does_not_decide_is_known() -> None:
+    """Of a number with itself, of the largest number with each, and of exact numbers."""
+    text = """func.func @main(%x: tensor<4xf64>) -> (tensor<4xi1>, tensor<4xi1>, tensor<4xi1>) {
+      %e = stablehlo.exponential %x : tensor<4xf64>
+      %a = stablehlo.compare NE, %e, %e : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xi1>
+      %low = stablehlo.constant dense<0xFFF0000000000000> : tensor<f64>
+      %m = stablehlo.reduce(%e init: %low) applies stablehlo.maximum across dimensions = [0]
+        : (tensor<4xf64>, tensor<f64>) -> tensor<f64>
+      %n = stablehlo.broadcast_in_dim %m, dims = [] : (tensor<f64>) -> tensor<4xf64>
+      %b = stablehlo.compare EQ, %e, %n : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xi1>
+      %d = stablehlo.add %x, %x : tensor<4xf64>
+      %s = stablehlo.subtract %d, %x : tensor<4xf64>
+      %c = stablehlo.compare EQ, %s, %x : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xi1>
+      return %a, %b, %c : tensor<4xi1>, tensor<4xi1>, tensor<4xi1>
+    }"""
+    judge = equality(text, np.array([1.0, 2.0, 3.0, 2.5]))
+    never, last, always = np.zeros(4, bool), np.arange(4) == 2, np.ones(4, bool)
+    assert judge.differences([never, last, always]) == []
+    for n, flipped in enumerate([never, last, always]):
+        for at in range(4):
+            results = [never, last, always]
+            results[n] = flipped ^ (np.arange(4) == at)
+            assert judge.differences(results), (n, at)
+
+
+def test_quotients_may_be_products_with_reciprocals() -> None:
+    """XLA:CPU contracts 1 - 5 * (1 / 5) to one rounding, which shows that of the reciprocal."""
+    text = """func.func @main(%x: tensor<2xf64>, %y: tensor<2xf64>) -> tensor<2xf64> {
+      %q = stablehlo.divide %x, %y : tensor<2xf64>
+      %one = stablehlo.constant dense<1.0> : tensor<2xf64>
+      %z = stablehlo.subtract %one, %q : tensor<2xf64>
+      return %z : tensor<2xf64>
+    }"""
+    module, x = read_program(text.encode(), "mlir"), np.array([5.0, 4.0])
+    contracted = [np.array([-(2.0**-54), 0.0])]
+    assert Expectation(module, [x, x]).differences(contracted)
+    assert Expectation(module, [x, x], exact_quotients=False).differences(contracted) == []
+    # The reciprocal of a power of two is exact.
+    assert Expectation(module, [x, x], exact_quotients=False).differences([contracted[0][::-1]])
