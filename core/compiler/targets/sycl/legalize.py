@@ -16,6 +16,7 @@ again, instruction by instruction. :data:`RULES` is the table of what becomes so
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Collection, Set
 from typing import Any, Final, NamedTuple
 
@@ -29,6 +30,9 @@ GLOBAL_ID: Final = "_Z13get_global_idj"
 GROUP_ID: Final = "_Z12get_group_idj"
 _TABLE: Final = "internal addrspace(1) constant"
 _EXPANDED: Final = ("llvm.masked.", "llvm.vector.reduce.or.")
+_INTEGERS: Final = r"((?:<\d+ x )?i(\d+)>?)"
+_TRUNC: Final = re.compile(rf"  (\S+) = trunc (?:nuw |nsw )*{_INTEGERS} (\S+) to ")
+_EXT: Final = re.compile(rf"  (\S+) = ([sz]ext) (?:nneg )?{_INTEGERS} (\S+) to {_INTEGERS}")
 
 
 def legalize(
@@ -148,7 +152,6 @@ class _Rewriter(llvm_ir.Builder):
         self.kernels = kernels  # of the module: sequences call them
         self.contractions = contractions(function)
         self.vectors: dict[int, Instruction] = {}  # what makes vectors of addresses
-        self.truncated: dict[int, Value] = {}  # by the number of a trunc's result: what it took
         self.dummies: dict[str, Value] = {}  # type -> a place on the stack that nobody reads
         self._dummy_lines: list[Instruction] = []
 
@@ -285,33 +288,6 @@ class _Rewriter(llvm_ir.Builder):
         self.module.declare(name, c.type, [c.type] * 3)
         self.put("call", i.result, (a, b, c), "", name)
 
-    def note_truncated(self, i: Instruction) -> None:
-        assert i.result is not None
-        self.truncated[i.result.number] = i.operands[0]
-        self.keep(i)
-
-    def extends_truncated(self, i: Instruction) -> bool:
-        (value,) = i.operands
-        return value.number in self.truncated and llvm_ir.scalar_of(value.type) != "i1"
-
-    def extend_truncated(self, i: Instruction) -> None:
-        """An extension of the low bits of a value, all in the value's own type.
-
-        LLVM merges a trunc and an ext of its result into an `and` whose operands have different widths.
-        """
-        (narrow,) = i.operands
-        assert i.result is not None
-        value = self.truncated[narrow.number]
-        types = (value.type, narrow.type, i.result.type)
-        bits, low, last = (int(llvm_ir.scalar_of(t)[1:]) for t in types)
-        if i.code == "zext":
-            value = self.binary("and", value, llvm_ir.integer(value.type, (1 << low) - 1))
-        else:
-            by = llvm_ir.integer(value.type, bits - low)
-            value = self.binary("ashr", self.binary("shl", value, by), by)
-        change = "bitcast" if last == bits else "trunc" if last < bits else i.code
-        self.put(change, i.result, (value,))
-
     def is_of_bools(self, i: Instruction) -> bool:
         return llvm_ir.scalar_of(i.operands[0].type) == "i1"
 
@@ -381,10 +357,68 @@ RULES: Final = _table(
     Rule("fmul", _Rewriter.is_contracted, _Rewriter.leave_out),
     Rule("fadd", _Rewriter.is_contracted, _Rewriter.contract),
     Rule("fsub", _Rewriter.is_contracted, _Rewriter.contract),
-    Rule("trunc", _always, _Rewriter.note_truncated),
-    Rule("zext", _Rewriter.extends_truncated, _Rewriter.extend_truncated),
-    Rule("sext", _Rewriter.extends_truncated, _Rewriter.extend_truncated),
     Rule("uitofp", _Rewriter.is_of_bools, _Rewriter.bool_to_float),
     Rule("any", _always, _Rewriter.any_by_halves),
     Rule("call", _Rewriter.is_saturating, _Rewriter.saturate),
 )
+
+
+def merge_extensions(text: str) -> str:
+    """LLVM IR in which each extension of the low bits of a value takes them in the value's own type.
+
+    The OpenCL compiler of ``intel-opencl-rt`` merges a trunc and an ext of its result into an `and` whose operands have
+    different widths, and refuses that afterwards. This is done to optimised IR: LLVM makes such pairs of variables that
+    are read in parts, and of functions that are inlined.
+    """
+    lines: list[str] = []
+    truncated: dict[str, tuple[str, str, int]] = {}  # what a trunc took: its name, type and bits
+    for line in text.split("\n"):
+        if line.startswith("define "):
+            truncated.clear()
+        elif " trunc " in line and (found := _TRUNC.match(line)) is not None:
+            name, type_, bits, value = found.groups()
+            truncated[name] = (value, type_, int(bits))
+        elif (
+            "ext " in line
+            and (found := _EXT.match(line)) is not None
+            and found[5] in truncated
+            and found[4] != "1"
+        ):
+            name, code, _, low, narrow, last_type, last = found.groups()
+            lines += _low_bits(name, code, truncated[narrow], int(low), last_type, int(last))
+            if lines[-1].startswith(f"  {name} = trunc "):
+                # Which another extension may follow.
+                truncated[name] = (_low_name(name), *truncated[narrow][1:])
+            continue
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def _low_name(name: str) -> str:
+    """Of the low bits in the wide type: a number, as values without names have, may not begin a name."""
+    return f"%low.{name[1:]}"
+
+
+def _low_bits(
+    name: str, code: str, given: tuple[str, str, int], low: int, last_type: str, last: int
+) -> list[str]:
+    """``name``: the ``low`` lowest bits of the value ``given``, extended to ``last`` bits."""
+    value, type_, bits = given
+    wide = name if last == bits else _low_name(name)
+
+    def constant(number: int) -> str:
+        return f"splat (i{bits} {number})" if type_.startswith("<") else str(number)
+
+    if code == "zext":
+        lines = [f"  {wide} = and {type_} {value}, {constant((1 << low) - 1)}"]
+    else:
+        by = constant(bits - low)
+        high = f"{_low_name(name)}.high"
+        lines = [
+            f"  {high} = shl {type_} {value}, {by}",
+            f"  {wide} = ashr {type_} {high}, {by}",
+        ]
+    if last != bits:
+        change = "trunc" if last < bits else code
+        lines.append(f"  {name} = {change} {type_} {wide} to {last_type}")
+    return lines

@@ -36,7 +36,7 @@ from ..image import Image
 from ..target import Libraries, Target
 from .costs import costs_of
 from .disassemble import disassemble
-from .legalize import legalize
+from .legalize import legalize, merge_extensions
 from .spirv import capabilities, kernel_names
 
 TRIPLE: Final = "spirv64-unknown-unknown"
@@ -306,7 +306,7 @@ def _optimise(text: str, *, split: bool) -> str:
         passes.add_simplify_cfg_pass()
         passes.run(module, builder)
         # The inliner marks lifetimes of variables, and the backend fails on those of casted pointers.
-        return _LIFETIME.sub("", str(module))
+        return merge_extensions(_LIFETIME.sub("", str(module)))
 
 
 def check_legal(text: str) -> None:

@@ -48,3 +48,16 @@ def test_several_devices_share_one() -> None:
         TRIPONT_NUM_DEVICES="2",
     )
     assert text.strip() == "2 [10.0, 10.0]"
+
+
+def test_parts_of_a_variable_are_read() -> None:
+    """LLVM makes one integer of four bf16 on the stack, and a trunc and an ext of each element."""
+    text = output(
+        """
+        import jax, jax.numpy as jnp
+        f = jax.jit(lambda x, y: jax.lax.dot_general(
+            x[:4, None], y, (((1,), (0,)), ((), ())), preferred_element_type=jnp.float32))
+        print(f(jnp.arange(24, dtype=jnp.bfloat16), jnp.ones((1, 3), jnp.bfloat16)).tolist())
+        """
+    )
+    assert text.strip() == str([[float(n)] * 3 for n in range(4)])
