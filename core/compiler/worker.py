@@ -48,14 +48,22 @@ FRAME: Final = struct.Struct("<IQ")  # a message's number, the size of its field
 def describe(error: BaseException) -> tuple[int, str]:
     """Status code and message of what a compile raised.
 
-    An error that carries a ``code`` (the name of a status code) was written for the user; anything else is a bug in the
-    compiler, reported with its type and the line that raised it.
+    An error that carries a ``code`` (the name of a status code) was written for the user. Missing memory and missing
+    packages are the machine's; anything else is a bug in the compiler, reported with its type and the line that
+    raised it.
     """
     code = STATUS_CODES.get(str(getattr(error, "code", "")))
     if code is not None:
         return code, str(error)
     if isinstance(error, MemoryError):
         return STATUS_CODES["RESOURCE_EXHAUSTED"], "the compiler ran out of memory"
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        package = error.name.partition(".")[0]
+        if package != "tripont":
+            return STATUS_CODES["FAILED_PRECONDITION"], (
+                f"the compiler needs the package {package}, which {sys.executable} does not have: "
+                f"`{sys.executable} -m pip install {package}` adds it"
+            )
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name})" if frames else ""
     return STATUS_CODES["INTERNAL"], f"{type(error).__name__}: {error}{place}"

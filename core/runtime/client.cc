@@ -223,6 +223,7 @@ StatusOr<CompileResult> Client::Compile(std::string_view program, std::string_vi
       return CompileResult{std::move(*artifact), true, key};
   }
   request.time_limit = options_.compile_timeout;
+  request.start_limit = options_.worker_start_timeout;
   TRIPONT_ASSIGN_OR_RETURN(
       CompiledProgram compiled,
       core_->workers().Compile({options_.python, options_.python_path}, request));

@@ -45,6 +45,12 @@ constexpr int kWorkerStderr = 4;
 constexpr int64_t kLongestLimit = 1'000'000'000;  // seconds: 30 years
 // Where the kernel has no pidfd, how often to look whether the worker lives.
 constexpr int kPollMilliseconds = 200;
+// Workers that a compile tries before it fails, if they are killed before they read the program,
+// and if they crash. Memory that ran out may be free a moment later; a crash mostly comes again.
+constexpr int kMostKilled = 5;
+constexpr int kMostCrashed = 2;
+// After the second one that died; doubled after each further one.
+constexpr std::chrono::milliseconds kFirstPause{200};
 
 void CloseIfOpen(int& fd) {
   if (fd >= 0) close(fd);
@@ -109,9 +115,15 @@ std::string LastLines(int fd, int lines) {
   return from == std::string::npos ? text : text.substr(from == 0 ? 0 : from + 1);
 }
 
+constexpr int kUnknownEnd = -1;  // of a process, in place of its wait status
+
+bool WasSignalled(int wait_status) {
+  return wait_status != kUnknownEnd && WIFSIGNALED(wait_status);
+}
+
 std::string DescribeExit(int wait_status) {
-  if (wait_status < 0) return "ended";  // kUnknownEnd
-  if (WIFSIGNALED(wait_status)) {
+  if (wait_status == kUnknownEnd) return "ended";
+  if (WasSignalled(wait_status)) {
     const int number = WTERMSIG(wait_status);
     const char* const text = strsignal(number);
     return StrCat("was killed by signal ", number, " (", text == nullptr ? "?" : text, ")");
@@ -120,7 +132,45 @@ std::string DescribeExit(int wait_status) {
   return "ended";
 }
 
-constexpr int kUnknownEnd = -1;
+// A signal that a process brings on itself.
+bool IsCrash(int signal_number) {
+  constexpr int kCrashes[] = {SIGILL, SIGTRAP, SIGABRT, SIGBUS,
+                              SIGFPE, SIGSEGV, SIGSYS,  SIGXCPU};
+  return std::find(std::begin(kCrashes), std::end(kCrashes), signal_number) != std::end(kCrashes);
+}
+
+// The package that Python did not find, by what it wrote; empty if it does not say so.
+std::string MissingPackage(std::string_view output) {
+  constexpr std::string_view kMissing = "No module named '";
+  const size_t found = output.rfind(kMissing);
+  if (found == std::string_view::npos) return "";
+  const std::string_view name = output.substr(found + kMissing.size());
+  return std::string(name.substr(0, name.find_first_of(".'")));
+}
+
+// What a user can do about a worker that was killed; empty unless the signal is SIGKILL.
+std::string AdviceOnKill(int wait_status) {
+  if (!WasSignalled(wait_status) || WTERMSIG(wait_status) != SIGKILL) return "";
+  return "; most often the kernel's out-of-memory killer or a container's limit of memory does "
+         "that (`dmesg` or the container's log shows it): leave more memory free";
+}
+
+// What a user can do about a worker that ended before it was ready, having written `output`.
+std::string AdviceOnStart(int wait_status, const std::string& python, std::string_view output) {
+  if (WasSignalled(wait_status)) {
+    if (!IsCrash(WTERMSIG(wait_status))) return AdviceOnKill(wait_status);
+    return StrCat(" (`", python, " -c 'import tripont.core.compiler.compile'` shows whether one ",
+                  "of the compiler's packages crashes)");
+  }
+  const std::string missing = MissingPackage(output);
+  if (missing.empty() || missing == "tripont") {
+    return " (the interpreter must have tripont installed; option python or TRIPONT_PYTHON chooses "
+           "it)";
+  }
+  return StrCat(" (the interpreter has no package ", missing, ", which `", python,
+                " -m pip install ", missing, "` adds; option python or TRIPONT_PYTHON chooses ",
+                "another interpreter)");
+}
 
 // Waits for the process to end, for at most `milliseconds`. False: it still runs. `wait_status`:
 // kUnknownEnd if the program reaps all children itself.
@@ -319,25 +369,34 @@ void CompileWorker::ForgetAfterFork() {
 
 Status CompileWorker::Died() {
   usable_ = false;
-  died_ = true;
   CloseIfOpen(socket_);  // a worker that only closed its socket ends now
-  int wait_status = 0;
+  int wait_status = kUnknownEnd;
   const bool ended = Reap(pid_, 2000, &wait_status);
   if (!ended) KillAndReap(pid_, 2000);
-  by_signal_ = ended && wait_status >= 0 && WIFSIGNALED(wait_status);
   const pid_t pid = std::exchange(pid_, -1);
   const std::string how = ended ? DescribeExit(wait_status) : "stopped talking";
-  if (ready_) {
+  const std::string output = ready_ ? "" : LastLines(startup_fd_, 6);
+  if (accepted_) {
+    death_ = Death::kOfProgram;
     return Internal("the compile worker (process ", pid, ") ", how,
-                    " while it compiled this program; the next compile starts a new one");
+                    " while it compiled this program; the next compile starts a new one",
+                    AdviceOnKill(wait_status));
   }
-  const std::string output = LastLines(startup_fd_, 6);
-  return Unavailable(
-      "the compile worker (", python_, ", module tripont.core.compiler.worker) ", how,
-      " before it was ready", output.empty() ? "" : ":\n", output, output.empty() ? "" : "\n",
-      by_signal_ ? ""
-                 : " (the interpreter must have tripont installed; option python or TRIPONT_PYTHON "
-                   "chooses it)");
+  if (WasSignalled(wait_status)) {
+    death_ = IsCrash(WTERMSIG(wait_status)) ? Death::kOfCrash : Death::kOfKill;
+  } else if (ended && wait_status == kUnknownEnd && output.empty()) {
+    death_ = Death::kOfKill;  // a Python that cannot start says why
+  } else {
+    death_ = ready_ ? Death::kOfCrash : Death::kOfStart;
+  }
+  if (ready_) {
+    return Unavailable("the compile worker (process ", pid, ") ", how,
+                       " before it read the program", AdviceOnKill(wait_status));
+  }
+  const char* const line = output.empty() ? "" : "\n";
+  return Unavailable("the compile worker (", python_, ", module tripont.core.compiler.worker) ",
+                     how, " before it was ready", output.empty() ? "" : ":", line, output, line,
+                     AdviceOnStart(wait_status, python_, output));
 }
 
 Status CompileWorker::End(Status why) {
@@ -345,10 +404,6 @@ Status CompileWorker::End(Status why) {
   if (pid_ > 0)
     kill(pid_, SIGKILL);  // it may be stopped, and would not see that its socket is closed
   return why;
-}
-
-bool CompileWorker::DiedOfSomethingElse() const {
-  return died_ && (ready_ ? !accepted_ : by_signal_);
 }
 
 bool CompileWorker::EndedWhileIdle() const {
@@ -367,17 +422,30 @@ bool CompileWorker::HasEnded() const {
          info.si_pid != 0;
 }
 
+Status CompileWorker::TimeLimitPassed() {
+  const std::string output = ready_ ? "" : LastLines(startup_fd_, 6);
+  const std::string written =
+      output.empty() ? "" : StrCat("; the last that the worker wrote:\n", output);
+  if (deadline_.has_value() && *deadline_ <= Clock::now()) {
+    return End(DeadlineExceeded("the program was not compiled within ", time_limit_,
+                                " s (option compile_timeout, TRIPONT_COMPILE_TIMEOUT)",
+                                ready_ ? "" : "; its worker was still starting", written));
+  }
+  return End(DeadlineExceeded("the compile worker (", python_, ", process ", pid_,
+                              ") was not ready within ", start_limit_,
+                              " s (option worker_start_timeout, TRIPONT_WORKER_START_TIMEOUT)",
+                              written));
+}
+
 Status CompileWorker::AwaitSocket(short event) {
   using std::chrono::ceil;
   using std::chrono::milliseconds;
   while (true) {
     int64_t wait = pid_fd_ >= 0 ? -1 : kPollMilliseconds;
-    if (deadline_.has_value()) {
-      const int64_t left = ceil<milliseconds>(*deadline_ - Clock::now()).count();
-      if (left <= 0) {
-        return End(DeadlineExceeded("the program was not compiled within ", time_limit_,
-                                    " s (option compile_timeout, TRIPONT_COMPILE_TIMEOUT)"));
-      }
+    for (const std::optional<Clock::time_point>& limit : {deadline_, ready_by_}) {
+      if (!limit.has_value()) continue;
+      const int64_t left = ceil<milliseconds>(*limit - Clock::now()).count();
+      if (left <= 0) return TimeLimitPassed();
       wait = std::min<int64_t>(wait < 0 ? left : std::min(wait, left), 1 << 30);
     }
     // The socket alone does not tell of the worker's death if a forked process holds a copy of its
@@ -485,6 +553,7 @@ Status CompileWorker::AwaitHello() {
     }
   }
   ready_ = true;
+  ready_by_.reset();
   CloseIfOpen(startup_fd_);
   return OkStatus();
 }
@@ -509,15 +578,23 @@ Status CompileWorker::Answer(std::string_view question, const Partitioners& part
 }
 
 StatusOr<CompiledProgram> CompileWorker::Compile(const CompileRequest& request,
-                                                 const AnswerFunction& answer) {
+                                                 const AnswerFunction& answer,
+                                                 Clock::time_point begin) {
   reused_ = false;
   accepted_ = false;
-  time_limit_ = request.time_limit;
-  deadline_.reset();
   // A limit beyond the range of the clock does not limit anything.
-  if (time_limit_ > 0 && time_limit_ < kLongestLimit)
-    deadline_ = Clock::now() + std::chrono::seconds(time_limit_);
-  if (!ready_) TRIPONT_RETURN_IF_ERROR(AwaitHello());
+  const auto limit = [](Clock::time_point from, int64_t seconds) {
+    return seconds > 0 && seconds < kLongestLimit
+               ? std::optional(from + std::chrono::seconds(seconds))
+               : std::nullopt;
+  };
+  time_limit_ = request.time_limit;
+  deadline_ = limit(begin, time_limit_);
+  if (!ready_) {
+    start_limit_ = request.start_limit;
+    ready_by_ = limit(Clock::now(), start_limit_);
+    TRIPONT_RETURN_IF_ERROR(AwaitHello());
+  }
   schema::Request asked;
   asked.format = request.format;
   asked.program = request.program;
@@ -626,14 +703,22 @@ CompileWorkerPool::CompileWorkerPool(int64_t max_workers, int64_t idle_seconds)
       idle_(std::min(idle_seconds, kLongestLimit)),
       state_(std::make_unique<State>()) {}
 
-Status CompileWorkerPool::AwaitChange(State& state, std::unique_lock<std::mutex>& lock) {
+Status CompileWorkerPool::AwaitChange(State& state, std::unique_lock<std::mutex>& lock,
+                                      std::optional<Clock::time_point> until) {
+  using std::chrono::ceil;
+  using std::chrono::milliseconds;
   const Descriptor event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   // Without a descriptor for it: look again and again.
   const bool has_event = event.get() >= 0;
   if (has_event) state.waiters.push_back(event.get());
   lock.unlock();
+  int64_t wait = has_event ? -1 : kPollMilliseconds;
+  if (until.has_value()) {
+    const int64_t left = std::max<int64_t>(0, ceil<milliseconds>(*until - Clock::now()).count());
+    wait = wait < 0 ? left : std::min(wait, left);
+  }
   pollfd fd = {event.get(), POLLIN, 0};
-  const int ready = poll(&fd, has_event ? 1 : 0, has_event ? -1 : kPollMilliseconds);
+  const int ready = poll(&fd, has_event ? 1 : 0, static_cast<int>(wait));
   const bool interrupted = ready < 0 && errno == EINTR && InterruptedBySignal();
   lock.lock();
   std::erase(state.waiters, event.get());
@@ -741,18 +826,27 @@ StatusOr<CompiledProgram> CompileWorkerPool::Compile(const WorkerInterpreter& wa
   State& state = *state_;
   std::unique_lock<std::mutex> lock(state.mutex);
   const int64_t ended = times_ended;
-  Slot* slot = nullptr;
-  while (slot == nullptr) {
+  TRIPONT_ASSIGN_OR_RETURN(Slot* const slot, AwaitSlot(interpreter, lock, ended));
+  Claim claim(*this, state, slot);
+  lock.unlock();
+  StatusOr<CompiledProgram> result = CompileIn(state, *slot, request, ended);
+  claim.Complete();
+  return result;
+}
+
+StatusOr<CompileWorkerPool::Slot*> CompileWorkerPool::AwaitSlot(
+    const WorkerInterpreter& interpreter, std::unique_lock<std::mutex>& lock, int64_t ended) {
+  State& state = *state_;
+  while (true) {
     for (const std::unique_ptr<Slot>& candidate : state.slots) {
-      if (!candidate->busy && candidate->interpreter.Serves(interpreter)) slot = candidate.get();
+      if (!candidate->busy && candidate->interpreter.Serves(interpreter)) return candidate.get();
     }
-    if (slot != nullptr) break;
     if (static_cast<int64_t>(state.slots.size()) >= max_workers_ + state.waiting) {
       // An idle worker of another interpreter makes room.
       const auto idle = std::find_if(state.slots.begin(), state.slots.end(),
                                      [](const auto& s) { return !s->busy; });
       if (idle == state.slots.end()) {
-        TRIPONT_RETURN_IF_ERROR(AwaitChange(state, lock));
+        TRIPONT_RETURN_IF_ERROR(AwaitChange(state, lock, std::nullopt));
         if (times_ended != ended) return CompileEnded();
         continue;
       }
@@ -760,49 +854,62 @@ StatusOr<CompiledProgram> CompileWorkerPool::Compile(const WorkerInterpreter& wa
     }
     auto added = std::make_unique<Slot>();
     added->interpreter = interpreter;
-    slot = state.slots.emplace_back(std::move(added)).get();
+    return state.slots.emplace_back(std::move(added)).get();
   }
-  Claim claim(*this, state, slot);
-  lock.unlock();
+}
 
+StatusOr<CompiledProgram> CompileWorkerPool::CompileIn(State& state, Slot& slot,
+                                                       const CompileRequest& request,
+                                                       int64_t ended) {
   const auto answer = [&state](const Partitioner& partitioner, PartitioningQuestion question,
                                std::span<const std::string> parts) {
     const Waiting waiting(state);
     return partitioner.answer(question, parts);
   };
-  StatusOr<CompiledProgram> result = Internal("not compiled");
-  // A worker that died while it was idle (killed, out of memory) or started (killed) does not fail
-  // a compile: another worker is tried.
-  const auto forget_worker = [&] {
-    std::unique_ptr<CompileWorker> dead;  // destroyed without the mutex
-    const std::lock_guard<std::mutex> relock(state.mutex);
-    dead = std::move(slot->worker);
-    slot->pid = -1;  // it may soon be another process's
-  };
-  for (int attempt = 0; attempt < 2; ++attempt) {
-    if (slot->worker != nullptr && slot->worker->EndedWhileIdle()) forget_worker();
-    if (slot->worker == nullptr) {
-      StatusOr<std::unique_ptr<CompileWorker>> started = CompileWorker::Start(interpreter);
-      if (!started.ok()) {
-        result = started.status();
-        break;
-      }
-      const std::lock_guard<std::mutex> relock(state.mutex);
-      slot->worker = std::move(started).value();
-      slot->pid = slot->worker->pid();
-      ++state.counters.started;
-      if (times_ended != ended) {  // before there was a process to end
-        result = CompileEnded();
-        break;
-      }
+  const Clock::time_point begin = Clock::now();
+  if (slot.worker != nullptr && slot.worker->EndedWhileIdle()) ForgetWorker(state, slot);
+  for (int attempt = 1;; ++attempt) {
+    if (slot.worker == nullptr) TRIPONT_RETURN_IF_ERROR(StartWorker(state, slot, ended));
+    StatusOr<CompiledProgram> result = slot.worker->Compile(request, answer, begin);
+    const CompileWorker::Death death = slot.worker->death();
+    const int most = death == CompileWorker::Death::kOfKill    ? kMostKilled
+                     : death == CompileWorker::Death::kOfCrash ? kMostCrashed
+                                                               : 1;
+    if (most == 1 || times_ended != ended) return result;
+    if (attempt >= most) {
+      return result.status().WithPrefix(
+          StrCat(attempt, " compile workers died one after another; the last one"));
     }
-    result = slot->worker->Compile(request, answer);
-    if (!slot->worker->DiedOfSomethingElse() || times_ended != ended) break;
-    TRIPONT_LOG(kInfo, "compile worker ", slot->pid, " died before it read the program");
-    if (attempt == 0) forget_worker();
+    TRIPONT_LOG(kInfo, "another compile worker is tried: ", result.status().message());
+    ForgetWorker(state, slot);
+    if (attempt == 1) continue;
+    TRIPONT_RETURN_IF_ERROR(Pause(state, kFirstPause * (1 << (attempt - 2)), ended));
   }
-  claim.Complete();
-  return result;
+}
+
+Status CompileWorkerPool::StartWorker(State& state, Slot& slot, int64_t ended) {
+  TRIPONT_ASSIGN_OR_RETURN(std::unique_ptr<CompileWorker> started,
+                           CompileWorker::Start(slot.interpreter));
+  const std::lock_guard<std::mutex> lock(state.mutex);
+  slot.worker = std::move(started);
+  slot.pid = slot.worker->pid();
+  ++state.counters.started;
+  return times_ended == ended ? OkStatus() : CompileEnded();  // before there was a process to end
+}
+
+void CompileWorkerPool::ForgetWorker(State& state, Slot& slot) {
+  std::unique_ptr<CompileWorker> dead;  // destroyed without the mutex
+  const std::lock_guard<std::mutex> lock(state.mutex);
+  dead = std::move(slot.worker);
+  slot.pid = -1;  // it may soon be another process's
+}
+
+Status CompileWorkerPool::Pause(State& state, std::chrono::milliseconds pause, int64_t ended) {
+  const Clock::time_point until = Clock::now() + pause;
+  std::unique_lock<std::mutex> lock(state.mutex);
+  while (times_ended == ended && Clock::now() < until)
+    TRIPONT_RETURN_IF_ERROR(AwaitChange(state, lock, until));
+  return times_ended == ended ? OkStatus() : CompileEnded();
 }
 
 CompileWorkerCounters CompileWorkerPool::counters() const {

@@ -8,8 +8,9 @@
 // A worker compiles one program at a time and is kept warm. The pool starts the first one in the
 // background when a client is created and further ones when all are busy; workers that nobody has
 // asked for a while end. A worker that dies fails the compile that it was doing, with an error that
-// names the signal or exit code, and the next compile starts a new one; one that dies before it has
-// read the request, or is killed before it was ready, is replaced at once. Ctrl-C while the main
+// names the signal or exit code, and the next compile starts a new one. One that is killed before
+// it has read the program is replaced, up to four times in a row with growing pauses, and one that
+// crashes there once; a worker that says why it cannot start is not. Ctrl-C while the main
 // thread of a Python program waits for a worker ends the compile (core/runtime/interrupt.h); so
 // does a time limit. The worker itself is in a process group of its own, where a terminal's signals
 // do not reach it, and ignores what this process ignores. Workers end by themselves when this
@@ -45,7 +46,8 @@ struct CompileRequest {
   std::string_view compile_options;  // serialized CompileOptionsProto
   std::map<std::string, std::string> options;
   Partitioners partitioners;  // that the worker may ask
-  int64_t time_limit = 0;     // seconds that a worker may take, its start included; 0: no limit
+  int64_t time_limit = 0;     // seconds that workers may take, their start included; 0: no limit
+  int64_t start_limit = 0;    // seconds until a worker must be ready; 0: no limit
 };
 
 struct CompiledProgram {
@@ -87,19 +89,30 @@ class CompileWorker {
       const Partitioner& partitioner, PartitioningQuestion question,
       std::span<const std::string> parts)>;
 
+  using Clock = std::chrono::steady_clock;
+
+  // How a worker died, and so whether another one would fare better.
+  enum class Death : char {
+    kNone,       // it lives, or was ended from here
+    kOfProgram,  // it had read the program
+    kOfStart,    // before it was ready, for a reason that it wrote or that its exit code tells
+    kOfCrash,    // before it read the program, of something that it did
+    kOfKill,     // before it read the program, by somebody else's signal
+  };
+
   // Starts the process; does not wait for it to be ready. UNAVAILABLE if it cannot be started.
   static StatusOr<std::unique_ptr<CompileWorker>> Start(const WorkerInterpreter& interpreter);
   ~CompileWorker();  // closes the socket and reaps the process in the background
 
   // The program; or the compiler's error with its code. Or UNAVAILABLE if the worker could not
-  // start (with the last lines it wrote to stderr) or belongs to another version, INTERNAL if it
-  // died, DEADLINE_EXCEEDED after the time limit, CANCELLED if a signal interrupted the wait; after
-  // these four usable() is false. If an exception leaves this, the worker cannot be used again.
-  StatusOr<CompiledProgram> Compile(const CompileRequest& request, const AnswerFunction& answer);
+  // start (with the last lines it wrote to stderr), died before it read the program or belongs to
+  // another version, INTERNAL if it died later, DEADLINE_EXCEEDED after the time limit (which began
+  // at `begin`) or that of the start, CANCELLED if a signal interrupted the wait; after these
+  // usable() is false. If an exception leaves this, the worker cannot be used again.
+  StatusOr<CompiledProgram> Compile(const CompileRequest& request, const AnswerFunction& answer,
+                                    Clock::time_point begin);
   bool usable() const { return usable_; }
-  // Whether the worker died of something else than the last request: it was killed while it
-  // started, or it had not read the request yet. Another worker is worth a try.
-  bool DiedOfSomethingElse() const;
+  Death death() const { return death_; }
   // Whether the last artifact holds machine code that the worker had already.
   bool reused() const { return reused_; }
   // Whether the process ended between two compiles.
@@ -131,22 +144,23 @@ class CompileWorker {
   Status Answer(std::string_view question, const Partitioners& partitioners,
                 const AnswerFunction& answer);
   Status Died();
+  Status TimeLimitPassed();
   Status End(Status why);  // kills the process
 
-  using Clock = std::chrono::steady_clock;
   pid_t pid_ = -1;
   int socket_ = -1;
   int pid_fd_ = -1;      // -1 if the kernel has no pidfd
   int startup_fd_ = -1;  // what the worker wrote to stderr before it was ready
   bool ready_ = false;
   bool usable_ = true;
-  bool died_ = false;       // by itself
-  bool by_signal_ = false;  // it died of a signal
-  bool accepted_ = false;   // it had read the last request
+  Death death_ = Death::kNone;
+  bool accepted_ = false;  // it had read the last request
   bool reused_ = false;
   bool same_compiler_ = true;
   std::optional<Clock::time_point> deadline_;
   int64_t time_limit_ = 0;
+  std::optional<Clock::time_point> ready_by_;  // nothing once it is ready
+  int64_t start_limit_ = 0;
   std::string python_;
 };
 
@@ -202,8 +216,19 @@ class TRIPONT_EXPORT CompileWorkerPool {
   class Claim;
   class Waiting;
 
-  // Waits until a slot may be free. CANCELLED if a signal interrupts the wait.
-  static Status AwaitChange(State& state, std::unique_lock<std::mutex>& lock);
+  // Waits until a slot may be free, or until that time. CANCELLED if a signal interrupts the wait.
+  static Status AwaitChange(State& state, std::unique_lock<std::mutex>& lock,
+                            std::optional<Clock::time_point> until);
+  // The steps of Compile, which give up when compiles are ended (`ended`: how often they were when
+  // it began). A slot that is free, or a new one.
+  StatusOr<Slot*> AwaitSlot(const WorkerInterpreter& interpreter,
+                            std::unique_lock<std::mutex>& lock, int64_t ended);
+  // Compiles in the slot, which is the caller's, with as many workers as it takes.
+  static StatusOr<CompiledProgram> CompileIn(State& state, Slot& slot,
+                                             const CompileRequest& request, int64_t ended);
+  static Status StartWorker(State& state, Slot& slot, int64_t ended);
+  static void ForgetWorker(State& state, Slot& slot);
+  static Status Pause(State& state, std::chrono::milliseconds pause, int64_t ended);
   // Has idle workers ended from now on. With the mutex.
   void Watch(State& state);
   static void EndIdleWorkers(State& state, std::chrono::seconds idle);

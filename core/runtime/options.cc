@@ -70,6 +70,12 @@ constexpr Setting kSettings[] = {
      .number = &Options::compile_timeout,
      .smallest = 0,
      .largest = kMany},
+    {.info = {"worker_start_timeout", "TRIPONT_WORKER_START_TIMEOUT",
+              "seconds until a compile worker that was started must be ready; 0: no limit (default "
+              "600)"},
+     .number = &Options::worker_start_timeout,
+     .smallest = 0,
+     .largest = kMany},
     {.info = {"prestart_worker", "TRIPONT_PRESTART_WORKER",
               "start a compile worker early: 0 or 1 (default 1)"},
      .flag = &Options::prestart_worker},

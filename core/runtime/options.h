@@ -43,6 +43,8 @@ struct TRIPONT_EXPORT Options {
   int64_t worker_idle_timeout = 600;  // TRIPONT_WORKER_IDLE_TIMEOUT (process): seconds after which
                                       // a worker that nobody asks ends; 0: never
   int64_t compile_timeout = 0;  // TRIPONT_COMPILE_TIMEOUT: seconds that a compile may take; 0: any
+  int64_t worker_start_timeout = 600;  // TRIPONT_WORKER_START_TIMEOUT: seconds until a compile
+                                       // worker must be ready; 0: any
   bool prestart_worker =
       true;           // TRIPONT_PRESTART_WORKER: start a compile worker when a client is created
   bool cache = true;  // TRIPONT_CACHE: 0 turns the on-disk cache of artifacts off

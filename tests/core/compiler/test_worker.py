@@ -49,6 +49,25 @@ def test_an_error_for_the_user_keeps_its_code():
     assert (response.code, response.message) == (STATUS_CODES["UNIMPLEMENTED"], b"not this")
 
 
+def test_a_package_that_is_missing_is_named():
+    def compile_program(*_):
+        import no_such_package.part  # noqa: F401
+
+    response = worker.handle(request(b"", {}), compile_program)
+    assert response.code == STATUS_CODES["FAILED_PRECONDITION"]
+    assert b"needs the package no_such_package, which " in response.message
+    assert b"-m pip install no_such_package`" in response.message
+
+
+def test_a_missing_module_of_the_compiler_itself_is_a_bug():
+    def compile_program(*_):
+        import tripont.no_such_module  # noqa: F401
+
+    response = worker.handle(request(b"", {}), compile_program)
+    assert response.code == STATUS_CODES["INTERNAL"]
+    assert b"tripont.no_such_module" in response.message
+
+
 def test_a_question_and_its_answer():
     def answer(reply: bytes) -> tuple[Any, bytes]:
         here, there = socket.socketpair()

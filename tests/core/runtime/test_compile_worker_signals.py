@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pty
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.core.runtime.conftest import write_script
+from tests.core.runtime.conftest import fake_worker, write_script
 
 PREFIX = """
 import os, resource, signal, sys, threading, time
@@ -111,12 +112,146 @@ print(pid(client) not in (worker, None))
     assert output.split() == ["True"]
 
 
-def test_every_start_killed_is_an_error(run: Run, tmp_path: Path) -> None:
+# Whether this worker is to die, one of the first {deaths}, and how it does.
+DEATHS = """
+def claims_a_death():
+    for number in range({deaths}):
+        try:
+            os.close(os.open({marks!r} + str(number), os.O_CREAT | os.O_EXCL))
+            return True
+        except FileExistsError:
+            pass
+    return False
+dies = claims_a_death()
+def die():
+    os.kill(os.getpid(), {signal})
+    time.sleep(10)
+"""
+# The moments of a worker's start, and the lines with which it dies there.
+MOMENTS = {
+    "before its first message": "if dies: die()",
+    "within its first message": """
+def send(connection, message):
+    connection.sendall(worker.FRAME.pack(message.NUMBER, 100)[:5])
+    die()
+if dies: worker.send = send
+""",
+    "after its first message": "if dies: worker.serve = lambda *_: die()",
+    "within the program": """
+def receive_fields(connection, expected):
+    worker.receive(connection, 1000)
+    die()
+if dies: worker.receive_fields = receive_fields
+""",
+}
+
+
+def dying(folder: Path, moment: str, deaths: int, signal_number: int = signal.SIGKILL) -> str:
+    """An interpreter whose first workers die at that moment of their start."""
+    marks = str(folder / "death")
+    lines = DEATHS.format(marks=marks, deaths=deaths, signal=int(signal_number))
+    return write_script(folder / "dying", fake_worker(lines + MOMENTS[moment]))
+
+
+# With a program that the socket does not hold.
+COMPILE_LARGE = 'print(message(make(), b"pid " + b" " * (8 << 20))); counters = _tripont.worker_counters()'
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_four_workers_killed_at_a_moment_of_their_start_are_replaced(
+    run: Run, tmp_path: Path, moment: str
+) -> None:
+    output = run(COMPILE_LARGE + '; print(counters["started"])', dying(tmp_path, moment, 4))
+    assert output.startswith("NOT_FOUND"), output  # the stand-in's answer
+    assert output.split()[-1] == "5"
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_every_worker_killed_at_a_moment_of_its_start_is_an_error(
+    run: Run, tmp_path: Path, moment: str
+) -> None:
+    output = run(COMPILE_LARGE + '; print(counters["started"])', dying(tmp_path, moment, 100))
+    assert output.startswith("UNAVAILABLE: 5 compile workers died one after another"), output
+    assert "was killed by signal 9 (Killed)" in output
+    assert "out-of-memory killer" in output
+    assert output.split()[-1] == "5"
+
+
+def test_every_worker_killed_before_it_is_python_is_an_error(run: Run, tmp_path: Path) -> None:
     python = write_script(tmp_path / "killed", "#!/bin/sh\nkill -9 $$\n")
     output = run('print(message(make(), b"pid"))', python)
-    assert "UNAVAILABLE" in output
+    assert output.startswith("UNAVAILABLE: 5 compile workers died one after another"), output
     assert "signal 9" in output
     assert "must have tripont installed" not in output  # nothing of the kind is known
+
+
+def test_a_crash_is_tried_once_more_and_the_error_says_what_to_run(
+    run: Run, tmp_path: Path
+) -> None:
+    python = dying(tmp_path, "before its first message", 100, signal.SIGSEGV)
+    output = run(COMPILE_LARGE + '; print(counters["started"])', python)
+    assert output.startswith("UNAVAILABLE: 2 compile workers died one after another"), output
+    assert "signal 11" in output
+    assert f"`{python} -c 'import tripont.core.compiler.compile'`" in output
+    assert output.split()[-1] == "2"
+
+
+def test_the_time_limit_is_that_of_all_workers_together(run: Run, tmp_path: Path) -> None:
+    """Each takes less than the limit and then dies."""
+    lines = "time.sleep(1.5); os.kill(os.getpid(), signal.SIGKILL)"
+    python = write_script(tmp_path / "slow", fake_worker(lines))
+    output = run('print(message(make(compile_timeout=3), b"pid"))', python)
+    assert output.startswith("DEADLINE_EXCEEDED: the program was not compiled within 3 s"), output
+    assert "its worker was still starting" in output
+
+
+def test_a_worker_that_does_not_become_ready(run: Run, tmp_path: Path) -> None:
+    lines = "print('reading a slow disk', file=sys.stderr, flush=True); time.sleep(50)"
+    python = write_script(tmp_path / "slow", fake_worker(lines))
+    output = run('print(message(make(worker_start_timeout=2), b"pid"))', python)
+    assert output.startswith(f"DEADLINE_EXCEEDED: the compile worker ({python}, process "), output
+    assert "was not ready within 2 s" in output
+    assert "TRIPONT_WORKER_START_TIMEOUT" in output
+    assert "reading a slow disk" in output
+
+
+def test_the_limit_of_the_start_does_not_limit_compiles(run: Run) -> None:
+    output = run("""
+client = make(worker_start_timeout=20)
+pid(client)
+client = make(worker_start_timeout=1)
+print(message(client, b"sleep 3"))
+""")
+    assert "bad artifact" in output
+
+
+def test_ctrl_c_ends_the_pause_before_another_worker(run: Run, tmp_path: Path) -> None:
+    python = dying(tmp_path, "before its first message", 100)
+    output = run(
+        """
+client = make()
+def started(count):
+    while _tripont.worker_counters()["started"] < count:
+        time.sleep(0.005)
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Thread(target=started, args=(4,), daemon=True).start()
+try:
+    client.compile(b"pid")
+except KeyboardInterrupt:
+    print("interrupted", _tripont.worker_counters()["started"])
+""",
+        python,
+    )
+    assert output.split() == ["interrupted", "4"]
+
+
+def test_a_package_that_the_workers_python_lacks_is_named(run: Run, tmp_path: Path) -> None:
+    python = write_script(tmp_path / "lacks", fake_worker("import no_such_package.part"))
+    output = run('print(message(make(), b"pid"))', python)
+    assert output.startswith("UNAVAILABLE"), output
+    assert "exit code 1" in output
+    assert "has no package no_such_package" in output
+    assert f"`{python} -m pip install no_such_package`" in output
 
 
 INTERRUPTED = """
