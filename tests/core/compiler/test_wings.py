@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import os
 import subprocess
 import sys
@@ -158,6 +159,7 @@ def test_a_wing_that_is_broken_is_not_missing(monkeypatch: pytest.MonkeyPatch) -
     assert list(wings.parts("ops")) == []
 
 
+@functools.cache
 def imports_of(path: Path) -> set[str]:
     """The modules that a module imports, by full name; those of names it may import from packages too."""
     package = ["tripont", *path.relative_to(ROOT).with_suffix("").parts]
@@ -199,7 +201,7 @@ def test_only_the_list_names(name: str) -> None:
         f"{module_of(file)} imports {imported}"
         for file in files
         if not is_in(module_of(file), others)
-        for imported in imports_of(file)
+        for imported in sorted(imports_of(file))
         if is_in(imported, modules)
     ]
     assert naming == []

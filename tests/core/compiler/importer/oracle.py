@@ -54,10 +54,17 @@ def run_with_xla(
     if any(i.opcode in WITHOUT_STABLEHLO for c in module.computations() for i in c.instructions):
         return evaluate(module, arguments)
     monkeypatch.setattr(hlo_proto, "MAX_LITERAL_BYTES", 1 << 40)  # XLA needs every constant
-    program = _jax.mlir.hlo_to_stablehlo(hlo_proto.write_module(module))
+    return execute(_jax.mlir.hlo_to_stablehlo(hlo_proto.write_module(module)), arguments)
+
+
+def execute(program: bytes, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """What XLA:CPU computes from StableHLO. LLVM does not optimise the code: it runs once, on a few numbers."""
     device = jax.devices("cpu")[0]
-    devices = xla_client.DeviceList((device,))
-    executable = device.client.compile_and_load(program, devices, xla_client.CompileOptions())
+    options = xla_client.CompileOptions()
+    options.executable_build_options.debug_options.xla_backend_optimization_level = 0
+    executable = device.client.compile_and_load(
+        program, xla_client.DeviceList((device,)), options
+    )
     return [
         np.asarray(r) for r in executable.execute([jax.device_put(a, device) for a in arguments])
     ]
@@ -68,12 +75,6 @@ def kept_arguments(lowered: Any, arguments: Sequence[Any]) -> list[Any]:
     flat = jax.tree.leaves(arguments)
     kept = lowered._lowering.compile_args.get("kept_var_idx")
     return [flat[i] for i in sorted(kept)] if kept is not None else flat
-
-
-def reference(function: Callable[..., Any], arguments: Sequence[Any]) -> list[np.ndarray]:
-    """What JAX itself computes on its CPU."""
-    with jax.default_device(jax.devices("cpu")[0]):
-        return [np.asarray(leaf) for leaf in jax.tree.leaves(jax.jit(function)(*arguments))]
 
 
 def xla_text(proto: bytes) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-import multiprocessing
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -388,20 +389,33 @@ def test_a_bad_pattern_is_a_warning(tmp_path: Path, caplog: Any, option: str) ->
     assert list(tmp_path.iterdir())
 
 
-def _begin(folder: str, count: int) -> list[str]:
-    prefixes = []
-    for _ in range(count):
-        dumping = dump.Dump(folder)
-        dumping.begin("f")
-        prefixes.append(dumping.prefix)
-    return prefixes
+# Begins as many dumps as argv[2] says in the folder argv[1], when it is told to.
+_BEGIN = """
+import sys
+from tripont.core.compiler.observe import dump
+
+print("ready", flush=True)
+input()
+for _ in range(int(sys.argv[2])):
+    dumping = dump.Dump(sys.argv[1])
+    dumping.begin("f")
+    print(dumping.prefix)
+"""
 
 
 def test_processes_that_write_to_one_folder_take_different_numbers(tmp_path: Path) -> None:
-    with multiprocessing.get_context("spawn").Pool(2) as pool:
-        parts = pool.starmap(_begin, [(str(tmp_path), 20)] * 2)
-    prefixes = [p for part in parts for p in part]
-    assert len(set(prefixes)) == 40
+    command = [sys.executable, "-c", _BEGIN, str(tmp_path), "20"]
+    pipe = subprocess.PIPE
+    children = [subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) for _ in range(2)]
+    for child in children:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+    for child in children:
+        assert child.stdin is not None
+        child.stdin.write("\n")
+        child.stdin.flush()
+    prefixes = [prefix for child in children for prefix in child.communicate()[0].splitlines()]
+    assert len(set(prefixes)) == len(prefixes) == 40
 
 
 def test_names_are_safe_and_short(tmp_path: Path) -> None:
