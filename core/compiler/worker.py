@@ -25,7 +25,15 @@ from typing import Any, Final
 
 from tripont.core.schema import messages
 from tripont.core.schema.codec import Codec
-from tripont.core.schema.messages import Accepted, Answer, Hello, Question, Request, Response
+from tripont.core.schema.messages import (
+    Accepted,
+    Answer,
+    Hello,
+    Question,
+    Request,
+    Response,
+    Wanted,
+)
 
 from tripont.version import __version__ as version
 
@@ -229,7 +237,8 @@ def main(arguments: list[str]) -> int:
     move_output(stderr_fd)
     send(connection, Hello(messages.PROTOCOL_VERSION, version, sources, packages()))
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        serve(connection, compile_program)
+        if receive_fields(connection, Wanted) is not None:
+            serve(connection, compile_program)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)  # no teardown: there is nothing to save, and LLVM's takes time

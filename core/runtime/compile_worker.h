@@ -6,8 +6,8 @@
 // finds; tripont/helper_process.py does the same for the other helpers.
 //
 // A worker compiles one program at a time and is kept warm. The pool starts the first one in the
-// background when a client is created and further ones when all are busy; workers that nobody has
-// asked for a while end. A worker that dies fails the compile that it was doing, with an error that
+// background when a client is created (it imports the compiler when it is wanted, or half a second
+// later) and further ones when all are busy; workers that nobody has asked for a while end. A worker that dies fails the compile that it was doing, with an error that
 // names the signal or exit code, and the next compile starts a new one. One that is killed before
 // it has read the program is replaced, up to four times in a row with growing pauses, and one that
 // crashes there once; a worker that says why it cannot start is not. Ctrl-C while the main

@@ -1,7 +1,8 @@
 """What the runtime and a compile worker say to each other over a stream socket.
 
-A message is the u32 ``NUMBER`` of its record, the u64 size of its fields, and its fields (``records.py``). The worker
-says ``Hello`` when it is ready. Then each ``Request`` is answered in turn: by ``Accepted`` when it has been read, and
+A message is the u32 ``NUMBER`` of its record, the u64 size of its fields, and its fields (``records.py``). The runtime
+says ``Wanted`` when it first has a program for a worker, and the worker ``Hello`` when it is ready: after ``Wanted``, or
+before it if nobody wants it for a while. Then each ``Request`` is answered in turn: by ``Accepted`` when it has been read, and
 by ``Response`` when it is done. A worker that ends before it has accepted a request cannot have died of that request,
 and the runtime asks another worker. Between the two answers the worker may ask any number of ``Question``, each of
 which gets an ``Answer`` before the worker goes on.
@@ -22,6 +23,13 @@ PROTOCOL_VERSION: Final = version("messages")
 
 
 @dataclass(slots=True)
+class Wanted:
+    """A program waits for this worker. A worker that was started early may have put off its imports until now."""
+
+    NUMBER: ClassVar = 0x41575054  # the letters TPWA
+
+
+@dataclass(slots=True)
 class Hello:
     """The worker is ready. A runtime of another protocol or version of tripont does not use it.
 
@@ -29,7 +37,7 @@ class Hello:
     "llvmlite-0.45.1 jaxlib-0.8.0". A runtime that knows other ones does not keep the worker's programs.
     """
 
-    NUMBER: ClassVar = 0x49485054  # the letters TPHI
+    NUMBER: ClassVar = 0x49485054  # TPHI
 
     protocol_version: U32
     version: str

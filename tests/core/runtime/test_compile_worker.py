@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from tripont.core import _tripont
@@ -373,6 +374,30 @@ print(sorted(int(fd) for fd in os.listdir(f"/proc/{pid()}/fd")))
     assert int(difference) == 0
     assert max(eval(descriptors)) < 16
     assert 77 not in eval(descriptors)
+
+
+def test_a_worker_that_is_wanted_does_not_wait(tmp_path: Path) -> None:
+    """A worker that is started early puts its imports off: this one for ever, unless it is told."""
+    patient = write_script(
+        tmp_path / "python",
+        f"""#!{sys.executable}
+import os, sys
+place = sys.argv.index("-c") + 1
+patient = sys.argv[place].replace("poll(500)", "poll(10**9)")
+assert patient != sys.argv[place]
+os.execv({sys.executable!r}, [{sys.executable!r}, *sys.argv[1:place], patient, *sys.argv[place + 1:]])
+""",
+    )
+    process = run_script(
+        patient,
+        """
+client = _tripont.Client({"python": sys.argv[1], "cache": False})
+(worker,) = _tripont.worker_processes()
+artifact = client.compile(b"func.func @main(%a: tensor<f32>) -> tensor<f32> { return %a : tensor<f32> }", "mlir")
+print(len(artifact) > 0, _tripont.worker_processes() == [worker])
+""",
+    )
+    assert process.stdout.split() == ["True", "True"], process.stderr
 
 
 def test_prestart(fake_python):
