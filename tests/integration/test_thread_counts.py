@@ -12,8 +12,9 @@ from tests.integration import thread_counts
 
 
 def test_results_do_not_depend_on_the_number_of_threads(tmp_path: Path) -> None:
-    processes = {
-        threads: subprocess.Popen(
+    hashes = {}
+    for threads in (1, 3):  # in turn: the second process has the first one's artifacts
+        done = subprocess.run(
             [sys.executable, "-m", thread_counts.__name__],
             env={
                 **os.environ,
@@ -21,17 +22,11 @@ def test_results_do_not_depend_on_the_number_of_threads(tmp_path: Path) -> None:
                 "TRIPONT_NUM_THREADS": str(threads),
                 "TRIPONT_CACHE_DIR": str(tmp_path),
             },
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             text=True,
         )
-        for threads in (1, 3)
-    }
-    hashes = {}
-    for threads, process in processes.items():
-        output, errors = process.communicate()
-        assert process.returncode == 0, errors
-        hashes[threads] = json.loads(output)
+        assert done.returncode == 0, done.stderr
+        hashes[threads] = json.loads(done.stdout)
     one, three = hashes[1], hashes[3]
     assert set(one) == set(thread_counts.PROGRAMS)
     assert [name for name in one if one[name] != three[name]] == []
