@@ -11,8 +11,10 @@ PYTEST := $(RUN) -m pytest -n auto --maxprocesses 4 --dist worksteal
 FRAMEWORK_TESTS := $(addprefix frontends/,tensorflow torch_xla torchax) $(addprefix interop/,frameworks test_interop.py) \
   kernels/frameworks nextpluggable
 WITHOUT_FRAMEWORKS := $(addprefix --ignore=tests/,$(FRAMEWORK_TESTS))
-# The compiler up to its artifact, without LLVM: reading, passes, fusion, memory, the evaluator, simulated execution.
+# The compiler up to its artifact, without LLVM: reading, passes, fusion, memory, the evaluator, simulated execution. And the
+# scripts of the build, but for those that make an environment and configure a build.
 UNIT_TESTS := tests/cmake tests/core/compiler --ignore=tests/core/compiler/codegen --ignore=tests/core/compiler/targets \
+  $(addprefix --ignore=tests/cmake/,test_make_environment.py test_wings.py) \
   $(addprefix --ignore=tests/core/compiler/,test_compile.py test_native.py test_worker.py xla ops/test_outside.py)
 
 .PHONY: help environment dev tests frameworks build test test-nightly test-unit test-op test-fast test-upstream test-stablehlo fuzz fuzz-native fuzz-c-api soak test-asan test-ubsan test-tsan test-faults test-passes conformance test-cpus test-arm64 wheel test-wheel demo demo-bridge bench lint tidy format clean
@@ -45,15 +47,17 @@ test: frameworks
 test-nightly: frameworks
 	$(PYTEST) --nightly --durations=10 $(or $(ARGS),tests)
 
+# Nothing in them waits, so there are as many at once as there are cores.
 test-unit: tests
-	$(PYTEST) -q -m "not slow" $(UNIT_TESTS) $(ARGS)
+	$(PYTEST) -n $(shell nproc) -q -m "not slow" $(UNIT_TESTS) $(ARGS)
 
 # Every test of one op, OP=topk or top_k: those that name it in their name, their parameters or their text.
 test-op: tests
 	$(PYTEST) -q --op $(or $(OP),$(error name an op: make test-op OP=topk)) tests $(WITHOUT_FRAMEWORKS) $(ARGS)
 
+# Every test function, with one in eight of its rows (tests/sampling.py).
 test-fast: tests
-	$(PYTEST) -m "not slow" tests $(WITHOUT_FRAMEWORKS) $(ARGS)
+	$(PYTEST) -m "not slow" --sample 8 tests $(WITHOUT_FRAMEWORKS) $(ARGS)
 
 # All fuzzers in turn for a while (MINUTES=30): random programs, each from where the last run stopped, then programs with other
 # numbers, which must be refused or keep to their own memory (SEED=1). Random programs run on the host, on SYCL's CPU and on the

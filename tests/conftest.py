@@ -24,6 +24,7 @@ from typing import Any
 import pytest
 
 from tests.framework_process import in_few_processes
+from tests.sampling import left_out_of_sample
 
 _SCRATCH = tempfile.mkdtemp(prefix="tripont-tests-")
 atexit.register(shutil.rmtree, _SCRATCH, ignore_errors=True)
@@ -59,6 +60,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="also the tests that take minutes and have hardly ever found anything",
     )
+    parser.addoption(
+        "--sample",
+        type=int,
+        default=1,
+        metavar="N",
+        help="of each test with parameters one row in N (tests/sampling.py)",
+    )
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -72,6 +80,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not config.getoption("--nightly"):
         left_out = [item for item in items if item.get_closest_marker("nightly")]
         config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+    if (share := config.getoption("--sample")) > 1:
+        left_out = left_out_of_sample(items, share)
+        config.hook.pytest_deselected(items=[*left_out])
         items[:] = [item for item in items if item not in left_out]
     items[:] = in_few_processes(items)
     if name := config.getoption("--op"):

@@ -16,6 +16,9 @@ from tripont.core.compiler.ir.registry import all_ops
 from tests.conformance import coverage, registry
 from tests.conformance.registry import Case
 
+# Here is every op.
+pytestmark = pytest.mark.whole
+
 _ALL = registry.load()
 _EXTENT = os.environ.get("TRIPONT_CONFORMANCE", "")
 
