@@ -261,6 +261,7 @@ def test_doctor_says_which_sycl_devices_there_are(monkeypatch: pytest.MonkeyPatc
     assert "pip install 'tripont[sycl]'" in finding().fix
 
 
+@pytest.mark.slow
 def test_doctor_finds_nothing_wrong() -> None:
     """The whole command, with every framework; it computes in every element type."""
     result = tripont("doctor", "--json")
