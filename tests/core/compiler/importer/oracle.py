@@ -62,9 +62,7 @@ def execute(program: bytes, arguments: Sequence[np.ndarray]) -> list[np.ndarray]
     device = jax.devices("cpu")[0]
     options = xla_client.CompileOptions()
     options.executable_build_options.debug_options.xla_backend_optimization_level = 0
-    executable = device.client.compile_and_load(
-        program, xla_client.DeviceList((device,)), options
-    )
+    executable = device.client.compile_and_load(program, xla_client.DeviceList((device,)), options)
     return [
         np.asarray(r) for r in executable.execute([jax.device_put(a, device) for a in arguments])
     ]
