@@ -32,7 +32,7 @@ _TABLE: Final = "internal addrspace(1) constant"
 _EXPANDED: Final = ("llvm.masked.", "llvm.vector.reduce.or.")
 _INTEGERS: Final = r"((?:<\d+ x )?i(\d+)>?)"
 _TRUNC: Final = re.compile(rf"  (\S+) = trunc (?:nuw |nsw )*{_INTEGERS} (\S+) to ")
-_EXT: Final = re.compile(rf"  (\S+) = ([sz]ext) (?:nneg )?{_INTEGERS} (\S+) to {_INTEGERS}")
+_ZEXT: Final = re.compile(rf"  (\S+) = zext (?:nneg )?(?:<\d+ x )?i(\d+)>? (\S+) to {_INTEGERS}")
 
 
 def legalize(
@@ -364,11 +364,12 @@ RULES: Final = _table(
 
 
 def merge_extensions(text: str) -> str:
-    """LLVM IR in which each extension of the low bits of a value takes them in the value's own type.
+    """LLVM IR in which no zext of a trunc's result has three different widths: the low bits of a value are taken in the
+    value's own type.
 
-    The OpenCL compiler of ``intel-opencl-rt`` merges a trunc and an ext of its result into an `and` whose operands have
-    different widths, and refuses that afterwards. This is done to optimised IR: LLVM makes such pairs of variables that
-    are read in parts, and of functions that are inlined.
+    The OpenCL compiler of ``intel-opencl-rt`` makes an `and` of the pair whose operands have different widths, and ends
+    or refuses that afterwards. This is done to optimised IR: LLVM makes such pairs of variables that are read in parts,
+    and of functions that are inlined.
     """
     lines: list[str] = []
     truncated: dict[str, tuple[str, str, int]] = {}  # what a trunc took: its name, type and bits
@@ -378,47 +379,18 @@ def merge_extensions(text: str) -> str:
         elif " trunc " in line and (found := _TRUNC.match(line)) is not None:
             name, type_, bits, value = found.groups()
             truncated[name] = (value, type_, int(bits))
-        elif (
-            "ext " in line
-            and (found := _EXT.match(line)) is not None
-            and found[5] in truncated
-            and found[4] != "1"
-        ):
-            name, code, _, low, narrow, last_type, last = found.groups()
-            lines += _low_bits(name, code, truncated[narrow], int(low), last_type, int(last))
-            if lines[-1].startswith(f"  {name} = trunc "):
-                # Which another extension may follow.
-                truncated[name] = (_low_name(name), *truncated[narrow][1:])
-            continue
+        elif " zext " in line and (found := _ZEXT.match(line)) is not None:
+            name, low, narrow, last_type, last = found.groups()
+            value, type_, bits = truncated.get(narrow, ("", "", int(last)))
+            if low != "1" and bits != int(last):
+                # A number, as values without names have, may not begin a name.
+                wide, mask = f"%low.{name[1:]}", str((1 << int(low)) - 1)
+                if type_.startswith("<"):
+                    mask = f"splat (i{bits} {mask})"
+                lines.append(f"  {wide} = and {type_} {value}, {mask}")
+                change = "trunc" if int(last) < bits else "zext"
+                line = f"  {name} = {change} {type_} {wide} to {last_type}"
+                if change == "trunc":  # which another zext may follow
+                    truncated[name] = (wide, type_, bits)
         lines.append(line)
     return "\n".join(lines)
-
-
-def _low_name(name: str) -> str:
-    """Of the low bits in the wide type: a number, as values without names have, may not begin a name."""
-    return f"%low.{name[1:]}"
-
-
-def _low_bits(
-    name: str, code: str, given: tuple[str, str, int], low: int, last_type: str, last: int
-) -> list[str]:
-    """``name``: the ``low`` lowest bits of the value ``given``, extended to ``last`` bits."""
-    value, type_, bits = given
-    wide = name if last == bits else _low_name(name)
-
-    def constant(number: int) -> str:
-        return f"splat (i{bits} {number})" if type_.startswith("<") else str(number)
-
-    if code == "zext":
-        lines = [f"  {wide} = and {type_} {value}, {constant((1 << low) - 1)}"]
-    else:
-        by = constant(bits - low)
-        high = f"{_low_name(name)}.high"
-        lines = [
-            f"  {high} = shl {type_} {value}, {by}",
-            f"  {wide} = ashr {type_} {high}, {by}",
-        ]
-    if last != bits:
-        change = "trunc" if last < bits else code
-        lines.append(f"  {name} = {change} {type_} {wide} to {last_type}")
-    return lines

@@ -113,17 +113,30 @@ def test_a_sum_that_goes_on_keeps_its_tolerance() -> None:
     assert judge.differences([np.asarray(total).astype(x.dtype)])
 
 
-def test_the_place_of_a_nan_that_arithmetic_gives_is_free() -> None:
-    """The square root of -1 is a NaN of either sign, which a sort by the total order puts first or last."""
-    text = """func.func @main(%x: tensor<4xf64>) -> tensor<4xi32> {
-      %y = stablehlo.sqrt %x : tensor<4xf64>
+@pytest.mark.parametrize(
+    ("function", "arguments", "least"),
+    [
+        ("stablehlo.sqrt %x", [4, -1, 9, 2], 1),
+        ("chlo.asin %x", [0.5, 2, 0.9, 0.2], 0.1),
+        ("chlo.acos %x", [-0.5, 2, -0.9, 0], 0.5),
+    ],
+)
+def test_the_place_of_a_nan_that_arithmetic_gives_is_free(
+    function: str, arguments: list[float], least: float
+) -> None:
+    """It is a NaN of either sign, which a sort by the total order puts first or last."""
+    result = " -> tensor<4xf64>" if function.startswith("chlo") else ""
+    text = f"""func.func @main(%x: tensor<4xf64>) -> tensor<4xi32> {{
+      %y = {function} : tensor<4xf64>{result}
       %z:2 = chlo.top_k(%y, k = 4) : tensor<4xf64> -> (tensor<4xf64>, tensor<4xi32>)
       return %z#1 : tensor<4xi32>
-    }"""
-    judge = Expectation(read_program(text.encode(), "mlir"), [np.array([4.0, -1.0, 9.0, 2.0])])
+    }}"""
+    x = np.array(arguments, np.float64)
+    judge = Expectation(read_program(text.encode(), "mlir"), [x])
     for right in ([1, 2, 0, 3], [2, 0, 3, 1]):
         assert judge.differences([np.array(right, np.int32)]) == []
-    numbers = Expectation(read_program(text.encode(), "mlir"), [np.array([4.0, 1.0, 9.0, 2.0])])
+    x[1] = least
+    numbers = Expectation(read_program(text.encode(), "mlir"), [x])
     assert numbers.differences([np.array([2, 0, 3, 1], np.int32)]) == []
     assert numbers.differences([np.array([2, 0, 1, 3], np.int32)])
 

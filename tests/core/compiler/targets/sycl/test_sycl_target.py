@@ -165,22 +165,23 @@ def test_instructions_go_when_they_are_legalised() -> None:
 
 
 def test_low_bits_are_taken_in_the_type_of_their_value() -> None:
-    """No extension of a trunc's result is left, in scalars and vectors, one after another and with a number for a name;
-    bools and other functions' values stay.
+    """A zext of a trunc's result has no three widths: in scalars and vectors, one after another, with a number for a
+    name. Two widths, signs, bools and other functions' values stay.
     """
     text = """define i32 @f(i64 %x, <2 x i32> %v) {
   %1 = trunc i64 %x to i16
   %2 = zext i16 %1 to i32
-  %3 = sext i32 %2 to i64
+  %3 = zext i16 %1 to i64
+  %4 = sext i16 %1 to i32
   %n = trunc nuw <2 x i32> %v to <2 x i8>
-  %s = sext <2 x i8> %n to <2 x i32>
-  %w = zext nneg <2 x i8> %n to <2 x i64>
+  %t = zext <2 x i8> %n to <2 x i16>
+  %u = zext nneg <2 x i16> %t to <2 x i64>
   %b = trunc i64 %x to i1
   %c = zext i1 %b to i32
   ret i32 %c
 }
 define i32 @g(i8 %n) {
-  %s = sext i8 %n to i32
+  %s = zext i8 %n to i32
   ret i32 %s
 }
 """
@@ -189,12 +190,10 @@ define i32 @g(i8 %n) {
     assert [line.strip() for line in merged.split("\n") if line not in text.split("\n")] == [
         "%low.2 = and i64 %x, 65535",
         "%2 = trunc i64 %low.2 to i32",
-        "%low.3.high = shl i64 %low.2, 32",
-        "%3 = ashr i64 %low.3.high, 32",
-        "%low.s.high = shl <2 x i32> %v, splat (i32 24)",
-        "%s = ashr <2 x i32> %low.s.high, splat (i32 24)",
-        "%low.w = and <2 x i32> %v, splat (i32 255)",
-        "%w = zext <2 x i32> %low.w to <2 x i64>",
+        "%low.t = and <2 x i32> %v, splat (i32 255)",
+        "%t = trunc <2 x i32> %low.t to <2 x i16>",
+        "%low.u = and <2 x i32> %low.t, splat (i32 65535)",
+        "%u = zext <2 x i32> %low.u to <2 x i64>",
     ]
 
 
