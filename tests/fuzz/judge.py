@@ -87,9 +87,7 @@ def findings(case: Case, seed: int) -> list[str]:
     differences = _judge(case, module, seed, exact_quotients=True)
     found = []
 
-    def compare(
-        way: str, results: Sequence[np.ndarray], differences: Differences = differences
-    ) -> None:
+    def compare(way: str, results: Sequence[np.ndarray]) -> None:
         found.extend(f"{way}: {line}" for line in differences(results))
 
     if case.judged and checks.evaluator:
@@ -100,8 +98,9 @@ def findings(case: Case, seed: int) -> list[str]:
         return found
     if case.xla and checks.xla:
         results = ways.run_xla(case.text, case.arguments)
-        if differences(results):  # XLA:CPU multiplies by the reciprocals of constants
-            compare("XLA:CPU", results, _judge(case, module, seed, exact_quotients=False))
+        if differences(results):  # XLA:CPU multiplies by the reciprocals of constants, too
+            differences = _judge(case, _written_out(case), seed, exact_quotients=False)
+        compare("XLA:CPU", results)
         return found
     if checks.passes and not case.meaning:
         target = targets.from_options(options)
@@ -111,7 +110,10 @@ def findings(case: Case, seed: int) -> list[str]:
         return found
     way, make = ways.other_way(checks.way, case.text)
     try:
-        compare(way, ways.run(make(), case.arguments))
+        results = ways.run(make(), case.arguments)
+        if way == "as HLO" and not case.exact and "chlo." in case.text and differences(results):
+            differences = _judge(case, _written_out(case), seed, exact_quotients=True)
+        compare(way, results)
     except CompileError:
         raise
     except other_target.RefusedError:  # as GPUs without 64-bit floats are
@@ -122,6 +124,13 @@ def findings(case: Case, seed: int) -> list[str]:
         ):  # XLA does not convert everything
             raise
     return found
+
+
+def _written_out(case: Case) -> Module:
+    """The program as XLA hands it over: it writes functions out, by formulas that round elsewhere. That of lgamma loses
+    digits beside the zeros, for instance.
+    """
+    return read_program(device.as_hlo(case.text), "hlo")
 
 
 def _judge(case: Case, module: Module, seed: int, *, exact_quotients: bool) -> Differences:

@@ -153,30 +153,24 @@ def pad_array(
 def fold(
     body: Computation, values: list[Array], initial: list[Array], there: Array | None = None
 ) -> list[Array]:
-    """Combine along axis 0 of ``values``, in halves so that it takes log(n) array operations.
+    """Combine along axis 0 of ``values``, neighbours in pairs: log(n) array operations keep the order of the elements.
 
-    ``there``: which of the values count; None for all.
+    StableHLO lets a reduction choose the tree in which it combines elements, but not another order of them: the body
+    need not be commutative. ``there``: which of the values count; None for all.
     """
     while values[0].shape[0] > 1:
-        half = values[0].shape[0] // 2
-        odd = values[0].shape[0] % 2
-        combined = evaluate_elementwise(
-            body, [v[:half] for v in values] + [v[half : 2 * half] for v in values]
-        )
-        combined = [
-            np.broadcast_to(c, v[:half].shape) for c, v in zip(combined, values, strict=True)
-        ]
+        even = values[0].shape[0] // 2 * 2
+        firsts, seconds = ([v[n:even:2] for v in values] for n in (0, 1))
+        combined = evaluate_elementwise(body, firsts + seconds)
+        combined = [np.broadcast_to(c, v.shape) for c, v in zip(combined, firsts, strict=True)]
         if there is not None:
-            first, second = there[:half], there[half : 2 * half]
+            first, second = there[0:even:2], there[1:even:2]
             combined = [
-                np.where(first & second, c, np.where(first, v[:half], v[half : 2 * half]))
-                for c, v in zip(combined, values, strict=True)
+                np.where(first & second, c, np.where(first, v, w))
+                for c, v, w in zip(combined, firsts, seconds, strict=True)
             ]
-            there = np.concatenate([first | second, there[2 * half :]])
-        values = [
-            np.concatenate([c, v[2 * half :]]) if odd else c
-            for c, v in zip(combined, values, strict=True)
-        ]
+            there = np.concatenate([first | second, there[even:]])
+        values = [np.concatenate([c, v[even:]]) for c, v in zip(combined, values, strict=True)]
     if values[0].shape[0] == 0:
         return [np.broadcast_to(n, v.shape[1:]) for n, v in zip(initial, values, strict=True)]
     results = evaluate_elementwise(body, initial + [v[0] for v in values])

@@ -269,7 +269,7 @@ def _amplitudes(module: Module) -> tuple[dict[Instruction, float], frozenset[Ins
     def visit(computation: Computation, growth: float, is_step: bool) -> None:
         for i in computation.instructions:
             count = _terms(i)
-            # The terms that meet in the evaluation one after the other: reductions are made in halves (an initial value
+            # The terms that meet in the evaluation one after the other: reductions are made in pairs (an initial value
             # comes in last), updates and products one by one.
             folded = i.opcode in ("reduce", "reduce-window")
             depth = math.ceil(math.log2(count)) + 1 if folded else count

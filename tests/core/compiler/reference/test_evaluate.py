@@ -229,6 +229,19 @@ def test_a_transform_without_elements() -> None:
     assert evaluate_instruction(transform, [x])[0].shape == (2, 0)
 
 
+@pytest.mark.parametrize("n", [5, 96])
+def test_reductions_keep_the_order_of_elements(n: int) -> None:
+    """JAX's argmin is the first NaN's position only where elements are combined in their order."""
+    text = jax.jit(jnp.argmin).lower(jax.ShapeDtypeStruct((n,), np.float32)).as_text()
+    module = read_program(text.encode(), "mlir")
+    for first in range(n - 1):
+        for second in range(first + 1, n):
+            x = np.arange(n, dtype=np.float32)
+            x[[first, second]] = np.nan
+            (position,) = evaluate(module, [x])
+            assert position == first
+
+
 def test_padding_of_windows_takes_no_part() -> None:
     """As in XLA: where the initial value is not neutral, it counts once however much is padded."""
     text = """func.func @main(%a: tensor<4xi32>, %i: tensor<i32>) -> tensor<4xi32> {
