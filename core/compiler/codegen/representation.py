@@ -13,7 +13,7 @@ Small floats are widened when loaded and rounded when stored, so a fusion comput
 after every operation, and faster. An explicit ``convert`` or ``reduce-precision`` still rounds
 (:mod:`.elements.conversion`), and so do operations whose result jumps (``floor``, ``compare``, conversion to an
 integer): 1.5 * 1.333 is 2 in f16. Those of less than 8 bits, which have no infinity and no NaN, are rounded after every
-operation.
+operation, and a register of a type without a negative zero (f8*fnuz) holds none.
 
 A register value is a scalar when it is the same for all lanes, else a vector; :func:`unify` makes operands agree.
 """

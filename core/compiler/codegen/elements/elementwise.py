@@ -99,6 +99,8 @@ def _emit(g: Generator, instruction: hlo.Instruction, operands: list[Element]) -
     # What such a type cannot hold it has no infinity for: a register must not hold it either.
     if dtype.is_float and dtype.bits < 8 and op.rounding != CHOOSES:
         return conversion.round_to(g, result, dtype)
+    if dtype.is_float and not small_floats.has_negative_zero(dtype):
+        return g.builder.binary("fadd", result, llvm_ir.floating(result.type, 0.0))
     return result
 
 

@@ -54,6 +54,11 @@ _FORMATS: Final[dict[DType, Format]] = {
 }
 
 
+def has_negative_zero(dtype: DType) -> bool:
+    """Whether a float has a zero of either sign."""
+    return dtype not in _FORMATS or _FORMATS[dtype].negative_zero
+
+
 def _has_native_half(g: Generator) -> bool:
     return g.target.has_native_half
 
