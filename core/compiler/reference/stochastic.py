@@ -138,7 +138,14 @@ class _Perturbation(_Budget):
             return result
         with np.errstate(all="ignore"):
             free = self.ties.may_be_equal(instruction, operands)
-        return np.where(free, self.rng.random(result.shape) < 0.5, result)
+        return np.where(free, self._coins(result.shape), result)
+
+    def _coins(self, shape: tuple[int, ...]) -> Array:
+        """Truth values: in a third of the cases all true, in a third all false. Code treats the elements of an array
+        alike as a rule, which coins that are thrown one by one would hardly ever do.
+        """
+        sides = self.rng.integers(3)
+        return self.rng.random(shape) < (0.0, 0.5, 1.0)[sides]
 
     def _moved(
         self, instruction: Instruction, operands: Sequence[Array], result: Array, ulps: float
@@ -175,7 +182,7 @@ class _Perturbation(_Budget):
             exact &= np.logical_and(*[np.rint(o) == o for o in operands])
         moved = np.where(exact, result.astype(wide), moved)
         # An infinity stays, and a NaN but for its sign.
-        signs = np.where(self.rng.random(shape) < 0.5, -1.0, 1.0).astype(wide)
+        signs = np.where(self._coins(shape), -1.0, 1.0).astype(wide)
         rest = np.where(np.isnan(result), np.copysign(wide(np.nan), signs), result.astype(wide))
         return np.where(np.isfinite(result), moved, rest).astype(result.dtype)
 

@@ -141,6 +141,20 @@ def test_the_place_of_a_nan_that_arithmetic_gives_is_free(
     assert numbers.differences([np.array([2, 0, 1, 3], np.int32)])
 
 
+def test_the_nans_of_an_array_may_all_have_one_sign() -> None:
+    """Of 20 that are drawn one by one, all have the same in one of a million tries."""
+    text = """func.func @main(%x: tensor<21xf64>) -> tensor<1xi32> {
+      %y = stablehlo.sqrt %x : tensor<21xf64>
+      %z:2 = chlo.top_k(%y, k = 1) : tensor<21xf64> -> (tensor<1xf64>, tensor<1xi32>)
+      return %z#1 : tensor<1xi32>
+    }"""
+    x = np.full(21, -1.0)
+    x[20] = 4.0
+    judge = Expectation(read_program(text.encode(), "mlir"), [x])
+    for right in (0, 20):
+        assert judge.differences([np.array([right], np.int32)]) == []
+
+
 def test_a_nan_that_is_given_keeps_its_place() -> None:
     text = """func.func @main(%x: tensor<4xf64>) -> (tensor<4xi32>, tensor<4xf64>) {
       %y:2 = chlo.top_k(%x, k = 4) : tensor<4xf64> -> (tensor<4xf64>, tensor<4xi32>)
@@ -171,6 +185,21 @@ def test_equality_of_nearly_equal_numbers_is_free() -> None:
         for second in (False, True):
             assert judge.differences([np.array([first, second, False])]) == []
             assert judge.differences([np.array([first, second, True])])
+
+
+def test_all_of_many_equalities_may_hold() -> None:
+    text = """func.func @main(%x: tensor<32xf64>) -> tensor<i1> {
+      %l = stablehlo.log %x : tensor<32xf64>
+      %e = stablehlo.exponential %l : tensor<32xf64>
+      %c = stablehlo.compare EQ, %e, %x : (tensor<32xf64>, tensor<32xf64>) -> tensor<32xi1>
+      %true = stablehlo.constant dense<true> : tensor<i1>
+      %all = stablehlo.reduce(%c init: %true) applies stablehlo.and across dimensions = [0]
+        : (tensor<32xi1>, tensor<i1>) -> tensor<i1>
+      return %all : tensor<i1>
+    }"""
+    judge = equality(text, np.linspace(3.1, 4.9, 32))
+    for right in (False, True):
+        assert judge.differences([np.array(right)]) == []
 
 
 def test_equality_that_rounding_does_not_decide_is_known() -> None:
