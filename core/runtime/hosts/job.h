@@ -32,24 +32,10 @@
 #include "core/runtime/export.h"
 #include "core/runtime/hosts/key_value.h"
 #include "core/runtime/hosts/mpi_api.h"
+#include "core/runtime/hosts/process_info.h"
 #include "core/runtime/status.h"
 
 namespace tripont::hosts {
-
-// What a process tells the others of itself.
-struct ProcessInfo {
-  int first_device = 0;  // id
-  int num_devices = 0;
-  std::string device_kind;
-  std::string name;     // of its machine, for people
-  std::string machine;  // equal if two processes share memory and see each other's process numbers
-  int64_t pid = 0;
-  int64_t start_time = 0;     // of the process, so that a later one of the same number is another
-  std::string mpi;            // the version of its MPI; empty if it has none
-  std::string mpi_error;      // why
-  bool mpi_runs = false;      // somebody else initialised it (mpi4py)
-  std::string network_error;  // why MPI may not listen on a network; empty if it may
-};
 
 // What the messages of a channel are for: the same devices have one for each.
 enum class ChannelUse : char { kCollectives = 'c', kTransfers = 't' };
@@ -65,7 +51,10 @@ struct Channel {
   std::atomic<uint64_t> failed{0};    // the one that ended with an error here; 0: none
 };
 
-// Made once in a process, lives as long as it. Thread-safe.
+// Made once in a process, lives as long as it. Thread-safe: what may change after Join is under
+// `mutex_` (waits, channels, why the job is broken) or `store_mutex_`, but for what is said to be the
+// watcher's, the job's thread. Its functions are in job.cc (joining, the start of MPI),
+// job_channels.cc, job_waits.cc, job_watch.cc (that thread) and job_differences.cc.
 class TRIPONT_EXPORT Job {
  public:
   struct Settings {
@@ -174,25 +163,27 @@ class TRIPONT_EXPORT Job {
 
  private:
   friend class Wait;
+  // A wait that takes longer than this asks the processes that it waits for how they are, again and
+  // again after this time.
+  static constexpr int64_t kAskAfterMs = 1000;
+  static int64_t NowMs() {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(
+               std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+  }
   enum class UseOfMpi : char { kCalled, kAbandoned, kOver };
   explicit Job(Settings settings);
   Status WhyNotMpi() const;
   void EndWithProcess();
   Status ExchangeTopology();
   void StartMpi();
-  Status CheckMpi() const;
   Status InitialiseMpi();
-  // Waits until what `call` has begun with all processes is done: UNAVAILABLE if one of this
-  // machine's is gone, DEADLINE_EXCEEDED after the job's time limit.
-  Status AwaitAllProcesses(MpiHandle request, std::string_view call) const;
-  bool OnOneMachine() const;
   void Watch();
   void AnswerQuestions();
   void ReadAnswers();
   void LookAfterWaits();
   std::string AnswerTo(int asker, std::string_view question);
   void Fail(Wait& wait, Status status);
-  bool IsGone(int process) const;
   std::chrono::milliseconds timeout() const;
   std::string KeyOfCollectives(int process, uint64_t identity) const;
   void Send(int process, int tag, std::string text);
