@@ -1,10 +1,16 @@
 #include "core/runtime/hosts/mpi_start.h"
 
+#include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <unistd.h>
 
+#include <condition_variable>
+#include <exception>
 #include <fstream>
 #include <map>
+#include <mutex>
+#include <optional>
 #include <string_view>
 #include <thread>
 
@@ -18,6 +24,8 @@ namespace {
 // Until which MPI has started in all processes, if none of them is late.
 constexpr std::chrono::milliseconds kStartSpin{20};
 constexpr std::chrono::milliseconds kStartPause{5};
+// Between two looks at what could end the wait for MPI_Init_thread, beside its return.
+constexpr std::chrono::milliseconds kInitialisationPause{100};
 
 // "(vector,(machine,1,processes),...)" in the order of the processes: PMI's way of saying who
 // shares memory with whom.
@@ -47,38 +55,107 @@ void RemoveSharedMemoryFiles() {
   }
 }
 
+// Why the start of MPI does not come to its end after `waited`, in `call`; OK if it may yet.
+Status CheckProgress(const MpiStart& start, std::string_view call,
+                     std::chrono::steady_clock::duration waited) {
+  const ProcessInfo& self = start.processes[static_cast<size_t>(start.process)];
+  for (size_t process = 0; process < start.processes.size(); ++process) {
+    if (IsGone(self, start.processes[process])) {
+      return Unavailable(NameOf(start.processes, static_cast<int>(process)),
+                         " has ended or died while MPI started (", call, ")");
+    }
+  }
+  if (waited <= start.timeout) return OkStatus();
+  return DeadlineExceeded(
+      "MPI has not started in all ", start.processes.size(), " processes of the job after ",
+      std::chrono::duration_cast<std::chrono::seconds>(waited).count(), " s (",
+      NameOf(start.processes, start.process), " waits in ", call,
+      "; TRIPONT_COLLECTIVE_TIMEOUT sets how long to wait, in seconds)");
+}
+
+// A call of MPI_Init_thread, which the thread that makes it and the one that waits for it own
+// together: it may never return.
+struct Initialisation {
+  std::unique_ptr<PmiServer> server;
+  std::mutex mutex;
+  std::condition_variable has_returned;
+  std::optional<int> code;  // once it has returned
+  int level = 0;
+};
+
+// Begins the call on a thread of its own.
+Status Begin(const MpiApi& mpi, const std::shared_ptr<Initialisation>& call) {
+  try {
+    std::thread([&mpi, call] {
+      pthread_setname_np(pthread_self(), "tripont-mpi");
+      sigset_t all;
+      sigfillset(&all);
+      pthread_sigmask(SIG_BLOCK, &all, nullptr);  // they are for the program's threads
+      int level = 0;
+      const int code = mpi.init_thread(nullptr, nullptr, kMpiThreadMultiple, &level);
+      const std::lock_guard<std::mutex> lock(call->mutex);
+      call->level = level;
+      call->code = code;
+      call->has_returned.notify_all();
+    }).detach();
+  } catch (const std::exception& error) {
+    return ResourceExhausted("there is no thread on which MPI could start: ", error.what());
+  }
+  return OkStatus();
+}
+
+// The thread level that the call has come to.
+StatusOr<int> Await(const MpiStart& start, Initialisation& call) {
+  constexpr std::string_view kCall = "MPI_Init_thread";
+  const auto begin = std::chrono::steady_clock::now();
+  std::unique_lock<std::mutex> lock(call.mutex);
+  while (!call.has_returned.wait_for(lock, kInitialisationPause,
+                                     [&] { return call.code.has_value(); })) {
+    Status status = call.server->status();
+    if (!status.ok()) {
+      status = status.WithPrefix("the coordinator's store has failed while MPI started");
+    } else {
+      status = CheckProgress(start, kCall, std::chrono::steady_clock::now() - begin);
+    }
+    if (status.ok()) continue;
+    call.server->FallSilent();
+    return status;
+  }
+  TRIPONT_RETURN_IF_ERROR(start.mpi->Check(*call.code, kCall));
+  return call.level;
+}
+
 // The thread level of MPI, which this process initialises unless somebody else did.
 StatusOr<int> Initialise(const MpiStart& start) {
   const MpiApi& mpi = *start.mpi;
-  const int num_processes = static_cast<int>(start.processes.size());
+  int level = 0;
   int is_initialised = 0;
   TRIPONT_RETURN_IF_ERROR(mpi.Check(mpi.initialized(&is_initialised), "MPI_Initialized"));
-  int level = 0;
   if (is_initialised != 0) {  // by mpi4py, for example
     TRIPONT_RETURN_IF_ERROR(mpi.Check(mpi.query_thread(&level), "MPI_Query_thread"));
-  } else {
-    TRIPONT_ASSIGN_OR_RETURN(
-        const std::unique_ptr<PmiServer> server,
-        PmiServer::Start(start.store.get(), {start.process, num_processes, start.job,
-                                             ProcessMapping(start.processes), start.timeout}));
-    ScopedEnvironment environment;
-    for (const char* const name : {"PMI_PORT", "PMI_ID", "PMI_SPAWNED", "PMIX_NAMESPACE"})
-      environment.Unset(name);
-    environment.Set("PMI_FD", StrCat(server->descriptor()));
-    environment.Set("PMI_RANK", StrCat(start.process));
-    environment.Set("PMI_SIZE", StrCat(num_processes));
-    if (OnOneMachine(start.processes)) {
-      // Nothing listens on a network, whatever other programs of the user's shall do.
-      environment.Set("UCX_TLS", "self,posix,sysv,cma");
-      environment.Set("FI_TCP_IFACE", "lo");
-    } else if (!start.interface.empty()) {
-      environment.Set("UCX_NET_DEVICES", start.interface);
-      environment.Set("FI_TCP_IFACE", start.interface);
-    }
-    TRIPONT_RETURN_IF_ERROR(mpi.Check(
-        mpi.init_thread(nullptr, nullptr, kMpiThreadMultiple, &level), "MPI_Init_thread"));
+    return level;
   }
-  return level;
+  const auto call = std::make_shared<Initialisation>();
+  const int num_processes = static_cast<int>(start.processes.size());
+  TRIPONT_ASSIGN_OR_RETURN(
+      call->server, PmiServer::Start(start.store, {start.process, num_processes, start.job,
+                                                   ProcessMapping(start.processes)}));
+  ScopedEnvironment environment;
+  for (const char* const name : {"PMI_PORT", "PMI_ID", "PMI_SPAWNED", "PMIX_NAMESPACE"})
+    environment.Unset(name);
+  environment.Set("PMI_FD", StrCat(call->server->descriptor()));
+  environment.Set("PMI_RANK", StrCat(start.process));
+  environment.Set("PMI_SIZE", StrCat(num_processes));
+  if (OnOneMachine(start.processes)) {
+    // Nothing listens on a network, whatever other programs of the user's shall do.
+    environment.Set("UCX_TLS", "self,posix,sysv,cma");
+    environment.Set("FI_TCP_IFACE", "lo");
+  } else if (!start.interface.empty()) {
+    environment.Set("UCX_NET_DEVICES", start.interface);
+    environment.Set("FI_TCP_IFACE", start.interface);
+  }
+  TRIPONT_RETURN_IF_ERROR(Begin(mpi, call));
+  return Await(start, *call);
 }
 
 // Waits until what `call` has begun with all processes is done: UNAVAILABLE if one of this
@@ -95,18 +172,7 @@ Status AwaitAllProcesses(const MpiStart& start, MpiHandle request, std::string_v
       sched_yield();
       continue;
     }
-    for (size_t process = 0; process < start.processes.size(); ++process) {
-      if (IsGone(start.processes[static_cast<size_t>(start.process)], start.processes[process])) {
-        return Unavailable(NameOf(start.processes, static_cast<int>(process)),
-                           " has ended or died while MPI started (", call, ")");
-      }
-    }
-    if (waited > start.timeout) {
-      return DeadlineExceeded(
-          "MPI has not started in all ", start.processes.size(), " processes of the job after ",
-          std::chrono::duration_cast<std::chrono::seconds>(waited).count(), " s (", call,
-          "; TRIPONT_COLLECTIVE_TIMEOUT sets how long to wait, in seconds)");
-    }
+    TRIPONT_RETURN_IF_ERROR(CheckProgress(start, call, waited));
     std::this_thread::sleep_for(kStartPause);
   }
 }

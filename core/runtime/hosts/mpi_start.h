@@ -37,7 +37,9 @@ Status CheckMpi(const std::vector<ProcessInfo>& processes, const ProcessInfo& se
 
 // Starts MPI, or uses one that runs, which every process of the job must do at the same time.
 // Called once, by one thread: it changes the process's environment meanwhile (ScopedEnvironment).
-// UNAVAILABLE if a process of this machine is gone, DEADLINE_EXCEEDED after the timeout.
+// UNAVAILABLE if a process of this machine is gone or the store is, DEADLINE_EXCEEDED after the
+// timeout. MPI_Init_thread cannot be interrupted: it runs on a thread of its own, which stays in it
+// after such an error until the process ends. MPI must not be called then.
 StatusOr<MpiWorld> StartMpi(const MpiStart& start);
 
 }  // namespace tripont::hosts

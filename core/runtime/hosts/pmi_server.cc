@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <utility>
 
-#include "core/runtime/logging.h"
 #include "core/runtime/strings.h"
 
 namespace tripont::hosts {
@@ -20,6 +20,7 @@ constexpr int kMaxName = 256;
 constexpr int kMaxKey = 64;
 constexpr int kMaxValue = 4096;
 constexpr size_t kLongestLine = 1 << 16;
+constexpr std::chrono::milliseconds kLongestGet{1000};
 
 // The value of `name=` in "cmd=put kvsname=... key=... value=...", to the next space.
 std::string_view Field(std::string_view line, std::string_view name, bool to_the_end = false) {
@@ -50,14 +51,15 @@ bool WriteAll(int descriptor, std::string_view text) {
 
 }  // namespace
 
-PmiServer::PmiServer(KeyValueStore* store, Settings settings)
-    : store_(store), settings_(std::move(settings)) {
+PmiServer::PmiServer(std::shared_ptr<KeyValueStore> store, Settings settings)
+    : store_(std::move(store)), settings_(std::move(settings)) {
   if (!settings_.process_mapping.empty())
     known_.emplace("PMI_process_mapping", settings_.process_mapping);
 }
 
-StatusOr<std::unique_ptr<PmiServer>> PmiServer::Start(KeyValueStore* store, Settings settings) {
-  std::unique_ptr<PmiServer> server(new PmiServer(store, std::move(settings)));
+StatusOr<std::unique_ptr<PmiServer>> PmiServer::Start(std::shared_ptr<KeyValueStore> store,
+                                                      Settings settings) {
+  std::unique_ptr<PmiServer> server(new PmiServer(std::move(store), std::move(settings)));
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, server->ends_) != 0)
     return Internal("cannot make a pair of sockets: ", std::strerror(errno));
   server->thread_ = std::thread([raw = server.get()] { raw->Serve(); });
@@ -85,6 +87,7 @@ void PmiServer::Serve() {
     pending.append(bytes, static_cast<size_t>(count));
     for (size_t end; (end = pending.find('\n')) != std::string::npos; pending.erase(0, end + 1)) {
       const std::string answer = Answer(std::string_view(pending).substr(0, end));
+      if (silent_.load(std::memory_order_acquire)) return;
       if (!WriteAll(ends_[0], answer + "\n")) return;
     }
     if (pending.size() > kLongestLine) return;
@@ -109,8 +112,10 @@ std::string PmiServer::Answer(std::string_view line) {
   if (command == "barrier_in") {
     const Status status = Barrier();
     if (status.ok()) return "cmd=barrier_out rc=0";
-    TRIPONT_LOG(kError, "MPI cannot start: ", status.message());
-    return "cmd=barrier_out rc=-1";
+    const std::lock_guard<std::mutex> lock(mutex_);
+    status_ = status;
+    FallSilent();
+    return "";
   }
   if (command == "get") {
     const auto found = known_.find(Field(line, "key"));
@@ -119,6 +124,20 @@ std::string PmiServer::Answer(std::string_view line) {
   }
   if (command == "finalize") return "cmd=finalize_ack rc=0";
   return StrCat("cmd=", command, " rc=-1 msg=unknown_command");
+}
+
+Status PmiServer::status() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return status_;
+}
+
+// In short calls, each of which the client's destruction would have to wait for.
+StatusOr<std::string> PmiServer::Get(const std::string& key) {
+  while (true) {
+    StatusOr<std::string> value = store_->Get(key, kLongestGet);
+    if (value.ok() || value.status().code() != StatusCode::kDeadlineExceeded) return value;
+    if (silent_.load(std::memory_order_acquire)) return Cancelled("MPI is not waited for any more");
+  }
 }
 
 // Process 0 gathers what all have put, and the others get it from there in one piece: as many
@@ -132,14 +151,13 @@ Status PmiServer::Barrier() {
   if (settings_.rank == 0) {
     all = std::move(mine);
     for (int rank = 1; rank < settings_.size; ++rank) {
-      TRIPONT_ASSIGN_OR_RETURN(const std::string theirs,
-                               store_->Get(StrCat(prefix, rank), settings_.timeout));
+      TRIPONT_ASSIGN_OR_RETURN(const std::string theirs, Get(StrCat(prefix, rank)));
       all += theirs;
     }
     TRIPONT_RETURN_IF_ERROR(store_->Put(prefix + "all", all));
   } else {
     TRIPONT_RETURN_IF_ERROR(store_->Put(StrCat(prefix, settings_.rank), mine));
-    TRIPONT_ASSIGN_OR_RETURN(all, store_->Get(prefix + "all", settings_.timeout));
+    TRIPONT_ASSIGN_OR_RETURN(all, Get(prefix + "all"));
   }
   std::string_view rest = all;
   while (!rest.empty()) {

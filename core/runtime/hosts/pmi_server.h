@@ -6,9 +6,10 @@
 #ifndef TRIPONT_CORE_RUNTIME_HOSTS_PMI_SERVER_H_
 #define TRIPONT_CORE_RUNTIME_HOSTS_PMI_SERVER_H_
 
-#include <chrono>
+#include <atomic>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -18,19 +19,20 @@
 
 namespace tripont::hosts {
 
-// Serves one initialisation of MPI in this process. Made and destroyed by one thread; its own
-// thread ends when the descriptor is closed, at the latest by the destructor.
+// Serves one initialisation of MPI in this process. Its own thread ends when the descriptor is
+// closed, at the latest by the destructor. MPICH ends the process when it is told of an error or
+// finds the descriptor closed: a server that cannot answer any more is silent instead, and MPI
+// waits until the process ends (see StartMpi).
 class PmiServer {
  public:
   struct Settings {
     int rank = 0;
     int size = 1;
-    std::string job;                      // a name that no other job on these machines has
-    std::string process_mapping;          // which processes share memory: "(vector,(0,2,1))"
-    std::chrono::milliseconds timeout{};  // how long a barrier waits for the other processes
+    std::string job;              // a name that no other job on these machines has
+    std::string process_mapping;  // which processes share memory: "(vector,(0,2,1))"
   };
-  // `store` must outlive the server.
-  static StatusOr<std::unique_ptr<PmiServer>> Start(KeyValueStore* store, Settings settings);
+  static StatusOr<std::unique_ptr<PmiServer>> Start(std::shared_ptr<KeyValueStore> store,
+                                                    Settings settings);
   ~PmiServer();
   PmiServer(const PmiServer&) = delete;
   PmiServer& operator=(const PmiServer&) = delete;
@@ -39,18 +41,27 @@ class PmiServer {
   // number stays taken, because MPI remembers it.
   int descriptor() const { return ends_[1]; }
 
+  // Nothing is answered from now on, and within a second nothing asked of the store. Thread-safe.
+  void FallSilent() { silent_.store(true, std::memory_order_release); }
+  // Why it fell silent by itself: the store failed. Thread-safe.
+  Status status() const;
+
  private:
-  PmiServer(KeyValueStore* store, Settings settings);
+  PmiServer(std::shared_ptr<KeyValueStore> store, Settings settings);
   void Serve();
   std::string Answer(std::string_view line);
   Status Barrier();
+  StatusOr<std::string> Get(const std::string& key);
 
-  KeyValueStore* const store_;
+  const std::shared_ptr<KeyValueStore> store_;
   const Settings settings_;
   int ends_[2] = {-1, -1};
   int barriers_ = 0;
   std::map<std::string, std::string, std::less<>> put_;    // since the last barrier
   std::map<std::string, std::string, std::less<>> known_;  // of all processes
+  std::atomic<bool> silent_{false};
+  mutable std::mutex mutex_;
+  Status status_;  // with the mutex
   std::thread thread_;
 };
 

@@ -1,5 +1,7 @@
 // MPI's library with faults: everything is the library's that this one is linked with, but where FAULTY_MPI says so.
 //
+//   never_starts        MPI_Init_thread does not return
+//   dies_at_once        the process is killed in MPI_Init_thread
 //   dies_in_start       the process is killed when it begins what all processes end MPI's start with
 //   fails_to_send       no message of more than 16 KB can be sent
 //   sends_no_receipt    no message of a single byte can be sent
@@ -9,6 +11,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef void* Handle;
 enum { kErrorOther = 16 };  // MPI_ERR_OTHER
@@ -16,6 +19,14 @@ enum { kErrorOther = 16 };  // MPI_ERR_OTHER
 static int Has(const char* fault) {
   const char* const text = getenv("FAULTY_MPI");
   return text != NULL && strcmp(text, fault) == 0;
+}
+
+int MPI_Init_thread(int* count, char*** arguments, int required, int* provided) {
+  int (*real)(int*, char***, int, int*);
+  *(void**)&real = dlsym(RTLD_NEXT, "MPI_Init_thread");
+  while (Has("never_starts")) pause();
+  if (Has("dies_at_once")) raise(SIGKILL);
+  return real(count, arguments, required, provided);
 }
 
 int MPI_Comm_idup(Handle comm, Handle* copy, Handle* request) {

@@ -334,6 +334,36 @@ def test_a_process_dies_while_mpi_starts(faulty_mpi: str) -> None:
 
 
 @pytest.mark.slow
+def test_a_process_dies_in_mpis_initialisation(faulty_mpi: str) -> None:
+    ended = processes.run(
+        "no_mpi",
+        environment={"TRIPONT_MPI_PATH": faulty_mpi},
+        of_process={1: {"FAULTY_MPI": "dies_at_once"}},
+    )
+    assert [e.status for e in ended] == [0, -9], ended
+    [(_, error)] = _errors(ended[:1])
+    assert "local 3.0" in ended[0].output
+    assert re.search(PROCESS.format(1) + " has ended or died while MPI started", error)
+
+
+@pytest.mark.slow
+def test_mpi_does_not_start_in_time(faulty_mpi: str) -> None:
+    """Neither where its initialisation hangs, nor where that waits for the process in which it does."""
+    ended = processes.run(
+        "no_mpi",
+        environment={"TRIPONT_MPI_PATH": faulty_mpi, "TRIPONT_COLLECTIVE_TIMEOUT": "8"},
+        of_process={1: {"FAULTY_MPI": "never_starts"}},
+    )
+    processes.check(ended)
+    for number, (one, (_, error)) in enumerate(zip(ended, _errors(ended), strict=True)):
+        assert "local 3.0" in one.output
+        assert "program jit_sum spans several processes" in error
+        assert "MPI has not started in all 2 processes of the job after 8 s" in error
+        assert re.search(PROCESS.format(number) + " waits in MPI_Init_thread", error)
+        assert "TRIPONT_COLLECTIVE_TIMEOUT" in error
+
+
+@pytest.mark.slow
 def test_mpi_fails_in_a_collective(faulty_mpi: str) -> None:
     """The errors of both processes name the processes, devices, collective and program, and so do those that follow."""
     ended = processes.run(
