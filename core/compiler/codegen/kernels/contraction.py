@@ -168,6 +168,21 @@ Writer = Callable[[Index, Element, "Value | None"], None]
 Coordinates = dict[Dimension, Coordinate]
 
 
+@dataclass(frozen=True, slots=True)
+class _Panels:
+    """How a product is cut into blocks of columns, for which several rows of the matrix stream by at a time."""
+
+    vectors: int  # of columns at a time
+    block: int  # columns
+    blocks: int  # of the whole matrix
+    merged: int  # blocks that a thread takes at once, if it has so many
+    in_a_word: int  # numbers along the contracted dimension
+    parts: list[range]  # rows of lhs at a time
+    # Rows of the matrix that each buffer takes at a time: the first takes a few such chunks and is added to the second
+    # one, which is added to the third one after some, and so on (see :mod:`.accumulation`).
+    spans: list[int]
+
+
 class _Kernel(Products):
     """A dot kernel being written. ``c`` may have its operands exchanged, and the readers with them."""
 
@@ -758,11 +773,9 @@ class _Kernel(Products):
             sums += [b.extract(value, n) for n in range(segments)]
         return sums
 
-    def panels(self, column: Dimension) -> int:
-        """Blocks of columns accumulated in memory, while several rows of the matrix stream by, and the next ones are
-        fetched.
-        """
-        c, g, b = self.c, self.g, self.g.builder
+    def plan_panels(self, column: Dimension) -> _Panels:
+        """The sizes of :meth:`panels`, of which each block's sums shall stay in the caches."""
+        c = self.c
         depth = c.contracted[0]
         costs = self.target.costs
         row = c.rows[-1] if c.rows else Dimension(1)
@@ -771,8 +784,7 @@ class _Kernel(Products):
         in_a_word = max(1, math.prod(c.rhs) // self.fetched_elements)
         panel_rows = costs.blocks.streamed_rows // (2 if row.size == 1 and in_a_word == 1 else 1)
         lanes = self.lanes
-        tall = -(-row.size // -(-row.size // self.most_rows))  # rows of lhs at a time
-        vectors = 4 if row.size <= 2 else 2  # of columns at a time
+        vectors = 4 if row.size <= 2 else 2
         while column.size < vectors * lanes:
             vectors //= 2
         step = vectors * lanes
@@ -785,25 +797,39 @@ class _Kernel(Products):
         if block > column.size:
             block -= step
         blocks = -(-column.size // block)
-        outer = [*c.batch, *c.columns[:-1]]
         merged = 1
-        if not outer:
+        if not c.batch and not c.columns[:-1]:
             # Processors fetch pages ahead: what they fetch of other blocks is for nothing.
             most_sums = costs.memory.merged_sums // (row.size * self.register_bytes)
             merged = max(1, min(column.size, most_sums) // block)
-        stride = block * merged  # of the sums of a row
-        bytes_ = self.lanes * self.register_bytes
-        type_ = llvm_ir.vector(self.type, lanes)
+        tall = -(-row.size // -(-row.size // self.most_rows))
         # (Not overlapping ones: what is added to a row's sums is added once.)
         parts = [range(n, min(n + tall, row.size)) for n in range(0, row.size, tall)]
-        # Rows [0, rest) and then some at a time. The first buffer takes a few such chunks and is added to the
-        # second one, which is added to the third one after some, and so on (see :mod:`.accumulation`).
-        rest = depth.size % panel_rows
-        spans = [panel_rows]  # rows that each buffer takes at a time
+        spans = [panel_rows]
         most = _BLOCK // 2
-        while self.rounds and (depth.size - rest) // spans[-1] > most:
+        while self.rounds and (depth.size - depth.size % panel_rows) // spans[-1] > most:
             spans.append(spans[-1] * most)
             most = accumulation.BLOCK
+        return _Panels(vectors, block, blocks, merged, in_a_word, parts, spans)
+
+    def panels(self, column: Dimension) -> int:
+        """Blocks of columns accumulated in memory, while several rows of the matrix stream by, and the next ones are
+        fetched.
+        """
+        c, g, b = self.c, self.g, self.g.builder
+        depth = c.contracted[0]
+        row = c.rows[-1] if c.rows else Dimension(1)
+        outer = [*c.batch, *c.columns[:-1]]
+        lanes = self.lanes
+        plan = self.plan_panels(column)
+        vectors, block, merged, in_a_word = plan.vectors, plan.block, plan.merged, plan.in_a_word
+        parts, spans = plan.parts, plan.spans
+        step = vectors * lanes
+        stride = block * merged  # of the sums of a row
+        bytes_ = lanes * self.register_bytes
+        type_ = llvm_ir.vector(self.type, lanes)
+        panel_rows = spans[0]
+        rest = depth.size % panel_rows  # the rows that come first
         buffers = [b.alloca(self.type, row.size * stride) for _ in spans]
         g.note(*buffers)
 
@@ -899,7 +925,7 @@ class _Kernel(Products):
             left = self.start(index[-1], block, column.size)
             unit(dict(zip(outer, index, strict=False)), left, i64(block))
 
-        dims = [*(d.size for d in outer), blocks]
+        dims = [*(d.size for d in outer), plan.blocks]
         if merged == 1:
             count(g, self.frame.begin, self.frame.end, dims, one)
             return math.prod(dims)
