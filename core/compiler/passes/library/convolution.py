@@ -109,7 +109,7 @@ def forward(convolution: Instruction, library: Library) -> Instruction:
     groups = convolution.attributes["feature_group_count"]
     lhs = view(convolution.operands[0], through_reverse=False)
     rhs = oriented_kernel(convolution, backwards=False)
-    result = row_major(convolution.dims)
+    result = View(convolution, row_major(convolution.dims))
     return make_instruction(
         convolution,
         library,
@@ -123,10 +123,7 @@ def forward(convolution: Instruction, library: Library) -> Instruction:
             groups,
             split=0,
         ),
-        dst=[
-            result[d]
-            for d in (numbers.output_batch, numbers.output_feature, *numbers.output_spatial)
-        ],
+        dst=result.pick(numbers.output_batch, numbers.output_feature, *numbers.output_spatial),
         strides=[w.stride for w in windows],
         dilations=[w.window_dilation for w in windows],
         padding_low=[w.padding_low for w in windows],
@@ -148,16 +145,13 @@ def input_gradient(convolution: Instruction, library: Library) -> Instruction | 
             return None
     lhs = view(convolution.operands[0], through_reverse=False)
     rhs = oriented_kernel(convolution, backwards=True)
-    result = row_major(convolution.dims)
+    result = View(convolution, row_major(convolution.dims))
     return make_instruction(
         convolution,
         library,
         "backward_data",
         (lhs.instruction, rhs.instruction),
-        src=[
-            result[d]
-            for d in (numbers.output_batch, numbers.output_feature, *numbers.output_spatial)
-        ],
+        src=result.pick(numbers.output_batch, numbers.output_feature, *numbers.output_spatial),
         weights=group_features(
             rhs.pick(
                 numbers.kernel_input_feature, numbers.kernel_output_feature, *numbers.kernel_spatial
@@ -178,7 +172,7 @@ def weights_gradient(convolution: Instruction, library: Library) -> Instruction:
     groups = convolution.attributes["batch_group_count"]
     lhs = view(convolution.operands[0], through_reverse=False)
     rhs = oriented_kernel(convolution, backwards=False)
-    result = row_major(convolution.dims)
+    result = View(convolution, row_major(convolution.dims))
     return make_instruction(
         convolution,
         library,
@@ -186,10 +180,7 @@ def weights_gradient(convolution: Instruction, library: Library) -> Instruction:
         (lhs.instruction, rhs.instruction),
         src=lhs.pick(numbers.input_feature, numbers.input_batch, *numbers.input_spatial),
         weights=group_features(
-            [
-                result[d]
-                for d in (numbers.output_feature, numbers.output_batch, *numbers.output_spatial)
-            ],
+            result.pick(numbers.output_feature, numbers.output_batch, *numbers.output_spatial),
             groups,
             split=0,
         ),
