@@ -37,11 +37,6 @@ SLOT_BYTES: Final = 64  # memory of at most this size is copied to the stack for
 UNKNOWN_TRIPS: Final = 16  # the number of iterations to reckon with where it is not known
 
 
-def can_emit(thunks: Sequence[Thunk]) -> bool:
-    """Whether all thunks, nested ones too, are kernels, copies and control flow: no library calls."""
-    return all(not isinstance(t, LibraryCall) for t in walk(thunks))
-
-
 def cost_of(thunks: Sequence[Thunk], costs: Thunks) -> float:
     """The estimated nanoseconds of the kernels of one pass over ``thunks``."""
     total = 0.0
@@ -70,7 +65,7 @@ def emit_sequence(
 
     ``symbols[kernel.function]`` is the name of a kernel's function, which must be in ``module`` already. The function
     has one unit of work. ``read_only`` are the allocations that must not be written, not even with what they hold.
-    ``can_emit(thunks)`` must hold.
+    None of ``thunks``, nested ones too, is a library call.
     """
     slices: dict[Slice, int] = {}
     for thunk in walk(thunks):

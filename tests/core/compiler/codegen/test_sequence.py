@@ -13,7 +13,6 @@ from tripont.core.compiler.formats.artifact import (
     Conditional,
     Copy,
     Kernel,
-    LibraryCall,
     Slice,
     While,
 )
@@ -48,7 +47,6 @@ class Program:
         )
 
     def run(self, thunks, arena):
-        assert sequence.can_emit(thunks)
         emitted, slices = sequence.emit_sequence(
             self.module, self.target, thunks, self.symbols, "main"
         )
@@ -156,11 +154,6 @@ def test_functions_in_functions_are_inlined_up_to_a_size():
     ints(arena, 0)[...] = 5
     p.run([kernel], arena)
     assert ints(arena, 0)[0] == 5 + 2**3
-
-
-def test_library_calls_stay_outside():
-    call = LibraryCall("gemm", (), (), {}, 1.0)
-    assert not sequence.can_emit([While((), (call,), Slice(0, 0, 1))])
 
 
 def test_comparator():
