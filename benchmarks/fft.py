@@ -1,8 +1,9 @@
-"""Fourier transforms beside SciPy's (pocketfft) and XLA:CPU's (DUCC).
+"""Fourier transforms beside SciPy's (pocketfft), XLA:CPU's (DUCC) and PyTorch's (oneMKL).
 
 python -m benchmarks.fft                      all shapes, one thread
 python -m benchmarks.fft --threads 2          likewise, two threads
 python -m benchmarks.fft prime 2d             those whose names contain one of the words
+python -m benchmarks.fft --ours --torch       beside SciPy and PyTorch, without XLA:CPU
 python -m benchmarks.fft --check              errors against NumPy in f64 (f32) or longdouble (f64), beside SciPy's
 python -m benchmarks.fft --markdown           the rows of the table in docs/fft.md
 python -m benchmarks.fft --clock cpu          processor time of the process, on machines that do other things too
@@ -66,14 +67,19 @@ class Transform:
         return (random.standard_normal(dims) + 1j * random.standard_normal(dims)).astype(cplx)
 
     def call(self, module: Any, **more: Any) -> Callable[[Any], Any]:
-        """The function of ``scipy.fft``, ``numpy.fft`` or ``jax.numpy.fft``."""
+        """The function of ``scipy.fft``, ``numpy.fft``, ``jax.numpy.fft`` or ``torch.fft``."""
+        one, several = ("dim", "dim") if module.__name__ == "torch.fft" else ("axis", "axes")
         if self.rank == 1:
             function = getattr(module, self.function)
-            size = {"n": self.dims[self.axis]} if self.function == "irfft" else {}
-            return lambda x: function(x, axis=self.axis, **size, **more)
-        function = getattr(module, self.function + "n")
-        sizes = {"s": self.dims[-self.rank :]} if self.function == "irfft" else {}
-        return lambda x: function(x, axes=self.axes, **sizes, **more)
+            more[one] = self.axis
+            if self.function == "irfft":
+                more["n"] = self.dims[self.axis]
+        else:
+            function = getattr(module, self.function + "n")
+            more[several] = self.axes
+            if self.function == "irfft":
+                more["s"] = self.dims[-self.rank :]
+        return lambda x: function(x, **more)
 
 
 TRANSFORMS: Final = (
@@ -107,10 +113,13 @@ TRANSFORMS: Final = (
     Transform("irfft", (256, 256), rank=2),
     Transform("rfft", (16, 360, 360), rank=2),
     Transform("irfft", (16, 360, 360), rank=2),
+    Transform("rfft", (16, 256, 256), rank=2),
+    Transform("irfft", (16, 256, 256), rank=2),
     Transform("fft", (64, 32, 32), rank=2),
     Transform("fft", (64, 64, 64), rank=3),
     Transform("rfft", (64, 64, 64), rank=3),
     Transform("fft", (100, 100, 100), rank=3),
+    Transform("fft", (200, 200, 200), rank=3),
     Transform("rfft", (256, 256), "f64", rank=2),
 )
 
@@ -122,9 +131,12 @@ def error(got: np.ndarray, want: np.ndarray) -> float:
 
 
 def interleave(
-    steps: Sequence[Callable[[], Any]], seconds: float, clock: Callable[[], float]
+    steps: Sequence[Callable[[], Any]],
+    seconds: float,
+    clock: Callable[[], float],
+    pause: float = 0.0,
 ) -> list[float]:
-    """The least seconds of a call of each step."""
+    """The least seconds of a call of each step; ``pause``: seconds in which the threads of the last one fall asleep."""
 
     def timed(step: Callable[[], Any], repeats: int) -> float:
         start = clock()
@@ -139,6 +151,7 @@ def interleave(
     while time.perf_counter() < end or rounds < 3:
         rounds += 1
         for n, step in enumerate(steps):
+            time.sleep(pause)
             step()  # what the others evicted from the caches is not counted
             best[n] = min(best[n], timed(step, repeats[n]))
     return best
@@ -154,7 +167,8 @@ def main() -> int:
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
     parser.add_argument("--check", action="store_true", help="errors instead of times")
     parser.add_argument("--markdown", action="store_true")
-    parser.add_argument("--ours", action="store_true", help="measure ours and SciPy only")
+    parser.add_argument("--ours", action="store_true", help="without XLA:CPU")
+    parser.add_argument("--torch", action="store_true", help="with PyTorch")
     options = parser.parse_args()
     from benchmarks.products import restrict
 
@@ -182,6 +196,13 @@ def main() -> int:
             steps.append(lambda f=compiled, a=argument: jax.block_until_ready(f(a)))
         call = t.call(scipy.fft, workers=options.threads)
         steps.insert(1, lambda f=call, x=x: f(x))
+        if options.torch:
+            import torch
+
+            torch.set_num_threads(options.threads)
+            other, tensor = t.call(torch.fft), torch.from_numpy(x)
+            steps.append(lambda f=other, x=tensor: f(x))
+            results.append(other(tensor).numpy())
         if options.check:
             wide = x.astype(
                 {"f4": "f8", "c8": "c16", "f8": "g", "c16": "G"}[x.dtype.str[1:]], copy=False
@@ -191,7 +212,7 @@ def main() -> int:
             mark = "  <-" if figures[0] > figures[1] else ""
             print(f"{t.name:{width}}", *(f"{f:10.2e}" for f in figures), mark, flush=True)
             continue
-        best = interleave(steps, options.seconds, clock)
+        best = interleave(steps, options.seconds, clock, 0.01 if options.torch else 0.0)
         ratio = min(best[1:]) / best[0]
         logarithms.append(math.log(ratio))
         times = [f"{1e6 * b:.1f}" for b in best]
