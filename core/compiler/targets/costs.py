@@ -271,14 +271,17 @@ class Transforms:
     spilled: Annotated[float, "instructions", "a number that does not fit the registers"]
     turned: Annotated[float, "instructions", "a number of a square that is turned in registers"]
     gathered: Annotated[float, "instructions", "a number that is read and written alone"]
+    alone: Annotated[float, "instructions", "a single number that is moved away and back"]
     multiplied: Annotated[float, "instructions", "a number by a factor from memory"]
     elementwise: Annotated[float, "instructions", "a number in a kernel of its own"]
+    far: Annotated[float, "instructions", "a byte that is not in the nearer caches"]
     launch: Annotated[float, "instructions", "a kernel more"]
     widths: Annotated[
         tuple[float, ...], "times", "the time of vectors of all lanes, half of them, a quarter ..."
     ]
     whole: Annotated[int, "numbers", "of a transform whose factors are all in memory"]
     short: Annotated[int, "numbers", "of a transform that is not worth a second thread"]
+    matrix: Annotated[int, "bytes", "of a matrix whose dimensions one kernel transforms"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,8 +32,10 @@ The second operand is the table of factors, made by :func:`table`.
 
 With ``halves``, two such configurations, a unit of work is a row of ``n`` contiguous complex numbers, and ``sizes`` the
 number of rows: the first is the transform of the row's columns, the second that of its rows, and what is between them
-stays on the stack. With ``length`` too, a row is a convolution of that length (L. Bluestein), and ``halves`` are four,
-those of its transform and of the inverse one, which have one table.
+stays on the stack. With ``between`` too, a unit is a matrix of ``n`` numbers, the halves are the transforms along its
+dimensions, and so many complex numbers are between them. With ``length``, a row is a convolution of that length, and
+``halves`` are four, those of its transform and of the inverse one, which have one table. Of length n - 1 it is C. M.
+Rader's for a prime n, else L. Bluestein's.
 """
 
 from __future__ import annotations
@@ -208,7 +210,7 @@ def table_elements(config: Mapping[str, Any], target: Target) -> int:
     """How many numbers :func:`table` has, without computing one."""
     size = sum(_Table(half, target).size for half in _tables(config))
     if "length" in config:
-        size += 2 * (config["n"] + config["length"])
+        size += 2 * ((0 if _is_cyclic(config) else config["n"]) + config["length"])
     return max(1, size)
 
 
@@ -217,10 +219,35 @@ def table(config: Mapping[str, Any], dtype: dtypes.DType, target: Target) -> np.
     made = [values for half in _tables(config) for values in _Table(half, target).values()]
     if "length" in config:
         inverse, _ = config["exchanged"]
-        for factors in chirps(config["n"], config["length"], inverse, config["scale"]):
+        if _is_cyclic(config):
+            arrays = (cycle(config["n"], inverse, config["scale"])[-1],)
+        else:
+            arrays = chirps(config["n"], config["length"], inverse, config["scale"])
+        for factors in arrays:
             made += [factors.real, factors.imag]
     values = np.concatenate(made) if made else np.zeros(1)
     return values.astype(dtype.numpy)
+
+
+def _is_cyclic(config: Mapping[str, Any]) -> bool:
+    """Whether a convolution is that of a prime length, by the powers of a primitive root."""
+    cyclic: bool = config["length"] < config["n"]
+    return cyclic
+
+
+def cycle(prime: int, inverse: bool, scale: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What Rader's algorithm needs for a transform of ``prime`` numbers: which of them are convolved, in their order;
+    which numbers of the result that gives; and what it multiplies their transform by (C. M. Rader, Discrete Fourier
+    transforms when the number of data samples is prime, 1968).
+    """
+    length = prime - 1
+    factors = [d for d in range(2, length + 1) if length % d == 0]
+    root = next(g for g in range(2, prime) if all(pow(g, length // d, prime) > 1 for d in factors))
+    order = np.array([pow(root, m, prime) for m in range(length)])
+    results = np.roll(order[::-1], 1)  # the powers of the inverse
+    terms = roots(results, prime).view(np.complex128)[..., 0]
+    spectrum = np.fft.fft(terms.conj() if inverse else terms)
+    return order, results, spectrum * (scale / length)
 
 
 def chirps(n: int, length: int, inverse: bool, scale: float) -> tuple[np.ndarray, np.ndarray]:
@@ -326,77 +353,151 @@ def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str
 
 
 def _emit_both(frame: Frame, config: Mapping[str, Any]) -> EmittedKernel:
-    """A kernel whose units are rows: both halves of a transform, with the numbers between them on the stack."""
-    b, n, (rows,) = frame.builder, config["n"], config["sizes"]
-    first, second = (_Fft(frame, *half) for half in _halves(config, frame.target))
-    between = b.alloca(first.scalar, 2 * n)
+    """A kernel whose units are rows or matrices: both halves of a transform, with the numbers between them on the
+    stack.
+    """
+    b, (units,) = frame.builder, config["sizes"]
+    first, second = _passes(frame, _halves(config, frame.target))
+    between = b.alloca(first.scalar, 2 * config.get("between", config["n"]))
 
     def unit(index: Index) -> None:
-        place = b.mul(index[0].base, i64(2 * n))
         operand, result = (
-            b.gep(first.scalar, a.pointer, place) for a in (frame.operands[0], frame.results[0])
+            b.gep(
+                first.scalar,
+                a.pointer,
+                b.mul(index[0].base, i64(a.shape.bytes // (units * first.size))),
+            )
+            for a in (frame.operands[0], frame.results[0])
         )
         for half, source, target in ((first, operand, between), (second, between, result)):
             with half.loop(half.groups) as group:
                 half.unit(source, target, (), group)
 
-    count(frame.generator, frame.begin, frame.end, [rows], unit)
+    count(frame.generator, frame.begin, frame.end, [units], unit)
     each = sum(half.nanoseconds * half.groups for half in (first, second))
-    return _finish(frame, rows, each)
+    return _finish(frame, units, each)
+
+
+def _passes(frame: Frame, parts: Sequence[tuple[Mapping[str, Any], int]]) -> list[_Fft]:
+    """Passes that are done one after the other, with one place on the stack for the numbers of all."""
+    config, place = max(parts, key=lambda part: (inner_length(part[0]) + 1) * part[0]["lanes"])
+    largest = _Fft(frame, config, place)
+    return [
+        largest if part is config else _Fft(frame, part, place, largest.stack)
+        for part, place in parts
+    ]
 
 
 def _emit_convolution(frame: Frame, config: Mapping[str, Any]) -> EmittedKernel:
-    """A kernel whose units are rows: Bluestein's algorithm, with all that it needs on the stack."""
+    """A kernel whose units are rows: a transform by a convolution, with all that it needs on the stack."""
     b, n, length, (rows,) = frame.builder, config["n"], config["length"], config["sizes"]
-    halves = _halves(config, frame.target)
-    forward = [_Fft(frame, *half) for half in halves[:2]]
-    backward = [_Fft(frame, *half) for half in halves[2:]]
-    any_ = max(forward, key=lambda half: half.lanes)
-    scalar = any_.scalar
-    one, two, between = (b.alloca(scalar, 2 * length) for _ in range(3))
-    chirp = _end_of_halves(config, frame.target)
-    spectrum = chirp + 2 * n
-
-    @contextmanager
-    def blocks(size: int) -> Iterator[Value]:
-        """The starts of vectors that cover [0, size)."""
-        with any_.loop(-(-size // any_.lanes)) as number:
-            index = b.mul(number, i64(any_.lanes))
-            yield b.intrinsic("smin", [index, i64(size - any_.lanes)])
-
-    def multiply(source: Value, target: Value, size: int, place: int) -> None:
-        """``size`` numbers by the factors at ``place``."""
-        read = _Lines(any_, source, 1, exchanged=False)
-        written = _Lines(any_, target, 1, exchanged=False)
-        with blocks(size) as index:
-            factors = b.gep(scalar, frame.operands[1].pointer, b.add(i64(place), index))
-            parts = (b.gep(scalar, factors, i64(part * size)) for part in (0, 1))
-            re, im = (b.load(any_.type, part, any_.size) for part in parts)
-            value = any_.ops.times(read.load(read.at(index)), re, im)
-            written.store(written.at(index), value)
-
-    def transform(passes: list[_Fft], source: Value, target: Value) -> None:
-        for half, from_, to in zip(passes, (source, between), (between, target), strict=True):
-            with half.loop(half.groups) as group:
-                half.unit(from_, to, (), group)
+    convolution = _Convolution(frame, config)
 
     def unit(index: Index) -> None:
         place = b.mul(index[0].base, i64(2 * n))
         operand, result = (
-            b.gep(scalar, a.pointer, place) for a in (frame.operands[0], frame.results[0])
+            b.gep(convolution.scalar, a.pointer, place)
+            for a in (frame.operands[0], frame.results[0])
         )
-        multiply(operand, one, n, chirp)
-        with blocks(2 * (length - n)) as index_of_zero:
-            address = b.gep(scalar, one, b.add(index_of_zero, i64(2 * n)))
-            b.store(llvm_ir.zero(any_.type), address, any_.size)
-        transform(forward, one, two)
-        multiply(two, one, length, spectrum)
-        transform(backward, one, two)
-        multiply(two, result, n, chirp)
+        (convolution.by_powers if length < n else convolution.by_chirps)(operand, result)
 
     count(frame.generator, frame.begin, frame.end, [rows], unit)
-    each = sum(half.nanoseconds * half.groups for half in (*forward, *backward))
+    each = sum(half.nanoseconds * half.groups for half in convolution.passes)
     return _finish(frame, rows, each)
+
+
+class _Convolution:
+    """Writes the transform of a row by a convolution."""
+
+    def __init__(self, frame: Frame, config: Mapping[str, Any]) -> None:
+        self.b = frame.builder
+        self.config = config
+        self.n, self.length = config["n"], config["length"]
+        self.passes = _passes(frame, _halves(config, frame.target))
+        self.widest = max(self.passes[:2], key=lambda half: half.lanes)
+        self.scalar = self.widest.scalar
+        self.arrays = [self.b.alloca(self.scalar, 2 * self.length) for _ in range(3)]
+        self.factors = frame.operands[1].pointer
+        self.place = _end_of_halves(config, frame.target)  # in the table, behind the passes'
+
+    @contextmanager
+    def blocks(self, size: int) -> Iterator[Value]:
+        """The starts of vectors that cover [0, size)."""
+        b, lanes = self.b, self.widest.lanes
+        with self.widest.loop(-(-size // lanes)) as number:
+            yield b.intrinsic("smin", [b.mul(number, i64(lanes)), i64(size - lanes)])
+
+    def multiply(self, source: Value, target: Value, size: int, place: int) -> None:
+        """``size`` numbers by the factors at ``place``."""
+        b, any_ = self.b, self.widest
+        read = _Lines(any_, source, 1, exchanged=False)
+        written = _Lines(any_, target, 1, exchanged=False)
+        with self.blocks(size) as index:
+            factors = b.gep(self.scalar, self.factors, b.add(i64(place), index))
+            parts = (b.gep(self.scalar, factors, i64(part * size)) for part in (0, 1))
+            re, im = (b.load(any_.type, part, any_.size) for part in parts)
+            value = any_.ops.times(read.load(read.at(index)), re, im)
+            written.store(written.at(index), value)
+
+    def transform(self, passes: list[_Fft], source: Value, target: Value) -> None:
+        between = self.arrays[2]
+        for half, from_, to in zip(passes, (source, between), (between, target), strict=True):
+            with half.loop(half.groups) as group:
+                half.unit(from_, to, (), group)
+
+    def by_chirps(self, operand: Value, result: Value) -> None:
+        """Bluestein's algorithm."""
+        b, (one, two, _) = self.b, self.arrays
+        n, length = self.n, self.length
+        self.multiply(operand, one, n, self.place)
+        with self.blocks(2 * (length - n)) as index:
+            address = b.gep(self.scalar, one, b.add(index, i64(2 * n)))
+            b.store(llvm_ir.zero(self.widest.type), address, self.widest.size)
+        self.transform(self.passes[:2], one, two)
+        self.multiply(two, one, length, self.place + 2 * n)
+        self.transform(self.passes[2:], one, two)
+        self.multiply(two, result, n, self.place)
+
+    def by_powers(self, operand: Value, result: Value) -> None:
+        """Rader's algorithm: number 0 apart, which is added to all results by the sum of all in the spectrum."""
+        b, (one, two, _) = self.b, self.arrays
+        inverse, _ = self.config["exchanged"]
+        scale = llvm_ir.floating(self.scalar, self.config["scale"])
+        order, results, _ = cycle(self.n, inverse, self.config["scale"])
+        size = self.widest.size
+
+        def parts(pointer: Value) -> list[Value]:
+            return [b.gep(self.scalar, pointer, i64(part)) for part in (0, 1)]
+
+        first = [b.load(self.scalar, part, size) for part in parts(operand)]
+        self.move(operand, one, order, scattered=False)
+        self.transform(self.passes[:2], one, two)
+        self.multiply(two, one, self.length, self.place)
+        for own, whole, spectrum, to in zip(
+            first, parts(two), parts(one), parts(result), strict=True
+        ):
+            scaled = b.binary("fmul", own, scale)
+            total = b.binary("fadd", own, b.load(self.scalar, whole, size))
+            b.store(b.binary("fmul", total, scale), to, size)
+            b.store(b.binary("fadd", b.load(self.scalar, spectrum, size), scaled), spectrum, size)
+        self.transform(self.passes[2:], one, two)
+        self.move(two, result, results, scattered=True)
+
+    def move(self, source: Value, target: Value, places: np.ndarray, scattered: bool) -> None:
+        """The numbers at ``places`` of ``source`` to ``target``, one behind the other, or such ones to ``places``."""
+        b, size = self.b, self.widest.size
+        number = "i64" if size == 4 else llvm_ir.vector("double", 2)
+        table = b.constant_array("i32", map(str, places.tolist()))
+        step = 4 if len(places) % 4 == 0 else 2
+        with b.loop(i64(0), i64(len(places)), step) as index:
+            moved = []
+            for offset in range(step):
+                near = b.add(index, i64(offset))
+                far = b.cast("zext", b.load("i32", b.gep("i32", table, near), 4), "i64")
+                from_, to = (near, far) if scattered else (far, near)
+                moved.append((b.load(number, b.gep(number, source, from_), size), to))
+            for value, to in moved:
+                b.store(value, b.gep(number, target, to), size)
 
 
 def _finish(frame: Frame, units: int, each: float) -> EmittedKernel:
@@ -406,9 +507,17 @@ def _finish(frame: Frame, units: int, each: float) -> EmittedKernel:
 
 
 class _Fft:
-    """Writes units of work of one pass, whose factors begin at ``place`` in the table."""
+    """Writes units of work of one pass, whose factors begin at ``place`` in the table. ``stack``: two arrays that are
+    long enough for its numbers, or None for arrays of its own.
+    """
 
-    def __init__(self, frame: Frame, config: Mapping[str, Any], place: int = 0) -> None:
+    def __init__(
+        self,
+        frame: Frame,
+        config: Mapping[str, Any],
+        place: int = 0,
+        stack: Sequence[Value] | None = None,
+    ) -> None:
         self.frame = frame
         self.b = frame.builder
         self.config = config
@@ -429,11 +538,8 @@ class _Fft:
         self.exchanged_in, self.exchanged_out = config["exchanged"]
         self.scale: float = config["scale"]
         elements = 2 * (self.n + 1) * self.lanes
-        self.scratch = [
-            _Numbers(self, self.b.alloca(self.scalar, elements)),
-            _Numbers(self, self.b.alloca(self.scalar, elements)),
-        ]
-
+        self.stack = stack or [self.b.alloca(self.scalar, elements) for _ in range(2)]
+        self.scratch = [_Numbers(self, pointer) for pointer in self.stack]
         self.groups = -(-self.sizes[-1] // self.lanes)
         each = vector_instructions(self.n, self.lanes, self.size, frame.target)
         transforms = frame.target.costs.transforms

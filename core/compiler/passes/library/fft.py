@@ -8,7 +8,10 @@ A transform of several dimensions is one along each. One along a dimension of le
   the columns of the a by b matrix, multiplied by exp(-2 pi i k l / n), and of length b along its rows, with the result
   turned. So one row fills vectors too, and long ones stay in the caches;
 * a convolution of another length, with two transforms, if n has larger prime factors (L. Bluestein, A linear filtering
-  approach to the computation of discrete Fourier transform, 1970).
+  approach to the computation of discrete Fourier transform, 1970), or of length n - 1, if n is a prime (C. M. Rader,
+  Discrete Fourier transforms when the number of data samples is prime, 1968).
+
+Two dimensions of matrices that the nearer caches hold are one kernel, which reads and writes memory once.
 
 Real arrays whose kernels are not made for them take the way of complex ones of half the length, or of the same one if
 it is odd. What is multiplied, padded and cut on these ways are instructions like any others, to be fused.
@@ -115,6 +118,42 @@ class _Plans:
     def along_rows(self, n: int, rows: int, inner: int) -> float:
         return self.one_pass(n, rows, inner, self.costs.gathered)
 
+    def matrices(self, kind: str, a: int, n: int, count: int) -> float:
+        """The time of the transforms of both dimensions of ``count`` matrices, of which the kernel takes one at a time
+        and each is ``a`` rows of length ``n``, or infinity.
+        """
+        columns = n // 2 + 1 if "R" in kind else n
+        length = n // 2 if "R" in kind and n % 2 == 0 else n
+        if 2 * a * self.padded(columns) * self.size > self.costs.matrix:
+            return math.inf
+        if count < self.target.costs.threads.units and a * columns > self.costs.short:
+            return math.inf
+        both = self.one_pass(length, a, count, 2 * self.costs.turned)
+        return both + self.one_pass(a, columns, count, 0.0) - self.costs.launch
+
+    def padded(self, columns: int) -> int:
+        """The complex numbers from row to row of a matrix on the stack: an odd number of lines of memory, so that rows
+        do not compete for few places in the caches.
+        """
+        line = self.target.costs.memory.line // (2 * self.size)
+        return (-(-columns // line) | 1) * line
+
+    def between(self, kind: str, a: int, n: int, count: int) -> float:
+        """The time in which what is between two kernels is written and read."""
+        numbers = count * a * (n // 2 + 1 if "R" in kind else n)
+        size = 2 * 2 * self.size * numbers
+        return self.elementwise(numbers) + (self.costs.far * size if size > self.costs.matrix else 0)
+
+    def apart(self, kind: str, a: int, n: int, count: int) -> float:
+        """As :meth:`matrices` with a kernel for each dimension."""
+        columns = n // 2 + 1 if "R" in kind else n
+        if "R" in kind:
+            half, plan = self.real(n, count * a)
+            rows = plan.cost + (self.elementwise(4 * count * a * half) if plan.way != "real" else 0)
+        else:
+            rows = self.best(n, count * a, 1).cost
+        return rows + self.best(a, count, columns).cost
+
     def elementwise(self, numbers: int) -> float:
         """The time of a kernel that multiplies, adds or moves ``numbers``."""
         return self.costs.launch + self.costs.elementwise * numbers / self.most_lanes
@@ -169,6 +208,12 @@ class _Plans:
             cost = 2 * (product + self.smooth(length, rows, inner).cost) + product
             if cost < best.cost:
                 best = _Plan("convolution", cost, (length,))
+        if found == (n,) and inner == 1 and _is_prime(n) and self.convolves_near(n, n - 1):
+            # Each number is moved alone before and after.
+            product = self.elementwise(rows * n)
+            cost = 2 * self.smooth(n - 1, rows, 1).cost + product + self.costs.alone * rows * n
+            if cost < best.cost:
+                best = _Plan("convolution", cost, (n - 1,))
         return best
 
     def real(self, n: int, rows: int) -> tuple[int, _Plan]:
@@ -189,6 +234,10 @@ def _pairs(n: int) -> Sequence[tuple[int, int]]:
     """All a and b with a * b = ``n`` that a pass can do."""
     smaller = range(2, min(n // 2, _LONGEST_PASS) + 1)
     return [(a, n // a) for a in smaller if n % a == 0 and n // a <= _LONGEST_PASS]
+
+
+def _is_prime(n: int) -> bool:
+    return n > 1 and all(n % d for d in range(2, math.isqrt(n) + 1))
 
 
 def _smooth_lengths(least: int) -> Sequence[int]:
@@ -225,18 +274,73 @@ class _Transform:
         scale = 1.0 / math.prod(self.lengths) if inverse else 1.0
         axes = range(rank - count, rank)
         real = self.kind in ("RFFT", "IRFFT")  # of which the last dimension is another matter
+        both = count > 1 and self.are_near()  # the last two dimensions at once
+        outer = axes[: -2 if both else -1] if both or real else axes
         y: Instruction | None = x
-        if self.kind == "RFFT":
+        if both and self.kind != "IRFFT":
+            y = self.matrices(x, scale if count == 2 else 1.0)
+        elif self.kind == "RFFT":
             y = self.from_real(x, self.lengths[-1])
-        for axis in reversed(axes[:-1] if real else axes):
+        for axis in reversed(outer):
             if y is None:
                 return None
             last = axis == axes[0] and self.kind == "IFFT"
             n = self.lengths[axis - axes[0]]
             y = self.along(y, axis, n, inverse, scale if last else 1.0)
         if self.kind == "IRFFT" and y is not None:
+            if both:
+                return self.matrices(y, scale)
             y = self.to_real(y, self.lengths[-1], scale)
         return y
+
+    # ------------------------------------------------------------------------------------------------ two dimensions
+    def are_near(self) -> bool:
+        """Whether the transforms of the last two dimensions are one kernel, which does a matrix in the caches: what is
+        between them need not go through memory.
+        """
+        (*outer, _, _), (*_, a, n) = self.fft.dims, self.lengths
+        size = self.kind, a, n, math.prod(outer)
+        near = self.plans.matrices(*size)
+        return math.isfinite(near) and near <= self.plans.apart(*size) + self.plans.between(*size)
+
+    def matrices(self, x: Instruction, scale: float) -> Instruction:
+        """The transforms of the last two dimensions."""
+        *_, a, n = self.lengths
+        real = self.kind in ("RFFT", "IRFFT")
+        inverse = self.kind in ("IFFT", "IRFFT")
+        columns = n // 2 + 1 if real else n
+        padded = self.plans.padded(columns)
+        count = math.prod(x.dims[:-2])
+        # Strides of real arrays of an even length are those of pairs.
+        length = n // 2 if real and n % 2 == 0 else n
+        along_rows = self.config(n, inverse, 1.0) | {
+            "sizes": (a,),
+            "source": (length, 1),
+            "target": (padded, 1),
+        }
+        along_columns = self.config(a, inverse, scale) | {
+            "sizes": (columns,),
+            "source": (1, padded),
+            "target": (1, columns),
+        }
+        form = {"RFFT": "from_real", "IRFFT": "to_real"}.get(self.kind, "complex")
+        halves = (along_rows | {"form": form}, along_columns)
+        cplx, real_ = self.cplx, self.real
+        shape = Shape(cplx, (*x.dims[:-1], columns))
+        if self.kind == "IRFFT":
+            if n % 2 == 0:
+                scale *= 2.0  # a transform of half the length
+            along_columns |= {"scale": 1.0, "source": (1, columns), "target": (1, padded)}
+            along_rows |= {"scale": scale, "form": form, "source": (padded, 1)}
+            halves = (along_columns, along_rows | {"target": (length, 1)})
+            shape = Shape(real_, (*x.dims[:-1], n))
+        config = self.config(a * n, inverse, scale) | {
+            "form": form,
+            "sizes": (count,),
+            "halves": tuple(self.with_lanes(half) for half in halves),
+            "between": a * padded,
+        }
+        return self.kernel(x, config, shape)
 
     # ------------------------------------------------------------------------------------------------ complex arrays
     def along(

@@ -192,15 +192,80 @@ def test_several_dimensions(outer: tuple[int, ...], lengths: tuple[int, ...]) ->
         check(got, *call)
 
 
+def matrices_of(after: hlo.Module) -> list[bool]:
+    """Whether each kernel of transforms does both dimensions of a matrix."""
+    passes = (i for i in after.entry.instructions if i.opcode == "fft-pass")
+    return ["between" in i.attributes["config"] for i in passes]
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize(
+    ("outer", "lengths"),
+    [
+        *(((), (60, 68)), ((1,), (7, 45)), ((17,), (64, 64)), ((19,), (100, 101)), ((5, 7), (33, 18))),
+        *(((23,), (17, 129)), ((16,), (129, 256)), ((3,), (16, 2)), ((33,), (2, 16)), ((), (18, 21, 40))),
+    ],
+)  # fmt: skip
+def test_matrices(
+    outer: tuple[int, ...], lengths: tuple[int, ...], wide: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last two dimensions in one kernel, with full groups of columns and others, in both directions."""
+    monkeypatch.setattr(ways._Plans, "apart", lambda *_: math.inf)  # also where they are as fast apart
+    calls = [(kind, lengths, operand(kind, outer, lengths, wide, 2)) for kind in KINDS]
+    results, _, after = run(calls)
+    for got, call in zip(results, calls, strict=True):
+        check(got, *call)
+    assert sum(matrices_of(after)) == 4
+
+
+def test_matrices_are_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is the same whatever the others are, and what is not finite stays in its matrix."""
+    monkeypatch.setattr(ways._Plans, "apart", lambda *_: math.inf)
+    for kind in KINDS:
+        x = operand(kind, (18,), (24, 30), False, 3)
+        (got,), _, after = run([(kind, (24, 30), x)])
+        assert matrices_of(after) == [True]
+        changed = x[::-1].copy()
+        changed[5, 3, 2] = np.nan
+        ((other,), *_) = run([(kind, (24, 30), changed)])
+        finite = np.arange(18) != 5
+        np.testing.assert_array_equal(got[::-1][finite], other[finite])
+        assert not np.isfinite(other[5]).any()
+
+
+def test_which_matrices_are_taken_whole() -> None:
+    """Few long ones are shared out to threads, and large ones stay in no cache."""
+    for outer, lengths, whole in (((16,), (256, 256), True), ((3,), (256, 256), False), ((16,), (512, 512), False)):  # fmt: skip
+        x = operand("RFFT", outer, lengths, False, 0)
+        after = run([("RFFT", lengths, x)])[2]
+        assert matrices_of(after) == ([True] if whole else [False, False])
+
+
+@pytest.mark.parametrize("n", [211, 257, 331, 1009, 2017])
+def test_primes_by_their_powers(n: int) -> None:
+    """A convolution of length n - 1, in both directions and precisions, of a row and of more than a vector's."""
+    calls = [
+        (kind, (n,), operand(kind, (rows,), (n,), wide, n))
+        for kind in KINDS
+        for rows, wide in ((1, False), (1, True), (19, n % 4 == 1))
+    ]
+    results, _, after = run(calls)
+    for got, call in zip(results, calls, strict=True):
+        check(got, *call)
+    kernels = [i for i in after.entry.instructions if i.opcode == "fft-pass"]
+    assert {i.attributes["config"].get("length") for i in kernels} == {n - 1}
+
+
 def test_instruction_sets(cpu: str) -> None:
     """At each width of vectors, with groups that are full and others."""
-    for n, rows in ((12, 21), (17, 16), (37, 3), (96, 1), (360, 19), (1024, 1), (211, 3)):
+    for n, rows in ((12, 21), (17, 16), (37, 3), (96, 1), (360, 19), (1024, 1), (211, 3), (227, 3)):
         calls = calls_of(n, rows)
         for got, call in zip(run(calls, cpu)[0], calls, strict=True):
             check(got, *call)
-    calls = [(kind, (20, 18), operand(kind, (2,), (20, 18), False, 1)) for kind in KINDS]
-    for got, call in zip(run(calls, cpu)[0], calls, strict=True):
-        check(got, *call)
+    for outer, wide in ((2, False), (17, True)):
+        calls = [(kind, (20, 18), operand(kind, (outer,), (20, 18), wide, 1)) for kind in KINDS]
+        for got, call in zip(run(calls, cpu)[0], calls, strict=True):
+            check(got, *call)
 
 
 def test_imaginary_parts_that_a_real_signal_cannot_have_are_ignored() -> None:
