@@ -41,6 +41,8 @@ def in_place_operands(instruction: Instruction) -> list[tuple[int, ...]]:
         if kind == "while":
             updated = dict(instruction.attributes["in_place"])
             return [(updated[n],) if n in updated else () for n in range(count)]
+    elif opcode == "fft-pass":
+        return [(0,)] if _transforms_in_place(instruction) else [()]
     elif opcode == "dynamic-update-slice":
         return [(0,)]
     elif opcode == "scatter":
@@ -56,6 +58,18 @@ def in_place_operands(instruction: Instruction) -> list[tuple[int, ...]]:
         operand = in_place_operand(instruction)
         return [(operand,)] if operand is not None else [()] * count
     return [()] * count
+
+
+def _transforms_in_place(fft: Instruction) -> bool:
+    """Whether each unit of work reads all of its numbers before it writes their transforms to the same places."""
+    config = fft.attributes["config"]
+    if config["form"] != "complex":
+        return False
+    if "halves" in config:
+        return True
+    # The last vector of a line may have numbers of the one before it, too.
+    same = config["source"] == config["target"]
+    return bool(same and config["sizes"][-1] % config["lanes"] == 0)
 
 
 def without_bitcasts(value: Instruction) -> Instruction:

@@ -34,8 +34,8 @@ With ``halves``, two such configurations, a unit of work is a row of ``n`` conti
 number of rows: the first is the transform of the row's columns, the second that of its rows, and what is between them
 stays on the stack. With ``between`` too, a unit is a matrix of ``n`` numbers, the halves are the transforms along its
 dimensions, and so many complex numbers are between them. With ``length``, a row is a convolution of that length, and
-``halves`` are four, those of its transform and of the inverse one, which have one table. Of length n - 1 it is C. M.
-Rader's for a prime n, else L. Bluestein's.
+``halves`` are four, those of its transform and of the inverse one, which have one table. The convolution is C. M.
+Rader's if its length is n - 1, for a prime n, else L. Bluestein's.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
 #: Bytes of numbers on the stack that one kernel may have: room for powers of two, with the number that the real forms
 #: have besides.
 LARGEST_STACK: Final = (1 << 18) + (1 << 12)
+_PAGE: Final = 1 << 12
 
 
 def registers_of(target: Target) -> int:
@@ -321,6 +322,14 @@ class _Lines:
         high = k.b.load(k.type, k.b.gep(k.scalar, start, i64(k.lanes)), k.size)
         return k.parted(low, high, self.exchanged)
 
+    def prefetch(self, place: Value, offset: int = 0) -> None:
+        """Ask for the numbers at the same place of the following unit."""
+        k = self.kernel
+        line = k.frame.target.costs.memory.line // k.size
+        for ahead in range(2 * k.lanes, 4 * k.lanes, line):
+            following = i64(2 * self.step * offset + ahead)
+            k.b.prefetch(k.b.gep(k.scalar, place, following, inbounds=False))
+
     def store(self, place: Value, value: Complex, offset: int = 0) -> None:
         k = self.kernel
         start = k.b.gep(k.scalar, place, i64(2 * self.step * offset))
@@ -484,7 +493,7 @@ class _Convolution:
         self.move(two, result, results, scattered=True)
 
     def move(self, source: Value, target: Value, places: np.ndarray, scattered: bool) -> None:
-        """The numbers at ``places`` of ``source`` to ``target``, one behind the other, or such ones to ``places``."""
+        """The numbers at ``places`` of ``source`` to ``target``, one behind the other. ``scattered``: the reverse."""
         b, size = self.b, self.widest.size
         number = "i64" if size == 4 else llvm_ir.vector("double", 2)
         table = b.constant_array("i32", map(str, places.tolist()))
@@ -540,6 +549,8 @@ class _Fft:
         elements = 2 * (self.n + 1) * self.lanes
         self.stack = stack or [self.b.alloca(self.scalar, elements) for _ in range(2)]
         self.scratch = [_Numbers(self, pointer) for pointer in self.stack]
+        # Each number is on another page: no CPU fetches it by itself.
+        self.ahead = 2 * self.size * config["source"][-1] >= _PAGE
         self.groups = -(-self.sizes[-1] // self.lanes)
         each = vector_instructions(self.n, self.lanes, self.size, frame.target)
         transforms = frame.target.costs.transforms
@@ -603,6 +614,9 @@ class _Fft:
         radix, rest, stride = stage[:3]
         with self.each(stage) as (index, result, factors):
             read = source.at(index)
+            if isinstance(source, _Lines) and self.ahead:
+                for j in range(radix):
+                    source.prefetch(read, j * stride * rest)
             x = self.ops.transform([source.load(read, j * stride * rest) for j in range(radix)])
             written = target.at(result)
             for k, value in enumerate(x):

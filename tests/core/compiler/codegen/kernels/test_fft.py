@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 import scipy.fft
 from tripont.core.compiler import pipeline
+from tripont.core.compiler.codegen.kernels import fft
 from tripont.core.compiler.codegen.kernels.fft import radices_of
 from tripont.core.compiler.ir import dtypes, hlo
 from tripont.core.compiler.observe.dump import Dump
@@ -210,7 +212,8 @@ def test_matrices(
     outer: tuple[int, ...], lengths: tuple[int, ...], wide: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last two dimensions in one kernel, with full groups of columns and others, in both directions."""
-    monkeypatch.setattr(ways._Plans, "apart", lambda *_: math.inf)  # also where they are as fast apart
+    # Also where they are as fast apart.
+    monkeypatch.setattr(ways._Plans, "apart", lambda *_: math.inf)
     calls = [(kind, lengths, operand(kind, outer, lengths, wide, 2)) for kind in KINDS]
     results, _, after = run(calls)
     for got, call in zip(results, calls, strict=True):
@@ -233,11 +236,28 @@ def test_matrices_are_apart(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not np.isfinite(other[5]).any()
 
 
+def test_numbers_on_other_pages_are_fetched_ahead() -> None:
+    """Those of the following columns, which may lie behind the array; not those of near rows."""
+    target = for_cpu("x86-64-v4", False)
+    for lengths, fetched in (((20, 512), True), ((20, 24), False)):
+        made = transform("FFT", lengths, operand("FFT", (3,), lengths, False, 0))
+        after = pipeline.run(module(made.operands, made), target, Dump())
+        *_, last = (i for i in after.entry.instructions if i.opcode == "fft-pass")
+        code = target.module()
+        fft.emit(code, target, last, "kernel")
+        names = re.findall(r"@llvm.prefetch.p0\(ptr (%[\w.]+), i32 0,", str(code))
+        assert bool(names) == fetched
+        for name in names:
+            found = re.search(re.escape(name) + r" = getelementptr (\w+)", str(code))
+            assert found is not None
+            assert found[1] != "inbounds"
+
+
 def test_which_matrices_are_taken_whole() -> None:
     """Few long ones are shared out to threads, and large ones stay in no cache."""
-    for outer, lengths, whole in (((16,), (256, 256), True), ((3,), (256, 256), False), ((16,), (512, 512), False)):  # fmt: skip
-        x = operand("RFFT", outer, lengths, False, 0)
-        after = run([("RFFT", lengths, x)])[2]
+    for outer, size, whole in ((16, 256, True), (3, 256, False), (16, 512, False)):
+        lengths = (size, size)
+        after = run([("RFFT", lengths, operand("RFFT", (outer,), lengths, False, 0))])[2]
         assert matrices_of(after) == ([True] if whole else [False, False])
 
 
