@@ -96,6 +96,10 @@ class Memory:
     """Sizes of caches and stacks, and from which size on memory is read and written in another way."""
 
     line: Annotated[int, "bytes", "that come together"]
+    way: Annotated[int, "bytes", "apart, lines have the same place in the nearest cache"]
+    ways: Annotated[
+        int, "lines", "in one place of it, that a product's rows may keep beside what streams by"
+    ]
     panel: Annotated[int, "bytes", "of a panel that stays in the nearest cache"]
     strip: Annotated[
         int, "bytes", "of states that stay in the nearest cache beside what a loop reads"
@@ -207,6 +211,11 @@ class Products:
         int, "multiply-adds", "of floats of 8 and 16 bits that are worth packing"
     ]
     packed_wide: Annotated[int, "multiply-adds", "of wider floats that are worth packing"]
+    packed_narrow: Annotated[
+        int, "multiply-adds", "the same with fewer columns and as many terms as the next two say"
+    ]
+    narrow_row: Annotated[int, "bytes", "of a row of the other matrix, from which on none are narrow"]
+    narrow_terms: Annotated[int, "terms", "fewer are not worth it"]
     library: Annotated[int, "multiply-adds", "from which on a library's call is worth it"]
     library_small: Annotated[int, "multiply-adds", "the same of element types of 8 bits and bf16"]
     library_each: Annotated[

@@ -30,7 +30,7 @@ from ..llvm_ir import Builder, Value
 from ..representation import memory_type
 
 if TYPE_CHECKING:
-    from ...targets.costs import Tiles
+    from ...targets.costs import Memory, Tiles
     from ...targets.target import Target
 
 # The most rows that a tile can have, by the number of registers and of vectors in a row: the accumulators, the vectors
@@ -175,20 +175,36 @@ class Tile:
     vectors: int
 
 
-def choose_tile(costs: Tiles, form: ProductForm, m: int, n: int) -> Tile | None:
+def rows_in_place(memory: Memory, stride: int) -> int | None:
+    """The most rows of a tile of lhs, whose rows lie ``stride`` bytes apart; None if that is no limit.
+
+    Rows that are a multiple of a way apart compete for one place of the nearest cache: more of them than it has ways
+    push one another out, and each of their lines is read again for every element.
+    """
+    return memory.ways if stride and stride % memory.way == 0 else None
+
+
+def choose_tile(
+    costs: Tiles, form: ProductForm, m: int, n: int, most_rows: int | None = None
+) -> Tile | None:
     """The tile with which an ``m`` by ``n`` result takes the least time; None if ``n`` is less than a vector.
 
     The last tile of a dimension is moved back to end with it, so that some elements are computed twice. A result of a
-    few vectors may be as wide as a tile: 80 columns of f32 are 5 vectors, of which tiles of 2 would compute 6.
+    few vectors may be as wide as a tile: 80 columns of f32 are 5 vectors, of which tiles of 2 would compute 6. Where
+    there are at most ``most_rows`` rows (:func:`rows_in_place`) any tile may be wide.
     """
     if n < form.lanes or m < 1:
         return None
+    most_rows = most_rows or form.most_rows(1)
+    narrow = _NARROW if most_rows >= form.most_rows(2) else len(_ROWS[form.registers])
     best: tuple[float, Tile] | None = None
     for vectors in (2, 3, 1, *range(_NARROW + 1, len(_ROWS[form.registers]) + 1)):
-        if n < vectors * form.lanes or (vectors > _NARROW and n > vectors * form.lanes):
+        if n < vectors * form.lanes:
+            continue
+        if vectors > narrow and n > vectors * form.lanes:
             continue
         panels = -(-n // (vectors * form.lanes))
-        for rows in range(min(m, form.most_rows(vectors)), 0, -1):
+        for rows in range(min(m, most_rows, form.most_rows(vectors)), 0, -1):
             tiles = -(-m // rows) * panels
             cost = tiles * (costs.cycles(rows * vectors, rows + vectors) + costs.step)
             if best is None or cost < best[0] * 0.995:

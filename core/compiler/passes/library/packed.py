@@ -53,13 +53,17 @@ def packed_product(
     config = gemm.attributes["config"]
     m, n, k = config["m"], config["n"], config["k"]
     costs = target.costs.products
-    tile = product_forms.choose_tile(target.costs.tiles, form, m, n)
-    if tile is None or config["result_strides"][-1] != 1:
-        return None
     lhs = _left(_unconverted(gemm.operands[0], form.lhs), config, form)
-    if lhs is None:
+    if lhs is None or config["result_strides"][-1] != 1:
         return None
     left, lhs_strides = lhs
+    most_rows = None
+    if left.dtype is form.lhs and k % form.group == 0:  # rows are read where they lie
+        stride = lhs_strides[-2] * form.lhs.size
+        most_rows = product_forms.rows_in_place(target.costs.memory, stride)
+    tile = product_forms.choose_tile(target.costs.tiles, form, m, n, most_rows)
+    if tile is None:
+        return None
     width = tile.vectors * form.lanes
     right = _unconverted(gemm.operands[1], form.rhs)
     strides: tuple[int, ...] = config["rhs_strides"]

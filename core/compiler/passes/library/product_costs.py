@@ -3,15 +3,20 @@
 The sizes are the target's (:class:`...targets.costs.Products`). These are the host's.
 
 The table was measured with ``python -m benchmarks.products`` (docs/products.md has the figures) on a Xeon of 2023
-without AMX, with all its instructions and kept to those of x86-64-v3. Its rows about AMX and Zen are not measured.
+without AMX, with all its instructions and kept to those of x86-64-v3, and on a Zen 4. What it says about AMX is not
+measured.
 
 ===============  =============================  ==================================================================
 operands         generated                      otherwise
 ===============  =============================  ==================================================================
 integers         from 40^3 on                   the "dot" kernel; oneDNN where there is AMX
-f64              from 80^3 on                   the "dot" kernel
+f64              from 80^3 on (Zen 4: from      the "dot" kernel
+                 50^3 on with rows of less
+                 than 1 KB in the right-hand
+                 side and 20 terms or more)
 f32              two vectors of columns or more  the "dot" kernel below, oneDNN above
-                 from 80^3 up to 112^3; of 64
+                 from 80^3 (Zen 4: as f64) up
+                 to 112^3; of 64
                  to 224 rows and columns and
                  at most 224 terms; at most 128
                  rows by at least 1024 columns;
@@ -59,6 +64,8 @@ def is_large_enough(
         least = costs.packed_integers
     elif min(t.size for t in types) < 4:
         least = costs.packed_small
+    elif n * form.rhs.size < costs.narrow_row and k >= costs.narrow_terms:
+        least = costs.packed_narrow
     else:
         least = costs.packed_wide
     return m * n * k >= costs.packed_each and batch * m * n * k >= least

@@ -1,8 +1,8 @@
 """The host's costs, and those of the host's side of other targets: measured on one CPU, and adapted to others.
 
 The numbers are those of an Intel Xeon of 2023 (Sapphire Rapids class: AVX-512, no AMX) with all its instructions, and
-kept to those of x86-64-v3. What depends on instructions follows from the CPU's features (:func:`costs_of`): the rows
-about AMX and Zen are not measured.
+kept to those of x86-64-v3. What depends on instructions follows from the CPU's features (:func:`costs_of`), and a few
+numbers are those of a Zen 4 (an AMD EPYC of 2023); what is said about AMX is not measured.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ _MEASURED: Final = MappingProxyType(
         "memory.bytes_ahead": "python -m benchmarks.fused_products rows",
         "memory.columns_ahead": "python -m benchmarks.fused_products rows",
         "memory.merged_sums": "python -m benchmarks.fused_products rows",
+        "memory.ways": "python -m benchmarks.products",
         "memory.panel": "python -m benchmarks.products",
         "memory.block": "python -m benchmarks.products",
         "memory.past_caches": "python -m benchmarks",
@@ -118,6 +119,8 @@ _HOST: Final = Costs(
     ),
     memory=Memory(
         line=64,
+        way=1 << 12,
+        ways=20,  # more than a tile has rows
         panel=1 << 15,
         strip=24 << 10,
         sums=1 << 14,
@@ -167,6 +170,9 @@ _HOST: Final = Costs(
         packed_integers=40**3,
         packed_small=64**3,
         packed_wide=80**3,
+        packed_narrow=80**3,
+        narrow_row=0,  # no product
+        narrow_terms=20,
         library=80**3,
         library_small=64**3,
         library_each=32**3,
@@ -285,7 +291,12 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
         generates_gradients=not has_avx512,
     )
     products = replace(_HOST.products, library_types=frozenset(types))
-    return replace(_HOST, products=products, convolutions=convolutions)
+    memory = _HOST.memory
+    if cpu.partition("+")[0] == "znver4":
+        # The nearest cache has eight ways. Packed tiles waste less than the "dot" kernel's blocks from 50^3 on.
+        memory = replace(memory, ways=6)
+        products = replace(products, packed_narrow=50**3, narrow_row=1024)
+    return replace(_HOST, memory=memory, products=products, convolutions=convolutions)
 
 
 __all__ = ["costs_of"]

@@ -21,7 +21,15 @@ from tests.core.compiler.codegen.kernels.test_contraction import dot, reference
 from tests.core.compiler.test_native import NativeSimulation
 
 Array = np.ndarray[Any, Any]
-CPUS = ("x86-64-v2", "x86-64-v3", "x86-64-v3+avxvnni", "x86-64-v4", "cascadelake", "host")
+CPUS = (
+    "x86-64-v2",
+    "x86-64-v3",
+    "x86-64-v3+avxvnni",
+    "x86-64-v4",
+    "cascadelake",
+    "znver4",
+    "host",
+)
 S8, U8, S16, S32 = dtypes.S8, dtypes.U8, dtypes.S16, dtypes.S32
 BF16, F16, F32, F64 = dtypes.BF16, dtypes.F16, dtypes.F32, dtypes.F64
 INTEGERS = [*itertools.product((S8, U8), repeat=2), (S16, S16), (S8, S16), (S32, S32)]
@@ -280,6 +288,54 @@ def test_conversions_are_part_of_the_packing(given: DType, cpu: str) -> None:
         values[side] = np.round(values[side] * 3).clip(0, 15).astype(given.numpy)
         (got,) = NativeSimulation(after, cpu).run(values)
         near(got, made, [v.astype(np.float32) for v in values])
+
+
+@pytest.mark.parametrize(
+    ("types", "k"),
+    [((F64, F64, F64), 512), ((F32, F32, F32), 1024), ((S8, S8, S32), 4096), ((S16, S16, S32), 2048)],
+    ids=str,
+)
+def test_rows_that_compete_for_a_place_of_the_cache(
+    types: tuple[DType, DType, DType], k: int, cpu: str
+) -> None:
+    """Tiles of rows that are 4 KB apart are low and wide on a Zen 4; results are right next to 4 KB too."""
+    target = for_cpu(cpu, False)
+    form = product_forms.choose(target, *types)
+    ways = target.costs.memory.ways
+    for depth in (k - form.group, k, k + form.group, 2 * k):
+        m, n = 131, 4 * form.lanes + 3
+        made = product(types[:2], types[2], m, n, depth)
+        after = pipeline.run(module(made.operands, made), target, Dump())
+        (kernel,) = (i for i in after.entry.instructions if i.opcode == "packed-dot")
+        config = kernel.attributes["config"]
+        competing = config["lhs_strides"][-2] * form.lhs.size % target.costs.memory.way == 0
+        read_in_place = types[0] is form.lhs
+        assert competing == (depth % k == 0)
+        if competing and read_in_place:
+            assert config["rows"] <= ways
+        else:
+            tile = product_forms.choose_tile(target.costs.tiles, form, m, n)
+            assert (config["rows"], config["width"]) == (tile.rows, tile.vectors * form.lanes)
+        values = [random(o.dtype, o.dims, i) for i, o in enumerate(made.operands)]
+        (got,) = NativeSimulation(after, cpu).run(values)
+        if types[2].is_integer:
+            np.testing.assert_array_equal(got, reference(made, *values))
+        else:
+            near(got, made, values)
+
+
+def test_tiles_of_few_rows_are_wide() -> None:
+    zen = for_cpu("znver4", False)
+    tiles, memory = zen.costs.tiles, zen.costs.memory
+    for types in ((F64, F64, F64), (F32, F32, F32), (S8, S8, S32)):
+        form = product_forms.choose(zen, *types)
+        most = product_forms.rows_in_place(memory, 4096)
+        assert most == product_forms.rows_in_place(memory, 3 * 4096) == 6
+        tile = product_forms.choose_tile(tiles, form, 512, 512, most)
+        assert (tile.rows, tile.vectors) == (6, 4)
+        assert product_forms.choose_tile(tiles, form, 512, 512).rows > 6
+        for stride in (0, 2048, 4095, 4097, 6144):
+            assert product_forms.rows_in_place(memory, stride) is None
 
 
 @pytest.mark.parametrize("vectors", [5, 7])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from tripont.core.compiler.codegen.kernels import product_forms
 from tripont.core.compiler.ir import dtypes
-from tripont.core.compiler.passes.library.product_costs import prefers_generated
+from tripont.core.compiler.ir.dtypes import DType
+from tripont.core.compiler.passes.library.product_costs import is_large_enough, prefers_generated
 from tripont.core.compiler.targets.host import for_cpu
 
 F32 = (dtypes.F32,) * 3
@@ -39,3 +41,30 @@ def test_bf16_is_the_library_s_where_the_cpu_has_tiles() -> None:
     assert prefers_generated(BF16, 512, 512, 512, for_cpu("x86-64-v4"))
     tiles = for_cpu("graniterapids+amx-tile+amx-int8+amx-bf16")
     assert not prefers_generated(BF16, 512, 512, 512, tiles)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "m", "n", "k", "zen", "others"),
+    [
+        (dtypes.F64, 50, 50, 50, True, False),
+        (dtypes.F64, 50, 50, 49, False, False),
+        (dtypes.F64, 80, 80, 79, True, False),
+        (dtypes.F64, 80, 80, 80, True, True),
+        (dtypes.F64, 50, 127, 20, True, False),
+        (dtypes.F64, 60, 127, 19, False, False),  # few terms
+        (dtypes.F64, 49, 128, 20, False, False),  # rows of 1 KB
+        (dtypes.F64, 32, 128, 125, True, True),
+        (dtypes.F32, 25, 255, 20, True, False),
+        (dtypes.F32, 25, 256, 20, False, False),
+        (dtypes.F32, 65, 65, 65, True, False),
+        (dtypes.F32, 4, 200, 200, False, False),
+    ],
+)
+def test_small_products_are_packed_sooner_on_zen_4(
+    dtype: DType, m: int, n: int, k: int, zen: bool, others: bool
+) -> None:
+    for cpu, wanted in (("znver4", zen), ("sapphirerapids", others), ("x86-64-v3", others)):
+        target = for_cpu(cpu)
+        form = product_forms.choose(target, dtype, dtype, dtype)
+        assert form is not None
+        assert is_large_enough(form, (dtype, dtype), 1, m, n, k, target) is wanted, cpu
