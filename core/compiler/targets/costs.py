@@ -212,10 +212,13 @@ class Products:
     ]
     packed_wide: Annotated[int, "multiply-adds", "of wider floats that are worth packing"]
     packed_narrow: Annotated[
-        int, "multiply-adds", "the same with fewer columns and as many terms as the next two say"
+        int, "multiply-adds", "the same with fewer columns and as many terms as the next say"
+    ]
+    narrow_most: Annotated[
+        int, "bytes", "of one operand of all multiply-adds, up to which one thread computes them"
     ]
     narrow_row: Annotated[int, "bytes", "of a row of the other matrix, from which on none are narrow"]
-    narrow_terms: Annotated[int, "terms", "fewer are not worth it"]
+    narrow_terms: Annotated[tuple[int, int], "terms", "fewer or more are not worth it"]
     library: Annotated[int, "multiply-adds", "from which on a library's call is worth it"]
     library_small: Annotated[int, "multiply-adds", "the same of element types of 8 bits and bf16"]
     library_each: Annotated[

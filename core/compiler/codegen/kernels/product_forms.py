@@ -176,7 +176,7 @@ class Tile:
 
 
 def rows_in_place(memory: Memory, stride: int) -> int | None:
-    """The most rows of a tile of lhs, whose rows lie ``stride`` bytes apart; None if that is no limit.
+    """The most rows of a tile of lhs, whose rows lie ``stride`` bytes apart; None if any number will do.
 
     Rows that are a multiple of a way apart compete for one place of the nearest cache: more of them than it has ways
     push one another out, and each of their lines is read again for every element.

@@ -3,19 +3,21 @@
 The sizes are the target's (:class:`...targets.costs.Products`). These are the host's.
 
 The table was measured with ``python -m benchmarks.products`` (docs/products.md has the figures) on a Xeon of 2023
-without AMX, with all its instructions and kept to those of x86-64-v3, and on a Zen 4. What it says about AMX is not
+without AMX, with all its instructions and kept to those of x86-64-v3, and on a Zen 4. Its rows about AMX are not
 measured.
 
 ===============  =============================  ==================================================================
 operands         generated                      otherwise
 ===============  =============================  ==================================================================
 integers         from 40^3 on                   the "dot" kernel; oneDNN where there is AMX
-f64              from 80^3 on (Zen 4: from      the "dot" kernel
-                 50^3 on with rows of less
-                 than 1 KB in the right-hand
-                 side and 20 terms or more)
+f64              from 80^3 on (Zen 4: also     the "dot" kernel
+                 from 50^3 to 63^3 with rows
+                 of less than 1 KB in the
+                 right-hand side and 20 to
+                 500 terms)
 f32              two vectors of columns or more  the "dot" kernel below, oneDNN above
-                 from 80^3 (Zen 4: as f64) up
+                 from 80^3 (Zen 4: 50^3, with
+                 rows and terms as for f64) up
                  to 112^3; of 64
                  to 224 rows and columns and
                  at most 224 terms; at most 128
@@ -64,7 +66,11 @@ def is_large_enough(
         least = costs.packed_integers
     elif min(t.size for t in types) < 4:
         least = costs.packed_small
-    elif n * form.rhs.size < costs.narrow_row and k >= costs.narrow_terms:
+    elif (
+        n * form.rhs.size < costs.narrow_row
+        and costs.narrow_terms[0] <= k <= costs.narrow_terms[1]
+        and batch * m * n * k * form.rhs.size <= costs.narrow_most
+    ):
         least = costs.packed_narrow
     else:
         least = costs.packed_wide

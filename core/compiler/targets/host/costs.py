@@ -2,7 +2,7 @@
 
 The numbers are those of an Intel Xeon of 2023 (Sapphire Rapids class: AVX-512, no AMX) with all its instructions, and
 kept to those of x86-64-v3. What depends on instructions follows from the CPU's features (:func:`costs_of`), and a few
-numbers are those of a Zen 4 (an AMD EPYC of 2023); what is said about AMX is not measured.
+numbers are those of a Zen 4 (an AMD EPYC of 2023). The numbers for AMX are not measured.
 """
 
 from __future__ import annotations
@@ -171,8 +171,9 @@ _HOST: Final = Costs(
         packed_small=64**3,
         packed_wide=80**3,
         packed_narrow=80**3,
+        narrow_most=2_000_000,
         narrow_row=0,  # no product
-        narrow_terms=20,
+        narrow_terms=(20, 500),
         library=80**3,
         library_small=64**3,
         library_each=32**3,

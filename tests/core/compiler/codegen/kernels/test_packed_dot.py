@@ -324,6 +324,20 @@ def test_rows_that_compete_for_a_place_of_the_cache(
             near(got, made, values)
 
 
+@pytest.mark.parametrize("types", [(F32, F32, F32), (F64, F64, F64), (S8, S8, S32)], ids=str)
+def test_results_do_not_depend_on_threads(
+    types: tuple[DType, DType, DType], cpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = product(types[:2], types[2], 150, 149, 512)
+    values = [random(o.dtype, o.dims, i) for i, o in enumerate(made.operands)]
+    simulation = compiled(made, cpu)
+    found = []
+    for pieces in (1, 2, 3, 1000):
+        monkeypatch.setattr(simulation, "pieces", pieces)
+        found.append(simulation.run(values)[0].tobytes())
+    assert len(set(found)) == 1
+
+
 def test_tiles_of_few_rows_are_wide() -> None:
     zen = for_cpu("znver4", False)
     tiles, memory = zen.costs.tiles, zen.costs.memory

@@ -48,7 +48,9 @@ def test_bf16_is_the_library_s_where_the_cpu_has_tiles() -> None:
     [
         (dtypes.F64, 50, 50, 50, True, False),
         (dtypes.F64, 50, 50, 49, False, False),
-        (dtypes.F64, 80, 80, 79, True, False),
+        (dtypes.F64, 50, 50, 100, True, False),
+        (dtypes.F64, 50, 50, 101, False, False),  # two threads share the "dot" kernel
+        (dtypes.F64, 80, 80, 79, False, False),
         (dtypes.F64, 80, 80, 80, True, True),
         (dtypes.F64, 50, 127, 20, True, False),
         (dtypes.F64, 60, 127, 19, False, False),  # few terms
@@ -57,6 +59,11 @@ def test_bf16_is_the_library_s_where_the_cpu_has_tiles() -> None:
         (dtypes.F32, 25, 255, 20, True, False),
         (dtypes.F32, 25, 256, 20, False, False),
         (dtypes.F32, 65, 65, 65, True, False),
+        (dtypes.F32, 79, 79, 79, True, False),
+        (dtypes.F32, 50, 100, 100, True, False),
+        (dtypes.F32, 50, 100, 101, False, False),
+        (dtypes.F32, 25, 40, 500, True, False),
+        (dtypes.F32, 24, 40, 501, False, False),  # many terms
         (dtypes.F32, 4, 200, 200, False, False),
     ],
 )
