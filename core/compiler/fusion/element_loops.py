@@ -495,6 +495,9 @@ class _Analysis:
                 shared += numbers
         if values > MAXIMUM_VALUES:
             raise _NotElementwise
+        for body in (loop.called[1] for loop in p.ends):
+            if _written(body, p) > MAXIMUM_VALUES:
+                raise _NotElementwise
         if p.axes and shared > max(MAXIMUM_SHARED, values - shared):
             raise _NotElementwise
         for loop, end in p.ends.items():
@@ -507,6 +510,34 @@ class _Analysis:
                 predicate = condition.root.operands[0]
                 if not all(d >= 0 for d in p.places[predicate, 0]) or p.numbers(predicate) != 1:
                     raise _NotElementwise
+
+
+def _written(body: Computation, p: Plan) -> int:
+    """How many values the code of a body's step computes, as far as :data:`MAXIMUM_VALUES` and a little.
+
+    An instruction whose elements are read at computed places is written at each of them, with all that it is made of:
+    gathers of gathers double the code with each link of the chain.
+    """
+    places: dict[Instruction, dict[tuple[Instruction, ...], int]] = {i: {(): 0} for i in body.results}
+    total = 0
+    for i in reversed(body.instructions):
+        if i.opcode in ("parameter", "constant") or i not in places:
+            continue
+        if i.opcode == "while":  # its states' first values are read once; its body is counted by itself
+            for operand in i.operands:
+                places.setdefault(operand, {})[()] = 0
+            continue
+        own = i.operands[1] if i.opcode == "dynamic-update-slice" else i
+        read = {place: count or p.numbers(own) for place, count in places[i].items()}
+        total += sum(read.values())
+        if total > MAXIMUM_VALUES:
+            break
+        for n, operand in enumerate(i.operands):
+            elsewhere = n == 0 and i.opcode in ("gather", "dynamic-slice")
+            into = places.setdefault(operand, {})
+            for place, count in read.items():
+                into[(i, *place) if elsewhere else place] = count if elsewhere or place else 0
+    return total
 
 
 def _end_of(loop: Instruction) -> str:

@@ -298,7 +298,20 @@ def running_sum(x):
     return lax.fori_loop(0, 4, lambda _, x: jnp.cumsum(x) * 0.1, x)
 
 
+def gathers_of_gathers(x, at):
+    """Each link reads the one before at two places: written at each place, the code doubles six times."""
+
+    def step(i, total):
+        y = x
+        for _ in range(6):
+            y = 0.5 * y + 0.4 * jax.vmap(jnp.roll)(y, at + i)
+        return total + y
+
+    return lax.fori_loop(0, 3, step, x)
+
+
 WRONG = {
+    "gathers_of_gathers": (gathers_of_gathers, [f32(8, 64), np.arange(8, dtype=np.int32)]),
     "neighbours": (neighbours, [f32(64)]),
     "reversed": (reversed_, [f32(64)]),
     "total": (total, [f32(64)]),
