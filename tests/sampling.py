@@ -1,8 +1,8 @@
 """The part of the tests that `make test-fast` runs.
 
-With ``--sample 8`` one row in eight runs of each test that has parameters, and at least one: so every test function does,
-and every file. A hash of its name chooses a row, the same each time. A table that is cheap, or the only one that has every
-case of something (as tests/conformance/test_conformance.py has every op), keeps all rows::
+With ``--sample 8`` one row in eight runs of each test that has parameters, and at least one: so every test function
+does, and every file. A hash of its name chooses a row, the same each time. A table that is cheap, or the only one that
+has every case of something (as tests/conformance/test_conformance.py has every op), keeps all rows::
 
     @pytest.mark.whole
 

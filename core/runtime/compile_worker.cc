@@ -150,8 +150,7 @@ std::string DescribeExit(int wait_status) {
 
 // A signal that a process brings on itself.
 bool IsCrash(int signal_number) {
-  constexpr int kCrashes[] = {SIGILL, SIGTRAP, SIGABRT, SIGBUS,
-                              SIGFPE, SIGSEGV, SIGSYS,  SIGXCPU};
+  constexpr int kCrashes[] = {SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS, SIGXCPU};
   return std::find(std::begin(kCrashes), std::end(kCrashes), signal_number) != std::end(kCrashes);
 }
 
@@ -447,10 +446,9 @@ Status CompileWorker::TimeLimitPassed() {
                                 " s (option compile_timeout, TRIPONT_COMPILE_TIMEOUT)",
                                 ready_ ? "" : "; its worker was still starting", written));
   }
-  return End(DeadlineExceeded("the compile worker (", python_, ", process ", pid_,
-                              ") was not ready within ", start_limit_,
-                              " s (option worker_start_timeout, TRIPONT_WORKER_START_TIMEOUT)",
-                              written));
+  return End(DeadlineExceeded(
+      "the compile worker (", python_, ", process ", pid_, ") was not ready within ", start_limit_,
+      " s (option worker_start_timeout, TRIPONT_WORKER_START_TIMEOUT)", written));
 }
 
 Status CompileWorker::AwaitSocket(short event) {

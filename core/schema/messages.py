@@ -1,11 +1,11 @@
 """What the runtime and a compile worker say to each other over a stream socket.
 
 A message is the u32 ``NUMBER`` of its record, the u64 size of its fields, and its fields (``records.py``). The runtime
-says ``Wanted`` when it first has a program for a worker, and the worker ``Hello`` when it is ready: after ``Wanted``, or
-before it if nobody wants it for a while. Then each ``Request`` is answered in turn: by ``Accepted`` when it has been read, and
-by ``Response`` when it is done. A worker that ends before it has accepted a request cannot have died of that request,
-and the runtime asks another worker. Between the two answers the worker may ask any number of ``Question``, each of
-which gets an ``Answer`` before the worker goes on.
+says ``Wanted`` when it first has a program for a worker, and the worker ``Hello`` when it is ready: after ``Wanted``,
+or before it if nobody wants it for a while. Then each ``Request`` is answered in turn: by ``Accepted`` when it has been
+read, and by ``Response`` when it is done. A worker that ends before it has accepted a request cannot have died of that
+request, and the runtime asks another worker. Between the two answers the worker may ask any number of ``Question``,
+each of which gets an ``Answer`` before the worker goes on.
 
 The worker's side is ``core/compiler/worker.py``, the runtime's ``core/runtime/compile_worker.cc``.
 """

@@ -518,12 +518,16 @@ def _written(body: Computation, p: Plan) -> int:
     An instruction whose elements are read at computed places is written at each of them, with all that it is made of:
     gathers of gathers double the code with each link of the chain.
     """
-    places: dict[Instruction, dict[tuple[Instruction, ...], int]] = {i: {(): 0} for i in body.results}
+    places: dict[Instruction, dict[tuple[Instruction, ...], int]] = {
+        i: {(): 0} for i in body.results
+    }
     total = 0
     for i in reversed(body.instructions):
         if i.opcode in ("parameter", "constant") or i not in places:
             continue
-        if i.opcode == "while":  # its states' first values are read once; its body is counted by itself
+        if (
+            i.opcode == "while"
+        ):  # its states' first values are read once; its body is counted by itself
             for operand in i.operands:
                 places.setdefault(operand, {})[()] = 0
             continue

@@ -277,7 +277,9 @@ def _transpose_before_reducing(computation: Computation) -> Computation:
             if turned is not new.operands[0]:
                 instructions.append(turned)
             shape = turned.shape
-            new = Instruction(i.opcode, shape, (turned,), i.attributes, i.called, metadata=i.metadata)
+            new = Instruction(
+                i.opcode, shape, (turned,), i.attributes, i.called, metadata=i.metadata
+            )
         instructions.append(new)
         mapped[i] = new
     root = mapped[computation.root]

@@ -217,7 +217,9 @@ class Products:
     narrow_most: Annotated[
         int, "bytes", "of one operand of all multiply-adds, up to which one thread computes them"
     ]
-    narrow_row: Annotated[int, "bytes", "of a row of the other matrix, from which on none are narrow"]
+    narrow_row: Annotated[
+        int, "bytes", "of a row of the other matrix, from which on none are narrow"
+    ]
     narrow_terms: Annotated[tuple[int, int], "terms", "fewer or more are not worth it"]
     library: Annotated[int, "multiply-adds", "from which on a library's call is worth it"]
     library_small: Annotated[int, "multiply-adds", "the same of element types of 8 bits and bf16"]

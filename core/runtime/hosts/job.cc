@@ -145,9 +145,8 @@ Status Job::ExchangeTopology() {
   name_ = lines[0];
   int next = 0;
   for (int process = 0; process < num_processes(); ++process) {
-    TRIPONT_ASSIGN_OR_RETURN(
-        processes_[static_cast<size_t>(process)],
-        ParseProcessInfo(process, lines[static_cast<size_t>(process) + 1]));
+    TRIPONT_ASSIGN_OR_RETURN(processes_[static_cast<size_t>(process)],
+                             ParseProcessInfo(process, lines[static_cast<size_t>(process) + 1]));
     processes_[static_cast<size_t>(process)].first_device = next;
     next += processes_[static_cast<size_t>(process)].num_devices;
   }

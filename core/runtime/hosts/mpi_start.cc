@@ -66,11 +66,11 @@ Status CheckProgress(const MpiStart& start, std::string_view call,
     }
   }
   if (waited <= start.timeout) return OkStatus();
-  return DeadlineExceeded(
-      "MPI has not started in all ", start.processes.size(), " processes of the job after ",
-      std::chrono::duration_cast<std::chrono::seconds>(waited).count(), " s (",
-      NameOf(start.processes, start.process), " waits in ", call,
-      "; TRIPONT_COLLECTIVE_TIMEOUT sets how long to wait, in seconds)");
+  return DeadlineExceeded("MPI has not started in all ", start.processes.size(),
+                          " processes of the job after ",
+                          std::chrono::duration_cast<std::chrono::seconds>(waited).count(), " s (",
+                          NameOf(start.processes, start.process), " waits in ", call,
+                          "; TRIPONT_COLLECTIVE_TIMEOUT sets how long to wait, in seconds)");
 }
 
 // A call of MPI_Init_thread, which the thread that makes it and the one that waits for it own
@@ -137,9 +137,9 @@ StatusOr<int> Initialise(const MpiStart& start) {
   }
   const auto call = std::make_shared<Initialisation>();
   const int num_processes = static_cast<int>(start.processes.size());
-  TRIPONT_ASSIGN_OR_RETURN(
-      call->server, PmiServer::Start(start.store, {start.process, num_processes, start.job,
-                                                   ProcessMapping(start.processes)}));
+  TRIPONT_ASSIGN_OR_RETURN(call->server,
+                           PmiServer::Start(start.store, {start.process, num_processes, start.job,
+                                                          ProcessMapping(start.processes)}));
   ScopedEnvironment environment;
   for (const char* const name : {"PMI_PORT", "PMI_ID", "PMI_SPAWNED", "PMIX_NAMESPACE"})
     environment.Unset(name);

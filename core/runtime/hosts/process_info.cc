@@ -55,8 +55,8 @@ ProcessInfo ThisProcess() {
   (void)gethostname(name.data(), name.size() - 1);
   ProcessInfo info;
   info.name = name.data();
-  info.machine = StrCat(ReadLine("/proc/sys/kernel/random/boot_id"), " ", Identity("/dev/shm"),
-                        " ", Identity("/proc/self/ns/pid"));
+  info.machine = StrCat(ReadLine("/proc/sys/kernel/random/boot_id"), " ", Identity("/dev/shm"), " ",
+                        Identity("/proc/self/ns/pid"));
   info.pid = getpid();
   info.start_time = StartTime(info.pid);
   return info;

@@ -154,7 +154,9 @@ def dying(folder: Path, moment: str, deaths: int, signal_number: int = signal.SI
 
 
 # With a program that the socket does not hold.
-COMPILE_LARGE = 'print(message(make(), b"pid " + b" " * (8 << 20))); counters = _tripont.worker_counters()'
+COMPILE_LARGE = (
+    'print(message(make(), b"pid " + b" " * (8 << 20))); counters = _tripont.worker_counters()'
+)
 
 
 @pytest.mark.parametrize("moment", MOMENTS)

@@ -142,7 +142,9 @@ class _Plans:
         """The time in which what is between two kernels is written and read."""
         numbers = count * a * (n // 2 + 1 if "R" in kind else n)
         size = 2 * 2 * self.size * numbers
-        return self.elementwise(numbers) + (self.costs.far * size if size > self.costs.matrix else 0)
+        return self.elementwise(numbers) + (
+            self.costs.far * size if size > self.costs.matrix else 0
+        )
 
     def apart(self, kind: str, a: int, n: int, count: int) -> float:
         """As :meth:`matrices` with a kernel for each dimension."""

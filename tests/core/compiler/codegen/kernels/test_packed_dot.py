@@ -292,7 +292,12 @@ def test_conversions_are_part_of_the_packing(given: DType, cpu: str) -> None:
 
 @pytest.mark.parametrize(
     ("types", "k"),
-    [((F64, F64, F64), 512), ((F32, F32, F32), 1024), ((S8, S8, S32), 4096), ((S16, S16, S32), 2048)],
+    [
+        ((F64, F64, F64), 512),
+        ((F32, F32, F32), 1024),
+        ((S8, S8, S32), 4096),
+        ((S16, S16, S32), 2048),
+    ],
     ids=str,
 )
 def test_rows_that_compete_for_a_place_of_the_cache(
