@@ -80,7 +80,7 @@ def _bytes_of_parts(target: Target, reader: hlo.Instruction) -> int:
     """What ``reader`` reads of its first operand: whole lines of memory for each run of elements that lie together."""
     shape: hlo.Shape = reader.shape  # type: ignore[assignment]
     if reader.opcode == "gather":
-        run = math.prod(reader.attributes["slice_sizes"])
+        run: int = math.prod(reader.attributes["slice_sizes"])
     else:
         run = _run(shape.dims, reader.operands[0].dims, reader.attributes.get("strides", ()))
     return max(shape.bytes, shape.elements // max(1, run) * target.costs.memory.line)

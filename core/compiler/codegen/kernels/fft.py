@@ -220,8 +220,9 @@ def table(config: Mapping[str, Any], dtype: dtypes.DType, target: Target) -> np.
     made = [values for half in _tables(config) for values in _Table(half, target).values()]
     if "length" in config:
         inverse, _ = config["exchanged"]
+        arrays: Sequence[np.ndarray]
         if _is_cyclic(config):
-            arrays = (cycle(config["n"], inverse, config["scale"])[-1],)
+            arrays = cycle(config["n"], inverse, config["scale"])[-1:]
         else:
             arrays = chirps(config["n"], config["length"], inverse, config["scale"])
         for factors in arrays:
