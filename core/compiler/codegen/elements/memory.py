@@ -99,7 +99,8 @@ def _strided(g: Generator, type_: str, pointer: Value, count: int, stride: int) 
     The last vector ends with the last element that is needed: nothing behind it is touched.
     """
     b = g.builder
-    starts = [n * count for n in range(stride - 1)] + [(count - 1) * stride + 1 - count]
+    last = (count - 1) * stride + 1 - count
+    starts = [min(n * count, last) for n in range(stride)]
     picked: Value | None = None
     for n, start in enumerate(starts):
         piece = _contiguous(g, type_, b.gep(type_, pointer, i64(start)), count, None)

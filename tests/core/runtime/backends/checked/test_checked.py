@@ -163,3 +163,25 @@ def test_a_library_that_brings_no_backend(library: str, message: str) -> None:
     result = run_process(code, TRIPONT_BACKENDS=library)
     assert result.returncode == 1
     assert message in result.stderr
+
+
+def test_strided_loads_end_with_the_last_element_that_they_need() -> None:
+    """Vectors of two elements that are four apart read one element more, which may lie on a page that is not there."""
+    result = run(
+        """
+        import itertools, jax, numpy as np
+        x = np.arange(256, dtype=np.float32)
+        for dims in ((32, 2, 2, 2), (16, 2, 2, 4), (16, 2, 4, 2), (8, 4, 4, 2), (4, 4, 4, 4), (64, 4), (64, 2, 2)):
+            for order in itertools.permutations(range(len(dims))):
+                f = jax.jit(lambda x: x.reshape(dims).transpose(order), backend="xpu")
+                assert (np.asarray(f(x)) == x.reshape(dims).transpose(order)).all(), (dims, order)
+        for step in (2, 3, 4):
+            for count in (2, 4, 8, 16, 17):
+                y = x[: (count - 1) * step + 1][-16:] if count == 2 else x
+                f = jax.jit(lambda x: x[::-1][: (count - 1) * step + 1][::step] + 1, backend="xpu")
+                assert (np.asarray(f(y)) == y[::-1][: (count - 1) * step + 1][::step] + 1).all()
+        print("right")
+        """,
+        TRIPONT_CACHE="0",
+    )
+    assert result.stdout.strip() == "right", (result.returncode, result.stderr[-2000:])
