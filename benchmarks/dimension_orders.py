@@ -290,6 +290,12 @@ def luminance() -> Program:
     return Program(contrast, (uniform(8, 224, 224, 3), uniform(3, seed=1)))
 
 
+def qubits() -> Program:
+    """The state of 20 qubits, f32[2, 2, ...], in another order, random and the same each time."""
+    order = tuple(int(n) for n in np.random.default_rng(0).permutation(20))
+    return Program(lambda x: jnp.transpose(x.reshape((2,) * 20), order), (normal(1 << 20),))
+
+
 # ------------------------------------------------------------------------------------- channels and heads in the middle
 
 
@@ -382,7 +388,17 @@ PROGRAMS: Final[dict[str, Callable[[], Program]]] = {
             diffrax_adaptive,
         ),
         *(bodies, quaternions, rotations, pair_forces, distances, cross_products, small_matrices),
-        *(softmax_of_four, colours, luminance, channels, heads, logistic_map, mandelbrot, heat),
+        *(
+            softmax_of_four,
+            colours,
+            luminance,
+            qubits,
+            channels,
+            heads,
+            logistic_map,
+            mandelbrot,
+            heat,
+        ),
     )
 }
 

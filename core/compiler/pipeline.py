@@ -38,6 +38,7 @@ from .passes.inline import inline_calls, unshare_control_flow
 from .passes.library import match_library
 from .passes.overlap_collectives import overlap_collectives
 from .passes.random import expand_random
+from .passes.scattered_transposes import gather_transposes
 from .passes.simplify import simplify
 from .passes.split_reductions import split_reductions
 from .passes.split_scans import split_scans
@@ -92,6 +93,7 @@ OPTIMISATION: Final[tuple[Pass, ...]] = (
     split_scans,
     split_scatters,
     split_reductions,
+    gather_transposes,
     eliminate_dead_code,
     unshare_control_flow,
     annotate_trip_counts,
@@ -115,6 +117,7 @@ TARGET_PASSES: Final[frozenset[Pass]] = frozenset(
         split_scans,
         split_scatters,
         split_reductions,
+        gather_transposes,
         fuse_loops,
         split_components,
         fuse,

@@ -33,6 +33,7 @@ OPTIONAL_PASSES: Final = (
     "hoist_invariants",
     "split_scans",
     "split_reductions",
+    "gather_transposes",
     "annotate_trip_counts",
 )
 

@@ -273,6 +273,16 @@ class Convolutions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Transposes:
+    """Which transposes are gathered element by element, for want of a dimension that fills vectors."""
+
+    least: Annotated[int, "elements", "of a transpose from which on that pays"]
+    runs: Annotated[int, "runs", "of memory, or dimensions, that it takes apart, at least"]
+    short: Annotated[int, "elements", "of the last two of them in its result, at most"]
+    row: Annotated[int, "elements", "at least of a row, whose places are a table"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Transforms:
     """How long Fourier transforms take: by it their lengths are taken apart. Instructions are those for a vector of
     numbers; small transforms' arithmetic is counted where it is written (codegen/kernels/butterflies.py).
@@ -399,6 +409,7 @@ class Costs:
     products: Products
     blocks: Blocks
     convolutions: Convolutions
+    transposes: Transposes
     transforms: Transforms
     attention: Attention
     library: Library

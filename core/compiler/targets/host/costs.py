@@ -29,6 +29,7 @@ from ..costs import (
     Thunks,
     Tiles,
     Transforms,
+    Transposes,
     Wire,
 )
 
@@ -65,6 +66,7 @@ _MEASURED: Final = MappingProxyType(
         "blocks.streamed_rows": "python -m benchmarks.fused_products rows",
         "blocks.streamed_columns": "python -m benchmarks.fused_products rows",
         "convolutions": "python -m benchmarks.convolutions",
+        "transposes": "python -m benchmarks.dimension_orders qubits",
         "transforms": "python -m benchmarks.fft",
         "attention": "python -m benchmarks.attention",
         "library": JUDGEMENT,
@@ -205,6 +207,12 @@ _HOST: Final = Costs(
         generates_gradients=True,
         gradient_features=128,
         gradient_terms=2048,
+    ),
+    transposes=Transposes(
+        least=1 << 12,
+        runs=6,
+        short=9,
+        row=64,
     ),
     transforms=Transforms(
         unit=5.0,

@@ -15,6 +15,8 @@ def costs_of(kind: str, host: Costs) -> Costs:
     # What library calls cost and which are made depends on oneDNN's kernels for the device, not on the host's features.
     products = replace(host.products, library_types=frozenset())
     convolutions = replace(host.convolutions, generates_bf16=False, generates_gradients=True)
+    # A work item finds the place of its element in a transpose, too.
+    transposes = replace(host.transposes, least=1 << 62)
     memory = replace(host.memory, places=0)  # work items of a GPU have no stack to speak of
     measured = dict.fromkeys((name.partition(".")[0] for name in host.measured), JUDGEMENT)
     return replace(
@@ -24,5 +26,6 @@ def costs_of(kind: str, host: Costs) -> Costs:
         products=products,
         convolutions=convolutions,
         memory=memory,
+        transposes=transposes,
         measured=measured,
     )
