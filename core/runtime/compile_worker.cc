@@ -119,7 +119,7 @@ std::string LastLines(int fd, int lines) {
   return from == std::string::npos ? text : text.substr(from == 0 ? 0 : from + 1);
 }
 
-// A message with its frame, as it is sent.
+// The bytes that are sent for a message: its frame and its fields.
 template <typename Message>
 std::string Framed(const Message& message) {
   std::string bytes(kFrameSize, '\0');

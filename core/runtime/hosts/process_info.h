@@ -26,7 +26,7 @@ struct ProcessInfo {
   std::string network_error;  // why MPI may not listen on a network; empty if it may
 };
 
-// Of this process, without its devices, its MPI and its network.
+// What this process tells of itself, but for its devices, its MPI and its network.
 ProcessInfo ThisProcess();
 
 // The line that tells another process, and what `process` has told with it: an error if that runs

@@ -60,7 +60,8 @@ def test_functions_and_their_instructions(tmp_path: Path) -> None:
     assert modules.count(cluster) == 2
     ops = [stats for _, stats in events(space, "XLA Ops") if stats["hlo_module"] == cluster]
     assert sum(stats.get("flops", 0) for stats in ops) >= 2 * 2 * 64**3
-    assert {stats["tf_op"] for stats in ops} == {"matmul", "Sum"}
+    # Where the CPU's products are packed at this size, the product's kernel computes tanh and is named after it.
+    assert {stats["tf_op"] for stats in ops} in ({"matmul", "Sum"}, {"Tanh", "Sum"})
 
 
 def test_transfers_are_nested_in_what_tensorflow_records(tmp_path: Path) -> None:
