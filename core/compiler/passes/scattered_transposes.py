@@ -52,9 +52,10 @@ def _gathered(i: Instruction, costs: Transposes) -> Instruction | None:
     if len(runs) < costs.runs or math.prod(run.size for run in runs[-2:]) > costs.short:
         return None
     (operand,) = i.operands
-    cut = len(runs)
-    while cut > 0 and math.prod(run.size for run in runs[cut:]) < costs.row:
+    cut, size = len(runs), 1
+    while cut > 0 and size < costs.row and size * runs[cut - 1].size <= costs.longest_row:
         cut -= 1
+        size *= runs[cut].size
     outer, inner = runs[:cut], runs[cut:]
     row = constant(_places(inner), dtypes.U32, i.metadata)
     starts = _starts(outer, i)

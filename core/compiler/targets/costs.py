@@ -280,6 +280,9 @@ class Transposes:
     runs: Annotated[int, "runs", "of memory, or dimensions, that it takes apart, at least"]
     short: Annotated[int, "elements", "of the last two of them in its result, at most"]
     row: Annotated[int, "elements", "at least of a row, whose places are a table"]
+    longest_row: Annotated[
+        int, "elements", "of a row, with a table that stays in the nearest cache"
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -213,6 +213,7 @@ _HOST: Final = Costs(
         runs=6,
         short=9,
         row=64,
+        longest_row=1 << 12,
     ),
     transforms=Transforms(
         unit=5.0,

@@ -72,6 +72,16 @@ def test_what_is_gathered(dims, order, is_gathered: bool) -> None:
     assert ("gather" in opcodes(gather_transposes(m, for_cpu()))) == is_gathered
 
 
+@pytest.mark.parametrize(("length", "row"), [(1024, 4096), (1025, 4)])
+def test_a_long_dimension_is_not_part_of_a_large_table(length: int, row: int) -> None:
+    dims, order = (2, 2, 2, length, 2, 2), (5, 2, 4, 3, 1, 0)
+    m = gather_transposes(transposed(dims, order), for_cpu())
+    tables = [i.elements for i in m.entry.instructions if i.opcode == "constant" and i.dims]
+    assert tables == [row]
+    x = np.arange(math.prod(dims), dtype=np.float32).reshape(dims)
+    np.testing.assert_array_equal(evaluate(m, [x])[0], x.transpose(order))
+
+
 def test_a_work_item_of_sycl_finds_its_place_itself() -> None:
     m = transposed((2,) * 12, REVERSED)
     assert gather_transposes(m, for_device("cpu")) is m
