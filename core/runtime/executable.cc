@@ -7,6 +7,7 @@
 
 #include "core/runtime/interrupt.h"
 #include "core/runtime/parallel.h"
+#include "core/runtime/thread.h"
 #include "core/runtime/thunk_sequence.h"
 
 namespace tripont {
@@ -172,9 +173,16 @@ class Executable::Call {
         std::any_of(donations_.begin(), donations_.end(), [](const Donation& donation) {
           return donation.exclusive() && donation.buffer()->HasHolds();
         });
+    const bool has_stack = StackLeft() >= program.stack_bytes();
     // A callback of a program that runs on this stream: what it starts cannot wait behind it.
     if (device_->stream().OnStreamThread()) {
       runs_here_ = ready_ && !still_read && !meets_others;
+      if (runs_here_ && !has_stack) {
+        return ResourceExhausted(
+            executable_.name(), " was started by a callback on the device, and needs ",
+            program.stack_bytes() / 1024, " KB of the thread's stack, of which ",
+            StackLeft() / 1024, " KB are left");
+      }
       if (runs_here_) return OkStatus();
       return FailedPrecondition(
           executable_.name(),
@@ -193,12 +201,16 @@ class Executable::Call {
                        ? participation_ == nullptr || participation_->is_alone
                        : program.cost_ns() < static_cast<double>(device_->inline_ns());
     }
+    if (runs_here_ && !has_stack) {
+      runs_here_ = false;
+      waits_ = program.has_callbacks() && !Stream::OnAnyStreamThread();
+    }
     if (runs_here_) return OkStatus();
     for (Buffer* const buffer : arguments_) {
       if (buffer->IsLentByThisThread()) lent_bytes_ += buffer->byte_size();
     }
     // Where a copy takes half as long as the program, waiting for the program is the better choice.
-    runs_here_ = lent_bytes_ > 0 && may_run_now && !program.has_callbacks() &&
+    runs_here_ = lent_bytes_ > 0 && may_run_now && has_stack && !program.has_callbacks() &&
                  program.cost_ns() < 2 * static_cast<double>(lent_bytes_) / kCopyBytesPerNs;
     if (!runs_here_) event_ = MakeRef<Event>();
     return OkStatus();
@@ -385,7 +397,7 @@ class Executable::Call {
   size_t handed_over_ = 0;
   bool ready_ = true;  // all arguments are computed
   bool runs_here_ = false;
-  bool waits_ = false;  // for the program, which reads what was lent in place
+  bool waits_ = false;  // for the program, which reads what was lent in place or calls back
   bool begun_ = false;
   size_t lent_bytes_ = 0;  // of the arguments that the caller may write to after the call
   Ref<Event> event_;       // of the results; null: they are there when the call returns

@@ -20,6 +20,7 @@
 #include "core/runtime/dtype.h"
 #include "core/runtime/shape.h"
 #include "core/runtime/status.h"
+#include "core/runtime/thread.h"
 #include "core/schema/artifact.h"
 
 namespace tripont {
@@ -97,9 +98,10 @@ class RecordReader {
   }
 
  private:
-  // Thunks in thunks. Reading, checking, loading and running them call themselves with up to 0.8 KB
-  // of stack a level: so many fit the smallest stacks that frameworks' threads have.
-  static constexpr int kMaxNesting = 2000;
+  // Thunks in thunks: so many fit the stacks of 2 MB that threads have where a process's stack is not
+  // limited (kStackOfLevel). A thread with less is told so.
+  static constexpr size_t kMaxNesting = 2000;
+  static constexpr size_t kUncounted = 64;  // levels for which the stack is not looked at
   static constexpr uint32_t kMaxRank = 1024;
 
   struct Step {
@@ -191,6 +193,10 @@ class RecordReader {
     if constexpr (std::is_same_v<T, schema::Thunk>) {
       if (depth_ > kMaxNesting)
         return Fail(StrCat("loops and branches are nested more than ", kMaxNesting, " deep"));
+      if (depth_ > kUncounted && stack_ < depth_ * kStackOfLevel + kStackOfCalls)
+        return Fail(StrCat("loops and branches are nested more than ", depth_,
+                           " deep, which is too much for the ", stack_ / 1024,
+                           " KB that the thread has left of its stack"));
     }
     ++depth_;
     (this->*kReaders[number])(value);
@@ -226,7 +232,8 @@ class RecordReader {
   std::string_view data_;
   std::string_view name_;
   size_t position_ = 0;
-  int depth_ = 0;           // of unions in each other
+  size_t depth_ = 0;  // of unions in each other
+  const size_t stack_ = StackLeft();
   std::vector<Step> path_;  // to the field that is read
   Status status_;
 };

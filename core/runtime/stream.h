@@ -14,11 +14,11 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "core/runtime/export.h"
 #include "core/runtime/status.h"
+#include "core/runtime/thread.h"
 
 namespace tripont {
 
@@ -85,7 +85,7 @@ class TRIPONT_EXPORT Stream {
     bool stop = false;
     int64_t unbounded = 0;  // calls of SetUnbounded with true, less those with false
     bool sleeping = false;
-    std::thread thread;
+    Thread thread;
   };
   void Loop();
 

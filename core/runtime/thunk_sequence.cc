@@ -148,6 +148,7 @@ StatusOr<LoadedSequence> LoadedProgram::LoadSequence(const std::vector<schema::T
                                                      double* cost_ns) {
   LoadedSequence sequence;
   sequence.reserve(thunks.size());
+  deepest_ = std::max(deepest_, ++depth_);
   for (const schema::Thunk& thunk : thunks) {
     LoadedThunk& loaded = sequence.emplace_back();
     loaded.number = num_thunks_++;
@@ -159,6 +160,7 @@ StatusOr<LoadedSequence> LoadedProgram::LoadSequence(const std::vector<schema::T
         },
         thunk));
   }
+  --depth_;
   return sequence;
 }
 

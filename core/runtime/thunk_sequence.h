@@ -13,6 +13,7 @@
 #include "core/runtime/backend.h"
 #include "core/runtime/library/registry.h"
 #include "core/runtime/status.h"
+#include "core/runtime/thread.h"
 
 namespace tripont {
 
@@ -93,6 +94,10 @@ class LoadedProgram {
   const std::vector<DeferredResult>& deferred_results() const { return deferred_results_; }
   // Estimate, ns on one core; infinity if a trip count is unknown.
   double cost_ns() const { return cost_ns_; }
+  // Bytes of a thread's stack that running it takes at most.
+  size_t stack_bytes() const {
+    return kStackOfFunction + kStackOfCalls + static_cast<size_t>(deepest_) * kStackOfLevel;
+  }
   // Whether it calls functions of the user's that run in an interpreter (LibraryCall::IsCallback).
   bool has_callbacks() const { return has_callbacks_; }
   // What the collectives are, one after the other: programs with the same text can meet. Empty if
@@ -152,6 +157,8 @@ class LoadedProgram {
   size_t max_arguments_ = 0;
   int32_t num_thunks_ = 0;
   double cost_ns_ = 0;
+  int32_t depth_ = 0;    // of the sequence that is being loaded
+  int32_t deepest_ = 0;  // of all sequences; 1: there are none in others
   bool has_callbacks_ = false;
   // Calls with LibraryCall::NeedsPrepare.
   struct PreparedCall {

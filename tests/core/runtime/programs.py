@@ -83,6 +83,15 @@ KERNEL(thread_of_unit) {
     z[i] = (i64)__builtin_thread_pointer();
   }
 }
+/* Touches the most memory that a function may have on the stack, for each unit. */
+KERNEL(fill_stack) {
+  i64* z = a[0];
+  volatile char array[1048576];
+  for (i64 i = begin; i < end; ++i) {
+    for (i64 j = 0; j < 1048576; j += 512) array[j] = 1;
+    z[i] = array[512];
+  }
+}
 """
 
 F32_8 = Shape(dtypes.F32, (8,))

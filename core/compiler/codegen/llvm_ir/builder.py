@@ -11,12 +11,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
+from ...ir.errors import internal
 from .instructions import Block, Function, Instruction
 from .module import Module
 from .text import masked_name
 from .values import (
     Value,
     aggregate_type,
+    bytes_of,
     i64,
     integer,
     lanes_constant,
@@ -40,6 +42,10 @@ def _split(opcode: str) -> tuple[str, str]:
 _make: Final = tuple.__new__
 _FLOATS: Final = frozenset(("float", "double", "half"))
 _NOTHING: Final = Value("void", "undef")
+
+#: Bytes that the arrays of a function may have on the stack. Programs run on threads that have so much
+#: (kStackOfFunction in core/runtime/thread.h), because a write behind the end of a stack ends the process.
+MOST_STACK: Final = 1 << 20
 
 
 class Builder:
@@ -419,7 +425,16 @@ class Builder:
         return self._emit("addrspacecast", "ptr", (array,))
 
     def finish(self) -> None:
-        """Close the function (its last block must have a terminator) and add it to the module."""
+        """Close the function (its last block must have a terminator) and add it to the module.
+
+        Raises CompileError (INTERNAL) if its arrays on the stack have more than :data:`MOST_STACK` bytes.
+        """
+        stack = sum(
+            bytes_of(type_) * count for type_, count, _ in (i.detail for i in self._allocas)
+        )
+        if stack > MOST_STACK:
+            problem = f"{self.name} has arrays of {stack:,} bytes on the stack; the most are {MOST_STACK:,}"
+            raise internal(problem)
         self.function.blocks[0].instructions[0:0] = self._allocas
         self.function.values = self.count
         self.module.add(self.function)

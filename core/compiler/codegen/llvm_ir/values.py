@@ -61,6 +61,18 @@ def scalar_of(type_: str) -> str:
     return type_[type_.index("x ") + 2 : -1] if type_[0] == "<" else type_
 
 
+_SCALAR_BYTES: Final = {"ptr": 8, "double": 8, "float": 4, "half": 2, "bfloat": 2}
+
+
+@functools.cache
+def bytes_of(type_: str) -> int:
+    """The bytes of a scalar, a vector or an array (``[8 x i32]``) in memory; a bit is counted as a byte."""
+    if type_[0] in "<[":
+        count, element = type_[1:-1].split(" x ", 1)
+        return int(count) * bytes_of(element)
+    return _SCALAR_BYTES[type_] if type_ in _SCALAR_BYTES else -(-int(type_[1:]) // 8)
+
+
 @functools.cache
 def mangle(type_: str) -> str:
     """The suffix of an overloaded intrinsic's name: float -> f32, <16 x float> -> v16f32, ptr -> p0."""
