@@ -16,7 +16,7 @@ from ...codegen.kernels import product_forms
 from ...codegen.kernels.product_forms import ProductForm
 from ...ir import dtypes, errors
 from ...ir.dtypes import DType
-from ...ir.hlo import Computation, Instruction, Shape, constant
+from ...ir.hlo import Computation, Instruction, Shape, constant, strides_of
 from .weights import Weights
 
 if TYPE_CHECKING:
@@ -151,8 +151,8 @@ def _packed(gemm: Instruction, right: Instruction, form: ProductForm, width: int
     else:
         pack = Instruction("pack", shape, (operand,), {"config": new}, metadata=gemm.metadata)
     matrices = [0] * len(batch)
-    for n_, d in enumerate(present):
-        matrices[d] = math.prod(sizes[n_ + 1 :])
+    for d, step in zip(present, strides_of(sizes), strict=True):
+        matrices[d] = step
     return pack, tuple(matrices)
 
 
@@ -276,8 +276,8 @@ def dense(operand: Instruction, sizes: tuple[int, ...], strides: tuple[int, ...]
             "transpose", shape, (value,), {"dimensions": permutation}, metadata=operand.metadata
         )
     new = [0] * len(sizes)
-    for n, d in enumerate(kept):
-        new[d] = math.prod(dims[n + 1 :])
+    for d, step in zip(kept, strides_of(dims), strict=True):
+        new[d] = step
     return value, tuple(new)
 
 

@@ -30,7 +30,14 @@ from ...codegen.kernels import product_forms
 from ...codegen.kernels.product_forms import ProductForm
 from ...ir import dtypes
 from ...ir.dtypes import DType
-from ...ir.hlo import ConvolutionDimensionNumbers, Instruction, Shape, WindowDimension, constant
+from ...ir.hlo import (
+    ConvolutionDimensionNumbers,
+    Instruction,
+    Shape,
+    WindowDimension,
+    constant,
+    strides_of,
+)
 from ...ir.patterns import convert, reshape, splat_value
 from .blocks import addition, as_integers
 from .gemm import accumulator
@@ -256,16 +263,6 @@ def _dimensions(
     return found
 
 
-def _strides(dims: Sequence[int], order: Sequence[int] | None = None) -> list[int]:
-    """The strides of an array whose dimensions lie in ``order``, the minor one last."""
-    strides = [0] * len(dims)
-    step = 1
-    for d in reversed(order if order is not None else range(len(dims))):
-        strides[d] = step
-        step *= dims[d]
-    return strides
-
-
 @dataclass(frozen=True, slots=True)
 class _Tile:
     rows: int
@@ -413,9 +410,9 @@ class _Arrangement:
         self, left: Sequence[int] | None, right: Sequence[int] | None
     ) -> list[_Dimension]:
         """Those of the convolution of the operands in these orders, without those of size 1."""
-        strides = _strides(self.rhs.dims, right)
+        strides = strides_of(self.rhs.dims, right)
         group = strides.pop(self.feature)
-        lhs = _strides(self.lhs.dims, left)
+        lhs = strides_of(self.lhs.dims, left)
         return [d for d in _dimensions(self.convolution, lhs, strides, group) if d.size > 1]
 
 
@@ -445,7 +442,7 @@ def emit_product(
     ordered = sorted((d for d in free if d != plan.vector), key=lambda d: d.result or ())
     if plan.vector != _ONE:
         ordered.append(plan.vector)
-    strides = dict(zip(ordered, _strides([d.size for d in ordered]), strict=True))
+    strides = dict(zip(ordered, strides_of([d.size for d in ordered]), strict=True))
     outer = [d for d in ordered if d not in (plan.row, plan.vector)]
     sums = sorted((d for d in plan.dimensions if d.result is None), key=lambda d: -d.rhs)
     merged: list[tuple[int, int, int]] = []
@@ -528,7 +525,7 @@ class _InGroups:
         lhs, rhs = convert(lhs, form.lhs), convert(rhs, form.rhs)
         left = _with_minor(len(lhs.dims), numbers.input_feature)
         lhs = _in_order(lhs, left)
-        left_strides = _strides(self.lhs.dims, left)
+        left_strides = strides_of(self.lhs.dims, left)
         # The kernel as [spatial..., inputs / group, outputs, group].
         o, i = numbers.kernel_output_feature, numbers.kernel_input_feature
         order = [d for d in range(len(rhs.dims)) if d not in (o, i)]
@@ -538,7 +535,7 @@ class _InGroups:
         rhs = reshape(rhs, (*rest, blocks, form.group, rhs.dims[-1]))
         n = len(rest)
         rhs = _transpose(rhs, [*range(n), n, n + 2, n + 1])
-        strides = _strides(rhs.dims)
+        strides = strides_of(rhs.dims)
         right_strides = [0] * len(convolution.operands[1].dims)
         for place, dimension in enumerate(order):
             right_strides[dimension] = strides[place]
