@@ -5,6 +5,7 @@
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 
+#include "core/runtime/allocator.h"
 #include "core/runtime/buffer.h"
 #include "core/runtime/status.h"
 
@@ -30,12 +31,15 @@ PrimitiveType TypeOfDtype(const pybind11::dtype& dtype);
 // (ImportError).
 pybind11::dtype DtypeOfType(PrimitiveType type);
 
+Shape ShapeOfArray(const pybind11::array& array);
+
 // A buffer with a copy of `array` (any strides).
 Ref<Buffer> BufferFromArray(Memory* memory, const pybind11::array& array);
 // A NumPy array with a copy of the buffer's content. Waits for it, without the GIL.
 pybind11::array ArrayFromBuffer(Buffer& buffer);
 
 pybind11::tuple DimensionsTuple(const Dimensions& dimensions);
+pybind11::dict StatsDict(const AllocatorStats& stats);
 
 }  // namespace tripont::python
 

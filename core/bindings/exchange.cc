@@ -115,10 +115,8 @@ Ref<Buffer> FromMemory(const py::array& array, Device& device) {
     throw py::value_error("the array is not contiguous");
   }
   void* const data = const_cast<void*>(array.data());
-  Shape shape;
-  shape.type = TypeOfDtype(array.dtype());
+  const Shape shape = ShapeOfArray(array);
   if (!Buffer::CanViewInPlace(DefaultMemory(device), data)) return nullptr;
-  shape.dimensions = Dimensions(std::span<const int64_t>(array.shape(), array.ndim()));
   PyObject* const object = array.ptr();
   Py_INCREF(object);
   StatusOr<Ref<Buffer>> buffer = Buffer::FromExternal(DefaultMemory(device), shape, data,

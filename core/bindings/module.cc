@@ -95,16 +95,7 @@ Memory* FindMemory(const Device& device, const std::string& kind) {
 }
 
 py::dict MemoryStats(const Device& device, const std::string& kind) {
-  const AllocatorStats stats = device.memory_stats(FindMemory(device, kind)->kind());
-  py::dict dict;
-  dict["bytes_in_use"] = stats.bytes_in_use;
-  dict["peak_bytes_in_use"] = stats.peak_bytes_in_use;
-  dict["num_allocs"] = stats.num_allocs;
-  dict["largest_alloc_size"] = stats.largest_alloc_size;
-  dict["bytes_limit"] = stats.bytes_limit;
-  dict["bytes_cached"] = stats.bytes_cached;
-  dict["bytes_reserved"] = stats.bytes_reserved;
-  return dict;
+  return StatsDict(device.memory_stats(FindMemory(device, kind)->kind()));
 }
 
 py::tuple CompileProgram(Client& client, const std::string& program, const std::string& format,

@@ -42,18 +42,7 @@ class TestAllocator {
     allocator_.Free({reinterpret_cast<void*>(block.first), block.second});
   }
   void Trim() { allocator_.Trim(); }
-  py::dict Stats() const {
-    const AllocatorStats stats = allocator_.stats();
-    py::dict dict;
-    dict["bytes_in_use"] = stats.bytes_in_use;
-    dict["peak_bytes_in_use"] = stats.peak_bytes_in_use;
-    dict["num_allocs"] = stats.num_allocs;
-    dict["largest_alloc_size"] = stats.largest_alloc_size;
-    dict["bytes_limit"] = stats.bytes_limit;
-    dict["bytes_cached"] = stats.bytes_cached;
-    dict["bytes_reserved"] = stats.bytes_reserved;
-    return dict;
-  }
+  py::dict Stats() const { return StatsDict(allocator_.stats()); }
   double NanosecondsPerPair(size_t size, int64_t count) {
     const auto start = std::chrono::steady_clock::now();
     for (int64_t i = 0; i < count; ++i) allocator_.Free(allocator_.TryAllocate(size));
@@ -258,10 +247,7 @@ void DefineTesting(py::module_& m) {
   m.def(
       "external_buffer",
       [](Device& device, const py::array& array, const std::function<void()>& on_delete) {
-        Shape shape{TypeOfDtype(array.dtype()), {}};
-        const std::vector<int64_t> dimensions(array.shape(), array.shape() + array.ndim());
-        shape.dimensions = Dimensions(dimensions);
-        return Value(Buffer::FromExternal(device.default_memory(), shape,
+        return Value(Buffer::FromExternal(device.default_memory(), ShapeOfArray(array),
                                           const_cast<void*>(array.data()), [on_delete] {
                                             const py::gil_scoped_acquire acquire;
                                             on_delete();
@@ -271,11 +257,8 @@ void DefineTesting(py::module_& m) {
   m.def(
       "borrowed_buffer",
       [](Device& device, const py::array& array) {
-        Shape shape{TypeOfDtype(array.dtype()), {}};
-        const std::vector<int64_t> dimensions(array.shape(), array.shape() + array.ndim());
-        shape.dimensions = Dimensions(dimensions);
-        return Value(
-            Buffer::Borrow(device.default_memory(), shape, const_cast<void*>(array.data()), [] {}));
+        return Value(Buffer::Borrow(device.default_memory(), ShapeOfArray(array),
+                                    const_cast<void*>(array.data()), [] {}));
       },
       "A view of an array's memory that is lent for one execution that this thread starts.");
   m.def("deposit", [](Buffer& source) { return exchange::Deposit(Value(Buffer::Share(source))); });
