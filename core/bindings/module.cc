@@ -460,7 +460,7 @@ PYBIND11_MODULE(_tripont, m) {
   m.def("library_versions", &LibraryVersions, "(name, version and path) of the libraries in use.");
   m.def(
       "find_python",
-      [](const std::string& python) { return Value(CompileWorkerPool::FindPython(python)); },
+      [](const std::string& python) { return Value(WorkerInterpreter::FindPython(python)); },
       py::arg("python") = "", "The interpreter that compile workers run on.");
   m.def("backends", &Backends,
         "The registered kinds of devices, as dictionaries: host, which is the first, and what "
