@@ -292,14 +292,7 @@ py::tuple StopProfile() {
   return py::make_tuple(events, dropped);
 }
 
-}  // namespace
-
-PYBIND11_MODULE(_tripont, m) {
-  m.doc() = "The runtime of tripont: devices, buffers, and compiled programs.";
-  DefineStatusError(m);
-  DefineFfi(m);
-  DefineCallbacks(m);
-
+void DefineDevice(py::module_& m) {
   py::class_<Device, std::unique_ptr<Device, py::nodelete>>(m, "Device",
                                                             "Something that programs run on.")
       .def_property_readonly("id", &Device::id)
@@ -329,7 +322,9 @@ PYBIND11_MODULE(_tripont, m) {
       .def("__repr__", [](const Device& device) {
         return StrCat("<tripont device ", device.id(), ": ", device.description(), ">");
       });
+}
 
+void DefineClient(py::module_& m) {
   py::class_<Client, Ref<Client>>(m, "Client",
                                   "A view of the process's core, with options of its own.")
       .def(py::init(&MakeClient), py::arg("options") = std::map<std::string, OptionValue>(),
@@ -358,7 +353,9 @@ PYBIND11_MODULE(_tripont, m) {
       .def(
           "clear_cache", [](Client& client) { return client.cache().Clear(); },
           py::call_guard<py::gil_scoped_release>(), "Removes all entries; how many.");
+}
 
+void DefineBuffer(py::module_& m) {
   py::class_<Buffer, Ref<Buffer>>(m, "Buffer", "An array in a device's memory.")
       .def_static(
           "from_array",
@@ -418,7 +415,9 @@ PYBIND11_MODULE(_tripont, m) {
            })
       .def("drop_external_reference",
            [](Buffer& buffer) { Check(buffer.DropExternalReference()); });
+}
 
+void DefineExecutable(py::module_& m) {
   py::class_<Executable, Ref<Executable>>(m, "Executable", "A compiled program, ready to run.")
       .def_static(
           "load", &LoadForThisProcess, py::arg("artifact"),
@@ -438,7 +437,10 @@ PYBIND11_MODULE(_tripont, m) {
            "donated.")
       .def("run", &Run, py::arg("device"), py::arg("arrays"),
            "NumPy arrays (or scalars) in, NumPy arrays out.");
+}
 
+// What this process has: options, the CPU, libraries.
+void DefineInstallation(py::module_& m) {
   m.def("version", [] { return std::string(Version()); });
   m.def(
       "options",
@@ -458,10 +460,9 @@ PYBIND11_MODULE(_tripont, m) {
       "library_calls", [] { return LibraryRegistry::Global().names(); },
       "Library calls that programs can make.");
   m.def("library_versions", &LibraryVersions, "(name, version and path) of the libraries in use.");
-  m.def(
-      "find_python",
-      [](const std::string& python) { return Value(WorkerInterpreter::FindPython(python)); },
-      py::arg("python") = "", "The interpreter that compile workers run on.");
+}
+
+void DefineBackends(py::module_& m) {
   m.def("backends", &Backends,
         "The registered kinds of devices, as dictionaries: host, which is the first, and what "
         "TRIPONT_DEVICE can name besides.");
@@ -474,14 +475,25 @@ PYBIND11_MODULE(_tripont, m) {
   m.def("choose_devices", &ChooseDevices, py::arg("backend"), py::arg("choice"), py::arg("devices"),
         "The numbers of the devices, among those that list_devices gave, that a choice means: "
         "\"gpu\" of TRIPONT_DEVICE=sycl:gpu, or \"\". Raises StatusError NOT_FOUND.");
-  m.def("cache_counters", &CacheCounters,
-        "The counters of the on-disk cache, summed over the clients of the process.");
+}
+
+void DefineProfile(py::module_& m) {
   m.def("start_profile", &StartProfile,
         "From now on every thunk of every execution is timed. Raises StatusError "
         "FAILED_PRECONDITION if a profile is being taken.");
   m.def("stop_profile", &StopProfile,
         "Ends the profile: ([(program, number of the thunk, index of its debug information, start "
         "in ns, end in ns), ...], number of events that were too many to keep).");
+}
+
+// The cache of compiled programs, and the workers that compile them.
+void DefineCompiles(py::module_& m) {
+  m.def("cache_counters", &CacheCounters,
+        "The counters of the on-disk cache, summed over the clients of the process.");
+  m.def(
+      "find_python",
+      [](const std::string& python) { return Value(WorkerInterpreter::FindPython(python)); },
+      py::arg("python") = "", "The interpreter that compile workers run on.");
   m.def("worker_counters", &WorkerCounters);
   m.def(
       "end_compiles",
@@ -492,6 +504,23 @@ PYBIND11_MODULE(_tripont, m) {
       "Ends what is being compiled: whoever waits for it gets an error. For the end of the "
       "program.");
   m.def("worker_processes", &WorkerProcesses, "Process ids of the compile workers.");
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_tripont, m) {
+  m.doc() = "The runtime of tripont: devices, buffers, and compiled programs.";
+  DefineStatusError(m);
+  DefineFfi(m);
+  DefineCallbacks(m);
+  DefineDevice(m);
+  DefineClient(m);
+  DefineBuffer(m);
+  DefineExecutable(m);
+  DefineInstallation(m);
+  DefineBackends(m);
+  DefineProfile(m);
+  DefineCompiles(m);
   py::module_ testing =
       m.def_submodule("testing", "Parts of the runtime by themselves, for its tests.");
   DefineTesting(testing);

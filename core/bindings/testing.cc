@@ -163,9 +163,25 @@ double NanosecondsPerExecution(Executable& executable, Device* device,
   return elapsed.count() / static_cast<double>(count);
 }
 
-}  // namespace
+// What two devices are told if the work of their collective throws.
+std::vector<std::pair<std::string, std::string>> FailingMeeting() {
+  const py::gil_scoped_release release;
+  const auto launch = MakeRef<Launch>("p", Placement{{0, 1}}, 0, 0);
+  const std::vector<int64_t> members = {0, 1};
+  std::vector<std::pair<std::string, std::string>> told(members.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < members.size(); ++i) {
+    threads.emplace_back([&, i] {
+      told[i] = StatusParts(launch->Meet(
+          0, "all-reduce", members, i, nullptr, {},
+          [](std::span<const Launch::Contribution>) -> Status { throw std::bad_alloc(); }));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return told;
+}
 
-void DefineTesting(py::module_& m) {
+void DefineAllocator(py::module_& m) {
   py::class_<TestAllocator>(m, "Allocator")
       .def(py::init<int64_t, int64_t>(), py::arg("limit"), py::arg("cache_limit"))
       .def("allocate", &TestAllocator::Allocate)
@@ -175,7 +191,10 @@ void DefineTesting(py::module_& m) {
       .def("stress", &TestAllocator::Stress, py::call_guard<py::gil_scoped_release>())
       .def("nanoseconds_per_pair", &TestAllocator::NanosecondsPerPair,
            py::call_guard<py::gil_scoped_release>());
+  m.def("available_in_group", &AvailableInGroup, py::arg("folder"));
+}
 
+void DefineEvent(py::module_& m) {
   py::class_<Event, Ref<Event>>(m, "Event")
       .def(py::init([] { return MakeRef<Event>(); }))
       .def_static("always_ready", [] { return Ref<Event>(Event::AlwaysReady()); })
@@ -205,7 +224,9 @@ void DefineTesting(py::module_& m) {
                callback(code, message);
              });
            });
+}
 
+void DefineStream(py::module_& m) {
   py::class_<TestStream>(m, "Stream")
       .def(py::init<>())
       .def("sleep", &TestStream::Sleep, py::call_guard<py::gil_scoped_release>())
@@ -214,26 +235,24 @@ void DefineTesting(py::module_& m) {
       .def("is_idle", &TestStream::IsIdle)
       .def("synchronize", &TestStream::Synchronize, py::call_guard<py::gil_scoped_release>())
       .def("set_unbounded", &TestStream::SetUnbounded);
-
-  py::class_<TestFlights>(m, "CollectivesInFlight")
-      .def(py::init<>())
-      .def("begin", &TestFlights::Begin)
-      .def("wait", &TestFlights::Await, py::call_guard<py::gil_scoped_release>())
-      .def("wait_all", &TestFlights::AwaitAll, py::call_guard<py::gil_scoped_release>());
-
   m.def(
       "occupy",
       [](Device& device, const Ref<Event>& until) {
         device.stream().Enqueue([until] { (void)until->Await(); });
       },
       "Keeps the device's stream busy until the event is decided.");
-  m.def("available_in_group", &AvailableInGroup, py::arg("folder"));
-  m.def("crc32", [](const py::bytes& data) { return Crc32(std::string_view(data)); });
-  m.def("sha256", [](const std::vector<std::string>& parts) {
-    Sha256 sha;
-    for (const std::string& part : parts) sha.Update(part);
-    return sha.FinishHex();
-  });
+}
+
+void DefineCollectives(py::module_& m) {
+  py::class_<TestFlights>(m, "CollectivesInFlight")
+      .def(py::init<>())
+      .def("begin", &TestFlights::Begin)
+      .def("wait", &TestFlights::Await, py::call_guard<py::gil_scoped_release>())
+      .def("wait_all", &TestFlights::AwaitAll, py::call_guard<py::gil_scoped_release>());
+  m.def("failing_meeting", &FailingMeeting);
+}
+
+void DefineBuffers(py::module_& m) {
   m.def(
       "pending_buffer",
       [](Device& device, const py::array& like, const Ref<Event>& definition) {
@@ -263,26 +282,23 @@ void DefineTesting(py::module_& m) {
       "A view of an array's memory that is lent for one execution that this thread starts.");
   m.def("deposit", [](Buffer& source) { return exchange::Deposit(Value(Buffer::Share(source))); });
   m.def("collect", [](int64_t ticket) { return Value(exchange::Collect(ticket)); });
+}
+
+}  // namespace
+
+void DefineTesting(py::module_& m) {
+  DefineAllocator(m);
+  DefineEvent(m);
+  DefineStream(m);
+  DefineCollectives(m);
+  DefineBuffers(m);
+  m.def("crc32", [](const py::bytes& data) { return Crc32(std::string_view(data)); });
+  m.def("sha256", [](const std::vector<std::string>& parts) {
+    Sha256 sha;
+    for (const std::string& part : parts) sha.Update(part);
+    return sha.FinishHex();
+  });
   m.def("nanoseconds_per_execution", &NanosecondsPerExecution);
-  m.def(
-      "failing_meeting",
-      [] {
-        const py::gil_scoped_release release;
-        const auto launch = MakeRef<Launch>("p", Placement{{0, 1}}, 0, 0);
-        const std::vector<int64_t> members = {0, 1};
-        std::vector<std::pair<std::string, std::string>> told(members.size());
-        std::vector<std::thread> threads;
-        for (size_t i = 0; i < members.size(); ++i) {
-          threads.emplace_back([&, i] {
-            told[i] = StatusParts(launch->Meet(
-                0, "all-reduce", members, i, nullptr, {},
-                [](std::span<const Launch::Contribution>) -> Status { throw std::bad_alloc(); }));
-          });
-        }
-        for (std::thread& thread : threads) thread.join();
-        return told;
-      },
-      "What two devices are told if the work of their collective throws.");
   m.def("in_forked_child", &InForkedChild);
 }
 
