@@ -23,6 +23,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ...ir.hlo import ConvolutionDimensionNumbers, Instruction, Shape, WindowDimension, constant
+from ...ir.moves import pad
 from ...ir.patterns import convert
 from . import convolution_costs
 from .blocks import as_integers
@@ -315,15 +316,8 @@ def _padded(convolution: Instruction, dilate: bool) -> Instruction:
             low[d], high[d], interior[d] = w.padding_low, w.padding_high, w.base_dilation - 1
             w = replace(w, padding_low=0, padding_high=0, base_dilation=1)
         new_windows.append(w)
-    dims = tuple(
-        n + before + after + max(n - 1, 0) * i
-        for n, before, after, i in zip(lhs.dims, low, high, interior, strict=True)
-    )
     zero = constant(0, lhs.dtype)
-    attributes = {"low": tuple(low), "high": tuple(high), "interior": tuple(interior)}
-    padded = Instruction(
-        "pad", Shape(lhs.dtype, dims), (lhs, zero), attributes, metadata=convolution.metadata
-    )
+    padded = pad(lhs, zero, low, high, interior, convolution.metadata)
     return convolution.replace(
         operands=(padded, convolution.operands[1]),
         attributes={**convolution.attributes, "window": tuple(new_windows)},

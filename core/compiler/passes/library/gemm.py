@@ -17,6 +17,7 @@ from ...codegen.kernels.product_forms import ProductForm
 from ...ir import dtypes
 from ...ir.dtypes import DType
 from ...ir.hlo import DotDimensionNumbers, Instruction, Shape, strides_of
+from ...ir.moves import transpose
 from ...ir.patterns import convert
 from . import product_costs
 from .blocks import in_blocks
@@ -97,11 +98,8 @@ def transposed(
     """The operand physically transposed to [batch, free, contracting]."""
     free = [d for d in range(len(operand.dims)) if d not in batch and d not in contracting]
     order = (*batch, *free, *contracting)
-    shape = Shape(operand.dtype, tuple(operand.dims[d] for d in order))
-    copy = Instruction(
-        "transpose", shape, (operand,), {"dimensions": order}, metadata=operand.metadata
-    )
-    dense = row_major(shape.dims)
+    copy = transpose(operand, order)
+    dense = row_major(copy.dims)
     ends = len(batch), len(batch) + len(free)
     return Operand(copy, dense[: ends[0]], dense[ends[0] : ends[1]], dense[ends[1] :])
 

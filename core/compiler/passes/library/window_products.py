@@ -38,8 +38,9 @@ from ...ir.hlo import (
     constant,
     strides_of,
 )
+from ...ir.moves import addition, concatenate, cut, pad, transpose
 from ...ir.patterns import convert, reshape, splat_value
-from .blocks import addition, as_integers
+from .blocks import as_integers
 from .gemm import accumulator
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ class _Generated:
                 kernel = _resized(rhs, at, elements * s)
                 # [..., elements, s, ...], of which the residues become output features.
                 kernel = reshape(kernel, (*rhs.dims[:at], elements, s, *rhs.dims[at + 1 :]))
-                kernel = _slice(kernel, at + 1, begin, end)
+                kernel = cut(kernel, at + 1, begin, end)
                 kernel = _with_features(kernel, at + 1, numbers.kernel_output_feature, groups)
                 # Padded for the longest kernel, and so once for all of them.
                 most = -(-w.size // s)
@@ -152,7 +153,7 @@ class _Generated:
             dims = list(part.dims)
             dims[f : f + 1] = [groups, part.dims[f] // (groups * features), features]
             split.append(reshape(part, dims))
-        joined = split[0] if len(split) == 1 else _concatenate(split, f + 1)
+        joined = split[0] if len(split) == 1 else concatenate(split, f + 1)
         order = [n for n in range(len(joined.dims)) if n != f + 1]
         order.insert(order.index(y if y < f else y + 2) + 1, f + 1)
         joined = Instruction(
@@ -162,11 +163,11 @@ class _Generated:
             {"dimensions": (f + 1,)},
             metadata=convolution.metadata,
         )
-        ordered = _transpose(joined, order)
+        ordered = transpose(joined, order)
         dims = list(convolution.dims)
         dims[y] = length * s
         start = s - 1 - low % s
-        return _slice(reshape(ordered, dims), y, start, start + size)
+        return cut(reshape(ordered, dims), y, start, start + size)
 
     def padded(self, convolution: Instruction) -> Instruction:
         """``convolution`` with its padding and base dilation in its input."""
@@ -478,7 +479,7 @@ def emit_product(
         metadata=convolution.metadata,
     )
     wanted = sorted(ordered, key=lambda d: d.result or ())
-    return reshape(_transpose(product, [ordered.index(d) for d in wanted]), convolution.dims)
+    return reshape(transpose(product, [ordered.index(d) for d in wanted]), convolution.dims)
 
 
 # --------------------------------------------------------------------------------------------- groups of small integers
@@ -530,11 +531,11 @@ class _InGroups:
         o, i = numbers.kernel_output_feature, numbers.kernel_input_feature
         order = [d for d in range(len(rhs.dims)) if d not in (o, i)]
         rest = [rhs.dims[d] for d in order]
-        rhs = _transpose(rhs, [*order, i, o])
+        rhs = transpose(rhs, [*order, i, o])
         blocks = self.inputs // form.group
         rhs = reshape(rhs, (*rest, blocks, form.group, rhs.dims[-1]))
         n = len(rest)
-        rhs = _transpose(rhs, [*range(n), n, n + 2, n + 1])
+        rhs = transpose(rhs, [*range(n), n, n + 2, n + 1])
         strides = strides_of(rhs.dims)
         right_strides = [0] * len(convolution.operands[1].dims)
         for place, dimension in enumerate(order):
@@ -620,20 +621,8 @@ def _without_reversal(convolution: Instruction) -> Instruction:
 def _pad(
     operand: Instruction, low: Sequence[int], high: Sequence[int], interior: Sequence[int]
 ) -> Instruction:
-    if not any((*low, *high, *interior)):
-        return operand
-    dims = tuple(
-        n + before + after + max(n - 1, 0) * i
-        for n, before, after, i in zip(operand.dims, low, high, interior, strict=True)
-    )
-    attributes = {"low": tuple(low), "high": tuple(high), "interior": tuple(interior)}
-    return Instruction(
-        "pad",
-        Shape(operand.dtype, dims),
-        (operand, constant(np.zeros((), operand.dtype.numpy), operand.dtype)),
-        attributes,
-        metadata=operand.metadata,
-    )
+    zero = constant(np.zeros((), operand.dtype.numpy), operand.dtype)
+    return pad(operand, zero, low, high, interior)
 
 
 def _resized(operand: Instruction, dimension: int, size: int) -> Instruction:
@@ -644,46 +633,8 @@ def _resized(operand: Instruction, dimension: int, size: int) -> Instruction:
     return _pad(operand, none, high, none)
 
 
-def _slice(operand: Instruction, dimension: int, start: int, limit: int) -> Instruction:
-    if (start, limit) == (0, operand.dims[dimension]):
-        return operand
-    starts, limits = [0] * len(operand.dims), list(operand.dims)
-    starts[dimension], limits[dimension] = start, limit
-    dims = tuple(b - a for a, b in zip(starts, limits, strict=True))
-    attributes = {
-        "starts": tuple(starts),
-        "limits": tuple(limits),
-        "strides": (1,) * len(dims),
-    }
-    return Instruction(
-        "slice", Shape(operand.dtype, dims), (operand,), attributes, metadata=operand.metadata
-    )
-
-
-def _concatenate(operands: Sequence[Instruction], dimension: int) -> Instruction:
-    dims = list(operands[0].dims)
-    dims[dimension] = sum(o.dims[dimension] for o in operands)
-    return Instruction(
-        "concatenate",
-        Shape(operands[0].dtype, tuple(dims)),
-        tuple(operands),
-        {"dimension": dimension},
-        metadata=operands[0].metadata,
-    )
-
-
-def _transpose(operand: Instruction, order: Sequence[int]) -> Instruction:
-    """``operand`` with its dimensions in ``order``."""
-    if list(order) == list(range(len(order))):
-        return operand
-    shape = Shape(operand.dtype, tuple(operand.dims[d] for d in order))
-    return Instruction(
-        "transpose", shape, (operand,), {"dimensions": tuple(order)}, metadata=operand.metadata
-    )
-
-
 def _in_order(operand: Instruction, order: Sequence[int] | None) -> Instruction:
-    return operand if order is None else _transpose(operand, order)
+    return operand if order is None else transpose(operand, order)
 
 
 def _with_minor(rank: int, dimension: int | None) -> list[int] | None:
@@ -707,7 +658,7 @@ def _with_features(kernel: Instruction, residue: int, feature: int, groups: int)
     moved = residue + (residue > feature)
     order = [d for d in range(len(dims)) if d != moved]
     order.insert(order.index(feature) + 1, moved)
-    ordered = _transpose(split, order)
+    ordered = transpose(split, order)
     at = order.index(feature)
     features = ordered.dims[at] * residues * ordered.dims[at + 2]
     return reshape(ordered, (*ordered.dims[:at], features, *ordered.dims[at + 3 :]))
