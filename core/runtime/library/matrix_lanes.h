@@ -221,20 +221,8 @@ struct SingularTile {
   LaneSet failed = 0;  // result
 };
 
-template <typename T>
-void Run(CholeskyTile<T>& tile);
-template <typename T>
-void Run(SolveTile<T>& tile);
-template <typename T>
-void Run(LuTile<T>& tile);
-template <typename T>
-void Run(QrTile<T>& tile);
-template <typename T>
-void Run(ReflectorsTile<T>& tile);
-template <typename T>
-void Run(EigenTile<T>& tile);
-template <typename T>
-void Run(SingularTile<T>& tile);
+template <template <typename> class Tile, typename T>
+void Run(Tile<T>& tile);
 
 }  // namespace tripont::matrix_lanes
 
