@@ -120,29 +120,20 @@ Shape ShapeOfArray(const py::array& array) {
 Ref<Buffer> BufferFromArray(Memory* memory, const py::array& array) {
   const Shape shape = ShapeOfArray(array);
   const std::vector<int64_t> strides(array.strides(), array.strides() + array.ndim());
-  StatusOr<Ref<Buffer>> buffer = Ref<Buffer>();
   const void* const data = array.data();
-  {
-    const py::gil_scoped_release release;
-    buffer = Buffer::FromHost(memory, shape, data, strides);
-  }
-  return Value(std::move(buffer));
+  return Value(WithoutGil([&] { return Buffer::FromHost(memory, shape, data, strides); }));
 }
 
 py::array ArrayFromBuffer(Buffer& buffer) {
   const Shape& shape = buffer.shape();
   py::array array(DtypeOfType(shape.type),
                   std::vector<py::ssize_t>(shape.dimensions.begin(), shape.dimensions.end()));
-  Status status;
-  {
-    void* const destination = array.mutable_data();
-    const size_t size = static_cast<size_t>(array.nbytes());
-    const py::gil_scoped_release release;
-    StatusOr<Ref<Event>> copied = buffer.CopyToHost(destination, size);
-    status = copied.status();
-    if (copied.ok() && *copied) status = (*copied)->Await();
-  }
-  Check(status);
+  void* const destination = array.mutable_data();
+  const size_t size = static_cast<size_t>(array.nbytes());
+  Check(WithoutGil([&]() -> Status {
+    TRIPONT_ASSIGN_OR_RETURN(const Ref<Event> copied, buffer.CopyToHost(destination, size));
+    return copied ? copied->Await() : OkStatus();
+  }));
   return array;
 }
 

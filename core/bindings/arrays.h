@@ -25,6 +25,14 @@ T Value(StatusOr<T> value) {
   return std::move(value).value();
 }
 
+// What `function` returns, without the interpreter's lock: it may take long, or wait for a thread
+// that needs the lock.
+template <typename Function>
+auto WithoutGil(const Function& function) {
+  const pybind11::gil_scoped_release release;
+  return function();
+}
+
 // The element type of a NumPy dtype, ml_dtypes' included; TypeError for others.
 PrimitiveType TypeOfDtype(const pybind11::dtype& dtype);
 // The NumPy dtype of an element type; types that NumPy lacks need the package ml_dtypes

@@ -58,20 +58,12 @@ Options MakeOptions(const std::map<std::string, OptionValue>& settings) {
 
 Ref<Client> MakeClient(const std::map<std::string, OptionValue>& settings) {
   const Options options = MakeOptions(settings);
-  StatusOr<Ref<Client>> client = [&] {
-    const py::gil_scoped_release release;
-    return Client::Create(options);
-  }();
-  return Value(std::move(client));
+  return Value(WithoutGil([&] { return Client::Create(options); }));
 }
 
 Ref<Executable> Load(const py::bytes& artifact, Backend& backend) {
   std::string bytes(artifact);
-  StatusOr<Ref<Executable>> executable = [&] {
-    const py::gil_scoped_release release;
-    return Executable::Load(std::move(bytes), backend);
-  }();
-  return Value(std::move(executable));
+  return Value(WithoutGil([&] { return Executable::Load(std::move(bytes), backend); }));
 }
 
 // For the devices that the process uses; if it uses none yet, those that the environment names.
@@ -79,11 +71,7 @@ Ref<Executable> LoadForThisProcess(const py::bytes& artifact) {
   Core* core = Core::GetIfCreated();
   if (core == nullptr) {
     const Options options = MakeOptions({});
-    StatusOr<Core*> made = [&] {
-      const py::gil_scoped_release release;
-      return Core::Get(options);
-    }();
-    core = Value(std::move(made));
+    core = Value(WithoutGil([&] { return Core::Get(options); }));
   }
   return Load(artifact, core->backend());
 }
@@ -103,14 +91,11 @@ py::tuple CompileProgram(Client& client, const std::string& program, const std::
                          const std::map<std::string, OptionValue>& options) {
   std::map<std::string, std::string> texts;
   for (const auto& [name, value] : options) texts[name] = OptionText(value);
-  StatusOr<Ref<Executable>> result = Internal("");
   bool from_cache = false;
-  {
-    const py::gil_scoped_release release;
-    result = client.CompileAndLoad(program, format, compile_options, texts,
-                                   Client::LoadAs::kDescription, &from_cache);
-  }
-  const Ref<Executable> compiled = Value(std::move(result));
+  const Ref<Executable> compiled = Value(WithoutGil([&] {
+    return client.CompileAndLoad(program, format, compile_options, texts,
+                                 Client::LoadAs::kDescription, &from_cache);
+  }));
   return py::make_tuple(py::bytes(compiled->bytes()), from_cache);
 }
 
@@ -162,15 +147,10 @@ std::vector<Ref<Buffer>> Execute(Executable& executable, Device* device,
   std::vector<Buffer*> pointers;
   for (const Ref<Buffer>& argument : arguments) pointers.push_back(argument.get());
   std::vector<Ref<Buffer>> results(executable.artifact().results.size());
-  Status status;
-  {
-    const py::gil_scoped_release release;
-    status = executable.Execute(device, pointers, non_donatable, results);
-    if (status.ok() && NeedsCutting(executable.artifact())) {
-      status = CutResults(executable, results);
-    }
-  }
-  Check(status);
+  Check(WithoutGil([&]() -> Status {
+    TRIPONT_RETURN_IF_ERROR(executable.Execute(device, pointers, non_donatable, results));
+    return NeedsCutting(executable.artifact()) ? CutResults(executable, results) : OkStatus();
+  }));
   results.resize(executable.artifact().visible_results);
   return results;
 }
@@ -225,12 +205,9 @@ py::list Backends() {
 py::list ListDevices(const std::string& name, const std::string& python) {
   const BackendRegistration& backend = BackendOf(name);
   if (backend.list == nullptr) return py::list();
-  StatusOr<std::vector<DeviceFacts>> devices = [&] {
-    const py::gil_scoped_release release;
-    return backend.list(python);
-  }();
+  std::vector<DeviceFacts> devices = Value(WithoutGil([&] { return backend.list(python); }));
   py::list list;
-  for (DeviceFacts& device : Value(std::move(devices))) {
+  for (DeviceFacts& device : devices) {
     py::dict values;
     for (auto& [key, value] : device.values) values[py::str(key)] = std::move(value);
     list.append(py::make_tuple(device.description, values));
@@ -379,12 +356,7 @@ void DefineBuffer(py::module_& m) {
       .def(
           "wait",
           [](const Buffer& buffer) {
-            Status status;
-            {
-              const py::gil_scoped_release release;
-              status = buffer.definition_event()->Await();
-            }
-            Check(status);
+            Check(WithoutGil([&] { return buffer.definition_event()->Await(); }));
           },
           "Waits until the content is there; raises the error if there will be none.")
       .def("delete", &Buffer::Delete)
@@ -393,11 +365,7 @@ void DefineBuffer(py::module_& m) {
           [](Buffer& buffer, Device& device, const std::string& kind) {
             Memory* const memory = FindMemory(device, kind);
             // Waits if the device's queue is full, perhaps of calls of Python functions.
-            StatusOr<Ref<Buffer>> copy = [&] {
-              const py::gil_scoped_release release;
-              return buffer.CopyToMemory(memory);
-            }();
-            return Value(std::move(copy));
+            return Value(WithoutGil([&] { return buffer.CopyToMemory(memory); }));
           },
           py::arg("device"), py::arg("memory_kind") = "device")
       .def(
@@ -406,12 +374,8 @@ void DefineBuffer(py::module_& m) {
           "Address of the content; only meaningful with an external reference.")
       .def("add_external_reference",
            [](Buffer& buffer) {
-             Status status;
-             {
-               const py::gil_scoped_release release;  // content may have to be made, or awaited
-               status = buffer.AddExternalReference();
-             }
-             Check(status);
+             // Content may have to be made, or awaited.
+             Check(WithoutGil([&] { return buffer.AddExternalReference(); }));
            })
       .def("drop_external_reference",
            [](Buffer& buffer) { Check(buffer.DropExternalReference()); });

@@ -206,15 +206,9 @@ void DefineEvent(py::module_& m) {
             event.SetError(Status(StatusCodeFromInt(code), message));
           },
           py::call_guard<py::gil_scoped_release>())
-      .def("wait",
-           [](const Event& event) {
-             Status status;
-             {
-               const py::gil_scoped_release release;
-               status = event.Await();
-             }
-             return StatusParts(status);
-           })
+      .def(
+          "wait",
+          [](const Event& event) { return StatusParts(WithoutGil([&] { return event.Await(); })); })
       .def("on_ready",
            [](Event& event,
               const std::function<void(const std::string&, const std::string&)>& callback) {
