@@ -29,7 +29,6 @@ constexpr int64_t kMostOrder = 64;
 // Eigenvectors and singular vectors: above, LAPACK's algorithms need so much less work that one
 // matrix at a time is faster.
 constexpr int64_t kMostJacobiOrder = 16;
-constexpr int kMostLanes = 16;
 
 // Matrices that go together on this CPU, or on the one that the process behaves as.
 template <typename T>
