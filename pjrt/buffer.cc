@@ -139,16 +139,12 @@ Status Buffer_ElementType(PJRT_Buffer_ElementType_Args& args) {
 }
 
 Status Buffer_Dimensions(PJRT_Buffer_Dimensions_Args& args) {
-  args.dims = args.buffer->dims().data();
-  args.num_dims = args.buffer->dims().size();
-  return OkStatus();
+  return Lend(args.buffer->dims(), args.dims, args.num_dims);
 }
 
 // All dimensions are static: nothing is padded.
 Status Buffer_UnpaddedDimensions(PJRT_Buffer_UnpaddedDimensions_Args& args) {
-  args.unpadded_dims = args.buffer->dims().data();
-  args.num_dims = args.buffer->dims().size();
-  return OkStatus();
+  return Lend(args.buffer->dims(), args.unpadded_dims, args.num_dims);
 }
 
 Status Buffer_DynamicDimensionIndices(PJRT_Buffer_DynamicDimensionIndices_Args& args) {

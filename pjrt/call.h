@@ -37,6 +37,14 @@ int NumberOf(const Enum& value) {
   return number;
 }
 
+// Gives the caller a text or an array that a handle keeps: it is read where it lies.
+template <typename List, typename Pointer>
+Status Lend(const List& list, Pointer& data, size_t& size) {
+  data = list.data();
+  size = list.size();
+  return OkStatus();
+}
+
 // The status that a caller's error code and message stand for; OK for PJRT_Error_Code_OK. An
 // unknown code is kUnknown.
 Status ToStatus(const PJRT_Error_Code& code, const char* message, size_t message_size);

@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "pjrt/call.h"
 #include "pjrt/functions.h"
 #include "pjrt/key_value.h"
 #include "pjrt/named_values.h"
@@ -172,9 +173,7 @@ Status Client_Destroy(PJRT_Client_Destroy_Args& args) {
 }
 
 Status Client_PlatformName(PJRT_Client_PlatformName_Args& args) {
-  args.platform_name = kPlatformName.data();
-  args.platform_name_size = kPlatformName.size();
-  return OkStatus();
+  return Lend(kPlatformName, args.platform_name, args.platform_name_size);
 }
 
 Status Client_ProcessIndex(PJRT_Client_ProcessIndex_Args& args) {
@@ -183,21 +182,17 @@ Status Client_ProcessIndex(PJRT_Client_ProcessIndex_Args& args) {
 }
 
 Status Client_PlatformVersion(PJRT_Client_PlatformVersion_Args& args) {
-  args.platform_version = args.client->topology->platform_version.data();
-  args.platform_version_size = args.client->topology->platform_version.size();
-  return OkStatus();
+  return Lend(args.client->topology->platform_version, args.platform_version,
+              args.platform_version_size);
 }
 
 Status Client_Devices(PJRT_Client_Devices_Args& args) {
-  args.devices = args.client->device_pointers.data();
-  args.num_devices = args.client->device_pointers.size();
-  return OkStatus();
+  return Lend(args.client->device_pointers, args.devices, args.num_devices);
 }
 
 Status Client_AddressableDevices(PJRT_Client_AddressableDevices_Args& args) {
-  args.addressable_devices = args.client->addressable_pointers.data();
-  args.num_addressable_devices = args.client->addressable_pointers.size();
-  return OkStatus();
+  return Lend(args.client->addressable_pointers, args.addressable_devices,
+              args.num_addressable_devices);
 }
 
 Status Client_LookupDevice(PJRT_Client_LookupDevice_Args& args) {
@@ -222,9 +217,8 @@ Status Client_LookupAddressableDevice(PJRT_Client_LookupAddressableDevice_Args& 
 }
 
 Status Client_AddressableMemories(PJRT_Client_AddressableMemories_Args& args) {
-  args.addressable_memories = args.client->memory_pointers.data();
-  args.num_addressable_memories = args.client->memory_pointers.size();
-  return OkStatus();
+  return Lend(args.client->memory_pointers, args.addressable_memories,
+              args.num_addressable_memories);
 }
 
 Status Client_TopologyDescription(PJRT_Client_TopologyDescription_Args& args) {

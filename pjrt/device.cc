@@ -1,5 +1,6 @@
 // Functions of PJRT_Device and PJRT_Memory.
 
+#include "pjrt/call.h"
 #include "pjrt/client.h"
 #include "pjrt/functions.h"
 
@@ -82,9 +83,7 @@ Status Memory_Id(PJRT_Memory_Id_Args& args) {
 
 Status Memory_Kind(PJRT_Memory_Kind_Args& args) {
   const std::string_view kind = args.memory->memory->kind_name();
-  args.kind = kind.data();
-  args.kind_size = kind.size();
-  return OkStatus();
+  return Lend(kind, args.kind, args.kind_size);
 }
 
 Status Memory_Kind_Id(PJRT_Memory_Kind_Id_Args& args) {
@@ -93,15 +92,11 @@ Status Memory_Kind_Id(PJRT_Memory_Kind_Id_Args& args) {
 }
 
 Status Memory_DebugString(PJRT_Memory_DebugString_Args& args) {
-  args.debug_string = args.memory->debug_string.data();
-  args.debug_string_size = args.memory->debug_string.size();
-  return OkStatus();
+  return Lend(args.memory->debug_string, args.debug_string, args.debug_string_size);
 }
 
 Status Memory_ToString(PJRT_Memory_ToString_Args& args) {
-  args.to_string = args.memory->debug_string.data();
-  args.to_string_size = args.memory->debug_string.size();
-  return OkStatus();
+  return Lend(args.memory->debug_string, args.to_string, args.to_string_size);
 }
 
 Status Memory_AddressableByDevices(PJRT_Memory_AddressableByDevices_Args& args) {

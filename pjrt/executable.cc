@@ -238,9 +238,7 @@ Status Executable_Destroy(PJRT_Executable_Destroy_Args& args) {
 
 Status Executable_Name(PJRT_Executable_Name_Args& args) {
   const std::string& name = args.executable->info->executable->name();
-  args.executable_name = name.data();
-  args.executable_name_size = name.size();
-  return OkStatus();
+  return Lend(name, args.executable_name, args.executable_name_size);
 }
 
 Status Executable_NumReplicas(PJRT_Executable_NumReplicas_Args& args) {
@@ -267,9 +265,7 @@ Status Executable_SizeOfGeneratedCodeInBytes(
 }
 
 Status Executable_GetCostAnalysis(PJRT_Executable_GetCostAnalysis_Args& args) {
-  args.properties = args.executable->info->costs.data();
-  args.num_properties = args.executable->info->costs.size();
-  return OkStatus();
+  return Lend(args.executable->info->costs, args.properties, args.num_properties);
 }
 
 Status Executable_OutputMemoryKinds(PJRT_Executable_OutputMemoryKinds_Args& args) {
@@ -364,9 +360,7 @@ Status Executable_DeserializeAndLoad(PJRT_Executable_DeserializeAndLoad_Args& ar
 
 Status Executable_Fingerprint(PJRT_Executable_Fingerprint_Args& args) {
   const std::string& fingerprint = args.executable->info->executable->fingerprint();
-  args.executable_fingerprint = fingerprint.data();
-  args.executable_fingerprint_size = fingerprint.size();
-  return OkStatus();
+  return Lend(fingerprint, args.executable_fingerprint, args.executable_fingerprint_size);
 }
 
 // Device memory is host memory, but every byte is counted once: all of it as device memory.
@@ -410,9 +404,7 @@ Status LoadedExecutable_GetExecutable(PJRT_LoadedExecutable_GetExecutable_Args& 
 }
 
 Status LoadedExecutable_AddressableDevices(PJRT_LoadedExecutable_AddressableDevices_Args& args) {
-  args.addressable_devices = args.executable->devices.data();
-  args.num_addressable_devices = args.executable->devices.size();
-  return OkStatus();
+  return Lend(args.executable->devices, args.addressable_devices, args.num_addressable_devices);
 }
 
 // No bytes means that the executable is portable and has no assignment.
@@ -441,9 +433,7 @@ Status LoadedExecutable_IsDeleted(PJRT_LoadedExecutable_IsDeleted_Args& args) {
 
 Status LoadedExecutable_Fingerprint(PJRT_LoadedExecutable_Fingerprint_Args& args) {
   const std::string& fingerprint = args.executable->info->executable->fingerprint();
-  args.executable_fingerprint = fingerprint.data();
-  args.executable_fingerprint_size = fingerprint.size();
-  return OkStatus();
+  return Lend(fingerprint, args.executable_fingerprint, args.executable_fingerprint_size);
 }
 
 }  // namespace tripont::pjrt

@@ -112,12 +112,18 @@ Participation Participate(const PJRT_LoadedExecutable& executable, size_t index)
   return participation;
 }
 
+// What a call says for all of its launches.
+struct CallOptions {
+  std::span<const int64_t> non_donatable;
+  std::shared_ptr<const UserData> user_data;
+  uint64_t caller = 0;
+};
+
 // Runs on one device and puts handles of the results into `outputs`. On error `outputs` is left as
 // it was.
 Status Launch(const PJRT_LoadedExecutable& executable, PJRT_Device* device,
-              std::span<PJRT_Buffer* const> arguments, std::span<const int64_t> non_donatable,
-              const Participation* participation, const std::shared_ptr<const UserData>& user_data,
-              uint64_t caller, PJRT_Buffer** outputs, PJRT_Event** done_handle) {
+              std::span<PJRT_Buffer* const> arguments, const CallOptions& options,
+              const Participation* participation, PJRT_Buffer** outputs, PJRT_Event** done_handle) {
   const ExecutableInfo& info = *executable.info;
   ScratchArray<Buffer*, kInlineBuffers> buffers(arguments.size());
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -138,8 +144,8 @@ Status Launch(const PJRT_LoadedExecutable& executable, PJRT_Device* device,
   ScratchArray<Ref<Buffer>, kInlineBuffers> results(artifact.results.size());
   Ref<Event> done;
   TRIPONT_RETURN_IF_ERROR(info.executable->Execute(
-      device->device, buffers.span(), non_donatable, results.span(),
-      done_handle != nullptr ? &done : nullptr, participation, user_data, caller));
+      device->device, buffers.span(), options.non_donatable, results.span(),
+      done_handle != nullptr ? &done : nullptr, participation, options.user_data, options.caller));
   if (NeedsCutting(artifact)) [[unlikely]] {
     TRIPONT_RETURN_IF_ERROR(CutResults(*info.executable, results.span()));
   }
@@ -161,6 +167,98 @@ void DestroyOutputs(std::span<PJRT_Buffer*> outputs, PJRT_Event* done) {
   (void)Event_Destroy(args);
 }
 
+// As many devices as the program runs on at a time, and lists for each of them.
+Status CheckLists(const PJRT_LoadedExecutable_Execute_Args& args, bool one_launch) {
+  const PJRT_LoadedExecutable& executable = *args.executable;
+  const bool takes = args.num_args > 0;
+  const bool gives = executable.info->num_outputs() > 0;
+  if (args.num_devices > 0 && ((takes && args.argument_lists == nullptr) ||
+                               (gives && args.output_lists == nullptr))) [[unlikely]] {
+    return InvalidArgument(
+        "PJRT_LoadedExecutable_Execute: `argument_lists` or `output_lists` is null");
+  }
+  if (args.num_devices != (one_launch ? 1 : executable.devices.size())) [[unlikely]] {
+    return InvalidArgument("program ", executable.info->executable->name(), " runs on ",
+                           one_launch ? 1 : executable.devices.size(),
+                           " devices at a time, but `num_devices` is ", args.num_devices);
+  }
+  for (size_t i = 0; i < args.num_devices; ++i) {
+    if ((takes && args.argument_lists[i] == nullptr) || (gives && args.output_lists[i] == nullptr))
+        [[unlikely]] {
+      return InvalidArgument(
+          "PJRT_LoadedExecutable_Execute: `argument_lists` or `output_lists` of device ", i,
+          " is null");
+    }
+  }
+  return OkStatus();
+}
+
+Status ReadOptions(const PJRT_LoadedExecutable_Execute_Args& args, CallOptions& read) {
+  read.caller = IsProfiling() ? CallerInProfile(args.extension_start) : 0;
+  const PJRT_ExecuteOptions* const options = args.options;
+  if (options == nullptr) return OkStatus();
+  if (TRIPONT_PJRT_HAS_FIELD(options, PJRT_ExecuteOptions, num_non_donatable_input_indices)) {
+    read.non_donatable = {options->non_donatable_input_indices,
+                          options->num_non_donatable_input_indices};
+    if (read.non_donatable.data() == nullptr && !read.non_donatable.empty()) [[unlikely]] {
+      return InvalidArgument(
+          "PJRT_LoadedExecutable_Execute: `non_donatable_input_indices` is null, but there are ",
+          read.non_donatable.size());
+    }
+  }
+  if (TRIPONT_PJRT_HAS_FIELD(options, PJRT_ExecuteOptions, context) &&
+      options->context != nullptr) {
+    read.user_data = options->context->user_data;
+  }
+  if (TRIPONT_PJRT_HAS_FIELD(options, PJRT_ExecuteOptions, num_recv_ops) &&
+      (options->num_send_ops != 0 || options->num_recv_ops != 0)) [[unlikely]] {
+    return Unimplemented("program ", args.executable->info->executable->name(),
+                         ": send and recv callbacks are not supported on ", kPlatformName);
+  }
+  return OkStatus();
+}
+
+// The parts of all devices in one launch of a program for several.
+Status JoinTogether(const PJRT_LoadedExecutable& executable,
+                    std::vector<Participation>& participations) {
+  // A device's results are cut before the next one's program is launched, for which it may wait.
+  if (NeedsCutting(executable.info->executable->artifact())) {
+    return Unimplemented("program ", executable.info->executable->name(),
+                         " has results whose sizes depend on values; such a program is launched on "
+                         "one device at a time");
+  }
+  for (size_t i = 0; i < executable.devices.size(); ++i)
+    participations.push_back(Participate(executable, i));
+  return OkStatus();
+}
+
+// The part of `device`, which a call names, in a launch of a program for several.
+Status JoinAlone(const PJRT_LoadedExecutable& executable, PJRT_Device* device,
+                 std::vector<Participation>& participations) {
+  const auto found = std::find(executable.devices.begin(), executable.devices.end(), device);
+  if (found == executable.devices.end()) [[unlikely]] {
+    return InvalidArgument("program ", executable.info->executable->name(), " is for ",
+                           executable.devices.size(), " devices, and ",
+                           device->description->debug_string, " is not one of them");
+  }
+  participations.push_back(
+      Participate(executable, static_cast<size_t>(found - executable.devices.begin())));
+  return OkStatus();
+}
+
+// `launch`'s status; an exception becomes one, since the other devices of the launch must hear of it.
+template <typename Function>
+Status Caught(const PJRT_LoadedExecutable& executable, Function launch) {
+  try {
+    return launch();
+  } catch (const std::bad_alloc&) {
+    return ResourceExhausted("program ", executable.info->executable->name(),
+                             ": out of host memory");
+  } catch (const std::exception& exception) {
+    return Internal("program ", executable.info->executable->name(), ": ", exception.what());
+  }
+}
+
 }  // namespace
 
 Status LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args& args) {
@@ -168,105 +266,42 @@ Status LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args& args) {
   if (executable.deleted.load(std::memory_order_acquire)) [[unlikely]] {
     return DeletedError(executable);
   }
-  const size_t num_args = args.num_args;
-  const size_t num_outputs = executable.info->num_outputs();
-  if (args.num_devices > 0 && ((num_args > 0 && args.argument_lists == nullptr) ||
-                               (num_outputs > 0 && args.output_lists == nullptr))) [[unlikely]] {
-    return InvalidArgument(
-        "PJRT_LoadedExecutable_Execute: `argument_lists` or `output_lists` is null");
-  }
-  std::span<const int64_t> non_donatable;
-  std::shared_ptr<const UserData> user_data;
-  if (const PJRT_ExecuteOptions* options = args.options; options != nullptr) {
-    if (TRIPONT_PJRT_HAS_FIELD(options, PJRT_ExecuteOptions, num_non_donatable_input_indices)) {
-      non_donatable = {options->non_donatable_input_indices,
-                       options->num_non_donatable_input_indices};
-      if (non_donatable.data() == nullptr && !non_donatable.empty()) [[unlikely]] {
-        return InvalidArgument(
-            "PJRT_LoadedExecutable_Execute: `non_donatable_input_indices` is null, but there are ",
-            non_donatable.size());
-      }
-    }
-    if (TRIPONT_PJRT_HAS_FIELD(options, PJRT_ExecuteOptions, context) &&
-        options->context != nullptr) {
-      user_data = options->context->user_data;
-    }
-    if (TRIPONT_PJRT_HAS_FIELD(options, PJRT_ExecuteOptions, num_recv_ops) &&
-        (options->num_send_ops != 0 || options->num_recv_ops != 0)) [[unlikely]] {
-      return Unimplemented("program ", executable.info->executable->name(),
-                           ": send and recv callbacks are not supported on ", kPlatformName);
-    }
-  }
-
-  const uint64_t caller = IsProfiling() ? CallerInProfile(args.extension_start) : 0;
+  CallOptions options;
+  TRIPONT_RETURN_IF_ERROR(ReadOptions(args, options));
   const bool one_launch = args.execute_device != nullptr || executable.portable;
-  if (args.num_devices != (one_launch ? 1 : executable.devices.size())) [[unlikely]] {
-    return InvalidArgument("program ", executable.info->executable->name(), " runs on ",
-                           one_launch ? 1 : executable.devices.size(),
-                           " devices at a time, but `num_devices` is ", args.num_devices);
-  }
-  for (size_t i = 0; i < args.num_devices; ++i) {
-    if ((num_args > 0 && args.argument_lists[i] == nullptr) ||
-        (num_outputs > 0 && args.output_lists[i] == nullptr)) [[unlikely]] {
-      return InvalidArgument(
-          "PJRT_LoadedExecutable_Execute: `argument_lists` or `output_lists` of device ", i,
-          " is null");
-    }
-  }
+  TRIPONT_RETURN_IF_ERROR(CheckLists(args, one_launch));
+
   // A program for one device, the hot path, needs nothing of this.
   const bool several = executable.device_assignment.device_ids.size() > 1;
   const bool is_of_job = executable.client->job != nullptr;
   std::unique_lock<std::mutex> gang;
   std::vector<Participation> participations;
   if (several && !one_launch) {
-    // A device's results are cut before the next one's program is launched, for which it may wait.
-    if (NeedsCutting(executable.info->executable->artifact())) {
-      return Unimplemented(
-          "program ", executable.info->executable->name(),
-          " has results whose sizes depend on values; such a program is launched on "
-          "one device at a time");
-    }
     gang = std::unique_lock<std::mutex>(GangMutex());
-    for (size_t i = 0; i < args.num_devices; ++i)
-      participations.push_back(Participate(executable, i));
+    TRIPONT_RETURN_IF_ERROR(JoinTogether(executable, participations));
   }
+  const size_t num_outputs = executable.info->num_outputs();
   for (size_t i = 0; i < args.num_devices; ++i) {
     std::span<PJRT_Buffer* const> arguments;
-    if (num_args > 0) arguments = {args.argument_lists[i], num_args};
+    if (args.num_args > 0) arguments = {args.argument_lists[i], args.num_args};
     PJRT_Buffer** outputs = num_outputs > 0 ? args.output_lists[i] : nullptr;
     PJRT_Event** done =
         args.device_complete_events != nullptr ? &args.device_complete_events[i] : nullptr;
 
-    Status status;
     PJRT_Device* device = one_launch ? nullptr : executable.devices[i];
     if (device == nullptr) {
-      StatusOr<PJRT_Device*> chosen = LaunchDevice(executable, args.execute_device, arguments);
-      if (!chosen.ok()) return chosen.status();
-      device = *chosen;
+      TRIPONT_ASSIGN_OR_RETURN(device, LaunchDevice(executable, args.execute_device, arguments));
     }
     if (several && one_launch) {
-      const auto found = std::find(executable.devices.begin(), executable.devices.end(), device);
-      if (found == executable.devices.end()) [[unlikely]] {
-        return InvalidArgument("program ", executable.info->executable->name(), " is for ",
-                               executable.devices.size(), " devices, and ",
-                               device->description->debug_string, " is not one of them");
-      }
-      participations.push_back(
-          Participate(executable, static_cast<size_t>(found - executable.devices.begin())));
+      TRIPONT_RETURN_IF_ERROR(JoinAlone(executable, device, participations));
     }
     if (!several && is_of_job) [[unlikely]] {
       participations.push_back({.is_alone = true, .device = device->description->id, .launch = {}});
     }
     const Participation* const participation = several || is_of_job ? &participations[i] : nullptr;
-    try {
-      status = Launch(executable, device, arguments, non_donatable, participation, user_data,
-                      caller, outputs, done);
-    } catch (const std::bad_alloc&) {  // the other devices of the launch must hear of it
-      status = ResourceExhausted("program ", executable.info->executable->name(),
-                                 ": out of host memory");
-    } catch (const std::exception& exception) {
-      status = Internal("program ", executable.info->executable->name(), ": ", exception.what());
-    }
+    Status status = Caught(executable, [&] {
+      return Launch(executable, device, arguments, options, participation, outputs, done);
+    });
     if (!status.ok()) [[unlikely]] {
       // Nobody waits for a device that does not take part.
       if (several && participation->launch) {

@@ -7,6 +7,7 @@
 #include "core/runtime/backend_registry.h"
 #include "core/runtime/client.h"
 #include "core/runtime/options.h"
+#include "pjrt/call.h"
 #include "pjrt/functions.h"
 #include "pjrt/wire.h"
 
@@ -197,22 +198,16 @@ Status TopologyDescription_Destroy(PJRT_TopologyDescription_Destroy_Args& args) 
 }
 
 Status TopologyDescription_PlatformName(PJRT_TopologyDescription_PlatformName_Args& args) {
-  args.platform_name = kPlatformName.data();
-  args.platform_name_size = kPlatformName.size();
-  return OkStatus();
+  return Lend(kPlatformName, args.platform_name, args.platform_name_size);
 }
 
 Status TopologyDescription_PlatformVersion(PJRT_TopologyDescription_PlatformVersion_Args& args) {
-  args.platform_version = args.topology->platform_version.data();
-  args.platform_version_size = args.topology->platform_version.size();
-  return OkStatus();
+  return Lend(args.topology->platform_version, args.platform_version, args.platform_version_size);
 }
 
 Status TopologyDescription_GetDeviceDescriptions(
     PJRT_TopologyDescription_GetDeviceDescriptions_Args& args) {
-  args.descriptions = args.topology->device_pointers.data();
-  args.num_descriptions = args.topology->device_pointers.size();
-  return OkStatus();
+  return Lend(args.topology->device_pointers, args.descriptions, args.num_descriptions);
 }
 
 Status TopologyDescription_Serialize(PJRT_TopologyDescription_Serialize_Args& args) {
@@ -300,9 +295,7 @@ Status TopologyDescription_Deserialize(PJRT_TopologyDescription_Deserialize_Args
 }
 
 Status TopologyDescription_Attributes(PJRT_TopologyDescription_Attributes_Args& args) {
-  args.attributes = args.topology->attributes.data();
-  args.num_attributes = args.topology->attributes.size();
-  return OkStatus();
+  return Lend(args.topology->attributes, args.attributes, args.num_attributes);
 }
 
 Status DeviceDescription_Id(PJRT_DeviceDescription_Id_Args& args) {
@@ -316,27 +309,19 @@ Status DeviceDescription_ProcessIndex(PJRT_DeviceDescription_ProcessIndex_Args& 
 }
 
 Status DeviceDescription_Attributes(PJRT_DeviceDescription_Attributes_Args& args) {
-  args.attributes = args.device_description->attributes.data();
-  args.num_attributes = args.device_description->attributes.size();
-  return OkStatus();
+  return Lend(args.device_description->attributes, args.attributes, args.num_attributes);
 }
 
 Status DeviceDescription_Kind(PJRT_DeviceDescription_Kind_Args& args) {
-  args.device_kind = args.device_description->kind.data();
-  args.device_kind_size = args.device_description->kind.size();
-  return OkStatus();
+  return Lend(args.device_description->kind, args.device_kind, args.device_kind_size);
 }
 
 Status DeviceDescription_DebugString(PJRT_DeviceDescription_DebugString_Args& args) {
-  args.debug_string = args.device_description->debug_string.data();
-  args.debug_string_size = args.device_description->debug_string.size();
-  return OkStatus();
+  return Lend(args.device_description->debug_string, args.debug_string, args.debug_string_size);
 }
 
 Status DeviceDescription_ToString(PJRT_DeviceDescription_ToString_Args& args) {
-  args.to_string = args.device_description->to_string.data();
-  args.to_string_size = args.device_description->to_string.size();
-  return OkStatus();
+  return Lend(args.device_description->to_string, args.to_string, args.to_string_size);
 }
 
 }  // namespace tripont::pjrt

@@ -4,7 +4,7 @@
 there would be run by the helper although the program itself never imports it. A helper therefore starts with ``-P``,
 with this process's own flags about paths, and with this process's module path in place of its own.
 
-The compile workers are started by ``core/runtime/compile_worker.cc`` in the same manner.
+The compile workers are started by ``core/runtime/worker_process.cc`` in the same manner.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 #include "core/bindings/arrays.h"
 
 #include <iterator>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -111,35 +112,28 @@ py::dtype DtypeOfType(PrimitiveType type) {
   throw py::type_error("element type " + std::string(TypeName(type)) + " has no NumPy dtype");
 }
 
+Shape ShapeOfArray(const py::array& array) {
+  return {TypeOfDtype(array.dtype()),
+          Dimensions(std::span<const int64_t>(array.shape(), array.ndim()))};
+}
+
 Ref<Buffer> BufferFromArray(Memory* memory, const py::array& array) {
-  Shape shape;
-  shape.type = TypeOfDtype(array.dtype());
-  const std::vector<int64_t> dimensions(array.shape(), array.shape() + array.ndim());
+  const Shape shape = ShapeOfArray(array);
   const std::vector<int64_t> strides(array.strides(), array.strides() + array.ndim());
-  shape.dimensions = Dimensions(dimensions);
-  StatusOr<Ref<Buffer>> buffer = Ref<Buffer>();
   const void* const data = array.data();
-  {
-    const py::gil_scoped_release release;
-    buffer = Buffer::FromHost(memory, shape, data, strides);
-  }
-  return Value(std::move(buffer));
+  return Value(WithoutGil([&] { return Buffer::FromHost(memory, shape, data, strides); }));
 }
 
 py::array ArrayFromBuffer(Buffer& buffer) {
   const Shape& shape = buffer.shape();
   py::array array(DtypeOfType(shape.type),
                   std::vector<py::ssize_t>(shape.dimensions.begin(), shape.dimensions.end()));
-  Status status;
-  {
-    void* const destination = array.mutable_data();
-    const size_t size = static_cast<size_t>(array.nbytes());
-    const py::gil_scoped_release release;
-    StatusOr<Ref<Event>> copied = buffer.CopyToHost(destination, size);
-    status = copied.status();
-    if (copied.ok() && *copied) status = (*copied)->Await();
-  }
-  Check(status);
+  void* const destination = array.mutable_data();
+  const size_t size = static_cast<size_t>(array.nbytes());
+  Check(WithoutGil([&]() -> Status {
+    TRIPONT_ASSIGN_OR_RETURN(const Ref<Event> copied, buffer.CopyToHost(destination, size));
+    return copied ? copied->Await() : OkStatus();
+  }));
   return array;
 }
 
@@ -147,6 +141,18 @@ py::tuple DimensionsTuple(const Dimensions& dimensions) {
   py::tuple tuple(dimensions.size());
   for (size_t i = 0; i < dimensions.size(); ++i) tuple[i] = dimensions[i];
   return tuple;
+}
+
+py::dict StatsDict(const AllocatorStats& stats) {
+  py::dict dict;
+  dict["bytes_in_use"] = stats.bytes_in_use;
+  dict["peak_bytes_in_use"] = stats.peak_bytes_in_use;
+  dict["num_allocs"] = stats.num_allocs;
+  dict["largest_alloc_size"] = stats.largest_alloc_size;
+  dict["bytes_limit"] = stats.bytes_limit;
+  dict["bytes_cached"] = stats.bytes_cached;
+  dict["bytes_reserved"] = stats.bytes_reserved;
+  return dict;
 }
 
 }  // namespace tripont::python

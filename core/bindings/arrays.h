@@ -5,6 +5,7 @@
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 
+#include "core/runtime/allocator.h"
 #include "core/runtime/buffer.h"
 #include "core/runtime/status.h"
 
@@ -24,11 +25,21 @@ T Value(StatusOr<T> value) {
   return std::move(value).value();
 }
 
+// What `function` returns, without the interpreter's lock: it may take long, or wait for a thread
+// that needs the lock.
+template <typename Function>
+auto WithoutGil(const Function& function) {
+  const pybind11::gil_scoped_release release;
+  return function();
+}
+
 // The element type of a NumPy dtype, ml_dtypes' included; TypeError for others.
 PrimitiveType TypeOfDtype(const pybind11::dtype& dtype);
 // The NumPy dtype of an element type; types that NumPy lacks need the package ml_dtypes
 // (ImportError).
 pybind11::dtype DtypeOfType(PrimitiveType type);
+
+Shape ShapeOfArray(const pybind11::array& array);
 
 // A buffer with a copy of `array` (any strides).
 Ref<Buffer> BufferFromArray(Memory* memory, const pybind11::array& array);
@@ -36,6 +47,7 @@ Ref<Buffer> BufferFromArray(Memory* memory, const pybind11::array& array);
 pybind11::array ArrayFromBuffer(Buffer& buffer);
 
 pybind11::tuple DimensionsTuple(const Dimensions& dimensions);
+pybind11::dict StatsDict(const AllocatorStats& stats);
 
 }  // namespace tripont::python
 

@@ -115,10 +115,8 @@ Ref<Buffer> FromMemory(const py::array& array, Device& device) {
     throw py::value_error("the array is not contiguous");
   }
   void* const data = const_cast<void*>(array.data());
-  Shape shape;
-  shape.type = TypeOfDtype(array.dtype());
+  const Shape shape = ShapeOfArray(array);
   if (!Buffer::CanViewInPlace(DefaultMemory(device), data)) return nullptr;
-  shape.dimensions = Dimensions(std::span<const int64_t>(array.shape(), array.ndim()));
   PyObject* const object = array.ptr();
   Py_INCREF(object);
   StatusOr<Ref<Buffer>> buffer = Buffer::FromExternal(DefaultMemory(device), shape, data,
@@ -134,12 +132,7 @@ py::array View(Buffer& buffer) {
                           " cannot be read in place");
   }
   Ref<Buffer> share = Value(Buffer::Share(buffer));
-  Status status;
-  {
-    const py::gil_scoped_release release;
-    status = share->definition_event()->Await();
-  }
-  Check(status);
+  Check(WithoutGil([&] { return share->definition_event()->Await(); }));
   const Shape shape = share->shape();
   void* const data = share->data();
   const py::capsule owner(share.Leak(), [](void* kept) {
@@ -178,12 +171,7 @@ Managed* MakeExport(Buffer& buffer, bool ready) {
   auto exported = std::make_unique<Export<Managed>>();
   exported->share = Value(Buffer::Share(buffer));
   if (!ready) {
-    Status status;
-    {
-      const py::gil_scoped_release release;
-      status = exported->share->definition_event()->Await();
-    }
-    Check(status);
+    Check(WithoutGil([&] { return exported->share->definition_event()->Await(); }));
   }
   exported->shape.assign(shape.dimensions.begin(), shape.dimensions.end());
   exported->strides.resize(exported->shape.size());
@@ -237,11 +225,7 @@ py::object DlpackCapsule(Buffer& buffer, const py::object& stream,
   }
   Ref<Buffer> source(&buffer);
   if (copy.value_or(false)) {
-    StatusOr<Ref<Buffer>> made = [&] {
-      const py::gil_scoped_release release;
-      return buffer.CopyToMemory(buffer.memory());
-    }();
-    source = Value(std::move(made));
+    source = Value(WithoutGil([&] { return buffer.CopyToMemory(buffer.memory()); }));
   }
   if (!max_version || max_version->first < 1) return UnversionedCapsule(*source, false);
   auto* const managed = MakeExport<dlpack::VersionedManagedTensor>(*source, false);

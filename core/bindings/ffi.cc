@@ -56,12 +56,8 @@ void RegisterCustomCall(const std::string& name, const py::object& function, int
       *place = AsHandler(value, what);
     }
   }
-  Status status;
-  {
-    const py::gil_scoped_release release;  // handlers are asked for their metadata
-    status = ffi::RegisterHandler(name, bundle);
-  }
-  Check(status);
+  // Handlers are asked for their metadata.
+  Check(WithoutGil([&] { return ffi::RegisterHandler(name, bundle); }));
 }
 
 void RegisterType(const std::string& name, const py::object& registration) {

@@ -55,12 +55,7 @@ class Tensorflow {
 
   Ref<Buffer> Export(const py::object& tensor) const {
     Capture capture;
-    char* message;
-    {
-      const py::gil_scoped_release release;
-      message = export_(tensor.ptr());
-    }
-    RaiseIf(message);
+    RaiseIf(WithoutGil([&] { return export_(tensor.ptr()); }));
     Ref<Buffer> captured = capture.Take();
     if (!captured) throw std::runtime_error("its array was deleted or donated to a program");
     return captured;
@@ -71,13 +66,11 @@ class Tensorflow {
     const int ordinal = static_cast<int>(buffer.device()->id());
     void* const the_context = context.get_pointer();
     void* handle = nullptr;
-    char* message;
-    {
-      const py::gil_scoped_release release;
-      message = import_(the_context, ticket, dtype, ordinal, &handle);
+    RaiseIf(WithoutGil([&] {
+      char* const message = import_(the_context, ticket, dtype, ordinal, &handle);
       if (message != nullptr) (void)exchange::Collect(ticket);
-    }
-    RaiseIf(message);
+      return message;
+    }));
     void* tensor = nullptr;
     RaiseIf(wrap_(handle, &tensor));
     if (tensor == nullptr) throw py::error_already_set();

@@ -58,20 +58,12 @@ Options MakeOptions(const std::map<std::string, OptionValue>& settings) {
 
 Ref<Client> MakeClient(const std::map<std::string, OptionValue>& settings) {
   const Options options = MakeOptions(settings);
-  StatusOr<Ref<Client>> client = [&] {
-    const py::gil_scoped_release release;
-    return Client::Create(options);
-  }();
-  return Value(std::move(client));
+  return Value(WithoutGil([&] { return Client::Create(options); }));
 }
 
 Ref<Executable> Load(const py::bytes& artifact, Backend& backend) {
   std::string bytes(artifact);
-  StatusOr<Ref<Executable>> executable = [&] {
-    const py::gil_scoped_release release;
-    return Executable::Load(std::move(bytes), backend);
-  }();
-  return Value(std::move(executable));
+  return Value(WithoutGil([&] { return Executable::Load(std::move(bytes), backend); }));
 }
 
 // For the devices that the process uses; if it uses none yet, those that the environment names.
@@ -79,11 +71,7 @@ Ref<Executable> LoadForThisProcess(const py::bytes& artifact) {
   Core* core = Core::GetIfCreated();
   if (core == nullptr) {
     const Options options = MakeOptions({});
-    StatusOr<Core*> made = [&] {
-      const py::gil_scoped_release release;
-      return Core::Get(options);
-    }();
-    core = Value(std::move(made));
+    core = Value(WithoutGil([&] { return Core::Get(options); }));
   }
   return Load(artifact, core->backend());
 }
@@ -95,16 +83,7 @@ Memory* FindMemory(const Device& device, const std::string& kind) {
 }
 
 py::dict MemoryStats(const Device& device, const std::string& kind) {
-  const AllocatorStats stats = device.memory_stats(FindMemory(device, kind)->kind());
-  py::dict dict;
-  dict["bytes_in_use"] = stats.bytes_in_use;
-  dict["peak_bytes_in_use"] = stats.peak_bytes_in_use;
-  dict["num_allocs"] = stats.num_allocs;
-  dict["largest_alloc_size"] = stats.largest_alloc_size;
-  dict["bytes_limit"] = stats.bytes_limit;
-  dict["bytes_cached"] = stats.bytes_cached;
-  dict["bytes_reserved"] = stats.bytes_reserved;
-  return dict;
+  return StatsDict(device.memory_stats(FindMemory(device, kind)->kind()));
 }
 
 py::tuple CompileProgram(Client& client, const std::string& program, const std::string& format,
@@ -112,14 +91,11 @@ py::tuple CompileProgram(Client& client, const std::string& program, const std::
                          const std::map<std::string, OptionValue>& options) {
   std::map<std::string, std::string> texts;
   for (const auto& [name, value] : options) texts[name] = OptionText(value);
-  StatusOr<Ref<Executable>> result = Internal("");
   bool from_cache = false;
-  {
-    const py::gil_scoped_release release;
-    result = client.CompileAndLoad(program, format, compile_options, texts,
-                                   Client::LoadAs::kDescription, &from_cache);
-  }
-  const Ref<Executable> compiled = Value(std::move(result));
+  const Ref<Executable> compiled = Value(WithoutGil([&] {
+    return client.CompileAndLoad(program, format, compile_options, texts,
+                                 Client::LoadAs::kDescription, &from_cache);
+  }));
   return py::make_tuple(py::bytes(compiled->bytes()), from_cache);
 }
 
@@ -171,15 +147,10 @@ std::vector<Ref<Buffer>> Execute(Executable& executable, Device* device,
   std::vector<Buffer*> pointers;
   for (const Ref<Buffer>& argument : arguments) pointers.push_back(argument.get());
   std::vector<Ref<Buffer>> results(executable.artifact().results.size());
-  Status status;
-  {
-    const py::gil_scoped_release release;
-    status = executable.Execute(device, pointers, non_donatable, results);
-    if (status.ok() && NeedsCutting(executable.artifact())) {
-      status = CutResults(executable, results);
-    }
-  }
-  Check(status);
+  Check(WithoutGil([&]() -> Status {
+    TRIPONT_RETURN_IF_ERROR(executable.Execute(device, pointers, non_donatable, results));
+    return NeedsCutting(executable.artifact()) ? CutResults(executable, results) : OkStatus();
+  }));
   results.resize(executable.artifact().visible_results);
   return results;
 }
@@ -234,12 +205,9 @@ py::list Backends() {
 py::list ListDevices(const std::string& name, const std::string& python) {
   const BackendRegistration& backend = BackendOf(name);
   if (backend.list == nullptr) return py::list();
-  StatusOr<std::vector<DeviceFacts>> devices = [&] {
-    const py::gil_scoped_release release;
-    return backend.list(python);
-  }();
+  std::vector<DeviceFacts> devices = Value(WithoutGil([&] { return backend.list(python); }));
   py::list list;
-  for (DeviceFacts& device : Value(std::move(devices))) {
+  for (DeviceFacts& device : devices) {
     py::dict values;
     for (auto& [key, value] : device.values) values[py::str(key)] = std::move(value);
     list.append(py::make_tuple(device.description, values));
@@ -301,14 +269,7 @@ py::tuple StopProfile() {
   return py::make_tuple(events, dropped);
 }
 
-}  // namespace
-
-PYBIND11_MODULE(_tripont, m) {
-  m.doc() = "The runtime of tripont: devices, buffers, and compiled programs.";
-  DefineStatusError(m);
-  DefineFfi(m);
-  DefineCallbacks(m);
-
+void DefineDevice(py::module_& m) {
   py::class_<Device, std::unique_ptr<Device, py::nodelete>>(m, "Device",
                                                             "Something that programs run on.")
       .def_property_readonly("id", &Device::id)
@@ -338,7 +299,9 @@ PYBIND11_MODULE(_tripont, m) {
       .def("__repr__", [](const Device& device) {
         return StrCat("<tripont device ", device.id(), ": ", device.description(), ">");
       });
+}
 
+void DefineClient(py::module_& m) {
   py::class_<Client, Ref<Client>>(m, "Client",
                                   "A view of the process's core, with options of its own.")
       .def(py::init(&MakeClient), py::arg("options") = std::map<std::string, OptionValue>(),
@@ -367,7 +330,9 @@ PYBIND11_MODULE(_tripont, m) {
       .def(
           "clear_cache", [](Client& client) { return client.cache().Clear(); },
           py::call_guard<py::gil_scoped_release>(), "Removes all entries; how many.");
+}
 
+void DefineBuffer(py::module_& m) {
   py::class_<Buffer, Ref<Buffer>>(m, "Buffer", "An array in a device's memory.")
       .def_static(
           "from_array",
@@ -391,12 +356,7 @@ PYBIND11_MODULE(_tripont, m) {
       .def(
           "wait",
           [](const Buffer& buffer) {
-            Status status;
-            {
-              const py::gil_scoped_release release;
-              status = buffer.definition_event()->Await();
-            }
-            Check(status);
+            Check(WithoutGil([&] { return buffer.definition_event()->Await(); }));
           },
           "Waits until the content is there; raises the error if there will be none.")
       .def("delete", &Buffer::Delete)
@@ -405,11 +365,7 @@ PYBIND11_MODULE(_tripont, m) {
           [](Buffer& buffer, Device& device, const std::string& kind) {
             Memory* const memory = FindMemory(device, kind);
             // Waits if the device's queue is full, perhaps of calls of Python functions.
-            StatusOr<Ref<Buffer>> copy = [&] {
-              const py::gil_scoped_release release;
-              return buffer.CopyToMemory(memory);
-            }();
-            return Value(std::move(copy));
+            return Value(WithoutGil([&] { return buffer.CopyToMemory(memory); }));
           },
           py::arg("device"), py::arg("memory_kind") = "device")
       .def(
@@ -418,16 +374,14 @@ PYBIND11_MODULE(_tripont, m) {
           "Address of the content; only meaningful with an external reference.")
       .def("add_external_reference",
            [](Buffer& buffer) {
-             Status status;
-             {
-               const py::gil_scoped_release release;  // content may have to be made, or awaited
-               status = buffer.AddExternalReference();
-             }
-             Check(status);
+             // Content may have to be made, or awaited.
+             Check(WithoutGil([&] { return buffer.AddExternalReference(); }));
            })
       .def("drop_external_reference",
            [](Buffer& buffer) { Check(buffer.DropExternalReference()); });
+}
 
+void DefineExecutable(py::module_& m) {
   py::class_<Executable, Ref<Executable>>(m, "Executable", "A compiled program, ready to run.")
       .def_static(
           "load", &LoadForThisProcess, py::arg("artifact"),
@@ -447,7 +401,10 @@ PYBIND11_MODULE(_tripont, m) {
            "donated.")
       .def("run", &Run, py::arg("device"), py::arg("arrays"),
            "NumPy arrays (or scalars) in, NumPy arrays out.");
+}
 
+// What this process has: options, the CPU, libraries.
+void DefineInstallation(py::module_& m) {
   m.def("version", [] { return std::string(Version()); });
   m.def(
       "options",
@@ -467,10 +424,9 @@ PYBIND11_MODULE(_tripont, m) {
       "library_calls", [] { return LibraryRegistry::Global().names(); },
       "Library calls that programs can make.");
   m.def("library_versions", &LibraryVersions, "(name, version and path) of the libraries in use.");
-  m.def(
-      "find_python",
-      [](const std::string& python) { return Value(CompileWorkerPool::FindPython(python)); },
-      py::arg("python") = "", "The interpreter that compile workers run on.");
+}
+
+void DefineBackends(py::module_& m) {
   m.def("backends", &Backends,
         "The registered kinds of devices, as dictionaries: host, which is the first, and what "
         "TRIPONT_DEVICE can name besides.");
@@ -483,14 +439,25 @@ PYBIND11_MODULE(_tripont, m) {
   m.def("choose_devices", &ChooseDevices, py::arg("backend"), py::arg("choice"), py::arg("devices"),
         "The numbers of the devices, among those that list_devices gave, that a choice means: "
         "\"gpu\" of TRIPONT_DEVICE=sycl:gpu, or \"\". Raises StatusError NOT_FOUND.");
-  m.def("cache_counters", &CacheCounters,
-        "The counters of the on-disk cache, summed over the clients of the process.");
+}
+
+void DefineProfile(py::module_& m) {
   m.def("start_profile", &StartProfile,
         "From now on every thunk of every execution is timed. Raises StatusError "
         "FAILED_PRECONDITION if a profile is being taken.");
   m.def("stop_profile", &StopProfile,
         "Ends the profile: ([(program, number of the thunk, index of its debug information, start "
         "in ns, end in ns), ...], number of events that were too many to keep).");
+}
+
+// The cache of compiled programs, and the workers that compile them.
+void DefineCompiles(py::module_& m) {
+  m.def("cache_counters", &CacheCounters,
+        "The counters of the on-disk cache, summed over the clients of the process.");
+  m.def(
+      "find_python",
+      [](const std::string& python) { return Value(WorkerInterpreter::FindPython(python)); },
+      py::arg("python") = "", "The interpreter that compile workers run on.");
   m.def("worker_counters", &WorkerCounters);
   m.def(
       "end_compiles",
@@ -501,6 +468,23 @@ PYBIND11_MODULE(_tripont, m) {
       "Ends what is being compiled: whoever waits for it gets an error. For the end of the "
       "program.");
   m.def("worker_processes", &WorkerProcesses, "Process ids of the compile workers.");
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_tripont, m) {
+  m.doc() = "The runtime of tripont: devices, buffers, and compiled programs.";
+  DefineStatusError(m);
+  DefineFfi(m);
+  DefineCallbacks(m);
+  DefineDevice(m);
+  DefineClient(m);
+  DefineBuffer(m);
+  DefineExecutable(m);
+  DefineInstallation(m);
+  DefineBackends(m);
+  DefineProfile(m);
+  DefineCompiles(m);
   py::module_ testing =
       m.def_submodule("testing", "Parts of the runtime by themselves, for its tests.");
   DefineTesting(testing);

@@ -42,18 +42,7 @@ class TestAllocator {
     allocator_.Free({reinterpret_cast<void*>(block.first), block.second});
   }
   void Trim() { allocator_.Trim(); }
-  py::dict Stats() const {
-    const AllocatorStats stats = allocator_.stats();
-    py::dict dict;
-    dict["bytes_in_use"] = stats.bytes_in_use;
-    dict["peak_bytes_in_use"] = stats.peak_bytes_in_use;
-    dict["num_allocs"] = stats.num_allocs;
-    dict["largest_alloc_size"] = stats.largest_alloc_size;
-    dict["bytes_limit"] = stats.bytes_limit;
-    dict["bytes_cached"] = stats.bytes_cached;
-    dict["bytes_reserved"] = stats.bytes_reserved;
-    return dict;
-  }
+  py::dict Stats() const { return StatsDict(allocator_.stats()); }
   double NanosecondsPerPair(size_t size, int64_t count) {
     const auto start = std::chrono::steady_clock::now();
     for (int64_t i = 0; i < count; ++i) allocator_.Free(allocator_.TryAllocate(size));
@@ -174,9 +163,25 @@ double NanosecondsPerExecution(Executable& executable, Device* device,
   return elapsed.count() / static_cast<double>(count);
 }
 
-}  // namespace
+// What two devices are told if the work of their collective throws.
+std::vector<std::pair<std::string, std::string>> FailingMeeting() {
+  const py::gil_scoped_release release;
+  const auto launch = MakeRef<Launch>("p", Placement{{0, 1}}, 0, 0);
+  const std::vector<int64_t> members = {0, 1};
+  std::vector<std::pair<std::string, std::string>> told(members.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < members.size(); ++i) {
+    threads.emplace_back([&, i] {
+      told[i] = StatusParts(launch->Meet(
+          0, "all-reduce", members, i, nullptr, {},
+          [](std::span<const Launch::Contribution>) -> Status { throw std::bad_alloc(); }));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return told;
+}
 
-void DefineTesting(py::module_& m) {
+void DefineAllocator(py::module_& m) {
   py::class_<TestAllocator>(m, "Allocator")
       .def(py::init<int64_t, int64_t>(), py::arg("limit"), py::arg("cache_limit"))
       .def("allocate", &TestAllocator::Allocate)
@@ -186,7 +191,10 @@ void DefineTesting(py::module_& m) {
       .def("stress", &TestAllocator::Stress, py::call_guard<py::gil_scoped_release>())
       .def("nanoseconds_per_pair", &TestAllocator::NanosecondsPerPair,
            py::call_guard<py::gil_scoped_release>());
+  m.def("available_in_group", &AvailableInGroup, py::arg("folder"));
+}
 
+void DefineEvent(py::module_& m) {
   py::class_<Event, Ref<Event>>(m, "Event")
       .def(py::init([] { return MakeRef<Event>(); }))
       .def_static("always_ready", [] { return Ref<Event>(Event::AlwaysReady()); })
@@ -198,15 +206,9 @@ void DefineTesting(py::module_& m) {
             event.SetError(Status(StatusCodeFromInt(code), message));
           },
           py::call_guard<py::gil_scoped_release>())
-      .def("wait",
-           [](const Event& event) {
-             Status status;
-             {
-               const py::gil_scoped_release release;
-               status = event.Await();
-             }
-             return StatusParts(status);
-           })
+      .def(
+          "wait",
+          [](const Event& event) { return StatusParts(WithoutGil([&] { return event.Await(); })); })
       .def("on_ready",
            [](Event& event,
               const std::function<void(const std::string&, const std::string&)>& callback) {
@@ -216,7 +218,9 @@ void DefineTesting(py::module_& m) {
                callback(code, message);
              });
            });
+}
 
+void DefineStream(py::module_& m) {
   py::class_<TestStream>(m, "Stream")
       .def(py::init<>())
       .def("sleep", &TestStream::Sleep, py::call_guard<py::gil_scoped_release>())
@@ -225,26 +229,24 @@ void DefineTesting(py::module_& m) {
       .def("is_idle", &TestStream::IsIdle)
       .def("synchronize", &TestStream::Synchronize, py::call_guard<py::gil_scoped_release>())
       .def("set_unbounded", &TestStream::SetUnbounded);
-
-  py::class_<TestFlights>(m, "CollectivesInFlight")
-      .def(py::init<>())
-      .def("begin", &TestFlights::Begin)
-      .def("wait", &TestFlights::Await, py::call_guard<py::gil_scoped_release>())
-      .def("wait_all", &TestFlights::AwaitAll, py::call_guard<py::gil_scoped_release>());
-
   m.def(
       "occupy",
       [](Device& device, const Ref<Event>& until) {
         device.stream().Enqueue([until] { (void)until->Await(); });
       },
       "Keeps the device's stream busy until the event is decided.");
-  m.def("available_in_group", &AvailableInGroup, py::arg("folder"));
-  m.def("crc32", [](const py::bytes& data) { return Crc32(std::string_view(data)); });
-  m.def("sha256", [](const std::vector<std::string>& parts) {
-    Sha256 sha;
-    for (const std::string& part : parts) sha.Update(part);
-    return sha.FinishHex();
-  });
+}
+
+void DefineCollectives(py::module_& m) {
+  py::class_<TestFlights>(m, "CollectivesInFlight")
+      .def(py::init<>())
+      .def("begin", &TestFlights::Begin)
+      .def("wait", &TestFlights::Await, py::call_guard<py::gil_scoped_release>())
+      .def("wait_all", &TestFlights::AwaitAll, py::call_guard<py::gil_scoped_release>());
+  m.def("failing_meeting", &FailingMeeting);
+}
+
+void DefineBuffers(py::module_& m) {
   m.def(
       "pending_buffer",
       [](Device& device, const py::array& like, const Ref<Event>& definition) {
@@ -258,10 +260,7 @@ void DefineTesting(py::module_& m) {
   m.def(
       "external_buffer",
       [](Device& device, const py::array& array, const std::function<void()>& on_delete) {
-        Shape shape{TypeOfDtype(array.dtype()), {}};
-        const std::vector<int64_t> dimensions(array.shape(), array.shape() + array.ndim());
-        shape.dimensions = Dimensions(dimensions);
-        return Value(Buffer::FromExternal(device.default_memory(), shape,
+        return Value(Buffer::FromExternal(device.default_memory(), ShapeOfArray(array),
                                           const_cast<void*>(array.data()), [on_delete] {
                                             const py::gil_scoped_acquire acquire;
                                             on_delete();
@@ -271,35 +270,29 @@ void DefineTesting(py::module_& m) {
   m.def(
       "borrowed_buffer",
       [](Device& device, const py::array& array) {
-        Shape shape{TypeOfDtype(array.dtype()), {}};
-        const std::vector<int64_t> dimensions(array.shape(), array.shape() + array.ndim());
-        shape.dimensions = Dimensions(dimensions);
-        return Value(
-            Buffer::Borrow(device.default_memory(), shape, const_cast<void*>(array.data()), [] {}));
+        return Value(Buffer::Borrow(device.default_memory(), ShapeOfArray(array),
+                                    const_cast<void*>(array.data()), [] {}));
       },
       "A view of an array's memory that is lent for one execution that this thread starts.");
   m.def("deposit", [](Buffer& source) { return exchange::Deposit(Value(Buffer::Share(source))); });
   m.def("collect", [](int64_t ticket) { return Value(exchange::Collect(ticket)); });
+}
+
+}  // namespace
+
+void DefineTesting(py::module_& m) {
+  DefineAllocator(m);
+  DefineEvent(m);
+  DefineStream(m);
+  DefineCollectives(m);
+  DefineBuffers(m);
+  m.def("crc32", [](const py::bytes& data) { return Crc32(std::string_view(data)); });
+  m.def("sha256", [](const std::vector<std::string>& parts) {
+    Sha256 sha;
+    for (const std::string& part : parts) sha.Update(part);
+    return sha.FinishHex();
+  });
   m.def("nanoseconds_per_execution", &NanosecondsPerExecution);
-  m.def(
-      "failing_meeting",
-      [] {
-        const py::gil_scoped_release release;
-        const auto launch = MakeRef<Launch>("p", Placement{{0, 1}}, 0, 0);
-        const std::vector<int64_t> members = {0, 1};
-        std::vector<std::pair<std::string, std::string>> told(members.size());
-        std::vector<std::thread> threads;
-        for (size_t i = 0; i < members.size(); ++i) {
-          threads.emplace_back([&, i] {
-            told[i] = StatusParts(launch->Meet(
-                0, "all-reduce", members, i, nullptr, {},
-                [](std::span<const Launch::Contribution>) -> Status { throw std::bad_alloc(); }));
-          });
-        }
-        for (std::thread& thread : threads) thread.join();
-        return told;
-      },
-      "What two devices are told if the work of their collective throws.");
   m.def("in_forked_child", &InForkedChild);
 }
 

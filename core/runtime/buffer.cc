@@ -26,6 +26,25 @@ uint64_t NewThread() {
   return threads.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
+// Calls `copy`, which reads the buffer's memory, when the content is there: now (and gives null), or
+// later. The event says when it is done, or has the producer's error.
+template <typename Copy>
+StatusOr<Ref<Event>> ReadWhenReady(Buffer& buffer, const Copy& copy) {
+  TRIPONT_ASSIGN_OR_RETURN(Hold hold, buffer.Acquire());
+  if (buffer.IsReady()) {
+    copy();
+    return Ref<Event>();
+  }
+  auto done = MakeRef<Event>();
+  buffer.definition_event()->OnReady(
+      [copy, done, hold = std::make_shared<Hold>(std::move(hold))](const Status& status) {
+        if (status.ok()) copy();
+        hold->Release();
+        status.ok() ? done->SetReady() : done->SetError(status);
+      });
+  return done;
+}
+
 // Empty if dense.
 StatusOr<std::vector<int64_t>> CheckStrides(const Shape& shape,
                                             std::span<const int64_t> byte_strides) {
@@ -376,25 +395,12 @@ StatusOr<Ref<Event>> Buffer::CopyToHost(void* destination, size_t size,
     }
     return CopyRawToHost(destination, 0, byte_size_);
   }
-  if (!TryHold()) return HoldError();
-  Hold hold{Ref<Buffer>(this)};
   const auto copy = [this, destination, strides = std::move(strides)] {
     const HostActivity activity(kDeviceToHost, static_cast<int64_t>(byte_size_));
     StridedCopy(destination, strides, data_, shape_.DenseByteStrides(), shape_.dimensions,
                 ByteWidth(shape_.type));
   };
-  if (IsReady()) {
-    copy();
-    return Ref<Event>();
-  }
-  auto done = MakeRef<Event>();
-  definition_event()->OnReady(
-      [copy, done, hold = std::make_shared<Hold>(std::move(hold))](const Status& status) {
-        if (status.ok()) copy();
-        hold->Release();
-        status.ok() ? done->SetReady() : done->SetError(status);
-      });
-  return done;
+  return ReadWhenReady(*this, copy);
 }
 
 StatusOr<Ref<Event>> Buffer::CopyRawToHost(void* destination, size_t offset, size_t size) {
@@ -402,24 +408,11 @@ StatusOr<Ref<Event>> Buffer::CopyRawToHost(void* destination, size_t offset, siz
     return InvalidArgument("bytes ", offset, " to ", offset, " + ", size,
                            " are outside the array of shape ", shape_, " (", byte_size_, " bytes)");
   }
-  if (!TryHold()) return HoldError();
-  Hold hold{Ref<Buffer>(this)};
   const auto copy = [this, destination, offset, size] {
     const HostActivity activity(kDeviceToHost, static_cast<int64_t>(size));
     ParallelCopy(destination, static_cast<const char*>(data_) + offset, size);
   };
-  if (IsReady()) {
-    copy();
-    return Ref<Event>();
-  }
-  auto done = MakeRef<Event>();
-  definition_event()->OnReady(
-      [copy, done, hold = std::make_shared<Hold>(std::move(hold))](const Status& status) {
-        if (status.ok()) copy();
-        hold->Release();
-        status.ok() ? done->SetReady() : done->SetError(status);
-      });
-  return done;
+  return ReadWhenReady(*this, copy);
 }
 
 StatusOr<Ref<Buffer>> Buffer::CopyToMemory(Memory* destination) {

@@ -16,7 +16,7 @@
 #include "core/runtime/allocator.h"
 #include "core/runtime/artifact_cache.h"
 #include "core/runtime/backend.h"
-#include "core/runtime/compile_worker.h"
+#include "core/runtime/compile_worker_pool.h"
 #include "core/runtime/device.h"
 #include "core/runtime/executable.h"
 #include "core/runtime/export.h"

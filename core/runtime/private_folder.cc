@@ -50,12 +50,6 @@ bool WriteWhole(int fd, std::string_view content) {
 
 }  // namespace
 
-FileDescriptor::~FileDescriptor() {
-  if (fd_ >= 0) close(fd_);
-}
-
-bool FileDescriptor::Close() { return close(std::exchange(fd_, -1)) == 0; }
-
 size_t ReadUpTo(int fd, char* data, size_t size) {
   size_t done = 0;
   while (done < size) {

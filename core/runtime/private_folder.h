@@ -20,30 +20,10 @@
 #include <utility>
 #include <vector>
 
+#include "core/runtime/file_descriptor.h"
 #include "core/runtime/status.h"
 
 namespace tripont {
-
-// A descriptor that is closed with its owner; -1: none.
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int fd = -1) : fd_(fd) {}
-  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~FileDescriptor();
-  int get() const { return fd_; }
-  bool valid() const { return fd_ >= 0; }
-  // Gives it to the caller, who closes it.
-  int Release() { return std::exchange(fd_, -1); }
-  // Closes it now; false if the content may not have been written.
-  bool Close();
-
- private:
-  int fd_;
-};
 
 class PrivateFolder {
  public:

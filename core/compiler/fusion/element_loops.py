@@ -27,6 +27,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from ..ir.classes import Classes
 from ..ir.hlo import Computation, Instruction, Shape
 from ..ir.patterns import reshape_groups
 from ..ir.registry import OPS
@@ -164,7 +165,7 @@ class _Analysis:
         self.plan = Plan()
         self.first: dict[Result, int] = {}  # the number of a value's first dimension
         self.sizes: list[int] = []
-        self.parent: list[int] = []
+        self.same = Classes()  # numbers of dimensions that go together
         self.broken: set[int] = set()
         self.carried: list[Result] = []  # states in registers: parameters of bodies
         self.read_anywhere: set[Instruction] = set()
@@ -187,22 +188,15 @@ class _Analysis:
             if not isinstance(shape, Shape):
                 raise _NotElementwise
             self.first[value, n] = len(self.sizes)
-            self.parent += range(len(self.sizes), len(self.sizes) + shape.rank)
+            self.same.add(shape.rank)
             self.sizes += shape.dims
-
-    def find(self, node: int) -> int:
-        parent = self.parent
-        while parent[node] != node:
-            parent[node] = parent[parent[node]]
-            node = parent[node]
-        return node
 
     def tie(self, a: Instruction, d: int, b: Instruction, e: int, m: int = 0, n: int = 0) -> None:
         """Dimension ``d`` of ``a`` (of its result ``m``) and ``e`` of ``b`` go together."""
-        x, y = self.find(self.first[a, m] + d), self.find(self.first[b, n] + e)
+        x, y = self.first[a, m] + d, self.first[b, n] + e
         if self.sizes[x] != self.sizes[y]:
             raise _NotElementwise
-        self.parent[x] = y
+        self.same.join(x, y)
 
     def tie_all(self, a: Instruction, b: Instruction, m: int = 0, n: int = 0) -> None:
         for d in range(len(a.result_shapes[m].dims)):  # type: ignore[union-attr]
@@ -432,14 +426,14 @@ class _Analysis:
     def classes(self, value: Instruction, n: int = 0) -> list[int]:
         """The class of each dimension of a value; -1 for those that cannot be an axis."""
         first, dims = self.first[value, n], value.result_shapes[n].dims  # type: ignore[union-attr]
-        found = [self.find(first + d) for d in range(len(dims))]
+        found = [self.same.find(first + d) for d in range(len(dims))]
         return [
             c if size > 1 and c not in self.broken else -1
             for c, size in zip(found, dims, strict=True)
         ]
 
     def choose_axes(self) -> None:
-        self.broken = {self.find(node) for node in self.broken}
+        self.broken = {self.same.find(node) for node in self.broken}
         for (
             value,
             n,

@@ -52,7 +52,7 @@ def make_fusion(
             )
         )
     key.append(tuple(numbers[r] for r in roots))
-    name = fusion_name(members, roots, kind)
+    name = fusion_name(members, roots)
     if len(roots) == 1:
         root = inner[roots[0]]
         shape = root.shape
@@ -71,7 +71,7 @@ def make_fusion(
     )
 
 
-def fusion_name(members: list[Instruction], roots: list[Instruction], kind: str) -> str:
+def fusion_name(members: list[Instruction], roots: list[Instruction]) -> str:
     """A short name that says what the fusion does: the first interesting opcodes and the last."""
     dull = (
         "broadcast",

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..ir import dtypes, hlo
-from ..ir.hlo import Computation, DotDimensionNumbers, Instruction, Shape, parameter
+from ..ir.hlo import DotDimensionNumbers, Instruction, Shape
+from ..ir.moves import addition
 
 if TYPE_CHECKING:
     from .stablehlo import BlockReader, Results
@@ -79,11 +80,7 @@ def _only(
         return value, names
     kept = [n for n in range(len(names)) if n not in gone]
     shape = Shape(value.dtype, tuple(value.dims[n] for n in kept))
-    scalar = Shape(value.dtype)
-    a, b = parameter(0, scalar, "a"), parameter(1, scalar, "b")
-    body = Computation.from_root(
-        block.program.unique_name("einsum_sum"), [a, b], Instruction("add", scalar, (a, b))
-    )
+    body = addition(value.dtype, block.program.unique_name("einsum_sum"))
     zero = _splat(block, value, ())
     dimensions = {"dimensions": tuple(gone)}
     return block.emit("reduce", shape, (value, zero), dimensions, (body,)), [names[n] for n in kept]

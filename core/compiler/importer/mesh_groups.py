@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from ..formats.wire_format import Field, fields, integers, message, submessages, unpacked
+from ..ir.hlo import strides_of
 
 Groups = tuple[tuple[int, ...], ...]
 
@@ -76,7 +77,7 @@ def replica_groups(
         and factor.before * factor.size <= part.before * part.size
     ]
     outside = [n for n in range(len(factors)) if n not in inside]
-    strides = [math.prod(f.size for f in factors[n + 1 :]) for n in range(len(factors))]
+    strides = strides_of([f.size for f in factors])
 
     def places(numbers: list[int]) -> list[int]:
         """Where the devices lie that differ in these factors alone, the last of them fastest."""
@@ -120,7 +121,7 @@ def _devices(mesh: memoryview) -> list[int] | None:
         sizes, order = _numbers(transform, _RESHAPE), _numbers(transform, _TRANSPOSE)
         if sorted(order) != list(range(len(sizes))):
             raise ValueError(f"{order} does not order dimensions of {sizes}")
-        strides = [math.prod(sizes[n + 1 :]) for n in range(len(sizes))]
+        strides = strides_of(sizes)
         return [
             sum(i * strides[n] for i, n in zip(index, order, strict=True))
             for index in itertools.product(*(range(sizes[n]) for n in order))

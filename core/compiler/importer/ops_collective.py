@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..ir import hlo
 from ..ir.errors import invalid_argument
+from ..ir.moves import addition
 from . import attributes, bindings
 from .mesh_groups import AxisPart, replica_groups
 
@@ -156,11 +157,7 @@ def read_collective_permute(block: BlockReader, operation: Any) -> Results:
 def read_cross_replica_sum(block: BlockReader, operation: Any) -> Results:
     """``mhlo.cross-replica-sum``, from before there was an all-reduce."""
     (operand,) = block.operands(operation)
-    scalar = hlo.Shape(operand.dtype)
-    a, b = hlo.parameter(0, scalar, "a"), hlo.parameter(1, scalar, "b")
-    body = hlo.Computation.from_root(
-        block.program.unique_name("sum"), [a, b], hlo.Instruction("add", scalar, (a, b))
-    )
+    body = addition(operand.dtype, block.program.unique_name("sum"))
     values = {**_groups(block, operation), "use_global_device_ids": False}
     return block.emit_results(operation, "all-reduce", [operand], values, (body,))
 

@@ -69,6 +69,19 @@ class Shape:
         return f"{self.dtype.name}[{','.join(map(str, self.dims))}]"
 
 
+def strides_of(dims: Sequence[int], order: Sequence[int] | None = None) -> list[int]:
+    """How far apart neighbours along each dimension of a dense array are, in elements.
+
+    ``order``: the dimensions as they lie in memory, the minor one last; row-major if it is None.
+    """
+    strides = [0] * len(dims)
+    stride = 1
+    for d in reversed(order if order is not None else range(len(dims))):
+        strides[d] = stride
+        stride *= dims[d]
+    return strides
+
+
 @dataclass(frozen=True, slots=True)
 class TupleShape:
     """The shapes of several results. Elements are arrays or tokens, never tuples."""

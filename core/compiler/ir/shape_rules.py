@@ -74,6 +74,18 @@ def check_signature(
         )
 
 
+def reduced_operands(instruction: Instruction) -> tuple[list[Shape], list[Shape]]:
+    """The arrays of a reduction, of any kind, and the scalars from which it starts: as many, which its body takes."""
+    shapes = arrays_of(instruction)
+    require(len(shapes) % 2 == 0 and bool(shapes), f"{len(shapes)} operands")
+    arrays, accumulators = shapes[: len(shapes) // 2], shapes[len(shapes) // 2 :]
+    require(all(s.dims == arrays[0].dims for s in arrays), "the operands' dimensions differ")
+    require(all(s.rank == 0 for s in accumulators), "an initial value is not a scalar")
+    values = [Shape(s.dtype) for s in arrays]
+    check_signature(instruction.called[0], [*accumulators, *values], accumulators, "the body")
+    return arrays, accumulators
+
+
 def same_shape(instruction: Instruction) -> Shape:
     """All operands of one shape, which is the result's."""
     shapes = arrays_of(instruction)

@@ -165,7 +165,7 @@ def assign(module: Module) -> Assignment:
     temporaries: list[Group] = []
     moves = _moves_inside(live, temporaries)
     final = _final_moves(results, aliases, parameters, fresh, allocations, live)
-    moves[None, "results"] = _sequence(final, live.end, live.all, temporaries)
+    moves[None, "results"] = _sequence(final, live.end, temporaries)
 
     arena = place_in_arena([*_groups(live.all), *temporaries], len(allocations))
     if arena:
@@ -233,7 +233,7 @@ def _moves_inside(live: Liveness, temporaries: list[Group]) -> dict[Place, list[
     moves: dict[Place, list[Move]] = {}
 
     def ordered(pairs: Sequence[tuple[Value, Value]], time: int) -> list[Move]:
-        return _sequence(pairs, time, live.all, temporaries)
+        return _sequence(pairs, time, temporaries)
 
     for loop in live.loops:
         begin = loop.state[0].start if loop.state else 0
@@ -365,7 +365,7 @@ def _final_moves(
 
 
 def _sequence(
-    pairs: Sequence[tuple[Value, Value]], time: int, values: list[Value], temporaries: list[Group]
+    pairs: Sequence[tuple[Value, Value]], time: int, temporaries: list[Group]
 ) -> list[Move]:
     """Order simultaneous moves (destination, source) so that none overwrites a source still to be
     read.

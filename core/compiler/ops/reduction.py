@@ -12,26 +12,24 @@ from ..importer import ops_reduction
 from ..ir.cost import elements_of_operands
 from ..ir.hlo import AnyShape, Instruction, Shape
 from ..ir.registry import ANY, WORTH, Array, both, register
-from ..ir.shape_rules import arrays_of, check_distinct, check_signature, one_or_tuple, require
+from ..ir.shape_rules import (
+    arrays_of,
+    check_distinct,
+    check_signature,
+    one_or_tuple,
+    reduced_operands,
+    require,
+)
 from ..passes import decompose
 from ..reference.evaluate import evaluate_elementwise, fold
 from . import kernels
 
 
 def _reduce_shape(instruction: Instruction) -> AnyShape:
-    shapes = arrays_of(instruction)
-    require(len(shapes) % 2 == 0 and bool(shapes), f"{len(shapes)} operands")
-    count = len(shapes) // 2
+    arrays, accumulators = reduced_operands(instruction)
     dimensions = instruction.attributes["dimensions"]
-    check_distinct(dimensions, shapes[0].rank, "dimensions")
-    require(
-        all(s.dims == shapes[0].dims for s in shapes[:count]), "the operands' dimensions differ"
-    )
-    accumulators = shapes[count:]
-    require(all(s.rank == 0 for s in accumulators), "an initial value is not a scalar")
-    values = [Shape(s.dtype) for s in shapes[:count]]
-    check_signature(instruction.called[0], [*accumulators, *values], accumulators, "the body")
-    kept = [s for d, s in enumerate(shapes[0].dims) if d not in dimensions]
+    check_distinct(dimensions, arrays[0].rank, "dimensions")
+    kept = [s for d, s in enumerate(arrays[0].dims) if d not in dimensions]
     return one_or_tuple([Shape(a.dtype, tuple(kept)) for a in accumulators])
 
 

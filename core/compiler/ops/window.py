@@ -15,25 +15,23 @@ from ..ir import dtypes
 from ..ir.cost import elements_of_operands
 from ..ir.hlo import AnyShape, Instruction, Shape, WindowDimension
 from ..ir.registry import ANY, WORTH, Array, both, register
-from ..ir.shape_rules import arrays_of, check_signature, one_or_tuple, require, window_size
+from ..ir.shape_rules import (
+    arrays_of,
+    check_signature,
+    one_or_tuple,
+    reduced_operands,
+    require,
+    window_size,
+)
 from ..reference.evaluate import evaluate_elementwise, fold, pad_array
 from . import kernels
 
 
 def _reduce_window_shape(instruction: Instruction) -> AnyShape:
-    shapes = arrays_of(instruction)
-    require(len(shapes) % 2 == 0 and bool(shapes), f"{len(shapes)} operands")
-    count = len(shapes) // 2
+    arrays, accumulators = reduced_operands(instruction)
     window = instruction.attributes["window"]
-    require(len(window) == shapes[0].rank, "the window does not have the operand's rank")
-    require(
-        all(s.dims == shapes[0].dims for s in shapes[:count]), "the operands' dimensions differ"
-    )
-    accumulators = shapes[count:]
-    require(all(s.rank == 0 for s in accumulators), "an initial value is not a scalar")
-    values = [Shape(s.dtype) for s in shapes[:count]]
-    check_signature(instruction.called[0], [*accumulators, *values], accumulators, "the body")
-    dims = tuple(window_size(s, w) for s, w in zip(shapes[0].dims, window, strict=True))
+    require(len(window) == arrays[0].rank, "the window does not have the operand's rank")
+    dims = tuple(window_size(s, w) for s, w in zip(arrays[0].dims, window, strict=True))
     return one_or_tuple([Shape(a.dtype, dims) for a in accumulators])
 
 

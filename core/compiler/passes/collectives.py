@@ -31,6 +31,7 @@ from ..ir.hlo import (
     constant,
     get_tuple_element,
 )
+from ..ir.moves import concatenate, cut, transpose
 from ..ir.patterns import binary_body, is_collective_call, reshape
 from .library.call import library_call
 from .rewrite import map_computations, sweep
@@ -273,7 +274,7 @@ def _transpose_before_reducing(computation: Computation) -> Computation:
             continue
         new = i.with_operands([mapped[o] for o in i.operands])
         if i in orders:
-            turned = _transpose(new.operands[0], orders[i])
+            turned = transpose(new.operands[0], orders[i])
             if turned is not new.operands[0]:
                 instructions.append(turned)
             shape = turned.shape
@@ -303,26 +304,19 @@ def _split(x: Instruction, dimension: int, count: int) -> Instruction:
     dims = x.dims
     cut = (*dims[:dimension], count, dims[dimension] // count, *dims[dimension + 1 :])
     order = (dimension, *(n for n in range(len(cut)) if n != dimension))
-    return _transpose(reshape(x, cut), order)
+    return transpose(reshape(x, cut), order)
 
 
 def _join(x: Instruction, dimension: int) -> Instruction:
     """The inverse: the first dimension's blocks, one after the other in what is ``dimension`` without it."""
     rank = len(x.dims)
     order = (*range(1, dimension + 1), 0, *range(dimension + 1, rank))
-    moved = _transpose(x, order)
+    moved = transpose(x, order)
     dims = moved.dims
     return reshape(
         moved,
         (*dims[:dimension], dims[dimension] * dims[dimension + 1], *dims[dimension + 2 :]),
     )
-
-
-def _transpose(x: Instruction, order: tuple[int, ...]) -> Instruction:
-    if order == tuple(range(len(order))):
-        return x
-    shape = Shape(x.dtype, tuple(x.dims[n] for n in order))
-    return Instruction("transpose", shape, (x,), {"dimensions": order}, metadata=x.metadata)
 
 
 def _each(
@@ -385,18 +379,12 @@ def _arrange_tuple_all_to_all(i: Instruction, size: int) -> Instruction:
     dtype = i.operands[0].dtype
     shape = Shape(dtype, (size, *dims))
     rows = [reshape(o, (1, *dims)) for o in i.operands]
-    joined = Instruction("concatenate", shape, rows, {"dimension": 0}, metadata=i.metadata)
+    joined = concatenate(rows, 0, i.metadata)
     attributes = {**i.attributes, "split_dimension": 0, "concat_dimension": 0}
     whole = Instruction("all-to-all", shape, (joined,), attributes, metadata=i.metadata)
     values = []
     for n in range(size):
-        ranges = {
-            "starts": (n, *(0 for _ in dims)),
-            "limits": (n + 1, *dims),
-            "strides": (1,) * (len(dims) + 1),
-        }
-        part = Instruction("slice", Shape(dtype, (1, *dims)), (whole,), ranges, metadata=i.metadata)
-        values.append(reshape(part, dims))
+        values.append(reshape(cut(whole, 0, n, n + 1, i.metadata), dims))
     return _results(i, values)
 
 

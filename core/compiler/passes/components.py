@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from ..fusion.fuse import executable_computations
+from ..ir.classes import Classes
 from ..ir.hlo import (
     Computation,
     DotDimensionNumbers,
@@ -136,32 +137,22 @@ class _Classes:
             if isinstance(i.shape, Shape):
                 self._first[i] = len(self.sizes)
                 self.sizes += i.dims
-        self._parent = list(range(len(self.sizes)))
+        classes = Classes(len(self.sizes))
         self._links: list[tuple[int, int]] = []
         for i in instructions:
             if i in self._first:
                 for a, b in _ties(i):
-                    self._union(self._node(a), self._node(b))
+                    classes.join(self._node(a), self._node(b))
         for i in instructions:
             if i in self._first:
                 self._links += [(self._node(a), self._node(b)) for a, b in _links(i)]
         for m, n in self._links:
             if self.sizes[m] <= MOST and self.sizes[n] <= MOST:
-                self._union(m, n)
-        self._groups = [self._find(n) for n in range(len(self.sizes))]
+                classes.join(m, n)
+        self._groups = [classes.find(n) for n in range(len(self.sizes))]
 
     def _node(self, node: Node) -> int:
         return self._first[node[0]] + node[1]
-
-    def _find(self, n: int) -> int:
-        parent = self._parent
-        while parent[n] != n:
-            parent[n] = parent[parent[n]]
-            n = parent[n]
-        return n
-
-    def _union(self, a: int, b: int) -> None:
-        self._parent[self._find(a)] = self._find(b)
 
     def group(self, i: Instruction, d: int) -> int:
         """The number of the group of linked classes that dimension ``d`` of ``i`` is in."""

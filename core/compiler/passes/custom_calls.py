@@ -22,6 +22,7 @@ import numpy as np
 from ..ir import dtypes
 from ..ir.errors import of_instruction
 from ..ir.hlo import Instruction, Module, Shape, TokenShape, TupleShape, broadcast, constant
+from ..ir.moves import transpose
 from . import random
 from .library.call import library_call
 from .library.other import goes_in_lanes
@@ -203,8 +204,7 @@ def _permuted(shape: Shape | TokenShape, order: tuple[int, ...] | None) -> Shape
 def _transposed(value: Instruction, order: tuple[int, ...] | None, i: Instruction) -> Instruction:
     if order is None or not isinstance(value.shape, Shape):
         return value
-    shape = value.shape.with_dims(value.dims[d] for d in order)
-    return Instruction("transpose", shape, (value,), {"dimensions": order}, metadata=i.metadata)
+    return transpose(value, order, i.metadata)
 
 
 def _call(

@@ -8,17 +8,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..ir.dtypes import F32
 from ..ir.hlo import (
-    Computation,
     Instruction,
     Module,
     Shape,
     TupleShape,
     broadcast,
     constant,
-    parameter,
 )
-from ..ir.patterns import body_on_arrays
+from ..ir.moves import addition
+from ..ir.patterns import body_on_arrays, convert
 from ..ir.registry import OPS
 from .rewrite import map_computations, sweep
 
@@ -65,15 +65,6 @@ def _number(value: float, like: Instruction) -> Instruction:
     return broadcast(scalar, like.dims) if like.dims else scalar
 
 
-def sum_body(dtype_of: Instruction) -> Computation:
-    """A reduction's body that adds."""
-    shape = Shape(dtype_of.dtype)
-    a, b = parameter(0, shape, "a"), parameter(1, shape, "b")
-    return Computation.from_root(
-        f"sum_{shape.dtype.name}", [a, b], Instruction("add", shape, (a, b))
-    )
-
-
 def _sum(x: Instruction, feature: int) -> Instruction:
     """The sum over all dimensions but ``feature``."""
     dimensions = tuple(n for n in range(len(x.dims)) if n != feature)
@@ -83,7 +74,7 @@ def _sum(x: Instruction, feature: int) -> Instruction:
         shape,
         (x, constant(0, x.dtype)),
         {"dimensions": dimensions},
-        (sum_body(x),),
+        (addition(x.dtype, f"sum_{x.dtype.name}"),),
         metadata=x.metadata,
     )
 
@@ -91,9 +82,7 @@ def _sum(x: Instruction, feature: int) -> Instruction:
 def _wide(x: Instruction) -> Instruction:
     """Half-precision statistics are taken in f32."""
     if x.dtype.name in ("f16", "bf16"):
-        from ..ir.dtypes import F32
-
-        return Instruction("convert", x.shape.with_dtype(F32), (x,), metadata=x.metadata)  # type: ignore[union-attr]
+        return convert(x, F32)
     return x
 
 

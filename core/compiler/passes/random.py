@@ -22,6 +22,8 @@ from ..ir import dtypes
 from ..ir.dtypes import DType
 from ..ir.errors import of_instruction
 from ..ir.hlo import Instruction, Metadata, Module, Shape, TupleShape, broadcast, constant
+from ..ir.moves import cut
+from ..ir.patterns import reshape
 from .rewrite import map_computations, sweep
 
 STATE: Final = "tripont.rng_state"
@@ -97,9 +99,7 @@ class _Writer:
         drawn = Instruction("get-tuple-element", flat, (both,), {"index": 1})
         found = []
         for n in range(count):
-            bounds = {"starts": (n * size,), "limits": ((n + 1) * size,), "strides": (1,)}
-            part = Instruction("slice", Shape(dtype, (size,)), (drawn,), bounds)
-            found.append(Instruction("reshape", Shape(dtype, self.dims), (part,)))
+            found.append(reshape(cut(drawn, 0, n * size, (n + 1) * size), self.dims))
         return found
 
     def unit(self, bits: Instruction) -> Instruction:

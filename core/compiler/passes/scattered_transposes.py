@@ -20,6 +20,7 @@ from ..ir.hlo import (
     Shape,
     broadcast,
     constant,
+    strides_of,
 )
 from ..ir.patterns import reshape, splat_value
 from .rewrite import map_computations, sweep
@@ -85,7 +86,7 @@ def _gathered(i: Instruction, costs: Transposes) -> Instruction | None:
 def _runs(transpose: Instruction) -> list[_Run]:
     """The result's dimensions of more than one element, neighbours in the operand taken together."""
     dims = transpose.operands[0].dims
-    strides = [math.prod(dims[d + 1 :]) for d in range(len(dims))]
+    strides = strides_of(dims)
     runs: list[_Run] = []
     for d in transpose.attributes["dimensions"]:
         if dims[d] == 1:

@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..ir.dtypes import DType
 from ..ir.hlo import (
-    Computation,
     DotDimensionNumbers,
     Instruction,
     Module,
     Shape,
     constant,
-    parameter,
 )
+from ..ir.moves import addition, pad_dimension
 from ..ir.patterns import binary_body, neutral_start, reshape
 from .rewrite import map_computations, sweep
 
@@ -68,15 +66,10 @@ def _split_dot(dot: Instruction, costs: Costs) -> Instruction | None:
         Shape(dot.dtype, ()),
         (products, zero),
         {"dimensions": tuple(range(len(left)))},
-        (_addition(dot.dtype),),
+        (addition(dot.dtype),),
         metadata=dot.metadata,
     )
     return reshape(_split(total, costs) or total, dot.dims)
-
-
-def _addition(dtype: DType) -> Computation:
-    pair = [parameter(n, Shape(dtype)) for n in range(2)]
-    return Computation.from_root("add", pair, Instruction("add", Shape(dtype), pair))
 
 
 def _split(i: Instruction, costs: Costs) -> Instruction | None:
@@ -110,7 +103,7 @@ def _split(i: Instruction, costs: Costs) -> Instruction | None:
         parts = _parts(length, threads.split_parts)
         if parts is None:
             parts = threads.split_parts
-            operand = _pad(operand, none, at, -length % parts)
+            operand = pad_dimension(operand, none, at, 0, -length % parts)
             length = operand.dims[at]
         source = reshape(operand, (*dims[:at], parts, length // parts, *dims[at + 1 :]))
         inner_dimensions = tuple(d + (d >= at) for d in dimensions)
@@ -141,13 +134,3 @@ def _parts(length: int, wanted: int) -> int | None:
         if length % parts == 0:
             return parts
     return None
-
-
-def _pad(operand: Instruction, value: Instruction, dimension: int, amount: int) -> Instruction:
-    zero = (0,) * len(operand.dims)
-    high = tuple([amount if n == dimension else 0 for n in range(len(zero))])
-    dims = tuple([d + h for d, h in zip(operand.dims, high, strict=True)])
-    attributes = {"low": zero, "high": high, "interior": zero}
-    return Instruction(
-        "pad", Shape(operand.dtype, dims), (operand, value), attributes, metadata=operand.metadata
-    )

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..ir import errors, scans
 from ..ir.hlo import Instruction, Module, Shape, WindowDimension, constant
+from ..ir.moves import cut, pad_dimension
 from ..ir.patterns import binary_body, body_on_arrays, neutral_start, reshape
 from ..ir.registry import OPS
 from ..reference import evaluate
@@ -60,20 +61,18 @@ def _split(i: Instruction, threads: Threads) -> Instruction | None:
         return None
     missing = -n % parts
     if missing:
-        operand = _pad(operand, neutral, d, *((missing, 0) if scan.backward else (0, missing)))
+        operand = pad_dimension(
+            operand, neutral, d, *((missing, 0) if scan.backward else (0, missing))
+        )
     length = (n + missing) // parts
     parted = (*dims[:d], parts, length, *dims[d + 1 :])
     inside = _scan(i, reshape(operand, parted), neutral, d + 1, scan.backward)
     # What each part comes to, and then what stands before each part.
     last = 0 if scan.backward else length - 1
-    starts = tuple([last if k == d + 1 else 0 for k in range(len(parted))])
-    limits = tuple([last + 1 if k == d + 1 else size for k, size in enumerate(parted)])
     whole = (*dims[:d], parts, *dims[d + 1 :])
-    attributes = {"starts": starts, "limits": limits, "strides": (1,) * len(parted)}
-    column = Shape(i.dtype, tuple([b - a for a, b in zip(starts, limits, strict=True)]))
-    totals = Instruction("slice", column, (inside,), attributes, metadata=i.metadata)
+    totals = cut(inside, d + 1, last, last + 1, i.metadata)
     sums = _scan(i, reshape(totals, whole), initial, d, scan.backward)
-    before = _pad(sums, initial, d, *((-1, 1) if scan.backward else (1, -1)))
+    before = pad_dimension(sums, initial, d, *((-1, 1) if scan.backward else (1, -1)))
     kept = tuple([k for k in range(len(parted)) if k != d + 1])
     spread = Instruction(
         "broadcast", Shape(i.dtype, parted), (before,), {"dimensions": kept}, metadata=i.metadata
@@ -85,10 +84,8 @@ def _split(i: Instruction, threads: Threads) -> Instruction | None:
     padded = (*dims[:d], n + missing, *dims[d + 1 :])
     result = reshape(joined[0], padded)
     if missing:
-        starts = tuple([missing if scan.backward and k == d else 0 for k in range(len(dims))])
-        limits = tuple([a + size for a, size in zip(starts, dims, strict=True)])
-        attributes = {"starts": starts, "limits": limits, "strides": (1,) * len(dims)}
-        result = Instruction("slice", i.shape, (result,), attributes, metadata=i.metadata)
+        start = missing if scan.backward else 0
+        result = cut(result, d, start, start + n, i.metadata)
     return result
 
 
@@ -125,20 +122,4 @@ def _scan(
         shape=operand.shape,
         operands=(operand, initial),
         attributes={**i.attributes, "window": window},
-    )
-
-
-def _pad(
-    operand: Instruction, value: Instruction, dimension: int, low: int, high: int
-) -> Instruction:
-    """``operand`` with ``low`` elements more (or fewer, if negative) before it and ``high`` behind it."""
-    rank = len(operand.dims)
-    attributes = {
-        "low": tuple([low if k == dimension else 0 for k in range(rank)]),
-        "high": tuple([high if k == dimension else 0 for k in range(rank)]),
-        "interior": (0,) * rank,
-    }
-    dims = tuple([s + (low + high if k == dimension else 0) for k, s in enumerate(operand.dims)])
-    return Instruction(
-        "pad", Shape(operand.dtype, dims), (operand, value), attributes, metadata=operand.metadata
     )

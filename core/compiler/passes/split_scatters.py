@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..ir import dtypes
-from ..ir.hlo import Instruction, Module, ScatterDimensionNumbers, Shape, constant
+from ..ir.hlo import Instruction, Module, ScatterDimensionNumbers, constant
+from ..ir.moves import pad_dimension
 from ..ir.patterns import binary_body, convert, identity_value, reshape, scatters_elements, splat
 from .rewrite import map_computations, sweep
 
@@ -101,13 +102,5 @@ def _cut(array: Instruction, dimension: int, parts: int) -> Instruction:
 
 def _pad(array: Instruction, dimension: int, amount: int, value: Any) -> Instruction:
     """``array`` with ``amount`` elements more behind it."""
-    zero = (0,) * len(array.dims)
-    high = tuple([amount if k == dimension else 0 for k in range(len(zero))])
-    dims = tuple([size + more for size, more in zip(array.dims, high, strict=True)])
-    return Instruction(
-        "pad",
-        Shape(array.dtype, dims),
-        (array, constant(np.asarray(value), array.dtype, array.metadata)),
-        {"low": zero, "high": high, "interior": zero},
-        metadata=array.metadata,
-    )
+    scalar = constant(np.asarray(value), array.dtype, array.metadata)
+    return pad_dimension(array, scalar, dimension, 0, amount)

@@ -39,12 +39,11 @@ if TYPE_CHECKING:
 class Wanted:
     """A function that thunks call: it computes ``instruction``, and is called ``name`` or nearly so.
 
-    ``is_callback``: it is what the library call ``instruction`` has in ``called``, for the library to call back.
+    For a library call, it is what ``instruction`` has in ``called``, for the library to call back.
     """
 
     instruction: Instruction
     name: str
-    is_callback: bool = False
 
 
 @dataclass(slots=True)
@@ -155,13 +154,13 @@ class _Lowering:
         arguments = self.operand_slices(instruction) + self.assignment.slices(instruction)
         return Kernel(number, tuple(arguments), 0, 1, 0.0, self.debug(instruction))
 
-    def wanted(self, key: Hashable, instruction: Instruction, *, is_callback: bool = False) -> int:
+    def wanted(self, key: Hashable, instruction: Instruction) -> int:
         """The number of the function for ``instruction``, shared with all instructions of the same ``key``."""
         number = self.numbers.get(key)
         if number is None:
             number = self.numbers[key] = len(self.result.wanted)
             name = self.result.name_for(instruction)
-            self.result.wanted.append(Wanted(instruction, name, is_callback))
+            self.result.wanted.append(Wanted(instruction, name))
         return number
 
     def lower_library_call(self, instruction: Instruction) -> LibraryCall:
@@ -181,8 +180,7 @@ class _Lowering:
         call = LibraryCall(name, tuple(operands), tuple(results), config, cost, debug)
         if instruction.called:  # calls of equal bodies and dtypes share a function
             key = (name == "sort", instruction.called[0], instruction.operands[0].dtype)
-            function = self.wanted(key, instruction, is_callback=True)
-            self.result.callbacks.append((call, function))
+            self.result.callbacks.append((call, self.wanted(key, instruction)))
         return call
 
     def lower_custom_call(self, instruction: Instruction) -> LibraryCall:

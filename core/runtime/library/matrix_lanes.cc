@@ -734,15 +734,6 @@ template <typename T, typename Tile>
 }
 #endif
 
-template <typename T, typename Tile>
-void RunTile(Tile& tile) {
-#if defined(TRIPONT_WIDTHS)
-  if (VectorBytes() == 64) return Run64<T>(tile);
-  if (VectorBytes() == 32) return Run32<T>(tile);
-#endif
-  Lanes<T, 16>::Run(tile);
-}
-
 }  // namespace
 
 template <typename T>
@@ -769,36 +760,24 @@ template Plan PlanFor<double>(int64_t, int64_t, int64_t, int64_t);
 template Plan PlanFor<std::complex<float>>(int64_t, int64_t, int64_t, int64_t);
 template Plan PlanFor<std::complex<double>>(int64_t, int64_t, int64_t, int64_t);
 
-#define TRIPONT_TILES(T)              \
-  template int LaneCount<T>();        \
-  template <>                         \
-  void Run(CholeskyTile<T>& tile) {   \
-    RunTile<T>(tile);                 \
-  }                                   \
-  template <>                         \
-  void Run(SolveTile<T>& tile) {      \
-    RunTile<T>(tile);                 \
-  }                                   \
-  template <>                         \
-  void Run(LuTile<T>& tile) {         \
-    RunTile<T>(tile);                 \
-  }                                   \
-  template <>                         \
-  void Run(QrTile<T>& tile) {         \
-    RunTile<T>(tile);                 \
-  }                                   \
-  template <>                         \
-  void Run(ReflectorsTile<T>& tile) { \
-    RunTile<T>(tile);                 \
-  }                                   \
-  template <>                         \
-  void Run(EigenTile<T>& tile) {      \
-    RunTile<T>(tile);                 \
-  }                                   \
-  template <>                         \
-  void Run(SingularTile<T>& tile) {   \
-    RunTile<T>(tile);                 \
-  }
+template <template <typename> class Tile, typename T>
+void Run(Tile<T>& tile) {
+#if defined(TRIPONT_WIDTHS)
+  if (VectorBytes() == 64) return Run64<T>(tile);
+  if (VectorBytes() == 32) return Run32<T>(tile);
+#endif
+  Lanes<T, 16>::Run(tile);
+}
+
+#define TRIPONT_TILES(T)                      \
+  template int LaneCount<T>();                \
+  template void Run(CholeskyTile<T>& tile);   \
+  template void Run(SolveTile<T>& tile);      \
+  template void Run(LuTile<T>& tile);         \
+  template void Run(QrTile<T>& tile);         \
+  template void Run(ReflectorsTile<T>& tile); \
+  template void Run(EigenTile<T>& tile);      \
+  template void Run(SingularTile<T>& tile);
 TRIPONT_TILES(float)
 TRIPONT_TILES(double)
 #undef TRIPONT_TILES

@@ -29,7 +29,6 @@ constexpr int64_t kMostOrder = 64;
 // Eigenvectors and singular vectors: above, LAPACK's algorithms need so much less work that one
 // matrix at a time is faster.
 constexpr int64_t kMostJacobiOrder = 16;
-constexpr int kMostLanes = 16;
 
 // Matrices that go together on this CPU, or on the one that the process behaves as.
 template <typename T>
@@ -221,20 +220,8 @@ struct SingularTile {
   LaneSet failed = 0;  // result
 };
 
-template <typename T>
-void Run(CholeskyTile<T>& tile);
-template <typename T>
-void Run(SolveTile<T>& tile);
-template <typename T>
-void Run(LuTile<T>& tile);
-template <typename T>
-void Run(QrTile<T>& tile);
-template <typename T>
-void Run(ReflectorsTile<T>& tile);
-template <typename T>
-void Run(EigenTile<T>& tile);
-template <typename T>
-void Run(SingularTile<T>& tile);
+template <template <typename> class Tile, typename T>
+void Run(Tile<T>& tile);
 
 }  // namespace tripont::matrix_lanes
 

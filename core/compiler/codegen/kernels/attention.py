@@ -42,7 +42,7 @@ from ..generator import Index
 from ..llvm_ir import Module, Value, i64
 from ..representation import memory_type
 from . import product_forms
-from .attention_blocks import Blocks, Matrix, narrowed, strides_of
+from .attention_blocks import Blocks, Matrix, narrowed
 from .attention_ranges import Ranges, ranges_of
 from .emit import EmittedKernel, Frame
 from .loops import count
@@ -152,7 +152,7 @@ class _Attention(Blocks):
         v = parts.product.operands[1]
         self.queries, self.keys, self.values = arrays[q], arrays[k], arrays[v]
         batch = len(scores.lhs_batch)
-        strides = strides_of(q.dims)
+        strides = hlo.strides_of(q.dims)
         free = [
             d
             for d in range(len(q.dims))
@@ -162,19 +162,19 @@ class _Attention(Blocks):
         (contracted,) = scores.lhs_contracting
         self.query_depth, self.depth = strides[contracted], q.dims[contracted]
         none = [0] * len(free)
-        strides = strides_of(k.dims)
+        strides = hlo.strides_of(k.dims)
         (contracted,) = scores.rhs_contracting
         (row,) = (d for d in range(len(k.dims)) if d not in scores.rhs_batch and d != contracted)
         self.key_strides = [*(strides[d] for d in scores.rhs_batch), *none]
         self.key_row, self.key_depth = strides[row], strides[contracted]
-        strides = strides_of(v.dims)
+        strides = hlo.strides_of(v.dims)
         (row,) = product.rhs_contracting
         (column,) = (d for d in range(len(v.dims)) if d not in product.rhs_batch and d != row)
         self.value_strides = [*(strides[d] for d in product.rhs_batch), *none]
         self.value_row, self.columns = strides[row], v.dims[column]
         # The last dimension of the scores is the keys', of the result the columns'.
         rank = len(self.dims)
-        result = strides_of(frame.computation.results[0].dims)
+        result = hlo.strides_of(frame.computation.results[0].dims)
         self.result_strides = [0] * rank
         for place, dimension in enumerate(parts.order or range(rank)):
             self.result_strides[dimension] = result[place]
@@ -617,7 +617,7 @@ class _Attention(Blocks):
         if len(self.frame.results) == 1:
             return
         b = self.b
-        strides = strides_of(self.dims[:-1])
+        strides = hlo.strides_of(self.dims[:-1])
         place = b.mul(row, i64(strides[self.main] if self.main >= 0 else 0))
         for d in self.outer:
             place = b.add(place, b.mul(self.at[d].base, i64(strides[d])))

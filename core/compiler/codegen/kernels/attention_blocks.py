@@ -219,11 +219,3 @@ def narrowed(form: ProductForm, columns: int) -> ProductForm:
     while lanes > columns:
         lanes //= 2
     return replace(form, lanes=lanes)
-
-
-def strides_of(dims: tuple[int, ...]) -> list[int]:
-    """The strides of a dense array."""
-    result = [1]
-    for size in reversed(dims[1:]):
-        result.append(result[-1] * size)
-    return result[::-1] if dims else []

@@ -27,7 +27,7 @@ from ..generator import Coordinate, Index
 from ..llvm_ir import Module, Value, i64
 from ..representation import memory_type
 from . import product_forms
-from .attention_blocks import Blocks, Matrix, narrowed, strides_of
+from .attention_blocks import Blocks, Matrix, narrowed
 from .attention_ranges import ranges_of
 from .emit import EmittedKernel, Frame
 from .loops import count
@@ -66,7 +66,7 @@ class _Result:
             i = i.operands[0]
         self.product = i
         self.strides = [0] * len(i.dims)
-        for place, stride in enumerate(strides_of(root.dims)):
+        for place, stride in enumerate(hlo.strides_of(root.dims)):
             self.strides[order[place] if order is not None else place] = stride
 
 
@@ -138,7 +138,7 @@ class _Gradient(Blocks):
             numbers: hlo.DotDimensionNumbers = dot.attributes["dimension_numbers"]
             batch = (numbers.lhs_batch, numbers.rhs_batch)[side]
             (column,) = (numbers.lhs_contracting, numbers.rhs_contracting)[side]
-            strides = strides_of(array.dims)
+            strides = hlo.strides_of(array.dims)
             free = [strides[d] for d in range(len(array.dims)) if d not in (*batch, column)]
             places = [*(strides[d] for d in batch), *(free if side == 0 else none)]
             if side == 0:

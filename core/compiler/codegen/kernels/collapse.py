@@ -21,6 +21,7 @@ from typing import Final
 import numpy as np
 
 from ...ir import hlo
+from ...ir.classes import Classes
 from ...ir.patterns import reshape_groups
 
 
@@ -36,15 +37,8 @@ class _Joints:
                 self.significant[i] = [d for d, dim in enumerate(_dims(i)) if dim != 1]
                 self._first[i] = count
                 count += max(len(self.significant[i]) - 1, 0)
-        self._parent = list(range(count))
+        self._classes = Classes(count)
         self._cut = [False] * count
-
-    def _find(self, joint: int) -> int:
-        parent = self._parent
-        while parent[joint] != joint:
-            parent[joint] = parent[parent[joint]]
-            joint = parent[joint]
-        return joint
 
     def pairs(self, i: hlo.Instruction) -> list[tuple[int, int]]:
         """The neighbouring dimensions of each joint."""
@@ -78,12 +72,13 @@ class _Joints:
                 if joint is not None:
                     self._cut[joint] = True
             return
-        self._parent[self._find(a)] = self._find(b)
+        self._classes.join(a, b)
 
     def settle(self) -> None:
         """Spread each cut over its class."""
-        cut_roots = {self._find(j) for j, cut in enumerate(self._cut) if cut}
-        self._cut = [self._find(j) in cut_roots for j in range(len(self._cut))]
+        find = self._classes.find
+        cut_roots = {find(j) for j, cut in enumerate(self._cut) if cut}
+        self._cut = [find(j) in cut_roots for j in range(len(self._cut))]
 
     def groups(self, i: hlo.Instruction) -> list[list[int]]:
         """The significant dimensions of ``i``, grouped as they merge."""

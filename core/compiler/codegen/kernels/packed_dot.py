@@ -52,7 +52,7 @@ def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str
     return _PackedDot(Frame(module, target, instruction, name, collapsed=False)).emit()
 
 
-class _PackedDot:
+class _PackedDot(tiles.Places):
     def __init__(self, frame: Frame) -> None:
         self.frame = frame
         self.b = frame.builder
@@ -166,22 +166,6 @@ class _PackedDot:
         costs = self.frame.target.costs
         grain = max(1, int(costs.threads.unit / max(self.unit_ns, 1.0)))
         return self.frame.finish(units, grain, costs.kernels.nest + units * self.unit_ns)
-
-    def end(self, start: Value, size: int, of: int) -> Value:
-        """Where the part of ``size`` that begins at ``start`` ends."""
-        following = self.b.add(start, i64(size))
-        return self.b.intrinsic("smin", [following, i64(of)]) if of % size else following
-
-    def offset(self, index: list[Value], strides: tuple[int, ...] | list[int]) -> Value:
-        total: Value = i64(0)
-        for value, stride in zip(index, strides, strict=True):
-            total = self.b.add(total, self.b.mul(value, i64(stride)))
-        return total
-
-    def start(self, number: Value, size: int, of: int) -> Value:
-        """The first row (or column) of tile ``number``: the last tile ends with the result."""
-        first = self.b.mul(number, i64(size))
-        return self.b.intrinsic("smin", [first, i64(of - size)]) if of % size else first
 
     def block(self, start: Value, stop: Value, scratch: Value | None, sums: Value | None) -> None:
         """The sums over the groups [start, stop), of all tiles of a unit."""

@@ -244,6 +244,15 @@ class Reduction:
             parts = [*joined, *parts[2 * len(joined) :]]
         return self.combine(flat, self.structured(parts[0]))
 
+    def joined(self, sets: list[list[Value]]) -> list[Value]:
+        """The accumulators of all ``sets`` as those of one, halving their number."""
+        while len(sets) > 1:
+            half = (len(sets) + 1) // 2
+            pairs = zip(sets[:half], sets[half:], strict=False)
+            pairs_joined = [self.combine(a, self.structured(b)) for a, b in pairs]
+            sets = [*pairs_joined, *sets[len(pairs_joined) : half]]
+        return sets[0]
+
     def across_lanes(self, flat: list[Value]) -> list[Value]:
         """Scalar accumulators from vector ones, halving the lanes."""
         b = self.g.builder
@@ -392,26 +401,32 @@ class Reduction:
         loops.count(self.g, self.frame.begin, self.frame.end, self.kept_dims, row)
         return math.prod(self.kept_dims)
 
+    def vectors_of_rows(self, size: int) -> tuple[int, int, int]:
+        """How ``size`` elements of a row are taken in: lanes of a vector, vectors at a time, and how many of these are
+        added up in pairs before an accumulator takes them: there are two accumulators at least, so that two vectors of
+        the next step need not wait.
+        """
+        count = 1 if self.once else min(self.lanes, 1 << max(size - 1, 0).bit_length())
+        if self.once or self.shared:
+            return count, 1, 1
+        vectors = size // count
+        unroll = max(1, min(self.unroll, vectors))
+        if vectors % unroll and vectors < 4 * unroll:
+            unroll = max(u for u in range(1, unroll + 1) if vectors % u == 0 or u <= unroll // 2)
+        tree = 4 if unroll % 8 == 0 else 2 if unroll % 4 == 0 else 1
+        return count, unroll, tree if self.pairs else 1
+
     def totals(self, kept: Index, lane: int) -> list[Value]:
         """The scalar accumulators at the end of one row; the lanes run along the reduced dimension ``lane``."""
         g = self.g
         size = self.dims[lane]
-        count = 1 if self.once else min(self.lanes, 1 << max(size - 1, 0).bit_length())
         others = [d for d in self.reduced if d != lane]
-        vectors = size // count
-        unroll = 1 if self.once else max(1, min(self.unroll, vectors))
-        if vectors % unroll and vectors < 4 * unroll:
-            unroll = max(u for u in range(1, unroll + 1) if vectors % u == 0 or u <= unroll // 2)
+        count, unroll, tree = self.vectors_of_rows(size)
+        vectors, accumulators = size // count, unroll // tree
         first, stride = i64(0), 1  # this work-item's vectors
         if self.shared:
-            unroll, stride = 1, self.frame.target.work_group
+            stride = self.frame.target.work_group
             first = g.mul(work_groups.local_id(g), i64(count))
-        # Vectors that are added up in pairs before one of the accumulators takes them: of those there are two at
-        # least, for which two vectors of the next step need not wait.
-        tree = 4 if unroll % 8 == 0 else 2 if unroll % 4 == 0 else 1
-        if not self.pairs or self.shared:
-            tree = 1
-        accumulators = unroll // tree
         main = vectors // unroll * unroll * count
         scalar_tail = not self.masked and size % count != 0
         width = len(self.initial(1))
@@ -419,7 +434,7 @@ class Reduction:
         def split(flat: Sequence[Value]) -> list[list[Value]]:
             return [list(flat[u * width : (u + 1) * width]) for u in range(len(flat) // width)]
 
-        def joined(sets: Sequence[Sequence[Value]]) -> list[Value]:
+        def flattened(sets: Sequence[Sequence[Value]]) -> list[Value]:
             return [v for s in sets for v in s]
 
         def fresh_sets() -> list[Value]:
@@ -430,7 +445,7 @@ class Reduction:
 
         def merge_sets(a: list[Value], b: list[Value]) -> list[Value]:
             pairs = zip(split(a), split(b), strict=True)
-            return joined([self.combine(x, self.structured(y)) for x, y in pairs])
+            return flattened([self.combine(x, self.structured(y)) for x, y in pairs])
 
         def along(at: dict[int, Coordinate], flat: list[Value]) -> list[Value]:
             sets = split(flat[: accumulators * width])
@@ -443,23 +458,10 @@ class Reduction:
                 else:
                     sets[position] = self.step_in_pairs(sets[position], indices)
 
-            def vector(start: int) -> Coordinate:
-                return Coordinate(
-                    i64(start),
-                    int(count > 1),
-                    count,
-                    None,
-                    start,
-                    start + count - 1,
-                    math.gcd(start, 1 << 30),
-                )
-
             if main <= 2 * unroll * count and not self.shared:
                 for number, start in enumerate(range(0, main, tree * count)):
-                    take(
-                        number % accumulators,
-                        *map(vector, range(start, start + tree * count, count)),
-                    )
+                    places = range(start, start + tree * count, count)
+                    take(number % accumulators, *(_vector(place, count) for place in places))
             else:
                 step = unroll * count * stride
 
@@ -467,27 +469,22 @@ class Reduction:
                     sets[:] = split(flat_sets)
                     for u in range(accumulators):
                         bases = [g.add(i, i64((u * tree + n) * count)) for n in range(tree)]
-                        take(
-                            u,
-                            *(
-                                Coordinate(b, int(count > 1), count, None, 0, size - 1, count)
-                                for b in bases
-                            ),
-                        )
-                    return joined(sets)
+                        at_once = (int(count > 1), count, None, 0, size - 1, count)
+                        take(u, *(Coordinate(base, *at_once) for base in bases))
+                    return flattened(sets)
 
                 sets[:] = split(
                     self.accumulate(
-                        first, i64(main), step, -(-main // step), joined(sets), vectors_at,
+                        first, i64(main), step, -(-main // step), flattened(sets), vectors_at,
                         fresh_sets, merge_sets, tree, max(accumulation.LONGEST, tree * PAIRED),
                     )
                 )  # fmt: skip
-            left = [vector(start) for start in range(main, vectors * count, count)]
+            left = [_vector(start, count) for start in range(main, vectors * count, count)]
             for number, start in enumerate(range(0, len(left), tree)):
                 take(number % accumulators, *left[start : start + tree])
             rest = vectors * count
             if rest < size and not scalar_tail:
-                c = vector(rest)
+                c = _vector(rest, count)
                 mask = loops.mask_of(size - rest, count)
                 with g.masked(mask):
                     sets[0] = self.step(sets[0], self.index(kept, {**at, lane: c}), mask)
@@ -497,18 +494,11 @@ class Reduction:
                     c = Coordinate(i, 0, 1, None, rest, size - 1)
                     carried[:] = self.step(carried, self.index(kept, {**at, lane: c}), None)
                 extra = results
-            return [*joined(sets), *extra]
+            return [*flattened(sets), *extra]
 
         terms = -(-vectors // (unroll * stride)) + 1
         flat = self.nest(others, fresh(), along, fresh, merge_sets, terms)
-        sets = split(flat[: accumulators * width])
-        while len(sets) > 1:
-            half = (len(sets) + 1) // 2
-            paired = zip(sets[:half], sets[half:], strict=False)
-            sets = [self.combine(a, self.structured(b)) for a, b in paired] + sets[
-                len(sets) - half : half
-            ]
-        total = self.across_lanes(sets[0])
+        total = self.across_lanes(self.joined(split(flat[: accumulators * width])))
         if scalar_tail:
             total = self.combine(total, self.structured(flat[accumulators * width :]))
         if self.shared:
@@ -599,3 +589,9 @@ class Reduction:
     @staticmethod
     def with_lane(prefix: Index, place: int, c: Coordinate) -> Index:
         return (*prefix[:place], c, *prefix[place:])
+
+
+def _vector(start: int, lanes: int) -> Coordinate:
+    """``lanes`` coordinates from ``start`` on."""
+    multiple = math.gcd(start, 1 << 30)
+    return Coordinate(i64(start), int(lanes > 1), lanes, None, start, start + lanes - 1, multiple)

@@ -51,7 +51,7 @@ class ScatterElements:
         self.numbers: hlo.ScatterDimensionNumbers = root.attributes["dimension_numbers"]
         (self.result,) = frame.results
         dims = self.result.shape.dims
-        self.strides = [math.prod(dims[d + 1 :]) for d in range(len(dims))]
+        self.strides = hlo.strides_of(dims)
         self.dims, self.update_dims = dims, self.updates.dims
         n = self.numbers
         index_dims = [d for d in range(len(self.indices.dims)) if d != n.index_vector_dim]

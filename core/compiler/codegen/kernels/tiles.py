@@ -7,6 +7,7 @@ lie (:mod:`.packed_dot`, :mod:`.attention`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .. import llvm_ir
@@ -31,6 +32,29 @@ def step(
             n = r * vectors + v
             totals[n] = form.multiply_add(b, repeated, right[v], totals[n])
     return totals
+
+
+class Places:
+    """Where arrays, blocks and tiles begin and end, for a kernel with the builder ``b``."""
+
+    b: Builder
+
+    def offset(self, index: Sequence[Value], strides: Sequence[int]) -> Value:
+        """Where ``index`` is in an array."""
+        total: Value = i64(0)
+        for value, stride in zip(index, strides, strict=True):
+            total = self.b.add(total, self.b.mul(value, i64(stride)))
+        return total
+
+    def end(self, start: Value, size: int, of: int) -> Value:
+        """Where the part of ``size`` that begins at ``start`` ends."""
+        following = self.b.add(start, i64(size))
+        return self.b.intrinsic("smin", [following, i64(of)]) if of % size else following
+
+    def start(self, number: Value, size: int, of: int) -> Value:
+        """The first row (or column) of tile ``number``: the last tile ends with the result."""
+        first = self.b.mul(number, i64(size))
+        return self.b.intrinsic("smin", [first, i64(of - size)]) if of % size else first
 
 
 @dataclass(frozen=True, slots=True)

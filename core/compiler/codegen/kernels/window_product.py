@@ -24,7 +24,7 @@ third operand, if there is one, is ``bias``, with the strides ``bias`` along the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -36,6 +36,7 @@ from ..representation import memory_type
 from .emit import EmittedKernel, Frame
 from .loops import count
 from .product_forms import ProductForm
+from .tiles import Places
 
 if TYPE_CHECKING:
     from ...targets.target import Target
@@ -77,7 +78,7 @@ def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str
     return _WindowProduct(Frame(module, target, instruction, name, collapsed=False)).emit()
 
 
-class _WindowProduct:
+class _WindowProduct(Places):
     def __init__(self, frame: Frame) -> None:
         self.frame = frame
         self.b = frame.builder
@@ -299,23 +300,6 @@ class _WindowProduct:
         """Where the accumulators of a tile are kept."""
         size = self.rows * self.width
         return self.b.gep(self.type, scratch, self.b.mul(tile.number, i64(size)))
-
-    def offset(self, index: Sequence[Value], strides: Sequence[int]) -> Value:
-        """Where the rows and vectors at ``index`` of the outer dimensions start in an array."""
-        total: Value = i64(0)
-        for value, stride in zip(index, strides, strict=True):
-            total = self.b.add(total, self.b.mul(value, i64(stride)))
-        return total
-
-    def end(self, start: Value, size: int, of: int) -> Value:
-        """Where the part of ``size`` that begins at ``start`` ends."""
-        following = self.b.add(start, i64(size))
-        return self.b.intrinsic("smin", [following, i64(of)]) if of % size else following
-
-    def start(self, number: Value, size: int, of: int) -> Value:
-        """Where tile ``number`` starts: the last one ends with the result."""
-        first = self.b.mul(number, i64(size))
-        return self.b.intrinsic("smin", [first, i64(of - size)]) if of % size else first
 
     # ------------------------------------------------------------------------------------------------------- sums
 

@@ -16,6 +16,8 @@ by expm1 of the logarithm, for x < 1 and a < 1/2, has all digits.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ...targets.target import Target
 from .. import llvm_ir
 from ..llvm_ir import Builder, Value
@@ -138,13 +140,20 @@ def _upper_fraction(m: Precision, a: Value, x: Value, wanted: Value) -> Value:
         i, partial, d, change, value = carried
         numerator = m.mul(i, m.sub(a, i))
         partial = m.add(partial, 2.0)
-        product = m.mul(numerator, d)
-        d = m.div(1.0, m.add(partial, product))
-        change = m.negate(m.mul(m.mul(product, d), change))
-        value = m.add(value, change)
+        d, change, value = steed_step(m, numerator, partial, d, change, value)
         carried[:] = [m.add(i, 1.0), partial, d, change, value]
         more.append(still_counts(m, change, value))
     return results[4]
+
+
+def steed_step(
+    m: Precision, numerator: Value, partial: Value, d: Value, change: Value, value: Value
+) -> tuple[Value, Value, Value]:
+    """A step of a continued fraction: the denominators' ratio, the change that the step makes, and the value so far."""
+    product = m.mul(numerator, d)
+    d = m.div(1.0, m.add(partial, product))
+    change = m.negate(m.mul(m.mul(product, d), change))
+    return d, change, m.add(value, change)
 
 
 def still_counts(m: Precision, change: Value, total: Value) -> Value:
@@ -157,22 +166,32 @@ def _upper_of_small(m: Arithmetic, a: Value, x: Value) -> Value:
     """Q(a, x) for x < 1 and a < 1/2."""
     # Other lanes are computed too; their numbers must not make the loop longer.
     a, x = m.at_most(a, 0.5), m.at_most(x, 1.0)
+    total = series_of_parts(m, a, 40, lambda n, term: m.negate(m.mul(term, m.div(x, n))))
+    series = log1p(m.builder, m.target, m.mul(a, total))
+    zero = m.constant(0.0)
+    power = m.pair_scale(log_pair(m, Pair(x, zero)), a)
+    logarithm = m.add(m.pair_sum(power), m.sub(series, lgamma_of_one_and(m, a)))
+    return m.negate(expm1(m.builder, m.target, logarithm))
+
+
+def series_of_parts(
+    m: Arithmetic, a: Value, most: int, following: Callable[[Value, Value], Value]
+) -> Value:
+    """The sum of t(n) / (a + n) from n = 1 on, where t(n) = ``following`` (n, t(n - 1)) and t(0) = 1; of at most
+    ``most`` terms.
+    """
     more: list[Value] = []
     initial = [m.constant(1.0), m.constant(1.0), m.constant(0.0)]
-    with m.builder.loop_carrying(llvm_ir.i64(0), llvm_ir.i64(40), 1, initial, more=more) as (
+    with m.builder.loop_carrying(llvm_ir.i64(0), llvm_ir.i64(most), 1, initial, more=more) as (
         _,
         carried,
         results,
     ):
         n, term, total = carried
-        term = m.negate(m.mul(term, m.div(x, n)))
+        term = following(n, term)
         part = m.div(term, m.add(a, n))
         total = m.add(total, part)
         carried[:] = [m.add(n, 1.0), term, total]
         size = m.absolute(m.mul(total, NOTHING[m.scalar]))
         more.append(m.builder.any_lane(m.compare("ogt", m.absolute(part), size)))
-    series = log1p(m.builder, m.target, m.mul(a, results[2]))
-    zero = m.constant(0.0)
-    power = m.pair_scale(log_pair(m, Pair(x, zero)), a)
-    logarithm = m.add(m.pair_sum(power), m.sub(series, lgamma_of_one_and(m, a)))
-    return m.negate(expm1(m.builder, m.target, logarithm))
+    return results[2]

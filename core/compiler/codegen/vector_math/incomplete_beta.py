@@ -34,9 +34,9 @@ from .arithmetic import INFINITY, NAN, Arithmetic, Pair
 from .branches import where_any
 from .exponential import exp_of_pair, expm1
 from .gamma import lgamma_of_one_and, lgamma_step, stirling_rest
-from .incomplete import is_ordinary, still_counts
+from .incomplete import is_ordinary, series_of_parts, steed_step, still_counts
 from .logarithm import log1p, log_pair
-from .series import NOTHING, Precision, called
+from .series import Precision, called
 from .uniform_gamma import exponent_of, phi_of
 
 # Below this second parameter the series or, beyond its range of fast convergence, the fraction, but no difference.
@@ -177,10 +177,7 @@ def _fraction(m: Precision, a: Value, b: Value, x: Pair, s: Value, wanted: Value
         next_inverse = m.div(1.0, m.add(a, m.add(m.add(i, i), 1.0)))
         partial = m.mul(m.mul(m.add(a, i), next_inverse), m.fma(i, growth, start))
         partial = m.add(m.fma(weight, inverse, i), partial)
-        product = m.mul(numerator, d)
-        d = m.div(1.0, m.add(partial, product))
-        change = m.negate(m.mul(m.mul(product, d), change))
-        value = m.add(value, change)
+        d, change, value = steed_step(m, numerator, partial, d, change, value)
         carried[:] = [m.add(i, 1.0), next_inverse, d, change, value]
         more.append(still_counts(m, change, value))
     return results[4]
@@ -192,20 +189,7 @@ def _of_small(m: Arithmetic, a: Value, b: Value, y: Value) -> Value:
     # Other lanes are computed too; their numbers must not make the loop longer.
     limit = m.div(_SERIES_UP_TO, m.add(a, 1.0))
     y = m.select(m.compare("olt", y, limit), y, limit)
-    more: list[Value] = []
-    initial = [m.constant(1.0), m.constant(1.0), m.constant(0.0)]
-    with m.builder.loop_carrying(llvm_ir.i64(0), llvm_ir.i64(80), 1, initial, more=more) as (
-        _,
-        carried,
-        results,
-    ):
-        i, term, total = carried
-        term = m.mul(term, m.div(m.mul(m.sub(i, a), y), i))
-        part = m.div(term, m.add(b, i))
-        total = m.add(total, part)
-        carried[:] = [m.add(i, 1.0), term, total]
-        size = m.absolute(m.mul(total, NOTHING[m.scalar]))
-        more.append(m.builder.any_lane(m.compare("ogt", m.absolute(part), size)))
-    series = log1p(m.builder, m.target, m.mul(b, results[2]))
+    total = series_of_parts(m, b, 80, lambda i, term: m.mul(term, m.div(m.mul(m.sub(i, a), y), i)))
+    series = log1p(m.builder, m.target, m.mul(b, total))
     logarithm = m.sub(lgamma_step(m, a, b, y), lgamma_of_one_and(m, b))
     return m.negate(expm1(m.builder, m.target, m.add(logarithm, series)))

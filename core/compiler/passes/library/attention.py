@@ -40,6 +40,7 @@ from ...ir.hlo import (
     get_tuple_element,
     topological_order,
 )
+from ...ir.moves import transpose
 from ...ir.patterns import (
     binary_body,
     constant_value,
@@ -516,14 +517,7 @@ class Match:
                     *(d for d, label in enumerate(labels) if label != DEPTH),
                     labels.index(DEPTH),
                 ]
-                shape = Shape(values.dtype, tuple(values.dims[d] for d in order))
-                source = Instruction(
-                    "transpose",
-                    shape,
-                    (values,),
-                    {"dimensions": tuple(order)},
-                    metadata=values.metadata,
-                )
+                source = transpose(values, order)
                 found = tuple(labels[d] for d in order)
         self.values_array = self.dense(source)
         self.values_view = labels_of(found)

@@ -30,6 +30,7 @@ from ...ir.hlo import (
     constant,
     get_tuple_element,
 )
+from ...ir.moves import addition
 from ...ir.patterns import constant_value, convert, is_constant, reshape, squeezed
 from .attention_body import Body
 from .split_products import split_operand
@@ -308,15 +309,12 @@ class _Gradient:
         product = Instruction("multiply", wide.shape, (wide, result))
         column = self.gradient_view.index(DEPTH)
         dims = tuple(size for d, size in enumerate(product.dims) if d != column)
-        scalar = Shape(m.wide, ())
-        parameters = [Instruction("parameter", scalar, (), {"index": n}) for n in range(2)]
-        add = Computation.from_root("add", parameters, Instruction("add", scalar, parameters))
         sums = Instruction(
             "reduce",
             Shape(m.wide, dims),
             (product, constant(0.0, m.wide)),
             {"dimensions": (column,)},
-            [add],
+            [addition(m.wide)],
             metadata=m.last.metadata,
         )
         left = tuple(label for label in labels_of(self.gradient_view) if label != DEPTH)

@@ -15,8 +15,9 @@ import numpy as np
 
 from ...ir import dtypes
 from ...ir.dtypes import DType
-from ...ir.hlo import Computation, DotDimensionNumbers, Instruction, Shape, constant
-from ...ir.patterns import reshape
+from ...ir.hlo import DotDimensionNumbers, Instruction, Shape, constant
+from ...ir.moves import addition, pad_dimension
+from ...ir.patterns import convert, reshape
 
 # Bytes that the blocks' results may take before they are added up. They are memory that the program does not have
 # otherwise, and are written and read once more.
@@ -71,9 +72,7 @@ def in_blocks(
 def as_integers(product: Instruction, dtype: DType) -> Instruction:
     """Integers of up to 32 bits as ``dtype``; what does not fit wraps around, as StableHLO's sums do."""
     for target in (dtypes.S32, dtype):
-        if product.dtype is not target:
-            shape = product.shape.with_dtype(target)  # type: ignore[union-attr]
-            product = Instruction("convert", shape, (product,), metadata=product.metadata)
+        product = convert(product, target)
     return product
 
 
@@ -82,16 +81,8 @@ def _split(operand: Instruction, dimension: int, blocks: int) -> Instruction:
     size = operand.dims[dimension]
     block = -(-size // blocks)
     if block * blocks != size:
-        low = (0,) * len(operand.dims)
-        high = tuple(block * blocks - size if d == dimension else 0 for d in range(len(low)))
-        dims = tuple(n + h for n, h in zip(operand.dims, high, strict=True))
-        operand = Instruction(
-            "pad",
-            Shape(operand.dtype, dims),
-            (operand, constant(np.zeros((), operand.dtype.numpy), operand.dtype)),
-            {"low": low, "high": high, "interior": low},
-            metadata=operand.metadata,
-        )
+        zero = constant(np.zeros((), operand.dtype.numpy), operand.dtype)
+        operand = pad_dimension(operand, zero, dimension, 0, block * blocks - size)
     return reshape(operand, _with_blocks(operand.dims, dimension, blocks, block))
 
 
@@ -115,10 +106,3 @@ def _split_numbers(numbers: DotDimensionNumbers, left: int, right: int) -> DotDi
         lhs_batch=(*moved(numbers.lhs_batch, left), left),
         rhs_batch=(*moved(numbers.rhs_batch, right), right),
     )
-
-
-def addition(dtype: DType) -> Computation:
-    scalar = Shape(dtype)
-    parameters = [Instruction("parameter", scalar, (), {"index": n}) for n in range(2)]
-    root = Instruction("add", scalar, parameters)
-    return Computation("add", parameters, [*parameters, root], root)

@@ -23,6 +23,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ...ir.hlo import ConvolutionDimensionNumbers, Instruction, Shape, WindowDimension, constant
+from ...ir.moves import pad
 from ...ir.patterns import convert
 from . import convolution_costs
 from .blocks import as_integers
@@ -103,27 +104,35 @@ def needs_explicit_padding(window: WindowDimension) -> bool:
 # ------------------------------------------------------------------------------------------- the three kinds
 
 
+class _Arrays:
+    """The arrays of a convolution: features and batch, or those of the kernel's two sides, then spatial dimensions."""
+
+    def __init__(self, convolution: Instruction, backwards: bool = False) -> None:
+        numbers: ConvolutionDimensionNumbers = convolution.attributes["dimension_numbers"]
+        lhs = view(convolution.operands[0], through_reverse=False)
+        rhs = oriented_kernel(convolution, backwards)
+        result = View(convolution, row_major(convolution.dims))
+        self.operands = (lhs.instruction, rhs.instruction)
+        self.input = lhs.pick(numbers.input_batch, numbers.input_feature, *numbers.input_spatial)
+        self.kernel = rhs.pick(
+            numbers.kernel_output_feature, numbers.kernel_input_feature, *numbers.kernel_spatial
+        )
+        self.output = result.pick(
+            numbers.output_batch, numbers.output_feature, *numbers.output_spatial
+        )
+
+
 def forward(convolution: Instruction, library: Library) -> Instruction:
     windows: tuple[WindowDimension, ...] = convolution.attributes["window"]
-    numbers: ConvolutionDimensionNumbers = convolution.attributes["dimension_numbers"]
-    groups = convolution.attributes["feature_group_count"]
-    lhs = view(convolution.operands[0], through_reverse=False)
-    rhs = oriented_kernel(convolution, backwards=False)
-    result = View(convolution, row_major(convolution.dims))
+    arrays = _Arrays(convolution)
     return make_instruction(
         convolution,
         library,
         "forward",
-        (lhs.instruction, rhs.instruction),
-        src=lhs.pick(numbers.input_batch, numbers.input_feature, *numbers.input_spatial),
-        weights=group_features(
-            rhs.pick(
-                numbers.kernel_output_feature, numbers.kernel_input_feature, *numbers.kernel_spatial
-            ),
-            groups,
-            split=0,
-        ),
-        dst=result.pick(numbers.output_batch, numbers.output_feature, *numbers.output_spatial),
+        arrays.operands,
+        src=arrays.input,
+        weights=group_features(arrays.kernel, convolution.attributes["feature_group_count"], 0),
+        dst=arrays.output,
         strides=[w.stride for w in windows],
         dilations=[w.window_dilation for w in windows],
         padding_low=[w.padding_low for w in windows],
@@ -143,23 +152,15 @@ def input_gradient(convolution: Instruction, library: Library) -> Instruction | 
         high = reach - convolution.dims[numbers.output_spatial[i]] - low[i]
         if not (0 <= low[i] < extent and -w.base_dilation < high < extent):
             return None
-    lhs = view(convolution.operands[0], through_reverse=False)
-    rhs = oriented_kernel(convolution, backwards=True)
-    result = View(convolution, row_major(convolution.dims))
+    arrays = _Arrays(convolution, backwards=True)
     return make_instruction(
         convolution,
         library,
         "backward_data",
-        (lhs.instruction, rhs.instruction),
-        src=result.pick(numbers.output_batch, numbers.output_feature, *numbers.output_spatial),
-        weights=group_features(
-            rhs.pick(
-                numbers.kernel_input_feature, numbers.kernel_output_feature, *numbers.kernel_spatial
-            ),
-            groups,
-            split=1,
-        ),
-        dst=lhs.pick(numbers.input_batch, numbers.input_feature, *numbers.input_spatial),
+        arrays.operands,
+        src=arrays.output,
+        weights=group_features(_exchanged(arrays.kernel), groups, split=1),
+        dst=arrays.input,
         strides=[w.base_dilation for w in windows],
         dilations=[w.window_dilation for w in windows],
         padding_low=low,
@@ -168,29 +169,26 @@ def input_gradient(convolution: Instruction, library: Library) -> Instruction | 
 
 def weights_gradient(convolution: Instruction, library: Library) -> Instruction:
     windows: tuple[WindowDimension, ...] = convolution.attributes["window"]
-    numbers: ConvolutionDimensionNumbers = convolution.attributes["dimension_numbers"]
     groups = convolution.attributes["batch_group_count"]
-    lhs = view(convolution.operands[0], through_reverse=False)
-    rhs = oriented_kernel(convolution, backwards=False)
-    result = View(convolution, row_major(convolution.dims))
+    arrays = _Arrays(convolution)
     return make_instruction(
         convolution,
         library,
         "backward_weights",
-        (lhs.instruction, rhs.instruction),
-        src=lhs.pick(numbers.input_feature, numbers.input_batch, *numbers.input_spatial),
-        weights=group_features(
-            result.pick(numbers.output_feature, numbers.output_batch, *numbers.output_spatial),
-            groups,
-            split=0,
-        ),
-        dst=rhs.pick(
-            numbers.kernel_input_feature, numbers.kernel_output_feature, *numbers.kernel_spatial
-        ),
+        arrays.operands,
+        src=_exchanged(arrays.input),
+        weights=group_features(_exchanged(arrays.output), groups, split=0),
+        dst=_exchanged(arrays.kernel),
         strides=[w.window_dilation for w in windows],
         dilations=[w.stride for w in windows],
         padding_low=[w.padding_low for w in windows],
     )
+
+
+def _exchanged(dimensions: list[Dimension]) -> list[Dimension]:
+    """The first two in each other's place."""
+    first, second, *spatial = dimensions
+    return [second, first, *spatial]
 
 
 def group_features(weights: list[Dimension], groups: int, split: int) -> list[Dimension]:
@@ -315,15 +313,8 @@ def _padded(convolution: Instruction, dilate: bool) -> Instruction:
             low[d], high[d], interior[d] = w.padding_low, w.padding_high, w.base_dilation - 1
             w = replace(w, padding_low=0, padding_high=0, base_dilation=1)
         new_windows.append(w)
-    dims = tuple(
-        n + before + after + max(n - 1, 0) * i
-        for n, before, after, i in zip(lhs.dims, low, high, interior, strict=True)
-    )
     zero = constant(0, lhs.dtype)
-    attributes = {"low": tuple(low), "high": tuple(high), "interior": tuple(interior)}
-    padded = Instruction(
-        "pad", Shape(lhs.dtype, dims), (lhs, zero), attributes, metadata=convolution.metadata
-    )
+    padded = pad(lhs, zero, low, high, interior, convolution.metadata)
     return convolution.replace(
         operands=(padded, convolution.operands[1]),
         attributes={**convolution.attributes, "window": tuple(new_windows)},

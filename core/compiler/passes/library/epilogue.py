@@ -12,7 +12,7 @@ from typing import Any, Final
 from ...ir import dtypes
 from ...ir.hlo import Instruction
 from .context import Context
-from .gemm import row_major
+from .gemm import is_dense
 
 # Values that are in memory anyway.
 _IN_MEMORY: Final = frozenset(
@@ -80,11 +80,10 @@ def _bias(gemm: Instruction, other: Instruction) -> Instruction | None:
     if other.opcode != "broadcast" or not other.operands[0].dims:
         return None
     config = gemm.attributes["config"]
-    dense = tuple(d.stride for d in row_major((*config["batch"], config["m"], config["n"])))
     vector = other.operands[0]
     rank = len(other.dims)
     is_trailing = other.attributes["dimensions"] == tuple(range(rank - len(vector.dims), rank))
-    if config["result_strides"] != dense or not is_trailing:
+    if not is_dense(config) or not is_trailing:
         return None
     return vector if vector.shape.elements == config["n"] else None  # type: ignore[union-attr]
 

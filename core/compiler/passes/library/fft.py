@@ -31,6 +31,7 @@ from ...codegen.kernels import fft as kernel
 from ...codegen.kernels.butterflies import SUMMED_PRIMES
 from ...ir.dtypes import C64, C128
 from ...ir.hlo import Instruction, Shape, broadcast, constant
+from ...ir.moves import concatenate, cut
 from ...ir.patterns import reshape
 
 if TYPE_CHECKING:
@@ -503,7 +504,7 @@ class _Transform:
         if z is None:
             return None
         # X[k] = (Z[k] + conj Z[half - k]) / 2 + exp(-i pi k / half) (Z[k] - conj Z[half - k]) / 2i, for Z[half] = Z[0].
-        z = self.join(z, self.part(z, 1, 0, 1), 1)
+        z = concatenate((z, self.part(z, 1, 0, 1)), 1)
         other = self.conjugate(self.reversed(z))
         even = self.half(self.binary("add", z, other))
         odd = self.times(self.binary("subtract", z, other), self.turns(-0.5j, half, columns))
@@ -535,7 +536,7 @@ class _Transform:
         x = Instruction("complex", x.shape, (reals, imaginary))
         if n % 2:
             other = self.reversed(self.conjugate(self.part(x, 1, 1, columns)))
-            y = self.along(self.join(x, other, 1), 1, n, True, scale)
+            y = self.along(concatenate((x, other), 1), 1, n, True, scale)
             return None if y is None else reshape(self.parts(y, "real"), shape.dims)
         other = self.part(self.conjugate(self.reversed(x)), 1, 0, half)
         x = self.part(x, 1, 0, half)
@@ -548,7 +549,7 @@ class _Transform:
         if y is None:
             return None
         reals, others = (reshape(self.parts(y, part), (rows, half, 1)) for part in ("real", "imag"))
-        return reshape(self.join(reals, others, 2), shape.dims)
+        return reshape(concatenate((reals, others), 2), shape.dims)
 
     # -------------------------------------------------------------------------------------------------- instructions
     def binary(self, opcode: str, a: Instruction, b: Instruction) -> Instruction:
@@ -574,17 +575,7 @@ class _Transform:
 
     def part(self, x: Instruction, dimension: int, start: int, stop: int) -> Instruction:
         """The places [start, stop) of a dimension."""
-        starts = tuple(start if d == dimension else 0 for d in range(len(x.dims)))
-        limits = tuple(stop if d == dimension else n for d, n in enumerate(x.dims))
-        dims = tuple(b - a for a, b in zip(starts, limits, strict=True))
-        bounds = {"starts": starts, "limits": limits, "strides": (1,) * len(dims)}
-        return Instruction("slice", Shape(x.dtype, dims), (x,), bounds, metadata=self.fft.metadata)
-
-    def join(self, a: Instruction, b: Instruction, dimension: int) -> Instruction:
-        dims = list(a.dims)
-        dims[dimension] += b.dims[dimension]
-        shape = Shape(a.dtype, tuple(dims))
-        return Instruction("concatenate", shape, (a, b), {"dimension": dimension})
+        return cut(x, dimension, start, stop, self.fft.metadata)
 
     def reversed(self, x: Instruction) -> Instruction:
         return Instruction("reverse", x.shape, (x,), {"dimensions": (1,)})

@@ -16,7 +16,8 @@ from ...codegen.kernels import product_forms
 from ...codegen.kernels.product_forms import ProductForm
 from ...ir import dtypes
 from ...ir.dtypes import DType
-from ...ir.hlo import DotDimensionNumbers, Instruction, Shape
+from ...ir.hlo import DotDimensionNumbers, Instruction, Shape, strides_of
+from ...ir.moves import transpose
 from ...ir.patterns import convert
 from . import product_costs
 from .blocks import in_blocks
@@ -42,12 +43,7 @@ class Dimension:
 
 def row_major(dims: tuple[int, ...]) -> list[Dimension]:
     """The dimensions of a dense array."""
-    result: list[Dimension] = []
-    stride = 1
-    for size in reversed(dims):
-        result.append(Dimension(size, stride))
-        stride *= size
-    return result[::-1]
+    return [Dimension(*d) for d in zip(dims, strides_of(dims), strict=True)]
 
 
 def merge(dimensions: list[Dimension]) -> Dimension | None:
@@ -102,11 +98,8 @@ def transposed(
     """The operand physically transposed to [batch, free, contracting]."""
     free = [d for d in range(len(operand.dims)) if d not in batch and d not in contracting]
     order = (*batch, *free, *contracting)
-    shape = Shape(operand.dtype, tuple(operand.dims[d] for d in order))
-    copy = Instruction(
-        "transpose", shape, (operand,), {"dimensions": order}, metadata=operand.metadata
-    )
-    dense = row_major(shape.dims)
+    copy = transpose(operand, order)
+    dense = row_major(copy.dims)
     ends = len(batch), len(batch) + len(free)
     return Operand(copy, dense[: ends[0]], dense[ends[0] : ends[1]], dense[ends[1] :])
 
@@ -378,7 +371,7 @@ def fold_result_transpose(transpose: Instruction, context: Context) -> Instructi
     ):
         return None
     config = gemm.attributes["config"]
-    if config.get("epilogue") or config["result_strides"] != _dense_strides(config):
+    if config.get("epilogue") or not is_dense(config):
         return None
     written = row_major(transpose.dims)
     # dimensions[i] is the gemm dimension that result dimension i shows; place[d] where gemm dimension d went.
@@ -416,8 +409,11 @@ def _swap_last(values: tuple[int, ...]) -> tuple[int, ...]:
     return (*values[:-2], values[-1], values[-2])
 
 
-def _dense_strides(config: dict[str, Any]) -> tuple[int, ...]:
-    return tuple(d.stride for d in row_major((*config["batch"], config["m"], config["n"])))
+def is_dense(config: dict[str, Any]) -> bool:
+    """Whether a gemm of this configuration writes its result row by row."""
+    dims = (*config["batch"], config["m"], config["n"])
+    strides: tuple[int, ...] = config["result_strides"]
+    return strides == tuple(strides_of(dims))
 
 
 def _split(dimensions: list[Dimension], sizes: list[int]) -> list[list[Dimension]] | None:

@@ -16,7 +16,9 @@ from ...codegen.kernels import product_forms
 from ...codegen.kernels.product_forms import ProductForm
 from ...ir import dtypes, errors
 from ...ir.dtypes import DType
-from ...ir.hlo import Computation, Instruction, Shape, constant
+from ...ir.hlo import Computation, Instruction, Shape, constant, strides_of
+from ...ir.moves import transpose
+from ...ir.patterns import convert, reshape
 from .weights import Weights
 
 if TYPE_CHECKING:
@@ -151,8 +153,8 @@ def _packed(gemm: Instruction, right: Instruction, form: ProductForm, width: int
     else:
         pack = Instruction("pack", shape, (operand,), {"config": new}, metadata=gemm.metadata)
     matrices = [0] * len(batch)
-    for n_, d in enumerate(present):
-        matrices[d] = math.prod(sizes[n_ + 1 :])
+    for d, step in zip(present, strides_of(sizes), strict=True):
+        matrices[d] = step
     return pack, tuple(matrices)
 
 
@@ -181,7 +183,7 @@ def _made(
     if not computed:
         if not turns or right.elements != n * k:
             return None
-        matrix = _reshaped(right, dims)
+        matrix = reshape(right, dims)
     new = {
         "batch": (),
         "strides": strides,
@@ -243,7 +245,7 @@ def _right(operand: Instruction, config: dict[str, Any], dtype: DType) -> Placed
     if strides[-1] == 1:
         return operand, strides
     if operand.dtype.size > dtype.size:
-        operand = _converted(operand, dtype)
+        operand = convert(operand, dtype)
     return dense(operand, (*config["batch"], config["k"], config["n"]), strides)
 
 
@@ -267,29 +269,10 @@ def dense(operand: Instruction, sizes: tuple[int, ...], strides: tuple[int, ...]
         return None
     kept = [d for d in range(len(sizes)) if d in present or d >= len(sizes) - 2]
     order += [d for d in kept if d not in present]
-    value = _reshaped(operand, tuple(sizes[d] for d in order))
-    permutation = tuple(order.index(d) for d in kept)
+    value = reshape(operand, tuple(sizes[d] for d in order))
+    value = transpose(value, [order.index(d) for d in kept])
     dims = tuple(sizes[d] for d in kept)
-    if permutation != tuple(range(len(permutation))):
-        shape = Shape(value.dtype, dims)
-        value = Instruction(
-            "transpose", shape, (value,), {"dimensions": permutation}, metadata=operand.metadata
-        )
     new = [0] * len(sizes)
-    for n, d in enumerate(kept):
-        new[d] = math.prod(dims[n + 1 :])
+    for d, step in zip(kept, strides_of(dims), strict=True):
+        new[d] = step
     return value, tuple(new)
-
-
-def _reshaped(operand: Instruction, dims: tuple[int, ...]) -> Instruction:
-    if operand.dims == dims:
-        return operand
-    shape = Shape(operand.dtype, dims)
-    return Instruction("reshape", shape, (operand,), metadata=operand.metadata)
-
-
-def _converted(operand: Instruction, dtype: DType) -> Instruction:
-    if operand.dtype is dtype:
-        return operand
-    shape = operand.shape.with_dtype(dtype)  # type: ignore[union-attr]
-    return Instruction("convert", shape, (operand,), metadata=operand.metadata)

@@ -22,7 +22,7 @@ from ...ir.hlo import (
 )
 from ...ir.patterns import reshape, reshaped_broadcast
 from ...ir.registry import OPS
-from .gemm import row_major
+from .gemm import is_dense
 from .weights import Same
 
 if TYPE_CHECKING:
@@ -85,9 +85,7 @@ def _members(
     """``product`` and what goes along, in order; the last one is all that others read. ``gone``: what is part of
     another product's fusion.
     """
-    config = product.attributes["config"]
-    dense = row_major((*config["batch"], config["m"], config["n"]))
-    if config["result_strides"] != tuple(d.stride for d in dense):
+    if not is_dense(product.attributes["config"]):
         return []
     inside: dict[Instruction, None] = {product: None}
     outside: set[Instruction] = set()  # what depends on the product otherwise

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ...ir import dtypes
 from ...ir.hlo import DotDimensionNumbers, Instruction, Shape
+from ...ir.moves import transpose
 from ...ir.patterns import convert, reshape
 from .gemm import sizes_of, streamed_sides
 from .weights import Weights
@@ -56,10 +57,7 @@ def match_streamed(dot: Instruction, context: Context) -> Instruction | None:
     if is_made:
         product = weights.fusion([right], product, "dot", context.fusions)
     if not matrix and few > 1:
-        shape = Shape(dot.dtype, (many, few))
-        product = Instruction(
-            "transpose", shape, (product,), {"dimensions": (1, 0)}, metadata=dot.metadata
-        )
+        product = transpose(product, (1, 0), dot.metadata)
     return reshape(product, dot.dims)
 
 
@@ -67,16 +65,7 @@ def _interleaved(left: Instruction, lanes: int, in_word: int) -> Instruction:
     """Rows in the order of a matrix in vectors of words: the first numbers of ``lanes`` words, then the second ones."""
     few, k = left.dims
     split = (few, k // (lanes * in_word), lanes, in_word)
-    turned = (few, split[1], in_word, lanes)
-    left = reshape(left, split)
-    left = Instruction(
-        "transpose",
-        Shape(left.dtype, turned),
-        (left,),
-        {"dimensions": (0, 1, 3, 2)},
-        metadata=left.metadata,
-    )
-    return reshape(left, (few, k))
+    return reshape(transpose(reshape(left, split), (0, 1, 3, 2)), (few, k))
 
 
 def is_made_inside(dot: Instruction, operand: Instruction, target: Target) -> bool:
@@ -126,10 +115,4 @@ def _untransposed(
 def _contracted_last(operand: Instruction, contracting: tuple[int, ...]) -> Instruction:
     """``operand`` with the contracted dimensions behind the others, in the order given."""
     free = [d for d in range(len(operand.dims)) if d not in contracting]
-    order = (*free, *contracting)
-    if order == tuple(range(len(order))):
-        return operand
-    shape = Shape(operand.dtype, tuple(operand.dims[d] for d in order))
-    return Instruction(
-        "transpose", shape, (operand,), {"dimensions": order}, metadata=operand.metadata
-    )
+    return transpose(operand, (*free, *contracting))

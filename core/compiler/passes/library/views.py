@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from ...ir import dtypes
-from ...ir.hlo import Instruction, Shape
+from ...ir.hlo import Instruction
+from ...ir.moves import transpose
 from ...ir.patterns import binary_body, constant_value, squeezed
 
 # The label of the contracted dimension of queries and keys, and of the columns of values.
@@ -158,8 +159,4 @@ def columns_last(labels: tuple[int, ...]) -> tuple[int, ...]:
 
 def transposed(i: Instruction, present: tuple[int, ...], labels: tuple[int, ...]) -> Instruction:
     """``i``, whose dimensions have the labels ``present``, in the order ``labels``."""
-    order = tuple(present.index(label) for label in labels)
-    if order == tuple(range(len(order))):
-        return i
-    shape = Shape(i.dtype, tuple(i.dims[d] for d in order))
-    return Instruction("transpose", shape, (i,), {"dimensions": order}, metadata=i.metadata)
+    return transpose(i, [present.index(label) for label in labels])

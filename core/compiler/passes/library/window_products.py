@@ -30,9 +30,17 @@ from ...codegen.kernels import product_forms
 from ...codegen.kernels.product_forms import ProductForm
 from ...ir import dtypes
 from ...ir.dtypes import DType
-from ...ir.hlo import ConvolutionDimensionNumbers, Instruction, Shape, WindowDimension, constant
+from ...ir.hlo import (
+    ConvolutionDimensionNumbers,
+    Instruction,
+    Shape,
+    WindowDimension,
+    constant,
+    strides_of,
+)
+from ...ir.moves import addition, concatenate, cut, pad, transpose
 from ...ir.patterns import convert, reshape, splat_value
-from .blocks import addition, as_integers
+from .blocks import as_integers
 from .gemm import accumulator
 
 if TYPE_CHECKING:
@@ -120,7 +128,7 @@ class _Generated:
                 kernel = _resized(rhs, at, elements * s)
                 # [..., elements, s, ...], of which the residues become output features.
                 kernel = reshape(kernel, (*rhs.dims[:at], elements, s, *rhs.dims[at + 1 :]))
-                kernel = _slice(kernel, at + 1, begin, end)
+                kernel = cut(kernel, at + 1, begin, end)
                 kernel = _with_features(kernel, at + 1, numbers.kernel_output_feature, groups)
                 # Padded for the longest kernel, and so once for all of them.
                 most = -(-w.size // s)
@@ -145,7 +153,7 @@ class _Generated:
             dims = list(part.dims)
             dims[f : f + 1] = [groups, part.dims[f] // (groups * features), features]
             split.append(reshape(part, dims))
-        joined = split[0] if len(split) == 1 else _concatenate(split, f + 1)
+        joined = split[0] if len(split) == 1 else concatenate(split, f + 1)
         order = [n for n in range(len(joined.dims)) if n != f + 1]
         order.insert(order.index(y if y < f else y + 2) + 1, f + 1)
         joined = Instruction(
@@ -155,11 +163,11 @@ class _Generated:
             {"dimensions": (f + 1,)},
             metadata=convolution.metadata,
         )
-        ordered = _transpose(joined, order)
+        ordered = transpose(joined, order)
         dims = list(convolution.dims)
         dims[y] = length * s
         start = s - 1 - low % s
-        return _slice(reshape(ordered, dims), y, start, start + size)
+        return cut(reshape(ordered, dims), y, start, start + size)
 
     def padded(self, convolution: Instruction) -> Instruction:
         """``convolution`` with its padding and base dilation in its input."""
@@ -254,16 +262,6 @@ def _dimensions(
         along = rhs[numbers.kernel_spatial[n]]
         found.append(_Dimension(f"window{n}", w.size, step * w.window_dilation, along))
     return found
-
-
-def _strides(dims: Sequence[int], order: Sequence[int] | None = None) -> list[int]:
-    """The strides of an array whose dimensions lie in ``order``, the minor one last."""
-    strides = [0] * len(dims)
-    step = 1
-    for d in reversed(order if order is not None else range(len(dims))):
-        strides[d] = step
-        step *= dims[d]
-    return strides
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,9 +411,9 @@ class _Arrangement:
         self, left: Sequence[int] | None, right: Sequence[int] | None
     ) -> list[_Dimension]:
         """Those of the convolution of the operands in these orders, without those of size 1."""
-        strides = _strides(self.rhs.dims, right)
+        strides = strides_of(self.rhs.dims, right)
         group = strides.pop(self.feature)
-        lhs = _strides(self.lhs.dims, left)
+        lhs = strides_of(self.lhs.dims, left)
         return [d for d in _dimensions(self.convolution, lhs, strides, group) if d.size > 1]
 
 
@@ -445,7 +443,7 @@ def emit_product(
     ordered = sorted((d for d in free if d != plan.vector), key=lambda d: d.result or ())
     if plan.vector != _ONE:
         ordered.append(plan.vector)
-    strides = dict(zip(ordered, _strides([d.size for d in ordered]), strict=True))
+    strides = dict(zip(ordered, strides_of([d.size for d in ordered]), strict=True))
     outer = [d for d in ordered if d not in (plan.row, plan.vector)]
     sums = sorted((d for d in plan.dimensions if d.result is None), key=lambda d: -d.rhs)
     merged: list[tuple[int, int, int]] = []
@@ -481,7 +479,7 @@ def emit_product(
         metadata=convolution.metadata,
     )
     wanted = sorted(ordered, key=lambda d: d.result or ())
-    return reshape(_transpose(product, [ordered.index(d) for d in wanted]), convolution.dims)
+    return reshape(transpose(product, [ordered.index(d) for d in wanted]), convolution.dims)
 
 
 # --------------------------------------------------------------------------------------------- groups of small integers
@@ -528,17 +526,17 @@ class _InGroups:
         lhs, rhs = convert(lhs, form.lhs), convert(rhs, form.rhs)
         left = _with_minor(len(lhs.dims), numbers.input_feature)
         lhs = _in_order(lhs, left)
-        left_strides = _strides(self.lhs.dims, left)
+        left_strides = strides_of(self.lhs.dims, left)
         # The kernel as [spatial..., inputs / group, outputs, group].
         o, i = numbers.kernel_output_feature, numbers.kernel_input_feature
         order = [d for d in range(len(rhs.dims)) if d not in (o, i)]
         rest = [rhs.dims[d] for d in order]
-        rhs = _transpose(rhs, [*order, i, o])
+        rhs = transpose(rhs, [*order, i, o])
         blocks = self.inputs // form.group
         rhs = reshape(rhs, (*rest, blocks, form.group, rhs.dims[-1]))
         n = len(rest)
-        rhs = _transpose(rhs, [*range(n), n, n + 2, n + 1])
-        strides = _strides(rhs.dims)
+        rhs = transpose(rhs, [*range(n), n, n + 2, n + 1])
+        strides = strides_of(rhs.dims)
         right_strides = [0] * len(convolution.operands[1].dims)
         for place, dimension in enumerate(order):
             right_strides[dimension] = strides[place]
@@ -623,20 +621,8 @@ def _without_reversal(convolution: Instruction) -> Instruction:
 def _pad(
     operand: Instruction, low: Sequence[int], high: Sequence[int], interior: Sequence[int]
 ) -> Instruction:
-    if not any((*low, *high, *interior)):
-        return operand
-    dims = tuple(
-        n + before + after + max(n - 1, 0) * i
-        for n, before, after, i in zip(operand.dims, low, high, interior, strict=True)
-    )
-    attributes = {"low": tuple(low), "high": tuple(high), "interior": tuple(interior)}
-    return Instruction(
-        "pad",
-        Shape(operand.dtype, dims),
-        (operand, constant(np.zeros((), operand.dtype.numpy), operand.dtype)),
-        attributes,
-        metadata=operand.metadata,
-    )
+    zero = constant(np.zeros((), operand.dtype.numpy), operand.dtype)
+    return pad(operand, zero, low, high, interior)
 
 
 def _resized(operand: Instruction, dimension: int, size: int) -> Instruction:
@@ -647,46 +633,8 @@ def _resized(operand: Instruction, dimension: int, size: int) -> Instruction:
     return _pad(operand, none, high, none)
 
 
-def _slice(operand: Instruction, dimension: int, start: int, limit: int) -> Instruction:
-    if (start, limit) == (0, operand.dims[dimension]):
-        return operand
-    starts, limits = [0] * len(operand.dims), list(operand.dims)
-    starts[dimension], limits[dimension] = start, limit
-    dims = tuple(b - a for a, b in zip(starts, limits, strict=True))
-    attributes = {
-        "starts": tuple(starts),
-        "limits": tuple(limits),
-        "strides": (1,) * len(dims),
-    }
-    return Instruction(
-        "slice", Shape(operand.dtype, dims), (operand,), attributes, metadata=operand.metadata
-    )
-
-
-def _concatenate(operands: Sequence[Instruction], dimension: int) -> Instruction:
-    dims = list(operands[0].dims)
-    dims[dimension] = sum(o.dims[dimension] for o in operands)
-    return Instruction(
-        "concatenate",
-        Shape(operands[0].dtype, tuple(dims)),
-        tuple(operands),
-        {"dimension": dimension},
-        metadata=operands[0].metadata,
-    )
-
-
-def _transpose(operand: Instruction, order: Sequence[int]) -> Instruction:
-    """``operand`` with its dimensions in ``order``."""
-    if list(order) == list(range(len(order))):
-        return operand
-    shape = Shape(operand.dtype, tuple(operand.dims[d] for d in order))
-    return Instruction(
-        "transpose", shape, (operand,), {"dimensions": tuple(order)}, metadata=operand.metadata
-    )
-
-
 def _in_order(operand: Instruction, order: Sequence[int] | None) -> Instruction:
-    return operand if order is None else _transpose(operand, order)
+    return operand if order is None else transpose(operand, order)
 
 
 def _with_minor(rank: int, dimension: int | None) -> list[int] | None:
@@ -710,7 +658,7 @@ def _with_features(kernel: Instruction, residue: int, feature: int, groups: int)
     moved = residue + (residue > feature)
     order = [d for d in range(len(dims)) if d != moved]
     order.insert(order.index(feature) + 1, moved)
-    ordered = _transpose(split, order)
+    ordered = transpose(split, order)
     at = order.index(feature)
     features = ordered.dims[at] * residues * ordered.dims[at + 2]
     return reshape(ordered, (*ordered.dims[:at], features, *ordered.dims[at + 3 :]))

@@ -1,0 +1,252 @@
+"""Dots with the contracted dimension minor in both operands: see "dots" in :mod:`.contraction`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ...ir import hlo
+from .. import llvm_ir
+from ..generator import ZERO, Coordinate, Index
+from ..llvm_ir import Value
+from ..representation import Complex, Element, components, map_components
+from . import accumulation
+from .contraction_loops import BLOCK, Coordinates, Loops, power_of_two, tile
+from .loops import count, mask_of
+from .staged import Staged, arrays_by_column
+
+
+class Dots:
+    """The sizes of tiles whose vectors run along ``minor``, and the tile that is being written."""
+
+    def __init__(self, loops: Loops) -> None:
+        c, costs = loops.c, loops.target.costs
+        self.loops = loops
+        self.g = loops.g
+        minor = c.minor("lhs")
+        assert minor is not None
+        self.minor = minor
+        self.others = [d for d in c.contracted if d is not minor]
+        self.lanes = min(loops.lanes, power_of_two(minor.size, up=loops.can_mask))
+        self.main = minor.size // self.lanes * self.lanes
+        self.rest = minor.size - self.main
+        self.mask = mask_of(self.rest, self.lanes) if self.rest and loops.can_mask else None
+        self.streams = loops.fetches and loops.streams()
+        self.height, self.width = self.size_of_tiles()
+        self.tiles = self.height * self.width
+        # Numbers along the contracted dimension that are read together.
+        self.in_word: int = loops.dot.attributes.get("interleaved", 1)
+        in_pairs = self.tiles <= 4 and self.main % (2 * self.lanes) == 0
+        self.unroll = (loops.line if self.streams else 2 if in_pairs else 1) * self.in_word
+        self.ahead = costs.memory.bytes_ahead // loops.streamed_size
+        # The next columns are fetched ahead, rather than the next elements of these.
+        read = self.width * minor.size * loops.streamed_size // self.in_word
+        self.skips = read <= costs.memory.columns_ahead and not self.others
+        # The lanes behind the end are loaded as zeros, whose product adds nothing unless something is computed of them:
+        # an operand's 1 / 0 there would make the sum NaN.
+        self.adds_nothing = all(_keeps_zeros(operand) for operand in loops.dot.operands)
+        by_column: list[hlo.Instruction] = []
+        if self.streams and len(c.rhs) == 2:
+            results = loops.frame.computation.results
+            by_column = arrays_by_column(loops.dot, loops.sources[1], results)
+        self.staged = Staged(self.g, by_column, self.width, loops.lanes, costs.memory.sums)
+
+    def size_of_tiles(self) -> tuple[int, int]:
+        """Rows and columns."""
+        loops = self.loops
+        rows, columns = loops.row.size, loops.column.size
+        if self.streams:
+            height = -(-rows // -(-rows // loops.most_rows))
+            return height, min(columns, 4, max(2, (24 if loops.registers == 32 else 8) // height))
+        budget = 16 // loops.parts if loops.registers == 32 else 8 // loops.parts
+        height = tile(rows, 4)
+        width = tile(columns, max(1, budget // height))
+        return height if height >= 4 else tile(rows, max(1, budget // width)), width
+
+    def emit(self) -> int:
+        """Write the kernel; the units of work."""
+        loops = self.loops
+        down, across = -(-loops.row.size // self.height), -(-loops.column.size // self.width)
+        # The matrix streams by once: all rows of lhs pass a tile's columns before the next tile's.
+        tiles = [across, down] if self.streams else [down, across]
+        dims = [*(d.size for d in loops.outer), *tiles]
+
+        def unit(index: Index) -> None:
+            self.tile((*index[:-2], index[-1], index[-2]) if self.streams else index)
+
+        count(self.g, loops.frame.begin, loops.frame.end, dims, unit)
+        return math.prod(dims)
+
+    def tile(self, index: Index) -> None:
+        loops, row, column = self.loops, self.loops.row, self.loops.column
+        height, width, tiles = self.height, self.width, self.tiles
+        self.fixed_at = dict(zip(loops.outer, index, strict=False))
+        top = loops.start(index[-2], height, row.size)
+        left = loops.start(index[-1], width, column.size)
+        self.staged.fill(left)
+        self.row_at = [loops.offset(top, r, 1, row.size) for r in range(height)]
+        self.column_at = [loops.offset(left, v, 1, column.size) for v in range(width)]
+        self.following = [self.g.shift(place, width) for place in self.column_at]
+
+        start = [loops.zeros(self.lanes) for _ in range(tiles)]
+        if self.rest and self.mask is None:
+            start += [loops.zeros(1) for _ in range(tiles)]
+        terms = -(-self.minor.size // self.lanes)
+        values = loops.contract(self.others, 1, start, self.along, terms)
+        for r in range(height):
+            sums = self.sum_lanes(values[r * width : (r + 1) * width])
+            if tail := values[tiles + r * width : tiles + (r + 1) * width]:
+                sums = [loops.add_elements(a, b) for a, b in zip(sums, tail, strict=True)]
+            self.store({**self.fixed_at, row: self.row_at[r]}, left, sums)
+
+    def along(self, at: Coordinates, accumulators: list[Element]) -> None:
+        """Add all products along ``minor``: to vectors, and those behind the last whole vector to scalars."""
+        size, lanes, step = self.minor.size, self.lanes, self.lanes * self.unroll
+        vectors, scalars = accumulators[: self.tiles], accumulators[self.tiles :]
+        whole = self.main // step * step
+        if whole > step:
+
+            def steps(i: Value, flat: list[Value]) -> list[Value]:
+                inner = self.loops.grouped(flat)
+                start = Coordinate(i, 0, 1, None, 0, size - 1, step)
+                for by in range(0, step, lanes):
+                    k = self.loops.offset(start, by, lanes, size)
+                    k_right = self.in_matrix(start, by)
+                    if self.streams and by % (self.loops.line * lanes * self.in_word) == 0:
+                        self.fetch(at, k_right)
+                    self.product(at, k, inner, k_right)
+                return [v for e in inner for v in components(e)]
+
+            block = accumulation.BLOCK if self.tiles <= 4 else BLOCK
+            vectors = self.loops.accumulate(whole, step, vectors, steps, self.unroll, block)
+        else:
+            whole = 0
+        for by in range(whole, self.main, lanes):
+            place = self.loops.offset(ZERO, by, lanes, size)
+            self.product(at, place, vectors, self.in_matrix(ZERO, by))
+        if self.mask is not None:
+            before = list(vectors)
+            with self.g.masked(self.mask):
+                self.product(at, self.loops.offset(ZERO, self.main, lanes, size), vectors)
+            if not self.adds_nothing:
+                pairs = zip(vectors, before, strict=True)
+                vectors = [self.where(self.mask, *pair) for pair in pairs]
+        elif self.rest:
+            for by in range(self.main, size):
+                self.product(at, self.loops.offset(ZERO, by, 1, size), scalars)
+        accumulators[:] = [*vectors, *scalars]
+
+    def product(
+        self,
+        at: Coordinates,
+        k: Coordinate,
+        accumulators: list[Element],
+        k_right: Coordinate | None = None,
+    ) -> None:
+        """Add the products at ``k``, which the matrix may have elsewhere, to the tile's accumulators."""
+        at = {**self.fixed_at, **at, self.minor: k}
+        right_at = {**at, self.minor: k_right or k}
+        column, row = self.loops.column, self.loops.row
+        right = [self.loops.read(1, {**right_at, column: place}) for place in self.column_at]
+        for r in range(self.height):
+            left_value = self.loops.read(0, {**at, row: self.row_at[r]})
+            for v in range(self.width):
+                n = r * self.width + v
+                accumulators[n] = self.loops.multiply_add(left_value, right[v], accumulators[n])
+
+    def in_matrix(self, start: Coordinate, by: int) -> Coordinate:
+        """Where the terms are in the matrix that rows have ``by`` behind ``start``."""
+        lanes, size = self.lanes, self.minor.size
+        if self.in_word == 1:
+            return self.loops.offset(start, by, lanes, size)
+        words, number = divmod(by // lanes, self.in_word)
+        by = words * self.in_word * lanes + number
+        return self.loops.offset(start, by, lanes, size)._replace(stride=self.in_word)
+
+    def fetch(self, at: Coordinates, k: Coordinate) -> None:
+        """Ask for what the matrix is made of behind ``k``."""
+        if self.skips:
+            self.loops.fetch({**self.fixed_at, **at, self.minor: k}, self.following)
+        else:
+            later = self.g.shift(k, self.ahead)
+            self.loops.fetch({**self.fixed_at, **at, self.minor: later}, self.column_at)
+
+    def store(self, at: Coordinates, left: Coordinate, scalars: Sequence[Element]) -> None:
+        """Store neighbours in a row from ``left`` on, in vectors."""
+        column = self.loops.column
+        done, wide = 0, power_of_two(len(scalars), up=False)
+        while done < len(scalars):
+            while wide > len(scalars) - done:
+                wide //= 2
+            value = self.gathered(scalars[done : done + wide])
+            self.loops.store(
+                {**at, column: self.loops.offset(left, done, wide, column.size)}, value
+            )
+            done += wide
+
+    def where(self, mask: Value, then: Element, otherwise: Element) -> Element:
+        """``then`` in the lanes of ``mask``."""
+        return map_components(lambda a, b: self.g.builder.select(mask, a, b), then, otherwise)
+
+    def gathered(self, scalars: Sequence[Element]) -> Element:
+        """Scalars as the lanes of one vector."""
+
+        def gather(values: Sequence[Value]) -> Value:
+            if len(values) == 1:
+                return values[0]
+            result = llvm_ir.poison(llvm_ir.vector(self.loops.type, len(values)))
+            for n, v in enumerate(values):
+                result = self.g.builder.insert(result, v, n)
+            return result
+
+        if self.loops.parts == 1:
+            return gather([components(s)[0] for s in scalars])
+        return Complex(
+            gather([components(s)[0] for s in scalars]), gather([components(s)[1] for s in scalars])
+        )
+
+    def sum_lanes(self, vectors: Sequence[Element]) -> list[Element]:
+        """The sum over the lanes of each vector; pairs of vectors share their additions."""
+        if self.loops.parts == 2:
+            sums = [self._sum_lanes([components(v)[n] for v in vectors]) for n in (0, 1)]
+            return [Complex(a, b) for a, b in zip(*sums, strict=True)]
+        return list(self._sum_lanes([components(v)[0] for v in vectors]))
+
+    def _sum_lanes(self, vectors: list[Value]) -> list[Value]:
+        b = self.g.builder
+        lanes = llvm_ir.lanes_of(vectors[0].type)
+        if lanes == 1:
+            return vectors
+        sums: list[Value] = []
+        while len(sums) < len(vectors):
+            part = vectors[len(sums) :]
+            part = part[: min(power_of_two(len(part), up=False), lanes)]
+            segments = len(part)
+            while len(part) > 1:  # lanes of two vectors become the halves of one
+                part = [
+                    self.loops.add(
+                        b.shuffle(x, y, range(0, 2 * lanes, 2)),
+                        b.shuffle(x, y, range(1, 2 * lanes, 2)),
+                    )
+                    for x, y in zip(part[::2], part[1::2], strict=True)
+                ]
+            value, width = part[0], lanes
+            while width > segments:
+                width //= 2
+                value = (
+                    self.loops.add(
+                        b.shuffle(value, value, range(0, 2 * width, 2)),
+                        b.shuffle(value, value, range(1, 2 * width, 2)),
+                    )
+                    if width > 1
+                    else self.loops.add(b.extract(value, 0), b.extract(value, 1))
+                )
+            sums += [b.extract(value, n) for n in range(segments)]
+        return sums
+
+
+def _keeps_zeros(operand: hlo.Instruction) -> bool:
+    """Whether an operand of the dot is 0 wherever all arrays are 0 that it is computed of."""
+    while operand.opcode in ("bitcast", "convert", "copy", "negate", "reshape", "transpose"):
+        operand = operand.operands[0]
+    return operand.opcode == "parameter"
