@@ -129,6 +129,26 @@ def scatters_elements(instruction: Instruction) -> bool:
     )
 
 
+def scatters_rows(instruction: Instruction) -> bool:
+    """Whether an instruction combines whole rows, several of which may meet, with those of one array: a row is all
+    dimensions of the array but the first, and those of the updates behind the scattered ones.
+    """
+    if instruction.opcode != "scatter" or len(instruction.operands) != 3:
+        return False
+    numbers = instruction.attributes["dimension_numbers"]
+    rows, updates = instruction.dims, instruction.operands[2].dims
+    scattered = len(updates) - (len(rows) - 1)
+    return (
+        not instruction.attributes["unique_indices"]
+        and len(rows) > 1
+        and scattered > 0
+        and numbers.scatter_dims_to_operand_dims == numbers.inserted_window_dims == (0,)
+        and not numbers.input_batching_dims
+        and numbers.update_window_dims == tuple(range(scattered, len(updates)))
+        and updates[scattered:] == rows[1:]
+    )
+
+
 def identity_value(opcode: str, instruction: Instruction) -> Any | None:
     """The value e with op(e, x) = x for ``instruction``'s dtype, as a NumPy scalar; None if there is no such value.
 

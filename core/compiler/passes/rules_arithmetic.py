@@ -6,14 +6,15 @@ Every rule keeps the value of every element, bit for bit, except that x + 0 drop
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 
-from ..ir.hlo import DotDimensionNumbers, Instruction
-from ..ir.patterns import constant_value, is_constant, scalar_of, splat, splat_value
+from ..ir.hlo import DotDimensionNumbers, Instruction, broadcast
+from ..ir.patterns import constant_value, convert, is_constant, scalar_of, splat, splat_value
 
 Rule = Callable[[Instruction], Instruction | None]
 
@@ -349,6 +350,29 @@ def dot_of_batches(i: Instruction) -> Instruction | None:
     return _binary("multiply", lhs, rhs, i)
 
 
+def dot_without_sum(i: Instruction) -> Instruction | None:
+    """A dot that contracts no dimension, as an outer product, is a product of elements."""
+    numbers: DotDimensionNumbers = i.attributes["dimension_numbers"]
+    if numbers.lhs_contracting or i.dtype.kind == "pred":
+        return None
+    batch = len(numbers.lhs_batch)
+    lhs_free = len(i.operands[0].dims) - batch
+    factors = []
+    for operand, batches, first in zip(
+        i.operands, (numbers.lhs_batch, numbers.rhs_batch), (batch, batch + lhs_free), strict=True
+    ):
+        if operand.dtype is not i.dtype and not _holds(i.dtype, operand.dtype):
+            return None
+        free = itertools.count(first)
+        dims = range(len(operand.dims))
+        mapped = [batches.index(d) if d in batches else next(free) for d in dims]
+        if mapped != sorted(mapped):
+            return None
+        factors.append(broadcast(convert(operand, i.dtype), i.dims, mapped))
+    lhs, rhs = factors
+    return _binary("multiply", lhs, rhs, i)
+
+
 ELEMENTWISE_RULES: Final[tuple[Rule, ...]] = (on_splats, on_broadcasts, on_reshapes)
 
 RULES: Final[dict[str, tuple[Rule, ...]]] = {
@@ -356,7 +380,7 @@ RULES: Final[dict[str, tuple[Rule, ...]]] = {
     "subtract": (subtract_zero,),
     "multiply": (multiply_identity,),
     "divide": (divide_constant,),
-    "dot": (dot_of_batches,),
+    "dot": (dot_of_batches, dot_without_sum),
     "power": (power_small,),
     "maximum": (same_twice, extremum_limit),
     "minimum": (same_twice, extremum_limit),

@@ -45,6 +45,7 @@ class Kernels:
     scan_element: Annotated[float, "ns", "an element of a cumulative reduction besides"]
     selection: Annotated[float, "ns", "a vector of positions of select-and-scatter"]
     scattered_element: Annotated[float, "ns", "an element of scatter, one at a time"]
+    scattered_place: Annotated[float, "ns", "passing over a place of a scatter of rows"]
     scattered_vector: Annotated[float, "ns", "a vector of elements of scatter"]
     random: Annotated[float, "ns", "a vector of random 32-bit words"]
 

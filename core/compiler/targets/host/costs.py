@@ -37,6 +37,7 @@ from ..costs import (
 _MEASURED: Final = MappingProxyType(
     {
         "kernels": JUDGEMENT,
+        "kernels.scattered_place": "python -m benchmarks.scatter",
         "kernels.tiled_multiply_adds": "python -m benchmarks.products",
         "tiles": "python -m benchmarks.products",
         "tiles.window_start": "python -m benchmarks.convolutions",
@@ -92,6 +93,7 @@ _HOST: Final = Costs(
         scan_element=0.05,
         selection=3.0,
         scattered_element=1.5,
+        scattered_place=0.12,
         scattered_vector=2.0,
         random=4.0,
     ),

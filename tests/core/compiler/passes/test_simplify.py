@@ -53,6 +53,15 @@ def concatenate(dimension, *pieces):
     return op("concatenate", *pieces, dims=dims, dimension=dimension)
 
 
+def gather_columns(x, places):
+    """x[:, places], as JAX writes it."""
+    indices = hlo.constant(np.array(places, np.int32)[:, None])
+    return op(
+        "gather", x, indices, dims=(x.dims[0], len(places)), slice_sizes=(x.dims[0], 1),
+        indices_are_sorted=False, dimension_numbers=hlo.GatherDimensionNumbers((0,), (1,), (1,), 1),
+    )  # fmt: skip
+
+
 CASES: dict[str, tuple[Instruction, Make, list[str]]] = {
     "x + 0": (X(4), lambda x: op("add", x, number(0, 4)), []),
     "dot of batches": (
@@ -71,6 +80,71 @@ CASES: dict[str, tuple[Instruction, Make, list[str]]] = {
         ),
         ["dot"],
     ),
+    "outer product": (
+        X(4),
+        lambda x: op(
+            "dot", x, op("sine", x), dims=(4, 4),
+            precision=None, dimension_numbers=hlo.DotDimensionNumbers((), ()),
+        ),
+        ["sine", "broadcast", "broadcast", "multiply"],
+    ),
+    "a scale for each row": (
+        X(4),
+        lambda x: op(
+            "dot", x, hlo.broadcast(op("sine", x), (4, 3), (0,)), dims=(4, 3),
+            precision=None, dimension_numbers=hlo.DotDimensionNumbers((), (), (0,), (0,)),
+        ),
+        ["sine", "multiply", "broadcast"],
+    ),
+    "outer product in a wider type": (
+        X(4, dtype=dtypes.BF16),
+        lambda x: op(
+            "dot", x, x, dims=(4, 4), dtype=dtypes.F32,
+            precision=None, dimension_numbers=hlo.DotDimensionNumbers((), ()),
+        ),
+        ["convert", "broadcast", "convert", "broadcast", "multiply"],
+    ),
+    "outer product in a narrower type": (
+        X(4),
+        lambda x: op(
+            "dot", x, x, dims=(4, 4), dtype=dtypes.BF16,
+            precision=None, dimension_numbers=hlo.DotDimensionNumbers((), ()),
+        ),
+        ["dot"],
+    ),
+    "product of batches that stand behind": (
+        X(3, 4),
+        lambda x: op(
+            "dot", x, x, dims=(4, 3, 3),
+            precision=None, dimension_numbers=hlo.DotDimensionNumbers((), (), (1,), (1,)),
+        ),
+        ["dot"],
+    ),
+    "matrix product": (
+        X(4, 4),
+        lambda x: op(
+            "dot", x, x, dims=(4, 4),
+            precision=None, dimension_numbers=hlo.DotDimensionNumbers((1,), (0,)),
+        ),
+        ["dot"],
+    ),
+    "constant against a splat": (
+        X(2, dtype=S32),
+        lambda x: op(
+            "multiply", x, op("add", hlo.constant(np.array([1, 0], np.int32)), number(2, 2, dtype=S32))
+        ),
+        ["multiply"],
+    ),
+    "gather of known columns": (
+        X(5, 3), lambda x: gather_columns(x, [2, 0]), ["slice", "slice", "concatenate"]
+    ),
+    "gather of known columns, clamped": (
+        X(5, 3), lambda x: gather_columns(x, [7, -2]), ["slice", "slice", "concatenate"]
+    ),
+    "a column of gathered columns": (
+        X(5, 3), lambda x: slice_(gather_columns(x, [1, 0]), (0, 1), (5, 2)), ["slice"]
+    ),
+    "gather of many columns": (X(5, 3), lambda x: gather_columns(x, [0, 1, 2, 1, 0]), ["gather"]),
     "0 + x": (X(4), lambda x: op("add", number(0, 4), x), []),
     "x - 0": (X(4), lambda x: op("subtract", x, number(0, 4)), []),
     "i - i": (X(4, dtype=S32), lambda x: op("subtract", x, x), ["broadcast"]),
