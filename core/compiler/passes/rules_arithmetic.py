@@ -86,11 +86,15 @@ def divide_constant(i: Instruction) -> Instruction | None:
 
 def power_small(i: Instruction) -> Instruction | None:
     """x ^ 2 = x * x and other whole exponents that are one or two multiplications; x ^ 0.5 is not
-    sqrt (at -inf, -0).
+    sqrt (at -inf, -0). 1 ^ x = 1, also for a NaN (as in C and NumPy).
     """
     a, b = i.operands
+    if i.dtype.is_complex:
+        return None
+    if is_constant(a, 1):
+        return splat_value(1, i)
     value = constant_value(b)
-    if value is None or i.dtype.is_complex:
+    if value is None:
         return None
     if value == 1:
         return a

@@ -155,6 +155,14 @@ CASES: dict[str, tuple[Instruction, Make, list[str]]] = {
     "x / 8": (X(4), lambda x: op("divide", x, number(8, 4)), ["broadcast", "multiply"]),
     "x / 3 is not exact": (X(4), lambda x: op("divide", x, number(3, 4)), ["broadcast", "divide"]),
     "x ^ 2": (X(4), lambda x: op("power", x, number(2, 4)), ["multiply"]),
+    "1 ^ x": (X(4), lambda x: op("power", number(1, 4), op("log", x)), ["broadcast"]),
+    "1 ^ i": (X(4, dtype=S32), lambda x: op("power", number(1, 4, dtype=S32), x), ["broadcast"]),
+    "2 ^ x": (X(4), lambda x: op("power", number(2, 4), x), ["broadcast", "power"]),
+    "1 ^ z": (
+        X(4, dtype=dtypes.C64),
+        lambda x: op("power", number(1, 4, dtype=dtypes.C64), x),
+        ["broadcast", "power"],
+    ),
     "--x": (X(4), lambda x: op("negate", op("negate", x)), []),
     "not not": (X(4, dtype=PRED), lambda x: op("not", op("not", x)), []),
     "not(i < j)": (
