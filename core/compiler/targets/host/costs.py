@@ -216,6 +216,8 @@ _HOST: Final = Costs(
         short=9,
         row=64,
         longest_row=1 << 12,
+        turned_runs=3,
+        turned=1 << 8,
     ),
     transforms=Transforms(
         unit=5.0,
