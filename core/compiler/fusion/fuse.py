@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 
 # Instructions looked at when searching for a reduction that a value comes from.
 _LOOK_BACK: Final = 24
+# Pieces of a concatenation that a vector does not compute all.
+_PIECES: Final = 3
 
 
 def _is_free(instruction: Instruction) -> bool:
@@ -239,7 +241,7 @@ class _Fuser:
             return None
         if cluster.kind in UPDATES and not self.keeps_update_in_place(instruction, cluster):
             return None
-        if self.is_strided_row(instruction, cluster):
+        if self.is_strided_row(instruction, cluster) or self.mixes_pieces(instruction, cluster):
             return None
         if len(cluster.members) >= MAXIMUM_MEMBERS and not _is_free(instruction):
             return None  # what is free would be an array in memory instead
@@ -293,6 +295,36 @@ class _Fuser:
             and instruction.attributes["dimensions"][-1] != len(instruction.dims) - 1
             and scatters_rows(cluster.roots[0])
         )
+
+    def mixes_pieces(self, instruction: Instruction, cluster: Cluster) -> bool:
+        """Whether ``instruction`` puts several arrays behind one another along a dimension that a transpose in
+        ``cluster`` makes the last one: each vector there would compute all of them, and choose.
+        """
+        if instruction.opcode != "concatenate" or len(instruction.operands) < _PIECES:
+            return False
+        stack = [(instruction, instruction.attributes["dimension"])]
+        for _ in range(_LOOK_BACK):
+            if not stack:
+                return False
+            value, dimension = stack.pop()
+            for user in self.users[value]:
+                if user not in cluster.members:
+                    continue
+                if user.opcode == "transpose":
+                    moved = user.attributes["dimensions"].index(dimension)
+                    if moved == len(user.dims) - 1 != dimension:
+                        return True
+                    stack.append((user, moved))
+                elif user.is_elementwise or user.opcode in ("reverse", "copy"):
+                    stack.append((user, dimension))
+                elif user.opcode == "reshape":
+                    stack += [
+                        (user, d)
+                        for d, size in enumerate(user.dims)
+                        if size == value.dims[dimension]
+                        and math.prod(user.dims[:d]) == math.prod(value.dims[:dimension])
+                    ]
+        return False
 
     def worth_copying(
         self, instruction: Instruction, cost: float, opcode: str, cluster: Cluster, *, stored: bool

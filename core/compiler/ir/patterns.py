@@ -118,6 +118,15 @@ def binary_body(computation: Computation) -> str | None:
 ASSOCIATIVE = frozenset(["add", "multiply", "maximum", "minimum", "and", "or", "xor"])
 
 
+def counts(instruction: Instruction) -> bool:
+    """Whether an instruction is an iota of integers that are the numbers of its places: none wraps around."""
+    if instruction.opcode != "iota" or not instruction.dtype.is_integer:
+        return False
+    dtype = instruction.dtype
+    size = instruction.dims[instruction.attributes["dimension"]]
+    return bool(size <= 1 << (dtype.bits - (dtype.kind == "int")))
+
+
 def scatters_elements(instruction: Instruction) -> bool:
     """Whether an instruction combines single elements, several of which may meet, with those of one array."""
     if instruction.opcode != "scatter" or len(instruction.operands) != 3:

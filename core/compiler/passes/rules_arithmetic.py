@@ -14,7 +14,15 @@ from typing import Any, Final
 import numpy as np
 
 from ..ir.hlo import DotDimensionNumbers, Instruction, broadcast
-from ..ir.patterns import constant_value, convert, is_constant, scalar_of, splat, splat_value
+from ..ir.patterns import (
+    constant_value,
+    convert,
+    counts,
+    is_constant,
+    scalar_of,
+    splat,
+    splat_value,
+)
 
 Rule = Callable[[Instruction], Instruction | None]
 
@@ -207,8 +215,22 @@ def compare_known(i: Instruction) -> Instruction | None:
     direction = i.attributes["direction"]
     if a is b and a.dtype.is_integer:
         return splat_value(direction in ("EQ", "LE", "GE"), i)
-    if a.dtype.kind == "pred" and constant_value(b) is not None and direction in ("EQ", "NE"):
-        return a if bool(constant_value(b)) == (direction == "EQ") else _unary("not", a, i)
+    value = constant_value(b)
+    if a.dtype.kind == "pred" and value is not None and direction in ("EQ", "NE"):
+        return a if bool(value) == (direction == "EQ") else _unary("not", a, i)
+    if value is not None and counts(a):
+        return _compared_count(i, a, int(value))
+    return None
+
+
+def _compared_count(i: Instruction, iota: Instruction, value: int) -> Instruction | None:
+    """iota < 0, and other comparisons with a number that is below or above all of an iota."""
+    size = iota.dims[iota.attributes["dimension"]]
+    direction = i.attributes["direction"]
+    if direction in ("LT", "GE") and not 0 < value < size:
+        return splat_value((value > 0) == (direction == "LT"), i)
+    if direction in ("LE", "GT") and not 0 <= value < size - 1:
+        return splat_value((value >= 0) == (direction == "LE"), i)
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -12,6 +13,7 @@ from ..ir.patterns import (
     binary_body,
     body_on_arrays,
     constant_value,
+    counts,
     identity_value,
     reshape,
     scalar_of,
@@ -311,6 +313,31 @@ def gather_known(i: Instruction) -> Instruction | None:
     )
 
 
+def gather_of_all(i: Instruction) -> Instruction | None:
+    """A gather at all places of a dimension, one after the other: x[..., iota] is a reshape, or a slice, of x."""
+    operand, indices = i.operands
+    n: GatherDimensionNumbers = i.attributes["dimension_numbers"]
+    counted = indices.operands[0] if indices.opcode == "reshape" else indices
+    if not counts(counted) or len(n.start_index_map) != 1:
+        return None
+    (along,) = n.start_index_map
+    whole = tuple([1 if d == along else size for d, size in enumerate(operand.dims)])
+    count = counted.dims[counted.attributes["dimension"]]
+    if counted.elements != count:
+        return None
+    if i.attributes["slice_sizes"] != whole or not 0 < count <= operand.dims[along]:
+        return None
+    # In the result the places stand behind the same elements as in the operand.
+    places = [d for d in range(len(i.dims)) if d not in n.offset_dims and i.dims[d] > 1]
+    if len(places) != 1 or math.prod(i.dims[: places[0]]) != math.prod(operand.dims[:along]):
+        return None
+    limits = tuple([count if d == along else size for d, size in enumerate(operand.dims)])
+    attributes = {"starts": (0,) * len(limits), "limits": limits, "strides": (1,) * len(limits)}
+    shape = Shape(i.dtype, limits)
+    part = Instruction("slice", shape, (operand,), attributes, metadata=i.metadata)
+    return reshape(part, i.dims)
+
+
 def dynamic_slice_known(i: Instruction) -> Instruction | None:
     """The whole operand, or known starts (clamped as at run time)."""
     operand, *indices = i.operands
@@ -443,7 +470,7 @@ RULES: Final[dict[str, tuple[Rule, ...]]] = {
     "concatenate": (concatenate_simpler,),
     "reverse": (of_splat, reverse_simpler),
     "iota": (iota_of_one,),
-    "gather": (of_splat, gather_known),
+    "gather": (of_splat, gather_known, gather_of_all),
     "dynamic-slice": (of_splat, dynamic_slice_known),
     "dynamic-update-slice": (dynamic_update_slice_known,),
     "get-tuple-element": (element_of_tuple,),

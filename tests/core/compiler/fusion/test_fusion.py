@@ -556,6 +556,24 @@ def test_a_transpose_is_made_in_tiles_before_a_scatter_of_rows() -> None:
     assert kinds(after) == ["transpose", "scatter"]
 
 
+@pytest.mark.parametrize(
+    ("pieces", "order", "expected"),
+    [
+        (3, (0, 2, 1), ["loop", "loop"]),  # the pieces' dimension becomes the last one
+        (2, (0, 2, 1), ["loop"]),
+        (3, (1, 0, 2), ["loop"]),
+    ],
+)
+def test_a_vector_does_not_compute_many_pieces(pieces: int, order, expected: list[str]) -> None:
+    x = parameter(0, 4, 5, 3)
+    parts = [op("negate", x), op("abs", x), op("floor", x)][:pieces]
+    joined = op("concatenate", *parts, dims=(4, 5 * pieces, 3), dimension=1)
+    flat = op("reshape", op("abs", joined), dims=(2, 2, 5 * pieces, 3))
+    shape = [joined.dims[d] for d in order]
+    turned = op("transpose", op("reshape", flat, dims=joined.dims), dims=shape, dimensions=order)
+    assert kinds(fused([x], op("negate", turned))) == expected
+
+
 def test_what_is_free_is_computed_in_a_full_kernel_too() -> None:
     """Broadcasts of scalars would be arrays in memory beside a kernel that has as many members as it may have."""
     x = y = parameter(0, 100)

@@ -62,6 +62,25 @@ def gather_columns(x, places):
     )  # fmt: skip
 
 
+def gather_counted(x, count, dtype=S32, first=False):
+    """x[:, iota], the columns behind the rows or (``first``) before them."""
+    rows = x.dims[0]
+    indices = op("iota", dims=(count, 1), dtype=dtype, dimension=0)
+    return op(
+        "gather", x, indices, dims=(count, rows) if first else (rows, count), slice_sizes=(rows, 1),
+        indices_are_sorted=False,
+        dimension_numbers=hlo.GatherDimensionNumbers((int(first),), (1,), (1,), 1),
+    )  # fmt: skip
+
+
+def counted(size, value, direction, dtype=S32):
+    return compare(
+        op("iota", dims=(size,), dtype=dtype, dimension=0),
+        number(value, size, dtype=dtype),
+        direction,
+    )
+
+
 CASES: dict[str, tuple[Instruction, Make, list[str]]] = {
     "x + 0": (X(4), lambda x: op("add", x, number(0, 4)), []),
     "dot of batches": (
@@ -143,6 +162,41 @@ CASES: dict[str, tuple[Instruction, Make, list[str]]] = {
     ),
     "a column of gathered columns": (
         X(5, 3), lambda x: slice_(gather_columns(x, [1, 0]), (0, 1), (5, 2)), ["slice"]
+    ),
+    "gather of all columns": (X(5, 3), lambda x: gather_counted(x, 3), []),
+    "gather of the first columns": (X(5, 3), lambda x: gather_counted(x, 2), ["slice"]),
+    "gather of more columns than there are": (
+        X(5, 3), lambda x: gather_counted(x, 4), ["iota", "gather"]
+    ),
+    "gather of all columns, which stand first": (
+        X(5, 3), lambda x: gather_counted(x, 3, first=True), ["iota", "gather"]
+    ),
+    "gather of all columns, by numbers that wrap around": (
+        X(2, 300), lambda x: gather_counted(x, 300, dtype=dtypes.U8), ["iota", "gather"]
+    ),
+    "gather of all columns, by numbers that just do not": (
+        X(2, 256), lambda x: gather_counted(x, 256, dtype=dtypes.U8), []
+    ),
+    "iota < 0": (X(9, dtype=PRED), lambda x: op("and", x, counted(9, 0, "LT")), ["broadcast"]),
+    "iota >= 0": (X(9, dtype=PRED), lambda x: op("and", x, counted(9, 0, "GE")), []),
+    "iota < 9": (X(9, dtype=PRED), lambda x: op("and", x, counted(9, 9, "LT")), []),
+    "iota < 8": (
+        X(9, dtype=PRED),
+        lambda x: op("and", x, counted(9, 8, "LT")),
+        ["iota", "broadcast", "compare", "and"],
+    ),
+    "iota <= 8": (X(9, dtype=PRED), lambda x: op("and", x, counted(9, 8, "LE")), []),
+    "iota > 7": (
+        X(9, dtype=PRED),
+        lambda x: op("and", x, counted(9, 7, "GT")),
+        ["iota", "broadcast", "compare", "and"],
+    ),
+    "iota > 8": (X(9, dtype=PRED), lambda x: op("and", x, counted(9, 8, "GT")), ["broadcast"]),
+    "iota > -1": (X(9, dtype=PRED), lambda x: op("and", x, counted(9, -1, "GT")), []),
+    "iota of a byte < 0": (
+        X(200, dtype=PRED),
+        lambda x: op("and", x, counted(200, 0, "LT", dtypes.S8)),
+        ["iota", "broadcast", "compare", "and"],
     ),
     "gather of many columns": (X(5, 3), lambda x: gather_columns(x, [0, 1, 2, 1, 0]), ["gather"]),
     "0 + x": (X(4), lambda x: op("add", number(0, 4), x), []),
