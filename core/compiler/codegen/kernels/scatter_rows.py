@@ -3,8 +3,8 @@
 Places and updates are computed on the way: an update's place first, as a number, and its row in vectors only if the row
 is to be changed. Updates that meet in one row are applied in their order, whoever applies them, because units of work
 share out the rows of the result and not the updates: each goes through all places and skips those of others' rows.
-(Neighbouring units are one such walk.) Long rows are cut into blocks of columns before, which finds many threads for
-updates of few rows.
+(Neighbouring units are one such walk.) Where the result has few rows, long ones are cut into blocks of columns, for
+many threads.
 
 The result holds the input when the kernel starts, as for every scatter (:mod:`.scatter`).
 """
@@ -23,9 +23,13 @@ from ..representation import Element
 from . import loops
 from .emit import EmittedKernel, Frame
 
-# Blocks of columns that long rows are cut into, and the vectors that each has at least.
+# Blocks of columns that long rows of results of few rows are cut into, and the vectors that each has at least. (They
+# take a third more time than whole rows.)
 _BLOCKS = (8, 4, 2)
 _VECTORS = 4
+_FEW_ROWS = 64
+# Vectors of a row that are written out one by one.
+_UNROLLED = 8
 # Walks through all places: at least and at most so many are worth it, if there is work for several threads.
 _WALKS = (2, 64)
 
@@ -47,7 +51,6 @@ class ScatterRows:
             loops.lanes_for(frame.target, frame.computation), 1 << (self.row[-1] - 1).bit_length()
         )
         self.masked = loops.can_mask(frame.target, frame.computation)
-        length = self.row[-1]
         # A block's places, and the numbers of those that are ours, are on the stack.
         wide = self.rows > 1 << 31 or self.indices.dtype.bits > 32
         self.place = dtypes.S64 if wide else dtypes.S32
@@ -57,7 +60,10 @@ class ScatterRows:
         most = target.costs.memory.places // (2 * self.place.size)
         self.room = max(lanes, min(most, self.scattered[-1]) // lanes * lanes)
         self.places, self.slots = (self.stack(self.room + lanes) for _ in range(2))
-        self.blocks = next((b for b in _BLOCKS if length % (b * _VECTORS * self.lanes) == 0), 1)
+        self.blocks = 1
+        if self.rows < _FEW_ROWS:
+            part = _VECTORS * self.lanes
+            self.blocks = next((b for b in _BLOCKS if self.row[-1] % (b * part) == 0), 1)
 
     def stack(self, length: int) -> Array:
         shape = hlo.Shape(self.place, (length,))
@@ -85,10 +91,12 @@ class ScatterRows:
     def finish(self) -> EmittedKernel:
         frame, target = self.frame, self.frame.target
         kernels = target.costs.kernels
-        computed = [i for i in frame.computation.instructions if i.opcode != "parameter"]
-        elements = self.updates.elements
-        cost = costs.of_instructions(target, computed[:-1], [self.indices, self.updates])
-        cost += elements / self.lanes * kernels.scattered_vector
+        computed = [i for i in frame.computation.instructions[:-1] if i.opcode != "parameter"]
+        gathers = [i for i in computed if _gathers_rows(i)]
+        others = [i for i in computed if i not in gathers]
+        cost = costs.of_instructions(target, others, [self.indices, self.updates])
+        cost += self.updates.elements / self.lanes * kernels.scattered_vector
+        cost += sum(i.elements for i in gathers) / self.lanes * kernels.cheap
         units = self.rows * self.blocks
         # How often all places may be gone through for a quarter of the time that the updates take.
         walk = math.prod(self.scattered) * kernels.scattered_place
@@ -247,7 +255,9 @@ class ScatterRows:
                 return
             if self.blocks == 1:
                 loops.span(
-                    g, 0, length, length, self.lanes, self.masked, lambda c, m: step(prefix, c, m)
+                    *(g, 0, length, length, self.lanes, self.masked),
+                    lambda c, m: step(prefix, c, m),
+                    unrolled=length <= _UNROLLED * self.lanes,
                 )
                 return
             part = length // self.blocks
@@ -262,6 +272,15 @@ class ScatterRows:
                 )
 
         nest(())
+
+
+def _gathers_rows(i: hlo.Instruction) -> bool:
+    """Whether a vector of a gather's result is a run of its operand: a row is one element in the price of a gather."""
+    return (
+        i.opcode == "gather"
+        and len(i.dims) - 1 in i.attributes["dimension_numbers"].offset_dims
+        and i.attributes["slice_sizes"][-1] == i.operands[0].dims[-1]
+    )
 
 
 __all__ = ["ScatterRows"]

@@ -215,6 +215,18 @@ def test_units_are_rows_of_the_result(name: str, shared: bool) -> None:
     assert rows == shared
 
 
+@pytest.mark.parametrize(("rows", "units"), [(3, 3 * 8), (63, 63 * 8), (64, 64)])
+def test_long_rows_of_small_results_are_cut(rows: int, units: int) -> None:
+    i = scatter((rows, 1024), (21, 1), (21, 1024), Numbers((1,), (0,), (0,), 1))
+    assert Kernel(i, for_cpu("x86-64-v3")).emitted.work_count == units
+
+
+def test_rows_written_out_one_by_one_and_in_a_loop() -> None:
+    for width in (8 * 16, 8 * 16 + 3, 9 * 16, 9 * 16 + 5):
+        for cpu in ("x86-64-v2", "x86-64-v3", "host"):
+            check(scatter((80, width), (9,), (9, width), Numbers((1,), (0,), (0,), 1)), cpu=cpu)
+
+
 def test_rows_of_unique_places_are_units_of_their_own() -> None:
     i = scatter((50, 40), (30, 1), (30, 40), Numbers((1,), (0,), (0,), 1), unique=True)
     assert not scatters_rows(i)
