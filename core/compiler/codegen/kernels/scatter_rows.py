@@ -16,7 +16,7 @@ import math
 from ...ir import dtypes, hlo
 from .. import costs, llvm_ir
 from ..elements import conversion, memory
-from ..elements.elemental import element, inline
+from ..elements.elemental import branch, element, inline
 from ..generator import ZERO, Array, Coordinate, Generator
 from ..llvm_ir import Value, i64
 from ..representation import Element
@@ -212,21 +212,34 @@ class ScatterRows:
             number = g.vector(slot, lanes)
             slots = conversion.convert(g, number, dtypes.S64, self.place)
             assert isinstance(slots, Value)
-            if lanes > 1:
-                arguments = [slots, ours, llvm_ir.poison(slots.type)]
-                slots = b.intrinsic("experimental.vector.compress", arguments)
-                bits = b.cast("bitcast", ours, f"i{lanes}")
-                many = b.cast("zext", b.intrinsic("ctpop", [bits]), "i64")
-            else:
-                many = b.cast("zext", ours, "i64")
-            self.put(self.slots, Coordinate(found, int(lanes > 1), lanes, high=self.room), slots)
-            more = b.add(found, many)
+            more = self.append(slots, ours, found)
             last = b.block
             b.branch(done)
         b.start_block(done)
         result = b.phi([(found, before), (more, last)])
         g.note(result)
         return result
+
+    def append(self, slots: Value, ours: Value, found: Value) -> Value:
+        """Write those of a vector of numbers that are ours behind the ``found`` ones; gives how many there are now."""
+        g, b = self.g, self.g.builder
+        lanes = llvm_ir.lanes_of(slots.type)
+        behind = Coordinate(found, int(lanes > 1), lanes, high=self.room)
+        if lanes == 1:
+            self.put(self.slots, behind, slots)
+            return b.add(found, b.cast("zext", ours, "i64"))
+        # Few CPUs can move lanes together in an instruction. Most vectors are ours as a whole, or not at all.
+        bits = b.cast("bitcast", ours, f"i{lanes}")
+        every = b.icmp("eq", bits, llvm_ir.integer(f"i{lanes}", -1))
+
+        def together() -> Value:
+            arguments = [slots, ours, llvm_ir.poison(slots.type)]
+            return b.intrinsic("experimental.vector.compress", arguments)
+
+        packed = branch(g, every, lambda: slots, together)
+        assert isinstance(packed, Value)
+        self.put(self.slots, behind, packed)
+        return b.add(found, b.cast("zext", b.intrinsic("ctpop", [bits]), "i64"))
 
     def put(self, array: Array, slot: Coordinate, value: Value) -> None:
         """Write a vector to the stack. What lies behind its last lane is written later, or never read."""
