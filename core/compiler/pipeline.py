@@ -38,7 +38,7 @@ from .passes.inline import inline_calls, unshare_control_flow
 from .passes.library import match_library
 from .passes.overlap_collectives import overlap_collectives
 from .passes.random import expand_random
-from .passes.scattered_transposes import gather_transposes
+from .passes.scattered_transposes import gather_transposes, turn_blocks
 from .passes.simplify import simplify
 from .passes.split_reductions import split_reductions
 from .passes.split_scans import split_scans
@@ -99,6 +99,7 @@ OPTIMISATION: Final[tuple[Pass, ...]] = (
     annotate_trip_counts,
     fuse_loops,
     split_components,
+    turn_blocks,
     fuse,
     delay_updates,
     overlap_collectives,
@@ -120,6 +121,7 @@ TARGET_PASSES: Final[frozenset[Pass]] = frozenset(
         gather_transposes,
         fuse_loops,
         split_components,
+        turn_blocks,
         fuse,
         overlap_collectives,
     )

@@ -227,6 +227,7 @@ OPCODES_COVERED_AS: dict[str, str] = {
     **dict.fromkeys(["pack", "packed-dot"], "made by passes: dot_general"),
     "window-product": "made by passes: convolution",
     "fft-pass": "made by passes: fft",
+    "block-transpose": "made by passes: transpose",
     "parameter": "every program with an argument",
     "topk": "chlo.top_k",
 }

@@ -21,6 +21,13 @@ MOVEMENT = [
     Config("transpose-3d", lambda x: x.transpose(2, 0, 1), "bf16[5,33,17]"),
     Config("transpose-4d", lambda x: x.transpose(3, 1, 0, 2), "s8[3,4,5,6]"),
     Config("transpose-heads", lambda x: x.reshape(2, 9, 4, 8).transpose(0, 2, 1, 3), "f32[2,9,32]"),
+    Config("transpose-pairs", lambda x: x.transpose(1, 0, 2) + 0, "f32[65,64,2]"),
+    Config("transpose-pairs-of-even", lambda x: (x * 2).transpose(1, 0, 2) * 2, "f32[60,64,2]"),
+    Config(
+        "transpose-qubits",
+        lambda x: x.reshape((2,) * 13).transpose(3, 7, 0, 12, 5, 9, 1, 11, 2, 10, 6, 8, 4),
+        "c64[8192]",
+    ),
     Config("broadcast", lambda x: jnp.broadcast_to(x, (4, 5, 6)), "f32[5,1]"),
     Config("broadcast-in-dim", lambda x: lax.broadcast_in_dim(x, (4, 3, 5), (0, 2)), "f32[4,5]"),
     Config("reverse", lambda x: (x[::-1], x[:, ::-1], lax.rev(x, (0, 1))), "f32[5,33]"),

@@ -23,7 +23,7 @@ Fusions are of these kinds, which code generation knows (``kind`` attribute):
   (softmax, layer normalisation).
 * ``transpose``: a loop that reads an operand with its minor dimension moved.
 * ``dynamic-update-slice``: writes the update, computed in place, into the first operand's memory.
-* ``scatter``: combines single elements with those of the first operand, in its memory.
+* ``scatter``: combines single elements, or rows, with those of the first operand, in its memory.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ..ir.hlo import Computation, Instruction, Module, Shape, TupleShape, get_tuple_element
-from ..ir.patterns import UPDATES, scatters_elements
+from ..ir.patterns import UPDATES, scatters_elements, scatters_rows
 from ..ir.registry import OPS
 from .clusters import (
     FORBIDDEN,
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 
 # Instructions looked at when searching for a reduction that a value comes from.
 _LOOK_BACK: Final = 24
+# Pieces of a concatenation that a vector does not compute all.
+_PIECES: Final = 3
 
 
 def _is_free(instruction: Instruction) -> bool:
@@ -170,7 +172,8 @@ class _Fuser:
             return
         if not OPS[opcode].is_indexable or not isinstance(instruction.shape, Shape):
             updates = opcode == "dynamic-update-slice" or (
-                scatters_elements(instruction) and self.costs.memory.places > 0
+                (scatters_elements(instruction) or scatters_rows(instruction))
+                and self.costs.memory.places > 0
             )
             # A fusion names each array once, so that nobody sees from outside that it reads what it changes.
             updates = updates and instruction.operands[0] not in instruction.operands[1:]
@@ -238,6 +241,8 @@ class _Fuser:
             return None
         if cluster.kind in UPDATES and not self.keeps_update_in_place(instruction, cluster):
             return None
+        if self.is_strided_row(instruction, cluster) or self.mixes_pieces(instruction, cluster):
+            return None
         if len(cluster.members) >= MAXIMUM_MEMBERS and not _is_free(instruction):
             return None  # what is free would be an array in memory instead
         if len(cluster.inputs) + len(instruction.operands) - 1 > MAXIMUM_INPUTS and any(
@@ -279,6 +284,47 @@ class _Fuser:
             and instruction.dims == update.operands[1].dims
             and cluster.contexts_for(instruction, self.users[instruction]) == (cluster.full,)
         )
+
+    @staticmethod
+    def is_strided_row(instruction: Instruction, cluster: Cluster) -> bool:
+        """Whether a scatter of rows in ``cluster`` would read an array along another dimension than its last one, which
+        a kernel of its own does in tiles.
+        """
+        return (
+            instruction.opcode == "transpose"
+            and instruction.attributes["dimensions"][-1] != len(instruction.dims) - 1
+            and scatters_rows(cluster.roots[0])
+        )
+
+    def mixes_pieces(self, instruction: Instruction, cluster: Cluster) -> bool:
+        """Whether ``instruction`` puts several arrays behind one another along a dimension that a transpose in
+        ``cluster`` makes the last one: each vector there would compute all of them, and choose.
+        """
+        if instruction.opcode != "concatenate" or len(instruction.operands) < _PIECES:
+            return False
+        stack = [(instruction, instruction.attributes["dimension"])]
+        for _ in range(_LOOK_BACK):
+            if not stack:
+                return False
+            value, dimension = stack.pop()
+            for user in self.users[value]:
+                if user not in cluster.members:
+                    continue
+                if user.opcode == "transpose":
+                    moved = user.attributes["dimensions"].index(dimension)
+                    if moved == len(user.dims) - 1 != dimension:
+                        return True
+                    stack.append((user, moved))
+                elif user.is_elementwise or user.opcode in ("reverse", "copy"):
+                    stack.append((user, dimension))
+                elif user.opcode == "reshape":
+                    stack += [
+                        (user, d)
+                        for d, size in enumerate(user.dims)
+                        if size == value.dims[dimension]
+                        and math.prod(user.dims[:d]) == math.prod(value.dims[:dimension])
+                    ]
+        return False
 
     def worth_copying(
         self, instruction: Instruction, cost: float, opcode: str, cluster: Cluster, *, stored: bool

@@ -118,6 +118,15 @@ def binary_body(computation: Computation) -> str | None:
 ASSOCIATIVE = frozenset(["add", "multiply", "maximum", "minimum", "and", "or", "xor"])
 
 
+def counts(instruction: Instruction) -> bool:
+    """Whether an instruction is an iota of integers that are the numbers of its places: none wraps around."""
+    if instruction.opcode != "iota" or not instruction.dtype.is_integer:
+        return False
+    dtype = instruction.dtype
+    size = instruction.dims[instruction.attributes["dimension"]]
+    return bool(size <= 1 << (dtype.bits - (dtype.kind == "int")))
+
+
 def scatters_elements(instruction: Instruction) -> bool:
     """Whether an instruction combines single elements, several of which may meet, with those of one array."""
     if instruction.opcode != "scatter" or len(instruction.operands) != 3:
@@ -126,6 +135,26 @@ def scatters_elements(instruction: Instruction) -> bool:
     updates = instruction.operands[2]
     return not (numbers.update_window_dims or instruction.attributes["unique_indices"]) and bool(
         updates.dims
+    )
+
+
+def scatters_rows(instruction: Instruction) -> bool:
+    """Whether an instruction combines whole rows, several of which may meet, with those of one array: a row is all
+    dimensions of the array but the first, and those of the updates behind the scattered ones.
+    """
+    if instruction.opcode != "scatter" or len(instruction.operands) != 3:
+        return False
+    numbers = instruction.attributes["dimension_numbers"]
+    rows, updates = instruction.dims, instruction.operands[2].dims
+    scattered = len(updates) - (len(rows) - 1)
+    return (
+        not instruction.attributes["unique_indices"]
+        and len(rows) > 1
+        and scattered > 0
+        and numbers.scatter_dims_to_operand_dims == numbers.inserted_window_dims == (0,)
+        and not numbers.input_batching_dims
+        and numbers.update_window_dims == tuple(range(scattered, len(updates)))
+        and updates[scattered:] == rows[1:]
     )
 
 

@@ -390,6 +390,21 @@ register(
     rounding=EXACT,
     hoisting=WORTH,
 )
+register(  # made by passes: codegen/kernels/block_transpose.py
+    "block-transpose",
+    operands=1,
+    attributes=("dimensions",),
+    shape=_transpose_shape,
+    evaluate=lambda i, a: [np.transpose(a, i.attributes["dimensions"])],
+    kernel=kernels.block_transpose,
+    read=Absent("made by a pass"),
+    fields=dimensions_field,
+    hlo_name="transpose",
+    price=Price(instructions=0.0),
+    reads_memory=True,
+    moves=True,
+    rounding=EXACT,
+)
 register(
     "slice",
     operands=1,

@@ -104,7 +104,7 @@ _register(
     ulps=3, is_bounded=True, hoisting=WORTH,
 )
 _register(
-    "tan", np.tan, Price(16.0, 9.0), code.math("tan"), function(complex_math.tan),
+    "tan", np.tan, Price(16.0, 14.0), code.math("tan"), function(complex_math.tan),
     ulps=1, read=both(tan=result_accuracy.read_function("tan")) | {"chlo.tan": AS_IT_STANDS},
     calls={"mhlo.tan": ops_elementwise.call("tan")}, composites={"chlo.tan": ops_elementwise.call("tan")},
 )
@@ -122,15 +122,15 @@ _register(
 )
 _register_chlo("sinh", np.sinh, Price(16.0, 6.0), code.math("sinh"), hoisting=WORTH)
 _register_chlo("cosh", np.cosh, Price(16.0, 6.0), code.math("cosh"), hoisting=WORTH)
-_register_chlo("asin", np.arcsin, Price(16.0, 9.0), code.math("asin"), hoisting=WORTH)
-_register_chlo("acos", np.arccos, Price(16.0, 9.0), code.math("acos"), hoisting=WORTH)
+_register_chlo("asin", np.arcsin, Price(16.0, 18.0), code.math("asin"), hoisting=WORTH)
+_register_chlo("acos", np.arccos, Price(16.0, 18.0), code.math("acos"), hoisting=WORTH)
 _register_chlo(
     "erf", reference.by_element(math.erf), Price(16.0, 3.5), code.math("erf"),
     hoisting=WORTH, read=both(erf=AS_IT_STANDS) | {"chlo.erf": AS_IT_STANDS},
     calls={"mhlo.erf": ops_elementwise.call("erf")},
 )
 _register(
-    "atan2", reference.atan2, Price(16.0, 9.0), code.math("atan2"), complex_math.of_atan2, operands=2,
+    "atan2", reference.atan2, Price(16.0, 18.0), code.math("atan2"), complex_math.of_atan2, operands=2,
     read=both(atan2=AS_IT_STANDS) | {"chlo.broadcast_atan2": ops_elementwise.broadcasting("atan2")},
 )
 # fmt: on
@@ -144,7 +144,7 @@ register(
     read=both(power=AS_IT_STANDS) | {"chlo.broadcast_power": ops_elementwise.broadcasting("power")},
     generate=code.of_power,
     generate_complex=complex_math.of_power,
-    price=Price(30.0, 8.0, of_integers=Price(30.0, 4.0)),
+    price=Price(30.0, 20.0, of_integers=Price(30.0, 4.0)),
     transcendental=True,
     error=4.0,
     hoisting=WORTH,

@@ -35,6 +35,12 @@ def transposes(*arguments: Any) -> Any:
     return emit(*arguments)
 
 
+def block_transpose(*arguments: Any) -> Any:
+    from ..codegen.kernels.block_transpose import emit
+
+    return emit(*arguments)
+
+
 def contraction(*arguments: Any) -> Any:
     from ..codegen.kernels.contraction import emit
 

@@ -6,14 +6,23 @@ Every rule keeps the value of every element, bit for bit, except that x + 0 drop
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 
-from ..ir.hlo import DotDimensionNumbers, Instruction
-from ..ir.patterns import constant_value, is_constant, scalar_of, splat, splat_value
+from ..ir.hlo import DotDimensionNumbers, Instruction, broadcast
+from ..ir.patterns import (
+    constant_value,
+    convert,
+    counts,
+    is_constant,
+    scalar_of,
+    splat,
+    splat_value,
+)
 
 Rule = Callable[[Instruction], Instruction | None]
 
@@ -85,11 +94,15 @@ def divide_constant(i: Instruction) -> Instruction | None:
 
 def power_small(i: Instruction) -> Instruction | None:
     """x ^ 2 = x * x and other whole exponents that are one or two multiplications; x ^ 0.5 is not
-    sqrt (at -inf, -0).
+    sqrt (at -inf, -0). 1 ^ x = 1, also for a NaN (as in C and NumPy).
     """
     a, b = i.operands
+    if i.dtype.is_complex:
+        return None
+    if is_constant(a, 1):
+        return splat_value(1, i)
     value = constant_value(b)
-    if value is None or i.dtype.is_complex:
+    if value is None:
         return None
     if value == 1:
         return a
@@ -202,8 +215,22 @@ def compare_known(i: Instruction) -> Instruction | None:
     direction = i.attributes["direction"]
     if a is b and a.dtype.is_integer:
         return splat_value(direction in ("EQ", "LE", "GE"), i)
-    if a.dtype.kind == "pred" and constant_value(b) is not None and direction in ("EQ", "NE"):
-        return a if bool(constant_value(b)) == (direction == "EQ") else _unary("not", a, i)
+    value = constant_value(b)
+    if a.dtype.kind == "pred" and value is not None and direction in ("EQ", "NE"):
+        return a if bool(value) == (direction == "EQ") else _unary("not", a, i)
+    if value is not None and counts(a):
+        return _compared_count(i, a, int(value))
+    return None
+
+
+def _compared_count(i: Instruction, iota: Instruction, value: int) -> Instruction | None:
+    """iota < 0, and other comparisons with a number that is below or above all of an iota."""
+    size = iota.dims[iota.attributes["dimension"]]
+    direction = i.attributes["direction"]
+    if direction in ("LT", "GE") and not 0 < value < size:
+        return splat_value((value > 0) == (direction == "LT"), i)
+    if direction in ("LE", "GT") and not 0 <= value < size - 1:
+        return splat_value((value >= 0) == (direction == "LE"), i)
     return None
 
 
@@ -349,6 +376,29 @@ def dot_of_batches(i: Instruction) -> Instruction | None:
     return _binary("multiply", lhs, rhs, i)
 
 
+def dot_without_sum(i: Instruction) -> Instruction | None:
+    """A dot that contracts no dimension, as an outer product, is a product of elements."""
+    numbers: DotDimensionNumbers = i.attributes["dimension_numbers"]
+    if numbers.lhs_contracting or i.dtype.kind == "pred":
+        return None
+    batch = len(numbers.lhs_batch)
+    lhs_free = len(i.operands[0].dims) - batch
+    factors = []
+    for operand, batches, first in zip(
+        i.operands, (numbers.lhs_batch, numbers.rhs_batch), (batch, batch + lhs_free), strict=True
+    ):
+        if operand.dtype is not i.dtype and not _holds(i.dtype, operand.dtype):
+            return None
+        free = itertools.count(first)
+        dims = range(len(operand.dims))
+        mapped = [batches.index(d) if d in batches else next(free) for d in dims]
+        if mapped != sorted(mapped):
+            return None
+        factors.append(broadcast(convert(operand, i.dtype), i.dims, mapped))
+    lhs, rhs = factors
+    return _binary("multiply", lhs, rhs, i)
+
+
 ELEMENTWISE_RULES: Final[tuple[Rule, ...]] = (on_splats, on_broadcasts, on_reshapes)
 
 RULES: Final[dict[str, tuple[Rule, ...]]] = {
@@ -356,7 +406,7 @@ RULES: Final[dict[str, tuple[Rule, ...]]] = {
     "subtract": (subtract_zero,),
     "multiply": (multiply_identity,),
     "divide": (divide_constant,),
-    "dot": (dot_of_batches,),
+    "dot": (dot_of_batches, dot_without_sum),
     "power": (power_small,),
     "maximum": (same_twice, extremum_limit),
     "minimum": (same_twice, extremum_limit),

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
 
-from ..ir.hlo import Instruction, Shape, constant
+from ..ir.hlo import GatherDimensionNumbers, Instruction, Shape, constant
 from ..ir.patterns import (
     binary_body,
     body_on_arrays,
     constant_value,
+    counts,
     identity_value,
     reshape,
     scalar_of,
@@ -20,6 +22,9 @@ from ..ir.patterns import (
 )
 
 Rule = Callable[[Instruction], Instruction | None]
+
+# Slices that a gather at known places becomes.
+_MOST_SLICES: Final = 4
 
 
 def constant_splat(i: Instruction) -> Instruction | None:
@@ -272,6 +277,67 @@ def iota_of_one(i: Instruction) -> Instruction | None:
     return None
 
 
+def gather_known(i: Instruction) -> Instruction | None:
+    """A gather at a few known places of one dimension, as the columns x[:, [1, 0]], is slices behind one another."""
+    operand, indices = i.operands
+    n: GatherDimensionNumbers = i.attributes["dimension_numbers"]
+    if indices.opcode != "constant" or len(n.start_index_map) != 1 or not i.elements:
+        return None
+    (along,) = n.start_index_map
+    whole = tuple([1 if d == along else size for d, size in enumerate(operand.dims)])
+    if n.collapsed_slice_dims != (along,) or i.attributes["slice_sizes"] != whole:
+        return None
+    batch = [d for d in range(len(i.dims)) if d not in n.offset_dims]
+    places = indices.attributes["literal"].reshape(-1)
+    if len(batch) != 1 or len(places) > _MOST_SLICES:
+        return None
+    piece_dims = tuple([1 if d in batch else size for d, size in enumerate(i.dims)])
+    pieces = []
+    for place in places:
+        at = min(max(int(place), 0), operand.dims[along] - 1)
+        starts = tuple([at if d == along else 0 for d in range(len(whole))])
+        limits = tuple([start + size for start, size in zip(starts, whole, strict=True)])
+        piece = Instruction(
+            "slice",
+            Shape(i.dtype, whole),
+            (operand,),
+            {"starts": starts, "limits": limits, "strides": (1,) * len(whole)},
+            metadata=i.metadata,
+        )
+        pieces.append(reshape(piece, piece_dims))
+    if len(pieces) == 1:
+        return pieces[0]
+    (dimension,) = batch
+    return Instruction(
+        "concatenate", i.shape, pieces, {"dimension": dimension}, metadata=i.metadata
+    )
+
+
+def gather_of_all(i: Instruction) -> Instruction | None:
+    """A gather at all places of a dimension, one after the other: x[..., iota] is a reshape, or a slice, of x."""
+    operand, indices = i.operands
+    n: GatherDimensionNumbers = i.attributes["dimension_numbers"]
+    counted = indices.operands[0] if indices.opcode == "reshape" else indices
+    if not counts(counted) or len(n.start_index_map) != 1:
+        return None
+    (along,) = n.start_index_map
+    whole = tuple([1 if d == along else size for d, size in enumerate(operand.dims)])
+    count = counted.dims[counted.attributes["dimension"]]
+    if counted.elements != count:
+        return None
+    if i.attributes["slice_sizes"] != whole or not 0 < count <= operand.dims[along]:
+        return None
+    # In the result the places stand behind the same elements as in the operand.
+    places = [d for d in range(len(i.dims)) if d not in n.offset_dims and i.dims[d] > 1]
+    if len(places) != 1 or math.prod(i.dims[: places[0]]) != math.prod(operand.dims[:along]):
+        return None
+    limits = tuple([count if d == along else size for d, size in enumerate(operand.dims)])
+    attributes = {"starts": (0,) * len(limits), "limits": limits, "strides": (1,) * len(limits)}
+    shape = Shape(i.dtype, limits)
+    part = Instruction("slice", shape, (operand,), attributes, metadata=i.metadata)
+    return reshape(part, i.dims)
+
+
 def dynamic_slice_known(i: Instruction) -> Instruction | None:
     """The whole operand, or known starts (clamped as at run time)."""
     operand, *indices = i.operands
@@ -404,7 +470,7 @@ RULES: Final[dict[str, tuple[Rule, ...]]] = {
     "concatenate": (concatenate_simpler,),
     "reverse": (of_splat, reverse_simpler),
     "iota": (iota_of_one,),
-    "gather": (of_splat,),
+    "gather": (of_splat, gather_known, gather_of_all),
     "dynamic-slice": (of_splat, dynamic_slice_known),
     "dynamic-update-slice": (dynamic_update_slice_known,),
     "get-tuple-element": (element_of_tuple,),

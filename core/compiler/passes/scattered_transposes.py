@@ -1,29 +1,36 @@
-"""Transposes of many small dimensions, as those of qubits: elements that are gathered, a row of the result at a time.
+"""Transposes of small dimensions, as those of qubits: blocks that are turned about in registers, or gathers.
 
 Other transposes are written in tiles, along the last dimension of the result and that of the operand, or in rows. Here
-these dimensions have two or three elements, which fill no vector, and so have those before them.
+these dimensions have few elements, which fill no vector. Several of them together fill vectors if their sizes are
+powers of two (:mod:`..ir.lane_blocks`); else elements are gathered, a row of the result at a time.
+
+Blocks are kernels of their own, and no fusion takes part in them. So transposes of fewer runs become blocks last, when
+loops are fused and small dimensions taken out of arrays.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from ..codegen.kernels.block_transpose import blocks_for
+from ..fusion.fuse import executable_computations
 from ..ir import dtypes
 from ..ir.hlo import (
+    Computation,
     GatherDimensionNumbers,
     Instruction,
     Module,
     Shape,
     broadcast,
     constant,
-    strides_of,
 )
+from ..ir.lane_blocks import Digit, digits
 from ..ir.patterns import reshape, splat_value
-from .rewrite import map_computations, sweep
+from .rewrite import map_computations, sweep, with_called, with_entry
 
 if TYPE_CHECKING:
     from ..targets.costs import Transposes
@@ -33,25 +40,60 @@ if TYPE_CHECKING:
 _MOST: Final = 1 << 31
 
 
-class _Run(NamedTuple):
-    """A dimension of the result, or several that lie in one run in the operand. ``stride``: elements of the operand."""
-
-    size: int
-    stride: int
-
-
 def gather_transposes(module: Module, target: Target) -> Module:
-    """transpose -> reshape(gather(the operand as one row, places[rows, elements])), places computed from the shape."""
+    """transpose -> block-transpose, or reshape(gather(the operand as one row, places[rows, elements])), places computed
+    from the shape.
+    """
+    return map_computations(
+        module, lambda c: sweep(c, lambda i: _without_small_dimensions(i, target), repeat=False)
+    )
+
+
+def turn_blocks(module: Module, target: Target) -> Module:
+    """transpose -> block-transpose, where the last dimensions of the result are short and come from far apart."""
     costs = target.costs.transposes
-    return map_computations(module, lambda c: sweep(c, lambda i: _gathered(i, costs), repeat=False))
+
+    def rule(i: Instruction) -> Instruction | None:
+        if i.opcode != "transpose" or i.elements < costs.least:
+            return None
+        runs = digits(i)
+        blocks = blocks_for(target, i)
+        if blocks is None or len(runs) < costs.turned_runs or runs[-1].size >= blocks.lanes:
+            return None
+        moved = i.elements
+        if runs[0].source == runs[0].target:
+            moved //= runs[0].size
+        return _turned(i) if moved > costs.turned else None
+
+    new: dict[Computation, Computation] = {}
+    for computation in executable_computations(module):
+        new[computation] = sweep(with_called(computation, new), rule, repeat=False)
+    return with_entry(module, new[module.entry])
 
 
-def _gathered(i: Instruction, costs: Transposes) -> Instruction | None:
-    if i.opcode != "transpose" or i.dtype.bits < 8 or not costs.least <= i.elements < _MOST:
+def _turned(transpose: Instruction) -> Instruction:
+    return Instruction(
+        "block-transpose",
+        transpose.shape,
+        transpose.operands,
+        transpose.attributes,
+        metadata=transpose.metadata,
+    )
+
+
+def _without_small_dimensions(i: Instruction, target: Target) -> Instruction | None:
+    costs = target.costs.transposes
+    if i.opcode != "transpose" or i.elements < costs.least:
         return None
-    runs = _runs(i)
+    runs = digits(i)
     if len(runs) < costs.runs or math.prod(run.size for run in runs[-2:]) > costs.short:
         return None
+    if blocks_for(target, i) is not None:
+        return _turned(i)
+    return _gathered(i, runs, costs) if i.dtype.bits >= 8 and i.elements < _MOST else None
+
+
+def _gathered(i: Instruction, runs: Sequence[Digit], costs: Transposes) -> Instruction:
     (operand,) = i.operands
     cut, size = len(runs), 1
     while cut > 0 and size < costs.row and size * runs[cut - 1].size <= costs.longest_row:
@@ -83,31 +125,16 @@ def _gathered(i: Instruction, costs: Transposes) -> Instruction | None:
     return reshape(gathered, i.dims)
 
 
-def _runs(transpose: Instruction) -> list[_Run]:
-    """The result's dimensions of more than one element, neighbours in the operand taken together."""
-    dims = transpose.operands[0].dims
-    strides = strides_of(dims)
-    runs: list[_Run] = []
-    for d in transpose.attributes["dimensions"]:
-        if dims[d] == 1:
-            continue
-        if runs and runs[-1].stride == dims[d] * strides[d]:
-            runs[-1] = _Run(runs[-1].size * dims[d], strides[d])
-        else:
-            runs.append(_Run(dims[d], strides[d]))
-    return runs
-
-
-def _places(runs: Sequence[_Run]) -> np.ndarray:
+def _places(runs: Sequence[Digit]) -> np.ndarray:
     """Where in the operand the elements of a row of the result are, from the row's first."""
     places = np.zeros(1, np.uint32)
     for run in runs:
-        steps = np.arange(run.size, dtype=np.uint32) * np.uint32(run.stride)
+        steps = np.arange(run.size, dtype=np.uint32) * np.uint32(run.source)
         places = (places[:, None] + steps).ravel()
     return places
 
 
-def _starts(runs: Sequence[_Run], like: Instruction) -> Instruction:
+def _starts(runs: Sequence[Digit], like: Instruction) -> Instruction:
     """Where in the operand the first elements of the result's rows are."""
     shape = Shape(dtypes.U32, (math.prod(run.size for run in runs),))
 
@@ -118,7 +145,7 @@ def _starts(runs: Sequence[_Run], like: Instruction) -> Instruction:
     starts, step = splat_value(0, row), 1
     for run in reversed(runs):
         index = with_number("remainder", with_number("divide", row, step), run.size)
-        terms = (starts, with_number("multiply", index, run.stride))
+        terms = (starts, with_number("multiply", index, run.source))
         starts = Instruction("add", shape, terms, metadata=like.metadata)
         step *= run.size
     return starts

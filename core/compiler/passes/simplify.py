@@ -6,7 +6,10 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+
 from ..ir.hlo import Instruction, Module, Shape, constant
+from ..ir.patterns import constant_value
 from ..ir.registry import NEVER, OPS, SLOWLY
 from ..reference import evaluate
 from . import rules_arithmetic, rules_shape, rules_window
@@ -50,11 +53,16 @@ def simplify_instruction(instruction: Instruction) -> Instruction | None:
 def fold(instruction: Instruction) -> Instruction | None:
     """The constant that an instruction on constants is, if it is small."""
     operands = instruction.operands
-    if not operands or operands[0].opcode != "constant" or OPS[instruction.opcode].folding == NEVER:
+    if not any(o.opcode == "constant" for o in operands):
         return None
+    if OPS[instruction.opcode].folding == NEVER:
+        return None
+    literals = []
     for operand in operands:
-        if operand.opcode != "constant":
+        literal = _literal(operand, splats=instruction.is_elementwise)
+        if literal is None:
             return None
+        literals.append(literal)
     shape = instruction.shape
     if not isinstance(shape, Shape) or shape.elements > MAXIMUM_FOLDED:
         return None
@@ -69,9 +77,19 @@ def fold(instruction: Instruction) -> Instruction | None:
     if instruction.called and any(o.dtype.is_float and o.dtype.bits <= 16 for o in operands):
         return None  # kernels sum those in a wider type
     try:
-        (value,) = evaluate.evaluate_instruction(
-            instruction, [o.attributes["literal"] for o in operands]
-        )
+        (value,) = evaluate.evaluate_instruction(instruction, literals)
     except evaluate.CompileError:
         return None
     return constant(value, shape.dtype, instruction.metadata)
+
+
+def _literal(operand: Instruction, *, splats: bool) -> np.ndarray | None:
+    """The elements of a constant or, if ``splats``, of a broadcast scalar that is one; None for other operands."""
+    if operand.opcode == "constant":
+        literal: np.ndarray = operand.attributes["literal"]
+        return literal
+    if splats and operand.opcode == "broadcast":
+        value = constant_value(operand)
+        if value is not None:
+            return np.broadcast_to(value, operand.dims)
+    return None

@@ -45,6 +45,7 @@ class Kernels:
     scan_element: Annotated[float, "ns", "an element of a cumulative reduction besides"]
     selection: Annotated[float, "ns", "a vector of positions of select-and-scatter"]
     scattered_element: Annotated[float, "ns", "an element of scatter, one at a time"]
+    scattered_place: Annotated[float, "ns", "passing over a place of a scatter of rows"]
     scattered_vector: Annotated[float, "ns", "a vector of elements of scatter"]
     random: Annotated[float, "ns", "a vector of random 32-bit words"]
 
@@ -274,7 +275,7 @@ class Convolutions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transposes:
-    """Which transposes are gathered element by element, for want of a dimension that fills vectors."""
+    """Which transposes are turned about in registers, or gathered, for want of a dimension that fills vectors."""
 
     least: Annotated[int, "elements", "of a transpose from which on that pays"]
     runs: Annotated[int, "runs", "of memory, or dimensions, that it takes apart, at least"]
@@ -283,6 +284,10 @@ class Transposes:
     longest_row: Annotated[
         int, "elements", "of a row, with a table that stays in the nearest cache"
     ]
+    turned_runs: Annotated[
+        int, "runs", "at least, of one that is turned last, when loops are fused"
+    ]
+    turned: Annotated[int, "elements", "that lie together in both of its arrays, at least"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ...ir import dtypes, hlo
-from ...ir.patterns import scatters_elements
+from ...ir.patterns import scatters_elements, scatters_rows
 from .. import costs, llvm_ir
 from ..elements import conversion, memory
 from ..elements.elemental import inline
@@ -27,6 +27,7 @@ from ..llvm_ir import Module, Value, i64
 from . import loops
 from .emit import EmittedKernel, Frame
 from .scatter_elements import ScatterElements
+from .scatter_rows import ScatterRows
 
 if TYPE_CHECKING:
     from ...targets.target import Target
@@ -40,6 +41,8 @@ def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str
         elements = ScatterElements(frame)
         if elements.is_worth_it:
             return elements.emit()
+    if scatters_rows(scatter) and target.costs.memory.places:
+        return ScatterRows(frame).emit()
     return _Scatter(frame, scatter).emit()
 
 

@@ -37,6 +37,7 @@ from ..costs import (
 _MEASURED: Final = MappingProxyType(
     {
         "kernels": JUDGEMENT,
+        "kernels.scattered_place": "python -m benchmarks.scatter",
         "kernels.tiled_multiply_adds": "python -m benchmarks.products",
         "tiles": "python -m benchmarks.products",
         "tiles.window_start": "python -m benchmarks.convolutions",
@@ -92,6 +93,7 @@ _HOST: Final = Costs(
         scan_element=0.05,
         selection=3.0,
         scattered_element=1.5,
+        scattered_place=0.12,
         scattered_vector=2.0,
         random=4.0,
     ),
@@ -214,6 +216,8 @@ _HOST: Final = Costs(
         short=9,
         row=64,
         longest_row=1 << 12,
+        turned_runs=3,
+        turned=1 << 8,
     ),
     transforms=Transforms(
         unit=5.0,

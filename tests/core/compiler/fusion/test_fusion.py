@@ -506,14 +506,72 @@ def test_a_scatter_of_what_it_changes_is_no_fusion() -> None:
     assert [i.opcode for i in after.entry.instructions] == ["parameter", "parameter", "scatter"]
 
 
-def test_a_scatter_of_rows_is_not_fused() -> None:
-    x, ids, y = parameter(0, 9, 5), parameter(1, 40, 1, dtype=S32), parameter(2, 40, 5)
-    numbers = hlo.ScatterDimensionNumbers((1,), (0,), (0,), 1)
-    rows = op(
-        "scatter", x, ids, op("negate", y), dimension_numbers=numbers, indices_are_sorted=False,
-        unique_indices=False, called=[body("add")],
+_ROWS = hlo.ScatterDimensionNumbers((1,), (0,), (0,), 1)
+
+
+def _scatter_rows(
+    x: Instruction,
+    places: Instruction,
+    updates: Instruction,
+    numbers: hlo.ScatterDimensionNumbers = _ROWS,
+    unique: bool = False,
+) -> Instruction:
+    return op(
+        "scatter", x, places, updates, dimension_numbers=numbers, indices_are_sorted=False,
+        unique_indices=unique, called=[body("add")],
     )  # fmt: skip
-    assert kinds(fused([x, ids, y], rows)) == ["loop", "scatter"]
+
+
+def test_what_a_scatter_of_rows_needs_is_computed_on_the_way() -> None:
+    x, ids, y = parameter(0, 9, 5), parameter(1, 40, 1, dtype=S32), parameter(2, 40, 5)
+    places = op("add", ids, number(-1, 40, 1, dtype=S32))
+    rows = _scatter_rows(x, places, op("negate", y))
+    assert kinds(fused([x, ids, y], rows)) == ["scatter"]
+
+
+def test_a_scatter_of_windows_is_not_fused() -> None:
+    """Almost rows: a part of each, rows at unique places, and columns."""
+    x, ids = parameter(0, 9, 5), parameter(1, 40, 1, dtype=S32)
+    short, rows, columns = parameter(2, 40, 4), parameter(2, 40, 5), parameter(2, 9, 40)
+    by_column = hlo.ScatterDimensionNumbers((0,), (1,), (1,), 1)
+    for updates, fields in (
+        (short, {}),
+        (rows, {"unique": True}),
+        (columns, {"numbers": by_column}),
+    ):
+        scatter = _scatter_rows(x, ids, op("negate", updates), **fields)
+        assert kinds(fused([x, ids, updates], scatter)) == ["loop", "scatter"]
+
+
+def test_a_scatter_of_rows_does_not_compute_from_what_it_changes() -> None:
+    x, ids = parameter(0, 40, 5), parameter(1, 40, 1, dtype=S32)
+    after = fused([x, ids], _scatter_rows(x, ids, op("multiply", x, x)))
+    assert kinds(after) == ["loop", "scatter"]
+
+
+def test_a_transpose_is_made_in_tiles_before_a_scatter_of_rows() -> None:
+    x, ids, y = parameter(0, 9, 32), parameter(1, 40, 1, dtype=S32), parameter(2, 32, 40)
+    turned = op("transpose", y, dims=(40, 32), dimensions=(1, 0))
+    after = fused([x, ids, y], _scatter_rows(x, ids, op("negate", turned)))
+    assert kinds(after) == ["transpose", "scatter"]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "order", "expected"),
+    [
+        (3, (0, 2, 1), ["loop", "loop"]),  # the pieces' dimension becomes the last one
+        (2, (0, 2, 1), ["loop"]),
+        (3, (1, 0, 2), ["loop"]),
+    ],
+)
+def test_a_vector_does_not_compute_many_pieces(pieces: int, order, expected: list[str]) -> None:
+    x = parameter(0, 4, 5, 3)
+    parts = [op("negate", x), op("abs", x), op("floor", x)][:pieces]
+    joined = op("concatenate", *parts, dims=(4, 5 * pieces, 3), dimension=1)
+    flat = op("reshape", op("abs", joined), dims=(2, 2, 5 * pieces, 3))
+    shape = [joined.dims[d] for d in order]
+    turned = op("transpose", op("reshape", flat, dims=joined.dims), dims=shape, dimensions=order)
+    assert kinds(fused([x], op("negate", turned))) == expected
 
 
 def test_what_is_free_is_computed_in_a_full_kernel_too() -> None:

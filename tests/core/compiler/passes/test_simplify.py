@@ -53,6 +53,34 @@ def concatenate(dimension, *pieces):
     return op("concatenate", *pieces, dims=dims, dimension=dimension)
 
 
+def gather_columns(x, places):
+    """x[:, places], as JAX writes it."""
+    indices = hlo.constant(np.array(places, np.int32)[:, None])
+    return op(
+        "gather", x, indices, dims=(x.dims[0], len(places)), slice_sizes=(x.dims[0], 1),
+        indices_are_sorted=False, dimension_numbers=hlo.GatherDimensionNumbers((0,), (1,), (1,), 1),
+    )  # fmt: skip
+
+
+def gather_counted(x, count, dtype=S32, first=False):
+    """x[:, iota], the columns behind the rows or (``first``) before them."""
+    rows = x.dims[0]
+    indices = op("iota", dims=(count, 1), dtype=dtype, dimension=0)
+    return op(
+        "gather", x, indices, dims=(count, rows) if first else (rows, count), slice_sizes=(rows, 1),
+        indices_are_sorted=False,
+        dimension_numbers=hlo.GatherDimensionNumbers((int(first),), (1,), (1,), 1),
+    )  # fmt: skip
+
+
+def counted(size, value, direction, dtype=S32):
+    return compare(
+        op("iota", dims=(size,), dtype=dtype, dimension=0),
+        number(value, size, dtype=dtype),
+        direction,
+    )
+
+
 CASES: dict[str, tuple[Instruction, Make, list[str]]] = {
     "x + 0": (X(4), lambda x: op("add", x, number(0, 4)), []),
     "dot of batches": (
@@ -71,6 +99,106 @@ CASES: dict[str, tuple[Instruction, Make, list[str]]] = {
         ),
         ["dot"],
     ),
+    "outer product": (
+        X(4),
+        lambda x: op(
+            "dot", x, op("sine", x), dims=(4, 4),
+            precision=None, dimension_numbers=hlo.DotDimensionNumbers((), ()),
+        ),
+        ["sine", "broadcast", "broadcast", "multiply"],
+    ),
+    "a scale for each row": (
+        X(4),
+        lambda x: op(
+            "dot", x, hlo.broadcast(op("sine", x), (4, 3), (0,)), dims=(4, 3),
+            precision=None, dimension_numbers=hlo.DotDimensionNumbers((), (), (0,), (0,)),
+        ),
+        ["sine", "multiply", "broadcast"],
+    ),
+    "outer product in a wider type": (
+        X(4, dtype=dtypes.BF16),
+        lambda x: op(
+            "dot", x, x, dims=(4, 4), dtype=dtypes.F32,
+            precision=None, dimension_numbers=hlo.DotDimensionNumbers((), ()),
+        ),
+        ["convert", "broadcast", "convert", "broadcast", "multiply"],
+    ),
+    "outer product in a narrower type": (
+        X(4),
+        lambda x: op(
+            "dot", x, x, dims=(4, 4), dtype=dtypes.BF16,
+            precision=None, dimension_numbers=hlo.DotDimensionNumbers((), ()),
+        ),
+        ["dot"],
+    ),
+    "product of batches that stand behind": (
+        X(3, 4),
+        lambda x: op(
+            "dot", x, x, dims=(4, 3, 3),
+            precision=None, dimension_numbers=hlo.DotDimensionNumbers((), (), (1,), (1,)),
+        ),
+        ["dot"],
+    ),
+    "matrix product": (
+        X(4, 4),
+        lambda x: op(
+            "dot", x, x, dims=(4, 4),
+            precision=None, dimension_numbers=hlo.DotDimensionNumbers((1,), (0,)),
+        ),
+        ["dot"],
+    ),
+    "constant against a splat": (
+        X(2, dtype=S32),
+        lambda x: op(
+            "multiply", x, op("add", hlo.constant(np.array([1, 0], np.int32)), number(2, 2, dtype=S32))
+        ),
+        ["multiply"],
+    ),
+    "gather of known columns": (
+        X(5, 3), lambda x: gather_columns(x, [2, 0]), ["slice", "slice", "concatenate"]
+    ),
+    "gather of known columns, clamped": (
+        X(5, 3), lambda x: gather_columns(x, [7, -2]), ["slice", "slice", "concatenate"]
+    ),
+    "a column of gathered columns": (
+        X(5, 3), lambda x: slice_(gather_columns(x, [1, 0]), (0, 1), (5, 2)), ["slice"]
+    ),
+    "gather of all columns": (X(5, 3), lambda x: gather_counted(x, 3), []),
+    "gather of the first columns": (X(5, 3), lambda x: gather_counted(x, 2), ["slice"]),
+    "gather of more columns than there are": (
+        X(5, 3), lambda x: gather_counted(x, 4), ["iota", "gather"]
+    ),
+    "gather of all columns, which stand first": (
+        X(5, 3), lambda x: gather_counted(x, 3, first=True), ["iota", "gather"]
+    ),
+    "gather of all columns, by numbers that wrap around": (
+        X(2, 300), lambda x: gather_counted(x, 300, dtype=dtypes.U8), ["iota", "gather"]
+    ),
+    "gather of all columns, by numbers that just do not": (
+        X(2, 256), lambda x: gather_counted(x, 256, dtype=dtypes.U8), []
+    ),
+    "iota < 0": (X(9, dtype=PRED), lambda x: op("and", x, counted(9, 0, "LT")), ["broadcast"]),
+    "iota >= 0": (X(9, dtype=PRED), lambda x: op("and", x, counted(9, 0, "GE")), []),
+    "iota < 9": (X(9, dtype=PRED), lambda x: op("and", x, counted(9, 9, "LT")), []),
+    "iota < 8": (
+        X(9, dtype=PRED),
+        lambda x: op("and", x, counted(9, 8, "LT")),
+        ["iota", "broadcast", "compare", "and"],
+    ),
+    "iota <= 8": (X(9, dtype=PRED), lambda x: op("and", x, counted(9, 8, "LE")), []),
+    "iota > 7": (
+        X(9, dtype=PRED),
+        lambda x: op("and", x, counted(9, 7, "GT")),
+        ["iota", "broadcast", "compare", "and"],
+    ),
+    "iota > 8": (X(9, dtype=PRED), lambda x: op("and", x, counted(9, 8, "GT")), ["broadcast"]),
+    "iota > -1": (X(9, dtype=PRED), lambda x: op("and", x, counted(9, -1, "GT")), []),
+    "iota of a byte < 0": (
+        X(200, dtype=PRED),
+        lambda x: op("and", x, counted(200, 0, "LT", dtypes.S8)),
+        ["iota", "broadcast", "compare", "and"],
+    ),
+    "gather of many columns": (X(5, 3), lambda x: gather_columns(x, [0, 1, 2, 1, 0]), ["gather"]),
     "0 + x": (X(4), lambda x: op("add", number(0, 4), x), []),
     "x - 0": (X(4), lambda x: op("subtract", x, number(0, 4)), []),
     "i - i": (X(4, dtype=S32), lambda x: op("subtract", x, x), ["broadcast"]),
@@ -81,6 +209,14 @@ CASES: dict[str, tuple[Instruction, Make, list[str]]] = {
     "x / 8": (X(4), lambda x: op("divide", x, number(8, 4)), ["broadcast", "multiply"]),
     "x / 3 is not exact": (X(4), lambda x: op("divide", x, number(3, 4)), ["broadcast", "divide"]),
     "x ^ 2": (X(4), lambda x: op("power", x, number(2, 4)), ["multiply"]),
+    "1 ^ x": (X(4), lambda x: op("power", number(1, 4), op("log", x)), ["broadcast"]),
+    "1 ^ i": (X(4, dtype=S32), lambda x: op("power", number(1, 4, dtype=S32), x), ["broadcast"]),
+    "2 ^ x": (X(4), lambda x: op("power", number(2, 4), x), ["broadcast", "power"]),
+    "1 ^ z": (
+        X(4, dtype=dtypes.C64),
+        lambda x: op("power", number(1, 4, dtype=dtypes.C64), x),
+        ["broadcast", "power"],
+    ),
     "--x": (X(4), lambda x: op("negate", op("negate", x)), []),
     "not not": (X(4, dtype=PRED), lambda x: op("not", op("not", x)), []),
     "not(i < j)": (

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from tripont.core.compiler.ir import dtypes, hlo
 from tripont.core.compiler.ir.dtypes import DType
+from tripont.core.compiler.ir.patterns import scatters_rows
 from tripont.core.compiler.targets.host import for_cpu
 
 from tests.core.compiler.codegen.harness import Kernel, aligned, fusion, op
@@ -173,6 +174,65 @@ def test_tables_in_turns(name: str, cpu: str) -> None:
     assert in_turns == (name not in ("three tables", "one update each"))
 
 
+# Rows: more places than the stack holds, a rest behind them, blocks of columns, and rows of several dimensions.
+ROWS = {
+    "many places": scatter((50, 5), (2500, 1), (2500, 5), Numbers((1,), (0,), (0,), 1)),
+    "long rows": scatter((3, 1024), (21,), (21, 1024), Numbers((1,), (0,), (0,), 1)),
+    "rows of two dimensions": scatter((7, 3, 20), (40, 1), (40, 3, 20), Numbers((1, 2), (0,), (0,), 1)),
+    "scattered in two dimensions": scatter((7, 20), (5, 37), (5, 37, 20), Numbers((2,), (0,), (0,), 2)),
+    "index vector before rows": scatter((7, 20), (1, 5, 9), (5, 9, 20), Numbers((2,), (0,), (0,), 0)),
+    "one row each": scatter((7, 20), (30, 1, 1), (30, 1, 20), Numbers((2,), (0,), (0,), 2)),
+    "one row": scatter((1, 33), (19, 1), (19, 33), Numbers((1,), (0,), (0,), 1)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("cpu", ["host", "x86-64-v2", "x86-64-v3"])
+@pytest.mark.parametrize("name", list(ROWS))
+def test_rows(name: str, cpu: str) -> None:
+    check(ROWS[name], cpu=cpu)
+    nobody = np.full(ROWS[name].operands[1].dims, -1)
+    check(ROWS[name], cpu=cpu, indices=nobody)
+
+
+# (With 64 bits, places far outside of the result whose low 32 bits are those of a place in it.)
+@pytest.mark.parametrize("dtype", [dtypes.S64, dtypes.U64, dtypes.U32], ids=str)
+def test_rows_far_outside(dtype: DType) -> None:
+    numbers = Numbers((1,), (0,), (0,), 1)
+    i = scatter((9, 20), (40, 1), (40, 20), numbers, index_dtype=dtype)
+    indices = np.random.default_rng(0).integers(0, 9, (40, 1)).astype(dtype.numpy)
+    indices[::3] += np.array(1 << (dtype.bits - 1), np.uint64).astype(dtype.numpy)
+    if dtype.bits == 64:
+        indices[::5] += np.array(1 << 32).astype(dtype.numpy)
+    check(i, indices=indices)
+
+
+@pytest.mark.parametrize(("name", "shared"), [
+    ("window first", False), ("columns", False), ("windows of two", False), ("rows", True), ("one row", True),
+])  # fmt: skip
+def test_units_are_rows_of_the_result(name: str, shared: bool) -> None:
+    i = {**CASES, **ROWS}[name]
+    rows = Kernel(i).emitted.work_count % i.dims[0] == 0 and scatters_rows(i)
+    assert rows == shared
+
+
+@pytest.mark.parametrize(("rows", "units"), [(3, 3 * 8), (63, 63 * 8), (64, 64)])
+def test_long_rows_of_small_results_are_cut(rows: int, units: int) -> None:
+    i = scatter((rows, 1024), (21, 1), (21, 1024), Numbers((1,), (0,), (0,), 1))
+    assert Kernel(i, for_cpu("x86-64-v3")).emitted.work_count == units
+
+
+def test_rows_written_out_one_by_one_and_in_a_loop() -> None:
+    for width in (8 * 16, 8 * 16 + 3, 9 * 16, 9 * 16 + 5):
+        for cpu in ("x86-64-v2", "x86-64-v3", "host"):
+            check(scatter((80, width), (9,), (9, width), Numbers((1,), (0,), (0,), 1)), cpu=cpu)
+
+
+def test_rows_of_unique_places_are_units_of_their_own() -> None:
+    i = scatter((50, 40), (30, 1), (30, 40), Numbers((1,), (0,), (0,), 1), unique=True)
+    assert not scatters_rows(i)
+    assert Kernel(i).emitted.work_count == 30
+
+
 def with_producers(i: hlo.Instruction) -> hlo.Instruction:
     """A fusion of a scatter with what makes its places and updates: places - 1, and updates of three times as much."""
     x, indices, updates = (hlo.parameter(n, o.shape) for n, o in enumerate(i.operands))
@@ -195,10 +255,18 @@ def with_producers(i: hlo.Instruction) -> hlo.Instruction:
 @pytest.mark.parametrize("cpu", ["host", "x86-64-v2"])
 @pytest.mark.parametrize(
     "name",
-    ["elements", "no index vector", "points", "points, swapped", "index vector first", *TABLES],
+    [
+        "elements",
+        "no index vector",
+        "points",
+        "points, swapped",
+        "index vector first",
+        *TABLES,
+        *ROWS,
+    ],
 )
 def test_places_and_updates_are_computed_on_the_way(name: str, cpu: str) -> None:
-    i = {**CASES, **TABLES}[name]
+    i = {**CASES, **TABLES, **ROWS}[name]
     kernel = Kernel(with_producers(i), for_cpu(cpu))
     generator = np.random.default_rng(5)
     largest = max(i.dims)

@@ -1,0 +1,299 @@
+"""The "scatter" kernel of updates that are whole rows: sparse matrices by dense ones, gradients of embeddings, graphs.
+
+Places and updates are computed on the way: an update's place first, as a number, and its row in vectors only if the row
+is to be changed. Updates that meet in one row are applied in their order, whoever applies them, because units of work
+share out the rows of the result and not the updates: each goes through all places and skips those of others' rows.
+(Neighbouring units are one such walk.) Where the result has few rows, long ones are cut into blocks of columns, for
+many threads.
+
+The result holds the input when the kernel starts, as for every scatter (:mod:`.scatter`).
+"""
+
+from __future__ import annotations
+
+import math
+
+from ...ir import dtypes, hlo
+from .. import costs, llvm_ir
+from ..elements import conversion, memory
+from ..elements.elemental import branch, element, inline
+from ..generator import ZERO, Array, Coordinate, Generator
+from ..llvm_ir import Value, i64
+from ..representation import Element
+from . import loops
+from .emit import EmittedKernel, Frame
+
+# Blocks of columns that long rows of results of few rows are cut into, and the vectors that each has at least. (They
+# take a third more time than whole rows.)
+_BLOCKS = (8, 4, 2)
+_VECTORS = 4
+_FEW_ROWS = 64
+# Vectors of a row that are written out one by one.
+_UNROLLED = 8
+# Walks through all places: at least and at most so many are worth it, if there is work for several threads.
+_WALKS = (2, 64)
+
+
+class ScatterRows:
+    """Writes the kernel of a frame whose root is a scatter of rows (``patterns.scatters_rows``)."""
+
+    def __init__(self, frame: Frame) -> None:
+        self.frame = frame
+        self.g: Generator = frame.generator
+        root = frame.computation.root
+        _, self.indices, self.updates = root.operands
+        self.body = root.called[0]
+        self.numbers: hlo.ScatterDimensionNumbers = root.attributes["dimension_numbers"]
+        (self.result,) = frame.results
+        self.rows, *self.row = self.result.shape.dims
+        self.scattered = self.updates.dims[: len(self.updates.dims) - len(self.row)]
+        self.lanes = min(
+            loops.lanes_for(frame.target, frame.computation), 1 << (self.row[-1] - 1).bit_length()
+        )
+        self.masked = loops.can_mask(frame.target, frame.computation)
+        # A block's places, and the numbers of those that are ours, are on the stack.
+        wide = self.rows > 1 << 31 or self.indices.dtype.bits > 32
+        self.place = dtypes.S64 if wide else dtypes.S32
+        target = frame.target
+        lanes = target.lane_count(self.place.size, False)
+        self.places_at_once = min(lanes, 1 << (self.scattered[-1] - 1).bit_length())
+        most = target.costs.memory.places // (2 * self.place.size)
+        self.room = max(lanes, min(most, self.scattered[-1]) // lanes * lanes)
+        self.places, self.slots = (self.stack(self.room + lanes) for _ in range(2))
+        self.blocks = 1
+        if self.rows < _FEW_ROWS:
+            part = _VECTORS * self.lanes
+            self.blocks = next((b for b in _BLOCKS if self.row[-1] % (b * part) == 0), 1)
+
+    def stack(self, length: int) -> Array:
+        shape = hlo.Shape(self.place, (length,))
+        return Array(self.frame.builder.alloca("i8", shape.bytes), shape)
+
+    def emit(self) -> EmittedKernel:
+        g, b, frame = self.g, self.frame.builder, self.frame
+        if not self.updates.elements or not self.rows:
+            return frame.finish(0, 1, 0.0)
+        if self.blocks == 1:
+            self.walk(frame.begin, frame.end, ZERO)
+        else:  # units of the first block of columns, then of the second
+            rows = i64(self.rows)
+            first = b.binary("udiv", frame.begin, rows)
+            last = b.binary("udiv", b.add(frame.end, i64(self.rows - 1)), rows)
+            g.note(first, last)
+            with g.loop(first, last) as (block, _, _):
+                before = b.mul(block, rows)
+                begin = b.intrinsic("smax", [b.sub(frame.begin, before), i64(0)])
+                end = b.intrinsic("smin", [b.sub(frame.end, before), rows])
+                g.note(before, begin, end)
+                self.walk(begin, end, Coordinate(block, high=self.blocks - 1))
+        return self.finish()
+
+    def finish(self) -> EmittedKernel:
+        frame, target = self.frame, self.frame.target
+        kernels = target.costs.kernels
+        computed = [i for i in frame.computation.instructions[:-1] if i.opcode != "parameter"]
+        gathers = [i for i in computed if _gathers_rows(i)]
+        others = [i for i in computed if i not in gathers]
+        cost = costs.of_instructions(target, others, [self.indices, self.updates])
+        cost += self.updates.elements / self.lanes * kernels.scattered_vector
+        cost += sum(i.elements for i in gathers) / self.lanes * kernels.cheap
+        units = self.rows * self.blocks
+        # How often all places may be gone through for a quarter of the time that the updates take.
+        walk = math.prod(self.scattered) * kernels.scattered_place
+        least, most = _WALKS
+        walks = min(max(int(cost / (4 * walk)), least), most)
+        return frame.finish(units, max(costs.grain(target, cost, units), -(-units // walks)), cost)
+
+    def walk(self, begin: Value, end: Value, block: Coordinate) -> None:
+        """All updates of the rows [begin, end), in a block of columns."""
+        g = self.g
+        *outer, length = self.scattered
+        part = min(self.room, length)
+        first = conversion.convert(g, begin, dtypes.S64, self.place)
+        count = conversion.convert(g, g.sub(end, begin), dtypes.S64, self.place)
+        assert isinstance(first, Value)
+        assert isinstance(count, Value)
+        mine = (first, count)
+
+        def nest(at: tuple[Coordinate, ...]) -> None:
+            if len(at) < len(outer):
+                size = outer[len(at)]
+                if size == 1:
+                    nest((*at, ZERO))
+                    return
+                with g.loop(i64(0), i64(size)) as (i, _, _):
+                    nest((*at, Coordinate(i, 0, 1, None, 0, size - 1)))
+                return
+            whole = length // part * part
+            if whole == part:
+                self.some(at, i64(0), part, mine, block)
+            else:
+                with g.loop(i64(0), i64(whole), part) as (start, _, _):
+                    self.some(at, start, part, mine, block)
+            if whole < length:
+                self.some(at, i64(whole), length - whole, mine, block)
+
+        nest(())
+
+    def some(
+        self,
+        at: tuple[Coordinate, ...],
+        start: Value,
+        count: int,
+        mine: tuple[Value, Value],
+        block: Coordinate,
+    ) -> None:
+        """The updates at ``count`` positions from ``start`` on: first which of them are ours, then their rows."""
+        g = self.g
+        length = self.scattered[-1]
+        main = count // self.places_at_once * self.places_at_once
+        found = i64(0)
+        if main:
+            step = self.places_at_once
+            with g.loop(i64(0), i64(main), step, [found]) as (i, carried, results):
+                slot = Coordinate(i, int(step > 1), step, None, 0, main - 1, step)
+                c = slot._replace(base=g.add(start, i), high=length - 1)
+                carried[0] = self.find((*at, c), slot, mine, carried[0], None)
+            (found,) = results
+
+        def rest(c: Coordinate, mask: Value | None) -> None:
+            nonlocal found
+            found = self.find((*at, c), g.shift(c, -first), mine, found, mask)
+
+        if main < count:  # the last positions, whose start is known
+            assert isinstance(start.constant, int)
+            first = start.constant
+            loops.tail(g, first + main, first + count, self.places_at_once, self.masked, rest)
+        with g.loop(i64(0), found) as (n, _, _):
+            at_list = Coordinate(n, high=self.room - 1)
+            number = self.wide(memory.reload(g, self.slots, (at_list,)))
+            at_stack = Coordinate(number, high=self.room - 1)
+            place = self.wide(memory.reload(g, self.places, (at_stack,)))
+            c = Coordinate(g.add(start, number), high=length - 1)
+            self.apply((*at, c), Coordinate(place, high=self.rows - 1), block)
+
+    def wide(self, value: Element) -> Value:
+        wide = conversion.convert(self.g, value, self.place, dtypes.S64)
+        assert isinstance(wide, Value)
+        self.g.note(wide)
+        return wide
+
+    def find(
+        self,
+        at: tuple[Coordinate, ...],
+        slot: Coordinate,
+        mine: tuple[Value, Value],
+        found: Value,
+        mask: Value | None,
+    ) -> Value:
+        """Write the places of a vector of positions, and which of them are ours behind the ``found`` ones. Gives how
+        many there are now.
+        """
+        g, b, lanes = self.g, self.g.builder, slot.lanes
+        index = list(at)
+        if self.numbers.index_vector_dim < len(self.indices.dims):
+            index.insert(self.numbers.index_vector_dim, ZERO)
+        given = element(g, self.indices, tuple(index))
+        value = conversion.convert(g, given, self.indices.dtype, self.place)
+        assert isinstance(value, Value)
+        place = g.splat(value, lanes)
+        # Places outside of the result are in nobody's rows: negative ones are large ones.
+        begin, count = (g.splat(v, lanes) for v in mine)
+        ours = b.icmp("ult", g.sub(place, begin), count)
+        if mask is not None:
+            ours = b.binary("and", ours, mask)
+        then, done = b.new_label("some"), b.new_label("none")
+        before = b.block
+        entry = b.lines
+        b.branch_if(b.any_lane(ours), then, done)
+        with g.level(guard=True, preheader=entry):
+            b.start_block(then)
+            self.put(self.places, slot, place)
+            number = g.vector(slot, lanes)
+            slots = conversion.convert(g, number, dtypes.S64, self.place)
+            assert isinstance(slots, Value)
+            more = self.append(slots, ours, found)
+            last = b.block
+            b.branch(done)
+        b.start_block(done)
+        result = b.phi([(found, before), (more, last)])
+        g.note(result)
+        return result
+
+    def append(self, slots: Value, ours: Value, found: Value) -> Value:
+        """Write those of a vector of numbers that are ours behind the ``found`` ones; gives how many there are now."""
+        g, b = self.g, self.g.builder
+        lanes = llvm_ir.lanes_of(slots.type)
+        behind = Coordinate(found, int(lanes > 1), lanes, high=self.room)
+        if lanes == 1:
+            self.put(self.slots, behind, slots)
+            return b.add(found, b.cast("zext", ours, "i64"))
+        # Few CPUs can move lanes together in an instruction. Most vectors are ours as a whole, or not at all.
+        bits = b.cast("bitcast", ours, f"i{lanes}")
+        every = b.icmp("eq", bits, llvm_ir.integer(f"i{lanes}", -1))
+
+        def together() -> Value:
+            arguments = [slots, ours, llvm_ir.poison(slots.type)]
+            return b.intrinsic("experimental.vector.compress", arguments)
+
+        packed = branch(g, every, lambda: slots, together)
+        assert isinstance(packed, Value)
+        self.put(self.slots, behind, packed)
+        return b.add(found, b.cast("zext", b.intrinsic("ctpop", [bits]), "i64"))
+
+    def put(self, array: Array, slot: Coordinate, value: Value) -> None:
+        """Write a vector to the stack. What lies behind its last lane is written later, or never read."""
+        self.g.store(array, (slot,), value)
+
+    def apply(self, at: tuple[Coordinate, ...], place: Coordinate, block: Coordinate) -> None:
+        """Combine the update at ``at`` with the row at ``place``."""
+        g = self.g
+        *outer, length = self.row
+
+        def step(prefix: tuple[Coordinate, ...], c: Coordinate, mask: Value | None) -> None:
+            update = element(g, self.updates, (*at, *prefix, c))
+            where = (place, *prefix, c)
+            before = memory.reload(g, self.result, where)
+            (after,) = inline(g, self.body, [before, update])
+            g.store(self.result, where, after, mask)
+
+        def nest(prefix: tuple[Coordinate, ...]) -> None:
+            if len(prefix) < len(outer):
+                size = outer[len(prefix)]
+                if size == 1:
+                    nest((*prefix, ZERO))
+                    return
+                with g.loop(i64(0), i64(size)) as (i, _, _):
+                    nest((*prefix, Coordinate(i, 0, 1, None, 0, size - 1)))
+                return
+            if self.blocks == 1:
+                loops.span(
+                    *(g, 0, length, length, self.lanes, self.masked),
+                    lambda c, m: step(prefix, c, m),
+                    unrolled=length <= _UNROLLED * self.lanes,
+                )
+                return
+            part = length // self.blocks
+            first = g.scale(block, part)
+            with g.loop(i64(0), i64(part), self.lanes) as (i, _, _):
+                base = g.add(first.base, i)
+                vector = int(self.lanes > 1)
+                step(
+                    prefix,
+                    Coordinate(base, vector, self.lanes, None, 0, length - 1, self.lanes),
+                    None,
+                )
+
+        nest(())
+
+
+def _gathers_rows(i: hlo.Instruction) -> bool:
+    """Whether a vector of a gather's result is a run of its operand: a row is one element in the price of a gather."""
+    return (
+        i.opcode == "gather"
+        and len(i.dims) - 1 in i.attributes["dimension_numbers"].offset_dims
+        and i.attributes["slice_sizes"][-1] == i.operands[0].dims[-1]
+    )
+
+
+__all__ = ["ScatterRows"]
