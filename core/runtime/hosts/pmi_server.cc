@@ -23,7 +23,7 @@ namespace {
 constexpr int kMaxName = 256;
 constexpr int kMaxKey = 64;
 constexpr int kMaxValue = 4096;
-constexpr std::string_view kRecord = "addresses";
+constexpr std::string_view kRecord = "of";  // short: everybody gets one of each process
 // What process 0 puts instead of all records: the reason follows.
 constexpr std::string_view kFailed = "failed ";
 constexpr size_t kLongestLine = 1 << 16;
