@@ -7,6 +7,7 @@ python -m benchmarks.hosts_training --wire 1250x50       over a wire of 1,250 by
 python -m benchmarks.hosts_training --start              start of the processes to their first collective instead
 python -m benchmarks.hosts_training --start --first-ahead 0.1   process 0 calls jax.distributed.initialize 0.1 s earlier
 python -m benchmarks.hosts_training --start --await-coordinator the others wait until process 0 listens, then call it
+python -m benchmarks.hosts_training --start --cold              each start with an empty cache of compiled programs
 
 Both train the same GPT with Adam on the same batches; the processes have a part of each batch, and gradients are
 all-reduced. They take turns of a few steps, so that what else the machine does disturbs both alike. The first number
@@ -254,37 +255,48 @@ print(*times, of_workers(), flush=True)
 """
 
 
-def start(processes: int, rounds: int, ahead: float, awaits: bool) -> None:
+def start(processes: int, rounds: int, ahead: float, awaits: bool, cold: bool) -> None:
     """From jax.distributed.initialize to the first all-reduce's result, with all processes imported and waiting."""
     for number in range(rounds):
-        port = free_port()
-        environment = os.environ | {"TRIPONT_NUM_DEVICES": "1", "JAX_PLATFORMS": "xpu"}
-        workers = [
-            subprocess.Popen(
-                [sys.executable, "-c", _START, str(n), str(processes), str(port)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-                env=environment,
+        with tempfile.TemporaryDirectory() as folder:
+            lines = _start_once(
+                processes, ahead, awaits, {"TRIPONT_CACHE_DIR": folder} if cold else {}
             )
-            for n in range(processes)
-        ]
-        for worker in workers:
-            assert worker.stdout is not None
-            worker.stdout.readline()
-        for place, worker in enumerate(workers):
-            if place == 1:
-                time.sleep(ahead)
-            assert worker.stdin is not None
-            with contextlib.suppress(BrokenPipeError):  # of a process that failed
-                worker.stdin.write("await\n" if awaits else "\n")
-                worker.stdin.flush()
-        lines = [worker.stdout.readline().split() for worker in workers if worker.stdout]
-        statuses = [worker.wait() for worker in workers]
-        if any(statuses):
-            raise SystemExit("a process failed")
-        print(f"start {number}: {_told([list(map(float, line)) for line in lines])}", flush=True)
+        print(f"start {number}: {_told(lines)}", flush=True)
+
+
+def _start_once(
+    processes: int, ahead: float, awaits: bool, variables: dict[str, str]
+) -> list[list[float]]:
+    """What each process prints."""
+    port = free_port()
+    environment = os.environ | {"TRIPONT_NUM_DEVICES": "1", "JAX_PLATFORMS": "xpu"} | variables
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", _START, str(n), str(processes), str(port)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=environment,
+        )
+        for n in range(processes)
+    ]
+    for worker in workers:
+        assert worker.stdout is not None
+        worker.stdout.readline()
+    for place, worker in enumerate(workers):
+        if place == 1:
+            time.sleep(ahead)
+        assert worker.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # of a process that failed
+            worker.stdin.write("await\n" if awaits else "\n")
+            worker.stdin.flush()
+    lines = [worker.stdout.readline().split() for worker in workers if worker.stdout]
+    statuses = [worker.wait() for worker in workers]
+    if any(statuses):
+        raise SystemExit("a process failed")
+    return [list(map(float, line)) for line in lines]
 
 
 def _told(lines: list[list[float]]) -> str:
@@ -310,6 +322,7 @@ def main() -> None:
     parser.add_argument("--start", action="store_true")
     parser.add_argument("--first-ahead", type=float, default=0, metavar="SECONDS")
     parser.add_argument("--await-coordinator", action="store_true")
+    parser.add_argument("--cold", action="store_true")
     parser.add_argument("--json", metavar="FILE")
     for hidden in ("--worker", "--port"):
         parser.add_argument(hidden, type=int, help=argparse.SUPPRESS)
@@ -321,7 +334,8 @@ def main() -> None:
         work(arguments.worker, arguments.processes, arguments.port, arguments.size, overlap)
         return
     if arguments.start:
-        start(arguments.processes, 3, arguments.first_ahead, arguments.await_coordinator)
+        ahead, awaits = arguments.first_ahead, arguments.await_coordinator
+        start(arguments.processes, 3, ahead, awaits, arguments.cold)
         return
     found = []
     for size in arguments.sizes.split(","):
