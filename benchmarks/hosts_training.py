@@ -5,6 +5,9 @@ python -m benchmarks.hosts_training --processes 4        others
 python -m benchmarks.hosts_training --sizes 4x256x1024   layers x width x tokens of a batch
 python -m benchmarks.hosts_training --wire 1250x50       over a wire of 1,250 bytes/us (10 Gbit/s) with 50 us a message
 python -m benchmarks.hosts_training --start              start of the processes to their first collective instead
+python -m benchmarks.hosts_training --start --first-ahead 0.1   process 0 calls jax.distributed.initialize 0.1 s earlier
+python -m benchmarks.hosts_training --start --await-coordinator the others wait until process 0 listens, then call it
+python -m benchmarks.hosts_training --start --cold              each start with an empty cache of compiled programs
 
 Both train the same GPT with Adam on the same batches; the processes have a part of each batch, and gradients are
 all-reduced. They take turns of a few steps, so that what else the machine does disturbs both alike. The first number
@@ -214,7 +217,7 @@ def report(found: dict[str, Any]) -> str:
 
 
 _START = """
-import glob, os, sys, time
+import glob, os, socket, sys, time
 import jax, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 process, processes, port = map(int, sys.argv[1:])
@@ -227,10 +230,17 @@ def of_workers():
     return ticks / os.sysconf("SC_CLK_TCK")
 times = []
 def note():
-    times.extend((time.perf_counter() - begin, time.process_time() - used))
+    times.extend((time.monotonic(), time.process_time() - used))
 print("ready", flush=True)
-sys.stdin.readline()
-begin, used = time.perf_counter(), time.process_time()
+awaits = sys.stdin.readline().strip() == "await"
+used = time.process_time()
+note()
+while awaits and process:
+    try:
+        socket.create_connection(("localhost", port)).close()
+        break
+    except ConnectionRefusedError:
+        time.sleep(0.005)
 jax.distributed.initialize(f"localhost:{port}", processes, process)
 note()
 mesh = Mesh(np.array(jax.devices()), "x")
@@ -245,44 +255,63 @@ print(*times, of_workers(), flush=True)
 """
 
 
-def start(processes: int, rounds: int) -> None:
+def start(processes: int, rounds: int, ahead: float, awaits: bool, cold: bool) -> None:
     """From jax.distributed.initialize to the first all-reduce's result, with all processes imported and waiting."""
     for number in range(rounds):
-        port = free_port()
-        environment = os.environ | {"TRIPONT_NUM_DEVICES": "1", "JAX_PLATFORMS": "xpu"}
-        workers = [
-            subprocess.Popen(
-                [sys.executable, "-c", _START, str(n), str(processes), str(port)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-                env=environment,
+        with tempfile.TemporaryDirectory() as folder:
+            lines = _start_once(
+                processes, ahead, awaits, {"TRIPONT_CACHE_DIR": folder} if cold else {}
             )
-            for n in range(processes)
-        ]
-        for worker in workers:
-            assert worker.stdout is not None
-            worker.stdout.readline()
-        for worker in workers:
-            assert worker.stdin is not None
-            with contextlib.suppress(BrokenPipeError):  # of a process that failed
-                worker.stdin.write("\n")
-                worker.stdin.flush()
-        lines = [worker.stdout.readline().split() for worker in workers if worker.stdout]
-        statuses = [worker.wait() for worker in workers]
-        if any(statuses):
-            raise SystemExit("a process failed")
-        wall = [max(float(line[i]) for line in lines) for i in (0, 2, 4)]
-        used = [statistics.mean(float(line[i]) for line in lines) for i in (1, 3, 5)]
-        text = "; ".join(
-            f"{what} after {seconds:.2f} s ({cpu:.2f} s of CPU a process)"
-            for what, seconds, cpu in zip(
-                ("coordinator", "devices", "first all-reduce"), wall, used, strict=True
-            )
+        print(f"start {number}: {_told(lines)}", flush=True)
+
+
+def _start_once(
+    processes: int, ahead: float, awaits: bool, variables: dict[str, str]
+) -> list[list[float]]:
+    """What each process prints."""
+    port = free_port()
+    environment = os.environ | {"TRIPONT_NUM_DEVICES": "1", "JAX_PLATFORMS": "xpu"} | variables
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", _START, str(n), str(processes), str(port)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=environment,
         )
-        workers_used = statistics.mean(float(line[6]) for line in lines)
-        print(f"start {number}: {text}; compile worker: {workers_used:.2f} s of CPU a process")
+        for n in range(processes)
+    ]
+    for worker in workers:
+        assert worker.stdout is not None
+        worker.stdout.readline()
+    for place, worker in enumerate(workers):
+        if place == 1:
+            time.sleep(ahead)
+        assert worker.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # of a process that failed
+            worker.stdin.write("await\n" if awaits else "\n")
+            worker.stdin.flush()
+    lines = [worker.stdout.readline().split() for worker in workers if worker.stdout]
+    statuses = [worker.wait() for worker in workers]
+    if any(statuses):
+        raise SystemExit("a process failed")
+    return [list(map(float, line)) for line in lines]
+
+
+def _told(lines: list[list[float]]) -> str:
+    """Seconds until the last process is there, from the call of process 0 and from the first call of the others."""
+    first, others = lines[0][0], min(line[0] for line in lines[1:] or lines)
+    told = []
+    for place, what in enumerate(("coordinator", "devices", "first all-reduce"), 1):
+        last = max(line[2 * place] for line in lines)
+        used = statistics.mean(line[2 * place + 1] for line in lines)
+        told.append(
+            f"{what} after {last - others:.2f} s ({last - first:.2f} s from process 0's call, "
+            f"{used:.2f} s of CPU a process)"
+        )
+    told.append(f"compile worker: {statistics.mean(line[-1] for line in lines):.2f} s of CPU each")
+    return "; ".join(told)
 
 
 def main() -> None:
@@ -291,6 +320,9 @@ def main() -> None:
     parser.add_argument("--sizes", default="2x128x1024,4x256x1024,2x512x1024")
     parser.add_argument("--wire", default="", metavar="BYTES_PER_US x US")
     parser.add_argument("--start", action="store_true")
+    parser.add_argument("--first-ahead", type=float, default=0, metavar="SECONDS")
+    parser.add_argument("--await-coordinator", action="store_true")
+    parser.add_argument("--cold", action="store_true")
     parser.add_argument("--json", metavar="FILE")
     for hidden in ("--worker", "--port"):
         parser.add_argument(hidden, type=int, help=argparse.SUPPRESS)
@@ -302,7 +334,8 @@ def main() -> None:
         work(arguments.worker, arguments.processes, arguments.port, arguments.size, overlap)
         return
     if arguments.start:
-        start(arguments.processes, 3)
+        ahead, awaits = arguments.first_ahead, arguments.await_coordinator
+        start(arguments.processes, 3, ahead, awaits, arguments.cold)
         return
     found = []
     for size in arguments.sizes.split(","):

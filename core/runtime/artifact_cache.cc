@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
@@ -28,6 +29,11 @@ constexpr std::string_view kTemporary = ".tmp";
 // The bytes of all entries together, as decimal text; locked while a process counts.
 constexpr char kCounter[] = "bytes";
 constexpr int kCounterAttempts = 50;  // of a millisecond each, while others count
+// Empty: a process that compiles the program of a key locks one byte of it (as open file
+// descriptions do, so that threads exclude one another too, and a process that dies lets go).
+constexpr char kTurns[] = "compiling";
+constexpr std::chrono::seconds kLongestTurn{60};
+constexpr useconds_t kTurnPause = 2000;  // us
 
 // An entry is kCacheMagic, the SHA-256 of its key and the artifact (raw), and the artifact. The digest
 // ties an entry to its key, so that no entry answers for another one, and finds every accident. It
@@ -87,7 +93,22 @@ std::string Header(const std::string& key, std::string_view artifact) {
   return header;
 }
 
+// One byte of kTurns for this open file; false if somebody else has it locked, or it cannot be.
+bool SetTurn(const FileDescriptor& file, int64_t place, short type) {
+  struct flock range{};
+  range.l_type = type;
+  range.l_whence = SEEK_SET;
+  range.l_start = place;
+  range.l_len = 1;
+  return fcntl(file.get(), F_OFD_SETLK, &range) == 0;
+}
+
 }  // namespace
+
+CompileTurn::~CompileTurn() {
+  // A process that was forked meanwhile has the descriptor too.
+  if (file_.valid()) SetTurn(file_, place_, F_UNLCK);
+}
 
 ArtifactCache::ArtifactCache(const Options& options)
     : enabled_(options.cache),
@@ -142,6 +163,29 @@ std::optional<std::string> ArtifactCache::Lookup(const std::string& key) {
   ++counters_of_process.misses;
   if (artifact.status().code() != StatusCode::kNotFound) Remove(key, artifact.status().message());
   return std::nullopt;
+}
+
+CompileTurn ArtifactCache::TakeTurn(const std::string& key) const {
+  if (!enabled_) return {};
+  const StatusOr<PrivateFolder> folder = PrivateFolder::Make(folder_, sharing_);
+  if (!folder.ok()) return {};
+  StatusOr<FileDescriptor> file = folder->OpenFile(kTurns, true);
+  if (!file.ok()) return {};
+  int64_t place = 0;
+  std::from_chars(key.data(), key.data() + std::min<size_t>(key.size(), 15), place, 16);
+  CompileTurn turn;
+  const auto end = std::chrono::steady_clock::now() + kLongestTurn;
+  while (!SetTurn(*file, place, F_WRLCK)) {
+    if ((errno != EAGAIN && errno != EACCES && errno != EINTR) ||
+        std::chrono::steady_clock::now() > end) {
+      return turn;
+    }
+    turn.was_waited_for = true;
+    usleep(kTurnPause);
+  }
+  CompileTurn taken(std::move(*file), place);
+  taken.was_waited_for = turn.was_waited_for;
+  return taken;
 }
 
 StatusOr<std::string> ArtifactCache::ReadEntry(const PrivateFolder& folder,
@@ -244,6 +288,7 @@ int64_t ArtifactCache::Clear() {
     removed += folder->Remove(entry.name) ? 1 : 0;
   }
   folder->Remove(kCounter);
+  folder->Remove(kTurns);
   return removed;
 }
 

@@ -7,7 +7,8 @@
 // used; an entry that is not trusted, is damaged or cannot be loaded is logged, removed and
 // compiled again.
 //
-// Safe under several processes (entries appear by rename, a reader sees a whole file or none).
+// Safe under several processes (entries appear by rename, a reader sees a whole file or none), which
+// take turns to compile one program: the processes of a job ask for the same ones at the same time.
 // Never fails a compile: a folder that is full, read-only or missing is said once in the log, and
 // the program goes on without it. When all entries of the folder together exceed the size limit,
 // whoever wrote them, the ones used longest ago are removed.
@@ -20,6 +21,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "core/runtime/export.h"
 #include "core/runtime/options.h"
@@ -34,6 +36,21 @@ struct ArtifactCacheCounters {
   int64_t writes = 0;
   int64_t corrupted = 0;  // entries that were removed: damaged, not trusted, not to be loaded
   int64_t evicted = 0;
+};
+
+// The right to compile the program of a key, until it is destroyed or its process ends.
+class TRIPONT_EXPORT CompileTurn {
+ public:
+  CompileTurn() = default;  // of no use to anybody, and waited for by nobody
+  CompileTurn(FileDescriptor file, int64_t place) : file_(std::move(file)), place_(place) {}
+  CompileTurn(CompileTurn&&) = default;
+  ~CompileTurn();
+  // Whether somebody else had it first, who may have stored the entry.
+  bool was_waited_for = false;
+
+ private:
+  FileDescriptor file_;
+  int64_t place_ = 0;  // the byte of the file that is locked
 };
 
 // Thread-safe.
@@ -53,6 +70,9 @@ class TRIPONT_EXPORT ArtifactCache {
                   const std::map<std::string, std::string>& compiler_options) const;
   // The artifact stored under `key`, if it is there and whole.
   std::optional<std::string> Lookup(const std::string& key);
+  // Waits while another thread or process has the turn, up to kLongestTurn: a program is compiled
+  // twice rather than never.
+  CompileTurn TakeTurn(const std::string& key) const;
   void Store(const std::string& key, std::string_view artifact);
   // Removes the entry, which turned out to be of no use, and says so in the log.
   void Remove(const std::string& key, std::string_view reason);

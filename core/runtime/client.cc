@@ -218,9 +218,14 @@ StatusOr<CompileResult> Client::Compile(std::string_view program, std::string_vi
       cache_.enabled() && !own ? cache_.Key(program, format, compile_options, request.options) : "";
   // Who asks for dumps wants the compiler to run.
   if (!options_.dump_to.empty()) request.options.try_emplace("dump_to", options_.dump_to);
+  std::optional<CompileTurn> turn;
   if (!own && !request.options.contains("dump_to")) {
-    if (std::optional<std::string> artifact = cache_.Lookup(key))
-      return CompileResult{std::move(*artifact), true, key};
+    std::optional<std::string> artifact = cache_.Lookup(key);
+    if (!artifact) {
+      turn.emplace(cache_.TakeTurn(key));
+      if (turn->was_waited_for) artifact = cache_.Lookup(key);
+    }
+    if (artifact) return CompileResult{std::move(*artifact), true, key};
   }
   request.time_limit = options_.compile_timeout;
   request.start_limit = options_.worker_start_timeout;

@@ -125,7 +125,7 @@ constexpr Setting kSettings[] = {
      .largest = kMany},
     {.info = {"collective_timeout", "TRIPONT_COLLECTIVE_TIMEOUT",
               "seconds a device waits in a collective for the other devices of its program; 0: for "
-              "ever (default 300)"},
+              "ever (default 360)"},
      .number = &Options::collective_timeout,
      .smallest = 0,
      .largest = kMany},

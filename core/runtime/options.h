@@ -62,7 +62,7 @@ struct TRIPONT_EXPORT Options {
       -1;  // TRIPONT_ALLOCATOR_CACHE (process): free bytes kept for reuse; -1: 1/4 of the limit
   int64_t inline_ns =
       50000;  // TRIPONT_INLINE_NS (process): programs estimated cheaper run on the caller's thread
-  int64_t collective_timeout = 300;  // TRIPONT_COLLECTIVE_TIMEOUT: seconds a device waits in a
+  int64_t collective_timeout = 360;  // TRIPONT_COLLECTIVE_TIMEOUT: seconds a device waits in a
                                      // collective for the others of its program; 0: for ever
   std::string hosts_interface;  // TRIPONT_HOSTS_INTERFACE: network interface that the processes of
                                 // a job on several machines listen on; "": none

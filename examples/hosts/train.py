@@ -11,6 +11,8 @@ python examples/hosts/train.py --processes 2 --process 0 --coordinator localhost
 from __future__ import annotations
 
 import argparse
+import socket
+import time
 from functools import partial
 
 import jax
@@ -99,6 +101,18 @@ def _part_of_this_process(batch: np.ndarray, mesh: Mesh) -> np.ndarray:
     return batch[part * jax.process_index() :][:part]
 
 
+def await_coordinator(address: str, seconds: float = 300) -> None:
+    """Until process 0 listens: a process that JAX lets ask before that asks again only after a second."""
+    host, _, port = address.rpartition(":")
+    end = time.monotonic() + seconds  # after which JAX says what is wrong
+    while time.monotonic() < end:
+        try:
+            return socket.create_connection((host, int(port)), timeout=5).close()
+        except OSError:
+            time.sleep(0.005)
+    return None
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--processes", type=int, default=1)
@@ -108,6 +122,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=100)
     arguments = parser.parse_args()
     if arguments.processes > 1:
+        if arguments.process > 0:
+            await_coordinator(arguments.coordinator)
         jax.distributed.initialize(arguments.coordinator, arguments.processes, arguments.process)
     losses = train(arguments.parallel, arguments.steps)
     if jax.process_index() == 0:

@@ -12,7 +12,7 @@ from torch_xla.experimental import plugins
 
 from tripont import helper_process, library_path
 
-from . import DEVICE_TYPE, in_place, lowerings, recording
+from . import DEVICE_TYPE, in_place, last_process, lowerings, recording
 
 
 class TripontPlugin(plugins.DevicePlugin):
@@ -31,6 +31,7 @@ class TripontPlugin(plugins.DevicePlugin):
         if self.requires_xla_coordinator():
             options["node_id"] = int(os.environ["RANK"])
             options["num_nodes"] = _world_size()
+            last_process.install()
         return options
 
     def requires_xla_coordinator(self) -> bool:

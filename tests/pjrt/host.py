@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from .c_api import Api, int64_array, pointer_array
+from .key_value_store import Store
 
 # The element types of the API, with the NumPy type that a host array of them has (one byte an element below 8 bits).
 NUMPY_TYPES: dict[str, Any] = {
@@ -56,12 +57,17 @@ def aligned(array: np.ndarray, alignment: int = 64, offset: int = 0) -> np.ndarr
 class Client:
     """One client of the plugin. Handles are plain integers; what is not destroyed by a test is destroyed by close()."""
 
-    def __init__(self, api: Api, **options: str | int | bool) -> None:
+    def __init__(
+        self, api: Api, *, store: Store | None = None, **options: str | int | bool
+    ) -> None:
         self.api = api
         # No test here waits for a compile worker that it does not need, or finds another test's artifacts.
         values = {"prestart_worker": False, **options}
         self.handle = api.call(
-            "PJRT_Client_Create", create_options=api.named_values(values), num_options=len(values)
+            "PJRT_Client_Create",
+            create_options=api.named_values(values),
+            num_options=len(values),
+            **(store.fields() if store else {}),
         ).client
         listed = api.call("PJRT_Client_AddressableDevices", client=self.handle)
         self.devices = listed.pointers("addressable_devices", "num_addressable_devices")

@@ -6,71 +6,10 @@ process is of one job for good.
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
 from .c_api import Api, PjrtError
-
-_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
-_MAKE_ERROR = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t)
-
-
-class RefusedError(Exception):
-    """The store's error: the name of a PJRT_Error_Code, and a message."""
-
-
-class Store:
-    """A key-value store: ``get`` and ``put`` are the test's functions, and may raise RefusedError."""
-
-    def __init__(
-        self, api: Api, get: Callable[[str], str], put: Callable[[str, str], None]
-    ) -> None:
-        self.asked: list[str] = []
-        self.told: dict[str, str] = {}
-        self._kept: list[Any] = []
-        structs, codes = api.header.structs, api.header.enums["PJRT_Error_Code"]
-
-        def answered(args: Any, action: Callable[[], None]) -> int | None:
-            try:
-                action()
-            except RefusedError as refused:
-                name, text = refused.args
-                make = _MAKE_ERROR.from_address(args.callback_error)
-                return make(codes[f"PJRT_Error_Code_{name}"], text.encode(), len(text.encode()))
-            return None
-
-        def on_get(address: int) -> int | None:
-            args = structs["PJRT_KeyValueGetCallback_Args"].from_address(address)
-
-            def action() -> None:
-                key = ctypes.string_at(args.key, args.key_size).decode()
-                self.asked.append(key)
-                value = ctypes.create_string_buffer(get(key).encode())
-                self._kept.append(value)
-                args.value, args.value_size = ctypes.addressof(value), len(value) - 1
-
-            return answered(args, action)
-
-        def on_put(address: int) -> int | None:
-            args = structs["PJRT_KeyValuePutCallback_Args"].from_address(address)
-
-            def action() -> None:
-                key = ctypes.string_at(args.key, args.key_size).decode()
-                self.told[key] = ctypes.string_at(args.value, args.value_size).decode()
-                put(key, self.told[key])
-
-            return answered(args, action)
-
-        self.get, self.put = _CALLBACK(on_get), _CALLBACK(on_put)
-
-    def fields(self) -> dict[str, int | None]:
-        return {
-            "kv_get_callback": ctypes.cast(self.get, ctypes.c_void_p).value,
-            "kv_put_callback": ctypes.cast(self.put, ctypes.c_void_p).value,
-        }
+from .key_value_store import RefusedError, Store
 
 
 def _join(api: Api, process: int, store: Store | None, **options: int) -> PjrtError:
@@ -86,7 +25,7 @@ def _join(api: Api, process: int, store: Store | None, **options: int) -> PjrtEr
     return error.value
 
 
-def _nothing(*_: str) -> str:
+def _nothing(*_: object) -> str:
     raise RefusedError("DEADLINE_EXCEEDED", "nobody has told")
 
 
@@ -129,7 +68,7 @@ def test_a_process_that_joins_twice(api: Api, process: int) -> None:
     def put(key: str, _: str) -> None:
         raise RefusedError("ALREADY_EXISTS", f"{key} is there")
 
-    error = _join(api, process, Store(api, lambda _: "", put))
+    error = _join(api, process, Store(api, lambda *_: "", put))
     assert error.code == "FAILED_PRECONDITION"
     assert f"process {process} of 2 has tried to join this job before" in error.message
     assert "start the job anew" in error.message
@@ -147,12 +86,12 @@ def test_a_process_that_joins_twice(api: Api, process: int) -> None:
     ],
 )
 def test_what_another_process_tells_is_checked(api: Api, told: str, expected: str) -> None:
-    error = _join(api, 0, Store(api, lambda _: told, lambda *_: None))
+    error = _join(api, 0, Store(api, lambda *_: told, lambda *_: None))
     assert expected in error.message
 
 
 def test_a_store_that_fails_without_a_reason(api: Api) -> None:
-    def get(_: str) -> str:
+    def get(*_: object) -> str:
         raise RefusedError("INTERNAL", "")
 
     error = _join(api, 0, Store(api, get, lambda *_: None))

@@ -9,11 +9,10 @@ between registers and lanes; and as many vectors are written. Every vector is on
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .hlo import Instruction
+from .hlo import Instruction, strides_of
 
 
 class Digit(NamedTuple):
@@ -51,8 +50,7 @@ class LaneBlocks(NamedTuple):
 def digits(transpose: Instruction) -> list[Digit]:
     """The result's dimensions of more than one element, neighbours in the operand taken together."""
     dims = transpose.operands[0].dims
-    sources = [math.prod(dims[d + 1 :]) for d in range(len(dims))]
-    targets = [math.prod(transpose.dims[d + 1 :]) for d in range(len(dims))]
+    sources, targets = strides_of(dims), strides_of(transpose.dims)
     found: list[Digit] = []
     for place, d in enumerate(transpose.attributes["dimensions"]):
         if dims[d] == 1:

@@ -22,7 +22,7 @@ class KeyValueStore {
   // A key can be put once.
   virtual Status Put(std::string_view key, std::string_view value) = 0;
   // Ends the use of what keeps the store: calls from now on are CANCELLED. Blocks until those that
-  // run have ended.
+  // run have ended, or for a few seconds if one of them does not.
   virtual void Close() = 0;
 };
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <condition_variable>
+#include <cstdlib>
 #include <exception>
 #include <fstream>
 #include <map>
@@ -56,8 +57,9 @@ void RemoveSharedMemoryFiles() {
 }
 
 // Why the start of MPI does not come to its end after `waited`, in `call`; OK if it may yet.
+// `request`: what the coordinator's store is asked meanwhile, if anything.
 Status CheckProgress(const MpiStart& start, std::string_view call,
-                     std::chrono::steady_clock::duration waited) {
+                     std::chrono::steady_clock::duration waited, std::string_view request = "") {
   const ProcessInfo& self = start.processes[static_cast<size_t>(start.process)];
   for (size_t process = 0; process < start.processes.size(); ++process) {
     if (IsGone(self, start.processes[process])) {
@@ -66,11 +68,12 @@ Status CheckProgress(const MpiStart& start, std::string_view call,
     }
   }
   if (waited <= start.timeout) return OkStatus();
-  return DeadlineExceeded("MPI has not started in all ", start.processes.size(),
-                          " processes of the job after ",
-                          std::chrono::duration_cast<std::chrono::seconds>(waited).count(), " s (",
-                          NameOf(start.processes, start.process), " waits in ", call,
-                          "; TRIPONT_COLLECTIVE_TIMEOUT sets how long to wait, in seconds)");
+  return DeadlineExceeded(
+      "MPI has not started in all ", start.processes.size(), " processes of the job after ",
+      std::chrono::duration_cast<std::chrono::seconds>(waited).count(), " s (",
+      NameOf(start.processes, start.process), " waits in ", call,
+      request.empty() ? "" : StrCat(" for the coordinator's store, and ", request),
+      "; TRIPONT_COLLECTIVE_TIMEOUT sets how long to wait, in seconds)");
 }
 
 // A call of MPI_Init_thread, which the thread that makes it and the one that waits for it own
@@ -113,12 +116,17 @@ StatusOr<int> Await(const MpiStart& start, Initialisation& call) {
                                      [&] { return call.code.has_value(); })) {
     Status status = call.server->status();
     if (!status.ok()) {
-      status = status.WithPrefix("the coordinator's store has failed while MPI started");
+      status = status.WithPrefix(StrCat("the coordinator's store has failed while MPI started in ",
+                                        NameOf(start.processes, start.process), ", which ",
+                                        call.server->request()));
     } else {
-      status = CheckProgress(start, kCall, std::chrono::steady_clock::now() - begin);
+      status = CheckProgress(start, kCall, std::chrono::steady_clock::now() - begin,
+                             call.server->request());
     }
     if (status.ok()) continue;
     call.server->FallSilent();
+    // Not now: other processes of this machine may be about to open them.
+    std::atexit(RemoveSharedMemoryFiles);
     return status;
   }
   TRIPONT_RETURN_IF_ERROR(start.mpi->Check(*call.code, kCall));

@@ -8,8 +8,12 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <exception>
 #include <utility>
+#include <vector>
 
+#include "core/runtime/checksum.h"
+#include "core/runtime/hosts/text.h"
 #include "core/runtime/strings.h"
 
 namespace tripont::hosts {
@@ -19,6 +23,9 @@ namespace {
 constexpr int kMaxName = 256;
 constexpr int kMaxKey = 64;
 constexpr int kMaxValue = 4096;
+constexpr std::string_view kRecord = "of";  // short: everybody gets one of each process
+// What process 0 puts instead of all records: the reason follows.
+constexpr std::string_view kFailed = "failed ";
 constexpr size_t kLongestLine = 1 << 16;
 constexpr std::chrono::milliseconds kLongestGet{1000};
 
@@ -37,6 +44,33 @@ std::string_view Field(std::string_view line, std::string_view name, bool to_the
     start = space + 1;
   }
   return {};
+}
+
+// What one process has put, for the store: a line with its rank, the size of its entries and their
+// checksum, and the entries, "key value\n" each. Neither has a line break.
+std::string Record(int rank, const std::map<std::string, std::string, std::less<>>& entries) {
+  std::string text;
+  for (const auto& [key, value] : entries) text += StrCat(key, " ", value, "\n");
+  return StrCat(kRecord, " ", rank, " ", text.size(), " ", Crc32(text), "\n", text);
+}
+
+// Takes the entries of `rank` from the front of `text`. MPICH ends the process when it is given an
+// address that is not one, so what a store has changed must not come through.
+StatusOr<std::string_view> TakeRecord(std::string_view& text, int rank) {
+  const auto rubbish = [&] {
+    return DataLoss("its answer is not what process ", rank, " has put");
+  };
+  const size_t end = text.find('\n');
+  if (end == std::string_view::npos) return rubbish();
+  const std::vector<std::string> fields = Split(text.substr(0, end), ' ');
+  if (fields.size() != 4 || fields[0] != kRecord || ToNumber(fields[1]) != rank) return rubbish();
+  text.remove_prefix(end + 1);
+  const std::optional<int64_t> size = ToNumber(fields[2]);
+  if (!size || *size < 0 || static_cast<size_t>(*size) > text.size()) return rubbish();
+  const std::string_view entries = text.substr(0, static_cast<size_t>(*size));
+  if (ToNumber(fields[3]) != static_cast<int64_t>(Crc32(entries))) return rubbish();
+  text.remove_prefix(entries.size());
+  return entries;
 }
 
 bool WriteAll(int descriptor, std::string_view text) {
@@ -62,7 +96,11 @@ StatusOr<std::unique_ptr<PmiServer>> PmiServer::Start(std::shared_ptr<KeyValueSt
   std::unique_ptr<PmiServer> server(new PmiServer(std::move(store), std::move(settings)));
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, server->ends_) != 0)
     return Internal("cannot make a pair of sockets: ", std::strerror(errno));
-  server->thread_ = std::thread([raw = server.get()] { raw->Serve(); });
+  try {
+    server->thread_ = std::thread([raw = server.get()] { raw->Serve(); });
+  } catch (const std::exception& error) {
+    return ResourceExhausted("there is no thread that could answer MPI: ", error.what());
+  }
   return server;
 }
 
@@ -112,9 +150,7 @@ std::string PmiServer::Answer(std::string_view line) {
   if (command == "barrier_in") {
     const Status status = Barrier();
     if (status.ok()) return "cmd=barrier_out rc=0";
-    const std::lock_guard<std::mutex> lock(mutex_);
-    status_ = status;
-    FallSilent();
+    Fail(status);
     return "";
   }
   if (command == "get") {
@@ -131,8 +167,35 @@ Status PmiServer::status() const {
   return status_;
 }
 
+std::string PmiServer::Prefix() const {
+  return StrCat("tripont/pmi/", settings_.job, "/", barriers_, "/");
+}
+
+void PmiServer::Fail(const Status& status) {
+  const bool was_silent = silent_.load(std::memory_order_acquire);
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    status_ = status;
+  }
+  FallSilent();
+  // So that the others do not wait for their time limit, if they can be told.
+  if (settings_.rank == 0 && !was_silent)
+    (void)store_->Put(Prefix() + "all", StrCat(kFailed, status.message()));
+}
+
+std::string PmiServer::request() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return request_;
+}
+
+void PmiServer::SetRequest(std::string what) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  request_ = std::move(what);
+}
+
 // In short calls, each of which the client's destruction would have to wait for.
-StatusOr<std::string> PmiServer::Get(const std::string& key) {
+StatusOr<std::string> PmiServer::Get(const std::string& key, std::string what) {
+  SetRequest(std::move(what));
   while (true) {
     StatusOr<std::string> value = store_->Get(key, kLongestGet);
     if (value.ok() || value.status().code() != StatusCode::kDeadlineExceeded) return value;
@@ -140,34 +203,54 @@ StatusOr<std::string> PmiServer::Get(const std::string& key) {
   }
 }
 
+Status PmiServer::Put(const std::string& key, std::string_view value, std::string what) {
+  SetRequest(std::move(what));
+  return store_->Put(key, value);
+}
+
 // Process 0 gathers what all have put, and the others get it from there in one piece: as many
-// messages as there are processes. An entry is "key value\n"; neither has a line break.
+// messages as there are processes.
+StatusOr<std::string> PmiServer::Exchange(const std::string& prefix, std::string mine) {
+  if (settings_.rank != 0) {
+    TRIPONT_RETURN_IF_ERROR(
+        Put(StrCat(prefix, settings_.rank), mine, "asks it to take its addresses"));
+    return Get(prefix + "all", "asks it for the addresses of all processes");
+  }
+  for (int rank = 1; rank < settings_.size; ++rank) {
+    TRIPONT_ASSIGN_OR_RETURN(
+        const std::string theirs,
+        Get(StrCat(prefix, rank), StrCat("asks it for the addresses of process ", rank)));
+    std::string_view rest = theirs;
+    TRIPONT_RETURN_IF_ERROR(TakeRecord(rest, rank).status());
+    mine += theirs;
+  }
+  TRIPONT_RETURN_IF_ERROR(
+      Put(prefix + "all", mine, "asks it to take the addresses of all processes"));
+  return mine;
+}
+
 Status PmiServer::Barrier() {
-  const std::string prefix = StrCat("tripont/pmi/", settings_.job, "/", barriers_++, "/");
-  std::string mine = "\n";  // not every store takes an empty value
-  for (const auto& [key, value] : put_) mine += StrCat(key, " ", value, "\n");
+  const StatusOr<std::string> all = Exchange(Prefix(), Record(settings_.rank, put_));
+  if (!all.ok()) return all.status();
+  if (all->starts_with(kFailed)) {
+    return Unavailable("process 0 could not gather them: ",
+                       std::string_view(*all).substr(kFailed.size()));
+  }
+  ++barriers_;
   put_.clear();
-  std::string all;
-  if (settings_.rank == 0) {
-    all = std::move(mine);
-    for (int rank = 1; rank < settings_.size; ++rank) {
-      TRIPONT_ASSIGN_OR_RETURN(const std::string theirs, Get(StrCat(prefix, rank)));
-      all += theirs;
+  std::string_view rest = *all;
+  for (int rank = 0; rank < settings_.size; ++rank) {
+    TRIPONT_ASSIGN_OR_RETURN(std::string_view entries, TakeRecord(rest, rank));
+    while (!entries.empty()) {
+      const std::string_view entry = entries.substr(0, entries.find('\n'));
+      entries.remove_prefix(std::min(entries.size(), entry.size() + 1));
+      const size_t space = entry.find(' ');
+      if (space == std::string_view::npos) continue;
+      known_.insert_or_assign(std::string(entry.substr(0, space)),
+                              std::string(entry.substr(space + 1)));
     }
-    TRIPONT_RETURN_IF_ERROR(store_->Put(prefix + "all", all));
-  } else {
-    TRIPONT_RETURN_IF_ERROR(store_->Put(StrCat(prefix, settings_.rank), mine));
-    TRIPONT_ASSIGN_OR_RETURN(all, Get(prefix + "all"));
   }
-  std::string_view rest = all;
-  while (!rest.empty()) {
-    const std::string_view entry = rest.substr(0, rest.find('\n'));
-    rest.remove_prefix(std::min(rest.size(), entry.size() + 1));
-    const size_t space = entry.find(' ');
-    if (space == std::string_view::npos) continue;
-    known_.insert_or_assign(std::string(entry.substr(0, space)),
-                            std::string(entry.substr(space + 1)));
-  }
+  SetRequest("");
   return OkStatus();
 }
 

@@ -45,13 +45,23 @@ class PmiServer {
   void FallSilent() { silent_.store(true, std::memory_order_release); }
   // Why it fell silent by itself: the store failed. Thread-safe.
   Status status() const;
+  // What it is in the middle of asking the store, after "which ": "asks it for the addresses of
+  // process 1". Empty if nothing. Thread-safe.
+  std::string request() const;
 
  private:
   PmiServer(std::shared_ptr<KeyValueStore> store, Settings settings);
   void Serve();
   std::string Answer(std::string_view line);
   Status Barrier();
-  StatusOr<std::string> Get(const std::string& key);
+  void Fail(const Status& status);
+  std::string Prefix() const;  // of the keys of this barrier
+  // What all processes have put since the last barrier, in the form of Record().
+  StatusOr<std::string> Exchange(const std::string& prefix, std::string mine);
+  // `what`: the request, for people.
+  StatusOr<std::string> Get(const std::string& key, std::string what);
+  Status Put(const std::string& key, std::string_view value, std::string what);
+  void SetRequest(std::string what);
 
   const std::shared_ptr<KeyValueStore> store_;
   const Settings settings_;
@@ -61,7 +71,8 @@ class PmiServer {
   std::map<std::string, std::string, std::less<>> known_;  // of all processes
   std::atomic<bool> silent_{false};
   mutable std::mutex mutex_;
-  Status status_;  // with the mutex
+  Status status_;        // with the mutex
+  std::string request_;  // with the mutex
   std::thread thread_;
 };
 

@@ -5,17 +5,20 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import signal
 import struct
 import subprocess
 import sys
 import threading
+import time
 import zlib
+from pathlib import Path
 
 import pytest
 from tripont.core import _tripont
 
 from tests.core.runtime import programs
-from tests.core.runtime.conftest import status
+from tests.core.runtime.conftest import is_alive, status
 
 
 @pytest.fixture
@@ -173,7 +176,7 @@ def test_full_disk(make_client, program, capfd):
     )  # fmt: skip
     assert process.stdout.split() == ["True", "False", "False"], process.stderr
     assert process.stderr.count("cannot write to the cache folder") == 1
-    assert os.listdir(folder) == []
+    assert os.listdir(folder) == ["compiling"]  # which is empty (TakeTurn)
 
 
 def test_size_limit_removes_what_was_used_longest_ago(make_client, program, folder):
@@ -238,6 +241,74 @@ def test_clear(make_client, program, folder):
     assert client.clear_cache() == 1
     assert entries(folder) == []
     assert client.compile(program)[1] is False
+
+
+ONE_COMPILE = """
+import sys
+from tripont.core import _tripont
+python, folder, program, expected = sys.argv[1:]
+client = _tripont.Client({"python": python, "cache_dir": folder, "prestart_worker": False})
+print("asks", flush=True)
+artifact, from_cache = client.compile(b"artifact " + program.encode())
+assert artifact == open(expected, "rb").read()
+print("cache" if from_cache else "compiled")
+"""
+
+
+def children(process):
+    found = []
+    for file in Path(f"/proc/{process.pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found += map(int, file.read_text().split())
+    return found
+
+
+@pytest.fixture
+def ask(program, folder, fake_python, tmp_path):
+    """Start processes whose compile workers wait until the named pipe is written; they are asking by now."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    started = []
+
+    def start(count):
+        path = program.split(b" ", 1)[1].decode()
+        command = [sys.executable, "-c", ONE_COMPILE, fake_python, str(folder), str(pipe), path]
+        new = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(count)]
+        started.extend(new)
+        assert [process.stdout.readline() for process in new] == ["asks\n"] * count
+        time.sleep(
+            0.5
+        )  # the worker of a process that did not wait for its turn would open the pipe
+        return new
+
+    yield start, pipe
+    for process in started:
+        for pid in children(process):
+            os.kill(pid, signal.SIGKILL)
+        process.kill()
+        process.communicate()
+
+
+def test_processes_take_turns_to_compile_a_program(program, ask):
+    """The pipe is written once: a second worker would read nothing, or wait."""
+    start, pipe = ask
+    processes = start(3)
+    pipe.write_bytes(Path(program.split(b" ", 1)[1].decode()).read_bytes())
+    answers = [process.communicate(timeout=60)[0] for process in processes]
+    assert sorted(answers) == ["cache\n", "cache\n", "compiled\n"]
+
+
+def test_the_turn_of_a_process_that_is_killed(program, ask):
+    start, pipe = ask
+    [first] = start(1)
+    [second] = start(1)
+    [worker] = children(first)  # in a session of its own
+    first.kill()
+    os.kill(worker, signal.SIGKILL)
+    while is_alive(worker):  # it would take what is written
+        time.sleep(0.01)
+    pipe.write_bytes(Path(program.split(b" ", 1)[1].decode()).read_bytes())
+    assert second.communicate(timeout=60)[0] == "compiled\n"
 
 
 def test_many_threads_and_processes(make_client, program, folder, fake_python):

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,61 @@ def test_what_jax_asks_for() -> None:
     ended = processes.run("jax_interface", devices=2)
     processes.check(ended)
     assert all("OK" in e.output for e in ended)
+
+
+def _slurm(process: int, job: int) -> dict[str, str]:
+    return {
+        "SLURM_JOB_ID": str(job),
+        "SLURM_STEP_NODELIST": "localhost",
+        "SLURM_NTASKS": "2",
+        "SLURM_PROCID": str(process),
+        "SLURM_LOCALID": str(process),
+    }
+
+
+def _open_mpi(process: int, job: int) -> dict[str, str]:
+    return {
+        "OMPI_MCA_orte_hnp_uri": f"{job}.0;tcp://127.0.0.1:51911",
+        "OMPI_COMM_WORLD_SIZE": "2",
+        "OMPI_COMM_WORLD_RANK": str(process),
+        "OMPI_COMM_WORLD_LOCAL_RANK": str(process),
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", [_slurm, _open_mpi])
+def test_jax_finds_the_job(launcher: Callable[[int, int], dict[str, str]]) -> None:
+    """As under Slurm and Open MPI: JAX makes the coordinator's port of the number of the job."""
+    job = processes.free_port()
+    ended = processes.run("detected", of_process={p: launcher(p, job) for p in range(2)})
+    processes.check(ended)
+    for process, one in enumerate(ended):
+        assert f"PROCESS {process} of 2 sum 2.0" in one.output
+
+
+@pytest.mark.slow
+def test_under_mpiexec() -> None:
+    """MPI's own launcher has a process manager, which is not asked: JAX's coordinator has told the processes."""
+    mpiexec = Path(sys.executable).with_name("mpiexec")
+    if not mpiexec.exists():
+        pytest.skip("needs the mpiexec of the package mpich")
+    program = (
+        "import os, sys; from tests.integration.hosts import workers; "
+        "workers.join(int(os.environ['PMI_RANK']), int(os.environ['PMI_SIZE']), sys.argv[1]); "
+        "workers.detected()"
+    )
+    ended = subprocess.run(
+        [str(mpiexec), "-n", "2", sys.executable, "-c", program, str(processes.free_port())],
+        cwd=Path(__file__).parents[3],
+        env=os.environ | {"TRIPONT_NUM_DEVICES": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=processes.LIMIT,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    for process in range(2):
+        assert f"PROCESS {process} of 2 sum 2.0" in ended.stdout
 
 
 def test_arrays_go_to_devices_of_another_process() -> None:

@@ -167,6 +167,13 @@ def jax_interface() -> None:
     print("OK")
 
 
+def detected() -> None:
+    """JAX finds its arguments in what a launcher tells (join)."""
+    mesh = Mesh(np.array(jax.devices()), "x")
+    total = np.asarray(_psum(mesh).addressable_data(0))[0, 0]
+    print("PROCESS", jax.process_index(), "of", jax.process_count(), "sum", total)
+
+
 def transfers() -> None:
     """jax.device_put to devices of the other process: small and large arrays, both ways at once, and dtypes."""
     process = jax.process_index()
@@ -697,5 +704,8 @@ def listening() -> None:
 
 if __name__ == "__main__":
     _function, _process, _processes, _coordinator, *_rest = sys.argv[1:]
-    join(int(_process), int(_processes), _coordinator)
+    if _function == "detected":
+        jax.distributed.initialize()
+    else:
+        join(int(_process), int(_processes), _coordinator)
     globals()[_function](*_rest)
