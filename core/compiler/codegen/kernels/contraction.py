@@ -39,7 +39,7 @@ from ..representation import Element, components
 from .contraction_copies import copied_panels
 from .contraction_dots import Dots
 from .contraction_loops import Coordinates, Loops, Reader, analyse
-from .contraction_panels import panels
+from .contraction_panels import Panels
 from .emit import EmittedKernel, Frame
 from .loops import count, mask_of
 
@@ -73,7 +73,7 @@ class _Kernel(Loops):
                 return copied_panels(self), cost
             return Dots(self).emit(), cost
         if self.streams() and not self.dtype.is_complex:
-            return panels(self), cost
+            return Panels(self).emit(), cost
         if self.copies_panels():
             return copied_panels(self), cost
         return self.columns_tiles(), cost
@@ -120,11 +120,7 @@ class _Kernel(Loops):
                             right.append(self.read(1, {**fixed_at, **at, column: column_at[v]}))
                     else:
                         right.append(self.read(1, {**fixed_at, **at, column: column_at[v]}))
-                for r in range(height):
-                    left_value = self.read(0, {**fixed_at, **at, row: row_at[r]})
-                    for v in range(width):
-                        n = r * width + v
-                        accumulators[n] = self.multiply_add(left_value, right[v], accumulators[n])
+                self.add_products({**fixed_at, **at}, row_at, right, accumulators)
 
             start = [self.zeros(lanes) for _ in range(height * width)]
             values = self.contract(c.contracted, unroll, start, step)

@@ -99,7 +99,7 @@ def copied_panels(loops: Loops) -> int:
                 to = b.mul(b.sub(k, start), i64(across * lanes))
                 store(panel, to, [part for value in values for part in components(value)])
 
-        def product(rows: Sequence[Coordinate], start: Value, stop: Value) -> list[Value]:
+        def product(rows: list[Coordinate], start: Value, stop: Value) -> list[Value]:
             zeros = [llvm_ir.zero(type_)] * (height * across)
             with g.loop(start, stop, 1, zeros) as (k, carried, results):
                 at = {**fixed_at, depth: Coordinate(k, 0, 1, None, 0, depth.size - 1, 1)}
@@ -107,11 +107,7 @@ def copied_panels(loops: Loops) -> int:
                     load(panel, b.mul(b.sub(k, start), i64(across * lanes)), across)
                 )
                 totals = loops.grouped(list(carried))
-                for r in range(height):
-                    factor = loops.read(0, {**at, row: rows[r]})
-                    for v in range(width):
-                        n = r * width + v
-                        totals[n] = loops.multiply_add(factor, right[v], totals[n])
+                loops.add_products(at, rows, right, totals)
                 carried[:] = [part for total in totals for part in components(total)]
             return list(results)
 

@@ -146,13 +146,9 @@ class Dots:
         """Add the products at ``k``, which the matrix may have elsewhere, to the tile's accumulators."""
         at = {**self.fixed_at, **at, self.minor: k}
         right_at = {**at, self.minor: k_right or k}
-        column, row = self.loops.column, self.loops.row
+        column = self.loops.column
         right = [self.loops.read(1, {**right_at, column: place}) for place in self.column_at]
-        for r in range(self.height):
-            left_value = self.loops.read(0, {**at, row: self.row_at[r]})
-            for v in range(self.width):
-                n = r * self.width + v
-                accumulators[n] = self.loops.multiply_add(left_value, right[v], accumulators[n])
+        self.loops.add_products(at, self.row_at, right, accumulators)
 
     def in_matrix(self, start: Coordinate, by: int) -> Coordinate:
         """Where the terms are in the matrix that rows have ``by`` behind ``start``."""

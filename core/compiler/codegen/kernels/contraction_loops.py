@@ -215,6 +215,15 @@ class Loops(Products):
                 index[d.result] = coordinate
         self.write(tuple(index), value, mask)
 
+    def add_products(
+        self, at: Coordinates, rows: list[Coordinate], right: list[Element], totals: list[Element]
+    ) -> None:
+        """Add the products of lhs at ``at`` in each of ``rows`` with ``right`` to ``totals``, row by row."""
+        for r, place in enumerate(rows):
+            left = self.read(0, {**at, self.row: place})
+            for n, value in enumerate(right, r * len(right)):
+                totals[n] = self.multiply_add(left, value, totals[n])
+
     def load_vector(self, buffer: Value, place: Value, lanes: int) -> Value:
         """A vector of numbers in memory of the kernel's own."""
         b = self.g.builder
