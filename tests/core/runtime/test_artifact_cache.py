@@ -302,6 +302,8 @@ def test_the_turn_of_a_process_that_is_killed(program, ask):
     start, pipe = ask
     [first] = start(1)
     [second] = start(1)
+    while not children(first):
+        time.sleep(0.01)
     [worker] = children(first)  # in a session of its own
     first.kill()
     os.kill(worker, signal.SIGKILL)
