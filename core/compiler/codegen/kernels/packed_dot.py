@@ -115,8 +115,12 @@ class _PackedDot(tiles.Places):
                 tall = -(-tall // 2)
             else:
                 wide = -(-wide // 2)
-        # Blocks of one size: 5 tiles are 3 and 2, not 4 and 1.
-        self.tall = -(-self.tiles // -(-self.tiles // tall))
+        # Blocks of one size: 5 tiles are 3 and 2, not 4 and 1. Few blocks are an even number, as threads mostly are.
+        rows = -(-self.tiles // tall)
+        units = batches * rows * -(-self.panels // wide)
+        if units % 2 and 1 < units < costs.threads.long_units:
+            rows += 1
+        self.tall = -(-self.tiles // rows)
         self.wide = -(-self.panels // -(-self.panels // wide))
         self.unit_ns = self.tall * self.wide * tile_ns
 
