@@ -19,6 +19,7 @@
 #include "core/runtime/client.h"
 #include "core/runtime/cpu_info.h"
 #include "core/runtime/installation.h"
+#include "core/runtime/interrupt.h"
 #include "core/runtime/logging.h"
 
 namespace tripont {
@@ -165,23 +166,28 @@ std::optional<std::string> ArtifactCache::Lookup(const std::string& key) {
   return std::nullopt;
 }
 
-CompileTurn ArtifactCache::TakeTurn(const std::string& key) const {
-  if (!enabled_) return {};
+StatusOr<CompileTurn> ArtifactCache::TakeTurn(const std::string& key,
+                                              std::chrono::seconds longest) const {
+  if (!enabled_) return CompileTurn();
   const StatusOr<PrivateFolder> folder = PrivateFolder::Make(folder_, sharing_);
-  if (!folder.ok()) return {};
+  if (!folder.ok()) return CompileTurn();
   StatusOr<FileDescriptor> file = folder->OpenFile(kTurns, true);
-  if (!file.ok()) return {};
+  if (!file.ok()) return CompileTurn();
   int64_t place = 0;
   std::from_chars(key.data(), key.data() + std::min<size_t>(key.size(), 15), place, 16);
   CompileTurn turn;
-  const auto end = std::chrono::steady_clock::now() + kLongestTurn;
+  const auto end = std::chrono::steady_clock::now() +
+                   (longest > longest.zero() ? std::min(longest, kLongestTurn) : kLongestTurn);
   while (!SetTurn(*file, place, F_WRLCK)) {
     if ((errno != EAGAIN && errno != EACCES && errno != EINTR) ||
         std::chrono::steady_clock::now() > end) {
       return turn;
     }
     turn.was_waited_for = true;
-    usleep(kTurnPause);
+    if (usleep(kTurnPause) != 0 && errno == EINTR && InterruptedBySignal()) {
+      return Cancelled(
+          "a signal interrupted the wait for another process or thread that compiles the program");
+    }
   }
   CompileTurn taken(std::move(*file), place);
   taken.was_waited_for = turn.was_waited_for;

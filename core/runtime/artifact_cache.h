@@ -16,6 +16,7 @@
 #define TRIPONT_CORE_RUNTIME_ARTIFACT_CACHE_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -44,6 +45,7 @@ class TRIPONT_EXPORT CompileTurn {
   CompileTurn() = default;  // of no use to anybody, and waited for by nobody
   CompileTurn(FileDescriptor file, int64_t place) : file_(std::move(file)), place_(place) {}
   CompileTurn(CompileTurn&&) = default;
+  CompileTurn& operator=(CompileTurn&&) = default;
   ~CompileTurn();
   // Whether somebody else had it first, who may have stored the entry.
   bool was_waited_for = false;
@@ -70,9 +72,10 @@ class TRIPONT_EXPORT ArtifactCache {
                   const std::map<std::string, std::string>& compiler_options) const;
   // The artifact stored under `key`, if it is there and whole.
   std::optional<std::string> Lookup(const std::string& key);
-  // Waits while another thread or process has the turn, up to kLongestTurn: a program is compiled
-  // twice rather than never.
-  CompileTurn TakeTurn(const std::string& key) const;
+  // Waits while another thread or process has the turn, up to a minute, or to `longest` if that is
+  // less and not 0: a program is compiled twice rather than never. CANCELLED if a signal's handler
+  // raises meanwhile (interrupt.h).
+  StatusOr<CompileTurn> TakeTurn(const std::string& key, std::chrono::seconds longest) const;
   void Store(const std::string& key, std::string_view artifact);
   // Removes the entry, which turned out to be of no use, and says so in the log.
   void Remove(const std::string& key, std::string_view reason);

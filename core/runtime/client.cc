@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <utility>
 
@@ -218,12 +219,13 @@ StatusOr<CompileResult> Client::Compile(std::string_view program, std::string_vi
       cache_.enabled() && !own ? cache_.Key(program, format, compile_options, request.options) : "";
   // Who asks for dumps wants the compiler to run.
   if (!options_.dump_to.empty()) request.options.try_emplace("dump_to", options_.dump_to);
-  std::optional<CompileTurn> turn;
+  CompileTurn turn;  // until the entry is stored
   if (!own && !request.options.contains("dump_to")) {
     std::optional<std::string> artifact = cache_.Lookup(key);
     if (!artifact) {
-      turn.emplace(cache_.TakeTurn(key));
-      if (turn->was_waited_for) artifact = cache_.Lookup(key);
+      TRIPONT_ASSIGN_OR_RETURN(
+          turn, cache_.TakeTurn(key, std::chrono::seconds(options_.compile_timeout)));
+      if (turn.was_waited_for) artifact = cache_.Lookup(key);
     }
     if (artifact) return CompileResult{std::move(*artifact), true, key};
   }

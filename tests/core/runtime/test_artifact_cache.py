@@ -276,9 +276,8 @@ def ask(program, folder, fake_python, tmp_path):
         new = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(count)]
         started.extend(new)
         assert [process.stdout.readline() for process in new] == ["asks\n"] * count
-        time.sleep(
-            0.5
-        )  # the worker of a process that did not wait for its turn would open the pipe
+        # The worker of a process that did not wait for its turn would open the pipe meanwhile.
+        time.sleep(0.5)
         return new
 
     yield start, pipe
@@ -311,6 +310,18 @@ def test_the_turn_of_a_process_that_is_killed(program, ask):
         time.sleep(0.01)
     pipe.write_bytes(Path(program.split(b" ", 1)[1].decode()).read_bytes())
     assert second.communicate(timeout=60)[0] == "compiled\n"
+
+
+def test_ctrl_c_ends_the_wait_for_a_turn(program, ask):
+    start, pipe = ask
+    [first] = start(1)
+    [second] = start(1)
+    second.send_signal(signal.SIGINT)
+    second.communicate(timeout=30)  # the first one still has the turn
+    assert second.returncode == -signal.SIGINT
+    assert first.poll() is None
+    pipe.write_bytes(Path(program.split(b" ", 1)[1].decode()).read_bytes())
+    assert first.communicate(timeout=60)[0] == "compiled\n"
 
 
 def test_many_threads_and_processes(make_client, program, folder, fake_python):
