@@ -422,6 +422,8 @@ _ARRANGE: Final[dict[str, Callable[[Instruction, int], Instruction | None]]] = {
 
 # ----------------------------------------------------------------------------------------------------- matching
 
+# What takes long. Rewriting with an eye on other readers makes neither more nor fewer of them follow one another.
+_LONG: Final = frozenset(("conditional", "convolution", "custom-call", "dot", "while"))
 # What is there from the start, and the least distance of two places.
 _GIVEN: Final = frozenset(("parameter", "constant"))
 _STEP: Final = 1e-4
@@ -484,15 +486,29 @@ def _combine_all_reduces(
     that follows from the order of the collectives in the program, and from what each of them waits for. It never
     follows from who else reads an operand or a result. Only the place of a group among other work, which is behind its
     last operand, does.
+
+    A partitioner's program has the gradients of the first layer first, which are computed last. So all-reduces of one
+    kind that do not wait for one another come in the order of the longest way to them through work that takes long.
     """
-    groups, depth = _joined(computation, module)
+    kinds, depth = _joined(computation, module)
+    groups = [group for kind in kinds for group in kind if len(group) > 1]
     own_collectives = (i for i in computation.instructions if i.opcode in _MEETINGS)
     number = {i: n for n, i in enumerate(own_collectives, first)}
-    if not groups:
+    if not groups and all(len(kind) == 1 for kind in kinds):
         return computation, [(n,) for n in number.values()]
     place = {i: n for n, i in enumerate(computation.instructions)}
-    # When an all-reduce can begin: behind its last operand.
+    # Where a collective stands in the order of all: the groups of a kind take one another's places.
+    turn: dict[Instruction, int] = {}
+    for kind in kinds:
+        last = [max(place[member] for member in group) for group in kind]
+        for group, at_last in zip(kind, sorted(last), strict=True):
+            turn |= dict.fromkeys(group, at_last)
     eager = eager_places(computation.instructions, lambda i: i.opcode == "all-reduce")
+
+    def begins(i: Instruction) -> float:
+        """Where an instruction would stand: an all-reduce behind its last operand."""
+        return max(eager[o] for o in i.operands) + _STEP / 2 if i in turn else eager[i]
+
     group_of = {i: group for group in groups for i in group}
     mapped: dict[Instruction, Instruction] = {}
     whole_of: dict[Instruction, Instruction] = {}  # of a member
@@ -508,14 +524,14 @@ def _combine_all_reduces(
             mapped[i] = i.with_operands([mapped[o] for o in i.operands])
             if i in number:
                 members[mapped[i]] = (number[i],)
-            at[mapped[i]], own[mapped[i]] = eager[i], place[i]
+            at[mapped[i]], own[mapped[i]] = begins(i), turn.get(i, place[i])
             continue
         operands = [mapped[o] for member in group for o in member.operands]
         shape = TupleShape(tuple(o.shape for o in operands))  # type: ignore[misc]
         whole = i.replace(shape=shape, operands=operands)
         members[whole] = tuple(number[member] for member in group)
-        at[whole] = max(eager[o] for member in group for o in member.operands) + _STEP / 2
-        own[whole] = place[group[-1]]
+        at[whole] = max(map(begins, group))
+        own[whole] = turn[i]
         first = 0
         for member in group:
             values = [get_tuple_element(whole, first + n) for n in range(len(member.operands))]
@@ -529,8 +545,8 @@ def _combine_all_reduces(
             for value in (*values, mapped[member]):
                 at[value] = own[value] = place[member]
 
-    # The order of collectives: that of the program, a group where its last member is, and each side effect behind all
-    # collectives that the program begins before it, read or not.
+    # The order of collectives: that of their turns, and each side effect behind all collectives that the program begins
+    # before it, read or not.
     effects: list[Instruction] = []
     before: dict[Instruction, list[Instruction]] = {}
     begun: list[Instruction] = []
@@ -555,17 +571,21 @@ def _combine_all_reduces(
 
 def _joined(
     computation: Computation, module: Module
-) -> tuple[list[list[Instruction]], dict[Instruction, int]]:
-    """The all-reduces that become one, in the program's order; for each instruction, how many collectives there are
-    up to it on the longest way from the parameters.
+) -> tuple[list[list[list[Instruction]]], dict[Instruction, int]]:
+    """For each kind of all-reduces that do not wait for one another, those that become one, the first to begin first;
+    for each instruction, how many collectives there are up to it on the longest way from the parameters.
 
     A side effect waits for all collectives that the program begins before it: one that comes earlier may read them.
     """
     depth: dict[Instruction, int] = {}
+    long: dict[
+        Instruction, int
+    ] = {}  # the most instructions that take long on a way from the parameters
     kinds: dict[Hashable, list[Instruction]] = {}
     deepest = 0  # of the collectives up to here
     for i in computation.instructions:
         level = max((depth[o] for o in i.operands), default=0)
+        long[i] = max((long[o] for o in i.operands), default=0) + (i.opcode in _LONG)
         if i.has_side_effect:
             level = max(level, deepest)
         if i.opcode == "all-reduce":
@@ -577,19 +597,20 @@ def _joined(
             level += 1
             deepest = max(deepest, level)
         depth[i] = level
-    groups: list[list[Instruction]] = []
+    joined: list[list[list[Instruction]]] = []
     for same in kinds.values():
+        groups: list[list[Instruction]] = []
         together: list[Instruction] = []
         size = 0
-        for i in same:
+        for i in sorted(same, key=long.__getitem__):
             more = sum(o.shape.bytes for o in i.operands if isinstance(o.shape, Shape))
             if module.overlaps and together and size + more > TOGETHER_BYTES:
                 groups.append(together)
                 together, size = [], 0
             together.append(i)
             size += more
-        groups.append(together)
-    return [group for group in groups if len(group) > 1], depth
+        joined.append([*groups, together])
+    return joined, depth
 
 
 def _in_order(

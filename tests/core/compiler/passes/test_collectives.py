@@ -191,6 +191,36 @@ def test_who_else_reads_a_gradient_does_not_change_what_is_reduced_with_it(
     assert [c.attributes["config"]["meeting"] for c in found] == list(range(len(together)))
 
 
+@pytest.mark.parametrize(
+    "size", [512, 1024]
+)  # rows of 1 MB of which four fit together, and of 4 MB
+@pytest.mark.parametrize("also_read", [(), (0,), (1, 2), (4,), (0, 1, 2, 3, 4)])
+def test_gradients_that_are_computed_first_are_reduced_first(
+    also_read: tuple[int, ...], size: int
+) -> None:
+    """A backward pass whose results are in the order of the layers: each is behind one product more than the next."""
+    x, w = parameter(0, size, size), parameter(1, size, size)
+    numbers = hlo.DotDimensionNumbers((1,), (0,), (), ())
+    backward = [x]
+    for _ in range(5):
+        product = op(
+            "dot", backward[-1], w, dims=(size, size), precision=(), dimension_numbers=numbers
+        )
+        backward.append(product)
+    gradients = backward[:0:-1]
+    read = [op("abs", gradients[n]) for n in also_read]
+    reduced = [all_reduce(g) for g in gradients]
+    m = in_order([x, w], [*backward[1:], *read, *reduced], [*reduced, *read])
+    together = [gradients[:0:-1], gradients[:1]] if size == 512 else [[g] for g in gradients[::-1]]
+    m = run(m)
+    found = calls(m)
+    assert [list(c.operands) for c in found] == together
+    assert [c.attributes["config"]["meeting"] for c in found] == list(range(len(together)))
+    # Each begins before the products that it does not wait for.
+    order = m.entry.instructions
+    assert order.index(found[0]) < order.index(gradients[0])
+
+
 @pytest.mark.parametrize("also_read", [False, True])
 def test_a_loop_with_a_collective_keeps_its_place_among_collectives(also_read: bool) -> None:
     x, y, z = (parameter(n, 4) for n in range(3))
