@@ -10,7 +10,9 @@ between registers and lanes; and as many vectors are written. Every vector is on
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+
+import numpy as np
 
 from .hlo import Instruction, strides_of
 
@@ -62,6 +64,15 @@ def digits(transpose: Instruction) -> list[Digit]:
     return found
 
 
+def places(parts: Sequence[Digit], strides: Literal["source", "target"]) -> np.ndarray:
+    """Where the elements of a few of a transpose's digits are, from their first one: in the result's order, as s64."""
+    found = np.zeros(1, np.int64)
+    for part in parts:
+        stride: int = getattr(part, strides)
+        found = (found[:, None] + stride * np.arange(part.size)).ravel()
+    return found
+
+
 def lane_blocks(transpose: Instruction, most_lanes: int) -> LaneBlocks | None:
     """The blocks of a transpose, in vectors of up to ``most_lanes`` elements; None if vectors of four are too long."""
     parts: list[Digit] = []
@@ -97,4 +108,4 @@ def _joined(parts: Sequence[Digit]) -> tuple[Digit, ...]:
     return tuple(joined)
 
 
-__all__ = ["Digit", "LaneBlocks", "digits", "lane_blocks"]
+__all__ = ["Digit", "LaneBlocks", "digits", "lane_blocks", "places"]

@@ -28,7 +28,7 @@ from ..ir.hlo import (
     broadcast,
     constant,
 )
-from ..ir.lane_blocks import Digit, digits
+from ..ir.lane_blocks import Digit, digits, places
 from ..ir.patterns import reshape, splat_value
 from .rewrite import map_computations, sweep, with_called, with_entry
 
@@ -100,11 +100,11 @@ def _gathered(i: Instruction, runs: Sequence[Digit], costs: Transposes) -> Instr
         cut -= 1
         size *= runs[cut].size
     outer, inner = runs[:cut], runs[cut:]
-    row = constant(_places(inner), dtypes.U32, i.metadata)
+    row = constant(places(inner, "source").astype(np.uint32), dtypes.U32, i.metadata)
     starts = _starts(outer, i)
     dims = (starts.elements, row.elements)
     # Both are below the number of elements, and so is their sum.
-    places = Instruction(
+    indices = Instruction(
         "add",
         Shape(dtypes.U32, dims),
         (broadcast(starts, dims, (0,)), broadcast(row, dims, (1,))),
@@ -118,20 +118,11 @@ def _gathered(i: Instruction, runs: Sequence[Digit], costs: Transposes) -> Instr
     gathered = Instruction(
         "gather",
         Shape(i.dtype, dims),
-        (reshape(operand, (operand.elements,)), places),
+        (reshape(operand, (operand.elements,)), indices),
         attributes,
         metadata=i.metadata,
     )
     return reshape(gathered, i.dims)
-
-
-def _places(runs: Sequence[Digit]) -> np.ndarray:
-    """Where in the operand the elements of a row of the result are, from the row's first."""
-    places = np.zeros(1, np.uint32)
-    for run in runs:
-        steps = np.arange(run.size, dtype=np.uint32) * np.uint32(run.source)
-        places = (places[:, None] + steps).ravel()
-    return places
 
 
 def _starts(runs: Sequence[Digit], like: Instruction) -> Instruction:

@@ -10,10 +10,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from ...ir import hlo
-from ...ir.lane_blocks import Digit, LaneBlocks, lane_blocks
+from ...ir.lane_blocks import Digit, LaneBlocks, lane_blocks, places
 from .. import costs, llvm_ir
 from ..elements.elemental import constant_table
 from ..llvm_ir import Module, Value, i64
@@ -58,9 +56,8 @@ class _Blocks:
         g, b, frame = self.g, self.b, self.frame
         outer, inner = _cut(self.blocks.outer)
         length = math.prod(d.size for d in inner)
-        sources, targets = (
-            constant_table(g, _places(inner, field)) for field in ("source", "target")
-        )
+        sources = constant_table(g, places(inner, "source"))
+        targets = constant_table(g, places(inner, "target"))
 
         def unit(index: tuple[llvm_ir.Value, ...]) -> None:
             starts = [i64(0), i64(0)]
@@ -161,14 +158,6 @@ def _order(at: Sequence[Digit], wanted: Sequence[Digit]) -> list[int]:
 def _place(number: int, strides: Sequence[int]) -> int:
     """The sum of the strides whose bits are set in ``number``."""
     return sum(stride for bit, stride in enumerate(strides) if number >> bit & 1)
-
-
-def _places(inner: Sequence[Digit], field: str) -> np.ndarray:
-    places = np.zeros(1, np.int64)
-    for digit in inner:
-        steps = np.arange(digit.size, dtype=np.int64) * getattr(digit, field)
-        places = (places[:, None] + steps).ravel()
-    return places
 
 
 __all__ = ["blocks_for", "emit"]

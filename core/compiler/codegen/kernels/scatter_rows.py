@@ -12,12 +12,13 @@ The result holds the input when the kernel starts, as for every scatter (:mod:`.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 
 from ...ir import dtypes, hlo
 from .. import costs, llvm_ir
 from ..elements import conversion, memory
 from ..elements.elemental import branch, element, inline
-from ..generator import ZERO, Array, Coordinate, Generator
+from ..generator import ZERO, Array, Coordinate, Generator, Index
 from ..llvm_ir import Value, i64
 from ..representation import Element
 from . import loops
@@ -115,15 +116,7 @@ class ScatterRows:
         assert isinstance(count, Value)
         mine = (first, count)
 
-        def nest(at: tuple[Coordinate, ...]) -> None:
-            if len(at) < len(outer):
-                size = outer[len(at)]
-                if size == 1:
-                    nest((*at, ZERO))
-                    return
-                with g.loop(i64(0), i64(size)) as (i, _, _):
-                    nest((*at, Coordinate(i, 0, 1, None, 0, size - 1)))
-                return
+        def row(at: Index) -> None:
             whole = length // part * part
             if whole == part:
                 self.some(at, i64(0), part, mine, block)
@@ -133,11 +126,11 @@ class ScatterRows:
             if whole < length:
                 self.some(at, i64(whole), length - whole, mine, block)
 
-        nest(())
+        _nest(g, outer, row)
 
     def some(
         self,
-        at: tuple[Coordinate, ...],
+        at: Index,
         start: Value,
         count: int,
         mine: tuple[Value, Value],
@@ -180,7 +173,7 @@ class ScatterRows:
 
     def find(
         self,
-        at: tuple[Coordinate, ...],
+        at: Index,
         slot: Coordinate,
         mine: tuple[Value, Value],
         found: Value,
@@ -245,27 +238,19 @@ class ScatterRows:
         """Write a vector to the stack. What lies behind its last lane is written later, or never read."""
         self.g.store(array, (slot,), value)
 
-    def apply(self, at: tuple[Coordinate, ...], place: Coordinate, block: Coordinate) -> None:
+    def apply(self, at: Index, place: Coordinate, block: Coordinate) -> None:
         """Combine the update at ``at`` with the row at ``place``."""
         g = self.g
         *outer, length = self.row
 
-        def step(prefix: tuple[Coordinate, ...], c: Coordinate, mask: Value | None) -> None:
+        def step(prefix: Index, c: Coordinate, mask: Value | None) -> None:
             update = element(g, self.updates, (*at, *prefix, c))
             where = (place, *prefix, c)
             before = memory.reload(g, self.result, where)
             (after,) = inline(g, self.body, [before, update])
             g.store(self.result, where, after, mask)
 
-        def nest(prefix: tuple[Coordinate, ...]) -> None:
-            if len(prefix) < len(outer):
-                size = outer[len(prefix)]
-                if size == 1:
-                    nest((*prefix, ZERO))
-                    return
-                with g.loop(i64(0), i64(size)) as (i, _, _):
-                    nest((*prefix, Coordinate(i, 0, 1, None, 0, size - 1)))
-                return
+        def run(prefix: Index) -> None:
             if self.blocks == 1:
                 loops.span(
                     *(g, 0, length, length, self.lanes, self.masked),
@@ -284,7 +269,22 @@ class ScatterRows:
                     None,
                 )
 
-        nest(())
+        _nest(g, outer, run)
+
+
+def _nest(
+    g: Generator, sizes: Sequence[int], body: Callable[[Index], None], at: Index = ()
+) -> None:
+    """Loops in loops over ``sizes``, with ``body`` inside; a size of one is no loop."""
+    if len(at) == len(sizes):
+        body(at)
+        return
+    size = sizes[len(at)]
+    if size == 1:
+        _nest(g, sizes, body, (*at, ZERO))
+        return
+    with g.loop(i64(0), i64(size)) as (i, _, _):
+        _nest(g, sizes, body, (*at, Coordinate(i, 0, 1, None, 0, size - 1)))
 
 
 def _gathers_rows(i: hlo.Instruction) -> bool:
