@@ -79,7 +79,7 @@ void Stream::Enqueue(std::unique_ptr<StreamTask> task) {
     // A thread that cannot be started (the limit of processes is reached) must not lose the work:
     // do it here.
     try {
-      state.thread = Thread([this] { Loop(); });
+      state.thread.Start([this] { Loop(); });
     } catch (const std::system_error& error) {
       TRIPONT_LOG(kWarning, "cannot start the thread of ", name_, " (", error.what(),
                   "): running on the caller's");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <system_error>
 #include <utility>
@@ -41,7 +42,8 @@ size_t StackLeft() {
   return stack.low <= here && here < stack.high ? here - stack.low : 0;
 }
 
-Thread::Thread(std::function<void()> run) {
+void Thread::Start(std::function<void()> run) {
+  if (joinable_) std::terminate();
   auto function = std::make_unique<std::function<void()>>(std::move(run));
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
@@ -53,16 +55,6 @@ Thread::Thread(std::function<void()> run) {
   if (error != 0) throw std::system_error(error, std::generic_category());
   [[maybe_unused]] const auto* const given = function.release();
   joinable_ = true;
-}
-
-Thread::Thread(Thread&& other) noexcept
-    : thread_(other.thread_), joinable_(std::exchange(other.joinable_, false)) {}
-
-Thread& Thread::operator=(Thread&& other) noexcept {
-  if (joinable_) std::terminate();
-  thread_ = other.thread_;
-  joinable_ = std::exchange(other.joinable_, false);
-  return *this;
 }
 
 Thread::~Thread() {

@@ -31,12 +31,12 @@ class Thread {
   static constexpr size_t kStack = size_t{8} << 20;
 
   Thread() = default;
-  // Throws std::system_error if no thread can be started.
-  explicit Thread(std::function<void()> run);
-  Thread(Thread&& other) noexcept;
-  Thread& operator=(Thread&& other) noexcept;  // the thread that is replaced must not be joinable
-  ~Thread();                                   // must not be joinable
+  ~Thread();  // must not be joinable
+  Thread(const Thread&) = delete;
+  Thread& operator=(const Thread&) = delete;
 
+  // Must not be joinable. Throws std::system_error if no thread can be started.
+  void Start(std::function<void()> run);
   bool joinable() const { return joinable_; }
   void join();
 
