@@ -275,7 +275,7 @@ class ScatterRows:
 def _nest(
     g: Generator, sizes: Sequence[int], body: Callable[[Index], None], at: Index = ()
 ) -> None:
-    """Loops in loops over ``sizes``, with ``body`` inside; a size of one is no loop."""
+    """Loops in loops over ``sizes``, with ``body`` inside; a size of one needs no loop."""
     if len(at) == len(sizes):
         body(at)
         return
