@@ -250,7 +250,12 @@ def test_training_steps_do_not_pile_up_memory():
         return min(used)
 
     first = bytes_after_steps(3)
-    assert bytes_after_steps(5) <= first + (1 << 16)
+    # A weight, its momentum and its gradient may stand in blocks that earlier tests left and that
+    # are up to a quarter larger than the arrays. The smallest array that each step makes, the input
+    # times the weight, has 32 KB: 200 of them are more than that.
+    spare = 3 * model.weight.nbytes // 4
+    assert 200 * x.nbytes > spare
+    assert bytes_after_steps(200) <= first + spare
 
 
 @pytest.mark.parametrize(
