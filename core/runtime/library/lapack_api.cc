@@ -112,6 +112,12 @@ void Resolve(Resolver& resolver, char letter, Routines<T>& routines) {
   resolver.Resolve(routines.gtsv, letter, "gtsv");
   resolver.Resolve(routines.gehrd, letter, "gehrd");
   resolver.Resolve(routines.sytrd, letter, kComplex ? "hetrd" : "sytrd");
+  resolver.Resolve(routines.gebrd, letter, "gebrd");
+  if constexpr (!kComplex) {
+    resolver.Resolve(routines.stedc, letter, "stedc");
+    resolver.Resolve(routines.laed1, letter, "laed1");
+    resolver.Resolve(routines.bdsdc, letter, "bdsdc");
+  }
   resolver.Resolve(routines.gesdd, letter, "gesdd");
   resolver.Resolve(routines.gesvd, letter, "gesvd");
   resolver.Resolve(routines.syevd, letter, kComplex ? "heevd" : "syevd");

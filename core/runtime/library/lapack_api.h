@@ -87,6 +87,17 @@ struct Routines {
                 T* work, const Int* lwork, Int* info);
   void (*sytrd)(const char* uplo, const Int* n, T* a, const Int* lda, R* diagonal, R* off_diagonal,
                 T* tau, T* work, const Int* lwork, Int* info, Length);
+  void (*gebrd)(const Int* m, const Int* n, T* a, const Int* lda, R* diagonal, R* off_diagonal,
+                T* left_tau, T* right_tau, T* work, const Int* lwork, Int* info);
+  // These three are null for complex types.
+  void (*stedc)(const char* job, const Int* n, R* diagonal, R* off_diagonal, R* vectors,
+                const Int* ldvectors, R* work, const Int* lwork, Int* iwork, const Int* liwork,
+                Int* info, Length);
+  void (*laed1)(const Int* n, R* diagonal, R* vectors, const Int* ldvectors, Int* order,
+                const R* between, const Int* cut, R* work, Int* iwork, Int* info);
+  void (*bdsdc)(const char* uplo, const char* job, const Int* n, R* diagonal, R* off_diagonal, R* u,
+                const Int* ldu, R* vt, const Int* ldvt, R* q, Int* iq, R* work, Int* iwork,
+                Int* info, Length, Length);
   Of<void (*)(const char* job, const Int* m, const Int* n, T* a, const Int* lda, R* s, T* u,
               const Int* ldu, T* vt, const Int* ldvt, T* work, const Int* lwork, Int* iwork,
               Int* info, Length),

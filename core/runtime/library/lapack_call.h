@@ -208,6 +208,7 @@ class BatchCall : public LibraryCall {
   // Run shares a large matrix out to the runtime's threads itself: LAPACK's take no part.
   void SharesOut() { shares_out_ = true; }
 
+  const Api& api() const { return *api_; }
   template <typename T>
   const Routines<T>& lapack() const {
     return api_->Of<T>();
@@ -278,6 +279,27 @@ bool IsFinite(T value) {
 template <typename T>
 bool AllFinite(const T* data, int64_t count) {
   return std::all_of(data, data + count, IsFinite<T>);
+}
+
+// Multiplies finite elements by a power of two so that the largest is between 1 and 2, if it is so
+// large or small that products of a few of them may not be representable. Returns the exponent that
+// ScaleBack takes.
+template <typename T>
+int ScaleToOne(T* data, int64_t count) {
+  using R = Real<T>;
+  auto* numbers = reinterpret_cast<R*>(data);
+  const int64_t size = count * (kIsComplex<T> ? 2 : 1);
+  R largest = 0;
+  for (int64_t i = 0; i < size; ++i) largest = std::max(largest, std::abs(numbers[i]));
+  const int exponent = largest > 0 ? std::ilogb(largest) : 0;
+  if (std::abs(exponent) < std::numeric_limits<R>::max_exponent / 2) return 0;
+  for (int64_t i = 0; i < size; ++i) numbers[i] = std::ldexp(numbers[i], -exponent);
+  return exponent;
+}
+
+template <typename T>
+void ScaleBack(T* data, int64_t count, int exponent) {
+  for (int64_t i = 0; exponent != 0 && i < count; ++i) data[i] = std::ldexp(data[i], exponent);
 }
 
 template <typename T>

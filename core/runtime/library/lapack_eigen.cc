@@ -22,6 +22,9 @@
 
 #include "core/runtime/library/calls.h"
 #include "core/runtime/library/lapack_call.h"
+#include "core/runtime/library/lapack_reflectors.h"
+#include "core/runtime/library/lapack_singular.h"
+#include "core/runtime/library/lapack_tridiagonal.h"
 
 namespace tripont::lapack {
 namespace {
@@ -48,9 +51,67 @@ class Syevd final : public BatchCall {
         rwork_, WorkSize<T>("syevd", [&](T* to, const Int*, Int*) { *to = T(real_size); }));
     iwork_ = std::max<Int>(1, iwork_);
     SetWork(n_, 6.0 * n_ * n_ * n_,
-            BytesOf<T>(work_) + BytesOf<Real<T>>(rwork_) + BytesOf<Int>(iwork_));
+            std::max(InSteps() ? StepsWork() : 0,
+                     BytesOf<T>(work_) + BytesOf<Real<T>>(rwork_) + BytesOf<Int>(iwork_)));
+    if (InSteps()) SharesOut();
     return SetLanes<T>(n_, matrix_lanes::kMostJacobiOrder,
                        2 * matrix_lanes::MatrixVectors(n_, n_) + n_, a_.needs_lanes());
+  }
+
+  // Whether the steps of xSYEVD are taken here, so that threads share them.
+  bool InSteps() const { return mode_ == 'V' && n_ > kPanel; }
+
+  size_t StepsWork() const {
+    const int64_t size = int64_t{n_} * n_;
+    const int64_t work = std::max<int64_t>(int64_t{kPanel} * n_, ReflectorsWork(n_, n_));
+    return BytesOf<Real<T>>(n_) + BytesOf<T>(n_) + BytesOf<Real<T>>(size) + BytesOf<Int>(n_) +
+           BytesOf<Real<T>>(TridiagonalWork(n_)) + BytesOf<Int>(TridiagonalIntegers(n_)) +
+           BytesOf<T>(work) + (kIsComplex<T> ? BytesOf<T>(size) : 0);
+  }
+
+  // a := the eigenvectors, w := the eigenvalues. The info of a step that failed, or 0.
+  Int Steps(Item item, T* a, Real<T>* w) const {
+    const int64_t size = int64_t{n_} * n_;
+    auto* off_diagonal = item.Take<Real<T>>(n_);
+    T* tau = item.Take<T>(n_);
+    auto* tridiagonal = item.Take<Real<T>>(size);
+    Int* order = item.Take<Int>(n_);
+    auto* real_work = item.Take<Real<T>>(TridiagonalWork(n_));
+    Int* integers = item.Take<Int>(TridiagonalIntegers(n_));
+    const Int work_size = kPanel * n_;
+    T* work = item.Take<T>(std::max<int64_t>(work_size, ReflectorsWork(n_, n_)));
+    // Both triangles, so that reflectors lie below the diagonal, as those of xGEQRF do.
+    for (int64_t column = 0; column < n_; ++column) {
+      for (int64_t row = 0; row < column; ++row) {
+        T& above = a[column * n_ + row];
+        T& below = a[row * n_ + column];
+        uplo_ == 'U' ? below = Conjugate(above) : above = Conjugate(below);
+      }
+    }
+    const int exponent = ScaleToOne(a, size);
+    const char lower = 'L';
+    Int info = 0;
+    lapack<T>().sytrd(&lower, &n_, a, &n_, w, off_diagonal, tau, work, &work_size, &info, 1);
+    if (info == 0) {
+      info = SolveTridiagonal(lapack<Real<T>>(), n_, w, off_diagonal, tridiagonal, order, real_work,
+                              integers);
+    }
+    if (info != 0) return info;
+    T* vectors = nullptr;
+    if constexpr (kIsComplex<T>) {
+      vectors = item.Take<T>(size);
+      std::copy_n(tridiagonal, size, vectors);
+    } else {
+      vectors = tridiagonal;
+    }
+    MultiplyByQ(lapack<T>(), n_ - 1, n_, n_ - 1, a + 1, n_, tau, vectors + 1, n_, work);
+    std::copy_n(w, n_, real_work);
+    for (int64_t i = 0; i < n_; ++i) {
+      w[i] = real_work[order[i]];
+      std::copy_n(vectors + int64_t{order[i]} * n_, n_, a + i * n_);
+    }
+    ScaleBack(w, n_, exponent);
+    return 0;
   }
 
   // `rwork`: complex matrices only.
@@ -86,9 +147,13 @@ class Syevd final : public BatchCall {
       *info = kNotFinite;
       return;
     }
-    T* work = item.Take<T>(work_);
-    auto* rwork = item.Take<Real<T>>(rwork_);
-    Call(a, w, work, &work_, rwork, &rwork_, item.Take<Int>(iwork_), &iwork_, info);
+    if (InSteps()) {
+      *info = Steps(item, a, w);
+    } else {
+      T* work = item.Take<T>(work_);
+      auto* rwork = item.Take<Real<T>>(rwork_);
+      Call(a, w, work, &work_, rwork, &rwork_, item.Take<Int>(iwork_), &iwork_, info);
+    }
     TransposeIfRows(a, a_);
   }
 
@@ -301,7 +366,9 @@ class SingularValues final : public BatchCall {
           Call(size, &s, size, size, size, ask, &s, &iwork, info);
         }));
     SetWork(a_.larger(), 10.0 * a_.m * a_.n * k_,
-            BytesOf<T>(work_) + BytesOf<Real<T>>(RealWork()) + BytesOf<Int>(int64_t{8} * k_));
+            std::max(InSteps() ? StepsWork() : 0, BytesOf<T>(work_) + BytesOf<Real<T>>(RealWork()) +
+                                                      BytesOf<Int>(int64_t{8} * k_)));
+    if (InSteps()) SharesOut();
     const int64_t vectors = 2 * matrix_lanes::MatrixVectors(a_.n, a_.n) + 2 * a_.n;
     return SetLanes<T>(a_.n, a_.m == a_.n ? matrix_lanes::kMostJacobiOrder : 0, vectors,
                        a_.needs_lanes());
@@ -312,6 +379,55 @@ class SingularValues final : public BatchCall {
     if (result >= signature.results.size()) return -1;
     const Shape& shape = signature.results[result];
     return shape.rank() >= position ? shape.dimensions[shape.rank() - position] : -1;
+  }
+
+  // Whether the steps of xGESDD are taken here, so that threads share them.
+  bool InSteps() const { return kDivide && mode_ != 'N' && k_ > kPanel; }
+
+  // The vectors of the longer side of a, of which there are k or as many as that side has elements.
+  Int LongVectors() const { return mode_ == 'A' ? a_.larger() : k_; }
+
+  size_t StepsWork() const {
+    const SingularWork work(a_.larger(), k_, LongVectors());
+    return BytesOf<T>(a_.size()) + BytesOf<T>(int64_t{1} * a_.larger() * LongVectors()) +
+           BytesOf<T>(int64_t{1} * k_ * k_) + BytesOf<T>(work.elements) +
+           BytesOf<Real<T>>(work.reals) + BytesOf<Int>(work.integers);
+  }
+
+  // A wide matrix's adjoint is a tall one, whose left vectors are its right ones.
+  Int Steps(Item item, T* a, Real<T>* s, T* u, T* vt) const {
+    const bool wide = a_.m < a_.n;
+    const Int m = a_.larger();
+    const Int columns = LongVectors();
+    const SingularWork sizes(m, k_, columns);
+    T* adjoint = item.Take<T>(a_.size());
+    T* long_vectors = wide ? item.Take<T>(int64_t{1} * m * columns) : u;
+    T* short_vectors = wide ? u : item.Take<T>(int64_t{1} * k_ * k_);
+    T* work = item.Take<T>(sizes.elements);
+    auto* reals = item.Take<Real<T>>(sizes.reals);
+    Int* integers = item.Take<Int>(sizes.integers);
+    if (wide) {
+      Adjoint(a_.m, a_.n, a, adjoint);
+      a = adjoint;
+    }
+    const int exponent = ScaleToOne(a, a_.size());
+    const Int info = FindSingular(api(), m, k_, columns, a, s, long_vectors, short_vectors, work,
+                                  reals, integers);
+    ScaleBack(s, k_, exponent);
+    wide ? Adjoint(m, columns, long_vectors, vt) : Adjoint(k_, k_, short_vectors, vt);
+    return info;
+  }
+
+  // to [n,m] := the adjoint of from [m,n].
+  static void Adjoint(int64_t m, int64_t n, const T* from, T* to) {
+    constexpr int64_t kTile = 16;
+    for (int64_t first = 0; first < m; first += kTile) {
+      for (int64_t j = 0; j < n; ++j) {
+        for (int64_t i = first; i < std::min(m, first + kTile); ++i) {
+          to[i * n + j] = Conjugate(from[j * m + i]);
+        }
+      }
+    }
   }
 
   // As the manuals of cgesdd and cgesvd say.
@@ -356,6 +472,10 @@ class SingularValues final : public BatchCall {
       FillNan(u, u_.size());
       FillNan(vt, vt_.size());
       *info = kNotFinite;
+      return;
+    }
+    if (InSteps()) {
+      *info = Steps(item, a, s, u, vt);
       return;
     }
     T* work = item.Take<T>(work_);

@@ -20,6 +20,7 @@
 
 #include "core/runtime/library/calls.h"
 #include "core/runtime/library/lapack_call.h"
+#include "core/runtime/library/lapack_reflectors.h"
 #include "core/runtime/library/lapack_tiles.h"
 
 namespace tripont::lapack {
@@ -76,10 +77,15 @@ class Geqrf final : public BatchCall {
     TRIPONT_ASSIGN_OR_RETURN(work_, WorkSize<T>("geqrf", [&](T* size, const Int* ask, Int* info) {
                                Call(size, size, size, ask, info);
                              }));
-    SetWork(a_.larger(), 2.0 * a_.m * a_.n * a_.smaller(), BytesOf<T>(work_));
+    const int64_t in_panels = InPanels() ? ReflectorsWork(a_.m, a_.n) : 0;
+    SetWork(a_.larger(), 2.0 * a_.m * a_.n * a_.smaller(),
+            BytesOf<T>(std::max<int64_t>(work_, in_panels)));
+    if (InPanels()) SharesOut();
     return SetLanes<T>(a_.larger(), matrix_lanes::kMostOrder,
                        matrix_lanes::MatrixVectors(a_.m, a_.n) + a_.smaller(), a_.needs_lanes());
   }
+
+  bool InPanels() const { return a_.smaller() > kPanel; }
 
   void Call(T* a, T* tau, T* work, const Int* lwork, Int* info) const {
     const Int lda = Leading(a_.m);
@@ -87,9 +93,14 @@ class Geqrf final : public BatchCall {
   }
 
   void Run(Item item) const override {
+    T* a = item.Copy<T>(0, 0, a_.size());
+    T* tau = item.Result<T>(1, a_.smaller());
+    if (InPanels()) {
+      FactorQr(lapack<T>(), a_.m, a_.n, a, a_.m, tau, item.Take<T>(ReflectorsWork(a_.m, a_.n)));
+      return;
+    }
     Int info = 0;
-    Call(item.Copy<T>(0, 0, a_.size()), item.Result<T>(1, a_.smaller()), item.Take<T>(work_),
-         &work_, &info);
+    Call(a, tau, item.Take<T>(work_), &work_, &info);
   }
 
   matrix_lanes::LaneSet RunTile(Item first, int count) const override {
@@ -164,10 +175,14 @@ class Orgqr final : public BatchCall {
     TRIPONT_ASSIGN_OR_RETURN(work_, WorkSize<T>("orgqr", [&](T* size, const Int* ask, Int* info) {
                                Call(size, size, size, ask, info);
                              }));
-    SetWork(a_.m, 2.0 * a_.m * a_.n * k_, BytesOf<T>(work_));
+    const int64_t in_panels = InPanels() ? ReflectorsWork(a_.m, a_.n) : 0;
+    SetWork(a_.m, 2.0 * a_.m * a_.n * k_, BytesOf<T>(std::max<int64_t>(work_, in_panels)));
+    if (InPanels()) SharesOut();
     return SetLanes<T>(a_.larger(), matrix_lanes::kMostOrder,
                        matrix_lanes::MatrixVectors(a_.m, a_.n) + k_, a_.needs_lanes());
   }
+
+  bool InPanels() const { return k_ > kPanel; }
 
   void Call(T* a, const T* tau, T* work, const Int* lwork, Int* info) const {
     const Int lda = Leading(a_.m);
@@ -175,8 +190,15 @@ class Orgqr final : public BatchCall {
   }
 
   void Run(Item item) const override {
+    T* a = item.Copy<T>(0, 0, a_.size());
+    const T* tau = item.Operand<T>(1, k_);
+    if (InPanels()) {
+      T* work = item.Take<T>(ReflectorsWork(a_.m, a_.n));
+      MakeOrthogonal(lapack<T>(), a_.m, a_.n, k_, a, a_.m, tau, work);
+      return;
+    }
     Int info = 0;
-    Call(item.Copy<T>(0, 0, a_.size()), item.Operand<T>(1, k_), item.Take<T>(work_), &work_, &info);
+    Call(a, tau, item.Take<T>(work_), &work_, &info);
   }
 
   matrix_lanes::LaneSet RunTile(Item first, int count) const override {

@@ -78,6 +78,108 @@ def test_getrf_in_tiles(device: Any, dims: tuple[int, int], dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dims", [(33, 33), (100, 100), (300, 64), (64, 300), (257, 229)])
+def test_qr_in_panels(device: Any, dims: tuple[int, int], dtype: Any) -> None:
+    """Several panels and pieces of columns, and a column that depends on those before it."""
+    m = dims[0]
+    k = min(dims)
+    a = matrices((1, *dims), dtype)
+    a[0, :, 20] = a[0, :, 3]
+    shapes = [shape_of(columns(a)), Shape(dtypes.from_numpy(np.dtype(dtype)), (1, k))]
+    qr, tau = run(device, "geqrf", [columns(a)], shapes, {})
+    r = np.triu(columns(qr)[0])
+    reflectors = np.ascontiguousarray(qr[:, :k])
+    (q,) = run(device, "orgqr", [reflectors, tau], [shape_of(reflectors)], {})
+    q = columns(q)[0].astype(np.complex128)
+    bound = 10 * np.sqrt(m * k) * np.finfo(dtype).eps
+    assert np.linalg.norm(q.conj().T @ q - np.eye(k)) <= bound
+    assert np.linalg.norm(q @ r[:k] - a[0]) <= bound * np.linalg.norm(a)
+    # More columns of Q than there are reflectors.
+    wide = np.zeros((1, m, m), dtype)
+    wide[:, :k] = reflectors
+    (whole,) = run(device, "orgqr", [wide, tau], [shape_of(wide)], {})
+    whole = columns(whole)[0].astype(np.complex128)
+    assert np.linalg.norm(whole.conj().T @ whole - np.eye(m)) <= 10 * m * np.finfo(dtype).eps
+    assert np.linalg.norm(whole[:, :k] - q) <= bound
+
+
+def spectrum(kind: str, n: int) -> Any:
+    """Eigenvalues that divide and conquer joins in different ways."""
+    if kind == "two values":  # nearly all of them are the same
+        return np.where(np.arange(n) < n // 3, 2.0, -1.0)
+    if kind == "graded":
+        return 0.5 ** (np.arange(n) / 8.0)
+    return RNG.standard_normal(n) * {"tiny": 1e-30, "huge": 1e30}.get(kind, 1.0)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kind", ["any", "two values", "graded", "tiny", "huge"])
+@pytest.mark.parametrize("n", [33, 129, 300])
+def test_syevd_in_steps(device: Any, n: int, kind: str, dtype: Any) -> None:
+    """Undivided, in halves and in quarters, from either triangle."""
+    q, _ = np.linalg.qr(matrices((n, n), np.complex128 if np.dtype(dtype).kind == "c" else float))
+    a = (q * spectrum(kind, n)) @ q.conj().T
+    a = ((a + a.conj().T) / 2).astype(dtype)
+    for uplo, triangle in ((LOWER, np.tril), (UPPER, np.triu)):
+        half = np.where(triangle(np.ones((n, n))) > 0, a, np.nan).astype(dtype)[None]
+        shapes = [shape_of(half), real(dtype, (1, n)), Shape(dtypes.S32, (1,))]
+        attributes = {"uplo": uplo, "mode": VECTORS}
+        v, w, info = run(device, "syevd", [columns(half)], shapes, attributes)
+        v, w, wide = columns(v)[0].astype(np.complex128), w[0], a.astype(np.complex128)
+        assert info[0] == 0
+        assert (np.diff(w) >= 0).all()
+        bound = 4 * n * np.finfo(dtype).eps
+        assert np.linalg.norm(v.conj().T @ v - np.eye(n)) <= bound
+        assert np.linalg.norm(wide @ v - v * w) <= bound * np.linalg.norm(wide, 2)
+
+
+def test_syevd_of_diagonal_matrices(device: Any) -> None:
+    """Nothing is beside the diagonal: each half is joined without a change."""
+    values = RNG.permutation(np.arange(300.0))
+    a = np.diag(values)[None]
+    shapes = [shape_of(a), real(np.float64, (1, 300)), Shape(dtypes.S32, (1,))]
+    for scale in (1.0, 0.0):
+        v, w, info = run(device, "syevd", [a * scale], shapes, {"uplo": LOWER, "mode": VECTORS})
+        assert info[0] == 0
+        np.testing.assert_array_equal(w[0], np.arange(300.0) * scale)
+        np.testing.assert_array_equal(np.abs(v[0]).sum(0), 1)
+        np.testing.assert_array_equal(np.abs(v[0]).sum(1), 1)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("mode", "SA")
+@pytest.mark.parametrize(
+    ("dims", "scale"),
+    [((33, 33), 1), ((120, 100), 1e30), ((100, 120), 1e-30), ((260, 70), 1), ((70, 260), 1)],
+)
+def test_gesdd_in_steps(
+    device: Any, dims: tuple[int, int], scale: float, mode: str, dtype: Any
+) -> None:
+    """Nearly square, tall and wide matrices, of which a column and a row depend on others."""
+    (m, n), k = dims, min(dims)
+    a = matrices((1, *dims), dtype) * np.asarray(scale, dtype)
+    a[0, :, 20], a[0, 20] = a[0, :, 3], a[0, 3]
+    rows, vectors = (m, n) if mode == "A" else (k, k)
+    element = dtypes.from_numpy(np.dtype(dtype))
+    shapes = [
+        shape_of(columns(a)),
+        real(dtype, (1, k)),
+        Shape(element, (1, rows, m)),
+        Shape(element, (1, n, vectors)),
+        Shape(dtypes.S32, (1,)),
+    ]
+    _, s, u, vt, info = run(device, "gesdd", [columns(a)], shapes, {"mode": ord(mode)})
+    assert info[0] == 0
+    assert (np.diff(s[0]) <= 0).all()
+    u, vt = columns(u)[0].astype(np.complex128), columns(vt)[0].astype(np.complex128)
+    s = s[0].astype(float)
+    bound = 4 * max(dims) * np.finfo(dtype).eps
+    assert np.linalg.norm(u.conj().T @ u - np.eye(rows)) <= bound
+    assert np.linalg.norm(vt @ vt.conj().T - np.eye(vectors)) <= bound
+    assert np.linalg.norm((u[:, :k] * s) @ vt[:k] - a[0]) <= bound * s[0]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_syevd_reads_one_triangle(device: Any, dtype: Any) -> None:
     x = matrices((3, 6, 6), dtype)
     a = x + np.conj(np.swapaxes(x, -1, -2))
