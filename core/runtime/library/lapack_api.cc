@@ -107,6 +107,7 @@ void Resolve(Resolver& resolver, char letter, Routines<T>& routines) {
   resolver.Resolve(routines.potrf, letter, "potrf");
   resolver.Resolve(routines.trsm, letter, "trsm");
   resolver.Resolve(routines.trsv, letter, "trsv");
+  resolver.Resolve(routines.gemv, letter, "gemv");
   resolver.Resolve(routines.gemm, letter, "gemm");
   resolver.Resolve(routines.herk, letter, kComplex ? "herk" : "syrk");
   resolver.Resolve(routines.gtsv, letter, "gtsv");

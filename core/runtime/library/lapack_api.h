@@ -76,6 +76,9 @@ struct Routines {
                const Int* ldb, Length, Length, Length, Length);
   void (*trsv)(const char* uplo, const char* transpose, const char* diagonal, const Int* n,
                const T* a, const Int* lda, T* x, const Int* step, Length, Length, Length);
+  void (*gemv)(const char* transpose, const Int* m, const Int* n, const T* alpha, const T* a,
+               const Int* lda, const T* x, const Int* step_x, const T* beta, T* y,
+               const Int* step_y, Length);
   void (*gemm)(const char* transpose_a, const char* transpose_b, const Int* m, const Int* n,
                const Int* k, const T* alpha, const T* a, const Int* lda, const T* b, const Int* ldb,
                const T* beta, T* c, const Int* ldc, Length, Length);

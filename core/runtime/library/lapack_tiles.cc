@@ -17,6 +17,10 @@ constexpr Int kDepth = 128;
 constexpr Int kSlice = 64;
 constexpr Int kSlices = 16;
 constexpr Int kVectors = 4;
+// A single right-hand side is solved in blocks of so many elements, and each block's product with what
+// is left of the matrix is shared out in so many elements of the result.
+constexpr Int kVectorBlock = 256;
+constexpr Int kVectorSlice = 128;
 // Multiply-adds that make a task worth another thread.
 constexpr int64_t kTaskWork = 1 << 17;
 
@@ -163,6 +167,35 @@ Int FactorLu(const Routines<T>& lapack, Int m, Int n, T* a, Int* pivots) {
   return first_zero;
 }
 
+namespace {
+
+// As xTRSV: x, of elements `step` apart, := the solution of op(a) y = x.
+template <typename T>
+void SolveVector(const Routines<T>& lapack, char uplo, char transpose, char diagonal, Int n,
+                 const T* a, T* x, Int step) {
+  const bool columns = transpose == 'N';
+  const bool forward = (uplo == 'L') == columns;
+  const T one = T(1);
+  const T minus_one = T(-1);
+  const auto at = [&](Int row, Int column) { return a + int64_t{column} * n + row; };
+  for (Int done = 0; done < n; done += kVectorBlock) {
+    const Int size = std::min(kVectorBlock, n - done);
+    const Int first = forward ? done : n - done - size;
+    T* block = x + int64_t{first} * step;
+    lapack.trsv(&uplo, &transpose, &diagonal, &size, at(first, first), &n, block, &step, 1, 1, 1);
+    const Int left = n - done - size;
+    ForEachPiece(left, kVectorSlice, 4 * int64_t{kVectorSlice} * size, [&](Int begin, Int end) {
+      const Int from = forward ? first + size + begin : begin;
+      const Int length = end - begin;
+      lapack.gemv(&transpose, columns ? &length : &size, columns ? &size : &length, &minus_one,
+                  columns ? at(from, first) : at(first, from), &n, block, &step, &one,
+                  x + int64_t{from} * step, &step, 1);
+    });
+  }
+}
+
+}  // namespace
+
 template <typename T>
 void SolveTriangular(const Routines<T>& lapack, const TriangularSystem& system, const T* a, T* b) {
   const Int order = system.order();
@@ -184,7 +217,7 @@ void SolveTriangular(const Routines<T>& lapack, const TriangularSystem& system, 
         }
       };
       conjugate();
-      lapack.trsv(&system.uplo, &transpose, &system.diagonal, &order, a, &lda, x, &step, 1, 1, 1);
+      SolveVector(lapack, system.uplo, transpose, system.diagonal, order, a, x, step);
       conjugate();
     }
     return;

@@ -222,6 +222,23 @@ def test_singular_matrices_say_so(device: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("letters", ["LLN", "LUN", "LLT", "LUC", "RLN", "RUN", "RUT", "RLC"])
+def test_trsm_of_vectors_in_blocks(device: Any, letters: str, dtype: Any) -> None:
+    """Three right-hand sides of three blocks, the last of which is short."""
+    side, uplo, transpose = letters
+    n = 600
+    a = matrices((1, n, n), dtype) / n + 2 * np.eye(n, dtype=dtype)
+    triangle = (np.tril if uplo == "L" else np.triu)(a[0])
+    op = {"N": triangle, "T": triangle.T, "C": triangle.conj().T}[transpose].astype(np.complex128)
+    b = matrices((1, n, 3) if side == "L" else (1, 3, n), dtype)
+    attributes = {"side": ord(side), "uplo": ord(uplo), "trans_x": ord(transpose), "diag": ord("N")}
+    (x,) = run(device, "trsm", [columns(a), columns(b)], [shape_of(columns(b))], attributes)
+    x = columns(x)[0].astype(np.complex128)
+    error = (op @ x if side == "L" else x @ op) - b[0]
+    assert np.abs(error).max() <= 40 * np.finfo(dtype).eps * np.abs(b).max()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_trsm(device: Any, dtype: Any) -> None:
     a = np.tril(matrices((4, 4), dtype)) + 4 * np.eye(4, dtype=dtype)
     b = matrices((4, 2), dtype)
