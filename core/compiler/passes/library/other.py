@@ -134,6 +134,7 @@ def match_triangular_solve(solve: Instruction, context: Context) -> Instruction 
     if _is_small_float(solve):
         return _in_f32(solve, context, match_triangular_solve)
     _check_matrix_type(solve)
+    solve = _without_transpose(solve)
     a = solve.attributes
     config = {
         "left_side": int(a["left_side"]),
@@ -145,6 +146,25 @@ def match_triangular_solve(solve: Instruction, context: Context) -> Instruction 
     library = context.target.costs.library
     cost = library.call + flops / library.matrix_flops
     return library_call(solve, "triangular-solve", config, cost)
+
+
+def _without_transpose(solve: Instruction) -> Instruction:
+    """The same solution from the matrices that a transpose in front of the solve reads, if there is one."""
+    matrices, b = solve.operands
+    rank = len(matrices.dims)
+    swapped = (*range(rank - 2), rank - 1, rank - 2)
+    if matrices.opcode != "transpose" or matrices.attributes["dimensions"] != swapped:
+        return solve
+    turned = {"NO_TRANSPOSE": "TRANSPOSE", "TRANSPOSE": "NO_TRANSPOSE"}
+    if not solve.dtype.is_complex:
+        turned["ADJOINT"] = "NO_TRANSPOSE"
+    op = solve.attributes["transpose_a"]
+    if op not in turned:  # the conjugate of the matrices
+        return solve
+    changed = {"lower": not solve.attributes["lower"], "transpose_a": turned[op]}
+    return solve.replace(
+        operands=[matrices.operands[0], b], attributes=dict(solve.attributes) | changed
+    )
 
 
 def _is_small_float(instruction: Instruction) -> bool:

@@ -112,3 +112,31 @@ def test_others_are_transposed(function: Any, dims: tuple[int, ...], dtype: Any)
     assert "row_major" not in str([i.attributes for i in instructions(module, "library-call")])
     assert instructions(module, "transpose")
     assert calls(module)
+
+
+@pytest.mark.parametrize("op", [0, 1, 2])
+@pytest.mark.parametrize("dtype", [F32, np.complex64])
+@pytest.mark.parametrize("lower", [False, True])
+def test_a_transpose_before_a_solve_is_its_flag(lower: bool, dtype: Any, op: int) -> None:
+    """The solve reads the other triangle of the matrix itself, but for conjugates of complex ones."""
+
+    def solve(a: Any, b: Any) -> Any:
+        return lax.linalg.triangular_solve(
+            a.T, b, left_side=True, lower=lower, transpose_a=op > 0, conjugate_a=op == 2
+        )
+
+    module = matched(solve, ((40, 40), dtype), ((40, 2), dtype))
+    if op == 2 and dtype is np.complex64:
+        assert config(module)["transpose_a"] == "ADJOINT"
+        assert instructions(module, "transpose")
+        return
+    assert config(module)["lower"] == (not lower)
+    assert config(module)["transpose_a"] == ("NO_TRANSPOSE" if op else "TRANSPOSE")
+    assert not instructions(module, "transpose")
+    rng = np.random.default_rng(0)
+    a = (rng.standard_normal((40, 40)) / 40 + 2 * np.eye(40)).astype(dtype)
+    b = rng.standard_normal((40, 2)).astype(dtype)
+    x = np.asarray(jax.jit(solve)(a, b), np.complex128)
+    triangle = (np.tril if lower else np.triu)(a.T)
+    error = {0: triangle, 1: triangle.T, 2: triangle.conj().T}[op].astype(np.complex128) @ x - b
+    assert np.abs(error).max() <= 40 * np.finfo(dtype).eps * np.abs(b).max()
