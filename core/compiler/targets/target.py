@@ -83,6 +83,11 @@ class Target(ABC):
         return not self.is_x86 or self.has("f16c")
 
     @property
+    def saturates_vectors(self) -> bool:
+        """Whether there are instructions that make the nearest integers of a vector of floats."""
+        return not self.is_x86
+
+    @property
     def has_double(self) -> bool:
         """Whether the target computes with 64-bit floats. If not, only programs that ask for them may use them."""
         return True

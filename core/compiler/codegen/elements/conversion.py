@@ -113,15 +113,55 @@ def _float_to_integer(g: Generator, value: Value, target: DType) -> Value:
     b = g.builder
     count = lanes_of(value.type)
     type_ = vector(register_type(target), count)
+    if count > 1 and not g.target.saturates_vectors:
+        return _saturate(g, value, target)
     name = f"llvm.fpto{'s' if target.is_signed else 'u'}i.sat.{llvm_ir.mangle(type_)}.{llvm_ir.mangle(value.type)}"
     result = b.call(type_, name, [value])
     if target.bits >= 8:
         return result
-    low = -(1 << (target.bits - 1)) if target.is_signed else 0
-    high = (1 << (target.bits - (1 if target.is_signed else 0))) - 1
+    low, high = _range_of(target)
     prefix = "s" if target.is_signed else "u"
     result = b.intrinsic(f"{prefix}min", [result, llvm_ir.integer(type_, high)])
     return b.intrinsic(f"{prefix}max", [result, llvm_ir.integer(type_, low)])
+
+
+def _saturate(g: Generator, value: Value, target: DType) -> Value:
+    """The integers nearest to a vector of floats: those out of range become the ends of the range first.
+
+    LLVM converts one lane after the other for x86's saturating intrinsics, with a branch each.
+    """
+    b = g.builder
+    count = lanes_of(value.type)
+    low, high = _range_of(target)
+    # An end that the float's digits cannot hold is chosen behind the conversion, whose own result means nothing there.
+    holds_high = target.bits <= (24 if value.type.endswith("float>") else 53)
+
+    def constant(number: float) -> Value:
+        return llvm_ir.floating(value.type, float(number))
+
+    if target.is_signed:  # else a NaN becomes 0 as negative numbers do
+        value = b.select(b.fcmp("ord", value, value), value, constant(0.0))
+    value = b.select(b.fcmp("ogt", value, constant(low)), value, constant(low))
+    if holds_high:
+        value = b.select(b.fcmp("olt", value, constant(high)), value, constant(high))
+    # Numbers of 8 and 16 bits have no conversions of their own.
+    narrow = target.bits < 32
+    wide = vector("i32" if narrow else register_type(target), count)
+    opcode = "fptosi" if target.is_signed or narrow else "fptoui"
+    result = b.cast(opcode, value, wide)
+    if narrow:
+        return b.cast("trunc", result, vector(register_type(target), count))
+    if holds_high:
+        return result
+    above = b.fcmp("oge", value, constant(high + 1))
+    return b.select(above, llvm_ir.integer(wide, high), result)
+
+
+def _range_of(dtype: DType) -> tuple[int, int]:
+    """The least and the largest number of an integer dtype."""
+    if dtype.is_signed:
+        return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
+    return 0, (1 << dtype.bits) - 1
 
 
 def _float_to_float(g: Generator, value: Value, source: DType, target: DType) -> Value:
