@@ -53,6 +53,7 @@ class ScatterRows:
         )
         self.masked = loops.can_mask(frame.target, frame.computation)
         # A block's places, and the numbers of those that are ours, are on the stack.
+        self.compresses = frame.target.has("avx512f")  # lanes are moved together in an instruction
         wide = self.rows > 1 << 31 or self.indices.dtype.bits > 32
         self.place = dtypes.S64 if wide else dtypes.S32
         target = frame.target
@@ -65,6 +66,14 @@ class ScatterRows:
         if self.rows < _FEW_ROWS:
             part = _VECTORS * self.lanes
             self.blocks = next((b for b in _BLOCKS if self.row[-1] % (b * part) == 0), 1)
+        # Updates that stream by are asked for ahead, with their rows of the result, unless several share a line.
+        # (Places of rows that are gathered would be computed twice, which takes longer than waiting for a cache.)
+        row = math.prod(self.row) * self.result.shape.dtype.size
+        self.fetches = (
+            self.updates.opcode == "parameter"
+            and self.updates.shape.bytes >= target.costs.memory.streamed  # type: ignore[union-attr]
+            and row >= 2 * target.costs.memory.line
+        )
 
     def stack(self, length: int) -> Array:
         shape = hlo.Shape(self.place, (length,))
@@ -124,7 +133,8 @@ class ScatterRows:
                 with g.loop(i64(0), i64(whole), part) as (start, _, _):
                     self.some(at, start, part, mine, block)
             if whole < length:
-                self.some(at, i64(whole), length - whole, mine, block)
+                rest = length - whole
+                self.some(at, i64(whole), rest, mine, block, fetches=4 * rest > length)
 
         _nest(g, outer, row)
 
@@ -135,6 +145,7 @@ class ScatterRows:
         count: int,
         mine: tuple[Value, Value],
         block: Coordinate,
+        fetches: bool = True,
     ) -> None:
         """The updates at ``count`` positions from ``start`` on: first which of them are ours, then their rows."""
         g = self.g
@@ -157,13 +168,24 @@ class ScatterRows:
             assert isinstance(start.constant, int)
             first = start.constant
             loops.tail(g, first + main, first + count, self.places_at_once, self.masked, rest)
+        last = g.sub(found, i64(1))
         with g.loop(i64(0), found) as (n, _, _):
-            at_list = Coordinate(n, high=self.room - 1)
-            number = self.wide(memory.reload(g, self.slots, (at_list,)))
-            at_stack = Coordinate(number, high=self.room - 1)
-            place = self.wide(memory.reload(g, self.places, (at_stack,)))
-            c = Coordinate(g.add(start, number), high=length - 1)
-            self.apply((*at, c), Coordinate(place, high=self.rows - 1), block)
+            if self.fetches and fetches:
+                ahead = i64(self.frame.target.costs.memory.rows_ahead)
+                later = g.builder.intrinsic("smin", [g.add(n, ahead), last])
+                c, place = self.listed(later, start)
+                self.fetch((*at, c), place, block)
+            c, place = self.listed(n, start)
+            self.apply((*at, c), place, block)
+
+    def listed(self, n: Value, start: Value) -> tuple[Coordinate, Coordinate]:
+        """The position and the place of the ``n``-th update of a block that is ours."""
+        g = self.g
+        number = self.wide(memory.reload(g, self.slots, (Coordinate(n, high=self.room - 1),)))
+        at_stack = Coordinate(number, high=self.room - 1)
+        place = self.wide(memory.reload(g, self.places, (at_stack,)))
+        c = Coordinate(g.add(start, number), high=self.scattered[-1] - 1)
+        return c, Coordinate(place, high=self.rows - 1)
 
     def wide(self, value: Element) -> Value:
         wide = conversion.convert(self.g, value, self.place, dtypes.S64)
@@ -195,23 +217,32 @@ class ScatterRows:
         ours = b.icmp("ult", g.sub(place, begin), count)
         if mask is not None:
             ours = b.binary("and", ours, mask)
+        if lanes > 1 and self.compresses:  # fewer cycles than a branch that nobody can foresee
+            return self.note(slot, place, ours, found)
         then, done = b.new_label("some"), b.new_label("none")
         before = b.block
         entry = b.lines
         b.branch_if(b.any_lane(ours), then, done)
         with g.level(guard=True, preheader=entry):
             b.start_block(then)
-            self.put(self.places, slot, place)
-            number = g.vector(slot, lanes)
-            slots = conversion.convert(g, number, dtypes.S64, self.place)
-            assert isinstance(slots, Value)
-            more = self.append(slots, ours, found)
+            more = self.note(slot, place, ours, found)
             last = b.block
             b.branch(done)
         b.start_block(done)
         result = b.phi([(found, before), (more, last)])
         g.note(result)
         return result
+
+    def note(self, slot: Coordinate, place: Value, ours: Value, found: Value) -> Value:
+        """Write places and the numbers of those that are ours; gives how many there are now."""
+        g = self.g
+        self.put(self.places, slot, place)
+        number = g.vector(slot, slot.lanes)
+        slots = conversion.convert(g, number, dtypes.S64, self.place)
+        assert isinstance(slots, Value)
+        more = self.append(slots, ours, found)
+        g.note(more)
+        return more
 
     def append(self, slots: Value, ours: Value, found: Value) -> Value:
         """Write those of a vector of numbers that are ours behind the ``found`` ones; gives how many there are now."""
@@ -221,15 +252,17 @@ class ScatterRows:
         if lanes == 1:
             self.put(self.slots, behind, slots)
             return b.add(found, b.cast("zext", ours, "i64"))
-        # Few CPUs can move lanes together in an instruction. Most vectors are ours as a whole, or not at all.
         bits = b.cast("bitcast", ours, f"i{lanes}")
-        every = b.icmp("eq", bits, llvm_ir.integer(f"i{lanes}", -1))
 
         def together() -> Value:
             arguments = [slots, ours, llvm_ir.poison(slots.type)]
             return b.intrinsic("experimental.vector.compress", arguments)
 
-        packed = branch(g, every, lambda: slots, together)
+        if self.compresses:
+            packed: Element = together()
+        else:  # LLVM writes some sixty instructions. Most vectors are ours as a whole, or not at all.
+            every = b.icmp("eq", bits, llvm_ir.integer(f"i{lanes}", -1))
+            packed = branch(g, every, lambda: slots, together)
         assert isinstance(packed, Value)
         self.put(self.slots, behind, packed)
         return b.add(found, b.cast("zext", b.intrinsic("ctpop", [bits]), "i64"))
@@ -237,6 +270,23 @@ class ScatterRows:
     def put(self, array: Array, slot: Coordinate, value: Value) -> None:
         """Write a vector to the stack. What lies behind its last lane is written later, or never read."""
         self.g.store(array, (slot,), value)
+
+    def fetch(self, at: Index, place: Coordinate, block: Coordinate) -> None:
+        """Ask for what the first vectors of the update at ``at`` are made of, and for the row at ``place``.
+
+        The rows of one unit lie apart, at distances that no CPU foresees.
+        """
+        g = self.g
+        *outer, length = self.row
+        part = length // self.blocks
+        first = g.scale(block, part)
+        with g.fetching(self.frame.target.costs.memory.streamed):
+            for column in range(0, min(part, _UNROLLED * self.lanes), self.lanes):
+                base = g.add(first.base, i64(column))
+                c = Coordinate(base, int(self.lanes > 1), self.lanes, None, 0, length - 1)
+                prefix = (ZERO,) * len(outer)
+                element(g, self.updates, (*at, *prefix, c))
+                memory.load(g, self.result, (place, *prefix, c))
 
     def apply(self, at: Index, place: Coordinate, block: Coordinate) -> None:
         """Combine the update at ``at`` with the row at ``place``."""

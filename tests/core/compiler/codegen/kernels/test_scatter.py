@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -225,6 +226,84 @@ def test_rows_written_out_one_by_one_and_in_a_loop() -> None:
     for width in (8 * 16, 8 * 16 + 3, 9 * 16, 9 * 16 + 5):
         for cpu in ("x86-64-v2", "x86-64-v3", "host"):
             check(scatter((80, width), (9,), (9, width), Numbers((1,), (0,), (0,), 1)), cpu=cpu)
+
+
+def fetches(code: str) -> tuple[int, int]:
+    """How many prefetches there are, and how many of them are of an address that is not the same in all steps."""
+    pointers = re.findall(r"@llvm.prefetch.p0\(ptr (%\w+), i32 0,", code)
+    places = dict(re.findall(r"(%\w+) = getelementptr inbounds \w+, ptr (%\w+), i64 %", code))
+    shifted = dict(re.findall(r"(%\w+) = getelementptr inbounds \w+, ptr (%\w+), i64 \d", code))
+    moving = [p for p in pointers if p in places or shifted.get(p) in places]
+    return len(pointers), len(moving)
+
+
+def gathered_rows(rows: int, width: int) -> hlo.Instruction:
+    """Sums of rows that are gathered from a table and scaled, as in a product of a sparse matrix."""
+    shapes = [(100, width), (2000,), (rows, width), (2000,), (2000,)]
+    types = [dtypes.F32, dtypes.S32, dtypes.F32, dtypes.S32, dtypes.F32]
+    x, places, table, columns, numbers = (
+        hlo.parameter(n, hlo.Shape(dtype, dims))
+        for n, (dtype, dims) in enumerate(zip(types, shapes, strict=True))
+    )
+    picked = op(
+        "gather", hlo.Shape(dtypes.F32, (2000, width)), table, columns,
+        dimension_numbers=hlo.GatherDimensionNumbers((1,), (0,), (0,), 1),
+        slice_sizes=(1, width), indices_are_sorted=False,
+    )  # fmt: skip
+    updates = op("multiply", picked.shape, picked, hlo.broadcast(numbers, picked.dims, (0,)))
+    i = scatter((100, width), (2000,), (2000, width), Numbers((1,), (0,), (0,), 1))
+    return fusion(
+        "scatter", [x, places, table, columns, numbers], i.replace(operands=(x, places, updates))
+    )
+
+
+def test_rows_of_large_arrays_are_asked_for_ahead() -> None:
+    """The rows of a unit's updates, and those of the result, lie at distances that no CPU foresees."""
+    numbers = Numbers((1,), (0,), (0,), 1)
+    target = for_cpu("x86-64-v4")
+    few = Kernel(scatter((100, 64), (64, 1), (64, 64), numbers), target).ir
+    assert fetches(few) == (0, 0)
+    large = scatter((100, 64), (2048, 1), (2048, 64), numbers)
+    assert fetches(Kernel(large, target).ir) == (64 // 16, 64 // 16)
+    both = scatter((2000, 64), (2048, 1), (2048, 64), numbers)
+    assert fetches(Kernel(both, target).ir) == (2 * 64 // 16, 2 * 64 // 16)
+    check(scatter((100, 64), (1100, 1), (1100, 64), numbers))
+    narrow = scatter((100, 16), (9000, 1), (9000, 16), numbers)
+    assert fetches(Kernel(narrow, target).ir) == (0, 0)
+    # Where the rows of a table are would be computed twice.
+    assert fetches(Kernel(gathered_rows(3000, 32), target).ir) == (0, 0)
+
+
+def test_places_are_noted_without_branches_where_lanes_move_together() -> None:
+    i = scatter((100, 20), (40, 1), (40, 20), Numbers((1,), (0,), (0,), 1))
+    for cpu, branches in (("x86-64-v4", False), ("x86-64-v3", True)):
+        code = Kernel(i, for_cpu(cpu)).ir
+        assert ("some" in code) == branches
+        assert "vector.compress" in code
+    for name in ("many places", "scattered in two dimensions"):
+        for cpu in ("host", "x86-64-v3"):
+            few = np.random.default_rng(2).integers(-9, 9, ROWS[name].operands[1].dims)
+            check(ROWS[name], cpu=cpu, indices=few)
+
+
+def test_rows_that_are_gathered_on_the_way() -> None:
+    i = gathered_rows(3000, 37)
+    generator = np.random.default_rng(0)
+    arrays = []
+    for n, o in enumerate(i.operands):
+        array = aligned(o.dims, o.dtype.numpy)
+        array[...] = generator.integers(
+            *((0, 100) if n == 1 else (-5, 3005) if n == 3 else (-9, 10)), o.dims
+        )
+        arrays.append(array)
+    x, places, table, columns, numbers = arrays
+    expected = x.copy()
+    np.add.at(expected, places, table[np.clip(columns, 0, 2999)] * numbers[:, None])
+    result = aligned(i.dims, np.dtype(np.float32))
+    result[...] = x
+    kernel = Kernel(i)
+    kernel.call([*arrays, result], [kernel.emitted.work_count // 3])
+    np.testing.assert_array_equal(result, expected)
 
 
 def test_rows_of_unique_places_are_units_of_their_own() -> None:
