@@ -23,6 +23,12 @@ FORBIDDEN: Final = -2
 # A reduction along fewer elements has no vectors along them if it can have them along its results.
 SHORTEST_VECTOR: Final = 8
 
+# A loop over rows of so few elements computes each of them in vectors along the dimension before, if that fills a
+# vector of any type and if the code is short: the weight of its instructions, once for each element of a row.
+LONGEST_SHORT_ROW: Final = 4
+LONGEST_VECTOR: Final = 64
+MOST_SHORT_ROW_CODE: Final = 512
+
 MAXIMUM_MEMBERS: Final = 200
 MAXIMUM_INPUTS: Final = 48
 
@@ -34,6 +40,7 @@ class Cluster:
 
     __slots__ = (
         "boundary",
+        "computed",
         "contexts",
         "cost",
         "dims",
@@ -69,6 +76,8 @@ class Cluster:
         )  # leading dimensions that are rows' dimensions, if the reduced ones are the last ones
         self.reduced: tuple[int, ...] | None = None
         self.contexts: dict[object, int] = {}
+        # How many elements are computed in contexts that do not stand at each of ``dims``.
+        self.computed: dict[int, int] = {}
         self.feeding: set[Instruction] = (
             set()
         )  # members at ``rows`` whose value comes back into ``full``
@@ -79,7 +88,19 @@ class Cluster:
         if number is None:
             number = len(self.contexts) + 2
             self.contexts[key] = number
+            if isinstance(key, tuple) and key[0] in self.computed:
+                self.computed[number] = self.computed[key[0]]
         return number
+
+    @property
+    def has_short_rows(self) -> bool:
+        """Whether each element of a row is computed for itself, if the code is short."""
+        return (
+            self.kind == "loop"
+            and len(self.dims) > 1
+            and 1 < self.dims[-1] <= LONGEST_SHORT_ROW
+            and self.dims[-2] >= LONGEST_VECTOR
+        )
 
     def access(self, user: Instruction, context: int, position: int) -> int:
         """The context in which ``user``, itself in ``context``, reads operand ``position``."""
@@ -127,7 +148,10 @@ class Cluster:
         if opcode == "concatenate":
             along = user.attributes["dimension"]
             before = sum(o.dims[along] for o in user.operands[:position])
-            return self.derived((context, opcode, along, before, dims))
+            piece = self.derived((context, opcode, along, before, dims))
+            if context == self.full and along == len(user_dims) - 1 and self.has_short_rows:
+                self.computed[piece] = math.prod(dims)
+            return piece
         return self.derived((context, user, position))
 
     def rows_context(self, rank: int) -> int:

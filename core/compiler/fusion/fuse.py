@@ -29,7 +29,7 @@ Fusions are of these kinds, which code generation knows (``kind`` attribute):
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -40,6 +40,7 @@ from .clusters import (
     FORBIDDEN,
     MAXIMUM_INPUTS,
     MAXIMUM_MEMBERS,
+    MOST_SHORT_ROW_CODE,
     SCALAR,
     SHORTEST_VECTOR,
     Cluster,
@@ -255,7 +256,7 @@ class _Fuser:
         if _is_free(instruction):
             return 0.0
         elements = instruction.elements
-        ratio = len(many) * cluster.elements / elements if elements else 1.0
+        ratio = self.elements_computed(instruction, cluster, many) / elements if elements else 1.0
         if cluster.cost + cost * len(many) > self.limits.most:
             return None
         if len(many) > 4 or (ratio > 1.25 and cost >= self.limits.expensive):
@@ -266,6 +267,16 @@ class _Fuser:
         if cluster.recomputed + recomputed > self.limits.recomputed:
             return None
         return recomputed
+
+    def elements_computed(
+        self, instruction: Instruction, cluster: Cluster, contexts: Sequence[int]
+    ) -> int:
+        """How many elements of ``instruction`` the loop of ``cluster`` computes."""
+        if cluster.computed and cluster.has_short_rows:
+            weight = sum(map(self.costs.weight, (instruction, *cluster.members)))
+            if weight * cluster.dims[-1] <= MOST_SHORT_ROW_CODE:
+                return sum(cluster.computed.get(c, cluster.elements) for c in contexts)
+        return len(contexts) * cluster.elements
 
     def keeps_update_in_place(self, instruction: Instruction, cluster: Cluster) -> bool:
         """Whether ``instruction`` reads the updated array at most where the update will write the

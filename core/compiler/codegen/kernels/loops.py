@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from ...fusion.clusters import MOST_SHORT_ROW_CODE
 from ...ir import errors, hlo
 from ...ir.dtypes import DType
 from .. import costs, effort, llvm_ir
@@ -62,7 +63,7 @@ def emit_frame(frame: Frame) -> EmittedKernel:
     streaming = frame.moves_at_least(target.costs.memory.past_caches)
     lanes, masked = lanes_for(target, computation), can_mask(target, computation)
     weight = sum(map(target.costs.weight, computation.instructions))
-    if short_rows.fits(roots, lanes) and weight * dims[-1] <= short_rows.MOST_CODE:
+    if short_rows.fits(roots, lanes) and weight * dims[-1] <= MOST_SHORT_ROW_CODE:
         units = iterate(frame, dims[:-1], lanes, False, rows, weight=weight * dims[-1])
     else:
         cuts = cuts_of(roots)

@@ -8,25 +8,19 @@ once. Shuffles put the vectors into the order of memory, which is written in who
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
+from ...fusion.clusters import LONGEST_SHORT_ROW
 from ...ir import hlo
 from ..elements import conversion, memory
 from ..generator import Array, Generator, Index, fixed
 from ..llvm_ir import i64
 from ..representation import Element
 
-LONGEST: Final = (
-    4  # elements of a row: so many steps apart, elements of memory are loaded as vectors
-)
-# Weight of the code that may be written once for each element of a row.
-MOST_CODE: Final = 512
-
 
 def fits(roots: Sequence[hlo.Instruction], lanes: int) -> bool:
     """Whether results of equal dimensions are computed so."""
     dims = roots[0].dims
-    if len(dims) < 2 or not 2 <= dims[-1] <= LONGEST or not 1 < lanes <= dims[-2]:
+    if len(dims) < 2 or not 2 <= dims[-1] <= LONGEST_SHORT_ROW or not 1 < lanes <= dims[-2]:
         return False
     return not any(r.dtype.is_complex for r in roots)
 

@@ -211,6 +211,30 @@ def test_functions_of_short_rows_are_loops_of_their_own() -> None:
     assert function_of_sums("log", 10, 100, 3) == ["reduce"]  # its vectors run along the results
 
 
+def joined(size: int, pieces: int, *opcodes: str) -> list[str]:
+    """The kernels of functions of quotients, each of an array of its own, that become elements of short rows."""
+    parameters, columns = [], []
+    for n in range(pieces):
+        parameters.append(parameter(n, size))
+        value = op("divide", parameters[-1], number(255, size))
+        for opcode in opcodes:
+            value = op(opcode, value)
+        columns.append(op("reshape", op("negate", value), dims=(size, 1)))
+    root = op("concatenate", *columns, dims=(size, pieces), dimension=1)
+    return kinds(fused(parameters, root))
+
+
+def test_pieces_of_short_rows_are_computed_where_they_are_joined() -> None:
+    """Each of them is one element of a row, and no other: nothing is computed twice."""
+    for size, pieces in ((400, 3), (64, 2), (100, 4)):
+        assert joined(size, pieces) == ["loop"]
+    # Rows that are longer, or fewer than a vector has lanes, are computed along the row.
+    assert len(joined(400, 5)) > 1
+    assert len(joined(20, 3)) > 1
+    # The code of heavy functions is not written once for each element of a row.
+    assert len(joined(400, 4, "tan", "tan", "tan", "tan")) > 1
+
+
 def test_functions_of_sums_down_columns_stay_with_them() -> None:
     x = parameter(0, 20, 100)
     assert kinds(fused([x], op("log", reduce(x, (0,))))) == ["reduce"]
