@@ -334,6 +334,14 @@ def clamp_coordinate(g: Generator, value: Element, dtype: dtypes.DType, limit: i
 
     def emit() -> Value:
         b = g.builder
+        if dtype.bits == 32 and limit < 1 << 31:  # half as many registers as of 64 bits
+            top = llvm_ir.integer(value.type, limit)
+            if dtype.is_signed:
+                low = b.intrinsic("smax", [value, llvm_ir.zero(value.type)])
+                near = b.intrinsic("smin", [low, top])
+            else:
+                near = b.intrinsic("umin", [value, top])
+            return b.cast("zext", near, llvm_ir.vector("i64", lanes(near)))
         wide = conversion.convert(g, value, dtype, dtypes.S64)
         assert isinstance(wide, Value)
         top = llvm_ir.integer(wide.type, limit)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -551,6 +552,24 @@ def test_gather():
     batch, at = parameters(S(F32, (3, 10, 8)), S(S32, (3, 5)))
     batched = gather(batch, at, (3, 5, 8), (2,), (1,), (1,), 2, (1, 1, 8), (0,), (0,))
     check(fusion("loop", [batch, at], batched))
+
+
+@pytest.mark.parametrize("cpu", ["host", "x86-64-v3", "x86-64-v2"])
+def test_places_outside_of_an_array_are_near_its_ends(cpu):
+    """Whatever the type of their numbers: those of 32 bits are compared as such, not in twice as many registers."""
+    rng = np.random.default_rng(0)
+    for index in (S32, U32, S64, U64, S16, U8):
+        table, at = parameters(S(F32, (7, 300)), S(index, (2, 75)))
+        points = gather(table, at, (75,), (), (0, 1), (0, 1), 0, (1, 1))
+        ends = np.iinfo(index.numpy)
+        places = rng.integers(max(-3, int(ends.min)), min(303, int(ends.max)), (2, 75))
+        places = places.astype(index.numpy)
+        places[:, ::9] = ends.max
+        places[:, 1::9] = ends.min
+        given = [values(rng, table.shape), places]
+        kernel = check(fusion("loop", [table, at], points), given, target=host.for_cpu(cpu))
+        wide = re.search(r"@llvm\.[su](min|max)\.v\d+i64", kernel.ir)
+        assert (wide is None) == (index.bits == 32)
 
 
 def test_complex():
