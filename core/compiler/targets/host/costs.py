@@ -93,7 +93,7 @@ _HOST: Final = Costs(
         scan_element=0.05,
         selection=3.0,
         scattered_element=1.5,
-        scattered_place=0.12,
+        scattered_place=0.25,
         scattered_vector=2.0,
         random=4.0,
     ),
