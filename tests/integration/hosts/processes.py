@@ -7,9 +7,12 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from .presence import VARIABLE
 
 # Until all processes have ended, in seconds: they import JAX, on a machine that may do other things too.
 LIMIT = 200
@@ -47,11 +50,12 @@ def run(
     port = free_port()
     start = time.monotonic()
     running = []
+    folder = tempfile.TemporaryDirectory()
     try:
         for number in range(processes):
             variables = (
                 os.environ
-                | {"TRIPONT_NUM_DEVICES": str(devices), "JAX_ENABLE_X64": "1"}
+                | {"TRIPONT_NUM_DEVICES": str(devices), "JAX_ENABLE_X64": "1", VARIABLE: folder.name}
                 | dict(environment or {})
                 | dict((of_process or {}).get(number, {}))
             )
@@ -74,6 +78,7 @@ def run(
             if process.poll() is None:
                 process.kill()
             process.communicate()
+        folder.cleanup()
 
 
 def _wait(running: Sequence[subprocess.Popen[str]], start: float) -> list[Ended]:

@@ -10,10 +10,13 @@ import importlib.util
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from tests.integration.hosts.presence import VARIABLE
 
 ROOT = Path(__file__).parents[3]
 COORDINATOR = "10.77.0.1:1234"
@@ -90,9 +93,11 @@ def main() -> None:
         command = [*alone, sys.executable, "-m", "tests.integration.hosts.two_hosts", *sys.argv[1:]]
         os.execvpe(command[0], command, os.environ | {example.INSIDE: "1"})
     ways = {way.__name__: way for way in (cut, late, never)}
-    for number, process in enumerate(ways[sys.argv[1]](example.make_hosts())):
-        output = process.communicate()[0].replace("\n", " ")
-        print(f"HOST {number}: {output}")
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ[VARIABLE] = folder
+        for number, process in enumerate(ways[sys.argv[1]](example.make_hosts())):
+            output = process.communicate()[0].replace("\n", " ")
+            print(f"HOST {number}: {output}")
 
 
 if __name__ == "__main__":

@@ -22,6 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from tests.integration.hosts.presence import Presence
+
 P = PartitionSpec
 
 
@@ -381,8 +383,14 @@ def _psum(mesh: Mesh, size: int = 4, name: str = "sum") -> jax.Array:
     return jax.jit(mapped)(shard(mesh, P("x"), value))
 
 
-def report(action: Callable[[], object]) -> None:
-    """Print the error that ``action`` raises, and how long it took, and end without JAX's farewell to the others."""
+def leave() -> None:
+    """End as soon as no other process can ask this one why something failed, without JAX's farewell to the others."""
+    presence.leave()
+    os._exit(0)
+
+
+def report(action: Callable[[], object], then: Callable[[], object] = leave) -> None:
+    """Print the error that ``action`` raises, and how long it took, and leave."""
     start = time.monotonic()
     try:
         action()
@@ -390,9 +398,7 @@ def report(action: Callable[[], object]) -> None:
     except Exception as error:
         print(f"ERROR after {time.monotonic() - start:.1f} s: {error}")
     sys.stdout.flush()
-    # The others may still ask why; and JAX ends them with its coordinator, which is in process 0.
-    time.sleep(6 if jax.process_index() == 0 else 3)
-    os._exit(0)
+    then()
 
 
 def dies() -> None:
@@ -453,13 +459,19 @@ def client_again() -> None:
 
 
 def stops() -> None:
-    """Process 1 is stopped, as if its machine had gone; it goes on later, so that the job can end."""
+    """Process 1 is stopped, as if its machine had gone; it goes on in the end, so that the job can end."""
+    from jax.experimental import multihost_utils
+
     mesh = Mesh(np.array(jax.devices()), "x")
-    _psum(mesh).block_until_ready()
+    pids = multihost_utils.process_allgather(np.array(os.getpid())).tolist()
     if jax.process_index() == 1:
-        subprocess.Popen(["sh", "-c", f"sleep 25; kill -CONT {os.getpid()}"])
         os.kill(os.getpid(), signal.SIGSTOP)
-    report(lambda: _psum(mesh).block_until_ready())
+
+    def go_on() -> None:
+        os.kill(pids[1], signal.SIGCONT)
+        leave()
+
+    report(lambda: _psum(mesh).block_until_ready(), go_on)
 
 
 def other_program() -> None:
@@ -633,7 +645,7 @@ def forked() -> None:
     child = os.fork()
     if child == 0:
         signal.alarm(20)
-        report(lambda: program(value).block_until_ready())
+        report(lambda: program(value).block_until_ready(), lambda: os._exit(0))
     print("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     print("parent", np.asarray(program(value).addressable_data(0))[0, 0])
 
@@ -704,6 +716,7 @@ def listening() -> None:
 
 if __name__ == "__main__":
     _function, _process, _processes, _coordinator, *_rest = sys.argv[1:]
+    presence = Presence(int(_process), int(_processes))
     if _function == "detected":
         jax.distributed.initialize()
     else:
