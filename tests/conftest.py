@@ -85,7 +85,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = left_out_of_sample(items, share)
         config.hook.pytest_deselected(items=[*left_out])
         items[:] = [item for item in items if item not in left_out]
-    items[:] = in_few_processes(items)
+    # That of xdist, which only its workers have.
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    items[:] = in_few_processes(items, workers)
     if name := config.getoption("--op"):
         check_op(name)
         chosen = [item for item in items if is_about(item, name)]

@@ -18,6 +18,7 @@ is started.
 from __future__ import annotations
 
 import ast
+import itertools
 import os
 import subprocess
 import sys
@@ -49,10 +50,12 @@ def make_module(
     return file
 
 
-def in_few_processes(items: list[pytest.Item]) -> list[pytest.Item]:
+def in_few_processes(items: list[pytest.Item], workers: int = 1) -> list[pytest.Item]:
     """The items with one in place of those of a folder whose files share a process.
 
-    These items come first: they take longest, and nothing should wait for them in the end.
+    These items come first: they take longest, and nothing should wait for them in the end. With several ``workers``,
+    to each of which xdist's worksteal gives a part of the list, they are the first ones of every other part: so they
+    do not wait for one another, and short tests run beside them.
     """
     groups: dict[pytest.Collector, list[_ChildItem]] = {}
     others = []
@@ -64,7 +67,22 @@ def in_few_processes(items: list[pytest.Item]) -> list[pytest.Item]:
             groups.setdefault(node, []).append(item)
         else:
             others.append(item)
-    return [_together(node, group) for node, group in groups.items()] + others
+    long = [_together(node, group) for node, group in groups.items()]
+    return spread(long, others, workers)
+
+
+def spread(long: list[pytest.Item], others: list[pytest.Item], workers: int) -> list[pytest.Item]:
+    """The items with the long ones first in every other part of as many as there are workers."""
+    turns = (workers + 1) // 2
+    left = len(long) + len(others)
+    items: list[pytest.Item] = []
+    rest = iter(others)
+    for worker in range(workers):
+        size = left // (workers - worker)
+        left -= size
+        first = long[worker // 2 :: turns] if worker % 2 == 0 else []
+        items += [*first, *itertools.islice(rest, max(size - len(first), 0))]
+    return [*items, *rest]
 
 
 def _together(node: pytest.Collector, items: list[_ChildItem]) -> pytest.Item:

@@ -5,6 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.framework_process import spread
 
 _ROOT = Path(__file__).parents[1]
 
@@ -79,3 +84,27 @@ def test_a_failure_is_named(tmp_path: Path) -> None:
     assert "in_one_process FAILED" in said
     assert "FAILED inner/test_b.py::test_b" in said
     assert "1 failed" in said
+
+
+@pytest.mark.parametrize(
+    ("workers", "first"),
+    [(1, ["ABCDE"]), (2, ["ABCDE", ""]), (3, ["ACE", "", "BD"]), (4, ["ACE", "", "BD", ""])],
+)
+def test_long_items_do_not_wait_for_one_another(workers: int, first: list[str]) -> None:
+    """They are the first ones of the parts that xdist's worksteal hands out."""
+    long: list[Any] = [*"ABCDE"]
+    others: list[Any] = [*range(101)]
+    items = spread(long, others, workers)
+    assert [item for item in items if item in others] == others
+    left = items
+    for remaining, expected in zip(range(workers, 0, -1), first, strict=True):
+        size = len(left) // remaining
+        part, left = left[:size], left[size:]
+        assert part[: len(expected)] == [*expected]
+        assert all(item in others for item in part[len(expected) :])
+
+
+def test_more_long_items_than_a_worker_gets() -> None:
+    long: list[Any] = [*"ABCDE"]
+    others: list[Any] = [1]
+    assert sorted(map(str, spread(long, others, 4))) == [*"1ABCDE"]
