@@ -55,7 +55,11 @@ def run(
         for number in range(processes):
             variables = (
                 os.environ
-                | {"TRIPONT_NUM_DEVICES": str(devices), "JAX_ENABLE_X64": "1", VARIABLE: folder.name}
+                | {
+                    "TRIPONT_NUM_DEVICES": str(devices),
+                    "JAX_ENABLE_X64": "1",
+                    VARIABLE: folder.name,
+                }
                 | dict(environment or {})
                 | dict((of_process or {}).get(number, {}))
             )

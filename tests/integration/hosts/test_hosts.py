@@ -334,7 +334,7 @@ def test_a_long_reason_reaches_the_others() -> None:
 
 @pytest.mark.slow
 def test_a_late_process_is_waited_for() -> None:
-    ended = processes.run("late", 5)
+    ended = processes.run("late", 3)
     assert all("2.0\nNO ERROR" in e.output for e in ended), ended
 
 

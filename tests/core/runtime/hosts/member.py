@@ -105,6 +105,11 @@ def main(process: int, folder: Path, fault: str = "") -> None:
         "prestart_worker": False,
         "node_id": process,
     }
+    # What a process waits for the others does not include how long they need to start.
+    (folder / f"ready {process}").touch()
+    start = time.monotonic()
+    while not (folder / f"ready {1 - process}").exists() and time.monotonic() < start + 100:
+        time.sleep(0.005)
     start = time.monotonic()
     client = Client(api, store=store, num_nodes=2, **options)
     print(f"CLIENT after {time.monotonic() - start:.1f} s", flush=True)

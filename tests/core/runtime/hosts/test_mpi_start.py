@@ -16,8 +16,8 @@ import pytest
 from tripont.cli.hosts import mpi_library
 
 ROOT = Path(__file__).parents[4]
-# Seconds that a process waits for the others, who import NumPy first.
-TIMEOUT = 8
+# Seconds that a process waits for the other one, which has started: a healthy one needs a tenth of a second.
+TIMEOUT = 4
 PROCESS = r"process {} \([^)]*pid \d+\)"
 FAILED = "the coordinator's store has failed while MPI started in {}, which {}: {}"
 LATE = (
