@@ -17,6 +17,7 @@ An ordinary ``pip install -e .`` works too, but builds in an environment of its 
 from __future__ import annotations
 
 import argparse
+import compileall
 import fcntl
 import hashlib
 import os
@@ -162,6 +163,16 @@ def make_tree(pyproject: dict[str, Any]) -> None:
                 link(folder / entry.name, entry)
 
 
+def write_bytecode(pyproject: dict[str, Any]) -> None:
+    """Beside the package's files, as pip does: every process that compiles imports them, in half the time.
+
+    Python writes it itself, but not where PYTHONDONTWRITEBYTECODE is set, as in many containers.
+    """
+    sources = pyproject["tool"]["scikit-build"]["wheel"]["packages"].values()
+    for folder in (*(ROOT / source for source in sources), TREE):
+        compileall.compile_dir(folder, quiet=2)
+
+
 def install_metadata(pyproject: dict[str, Any]) -> None:
     """What pip would write: metadata, entry points, a RECORD (so that pip can uninstall), the command ``tripont``."""
     site = Path(sysconfig.get_paths()["purelib"])
@@ -274,6 +285,7 @@ def main() -> None:
         install(pyproject["project"]["optional-dependencies"]["dev"])
         return
     make_tree(pyproject)
+    write_bytecode(pyproject)
     extras = EXTRAS
     if arguments.tests or arguments.frameworks:
         extras += TESTS

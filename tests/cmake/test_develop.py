@@ -38,7 +38,8 @@ def make_package(folder: Path) -> None:
 
 
 def linked(module: types.ModuleType) -> dict[str, Path]:
-    return {p.name: p.resolve() for p in (module.TREE / "pack" / "core").iterdir()}
+    folder = module.TREE / "pack" / "core"
+    return {p.name: p.resolve() for p in folder.iterdir() if p.name != "__pycache__"}
 
 
 def test_packages_and_modules_are_linked(develop: types.ModuleType) -> None:
@@ -60,6 +61,18 @@ def test_a_build_links_new_packages(
     (develop.TREE / "pack" / "core" / "library.so").touch()  # what the build puts there stays
     develop.main()
     assert sorted(linked(develop)) == ["first", "library.so", "second"]
+
+
+def test_modules_are_compiled_where_python_does_not_write_bytecode(
+    develop: types.ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    develop.make_tree(PYPROJECT)
+    develop.write_bytecode(PYPROJECT)
+    core = develop.ROOT / "core"
+    for module in (core / "first" / "__init__.py", develop.TREE / "pack" / "core" / "one.py"):
+        bytecode = Path(importlib.util.cache_from_source(str(module)))
+        assert bytecode.stat().st_mtime >= module.stat().st_mtime
 
 
 def test_extras_that_ask_for_extras_and_no_requirement_twice(develop: types.ModuleType) -> None:
