@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 
 import pytest
@@ -142,11 +143,18 @@ def test_long_straight_line_program() -> None:
     assert len(executable.thunks) < 400
 
 
-@pytest.mark.slow
 def test_deep_nesting() -> None:
-    """Branches in branches beyond Python's own recursion limit."""
-    program = programs.nested_branches(350).encode()
-    assert artifact.deserialize(compile_program(program, "mlir", b"", {})).thunks
+    """Branches in branches beyond the recursion limit that Python has outside of the compiler.
+
+    That is lowered: LLVM takes a second for 250 branches, and twenty for the 350 that Python's own would need.
+    """
+    program = programs.nested_branches(250).encode()
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(700)
+    try:
+        assert artifact.deserialize(compile_program(program, "mlir", b"", {})).thunks
+    finally:
+        sys.setrecursionlimit(before)
 
 
 def test_wide_program() -> None:
