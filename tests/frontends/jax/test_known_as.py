@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -68,10 +69,13 @@ def test_who_is_told_what(
 
 
 @pytest.mark.parametrize("names", ["mujoco=", "=cpu", "mujoco:cpu", "CPU!", "jax=cpu"])
-def test_what_cannot_be_read_is_one_warning(
-    subprocess_environment: dict[str, str], names: str
-) -> None:
-    found, errors = answers(subprocess_environment, names)
+def test_what_cannot_be_read(names: str) -> None:
+    with pytest.raises(ValueError, match=f"^TRIPONT_JAX_KNOWN_AS={re.escape(names)}: "):
+        known_as.parse(names)
+
+
+def test_what_cannot_be_read_is_one_warning(subprocess_environment: dict[str, str]) -> None:
+    found, errors = answers(subprocess_environment, "jax=cpu")
     assert found["mujoco"] == OWN
     (line,) = [line for line in errors.splitlines() if line.strip()]
     assert "TRIPONT_JAX_KNOWN_AS" in line
