@@ -29,5 +29,5 @@ def test_what_goes_wrong_is_told(tmp_path: Path) -> None:
     assert told.startswith("the input of seed 8 ends the process with -11")
     assert "oh" in told
     program.write_text("#!/bin/sh\necho 7\nexec sleep 60\n")
-    told = c_api.failure([str(program)], 7, 10, seconds=10)
+    told = c_api.failure([str(program)], 7, 10, seconds=3)
     assert told.startswith("the input of seed 7 ends the process with -9")
