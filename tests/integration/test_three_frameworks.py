@@ -76,7 +76,12 @@ _IMPORTS = {
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "order",
-    [("jax", "torch"), ("torch", "jax", "tensorflow"), ("jax", "torch", "tensorflow")],
+    [
+        # The third begins with these.
+        pytest.param(("jax", "torch"), marks=pytest.mark.nightly),
+        ("torch", "jax", "tensorflow"),
+        ("jax", "torch", "tensorflow"),
+    ],
     ids="-".join,
 )
 def test_one_core(order, subprocess_environment):

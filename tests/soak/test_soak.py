@@ -53,7 +53,7 @@ def test_what_explains_itself_goes_on() -> None:
 @pytest.mark.slow
 def test_a_short_run() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.soak", "--minutes", "0.4"],
+        [sys.executable, "-m", "tests.soak", "--minutes", "0.25"],
         cwd=Path(__file__).parents[2],
         env=os.environ | {"TRIPONT_VERIFY": ""},
         capture_output=True,

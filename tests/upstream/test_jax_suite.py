@@ -99,7 +99,7 @@ def test_a_run(
     entries = outcomes.read_known(tmp_path / "known.toml")
     monkeypatch.setattr(jax_suite, "read_known", lambda: entries)
     folders = ["--jax", str(tmp_path), "--results", str(tmp_path / "results")]
-    options = ["-n", "1", "--timeout", "20", "--", "-k", "not left_out"]
+    options = ["-n", "1", "--timeout", "10", "--", "-k", "not left_out"]
     assert jax_suite.main([*folders, *options]) == 1
     assert "mosaic" not in capsys.readouterr().out
     outcome = outcomes.read_results(tmp_path / "results" / "small_test.xml")

@@ -39,6 +39,13 @@ TABLES = {
 ALL = {f"{family}-{case.name}": case for family, table in TABLES.items() for case in table.cases}
 # One dtype of a row is enough for the ways to call a function; every dtype runs eagerly.
 FIRST = {f"{f}-{case.name}": case for f, table in TABLES.items() for case in table.first_dtypes()}
+# A function that computes has the kernels of the eager call: every fourth one shows that it is placed. All of those run
+# whose place, state or lists a graph treats in its own way.
+_COMPUTES = ("math", "array", "nn", "linalg", "image", "quantized")
+FUNCTIONS = [
+    pytest.param(name, marks=pytest.mark.nightly if n % 4 and name.startswith(_COMPUTES) else [])
+    for n, name in enumerate(FIRST)
+]
 OTHER_DTYPES = [pytest.param(name, marks=pytest.mark.slow) for name in ALL if name not in FIRST]
 
 
@@ -77,7 +84,7 @@ def test_eager(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", FIRST)
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_function(name: str) -> None:
     case = FIRST[name]
     compare(run(tf.function(case.function), case, "XPU:0"), case)
