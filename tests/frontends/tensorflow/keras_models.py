@@ -52,6 +52,33 @@ def transformer() -> keras.Model:
     return keras.Model(tokens, layers.Dense(10)(layers.GlobalAveragePooling1D()(h)))
 
 
+def residual() -> keras.Model:
+    """The beginning of MobileNetV2 with two of its blocks, one with a stride and one with a sum, then one of ResNet."""
+
+    def convolution(x: Any, filters: int, size: int = 1, activation: str = "relu6") -> Any:
+        x = layers.Conv2D(filters, size, padding="same", use_bias=False)(x)
+        x = layers.BatchNormalization(epsilon=1e-3, momentum=0.999)(x)
+        return layers.Activation(activation)(x)
+
+    def depthwise(x: Any, strides: int) -> Any:
+        if strides == 2:
+            x = layers.ZeroPadding2D(((0, 1), (0, 1)))(x)
+        padding = "same" if strides == 1 else "valid"
+        x = layers.DepthwiseConv2D(3, strides=strides, padding=padding, use_bias=False)(x)
+        return layers.ReLU(6.0)(layers.BatchNormalization(epsilon=1e-3, momentum=0.999)(x))
+
+    images = keras.Input((32, 32, 3))
+    x = layers.ZeroPadding2D(3)(images)
+    x = layers.Conv2D(8, 7, strides=2)(x)
+    x = layers.BatchNormalization()(x)
+    x = layers.MaxPooling2D(3, strides=2)(layers.ZeroPadding2D(1)(layers.ReLU()(x)))
+    x = convolution(depthwise(convolution(x, 32), 2), 16, activation="linear")
+    x = layers.Add()([x, convolution(depthwise(convolution(x, 48), 1), 16, activation="linear")])
+    y = convolution(convolution(x, 8, activation="relu"), 8, 3, "relu")
+    x = layers.ReLU()(layers.Add()([x, convolution(y, 16, activation="linear")]))
+    return keras.Model(images, layers.Dense(10)(layers.GlobalAveragePooling2D()(x)))
+
+
 def mobilenet() -> keras.Model:
     return keras.applications.MobileNetV2(
         (32, 32, 3), alpha=0.35, weights=None, classes=10, classifier_activation=None
@@ -130,6 +157,7 @@ WORKLOADS: dict[str, Workload] = {
     "cnn": Workload(cnn, (16, 16, 1), False, 16, 1e-5),
     "lstm": Workload(lstm, (12,), True, 16, 1e-5),
     "transformer": Workload(transformer, (16,), True, 16, 1e-5),
+    "residual": Workload(residual, (32, 32, 3), False, 8, 1e-7, 1e-3, 1, "float64"),
     "mobilenet": Workload(mobilenet, (32, 32, 3), False, 8, 1e-7, 1e-3, 1, "float64"),
     "resnet": Workload(resnet, (32, 32, 3), False, 8, 1e-7, 1e-3, 1, "float64"),
 }

@@ -16,15 +16,12 @@ import tensorflow as tf
 from .keras_models import WORKLOADS
 
 _DEEP = ("mobilenet", "resnet")
-# Three minutes of the CPU, for kinds of layers that the small models and one deep one have too.
-_NIGHTLY = (("mobilenet", False), ("resnet", False), ("resnet", True))
 
 
 def _ways() -> Iterator[Any]:
     for name, jit in itertools.product(WORKLOADS, (False, True)):
-        marks = [pytest.mark.slow] if name in _DEEP else []
-        if (name, jit) in _NIGHTLY:
-            marks.append(pytest.mark.nightly)
+        # Deep ones take four minutes of the CPU, for the kinds of layers that "residual" has too.
+        marks = [pytest.mark.slow, pytest.mark.nightly] if name in _DEEP else []
         yield pytest.param(name, jit, marks=marks, id=f"{name}-{'jit' if jit else 'function'}")
 
 
