@@ -51,6 +51,8 @@ def run(
     start = time.monotonic()
     running = []
     folder = tempfile.TemporaryDirectory()
+    # Not pipes: one that is full would keep its process, and so the others, from their end.
+    outputs = [Path(folder.name) / f"output {number}" for number in range(processes)]
     try:
         for number in range(processes):
             variables = (
@@ -66,36 +68,35 @@ def run(
             command = [*(under or {}).get(number, ())]
             command += [sys.executable, "-m", "tests.integration.hosts.workers", worker]
             command += [str(number), str(processes), str(port), *map(str, arguments)]
-            running.append(
-                subprocess.Popen(
-                    command,
-                    cwd=Path(__file__).parents[3],
-                    env=variables,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    text=True,
+            with outputs[number].open("w") as output:
+                running.append(
+                    subprocess.Popen(
+                        command,
+                        cwd=Path(__file__).parents[3],
+                        env=variables,
+                        stdout=output,
+                        stderr=subprocess.STDOUT,
+                    )
                 )
-            )
-        return _wait(running, start)
+        return [_wait(process, start, path) for process, path in zip(running, outputs, strict=True)]
     finally:
         for process in running:
             if process.poll() is None:
                 process.kill()
-            process.communicate()
+            process.wait()
         folder.cleanup()
 
 
-def _wait(running: Sequence[subprocess.Popen[str]], start: float) -> list[Ended]:
-    ended = []
-    for process in running:
-        left = start + LIMIT - time.monotonic()
-        try:
-            output, _ = process.communicate(timeout=max(left, 1))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            output = process.communicate()[0] + "\n[did not end]"
-        ended.append(Ended(process.returncode, output, time.monotonic() - start))
-    return ended
+def _wait(process: subprocess.Popen[bytes], start: float, output: Path) -> Ended:
+    left = start + LIMIT - time.monotonic()
+    end = ""
+    try:
+        process.wait(max(left, 1))
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        end = "\n[did not end]"
+    return Ended(process.returncode, output.read_text() + end, time.monotonic() - start)
 
 
 def check(ended: Sequence[Ended]) -> None:
