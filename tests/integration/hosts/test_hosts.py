@@ -340,7 +340,7 @@ def test_a_late_process_is_waited_for() -> None:
 
 @pytest.mark.slow
 def test_a_process_that_does_not_come_in_time() -> None:
-    ended = processes.run("late", 15, environment={"TRIPONT_COLLECTIVE_TIMEOUT": "2"})
+    ended = processes.run("late", 10, environment={"TRIPONT_COLLECTIVE_TIMEOUT": "2"})
     [(seconds, error)] = _errors(ended[:1])
     assert seconds < 10
     assert re.search("which has not come for [23] s", error)
