@@ -105,9 +105,8 @@ THREAD_TESTS = (
 @dataclasses.dataclass(frozen=True)
 class Sanitizer:
     libraries: tuple[str, ...]  # that have to be loaded before all others
-    variables: dict[
-        str, str
-    ]  # options; the folder of reports and the suppressions are added to them
+    # Options; the folder of reports and the suppressions are added to them.
+    variables: dict[str, str]
     tests: tuple[str, ...]
     cmake: tuple[str, ...]
 

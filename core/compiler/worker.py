@@ -41,9 +41,8 @@ from .ir.errors import STATUS_CODES, CompileError
 from .targets import code_cache
 from .xla import partitioners
 
-LARGE: Final = (
-    1 << 20
-)  # bytes of a message that is not copied, and after which memory is given back at once
+# Bytes of a message that is not copied, and after which memory is given back at once.
+LARGE: Final = 1 << 20
 
 CODE_NAMES: Final = {number: name for name, number in STATUS_CODES.items()}
 

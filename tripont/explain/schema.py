@@ -71,9 +71,8 @@ _DESCRIPTION: Final = {
     "notes?": [str],
     "passes?": [dict],
 }
-_LARGEST: Final = (
-    1e300  # JSON can say NaN, Infinity, and integers that are no floating-point number
-)
+# JSON can say NaN, Infinity, and integers that are no floating-point number.
+_LARGEST: Final = 1e300
 _NAMES: Final = {str: "text", int: "a whole number", float: "a number", dict: "an object"}
 
 

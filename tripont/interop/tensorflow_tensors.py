@@ -27,9 +27,8 @@ def describe(x: Any) -> str:
 
 def read(x: Any, copy: bool | None) -> Source:
     if isinstance(x, tf.Variable):
-        x = (
-            x.value()
-        )  # shares its memory, until it is assigned to; read_value() may copy to the CPU
+        # Shares its memory, until it is assigned to; read_value() may copy to the CPU.
+        x = x.value()
     if not isinstance(x, ops.EagerTensor):
         raise ExchangeError(
             f"the tf.Tensor of shape {x.shape} and dtype {x.dtype.name} is symbolic, it has no content "

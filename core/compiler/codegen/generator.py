@@ -73,9 +73,8 @@ class _Level:
     __slots__ = ("guard", "keys", "preheader")
 
     def __init__(self, preheader: list[Instruction], guard: bool) -> None:
-        self.preheader = (
-            preheader  # the lines of the block that enters the level; its last line is the jump
-        )
+        # The lines of the block that enters the level; its last line is the jump.
+        self.preheader = preheader
         self.guard = guard  # entered under a condition: nothing that could fault may move out
         self.keys: list[Hashable] = []  # what was remembered at this level
 
@@ -87,16 +86,14 @@ class Generator:
         self.builder = builder
         self.target = target
         self.arrays: dict[hlo.Instruction, Array] = {}
-        self.bound: dict[
-            hlo.Instruction, Element
-        ] = {}  # values known whatever the index (reduced values)
+        # Values known whatever the index (reduced values).
+        self.bound: dict[hlo.Instruction, Element] = {}
         # Values that lie in scratch memory, with the first dimension of the index that the scratch has.
         self.scratch: dict[hlo.Instruction, tuple[Array, int]] = {}
         # Instructions whose elements somebody else knows, by index: numbers in registers, such as a loop's states.
         self.readers: dict[hlo.Instruction, Callable[[Index], Element]] = {}
-        self.streamed = (
-            False  # whether a store past the caches was written: it needs a fence at the end
-        )
+        # Whether a store past the caches was written: it needs a fence at the end.
+        self.streamed = False
         self.math_functions: Counter[str] = Counter()  # how often each was written or called
         self.mask: Value | None = None  # i1 lanes that may touch memory; None: all
         # Loads from arrays of at least so many bytes ask for the memory and give 0 (see :meth:`fetching`).

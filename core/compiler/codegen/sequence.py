@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from ..targets.target import Target
 
 INLINED_LINES: Final = 120  # kernels of at most this many lines of IR become part of the function,
-INLINED_IN_ALL: Final = (
-    600  # and with what is inlined into them of so many: each level of nested loops is a function
-)
+# Lines of such kernels with all that is inlined into them: each level of nested loops is a function.
+INLINED_IN_ALL: Final = 600
 SLOT_BYTES: Final = 64  # memory of at most this size is copied to the stack for the function's time
 UNKNOWN_TRIPS: Final = 16  # the number of iterations to reckon with where it is not known
 

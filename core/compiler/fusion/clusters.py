@@ -71,16 +71,14 @@ class Cluster:
         self.recomputed = 0.0
         self.full = SCALAR if not dims else 0
         self.rows: int | None = None
-        self.row_rank = (
-            -1
-        )  # leading dimensions that are rows' dimensions, if the reduced ones are the last ones
+        # Leading dimensions that are rows' dimensions, if the reduced ones are the last ones.
+        self.row_rank = -1
         self.reduced: tuple[int, ...] | None = None
         self.contexts: dict[object, int] = {}
         # How many elements are computed in contexts that do not stand at each of ``dims``.
         self.computed: dict[int, int] = {}
-        self.feeding: set[Instruction] = (
-            set()
-        )  # members at ``rows`` whose value comes back into ``full``
+        # Members at ``rows`` whose value comes back into ``full``.
+        self.feeding: set[Instruction] = set()
 
     def derived(self, key: object) -> int:
         """The number of the context that ``key`` describes."""

@@ -684,9 +684,8 @@ class _Fuser:
         ):
             return False
         if not cluster.dims or space[last] < SHORTEST_VECTOR <= cluster.dims[-1]:
-            return (
-                False  # there is but one result, or the reduction's vectors run along its results
-            )
+            # There is but one result, or the reduction's vectors run along its results.
+            return False
         nanoseconds = [
             self.costs.nanoseconds(member)
             for member, contexts in cluster.members.items()

@@ -81,9 +81,8 @@ def warm_up() -> None:
         b"func.func @main(%a: tensor<f32>) -> tensor<f32> { return %a : tensor<f32> }", "mlir"
     )
     with contextlib.suppress(CompileError):
-        read_program(
-            b"\n\x01m", "hlo"
-        )  # a nameless HloModuleProto: loads the reader, and is refused
+        # A nameless HloModuleProto: loads the reader, and is refused.
+        read_program(b"\n\x01m", "hlo")
 
 
 def read_mlir(program: bytes, format: str, context: ir.Context) -> ir.Module:

@@ -87,9 +87,8 @@ class ProgramReader:
         self._attributes: dict[tuple[Any, Any], Any] = {}
         self._metadata: dict[Any, Metadata | None] = {}
         self._places: dict[Any, tuple[str, int]] = {}
-        self._names: dict[
-            str, int
-        ] = {}  # names that are taken -> the next number to try behind each
+        # Names that are taken -> the next number to try behind each.
+        self._names: dict[str, int] = {}
 
     def read(self) -> hlo.Module:
         """The whole module; its entry is the function ``main``, or the only public one."""

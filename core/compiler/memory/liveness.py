@@ -78,9 +78,8 @@ class Liveness:
         # Pairs (dying value, new value) that touch in time but may share memory all the same, if the old one ends by
         # the time that is given.
         self.touching: dict[tuple[Value, Value], int] = {}
-        self.wishes: list[
-            tuple[int, int, Value, Value]
-        ] = []  # (priority, -bytes, new value, old value)
+        # (priority, -bytes, new value, old value).
+        self.wishes: list[tuple[int, int, Value, Value]] = []
         self.loops: list[Loop] = []
         self.branches: list[Branches] = []
         entry = module.entry

@@ -578,9 +578,8 @@ def _joined(
     A side effect waits for all collectives that the program begins before it: one that comes earlier may read them.
     """
     depth: dict[Instruction, int] = {}
-    long: dict[
-        Instruction, int
-    ] = {}  # the most instructions that take long on a way from the parameters
+    # The most instructions that take long on a way from the parameters.
+    long: dict[Instruction, int] = {}
     kinds: dict[Hashable, list[Instruction]] = {}
     deepest = 0  # of the collectives up to here
     for i in computation.instructions:

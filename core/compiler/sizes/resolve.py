@@ -67,9 +67,8 @@ class Scope:
     def __init__(self) -> None:
         self.instructions: list[Instruction] = []
         self.mapped: dict[Instruction, Instruction] = {}
-        self.parts: dict[
-            Instruction, list[Instruction]
-        ] = {}  # of an old instruction of several results
+        # The new results of an old instruction that has several.
+        self.parts: dict[Instruction, list[Instruction]] = {}
         self.sizes: dict[Instruction, Sizes] = {}
         # Dimensions whose elements are the same at every index, or known for every index, so that an array of any size
         # may be computed with: those that a broadcast or an iota has made.

@@ -55,9 +55,8 @@ class Target(ABC):
     costs: Costs
     max_lanes: int = 1 << 16  # of a vector, whatever the size of its elements
     block: int = 1024  # elements of a unit of work in a long minor dimension; a multiple of all numbers of lanes
-    work_group: int = (
-        1  # work-items that do a unit of a reduction together (codegen/kernels/work_groups.py)
-    )
+    # Work-items that do a unit of a reduction together (codegen/kernels/work_groups.py).
+    work_group: int = 1
     sub_group: int = 1  # those of them that can shuffle values among each other
 
     @functools.cached_property

@@ -59,16 +59,14 @@ class Lowered:
     assignment: Assignment
     thunks: list[Thunk] = field(default_factory=list)
     wanted: list[Wanted] = field(default_factory=list)
-    callbacks: list[tuple[LibraryCall, int]] = field(
-        default_factory=list
-    )  # the call, and its function
+    # The call, and its function.
+    callbacks: list[tuple[LibraryCall, int]] = field(default_factory=list)
     debug: list[DebugInfo] = field(default_factory=list)
     instructions: list[Instruction] = field(default_factory=list)  # that of each DebugInfo
     functions: dict[Instruction, int] = field(default_factory=dict)  # what computes each
     symbols: list[str] = field(default_factory=list)
-    calls: dict[str, list[str]] = field(
-        default_factory=dict
-    )  # which kernels a loop or a merged kernel calls
+    # Which kernels a loop or a merged kernel calls.
+    calls: dict[str, list[str]] = field(default_factory=dict)
     names: dict[str, int] = field(default_factory=dict)  # how many functions have a name
 
     def unique(self, base: str) -> str:

@@ -194,9 +194,8 @@ def _encode_exponent(g: Generator, value: Value) -> Value:
     bits = b.cast("bitcast", value, integer)
     exponent = b.binary("lshr", bits, c(23))
     mantissa = b.binary("and", bits, c(0x7FFFFF))
-    half = b.select(
-        b.icmp("eq", exponent, c(0)), c(0x400000), c(0x3FFFFF)
-    )  # 2^-127 is itself 0x400000
+    # 2^-127 is itself 0x400000.
+    half = b.select(b.icmp("eq", exponent, c(0)), c(0x400000), c(0x3FFFFF))
     up = b.icmp("ugt", mantissa, half)
     code = b.select(up, b.binary("add", exponent, c(1)), exponent)
     bad = b.icmp("ugt", b.binary("sub", bits, c(1)), c(0x7F7FFFFF - 1))

@@ -195,9 +195,8 @@ class _Block:
         self.form = form
         self.width = form.width
         self.axis = axis
-        self.at: list[
-            Coordinate
-        ] = []  # the coordinates along the axes of the vector that is being written
+        # The coordinates along the axes of the vector that is being written.
+        self.at: list[Coordinate] = []
         self.wanted = [
             r.attributes["index"] if r.opcode == "get-tuple-element" else 0
             for r in frame.computation.results
@@ -508,9 +507,8 @@ class _Block:
     def goes_on(self, loop: hlo.Instruction, states: dict[int, Numbers]) -> Value:
         """Whether the loop takes another step, with ``states``."""
         g = self.g
-        condition = _copied(
-            loop.called[0]
-        )  # it stands at two places, and neither knows the other's values
+        # It stands at two places, and neither knows the other's values.
+        condition = _copied(loop.called[0])
         for n, (mine, known) in enumerate(
             zip(condition.parameters, loop.called[0].parameters, strict=True)
         ):

@@ -28,9 +28,8 @@ if TYPE_CHECKING:
 
 # Weight of the code that writing it once for each part of a row may come to.
 LONGEST_CODE = 256
-LONGEST_ROW = (
-    64  # the same of the steps of a short row, which a loop would take in hardly more time
-)
+# The same of the steps of a short row, which a loop would take in hardly more time.
+LONGEST_ROW = 64
 
 
 def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:

@@ -83,9 +83,8 @@ def _exp_scaled(m: Arithmetic, r: Value, n: Value, shifted: Value) -> Value:
         m.format.bias,
         m.format.bias // 4,
     )  # `small`: the biased exponent of the fixed power
-    exponent = m.shift_left(
-        shifted, m.format.mantissa
-    )  # biased, of 2^(n - 1); negative below normal numbers
+    # Biased, of 2^(n - 1); negative below normal numbers.
+    exponent = m.shift_left(shifted, m.format.mantissa)
     power = m.from_bits(m.int_at_least(exponent, small << m.format.mantissa))
     rest = m.int_at_most(exponent, small << m.format.mantissa)
     rest = m.int_add(rest, (bias + 1 - small) << m.format.mantissa)
@@ -105,9 +104,8 @@ def _scalef(m: Arithmetic, x: Value, n: Value) -> Value:
     width = m.lanes * m.format.bits
     suffix = f"{'pd' if m.is_double else 'ps'}.{width}"
     mask = llvm_ir.integer("i8" if m.lanes <= 8 else f"i{m.lanes}", -1)
-    arguments = [x, n, x, mask] + (
-        [llvm_ir.integer("i32", 4)] if width == 512 else []
-    )  # 4: the current rounding mode
+    # 4: the current rounding mode.
+    arguments = [x, n, x, mask] + ([llvm_ir.integer("i32", 4)] if width == 512 else [])
     name = f"llvm.x86.avx512.mask.scalef.{suffix}"
     m.builder.module.declare(name, m.type, [a.type for a in arguments])
     return m.builder.call(m.type, name, arguments)

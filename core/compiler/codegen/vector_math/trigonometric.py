@@ -110,9 +110,8 @@ def _define_reduce_large(module: llvm_ir.Module, target: Target, scalar: str) ->
     word, shift = b.binary("lshr", start, llvm_ir.i64(6)), b.binary("and", start, llvm_ir.i64(63))
     table = b.constant_array("i64", [str(w) for w in _TWO_OVER_PI_WORDS])
     words = [b.load("i64", b.gep("i64", table, b.add(word, llvm_ir.i64(i))), 8) for i in range(4)]
-    window = [
-        b.call("i64", "llvm.fshl.i64", [words[i], words[i + 1], shift]) for i in range(3)
-    ]  # most significant first
+    # Most significant first.
+    window = [b.call("i64", "llvm.fshl.i64", [words[i], words[i + 1], shift]) for i in range(3)]
     low_high, low_word = _multiply_wide(b, mantissa, window[2])
     middle_high, middle_low = _multiply_wide(b, mantissa, window[1])
     middle_word = b.binary("add", middle_low, low_high)

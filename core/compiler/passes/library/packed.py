@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from ...targets.target import Target
 
 
-Placed = tuple[
-    Instruction, tuple[int, ...]
-]  # an array, and the strides of [batch..., rows, columns] in it
+# An array, and the strides of [batch..., rows, columns] in it.
+Placed = tuple[Instruction, tuple[int, ...]]
 
 # A constant of at most this size is packed when the program is compiled, which takes some 50 ms: the program holds it
 # packed instead of as it was. Larger ones would make programs slower to compile, and larger where elements widen.

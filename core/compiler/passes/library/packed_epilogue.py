@@ -39,9 +39,8 @@ def fuse_epilogues(
 ) -> Computation:
     """``computation`` with what follows its packed products inside of them."""
     products = [i for i in computation.instructions if i.opcode == "packed-dot"]
-    replaced: dict[
-        Instruction, Instruction
-    ] = {}  # the last instruction of an epilogue -> its fusion
+    # The last instruction of an epilogue -> its fusion.
+    replaced: dict[Instruction, Instruction] = {}
     gone: set[Instruction] = set()
     users = computation.users() if products else {}
     position = {i: n for n, i in enumerate(computation.instructions)} if products else {}

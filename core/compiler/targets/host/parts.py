@@ -52,9 +52,8 @@ class Parts(Compilation):
         self._written = 0  # length of all texts seen
         self._keys: list[bytes] = []  # of the parts, in order
         self._images: dict[int, Image] = {}  # by number of the part
-        self._missing: dict[
-            int, tuple[str, bool]
-        ] = {}  # and by their numbers those with no code yet
+        # Parts without code yet, by number.
+        self._missing: dict[int, tuple[str, bool]] = {}
         self._processes: Processes | None = None
 
     def written(self, module: llvm_ir.Module) -> None:
