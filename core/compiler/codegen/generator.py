@@ -152,6 +152,53 @@ class Generator:
             yield state
         self.note(*state[2])
 
+    def nest(self, sizes: Sequence[int], body: Callable[[Index], None], at: Index = ()) -> None:
+        """Loops in loops over ``sizes``, with ``body`` inside; a size of one needs no loop."""
+        if len(at) == len(sizes):
+            body(at)
+            return
+        size = sizes[len(at)]
+        if size == 1:
+            self.nest(sizes, body, (*at, ZERO))
+            return
+        with self.loop(i64(0), i64(size)) as (i, _, _):
+            self.nest(sizes, body, (*at, Coordinate(i, high=size - 1)))
+
+    @contextmanager
+    def only_if(self, condition: Value, then: str = "then", done: str = "done") -> Iterator[None]:
+        """Code that runs where ``condition`` holds; ``then`` and ``done`` name the blocks."""
+        b = self.builder
+        then, done = b.new_label(then), b.new_label(done)
+        entry = b.lines
+        b.branch_if(condition, then, done)
+        with self.level(guard=True, preheader=entry):
+            b.start_block(then)
+            yield
+            b.branch(done)
+        b.start_block(done)
+
+    def either(
+        self,
+        condition: Value,
+        then: Callable[[], Any],
+        otherwise: Callable[[], Any],
+        names: tuple[str, str, str] = ("then", "else", "join"),
+    ) -> list[tuple[Any, str]]:
+        """The code of ``then`` where ``condition`` holds and that of ``otherwise`` where not. Gives what each returned,
+        with the block in which its code ends.
+        """
+        b = self.builder
+        *labels, join = [b.new_label(name) for name in names]
+        entry, ends = b.lines, []
+        b.branch_if(condition, *labels)
+        for label, function in zip(labels, (then, otherwise), strict=True):
+            with self.level(guard=True, preheader=entry):
+                b.start_block(label)
+                ends.append((function(), b.block))
+                b.branch(join)
+        b.start_block(join)
+        return ends
+
     def note(self, *values: Value) -> None:
         """Say that ``values`` live at the current depth, unless they are known to live further out."""
         depth = self.depth
@@ -355,7 +402,7 @@ class Generator:
             if span > 0 and by % common + span < common:  # no carry between the lanes
                 quotient, rest = self._divide(c.base, divisor)
                 return (
-                    Coordinate(quotient, 0, 1, None, 0, high),
+                    Coordinate(quotient, high=high),
                     Coordinate(
                         rest, c.stride, c.lanes, None, 0, divisor - 1, math.gcd(c.multiple, divisor)
                     ),

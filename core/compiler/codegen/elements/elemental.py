@@ -352,7 +352,7 @@ def clamp_coordinate(g: Generator, value: Element, dtype: dtypes.DType, limit: i
     clamped = g.pure(("clamp", value, dtype, limit), [value], emit)
     if clamped.type[0] == "<":
         return Coordinate(i64(0), 0, llvm_ir.lanes_of(clamped.type), clamped, 0, limit)
-    return Coordinate(clamped, 0, 1, None, 0, limit)
+    return Coordinate(clamped, high=limit)
 
 
 def of_dynamic_slice(g: Generator, i: hlo.Instruction, index: Index) -> Element:

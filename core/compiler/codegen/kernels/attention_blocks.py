@@ -175,7 +175,7 @@ class Blocks:
         """The index of a vector of scores."""
         at = dict(self.at)
         if self.main >= 0:
-            at[self.main] = Coordinate(row, 0, 1, None, 0, self.m - 1)
+            at[self.main] = Coordinate(row, high=self.m - 1)
         at[len(self.dims) - 1] = Coordinate(column, 1, self.lanes, None, 0, self.n - 1)
         return tuple(at[d] for d in range(len(self.dims)))
 

@@ -238,7 +238,7 @@ class _Gradient(Blocks):
                 body()
                 return
             with self.g.loop(i64(0), i64(self.dims[left[0]])) as (i, _, _):
-                self.at[left[0]] = Coordinate(i, 0, 1, None, 0, self.dims[left[0]] - 1)
+                self.at[left[0]] = Coordinate(i, high=self.dims[left[0]] - 1)
                 nest(left[1:])
                 del self.at[left[0]]
 
@@ -325,7 +325,7 @@ class _Gradient(Blocks):
     def row_index(self, row: Value) -> Index:
         at = dict(self.at)
         if self.main >= 0:
-            at[self.main] = Coordinate(row, 0, 1, None, 0, self.m - 1)
+            at[self.main] = Coordinate(row, high=self.m - 1)
         return tuple(at[d] for d in range(self.rank - 1))
 
     def query_rows(self, top: Value, end: Value, start: Value, stop: Value) -> None:

@@ -80,7 +80,7 @@ def copied_panels(loops: Loops) -> int:
         column_at = [loops.offset(left, v * lanes, lanes, column.size) for v in range(width)]
 
         def rows_of(tile: Value) -> list[Coordinate]:
-            number = Coordinate(tile, 0, 1, None, 0, tiles - 1, 1)
+            number = Coordinate(tile, high=tiles - 1)
             top = loops.start(number, height, row.size)
             return [loops.offset(top, r, 1, row.size) for r in range(height)]
 
@@ -94,7 +94,7 @@ def copied_panels(loops: Loops) -> int:
 
         def copy(start: Value, stop: Value) -> None:
             with g.loop(start, stop) as (k, _, _):
-                at = {**fixed_at, depth: Coordinate(k, 0, 1, None, 0, depth.size - 1, 1)}
+                at = {**fixed_at, depth: Coordinate(k, high=depth.size - 1)}
                 values = [loops.read(1, {**at, column: place}) for place in column_at]
                 to = b.mul(b.sub(k, start), i64(across * lanes))
                 store(panel, to, [part for value in values for part in components(value)])
@@ -102,7 +102,7 @@ def copied_panels(loops: Loops) -> int:
         def product(rows: list[Coordinate], start: Value, stop: Value) -> list[Value]:
             zeros = [llvm_ir.zero(type_)] * (height * across)
             with g.loop(start, stop, 1, zeros) as (k, carried, results):
-                at = {**fixed_at, depth: Coordinate(k, 0, 1, None, 0, depth.size - 1, 1)}
+                at = {**fixed_at, depth: Coordinate(k, high=depth.size - 1)}
                 right = loops.grouped(
                     load(panel, b.mul(b.sub(k, start), i64(across * lanes)), across)
                 )

@@ -280,7 +280,7 @@ class Loops(Products):
                 def steps(i: Value, flat: list[Value]) -> list[Value]:
                     inner = self.grouped(flat)
                     for n in range(step):
-                        c = Coordinate(self.g.add(i, i64(n)), 0, 1, None, 0, d.size - 1, 1)
+                        c = Coordinate(self.g.add(i, i64(n)), high=d.size - 1)
                         inner = nest(level + 1, {**at, d: c}, inner)
                     return [v for e in inner for v in components(e)]
 

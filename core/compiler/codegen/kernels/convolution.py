@@ -152,7 +152,7 @@ class _Convolution(Products):
                 inner = self.grouped(carried)
                 for which in range(partial):
                     base = g.add(at, i64(which))
-                    product(inner, which, Coordinate(base, 0, 1, None, 0, self.features - 1))
+                    product(inner, which, Coordinate(base, high=self.features - 1))
                 carried[:] = [v for e in inner for v in components(e)]
             sums = self.grouped(results)
             rest = range(whole, self.features)

@@ -209,7 +209,7 @@ def count(
     def coordinates(values: Sequence[Value]) -> Index:
         by_dim = dict(zip(used, values, strict=True))
         return tuple(
-            Coordinate(by_dim[d], 0, 1, None, 0, dim - 1) if d in by_dim else ZERO
+            Coordinate(by_dim[d], high=dim - 1) if d in by_dim else ZERO
             for d, dim in enumerate(dims)
         )
 
@@ -217,7 +217,7 @@ def count(
         with g.loop(begin, end) as (number, _, _):
             body(coordinates([number][: len(used)]))
         return
-    first = Coordinate(begin, 0, 1, None, 0, math.prod(dims))
+    first = Coordinate(begin, high=math.prod(dims))
     start = [c.base for c in g.delinear(first, [dims[d] for d in used[1:]])]
     whole = math.prod(dims[d] for d in used[1:])
     leading = b.binary("udiv", begin, i64(whole))
@@ -282,14 +282,25 @@ def span(
             )
     if main < size:
         condition = b.binary("and", b.icmp("sgt", stop, i64(main)), b.icmp("slt", start, stop))
-        then, done = b.new_label("tail"), b.new_label("done")
-        entry = b.lines
-        b.branch_if(condition, then, done)
-        with g.level(guard=True, preheader=entry):
-            b.start_block(then)
+        with g.only_if(condition, "tail"):
             tail(g, main, size, lanes, masked, step)
-            b.branch(done)
-        b.start_block(done)
+
+
+def span_of_block(
+    g: Generator, block: Coordinate, blocks: int, size: int, lanes: int, masked: bool, step: Step,
+    unrolled: bool = False,
+) -> None:  # fmt: skip
+    """Write steps for one of ``blocks`` equal blocks of the minor coordinates [0, size), in whole vectors if there are
+    several.
+    """
+    if blocks == 1:
+        span(g, 0, size, size, lanes, masked, step, unrolled)
+        return
+    part = size // blocks
+    first = g.scale(block, part)
+    with g.loop(i64(0), i64(part), lanes) as (i, _, _):
+        base = g.add(first.base, i)
+        step(Coordinate(base, int(lanes > 1), lanes, None, 0, size - 1, lanes), None)
 
 
 def mask_of(count: int, lanes: int) -> Value:

@@ -159,7 +159,7 @@ class _Pack:
     def made(self, k: Value, row: int, column: int) -> Value:
         """``lanes`` columns of a row of group ``k``, computed."""
         top = self.b.add(self.b.mul(k, i64(self.group)), i64(row))
-        at = Coordinate(top, 0, 1, None, 0, self.k - 1)
+        at = Coordinate(top, high=self.k - 1)
         left = self.b.add(self.left, i64(column))
         columns = Coordinate(left, 1, self.lanes, None, 0, self.n - 1)
         return self.read((columns, at) if self.turns else (at, columns))
@@ -183,7 +183,7 @@ class _Pack:
             left = b.add(self.left, column)
             vectors = []
             for n in range(self.lanes):
-                at = Coordinate(b.add(left, i64(n)), 0, 1, None, 0, self.n - 1)
+                at = Coordinate(b.add(left, i64(n)), high=self.n - 1)
                 vectors.append(self.read((at, along)))
             for n, value in enumerate(transpose_square(b, vectors)):
                 row = b.mul(b.add(k, i64(n)), i64(self.width))

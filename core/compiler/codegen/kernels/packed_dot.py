@@ -497,7 +497,7 @@ class _PackedDot(tiles.Places):
             b.branch(block)
             b.start_block(block)
             finished = b.gep(self.type, self.tile, b.mul(r, i64(self.width)))
-            row = Coordinate(b.add(top, r), 0, 1, None, 0, self.m - 1)
+            row = Coordinate(b.add(top, r), high=self.m - 1)
             for v in range(self.vectors):
                 at = b.add(left, i64(v * form.lanes))
                 column = Coordinate(at, 1, form.lanes, None, 0, self.n - 1)

@@ -285,7 +285,7 @@ class _Scan:
         """The vector (or element) of the row from element ``i`` on: writes its results, gives what it comes to."""
         g, kernel = self.g, self.kernel
         if lanes == 1:
-            at = Coordinate(i, 0, 1, None, 0, self.size - 1)
+            at = Coordinate(i, high=self.size - 1)
             if self.backward:
                 at = g.shift(g.scale(at, -1), self.size - 1)
         else:

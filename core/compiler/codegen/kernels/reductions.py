@@ -358,7 +358,7 @@ class Reduction:
                 return flat
 
             def element_of(i: Value, flat: list[Value]) -> list[Value]:
-                return inside(rest, {**at, d: Coordinate(i, 0, 1, None, 0, size - 1)}, flat)
+                return inside(rest, {**at, d: Coordinate(i, high=size - 1)}, flat)
 
             inner = terms * math.prod(self.dims[r] for r in rest)
             return self.accumulate(
@@ -569,18 +569,13 @@ class Reduction:
                 do(prefix, start, 0, block)
                 return
             condition = b.icmp("slt", number.base, i64(whole))
-            then, otherwise, done = b.new_label("block"), b.new_label("tail"), b.new_label("done")
-            entry = b.lines
-            b.branch_if(condition, then, otherwise)
-            with g.level(guard=True, preheader=entry):
-                b.start_block(then)
-                do(prefix, start, 0, block)
-                b.branch(done)
-            with g.level(guard=True, preheader=entry):
-                b.start_block(otherwise)
-                do(prefix, i64(whole * block), whole * block, size - whole * block)
-                b.branch(done)
-            b.start_block(done)
+            end = whole * block
+            g.either(
+                condition,
+                lambda: do(prefix, start, 0, block),
+                lambda: do(prefix, i64(end), end, size - end),
+                ("block", "tail", "done"),
+            )
 
         outer = tuple(dim for n, dim in enumerate(self.kept_dims) if n != place)
         loops.count(g, self.frame.begin, self.frame.end, (*outer, blocks), unit)

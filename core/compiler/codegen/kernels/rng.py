@@ -16,13 +16,13 @@ any order. ``state[0]`` is the key.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final
 
 from ...ir import errors, hlo
 from ...ir.dtypes import DType
 from .. import costs, llvm_ir
-from ..generator import ZERO, Array, Coordinate, Generator, Index
+from ..generator import ZERO, Array, Coordinate, Generator, Index, fixed
 from ..llvm_ir import Module, Value, i64
 from ..representation import register_type
 from . import loops
@@ -92,17 +92,9 @@ class _Kernel:
         """Write the kernel and give its units of work."""
         raise NotImplementedError
 
-    def first_unit(self, body: Callable[[], None]) -> None:
-        """Write ``body`` for the call that does unit 0 alone."""
-        b = self.b
-        then, done = b.new_label("first"), b.new_label("done")
-        entry = b.lines
-        b.branch_if(b.icmp("eq", self.frame.begin, i64(0)), then, done)
-        with self.g.level(guard=True, preheader=entry):
-            b.start_block(then)
-            body()
-            b.branch(done)
-        b.start_block(done)
+    def first_unit(self) -> AbstractContextManager[None]:
+        """Code that runs in the call that does unit 0 alone."""
+        return self.g.only_if(self.b.icmp("eq", self.frame.begin, i64(0)), "first")
 
     def store_state(self, values: list[Value]) -> None:
         for n, value in enumerate(values[: self.words]):
@@ -155,11 +147,8 @@ class _ThreeFry(_Kernel):
             else:
                 units = self.iterate((outer, half, inner), self.rows)
         key, counter = self.state
-
-        def advance() -> None:
+        with self.first_unit():
             self.store_state([key, self.b.binary("add", counter, i64(count))])
-
-        self.first_unit(advance)
         return units
 
     def iterate(self, dims: tuple[int, ...], body: loops.Body) -> int:
@@ -221,7 +210,8 @@ class _ThreeFry(_Kernel):
             inside = inside if mask is None else self.b.binary("and", inside, mask)
             g.store(self.array, (index[0], second, ZERO), y, inside)
         else:
-            self.only_if(inside, lambda: g.store(self.array, (index[0], second, ZERO), y, None))
+            with g.only_if(inside):
+                g.store(self.array, (index[0], second, ZERO), y)
 
     def rows(self, g: Generator, index: Index, mask: Value | None) -> None:
         outer, size, inner = self.array.shape.dims
@@ -235,18 +225,8 @@ class _ThreeFry(_Kernel):
             g.store(self.array, (o, second, r), y, mask)
         else:
             inside = g.compare("slt", second.base, i64(size))
-            self.only_if(inside, lambda: g.store(self.array, (o, second, r), y, mask))
-
-    def only_if(self, condition: Value, body: Callable[[], None]) -> None:
-        b = self.b
-        then, done = b.new_label("then"), b.new_label("done")
-        entry = b.lines
-        b.branch_if(condition, then, done)
-        with self.g.level(guard=True, preheader=entry):
-            b.start_block(then)
-            body()
-            b.branch(done)
-        b.start_block(done)
+            with g.only_if(inside):
+                g.store(self.array, (o, second, r), y, mask)
 
 
 class _Philox(_Kernel):
@@ -272,17 +252,12 @@ class _Philox(_Kernel):
             g.store(self.flat, (base,), interleave(g, values), wide_mask)
 
         units = loops.iterate(self.frame, (whole,), self.lanes, self.masked, body) if whole else 0
-
-        def last() -> None:
+        with self.first_unit():
             if rest:
-                number = Coordinate(i64(whole), 0, 1, None, whole, whole)
-                for n, value in enumerate(self.values(number)[:rest]):
-                    at = whole * per_block + n
-                    self.g.store(self.flat, (Coordinate(i64(at), 0, 1, None, at, at),), value, None)
+                for n, value in enumerate(self.values(fixed(whole))[:rest]):
+                    self.g.store(self.flat, (fixed(whole * per_block + n),), value)
             low, high = self.counter(i64(whole + bool(rest)))
             self.store_state([self.state[0], low, high])
-
-        self.first_unit(last)
         return units
 
     def counter(self, number: Value) -> tuple[Value, Value]:

@@ -187,6 +187,6 @@ class _Rows:
                 )
                 return
             with g.loop(i64(0), i64(self.dims[d]), 1) as (i, _, _):
-                nest((*prefix, Coordinate(i, 0, 1, None, 0, self.dims[d] - 1)))
+                nest((*prefix, Coordinate(i, high=self.dims[d] - 1)))
 
         nest(kept)

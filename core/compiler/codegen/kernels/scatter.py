@@ -14,7 +14,7 @@ vectors. Updates that are single elements have a kernel of their own (:mod:`.sca
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...ir import dtypes, hlo
@@ -109,14 +109,11 @@ class _Scatter:
         def unit(index: Index) -> None:
             at = dict(zip(shared, index, strict=False))
 
-            def nest(level: int, at: dict[int, Coordinate]) -> None:
-                if level < len(inner):
-                    d = inner[level]
-                    self.loop(self.update_dims[d], lambda c: nest(level + 1, {**at, d: c}))
-                    return
-                self.update(at, inner_window, minor, index[-1], blocks, lanes, masked)
+            def update(further: Index) -> None:
+                here = at | dict(zip(inner, further, strict=True))
+                self.update(here, inner_window, minor, index[-1], blocks, lanes, masked)
 
-            nest(0, at)
+            g.nest([self.update_dims[d] for d in inner], update)
 
         dims = [*(self.update_dims[d] for d in shared), blocks]
         loops.count(g, frame.begin, frame.end, dims, unit)
@@ -138,13 +135,6 @@ class _Scatter:
             return last
         return None
 
-    def loop(self, size: int, body: Callable[[Coordinate], None]) -> None:
-        if size == 1:
-            body(ZERO)
-            return
-        with self.g.loop(i64(0), i64(size)) as (i, _, _):
-            body(Coordinate(i, 0, 1, None, 0, size - 1))
-
     def update(
         self,
         at: dict[int, Coordinate],
@@ -156,43 +146,21 @@ class _Scatter:
         masked: bool,
     ) -> None:
         """Apply the update at the scattered coordinates in ``at``, if its window fits."""
-        g, b = self.g, self.g.builder
+        g = self.g
         starts, condition = self.starts(at)
-        then, done = b.new_label("apply"), b.new_label("skip")
-        entry = b.lines
-        b.branch_if(condition, then, done)
-        with g.level(guard=True, preheader=entry):
-            b.start_block(then)
 
-            def nest(level: int, at: dict[int, Coordinate]) -> None:
-                if level < len(window):
-                    d = window[level]
-                    self.loop(self.update_dims[d], lambda c: nest(level + 1, {**at, d: c}))
-                elif minor is None:
-                    self.combine(at, starts, None)
-                else:
+        def row(index: Index) -> None:
+            here = at | dict(zip(window, index, strict=True))
+            if minor is None:
+                self.combine(here, starts, None)
+                return
+            loops.span_of_block(
+                *(g, block, blocks, self.update_dims[minor], lanes, masked),
+                lambda c, mask: self.combine({**here, minor: c}, starts, mask),
+            )
 
-                    def step(c: Coordinate, mask: Value | None) -> None:
-                        self.combine({**at, minor: c}, starts, mask)
-
-                    if blocks == 1:
-                        size = self.update_dims[minor]
-                        loops.span(g, 0, size, size, lanes, masked, step)
-                    else:
-                        length = self.update_dims[minor] // blocks
-                        first = g.scale(block, length)
-                        with g.loop(i64(0), i64(length), lanes) as (i, _, _):
-                            base = g.add(first.base, i)
-                            step(
-                                Coordinate(
-                                    base, int(lanes > 1), lanes, None, 0, length * blocks - 1, lanes
-                                ),
-                                None,
-                            )
-
-            nest(0, at)
-            b.branch(done)
-        b.start_block(done)
+        with g.only_if(condition, "apply", "skip"):
+            g.nest([self.update_dims[d] for d in window], row)
 
     def starts(self, at: dict[int, Coordinate]) -> tuple[list[Coordinate], Value]:
         """Where the window starts in the results, and whether it fits."""
@@ -212,7 +180,7 @@ class _Scatter:
             limit = self.dims[d] - self.window_sizes[d]
             inside = g.compare("ule", wide, i64(limit))
             condition = inside if condition is None else g.apply("and", condition, inside)
-            starts[d] = Coordinate(wide, 0, 1, None, 0, limit)
+            starts[d] = Coordinate(wide, high=limit)
         return starts, condition if condition is not None else llvm_ir.TRUE
 
     def combine(

@@ -146,19 +146,11 @@ class ScatterElements:
         flat = hlo.Shape(self.result.shape.dtype, (math.prod(self.dims),))
         self.table = Array(pointer, flat)
 
-        def nest(level: int, at: At) -> None:
-            if level == len(self.outer):
-                self.row([{**chain, **at} for chain in chains])
-                return
-            d = self.outer[level]
-            size = self.update_dims[d]
-            if size == 1:
-                nest(level + 1, {**at, d: ZERO})
-                return
-            with g.loop(i64(0), i64(size)) as (i, _, _):
-                nest(level + 1, {**at, d: Coordinate(i, 0, 1, None, 0, size - 1)})
+        def row(index: Index) -> None:
+            inner = dict(zip(self.outer, index, strict=True))
+            self.row([{**chain, **inner} for chain in chains])
 
-        nest(0, {})
+        g.nest([self.update_dims[d] for d in self.outer], row)
 
     def row(self, chains: list[At]) -> None:
         """The updates along the minor dimension, block by block."""
@@ -179,15 +171,12 @@ class ScatterElements:
             found = self.compute(n, at, start, count)
             outside = found if outside is None else b.binary("or", outside, found)
         assert outside is not None
-        tested, untested, done = (b.new_label(name) for name in ("some", "all", "done"))
-        entry = b.lines
-        b.branch_if(outside, tested, untested)
-        for label, way in ((tested, self.combine_tested), (untested, self.combine_all)):
-            with g.level(guard=True, preheader=entry):
-                b.start_block(label)
-                way(chains, start, count)
-                b.branch(done)
-        b.start_block(done)
+        g.either(
+            outside,
+            lambda: self.combine_tested(chains, start, count),
+            lambda: self.combine_all(chains, start, count),
+            ("some", "all", "done"),
+        )
 
     # ---------------------------------------------------------------------------------------- what is computed ahead
     def compute(self, chain: int, at: At, start: Value, count: int) -> Value:
@@ -299,14 +288,8 @@ class ScatterElements:
         with g.loop(i64(0), i64(count)) as (slot, _, _):
             for n, at in enumerate(chains):
                 place = self.place_of(n, slot)
-                then, done = b.new_label("apply"), b.new_label("skip")
-                entry = b.lines
-                b.branch_if(b.icmp("sge", place, i64(0)), then, done)
-                with g.level(guard=True, preheader=entry):
-                    b.start_block(then)
+                with g.only_if(b.icmp("sge", place, i64(0)), "apply", "skip"):
                     self.combine(n, at, start, slot, place)
-                    b.branch(done)
-                b.start_block(done)
 
     def place_of(self, chain: int, slot: Value) -> Value:
         """The place of an update on the stack, as an i64."""

@@ -12,7 +12,6 @@ The result holds the input when the kernel starts, as for every scatter (:mod:`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 
 from ...ir import dtypes, hlo
 from .. import costs, llvm_ir
@@ -136,7 +135,7 @@ class ScatterRows:
                 rest = length - whole
                 self.some(at, i64(whole), rest, mine, block, fetches=4 * rest > length)
 
-        _nest(g, outer, row)
+        g.nest(outer, row)
 
     def some(
         self,
@@ -219,16 +218,10 @@ class ScatterRows:
             ours = b.binary("and", ours, mask)
         if lanes > 1 and self.compresses:  # fewer cycles than a branch that nobody can foresee
             return self.note(slot, place, ours, found)
-        then, done = b.new_label("some"), b.new_label("none")
-        before = b.block
-        entry = b.lines
-        b.branch_if(b.any_lane(ours), then, done)
-        with g.level(guard=True, preheader=entry):
-            b.start_block(then)
+        some, before = b.any_lane(ours), b.block
+        with g.only_if(some, "some", "none"):
             more = self.note(slot, place, ours, found)
             last = b.block
-            b.branch(done)
-        b.start_block(done)
         result = b.phi([(found, before), (more, last)])
         g.note(result)
         return result
@@ -301,40 +294,13 @@ class ScatterRows:
             g.store(self.result, where, after, mask)
 
         def run(prefix: Index) -> None:
-            if self.blocks == 1:
-                loops.span(
-                    *(g, 0, length, length, self.lanes, self.masked),
-                    lambda c, m: step(prefix, c, m),
-                    unrolled=length <= _UNROLLED * self.lanes,
-                )
-                return
-            part = length // self.blocks
-            first = g.scale(block, part)
-            with g.loop(i64(0), i64(part), self.lanes) as (i, _, _):
-                base = g.add(first.base, i)
-                vector = int(self.lanes > 1)
-                step(
-                    prefix,
-                    Coordinate(base, vector, self.lanes, None, 0, length - 1, self.lanes),
-                    None,
-                )
+            loops.span_of_block(
+                *(g, block, self.blocks, length, self.lanes, self.masked),
+                lambda c, m: step(prefix, c, m),
+                unrolled=length <= _UNROLLED * self.lanes,
+            )
 
-        _nest(g, outer, run)
-
-
-def _nest(
-    g: Generator, sizes: Sequence[int], body: Callable[[Index], None], at: Index = ()
-) -> None:
-    """Loops in loops over ``sizes``, with ``body`` inside; a size of one needs no loop."""
-    if len(at) == len(sizes):
-        body(at)
-        return
-    size = sizes[len(at)]
-    if size == 1:
-        _nest(g, sizes, body, (*at, ZERO))
-        return
-    with g.loop(i64(0), i64(size)) as (i, _, _):
-        _nest(g, sizes, body, (*at, Coordinate(i, 0, 1, None, 0, size - 1)))
+        g.nest(outer, run)
 
 
 def _gathers_rows(i: hlo.Instruction) -> bool:

@@ -21,13 +21,13 @@ from .. import costs, llvm_ir
 from ..elements import memory
 from ..elements.elemental import inline
 from ..generator import ZERO, Coordinate, Generator, Index
-from ..llvm_ir import Module, Value, i64
+from ..llvm_ir import Module, Value
 from ..representation import Complex, Element, components, map_components
 from . import loops, windows
 from .emit import EmittedKernel, Frame
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ...targets.target import Target
 
@@ -84,18 +84,8 @@ class _SelectAndScatter:
         ) -> None:
             if minor is None:
                 step(ZERO, None)
-            elif blocks == 1:
-                loops.span(g, 0, length, length, lanes, self.masked, step)
             else:
-                part = length // blocks
-                first = g.scale(block, part)
-                with g.loop(i64(0), i64(part), lanes) as (i, _, _):
-                    step(
-                        Coordinate(
-                            g.add(first.base, i), int(lanes > 1), lanes, None, 0, length - 1, lanes
-                        ),
-                        None,
-                    )
+                loops.span_of_block(g, block, blocks, length, lanes, self.masked, step)
 
         def index_of(at: dict[int, Coordinate], c: Coordinate) -> Index:
             if minor is not None:
@@ -115,10 +105,17 @@ class _SelectAndScatter:
             def window(at: dict[int, Coordinate]) -> None:
                 along_minor(block, lambda c, mask: self.one(index_of(at, c), mask))
 
+            def each(dims: Sequence[int], body: Callable[[dict[int, Coordinate]], None]) -> None:
+                """Loops over the windowed dimensions around ``body``."""
+                g.nest(
+                    [dims[d] for d in windowed],
+                    lambda further: body(fixed_at | dict(zip(windowed, further, strict=True))),
+                )
+
             if not self.covered:
-                self.nest([(d, self.dims[d]) for d in windowed], fixed_at, fill)
+                each(self.dims, fill)
             if math.prod(self.source_dims):
-                self.nest([(d, self.source_dims[d]) for d in windowed], fixed_at, window)
+                each(self.source_dims, window)
 
         dims = [*(self.dims[d] for d in outer), blocks]
         loops.count(g, frame.begin, frame.end, dims, unit)
@@ -127,23 +124,6 @@ class _SelectAndScatter:
         kernels = frame.target.costs.kernels
         cost = kernels.nest + positions * kernels.selection / lanes
         return frame.finish(units, costs.grain(frame.target, cost, units), cost)
-
-    def nest(
-        self,
-        dims: list[tuple[int, int]],
-        at: dict[int, Coordinate],
-        body: Callable[[dict[int, Coordinate]], None],
-    ) -> None:
-        """Loops over dimensions (number, size) around ``body``."""
-        if not dims:
-            body(at)
-            return
-        (d, size), *rest = dims
-        if size == 1:
-            self.nest(rest, {**at, d: ZERO}, body)
-            return
-        with self.g.loop(i64(0), i64(size)) as (i, _, _):
-            self.nest(rest, {**at, d: Coordinate(i, 0, 1, None, 0, size - 1)}, body)
 
     def places(self, index: Index, positions: windows.Positions) -> tuple[Index, Value | None]:
         g = self.g

@@ -149,18 +149,8 @@ class _Tiles:
             if units == groups:
                 tiles()
                 return
-            b = g.builder
-            condition = b.icmp("slt", number.base, i64(groups))
-            labels = b.new_label("tiles"), b.new_label("rest")
-            done = b.new_label("done")
-            entry = b.lines
-            b.branch_if(condition, *labels)
-            for label, write in zip(labels, (tiles, rest), strict=True):
-                with g.level(guard=True, preheader=entry):
-                    b.start_block(label)
-                    write()
-                    b.branch(done)
-            b.start_block(done)
+            condition = g.builder.icmp("slt", number.base, i64(groups))
+            g.either(condition, tiles, rest, ("tiles", "rest", "done"))
 
         counted = (*(self.dims[d] for d in others), units)
         loops.count(g, frame.begin, frame.end, counted, unit)
@@ -176,7 +166,7 @@ class _Tiles:
     def row(self, at: dict[int, Coordinate], row: Value, start: int) -> None:
         """One row of the result from column ``start`` on, as in a loop kernel."""
         width = self.dims[-1]
-        c = Coordinate(row, 0, 1, None, 0, self.dims[self.across] - 1)
+        c = Coordinate(row, high=self.dims[self.across] - 1)
         lanes = min(self.lanes, 1 << (width - start - 1).bit_length())
         loops.span(
             self.g, start, width, width, lanes, self.masked,
@@ -190,12 +180,12 @@ class _Tiles:
         along = Coordinate(row, 1, tile, None, 0, length - 1, tile)
 
         def line(transpose: hlo.Instruction, k: Value) -> Element:
-            c = Coordinate(g.add(column, k), 0, 1, None, 0, width - 1)
+            c = Coordinate(g.add(column, k), high=width - 1)
             value = element(g, transpose, self.index(at, along, c))
             return map_components(lambda v: g.splat(v, tile), value)
 
         def row_index(r: Value) -> Index:
-            c = Coordinate(g.add(row, r), 0, 1, None, 0, length - 1)
+            c = Coordinate(g.add(row, r), high=length - 1)
             return self.index(at, c, Coordinate(column, 1, tile, None, 0, width - 1, tile))
 
         def remember(transpose: hlo.Instruction, index: Index, value: Element) -> None:

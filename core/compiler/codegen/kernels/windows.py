@@ -53,7 +53,7 @@ def place(
         value = g.vector(c, c.lanes)
         if c.is_uniform:
             value = _clamp(g, value, last) if conditions else value
-            c = Coordinate(value, 0, 1, None, 0, last)
+            c = Coordinate(value, high=last)
         elif conditions:
             value = _clamp(g, value, last)
             c = Coordinate(i64(0), 0, c.lanes, value, 0, last)
@@ -61,7 +61,7 @@ def place(
         if rest.low != rest.high or rest.low != 0:
             conditions.append(g.compare("eq", g.vector(rest, rest.lanes), i64(0)))
     elif conditions and c.is_uniform:
-        c = Coordinate(_clamp(g, c.base, last), 0, 1, None, 0, last)
+        c = Coordinate(_clamp(g, c.base, last), high=last)
     return c._replace(low=max(c.low, 0), high=max(0, min(c.high, size - 1))), conditions
 
 
@@ -105,9 +105,7 @@ def over(
                 values = nest(level + 1, (*at, fixed(n)), values)
             return values
         with g.loop(i64(0), i64(size), 1, values) as (i, carried, results):
-            carried[:] = nest(
-                level + 1, (*at, Coordinate(i, 0, 1, None, 0, size - 1)), list(carried)
-            )
+            carried[:] = nest(level + 1, (*at, Coordinate(i, high=size - 1)), list(carried))
         return list(results)
 
     return nest(0, (), state)
@@ -120,21 +118,10 @@ def choose(
     otherwise: Callable[[], list[Value]],
 ) -> list[Value]:
     """The values of one of two blocks by a condition that is the same in all lanes."""
-    b = g.builder
-    yes, no, join = b.new_label("then"), b.new_label("else"), b.new_label("join")
-    entry = b.lines
-    b.branch_if(condition, yes, no)
-    ends: list[tuple[list[Value], str]] = []
-    for label, function in ((yes, then), (no, otherwise)):
-        with g.level(guard=True, preheader=entry):
-            b.start_block(label)
-            values = function()
-            ends.append((values, b.block))
-            b.branch(join)
-    b.start_block(join)
-    (first, from_first), (second, from_second) = ends
+    (first, from_first), (second, from_second) = g.either(condition, then, otherwise)
     merged = [
-        b.phi([(v, from_first), (w, from_second)]) for v, w in zip(first, second, strict=True)
+        g.builder.phi([(v, from_first), (w, from_second)])
+        for v, w in zip(first, second, strict=True)
     ]
     g.note(*merged)
     return merged

@@ -32,26 +32,12 @@ def local_id(g: Generator) -> Value:
 
 
 @contextmanager
-def only_if(g: Generator, condition: Value) -> Iterator[None]:
-    """Code that runs where ``condition`` holds."""
-    b = g.builder
-    then, done = b.new_label("then"), b.new_label("done")
-    entry = b.lines
-    b.branch_if(condition, then, done)
-    with g.level(guard=True, preheader=entry):
-        b.start_block(then)
-        yield
-        b.branch(done)
-    b.start_block(done)
-
-
-@contextmanager
 def once(g: Generator, shared: bool) -> Iterator[None]:
     """Code that one of the work-items runs, if they share a unit."""
     if not shared:
         yield
         return
-    with only_if(g, g.builder.icmp("eq", local_id(g), i64(0))):
+    with g.only_if(g.builder.icmp("eq", local_id(g), i64(0))):
         yield
 
 
@@ -111,12 +97,12 @@ def combine(
     if distance == 1:
         put(me, values)
     else:
-        with only_if(g, b.icmp("eq", b.binary("and", me, i64(distance - 1)), i64(0))):
+        with g.only_if(b.icmp("eq", b.binary("and", me, i64(distance - 1)), i64(0))):
             put(b.binary("udiv", me, i64(distance)), values)
     target.barrier(b)
     with g.loop(i64(0), i64(parts.bit_length() - 1)) as (step, _, _):
         half = b.binary("lshr", i64(parts // 2), step)
-        with only_if(g, b.icmp("slt", me, half)):
+        with g.only_if(b.icmp("slt", me, half)):
             put(me, merge(get(me), get(b.add(me, half))))
         target.barrier(b)
     total = get(i64(0))
