@@ -108,11 +108,7 @@ def register() -> None:
         "decompositions such as jnp.linalg.eigh fail or are slow on this device",
         lambda: linalg.register(PLATFORM),
     )
-    _attempt(
-        "custom calls",
-        "jax.ffi.ffi_call fails on this device",
-        _register_ffi,
-    )
+    _attempt("custom calls", "jax.ffi.ffi_call fails on this device", _register_ffi)
     _attempt(
         "host callbacks",
         "jax.pure_callback, io_callback, jax.debug.print and jax.debug.callback fail on this device",

@@ -24,12 +24,7 @@ from tripont import __version__, library_path
 from tripont.trust import distrust, is_shared
 
 from .finding import ERROR, OK, WARNING, Finding, check_package, in_process
-from .framework_checks import (
-    check_jax,
-    check_jax_entry_point,
-    check_tensorflow,
-    check_torch_xla,
-)
+from .framework_checks import check_jax, check_jax_entry_point, check_tensorflow, check_torch_xla
 from .terminal import make_console
 
 

@@ -14,14 +14,7 @@ from tripont.core.compiler.formats.artifact import MAGIC
 
 from . import page, report
 from .artifact_input import read_artifact
-from .dump_folder import (
-    ExplainError,
-    ModuleDump,
-    choose,
-    numbered,
-    read_description,
-    read_folder,
-)
+from .dump_folder import ExplainError, ModuleDump, choose, numbered, read_description, read_folder
 from .measure import Timeline, measure
 
 

@@ -72,10 +72,7 @@ def components(element: Element) -> tuple[Value, ...]:
 def map_components(function: Callable[..., Value], *elements: Element) -> Element:
     """Apply a function of LLVM values to the components of elements that are all complex or all real."""
     if isinstance(elements[0], Complex):
-        return Complex(
-            function(*(e[0] for e in elements)),
-            function(*(e[1] for e in elements)),
-        )
+        return Complex(function(*(e[0] for e in elements)), function(*(e[1] for e in elements)))
     return function(*elements)
 
 

@@ -11,11 +11,7 @@ from ..formats import ffi_attributes
 from ..ir import dtypes, hlo
 from ..ir.hlo import Instruction, Shape, TupleShape
 from ..ir.registry import CALLS, COMPOSITES
-from . import (
-    attributes,
-    bindings,
-    requests,
-)
+from . import attributes, bindings, requests
 
 if TYPE_CHECKING:
     from .stablehlo import BlockReader, Results

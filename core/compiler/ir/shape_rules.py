@@ -8,14 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .hlo import (
-    AnyShape,
-    Computation,
-    Instruction,
-    Shape,
-    TupleShape,
-    WindowDimension,
-)
+from .hlo import AnyShape, Computation, Instruction, Shape, TupleShape, WindowDimension
 from .registry import OPS
 
 

@@ -14,18 +14,7 @@ from ..ir import dtypes
 from ..ir.hlo import TOKEN, AnyShape, Instruction, Shape, TokenShape, TupleShape
 from ..ir.patterns import COLLECTIVE_CALLS
 from ..ir.printer import quoted_value, unless
-from ..ir.registry import (
-    ANY,
-    FREE,
-    NEVER,
-    OPS,
-    WORTH,
-    Absent,
-    Array,
-    Price,
-    both,
-    register,
-)
+from ..ir.registry import ANY, FREE, NEVER, OPS, WORTH, Absent, Array, Price, both, register
 from ..ir.shape_rules import InvalidInstruction, array_of, check_signature, one_or_tuple, require
 from ..reference.evaluate import TOKEN_VALUE, evaluate_computation
 

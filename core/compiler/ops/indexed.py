@@ -53,12 +53,7 @@ def _gather_shape(instruction: Instruction) -> Shape:
         index_size == len(numbers.start_index_map), "start_index_map does not match the indices"
     )
     check_distinct(numbers.start_index_map, operand.rank, "start_index_map")
-    _batching(
-        operand,
-        numbers.operand_batching_dims,
-        indices,
-        numbers.start_indices_batching_dims,
-    )
+    _batching(operand, numbers.operand_batching_dims, indices, numbers.start_indices_batching_dims)
     rank = len(window) + len(batch)
     check_distinct(numbers.offset_dims, rank, "offset_dims")
     window_iterator, batch_iterator = iter(window), iter(batch)

@@ -9,14 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..ir.dtypes import F32
-from ..ir.hlo import (
-    Instruction,
-    Module,
-    Shape,
-    TupleShape,
-    broadcast,
-    constant,
-)
+from ..ir.hlo import Instruction, Module, Shape, TupleShape, broadcast, constant
 from ..ir.moves import addition
 from ..ir.patterns import body_on_arrays, convert
 from ..ir.registry import OPS

@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..ir.hlo import (
-    DotDimensionNumbers,
-    Instruction,
-    Module,
-    Shape,
-    constant,
-)
+from ..ir.hlo import DotDimensionNumbers, Instruction, Module, Shape, constant
 from ..ir.moves import addition, pad_dimension
 from ..ir.patterns import binary_body, neutral_start, reshape
 from .rewrite import map_computations, sweep

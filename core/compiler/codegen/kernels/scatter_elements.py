@@ -79,10 +79,7 @@ class ScatterElements:
         last = self.shared[-1]
         table = self.strides[self.batch[last]] * self.result.shape.dtype.size
         most = self.frame.target.costs.memory.panel // max(table, 1)
-        return next(
-            (c for c in (_CHAINS, 2) if c <= most and self.update_dims[last] % c == 0),
-            1,
-        )
+        return next((c for c in (_CHAINS, 2) if c <= most and self.update_dims[last] % c == 0), 1)
 
     def emit(self) -> EmittedKernel:
         frame, target = self.frame, self.frame.target

@@ -425,11 +425,7 @@ class _WindowProduct(Places):
         b, form = self.b, self.form
         if stride:
             return [
-                b.load(
-                    form.vector,
-                    b.gep(type_, base, i64(offset + v * form.lanes * stride)),
-                    size,
-                )
+                b.load(form.vector, b.gep(type_, base, i64(offset + v * form.lanes * stride)), size)
                 for v in range(self.vectors)
             ]
         scalar = b.load(form.scalar, b.gep(type_, base, i64(offset)), size)

@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from ...ir import dtypes
-from ...ir.hlo import (
-    Computation,
-    DotDimensionNumbers,
-    Instruction,
-    Shape,
-    broadcast,
-    constant,
-)
+from ...ir.hlo import Computation, DotDimensionNumbers, Instruction, Shape, broadcast, constant
 from ...ir.patterns import reshape, squeezed
 from ...ir.registry import OPS
 from .views import DEPTH, UnfitError, View, labels_of, repeated_view, step, transposed

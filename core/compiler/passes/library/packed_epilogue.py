@@ -13,13 +13,7 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, Final
 
 from ...fusion.fused import make_fusion
-from ...ir.hlo import (
-    Computation,
-    Instruction,
-    Shape,
-    broadcast,
-    topological_order,
-)
+from ...ir.hlo import Computation, Instruction, Shape, broadcast, topological_order
 from ...ir.patterns import reshape, reshaped_broadcast
 from ...ir.registry import OPS
 from .gemm import is_dense
