@@ -166,16 +166,9 @@ class Generator:
 
     @contextmanager
     def only_if(self, condition: Value, then: str = "then", done: str = "done") -> Iterator[None]:
-        """Code that runs where ``condition`` holds; ``then`` and ``done`` name the blocks."""
-        b = self.builder
-        then, done = b.new_label(then), b.new_label(done)
-        entry = b.lines
-        b.branch_if(condition, then, done)
-        with self.level(guard=True, preheader=entry):
-            b.start_block(then)
+        """``builder.only_if`` as a level."""
+        with self.level(guard=True), self.builder.only_if(condition, then, done):
             yield
-            b.branch(done)
-        b.start_block(done)
 
     def either(
         self,

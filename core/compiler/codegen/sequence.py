@@ -15,8 +15,7 @@ for arithmetic, not for memory.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ..formats.artifact import Conditional, Copy, Kernel, LibraryCall, Slice, Thunk, While, walk
@@ -183,7 +182,7 @@ class _Sequence:
         else:
             share = -(-thunk.work_count // self.target.work_group)
             begin = self.b.mul(self.me, i64(share))
-            with self.where(self.b.icmp("slt", begin, end)):
+            with self.b.only_if(self.b.icmp("slt", begin, end)):
                 end = self.b.intrinsic("smin", [self.b.add(begin, i64(share)), end])
                 self.b.call("void", name, [table, begin, end], flags)
         self.barrier()
@@ -192,16 +191,6 @@ class _Sequence:
         """What one work-item of a group wrote can be read by all."""
         if self.me is not None:
             self.target.barrier(self.b)
-
-    @contextmanager
-    def where(self, condition: Value) -> Iterator[None]:
-        """Code that runs where ``condition`` holds."""
-        then, done = self.b.new_label("then"), self.b.new_label("done")
-        self.b.branch_if(condition, then, done)
-        self.b.start_block(then)
-        yield
-        self.b.branch(done)
-        self.b.start_block(done)
 
     def table(self, arguments: tuple[Slice, ...]) -> Value:
         """An array of addresses on the stack, filled at the start of the function."""
@@ -225,7 +214,7 @@ class _Sequence:
         if self.me is None:
             self.move(to, from_, thunk.source.size)
             return
-        with self.where(self.b.icmp("eq", self.me, i64(0))):
+        with self.b.only_if(self.b.icmp("eq", self.me, i64(0))):
             self.move(to, from_, thunk.source.size)
         self.barrier()
 

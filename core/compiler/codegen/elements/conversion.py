@@ -60,6 +60,27 @@ def round_to(g: Generator, value: Value, dtype: DType) -> Value:
     return small_floats.round_to(g, value, dtype)
 
 
+def number(g: Generator, value: Element, source: DType, target: DType) -> Value:
+    """:func:`convert` between types that are not complex."""
+    converted = convert(g, value, source, target)
+    assert isinstance(converted, Value)
+    return converted
+
+
+def to_memory_of(g: Generator, value: Value, source: DType, target: DType) -> Value:
+    """What to store in an array of ``target`` for a register value of ``source``."""
+    if source is not target:
+        value = number(g, value, source, target)
+    return to_memory(g, value, target)
+
+
+def in_memory(g: Generator, raw: Value, source: DType, target: DType) -> Value:
+    """What to store in an array of ``target`` for a value that an array of ``source`` holds."""
+    if source is target:
+        return raw
+    return to_memory(g, number(g, from_memory(g, raw, source), source, target), target)
+
+
 def convert(g: Generator, element: Element, source: DType, target: DType) -> Element:
     """StableHLO's ``convert``.
 

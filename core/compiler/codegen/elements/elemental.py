@@ -250,8 +250,7 @@ def of_bitcast_convert(g: Generator, i: hlo.Instruction, index: Index) -> Elemen
     for n in range(target.bits // source.bits):
         part = element(g, operand, (*index, fixed(n)))
         part = _low_bits(g, elementwise.bitcast_convert(g, part, source, unsigned), source)
-        part = conversion.convert(g, part, unsigned, result)
-        assert isinstance(part, Value)
+        part = conversion.number(g, part, unsigned, result)
         part = g.apply("shl", part, llvm_ir.integer(part.type, n * source.bits)) if n else part
         total = part if total is None else g.apply("or", total, part)
     assert total is not None
@@ -342,8 +341,7 @@ def clamp_coordinate(g: Generator, value: Element, dtype: dtypes.DType, limit: i
             else:
                 near = b.intrinsic("umin", [value, top])
             return b.cast("zext", near, llvm_ir.vector("i64", lanes(near)))
-        wide = conversion.convert(g, value, dtype, dtypes.S64)
-        assert isinstance(wide, Value)
+        wide = conversion.number(g, value, dtype, dtypes.S64)
         top = llvm_ir.integer(wide.type, limit)
         if not dtype.is_signed:
             return b.intrinsic("umin", [wide, top])

@@ -37,7 +37,6 @@ from ...ir import dtypes, errors, hlo
 from ...ir.dtypes import DType
 from .. import llvm_ir
 from ..elements import conversion
-from ..elements.elemental import element
 from ..generator import Index
 from ..llvm_ir import Module, Value, i64
 from ..representation import memory_type
@@ -463,11 +462,7 @@ class _Attention(Blocks):
                 if parts.logits is not parts.scores:
                     index = self.index(row, column)
                     mask = self.there(column) if partial else None
-                    with g.masked(mask):
-                        g.remember((parts.scores, index), value, g.depth)
-                        made = element(g, parts.logits, index)
-                    assert isinstance(made, Value)
-                    value = self.vector(made)
+                    value = self.recomputed(parts.logits, parts.scores, value, index, mask)
                 if partial:
                     value = b.select(self.there(column), value, lowest)
                 if partial or parts.logits is not parts.scores:
@@ -529,11 +524,8 @@ class _Attention(Blocks):
                     column = b.add(left, i64(v * self.lanes))
                     g.note(column)
                     index = self.index(row, column)
-                    with g.masked(self.there(column) if partial else None):
-                        g.remember((parts.division, index), value, g.depth)
-                        made = element(g, parts.weights, index)
-                    assert isinstance(made, Value)
-                    value = self.vector(made)
+                    mask = self.there(column) if partial else None
+                    value = self.recomputed(parts.weights, parts.division, value, index, mask)
                 if parts.is_narrow:
                     value = b.binary("fmul", value, self.floating(self.share))
                 self.store(value, place)
@@ -606,10 +598,7 @@ class _Attention(Blocks):
                     if self.parts.is_guarded:  # the sum of a row with keys is at least 1, or NaN
                         nothing = b.fcmp("oeq", total, self.floating(0.0))
                         value = b.select(nothing, self.floating(0.0), value)
-                    if dtype is not self.dtype:
-                        converted = conversion.convert(g, value, self.dtype, dtype)
-                        assert isinstance(converted, Value)
-                        value = conversion.to_memory(g, converted, dtype)
+                    value = conversion.to_memory_of(g, value, self.dtype, dtype)
                     b.store(value, b.gep(type_, row, i64(left + v)), dtype.size)
 
     def write_row_values(self, local: Value, r: Value, row: Value, total: Value) -> None:

@@ -11,6 +11,7 @@ from ...ir import hlo
 from ...ir.dtypes import DType
 from .. import llvm_ir
 from ..elements import conversion, elementwise
+from ..elements.elemental import element
 from ..generator import Coordinate, Index
 from ..llvm_ir import Value, i64
 from ..representation import memory_type
@@ -117,9 +118,22 @@ class Blocks:
         if dtype is self.dtype:
             return value
         register = conversion.from_memory(self.g, value, dtype)
-        converted = conversion.convert(self.g, register, dtype, self.dtype)
-        assert isinstance(converted, Value)
-        return converted
+        return conversion.number(self.g, register, dtype, self.dtype)
+
+    def recomputed(
+        self,
+        i: hlo.Instruction,
+        known: hlo.Instruction,
+        value: Value,
+        index: Index,
+        mask: Value | None,
+    ) -> Value:
+        """A vector of ``i`` at ``index``, in the lanes of ``mask``, where that of ``known`` is ``value``."""
+        with self.g.masked(mask):
+            self.g.remember((known, index), value, self.g.depth)
+            made = element(self.g, i, index)
+        assert isinstance(made, Value)
+        return self.vector(made)
 
     def turn(self, matrix: Matrix, packed: Value, start: Value, stop: Value) -> None:
         """Turn the panels [start, stop) of the rows of ``matrix``, a row for each key: the keys of a panel next to each

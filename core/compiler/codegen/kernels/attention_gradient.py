@@ -277,10 +277,7 @@ class _Gradient(Blocks):
                 at = b.add(b.mul(left, i64(self.block)), b.mul(local, i64(width)))
                 for v in range(0, width, self.lanes):
                     value = self.load(self.item(sums, b.add(at, i64(v))))
-                    if dtype is not self.dtype:
-                        converted = conversion.convert(g, value, self.dtype, dtype)
-                        assert isinstance(converted, Value)
-                        value = conversion.to_memory(g, converted, dtype)
+                    value = conversion.to_memory_of(g, value, self.dtype, dtype)
                     place = b.gep(memory_type(dtype), row, b.add(left, i64(v)))
                     b.store(value, place, dtype.size)
 

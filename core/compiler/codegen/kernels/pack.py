@@ -102,13 +102,8 @@ class _Pack:
             with b.loop(start, stop) as k:
                 self.pack_group(matrix, packed, k, self.group)
             if self.k % self.group:  # the last group is not full
-                last, done = b.new_label("last"), b.new_label("packed")
-                is_last = b.icmp("eq", part, i64(chunks - 1))
-                b.branch_if(is_last, last, done)
-                b.start_block(last)
-                self.pack_group(matrix, packed, i64(groups - 1), self.k % self.group)
-                b.branch(done)
-                b.start_block(done)
+                with b.only_if(b.icmp("eq", part, i64(chunks - 1)), "last", "packed"):
+                    self.pack_group(matrix, packed, i64(groups - 1), self.k % self.group)
 
         dims = [*self.batch, panels, chunks]
         count(g, self.frame.begin, self.frame.end, dims, unit)
@@ -169,11 +164,7 @@ class _Pack:
         value = element(self.g, self.matrix, index)
         assert isinstance(value, Value)
         value = self.g.splat(value, self.lanes)
-        if self.from_dtype is not self.to_dtype:
-            converted = conversion.convert(self.g, value, self.from_dtype, self.to_dtype)
-            assert isinstance(converted, Value)
-            value = converted
-        return conversion.to_memory(self.g, value, self.to_dtype)
+        return conversion.to_memory_of(self.g, value, self.from_dtype, self.to_dtype)
 
     def turn(self, packed: Value, k: Value) -> None:
         """Pack ``lanes`` rows from ``k`` on of a [N, K] matrix: vectors along K, turned in registers."""
@@ -204,12 +195,7 @@ class _Pack:
         type_ = llvm_ir.vector(self.from_type, self.lanes)
         pointer = b.gep(self.from_type, base, i64(offset))
         raw = b.load(type_, pointer, size_of(self.from_type))
-        value = raw
-        if self.from_dtype is not self.to_dtype:
-            register = conversion.from_memory(self.g, raw, self.from_dtype)
-            converted = conversion.convert(self.g, register, self.from_dtype, self.to_dtype)
-            assert isinstance(converted, Value)
-            value = conversion.to_memory(self.g, converted, self.to_dtype)
+        value = conversion.in_memory(self.g, raw, self.from_dtype, self.to_dtype)
         if self.flip:
             value = b.binary("xor", value, llvm_ir.integer(value.type, -128))
         return value

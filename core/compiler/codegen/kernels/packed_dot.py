@@ -243,14 +243,7 @@ class _PackedDot(tiles.Places):
                 b.store(value, b.gep(to, place, i64(column)), form.lanes * form.rhs.size)
 
     def converted(self, value: Value, given: DType, wanted: DType) -> Value:
-        """A vector as it is in memory, of another type."""
-        if given is wanted:
-            return value
-        g = self.frame.generator
-        register = conversion.from_memory(g, value, given)
-        converted = conversion.convert(g, register, given, wanted)
-        assert isinstance(converted, Value)
-        return conversion.to_memory(g, converted, wanted)
+        return conversion.in_memory(self.frame.generator, value, given, wanted)
 
     def stage(self, start: Value, stop: Value) -> None:
         """Copy the groups [start, stop) of the unit's rows, converted, zeros behind the last element."""
@@ -286,21 +279,16 @@ class _PackedDot(tiles.Places):
                         copy(row, place, k, lanes)
                 with b.loop(main if self.lhs_depth == 1 else i64(0), length) as k:
                     copy(row, place, k, 1)
-                for n in range(
-                    -self.k % form.group
-                ):  # behind the last element of the last piece, else overwritten
+                # Behind the last element of the last piece, else overwritten.
+                for n in range(-self.k % form.group):
                     zero = llvm_ir.zero(to)
                     b.store(zero, b.gep(to, place, b.add(length, i64(n))), form.lhs.size)
 
     def in_the_last_piece(self, stop: Value, write: Callable[[], None]) -> None:
         """Code that runs if ``stop`` is the end of the sums."""
-        b = self.b
-        last, done = b.new_label("last"), b.new_label("fetched")
-        b.branch_if(b.icmp("sge", stop, i64(self.groups)), last, done)
-        b.start_block(last)
-        write()
-        b.branch(done)
-        b.start_block(done)
+        is_last = self.b.icmp("sge", stop, i64(self.groups))
+        with self.b.only_if(is_last, "last", "fetched"):
+            write()
 
     def keep_or_write(
         self,

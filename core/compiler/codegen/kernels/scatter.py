@@ -174,8 +174,7 @@ class _Scatter:
             if n.index_vector_dim < self.indices.shape.rank:
                 index.insert(n.index_vector_dim, fixed(k))
             value = g.load(self.indices, tuple(index))
-            wide = conversion.convert(g, value, self.indices.shape.dtype, dtypes.S64)
-            assert isinstance(wide, Value)
+            wide = conversion.number(g, value, self.indices.shape.dtype, dtypes.S64)
             g.note(wide)
             limit = self.dims[d] - self.window_sizes[d]
             inside = g.compare("ule", wide, i64(limit))

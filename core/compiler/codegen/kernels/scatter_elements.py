@@ -245,8 +245,7 @@ class ScatterElements:
             if n.index_vector_dim < len(self.indices.dims):
                 index.insert(n.index_vector_dim, fixed(k))
             found = element(g, self.indices, tuple(index))
-            value = conversion.convert(g, found, self.indices.dtype, self.place)
-            assert isinstance(value, Value)
+            value = conversion.number(g, found, self.indices.dtype, self.place)
             value = g.splat(value, lanes)
             limit = llvm_ir.integer(type_, self.dims[d] - 1)
             fits = g.builder.icmp("ule", value, limit)  # negative numbers are large ones
@@ -254,8 +253,7 @@ class ScatterElements:
             total = g.add(total, g.mul(value, llvm_ir.integer(type_, self.strides[d])))
         for ours, theirs in self.batch.items():
             if ours not in self.shared:
-                entry = conversion.convert(g, g.vector(at[ours], lanes), dtypes.S64, self.place)
-                assert isinstance(entry, Value)
+                entry = conversion.number(g, g.vector(at[ours], lanes), dtypes.S64, self.place)
                 total = g.add(total, g.mul(entry, llvm_ir.integer(type_, self.strides[theirs])))
         if inside is None:
             return total
@@ -293,9 +291,7 @@ class ScatterElements:
         g = self.g
         at = (fixed(chain), Coordinate(slot, high=self.block - 1))
         place = memory.reload(g, self.places, at)
-        wide = conversion.convert(g, place, self.place, dtypes.S64)
-        assert isinstance(wide, Value)
-        return wide
+        return conversion.number(g, place, self.place, dtypes.S64)
 
     def combine(self, chain: int, at: At, start: Value, slot: Value, place: Value) -> None:
         """Combine an update with the element that is at its place."""

@@ -118,10 +118,8 @@ class ScatterRows:
         g = self.g
         *outer, length = self.scattered
         part = min(self.room, length)
-        first = conversion.convert(g, begin, dtypes.S64, self.place)
-        count = conversion.convert(g, g.sub(end, begin), dtypes.S64, self.place)
-        assert isinstance(first, Value)
-        assert isinstance(count, Value)
+        first = conversion.number(g, begin, dtypes.S64, self.place)
+        count = conversion.number(g, g.sub(end, begin), dtypes.S64, self.place)
         mine = (first, count)
 
         def row(at: Index) -> None:
@@ -187,8 +185,7 @@ class ScatterRows:
         return c, Coordinate(place, high=self.rows - 1)
 
     def wide(self, value: Element) -> Value:
-        wide = conversion.convert(self.g, value, self.place, dtypes.S64)
-        assert isinstance(wide, Value)
+        wide = conversion.number(self.g, value, self.place, dtypes.S64)
         self.g.note(wide)
         return wide
 
@@ -208,8 +205,7 @@ class ScatterRows:
         if self.numbers.index_vector_dim < len(self.indices.dims):
             index.insert(self.numbers.index_vector_dim, ZERO)
         given = element(g, self.indices, tuple(index))
-        value = conversion.convert(g, given, self.indices.dtype, self.place)
-        assert isinstance(value, Value)
+        value = conversion.number(g, given, self.indices.dtype, self.place)
         place = g.splat(value, lanes)
         # Places outside of the result are in nobody's rows: negative ones are large ones.
         begin, count = (g.splat(v, lanes) for v in mine)
@@ -231,8 +227,7 @@ class ScatterRows:
         g = self.g
         self.put(self.places, slot, place)
         number = g.vector(slot, slot.lanes)
-        slots = conversion.convert(g, number, dtypes.S64, self.place)
-        assert isinstance(slots, Value)
+        slots = conversion.number(g, number, dtypes.S64, self.place)
         more = self.append(slots, ours, found)
         g.note(more)
         return more

@@ -126,6 +126,16 @@ class Builder:
         return result
 
     @contextmanager
+    def only_if(self, condition: Value, then: str = "then", done: str = "done") -> Iterator[None]:
+        """Code that runs where ``condition`` holds; ``then`` and ``done`` name the blocks."""
+        then, done = self.new_label(then), self.new_label(done)
+        self.branch_if(condition, then, done)
+        self.start_block(then)
+        yield
+        self.branch(done)
+        self.start_block(done)
+
+    @contextmanager
     def loop(self, start: Value, stop: Value, step: int = 1, hint: str = "loop") -> Iterator[Value]:
         """``for (i = start; i < stop; i += step)``; the body may be empty. Gives i."""
         with self.loop_carrying(start, stop, step, (), hint) as (index, _, _):
