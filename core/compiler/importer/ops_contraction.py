@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.hlo import DotDimensionNumbers
 from . import attributes, bindings
-from .attributes import integer_rows, integers, optional_integers
-from .ops_data import constant_operand
+from .attributes import integer_rows, optional_integers
+from .ops_data import constant_operand, flag, in_attribute, plain
 
 if TYPE_CHECKING:
     from .stablehlo import BlockReader, Results
@@ -72,26 +72,20 @@ def _convolution(
     return block.emit("convolution", block.shape(operation), (lhs, rhs), values)
 
 
-def read_cholesky(block: BlockReader, operation: Any) -> Results:
-    lower = {"lower": attributes.flag(operation, "lower")}
-    return block.emit("cholesky", block.shape(operation), block.operands(operation), lower)
-
-
-def read_triangular_solve(block: BlockReader, operation: Any) -> Results:
-    values = {
-        "left_side": attributes.flag(operation, "left_side"),
-        "lower": attributes.flag(operation, "lower"),
-        "unit_diagonal": attributes.flag(operation, "unit_diagonal"),
-        "transpose_a": attributes.enumerator(
-            operation, "transpose_a", bindings.Transpose, "NO_TRANSPOSE"
-        ),
-    }
-    return block.emit("triangular-solve", block.shape(operation), block.operands(operation), values)
-
-
-def read_fft(block: BlockReader, operation: Any) -> Results:
-    values = {
-        "fft_type": attributes.enumerator(operation, "fft_type", bindings.FftType, "FFT"),
-        "fft_length": integers(operation.attributes["fft_length"]),
-    }
-    return block.emit("fft", block.shape(operation), block.operands(operation), values)
+read_cholesky = plain("cholesky", lower=flag("lower"))
+read_triangular_solve = plain(
+    "triangular-solve",
+    left_side=flag("left_side"),
+    lower=flag("lower"),
+    unit_diagonal=flag("unit_diagonal"),
+    transpose_a=lambda _, operation: attributes.enumerator(
+        operation, "transpose_a", bindings.Transpose, "NO_TRANSPOSE"
+    ),
+)
+read_fft = plain(
+    "fft",
+    fft_type=lambda _, operation: attributes.enumerator(
+        operation, "fft_type", bindings.FftType, "FFT"
+    ),
+    fft_length=in_attribute("fft_length"),
+)

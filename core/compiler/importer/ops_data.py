@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -13,7 +14,7 @@ from . import attributes
 from .attributes import integers
 
 if TYPE_CHECKING:
-    from .stablehlo import BlockReader, Results
+    from .stablehlo import BlockReader, Reader, Results
 
 
 def read_constant(block: BlockReader, operation: Any) -> Results:
@@ -57,36 +58,55 @@ def read_broadcast(block: BlockReader, operation: Any) -> Results:
     return block.emit("broadcast", shape, (operand,), {"dimensions": tuple(range(new, shape.rank))})
 
 
+# How an attribute is read from a block and its operation.
+AttributeReader = Callable[["BlockReader", Any], Any]
+
+
+def plain(opcode: str, **parts: AttributeReader) -> Reader:
+    """The reader of an operation that is ``opcode`` on the same operands; ``parts`` read its attributes."""
+
+    def read(block: BlockReader, operation: Any) -> Results:
+        values = {name: part(block, operation) for name, part in parts.items()}
+        return block.emit(opcode, block.shape(operation), block.operands(operation), values)
+
+    return read
+
+
+def in_attribute(name: str, convert: Callable[[Any], Any] = integers) -> AttributeReader:
+    """The attribute ``name`` of the operation, read by ``convert``."""
+    return lambda block, operation: block.program.attribute(convert, operation.attributes[name])
+
+
+def flag(name: str) -> AttributeReader:
+    """The boolean or unit attribute ``name``."""
+    return lambda _, operation: attributes.flag(operation, name)
+
+
+read_transpose = plain("transpose", dimensions=in_attribute("permutation"))
+read_slice = plain(
+    "slice",
+    starts=in_attribute("start_indices"),
+    limits=in_attribute("limit_indices"),
+    strides=in_attribute("strides"),
+)
+read_pad = plain(
+    "pad",
+    low=in_attribute("edge_padding_low"),
+    high=in_attribute("edge_padding_high"),
+    interior=in_attribute("interior_padding"),
+)
+read_reverse = plain("reverse", dimensions=in_attribute("dimensions"))
+read_dynamic_slice = plain("dynamic-slice", slice_sizes=in_attribute("slice_sizes"))
+read_gather = plain(
+    "gather",
+    dimension_numbers=in_attribute("dimension_numbers", attributes.gather_dimension_numbers),
+    slice_sizes=in_attribute("slice_sizes"),
+    indices_are_sorted=flag("indices_are_sorted"),
+)
+
+
 def read_reshape(block: BlockReader, operation: Any) -> Results:
     return block.emit("reshape", block.shape(operation), block.operands(operation)[:1])
-
-
-def read_transpose(block: BlockReader, operation: Any) -> Results:
-    dimensions = block.program.attribute(integers, operation.attributes["permutation"])
-    return block.emit(
-        "transpose", block.shape(operation), block.operands(operation), {"dimensions": dimensions}
-    )
-
-
-def read_slice(block: BlockReader, operation: Any) -> Results:
-    given = operation.attributes
-    convert = block.program.attribute
-    bounds = {
-        "starts": convert(integers, given["start_indices"]),
-        "limits": convert(integers, given["limit_indices"]),
-        "strides": convert(integers, given["strides"]),
-    }
-    return block.emit("slice", block.shape(operation), block.operands(operation), bounds)
-
-
-def read_pad(block: BlockReader, operation: Any) -> Results:
-    given = operation.attributes
-    padding = {
-        "low": integers(given["edge_padding_low"]),
-        "high": integers(given["edge_padding_high"]),
-        "interior": integers(given["interior_padding"]),
-    }
-    return block.emit("pad", block.shape(operation), block.operands(operation), padding)
 
 
 def read_concatenate(block: BlockReader, operation: Any) -> Results:
@@ -95,36 +115,6 @@ def read_concatenate(block: BlockReader, operation: Any) -> Results:
     if len(operands) == 1:
         return operands[0]
     return block.emit("concatenate", block.shape(operation), operands, {"dimension": dimension})
-
-
-def read_reverse(block: BlockReader, operation: Any) -> Results:
-    dimensions = integers(operation.attributes["dimensions"])
-    return block.emit(
-        "reverse", block.shape(operation), block.operands(operation), {"dimensions": dimensions}
-    )
-
-
-def read_dynamic_slice(block: BlockReader, operation: Any) -> Results:
-    sizes = block.program.attribute(integers, operation.attributes["slice_sizes"])
-    return block.emit(
-        "dynamic-slice", block.shape(operation), block.operands(operation), {"slice_sizes": sizes}
-    )
-
-
-def read_dynamic_update_slice(block: BlockReader, operation: Any) -> Results:
-    return block.emit("dynamic-update-slice", block.shape(operation), block.operands(operation))
-
-
-def read_gather(block: BlockReader, operation: Any) -> Results:
-    given = operation.attributes
-    values = {
-        "dimension_numbers": block.program.attribute(
-            attributes.gather_dimension_numbers, given["dimension_numbers"]
-        ),
-        "slice_sizes": integers(given["slice_sizes"]),
-        "indices_are_sorted": attributes.flag(operation, "indices_are_sorted"),
-    }
-    return block.emit("gather", block.shape(operation), block.operands(operation), values)
 
 
 def read_scatter(block: BlockReader, operation: Any) -> Results:
@@ -144,10 +134,6 @@ def read_scatter(block: BlockReader, operation: Any) -> Results:
         *block.promoted(operation, operands[count + 1 :]),
     ]
     return block.emit_results(operation, "scatter", operands, values, (body,))
-
-
-def read_copy(block: BlockReader, operation: Any) -> Results:
-    return block.emit("copy", block.shape(operation), block.operands(operation))
 
 
 # ------------------------------------------------------------------------------- dynamic operations, when static

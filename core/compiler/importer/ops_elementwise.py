@@ -63,11 +63,11 @@ def read_bitcast_convert(block: BlockReader, operation: Any) -> Results:
     return operand if shape == operand.shape else block.emit("bitcast-convert", shape, (operand,))
 
 
-def read_reduce_precision(block: BlockReader, operation: Any) -> Results:
-    bits = {
-        name: attributes.integer(operation, name) for name in ("exponent_bits", "mantissa_bits")
-    }
-    return block.emit("reduce-precision", block.shape(operation), block.operands(operation), bits)
+read_reduce_precision = ops_data.plain(
+    "reduce-precision",
+    exponent_bits=lambda _, operation: attributes.integer(operation, "exponent_bits"),
+    mantissa_bits=lambda _, operation: attributes.integer(operation, "mantissa_bits"),
+)
 
 
 # --------------------------------------------------------------------------------------------------------- chlo

@@ -19,6 +19,7 @@ from ..ir.printer import dimension_as_list, nothing, renamed
 from ..ir.registry import (
     ALONG,
     ANY,
+    AS_IT_STANDS,
     CHOOSES,
     EXACT,
     FREE,
@@ -73,6 +74,17 @@ def _transpose_shape(instruction: Instruction) -> Shape:
     operand, dimensions = array_of(instruction), instruction.attributes["dimensions"]
     check_permutation(dimensions, operand.rank, "dimensions")
     return operand.with_dims(operand.dims[d] for d in dimensions)
+
+
+def _bounds(attributes: Mapping[str, Any]) -> list[tuple[int, int, int]]:
+    """Start, limit and stride of each dimension of a slice."""
+    parts = (attributes[name] for name in ("starts", "limits", "strides"))
+    return list(zip(*parts, strict=True))
+
+
+def _edges(attributes: Mapping[str, Any]) -> list[tuple[int, int, int]]:
+    """Low, high and interior padding of each dimension."""
+    return list(zip(*(attributes[name] for name in ("low", "high", "interior")), strict=True))
 
 
 def _slice_shape(instruction: Instruction) -> Shape:
@@ -176,25 +188,12 @@ def _broadcast_value(i: Instruction, a: Array) -> list[Array]:
 def _iota_value(i: Instruction) -> list[Array]:
     dimension = i.attributes["dimension"]
     line = np.arange(i.dims[dimension]).astype(i.dtype.numpy)
-    return [
-        np.broadcast_to(
-            line.reshape([-1 if n == dimension else 1 for n in range(len(i.dims))]), i.dims
-        )
-    ]
+    along = [-1 if n == dimension else 1 for n in range(len(i.dims))]
+    return [np.broadcast_to(line.reshape(along), i.dims)]
 
 
 def _slice_value(i: Instruction, a: Array) -> list[Array]:
-    attributes = i.attributes
-    return [
-        a[
-            tuple(
-                slice(*s)
-                for s in zip(
-                    attributes["starts"], attributes["limits"], attributes["strides"], strict=True
-                )
-            )
-        ]
-    ]
+    return [a[tuple(slice(*bounds) for bounds in _bounds(i.attributes))]]
 
 
 def _pad_value(i: Instruction, a: Array, value: Array) -> list[Array]:
@@ -256,34 +255,29 @@ _LITERAL_FIELDS: Final = {
 
 
 def _slice_fields(i: Instruction) -> bytes:
-    bounds = zip(
-        i.attributes["starts"], i.attributes["limits"], i.attributes["strides"], strict=True
-    )
-    return b"".join(
-        message(Field.SLICE_DIMENSIONS, integer(1, start) + integer(2, limit) + integer(3, stride))
-        for start, limit, stride in bounds
-    )
+    return b"".join(message(Field.SLICE_DIMENSIONS, _three(*b)) for b in _bounds(i.attributes))
 
 
 def _pad_fields(i: Instruction) -> bytes:
-    edges = zip(i.attributes["low"], i.attributes["high"], i.attributes["interior"], strict=True)
-    body = b"".join(message(1, integer(1, a) + integer(2, b) + integer(3, c)) for a, b, c in edges)
-    return message(Field.PADDING_CONFIG, body)
+    edges = b"".join(message(1, _three(*e)) for e in _edges(i.attributes))
+    return message(Field.PADDING_CONFIG, edges)
+
+
+def _three(first: int, second: int, third: int) -> bytes:
+    """A message whose fields 1, 2 and 3 are these numbers."""
+    return integer(1, first) + integer(2, second) + integer(3, third)
 
 
 def _slice_text(attributes: Mapping[str, Any]) -> str:
     """``slice={[0:4], [1:9:2]}``."""
-    ranges = zip(attributes["starts"], attributes["limits"], attributes["strides"], strict=True)
-    return (
-        "slice={"
-        + ", ".join(f"[{a}:{b}]" if s == 1 else f"[{a}:{b}:{s}]" for a, b, s in ranges)
-        + "}"
-    )
+    bounds = _bounds(attributes)
+    ranges = (f"[{a}:{b}]" if s == 1 else f"[{a}:{b}:{s}]" for a, b, s in bounds)
+    return f"slice={{{', '.join(ranges)}}}"
 
 
 def _pad_text(attributes: Mapping[str, Any]) -> str:
     """``padding=0_1x2_2_1``: low, high and, where it is not 0, interior padding of each dimension."""
-    edges = zip(attributes["low"], attributes["high"], attributes["interior"], strict=True)
+    edges = _edges(attributes)
     return "padding=" + "x".join(f"{a}_{b}" + (f"_{i}" if i else "") for a, b, i in edges)
 
 
@@ -374,36 +368,32 @@ register(
     rounding=EXACT,
     hoisting=ALONG,
 )
+_TRANSPOSE: Final[Mapping[str, Any]] = {
+    "operands": 1,
+    "attributes": ("dimensions",),
+    "shape": _transpose_shape,
+    "evaluate": lambda i, a: [np.transpose(a, i.attributes["dimensions"])],
+    "fields": dimensions_field,
+    "price": Price(instructions=0.0),
+    "moves": True,
+    "rounding": EXACT,
+}
 register(
     "transpose",
-    operands=1,
-    attributes=("dimensions",),
-    shape=_transpose_shape,
-    evaluate=lambda i, a: [np.transpose(a, i.attributes["dimensions"])],
+    **_TRANSPOSE,
     library=gemm.fold_result_transpose,
     elements=elemental.of_transpose,
     kernel=kernels.transposes,
     read=both(transpose=ops_data.read_transpose),
-    fields=dimensions_field,
-    price=Price(instructions=0.0),
-    moves=True,
-    rounding=EXACT,
     hoisting=WORTH,
 )
 register(  # made by passes: codegen/kernels/block_transpose.py
     "block-transpose",
-    operands=1,
-    attributes=("dimensions",),
-    shape=_transpose_shape,
-    evaluate=lambda i, a: [np.transpose(a, i.attributes["dimensions"])],
+    **_TRANSPOSE,
     kernel=kernels.block_transpose,
     read=Absent("made by a pass"),
-    fields=dimensions_field,
     hlo_name="transpose",
-    price=Price(instructions=0.0),
     reads_memory=True,
-    moves=True,
-    rounding=EXACT,
 )
 register(
     "slice",
@@ -471,7 +461,7 @@ register(
     evaluate=lambda i, a: [a],
     generate=lambda g, i, o: o[0],
     generate_complex=lambda g, i, o: o[0],
-    read=both(copy=ops_data.read_copy),
+    read=both(copy=AS_IT_STANDS),
     price=Price(instructions=0.0),
     is_thunk=True,
     moves=True,
@@ -496,7 +486,7 @@ register(  # operand, update, scalar start indices...
     shape=_dynamic_update_slice_shape,
     evaluate=_dynamic_update_slice_value,
     kernel=kernels.update_slices,
-    read=both(dynamic_update_slice=ops_data.read_dynamic_update_slice),
+    read=both(dynamic_update_slice=AS_IT_STANDS),
     price=Price(instructions=4.0),
     moves=True,
 )
