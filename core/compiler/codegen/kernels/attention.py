@@ -38,12 +38,12 @@ from ...ir.dtypes import DType
 from .. import llvm_ir
 from ..elements import conversion
 from ..generator import Index
-from ..llvm_ir import Module, Value, i64
+from ..llvm_ir import Value, i64
 from ..representation import memory_type
 from . import product_forms
 from .attention_blocks import Blocks, Matrix, narrowed
 from .attention_ranges import Ranges, ranges_of
-from .emit import EmittedKernel, Frame
+from .emit import EmittedKernel, Frame, emitter
 from .loops import count
 from .tiles import Tile
 
@@ -60,9 +60,10 @@ def fewest_lanes(target: Target, dtype: DType) -> int:
     return min(4, target.lane_count(dtype.size))
 
 
-def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
+@emitter(collapsed=False)
+def emit(frame: Frame) -> EmittedKernel:
     """The kernel of an "attention" fusion."""
-    return _Attention(Frame(module, target, instruction, name, collapsed=False)).emit()
+    return _Attention(frame).emit()
 
 
 class _Parts:

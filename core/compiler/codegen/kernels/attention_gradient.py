@@ -24,12 +24,12 @@ from .. import llvm_ir
 from ..elements import conversion
 from ..elements.elemental import element
 from ..generator import Coordinate, Index
-from ..llvm_ir import Module, Value, i64
+from ..llvm_ir import Value, i64
 from ..representation import memory_type
 from . import product_forms
 from .attention_blocks import Blocks, Matrix, narrowed
 from .attention_ranges import ranges_of
-from .emit import EmittedKernel, Frame
+from .emit import EmittedKernel, Frame, emitter
 from .loops import count
 from .product_forms import ProductForm
 from .tiles import Tile
@@ -49,9 +49,10 @@ def lanes_for(target: Target, dtype: dtypes.DType, depth: int, columns: int, n: 
     return lanes if lanes >= min(4, target.lane_count(dtype.size)) else 1
 
 
-def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
+@emitter(collapsed=False)
+def emit(frame: Frame) -> EmittedKernel:
     """The kernel of an "attention-gradient" fusion."""
-    return _Gradient(Frame(module, target, instruction, name, collapsed=False)).emit()
+    return _Gradient(frame).emit()
 
 
 class _Result:

@@ -14,8 +14,8 @@ from ...ir import hlo
 from ...ir.lane_blocks import Digit, LaneBlocks, lane_blocks, places
 from .. import costs, llvm_ir
 from ..elements.elemental import constant_table
-from ..llvm_ir import Module, Value, i64
-from .emit import EmittedKernel, Frame
+from ..llvm_ir import Value, i64
+from .emit import EmittedKernel, Frame, emitter
 from .loops import count
 
 if TYPE_CHECKING:
@@ -35,9 +35,10 @@ def blocks_for(target: Target, transpose: hlo.Instruction) -> LaneBlocks | None:
     return lane_blocks(transpose, min(target.vector_bytes // size, _MOST_LANES))
 
 
-def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
+@emitter(collapsed=False)
+def emit(frame: Frame) -> EmittedKernel:
     """The kernel of a ``block-transpose`` instruction."""
-    return _Blocks(Frame(module, target, instruction, name, collapsed=False)).emit()
+    return _Blocks(frame).emit()
 
 
 class _Blocks:

@@ -28,23 +28,19 @@ read once, and fetched ahead: memory decides how long such a product takes.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from ...ir import errors, hlo
 from .. import costs
 from ..elements.elemental import element
 from ..generator import Array, Index
-from ..llvm_ir import Module, Value
+from ..llvm_ir import Value
 from ..representation import Element, components
 from .contraction_copies import copied_panels
 from .contraction_dots import Dots
 from .contraction_loops import Coordinates, Loops, Reader, analyse
 from .contraction_panels import Panels
-from .emit import EmittedKernel, Frame
+from .emit import EmittedKernel, Frame, emitter
 from .loops import count, mask_of
-
-if TYPE_CHECKING:
-    from ...targets.target import Target
 
 
 class _Kernel(Loops):
@@ -134,20 +130,20 @@ class _Kernel(Loops):
         return math.prod(dims)
 
 
-def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
+@emitter(collapsed=False)
+def emit(frame: Frame) -> EmittedKernel:
     """The kernel of a dot, or of a "dot" fusion: one dot, with indexable instructions before and after it."""
-    frame = Frame(module, target, instruction, name, collapsed=False)
     g = frame.generator
     computation = frame.computation
     found = [i for i in computation.instructions if i.opcode == "dot"]
     if len(found) != 1:
-        raise errors.of_instruction("INTERNAL", "a dot fusion holds one dot", instruction)
+        raise errors.of_instruction("INTERNAL", "a dot fusion holds one dot", frame.instruction)
     dot = found[0]
     roots = computation.results
     plain = all(o.opcode == "parameter" for o in dot.operands) and roots == (dot,)
     if any(r.dims != dot.dims for r in roots):
         raise errors.of_instruction(
-            "INTERNAL", "results of a dot fusion have the dot's dimensions", instruction
+            "INTERNAL", "results of a dot fusion have the dot's dimensions", frame.instruction
         )
     if math.prod(dot.dims) == 0:
         return frame.finish(0, 1, 0.0)

@@ -10,31 +10,29 @@ group, in four partial sums so that additions need not wait for each other.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ...ir import hlo
 from .. import costs
 from ..elements.products import Products
 from ..generator import ZERO, Coordinate, Generator, Index
-from ..llvm_ir import Module, Value, i64, lanes_of
+from ..llvm_ir import Value, i64, lanes_of
 from ..representation import Element, components
 from . import loops, windows
-from .emit import EmittedKernel, Frame
-
-if TYPE_CHECKING:
-    from ...targets.target import Target
+from .emit import EmittedKernel, Frame, emitter
 
 _PARTIAL_SUMS: Final = 4
 
 
-def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
+@emitter(collapsed=False)
+def emit(frame: Frame) -> EmittedKernel:
     """The kernel of a convolution."""
-    frame = Frame(module, target, instruction, name, collapsed=False)
-    return _Convolution(frame, instruction).emit()
+    return _Convolution(frame).emit()
 
 
 class _Convolution(Products):
-    def __init__(self, frame: Frame, instruction: hlo.Instruction) -> None:
+    def __init__(self, frame: Frame) -> None:
+        instruction = frame.instruction
         super().__init__(frame.generator, instruction.dtype)
         self.frame = frame
         self.input, self.kernel = frame.operands

@@ -25,7 +25,7 @@ from .. import costs
 from ..elements import conversion
 from ..elements.elemental import element, inline, start_coordinate
 from ..generator import Array, Coordinate, Generator, Index, fixed
-from ..llvm_ir import Module, Value, i64
+from ..llvm_ir import Value, i64
 from ..representation import (
     Complex,
     Element,
@@ -36,7 +36,7 @@ from ..representation import (
     register_type,
 )
 from . import loops
-from .emit import EmittedKernel, Frame
+from .emit import EmittedKernel, Frame, emitter
 
 if TYPE_CHECKING:
     from ...targets.costs import Costs
@@ -51,19 +51,19 @@ Numbers = dict[tuple[int, ...], Element]
 Keys = list[tuple[int, tuple[int, ...]]]
 
 
-def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
+@emitter(collapsed=False)
+def emit(frame: Frame) -> EmittedKernel:
     """The kernel of a "while" fusion."""
-    frame = Frame(module, target, instruction, name, collapsed=False)
     computation = frame.computation
     loop = next(i for i in computation.instructions if i.opcode == "while")
     plan = element_loops.plan(loop)
     if plan is None:
         raise errors.of_instruction(
-            "INTERNAL", "the loop does not run element by element", instruction
+            "INTERNAL", "the loop does not run element by element", frame.instruction
         )
     axis = lane_axis(plan)
     size = plan.axes[axis] if plan.axes else 1
-    form = form_of(target, loop, plan, size)
+    form = form_of(frame.target, loop, plan, size)
     g, b = frame.generator, frame.builder
     outer = [dim for n, dim in enumerate(plan.axes) if n != axis]
     blocks = -(-size // form.block)
@@ -80,7 +80,7 @@ def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str
 
     loops.count(g, frame.begin, frame.end, (*outer, blocks), block)
     units = math.prod(outer) * blocks
-    cost = cost_of(target, loop)
+    cost = cost_of(frame.target, loop)
     return frame.finish(units, costs.grain(frame.target, cost, units), cost)
 
 

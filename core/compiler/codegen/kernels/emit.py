@@ -9,6 +9,7 @@ In-place use: a result may share its memory with an operand only where ``may_sha
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 from collections.abc import Callable
@@ -54,7 +55,7 @@ class Frame:
         instruction: hlo.Instruction,
         name: str,
         *,
-        collapsed: bool = True,
+        collapsed: bool,
     ) -> None:
         from ..bits import as_bits
         from ..generator import Array, Generator
@@ -134,6 +135,21 @@ def function_name(name: str) -> str:
 Emitter = Callable[[Module, "Target", hlo.Instruction, str], EmittedKernel]
 
 
+def emitter(*, collapsed: bool) -> Callable[[Callable[[Frame], EmittedKernel]], Emitter]:
+    """Makes an emitter of a function that writes into a frame, with dimensions merged or not."""
+
+    def decorate(write: Callable[[Frame], EmittedKernel]) -> Emitter:
+        @functools.wraps(write)
+        def emit(
+            module: Module, target: Target, instruction: hlo.Instruction, name: str
+        ) -> EmittedKernel:
+            return write(Frame(module, target, instruction, name, collapsed=collapsed))
+
+        return emit
+
+    return decorate
+
+
 def emit_kernel(
     module: Module, target: Target, instruction: hlo.Instruction, name: str
 ) -> EmittedKernel:
@@ -145,14 +161,14 @@ def emit_kernel(
     sys.setrecursionlimit(max(sys.getrecursionlimit(), RECURSION_LIMIT))
     kind = instruction.attributes["kind"] if instruction.opcode == "fusion" else instruction.opcode
     if instruction.opcode == "fusion":
-        emitter = kernel_of_kind(kind)
+        write = kernel_of_kind(kind)
     else:
         op = OPS[kind]
-        emitter = op.kernel or (FUSION_KINDS["loop"] if op.is_indexable else None)
-    if emitter is None:
+        write = op.kernel or (FUSION_KINDS["loop"] if op.is_indexable else None)
+    if write is None:
         what = f"{kind!r}"
         if kind == "custom-call":
             what = f"the custom call {instruction.attributes['custom_call_target']!r}"
         raise errors.of_instruction("UNIMPLEMENTED", f"no kernel for {what}", instruction)
-    kernel: EmittedKernel = emitter(module, target, instruction, name)
+    kernel: EmittedKernel = write(module, target, instruction, name)
     return kernel

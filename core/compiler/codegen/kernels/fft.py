@@ -48,13 +48,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from ...ir import dtypes, hlo
+from ...ir import dtypes
 from .. import costs, llvm_ir
 from ..generator import Index
-from ..llvm_ir import Module, Value, i64
+from ..llvm_ir import Value, i64
 from ..representation import memory_type
 from .butterflies import SUMMED_PRIMES, Butterflies, Complex, instructions, radices
-from .emit import EmittedKernel, Frame
+from .emit import EmittedKernel, Frame, emitter
 from .loops import count
 
 if TYPE_CHECKING:
@@ -342,10 +342,10 @@ class _Lines:
 # -------------------------------------------------------------------------------------------------------------- kernel
 
 
-def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
+@emitter(collapsed=False)
+def emit(frame: Frame) -> EmittedKernel:
     """The kernel of an ``fft-pass`` instruction."""
-    frame = Frame(module, target, instruction, name, collapsed=False)
-    config = instruction.attributes["config"]
+    config = frame.instruction.attributes["config"]
     if "length" in config:
         return _emit_convolution(frame, config)
     if "halves" in config:

@@ -18,10 +18,10 @@ from ...ir.dtypes import DType
 from .. import costs, effort, llvm_ir
 from ..elements.elemental import element
 from ..generator import ZERO, Coordinate, Generator, Index, fixed
-from ..llvm_ir import Module, Value, i64
+from ..llvm_ir import Value, i64
 from ..representation import memory_type
 from . import short_rows
-from .emit import EmittedKernel, Frame
+from .emit import EmittedKernel, Frame, emitter
 
 if TYPE_CHECKING:
     from ...targets.target import Target
@@ -32,13 +32,8 @@ LONGEST_CODE = 256
 LONGEST_ROW = 64
 
 
-def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
-    """The kernel of a "loop" fusion or of a single indexable instruction."""
-    return emit_frame(Frame(module, target, instruction, name))
-
-
 def emit_frame(frame: Frame) -> EmittedKernel:
-    """The loops over the results of a frame's computation."""
+    """The kernel of a "loop" fusion or of a single indexable instruction."""
     target, computation = frame.target, frame.computation
     roots = computation.results
     dims = roots[0].dims
@@ -71,6 +66,9 @@ def emit_frame(frame: Frame) -> EmittedKernel:
         units = iterate(frame, dims, lanes, masked, body, cuts, weight)
     cost = costs.of_computation(target, computation)
     return frame.finish(units, costs.grain(frame.target, cost, units), cost)
+
+
+emit = emitter(collapsed=True)(emit_frame)
 
 
 def cuts_of(roots: Sequence[hlo.Instruction]) -> list[int]:

@@ -19,27 +19,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
-from ...ir import hlo
 from .. import costs, llvm_ir
 from ..elements import conversion
 from ..elements.elemental import element
 from ..elements.memory import size_of
 from ..generator import Coordinate, Index
-from ..llvm_ir import Module, Value, i64
+from ..llvm_ir import Value, i64
 from ..representation import memory_type, register_type
-from .emit import EmittedKernel, Frame
+from .emit import EmittedKernel, Frame, emitter
 from .loops import count
 from .transposes import transpose_square
 
-if TYPE_CHECKING:
-    from ...targets.target import Target
 
-
-def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
+@emitter(collapsed=False)
+def emit(frame: Frame) -> EmittedKernel:
     """The kernel of a ``pack`` instruction."""
-    return _Pack(Frame(module, target, instruction, name, collapsed=False)).emit()
+    return _Pack(frame).emit()
 
 
 class _Pack:

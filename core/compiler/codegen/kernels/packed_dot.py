@@ -28,28 +28,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ...ir import dtypes, hlo
+from ...ir import dtypes
 from ...ir.dtypes import DType
 from .. import llvm_ir
 from ..elements import conversion
 from ..elements.elemental import element
 from ..generator import Array, Coordinate, Index
-from ..llvm_ir import Module, Value, i64
+from ..llvm_ir import Value, i64
 from ..representation import memory_type
 from . import tiles
-from .emit import EmittedKernel, Frame
+from .emit import EmittedKernel, Frame, emitter
 from .loops import count
 from .product_forms import ProductForm
 
-if TYPE_CHECKING:
-    from ...targets.target import Target
 
-
-def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
+@emitter(collapsed=False)
+def emit(frame: Frame) -> EmittedKernel:
     """The kernel of a ``packed-dot`` instruction."""
-    return _PackedDot(Frame(module, target, instruction, name, collapsed=False)).emit()
+    return _PackedDot(frame).emit()
 
 
 class _PackedDot(tiles.Places):

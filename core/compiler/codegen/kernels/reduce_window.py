@@ -13,33 +13,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ...ir import errors, hlo, scans
 from .. import costs, llvm_ir
 from ..elements.elemental import inline
 from ..generator import Coordinate, Generator, Index
-from ..llvm_ir import Module, Value, i64
+from ..llvm_ir import Value, i64
 from ..representation import Complex, Element, components, map_components
 from . import accumulation, loops, reductions, windows
-from .emit import EmittedKernel, Frame, computation_of
-
-if TYPE_CHECKING:
-    from ...targets.target import Target
+from .emit import EmittedKernel, Frame, computation_of, emitter
 
 
-def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
+@emitter(collapsed=False)
+def emit(frame: Frame) -> EmittedKernel:
     """The kernel of a reduce-window."""
-    frame = Frame(module, target, instruction, name, collapsed=False)
-    kernel = _ReduceWindow(frame, instruction)
+    kernel = _ReduceWindow(frame)
     if math.prod(kernel.dims) == 0:
         return frame.finish(0, 1, 0.0)
-    cumulative = scans.of(instruction)
+    cumulative = scans.of(frame.instruction)
     return kernel.emit() if cumulative is None else kernel.scan(cumulative)
 
 
 class _ReduceWindow:
-    def __init__(self, frame: Frame, instruction: hlo.Instruction) -> None:
+    def __init__(self, frame: Frame) -> None:
+        instruction = frame.instruction
         self.frame = frame
         self.g: Generator = frame.generator
         self.count = len(instruction.result_shapes)

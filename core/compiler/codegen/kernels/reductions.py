@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
@@ -24,13 +24,10 @@ from ...reference import evaluate
 from .. import costs, llvm_ir
 from ..elements.elemental import element, inline
 from ..generator import Coordinate, Generator, Index, fixed
-from ..llvm_ir import Module, Value, i64
+from ..llvm_ir import Value, i64
 from ..representation import Complex, Element, components, literal
 from . import accumulation, loops, work_groups
-from .emit import EmittedKernel, Frame
-
-if TYPE_CHECKING:
-    from ...targets.target import Target
+from .emit import EmittedKernel, Frame, emitter
 
 UNROLLED: Final = 4  # an innermost reduced dimension of at most this size has no loop,
 UNROLLED_SIZE: Final = 64  # if what is written out then is not more than this
@@ -41,9 +38,9 @@ SCALARS: Final = 8
 SCALARS_SIZE: Final = 8.0
 
 
-def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
+@emitter(collapsed=True)
+def emit(frame: Frame) -> EmittedKernel:
     """The kernel of a "reduce" fusion or of a single reduce."""
-    frame = Frame(module, target, instruction, name)
     computation = frame.computation
     reduces = [i for i in computation.instructions if i.opcode == "reduce"]
     if not reduces:  # only dimensions of size one were reduced

@@ -17,19 +17,16 @@ from __future__ import annotations
 
 import math
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ...ir import errors, hlo
 from ...ir.dtypes import DType
 from .. import costs, llvm_ir
 from ..generator import ZERO, Array, Coordinate, Generator, Index, fixed
-from ..llvm_ir import Module, Value, i64
+from ..llvm_ir import Value, i64
 from ..representation import register_type
 from . import loops
-from .emit import EmittedKernel, Frame
-
-if TYPE_CHECKING:
-    from ...targets.target import Target
+from .emit import EmittedKernel, Frame, emitter
 
 _ROTATIONS: Final = ((13, 15, 26, 6), (17, 29, 16, 24))
 _THREEFRY_PARITY: Final = 0x1BD11BDA
@@ -38,31 +35,33 @@ _PHILOX_WEYL: Final = (0x9E3779B9, 0xBB67AE85)
 _PHILOX_ROUNDS: Final = 10
 
 
-def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
+@emitter(collapsed=False)
+def emit(frame: Frame) -> EmittedKernel:
     """The kernel of an rng-bit-generator. Operand: state u64[2 or 3]; results: new state, bits.
 
     Raises CompileError UNIMPLEMENTED for bits that are not integers of 8 to 64 bits.
     """
-    frame = Frame(module, target, instruction, name, collapsed=False)
     bits = frame.results[1]
     dtype = bits.shape.dtype
     if not dtype.is_integer or dtype.bits < 8:
-        raise errors.of_instruction("UNIMPLEMENTED", f"random bits of type {dtype}", instruction)
-    algorithm = instruction.attributes["algorithm"]
+        raise errors.of_instruction(
+            "UNIMPLEMENTED", f"random bits of type {dtype}", frame.instruction
+        )
+    algorithm = frame.instruction.attributes["algorithm"]
     words = frame.operands[0].shape.elements
     if frame.operands[0].shape.dtype.bits != 64 or words < 2 or words > 3:
         raise errors.of_instruction(
-            "INVALID_ARGUMENT", "the state is not u64[2] or u64[3]", instruction
+            "INVALID_ARGUMENT", "the state is not u64[2] or u64[3]", frame.instruction
         )
     if algorithm == "THREE_FRY" and words != 2:
         raise errors.of_instruction(
-            "INVALID_ARGUMENT", "the state of THREE_FRY is u64[2]", instruction
+            "INVALID_ARGUMENT", "the state of THREE_FRY is u64[2]", frame.instruction
         )
     kernel = (_ThreeFry if algorithm == "THREE_FRY" else _Philox)(frame, dtype)
     units = max(1, kernel.emit())
-    kernels = target.costs.kernels
+    kernels = frame.target.costs.kernels
     random_words = bits.shape.elements * kernel.words_per_element
-    cost = kernels.nest + random_words * kernels.random / (target.vector_bytes / 4)
+    cost = kernels.nest + random_words * kernels.random / (frame.target.vector_bytes / 4)
     return frame.finish(units, costs.grain(frame.target, cost, units), cost)
 
 

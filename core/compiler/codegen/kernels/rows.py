@@ -9,23 +9,19 @@ are expensive to compute again are kept in a row-sized scratch on the stack.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from ...ir import dtypes, errors, hlo
 from .. import costs
 from ..elements.elemental import element
 from ..generator import Array, Coordinate, Generator, Index
-from ..llvm_ir import Module, Value, i64
+from ..llvm_ir import Value, i64
 from . import loops, reductions, work_groups
-from .emit import EmittedKernel, Frame
-
-if TYPE_CHECKING:
-    from ...targets.target import Target
+from .emit import EmittedKernel, Frame, emitter
 
 
-def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
+@emitter(collapsed=True)
+def emit(frame: Frame) -> EmittedKernel:
     """The kernel of a "row" fusion."""
-    frame = Frame(module, target, instruction, name)
     reduces = [i for i in frame.computation.instructions if i.opcode == "reduce"]
     if not reduces:
         return loops.emit_frame(frame)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ...ir import dtypes, hlo
 from ...ir.patterns import scatters_elements, scatters_rows
@@ -23,25 +22,22 @@ from .. import costs, llvm_ir
 from ..elements import conversion, memory
 from ..elements.elemental import inline
 from ..generator import ZERO, Coordinate, Generator, Index, fixed
-from ..llvm_ir import Module, Value, i64
+from ..llvm_ir import Value, i64
 from . import loops
-from .emit import EmittedKernel, Frame
+from .emit import EmittedKernel, Frame, emitter
 from .scatter_elements import ScatterElements
 from .scatter_rows import ScatterRows
 
-if TYPE_CHECKING:
-    from ...targets.target import Target
 
-
-def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
+@emitter(collapsed=False)
+def emit(frame: Frame) -> EmittedKernel:
     """The kernel of a scatter of any number of arrays, with any body, or of a "scatter" fusion."""
-    frame = Frame(module, target, instruction, name, collapsed=False)
     scatter = frame.computation.root
-    if scatters_elements(scatter) and target.costs.memory.places:
+    if scatters_elements(scatter) and frame.target.costs.memory.places:
         elements = ScatterElements(frame)
         if elements.is_worth_it:
             return elements.emit()
-    if scatters_rows(scatter) and target.costs.memory.places:
+    if scatters_rows(scatter) and frame.target.costs.memory.places:
         return ScatterRows(frame).emit()
     return _Scatter(frame, scatter).emit()
 

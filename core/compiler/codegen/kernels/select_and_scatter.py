@@ -21,25 +21,24 @@ from .. import costs, llvm_ir
 from ..elements import memory
 from ..elements.elemental import inline
 from ..generator import ZERO, Coordinate, Generator, Index
-from ..llvm_ir import Module, Value
+from ..llvm_ir import Value
 from ..representation import Complex, Element, components, map_components
 from . import loops, windows
-from .emit import EmittedKernel, Frame
+from .emit import EmittedKernel, Frame, emitter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ...targets.target import Target
 
-
-def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
+@emitter(collapsed=False)
+def emit(frame: Frame) -> EmittedKernel:
     """The kernel of a select-and-scatter."""
-    frame = Frame(module, target, instruction, name, collapsed=False)
-    return _SelectAndScatter(frame, instruction).emit()
+    return _SelectAndScatter(frame).emit()
 
 
 class _SelectAndScatter:
-    def __init__(self, frame: Frame, instruction: hlo.Instruction) -> None:
+    def __init__(self, frame: Frame) -> None:
+        instruction = frame.instruction
         self.frame = frame
         self.g: Generator = frame.generator
         self.operand, self.source, self.initial = frame.operands

@@ -18,14 +18,13 @@ from .. import costs, effort, llvm_ir
 from ..elements.elemental import _is_elementwise, element
 from ..elements.memory import size_of
 from ..generator import Coordinate, Generator, Index
-from ..llvm_ir import Builder, Module, Value, i64
+from ..llvm_ir import Builder, Value, i64
 from ..representation import Complex, Element, components, map_components
 from . import loops
-from .emit import EmittedKernel, Frame
+from .emit import EmittedKernel, Frame, emitter
 
 if TYPE_CHECKING:
     from ...targets.costs import Costs
-    from ...targets.target import Target
 
 LARGEST_TILE: Final = 16
 SMALLEST_TILE: Final = 4
@@ -35,12 +34,9 @@ LONGEST_CODE: Final = 160
 LONGEST_CODE_OF_MANY: Final = 48
 
 
-def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
+@emitter(collapsed=True)
+def emit(frame: Frame) -> EmittedKernel:
     """The kernel of a "transpose" fusion or of a single transpose; a loop kernel if there is nothing to tile."""
-    return emit_frame(Frame(module, target, instruction, name))
-
-
-def emit_frame(frame: Frame) -> EmittedKernel:
     roots = frame.computation.results
     dims = roots[0].dims
     moved = find_transposes(roots)

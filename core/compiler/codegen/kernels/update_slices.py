@@ -7,27 +7,23 @@ of it before. Only the updated region is touched, so the time is the update's an
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
-from ...ir import errors, hlo
+from ...ir import errors
 from .. import costs
 from ..elements.elemental import element, start_coordinate
 from ..generator import Generator, Index
-from ..llvm_ir import Module, Value
+from ..llvm_ir import Value
 from . import loops
-from .emit import EmittedKernel, Frame
-
-if TYPE_CHECKING:
-    from ...targets.target import Target
+from .emit import EmittedKernel, Frame, emitter
 
 
-def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
+@emitter(collapsed=True)
+def emit(frame: Frame) -> EmittedKernel:
     """The kernel of a "dynamic-update-slice" fusion (its root is one) or of a single instruction."""
-    frame = Frame(module, target, instruction, name)
     computation = frame.computation
     if len(computation.results) != 1 or computation.root.opcode != "dynamic-update-slice":
         raise errors.of_instruction(
-            "INTERNAL", "the root is not a dynamic-update-slice", instruction
+            "INTERNAL", "the root is not a dynamic-update-slice", frame.instruction
         )
     operand, update, *starts = computation.root.operands
     g = frame.generator
@@ -43,10 +39,12 @@ def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str
 
     if math.prod(update.dims) == 0:
         return frame.finish(0, 1, 0.0)
-    lanes = loops.lanes_for(target, computation)
-    units = loops.iterate(frame, update.dims, lanes, loops.can_mask(target, computation), body)
+    lanes = loops.lanes_for(frame.target, computation)
+    units = loops.iterate(
+        frame, update.dims, lanes, loops.can_mask(frame.target, computation), body
+    )
     cost = costs.of_instructions(
-        target,
+        frame.target,
         [i for i in computation.instructions if i not in (operand, computation.root)],
         [update],
     )

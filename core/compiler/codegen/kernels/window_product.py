@@ -26,20 +26,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from ...ir import hlo
 from .. import llvm_ir
 from ..generator import Index
-from ..llvm_ir import Module, Value, i64
+from ..llvm_ir import Value, i64
 from ..representation import memory_type
-from .emit import EmittedKernel, Frame
+from .emit import EmittedKernel, Frame, emitter
 from .loops import count
 from .product_forms import ProductForm
 from .tiles import Places
-
-if TYPE_CHECKING:
-    from ...targets.target import Target
 
 PIECE: Final = 256  # terms of a float sum that are added up one after the other
 _WRITTEN_OUT: Final = 64  # multiply-adds of a loop's body
@@ -73,9 +69,10 @@ class _Place(NamedTuple):
     result: Value
 
 
-def emit(module: Module, target: Target, instruction: hlo.Instruction, name: str) -> EmittedKernel:
+@emitter(collapsed=False)
+def emit(frame: Frame) -> EmittedKernel:
     """The kernel of a ``window-product`` instruction."""
-    return _WindowProduct(Frame(module, target, instruction, name, collapsed=False)).emit()
+    return _WindowProduct(frame).emit()
 
 
 class _WindowProduct(Places):
