@@ -201,7 +201,7 @@ _register(
 _register("popcnt", 1, reference.popcount, code.of_popcnt, kinds=_BITS, price=Price(instructions=4.0))
 _register("count-leading-zeros", 1, reference.leading_zeros, code.of_count_leading_zeros, kinds=_BITS)
 _register(
-    "is-finite", 1, reference.is_finite, code.of_is_finite, complex_math.of_is_finite,
+    "is-finite", 1, reference.is_finite, code.of_is_finite, complex_math.function(complex_math.is_finite),
     kinds=_FLOATS, shape=_to_pred, rounding=IN_DTYPE,
 )
 _register(

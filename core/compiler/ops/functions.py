@@ -130,7 +130,7 @@ _register_chlo(
     calls={"mhlo.erf": ops_elementwise.call("erf")},
 )
 _register(
-    "atan2", reference.atan2, Price(16.0, 18.0), code.math("atan2"), complex_math.of_atan2, operands=2,
+    "atan2", reference.atan2, Price(16.0, 18.0), code.math("atan2"), function(complex_math.atan2), operands=2,
     read=both(atan2=AS_IT_STANDS) | {"chlo.broadcast_atan2": ops_elementwise.broadcasting("atan2")},
 )
 # fmt: on

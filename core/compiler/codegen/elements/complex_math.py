@@ -17,17 +17,6 @@ if TYPE_CHECKING:
 Operation = Callable[["Generator", hlo.Instruction, list[Element]], Element]
 
 
-def componentwise(opcode: str) -> Operation:
-    def operation(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
-        x, y = o
-        assert isinstance(x, Complex)
-        assert isinstance(y, Complex)
-        b = g.builder
-        return Complex(b.binary(opcode, x.real, y.real), b.binary(opcode, x.imag, y.imag))
-
-    return operation
-
-
 def part(index: int) -> Operation:
     return lambda g, i, o: o[0][index] if isinstance(o[0], Complex) else o[0]
 
@@ -48,16 +37,6 @@ def multiply(g: Generator, x: Complex, y: Complex) -> Complex:
     )
 
 
-def of_multiply(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
-    return multiply(g, o[0], o[1])  # type: ignore[arg-type]
-
-
-def of_negate(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
-    x = o[0]
-    assert isinstance(x, Complex)
-    return Complex(g.builder.fneg(x.real), g.builder.fneg(x.imag))
-
-
 def of_compare(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
     x, y = o
     assert isinstance(x, Complex)
@@ -73,8 +52,7 @@ def of_select(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
     assert isinstance(condition, Value)
     assert isinstance(x, Complex)
     assert isinstance(y, Complex)
-    b = g.builder
-    return Complex(b.select(condition, x.real, y.real), b.select(condition, x.imag, y.imag))
+    return _Real(g).select(condition, x, y)
 
 
 # ------------------------------------------------------------------------------------- functions of one variable
@@ -248,17 +226,22 @@ class _Real:
         return Complex(real, imag), size
 
 
-def function(formula: Callable[[_Real, Complex], Element]) -> Operation:
+def function(formula: Callable[..., Element]) -> Operation:
+    """The operation whose value ``formula`` gives, of a :class:`_Real` and the operands."""
+
     def operation(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
-        x = o[0]
-        assert isinstance(x, Complex)
-        return formula(_Real(g), x)
+        assert all(isinstance(x, Complex) for x in o)
+        return formula(_Real(g), *o)
 
     return operation
 
 
+def componentwise(opcode: str) -> Operation:
+    return function(lambda r, x, y: Complex(*map(functools.partial(r.b.binary, opcode), x, y)))
+
+
 def vector_function(name: str) -> Operation:
-    return function(lambda r, x: r.call_complex(name, x))
+    return function(lambda r, *x: r.call_complex(name, *x))
 
 
 def rsqrt(r: _Real, x: Complex) -> Element:
@@ -311,18 +294,10 @@ def sign(r: _Real, x: Complex) -> Element:
     return r.select(r.is_zero(size), x, quotient)
 
 
-def of_divide(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
-    x, y = o
-    assert isinstance(x, Complex)
-    assert isinstance(y, Complex)
-    return _Real(g).divide(x, y)
-
-
-def of_power(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
-    x, y = o
-    assert isinstance(x, Complex)
-    assert isinstance(y, Complex)
-    return _Real(g).call_complex("complex_pow", x, y)
+of_multiply = function(lambda r, x, y: multiply(r.g, x, y))
+of_divide = function(_Real.divide)
+of_power = vector_function("complex_pow")
+of_negate = function(lambda r, x: Complex(*map(r.b.fneg, x)))
 
 
 def cbrt(r: _Real, x: Complex) -> Element:
@@ -344,42 +319,30 @@ def cbrt(r: _Real, x: Complex) -> Element:
     return r.select(r.both_zero(x), x, root)
 
 
-def of_atan2(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
+def atan2(r: _Real, y: Complex, x: Complex) -> Element:
     """-i log((x + i y) / sqrt(x^2 + y^2)), as XLA defines it for complex numbers."""
-    y, x = o
-    assert isinstance(x, Complex)
-    assert isinstance(y, Complex)
-    r = _Real(g)
-    squares = [multiply(g, v, v) for v in (x, y)]
+    squares = [multiply(r.g, v, v) for v in (x, y)]
     size = r.sqrt_complex(
         Complex(r.add(squares[0].real, squares[1].real), r.add(squares[0].imag, squares[1].imag))
     )
     log = r.log(r.divide(Complex(r.sub(x.real, y.imag), r.add(x.imag, y.real)), size))
-    return Complex(log.imag, g.builder.fneg(log.real))
+    return Complex(log.imag, r.b.fneg(log.real))
 
 
 def extremum(predicate: str) -> Operation:
     """By the real parts, and by the imaginary parts where those are equal."""
 
-    def operation(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
-        x, y = o
-        assert isinstance(x, Complex)
-        assert isinstance(y, Complex)
-        b = g.builder
+    def formula(r: _Real, x: Complex, y: Complex) -> Element:
+        b = r.b
         equal = b.binary(
             "and", b.fcmp("oeq", x.real, y.real), b.fcmp(predicate + "e", x.imag, y.imag)
         )
         first = b.binary("or", b.fcmp(predicate + "t", x.real, y.real), equal)
-        return Complex(b.select(first, x.real, y.real), b.select(first, x.imag, y.imag))
+        return r.select(first, x, y)
 
-    return operation
+    return function(formula)
 
 
-def of_is_finite(g: Generator, i: hlo.Instruction, o: list[Element]) -> Element:
-    x = o[0]
-    assert isinstance(x, Complex)
-    b = g.builder
-    finite = [
-        b.fcmp("one", b.intrinsic("fabs", [v]), llvm_ir.floating(v.type, float("inf"))) for v in x
-    ]
-    return b.binary("and", finite[0], finite[1])
+def is_finite(r: _Real, x: Complex) -> Element:
+    finite = [r.b.fcmp("one", r.abs(v), r.constant(v, float("inf"))) for v in x]
+    return r.b.binary("and", *finite)
