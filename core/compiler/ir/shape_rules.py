@@ -50,6 +50,23 @@ def check_distinct(values: Sequence[int], rank: int, what: str) -> None:
     require(ok, f"{what} {tuple(values)} are not distinct dimensions of {rank}")
 
 
+def same_dimensions(shapes: Sequence[Shape]) -> None:
+    """There are shapes, and their dimensions are equal."""
+    require(
+        bool(shapes) and all(s.dims == shapes[0].dims for s in shapes),
+        "the operands' dimensions differ",
+    )
+
+
+def check_slice_sizes(sizes: Sequence[int], operand: Shape) -> None:
+    """``sizes`` are those of a slice of ``operand``."""
+    require(len(sizes) == operand.rank, "slice sizes do not have the operand's rank")
+    require(
+        all(0 <= s <= d for s, d in zip(sizes, operand.dims, strict=True)),
+        "slice is larger than the operand",
+    )
+
+
 def check_signature(
     computation: Computation, parameters: Sequence[AnyShape], results: Sequence[AnyShape], what: str
 ) -> None:

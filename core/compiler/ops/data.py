@@ -32,7 +32,14 @@ from ..ir.registry import (
     both,
     register,
 )
-from ..ir.shape_rules import array_of, arrays_of, check_distinct, check_permutation, require
+from ..ir.shape_rules import (
+    array_of,
+    arrays_of,
+    check_distinct,
+    check_permutation,
+    check_slice_sizes,
+    require,
+)
 from ..passes.library import gemm
 from ..reference.evaluate import pad_array
 from . import kernels
@@ -152,11 +159,7 @@ def _start_indices(instruction: Instruction, first: int, rank: int) -> None:
 def _dynamic_slice_shape(instruction: Instruction) -> Shape:
     operand, sizes = array_of(instruction), instruction.attributes["slice_sizes"]
     _start_indices(instruction, 1, operand.rank)
-    require(len(sizes) == operand.rank, "slice sizes do not have the operand's rank")
-    require(
-        all(0 <= s <= d for s, d in zip(sizes, operand.dims, strict=True)),
-        "slice is larger than the operand",
-    )
+    check_slice_sizes(sizes, operand)
     return operand.with_dims(sizes)
 
 

@@ -14,7 +14,14 @@ from ..importer import ops_data
 from ..ir.cost import elements_of_operands
 from ..ir.hlo import AnyShape, GatherDimensionNumbers, Instruction, ScatterDimensionNumbers, Shape
 from ..ir.registry import ANY, WORTH, Array, Price, both, register
-from ..ir.shape_rules import arrays_of, check_distinct, check_signature, one_or_tuple, require
+from ..ir.shape_rules import (
+    arrays_of,
+    check_distinct,
+    check_signature,
+    check_slice_sizes,
+    one_or_tuple,
+    require,
+)
 from ..reference.evaluate import evaluate_elementwise
 from . import kernels
 
@@ -29,30 +36,28 @@ def _batching(
     require(sizes[0] == sizes[1], f"batching dimensions have sizes {sizes[0]} and {sizes[1]}")
 
 
+def _index_map(
+    dimensions: Sequence[int], name: str, numbers: Any, indices: Shape, operand: Shape
+) -> None:
+    """``dimensions``: those of the operand that the components of an index are about."""
+    along = numbers.index_vector_dim
+    size = 1 if along == indices.rank else indices.dims[along]
+    require(size == len(dimensions), f"{name} does not match the indices")
+    check_distinct(dimensions, operand.rank, name)
+
+
 def _gather_shape(instruction: Instruction) -> Shape:
     operand, indices = arrays_of(instruction)
-    numbers, sizes = (
-        instruction.attributes["dimension_numbers"],
-        instruction.attributes["slice_sizes"],
-    )
+    numbers = instruction.attributes["dimension_numbers"]
+    sizes = instruction.attributes["slice_sizes"]
     require(indices.dtype.is_integer, "indices are not integers")
-    require(len(sizes) == operand.rank, "slice sizes do not have the operand's rank")
-    require(
-        all(0 <= s <= d for s, d in zip(sizes, operand.dims, strict=True)),
-        "slice is larger than the operand",
-    )
+    check_slice_sizes(sizes, operand)
     dropped = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
     require(all(sizes[d] <= 1 for d in dropped), "a dropped slice dimension is larger than 1")
     window = [s for d, s in enumerate(sizes) if d not in dropped]
     require(len(window) == len(numbers.offset_dims), "offset dimensions do not match the slice")
     batch = [s for d, s in enumerate(indices.dims) if d != numbers.index_vector_dim]
-    index_size = (
-        1 if numbers.index_vector_dim == indices.rank else indices.dims[numbers.index_vector_dim]
-    )
-    require(
-        index_size == len(numbers.start_index_map), "start_index_map does not match the indices"
-    )
-    check_distinct(numbers.start_index_map, operand.rank, "start_index_map")
+    _index_map(numbers.start_index_map, "start_index_map", numbers, indices, operand)
     _batching(operand, numbers.operand_batching_dims, indices, numbers.start_indices_batching_dims)
     rank = len(window) + len(batch)
     check_distinct(numbers.offset_dims, rank, "offset_dims")
@@ -71,16 +76,8 @@ def _scatter_shape(instruction: Instruction) -> AnyShape:
     numbers = instruction.attributes["dimension_numbers"]
     require(indices.dtype.is_integer, "indices are not integers")
     batch = [s for d, s in enumerate(indices.dims) if d != numbers.index_vector_dim]
-    index_size = (
-        1 if numbers.index_vector_dim == indices.rank else indices.dims[numbers.index_vector_dim]
-    )
-    require(
-        index_size == len(numbers.scatter_dims_to_operand_dims),
-        "scatter_dims_to_operand_dims does not match the indices",
-    )
-    check_distinct(
-        numbers.scatter_dims_to_operand_dims, operands[0].rank, "scatter_dims_to_operand_dims"
-    )
+    places = numbers.scatter_dims_to_operand_dims
+    _index_map(places, "scatter_dims_to_operand_dims", numbers, indices, operands[0])
     _batching(
         operands[0],
         numbers.input_batching_dims,

@@ -20,6 +20,7 @@ from ..ir.shape_rules import (
     check_signature,
     one_or_tuple,
     require,
+    same_dimensions,
 )
 from ..passes.library import other
 from ..passes.library.sort import match_sort
@@ -29,10 +30,7 @@ from ..reference.evaluate import evaluate_elementwise
 
 def _sort_shape(instruction: Instruction) -> AnyShape:
     shapes = arrays_of(instruction)
-    require(
-        bool(shapes) and all(s.dims == shapes[0].dims for s in shapes),
-        "the operands' dimensions differ",
-    )
+    same_dimensions(shapes)
     check_distinct([instruction.attributes["dimension"]], shapes[0].rank, "dimension")
     pairs = [Shape(s.dtype) for s in shapes for _ in range(2)]
     check_signature(instruction.called[0], pairs, [Shape(dtypes.PRED)], "the comparator")

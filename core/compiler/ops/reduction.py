@@ -18,7 +18,7 @@ from ..ir.shape_rules import (
     check_signature,
     one_or_tuple,
     reduced_operands,
-    require,
+    same_dimensions,
 )
 from ..passes import decompose
 from ..reference.evaluate import evaluate_elementwise, fold
@@ -35,10 +35,7 @@ def _reduce_shape(instruction: Instruction) -> AnyShape:
 
 def _map_shape(instruction: Instruction) -> Shape:
     shapes = arrays_of(instruction)
-    require(
-        bool(shapes) and all(s.dims == shapes[0].dims for s in shapes),
-        "the operands' dimensions differ",
-    )
+    same_dimensions(shapes)
     result = Shape(instruction.dtype)
     check_signature(instruction.called[0], [Shape(s.dtype) for s in shapes], [result], "the body")
     return Shape(instruction.dtype, shapes[0].dims)

@@ -11,7 +11,7 @@ import numpy as np
 from ..ir.dtypes import F32
 from ..ir.hlo import Instruction, Module, Shape, TupleShape, broadcast, constant
 from ..ir.moves import addition
-from ..ir.patterns import body_on_arrays, convert
+from ..ir.patterns import body_on_arrays, convert, splat
 from ..ir.registry import OPS
 from .rewrite import map_computations, sweep
 
@@ -54,8 +54,7 @@ def _op(opcode: str, *operands: Instruction) -> Instruction:
 
 
 def _number(value: float, like: Instruction) -> Instruction:
-    scalar = constant(np.asarray(value).astype(like.dtype.numpy))
-    return broadcast(scalar, like.dims) if like.dims else scalar
+    return splat(constant(np.asarray(value).astype(like.dtype.numpy)), like.dims)
 
 
 def _sum(x: Instruction, feature: int) -> Instruction:

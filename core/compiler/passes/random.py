@@ -21,9 +21,9 @@ import numpy as np
 from ..ir import dtypes
 from ..ir.dtypes import DType
 from ..ir.errors import of_instruction
-from ..ir.hlo import Instruction, Metadata, Module, Shape, TupleShape, broadcast, constant
+from ..ir.hlo import Instruction, Metadata, Module, Shape, TupleShape, constant
 from ..ir.moves import cut
-from ..ir.patterns import reshape
+from ..ir.patterns import reshape, splat
 from .rewrite import map_computations, sweep
 
 STATE: Final = "tripont.rng_state"
@@ -78,11 +78,10 @@ class _Writer:
         return Instruction(opcode, shape, operands, given, metadata=self.rng.metadata)
 
     def full(self, value: Any, like: Instruction) -> Instruction:
-        scalar = constant(np.asarray(value).astype(like.dtype.numpy))
-        return broadcast(scalar, like.dims) if like.dims else scalar
+        return splat(constant(np.asarray(value).astype(like.dtype.numpy)), like.dims)
 
     def spread(self, scalar: Instruction) -> Instruction:
-        return broadcast(scalar, self.dims) if self.dims else scalar
+        return splat(scalar, self.dims)
 
     def bits(self, dtype: DType, count: int) -> list[Instruction]:
         """``count`` arrays of the result's dimensions, of random bits."""

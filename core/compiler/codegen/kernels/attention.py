@@ -33,15 +33,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from ...ir import dtypes, errors, hlo
+from ...ir import dtypes, hlo
 from ...ir.dtypes import DType
 from .. import llvm_ir
 from ..elements import conversion
 from ..generator import Index
 from ..llvm_ir import Value, i64
 from ..representation import memory_type
-from . import product_forms
-from .attention_blocks import Blocks, Matrix, narrowed
+from .attention_blocks import VANISHES, Blocks, Matrix, narrowed
 from .attention_ranges import Ranges, ranges_of
 from .emit import EmittedKernel, Frame, emitter
 from .loops import count
@@ -51,8 +50,6 @@ if TYPE_CHECKING:
     from ...targets.target import Target
 
 MOST_COLUMNS: Final = 512  # of queries and values: blocks of them lie on the stack
-# exp(x) is 0 for what is less than this: the smallest number is 1e-45 (f32), 5e-324 (f64).
-_VANISHES: Final = {dtypes.F32: 110.0, dtypes.F64: 750.0}
 
 
 def fewest_lanes(target: Target, dtype: DType) -> int:
@@ -115,15 +112,12 @@ class _Attention(Blocks):
     def __init__(self, frame: Frame) -> None:
         parts = self.parts = _Parts(frame.computation)
         super().__init__(frame, parts.exp.dtype)
-        self.dims = parts.scores.dims
+        form = self.read_scores(parts.scores)
+        self.outer = [d for d in range(len(self.dims) - 1) if d != self.main]
         self.read_operands()
-        self.n = self.dims[-1]
         # What the exponentials are multiplied by before they meet the values.
         self.share = 0.5 ** (self.n - 1).bit_length()
         depth, columns = self.depth, self.columns
-        form = product_forms.choose(frame.target, self.dtype, self.dtype, self.dtype)
-        if form is None:
-            raise errors.of_instruction("INTERNAL", "no form for these products", frame.instruction)
         self.form = narrowed(form, min(self.n, columns))
         self.choose_tiles()
         self.width = self.key_vectors * self.lanes  # of a panel of keys
@@ -151,7 +145,6 @@ class _Attention(Blocks):
         q, k = parts.scores.operands
         v = parts.product.operands[1]
         self.queries, self.keys, self.values = arrays[q], arrays[k], arrays[v]
-        batch = len(scores.lhs_batch)
         strides = hlo.strides_of(q.dims)
         free = [
             d
@@ -178,11 +171,6 @@ class _Attention(Blocks):
         self.result_strides = [0] * rank
         for place, dimension in enumerate(parts.order or range(rank)):
             self.result_strides[dimension] = result[place]
-        # The largest dimension of the queries is that of the tiles; the others are as batch dimensions.
-        own = range(batch, rank - 1)
-        self.main = max(own, key=lambda d: self.dims[d], default=-1)
-        self.m = self.dims[self.main] if self.main >= 0 else 1
-        self.outer = [d for d in range(rank - 1) if d != self.main]
 
     def choose_tiles(self) -> None:
         """Rows and vectors of the tiles of scores and of sums, with which both products take the least time."""
@@ -367,7 +355,7 @@ class _Attention(Blocks):
     def sweep_rest(self) -> None:
         """The blocks that were left out, if they weigh something in a row of the unit."""
         b, g = self.b, self.g
-        fill, vanishes = self.ranges.fill, _VANISHES[self.dtype]
+        fill, vanishes = self.ranges.fill, VANISHES[self.dtype]
         least = self.floating(fill + vanishes)
         zero = llvm_ir.zero("i1")
         with g.loop(self.first_tile, self.last_tile, 1, [zero]) as (tile, carried, found):

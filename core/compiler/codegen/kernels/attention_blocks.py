@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
-from ...ir import hlo
+from ...ir import dtypes, errors, hlo
 from ...ir.dtypes import DType
 from .. import llvm_ir
 from ..elements import conversion, elementwise
@@ -15,9 +15,13 @@ from ..elements.elemental import element
 from ..generator import Coordinate, Index
 from ..llvm_ir import Value, i64
 from ..representation import memory_type
+from . import product_forms
 from .emit import Frame
 from .product_forms import ProductForm
 from .transposes import transpose_square
+
+# exp(x) is 0 for what is less than minus this: the smallest number is 1e-45 (f32), 5e-324 (f64).
+VANISHES: Final = {dtypes.F32: 110.0, dtypes.F64: 750.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,7 @@ class Blocks:
     main: int
     m: int
     n: int
+    batch: int
     width: int
     at: dict[int, Coordinate]  # where in the other dimensions the code is
 
@@ -52,6 +57,21 @@ class Blocks:
         self.dtype = dtype
         self.type = memory_type(dtype)
         self.size = dtype.size
+
+    def read_scores(self, scores: hlo.Instruction) -> ProductForm:
+        """Take the dimensions of the scores. The largest one of the queries is that of the tiles; the others are as
+        batch dimensions. Gives the form of the products.
+        """
+        self.dims, self.n = scores.dims, scores.dims[-1]
+        self.batch = len(scores.attributes["dimension_numbers"].lhs_batch)
+        own = range(self.batch, len(self.dims) - 1)
+        self.main = max(own, key=lambda d: self.dims[d], default=-1)
+        self.m = self.dims[self.main] if self.main >= 0 else 1
+        form = product_forms.choose(self.frame.target, self.dtype, self.dtype, self.dtype)
+        if form is None:
+            message = "no form for these products"
+            raise errors.of_instruction("INTERNAL", message, self.frame.instruction)
+        return form
 
     @property
     def lanes(self) -> int:

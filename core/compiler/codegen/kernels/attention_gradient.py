@@ -19,15 +19,14 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from ...ir import dtypes, errors, hlo
+from ...ir import dtypes, hlo
 from .. import llvm_ir
 from ..elements import conversion
 from ..elements.elemental import element
 from ..generator import Coordinate, Index
 from ..llvm_ir import Value, i64
 from ..representation import memory_type
-from . import product_forms
-from .attention_blocks import Blocks, Matrix, narrowed
+from .attention_blocks import VANISHES, Blocks, Matrix, narrowed
 from .attention_ranges import ranges_of
 from .emit import EmittedKernel, Frame, emitter
 from .loops import count
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from ...targets.target import Target
 
 MOST_COLUMNS: Final = 256  # of queries and values: blocks of them lie on the stack
-_VANISHES: Final = {dtypes.F32: 110.0, dtypes.F64: 750.0}
 
 
 def lanes_for(target: Target, dtype: dtypes.DType, depth: int, columns: int, n: int) -> int:
@@ -105,18 +103,10 @@ class _Gradient(Blocks):
     def __init__(self, frame: Frame) -> None:
         parts = self.parts = _Parts(frame.computation)
         super().__init__(frame, parts.largest.dtype)
-        self.dims = parts.scores.dims
+        form = self.read_scores(parts.scores)
         self.rank = len(self.dims)
-        self.n = self.dims[-1]
-        self.batch = len(parts.scores.attributes["dimension_numbers"].lhs_batch)
-        own = range(self.batch, self.rank - 1)
-        self.main = max(own, key=lambda d: self.dims[d], default=-1)
-        self.m = self.dims[self.main] if self.main >= 0 else 1
-        self.others = [d for d in own if d != self.main]
+        self.others = [d for d in range(self.batch, self.rank - 1) if d != self.main]
         self.read_operands()
-        form = product_forms.choose(frame.target, self.dtype, self.dtype, self.dtype)
-        if form is None:
-            raise errors.of_instruction("INTERNAL", "no form for these products", frame.instruction)
         self.form = self.choose_form(form)
         self.choose_blocks()
         self.ranges = ranges_of(parts.logits, parts.scores, self.main, self.rank - 1)
@@ -148,13 +138,7 @@ class _Gradient(Blocks):
                     places[self.main] = 0
             else:
                 (row,) = free
-            self.arrays[name] = (
-                arrays[array],
-                places,
-                row,
-                strides[column],
-                array.dims[column],
-            )
+            self.arrays[name] = (arrays[array], places, row, strides[column], array.dims[column])
         self.depth, self.columns = self.arrays["queries"][4], self.arrays["values"][4]
 
     def choose_blocks(self) -> None:
@@ -218,10 +202,8 @@ class _Gradient(Blocks):
             self.turn(self.key_matrix, self.turned_keys, start, stop)
             self.turn(self.value_matrix, self.turned_values, start, stop)
             zero = llvm_ir.zero(self.form.accumulator)
-            for pointer, columns in (
-                (self.key_sums, self.depth),
-                (self.value_sums, self.columns),
-            ):
+            sums = ((self.key_sums, self.depth), (self.value_sums, self.columns))
+            for pointer, columns in sums:
                 with b.loop(i64(0), i64(self.block * columns), self.lanes) as place:
                     self.store(zero, self.item(pointer, place))
             with b.loop(self.first_key, self.last_key) as key:
@@ -312,7 +294,7 @@ class _Gradient(Blocks):
         )
         inside = b.binary("and", inside, b.icmp("slt", low, high))
         fill = self.ranges.fill
-        least = fill if fill == -math.inf else fill + _VANISHES[self.dtype]
+        least = fill if fill == -math.inf else fill + VANISHES[self.dtype]
         bound = llvm_ir.floating(self.type, least)
         with g.loop(top, end, 1, [inside]) as (row, carried, found):
             value = element(g, self.parts.largest, self.row_index(row))
