@@ -18,6 +18,7 @@
 #include "core/runtime/client.h"
 #include "core/runtime/collectives.h"
 #include "core/runtime/collectives_in_flight.h"
+#include "core/runtime/computed_once.h"
 #include "core/runtime/device.h"
 #include "core/runtime/event.h"
 #include "core/runtime/exchange.h"
@@ -281,6 +282,12 @@ void DefineBuffers(py::module_& m) {
 }  // namespace
 
 void DefineTesting(py::module_& m) {
+  using Text = ComputedOnce<std::string>;
+  py::class_<Text>(m, "ComputedOnce")
+      .def(py::init<>())
+      .def("get", [](Text& text, const std::function<std::string()>& compute) {
+        return text.Get(compute);
+      });
   DefineAllocator(m);
   DefineEvent(m);
   DefineStream(m);

@@ -11,6 +11,7 @@
 #include "core/runtime/artifact.h"
 #include "core/runtime/backend_registry.h"
 #include "core/runtime/cpu_info.h"
+#include "core/runtime/environment.h"
 #include "core/runtime/event.h"
 #include "core/runtime/library/onednn_api.h"
 #include "core/runtime/logging.h"
@@ -136,9 +137,11 @@ void Core::PrepareFork() {
     device->wire().stream.LockForFork();
     for (Memory* const memory : device->memories()) memory->allocator().LockForFork();
   }
+  LockEnvironmentForFork();
 }
 
 void Core::ParentAfterFork() {
+  UnlockEnvironmentAfterFork();
   Core* const core = GetIfCreated();
   for (const std::unique_ptr<Device>& device : core->devices_) {
     for (Memory* const memory : device->memories()) memory->allocator().UnlockAfterFork();
@@ -153,6 +156,7 @@ void Core::ParentAfterFork() {
 
 void Core::ChildAfterFork() {
   MarkForkedChild();
+  UnlockEnvironmentAfterFork();
   Core* const core = GetIfCreated();
   for (const std::unique_ptr<Device>& device : core->devices_) {
     for (Memory* const memory : device->memories()) memory->allocator().UnlockAfterFork();

@@ -40,4 +40,7 @@ std::vector<std::string> CopyEnvironment(
   return variables;
 }
 
+void LockEnvironmentForFork() { EnvironmentMutex().lock(); }
+void UnlockEnvironmentAfterFork() { EnvironmentMutex().unlock(); }
+
 }  // namespace tripont

@@ -21,6 +21,10 @@ void SetVariable(const std::string& name, const std::optional<std::string>& valu
 std::vector<std::string> CopyEnvironment(
     const std::function<bool(std::string_view variable)>& is_wanted);
 
+// Around a fork: the child must not find the environment locked by a thread that it does not have.
+void LockEnvironmentForFork();
+void UnlockEnvironmentAfterFork();
+
 }  // namespace tripont
 
 #endif  // TRIPONT_CORE_RUNTIME_ENVIRONMENT_H_

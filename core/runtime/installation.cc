@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/runtime/checksum.h"
+#include "core/runtime/computed_once.h"
 #include "core/runtime/shared_library.h"
 #include "core/runtime/strings.h"
 
@@ -162,7 +163,8 @@ std::string DefaultCompilerFingerprint() {
 }
 
 const std::string& CompilerSources() {
-  static const auto* const digest = new std::string([] {
+  constinit static ComputedOnce<std::string> digest;
+  return digest.Get([] {
     std::string text;
     VisitSources(LibraryFolder().parent_path() / "core",
                  [&](const fs::path& path, const std::string& name) {
@@ -174,17 +176,16 @@ const std::string& CompilerSources() {
     Sha256 sha;
     sha.Update(text);
     return sha.FinishHex().substr(0, 16);
-  }());
-  return *digest;
+  });
 }
 
 const std::vector<std::string>& CompilerPackages() {
-  static const auto* const packages = new std::vector<std::string>([] {
+  constinit static ComputedOnce<std::vector<std::string>> packages;
+  return packages.Get([] {
     std::vector<std::string> names = FindPackages();
     for (std::string& name : names) name.resize(name.rfind(".dist-info"));
     return names;
-  }());
-  return *packages;
+  });
 }
 
 }  // namespace tripont

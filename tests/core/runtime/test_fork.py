@@ -96,6 +96,21 @@ wait(in_child(lambda: code(b"pid")[0] == "NOT_FOUND" or 1 / 0))
 thread.join()
 assert result[0][0] == "INTERNAL" and "bad artifact" in result[0][1], result  # slept, then gave no artifact
 """,
+    "in the middle of what is computed once": """
+once, begun = _tripont.testing.ComputedOnce(), threading.Event()
+def slowly():
+    begun.set()
+    time.sleep(1)
+    return "the parent's"
+thread = threading.Thread(target=lambda: once.get(slowly))
+thread.start()
+begun.wait()
+def child():
+    assert once.get(lambda: "the child's") == once.get(slowly) == "the child's"
+wait(in_child(child))
+thread.join()
+assert once.get(lambda: "late") == "the parent's"
+""",
     "a child that lives on does not keep the worker alive": """
 worker = int(code(b"pid")[1].rsplit(" ", 1)[1])
 pid = in_child(lambda: time.sleep(15))
