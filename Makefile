@@ -5,7 +5,7 @@ ARGS ?=
 VENV := $(or $(TRIPONT_VENV),.venv)
 VENV_WHEEL := $(or $(TRIPONT_VENV_WHEEL),.venv-wheel)
 RUN := $(VENV)/bin/python
-# Two tests more at once than there are cores, up to four (ARGS="-n 0 ..." for one after another, as a debugger wants it).
+# One test more at once than there are cores, up to four (ARGS="-n 0 ..." for one after another, as a debugger wants it).
 PYTEST := $(RUN) -m pytest -n auto --maxprocesses 4 --dist worksteal
 # The folders whose tests are about TensorFlow or PyTorch.
 FRAMEWORK_TESTS := $(addprefix frontends/,tensorflow torch_xla torchax) $(addprefix interop/,frameworks test_interop.py) \

@@ -71,8 +71,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Two more than there are cores: while tests wait for processes or for time to pass, others can run."""
-    return len(os.sched_getaffinity(0)) + 2
+    """One more than there are cores: while a test waits for a process or for time to pass, another one can run."""
+    return len(os.sched_getaffinity(0)) + 1
 
 
 @pytest.hookimpl(trylast=True)  # -k and -m have chosen
