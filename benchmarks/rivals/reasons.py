@@ -9,19 +9,25 @@ _MKL = (
 _DISPATCH = "a few microseconds are JAX's dispatch, which torch's and NumPy's calls do not have"
 
 REASONS: Final[dict[str, str]] = {
-    "eigh_300": "nearly all of the time is LAPACK's syevd; the best rival calls oneMKL's",
+    "cholesky_1000": "a quarter of the time is OpenBLAS's triangular solves beside the diagonal; the best rival calls "
+    "oneMKL",
+    "eigh_300": "two thirds of the time are the tridiagonal form and its divide and conquer, which are OpenBLAS's; the "
+    "best rival calls oneMKL's",
     "fft_1024": _MKL,
     "fft_prime_1009": _MKL,
     "fftn_200": _MKL,
     "image_warp": "most of the time of its one kernel is four gathers, half a nanosecond an element on Zen 4",
-    "orbits_gradient": "its loops run kernel by kernel, with each value of up to 27 numbers in memory: "
-    "that is more numbers than loops keep in registers",
+    "orbits_gradient": "its loops run kernel by kernel, with each value of up to 27 numbers in memory, and "
+    "their outputs are filled with zeros and copied before all of their elements are written",
     "product_f32_64": _DISPATCH,
     "product_s8_256": f"{_DISPATCH}; its kernels multiply as fast as those of larger products",
     "rfft2_256": _MKL,
     "rfft2_360": _MKL,
     "segment_sum_rows": "threads share out the rows of the result, and each reads most of others' updates too: "
     "two passes over half of them take nearly twice the time of one over all",
+    "svd_400": "the bidiagonal form and its divide and conquer are OpenBLAS's; the best rival calls oneMKL's",
     "triangular_solve_1000_1": "the matrix is read once: part of the difference is JAX's dispatch, the rest was not "
     "profiled",
+    "while_update": "the sum of eight numbers is made in pairs, so that the newest one, which a step waits for, goes "
+    "through three additions; XLA adds it last",
 }
