@@ -384,23 +384,27 @@ class SingularValues final : public BatchCall {
   // Whether the steps of xGESDD are taken here, so that threads share them.
   bool InSteps() const { return kDivide && mode_ != 'N' && k_ > kPanel; }
 
+  bool IsWide() const { return a_.m < a_.n; }
+
   // The vectors of the longer side of a, of which there are k or as many as that side has elements.
   Int LongVectors() const { return mode_ == 'A' ? a_.larger() : k_; }
 
   size_t StepsWork() const {
     const SingularWork work(a_.larger(), k_, LongVectors());
-    return BytesOf<T>(a_.size()) + BytesOf<T>(int64_t{1} * a_.larger() * LongVectors()) +
-           BytesOf<T>(int64_t{1} * k_ * k_) + BytesOf<T>(work.elements) +
-           BytesOf<Real<T>>(work.reals) + BytesOf<Int>(work.integers);
+    const size_t turned =
+        IsWide() ? BytesOf<T>(a_.size()) + BytesOf<T>(int64_t{1} * a_.n * LongVectors())
+                 : BytesOf<T>(int64_t{1} * k_ * k_);
+    return turned + BytesOf<T>(work.elements) + BytesOf<Real<T>>(work.reals) +
+           BytesOf<Int>(work.integers);
   }
 
   // A wide matrix's adjoint is a tall one, whose left vectors are its right ones.
   Int Steps(Item item, T* a, Real<T>* s, T* u, T* vt) const {
-    const bool wide = a_.m < a_.n;
+    const bool wide = IsWide();
     const Int m = a_.larger();
     const Int columns = LongVectors();
     const SingularWork sizes(m, k_, columns);
-    T* adjoint = item.Take<T>(a_.size());
+    T* adjoint = wide ? item.Take<T>(a_.size()) : nullptr;
     T* long_vectors = wide ? item.Take<T>(int64_t{1} * m * columns) : u;
     T* short_vectors = wide ? u : item.Take<T>(int64_t{1} * k_ * k_);
     T* work = item.Take<T>(sizes.elements);
