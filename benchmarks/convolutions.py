@@ -114,6 +114,7 @@ def cases() -> list[Case]:
         Case("2d 3x3 depthwise", 4, (56, 56), (128, 128), (3, 3), groups=128),
         Case("2d 7x7 depthwise", 4, (28, 28), (192, 192), (7, 7), groups=192),
         Case("2d 4x4 patches", 4, (112, 112), (3, 96), (4, 4), stride=4, padded=False),
+        Case("2d 16x16 patches", 2, (224, 224), (3, 384), (16, 16), stride=16, padded=False),
         Case("2d 4x4 transposed 2", 4, (16, 16), (128, 64), (4, 4), stride=2, transposed=True),
         Case("1d 3 dilated 8", 4, (2048,), (64, 64), (3,), dilation=8),
         Case("1d 9", 4, (1024,), (128, 128), (9,)),

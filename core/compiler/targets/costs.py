@@ -271,6 +271,14 @@ class Convolutions:
     ]
     gradient_features: Annotated[int, "features", "from which on, in and out, a library's are fast"]
     gradient_terms: Annotated[int, "terms", "from which on a library's are fast"]
+    generates_minor: Annotated[
+        bool, "yes or no", "it is in f32 where positions, of one dimension, are minor"
+    ]
+    generates_special_gradients: Annotated[
+        bool,
+        "yes or no",
+        "it is in f32 for gradients of weights in groups or with strides",
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

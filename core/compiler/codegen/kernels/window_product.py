@@ -103,7 +103,8 @@ class _WindowProduct(Places):
         """Choose the pieces of sums, and the block of tiles that is a unit of work.
 
         A block has some panels of vectors by some rows of tiles, and those at several indices of the outer dimensions
-        that rhs does not have: the part of rhs that a piece needs is read from the caches by all of them.
+        that rhs does not have: the part of rhs that a piece needs is read from the caches by all of them. Where that
+        part is copied first, all tiles of a panel are in the block if they can be: they share the copy.
         """
         form, costs = self.form, self.frame.target.costs
         self.piece = max(1, self.terms)
@@ -138,7 +139,9 @@ class _WindowProduct(Places):
             if fits and (units >= least or block * self.tile_ns <= 2 * costs.threads.unit):
                 break
             covered = tall * math.prod(inside) * self.rows
-            if (covered >= wide * self.width and covered > self.rows) or wide == 1:
+            if wide > 1 and self.copies(self.sums, self.piece, tall * math.prod(inside)):
+                wide = -(-wide // 2)
+            elif (covered >= wide * self.width and covered > self.rows) or wide == 1:
                 several = [n for n, d in enumerate(inside) if d > 1]
                 if several:
                     n = several[0]
@@ -219,7 +222,8 @@ class _WindowProduct(Places):
             left = b.mul(self.left(panel), i64(self.vector[2]))
             y = b.gep(self.rhs_type, rhs, left)
             part = sums
-            if self.stages(sums):
+            tiles = self.tall * math.prod(d.size for d in self.inside)
+            if self.copies(sums, math.prod(s.size for s in sums), tiles):
                 part, y = self.staged(sums, y)
             for tile in self.tiles_of_panel(panel):
                 x = b.gep(self.lhs_type, lhs, tile.lhs)
@@ -257,17 +261,19 @@ class _WindowProduct(Places):
             places[2] = b.add(places[2], left)
             yield _Place(number, left, *places)
 
-    def stages(self, sums: list[Summed]) -> bool:
-        """Whether to copy the part of a panel that ``sums`` need to neighbouring places.
+    def copies(self, sums: list[Summed], terms: int, tiles: int) -> bool:
+        """Whether ``tiles`` tiles of a panel read a copy of the part of it that ``terms`` terms of ``sums`` need.
 
         Rows that are far apart in memory, often by a power of two, fall on few places of the nearest cache.
         """
-        size = math.prod(s.size for s in sums) * self.width * self.form.group * self.form.rhs.size
-        dense = not sums or abs(sums[-1].rhs) <= self.width * self.form.group
-        tiles = self.tall * math.prod(d.size for d in self.inside)
-        depends = self.row[2] or any(d.rhs for d in self.inside)
-        most = self.frame.target.costs.memory.copied_panel
-        return not dense and not depends and tiles >= _LEAST_TILES and size <= most
+        each = self.width * self.form.group
+        dense = not sums or abs(sums[-1].rhs) <= each
+        depends = self.row[2] or any(rhs for _, _, rhs, _ in self.outer)
+        if dense or depends or tiles < _LEAST_TILES:
+            return False
+        size: int = terms * each * self.form.rhs.size
+        most: int = self.frame.target.costs.memory.copied_panel
+        return size <= most
 
     def staged(self, sums: list[Summed], rhs: Value) -> tuple[list[Summed], Value]:
         """``sums`` over the copy of what they need of a panel."""

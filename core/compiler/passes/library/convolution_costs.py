@@ -3,7 +3,8 @@
 The sizes are the target's (:class:`...targets.costs.Convolutions`). These are the host's.
 
 The table was measured with ``python -m benchmarks.convolutions`` (docs/cpus.md has the figures) on a Xeon of 2023
-without AMX, with all its instructions and kept to those of x86-64-v3. Its rows about AMX and Zen are not measured.
+without AMX, with all its instructions and kept to those of x86-64-v3, and on a Zen 4. Its rows about AMX are not
+measured.
 
 =================  ===================================================================  ============================
 operands           generated                                                            otherwise
@@ -17,7 +18,12 @@ f32 bf16 and f16   three dimensions, features first, or the gradient of windows 
                    gradients of inputs in one dimension, features first; sums of more
                    than 4,096 terms (16,384 in gradients of inputs), which oneDNN adds up
                    one after the other; without
-                   AVX-512 some gradients of weights
+                   AVX-512 some gradients of weights; on Zen 4 features first
+                   in one dimension, and gradients of weights of grouped and strided ones
+                   and of dilated ones in one dimension
+bf16 of oneDNN,    as f32, but for gradients of inputs in one dimension, for what        oneDNN
+AMX and Zen        only Zen 4 generates, and for sums of up to 16,384 terms that are
+                   rounded to bf16; gradients of weights of windows that do not overlap
 any, no oneDNN     all but complex numbers and truth values                             the "convolution" kernel
 =================  ===================================================================  ============================
 """
@@ -38,8 +44,9 @@ if TYPE_CHECKING:
 
 # Longer sums lose digits in oneDNN's kernels: docs/accuracy.md.
 _LONGEST_SUM: Final = 4096
-# In gradients of inputs, of which generated ones take a third longer at 4,608 terms.
-_LONGEST_GRADIENT: Final = 16384
+# In gradients of inputs, whose sums were generated a third slower at 4,608 terms; and where the sum is rounded to bf16:
+# 16,384 roundings of f32, were all of them in one direction, are a quarter of a bf16's spacing at most.
+_LONGEST_ROUGH_SUM: Final = 16384
 
 
 def prefers_generated(convolution: Instruction, target: Target) -> bool:
@@ -50,13 +57,16 @@ def prefers_generated(convolution: Instruction, target: Target) -> bool:
         return True
     shape = _Class(convolution)
     costs = target.costs.convolutions
-    if dtypes.BF16 in types and costs.generates_bf16 and not shape.is_depthwise:
-        return True
-    return shape.is_slow_in_onednn(costs)
+    if dtypes.BF16 in types:
+        if costs.generates_bf16 and not shape.is_depthwise:
+            return True
+        if dtypes.BF16.name in target.costs.products.library_types:
+            return shape.is_slow_in_bf16(costs)
+    return shape.is_slow_in_f32(costs)
 
 
 class _Class:
-    """What decides about a convolution of f32."""
+    """What decides about a convolution of floats."""
 
     def __init__(self, convolution: Instruction) -> None:
         numbers: ConvolutionDimensionNumbers = convolution.attributes["dimension_numbers"]
@@ -76,8 +86,16 @@ class _Class:
             else rhs[numbers.kernel_input_feature]
         )
         self.is_dilated = any(w.base_dilation > 1 for w in windows)
+        # A forward convolution's strides are the window's dilations in the gradient of its weights, and the reverse.
+        self.skips = any(
+            w.window_dilation > 1 or (w.stride > 1 and self.rank == 1) for w in windows
+        )
         self.window = math.prod(w.size for w in windows)
-        self.positions = math.prod(convolution.dims[d] for d in numbers.output_spatial)
+        sizes = [convolution.dims[d] for d in numbers.output_spatial]
+        self.positions = math.prod(sizes)
+        # Whether the forward convolution's windows, whose size a gradient of weights has, do not overlap.
+        self.is_apart = all(w.window_dilation >= n for w, n in zip(windows, sizes, strict=True))
+        self.is_rounded = convolution.dtype is dtypes.BF16
         self.is_spatial_minor = self.rank > 0 and (
             numbers.input_spatial[-1] == len(convolution.operands[0].dims) - 1
         )
@@ -88,8 +106,42 @@ class _Class:
         one = self.outputs == 1 if self.is_weights else self.inputs == 1
         return self.groups > 1 and one
 
-    def is_slow_in_onednn(self, costs: Convolutions) -> bool:
-        """Whether oneDNN has a slower kernel for it, or none but its reference, or adds up too long sums."""
+    def is_slow_in_f32(self, costs: Convolutions) -> bool:
+        """Whether oneDNN is slower than generated code in f32, or adds up too long sums."""
+        if self.is_slow(costs):
+            return True
+        if self.is_depthwise:
+            return False
+        if self.is_weights:
+            return self.is_slow_gradient(costs)
+        if self.is_input:
+            return (self.rank == 1 and self.is_spatial_minor) or self.terms > _LONGEST_ROUGH_SUM
+        minor = self.rank == 1 and self.is_spatial_minor and costs.generates_minor
+        return minor or self.terms > _LONGEST_SUM
+
+    def is_slow_gradient(self, costs: Convolutions) -> bool:
+        """The same of a gradient of weights."""
+        several = self.skips and self.inputs > costs.few_outputs
+        if costs.generates_special_gradients and (self.groups > 1 or several):
+            return True
+        if not costs.generates_gradients or self.groups > 1 or self.is_spatial_minor:
+            return False
+        wide = min(self.outputs, self.inputs) >= costs.gradient_features
+        large = wide and self.positions > 1 and self.terms >= costs.gradient_terms
+        return self.rank != 2 or large
+
+    def is_slow_in_bf16(self, costs: Convolutions) -> bool:
+        """The same where oneDNN multiplies with instructions for bf16."""
+        if self.is_slow(costs):
+            return True
+        if self.is_weights:
+            return not self.is_depthwise and self.inputs <= costs.few_outputs and self.is_apart
+        return self.terms > (
+            _LONGEST_ROUGH_SUM if self.is_rounded or self.is_input else _LONGEST_SUM
+        )
+
+    def is_slow(self, costs: Convolutions) -> bool:
+        """Whether oneDNN has a slow kernel for it in each type, or none but its reference."""
         if self.is_depthwise:
             if self.rank != 2:
                 return True
@@ -98,16 +150,8 @@ class _Class:
             return self.is_spatial_minor
         if self.is_dilated and self.window > self.positions:
             return True
-        if self.groups == 1 and self.outputs <= costs.few_outputs < self.inputs:
-            return True
-        if self.groups == 1 and self.inputs == 1 and not self.is_weights:
-            return True
-        if self.is_input and self.rank == 1 and self.is_spatial_minor:
-            return True
-        if self.is_weights:
-            if not costs.generates_gradients or self.groups > 1 or self.is_spatial_minor:
-                return False
-            wide = min(self.outputs, self.inputs) >= costs.gradient_features
-            large = wide and self.positions > 1 and self.terms >= costs.gradient_terms
-            return self.rank != 2 or large
-        return self.terms > (_LONGEST_GRADIENT if self.is_input else _LONGEST_SUM)
+        if self.groups > 1:
+            return False
+        return self.outputs <= costs.few_outputs < self.inputs or (
+            self.inputs == 1 and not self.is_weights
+        )

@@ -209,6 +209,8 @@ _HOST: Final = Costs(
         generates_gradients=True,
         gradient_features=128,
         gradient_terms=2048,
+        generates_minor=False,
+        generates_special_gradients=False,
     ),
     transposes=Transposes(
         least=1 << 12,
@@ -310,6 +312,7 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
         # The nearest cache has eight ways. Packed tiles waste less than the "dot" kernel's blocks from 50^3 on.
         memory = replace(memory, ways=6)
         products = replace(products, packed_narrow=50**3, narrow_row=1024)
+        convolutions = replace(convolutions, generates_minor=True, generates_special_gradients=True)
     return replace(_HOST, memory=memory, products=products, convolutions=convolutions)
 
 

@@ -14,6 +14,7 @@ from tripont.core.compiler.targets.host import for_cpu
 from tests.core.compiler.codegen.kernels.test_convolution import LAYOUTS, SAME, convolution
 
 LARGE = {"N": 2, "C": 64, "O": 64, "H": 20, "W": 20}
+LINE = {"N": 2, "C": 64, "O": 64, "W": 400}
 CPUS = ("x86-64-v3", "x86-64-v4")
 
 
@@ -57,3 +58,57 @@ def test_f32(generated: bool, options: dict[str, Any], cpu: str) -> None:
 def test_types(dtype: DType, result: DType, cpu: str, generated: bool) -> None:
     made = convolution(LARGE, SAME, dtype=dtype, result=result)
     assert prefers_generated(made, for_cpu(cpu)) is generated
+
+
+def _gradient_of_weights(features: int, stride: int) -> dict[str, Any]:
+    """That of a convolution of ``features`` to 64 with windows of 3x3, whose results are 9x9."""
+    size = 8 * stride + 3
+    return {
+        "sizes": {"N": features, "C": 8, "O": 64, "H": size, "W": size},
+        "window": [W(9, window_dilation=stride)] * 2,
+        "layout": LAYOUTS[3],
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "on_zen", "elsewhere"),
+    [
+        ({}, False, False),
+        ({"layout": LAYOUTS[1]}, False, False),
+        ({"sizes": LINE, "window": SAME[:1], "layout": "NCW,OIW,NCW"}, True, False),
+        ({"sizes": LINE, "window": SAME[:1], "layout": "NWC,WIO,NWC"}, False, False),
+        ({"feature_groups": 4}, False, False),
+        (_gradient_of_weights(64, 1), False, False),
+        (_gradient_of_weights(64, 2), True, False),
+        (_gradient_of_weights(3, 2), False, False),
+        ({**_gradient_of_weights(64, 1), "batch_groups": 4}, True, False),
+    ],
+    ids=str,
+)
+def test_f32_on_zen_4(options: dict[str, Any], on_zen: bool, elsewhere: bool) -> None:
+    made = convolution(**{"sizes": LARGE, "window": SAME, **options})
+    assert prefers_generated(made, for_cpu("znver4")) is on_zen
+    assert prefers_generated(made, for_cpu("x86-64-v4")) is elsewhere
+
+
+@pytest.mark.parametrize(
+    ("generated", "result", "options"),
+    [
+        (False, dtypes.BF16, {"layout": LAYOUTS[1]}),
+        (False, dtypes.BF16, {"sizes": {**LARGE, "C": 512}}),
+        (True, dtypes.F32, {"sizes": {**LARGE, "C": 512}}),
+        (True, dtypes.BF16, {"sizes": {**LARGE, "C": 2048}}),
+        (True, dtypes.BF16, {"sizes": {**LARGE, "O": 3}}),
+        (False, dtypes.BF16, _gradient_of_weights(64, 2)),
+        (False, dtypes.BF16, _gradient_of_weights(3, 2)),
+        (True, dtypes.BF16, _gradient_of_weights(3, 3)),  # windows beside each other
+        (False, dtypes.BF16, _gradient_of_weights(64, 3)),
+    ],
+    ids=str,
+)
+def test_bf16_of_one_dnn(generated: bool, result: DType, options: dict[str, Any]) -> None:
+    """On a CPU whose instructions for bf16 oneDNN uses."""
+    made = convolution(
+        **{"sizes": LARGE, "window": SAME, "dtype": dtypes.BF16, "result": result, **options}
+    )
+    assert prefers_generated(made, for_cpu("znver4")) is generated
