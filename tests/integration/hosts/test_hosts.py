@@ -202,7 +202,7 @@ def test_a_process_dies_under_threads() -> None:
     waited = re.findall(r"^THREAD (\d) after ([\d.]+) s: (.*)$", ended[0].output, re.MULTILINE)
     assert sorted(number for number, _, _ in waited) == ["0", "1"], ended[0].output
     for number, seconds, error in waited:
-        assert float(seconds) < 10
+        assert float(seconds) < 60
         assert re.search(rf"xpu:{number} waits in .*|{PROCESS.format(1)}", error)
     [(_, error)] = _errors(ended[:1])
     assert re.search(PROCESS.format(1) + ", which has ended or died", error)
@@ -219,7 +219,7 @@ def test_a_client_after_another() -> None:
 def test_a_process_does_not_answer() -> None:
     ended = processes.run("stops")
     [(seconds, error)] = _errors(ended[:1])
-    assert seconds < 20
+    assert seconds < 60
     assert re.search(PROCESS.format(1) + ", which did not answer for 8 s", error)
 
 
@@ -247,7 +247,7 @@ def test_another_size() -> None:
 def test_another_size_of_large_arrays() -> None:
     errors = _errors(processes.run("other_large_sizes"))
     for process, (seconds, error) in enumerate(errors):
-        assert seconds < 10
+        assert seconds < 60
         assert f"xpu:{1 - process} of process {1 - process}" in error
         assert "do not run the same programs in the same order" in error
 
@@ -305,7 +305,7 @@ def test_all_processes_pause() -> None:
 @pytest.mark.slow
 def test_another_group_of_devices() -> None:
     errors = _errors(processes.run("other_group", devices=2))
-    assert all(seconds < 10 for seconds, _ in errors)
+    assert all(seconds < 60 for seconds, _ in errors)
     assert any(
         "runs another program" in error and "jit_all_four" in error and "jit_two_of_them" in error
         for _, error in errors
@@ -342,7 +342,7 @@ def test_a_late_process_is_waited_for() -> None:
 def test_a_process_that_does_not_come_in_time() -> None:
     ended = processes.run("late", 10, environment={"TRIPONT_COLLECTIVE_TIMEOUT": "2"})
     [(seconds, error)] = _errors(ended[:1])
-    assert seconds < 10
+    assert seconds < 60
     assert re.search("which has not come for [23] s", error)
     assert "TRIPONT_COLLECTIVE_TIMEOUT" in error
 
@@ -432,7 +432,7 @@ def test_mpi_fails_in_a_collective(faulty_mpi: str) -> None:
         f"{PROCESS.format(0)}: MPI, MPI_Isend: "
     )
     for process, (seconds, error) in enumerate(_errors(ended)):
-        assert seconds < 30
+        assert seconds < 60
         assert re.search(names, error), error
         [later] = re.findall(r"^LATER (.*)$", ended[process].output, re.MULTILINE)
         assert f"program jit_sum cannot begin on xpu:{process}, because the job has failed" in later
