@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 
 import pytest
@@ -195,12 +196,16 @@ def test_rng_state():
 
 
 def test_metrics_and_memory_are_reported():
+    gc.collect()
+    xm.wait_device_ops()  # What earlier tests leave behind is freed and counted when it ends.
     metrics.clear_all()
     x = torch.ones(1 << 18).to("xla")
     torch_xla.sync(wait=True)
+    xm.wait_device_ops()
     before = xm.get_memory_info("xla:0")
     y = x * 3 + x.sum()
     torch_xla.sync(wait=True)
+    xm.wait_device_ops()
     after = xm.get_memory_info("xla:0")
     assert after["bytes_used"] - before["bytes_used"] >= 1 << 20
     assert after["bytes_limit"] >= after["peak_bytes_used"] >= after["bytes_used"]
