@@ -196,7 +196,7 @@ set(PYTHON_MODULE_EXTENSION ".cpython-{tag[2:]}-aarch64-linux-gnu.so")
     settings = {
         "build-dir": str(folder / "build"),
         "cmake.args": f"-GNinja;-DCMAKE_TOOLCHAIN_FILE={toolchain};-DPython_EXECUTABLE={sys.executable}"
-        ";-DTRIPONT_TENSORFLOW=OFF",
+        ";-DTRIPONT_TENSORFLOW=OFF;-DTRIPONT_TESTING=ON",
         "wheel.tags": f"{tag}-{tag}-linux_aarch64",
     }
     build = "import ast, sys; from scikit_build_core.build import build_wheel; "

@@ -46,6 +46,13 @@ if(SKBUILD AND CMAKE_UNITY_BUILD)
   set(TRIPONT_UNITY_RUNTIME ON)
 endif()
 
+# What only tests and benchmarks use of the runtime (tests/core/runtime/testing.cc) is not a part of a wheel.
+set(testing ON)
+if(SKBUILD AND NOT SKBUILD_STATE STREQUAL "editable")
+  set(testing OFF)
+endif()
+option(TRIPONT_TESTING "Compile tripont.core._tripont.testing" ${testing})
+
 # These protections make a mistake with memory end the process, so that no attack can build on the mistake: canaries in
 # functions with arrays, checked variants of memcpy and the like, and tables of addresses that are read-only after
 # loading. Sanitizers check more, and _FORTIFY_SOURCE hides calls from them. (_GLIBCXX_ASSERTIONS would cost 4 % of a

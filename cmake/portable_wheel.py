@@ -25,6 +25,8 @@ VERSIONS = ("3.11", "3.12", "3.13")
 # Of the wheel tbb, TensorFlow's, and what is loaded before oneDNN is.
 ELSEWHERE = ("libtbb.so.12", "libtensorflow*", "libtripont.so")
 PROGRAM = """import jax, jax.numpy as jnp, numpy as np
+from tripont.core import _tripont
+assert not hasattr(_tripont, "testing")
 assert jax.devices()[0].platform == "xpu", jax.devices()
 x = np.random.default_rng(0).standard_normal((300, 300)).astype(np.float32)
 loss = jax.jit(jax.value_and_grad(lambda x: jnp.tanh(x @ x.T).sum()))

@@ -16,7 +16,6 @@
 #include "core/bindings/arrays.h"
 #include "core/bindings/ffi.h"
 #include "core/bindings/parts.h"
-#include "core/bindings/testing.h"
 #include "core/runtime/backend_registry.h"
 #include "core/runtime/client.h"
 #include "core/runtime/cpu_info.h"
@@ -485,9 +484,6 @@ PYBIND11_MODULE(_tripont, m) {
   DefineBackends(m);
   DefineProfile(m);
   DefineCompiles(m);
-  py::module_ testing =
-      m.def_submodule("testing", "Parts of the runtime by themselves, for its tests.");
-  DefineTesting(testing);
   for (const DefinePart define : Parts()) define(m);
 }
 

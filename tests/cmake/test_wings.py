@@ -1,4 +1,4 @@
-"""The C++ of wings can be left out of a build: nothing else names it."""
+"""The C++ of wings, and that of tests, can be left out of a build: nothing else names it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ SOURCES = {
 HEADERS = {"core/runtime/ffi/kernel.h", "core/bindings/dlpack.h"}
 
 
-def configure(folder: Path, without: str) -> subprocess.CompletedProcess[str]:
+def configure(folder: Path, without: str, *options: str) -> subprocess.CompletedProcess[str]:
     cmake = shutil.which("cmake", path=f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin")
     assert cmake is not None, "`make dev` installs cmake"
     return subprocess.run(
         [
             *(cmake, "-S", str(ROOT), "-B", str(folder), f"-DPython_EXECUTABLE={sys.executable}"),
-            *(f"-DTRIPONT_WITHOUT={without}", "-DTRIPONT_TENSORFLOW=OFF"),
+            *(f"-DTRIPONT_WITHOUT={without}", "-DTRIPONT_TENSORFLOW=OFF", *options),
             "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON",
         ],
         capture_output=True,
@@ -31,16 +31,15 @@ def configure(folder: Path, without: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_build_without_kernels_and_interop(tmp_path):
-    done = configure(tmp_path, "kernels;interop")
+def test_a_build_without_kernels_and_interop_and_tests(tmp_path):
+    done = configure(tmp_path, "kernels;interop", "-DTRIPONT_TESTING=OFF")
     assert done.returncode == 0, done.stderr
     commands = json.loads((tmp_path / "compile_commands.json").read_text())
     built = "".join(path.read_text() for path in tmp_path.rglob("unity_*.cxx"))
     built += "".join(command["file"] for command in commands)
     assert "core/bindings/module.cc" in built
-    for sources in SOURCES.values():
-        for source in sources:
-            assert source not in built
+    for source in set().union(*SOURCES.values()) | {"tests/core/runtime/testing.cc"}:
+        assert source not in built
 
 
 def test_a_wing_that_is_none_is_refused(tmp_path):

@@ -1,5 +1,5 @@
-#include "core/bindings/testing.h"
-
+// The Python module tripont.core._tripont.testing: parts of the runtime by themselves, for its tests
+// and benchmarks. Wheels do not have it (TRIPONT_TESTING).
 #include <pybind11/functional.h>
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "core/bindings/arrays.h"
+#include "core/bindings/parts.h"
 #include "core/runtime/allocator.h"
 #include "core/runtime/checksum.h"
 #include "core/runtime/client.h"
@@ -279,9 +280,8 @@ void DefineBuffers(py::module_& m) {
   m.def("collect", [](int64_t ticket) { return Value(exchange::Collect(ticket)); });
 }
 
-}  // namespace
-
-void DefineTesting(py::module_& m) {
+void DefineTesting(py::module_& module) {
+  py::module_ m = module.def_submodule("testing", "Parts of the runtime by themselves.");
   using Text = ComputedOnce<std::string>;
   py::class_<Text>(m, "ComputedOnce")
       .def(py::init<>())
@@ -302,5 +302,9 @@ void DefineTesting(py::module_& m) {
   m.def("nanoseconds_per_execution", &NanosecondsPerExecution);
   m.def("in_forked_child", &InForkedChild);
 }
+
+const Part testing_part(&DefineTesting);
+
+}  // namespace
 
 }  // namespace tripont::python
