@@ -31,7 +31,7 @@ from ..passes.library.convolution import match_convolution
 from ..passes.library.gemm import match_dot
 from ..passes.library.streamed import match_streamed
 from ..reference.evaluate import pad_array
-from . import kernels
+from .kernels import kernel
 
 
 def _dot_shape(instruction: Instruction) -> Shape:
@@ -260,7 +260,7 @@ register(
     shape=_dot_shape,
     evaluate=_dot_value,
     library=_dot_library,
-    kernel=kernels.contraction,
+    kernel=kernel("contraction"),
     read=both(
         dot=ops_contraction.read_dot,
         dot_general=ops_contraction.read_dot_general,
@@ -283,7 +283,7 @@ register(  # window: spatial dimensions, in the order of dimension_numbers.*_spa
     shape=_convolution_shape,
     evaluate=_convolution_value,
     library=match_convolution,
-    kernel=kernels.convolution,
+    kernel=kernel("convolution"),
     read=both(
         convolution=ops_contraction.read_convolution, dynamic_conv=ops_contraction.read_dynamic_conv
     ),
@@ -313,9 +313,9 @@ def _register_generated(name: str, operands: int, **parts: Any) -> None:
     )
 
 
-_register_generated("pack", 1, kernel=kernels.pack, hoisting=PACKING)
-_register_generated("packed-dot", ANY, kernel=kernels.packed_dot, flops=_packed_dot_flops)
+_register_generated("pack", 1, kernel=kernel("pack"), hoisting=PACKING)
+_register_generated("packed-dot", ANY, kernel=kernel("packed_dot"), flops=_packed_dot_flops)
 _register_generated(
-    "window-product", ANY, kernel=kernels.window_product, flops=_window_product_flops
+    "window-product", ANY, kernel=kernel("window_product"), flops=_window_product_flops
 )
-_register_generated("fft-pass", 2, kernel=kernels.fft, flops=_fft_flops, reads_memory=True)
+_register_generated("fft-pass", 2, kernel=kernel("fft"), flops=_fft_flops, reads_memory=True)

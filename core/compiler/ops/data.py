@@ -42,7 +42,7 @@ from ..ir.shape_rules import (
 )
 from ..passes.library import gemm
 from ..reference.evaluate import pad_array
-from . import kernels
+from .kernels import kernel
 
 
 def _constant_shape(instruction: Instruction) -> Shape:
@@ -386,14 +386,14 @@ register(
     **_TRANSPOSE,
     library=gemm.fold_result_transpose,
     elements=elemental.of_transpose,
-    kernel=kernels.transposes,
+    kernel=kernel("transposes"),
     read=both(transpose=ops_data.read_transpose),
     hoisting=WORTH,
 )
 register(  # made by passes: codegen/kernels/block_transpose.py
     "block-transpose",
     **_TRANSPOSE,
-    kernel=kernels.block_transpose,
+    kernel=kernel("block_transpose"),
     read=Absent("made by a pass"),
     hlo_name="transpose",
     reads_memory=True,
@@ -488,7 +488,7 @@ register(  # operand, update, scalar start indices...
     operands=ANY,
     shape=_dynamic_update_slice_shape,
     evaluate=_dynamic_update_slice_value,
-    kernel=kernels.update_slices,
+    kernel=kernel("update_slices"),
     read=both(dynamic_update_slice=AS_IT_STANDS),
     price=Price(instructions=4.0),
     moves=True,

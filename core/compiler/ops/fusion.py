@@ -8,8 +8,8 @@ from ..formats.hlo_proto import Field, json_text
 from ..formats.wire_format import message, text
 from ..ir.hlo import Instruction
 from ..ir.registry import ANY, FUSION_KINDS, NEVER, Absent, register
-from . import kernels
 from .control import call_shape, call_value
+from .kernels import kernel
 
 _FUSION_KINDS: Final = {"loop": "kLoop", "reduce": "kInput", "row": "kInput", "transpose": "kInput"}
 
@@ -39,14 +39,14 @@ register(
 
 FUSION_KINDS.update(
     {
-        "loop": kernels.loops,
-        "dynamic-update-slice": kernels.update_slices,
-        "reduce": kernels.reductions,
-        "row": kernels.rows,
-        "transpose": kernels.transposes,
-        "attention": kernels.attention,
-        "attention-gradient": kernels.attention_gradient,
-        "dot": kernels.contraction,
-        "while": kernels.element_loops,
+        "loop": kernel("loops"),
+        "dynamic-update-slice": kernel("update_slices"),
+        "reduce": kernel("reductions"),
+        "row": kernel("rows"),
+        "transpose": kernel("transposes"),
+        "attention": kernel("attention"),
+        "attention-gradient": kernel("attention_gradient"),
+        "dot": kernel("contraction"),
+        "while": kernel("element_loops"),
     }
 )

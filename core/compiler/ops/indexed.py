@@ -23,7 +23,7 @@ from ..ir.shape_rules import (
     require,
 )
 from ..reference.evaluate import evaluate_elementwise
-from . import kernels
+from .kernels import kernel
 
 
 def _batching(
@@ -246,7 +246,7 @@ register(  # operands..., indices, updates...; dimension_numbers: ScatterDimensi
     called=1,
     shape=_scatter_shape,
     evaluate=_scatter_value,
-    kernel=kernels.scatter,
+    kernel=kernel("scatter"),
     read=both(scatter=ops_data.read_scatter),
     fields=_scatter_fields,
     flops=elements_of_operands,

@@ -10,7 +10,7 @@ from ..importer import ops_control, ops_optimized
 from ..ir.hlo import AnyShape, Instruction, Shape, TupleShape
 from ..ir.registry import NEVER, Absent, both, read_as, register
 from ..ir.shape_rules import array_of, arrays_of, require
-from . import kernels
+from .kernels import kernel
 
 
 def _rng_bit_generator_shape(instruction: Instruction) -> AnyShape:
@@ -51,7 +51,7 @@ register(  # algorithm: "THREE_FRY" | "PHILOX" | "DEFAULT"; state u64[k] -> (new
     attributes=("algorithm",),
     shape=_rng_bit_generator_shape,
     evaluate=_RANDOM,
-    kernel=kernels.rng,
+    kernel=kernel("rng"),
     read=both(rng_bit_generator=ops_control.read_rng_bit_generator),
     fields=_rng_bit_generator_fields,
     text={"algorithm": lambda name, value: f"algorithm=rng_{value.lower()}"},

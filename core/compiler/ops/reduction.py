@@ -22,7 +22,7 @@ from ..ir.shape_rules import (
 )
 from ..passes import decompose
 from ..reference.evaluate import evaluate_elementwise, fold
-from . import kernels
+from .kernels import kernel
 
 
 def _reduce_shape(instruction: Instruction) -> AnyShape:
@@ -61,7 +61,7 @@ register(  # operands..., initial values...; body(accumulators..., values...) ->
     called=1,
     shape=_reduce_shape,
     evaluate=_reduce_value,
-    kernel=kernels.reductions,
+    kernel=kernel("reductions"),
     read=both(reduce=ops_reduction.read_reduce),
     fields=dimensions_field,
     flops=elements_of_operands,

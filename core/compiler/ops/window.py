@@ -24,7 +24,7 @@ from ..ir.shape_rules import (
     window_size,
 )
 from ..reference.evaluate import evaluate_elementwise, fold, pad_array
-from . import kernels
+from .kernels import kernel
 
 
 def _reduce_window_shape(instruction: Instruction) -> AnyShape:
@@ -135,7 +135,7 @@ register(  # operands..., initial values...; body(accumulators..., values...) ->
     called=1,
     shape=_reduce_window_shape,
     evaluate=_reduce_window_value,
-    kernel=kernels.reduce_window,
+    kernel=kernel("reduce_window"),
     read=both(reduce_window=ops_reduction.read_reduce_window),
     fields=window_field,
     flops=elements_of_operands,
@@ -149,7 +149,7 @@ register(  # operand, source, initial value; called: select(pred), scatter
     called=2,
     shape=_select_and_scatter_shape,
     evaluate=_select_and_scatter_value,
-    kernel=kernels.select_and_scatter,
+    kernel=kernel("select_and_scatter"),
     read=both(select_and_scatter=ops_reduction.read_select_and_scatter),
     fields=window_field,
     callees=("select", "scatter"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -81,3 +83,15 @@ def test_a_second_reader_is_refused() -> None:
 def test_the_first_look_imports_the_families(look: str) -> None:
     program = f"from tripont.core.compiler.ir.registry import OPS, all_ops, find; assert {look}"
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_kernels_are_named_after_modules() -> None:
+    """A name is not looked at before the kernel is written."""
+    registry.load()
+    kernels = {*registry.FUSION_KINDS.values(), *(op.kernel for op in registry.OPS.values())}
+    named = [kernel for kernel in kernels if isinstance(kernel, functools.partial)]
+    assert len(named) > 10
+    for kernel in named:
+        assert callable(
+            importlib.import_module(f"tripont.core.compiler.codegen.kernels.{kernel.args[0]}").emit
+        )
