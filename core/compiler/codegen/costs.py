@@ -36,11 +36,6 @@ def of_instructions(
     return _nanoseconds(target, instructions, _bytes(arrays))
 
 
-def grain(target: Target, cost_ns: float, units: int) -> int:
-    """The number of units of work, of ``units`` that take ``cost_ns``, that are not worth another thread."""
-    return max(1, int(target.costs.threads.grain * units / max(cost_ns, 1.0)))
-
-
 def _nanoseconds(target: Target, instructions: Iterable[hlo.Instruction], moved: int) -> float:
     costs = target.costs
     vectors = 0.0

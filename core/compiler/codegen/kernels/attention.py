@@ -225,10 +225,7 @@ class _Attention(Blocks):
         blocks = -(-self.tiles // self.tall)
         sizes = [*(self.dims[d] for d in self.outer), blocks]
         count(self.g, self.frame.begin, self.frame.end, sizes, self.unit)
-        units = math.prod(sizes)
-        costs = self.frame.target.costs
-        grain = max(1, int(costs.threads.unit / max(self.unit_ns, 1.0)))
-        return self.frame.finish(units, grain, costs.kernels.nest + units * self.unit_ns)
+        return self.frame.finish_large(math.prod(sizes), self.unit_ns)
 
     def scratch(self) -> None:
         """Memory on the stack: the unit's sums, and for each row its maximum and its sum (a vector of parts)."""

@@ -173,15 +173,13 @@ class _Gradient(Blocks):
         self.tile_sums = self.array(self.rows * depth)
         sizes = list(self.dims[: self.batch])
         count(self.g, self.frame.begin, self.frame.end, sizes, self.unit)
-        units = math.prod(sizes)
         share = self.ranges.share(self.m, self.n)
         others = math.prod(self.dims[d] for d in self.others)
         costs = self.frame.target.costs
         speed = self.lanes * costs.kernels.multiply_adds
         each = 3 * depth + 2 * columns + costs.attention.gradient_softmax
         unit_ns = others * self.m * self.n * share * each / speed
-        grain = max(1, int(costs.threads.unit / max(unit_ns, 1.0)))
-        return self.frame.finish(units, grain, costs.kernels.nest + units * unit_ns)
+        return self.frame.finish_large(math.prod(sizes), unit_ns)
 
     def matrix(self, name: str) -> Matrix:
         array, strides, row, column, columns = self.arrays[name]

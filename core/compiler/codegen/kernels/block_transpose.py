@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...ir import hlo
 from ...ir.lane_blocks import Digit, LaneBlocks, lane_blocks, places
-from .. import costs, llvm_ir
+from .. import llvm_ir
 from ..elements.elemental import constant_table
 from ..llvm_ir import Value, i64
 from .emit import EmittedKernel, Frame, emitter
@@ -84,7 +84,7 @@ class _Blocks:
         steps = 2 + len(self.blocks.leaving)
         bytes_moved = 2 * self.result.shape.bytes * kernels.byte
         cost = kernels.call + max(vectors * steps * kernels.cheap, bytes_moved)
-        return frame.finish(units, costs.grain(frame.target, cost, units), cost)
+        return frame.finish(units, cost)
 
     def block(self, source: Value, target: Value) -> None:
         """Read the vectors of a block, turn them about, and write them."""

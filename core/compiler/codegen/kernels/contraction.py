@@ -30,7 +30,6 @@ from __future__ import annotations
 import math
 
 from ...ir import errors, hlo
-from .. import costs
 from ..elements.elemental import element
 from ..generator import Array, Index
 from ..llvm_ir import Value
@@ -146,7 +145,7 @@ def emit(frame: Frame) -> EmittedKernel:
             "INTERNAL", "results of a dot fusion have the dot's dimensions", frame.instruction
         )
     if math.prod(dot.dims) == 0:
-        return frame.finish(0, 1, 0.0)
+        return frame.finish(0, 0.0)
     contraction = analyse(dot, merge=plain)
     if plain:
         merged = (contraction.lhs, contraction.rhs)
@@ -175,4 +174,4 @@ def emit(frame: Frame) -> EmittedKernel:
                 g.store(array, index, root_value, mask)
 
     units, cost = _Kernel(frame, dot, contraction, readers, write).emit()
-    return frame.finish(units, costs.grain(frame.target, cost, units), cost)
+    return frame.finish(units, cost)

@@ -13,7 +13,6 @@ import math
 from typing import Final
 
 from ...ir import hlo
-from .. import costs
 from ..elements.products import Products
 from ..generator import ZERO, Coordinate, Generator, Index
 from ..llvm_ir import Value, i64, lanes_of
@@ -48,7 +47,7 @@ class _Convolution(Products):
     def emit(self) -> EmittedKernel:
         frame = self.frame
         if math.prod(self.dims) == 0:
-            return frame.finish(0, 1, 0.0)
+            return frame.finish(0, 0.0)
         lanes, masked = windows.lanes_and_mask(
             frame.target, [self.input.shape, self.kernel.shape, self.result.shape]
         )
@@ -56,7 +55,7 @@ class _Convolution(Products):
         products = math.prod(self.dims) * math.prod(w.size for w in self.window) * self.features
         kernels = frame.target.costs.kernels
         cost = kernels.nest + products * self.parts**2 * kernels.convolution / lanes
-        return frame.finish(units, costs.grain(frame.target, cost, units), cost)
+        return frame.finish(units, cost)
 
     def step(self, g: Generator, index: Index, mask: Value | None) -> None:
         lanes = max((c.lanes for c in index), default=1)

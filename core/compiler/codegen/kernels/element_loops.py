@@ -81,7 +81,7 @@ def emit(frame: Frame) -> EmittedKernel:
     loops.count(g, frame.begin, frame.end, (*outer, blocks), block)
     units = math.prod(outer) * blocks
     cost = cost_of(frame.target, loop)
-    return frame.finish(units, costs.grain(frame.target, cost, units), cost)
+    return frame.finish(units, cost)
 
 
 class Form(NamedTuple):

@@ -105,12 +105,23 @@ class Frame:
         """Whether operands and results together take at least ``size`` bytes."""
         return sum(a.shape.bytes for a in (*self.operands, *self.results)) >= size
 
-    def finish(self, work_count: int, grain: int, cost_ns: float) -> EmittedKernel:
+    def finish(self, units: int, cost_ns: float, fewest: int = 1) -> EmittedKernel:
+        """The kernel, whose units take ``cost_ns`` together. Another thread is worth it for more than ``fewest``."""
+        grain = int(self.target.costs.threads.grain * units / max(cost_ns, 1.0))
+        return self._finish(units, max(fewest, grain), cost_ns)
+
+    def finish_large(self, units: int, unit_ns: float) -> EmittedKernel:
+        """The kernel, whose units take ``unit_ns`` each: so long that few of them are worth a thread."""
+        costs = self.target.costs
+        grain = int(costs.threads.unit / max(unit_ns, 1.0))
+        return self._finish(units, max(1, grain), costs.kernels.nest + units * unit_ns)
+
+    def _finish(self, units: int, grain: int, cost_ns: float) -> EmittedKernel:
         if self.generator.streamed:
             self.target.fence_streams(self.builder)
         self.builder.ret()
         self.builder.finish()
-        return EmittedKernel(self.name, work_count, max(1, grain), cost_ns)
+        return EmittedKernel(self.name, units, grain, cost_ns)
 
     @property
     def zero(self) -> Value:

@@ -49,7 +49,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from ...ir import dtypes
-from .. import costs, llvm_ir
+from .. import llvm_ir
 from ..generator import Index
 from ..llvm_ir import Value, i64
 from ..representation import memory_type
@@ -513,7 +513,7 @@ class _Convolution:
 def _finish(frame: Frame, units: int, each: float) -> EmittedKernel:
     """The kernel, of units that take ``each`` nanoseconds."""
     nanoseconds = frame.target.costs.kernels.call + units * each
-    return frame.finish(units, costs.grain(frame.target, nanoseconds, units), nanoseconds)
+    return frame.finish(units, nanoseconds)
 
 
 class _Fft:

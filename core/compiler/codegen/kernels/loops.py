@@ -42,7 +42,7 @@ def emit_frame(frame: Frame) -> EmittedKernel:
             "INTERNAL", "results of a loop fusion differ in dimensions", frame.instruction
         )
     if math.prod(dims) == 0:
-        return frame.finish(0, 1, 0.0)
+        return frame.finish(0, 0.0)
 
     def body(g: Generator, index: Index, mask: Value | None) -> None:
         values = [element(g, root, index) for root in roots]  # all loads stand before all stores
@@ -65,7 +65,7 @@ def emit_frame(frame: Frame) -> EmittedKernel:
             cuts = []
         units = iterate(frame, dims, lanes, masked, body, cuts, weight)
     cost = costs.of_computation(target, computation)
-    return frame.finish(units, costs.grain(frame.target, cost, units), cost)
+    return frame.finish(units, cost)
 
 
 emit = emitter(collapsed=True)(emit_frame)

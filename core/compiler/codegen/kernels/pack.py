@@ -20,7 +20,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from .. import costs, llvm_ir
+from .. import llvm_ir
 from ..elements import conversion
 from ..elements.elemental import element
 from ..elements.memory import size_of
@@ -107,7 +107,7 @@ class _Pack:
         moved = self.result.shape.bytes + self.result.shape.elements * self.from_dtype.size
         kernels = self.frame.target.costs.kernels
         cost = kernels.nest + moved * kernels.packed_byte
-        return self.frame.finish(units, costs.grain(self.frame.target, cost, units), cost)
+        return self.frame.finish(units, cost)
 
     def pack_group(self, matrix: Value, packed: Value, k: Value, rows: int) -> None:
         """Pack the group of rows ``k``, of which only the first ``rows`` are there."""

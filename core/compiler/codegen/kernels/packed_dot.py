@@ -164,10 +164,7 @@ class _PackedDot(tiles.Places):
 
         dims = [*self.batch, -(-self.tiles // self.tall), -(-self.panels // self.wide)]
         count(self.frame.generator, self.frame.begin, self.frame.end, dims, unit)
-        units = math.prod(dims)
-        costs = self.frame.target.costs
-        grain = max(1, int(costs.threads.unit / max(self.unit_ns, 1.0)))
-        return self.frame.finish(units, grain, costs.kernels.nest + units * self.unit_ns)
+        return self.frame.finish_large(math.prod(dims), self.unit_ns)
 
     def block(self, start: Value, stop: Value, scratch: Value | None, sums: Value | None) -> None:
         """The sums over the groups [start, stop), of all tiles of a unit."""

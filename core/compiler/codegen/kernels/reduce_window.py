@@ -15,7 +15,7 @@ import math
 from collections.abc import Sequence
 
 from ...ir import errors, hlo, scans
-from .. import costs, llvm_ir
+from .. import llvm_ir
 from ..elements.elemental import inline
 from ..generator import Coordinate, Generator, Index
 from ..llvm_ir import Value, i64
@@ -29,7 +29,7 @@ def emit(frame: Frame) -> EmittedKernel:
     """The kernel of a reduce-window."""
     kernel = _ReduceWindow(frame)
     if math.prod(kernel.dims) == 0:
-        return frame.finish(0, 1, 0.0)
+        return frame.finish(0, 0.0)
     cumulative = scans.of(frame.instruction)
     return kernel.emit() if cumulative is None else kernel.scan(cumulative)
 
@@ -102,7 +102,7 @@ class _ReduceWindow:
         operations = math.prod(sizes) * math.prod(self.dims) * self.count
         kernels = frame.target.costs.kernels
         cost = kernels.nest + operations * kernels.window / self.lanes
-        return frame.finish(units, costs.grain(frame.target, cost, units), cost)
+        return frame.finish(units, cost)
 
     def step(self, g: Generator, index: Index, mask: Value | None) -> None:
         lanes = max((c.lanes for c in index), default=1)
@@ -188,7 +188,7 @@ class _ReduceWindow:
         kernels = frame.target.costs.kernels
         each = kernels.scan / self.lanes + kernels.scan_element
         cost = kernels.nest + math.prod(self.dims) * self.count * each
-        return frame.finish(units, costs.grain(frame.target, cost, units), cost)
+        return frame.finish(units, cost)
 
 
 class _Scan:

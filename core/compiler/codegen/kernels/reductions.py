@@ -307,7 +307,7 @@ class Reduction:
                 )
         cost = costs.of_computation(frame.target, frame.computation)
         if math.prod(self.kept_dims) == 0:
-            return frame.finish(0, 1, 0.0)
+            return frame.finish(0, 0.0)
         minor = len(dims) - 1
         if minor in self.reduced:
             lane = minor
@@ -324,7 +324,7 @@ class Reduction:
             lane in self.reduced and not self.once and work_groups.share(frame.target, dims[lane])
         )
         units = self.emit_rows(lane) if lane in self.reduced else self.emit_blocks(lane)
-        return frame.finish(units, costs.grain(frame.target, cost, units), cost)
+        return frame.finish(units, cost)
 
     def index(self, kept: Index, reduced: dict[int, Coordinate]) -> Index:
         """A full index from the kept coordinates and the reduced ones by dimension."""

@@ -21,7 +21,7 @@ from typing import Final
 
 from ...ir import errors, hlo
 from ...ir.dtypes import DType
-from .. import costs, llvm_ir
+from .. import llvm_ir
 from ..generator import ZERO, Array, Coordinate, Generator, Index, fixed
 from ..llvm_ir import Value, i64
 from ..representation import register_type
@@ -62,7 +62,7 @@ def emit(frame: Frame) -> EmittedKernel:
     kernels = frame.target.costs.kernels
     random_words = bits.shape.elements * kernel.words_per_element
     cost = kernels.nest + random_words * kernels.random / (frame.target.vector_bytes / 4)
-    return frame.finish(units, costs.grain(frame.target, cost, units), cost)
+    return frame.finish(units, cost)
 
 
 class _Kernel:

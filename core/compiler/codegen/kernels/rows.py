@@ -118,7 +118,7 @@ class _Rows:
         frame, g = self.frame, self.g
         rows = math.prod(self.dims[: self.rank])
         if rows == 0:
-            return frame.finish(0, 1, 0.0)
+            return frame.finish(0, 0.0)
         scratch: dict[hlo.Instruction, Array] = {}
         row_dims = self.dims[self.rank :]
         for i in self.kept_in:
@@ -156,7 +156,7 @@ class _Rows:
         else:
             loops.count(g, frame.begin, frame.end, self.dims[: self.rank], row)
         cost = costs.of_computation(frame.target, frame.computation)
-        return frame.finish(rows, costs.grain(frame.target, cost, rows), cost)
+        return frame.finish(rows, cost)
 
     def write_row(self, kept: Index) -> None:
         """The last pass: results of the whole space."""

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from ...ir import dtypes, hlo
 from ...ir.patterns import scatters_elements, scatters_rows
-from .. import costs, llvm_ir
+from .. import llvm_ir
 from ..elements import conversion, memory
 from ..elements.elemental import inline
 from ..generator import ZERO, Coordinate, Generator, Index, fixed
@@ -75,7 +75,7 @@ class _Scatter:
         g, frame, n = self.g, self.frame, self.numbers
         fits = all(size <= dim for size, dim in zip(self.window_sizes, self.dims, strict=True))
         if math.prod(self.update_dims) == 0 or not fits:
-            return frame.finish(0, 1, 0.0)
+            return frame.finish(0, 0.0)
         starts_at_zero = [
             d for d in self.window if self.operand_dim[d] not in n.scatter_dims_to_operand_dims
         ]
@@ -118,7 +118,7 @@ class _Scatter:
         kernels = frame.target.costs.kernels
         each = kernels.scattered_element if lanes == 1 else kernels.scattered_vector / lanes
         cost = kernels.nest + elements * each
-        return frame.finish(units, costs.grain(frame.target, cost, units), cost)
+        return frame.finish(units, cost)
 
     def minor(self) -> int | None:
         """The update dimension to run in vectors: contiguous in updates and results."""

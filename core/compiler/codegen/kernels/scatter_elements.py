@@ -84,7 +84,7 @@ class ScatterElements:
     def emit(self) -> EmittedKernel:
         frame, target = self.frame, self.frame.target
         if math.prod(self.update_dims) == 0 or math.prod(self.dims) == 0:
-            return frame.finish(0, 1, 0.0)
+            return frame.finish(0, 0.0)
         lengths = [self.update_dims[d] for d in self.shared]
         if lengths:
             lengths[-1] //= self.chains
@@ -94,7 +94,7 @@ class ScatterElements:
         computed = [i for i in frame.computation.instructions if i.opcode != "parameter"]
         cost = costs.of_instructions(target, computed[:-1], [self.indices, self.updates])
         cost += math.prod(self.update_dims) * target.costs.kernels.scattered_element
-        return frame.finish(units, costs.grain(target, cost, units), cost)
+        return frame.finish(units, cost)
 
     def reserve(self) -> None:
         """Choose the block's length, and reserve the stack for its places and updates."""

@@ -81,7 +81,7 @@ class ScatterRows:
     def emit(self) -> EmittedKernel:
         g, b, frame = self.g, self.frame.builder, self.frame
         if not self.updates.elements or not self.rows:
-            return frame.finish(0, 1, 0.0)
+            return frame.finish(0, 0.0)
         if self.blocks == 1:
             self.walk(frame.begin, frame.end, ZERO)
         else:  # units of the first block of columns, then of the second
@@ -111,7 +111,7 @@ class ScatterRows:
         walk = math.prod(self.scattered) * kernels.scattered_place
         least, most = _WALKS
         walks = min(max(int(cost / (4 * walk)), least), most)
-        return frame.finish(units, max(costs.grain(target, cost, units), -(-units // walks)), cost)
+        return frame.finish(units, cost, -(-units // walks))
 
     def walk(self, begin: Value, end: Value, block: Coordinate) -> None:
         """All updates of the rows [begin, end), in a block of columns."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from ...ir import hlo
 from ...ir.errors import of_instruction
-from .. import costs, llvm_ir
+from .. import llvm_ir
 from ..elements import memory
 from ..elements.elemental import inline
 from ..generator import ZERO, Coordinate, Generator, Index
@@ -65,7 +65,7 @@ class _SelectAndScatter:
     def emit(self) -> EmittedKernel:
         g, frame = self.g, self.frame
         if math.prod(self.dims) == 0:
-            return frame.finish(0, 1, 0.0)
+            return frame.finish(0, 0.0)
         rank = len(self.dims)
         free = [d for d in range(rank) if windows.is_trivial(self.window[d])]
         minor = rank - 1 if rank - 1 in free and self.dims[-1] > 1 else None
@@ -122,7 +122,7 @@ class _SelectAndScatter:
         positions = math.prod(w.size for w in self.window) * math.prod(self.source_dims)
         kernels = frame.target.costs.kernels
         cost = kernels.nest + positions * kernels.selection / lanes
-        return frame.finish(units, costs.grain(frame.target, cost, units), cost)
+        return frame.finish(units, cost)
 
     def places(self, index: Index, positions: windows.Positions) -> tuple[Index, Value | None]:
         g = self.g

@@ -153,7 +153,7 @@ class _Tiles:
         total = math.prod(counted)
         cost = costs.of_computation(frame.target, frame.computation)
         cost *= self.costs.kernels.transposed
-        return frame.finish(total, costs.grain(frame.target, cost, total), cost)
+        return frame.finish(total, cost)
 
     def index(self, at: dict[int, Coordinate], row: Coordinate, column: Coordinate) -> Index:
         by_dim = {**at, self.across: row, len(self.dims) - 1: column}

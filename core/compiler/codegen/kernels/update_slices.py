@@ -38,7 +38,7 @@ def emit(frame: Frame) -> EmittedKernel:
         g.store(frame.results[0], place, value, mask)
 
     if math.prod(update.dims) == 0:
-        return frame.finish(0, 1, 0.0)
+        return frame.finish(0, 0.0)
     lanes = loops.lanes_for(frame.target, computation)
     units = loops.iterate(
         frame, update.dims, lanes, loops.can_mask(frame.target, computation), body
@@ -48,4 +48,4 @@ def emit(frame: Frame) -> EmittedKernel:
         [i for i in computation.instructions if i not in (operand, computation.root)],
         [update],
     )
-    return frame.finish(units, costs.grain(frame.target, cost, units), cost)
+    return frame.finish(units, cost)

@@ -207,11 +207,7 @@ class _WindowProduct(Places):
             -(-self.panels // self.wide),
         ]
         count(self.frame.generator, self.frame.begin, self.frame.end, dims, unit)
-        units = math.prod(dims)
-        unit_ns = self.block * self.tile_ns
-        costs = self.frame.target.costs
-        grain = max(1, int(costs.threads.unit / max(unit_ns, 1.0)))
-        return self.frame.finish(units, grain, costs.kernels.nest + units * unit_ns)
+        return self.frame.finish_large(math.prod(dims), self.block * self.tile_ns)
 
     def totals_of_block(
         self, sums: list[Summed], lhs: Value, rhs: Value
