@@ -487,31 +487,16 @@ class Match:
 
     def read_values(self) -> None:
         dot, side = self.last, self.side
+        values, view = dot.operands[1 - side], self.weights_view
         numbers: DotDimensionNumbers = dot.attributes["dimension_numbers"]
-        sides = numbers.sides
-        (own_batch, own_contracting), (batch, contracting) = sides[side], sides[1 - side]
-        view = self.weights_view
-        if labels_of(tuple(view[d] for d in own_contracting)) != (self.keys,):
+        if labels_of(tuple(view[d] for d in numbers.sides[side][1])) != (self.keys,):
             raise UnfitError
-        batch_view = tuple(view[d] for d in own_batch)
-        if sorted(labels_of(batch_view)) != sorted(self.batch):
+        labels, self.result_view = self.labels_of_product(dot, side, view)
+        if labels.count(self.keys) != 1:
             raise UnfitError
-        values = dot.operands[1 - side]
-        if values.dtype not in FLOATS:
-            raise UnfitError
-        labels: list[int | None] = [None] * len(values.dims)
-        for d, size in enumerate(values.dims):
-            if size == 1:
-                continue
-            if d in batch:
-                labels[d] = batch_view[batch.index(d)]
-            else:
-                labels[d] = self.keys if d in contracting else DEPTH
-        if labels.count(DEPTH) != 1 or labels.count(self.keys) != 1:
-            raise UnfitError
-        source, found = peel(values, tuple(labels), roundings=False)
+        source, found = peel(values, labels, roundings=False)
         if labels_of(found)[-1] != DEPTH:  # vectors run along it
-            source, found = values, tuple(labels)
+            source, found = values, labels
             if labels_of(found)[-1] != DEPTH:
                 order = [
                     *(d for d, label in enumerate(labels) if label != DEPTH),
@@ -521,14 +506,26 @@ class Match:
                 found = tuple(labels[d] for d in order)
         self.values_array = self.dense(source)
         self.values_view = labels_of(found)
-        # The labels of the product's result.
-        free = [d for d in range(len(view)) if d not in own_batch and d not in own_contracting]
-        other = [d for d in range(len(labels)) if d not in batch and d not in contracting]
-        ours, theirs = [view[d] for d in free], [labels[d] for d in other]
-        self.result_view: View = (
-            *batch_view,
-            *((*theirs, *ours) if side else (*ours, *theirs)),
+
+    def labels_of_product(self, dot: Instruction, side: int, view: View) -> tuple[View, View]:
+        """The labels of the other operand of a product, and of its result; ``view`` has those of operand ``side``."""
+        numbers: DotDimensionNumbers = dot.attributes["dimension_numbers"]
+        sides = numbers.sides
+        (own_batch, own_contracting), (batch, contracting) = sides[side], sides[1 - side]
+        batch_view = tuple(view[d] for d in own_batch)
+        other = dot.operands[1 - side]
+        if sorted(labels_of(batch_view)) != sorted(self.batch) or other.dtype not in FLOATS:
+            raise UnfitError
+        known = dict(zip((*batch, *contracting), (*own_batch, *own_contracting), strict=True))
+        labels = tuple(
+            None if size == 1 else view[known[d]] if d in known else DEPTH
+            for d, size in enumerate(other.dims)
         )
+        if labels.count(DEPTH) != 1:
+            raise UnfitError
+        ours = [label for d, label in enumerate(view) if d not in (*own_batch, *own_contracting)]
+        theirs = [label for d, label in enumerate(labels) if d not in known]
+        return labels, (*batch_view, *((*theirs, *ours) if side else (*ours, *theirs)))
 
     def check_sizes(self, target: Target) -> None:
         depth = self.keys_array.dims[self.keys_view.index(DEPTH)]

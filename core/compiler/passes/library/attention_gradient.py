@@ -207,30 +207,11 @@ class _Gradient:
             product = split_operand(dot, side) or dot
             given = product.operands[side]
         view = self.view_of(given, own(given))
+        if product.dtype not in FLOATS or given.dtype not in FLOATS:
+            raise UnfitError
+        labels, result_view = m.labels_of_product(product, side, view)
+        source, other_view = peel(product.operands[1 - side], labels, roundings=False)
         numbers: DotDimensionNumbers = product.attributes["dimension_numbers"]
-        both = numbers.sides
-        (own_batch, own_contracting), (batch, contracting) = both[side], both[1 - side]
-        batch_view = tuple(view[d] for d in own_batch)
-        if sorted(labels_of(batch_view)) != sorted(m.batch):
-            raise UnfitError
-        other = product.operands[1 - side]
-        if other.dtype not in FLOATS or product.dtype not in FLOATS or given.dtype not in FLOATS:
-            raise UnfitError
-        labels: list[int | None] = [None] * len(other.dims)
-        for d, size in enumerate(other.dims):
-            if size == 1:
-                continue
-            if d in batch:
-                labels[d] = batch_view[batch.index(d)]
-            elif d in contracting:
-                labels[d] = view[own_contracting[contracting.index(d)]]
-            else:
-                labels[d] = DEPTH
-        if labels.count(DEPTH) != 1:
-            raise UnfitError
-        source, other_view = peel(other, tuple(labels), roundings=False)
-        ours = [view[d] for d in range(len(view)) if d not in (*own_batch, *own_contracting)]
-        theirs = [labels[d] for d in range(len(labels)) if d not in (*batch, *contracting)]
         return _Exit(
             dot,
             product,
@@ -238,8 +219,8 @@ class _Gradient:
             view,
             m.dense(source),
             labels_of(other_view),
-            labels_of(tuple(view[d] for d in own_contracting)),
-            (*batch_view, *((*theirs, *ours) if side else (*ours, *theirs))),
+            labels_of(tuple(view[d] for d in numbers.sides[side][1])),
+            result_view,
         )
 
     def view_of(self, i: Instruction, view: View) -> View:
