@@ -167,10 +167,13 @@ def shift(i: Instruction, a: Array, b: Array) -> Array:
     return np.asarray(shifted).astype(a.dtype)
 
 
+def _bits_of(i: Instruction, a: Array) -> Array:
+    unsigned = a.astype(np.dtype(f"u{i.dtype.size}")).astype(np.uint64)
+    return np.asarray(unsigned & np.uint64((1 << i.dtype.bits) - 1))
+
+
 def popcount(i: Instruction, a: Array) -> Array:
-    unsigned = a.astype(np.dtype(f"u{i.dtype.size}")).astype(np.uint64) & np.uint64(
-        (1 << i.dtype.bits) - 1
-    )
+    unsigned = _bits_of(i, a)
     count = np.zeros(unsigned.shape, np.int64)
     for bit in range(i.dtype.bits):
         count += ((unsigned >> np.uint64(bit)) & np.uint64(1)).astype(np.int64)
@@ -178,9 +181,7 @@ def popcount(i: Instruction, a: Array) -> Array:
 
 
 def leading_zeros(i: Instruction, a: Array) -> Array:
-    unsigned = a.astype(np.dtype(f"u{i.dtype.size}")).astype(np.uint64) & np.uint64(
-        (1 << i.dtype.bits) - 1
-    )
+    unsigned = _bits_of(i, a)
     count = np.full(unsigned.shape, i.dtype.bits, np.int64)
     for bit in range(i.dtype.bits):
         count = np.where((unsigned >> np.uint64(bit)) & np.uint64(1), i.dtype.bits - 1 - bit, count)
