@@ -51,20 +51,16 @@ def in_process(code: str, timeout: float = 120, **variables: str) -> tuple[bool,
     return False, lines[-1] if lines else f"exit code {result.returncode}"
 
 
-def check_package(name: str, needed_for: str, minimum: str, required: bool) -> Finding:
+def check_package(name: str, needed_for: str, minimum: str) -> Finding:
     fix = f"pip install '{name}>={minimum}'"
     try:
         version = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
-        return Finding(
-            name, ERROR if required else WARNING, f"missing; needed for {needed_for}", fix
-        )
+        return Finding(name, ERROR, f"missing; needed for {needed_for}", fix)
 
     def numbers(text: str) -> list[int]:
         return [int(part) if part.isdigit() else 0 for part in text.split("+")[0].split(".")]
 
     if numbers(version) < numbers(minimum):
-        return Finding(
-            name, ERROR if required else WARNING, f"{version} is older than {minimum}", fix
-        )
+        return Finding(name, ERROR, f"{version} is older than {minimum}", fix)
     return Finding(name, OK, f"{version} ({needed_for})")

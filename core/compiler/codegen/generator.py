@@ -324,9 +324,7 @@ class Generator:
             return c.vector
         if c.is_uniform:
             return self.splat(c.base, lanes)
-        return self.add(
-            self.splat(c.base, lanes), self.builder.lane_offsets("i64", lanes, c.stride)
-        )
+        return self.add(self.splat(c.base, lanes), self.builder.lane_offsets(lanes, c.stride))
 
     def _general(self, vector: Value, low: int, high: int) -> Coordinate:
         return Coordinate(i64(0), 0, llvm_ir.lanes_of(vector.type), vector, low, high)

@@ -447,9 +447,9 @@ def dimensions_field(i: Instruction) -> bytes:
     return integers(Field.DIMENSIONS, i.attributes["dimensions"])
 
 
-def dimension_field(name: str) -> Callable[[Instruction], bytes]:
+def dimension_field(i: Instruction) -> bytes:
     """One dimension, which HLO keeps in the list of dimensions."""
-    return lambda i: message(Field.DIMENSIONS, varint(i.attributes[name]))
+    return message(Field.DIMENSIONS, varint(i.attributes["dimension"]))
 
 
 def _window_proto(window: Sequence[WindowDimension]) -> bytes:

@@ -79,8 +79,8 @@ class Plan:
     written: frozenset[int] = frozenset()
     computed: list[Instruction] = field(default_factory=list)
 
-    def has_axes(self, value: Instruction, number: int = 0) -> bool:
-        return any(d >= 0 for d in self.places[value, number])
+    def has_axes(self, value: Instruction) -> bool:
+        return any(d >= 0 for d in self.places[value, 0])
 
     def numbers(self, value: Instruction, number: int = 0) -> int:
         """How many numbers each element has of ``value``."""

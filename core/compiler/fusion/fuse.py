@@ -216,7 +216,7 @@ class _Fuser:
         first = min(c.order for c in readers)
         for cluster, contexts, recomputed in sorted(reading, key=lambda t: t[0].order):
             if self.may_be_result(instruction, cluster, contexts) and self.goes_before(
-                cluster, readers, first
+                cluster, first
             ):
                 self.join(instruction, cluster, contexts, recomputed, cost)
                 self.make_result(instruction, cluster)
@@ -448,13 +448,9 @@ class _Fuser:
         reduced = cluster.reduced or ()
         return tuple(d for n, d in enumerate(cluster.dims) if n not in reduced)
 
-    def goes_before(self, cluster: Cluster, readers: Iterable[Cluster], first: int) -> bool:
-        """Whether ``cluster`` can run before all other ``readers``; renumbers it if that is what it
-        takes.
-        """
-        if cluster.order <= first:
-            return True
-        return self.move_first(cluster)
+    def goes_before(self, cluster: Cluster, first: int) -> bool:
+        """Whether ``cluster`` can have a number up to ``first``; renumbers it if that is what it takes."""
+        return cluster.order <= first or self.move_first(cluster)
 
     def move_first(self, cluster: Cluster) -> bool:
         """Give ``cluster`` the smallest number: right if everything it reads has yet to be placed."""
@@ -492,7 +488,7 @@ class _Fuser:
                         and len(cluster.roots) < 16
                         and cluster.cost + cost <= self.limits.most
                         and cluster.can_read_all(len(instruction.operands))
-                        and self.goes_before(cluster, readers, first - 1)
+                        and self.goes_before(cluster, first - 1)
                     ):
                         return cluster
         return None
@@ -546,7 +542,7 @@ class _Fuser:
         for cluster, contexts in sorted(fitting, key=lambda t: t[0].order):
             stored = len(readers) > 1
             if stored and not (
-                single and len(cluster.roots) < 16 and self.goes_before(cluster, readers, first)
+                single and len(cluster.roots) < 16 and self.goes_before(cluster, first)
             ):
                 continue
             self.turn_into_reduction(cluster, space, dimensions, contexts)
@@ -741,7 +737,7 @@ class _Fuser:
                 and len(cluster.roots) < 8
                 and cluster.can_read_all(len(reduce.operands))
                 and not near.isdisjoint(cluster.inputs)
-                and self.goes_before(cluster, readers, first - 1)
+                and self.goes_before(cluster, first - 1)
             ):
                 return cluster
         return None

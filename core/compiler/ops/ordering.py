@@ -77,9 +77,7 @@ def _topk_value(i: Instruction, a: Array) -> list[Array]:
 
 
 def _sort_fields(i: Instruction) -> bytes:
-    return dimension_field("dimension")(i) + integer(
-        Field.IS_STABLE, int(i.attributes["is_stable"])
-    )
+    return dimension_field(i) + integer(Field.IS_STABLE, int(i.attributes["is_stable"]))
 
 
 def _topk_fields(i: Instruction) -> bytes:

@@ -88,7 +88,7 @@ def _load_part(
         return b.shuffle(forward, forward, range(count - 1, -1, -1))
     if lane.vector is None and 2 <= lane.stride <= 4 and factor == 1 and mask is None:
         return _strided(g, type_, pointer, count, lane.stride)
-    offsets = lane.vector or b.lane_offsets("i64", count, lane.stride)
+    offsets = lane.vector or b.lane_offsets(count, lane.stride)
     addresses = b.gep(type_, b.gep(type_, pointer, i64(part)), offsets)
     return b.gather(llvm_ir.vector(type_, count), addresses, size, mask)
 
@@ -160,7 +160,7 @@ def store(
             b.masked_store(value, pointer, size, mask)
     else:
         count = lane.lanes
-        offsets = lane.vector or b.lane_offsets("i64", count, lane.stride)
+        offsets = lane.vector or b.lane_offsets(count, lane.stride)
         for n, part in enumerate(parts):
             addresses = b.gep(type_, b.gep(type_, pointer, i64(n)), offsets)
             b.scatter(part, addresses, size, mask)

@@ -236,7 +236,7 @@ class Blocks:
 
     def there(self, column: Value) -> Value:
         """Which of the keys from ``column`` on there are."""
-        offsets = self.b.lane_offsets("i64", self.lanes)
+        offsets = self.b.lane_offsets(self.lanes)
         keys = self.b.add(self.b.splat(column, self.lanes), offsets)
         return self.b.icmp("slt", keys, self.b.splat(i64(self.n), self.lanes))
 

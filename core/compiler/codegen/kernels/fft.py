@@ -870,7 +870,7 @@ class _Fft:
         addresses = b.gep(
             self.scalar,
             b.gep(self.scalar, first, i64(offset)),
-            b.lane_offsets("i64", self.lanes, stride),
+            b.lane_offsets(self.lanes, stride),
         )
         return b.gather(self.type, addresses, self.size)
 

@@ -391,11 +391,11 @@ class Builder:
         one = self._emit("insertelement", type_, (poison(type_), value, i64(0)))
         return self._emit("shufflevector", type_, (one, poison(type_)))
 
-    def lane_offsets(self, scalar: str, lanes: int, stride: int = 1) -> Value:
-        """The constant vector <0, stride, 2*stride, ...>; the constant 0 for one lane."""
+    def lane_offsets(self, lanes: int, stride: int = 1) -> Value:
+        """The constant i64 vector <0, stride, 2*stride, ...>; the constant 0 for one lane."""
         if lanes == 1:
-            return zero(scalar)
-        return lanes_constant(scalar, [n * stride for n in range(lanes)])
+            return i64(0)
+        return lanes_constant("i64", [n * stride for n in range(lanes)])
 
     def extract(self, value: Value, lane: int | Value) -> Value:
         """A lane of a vector; a scalar is its own. ``lane``: a number, or an i64."""

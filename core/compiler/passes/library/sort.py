@@ -17,7 +17,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from ...ir.dtypes import DType
 from ...ir.hlo import Computation, Instruction, Shape
 from .context import Context
 
@@ -138,7 +137,7 @@ def _key_of(node: Instruction) -> tuple[int, bool, bool] | None:
         constant = replacement.attributes["literal"]
         if constant.ndim or not node.dtype.is_float:
             return None
-        if _is_zero_test(predicate, source) and _is_positive_zero(constant, node.dtype):
+        if _is_zero_test(predicate, source) and _is_positive_zero(constant):
             zero = True
         elif (
             _is_nan_test(predicate, source)
@@ -183,5 +182,5 @@ def _is_nan_test(predicate: Instruction, parameter: Instruction) -> bool:
     )
 
 
-def _is_positive_zero(constant: np.ndarray[Any, Any], dtype: DType) -> bool:
+def _is_positive_zero(constant: np.ndarray[Any, Any]) -> bool:
     return bool(constant == 0) and not np.signbit(constant)

@@ -31,7 +31,7 @@ def write_everything(module: Module) -> Builder:
     b.fneg(v)
     b.select(mask, v, llvm_ir.zero(V4))
     b.store(b.load(V4, p, 4), p, 16, nontemporal=True)
-    addresses = b.gep("float", p, b.lane_offsets("i64", 4, 3))
+    addresses = b.gep("float", p, b.lane_offsets(4, 3))
     b.scatter(b.gather(V4, addresses, 4), addresses, 4, mask)
     b.masked_store(b.masked_load(V4, p, 4, mask), p, 4, mask)
     b.prefetch(b.gep("float", p, i64(100), inbounds=False), write=True, locality=1)
@@ -131,7 +131,7 @@ def test_arithmetic_of_constants_is_folded(type_: str) -> None:
 
 def test_lanes_that_differ_are_no_single_number() -> None:
     b = Builder(Module(), "f", ["<4 x i64>"])
-    steps = b.lane_offsets("i64", 4)
+    steps = b.lane_offsets(4)
     assert b.add(b.arguments[0], steps).number == 1
     assert b.mul(steps, llvm_ir.integer("<4 x i64>", 3)).number == 2
 

@@ -111,7 +111,7 @@ def test_gathers_become_scalar_loads() -> None:
     module = for_device().module()
     b = llvm_ir.Builder(module, "f", ["ptr", "i64", "i64"], arrays=1)
     data = b.load("ptr", b.arguments[0], 8)
-    index = b.lane_offsets("i64", 4, 3)
+    index = b.lane_offsets(4, 3)
     addresses = b.gep("float", data, index)
     b.gather("<4 x float>", addresses, 4, llvm_ir.lanes_constant("i1", [1, 1, 0, 1]))
     b.ret()
