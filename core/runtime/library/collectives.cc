@@ -206,6 +206,19 @@ class Across {
 
 class Collective : public LibraryCall {
  public:
+  // A Call, which its Read(signature, size) makes of the signature. `size`: of each group; 0 if
+  // they differ.
+  template <typename Call>
+  static StatusOr<std::unique_ptr<LibraryCall>> Make(const LibraryCallSignature& signature) {
+    if (signature.operands.empty() || signature.operands.size() != signature.results.size())
+      return InvalidArgument("expected as many results as operands");
+    auto call = std::make_unique<Call>();
+    int64_t size = 0;
+    TRIPONT_RETURN_IF_ERROR(call->ReadGroups(signature, &size));
+    TRIPONT_RETURN_IF_ERROR(call->Read(signature, size));
+    return std::unique_ptr<LibraryCall>(std::move(call));
+  }
+
   bool IsCollective() const override { return true; }
   std::string Description() const override { return description_; }
 
@@ -387,31 +400,21 @@ Status CheckBlocks(const Shape& whole, const Shape& part, int64_t blocks) {
   return OkStatus();
 }
 
-Status CheckCounts(const LibraryCallSignature& signature) {
-  if (signature.operands.empty() || signature.operands.size() != signature.results.size())
-    return InvalidArgument("expected as many results as operands");
-  return OkStatus();
-}
-
 // ---------------------------------------------------------------------------------------------------------------
 // each of them
 
 class AllReduce final : public Collective {
  public:
-  static StatusOr<std::unique_ptr<LibraryCall>> Make(const LibraryCallSignature& signature) {
-    auto call = std::make_unique<AllReduce>();
-    int64_t size;
-    TRIPONT_RETURN_IF_ERROR(CheckCounts(signature));
-    TRIPONT_RETURN_IF_ERROR(call->ReadGroups(signature, &size));
-    TRIPONT_ASSIGN_OR_RETURN(call->reduction_, ReadReduction(signature));
+  Status Read(const LibraryCallSignature& signature, int64_t /*size*/) {
+    TRIPONT_ASSIGN_OR_RETURN(reduction_, ReadReduction(signature));
     TRIPONT_RETURN_IF_ERROR(signature.attributes.CheckAllUsed());
     for (size_t i = 0; i < signature.operands.size(); ++i) {
       const Shape& shape = signature.operands[i].shape;
       if (!(shape == signature.results[i]) || shape.type != signature.operands[0].shape.type)
         return InvalidArgument("result ", signature.results[i], " of operand ", shape);
-      call->elements_.push_back(shape.ElementCount());
+      elements_.push_back(shape.ElementCount());
     }
-    return std::unique_ptr<LibraryCall>(std::move(call));
+    return OkStatus();
   }
 
  protected:
@@ -567,16 +570,12 @@ class AllReduce final : public Collective {
 
 class ReduceScatter final : public Collective {
  public:
-  static StatusOr<std::unique_ptr<LibraryCall>> Make(const LibraryCallSignature& signature) {
-    auto call = std::make_unique<ReduceScatter>();
-    int64_t size;
-    TRIPONT_RETURN_IF_ERROR(CheckCounts(signature));
-    TRIPONT_RETURN_IF_ERROR(call->ReadGroups(signature, &size));
-    TRIPONT_ASSIGN_OR_RETURN(call->reduction_, ReadReduction(signature));
+  Status Read(const LibraryCallSignature& signature, int64_t size) {
+    TRIPONT_ASSIGN_OR_RETURN(reduction_, ReadReduction(signature));
     TRIPONT_RETURN_IF_ERROR(signature.attributes.CheckAllUsed());
     TRIPONT_RETURN_IF_ERROR(CheckBlocks(signature.operands[0].shape, signature.results[0], size));
-    call->block_ = signature.results[0].ElementCount();
-    return std::unique_ptr<LibraryCall>(std::move(call));
+    block_ = signature.results[0].ElementCount();
+    return OkStatus();
   }
 
  protected:
@@ -632,11 +631,7 @@ class ReduceScatter final : public Collective {
 template <bool kSplits>
 class Blocks final : public Collective {
  public:
-  static StatusOr<std::unique_ptr<LibraryCall>> Make(const LibraryCallSignature& signature) {
-    auto call = std::make_unique<Blocks>();
-    int64_t size;
-    TRIPONT_RETURN_IF_ERROR(CheckCounts(signature));
-    TRIPONT_RETURN_IF_ERROR(call->ReadGroups(signature, &size));
+  Status Read(const LibraryCallSignature& signature, int64_t size) {
     TRIPONT_RETURN_IF_ERROR(signature.attributes.CheckAllUsed());
     for (size_t i = 0; i < signature.operands.size(); ++i) {
       const Shape& operand = signature.operands[i].shape;
@@ -645,9 +640,9 @@ class Blocks final : public Collective {
       if (kSplits && (size < 1 || operand.ElementCount() % size != 0))
         return InvalidArgument(operand, " cannot be split into ", size);
       TRIPONT_ASSIGN_OR_RETURN(const size_t bytes, result.ByteSize());
-      call->block_bytes_.push_back(bytes / static_cast<size_t>(size));
+      block_bytes_.push_back(bytes / static_cast<size_t>(size));
     }
-    return std::unique_ptr<LibraryCall>(std::move(call));
+    return OkStatus();
   }
 
  protected:
@@ -720,26 +715,22 @@ class Blocks final : public Collective {
 
 class CollectivePermute final : public Collective {
  public:
-  static StatusOr<std::unique_ptr<LibraryCall>> Make(const LibraryCallSignature& signature) {
-    auto call = std::make_unique<CollectivePermute>();
-    int64_t size;
-    TRIPONT_RETURN_IF_ERROR(CheckCounts(signature));
-    TRIPONT_RETURN_IF_ERROR(call->ReadGroups(signature, &size));
-    TRIPONT_ASSIGN_OR_RETURN(call->sources_, signature.attributes.Integers("sources"));
+  Status Read(const LibraryCallSignature& signature, int64_t /*size*/) {
+    TRIPONT_ASSIGN_OR_RETURN(sources_, signature.attributes.Integers("sources"));
     TRIPONT_RETURN_IF_ERROR(signature.attributes.CheckAllUsed());
     for (size_t i = 0; i < signature.operands.size(); ++i) {
       TRIPONT_RETURN_IF_ERROR(CheckBlocks(signature.operands[i].shape, signature.results[i], 1));
       TRIPONT_ASSIGN_OR_RETURN(const size_t bytes, signature.results[i].ByteSize());
-      call->bytes_.push_back(bytes);
+      bytes_.push_back(bytes);
     }
-    for (const auto& group : call->groups()) {
+    for (const auto& group : groups()) {
       for (const int64_t participant : *group) {
-        const Place* const source = call->FindPlace(call->SourceOf(participant));
-        if (call->SourceOf(participant) >= 0 && (source == nullptr || source->group != group.get()))
+        const Place* const source = FindPlace(SourceOf(participant));
+        if (SourceOf(participant) >= 0 && (source == nullptr || source->group != group.get()))
           return InvalidArgument("participant ", participant, " receives from another group");
       }
     }
-    return std::unique_ptr<LibraryCall>(std::move(call));
+    return OkStatus();
   }
 
  protected:
@@ -847,11 +838,11 @@ class DeviceNumber final : public LibraryCall {
 }  // namespace
 
 void RegisterCollectives(LibraryRegistry& registry) {
-  registry.Register("all-reduce", AllReduce::Make);
-  registry.Register("reduce-scatter", ReduceScatter::Make);
-  registry.Register("all-gather", Blocks<false>::Make);
-  registry.Register("all-to-all", Blocks<true>::Make);
-  registry.Register("collective-permute", CollectivePermute::Make);
+  registry.Register("all-reduce", Collective::Make<AllReduce>);
+  registry.Register("reduce-scatter", Collective::Make<ReduceScatter>);
+  registry.Register("all-gather", Collective::Make<Blocks<false>>);
+  registry.Register("all-to-all", Collective::Make<Blocks<true>>);
+  registry.Register("collective-permute", Collective::Make<CollectivePermute>);
   registry.Register("collective-done", CollectiveDone::Make);
   registry.Register("device-number", DeviceNumber::Make);
 }
