@@ -107,21 +107,32 @@ class RowMajorSolve final : public TriangularCall<T> {
   }
 };
 
-template <typename T>
-class Gtsv final : public BatchCall {
+// Systems of three diagonals [n] and right-hand sides [columns,n].
+class TridiagonalCall : public BatchCall {
  public:
-  Gtsv() : BatchCall(1) {}
+  TridiagonalCall() : BatchCall(1) {}
 
- private:
-  Status Read(const Arguments& arguments) override {
+ protected:
+  template <typename T>
+  Status ReadSystem(const Arguments& arguments, bool keeps_diagonals, size_t workspace_arrays) {
     columns_ = arguments.Dimension(3, 0);
     n_ = arguments.Dimension(0, 0);
     const Expected diagonal = Array<T>({n_});
     const Expected b = Array<T>({columns_, n_});
-    TRIPONT_RETURN_IF_ERROR(arguments.Check({diagonal, diagonal, diagonal, b},
-                                            {diagonal, diagonal, diagonal, b, Array<Int>({})}));
-    SetWork(0, 10.0 * n_ * (columns_ + 1));
-    return OkStatus();
+    SetWork(0, 10.0 * n_ * (columns_ + 1), workspace_arrays * BytesOf<T>(n_));
+    if (keeps_diagonals) return arguments.Check({diagonal, diagonal, diagonal, b}, {b});
+    return arguments.Check({diagonal, diagonal, diagonal, b},
+                           {diagonal, diagonal, diagonal, b, Array<Int>({})});
+  }
+
+  Int n_ = 0;
+  Int columns_ = 0;
+};
+
+template <typename T>
+class Gtsv final : public TridiagonalCall {
+  Status Read(const Arguments& arguments) override {
+    return ReadSystem<T>(arguments, /*keeps_diagonals=*/false, /*workspace_arrays=*/0);
   }
 
   void Run(Item item) const override {
@@ -133,30 +144,17 @@ class Gtsv final : public BatchCall {
     lapack<T>().gtsv(&n_, &columns_, n_ > 0 ? lower + 1 : lower, diagonal, upper, b, &ldb,
                      item.Result<Int>(4, 1));
   }
-
-  Int n_ = 0;
-  Int columns_ = 0;
 };
 
 // Gaussian elimination with row exchanges of T - a tridiagonal matrix -, where small pivots of the
 // upper factor are made larger, in the way of LAPACK's xLAGTF and xLAGTS: inverse iteration wants a
 // large solution of a singular system, not an overflow.
 template <typename T>
-class PerturbedSolve final : public BatchCall {
- public:
-  PerturbedSolve() : BatchCall(1) {}
-
- private:
+class PerturbedSolve final : public TridiagonalCall {
   using R = Real<T>;
 
   Status Read(const Arguments& arguments) override {
-    columns_ = arguments.Dimension(3, 0);
-    n_ = arguments.Dimension(0, 0);
-    const Expected diagonal = Array<T>({n_});
-    const Expected b = Array<T>({columns_, n_});
-    TRIPONT_RETURN_IF_ERROR(arguments.Check({diagonal, diagonal, diagonal, b}, {b}));
-    SetWork(0, 10.0 * n_ * (columns_ + 1), 3 * BytesOf<T>(n_));
-    return OkStatus();
+    return ReadSystem<T>(arguments, /*keeps_diagonals=*/true, /*workspace_arrays=*/3);
   }
 
   void Run(Item item) const override {
@@ -251,9 +249,6 @@ class PerturbedSolve final : public BatchCall {
     }
     return R(1);
   }
-
-  Int n_ = 0;
-  Int columns_ = 0;
 };
 
 class PivotsToPermutation final : public BatchCall {
