@@ -61,44 +61,36 @@ struct KeyTraits {
 // Calls visitor(KeyTraits<...>{}) for the element type; false if it has no keys.
 template <typename Visitor>
 bool VisitKeyTraits(PrimitiveType type, Visitor&& visitor) {
+  const auto visit = [&](auto traits) {
+    visitor(traits);
+    return true;
+  };
   switch (type) {
     case PrimitiveType::kPred:
     case PrimitiveType::kU8:
-      visitor(KeyTraits<uint8_t, false, 0>{});
-      return true;
+      return visit(KeyTraits<uint8_t, false, 0>{});
     case PrimitiveType::kS8:
-      visitor(KeyTraits<uint8_t, true, 0>{});
-      return true;
+      return visit(KeyTraits<uint8_t, true, 0>{});
     case PrimitiveType::kU16:
-      visitor(KeyTraits<uint16_t, false, 0>{});
-      return true;
+      return visit(KeyTraits<uint16_t, false, 0>{});
     case PrimitiveType::kS16:
-      visitor(KeyTraits<uint16_t, true, 0>{});
-      return true;
+      return visit(KeyTraits<uint16_t, true, 0>{});
     case PrimitiveType::kF16:
-      visitor(KeyTraits<uint16_t, true, 0x7c00>{});
-      return true;
+      return visit(KeyTraits<uint16_t, true, 0x7c00>{});
     case PrimitiveType::kBF16:
-      visitor(KeyTraits<uint16_t, true, 0x7f80>{});
-      return true;
+      return visit(KeyTraits<uint16_t, true, 0x7f80>{});
     case PrimitiveType::kU32:
-      visitor(KeyTraits<uint32_t, false, 0>{});
-      return true;
+      return visit(KeyTraits<uint32_t, false, 0>{});
     case PrimitiveType::kS32:
-      visitor(KeyTraits<uint32_t, true, 0>{});
-      return true;
+      return visit(KeyTraits<uint32_t, true, 0>{});
     case PrimitiveType::kF32:
-      visitor(KeyTraits<uint32_t, true, 0x7f800000>{});
-      return true;
+      return visit(KeyTraits<uint32_t, true, 0x7f800000>{});
     case PrimitiveType::kU64:
-      visitor(KeyTraits<uint64_t, false, 0>{});
-      return true;
+      return visit(KeyTraits<uint64_t, false, 0>{});
     case PrimitiveType::kS64:
-      visitor(KeyTraits<uint64_t, true, 0>{});
-      return true;
+      return visit(KeyTraits<uint64_t, true, 0>{});
     case PrimitiveType::kF64:
-      visitor(KeyTraits<uint64_t, true, 0x7ff0000000000000>{});
-      return true;
+      return visit(KeyTraits<uint64_t, true, 0x7ff0000000000000>{});
     default:
       return false;
   }
