@@ -55,46 +55,37 @@ void Decide(Event& event, const Status& status) {
   }
 }
 
-}  // namespace
-
-Ref<Event> SendBuffer(const Route& route, int64_t key, Ref<Buffer> buffer) {
+// Queues `transfer` of the buffer; `done` says how it ended.
+void Queue(const Route& route, int64_t key, Ref<Buffer> buffer, Ref<Event> done,
+           Status (*transfer)(const Route&, int64_t, Buffer&)) {
   StatusOr<Hold> hold = buffer->Acquire();
   if (!hold.ok()) {
-    // The other process would wait for it.
+    // The other process waits for the transfer.
     route.job->Break(hold.status());
-    return Event::Failed(hold.status());
+    return done->SetError(hold.status());
   }
-  Ref<Event> sent = MakeRef<Event>();
   auto kept = std::make_shared<Hold>(std::move(*hold));
   StreamOf(route.source, route.target)
       .Enqueue(
-          [route, key, buffer, kept, sent] {
-            const Status status = Send(route, key, *buffer);
+          [route, key, buffer, kept, done, transfer] {
+            const Status status = transfer(route, key, *buffer);
             if (!status.ok()) route.job->Break(status);
             *kept = Hold();
-            Decide(*sent, status);
+            Decide(*done, status);
           },
-          [sent](const Status& status) { Decide(*sent, status); });
+          [done](const Status& status) { Decide(*done, status); });
+}
+
+}  // namespace
+
+Ref<Event> SendBuffer(const Route& route, int64_t key, Ref<Buffer> buffer) {
+  Ref<Event> sent = MakeRef<Event>();
+  Queue(route, key, std::move(buffer), sent, &Send);
   return sent;
 }
 
 void ReceiveBuffer(const Route& route, int64_t key, Ref<Buffer> buffer, Ref<Event> definition) {
-  StatusOr<Hold> hold = buffer->Acquire();
-  if (!hold.ok()) {
-    // The other process waits until what it sends has arrived.
-    route.job->Break(hold.status());
-    return definition->SetError(hold.status());
-  }
-  auto kept = std::make_shared<Hold>(std::move(*hold));
-  StreamOf(route.source, route.target)
-      .Enqueue(
-          [route, key, buffer, kept, definition] {
-            const Status status = Receive(route, key, *buffer);
-            if (!status.ok()) route.job->Break(status);
-            *kept = Hold();
-            Decide(*definition, status);
-          },
-          [definition](const Status& status) { Decide(*definition, status); });
+  Queue(route, key, std::move(buffer), std::move(definition), &Receive);
 }
 
 }  // namespace tripont::hosts
