@@ -1,8 +1,9 @@
 #include "pjrt/named_values.h"
 
-#include <charconv>
+#include <optional>
 #include <utility>
 
+#include "core/runtime/strings.h"
 #include "pjrt/call.h"
 
 namespace tripont::pjrt {
@@ -77,12 +78,9 @@ std::string ValueAsText(const PJRT_NamedValue& value) {
 StatusOr<int64_t> ValueAsInt64(const PJRT_NamedValue& value) {
   if (value.type == PJRT_NamedValue_kInt64) return value.int64_value;
   const std::string text = ValueAsText(value);
-  int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) {
-    return InvalidArgument("option ", NameOf(value), "='", text, "' is not an integer");
-  }
-  return number;
+  const std::optional<int64_t> number = ToNumber(text);
+  if (number) return *number;
+  return InvalidArgument("option ", NameOf(value), "='", text, "' is not an integer");
 }
 
 }  // namespace tripont::pjrt

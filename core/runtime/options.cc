@@ -1,15 +1,17 @@
 #include "core/runtime/options.h"
 
-#include <charconv>
 #include <cstdlib>
 #include <limits>
 #include <optional>
 #include <vector>
 
 #include "core/runtime/installation.h"
+#include "core/runtime/strings.h"
 
 namespace tripont {
 namespace {
+
+constexpr int64_t kMany = std::numeric_limits<int64_t>::max();
 
 // One entry an option: where its value goes and which values it can have. Exactly one of the
 // members is set.
@@ -18,11 +20,9 @@ struct Setting {
   std::string Options::* text = nullptr;
   int64_t Options::* number = nullptr;
   int64_t smallest = 0;
-  int64_t largest = 0;
+  int64_t largest = kMany;
   bool Options::* flag = nullptr;
 };
-
-constexpr int64_t kMany = std::numeric_limits<int64_t>::max();
 
 constexpr Setting kSettings[] = {
     {.info = {"device", "TRIPONT_DEVICE",
@@ -43,7 +43,6 @@ constexpr Setting kSettings[] = {
     {.info = {"num_threads", "TRIPONT_NUM_THREADS",
               "threads of parallel kernels (default 0: one per CPU)"},
      .number = &Options::num_threads,
-     .smallest = 0,
      .largest = 4096},
     {.info =
          {"python", "TRIPONT_PYTHON",
@@ -61,21 +60,15 @@ constexpr Setting kSettings[] = {
     {.info =
          {"worker_idle_timeout", "TRIPONT_WORKER_IDLE_TIMEOUT",
           "seconds after which a compile worker that nobody needs ends; 0: never (default 600)"},
-     .number = &Options::worker_idle_timeout,
-     .smallest = 0,
-     .largest = kMany},
+     .number = &Options::worker_idle_timeout},
     {.info = {"compile_timeout", "TRIPONT_COMPILE_TIMEOUT",
               "seconds that a worker may take for a program, its start included; 0: no limit "
               "(default)"},
-     .number = &Options::compile_timeout,
-     .smallest = 0,
-     .largest = kMany},
+     .number = &Options::compile_timeout},
     {.info = {"worker_start_timeout", "TRIPONT_WORKER_START_TIMEOUT",
               "seconds until a compile worker that was started must be ready; 0: no limit (default "
               "600)"},
-     .number = &Options::worker_start_timeout,
-     .smallest = 0,
-     .largest = kMany},
+     .number = &Options::worker_start_timeout},
     {.info = {"prestart_worker", "TRIPONT_PRESTART_WORKER",
               "start a compile worker early: 0 or 1 (default 1)"},
      .flag = &Options::prestart_worker},
@@ -86,9 +79,7 @@ constexpr Setting kSettings[] = {
           "folder of the compiled programs (default: $XDG_CACHE_HOME/tripont or ~/.cache/tripont)"},
      .text = &Options::cache_dir},
     {.info = {"cache_size", "TRIPONT_CACHE_SIZE", "bytes that folder may hold (default 2 GiB)"},
-     .number = &Options::cache_size,
-     .smallest = 0,
-     .largest = kMany},
+     .number = &Options::cache_size},
     {.info = {"cache_shared", "TRIPONT_CACHE_SHARED",
               "trust a cache folder that others may write to, with code that runs as you: 0 or 1 "
               "(default 0)"},
@@ -104,31 +95,23 @@ constexpr Setting kSettings[] = {
     {.info = {"log_level", "TRIPONT_LOG_LEVEL",
               "0 errors, 1 warnings (default), 2 information, 3 debug"},
      .number = &Options::log_level,
-     .smallest = 0,
      .largest = 3},
     {.info = {"memory_limit", "TRIPONT_MEMORY_LIMIT",
               "bytes all arrays may take (default 0: 85 % of the memory that is available at the "
               "start, at least a quarter of all)"},
-     .number = &Options::memory_limit,
-     .smallest = 0,
-     .largest = kMany},
+     .number = &Options::memory_limit},
     {.info = {"allocator_cache", "TRIPONT_ALLOCATOR_CACHE",
               "bytes of freed memory kept for reuse (default -1: a quarter of the limit)"},
      .number = &Options::allocator_cache,
-     .smallest = -1,
-     .largest = kMany},
+     .smallest = -1},
     {.info = {"inline_ns", "TRIPONT_INLINE_NS",
               "programs estimated to take fewer nanoseconds run on the caller's thread (default "
               "50000)"},
-     .number = &Options::inline_ns,
-     .smallest = 0,
-     .largest = kMany},
+     .number = &Options::inline_ns},
     {.info = {"collective_timeout", "TRIPONT_COLLECTIVE_TIMEOUT",
               "seconds a device waits in a collective for the other devices of its program; 0: for "
               "ever (default 360)"},
-     .number = &Options::collective_timeout,
-     .smallest = 0,
-     .largest = kMany},
+     .number = &Options::collective_timeout},
     {.info = {"hosts_interface", "TRIPONT_HOSTS_INTERFACE",
               "network interface on which processes on several machines listen for one another "
               "(no default)"},
@@ -155,17 +138,14 @@ Status SetValue(Options& options, const Setting& setting, std::string_view name,
     options.*setting.flag = *flag;
     return OkStatus();
   }
-  int64_t number = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (error != std::errc() || end != value.data() + value.size()) {
-    return InvalidArgument(name, "=", value, ": expected a whole number");
-  }
-  if (number < setting.smallest || number > setting.largest) {
+  const std::optional<int64_t> number = ToNumber(value);
+  if (!number) return InvalidArgument(name, "=", value, ": expected a whole number");
+  if (*number < setting.smallest || *number > setting.largest) {
     const std::string upper =
         setting.largest == kMany ? "" : StrCat(" and at most ", setting.largest);
     return InvalidArgument(name, "=", value, ": expected at least ", setting.smallest, upper);
   }
-  options.*setting.number = number;
+  options.*setting.number = *number;
   return OkStatus();
 }
 

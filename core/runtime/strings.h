@@ -1,10 +1,14 @@
-// Small helpers that build text for messages. Not for hot paths.
+// Small helpers that build text for messages, and read numbers. Not for hot paths.
 #ifndef TRIPONT_CORE_RUNTIME_STRINGS_H_
 #define TRIPONT_CORE_RUNTIME_STRINGS_H_
 
+#include <charconv>
+#include <cstdint>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 namespace tripont {
 
@@ -27,6 +31,15 @@ std::string StrJoin(const Container& values, std::string_view separator) {
     stream << value;
   }
   return std::move(stream).str();
+}
+
+// The whole number that `text` is, with nothing before or behind it.
+inline std::optional<int64_t> ToNumber(std::string_view text) {
+  int64_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [read, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || read != end) return std::nullopt;
+  return number;
 }
 
 }  // namespace tripont

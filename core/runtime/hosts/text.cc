@@ -1,7 +1,5 @@
 #include "core/runtime/hosts/text.h"
 
-#include <charconv>
-
 #include "core/runtime/strings.h"
 
 namespace tripont::hosts {
@@ -26,13 +24,6 @@ std::vector<std::string> Split(std::string_view text, char separator) {
     if (end == std::string_view::npos) return parts;
     text.remove_prefix(end + 1);
   }
-}
-
-std::optional<int64_t> ToNumber(std::string_view text) {
-  int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
 }
 
 std::string Shortened(const std::string& reason) {

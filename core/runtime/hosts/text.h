@@ -2,8 +2,6 @@
 #ifndef TRIPONT_CORE_RUNTIME_HOSTS_TEXT_H_
 #define TRIPONT_CORE_RUNTIME_HOSTS_TEXT_H_
 
-#include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,9 +13,6 @@ std::string Plain(std::string text);
 
 // The parts between the separators: one more than there are of them.
 std::vector<std::string> Split(std::string_view text, char separator);
-
-// Nothing if `text` is not a whole number, and that alone.
-std::optional<int64_t> ToNumber(std::string_view text);
 
 // Without the middle of what is longer than 1,000 bytes: a reason begins with where it happened,
 // and ends with what happened (a Python traceback), perhaps in words that quote those of other
