@@ -415,9 +415,9 @@ for _dtype in (F32, dtypes.C128):
     _b = ((_b + np.swapaxes(_b, -1, -2).conj()) / 2).astype(_dtype.numpy)
     case("cholesky", "batches", _dtype, function([_t], [_t], f"%r = stablehlo.cholesky %0, lower = true : {_t}"), [_b],
          judge=np.linalg.cholesky, limit=16, scale=lambda a: np.float64(2))  # fmt: skip
-_t = tensor(F32, 2, 2)
+_t = tensor(F32, 2, 2)  # the specification leaves the result open: ours is what JAX makes of it
 case("cholesky", "not_positive", F32, function([_t], [_t], f"%r = stablehlo.cholesky %0, lower = true : {_t}"), [np.float32([[1, 2], [2, 1]])],
-     judge=lambda a: np.full((2, 2), np.nan))  # fmt: skip
+     judge=lambda a: np.where(np.tri(2) > 0, np.nan, 0))  # fmt: skip
 _te, _tb = tensor(F32, 2, 0, 0), tensor(F32, 2, 0, 3)
 case("triangular_solve", "empty", F32, function([_te, _tb], [_tb],
      f'%r = "stablehlo.triangular_solve"(%0, %1) <{{left_side = true, lower = true, unit_diagonal = false, transpose_a = #stablehlo<transpose NO_TRANSPOSE>}}> : ({_te}, {_tb}) -> {_tb}'),
