@@ -36,7 +36,9 @@ from .passes.extrema import order_extrema
 from .passes.fuse_loops import fuse_loops
 from .passes.inline import inline_calls, unshare_control_flow
 from .passes.library import match_library
+from .passes.loop_places import settle_places
 from .passes.overlap_collectives import overlap_collectives
+from .passes.overwritten import forget_overwritten
 from .passes.random import expand_random
 from .passes.scattered_transposes import gather_transposes, turn_blocks
 from .passes.simplify import simplify
@@ -97,6 +99,8 @@ OPTIMISATION: Final[tuple[Pass, ...]] = (
     eliminate_dead_code,
     unshare_control_flow,
     annotate_trip_counts,
+    settle_places,
+    forget_overwritten,
     fuse_loops,
     split_components,
     turn_blocks,

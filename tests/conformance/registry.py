@@ -228,6 +228,7 @@ OPCODES_COVERED_AS: dict[str, str] = {
     "window-product": "made by passes: convolution",
     "fft-pass": "made by passes: fft",
     "block-transpose": "made by passes: transpose",
+    "allocate-buffer": "made by passes for while, and by JAX's lax.empty on other platforms",
     "parameter": "every program with an argument",
     "topk": "chlo.top_k",
 }

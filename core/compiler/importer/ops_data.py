@@ -26,6 +26,10 @@ def read_constant(block: BlockReader, operation: Any) -> Results:
     return block.emit("constant", shape, (), {"literal": literal})
 
 
+def read_allocate_buffer(block: BlockReader, operation: Any, config: dict[str, Any]) -> Results:
+    return block.emit("allocate-buffer", block.shape(operation))
+
+
 def read_iota(block: BlockReader, operation: Any) -> Results:
     dimension = attributes.integer(operation, "iota_dimension")
     return block.emit("iota", block.shape(operation), (), {"dimension": dimension})

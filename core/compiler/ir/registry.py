@@ -165,7 +165,8 @@ class Op:
     ``price``: what an element costs. ``transcendental``: counted as such. ``counted``: whether cost analysis counts the
     instruction at all. ``counts_bodies``: whether the called computations are counted with it. ``reads_memory``: no
     kernel computes its operands together with it. ``runs_thunks``: the called computations are sequences of thunks, not
-    bodies inside a kernel. ``is_alias``: the result is the memory of an operand, a parameter or a constant.
+    bodies inside a kernel. ``is_alias``: the result is the memory of an operand, a parameter or a constant, or
+    memory that is not written.
     ``is_thunk``: it becomes a thunk without a kernel. ``moves``: elements are moved, not computed with. ``jumps``: a
     small change of the operand may change the result by much. ``stays_in_registers``: a kernel has the value without
     reading memory. ``ulps``: the largest error of the generated function, in units in the last place, in f32 and f64

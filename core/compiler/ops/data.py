@@ -195,6 +195,13 @@ def _iota_value(i: Instruction) -> list[Array]:
     return [np.broadcast_to(line.reshape(along), i.dims)]
 
 
+def _unwritten_value(i: Instruction) -> list[Array]:
+    dtype = i.dtype.numpy
+    if dtype == np.bool_:
+        return [np.ones(i.dims, dtype)]
+    return [np.full(i.elements * dtype.itemsize, 0xA5, np.uint8).view(dtype).reshape(i.dims)]
+
+
 def _slice_value(i: Instruction, a: Array) -> list[Array]:
     return [a[tuple(slice(*bounds) for bounds in _bounds(i.attributes))]]
 
@@ -336,6 +343,23 @@ register(
     price=Price(instructions=0.0),
     stays_in_registers=True,
     hoisting=ALONG,
+)
+
+# Memory that nobody has written: passes make it, and JAX's lax.empty. The reference gives it bytes that no program
+# would count on.
+register(
+    "allocate-buffer",
+    operands=0,
+    shape=_AS_IT_IS,
+    evaluate=_unwritten_value,
+    calls={"AllocateBuffer": ops_data.read_allocate_buffer},
+    fields=hlo_proto.call_fields("AllocateBuffer"),
+    hlo_call="AllocateBuffer",
+    price=FREE,
+    counted=False,
+    is_alias=True,
+    folding=NEVER,
+    rounding=IN_DTYPE,
 )
 
 # Movement. broadcast: operand dimension i is result dimension dimensions[i]. transpose: result dimension i is operand

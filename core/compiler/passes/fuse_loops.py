@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..fusion.element_loops import changes, pays, plan
 from ..ir.hlo import Computation, Instruction, Module, TupleShape, get_tuple_element, parameter
-from ..ir.patterns import constant_value, is_constant
+from ..ir.patterns import constant_value
 from .rewrite import with_entry
 
 if TYPE_CHECKING:
@@ -78,11 +78,7 @@ def _fused(
     wanted = [n for n in results if n in changed]
     if not wanted or not found.written <= set(wanted):
         return None
-    overwritten = {
-        n
-        for n in found.written
-        if constant_value(loop.operands[n]) is not None and overwrites(loop, n)
-    }
+    overwritten = {n for n in found.written if loop.operands[n].opcode == "allocate-buffer"}
     updated = sorted(found.written - overwritten)
     before = [_memory(o) for n, o in enumerate(loop.operands) if n not in overwritten]
     if any(before.count(_memory(loop.operands[n])) > 1 for n in updated):
@@ -95,7 +91,7 @@ def _fused(
     inside: list[Instruction] = []
     states: list[Instruction] = []
     for n, o in enumerate(loop.operands):
-        if constant_value(o) is not None and n not in updated:
+        if n in overwritten or (constant_value(o) is not None and n not in updated):
             if o not in splats:
                 clone = (o.operands[0] if o.operands else o).replace()
                 inside.append(clone)
@@ -135,29 +131,6 @@ def _fused(
     for k, n in enumerate(wanted):
         values[n] = get_tuple_element(fusion, k) if len(wanted) > 1 else fusion
     return fusion, values
-
-
-def overwrites(loop: Instruction, n: int) -> bool:
-    """Whether all elements of state ``n``, which the loop updates in memory, are written: those at i, or at i from the
-    end, by step i.
-    """
-    body = loop.called[1]
-    target, update, *starts = body.results[n].operands
-    parts = [d for d, size in enumerate(target.dims) if update.dims[d] != size]
-    count = loop.attributes.get("trip_count", -1)
-    if len(parts) != 1 or update.dims[parts[0]] != 1 or target.dims[parts[0]] != count:
-        return False
-    at = starts[parts[0]]
-    if at.opcode == "subtract" and is_constant(at.operands[0], count - 1):
-        at = at.operands[1]
-    if at.opcode != "parameter" or not is_constant(loop.operands[at.attributes["index"]], 0):
-        return False
-    following = body.results[at.attributes["index"]]
-    return (
-        following.opcode == "add"
-        and following.operands[0] is at
-        and is_constant(following.operands[1], 1)
-    )
 
 
 def _memory(value: Instruction) -> Instruction:

@@ -100,6 +100,17 @@ def tables(x, table):
     return lax.fori_loop(0, 4, lambda i, x: 0.5 * x + table[(x * 4).astype(jnp.int32)], x)
 
 
+def overwritten_history(h):
+    """All rows are written: into another array than the one that is read."""
+
+    def step(i, s):
+        x, written = s
+        x = x * 0.5 + h[i]
+        return x, lax.dynamic_update_index_in_dim(written, x, 4 - i, 0)
+
+    return lax.fori_loop(0, 5, step, (h[0] * 0, h))[1]
+
+
 RIGHT = {
     "systems": (systems, [f32(40, 3)], (40,)),
     "elementwise": (elementwise, [f32(100), f32(100)], (100,)),
@@ -108,6 +119,7 @@ RIGHT = {
     "outputs": (outputs, [f32(33), f32(6, 33)], (33,)),
     "outputs_of_rows": (outputs, [f32(33, 2), f32(6, 33, 2)], (33, 2)),
     "backwards": (backwards, [f32(33), f32(6, 33)], (33,)),
+    "overwritten_history": (overwritten_history, [f32(5, 64)], (64,)),
     "partly_written": (partly_written, [f32(33), f32(6, 33)], (33,)),
     "frozen": (frozen, [f32(40, 3), 9 * f32(40)], (40,)),
     "nested": (nested, [f32(64)], (64,)),
@@ -218,14 +230,14 @@ def history_read(x, h):
 
 
 def history_of_itself(h):
-    """The array that is written is also read as it was before the loop."""
+    """The array that is written, but for a row, is also read as it was before the loop."""
 
     def step(i, s):
         x, written = s
         x = x * 0.5 + h[i]
         return x, lax.dynamic_update_index_in_dim(written, x, 4 - i, 0)
 
-    return lax.fori_loop(0, 5, step, (h[0] * 0, h))[1]
+    return lax.fori_loop(0, 4, step, (h[0] * 0, h))[1]
 
 
 def own_table(x):
