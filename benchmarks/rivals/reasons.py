@@ -17,8 +17,7 @@ REASONS: Final[dict[str, str]] = {
     "fft_prime_1009": _MKL,
     "fftn_200": _MKL,
     "image_warp": "most of the time of its one kernel is four gathers, half a nanosecond an element on Zen 4",
-    "orbits_gradient": "its loops run kernel by kernel, with each value of up to 27 numbers in memory, and "
-    "their outputs are filled with zeros and copied before all of their elements are written",
+    "orbits_gradient": "its loops run kernel by kernel, with each value of up to 27 numbers in memory",
     "product_f32_64": _DISPATCH,
     "product_s8_256": f"{_DISPATCH}; its kernels multiply as fast as those of larger products",
     "rfft2_256": _MKL,
@@ -28,6 +27,4 @@ REASONS: Final[dict[str, str]] = {
     "svd_400": "the bidiagonal form and its divide and conquer are OpenBLAS's; the best rival calls oneMKL's",
     "triangular_solve_1000_1": "the matrix is read once: part of the difference is JAX's dispatch, the rest was not "
     "profiled",
-    "while_update": "the sum of eight numbers is made in pairs, so that the newest one, which a step waits for, goes "
-    "through three additions; XLA adds it last",
 }

@@ -95,8 +95,8 @@ def plan(loop: Instruction) -> Plan | None:
     return _Analysis(loop).run()
 
 
-def pays(plan: Plan, price: Costs) -> bool:
-    """Whether a loop is faster by ``plan`` than step by step.
+def pays(plan: Plan, price: Costs, *, saves: bool = False) -> bool:
+    """Whether a loop is faster by ``plan`` than step by step. ``saves``: it saves more than the way of small arrays.
 
     Without axes its numbers are computed one by one, and not in vectors. That saves the way of each small array through
     memory, and a call for each kernel: much where values have two or three numbers, little where they fill a vector.
@@ -118,7 +118,11 @@ def pays(plan: Plan, price: Costs) -> bool:
         more += plan.numbers(of) - 1
         if each > 1.0:
             weight += (plan.numbers(of) - 1) * each
-    return 0 < more <= price.loops.numbers * instructions and weight <= price.loops.repeated
+    return (
+        (more > 0 or saves)
+        and more <= price.loops.numbers * instructions
+        and weight <= price.loops.repeated
+    )
 
 
 def free_dimensions(dot: Instruction) -> tuple[list[int], list[int]]:

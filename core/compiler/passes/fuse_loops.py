@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..fusion.element_loops import changes, pays, plan
+from ..fusion.element_loops import Plan, changes, pays, plan
 from ..ir.hlo import Computation, Instruction, Module, TupleShape, get_tuple_element, parameter
 from ..ir.patterns import constant_value
+from .carried_rows import carry_rows
 from .rewrite import with_entry
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def _fuse_in(computation: Computation, target: Target) -> Computation:
                 fused = _fused(new, _results(instruction, users[instruction]), target)
             if fused is not None:
                 fusion, values = fused
-                output.append(fusion)
+                output += [*_windows(fusion, new), fusion]
                 output += [
                     v
                     for v in values.values()
@@ -65,15 +66,32 @@ def _results(loop: Instruction, users: list[Instruction]) -> list[int] | None:
     return sorted({u.attributes["index"] for u in users})
 
 
+def _planned(loop: Instruction, target: Target) -> tuple[Instruction, Plan] | None:
+    """The loop, or what it is with the rows that its last steps wrote as states, and how it runs element by element."""
+    found = plan(loop)
+    carried = carry_rows(loop) if found is None else None
+    if carried is not None:
+        loop, found = carried, plan(carried)
+    if found is None or not pays(found, target.costs, saves=carried is not None):
+        return None
+    return loop, found
+
+
+def _windows(fusion: Instruction, loop: Instruction) -> list[Instruction]:
+    """The first rows of arrays, which the loop did not take as they are."""
+    return [o for o in fusion.operands if o not in loop.operands]
+
+
 def _fused(
     loop: Instruction, results: list[int] | None, target: Target
 ) -> tuple[Instruction, dict[int, Instruction]] | None:
     """The loop as a fusion, and the value of each of ``results``; None if it is to stay a loop."""
     if results is None:
         return None
-    found = plan(loop)
-    if found is None or not pays(found, target.costs):
+    planned = _planned(loop, target)
+    if planned is None:
         return None
+    loop, found = planned
     changed = changes(loop)
     wanted = [n for n in results if n in changed]
     if not wanted or not found.written <= set(wanted):

@@ -222,6 +222,26 @@ def test_rows_that_are_not_written_stay():
         np.testing.assert_allclose(a, b, rtol=1e-6)
 
 
+@pytest.mark.parametrize("cpu", ["host", "x86-64-v2"])
+def test_rows_that_the_last_steps_wrote(cpu):
+    def mean(x, y):
+        def step(i, x):
+            window = lax.dynamic_slice(x, (i - 8,), (8,))
+            return lax.dynamic_update_slice(x, window.mean(keepdims=True) + y[i], (i,))
+
+        return lax.fori_loop(8, 40, step, x)
+
+    def backwards(x, y):
+        def step(k, x):
+            i = 37 - k
+            return x.at[i].set(0.5 * x[i + 1] - y[i] * x[i + 2])
+
+        return lax.fori_loop(0, 38, step, x)
+
+    for function in (mean, backwards):
+        check(function, [f32(40), f32(40, seed=1)], cpu)
+
+
 def test_what_is_the_same_for_all_elements():
     """A state that all elements share takes a step with each block, in registers and in strips."""
 
