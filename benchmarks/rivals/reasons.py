@@ -17,7 +17,6 @@ REASONS: Final[dict[str, str]] = {
     "fft_prime_1009": _MKL,
     "fftn_200": _MKL,
     "image_warp": "most of the time of its one kernel is four gathers, half a nanosecond an element on Zen 4",
-    "orbits_gradient": "its loops run kernel by kernel, with each value of up to 27 numbers in memory",
     "product_f32_64": _DISPATCH,
     "product_s8_256": f"{_DISPATCH}; its kernels multiply as fast as those of larger products",
     "rfft2_256": _MKL,

@@ -311,9 +311,14 @@ def _is_harmless(value: Value) -> bool:
 
 
 def of_power(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
+    from ..vector_math.power import HALVES, half_power
+
     if i.dtype.is_float:
         if o[0].constant == 2:
             return math_function(g, "exp2", o[1])
+        exponent = o[1].constant
+        if isinstance(exponent, float) and 2 * exponent in HALVES:
+            return half_power(g.builder, g.target, o[0], int(2 * exponent))
         return math_function(g, "pow", *o)
     return _integer_power(g, i.dtype, o[0], o[1])
 

@@ -73,6 +73,59 @@ def pow(builder: Builder, target: Target, x: Value, y: Value) -> Value:
     return m.select(m.either(m.compare("oeq", y, 0.0), m.compare("oeq", x, 1.0)), 1.0, value)
 
 
+# The odd numbers n for which x^(n/2) is a root and a few products: :func:`half_power`.
+HALVES: Final = (-5, -3, -1, 1, 3, 5)
+
+
+def half_power(builder: Builder, target: Target, x: Value, n: int) -> Value:
+    """x^(n/2) for an odd n of :data:`HALVES`, as :func:`pow`: a fifth of the work."""
+    m = Arithmetic(builder, target, x.type)
+    a = m.absolute(x)
+    if m.is_double or not target.has_double:
+        magnitude = _half_in_words(m, a, n)
+    else:
+        d = Arithmetic(builder, target, llvm_ir.vector("double", m.lanes))
+        wide = builder.cast("fpext", a, d.type)
+        power = d.sqrt(wide)
+        for _ in range(abs(n) // 2):
+            power = d.mul(power, wide)
+        magnitude = builder.cast("fptrunc", power if n > 0 else d.div(1.0, power), m.type)
+    no_real = m.both(m.compare("olt", x, 0.0), m.compare("ogt", x, -INFINITY))
+    return m.select(no_real, NAN, magnitude)
+
+
+def _half_in_words(m: Arithmetic, a: Value, n: int) -> Value:
+    """a^(n/2) of a = f 4^j with f in [sqrt(1/2), sqrt 8): the root of f in two words, by which f or 1 is multiplied."""
+    mantissa, k = normalise(m, a)
+    j = m.shift_right_signed(k, 1)
+    f = m.scale_normal(mantissa, m.int_sub(k, m.int_add(j, j)))
+    root = m.sqrt(f)
+    square = m.two_product(root, root)
+    rest = m.sub(m.sub(f, square.high), square.low)
+    power = Pair(root, m.mul(rest, m.div(0.5, root)))
+    for _ in range(abs(n) // 2):
+        power = m.pair_scale(power, f)
+    exponent = j
+    for _ in range(abs(n) - 1):
+        exponent = m.int_add(exponent, j)
+    if n > 0:
+        value = m.pair_sum(power)
+    else:
+        exponent = m.int_sub(0, exponent)
+        inverse = m.div(1.0, power.high)
+        product = m.two_product(inverse, power.high)
+        rest = m.fnma(inverse, power.low, m.sub(m.sub(1.0, product.high), product.low))
+        value = m.fma(inverse, rest, inverse)
+    # Beyond it all powers are 0 or infinite. The halves of an exponent must be exponents of normal numbers.
+    limit = 2 * m.format.bias - 4
+    exponent = m.int_at_least(m.int_at_most(exponent, limit), -limit)
+    value = m.scale(value, exponent)
+    at_zero = 0.0 if n > 0 else INFINITY
+    beyond = a if n > 0 else m.select(m.compare("oeq", a, INFINITY), 0.0, a)
+    value = m.select(m.compare("olt", a, INFINITY), value, beyond)  # inf, NaN
+    return m.select(m.compare("oeq", a, 0.0), at_zero, value)
+
+
 def _truncate(m: Arithmetic, x: Value) -> Value:
     return m.builder.intrinsic("trunc", [x])
 

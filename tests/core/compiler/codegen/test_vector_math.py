@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy import special  # type: ignore[import-untyped]
 from tripont.core.compiler.codegen.vector_math import FUNCTIONS
+from tripont.core.compiler.codegen.vector_math.power import HALVES, half_power
 from tripont.core.compiler.reference import gamma as evaluate_gamma
 
 from tests.core.compiler.codegen.native import elementwise, without_double
@@ -363,6 +365,33 @@ def test_pow(scalar: str, dtype: Any, wide: Any, cpu: str) -> None:
         exact = np.power(x.astype(wide), y.astype(wide))
     got = elementwise(FUNCTIONS["pow"], scalar, 2, cpu)(x, y)
     check("pow", got, exact, 0.51 if scalar == "float" else 0.8, x, y)
+
+
+@pytest.mark.parametrize("n", HALVES)
+@pytest.mark.parametrize("cpu", ["host", BASELINE])
+@pytest.mark.parametrize(("scalar", "dtype", "wide"), SCALARS)
+def test_half_power(scalar: str, dtype: Any, wide: Any, cpu: str, n: int) -> None:
+    x = np.concatenate([power_arguments(dtype)[0], floats() if dtype == np.float32 else doubles()])
+    x = np.concatenate([x, -x])
+    with np.errstate(all="ignore"):
+        exact = np.power(x.astype(wide), np.full(x.shape, n / 2, wide))  # no root, as of a scalar
+    power = partial(half_power, n=n)
+    got = elementwise(power, scalar, 1, cpu)(x)
+    check(f"{n}/2", got, exact, 0.51 if scalar == "float" else 0.8, x)
+    with np.errstate(all="ignore"):
+        normal = np.abs(exact.astype(np.float64)) > np.finfo(dtype).tiny
+    check(f"{n}/2", got[normal], exact[normal], 0.51, x[normal])
+    np.testing.assert_array_equal(np.signbit(got[got == 0]), False)
+    assert elementwise(power, scalar, 1, cpu)(dtype([1.0] * 8)).tolist() == [1.0] * 8
+
+
+def test_half_power_without_double() -> None:
+    x = np.concatenate([power_arguments(np.float32)[0], floats()])
+    for n in HALVES:
+        with np.errstate(all="ignore"):
+            exact = np.power(x.astype(np.float64), np.full(x.shape, n / 2))
+        got = elementwise(partial(half_power, n=n), "float", 1, without_double())(x)
+        check(f"{n}/2", got, exact, 0.8, x)
 
 
 @pytest.mark.parametrize("cpu", ["host", BASELINE])

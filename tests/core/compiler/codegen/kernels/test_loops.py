@@ -126,6 +126,16 @@ def test_float_unary(opcode, dtype):
 
 
 @pytest.mark.parametrize("dtype", REAL, ids=str)
+@pytest.mark.parametrize(("exponent", "has_root"), [(-1.5, True), (2.5, True), (1.75, False)])
+def test_power_of_a_half_is_a_root(exponent, has_root, dtype):
+    (x,) = parameters(S(dtype, (3, 37)))
+    data = np.abs(values(np.random.default_rng(1), x.shape))
+    constant = hlo.broadcast(hlo.constant(exponent, dtype), (3, 37))
+    kernel = check(fusion("loop", [x], op("power", S(dtype, (3, 37)), x, constant)), [data])
+    assert ("llvm.sqrt" in kernel.ir) == has_root
+
+
+@pytest.mark.parametrize("dtype", REAL, ids=str)
 @pytest.mark.parametrize(
     "opcode",
     ["add", "subtract", "multiply", "divide", "maximum", "minimum", "remainder", "atan2", "power"],
