@@ -14,9 +14,10 @@
 namespace tripont {
 namespace {
 
-// What a thunk costs besides its work, and what copying costs (10 GB/s): rough, they only choose
-// where a program runs.
+// What a thunk costs besides its work, what other threads cost that share it, and what copying
+// costs (10 GB/s): rough, they only choose where a program runs.
 constexpr double kThunkNs = 10;
+constexpr double kSharingNs = 5000;
 constexpr double kCopyNsPerByte = 0.1;
 // Things that library calls in a device's queue may keep alive before they are waited for.
 constexpr size_t kMostKept = 32;
@@ -169,7 +170,10 @@ Status LoadedProgram::Load(const schema::Kernel& thunk, LoadedKernel& loaded, do
   loaded.work_count = thunk.work_count;
   loaded.grain = std::max<int64_t>(thunk.grain, 1);
   for (const Slice& slice : thunk.arguments) AddSlice(loaded.arguments, slice);
-  *cost_ns += thunk.cost_ns;
+  int64_t sharers = code_->Sharers(loaded.work_count, loaded.grain);
+  if (artifact_.num_threads > 0) sharers = std::min(sharers, artifact_.num_threads);
+  *cost_ns +=
+      sharers > 1 ? thunk.cost_ns / static_cast<double>(sharers) + kSharingNs : thunk.cost_ns;
   return OkStatus();
 }
 

@@ -49,6 +49,25 @@ def test_a_program_keeps_to_its_limit(device):
     assert any(threads_used(device, 0) > 1 for _ in range(20))
 
 
+def test_what_threads_share_is_over_sooner():
+    """The time that decides whether the caller waits for a program is that until its end."""
+
+    def cost(grain: int, num_threads: int) -> float:
+        executable = programs.unary("add_one", UNITS, grain=grain, cost_ns=1e6)
+        executable = replace(executable, num_threads=num_threads)
+        loaded = _tripont.Executable.load(programs.serialize(executable))
+        return float(loaded.describe()["cost_ns"])
+
+    threads = _tripont.num_threads()
+    whole = cost(UNITS, 0)
+    assert 1e6 <= whole < 1.001e6
+    assert cost(1, 1) == whole
+    if threads > 1:
+        for grain, sharers in ((1, min(threads, UNITS)), (UNITS // 2, 2), (UNITS - 1, 2)):
+            assert 1e6 / sharers < cost(grain, 0) < 1e6 / sharers + 1e4
+        assert cost(1, 2) == cost(UNITS // 2, 0)
+
+
 def test_a_limit_above_the_threads_of_the_process(device):
     assert 1 <= threads_used(device, 1 << 40) <= _tripont.num_threads()
 

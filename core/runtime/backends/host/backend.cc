@@ -1,5 +1,6 @@
 #include "core/runtime/backends/host/backend.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -49,6 +50,10 @@ class Program final : public DeviceProgram {
       });
     }
     return OkStatus();
+  }
+
+  int64_t Sharers(int64_t work_count, int64_t grain) const override {
+    return std::min<int64_t>(NumThreads(), 1 + (work_count - 1) / grain);
   }
 
   const void* HostFunction(int64_t offset) const override { return code_->Function(offset); }
