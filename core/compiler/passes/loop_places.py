@@ -14,9 +14,14 @@ def settle_places(module: Module) -> Module:
     select(i < 0, i + n, i) -> i, and the like, where all steps choose the same;
     scatter of one window, which replaces what was there -> dynamic-update-slice, where it is in the array in all steps.
     """
-    if not any(i.opcode == "while" for c in module.computations() for i in c.instructions):
+    loops = [i for c in module.computations() for i in c.instructions if i.opcode == "while"]
+    if not any(_may_be_settled(i) for loop in loops for i in loop.called[1].instructions):
         return module
     return map_computations(module, _settle_in)
+
+
+def _may_be_settled(i: Instruction) -> bool:
+    return i.opcode == "scatter" or (i.opcode == "select" and not i.dims and i.dtype.is_integer)
 
 
 def _settle_in(computation: Computation) -> Computation:
@@ -31,11 +36,9 @@ def _settle_in(computation: Computation) -> Computation:
 
 
 def _settled(i: Instruction, steps: Steps) -> Instruction | None:
-    if i.opcode == "select" and not i.dims and i.dtype.is_integer:
-        return steps.chosen(i)
-    if i.opcode == "scatter":
-        return _update(i, steps)
-    return None
+    if not _may_be_settled(i):
+        return None
+    return steps.chosen(i) if i.opcode == "select" else _update(i, steps)
 
 
 def _update(scatter: Instruction, steps: Steps) -> Instruction | None:
