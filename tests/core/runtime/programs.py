@@ -75,6 +75,12 @@ KERNEL(slow_add_one) {
   for (i64 i = 0; i < 100000000; ++i) asm volatile("" ::: "memory");
   for (i64 i = begin; i < end; ++i) z[i] = x[i] + 1;
 }
+/* z = x + 1, as soon as x[0] is not 0 */
+KERNEL(add_one_when_told) {
+  const f32* x = a[0]; f32* z = a[1];
+  while (*(const volatile f32*)x == 0) asm volatile("" ::: "memory");
+  for (i64 i = begin; i < end; ++i) z[i] = x[i] + 1;
+}
 /* Who did each unit: the address of the thread's own memory. Long enough for other threads to come. */
 KERNEL(thread_of_unit) {
   i64* z = a[0];

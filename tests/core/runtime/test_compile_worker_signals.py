@@ -260,6 +260,7 @@ def test_a_package_that_the_workers_python_lacks_is_named(run: Run, tmp_path: Pa
 INTERRUPTED = """
 start = time.monotonic()
 try:
+    later(0.5, os.getpid(), signal.SIGINT)
     client.compile(b"sleep 55")
 except KeyboardInterrupt:
     print("interrupted", time.monotonic() - start < 20)
@@ -270,7 +271,6 @@ def test_ctrl_c_ends_a_compile(run: Run) -> None:
     output = run(f"""
 client = make()
 worker = pid(client)
-later(0.5, os.getpid(), signal.SIGINT)
 {INTERRUPTED}
 print(pid(client) not in (worker, None))
 """)
@@ -283,7 +283,6 @@ client = make(max_workers=1)
 pid(client)
 threading.Thread(target=message, args=(client, b"sleep 55"), daemon=True).start()
 time.sleep(0.5)
-later(0.5, os.getpid(), signal.SIGINT)
 {INTERRUPTED}
 """)
     assert output.split() == ["interrupted", "True"]

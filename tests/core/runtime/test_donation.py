@@ -106,13 +106,14 @@ def test_external_memory_must_be_aligned(device):
 
 def test_on_delete_waits_for_readers(device):
     deleted = []
-    array = aligned(X)
+    array = aligned(np.zeros(8, np.float32))
     x = _tripont.testing.external_buffer(device, array, lambda: deleted.append(1))
-    slow = load(programs.unary("slow_add_one", 8, cost_ns=1e9))
+    slow = load(programs.unary("add_one_when_told", 8, cost_ns=1e9))
     (y,) = slow.execute(device, [x])
     x.delete()
     assert deleted == []
-    np.testing.assert_array_equal(y.numpy(), X + 1)
+    array[0] = 1
+    np.testing.assert_array_equal(y.numpy(), array + 1)
     device.synchronize()
     assert deleted == [1]
 
@@ -154,7 +155,7 @@ def held_by_a_blocked_copy(client, x):
 def test_donation_of_memory_that_is_still_read_does_not_block_the_caller(client, device):
     x = _tripont.Buffer.from_array(X, device)
     copy, gate, _ = held_by_a_blocked_copy(client, x)
-    timer = threading.Timer(3, gate.set_ready)
+    timer = threading.Timer(60, gate.set_ready)  # for a caller who waits for it
     timer.start()
     (y,) = load(programs.in_place(8)).execute(device, [x])
     assert not gate.is_ready()

@@ -65,15 +65,18 @@ assert (wide.run(device, [WIDE])[0] == 2).all()
 (y,) = slow.execute(device, [_tripont.Buffer.from_array(X, device)])
 y.wait()
 def child():
-    (z,) = slow.execute(device, [_tripont.Buffer.from_array(X, device)])
+    gate = _tripont.testing.Event()
+    (z,) = slow.execute(device, [_tripont.testing.pending_buffer(device, X, gate)])
     assert not z.is_ready
+    gate.set_ready()
     assert z.numpy().tolist() == (X + 1).tolist()
 wait(in_child(child))
 """,
     "work that was pending": """
-x = _tripont.Buffer.from_array(X, device)
-(y,) = slow.execute(device, [x])
+gate = _tripont.testing.Event()
+(y,) = slow.execute(device, [_tripont.testing.pending_buffer(device, X, gate)])
 (z,) = slow.execute(device, [y])
+x = _tripont.Buffer.from_array(X, device)
 def child():
     for pending in (z, y):
         try:
@@ -85,6 +88,7 @@ def child():
     (w,) = slow.execute(device, [x])
     assert w.numpy().tolist() == (X + 1).tolist()
 wait(in_child(child))
+gate.set_ready()
 assert z.numpy().tolist() == (X + 2).tolist()
 """,
     "in the middle of a compile": """

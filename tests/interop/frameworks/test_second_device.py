@@ -103,6 +103,8 @@ def test_each_device_accounts_for_its_memory(target: str) -> None:
     x = MAKERS["numpy"](example("float32", (1000, 1000)))
     gc.collect()
     devices = _tripont.Client().devices
+    for device in devices:
+        device.synchronize()
     before = [device.memory_stats()["bytes_in_use"] for device in devices]
     y = CONVERTERS[target](x, device=NAMED[target](1), copy=True)
     np.testing.assert_array_equal(interop.to_numpy(y), x)
