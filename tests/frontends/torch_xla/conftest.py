@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.framework_process import make_module
+from tests.frontends.torch_xla.starter import Starter
 
 
 def pytest_pycollect_makemodule(
@@ -23,3 +25,11 @@ def _started() -> None:
     import tripont.torch_xla  # noqa: F401
 
     torch_xla.device()
+
+
+@pytest.fixture(scope="session")
+def starter() -> Iterator[Starter]:
+    """Runs programs that need a process of their own, and may begin it where PyTorch has been imported."""
+    started = Starter()
+    yield started
+    started.end()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 import pytest
+
+from tests.frontends.torch_xla.starter import Starter
 
 # How many devices there are, and whether they are SPMD's, is settled once in a process: one each.
 _SETUP = """
@@ -77,24 +77,17 @@ print("right")
 )
 
 
-def run(program: str) -> None:
+def check(program: str, starter: Starter) -> None:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=environment | {"TRIPONT_NUM_DEVICES": "2"},
-        capture_output=True,
-        text=True,
-        timeout=250,
-        check=False,
-    )
+    done = starter.run(program, environment | {"TRIPONT_NUM_DEVICES": "2"})
     assert done.returncode == 0, done.stderr[-4000:]
     assert done.stdout.split()[-1:] == ["right"]
 
 
-def test_two_devices() -> None:
-    run(_TWO)
+def test_two_devices(starter: Starter) -> None:
+    check(_TWO, starter)
 
 
 @pytest.mark.slow
-def test_spmd_training() -> None:
-    run(_SPMD)
+def test_spmd_training(starter: Starter) -> None:
+    check(_SPMD, starter)

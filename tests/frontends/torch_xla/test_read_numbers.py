@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 import pytest
 import torch
 import torch_xla
+
+from tests.frontends.torch_xla.starter import Starter
 
 _LOOP = """
 import tripont.torch_xla
@@ -59,11 +59,9 @@ def test_gradients_after_a_number_was_read() -> None:
     assert w.grad.cpu().tolist() == [6, 6, 6, 6]
 
 
-def test_with_early_sync_a_loop_that_reads_a_number_is_compiled_once() -> None:
+def test_with_early_sync_a_loop_that_reads_a_number_is_compiled_once(starter: Starter) -> None:
     environment = os.environ | {"XLA_EXPERIMENTAL": "early_sync", "PJRT_DEVICE": "XPU"}
-    done = subprocess.run(
-        [sys.executable, "-c", _LOOP], env=environment, capture_output=True, text=True, check=False
-    )
+    done = starter.run(_LOOP, environment)
     assert done.returncode == 0, done.stderr
     counts = done.stdout.split()
     assert counts[2:] == counts[2:3] * 4  # after the second step nothing is new
