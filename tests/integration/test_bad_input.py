@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import os
 import resource
 import signal
@@ -15,6 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
+from tests.starter import Starter
 
 PREAMBLE = """
 import os, signal, subprocess, sys, threading, time
@@ -44,9 +48,18 @@ def works():
 """
 
 
+@functools.cache
+def starter() -> Starter:
+    started = Starter("jax", "jax.numpy")
+    atexit.register(started.end)
+    return started
+
+
 def run_python(
     code: str, environment: dict[str, str], timeout: float = 120, **options: Any
 ) -> subprocess.CompletedProcess[str]:
+    if not options and starter().can_run(environment):
+        return starter().run(PREAMBLE + code, environment, timeout=timeout)
     return subprocess.run(
         [sys.executable, "-c", PREAMBLE + code],
         env=environment,

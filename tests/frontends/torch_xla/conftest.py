@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.framework_process import make_module
-from tests.frontends.torch_xla.starter import Starter
+from tests.starter import Starter
 
 
 def pytest_pycollect_makemodule(
@@ -30,6 +30,6 @@ def _started() -> None:
 @pytest.fixture(scope="session")
 def starter() -> Iterator[Starter]:
     """Runs programs that need a process of their own, and may begin it where PyTorch has been imported."""
-    started = Starter()
+    started = Starter("torch._dynamo", "torch._inductor.fx_passes.post_grad")  # as torch_xla does
     yield started
     started.end()

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tests.frontends.torch_xla.starter import Starter
+from tests.starter import Starter
 
 # How many devices there are, and whether they are SPMD's, is settled once in a process: one each.
 _SETUP = """

@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch_xla
 
-from tests.frontends.torch_xla.starter import Starter
+from tests.starter import Starter
 
 _LOOP = """
 import tripont.torch_xla

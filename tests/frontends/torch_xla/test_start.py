@@ -8,7 +8,7 @@ import sys
 import pytest
 from tripont.frontends.torch_xla import import_order
 
-from tests.frontends.torch_xla.starter import Starter
+from tests.starter import Starter
 from tripont import library_path
 
 _USE = """
