@@ -7,6 +7,8 @@ from each line of its input, in JSON, and answers with what the program said.
 
 from __future__ import annotations
 
+import atexit
+import functools
 import gc
 import importlib
 import json
@@ -65,6 +67,29 @@ class Starter:
 
     def end(self) -> None:
         self._process.communicate()
+
+
+@functools.cache
+def _of_jax() -> Starter:
+    started = Starter("jax", "jax.numpy")
+    atexit.register(started.end)
+    return started
+
+
+def run_with_jax(
+    program: str, environment: dict[str, str], timeout: float
+) -> subprocess.CompletedProcess[str]:
+    """A program that imports JAX, in a process of its own."""
+    if _of_jax().can_run(environment):
+        return _of_jax().run(program, environment, timeout=timeout)
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
 
 
 def _run(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
-import functools
 import os
 import resource
 import signal
@@ -18,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.starter import Starter
+from tests.starter import run_with_jax
 
 PREAMBLE = """
 import os, signal, subprocess, sys, threading, time
@@ -48,18 +46,11 @@ def works():
 """
 
 
-@functools.cache
-def starter() -> Starter:
-    started = Starter("jax", "jax.numpy")
-    atexit.register(started.end)
-    return started
-
-
 def run_python(
     code: str, environment: dict[str, str], timeout: float = 120, **options: Any
 ) -> subprocess.CompletedProcess[str]:
-    if not options and starter().can_run(environment):
-        return starter().run(PREAMBLE + code, environment, timeout=timeout)
+    if not options:
+        return run_with_jax(PREAMBLE + code, environment, timeout)
     return subprocess.run(
         [sys.executable, "-c", PREAMBLE + code],
         env=environment,

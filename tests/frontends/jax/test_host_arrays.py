@@ -6,11 +6,8 @@ multiples of 64 bytes, which is what kernels need to read it in place; NumPy's o
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -18,6 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from tripont.core import _tripont
+
+from tests.starter import run_with_jax
 
 SIZES = [8_000, 131_072, 1 << 20]
 
@@ -125,14 +124,6 @@ def test_an_array_is_sharded_between_lending_one_and_the_start(
     subprocess_environment: dict[str, str],
 ) -> None:
     """JAX runs a program of its own, which slices the second argument, after it has lent the first."""
-    done = subprocess.run(
-        [sys.executable, "-c", SHARDED],
-        env=subprocess_environment | {"TRIPONT_NUM_DEVICES": "2"},
-        cwd=Path(__file__).parents[3],
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
+    done = run_with_jax(SHARDED, subprocess_environment | {"TRIPONT_NUM_DEVICES": "2"}, timeout=200)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["2", "True"]

@@ -5,9 +5,9 @@ The end of the program does not wait for the compile.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
+
+from tests.starter import run_with_jax
 
 # The worker says nothing: only the interrupt ends the compile.
 PROGRAM = """
@@ -28,14 +28,9 @@ def test_ctrl_c(subprocess_environment: dict[str, str], tmp_path: Path) -> None:
     silent = tmp_path / "silent"
     silent.write_text("#!/bin/sh\nexec sleep 50\n")
     silent.chmod(0o755)
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        env=subprocess_environment | {"TRIPONT_PYTHON": str(silent), "TRIPONT_CACHE": "0"},
-        capture_output=True,
-        text=True,
-        timeout=40,  # the worker alone would take 50
-        check=False,
-    )
+    variables = {"TRIPONT_PYTHON": str(silent), "TRIPONT_CACHE": "0"}
+    # The worker alone would take 50 s.
+    done = run_with_jax(PROGRAM, subprocess_environment | variables, timeout=40)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["interrupted", "True"]
 
@@ -68,13 +63,6 @@ print(f(x))
 
 
 def test_ctrl_c_in_a_callback(subprocess_environment: dict[str, str]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", IN_A_CALLBACK],
-        env=subprocess_environment,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+    done = run_with_jax(IN_A_CALLBACK, subprocess_environment, timeout=100)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["2.0", "interrupted", "interrupted", "2.0"]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tripont.frontends.jax import known_as
+
+from tests.starter import run_with_jax
 
 # What MJX, Brax and others ask, from modules of these names.
 ASK = """
@@ -36,13 +36,7 @@ OWN = ["xpu", "xpu", "xpu", "xpu", "cpu"]
 
 
 def answers(environment: dict[str, str], names: str) -> tuple[dict[str, Any], str]:
-    done = subprocess.run(
-        [sys.executable, "-c", ASK],
-        env=environment | {"TRIPONT_JAX_KNOWN_AS": names},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    done = run_with_jax(ASK, environment | {"TRIPONT_JAX_KNOWN_AS": names}, timeout=280)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout), done.stderr
 
