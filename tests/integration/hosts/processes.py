@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from . import starter
 from .presence import VARIABLE
 
 # Until all processes have ended, in seconds: they import JAX, on a machine that may do other things too.
@@ -49,42 +51,55 @@ def run(
     """
     port = free_port()
     start = time.monotonic()
-    running = []
-    folder = tempfile.TemporaryDirectory()
-    # Not pipes: one that is full would keep its process, and so the others, from their end.
-    outputs = [Path(folder.name) / f"output {number}" for number in range(processes)]
-    try:
-        for number in range(processes):
-            variables = (
-                os.environ
-                | {
-                    "TRIPONT_NUM_DEVICES": str(devices),
-                    "JAX_ENABLE_X64": "1",
-                    VARIABLE: folder.name,
-                }
-                | dict(environment or {})
-                | dict((of_process or {}).get(number, {}))
-            )
-            command = [*(under or {}).get(number, ())]
-            command += [sys.executable, "-m", "tests.integration.hosts.workers", worker]
-            command += [str(number), str(processes), str(port), *map(str, arguments)]
-            with outputs[number].open("w") as output:
-                running.append(
-                    subprocess.Popen(
-                        command,
-                        cwd=Path(__file__).parents[3],
-                        env=variables,
-                        stdout=output,
-                        stderr=subprocess.STDOUT,
-                    )
+    with tempfile.TemporaryDirectory() as folder:
+        # Not pipes: one that is full would keep its process, and so the others, from their end.
+        outputs = [Path(folder) / f"output {number}" for number in range(processes)]
+        commands = [
+            [worker, str(number), str(processes), str(port), *map(str, arguments)]
+            for number in range(processes)
+        ]
+        environments = [
+            os.environ
+            | {"TRIPONT_NUM_DEVICES": str(devices), "JAX_ENABLE_X64": "1", VARIABLE: folder}
+            | dict(environment or {})
+            | dict((of_process or {}).get(number, {}))
+            for number in range(processes)
+        ]
+        if not under and all(map(starter.can_start, environments)):
+            jobs = list(zip(commands, environments, map(str, outputs), strict=True))
+            ended = starter.started().run(jobs, LIMIT)
+            return [
+                Ended(
+                    -signal.SIGKILL if status is None else status,
+                    output.read_text() + ("\n[did not end]" if status is None else ""),
+                    seconds,
                 )
-        return [_wait(process, start, path) for process, path in zip(running, outputs, strict=True)]
-    finally:
-        for process in running:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
-        folder.cleanup()
+                for (status, seconds), output in zip(ended, outputs, strict=True)
+            ]
+        running = []
+        try:
+            for number in range(processes):
+                command = [*(under or {}).get(number, ())]
+                command += [sys.executable, "-m", "tests.integration.hosts.workers"]
+                command += commands[number]
+                with outputs[number].open("w") as output:
+                    running.append(
+                        subprocess.Popen(
+                            command,
+                            cwd=Path(__file__).parents[3],
+                            env=environments[number],
+                            stdout=output,
+                            stderr=subprocess.STDOUT,
+                        )
+                    )
+            return [
+                _wait(process, start, path) for process, path in zip(running, outputs, strict=True)
+            ]
+        finally:
+            for process in running:
+                if process.poll() is None:
+                    process.kill()
+                process.wait()
 
 
 def _wait(process: subprocess.Popen[bytes], start: float, output: Path) -> Ended:

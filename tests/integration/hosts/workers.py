@@ -714,11 +714,16 @@ def listening() -> None:
     print("LEFT", [line for line in files if not line.endswith("(deleted)")], len(files) > 0)
 
 
-if __name__ == "__main__":
-    _function, _process, _processes, _coordinator, *_rest = sys.argv[1:]
-    presence = Presence(int(_process), int(_processes))
-    if _function == "detected":
+def main() -> None:
+    global presence
+    function, process, processes, coordinator, *rest = sys.argv[1:]
+    presence = Presence(int(process), int(processes))
+    if function == "detected":
         jax.distributed.initialize()
     else:
-        join(int(_process), int(_processes), _coordinator)
-    globals()[_function](*_rest)
+        join(int(process), int(processes), coordinator)
+    globals()[function](*rest)
+
+
+if __name__ == "__main__":
+    main()
