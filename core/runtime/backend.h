@@ -74,7 +74,7 @@ class DeviceProgram {
   virtual Status Launch(DeviceQueue& queue, KernelHandle kernel, void* const* arguments,
                         size_t num_arguments, int64_t work_count, int64_t grain) const = 0;
   // How many threads of the host, which is the device, share out `work_count` units.
-  virtual int64_t Sharers(int64_t work_count, int64_t grain) const { return 1; }
+  virtual int64_t Sharers(int64_t /*work_count*/, int64_t /*grain*/) const { return 1; }
   // Native code that library calls call on the host, by its offset in the artifact's code; null if
   // there is none.
   virtual const void* HostFunction(int64_t offset) const = 0;
