@@ -184,7 +184,10 @@ StatusOr<CompileTurn> ArtifactCache::TakeTurn(const std::string& key,
       return turn;
     }
     turn.was_waited_for = true;
-    if (usleep(kTurnPause) != 0 && errno == EINTR && InterruptedBySignal()) {
+    // Behind each pause: most of the signals that come while the thread waits for the CPU, not for
+    // the time, do not interrupt it.
+    usleep(kTurnPause);
+    if (InterruptedBySignal()) {
       return Cancelled(
           "a signal interrupted the wait for another process or thread that compiles the program");
     }

@@ -154,12 +154,13 @@ Status CompileWorker::AwaitSocket(short event) {
     // The socket alone does not tell of the worker's death if a forked process holds a copy of its
     // end.
     pollfd fds[2] = {{process_.socket(), event, 0}, {process_.pid_fd(), POLLIN, 0}};
-    const int ready = poll(fds, process_.pid_fd() >= 0 ? 2 : 1, static_cast<int>(wait));
+    const int ready =
+        poll(fds, process_.pid_fd() >= 0 ? 2 : 1, static_cast<int>(WithSignalPoll(wait)));
     if (ready < 0 && errno != EINTR) return Died();
-    if (ready < 0) {
-      if (InterruptedBySignal()) return End(Cancelled("the compile was interrupted by a signal"));
-      continue;
+    if (ready <= 0 && InterruptedBySignal()) {
+      return End(Cancelled("the compile was interrupted by a signal"));
     }
+    if (ready < 0) continue;
     if (fds[0].revents != 0) return OkStatus();
     if (ready > 0 || (process_.pid_fd() < 0 && process_.HasEnded())) return Died();
   }

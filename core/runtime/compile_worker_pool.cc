@@ -121,8 +121,8 @@ Status CompileWorkerPool::AwaitChange(State& state, std::unique_lock<std::mutex>
     wait = wait < 0 ? left : std::min(wait, left);
   }
   pollfd fd = {event.get(), POLLIN, 0};
-  const int ready = poll(&fd, has_event ? 1 : 0, static_cast<int>(wait));
-  const bool interrupted = ready < 0 && errno == EINTR && InterruptedBySignal();
+  const int ready = poll(&fd, has_event ? 1 : 0, static_cast<int>(WithSignalPoll(wait)));
+  const bool interrupted = ready <= 0 && InterruptedBySignal();
   lock.lock();
   std::erase(state.waiters, event.get());
   return interrupted ? Cancelled("the compile was interrupted by a signal") : OkStatus();

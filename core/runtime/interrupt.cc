@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <utility>
 
@@ -84,6 +85,14 @@ bool InterruptedBySignal() {
   python.restore(before.type, before.value, before.traceback);
   python.release(lock);
   return raised;
+}
+
+int SignalPollMilliseconds() { return OnMainThread() && ThePython().IsRunning() ? 100 : -1; }
+
+int64_t WithSignalPoll(int64_t wait) {
+  const int64_t most = SignalPollMilliseconds();
+  if (most < 0) return wait;
+  return wait < 0 ? most : std::min(wait, most);
 }
 
 bool KeepInterrupt() {

@@ -3,12 +3,17 @@
 // Python runs them on its main thread, between two of its instructions, and that thread may be
 // waiting in here for minutes, without Python's lock. The kernel gives a process's signals to its
 // main thread, so that a poll() there returns EINTR: whoever waits calls InterruptedBySignal()
-// then, and never otherwise, because it waits for Python's lock.
+// then. A signal that came before the poll(), while the thread was working in here, interrupts
+// nothing, so that no poll() of that thread is longer than SignalPollMilliseconds(), and
+// InterruptedBySignal() is called behind each one that ends without an event. It is not called more
+// often because it waits for Python's lock.
 //
 // Python's functions are looked up by name: this library is not linked with Python, and in a
 // process without it no signal interrupts anything.
 #ifndef TRIPONT_CORE_RUNTIME_INTERRUPT_H_
 #define TRIPONT_CORE_RUNTIME_INTERRUPT_H_
+
+#include <cstdint>
 
 #include "core/runtime/export.h"
 
@@ -18,6 +23,13 @@ namespace tripont {
 // Python's own does for SIGINT (KeyboardInterrupt): the caller is to give up. The exception is
 // kept, and raised as soon as Python code goes on. False on other threads than the main one.
 bool InterruptedBySignal();
+
+// How long the calling thread may wait for an event until it calls InterruptedBySignal() again; -1,
+// for ever, on other threads than the main one and in processes without Python.
+int SignalPollMilliseconds();
+
+// `wait` milliseconds (-1: for ever), or SignalPollMilliseconds() where that is less.
+int64_t WithSignalPoll(int64_t wait);
 
 // Keeps Python's current error in the same way: a KeyboardInterrupt or SystemExit that ended a
 // Python function which a program called. With Python's lock. On other threads than the main one

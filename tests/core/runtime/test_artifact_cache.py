@@ -270,9 +270,17 @@ def ask(program, folder, fake_python, tmp_path):
     os.mkfifo(pipe)
     started = []
 
-    def start(count):
+    def start(count, before=""):
         path = program.split(b" ", 1)[1].decode()
-        command = [sys.executable, "-c", ONE_COMPILE, fake_python, str(folder), str(pipe), path]
+        command = [
+            sys.executable,
+            "-c",
+            before + ONE_COMPILE,
+            fake_python,
+            str(folder),
+            str(pipe),
+            path,
+        ]
         new = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(count)]
         started.extend(new)
         assert [process.stdout.readline() for process in new] == ["asks\n"] * count
@@ -312,11 +320,20 @@ def test_the_turn_of_a_process_that_is_killed(program, ask):
     assert second.communicate(timeout=60)[0] == "compiled\n"
 
 
-def test_ctrl_c_ends_the_wait_for_a_turn(program, ask):
+INTERRUPTED_ELSEWHERE = """
+import signal, threading
+threading.Timer(2, lambda: signal.pthread_kill(threading.get_ident(), signal.SIGINT)).start()
+"""
+
+
+@pytest.mark.parametrize("interrupts", [True, False])
+def test_ctrl_c_ends_the_wait_for_a_turn(program, ask, interrupts):
+    """Also where the signal comes between two pauses: as one that another thread takes, it interrupts neither."""
     start, pipe = ask
     [first] = start(1)
-    [second] = start(1)
-    second.send_signal(signal.SIGINT)
+    [second] = start(1, "" if interrupts else INTERRUPTED_ELSEWHERE)
+    if interrupts:
+        second.send_signal(signal.SIGINT)
     second.communicate(timeout=30)  # the first one still has the turn
     assert second.returncode == -signal.SIGINT
     assert first.poll() is None
