@@ -303,6 +303,7 @@ class _Fuser:
         """
         return (
             instruction.opcode == "transpose"
+            and bool(instruction.dims)
             and instruction.attributes["dimensions"][-1] != len(instruction.dims) - 1
             and scatters_rows(cluster.roots[0])
         )

@@ -553,6 +553,13 @@ def test_what_a_scatter_of_rows_needs_is_computed_on_the_way() -> None:
     assert kinds(fused([x, ids, y], rows)) == ["scatter"]
 
 
+def test_a_scatter_of_rows_computes_from_a_scalar_that_is_transposed() -> None:
+    """Where no pass has taken such a transpose away."""
+    x, ids, y = parameter(0, 9, 5), parameter(1, 40, 1, dtype=S32), parameter(2)
+    updates = hlo.broadcast(op("transpose", op("negate", y), dimensions=()), (40, 5))
+    assert kinds(fused([x, ids, y], _scatter_rows(x, ids, updates))) == ["scatter"]
+
+
 def test_a_scatter_of_windows_is_not_fused() -> None:
     """Almost rows: a part of each, rows at unique places, and columns."""
     x, ids = parameter(0, 9, 5), parameter(1, 40, 1, dtype=S32)
