@@ -9,7 +9,7 @@ so that a program of whole numbers has no tolerance. Where an integer, a truth v
 depends on the rounding, an element is free. Whether two rounded numbers are equal is drawn where their difference had
 both signs: equal numbers lie between, and random ones nearly never meet (:class:`_Ties`). The sign of a NaN that
 arithmetic gives is not specified either (IEEE 754, 6.3), and decides where a sort by the total order puts that NaN, so
-it is drawn anew.
+it is drawn anew. Whether a number beyond its type of at most 16 bits is infinite is drawn too: kernels keep it in f32.
 
 The steps of a reduction are moved by what another order of n terms loses as a rule, which grows with the root of n, and
 a sum of array elements by no more than any order can lose: n roundings of the sum of their sizes. Floats of at most 16
@@ -32,7 +32,7 @@ from ..ir.dtypes import DType
 from ..ir.errors import CompileError
 from ..ir.hlo import Computation, Instruction, Module, Shape
 from ..ir.patterns import binary_body
-from ..ir.registry import OPS, ROUNDED, SUMMED
+from ..ir.registry import OPS, ROUNDED, SUMMED, Absent
 from . import evaluate
 
 Array = np.ndarray[Any, Any]
@@ -184,6 +184,10 @@ class _Perturbation(_Budget):
         # An infinity stays, and a NaN but for its sign.
         signs = np.where(self._coins(shape), -1.0, 1.0).astype(wide)
         rest = np.where(np.isnan(result), np.copysign(wide(np.nan), signs), result.astype(wide))
+        if dtype.bits <= 16:
+            beyond = _is_beyond(instruction, operands, result) & self._coins(shape)
+            large = np.copysign(wide(ml_dtypes.finfo(result.dtype).max), rest)
+            rest = np.where(beyond, large, rest)
         return np.where(np.isfinite(result), moved, rest).astype(result.dtype)
 
 
@@ -230,6 +234,18 @@ def _exact(instruction: Instruction, operands: Sequence[Array], result: Array) -
     if exact is None:
         return np.zeros(result.shape, np.bool_)
     return np.asarray(np.broadcast_to(exact, result.shape) == result.astype(wide))
+
+
+def _is_beyond(instruction: Instruction, operands: Sequence[Array], result: Array) -> Array:
+    """Where a result is infinite for its narrow type alone: a kernel may keep it in f32, where it is a number."""
+    infinite = np.isinf(result)
+    op = OPS[instruction.opcode]
+    if not infinite.any() or not op.elementwise or isinstance(op.evaluate, Absent):
+        return np.zeros(result.shape, np.bool_)
+    wide = [o.astype(np.float32) if _is_inexact(o) else o for o in operands]
+    with np.errstate(all="ignore"):
+        kept = wide[0] if instruction.opcode == "convert" else op.evaluate(instruction, *wide)
+    return np.asarray(infinite & np.isfinite(np.asarray(kept, np.float64)))
 
 
 def _is_power_of_two(a: Array) -> Array:

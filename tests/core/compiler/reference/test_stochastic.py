@@ -241,3 +241,20 @@ def test_quotients_may_be_products_with_reciprocals() -> None:
     assert Expectation(module, [x, x], exact_quotients=False).differences(contracted) == []
     # The reciprocal of a power of two is exact.
     assert Expectation(module, [x, x], exact_quotients=False).differences([contracted[0][::-1]])
+
+
+BEYOND = """func.func @main(%x: tensor<4xf16>, %y: tensor<4xf16>) -> tensor<4xf16> {
+  %e = stablehlo.OP %x : tensor<4xf16>
+  %r = stablehlo.multiply %e, %y : tensor<4xf16>
+  return %r : tensor<4xf16>
+}"""
+
+
+@pytest.mark.parametrize(("opcode", "is_free"), [("exponential", True), ("log", False)])
+def test_numbers_beyond_a_narrow_type_may_be_finite(opcode: str, is_free: bool) -> None:
+    """inf * 0 is NaN, and e^60 * 0 is zero in f32; the logarithm of zero is infinite in every type."""
+    x = np.array([60.0, 60.0, 60.0, 60.0] if is_free else [0.0] * 4, np.float16)
+    y = np.zeros(4, np.float16)
+    expected = Expectation(read_program(BEYOND.replace("OP", opcode).encode(), "mlir"), [x, y])
+    assert np.isnan(expected.results[0]).all()
+    assert bool(expected.differences([np.zeros(4, np.float16)])) != is_free
