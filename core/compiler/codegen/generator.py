@@ -381,8 +381,10 @@ class Generator:
             span = c.stride * (c.lanes - 1)
             _, by, multiple = self._parts.get(c.base.number, (c.base, 0, c.multiple))
             common = math.gcd(multiple, divisor)
+            # The first lanes of a vector may lie before an array, masked off, while the last ones are in it.
+            below = max(span, 0)
             if c.stride % divisor == 0:  # all lanes have the same remainder
-                quotient, rest = self._divide(c.base, divisor)
+                quotient, rest = self._divide(c.base, divisor, below=below)
                 if isinstance(rest.constant, int):
                     part = fixed(rest.constant)
                 else:
@@ -391,7 +393,7 @@ class Generator:
                     )
                 return Coordinate(quotient, c.stride // divisor, c.lanes, None, 0, high), part
             if span > 0 and by % common + span < common:  # no carry between the lanes
-                quotient, rest = self._divide(c.base, divisor)
+                quotient, rest = self._divide(c.base, divisor, below=below)
                 return (
                     Coordinate(quotient, high=high),
                     Coordinate(
@@ -399,7 +401,7 @@ class Generator:
                     ),
                 )
             if multiple % divisor == 0 and c.stride > 0:  # the lanes carry as they are known to
-                base = self._divide(c.base, divisor)[0]
+                base = self._divide(c.base, divisor, below=below)[0]
                 places = [by % divisor + c.stride * n for n in range(c.lanes)]
                 quotients = llvm_ir.lanes_constant("i64", [p // divisor for p in places])
                 rests = llvm_ir.lanes_constant("i64", [p % divisor for p in places])
@@ -410,19 +412,30 @@ class Generator:
         quotient, rest = self._divide(self.vector(c, c.lanes), divisor, c.high)
         return self._general(quotient, 0, high), self._general(rest, 0, divisor - 1)
 
-    def _divide(self, value: Value, divisor: int, high: int = UNKNOWN) -> tuple[Value, Value]:
+    def _divide(
+        self, value: Value, divisor: int, high: int = UNKNOWN, below: int = 0
+    ) -> tuple[Value, Value]:
+        """Quotient, rounded down, and remainder of a value from ``-below`` to ``high``."""
         if isinstance(value.constant, int) and value.type == "i64":
             return i64(value.constant // divisor), i64(value.constant % divisor)
         parts = self._parts.get(value.number)
         if parts is not None and 0 <= parts[1] % divisor < math.gcd(parts[2], divisor):  # no carry
             start, by, _ = parts
-            quotient, rest = self._divide(start, divisor)
+            quotient, rest = self._divide(start, divisor, below=below + max(by, 0) if below else 0)
             if parts[2] % divisor == 0:
                 rest = i64(0)
             return self.add(quotient, i64(by // divisor)), self.add(rest, i64(by % divisor))
         narrow = value.type[0] == "<" and high < 1 << 31  # vectors of i32 have a fast multiply-high
 
         def emit() -> Value:
+            if below and divisor.bit_count() == 1:
+                return self.builder.binary("ashr", value, i64(divisor.bit_length() - 1))
+            if below:
+                more = -(-below // divisor)
+                moved = self.builder.binary("add", value, i64(more * divisor))
+                return self.builder.binary(
+                    "sub", self.builder.binary("udiv", moved, i64(divisor)), i64(more)
+                )
             if not narrow:
                 return self.builder.binary("udiv", value, llvm_ir.integer(value.type, divisor))
             type_ = llvm_ir.vector("i32", llvm_ir.lanes_of(value.type))
@@ -430,7 +443,7 @@ class Generator:
             short = self.builder.binary("udiv", short, llvm_ir.integer(type_, divisor))
             return self.builder.cast("zext", short, value.type)
 
-        quotient = self.pure(("udiv", value, divisor), (value,), emit)
+        quotient = self.pure(("udiv", value, divisor, below), (value,), emit)
         return quotient, self.sub(value, self.mul(quotient, llvm_ir.integer(value.type, divisor)))
 
     def linear(self, index: Sequence[Coordinate], dims: Sequence[int]) -> Coordinate:

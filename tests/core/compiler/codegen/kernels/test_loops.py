@@ -460,6 +460,19 @@ def test_padding_to_size_one(low, high, dims):
     check(fusion("loop", [x, z], root))
 
 
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_lanes_before_an_array_are_divided_with_those_in_it(n):
+    """Along padded rows of a part of a broadcast array, whose places are quotients, lanes begin before the array."""
+    x, z = parameters(S(F32, (4, 3, n)), S(F32))
+    wide = hlo.broadcast(x, (4, 2, 3, n, n), (0, 2, 3))
+    flat = op("reshape", S(F32, (24 * n * n,)), wide)
+    part = op("slice", S(F32, (6 * n,)), flat, starts=(0,), limits=(6 * n,), strides=(1,))
+    rows = op("reshape", S(F32, (6, n)), part)
+    padded = op("pad", S(F32, (10, n)), rows, z, low=(2, 0), high=(2, 0), interior=(0, 0))
+    root = op("transpose", S(F32, (n, 10)), padded, dimensions=(1, 0))
+    check(fusion("loop", [x, z], root))
+
+
 @pytest.mark.parametrize("cpu", ["host", "x86-64-v2"])
 @pytest.mark.parametrize("dtype", [U8, BF16, F32, F64], ids=str)
 @pytest.mark.parametrize("interior", [1, 3, 7, 15])
