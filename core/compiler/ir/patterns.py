@@ -252,3 +252,9 @@ def reshape_groups(a: Sequence[int], b: Sequence[int]) -> list[tuple[list[int], 
                 break
         groups.append((ours, theirs))
     return groups
+
+
+def only_part(part: tuple[int, ...], whole: tuple[int, ...]) -> int | None:
+    """The only dimension along which ``part`` is shorter than ``whole``."""
+    shorter = [d for d, size in enumerate(whole) if part[d] != size]
+    return shorter[0] if len(shorter) == 1 else None

@@ -13,7 +13,7 @@ from typing import Final
 
 from ..ir.hlo import Computation, Instruction, TupleShape, constant, parameter
 from ..ir.moves import concatenate, cut
-from ..ir.patterns import constant_value, splat
+from ..ir.patterns import constant_value, only_part, splat
 from ..ir.trip_counts import Steps
 from .rewrite import substitute
 
@@ -75,7 +75,7 @@ def _recurrence(
         return None
     if any(i.operands.count(p) > 1 for i in (update, *reads)):
         return None
-    dimension = _only_part(update.operands[1].dims, p.dims)
+    dimension = only_part(update.operands[1].dims, p.dims)
     if dimension is None or update.operands[1].dims[dimension] != 1:
         return None
     line = steps.line(update.operands[2 + dimension])
@@ -91,7 +91,7 @@ def _recurrence(
         size = r.dims[dimension]
         start = r.operands[1 + dimension]
         at = steps.line(start)
-        if _only_part(r.dims, p.dims) != dimension or at is None or at[1] != slope:
+        if only_part(r.dims, p.dims) != dimension or at is None or at[1] != slope:
             return None
         if not steps.stays_in(start, 0, rows - size):
             return None
@@ -104,12 +104,6 @@ def _recurrence(
     if depth > DEEPEST:
         return None
     return _Recurrence(n, dimension, update, first, slope, places, depth)
-
-
-def _only_part(part: tuple[int, ...], whole: tuple[int, ...]) -> int | None:
-    """The only dimension along which ``part`` is shorter than ``whole``."""
-    shorter = [d for d, size in enumerate(whole) if part[d] != size]
-    return shorter[0] if len(shorter) == 1 else None
 
 
 def _carried(loop: Instruction, found: list[_Recurrence]) -> Instruction:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from ..ir.hlo import Computation, Instruction, Module
+from ..ir.hlo import Instruction, Module
+from ..ir.patterns import only_part
 from ..ir.trip_counts import Steps
-from .rewrite import map_computations, prune
+from .rewrite import map_computations, sweep
 
 
 def forget_overwritten(module: Module) -> Module:
@@ -15,29 +16,17 @@ def forget_overwritten(module: Module) -> Module:
     loops = [i for c in module.computations() for i in c.instructions if i.opcode == "while"]
     if not any(r.opcode == "dynamic-update-slice" for i in loops for r in i.called[1].results):
         return module
-    return map_computations(module, _forget_in)
+    return map_computations(module, lambda c: sweep(c, _forget))
 
 
-def _forget_in(computation: Computation) -> Computation:
-    mapped: dict[Instruction, Instruction] = {}
-    output: list[Instruction] = []
-    changed = False
-    for instruction in computation.instructions:
-        new = instruction.with_operands([mapped[o] for o in instruction.operands])
-        if instruction.opcode == "while":
-            operands = list(new.operands)
-            for n in _overwritten(new):
-                operands[n] = Instruction("allocate-buffer", operands[n].shape)
-                output.append(operands[n])
-                changed = True
-            new = new.with_operands(operands)
-        mapped[instruction] = new
-        output.append(new)
-    if not changed:
-        return computation
-    return prune(
-        Computation(computation.name, computation.parameters, output, mapped[computation.root])
-    )
+def _forget(loop: Instruction) -> Instruction | None:
+    found = _overwritten(loop) if loop.opcode == "while" else []
+    if not found:
+        return None
+    operands = list(loop.operands)
+    for n in found:
+        operands[n] = Instruction("allocate-buffer", operands[n].shape)
+    return loop.with_operands(operands)
 
 
 def _overwritten(loop: Instruction) -> list[int]:
@@ -81,10 +70,9 @@ def _written(
 def _covers(update: Instruction, steps: Steps) -> bool:
     """Whether the steps of a loop write all elements: blocks one after the other, or from the last to the first."""
     target, block, *starts = update.operands
-    parts = [d for d, size in enumerate(target.dims) if block.dims[d] != size]
-    if len(parts) != 1:
+    d = only_part(block.dims, target.dims)
+    if d is None:
         return False
-    (d,) = parts
     size = block.dims[d]
     if not size or size * steps.count != target.dims[d]:
         return False

@@ -100,15 +100,18 @@ def tables(x, table):
     return lax.fori_loop(0, 4, lambda i, x: 0.5 * x + table[(x * 4).astype(jnp.int32)], x)
 
 
-def overwritten_history(h):
-    """All rows are written: into another array than the one that is read."""
-
+def write_history(h, steps):
     def step(i, s):
         x, written = s
         x = x * 0.5 + h[i]
         return x, lax.dynamic_update_index_in_dim(written, x, 4 - i, 0)
 
-    return lax.fori_loop(0, 5, step, (h[0] * 0, h))[1]
+    return lax.fori_loop(0, steps, step, (h[0] * 0, h))[1]
+
+
+def overwritten_history(h):
+    """All rows are written: into another array than the one that is read."""
+    return write_history(h, 5)
 
 
 RIGHT = {
@@ -231,13 +234,7 @@ def history_read(x, h):
 
 def history_of_itself(h):
     """The array that is written, but for a row, is also read as it was before the loop."""
-
-    def step(i, s):
-        x, written = s
-        x = x * 0.5 + h[i]
-        return x, lax.dynamic_update_index_in_dim(written, x, 4 - i, 0)
-
-    return lax.fori_loop(0, 4, step, (h[0] * 0, h))[1]
+    return write_history(h, 4)
 
 
 def own_table(x):
