@@ -87,12 +87,10 @@ bool InterruptedBySignal() {
   return raised;
 }
 
-int SignalPollMilliseconds() { return OnMainThread() && ThePython().IsRunning() ? 100 : -1; }
-
 int64_t WithSignalPoll(int64_t wait) {
-  const int64_t most = SignalPollMilliseconds();
-  if (most < 0) return wait;
-  return wait < 0 ? most : std::min(wait, most);
+  constexpr int64_t kMost = 100;
+  if (!OnMainThread() || !ThePython().IsRunning()) return wait;
+  return wait < 0 ? kMost : std::min(wait, kMost);
 }
 
 bool KeepInterrupt() {

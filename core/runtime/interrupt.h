@@ -4,7 +4,7 @@
 // waiting in here for minutes, without Python's lock. The kernel gives a process's signals to its
 // main thread, so that a poll() there returns EINTR: whoever waits calls InterruptedBySignal()
 // then. A signal that came before the poll(), while the thread was working in here, interrupts
-// nothing, so that no poll() of that thread is longer than SignalPollMilliseconds(), and
+// nothing, so that no poll() of that thread is longer than WithSignalPoll() allows, and
 // InterruptedBySignal() is called behind each one that ends without an event. It is not called more
 // often because it waits for Python's lock.
 //
@@ -24,11 +24,8 @@ namespace tripont {
 // kept, and raised as soon as Python code goes on. False on other threads than the main one.
 bool InterruptedBySignal();
 
-// How long the calling thread may wait for an event until it calls InterruptedBySignal() again; -1,
-// for ever, on other threads than the main one and in processes without Python.
-int SignalPollMilliseconds();
-
-// `wait` milliseconds (-1: for ever), or SignalPollMilliseconds() where that is less.
+// How long the calling thread waits for an event until it calls InterruptedBySignal() again: `wait`
+// milliseconds (-1: for ever), or 100 where that is less and it is the main thread of a Python.
 int64_t WithSignalPoll(int64_t wait);
 
 // Keeps Python's current error in the same way: a KeyboardInterrupt or SystemExit that ended a
