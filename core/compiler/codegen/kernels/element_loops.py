@@ -269,12 +269,14 @@ class _Block:
             with self.along(outer, start) as inside:
                 for n in self.strips:
                     g.readers[body.parameters[n]] = self.read_strip(n, body.parameters[n], inside)
+                # Everything is computed before a strip is stored, as updates may be of what a state was.
                 values = {n: self.numbers(body.results[n]) for n in self.strips}
+                updates = {n: self.update(body.results[n]) for n in self.in_memory}
                 for n, numbers in values.items():
                     for k, value in enumerate(numbers.values()):
                         g.store(self.strips[n], (fixed(k), inside), value)
-                for n, array in self.in_memory.items():
-                    self.update(body.results[n], array)
+                for n, update in updates.items():
+                    self.store(self.in_memory[n], update)
             following += self.following(loop, keys)
             self.decide(loop, keys, following, more)
         states = self.unpacked(loop, keys, self.ended)
@@ -352,7 +354,7 @@ class _Block:
             self.step(body)
             following += self.following(loop, keys)
             for n, array in in_memory.items():
-                self.update(body.results[n], array)
+                self.store(array, self.update(body.results[n]))
             self.decide(loop, keys, following, more)
         return self.unpacked(loop, keys, self.ended)
 
@@ -490,18 +492,28 @@ class _Block:
 
         return read
 
-    def update(self, i: hlo.Instruction, array: Array) -> None:
-        """A dynamic-update-slice of an array in memory."""
+    def update(self, i: hlo.Instruction) -> list[tuple[Index, Element]]:
+        """What a dynamic-update-slice of an array in memory writes, with each number's place."""
         g = self.g
         target, update, *starts = i.operands
         offsets = [
             start_coordinate(g, start, (), dim - size)
             for start, dim, size in zip(starts, target.dims, update.dims, strict=True)
         ]
-        for place, value in self.numbers(update).items():
-            index = self.index(update, place)
-            moved = tuple(g.sum(c, offset) for c, offset in zip(index, offsets, strict=True))
-            g.store(array, moved, value)
+        return [
+            (
+                tuple(
+                    g.sum(c, offset)
+                    for c, offset in zip(self.index(update, place), offsets, strict=True)
+                ),
+                value,
+            )
+            for place, value in self.numbers(update).items()
+        ]
+
+    def store(self, array: Array, update: list[tuple[Index, Element]]) -> None:
+        for index, value in update:
+            self.g.store(array, index, value)
 
     # ----------------------------------------------------------------------------------------------------- its end
     def goes_on(self, loop: hlo.Instruction, states: dict[int, Numbers]) -> Value:

@@ -133,6 +133,23 @@ def test_strips(size):
     assert form_of(fusion).is_strip == (size >= 32)
 
 
+@pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize("size", [17, 130, 4099])
+def test_rows_of_what_a_state_was(cpu, size):
+    """What a step writes of a state that it replaces by something else, which no other value reads."""
+
+    def shift(a, b, c, xs):
+        def step(state, x):
+            a, b, c = state
+            return (b * 0.5, c + x, x), (a, a + c, b)
+
+        return lax.scan(step, (a, b, c), xs)
+
+    arguments = [f32(size, seed=n) for n in range(3)]
+    fusion = check(shift, [*arguments, f32(7, size, seed=3)], cpu, tolerance=0)
+    assert size == 17 or form_of(fusion, cpu).is_strip
+
+
 def test_short_steps_stay_in_registers():
     assert not form_of(fusion_of(elementwise, [f32(4096), f32(4096)])).is_strip
     assert not form_of(fusion_of(frozen, [f32(4096, 3), f32(4096)])).is_strip
@@ -398,8 +415,12 @@ def random_loop(seed: int, few: bool = False):
         def function(x, y, xs):
             def step(s, r):
                 i, x, y = s
-                x, y = body(i, x, y)
-                return (i + 1, x + r, y), (x, jnp.sum(y, axis))
+                a, b = body(i, x, y)
+                # Former states are written where the numbers of choices say so.
+                former = len(choices) % 2 and (b * 0.5 if choices[0][3] % 2 else r, x)
+                return (i + 1, a + r, former[0] if former else b), (
+                    (y, former[1]) if former else (a, jnp.sum(b, axis))
+                )
 
             return lax.scan(step, (jnp.int32(0), x, y), xs, reverse=unknown)
 
