@@ -6,6 +6,7 @@ import ctypes
 import itertools
 import mmap
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 from tripont.core.compiler.codegen.kernels.emit import EmittedKernel, emit_kernel
@@ -41,13 +42,24 @@ class LoadedImage:
         return kind(self.base + self.symbols[name])
 
 
+_PATTERN: Final = 0xA5
+
+
 def aligned(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
     """An array at a multiple of 64 bytes, surrounded by guard bytes, filled with a pattern."""
     dtype = np.dtype(dtype)
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    raw = np.full(size + 192, 0xA5, np.uint8)
+    raw = np.full(size + 192, _PATTERN, np.uint8)
     start = -raw.ctypes.data % 64 + 64
     return np.ndarray(tuple(shape), dtype, raw.data, start)
+
+
+def check_guards(array: np.ndarray) -> None:
+    """That nothing was written beside an array of :func:`aligned`."""
+    raw = np.frombuffer(array.base, np.uint8)  # type: ignore[call-overload]
+    start = array.ctypes.data - raw.ctypes.data
+    outside = np.concatenate([raw[:start], raw[start + array.nbytes :]])
+    assert (outside == _PATTERN).all(), f"a kernel wrote beside its {array.dtype}{array.shape}"
 
 
 class Kernel:
@@ -82,6 +94,9 @@ class Kernel:
         cuts = sorted({0, count, *(s for s in splits if 0 < s < count)})
         for begin, end in reversed(list(itertools.pairwise(cuts))):
             self.function(ctypes.addressof(pointers), begin, end)
+        for array in arrays:
+            if isinstance(array.base, memoryview):
+                check_guards(array)
 
 
 def fusion(

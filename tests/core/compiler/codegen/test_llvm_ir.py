@@ -142,3 +142,21 @@ def test_local_arrays_of_one_name_are_equal() -> None:
     assert module.local_array("f", "float", 8, 0) == place
     with pytest.raises(ValueError, match="two arrays"):
         module.local_array("f", "float", 9, 0)
+
+
+def stored(lanes: list[int]) -> list[str]:
+    """What is written for a store of 16-bit integers that were truncated, in some lanes."""
+    module = KeepingModule()
+    b = Builder(module, "f", ["<16 x i32>", "ptr"])
+    mask = llvm_ir.lanes_constant("i1", [n in lanes for n in range(16)])
+    b.masked_store(b.cast("trunc", b.arguments[0], "<16 x i16>"), b.arguments[1], 2, mask)
+    b.ret()
+    b.finish()
+    (block,) = module.functions["f"].blocks
+    return [i.code for i in block.instructions if i.code != "ret"]
+
+
+def test_a_masked_store_of_one_lane_is_a_store_of_its_element() -> None:
+    assert stored([0]) == ["trunc", "extractelement", "store"]
+    assert stored([5]) == ["trunc", "extractelement", "getelementptr", "store"]
+    assert stored([0, 1]) == ["trunc", "masked store"]

@@ -190,3 +190,24 @@ def test_aarch64_code_that_is_too_far_away(kind: int, nearest: int, too_far: int
     with pytest.raises(CompileError, match="too large for AArch64") as error:
         linker._apply_aarch64(code, kind, 0, too_far, 0)
     assert error.value.code == "UNIMPLEMENTED"
+
+
+def stores_of_one_lane(mask: str) -> str:
+    return f"""
+    define void @f(ptr %x, ptr %y) {{
+      %v = load <16 x i32>, ptr %x, align 4
+      %t = trunc <16 x i32> %v to <16 x i16>
+      call void @llvm.masked.store.v16i16.p0(<16 x i16> %t, ptr align 2 %y, <16 x i1> {mask})
+      ret void
+    }}
+    declare void @llvm.masked.store.v16i16.p0(<16 x i16>, ptr, <16 x i1>)
+    """
+
+
+def test_stores_that_llvm_widens_are_found():
+    target = host.for_cpu("x86-64-v4")
+    lanes = ["i1 true", *["i1 false"] * 15]
+    with pytest.raises(CompileError, match=r"LLVM would write more than one element of %t"):
+        target.compile_text(stores_of_one_lane(f"<{', '.join(lanes)}>"))
+    lanes[1] = "i1 true"
+    assert target.compile_text(stores_of_one_lane(f"<{', '.join(lanes)}>")).symbols

@@ -157,6 +157,16 @@ def test_wide_rows_of_an_expensive_operand(dims, dtype):
         check(fusion("reduce", [x], found))
 
 
+@pytest.mark.parametrize("dtype", [BF16, F16, S8, F32], ids=str)
+@pytest.mark.parametrize("dims", [(2, 17), (3, 33), (5, 9)], ids=str)
+def test_rows_of_vectors_and_one_element(dims, dtype):
+    """The largest of x + y, which is written too: the row's last element alone, and nothing behind it."""
+    x, y = parameters(S(dtype, dims), S(dtype, dims[:1]))
+    more = op("add", x.shape, x, hlo.broadcast(y, dims, (0,)))
+    largest = reduce(more, (0, 1), "maximum", hlo.constant(-100, dtype))
+    check(fusion("reduce", [x, y], more, largest), rtol=0)
+
+
 def test_unsorted_results_of_a_reshaped_epilogue():
     (x,) = parameters(S(F32, (4, 6, 30)))
     total = reduce(x, (2,))
