@@ -69,6 +69,13 @@ def jax(seed: int) -> Case:
     return jax_functions.make(seed)
 
 
+def loops(seed: int) -> Case:
+    """Loops of JAX whose states are handed on, kept, swapped and written into arrays, in small whole numbers."""
+    from tests.fuzz import loop_functions
+
+    return loop_functions.make(seed)
+
+
 def bounded(seed: int) -> Case:
     """Arrays whose sizes depend on values."""
     from tests.fuzz import bounded as programs
@@ -107,6 +114,7 @@ FUZZERS: Final[dict[str, Fuzzer]] = {
         updates,
         floats,
         jax,
+        loops,
         bounded,
         large,
         large_floats,
