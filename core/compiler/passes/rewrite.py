@@ -56,15 +56,73 @@ def sweep(computation: Computation, rule: Rule, *, repeat: bool = True) -> Compu
     any number of new instructions on top of existing ones; those are given to the rule too
     (``repeat``). Instructions that nothing needs any longer are dropped.
     """
-    mapped: dict[Instruction, Instruction] = {}
-    output: list[Instruction] = []
-    placed: set[Instruction] = set()
-    changed = False
+    instructions = computation.instructions
+    for number, instruction in enumerate(instructions):
+        better = rule(instruction)
+        if better is not None and better is not instruction:
+            return _Sweep(rule, repeat, instructions[:number]).rest(computation, better)
+    return computation
 
-    def settle(instruction: Instruction) -> Instruction:
-        """Apply the rule until it has nothing to say; place what it made."""
-        for _ in range(MAXIMUM_REWRITES if repeat else 1):
-            better = rule(instruction)
+
+class _Sweep:
+    """A sweep from the first instruction that changes on. (A class, since a function that calls itself and knows the
+    instructions would keep them alive until the garbage collector comes.)
+    """
+
+    __slots__ = ("mapped", "output", "placed", "repeat", "rule")
+
+    def __init__(self, rule: Rule, repeat: bool, unchanged: tuple[Instruction, ...]) -> None:
+        self.rule = rule
+        self.repeat = repeat
+        # What has taken the place of an instruction, as far as it is another one.
+        self.mapped: dict[Instruction, Instruction] = {}
+        self.output = list(unchanged)
+        self.placed = set(unchanged)
+
+    def rest(self, computation: Computation, better: Instruction) -> Computation:
+        """The computation after the rule; ``better`` is what the rule gave for the first instruction that is left."""
+        mapped, output, placed, rule = self.mapped, self.output, self.placed, self.rule
+        first, *others = computation.instructions[len(output) :]
+        changed = self.settled(first, first, better)
+        for instruction in others:
+            now = instruction
+            for operand in instruction.operands:
+                if operand in mapped:
+                    now = self.with_mapped(instruction)
+                    break
+            found = rule(now)
+            if now is instruction and (found is None or found is now):
+                if now not in placed:
+                    placed.add(now)
+                    output.append(now)
+            elif self.settled(instruction, now, found):
+                changed = True
+        if not changed:
+            return computation
+        root = mapped.get(computation.root, computation.root)
+        return prune(Computation(computation.name, computation.parameters, output, root))
+
+    def settled(
+        self, instruction: Instruction, now: Instruction, better: Instruction | None
+    ) -> bool:
+        """Whether something else is placed for ``instruction``: what becomes of ``now``, the same on new operands."""
+        result = self.settle(now, better)
+        if result is instruction:
+            return False
+        self.mapped[instruction] = result
+        return True
+
+    def with_mapped(self, instruction: Instruction) -> Instruction:
+        """The instruction on what has taken the places of its operands."""
+        get = self.mapped.get
+        return instruction.with_operands([get(o, o) for o in instruction.operands])
+
+    def settle(self, instruction: Instruction, better: Instruction | None) -> Instruction:
+        """Apply the rule, which gave ``better``, until it has nothing to say; place what it made."""
+        mapped, placed = self.mapped, self.placed
+        for rewrites in range(1, 1 + (MAXIMUM_REWRITES if self.repeat else 1)):
+            if rewrites > 1:
+                better = self.rule(instruction)
             if better is None or better is instruction:
                 break
             if better in placed:
@@ -72,29 +130,20 @@ def sweep(computation: Computation, rule: Rule, *, repeat: bool = True) -> Compu
             fresh = [o for o in better.operands if o not in placed]
             if fresh:
                 for inner in unplaced(fresh, placed):
-                    new = inner.with_operands([mapped.get(o, o) for o in inner.operands])
-                    result = settle(new) if repeat else new
+                    result = self.with_mapped(inner)
+                    if self.repeat:
+                        result = self.settle(result, self.rule(result))
                     if result not in placed:
                         placed.add(result)
-                        output.append(result)
+                        self.output.append(result)
                     mapped[inner] = result
                     placed.add(inner)
-                better = better.with_operands([mapped.get(o, o) for o in better.operands])
+                better = self.with_mapped(better)
             instruction = better
         if instruction not in placed:
             placed.add(instruction)
-            output.append(instruction)
+            self.output.append(instruction)
         return instruction
-
-    for instruction in computation.instructions:
-        result = settle(instruction.with_operands([mapped[o] for o in instruction.operands]))
-        mapped[instruction] = result
-        if result is not instruction:
-            changed = True
-    if not changed:
-        return computation
-    root = mapped[computation.root]
-    return prune(Computation(computation.name, computation.parameters, output, root))
 
 
 def unplaced(roots: Iterable[Instruction], placed: Container[Instruction]) -> list[Instruction]:
