@@ -10,9 +10,8 @@ from .liveness import Group
 
 
 def place_in_arena(groups: Sequence[Group], allocation: int) -> int:
-    """Give every group without an allocation an offset in the arena; its size."""
-    placing = [g for g in groups if g.allocation is None]
-    events = sorted(placing, key=lambda g: (g.start, -g.size))
+    """Give every group an offset in the arena; its size."""
+    events = sorted(groups, key=lambda g: (g.start, -g.size))
     ending = sorted(((g.end, n) for n, g in enumerate(events)))
     free = FreeList()
     next_end = 0

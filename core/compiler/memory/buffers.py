@@ -10,7 +10,8 @@ one place (a loop's state) could not be joined, a copy moves them.
 
 Placing. Groups of parameters, constants and results have allocations of their own; the others get
 offsets in one temporary arena, by best fit along the time axis
-(:mod:`.arena`). Total cost O(n log n).
+(:mod:`.arena`), or lie in the memory of a result that is written later (:mod:`.lending`). Total cost
+O(n log n).
 
 Every control flow computation must have one caller (pass ``unshare_control_flow``), since values
 are known by their instruction.
@@ -39,6 +40,7 @@ from ..ir.errors import internal
 from ..ir.hlo import Instruction, Module
 from .arena import place_in_arena
 from .inplace import in_place_operands, must_share
+from .lending import lend
 from .liveness import FOREVER, Branches, Group, Liveness, Value
 
 LARGE_LITERAL: Final = 1 << 16  # bytes
@@ -167,10 +169,47 @@ def assign(module: Module) -> Assignment:
     final = _final_moves(results, aliases, parameters, fresh, allocations, live)
     moves[None, "results"] = _sequence(final, live.end, temporaries)
 
-    arena = place_in_arena([*_groups(live.all), *temporaries], len(allocations))
+    placing = [g for g in (*_groups(live.all), *temporaries) if g.allocation is None]
+    arena = _place(placing, _lenders(module, results, allocations), len(allocations))
     if arena:
         allocations.append(Allocation(ALLOCATION_TEMP, 0, arena))
     return Assignment(allocations, constants, live.values, moves, live.all)
+
+
+def _lenders(
+    module: Module, results: Sequence[Value], allocations: Sequence[Allocation]
+) -> list[Group]:
+    """The groups of results whose memory is the device's own and fresh: nobody sees it before the program ends.
+
+    A result that the runtime may make later, when somebody reads it (a transpose of another one), has no memory.
+    """
+    lenders = []
+    for number, value in enumerate(results):
+        group = value.group
+        own = allocations[group.allocation] if group.allocation is not None else None
+        if own is None or own.kind != ALLOCATION_RESULT or own.index != number:
+            continue
+        call = value.instruction
+        deferred = call.opcode == "library-call" and call.attributes["name"] == "transpose"
+        kinds = module.result_memory_kinds
+        if own.aliased_parameter < 0 and not deferred and (not kinds or kinds[number] == "device"):
+            lenders.append(group)
+    return lenders
+
+
+def _place(groups: Sequence[Group], lenders: Sequence[Group], arena: int) -> int:
+    """Place temporaries in the allocation ``arena`` or in the memory of lenders; the arena's size."""
+    size = place_in_arena(groups, arena)
+    loans = lend(groups, lenders)
+    if not loans:
+        return size
+    lent = {id(loan.group) for loan in loans}
+    rest = place_in_arena([g for g in groups if id(g) not in lent], arena)
+    if rest >= size:  # best fit is not the best of all
+        return place_in_arena(groups, arena)
+    for loan in loans:
+        loan.group.allocation, loan.group.offset = loan.lender.allocation, loan.offset
+    return rest
 
 
 def _allocate_results(

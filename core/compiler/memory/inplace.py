@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ..ir.hlo import Instruction, Shape
 from ..ir.patterns import UPDATES
 from ..ir.registry import OPS
@@ -55,9 +57,33 @@ def in_place_operands(instruction: Instruction) -> list[tuple[int, ...]]:
         values = [without_bitcasts(o) for o in instruction.operands]
         return [(n,) if values.count(v) == 1 else () for n, v in enumerate(values)]
     elif opcode == "library-call":
+        if instruction.attributes["name"] in FACTORED:
+            return _factored_in_place(instruction)
         operand = in_place_operand(instruction)
         return [(operand,)] if operand is not None else [()] * count
     return [()] * count
+
+
+# Calls of LAPACK's that copy operands to results and go on there (core/runtime/library/lapack_*.cc): the operands of
+# the first results.
+FACTORED: Final = {
+    "cholesky": (0,), "geqp3": (0, 1), "geqrf": (0,), "gees": (0,), "gehrd": (0,), "gesdd": (0,),
+    "gesvd": (0,), "getrf": (0,), "gtsv": (0, 1, 2, 3), "orgqr": (0,), "ormqr": (2,), "potrf": (0,),
+    "syevd": (0,), "sytrd": (0,), "triangular-solve": (1,), "tridiagonal-solve-perturbed": (3,), "trsm": (1,),
+}  # fmt: skip
+# Those of them that begin anew, with the operand, where many matrices at a time do not go; up to this order they may be
+# done many at a time (matrix_lanes.h).
+BEGIN_ANEW: Final = {"gesdd", "gesvd", "potrf", "syevd"}
+_MOST_ORDER_IN_LANES: Final = 64
+
+
+def _factored_in_place(call: Instruction) -> list[tuple[int, ...]]:
+    name = call.attributes["name"]
+    operands = FACTORED[name]
+    if name in BEGIN_ANEW and max(call.operands[0].dims[-2:]) <= _MOST_ORDER_IN_LANES:
+        operands = ()
+    unused = len(call.result_shapes) - len(operands)
+    return [*((n,) for n in operands), *(((),) * unused)]
 
 
 def _transforms_in_place(fft: Instruction) -> bool:

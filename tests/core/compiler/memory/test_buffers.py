@@ -58,12 +58,39 @@ def dot(a, b):
     )
 
 
-def test_chain_of_dots_reuses_two_blocks() -> None:
+def test_chain_of_dots_takes_one_block_beside_its_result() -> None:
     x, w = parameter(0, 16, 16), parameter(1, 16, 16)
     top = x
     for _ in range(10):
         top = dot(top, w)
-    assert arena(simulate(module([x, w], top))) == 2 * 16 * 16 * 4
+    assert arena(simulate(module([x, w], top))) == 16 * 16 * 4
+
+
+def test_a_chain_with_a_small_result_reuses_two_blocks() -> None:
+    x, w, v = parameter(0, 16, 16), parameter(1, 16, 16), parameter(2, 16, 1)
+    top = x
+    for _ in range(10):
+        top = dot(top, w)
+    assert arena(simulate(module([x, w, v], dot(top, v)))) == 2 * 16 * 16 * 4
+
+
+def test_a_result_that_takes_over_a_parameter_lends_nothing() -> None:
+    """Until it is written the parameter's content is there, which is read late."""
+    x, w = parameter(0, 16, 16), parameter(1, 16, 16)
+    top = x
+    for _ in range(3):
+        top = dot(top, w)
+    result = op("add", top, x)
+    simulation = simulate(module([x, w], result, input_output_aliases=((0, 0, False),)))
+    assert donated(simulation) == {0: 0}
+    assert arena(simulation) == 2 * 16 * 16 * 4
+
+
+def test_a_result_in_other_memory_lends_nothing() -> None:
+    x, w = parameter(0, 16, 16), parameter(1, 16, 16)
+    program = module([x, w], dot(dot(dot(x, w), w), w))
+    program.result_memory_kinds = ("pinned_host",)
+    assert arena(simulate(program)) == 2 * 16 * 16 * 4
 
 
 def test_elementwise_kernel_writes_over_its_dying_operand() -> None:
@@ -240,3 +267,14 @@ def test_free_list_reuses_and_merges() -> None:
     free.release(c, 64)
     assert free.take(320) == 192  # the free end grows
     assert free.top == 512
+
+
+@pytest.mark.parametrize(("last", "blocks"), [("convolution", 1), ("transpose", 2)])
+def test_a_result_that_may_be_made_later_lends_nothing(last: str, blocks: int) -> None:
+    """The runtime makes a transpose of another result when somebody reads it."""
+    top = x = parameter(0, 16, 16)
+    for name in ("convolution", "convolution", "convolution", last):
+        top = op("library-call", top, dims=(16, 16), name=name, config={})
+    found = buffers.assign(module([x], top))
+    temporary = [a.size for a in found.allocations if a.kind == artifact.ALLOCATION_TEMP]
+    assert temporary == [blocks * 16 * 16 * 4]

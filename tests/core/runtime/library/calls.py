@@ -15,6 +15,7 @@ from tripont.core.compiler.formats.artifact import (
     ALLOCATION_PARAMETER,
     ALLOCATION_RESULT,
     Allocation,
+    Copy,
     DebugInfo,
     LibraryCall,
     Operand,
@@ -44,8 +45,11 @@ def load(
     results: Sequence[Shape],
     attributes: dict[str, Any],
     constants: Sequence[int] = (),
+    in_place: Sequence[tuple[int, int]] = (),
 ) -> Any:
     """The executable that makes one call. ``constants``: the operands that are constants of the program.
+
+    ``in_place``: results, each with the operand that lies in its memory: a copy of a parameter.
 
     A call that the compiler never makes for this CPU, because oneDNN lacks the element types there, skips the test.
     """
@@ -70,6 +74,11 @@ def load(
     arrays = [
         Operand(Slice(n, 0, shape.bytes), shape) for n, shape in enumerate([*shapes, *results])
     ]
+    copies = []
+    for result, operand in in_place:
+        place = arrays[len(shapes) + result].slice
+        copies.append(Copy(place, arrays[operand].slice, debug=0))
+        arrays[operand] = Operand(place, shapes[operand])
     call = LibraryCall(
         name, tuple(arrays[: len(shapes)]), tuple(arrays[len(shapes) :]), attributes, 1e6, debug=0
     )
@@ -78,7 +87,7 @@ def load(
         parameters=tuple(parameters),
         results=tuple(Value(s) for s in results),
         allocations=tuple(allocations),
-        thunks=(call,),
+        thunks=(*copies, call),
         debug=(DebugInfo(f"{name}.1", f"jit(f)/{name}", "model.py", 7),),
         constants=pool,
     )
@@ -92,8 +101,9 @@ def run(
     results: Sequence[Shape],
     attributes: dict[str, Any],
     constants: Sequence[int] = (),
+    in_place: Sequence[tuple[int, int]] = (),
 ) -> list[Array]:
-    executable = load(name, operands, results, attributes, constants)
+    executable = load(name, operands, results, attributes, constants, in_place)
     return executable.run(device, [o for i, o in enumerate(operands) if i not in constants])  # type: ignore[no-any-return]
 
 

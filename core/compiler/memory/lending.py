@@ -1,0 +1,90 @@
+"""Temporaries in the memory of results that are not written yet.
+
+A result has its memory for the whole of an execution, but holds nothing until the program writes it. Until
+then the memory is lent to temporaries, the largest at the time at which most is alive first: only these make
+the arena smaller. Of several such times the last comes first, because what is alive when the result is written
+must stay in the arena, and what was alive before it can go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from ..formats.artifact import ALIGNMENT
+from .arena import rounded
+from .liveness import Group
+
+MOST_LOANS: Final = 256
+LEAST_PART: Final = (
+    256  # temporaries below this part of what is alive at the fullest time are not worth a look
+)
+
+
+@dataclass(slots=True)
+class Loan:
+    """``group`` lies in the memory of ``lender`` from ``offset`` on."""
+
+    group: Group
+    lender: Group
+    offset: int
+
+
+@dataclass(slots=True)
+class _Lender:
+    group: Group
+    taken: list[Loan] = field(default_factory=list)
+
+    def lend(self, group: Group) -> Loan | None:
+        """The first gap that is free as long as ``group`` is alive."""
+        if group.end >= self.group.start:
+            return None
+        offset = 0
+        for loan in self.taken:  # in the order of their offsets
+            if loan.group.end < group.start or group.end < loan.group.start:
+                continue
+            if offset + group.size <= loan.offset:
+                break
+            offset = max(offset, loan.offset + rounded(loan.group.size))
+        if offset + group.size > self.group.size:
+            return None
+        loan = Loan(group, self.group, offset)
+        self.taken.append(loan)
+        self.taken.sort(key=lambda other: other.offset)
+        return loan
+
+
+def lend(groups: Sequence[Group], lenders: Sequence[Group]) -> list[Loan]:
+    """Which of the ``groups`` of temporaries may lie in which result's memory. Nothing is moved yet."""
+    # Smaller ones first: a temporary takes the least that has room for it.
+    places = [_Lender(g) for g in sorted(lenders, key=lambda g: g.size) if g.size >= ALIGNMENT]
+    if not places:
+        return []
+    sizes = np.array([rounded(g.size) for g in groups], np.int64)
+    starts = np.array([g.start for g in groups], np.int64)
+    last = int(starts.max(initial=0))  # after this only less is alive
+    ends = np.array([min(g.end, last) for g in groups], np.int64)
+    changes = np.zeros(last + 2, np.int64)
+    np.add.at(changes, starts, sizes)
+    np.subtract.at(changes, ends + 1, sizes)
+    alive = np.cumsum(changes)
+    possible = ends < max(p.group.start for p in places)
+    loans: list[Loan] = []
+    while len(loans) < MOST_LOANS:
+        fullest = last + 1 - int(alive[::-1].argmax())
+        large = sizes * LEAST_PART > alive[fullest]
+        (now,) = np.nonzero(possible & large & (starts <= fullest) & (ends >= fullest))
+        for number in now[np.argsort(-sizes[now], kind="stable")]:
+            possible[number] = False
+            found = (place.lend(groups[number]) for place in places)
+            loan = next((loan for loan in found if loan is not None), None)
+            if loan is not None:
+                loans.append(loan)
+                alive[starts[number] : ends[number] + 1] -= sizes[number]
+                break
+        else:
+            break
+    return loans
