@@ -5,6 +5,7 @@ another run measured them.
 python -m benchmarks.rivals                     all programs on all rivals; goes on where the last run stopped
 python -m benchmarks.rivals cholesky attention  the programs whose names, kinds or sources have one of the words
 python -m benchmarks.rivals --fresh attention   measured again
+python -m benchmarks.rivals --memory            only the memory of programs whose times were measured
 python -m benchmarks.rivals --set-up            only makes the environments under build/rivals (10 GB, minutes)
 python -m benchmarks.rivals --list              the programs
 python -m benchmarks.rivals --write             docs/performance.md from everything that was measured on this machine
@@ -25,7 +26,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from . import limits, page
 from .environments import OURS, RIVALS, ROOT, Rival, set_up
 from .frameworks import function_of
-from .measure import REFERENCE, Rounds, Team, alone, run
+from .measure import REFERENCE, Rounds, Team, alone, memories, run
 from .program import Program, programs
 from .protocol import RivalError
 from .store import Store, commit, cpu_name, digest, instructions
@@ -75,6 +76,9 @@ def main(
     only_set_up: Annotated[
         bool, typer.Option("--set-up", help="only make the environments")
     ] = False,
+    only_memory: Annotated[
+        bool, typer.Option("--memory", help="only measure memory, of programs that were timed")
+    ] = False,
     list_programs: Annotated[bool, typer.Option("--list", help="only list the programs")] = False,
     write: Annotated[
         bool, typer.Option("--write", help="write docs/performance.md at the end")
@@ -102,12 +106,34 @@ def main(
         )
     team = Team({**ready, REFERENCE: replace(base, name=REFERENCE)}, threads)
     try:
-        measure_all(console, store, team, selected, ready, Rounds(seconds), lock, fresh, left_out)
+        if only_memory:
+            measure_memory(console, store, team, selected, ready)
+        else:
+            measure_all(
+                console, store, team, selected, ready, Rounds(seconds), lock, fresh, left_out
+            )
     finally:
         team.close()
     if write:
         page.write(PAGE, store)
         console.print(f"{PAGE} was written")
+
+
+def measure_memory(
+    console: Console, store: Store, team: Team, selected: list[Program], ready: dict[str, Rival]
+) -> None:
+    """Memory into results that stand; their times stay, and what failed then stays failed."""
+    for program in selected:
+        result = store.read(program.name)
+        if result is None or not (rows := store.rows(program, team.threads)):
+            console.print(f"{program.name} was not timed", highlight=False)
+            continue
+        timed = [name for name in ready if name in rows and not rows[name]["error"]]
+        peaks = memories(team, program, timed)
+        for name, peak in peaks.items():
+            rows[name] |= peak
+        store.write(program.name, result | {"rivals": rows, "memory_commit": commit()})
+        console.print(page.memory_line(program, peaks), highlight=False)
 
 
 def measure_all(

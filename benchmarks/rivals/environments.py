@@ -113,6 +113,14 @@ _TENSORFLOW = Environment("tensorflow", ("3.13", "3.12", "3.11"), ("tensorflow-c
 OURS: Final = "tripont"
 JAXLIBS: Final = ("jaxlib-0.4.31", "jaxlib-0.10.2", "jaxlib-newest")
 _ONLY_CPU: Final = {"JAX_PLATFORMS": "cpu"}
+# With these a process gives freed memory back at once, and holds what it uses: otherwise glibc keeps free memory at the
+# top of its arenas, which malloc_trim leaves alone, and our allocator keeps free blocks. Fresh memory costs time, so
+# nothing is timed in such a process.
+EXACT_MEMORY: Final = {
+    "MALLOC_ARENA_MAX": "1",
+    "MALLOC_MMAP_THRESHOLD_": str(64 << 10),
+    "TRIPONT_ALLOCATOR_CACHE": "0",
+}
 RIVALS: Final = {
     rival.name: rival
     for rival in (

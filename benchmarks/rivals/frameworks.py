@@ -11,25 +11,32 @@ import numpy as np
 
 from .program import Program
 
-Call = Callable[[], Any]  # runs the program and waits for its results
+Run = Callable[..., Any]  # runs the program on what was placed, and waits for its results
 
 
 class Framework:
-    """``prepare`` returns seconds of compiling (None where nothing is compiled) and a call; ``results`` NumPy
-    arrays of its value.
+    """``place`` makes of inputs what the program is called with; ``prepare`` returns seconds of compiling (None
+    where nothing is compiled) and what runs the program; ``results`` NumPy arrays of its value.
     """
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
 
-    def prepare(self, program: Program, inputs: Sequence[Any]) -> tuple[float | None, Call]:
+    def place(self, program: Program, inputs: Sequence[Any]) -> Sequence[Any]:
+        return inputs
+
+    def prepare(self, program: Program, placed: Sequence[Any]) -> tuple[float | None, Run]:
         raise NotImplementedError
 
     def evaluate(
         self, program: Program, several: Sequence[Sequence[Any]]
     ) -> list[list[np.ndarray]]:
         """The results for several inputs."""
-        return [self.results(self.prepare(program, inputs)[1]()) for inputs in several]
+        found = []
+        for inputs in several:
+            placed = self.place(program, inputs)
+            found.append(self.results(self.prepare(program, placed)[1](*placed)))
+        return found
 
     def results(self, value: Any) -> list[np.ndarray]:
         return [np.asarray(leaf) for leaf in leaves(value)]
@@ -51,9 +58,8 @@ def leaves(value: Any) -> list[Any]:
 
 
 class Numpy(Framework):
-    def prepare(self, program: Program, inputs: Sequence[Any]) -> tuple[float | None, Call]:
-        function = program.makers["numpy"]()
-        return None, lambda: function(*inputs)
+    def prepare(self, program: Program, placed: Sequence[Any]) -> tuple[float | None, Run]:
+        return None, program.makers["numpy"]()
 
     def version(self) -> str:
         import scipy
@@ -73,22 +79,25 @@ class Jax(Framework):
         self.jax = jax
         self.device = jax.devices(self.platform)[0]
 
-    def prepare(self, program: Program, inputs: Sequence[Any]) -> tuple[float | None, Call]:
+    def place(self, program: Program, inputs: Sequence[Any]) -> Sequence[Any]:
         jax = self.jax
         jax.config.update("jax_enable_x64", program.x64)
-        function = program.makers["jax"]()
         arrays = [jax.device_put(value, self.device) for value in inputs]
-        jax.block_until_ready(arrays)
+        return jax.block_until_ready(arrays)  # type: ignore[no-any-return]
+
+    def prepare(self, program: Program, placed: Sequence[Any]) -> tuple[float | None, Run]:
+        jax = self.jax
+        function = program.makers["jax"]()
         if not program.jit:
-            return None, lambda: jax.block_until_ready(function(*arrays))
+            return None, lambda *arrays: jax.block_until_ready(function(*arrays))
         compiled = jax.jit(function)
-        lowered = compiled.lower(*arrays)
+        lowered = compiled.lower(*placed)
         start = time.perf_counter()
         lowered.compile()
         seconds = time.perf_counter() - start
         # Users call the jitted function; it finds the program that was compiled, or compiles it once more before the
         # first turn.
-        return seconds, lambda: jax.block_until_ready(compiled(*arrays))
+        return seconds, lambda *arrays: jax.block_until_ready(compiled(*arrays))
 
     def evaluate(
         self, program: Program, several: Sequence[Sequence[Any]]
@@ -140,10 +149,11 @@ class Torch(Framework):
     def function(self, program: Program) -> Callable[..., Any]:
         return program.makers["torch"]()
 
-    def prepare(self, program: Program, inputs: Sequence[Any]) -> tuple[float | None, Call]:
-        function = self.function(program)
-        tensors = [self.tensor(value) for value in inputs]
-        return None, lambda: function(*tensors)
+    def place(self, program: Program, inputs: Sequence[Any]) -> Sequence[Any]:
+        return [self.tensor(value) for value in inputs]
+
+    def prepare(self, program: Program, placed: Sequence[Any]) -> tuple[float | None, Run]:
+        return None, self.function(program)
 
     def tensor(self, value: Any) -> Any:
         array = np.ascontiguousarray(value)
@@ -165,12 +175,11 @@ class Torch(Framework):
 class CompiledTorch(Torch):
     """The seconds of compiling are those of the first call."""
 
-    def prepare(self, program: Program, inputs: Sequence[Any]) -> tuple[float | None, Call]:
+    def prepare(self, program: Program, placed: Sequence[Any]) -> tuple[float | None, Run]:
         function = self.torch.compile(self.function(program), mode="default")
-        tensors = [self.tensor(value) for value in inputs]
         start = time.perf_counter()
-        function(*tensors)
-        return time.perf_counter() - start, lambda: function(*tensors)
+        function(*placed)
+        return time.perf_counter() - start, function
 
     def version(self) -> str:
         return f"{super().version()}, torch.compile"
@@ -183,7 +192,7 @@ class CompiledTorch(Torch):
 class Onnx(Framework):
     """The maker returns a model's bytes; its inputs are called x0, x1, ..."""
 
-    def prepare(self, program: Program, inputs: Sequence[Any]) -> tuple[float | None, Call]:
+    def prepare(self, program: Program, placed: Sequence[Any]) -> tuple[float | None, Run]:
         import onnxruntime
 
         model = program.makers["onnx"]()
@@ -194,10 +203,8 @@ class Onnx(Framework):
             model() if callable(model) else model, options, providers=["CPUExecutionProvider"]
         )
         seconds = time.perf_counter() - start
-        feeds = {
-            entry.name: value for entry, value in zip(session.get_inputs(), inputs, strict=True)
-        }
-        return seconds, lambda: session.run(None, feeds)
+        names = [entry.name for entry in session.get_inputs()]
+        return seconds, lambda *values: session.run(None, dict(zip(names, values, strict=True)))
 
     def version(self) -> str:
         import onnxruntime
@@ -216,13 +223,15 @@ class TensorFlow(Framework):
         tensorflow.config.threading.set_intra_op_parallelism_threads(threads)
         tensorflow.config.threading.set_inter_op_parallelism_threads(threads)
 
-    def prepare(self, program: Program, inputs: Sequence[Any]) -> tuple[float | None, Call]:
+    def place(self, program: Program, inputs: Sequence[Any]) -> Sequence[Any]:
+        return [self.tf.constant(value) for value in inputs]
+
+    def prepare(self, program: Program, placed: Sequence[Any]) -> tuple[float | None, Run]:
         function = self.tf.function(program.makers["tensorflow"]())
-        tensors = [self.tf.constant(value) for value in inputs]
         start = time.perf_counter()
-        concrete = function.get_concrete_function(*tensors)
+        concrete = function.get_concrete_function(*placed)
         seconds = time.perf_counter() - start
-        return seconds, lambda: [leaf.numpy() for leaf in leaves(concrete(*tensors))]
+        return seconds, lambda *tensors: [leaf.numpy() for leaf in leaves(concrete(*tensors))]
 
     def version(self) -> str:
         return f"TensorFlow {self.tf.__version__}"

@@ -6,15 +6,15 @@ import contextlib
 import fcntl
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from . import agreement
-from .environments import FOLDER, Rival, process_environment
+from .environments import EXACT_MEMORY, FOLDER, JAXLIBS, OURS, Rival, process_environment
 from .frameworks import function_of
 from .program import Program
 from .protocol import RivalError, Worker
@@ -22,6 +22,7 @@ from .protocol import RivalError, Worker
 PREPARE_SECONDS: Final = 300.0
 TURN_LIMIT_SECONDS: Final = 120.0
 REFERENCE: Final = "reference"
+HOLDERS: Final = (OURS, *JAXLIBS)  # the rivals whose memory is measured
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,13 @@ class Team:
     versions: dict[str, str] = field(default_factory=dict)
     workers: dict[str, Worker] = field(default_factory=dict)
 
-    def worker(self, name: str) -> Worker:
-        found = self.workers.get(name)
+    def worker(self, name: str, variables: Mapping[str, str] | None = None) -> Worker:
+        """The rival's process; with ``variables`` of its environment, one for these alone."""
+        key = " ".join([name, *(variables or {})])
+        found = self.workers.get(key)
         if found is None or not found.alive:
             rival = self.rivals[name]
+            rival = replace(rival, variables=rival.variables | dict(variables or {}))
             command = [
                 str(rival.environment.python), "-m", "benchmarks.rivals.worker", rival.framework,
                 str(self.threads), *self.modules,
@@ -69,7 +73,7 @@ class Team:
                 self.logs / f"{name}.log",
                 folder=self.folder(),
             )
-            self.workers[name] = found
+            self.workers[key] = found
             self.versions[name] = found.ask(60.0, do="describe")["version"]
         return found
 
@@ -137,7 +141,7 @@ def run(
     lock: Path | None = None,
     tell: Callable[[str], None] = lambda text: None,
 ) -> dict[str, dict[str, Any]]:
-    """Rival -> version, seconds of compiling, seconds a call (all turns), peak bytes; or ``error``."""
+    """Rival -> version, seconds of compiling, seconds a call (all turns), for some the peak bytes; or ``error``."""
     rows: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
@@ -178,7 +182,28 @@ def run(
                     except RivalError as error:
                         rows[name]["error"] = str(error)
                         timed.remove(name)
-    return rows
+    peaks = memories(team, program, timed, tell)
+    return {name: row | peaks.get(name, {}) for name, row in rows.items()}
+
+
+def memories(
+    team: Team,
+    program: Program,
+    names: Iterable[str],
+    tell: Callable[[str], None] = lambda text: None,
+) -> dict[str, dict[str, Any]]:
+    """Rival -> peak bytes, or ``error``; of those among ``names`` whose memory is measured."""
+    found: dict[str, dict[str, Any]] = {}
+    for name in names:
+        if name in HOLDERS and function_of(team.rivals[name].framework) in program.makers:
+            tell(f"{name}: memory")
+            try:
+                found[name] = team.worker(name, EXACT_MEMORY).ask(
+                    PREPARE_SECONDS, do="memory", program=program.name
+                )
+            except RivalError as error:
+                found[name] = {"error": f"memory: {error}"}
+    return found
 
 
 def minimum(row: Mapping[str, Any]) -> float:

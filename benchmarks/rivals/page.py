@@ -14,7 +14,7 @@ from .environments import JAXLIBS, OURS, RIVALS
 from .frameworks import function_of
 from .measure import Rounds, median, minimum
 from .program import Program, programs
-from .reasons import REASONS
+from .reasons import MEMORY_REASONS, REASONS
 from .store import Store
 
 HEADER = """# Performance against what people run
@@ -32,13 +32,16 @@ over our time. Programs for which neither says anything have none; peaks of elem
 fast products of are those of the fastest product by anybody. Above 100 % the limit was measured while other
 work disturbed it more than the program, or the data was nearer than a copy of its size. "Compile" is the
 time of the compiler alone, without caches, ours and that of the newest jaxlib; the first program of a run
-pays for the start of our compile worker. "Memory" is the most that the process holds while the program runs,
-above what it held before the inputs were made; ours (the compiler is another process) and that of the
-leanest jaxlib, with what its compiler left behind. A run that is asked for some rivals only leaves the
-figures of the others as another run measured them.
+pays for the start of our compile worker. "Memory" is the most that inputs, temporaries and results take at
+once, ours and that of the leanest jaxlib: how much more the process holds than before the inputs were placed,
+when it has run the program before, so that code, threads and what the compiler left behind are there already.
+It is measured in a process of its own, in which freed memory goes back to the system at once. A run that is asked
+for some rivals only leaves the figures of the others as another run measured them.
 """
 
 UNKNOWN = "not known yet"
+SAME_JAX = "jaxlib-0.10.2"  # whose programs are ours to the last operation
+COUNTED_BYTES = 1 << 18  # the kernel does not count a process's memory more exactly
 
 
 @dataclass(frozen=True)
@@ -113,6 +116,39 @@ def line(program: Program, rows: Mapping[str, Mapping[str, Any]]) -> str:
     )
 
 
+def megabytes(size: int) -> str:
+    return f"{size / 2**20:.{0 if size >= 100 * 2**20 else 1}f}"
+
+
+def peaks_of(result: Mapping[str, Any]) -> dict[str, int]:
+    """Rival -> peak bytes."""
+    rows = good(result["rivals"])
+    return {name: row["peak_bytes"] for name, row in rows.items() if "peak_bytes" in row}
+
+
+def memory_line(program: Program, peaks: Mapping[str, Mapping[str, Any]]) -> str:
+    """For the terminal: every rival's peak."""
+    return f"{program.name:28} " + ", ".join(
+        f"{name} {row.get('error') or megabytes(row['peak_bytes']) + ' MB'}"
+        for name, row in peaks.items()
+    )
+
+
+def memory_excesses(rows: Iterable[Row]) -> list[str]:
+    """The table of programs that take more memory than with XLA:CPU, from the same JAX."""
+    found = []
+    for row in rows:
+        peaks = peaks_of(row.result)
+        ours, theirs = peaks.get(OURS), peaks.get(SAME_JAX)
+        if ours is not None and theirs is not None and ours > theirs + COUNTED_BYTES:
+            reason = MEMORY_REASONS.get(row.program.name, UNKNOWN)
+            found.append((ours - theirs, row.program.name, ours, theirs, reason))
+    return [
+        f"| `{name}` | {megabytes(ours)} MB | {megabytes(theirs)} MB | {reason} |"
+        for _, name, ours, theirs, reason in sorted(found, reverse=True)
+    ]
+
+
 def geometric_mean(values: Iterable[float]) -> float:
     logs = [math.log(value) for value in values if value > 0 and math.isfinite(value)]
     return math.exp(sum(logs) / len(logs)) if logs else math.nan
@@ -182,6 +218,11 @@ def section(store: Store) -> tuple[str, str]:
         ]
     else:
         text.append("None.")
+    text += ["", f"### Memory above {SAME_JAX}'s", ""]
+    if excesses := memory_excesses(rows):
+        text += ["| program | ours | theirs | reason |", "|---|---|---|---|", *excesses]
+    else:
+        text.append("None.")
     if failures:
         text += ["", "### Left out", "", "| program | rival | why |", "|---|---|---|", *failures]
     return machine["cpu"], "\n".join(text) + "\n"
@@ -237,7 +278,8 @@ def table(rows: list[Row], limit: limits.Limits) -> Iterable[str]:
         mine = entries[OURS]
         newest = good(entries).get("jaxlib-newest", {})
         least = limit.least_seconds(row.program.bytes, row.program.flops, row.program.unit)
-        memories = [good(entries)[name]["peak_bytes"] for name in JAXLIBS if name in good(entries)]
+        peaks = peaks_of(row.result)
+        least_peak = min((peaks[name] for name in JAXLIBS if name in peaks), default=None)
         compiling = seconds(mine["compile_seconds"]) if mine["compile_seconds"] is not None else ""
         if compiling and newest.get("compile_seconds") is not None:
             compiling += f" / {seconds(newest['compile_seconds'])}"
@@ -251,8 +293,8 @@ def table(rows: list[Row], limit: limits.Limits) -> Iterable[str]:
             f"{against:.2f}" if math.isfinite(against) else "",
             f"{least / row.ours:.0%}" if least else "",
             compiling,
-            f"{mine['peak_bytes'] / 2**20:.0f}"
-            + (f" / {min(memories) / 2**20:.0f} MB" if memories else " MB"),
+            " / ".join(megabytes(p) for p in (peaks.get(OURS), least_peak) if p is not None)
+            + " MB",
         ]
         yield "| " + " | ".join(cells) + " |"
 

@@ -3,12 +3,14 @@
 | request | answer |
 |---|---|
 | ``describe`` | ``version`` |
-| ``prepare``: ``program``, ``results`` (a path) | ``compile_seconds`` or null, ``call_seconds``, ``peak_bytes`` |
+| ``prepare``: ``program``, ``results`` (a path) | ``compile_seconds`` or null, ``call_seconds`` |
 | ``reference``: ``program``, ``results`` (two paths), ``wide``, ``rounding`` | nothing: it is in the paths |
 | ``turn``: ``seconds`` | ``seconds``: those of every call of the program that was prepared last |
+| ``memory``: ``program`` | ``peak_bytes``: the most of inputs, results and temporaries at once |
 | ``limits`` | ``limits``: what the machine can do (rivals/limits.py) |
 
 A request is ``{"do": name, ...}``. ``prepare`` writes the results to the path, as .npz.
+``memory`` wants a process of its own (``environments.EXACT_MEMORY``): one that gives freed memory back at once.
 Every answer has ``error``: "" or what happened. What frameworks print goes to standard error. The process
 ends with its input, and with the process that started it.
 """
@@ -17,18 +19,20 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import gc
 import json
 import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 
 from . import limits
-from .frameworks import FRAMEWORKS, Call, Framework
-from .program import programs
+from .frameworks import FRAMEWORKS, Framework
+from .program import Program, programs
 
 PR_SET_PDEATHSIG: Final = 1
 LONG_SECONDS: Final = 0.5  # a call after which caches are the program's own
@@ -49,6 +53,8 @@ def resident_bytes(entry: str) -> int:
 
 
 def reset_peak() -> None:
+    """From here on VmHWM is the most that the process holds; what is freed is given back first."""
+    gc.collect()
     try:
         ctypes.CDLL(None).malloc_trim(0)
         with open("/proc/self/clear_refs", "w") as file:
@@ -69,7 +75,7 @@ class Worker:
     def __init__(self, framework: str, threads: int, more: tuple[str, ...]) -> None:
         self.framework: Framework = FRAMEWORKS[framework](threads)
         self.programs = programs(more)
-        self.call: Call | None = None
+        self.call: Callable[[], Any] | None = None
         self.call_seconds = 0.0
 
     def describe(self) -> dict[str, Any]:
@@ -99,23 +105,35 @@ class Worker:
         self.call = None
         self.framework.forget()
         entry = self.programs[program]
-        reset_peak()
-        before = resident_bytes("VmRSS")
-        inputs = entry.make_inputs()
-        compile_seconds, call = self.framework.prepare(entry, inputs)
-        value = call()
+        placed = self.framework.place(entry, entry.make_inputs())
+        compile_seconds, run = self.framework.prepare(entry, placed)
+        value = run(*placed)
         np.savez(results, *[saved(array) for array in self.framework.results(value)])
         del value
-        reset_peak()  # what compiling took is not the program's
         start = time.perf_counter()
-        call()
+        run(*placed)
         again = time.perf_counter() - start
-        self.call, self.call_seconds = call, again
-        return {
-            "compile_seconds": compile_seconds,
-            "call_seconds": again,
-            "peak_bytes": max(0, resident_bytes("VmHWM") - before),
-        }
+        self.call, self.call_seconds = lambda: run(*placed), again
+        return {"compile_seconds": compile_seconds, "call_seconds": again}
+
+    def memory(self, program: str) -> dict[str, Any]:
+        self.call = None
+        self.framework.forget()
+        entry = self.programs[program]
+        run = self.ran_once(entry)
+        reset_peak()
+        before = resident_bytes("VmRSS")
+        placed = self.framework.place(entry, entry.make_inputs())
+        reset_peak()  # what making the inputs took is not the program's
+        run(*placed)
+        return {"peak_bytes": max(0, resident_bytes("VmHWM") - before)}
+
+    def ran_once(self, program: Program) -> Callable[..., Any]:
+        """What runs the program, after a run: code, threads, libraries and what the compiler keeps are there."""
+        placed = self.framework.place(program, program.make_inputs())
+        _, run = self.framework.prepare(program, placed)
+        run(*placed)
+        return run
 
     def turn(self, seconds: float) -> dict[str, Any]:
         assert self.call is not None, "no program was prepared"

@@ -40,9 +40,19 @@ def hangs() -> Callable[..., Any]:
     return lambda x: time.sleep(60) if x.dtype == np.float32 else x.sum()
 
 
+def megabytes(random: np.random.Generator) -> tuple[np.ndarray]:
+    return (np.ones(8 << 20, np.int8),)
+
+
+def takes_memory() -> Callable[..., Any]:
+    """32 MB for a while beside the 8 of its input, then 8 for its result."""
+    return lambda x: x + np.int8(np.repeat(x, 4)[-1])
+
+
 PROGRAMS.add("fake_sum", "a sum", numbers, numpy=total, terms=1000, bytes=4000.0)
 PROGRAMS.add("fake_refusal", "refuses", numbers, numpy=refuse)
 PROGRAMS.add("fake_wrong", "is wrong", numbers, numpy=wrong_in_singles, terms=1000)
 PROGRAMS.add("fake_death", "ends its process", numbers, numpy=dies)
 PROGRAMS.add("fake_hang", "takes for ever", numbers, numpy=hangs)
 PROGRAMS.add("fake_other", "of another framework", numbers, torch=total)
+PROGRAMS.add("fake_memory", "takes 40 MB at once", megabytes, numpy=takes_memory, wide=False)

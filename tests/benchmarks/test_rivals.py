@@ -104,6 +104,21 @@ class TestProtocol:
             time.sleep(0.01)
         pytest.fail(f"the waiting process is in state {state}")
 
+    def test_memory_is_inputs_temporaries_and_results_whatever_ran_before(self, team: Team) -> None:
+        worker = team.worker("tripont", environments.EXACT_MEMORY)
+        assert worker is not team.worker("tripont")
+        for before in ("fake_sum", "fake_memory", "fake_memory"):
+            worker.ask(30.0, do="memory", program=before)
+            peak = worker.ask(30.0, do="memory", program="fake_memory")["peak_bytes"]
+            assert abs(peak - (40 << 20)) < 1 << 20  # pages are counted roughly
+
+    def test_memory_is_measured_of_us_and_of_jaxlibs(self, team: Team) -> None:
+        peaks = measure.memories(team, fake("fake_memory"), ["tripont", "other"])
+        assert list(peaks) == ["tripont"]
+        assert measure.memories(team, fake("fake_other"), ["tripont"]) == {}
+        (failed,) = measure.memories(team, fake("fake_refusal"), ["tripont"]).values()
+        assert failed["error"].startswith("memory: NotImplementedError")
+
     def test_a_worker_that_cannot_start_says_why(self, tmp_path: Path) -> None:
         with pytest.raises(RivalError, match="ended with 7"):
             Worker([sys.executable, "-c", "import os; os._exit(7)"], {}, tmp_path / "log")
@@ -161,9 +176,11 @@ class TestAgreement:
 
 OURS = {"seconds": [[1e-3, 2e-3], [1.5e-3, 2e-3]], "compile_seconds": 0.1, "peak_bytes": 1 << 20}
 THEIRS = {"seconds": [[5e-4, 4e-3]], "compile_seconds": 0.2, "peak_bytes": 2 << 20}
+OLDER = {"seconds": [[2e-3, 4e-3]], "compile_seconds": 0.2, "peak_bytes": 1 << 19}
 ROWS = {
     "tripont": {"error": "", "version": "t 1", **OURS},
     "jaxlib-newest": {"error": "", "version": "j 1", **THEIRS},
+    "jaxlib-0.10.2": {"error": "", "version": "j 0", **OLDER},
     "torch": {"error": "wrong: result 0", "version": "p 1"},
 }
 MACHINE = {
@@ -233,6 +250,7 @@ class TestPage:
             page, "programs", lambda: {n: fake(n) for n in ("fake_sum", "fake_hang")}
         )
         monkeypatch.setattr(page, "REASONS", {"fake_sum": "It sums twice."})
+        monkeypatch.setattr(page, "MEMORY_REASONS", {"fake_sum": "It keeps both sums."})
         results.write("limits", MACHINE)
         results.write("fake_sum", result_of("fake_sum"))
         path = tmp_path / "performance.md"
@@ -248,9 +266,18 @@ class TestPage:
     def test_minima_medians_limits_compile_time_and_memory(self, text: str) -> None:
         # 4,000 bytes at 0.5 GB/s are 8 us, 1 % of our millisecond.
         assert (
-            "| 1 ms | 500 us jaxlib-newest | 0.50 (2.00) | 0.50 | 1% | 100 ms / 200 ms | 1 / 2 MB |"
+            "| 1 ms | 500 us jaxlib-newest | 0.50 (2.00) | 0.50 | 1% | 100 ms / 200 ms | 1.0 / 0.5 MB |"
             in text
         )
+
+    def test_memory_above_that_of_the_same_jax_is_listed_with_its_reason(self, text: str) -> None:
+        assert "| `fake_sum` | 1.0 MB | 0.5 MB | It keeps both sums. |" in text
+
+    def test_a_rival_whose_memory_was_not_measured_has_none(self) -> None:
+        rows = {"tripont": ROWS["tripont"], "jaxlib-0.10.2": {"error": "", "seconds": [[1, 1]]}}
+        row = page.row_of(fake("fake_sum"), {"rivals": rows})
+        assert row is not None
+        assert page.memory_excesses([row]) == []
 
     def test_rivals_that_are_missing_or_wrong_are_named(self, text: str) -> None:
         assert "onnxruntime: no Python 3.99 was found" in text
