@@ -2,8 +2,8 @@
 
 A result has its memory for the whole of an execution, but holds nothing until the program writes it. Until
 then the memory is lent to temporaries, the largest at the time at which most is alive first: only these make
-the arena smaller. Of several such times the last comes first, because what is alive when the result is written
-must stay in the arena, and what was alive before it can go.
+the arena smaller. The last of several such times comes first, because what is alive when the result is
+written must stay in the arena, and what was alive before it can go.
 """
 
 from __future__ import annotations
