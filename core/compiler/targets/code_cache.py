@@ -3,21 +3,26 @@
 Programs that mean the same reach code generation as the same text, whichever framework they come from: names and
 places in the user's source are not part of the IR. So a program that JAX and PyTorch both run is compiled once. (The
 runtime's cache on disk is by the framework's bytes, and is asked before any compiler runs.) The host's code is kept
-by parts of modules (:mod:`.host.parts`), so programs that share kernels share code.
+by functions (:mod:`.host.parts`), so programs that share kernels share their code.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from typing import Final
-
-from .image import Image
+from typing import Final, Protocol
 
 # Bytes of code to keep; what was used longest ago goes first.
 LIMIT: Final = 64 << 20
 
-_images: OrderedDict[bytes, Image] = OrderedDict()
+
+class Code(Protocol):
+    """An image, or a function's part of one."""
+
+    code: bytes
+
+
+_kept: OrderedDict[bytes, Code] = OrderedDict()
 _size = 0
 _hits = 0
 _misses = 0
@@ -38,32 +43,32 @@ def key(target_fingerprint: str, ir: str) -> bytes:
     return hashlib.sha256(f"{target_fingerprint}\0{ir}".encode()).digest()
 
 
-def find(key: bytes) -> Image | None:
+def find(key: bytes) -> Code | None:
     """The code of a key from :func:`key`, if it was kept."""
     global _hits, _misses
-    image = _images.get(key)
-    if image is None:
+    code = _kept.get(key)
+    if code is None:
         _misses += 1
     else:
-        _images.move_to_end(key)
+        _kept.move_to_end(key)
         _hits += 1
-    return image
+    return code
 
 
-def keep(key: bytes, image: Image) -> None:
-    """Let :func:`find` find ``image``."""
+def keep(key: bytes, code: Code) -> None:
+    """Let :func:`find` find ``code``."""
     global _size
-    if key in _images:
+    if key in _kept:
         return
-    _images[key] = image
-    _size += len(image.code)
+    _kept[key] = code
+    _size += len(code.code)
     while _size > LIMIT:
-        _, oldest = _images.popitem(last=False)
+        _, oldest = _kept.popitem(last=False)
         _size -= len(oldest.code)
 
 
 def clear() -> None:
     """Forget everything."""
     global _size
-    _images.clear()
+    _kept.clear()
     _size = 0

@@ -182,10 +182,11 @@ class Compilation:
         if self.dump:
             return self.target.compile(module, dump=True)
         key = code_cache.key(self.target.identity, module.identity())
-        image = code_cache.find(key)
-        if image is None:
-            image = self.target.compile(module)
-            code_cache.keep(key, image)
+        kept = code_cache.find(key)
+        if isinstance(kept, Image):
+            return kept
+        image = self.target.compile(module)
+        code_cache.keep(key, image)
         return image
 
     def close(self) -> None:

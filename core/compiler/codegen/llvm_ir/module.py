@@ -118,7 +118,8 @@ class Module:
     def __str__(self) -> str:
         functions = [self._function(f, f.linkage) for f in self.functions.values()]
         declared = [name for name in sorted(self.declarations) if name not in self.functions]
-        return self._text(self.globals.values(), functions, declared, self.attributes)
+        tables = map(text.table_of, self.globals.values())
+        return self._text(tables, functions, declared, self.attributes)
 
     def identity(self) -> str:
         """All that its machine code depends on: the text, and which functions are called from outside."""
@@ -126,7 +127,7 @@ class Module:
 
     def _text(
         self,
-        globals_: Iterable[Global],
+        tables: Iterable[str],
         functions: Sequence[str],
         declared: Iterable[str],
         groups: Mapping[str, int],
@@ -135,7 +136,7 @@ class Module:
         declarations = [text.declaration(name, *self.declarations[name]) for name in declared]
         parts = [
             *self.header,
-            *map(text.table_of, globals_),
+            *tables,
             *functions,
             *declarations,
             *attributes,
@@ -147,7 +148,8 @@ class Module:
         return text.head_of(function, linkage, group) + function.body
 
     def part(self, names: Collection[str]) -> str:
-        """A module of the functions ``names`` and of what they use, as text, whatever else is in this one.
+        """A module of the functions ``names`` and of what they use, as text, whatever else is in this one. Each
+        function and each table is in a section of its own.
 
         Internal functions and tables go wherever they are used; of other functions that ``names`` call there is a
         copy, an internal one.
@@ -159,14 +161,29 @@ class Module:
         for function in self._reached(names):
             group = groups.setdefault(function.attributes, len(groups))
             linkage = function.linkage if function.name in own else "internal"
-            functions.append(text.head_of(function, linkage, group) + function.body)
+            functions.append(text.head_of(function, linkage, group, apart=True) + function.body)
             for used in function.references:
                 if used in self.globals:
                     tables.add(used)
                 elif used not in self.functions:
                     declared.add(used)
-        read = [self.globals[name] for name in sorted(tables)]
+        read = [text.table_of(self.globals[name], apart=True) for name in sorted(tables)]
         return self._text(read, functions, sorted(declared), groups)
+
+    def meaning(self, name: str) -> str:
+        """What the code of an external function depends on: its text and that of what it uses, but for its name."""
+        parts = []
+        used: dict[str, None] = {}
+        for function in self._reached([name]):
+            shown = function if function.name != name else replace(function, name="")
+            parts += [text.head_of(shown, "", 0), function.attributes, function.body]
+            used |= function.references
+        for name_ in used:
+            if name_ in self.globals:
+                parts.append(text.table_of(self.globals[name_]))
+            elif name_ not in self.functions:
+                parts.append(text.declaration(name_, *self.declarations[name_]))
+        return "\n".join(parts)
 
     def _reached(self, names: Iterable[str]) -> list[Function]:
         """The functions ``names`` and those that they call, each behind what it calls."""

@@ -19,22 +19,30 @@ def body_of(blocks: Iterable[Block]) -> str:
     return "\n".join(lines)
 
 
-def head_of(function: Function, linkage: str, group: int) -> str:
-    """The first line of a function whose attributes are those of a group."""
+def head_of(function: Function, linkage: str, group: int, *, apart: bool = False) -> str:
+    """The first line of a function whose attributes are those of a group. ``apart``: in a section of its own."""
     parameters = ", ".join(
         f"{a.type} {attributes + ' ' if attributes else ''}{a.ref}"
         for a, attributes in zip(function.arguments, function.parameter_attributes, strict=True)
     )
     linkage = linkage + " " if linkage else ""
-    return f"define {linkage}{function.result} @{function.name}({parameters}) #{group} {{\n"
+    section = f' section ".text.{function.name}"' if apart else ""
+    return (
+        f"define {linkage}{function.result} @{function.name}({parameters}) #{group}{section} {{\n"
+    )
 
 
-def table_of(table: Global, constant: str = "private unnamed_addr constant") -> str:
-    """A table of constants, or an array that the work-items of a group share. ``constant``: how a table is declared."""
+def table_of(
+    table: Global, constant: str = "private unnamed_addr constant", *, apart: bool = False
+) -> str:
+    """A table of constants, or an array that the work-items of a group share. ``constant``: how a table is declared;
+    ``apart``: in a section of its own.
+    """
     kind = f"[{table.length} x {table.element}]"
     if table.values is None:
         return f"{table.name} = internal addrspace(3) global {kind} undef, align 64"
-    return f"{table.name} = {constant} {kind} [{table.values}], align 64"
+    section = f', section ".rodata.{table.name.removeprefix("@")}"' if apart else ""
+    return f"{table.name} = {constant} {kind} [{table.values}]{section}, align 64"
 
 
 def declaration(name: str, result: str, arguments: Sequence[str]) -> str:

@@ -1,37 +1,39 @@
 """A module is compiled in parts: a large one by several processes, while the rest of it is still being written.
 
-A part is some functions that were written one after another, and what they use. It ends behind one function of some
-EVERY, whose own text decides, and at the latest when it is long enough. So the parts, and with them the code, depend on
-the module alone, and programs that have functions in common have parts in common, which a process compiles once
-(:mod:`..code_cache`). How many processes compile them depends on the machine and does not matter.
+A part is some functions that were written one after another, and what they use. The code of a function depends on the
+function and what it uses alone, and not on the part: each is in a section of its own, and LLVM's passes look at one
+function at a time. So functions that this process has compiled for another program are in no part
+(:mod:`..code_cache`), and the image, in which the functions stand in the order of the module, depends on the module
+alone. How many processes compile the parts depends on the machine and does not matter.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
-import zlib
 from typing import TYPE_CHECKING, Final
 
 from ...codegen import effort, llvm_ir
 from .. import code_cache
 from ..image import Image
 from ..target import Compilation
-from .linker import concatenate
+from .linker import Object, Section, link
 from .processes import Processes
 
 if TYPE_CHECKING:
     from .text_target import TextTarget
 
-# Characters of IR of the longest part, about a third of a second of LLVM; other processes help with longer modules.
+# Characters of IR of which other processes help with a module, about a third of a second of LLVM.
 PART = 1 << 18
-# A part adds a millisecond or two, as much as half a function of average length.
-EVERY = 8
+# Characters of IR of a part there: enough that what a part adds, two milliseconds, does not count.
+SHARE = 1 << 16
 # The same of one that is compiled quickly: each has all the functions that it calls.
-QUICK_PART = 1 << 20
+QUICK_SHARE = 1 << 20
 # A label that LLVM makes: of a block (.LBB3_1), constants (.LCPI3_0), a jump table, the end of a function. The number
 # is that of the function in its module.
 _LOCAL_LABEL: Final = re.compile(r"(\.L[A-Za-z_]+)(\d+)")
+
+_SWITCH: Final = "\n  switch "
 
 
 class Parts(Compilation):
@@ -44,16 +46,22 @@ class Parts(Compilation):
         super().__init__(target, dump)
         self._host = target
         self._cached = cached
-        self._seen = 0  # functions of the module that are in parts, or in these:
-        self._pending: tuple[list[str], list[str]] = ([], [])  # names of careful and quick ones
-        self._sizes = [0, 0]  # and the lengths of their texts
-        # Parts that nobody has begun with, and whether they are quick.
-        self._waiting: list[tuple[list[str], bool]] = []
+        self._seen = 0  # functions of the module that have been looked at
         self._written = 0  # length of all texts seen
-        self._keys: list[bytes] = []  # of the parts, in order
-        self._images: dict[int, Image] = {}  # by number of the part
-        # Parts without code yet, by number.
-        self._missing: dict[int, tuple[str, bool]] = {}
+        self._quick: dict[
+            str, bool
+        ] = {}  # of each external function, whether it is compiled quickly
+        self._new: list[str] = []  # those that nobody has looked for
+        self._keys: dict[str, bytes] = {}  # of those that somebody has
+        self._code: dict[str, tuple[Section, int]] = {}  # of those that are compiled
+        self._machine = 0
+        self._pending: tuple[list[str], list[str]] = (
+            [],
+            [],
+        )  # careful and quick ones that no part has
+        self._sizes = [0, 0]  # and the lengths of their texts
+        self._parts: list[tuple[str, bool]] = []  # each part's text, and whether it is quick
+        self._told = 0  # parts that other processes know
         self._processes: Processes | None = None
 
     def written(self, module: llvm_ir.Module) -> None:
@@ -64,102 +72,86 @@ class Parts(Compilation):
             self._written += function.size
             # Only LLVM's full effort leaves what loops carry in registers.
             quick = self._written > effort.CAREFUL and not function.carries_values
-            self._pending[quick].append(function.name)
-            self._sizes[quick] += function.size
-            longest = QUICK_PART if quick else PART
-            if self._sizes[quick] >= longest or (not quick and _ends_part(function)):
-                self._end_part(quick)
+            self._quick[function.name] = quick
+            self._new.append(function.name)
         if self._written >= PART:
-            self._begin(module)
+            self._look_up(module)
+            self._begin()
 
     def finish(self, module: llvm_ir.Module) -> Image:
         self.written(module)
-        self._end_part(False)
-        self._end_part(True)
-        if self._written < PART:
-            return self._finish_short(module)
-        self._begin(module)
-        made = {n: self._host.compile_text(*m, dump=self.dump) for n, m in self._missing.items()}
+        launched = module.launched
+        if launched is not None:  # what others call goes with them
+            self._new = [name for name in self._new if name in launched]
+        self._look_up(module)
+        for quick in (False, True):
+            self._end_part(module, quick)
+        self._begin()
         if self._processes is not None:
             made = self._processes.finish()
-        for number, image in made.items():
-            self._images[number] = image
-            if self._cached:
-                code_cache.keep(self._keys[number], image)
-        return self._whole(module, len(self._keys))
-
-    def _finish_short(self, module: llvm_ir.Module) -> Image:
-        """The image of a module that this process compiles alone, when it is complete."""
-        parts = []
-        for names, quick in self._waiting:
-            if module.launched is not None:  # what others call goes with them
-                names = [name for name in names if name in module.launched]
-            if names:
-                parts.append((names, quick))
-        if len(parts) <= 1:
-            return self._compile(str(module), parts[0][1] if parts else False)
-        for number, (names, quick) in enumerate(parts):
-            self._images[number] = self._compile(module.part(names), quick)
-        return self._whole(module, len(parts))
-
-    def _whole(self, module: llvm_ir.Module, count: int) -> Image:
-        """The image of the module, of its ``count`` parts."""
-        images = [self._images[number] for number in range(count)]
-        image = concatenate(images, self._host.is_x86)
+        else:
+            made = {
+                n: self._host.compile_object(*part, dump=self.dump)
+                for n, part in enumerate(self._parts)
+            }
+        for part in made.values():
+            self._take(part)
+        exported = self._keys if launched is None else launched & self._keys.keys()
+        functions = {name: self._code[name] for name in self._keys if name in exported}
+        image = link(functions, self._host.machine)
         if self.dump:
             # The parts number their attributes and metadata each on its own, so that their texts together are no
             # module: the whole goes through the passes once more, which takes a tenth of the time of the rest.
             image.optimised_ir = self._host.optimised_ir(str(module))
-            image.assembly = join_assembly([part.assembly for part in images])
+            image.assembly = join_assembly([made[n].assembly for n in range(len(self._parts))])
         return image
 
     def close(self) -> None:
         if self._processes is not None:
             self._processes.close()
 
-    def _end_part(self, quick: bool) -> None:
+    def _look_up(self, module: llvm_ir.Module) -> None:
+        """Find the code of all new functions; those without go into parts."""
+        for name in self._new:
+            quick = self._quick[name]
+            effort_ = "quick" if quick else "careful"
+            key = code_cache.key(f"{self.target.identity} {effort_}", module.meaning(name))
+            self._keys[name] = key
+            code = code_cache.find(key) if self._cached else None
+            if isinstance(code, Section):
+                self._code[name] = code, 0
+                continue
+            # A table of jumps is in one section with those of other functions, so nothing else is in its part.
+            alone = _SWITCH in module.functions[name].body
+            if alone:
+                self._end_part(module, quick)
+            self._pending[quick].append(name)
+            self._sizes[quick] += module.functions[name].size
+            if alone or self._sizes[quick] >= (QUICK_SHARE if quick else SHARE):
+                self._end_part(module, quick)
+        self._new.clear()
+
+    def _end_part(self, module: llvm_ir.Module, quick: bool) -> None:
         if self._pending[quick]:
-            self._waiting.append(([*self._pending[quick]], quick))
+            self._parts.append((module.part(self._pending[quick]), quick))
             self._pending[quick].clear()
             self._sizes[quick] = 0
 
-    def _begin(self, module: llvm_ir.Module) -> None:
-        """Find the code of all parts that are waiting. What is missing is made by other processes if it is long."""
-        for names, quick in self._waiting:
-            text = module.part(names)
-            number = len(self._keys)
-            key = self._key(text, quick)
-            self._keys.append(key)
-            image = code_cache.find(key) if self._cached else None
-            if image is not None:
-                self._images[number] = image
-            else:
-                self._missing[number] = text, quick
-        self._waiting.clear()
-        if self._processes is None and sum(len(text) for text, _ in self._missing.values()) >= PART:
+    def _begin(self) -> None:
+        """Have other processes compile the parts, if those are long together."""
+        if self._processes is None and sum(len(text) for text, _ in self._parts) >= PART:
             self._processes = Processes(self._host, self.dump)
         if self._processes is not None:
-            for number, (text, quick) in self._missing.items():
-                self._processes.put(number, text, quick)
-            self._missing.clear()
+            for number in range(self._told, len(self._parts)):
+                self._processes.put(number, *self._parts[number])
+            self._told = len(self._parts)
 
-    def _compile(self, text: str, quick: bool) -> Image:
-        """The code of a module or part, made by this process if it is not kept."""
-        key = self._key(text, quick)
-        image = code_cache.find(key) if self._cached else None
-        if image is None:
-            image = self._host.compile_text(text, quick, dump=self.dump)
-            if self._cached:
-                code_cache.keep(key, image)
-        return image
-
-    def _key(self, text: str, quick: bool) -> bytes:
-        return code_cache.key(f"{self.target.identity} {'quick' if quick else 'careful'}", text)
-
-
-def _ends_part(function: llvm_ir.Function) -> bool:
-    """Whether a part ends behind this function, if not before. Its name does not matter: it is the program's."""
-    return zlib.crc32(function.body.encode()) % EVERY == 0
+    def _take(self, part: Object) -> None:
+        """Know the code of a part's functions."""
+        for name, (section, offset) in part.functions.items():
+            self._code[name] = section, offset
+            if self._cached and offset == 0:
+                code_cache.keep(self._keys[name], section)
 
 
 def join_assembly(parts: list[str]) -> str:

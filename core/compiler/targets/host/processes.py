@@ -16,9 +16,9 @@ import termios
 from typing import TYPE_CHECKING, Final
 
 from ..child import Child, KilledError
-from ..image import Image
 
 if TYPE_CHECKING:
+    from .linker import Object
     from .text_target import TextTarget
 
 MOST: Final = 3  # beside the one that writes the module
@@ -37,7 +37,7 @@ class Processes:
         self._target = target
         self._dump = dump
         self._jobs: dict[int, tuple[bool, int, int]] = {}
-        self._images: dict[int, Image] = {}  # what this process has compiled
+        self._made: dict[int, Object] = {}  # what this process has compiled
         self._texts = os.memfd_create("tripont-parts")
         self._size = 0
         self._read, self._write = os.pipe()
@@ -58,7 +58,7 @@ class Processes:
             self._take()
         self._tell(number, quick, start, self._size)
 
-    def finish(self) -> dict[int, Image]:
+    def finish(self) -> dict[int, Object]:
         """All parts' code by their numbers, when everything is compiled.
 
         What a child took that was killed, this process compiles when the others have ended: there is more memory then.
@@ -70,11 +70,11 @@ class Processes:
             pass
         while self._children:
             with contextlib.suppress(KilledError):
-                self._images |= pickle.loads(self._children.pop().result())
+                self._made |= pickle.loads(self._children.pop().result())
         for number, job in self._jobs.items():
-            if number not in self._images:
-                self._images[number] = self._compile(*job)
-        return self._images
+            if number not in self._made:
+                self._made[number] = self._compile(*job)
+        return self._made
 
     def close(self) -> None:
         """End what still runs."""
@@ -95,16 +95,16 @@ class Processes:
         """A child's work: compile parts until told to stop."""
         while self._take():
             pass
-        return pickle.dumps(self._images)
+        return pickle.dumps(self._made)
 
     def _take(self) -> bool:
         """Compile the next part, or return False: the next word was to stop."""
         number, quick, start, end = _JOB.unpack(os.read(self._read, _JOB.size))
         if number == _STOP:
             return False
-        self._images[number] = self._compile(bool(quick), start, end)
+        self._made[number] = self._compile(bool(quick), start, end)
         return True
 
-    def _compile(self, quick: bool, start: int, end: int) -> Image:
+    def _compile(self, quick: bool, start: int, end: int) -> Object:
         text = os.pread(self._texts, end - start, start).decode()
-        return self._target.compile_text(text, quick, dump=self._dump)
+        return self._target.compile_object(text, quick, dump=self._dump)

@@ -16,9 +16,8 @@ from ...ir import verifier
 from ...ir.errors import internal
 from ..image import Image
 from ..target import Compilation, Libraries
-from . import cpu
+from . import cpu, linker
 from .costs import costs_of
-from .linker import link
 from .parts import Parts
 from .text_target import TextTarget
 
@@ -36,6 +35,10 @@ class HostTarget(TextTarget):
     calls_vectors = True
     packs_products = True
 
+    @property
+    def machine(self) -> int:
+        return linker.EM_X86_64 if self.is_x86 else linker.EM_AARCH64
+
     def start(self, *, dump: bool = False) -> Compilation:
         return Parts(self, dump, cached=not dump)
 
@@ -43,20 +46,22 @@ class HostTarget(TextTarget):
         with contextlib.closing(Parts(self, dump, cached=False)) as compilation:
             return compilation.finish(module)
 
-    def compile_text(self, text: str, quick: bool = False, *, dump: bool = False) -> Image:
+    def compile_object(
+        self, text: str, quick: bool = False, *, dump: bool = False
+    ) -> linker.Object:
         machine = _machine(self.triple, self.features, quick)
         with _parse(text) as parsed:
             _optimise(parsed, machine)
             if "@llvm.masked.store." in text and verifier.enabled():
                 _check_masked_stores(str(parsed))
             if not dump:
-                return link(machine.emit_object(parsed))
+                return linker.read(machine.emit_object(parsed))
             optimised = str(parsed)  # before LLVM prepares it for generating code
             assembly = machine.emit_assembly(parsed)
-        image = link(self._assemble(assembly, text, machine))
-        image.optimised_ir = optimised
-        image.assembly = assembly
-        return image
+        made = linker.read(self._assemble(assembly, text, machine))
+        made.optimised_ir = optimised
+        made.assembly = assembly
+        return made
 
     def _assemble(self, assembly: str, text: str, machine: Any) -> bytes:
         """The object of what ``text`` was compiled to: what runs is what the dump shows, at a twentieth of the time of

@@ -14,7 +14,6 @@ from tripont.core.compiler.ir.dtypes import BF16, F32, F64, S8
 from tripont.core.compiler.ir.errors import CompileError
 from tripont.core.compiler.targets import host
 from tripont.core.compiler.targets.host import cpu, linker
-from tripont.core.compiler.targets.host.linker import link
 from tripont.core.compiler.targets.target import Image
 
 from ..codegen.harness import Kernel, LoadedImage, aligned, fusion, op
@@ -151,7 +150,7 @@ def test_refused():
     with pytest.raises(CompileError, match="LLVM rejects"):
         compile_text("define void @f() {\n  nonsense\n}")
     with pytest.raises(CompileError, match="not an x86-64 or AArch64 ELF object"):
-        link(b"\x7fELF" + bytes(200))
+        linker.read(b"\x7fELF" + bytes(200))
 
 
 def test_internal_functions_are_linked_but_not_exported():

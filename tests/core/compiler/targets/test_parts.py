@@ -16,7 +16,7 @@ from tripont.core.compiler.ir import hlo
 from tripont.core.compiler.ir.dtypes import F32
 from tripont.core.compiler.ir.errors import CompileError
 from tripont.core.compiler.targets import code_cache, host
-from tripont.core.compiler.targets.host import parts, processes
+from tripont.core.compiler.targets.host import linker, parts, processes
 from tripont.core.compiler.targets.image import Image
 
 from ..codegen.harness import LoadedImage, fusion, op
@@ -59,7 +59,7 @@ def test_parts_compute_what_the_whole_does(monkeypatch, processors, careful):
     module = target.module()
     write(module, target)
     expected = check(target.compile(module))
-    for constant in ("PART", "QUICK_PART"):
+    for constant in ("PART", "SHARE", "QUICK_SHARE"):
         monkeypatch.setattr(parts, constant, 1 << 10)
     monkeypatch.setattr(effort, "CAREFUL", careful)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(processors)))
@@ -89,9 +89,8 @@ def loaded_by_aarch64(code, at):
 
 
 @pytest.mark.parametrize("length", [1, 1500], ids=["of less than a page", "of more"])
-def test_every_part_finds_its_constants_on_aarch64(monkeypatch, length):
-    """What an instruction says of a place in a page is true only if the part begins with a page."""
-    monkeypatch.setattr(parts, "PART", 10)
+def test_every_function_finds_its_constants_on_aarch64(length):
+    """An instruction says a place in a page, and another how many pages there are between."""
     target = host.for_cpu("neoverse-n1")
     module = target.module()
     constants = {f"f{n}": range(1000 * n + 7, 1000 * n + 11) for n in range(3)}
@@ -126,12 +125,12 @@ def test_only_code_behind_the_first_is_compiled_quickly(monkeypatch):
     """And never loops that carry values, whose registers quick code would put into memory."""
     target, seen = host.for_cpu(), []
 
-    def compile_text(self, text, quick=False, *, dump=False):
+    def compile_object(self, text, quick=False, *, dump=False):
         seen.append((re.findall(r"define void @(\w+)", text), quick))
         return compile_original(self, text, quick, dump=dump)
 
-    compile_original = type(target).compile_text
-    monkeypatch.setattr(type(target), "compile_text", compile_text)
+    compile_original = type(target).compile_object
+    monkeypatch.setattr(type(target), "compile_object", compile_object)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
     monkeypatch.setattr(os, "fork", no_fork)
     module = target.module()
@@ -147,7 +146,6 @@ def test_only_code_behind_the_first_is_compiled_quickly(monkeypatch):
         called=[adder],
         dimensions=(1,),
     )
-    monkeypatch.setattr(parts, "EVERY", 1 << 40)  # no part ends by the text of a function
     with closing(target.start()) as compilation:
         sines(module, target, "first", 3)
         compilation.written(module)
@@ -155,7 +153,6 @@ def test_only_code_behind_the_first_is_compiled_quickly(monkeypatch):
         sines(module, target, "second", 3)
         emit_kernel(module, target, fusion("reduce", [x], row), "sums")
         monkeypatch.setattr(parts, "PART", 1)
-        monkeypatch.setattr(parts, "QUICK_PART", 1)
         image = compilation.finish(module)
     assert sorted(seen) == [(["first", "sums"], False), (["second"], True)]
     assert set(image.symbols) == {"first", "second", "sums"}
@@ -198,9 +195,8 @@ def test_the_text_of_a_part_does_not_depend_on_the_rest_of_the_module():
     assert texts[0] == texts[1]
 
 
-def test_programs_with_the_same_functions_have_the_same_parts(monkeypatch):
-    """Though others stand before them and between, and names are other ones: only parts with new functions are made."""
-    monkeypatch.setattr(parts, "EVERY", 1)
+def test_programs_share_the_code_of_functions():
+    """Though others stand before them and between, and names are other ones: only new functions are compiled."""
     target = host.for_cpu()
 
     def compiled(*functions):
@@ -228,19 +224,68 @@ def test_programs_with_the_same_functions_have_the_same_parts(monkeypatch):
         np.testing.assert_allclose(run(loaded, name, VALUES), expected, atol=1e-5)
 
 
-def test_where_a_part_ends_is_said_by_the_text_of_its_last_function():
-    target, ends = host.for_cpu(), []
-    for name in ("some", "other"):
+def constants_of(module, name, *vectors):
+    """A function that stores a vector of 64 bytes for each of the numbers, and reads one with an operand of a byte."""
+    b = llvm_ir.Builder(module, name, ["ptr"])
+    for n, first in enumerate(vectors):
+        values = llvm_ir.lanes_constant("i32", range(first, first + 16))
+        place = b.gep("i8", b.arguments[0], llvm_ir.i64(64 * n))
+        b.store(b.add(values, b.load(values.type, place, 4)), place, 4)
+    b.ret()
+    b.finish()
+
+
+def test_the_code_of_a_function_does_not_depend_on_what_it_is_compiled_with():
+    """With vectors of 64 bytes, which LLVM puts in one section for all functions of a part."""
+    target = host.for_cpu("x86-64-v4")
+    functions = {"a": (3,), "b": (200, 3, 17), "c": (40, 200)}
+    images = []
+    for known in ((), ("a",), ("b",), ("c",), ("a", "b", "c")):
+        code_cache.clear()
+        for name in known:
+            module = target.module()
+            constants_of(module, f"other_{name}", *functions[name])
+            with closing(target.start()) as compilation:
+                compilation.finish(module)
         module = target.module()
-        for n in range(1, 40):
-            sines(module, target, f"{name}{n}", n)
-        ends.append([parts._ends_part(f) for f in module.functions.values() if not f.is_internal])
-    assert ends[0] == ends[1]
-    assert 0 < sum(ends[0]) < len(ends[0])
+        for name, vectors in functions.items():
+            constants_of(module, name, *vectors)
+        before = code_cache.hits()
+        with closing(target.start()) as compilation:
+            images.append(compilation.finish(module))
+        assert code_cache.hits() - before == len(known)
+    assert all(image.code == images[0].code for image in images)
+    code = images[0].code
+    for first in (3, 17, 40, 200):  # each once, whoever uses it
+        assert code.count(struct.pack("<16i", *range(first, first + 16))) == 1
 
 
-def test_functions_that_only_others_call_are_in_no_part_of_their_own(monkeypatch):
-    monkeypatch.setattr(parts, "EVERY", 1)
+def test_a_function_with_a_table_of_jumps_is_compiled_alone():
+    target = host.for_cpu()
+    module = target.module()
+    sines(module, target, "first", 2)
+    b = llvm_ir.Builder(module, "choose", ["ptr", "i64", "i64"])
+    labels = [b.new_label("case") for n in range(9)]
+    b.switch(b.arguments[1], labels[-1], [(n, labels[n]) for n in range(8)])
+    for n, label in enumerate(labels):
+        b.start_block(label)
+        b.store(llvm_ir.i64(n * n + 5), b.arguments[0], 8)
+        for _ in range(n):  # so that LLVM finds no arithmetic for it
+            b.fence("seq_cst")
+        b.ret()
+    b.finish()
+    sines(module, target, "last", 3)
+    with closing(target.start()) as compilation:
+        image = compilation.finish(module)
+        assert len(compilation._parts) == 3
+    assert list(image.symbols) == ["first", "choose", "last"]
+    loaded, result = LoadedImage(image), np.zeros(1, np.int64)
+    for n in range(9):
+        loaded.function("choose")(result.ctypes.data, n, 0)
+        assert result[0] == n * n + 5
+
+
+def test_functions_that_only_others_call_are_in_no_part_of_their_own():
     target = host.for_cpu()
     module = target.module()
     sines(module, target, "inner", 2)
@@ -305,7 +350,7 @@ def test_more_parts_than_a_pipe_holds_need_no_child(monkeypatch, when):
         monkeypatch.setattr(os, "fork", no_fork)
 
     class Target:
-        def compile_text(self, text, quick=False, *, dump=False):
+        def compile_object(self, text, quick=False, *, dump=False):
             if os.getpid() != parent:
                 signal.pause()
             return Image(text.encode(), {}, [])
@@ -330,16 +375,16 @@ def test_parts_of_a_child_that_is_killed_are_compiled_by_the_parent(monkeypatch,
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(processors)))
     target = host.for_cpu()
     parent, compiled = os.getpid(), []
-    compile_original = type(target).compile_text
+    compile_original = type(target).compile_object
 
-    def compile_text(self, text, quick=False, *, dump=False):
+    def compile_object(self, text, quick=False, *, dump=False):
         compiled.append(text)
         if os.getpid() != parent and len(compiled) == {"at its first part": 1}.get(when, 2):
             os.kill(os.getpid(), signal.SIGKILL)
         return compile_original(self, text, quick, dump=dump)
 
     if when != "idle":
-        monkeypatch.setattr(type(target), "compile_text", compile_text)
+        monkeypatch.setattr(type(target), "compile_object", compile_object)
     module = target.module()
     before = os.listdir("/proc/self/fd")
     with closing(target.start()) as compilation:
@@ -356,13 +401,13 @@ def test_a_child_that_llvm_ends_is_an_error(monkeypatch):
     target = host.for_cpu()
     parent = os.getpid()
 
-    def compile_text(self, text, quick=False, *, dump=False):
+    def compile_object(self, text, quick=False, *, dump=False):
         if os.getpid() == parent:  # leaves no part to the child if it is quick
-            return Image(b"", {})
+            return linker.Object({})
         os.write(2, b"LLVM ERROR: out of ideas")
         os.abort()
 
-    monkeypatch.setattr(type(target), "compile_text", compile_text)
+    monkeypatch.setattr(type(target), "compile_object", compile_object)
     module = target.module()
     with closing(target.start()) as compilation:
         write(module, target, compilation.written)
