@@ -44,6 +44,8 @@ for _name in [name for name in os.environ if name.startswith("TRIPONT_")]:
 for _name in ("JAX_PLATFORMS", "JAX_COMPILATION_CACHE_DIR", "JAX_ENABLE_X64", "XLA_FLAGS"):
     os.environ.pop(_name, None)
 os.environ["TRIPONT_CACHE_DIR"] = os.path.join(_SCRATCH, "cache")
+# XLA's own CPU backend says what is expected: to optimise its code takes longer than to run it.
+os.environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0"
 # A shell without job control ignores SIGINT in what it starts in the background, and children inherit that: the
 # programs that the tests start would never hear Ctrl-C.
 if (

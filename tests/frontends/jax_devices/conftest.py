@@ -22,7 +22,8 @@ def pytest_pycollect_makemodule(
     collector = make_module(module_path, parent)
     if collector is None:  # this is that process
         os.environ["TRIPONT_NUM_DEVICES"] = str(NUM_DEVICES)
-        os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={NUM_DEVICES}"
+        flag = f" --xla_force_host_platform_device_count={NUM_DEVICES}"
+        os.environ["XLA_FLAGS"] = os.environ["XLA_FLAGS"].removesuffix(flag) + flag
     return collector
 
 

@@ -20,8 +20,8 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-# What JAX reads while it is imported.
-_IMPORT = {"JAX_ENABLE_X64": "1"}
+# What JAX reads while it is imported. All tests have one XLA_FLAGS (tests/conftest.py).
+_IMPORT = {"JAX_ENABLE_X64": "1"} | {k: v for k, v in os.environ.items() if k == "XLA_FLAGS"}
 
 
 def can_start(environment: Mapping[str, str]) -> bool:
