@@ -24,8 +24,8 @@ def _run(function: Any, argument: np.ndarray, device: str) -> Any:
 def test_as_on_the_cpu(name: str) -> None:
     group, arguments = GROUPS[name]
     every = lambda x: {case: f(x) for case, f in group.items()}
-    expected = tf.function(every)
-    compiled = tf.function(every, jit_compile=True)
+    expected = tf.function(every, autograph=False)
+    compiled = tf.function(every, autograph=False, jit_compile=True)
     wrong = []
     for argument in arguments:
         wanted, actual = _run(expected, argument, "CPU:0"), _run(compiled, argument, "XPU:0")
@@ -40,8 +40,8 @@ def test_as_on_the_cpu(name: str) -> None:
 @pytest.mark.parametrize("name", ERRORS)
 def test_too_few_elements_are_an_error(name: str) -> None:
     """Where there are enough, the result is right."""
-    expected = tf.function(ERRORS[name])
-    compiled = tf.function(ERRORS[name], jit_compile=True)
+    expected = tf.function(ERRORS[name], autograph=False)
+    compiled = tf.function(ERRORS[name], autograph=False, jit_compile=True)
     failed = 0
     for argument in VECTORS:
         try:
@@ -59,7 +59,7 @@ def test_too_few_elements_are_an_error(name: str) -> None:
 
 @pytest.mark.parametrize("op", REFUSED)
 def test_refused_by_name(op: str) -> None:
-    compiled = tf.function(REFUSED[op], jit_compile=True)
+    compiled = tf.function(REFUSED[op], autograph=False, jit_compile=True)
     with pytest.raises(tf.errors.UnimplementedError, match=rf"tripont: {op} .* depends on values"):
         _run(compiled, VECTORS[0], "XPU:0")
 
@@ -68,13 +68,13 @@ def test_every_op_that_is_not_known_is_refused() -> None:
     """An op that has no rule, here TensorFlow's quantization by the largest and least elements."""
     function = lambda x: tf.quantization.quantize_and_dequantize_v2(positive(x), 0.0, 1.0)
     with pytest.raises(tf.errors.UnimplementedError, match="tripont: QuantizeAndDequantize"):
-        _run(tf.function(function, jit_compile=True), VECTORS[0], "XPU:0")
+        _run(tf.function(function, autograph=False, jit_compile=True), VECTORS[0], "XPU:0")
 
 
 def test_ops_of_known_sizes_are_tensorflows_own() -> None:
     """Among them those that are refused for other sizes."""
     function = lambda x: (tf.linalg.diag(x), tf.pad(x, [[1, 1]], "REFLECT"), x[::-2], x[-2:])
     wanted = _run(function, VECTORS[0], "CPU:0")
-    actual = _run(tf.function(function, jit_compile=True), VECTORS[0], "XPU:0")
+    actual = _run(tf.function(function, autograph=False, jit_compile=True), VECTORS[0], "XPU:0")
     for a, e in zip(actual, wanted, strict=True):
         np.testing.assert_array_equal(a, e)

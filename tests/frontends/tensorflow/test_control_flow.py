@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -198,15 +199,18 @@ def _run(function: Callable[[Any], Any], device: str) -> list[np.ndarray]:
         return [r.numpy() for r in tf.nest.flatten(function(tf.constant(X)))]
 
 
+@cache
+def _expected(name: str) -> list[np.ndarray]:
+    return _run(tf.function(FUNCTIONS[name]), "CPU:0")
+
+
 @pytest.mark.parametrize("way", ["function", "jit"])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions(name: str, way: str) -> None:
     if way == "jit" and name in _NOT_COMPILED:
         pytest.skip("XLA knows no sizes that are computed in the program")
-    function = FUNCTIONS[name]
-    actual = _run(tf.function(function, jit_compile=way == "jit"), "XPU:0")
-    expected = _run(tf.function(function), "CPU:0")
-    for a, e in zip(actual, expected, strict=True):
+    actual = _run(tf.function(FUNCTIONS[name], jit_compile=way == "jit"), "XPU:0")
+    for a, e in zip(actual, _expected(name), strict=True):
         # Up to five applications of functions whose results are good to a few places; in bfloat16 XLA may keep
         # digits in between.
         limit = 2.0**-7 if name == "bfloat16_loop" else 2e-5

@@ -83,10 +83,10 @@ def test_one_seed_gives_the_cpus_numbers_however_it_is_run(name: str) -> None:
     fixed = lambda _: function(tf.constant(_SEED))
     for way in (
         function,
-        tf.function(function),
-        tf.function(fixed),
-        tf.function(function, jit_compile=True),
-        tf.function(fixed, jit_compile=True),
+        tf.function(function, autograph=False),
+        tf.function(fixed, autograph=False),
+        tf.function(function, autograph=False, jit_compile=True),
+        tf.function(fixed, autograph=False, jit_compile=True),
     ):
         _compare(_draw(way), wanted, name)
     numbers = wanted.astype(np.float64)
@@ -174,7 +174,7 @@ def _of_computed_shape(draw: Function, rest: list[int], *how: Any) -> Function:
         n = tf.size(tf.boolean_mask(x, x > 0))
         return draw([2, n] if rest == [-1] else [n, *rest], *how)
 
-    return tf.function(function, jit_compile=True)
+    return tf.function(function, autograph=False, jit_compile=True)
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,11 @@ def results(name: str, device: str, way: str) -> list[np.ndarray]:
         def update() -> None:
             apply([v.handle for v in variables])
 
-        run = update if way == "eager" else tf.function(update, jit_compile=way == "jit")
+        run = (
+            update
+            if way == "eager"
+            else tf.function(update, autograph=False, jit_compile=way == "jit")
+        )
         run()
         held = [v.read_value() for v in variables]
         run()
