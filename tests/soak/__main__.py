@@ -7,7 +7,8 @@ compared: training with itself and with JAX's CPU, serving with NumPy, exactly w
 a wrong number, on an error that nothing explains, if some thread does nothing for two minutes, and if memory, threads
 or open files grow after the first third of a run of three minutes or more. At the end it says what each process held
 after the first third and at last (:mod:`.memory`); with ``--calm`` there are no troubles, so that compile workers live
-long enough to be seen growing.
+long enough to be seen growing. Four times a minute all jobs rest, and what malloc has given then without what is in
+caches is said as "malloc at rest"; ``--only serving`` runs one job, to find the one that makes it grow.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from tests.soak import memory
@@ -34,6 +35,7 @@ from tests.soak import memory
 MEMORY: Final = 1 << 30  # bytes that arrays may take
 DISK: Final = 1 << 20  # bytes of the file system that holds the cache
 STALLED: Final = 120.0  # seconds in which every job comes to an end at least once
+RESTS: Final = 15.0  # seconds between two rests of all jobs
 # What a third of the run may add: caches fill up, and malloc's arenas with them.
 GROWTH: Final = {"MB of memory": (1.25, 150.0), "threads": (1.0, 6.0), "open files": (1.0, 12.0)}
 
@@ -50,18 +52,47 @@ class Soak:
         self.failures: list[str] = []
         self.kills = 0
         self.signals = 0
+        self.gate = threading.Condition()
+        self.closed = False
+        self.resting: set[str] = set()
 
     def fail(self, what: str) -> None:
         self.failures.append(what)
         self.stop.set()
 
-    def job(self, step: Callable[[random.Random], None]) -> threading.Thread:
+    def wait_at_gate(self, name: str) -> None:
+        with self.gate:
+            if self.closed:
+                self.resting.add(name)
+                self.gate.notify_all()
+                self.gate.wait_for(lambda: not self.closed)
+                self.resting.remove(name)
+                self.last[name] = time.monotonic()
+
+    @contextlib.contextmanager
+    def rest(self, names: Sequence[str]) -> Iterator[None]:
+        """The jobs of these names are between two steps."""
+        with self.gate:
+            self.closed = True
+            if not self.gate.wait_for(
+                lambda: self.stop.is_set() or self.resting.issuperset(names), STALLED
+            ):
+                faulthandler.dump_traceback()
+                moving = sorted({*names} - self.resting)
+                self.fail(f"nothing has come to an end for {STALLED:.0f} s: {', '.join(moving)}")
+            yield
+            self.closed = False
+            self.gate.notify_all()
+
+    def job(self, step: Callable[[random.Random], None], rests: bool = True) -> threading.Thread:
         """A thread that does ``step`` again and again."""
         name = step.__name__
 
         def run() -> None:
             numbers = random.Random(f"{self.seed} {name}")
             while not self.stop.is_set():
+                if rests:
+                    self.wait_at_gate(name)
                 kills = self.kills
                 try:
                     step(numbers)
@@ -258,7 +289,7 @@ def grown(before: dict[str, float], after: dict[str, float]) -> list[str]:
     return found
 
 
-def run(minutes: float, seed: int, calm: bool = False) -> int:
+def run(minutes: float, seed: int, calm: bool = False, only: Sequence[str] = ()) -> int:
     import jax
     from tripont.core import _tripont
 
@@ -268,15 +299,20 @@ def run(minutes: float, seed: int, calm: bool = False) -> int:
         soak.signals += 1
 
     signal.signal(signal.SIGALRM, count)
-    steps = [*jobs(soak), *([] if calm else troubles(soak))]
-    for step in steps:
+    wanted = [step for step in jobs(soak) if not only or step.__name__ in only]
+    harmful = [] if calm else troubles(soak)
+    steps = [*wanted, *harmful]
+    for step in wanted:
         soak.job(step)
+    for step in harmful:
+        soak.job(step, rests=False)
     if not calm:
         signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
     begin, end = time.monotonic(), time.monotonic() + 60 * minutes
     thirds: list[list[dict[str, float]]] = [[], [], []]
     held: dict[str, list[tuple[float, float]]] = collections.defaultdict(list)
     xpu = jax.devices("xpu")[0]
+    rested, at_rest = begin, list[float]()
     while time.monotonic() < end and not soak.stop.is_set():
         time.sleep(1)
         elapsed = time.monotonic() - begin
@@ -284,10 +320,16 @@ def run(minutes: float, seed: int, calm: bool = False) -> int:
         thirds[third].append(use())
         if third:  # caches and arenas are full by then
             held["this process"].append((elapsed, thirds[third][-1]["MB of memory"]))
-            held["of that from malloc"].append((elapsed, memory.allocated()))
+            held["of that from malloc"].append((elapsed, memory.malloc().used))
             held["arrays"].append((elapsed, xpu.memory_stats()["bytes_in_use"] / 1e6))
             for pid in _tripont.worker_processes():
                 held[f"compile worker {pid}"].append((elapsed, memory.resident(pid)))
+        if time.monotonic() - rested > RESTS:
+            with soak.rest([step.__name__ for step in wanted]):
+                at_rest.append(memory.at_rest(jax.clear_caches).used)
+            rested = time.monotonic()
+            if third:
+                held["malloc at rest"].append((elapsed, at_rest[-1]))
         late = [n for n, t in soak.last.items() if time.monotonic() - t > STALLED]
         if late:
             faulthandler.dump_traceback()
@@ -309,6 +351,8 @@ def run(minutes: float, seed: int, calm: bool = False) -> int:
     )
     for what, amount in last.items():
         print(f"{what}: {settled.get(what, 0):.0f} in the second third, {amount:.0f} in the last")
+    if at_rest:
+        print("MB of malloc at rest:", " ".join(f"{used:.1f}" for used in at_rest))
     for name, samples in held.items():
         if line := memory.said(name, samples):
             print(line)
@@ -326,9 +370,10 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--calm", action="store_true", help="jobs without troubles")
+    parser.add_argument("--only", action="append", default=[], help="the name of a job")
     given = parser.parse_args()
     if os.environ.get("TRIPONT_CACHE_DIR", "").startswith(tempfile.gettempdir() + "/tripont-soak-"):
-        return run(given.minutes, given.seed, given.calm)
+        return run(given.minutes, given.seed, given.calm, given.only)
     with tempfile.TemporaryDirectory(prefix="tripont-soak-") as folder:
         environment = os.environ | {
             "TRIPONT_CACHE_DIR": folder,

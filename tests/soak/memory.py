@@ -3,16 +3,22 @@
 A job of the run takes all memory and gives it back, and freed memory stays with malloc for a while, so single samples
 of a resident set say little. The run is cut into windows; the least that a process held in each is what it needs, and
 a leak is a line through these that rises.
+
+Samples in the middle of jobs cannot show that malloc's part settles: programs, arrays and replies that are just being
+made count too. So all jobs rest between two steps now and then, caches are emptied, and what is in use then
+(:func:`at_rest`) is what nobody can give back.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import gc
 import os
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations
-from typing import Final
+from typing import Final, NamedTuple
 
 WINDOW: Final = 20.0  # seconds
 
@@ -37,14 +43,32 @@ def resident(process: int | str = "self") -> float:
         return 0.0
 
 
-def allocated() -> float:
-    """MB that this process has from malloc and has not freed; 0 with a C library that does not tell."""
+class Malloc(NamedTuple):
+    """MB of this process."""
+
+    used: (
+        float  # from malloc and not freed; what threads keep for their next request counts as used
+    )
+    free: float  # freed, and not given back to the system
+
+
+def malloc() -> Malloc:
+    """Zeros with a C library that does not tell."""
     mallinfo = getattr(ctypes.CDLL(None), "mallinfo2", None)
     if mallinfo is None:
-        return 0.0
+        return Malloc(0.0, 0.0)
     mallinfo.restype = _Mallinfo
     info = mallinfo()
-    return (int(info.uordblks) + int(info.hblkhd)) / 1e6
+    return Malloc((int(info.uordblks) + int(info.hblkhd)) / 1e6, int(info.fordblks) / 1e6)
+
+
+def at_rest(empty_caches: Callable[[], None]) -> Malloc:
+    """What malloc's memory is while no job runs: without caches, and without free memory that can be given back."""
+    empty_caches()
+    gc.collect()
+    with contextlib.suppress(AttributeError):  # glibc's
+        ctypes.CDLL(None).malloc_trim(0)
+    return malloc()
 
 
 def least(samples: Samples) -> list[tuple[float, float]]:

@@ -7,11 +7,14 @@ import random
 import re
 import subprocess
 import sys
+import threading
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from tests.soak import __main__ as run_of_soak
 from tests.soak import memory
 from tests.soak.__main__ import Soak, grown
 
@@ -80,9 +83,57 @@ def test_what_grows_beside_a_job_that_takes_all_memory() -> None:
     assert memory.said("short-lived", samples(2.0)[:30]) == ""
 
 
+def test_what_is_held_while_all_jobs_rest() -> None:
+    """What a job holds in the middle of a step is not seen; what it keeps is."""
+    soak = Soak(1)
+    kept = []
+
+    def borrowing(numbers: random.Random) -> None:
+        held = bytearray(numbers.randrange(20_000_000))
+        time.sleep(0.001)
+        del held
+
+    def leaking(numbers: random.Random) -> None:
+        kept.append(bytearray(100_000))
+        time.sleep(0.001)
+
+    threads = [soak.job(step) for step in (borrowing, leaking)]
+    cleared = []
+    held = []
+    for _ in range(5):
+        with soak.rest(["borrowing", "leaking"]):
+            held.append((len(kept), memory.at_rest(lambda: cleared.append(1)).used))
+            time.sleep(0.01)
+            assert len(kept) == held[-1][0]
+        time.sleep(0.05)
+    soak.stop.set()
+    for thread in threads:
+        thread.join(10)
+    assert len(cleared) == 5
+    assert not soak.failures
+    for (items, used), (more_items, more_used) in pairwise(held):
+        assert abs((more_used - used) - (more_items - items) * 0.1) < 1
+
+
+def test_a_job_that_does_not_come_to_rest_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_of_soak, "STALLED", 0.1)
+    soak = Soak(1)
+    go_on = threading.Event()
+
+    def stalled(numbers: random.Random) -> None:
+        go_on.wait(60)
+
+    thread = soak.job(stalled)
+    with soak.rest(["stalled"]):
+        pass
+    go_on.set()
+    thread.join(10)
+    assert soak.failures == ["nothing has come to an end for 0 s: stalled"]
+
+
 def test_what_malloc_has_given() -> None:
-    before = memory.allocated()
+    before = memory.malloc().used
     held = bytearray(64_000_000)
-    assert memory.allocated() - before > 60
+    assert memory.malloc().used - before > 60
     del held
     assert memory.resident() > memory.resident(1 << 30) == 0
