@@ -191,13 +191,13 @@ def test_a_program_runs_on_another_target():
 def test_written_short_is_compiled_quickly(monkeypatch):
     """All of a program: of its first kernel, of one alone, and of three that are a part together."""
     seen = []
-    compile_text = HostTarget.compile_text
+    compile_object = HostTarget.compile_object
 
     def observed(self, text, quick=False, *, dump=False):
         seen.append((text.count("define "), quick))
-        return compile_text(self, text, quick, dump=dump)
+        return compile_object(self, text, quick, dump=dump)
 
-    monkeypatch.setattr(HostTarget, "compile_text", observed)
+    monkeypatch.setattr(HostTarget, "compile_object", observed)
     for count in (1, 3):
         code_cache.clear()
         lines = [f"%y{n} = stablehlo.tanh %p{n} : tensor<{n + 5}xf32>" for n in range(count)]
@@ -217,13 +217,13 @@ def test_written_short_is_compiled_quickly(monkeypatch):
 def test_no_function_of_code_written_short_calls_itself(monkeypatch):
     """The rare elements of a remainder were given to a function with the name of the whole one."""
     seen = []
-    compile_text = HostTarget.compile_text
+    compile_object = HostTarget.compile_object
 
     def observed(self, text, quick=False, *, dump=False):
         seen.append(text)
-        return compile_text(self, text, quick, dump=dump)
+        return compile_object(self, text, quick, dump=dump)
 
-    monkeypatch.setattr(HostTarget, "compile_text", observed)
+    monkeypatch.setattr(HostTarget, "compile_object", observed)
     code_cache.clear()
     array = "tensor<24xf32>"
     body = f"%r = stablehlo.remainder %x, %y : {array}\nreturn %r : {array}"
