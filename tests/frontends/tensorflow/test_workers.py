@@ -12,11 +12,13 @@ import sys
 import numpy as np
 import pytest
 
-_PROGRAM = """
-import sys
+_START = """
 import numpy as np, tensorflow as tf, tripont.tensorflow
 
 strategy = tripont.tensorflow.multi_worker_strategy()
+"""
+
+_STEPS = """
 number = strategy.cluster_resolver.task_id
 with strategy.scope():
     weight = tf.Variable(tf.reshape(tf.linspace(-1.0, 1.0, 8), (4, 2)))
@@ -35,7 +37,8 @@ def step(batch):
 for _ in range(3):
     gradient = step(batch)
 count, device = strategy.num_replicas_in_sync, weight.values[0].device
-print("RESULT", count, device, gradient.device, weight.numpy().tolist(), sep="|")
+result = weight.numpy().tolist()
+print("STEPS", count, device, gradient.device, result, sep="|", flush=True)
 """
 
 
@@ -55,8 +58,8 @@ def _free_ports(count: int) -> list[str]:
         return [f"localhost:{listener.getsockname()[1]}" for listener in listeners]
 
 
-def _run(program: str, cluster: dict[str, list[str]]) -> list[str]:
-    """Run ``program`` in every task of ``cluster`` until workers and chief have ended; what follows RESULT in each."""
+def _run(program: str, cluster: dict[str, list[str]]) -> list[dict[str, list[str]]]:
+    """Run ``program`` in every task of ``cluster`` until workers and chief have ended: the parts of lines by name."""
     running = {}
     for kind, addresses in cluster.items():
         for number in range(len(addresses)):
@@ -74,8 +77,8 @@ def _run(program: str, cluster: dict[str, list[str]]) -> list[str]:
         for task in waited:
             output, error = running[task].communicate(timeout=280)
             assert running[task].returncode == 0, error
-            (line,) = (text for text in output.splitlines() if text.startswith("RESULT"))
-            results.append(line)
+            parts = [line.split("|") for line in output.splitlines() if "|" in line]
+            results.append({name: rest for name, *rest in parts})
     finally:
         for process in running.values():
             process.kill()
@@ -83,11 +86,17 @@ def _run(program: str, cluster: dict[str, list[str]]) -> list[str]:
     return results
 
 
+@pytest.fixture(scope="module")
+def workers() -> list[dict[str, list[str]]]:
+    """What two workers print that train in all ways, one after the other: to start them takes longer than all of it."""
+    return _run(_START + _STEPS + _KERAS + _KERAS_BATCHES, {"worker": _free_ports(2)})
+
+
 @pytest.mark.slow
-def test_two_workers_take_the_steps_of_one() -> None:
+def test_two_workers_take_the_steps_of_one(workers: list[dict[str, list[str]]]) -> None:
     expected = _weight_after(np.linspace(-2, 2, 32).reshape(8, 4))
-    for number, line in enumerate(_run(_PROGRAM, {"worker": _free_ports(2)})):
-        _, replicas, variable, gradient, weight = line.split("|")
+    for number, printed in enumerate(workers):
+        replicas, variable, gradient, weight = printed["STEPS"]
         assert replicas == "2"
         assert variable == f"/job:worker/replica:0/task:{number}/device:XPU:0"
         assert "worker" in gradient
@@ -96,9 +105,6 @@ def test_two_workers_take_the_steps_of_one() -> None:
 
 
 _KERAS = """
-import numpy as np, tensorflow as tf, tripont.tensorflow
-
-strategy = tripont.tensorflow.multi_worker_strategy()
 import keras
 
 x = np.linspace(-2, 2, 64, dtype=np.float32).reshape(16, 4)
@@ -110,12 +116,12 @@ with strategy.scope():
     model.compile(optimizer=keras.optimizers.SGD(0.1), loss="mse", metrics=["mae"], jit_compile=False)
 history = model.fit(tf.data.Dataset.from_tensor_slices((x, y)).batch(8), epochs=2, verbose=0).history
 device = dense.kernel.value.values[0].device
-print("RESULT", device, history["loss"], history["mae"], dense.get_weights()[0].tolist(), sep="|", flush=True)
+print("KERAS", device, history["loss"], history["mae"], dense.get_weights()[0].tolist(), sep="|", flush=True)
 """
 
 
 @pytest.mark.slow
-def test_keras_fits_in_two_workers() -> None:
+def test_keras_fits_in_two_workers(workers: list[dict[str, list[str]]]) -> None:
     """Each worker has half of every batch; weights, losses and metrics are those of one with all of it."""
     x = np.linspace(-2, 2, 64).reshape(16, 4)
     y = np.sin(x[:, :2])
@@ -129,8 +135,8 @@ def test_keras_fits_in_two_workers() -> None:
             weight = weight - 0.1 * x[rows].T @ (2 * differences[-1] / differences[-1].size)
         losses.append(np.mean(np.square(differences)))
         errors.append(np.mean(np.abs(differences)))
-    for number, line in enumerate(_run(_KERAS, {"worker": _free_ports(2)})):
-        _, variable, *found = line.split("|")
+    for number, printed in enumerate(workers):
+        variable, *found = printed["KERAS"]
         assert variable == f"/job:worker/replica:0/task:{number}/device:XPU:0"
         # Float32: sums of 16 products of numbers below 4, four steps.
         for one, expected in zip(found, (losses, errors, weight), strict=True):
@@ -138,11 +144,6 @@ def test_keras_fits_in_two_workers() -> None:
 
 
 _KERAS_BATCHES = """
-import numpy as np, tensorflow as tf, tripont.tensorflow
-
-strategy = tripont.tensorflow.multi_worker_strategy()
-import keras
-
 def fit(count):
     images = (np.arange(count * 4) * 7 % 256).astype(np.uint8).reshape(count, 4)
     labels = (np.arange(count) % 3).astype(np.int64)
@@ -154,16 +155,16 @@ def fit(count):
     history = model.fit(tf.data.Dataset.from_tensor_slices((images, labels)).batch(8), epochs=1, verbose=0).history
     return [history["loss"], dense.get_weights()[0].tolist()]
 
-print("RESULT", [fit(8), fit(9), fit(5)], sep="|", flush=True)
+print("BATCHES", [fit(8), fit(9), fit(5)], sep="|", flush=True)
 """
 
 
 @pytest.mark.slow
-def test_keras_takes_batches_that_cannot_be_reduced() -> None:
+def test_keras_takes_batches_that_cannot_be_reduced(workers: list[dict[str, list[str]]]) -> None:
     """Images of 8 bits and integer labels; nine and five examples in batches of eight, unequal for the workers."""
-    first, second = _run(_KERAS_BATCHES, {"worker": _free_ports(2)})
+    (first,), (second,) = (printed["BATCHES"] for printed in workers)
     assert first == second
-    for losses, weight in json.loads(first.split("|")[1]):
+    for losses, weight in json.loads(first):
         assert np.isfinite(losses).all()
         assert np.isfinite(weight).all()
         assert not np.array_equal(weight, np.ones((4, 3)))
@@ -198,7 +199,7 @@ def step():
 for _ in range(3):
     result = coordinator.schedule(step)
     coordinator.join()
-print("RESULT", weight.device, result.fetch().shape, weight.numpy().tolist(), sep="|", flush=True)
+print("SERVER", weight.device, result.fetch().shape, weight.numpy().tolist(), sep="|", flush=True)
 os._exit(0)
 """
 
@@ -208,8 +209,8 @@ def test_a_parameter_server_and_a_worker() -> None:
     """The variable is on the server's CPU; what stands under ``tf.device`` runs on the worker's XPU."""
     ports = _free_ports(3)
     cluster = {"chief": ports[:1], "worker": ports[1:2], "ps": ports[2:]}
-    (line,) = _run(_PARAMETER_SERVER, cluster)
-    _, device, shape, weight = line.split("|")
+    (printed,) = _run(_PARAMETER_SERVER, cluster)
+    device, shape, weight = printed["SERVER"]
     assert device == "/job:ps/replica:0/task:0/device:CPU:0"
     assert shape == "(8, 2)"
     expected = _weight_after(np.linspace(-2, 2, 32).reshape(8, 4))
