@@ -201,6 +201,11 @@ class ProgramReader:
         return metadata
 
     def _read_location(self, location: Any) -> Metadata | None:
+        # All locations of a program that was HLO, mostly without a place.
+        if isinstance(location, ir.NameLoc):
+            name = location.name_str
+            file, line = self._place(location.child_loc)
+            return Metadata(name, file, line) if name or file else None
         name = ""
         file, line = "", 0
         # Fused locations (from HLO) hold a name and a place side by side, names hold their place inside.

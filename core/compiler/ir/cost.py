@@ -59,8 +59,14 @@ def _add(costs: Costs, instruction: Instruction, times: float) -> None:
     op = OPS[instruction.opcode]
     if not op.counted:
         return
-    arrays = array_shapes((instruction, *instruction.operands))
-    costs.bytes_accessed += times * sum(s.bytes for s in arrays)
+    total = 0
+    for value in (instruction, *instruction.operands):
+        shape = value.shape
+        if isinstance(shape, Shape):  # nearly always
+            total += shape.bytes
+        else:
+            total += sum([s.bytes for s in value.result_shapes if isinstance(s, Shape)])
+    costs.bytes_accessed += times * total
     if op.transcendental:
         costs.transcendentals += times * result_elements(instruction)
     elif op.flops is not None:

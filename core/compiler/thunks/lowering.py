@@ -13,6 +13,8 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tripont.core.schema.artifact import Costs
+
 from ..formats import artifact, ffi_attributes
 from ..formats.artifact import (
     Conditional,
@@ -100,6 +102,7 @@ class _Lowering:
         self.costs = costs
         self.assignment = assignment
         self.numbers: dict[Hashable, int] = {}  # of wanted functions
+        self.estimates: dict[Hashable, Costs | None] = {}  # of fusions
         self.result = Lowered(module, assignment)
 
     def run(self) -> Lowered:
@@ -288,7 +291,7 @@ class _Lowering:
     # -------------------------------------------------------------------------------------- helpers
     def debug(self, instruction: Instruction) -> int:
         m = instruction.metadata
-        estimate = cost.of_operation(instruction)
+        estimate = self.estimate(instruction)
         arrays = [*(o.shape for o in instruction.operands), *instruction.result_shapes]
         self.result.instructions.append(instruction)
         self.result.debug.append(
@@ -304,6 +307,15 @@ class _Lowering:
             )
         )
         return len(self.result.debug) - 1
+
+    def estimate(self, instruction: Instruction) -> Costs | None:
+        """Arithmetic of one run; equal fusions have one computation."""
+        if instruction.opcode != "fusion":
+            return cost.of_operation(instruction)
+        key = instruction.called[0], instruction.attributes["kind"]
+        if key not in self.estimates:
+            self.estimates[key] = cost.of_operation(instruction)
+        return self.estimates[key]
 
 
 def category(instruction: Instruction) -> str:
