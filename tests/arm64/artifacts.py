@@ -78,7 +78,7 @@ def write(folder: Path, cpu: str) -> None:
     from tripont.core.compiler.compile import compile_program
     from tripont.core.compiler.targets.host import parts
 
-    parts.PART = 1 << 12
+    parts.PART = parts.SHARE = 1 << 12
     folder.mkdir(parents=True)
     with jax.default_device(jax.devices("cpu")[0]):
         several = list(programs())
