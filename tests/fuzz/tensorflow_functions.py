@@ -156,8 +156,8 @@ def findings(seed: int) -> list[str]:
     found = []
     for way, wrapped in (
         ("eager", function),
-        ("function", tf.function(function)),
-        ("compiled", tf.function(function, jit_compile=True)),
+        ("function", tf.function(function, autograph=False)),
+        ("compiled", tf.function(function, autograph=False, jit_compile=True)),
     ):
         with tf.device("XPU:0"):
             results = [y.numpy() for y in wrapped(*map(tf.constant, arguments))]
