@@ -8,10 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.integration import thread_counts
-
 
 def test_results_do_not_depend_on_the_number_of_threads(tmp_path: Path) -> None:
+    from tests.integration import thread_counts  # makes large arrays when it is imported
+
     hashes = {}
     for threads in (1, 3):  # in turn: the second process has the first one's artifacts
         done = subprocess.run(
