@@ -134,10 +134,11 @@ void CompileWorkerPool::Watch(State& state) {
     state.slots_changed.notify_all();
     return;
   }
+  state.watched = true;
   try {
     std::thread([&state, idle = idle_] { EndIdleWorkers(state, idle); }).detach();
-    state.watched = true;
-  } catch (const std::exception&) {  // no thread: the next compile tries again
+  } catch (const std::exception&) {
+    state.watched = false;  // no thread: the next compile tries again
   }
 }
 

@@ -17,6 +17,8 @@
 #include <exception>
 #include <fstream>
 #include <iterator>
+#include <optional>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -24,6 +26,7 @@
 #include "core/runtime/environment.h"
 #include "core/runtime/installation.h"
 #include "core/runtime/logging.h"
+#include "core/runtime/strings.h"
 
 namespace tripont {
 namespace {
@@ -85,7 +88,9 @@ pid_t ParentOf(pid_t pid) {
   std::getline(file, line);
   // "pid (name) state parent ...": the name may hold anything.
   const size_t end = line.rfind(") ");
-  return end == std::string::npos || line.size() < end + 5 ? 0 : std::atoi(&line[end + 4]);
+  if (end == std::string::npos || line.size() < end + 5) return 0;
+  const std::string_view rest = std::string_view(line).substr(end + 4);
+  return static_cast<pid_t>(ToNumber(rest.substr(0, rest.find(' '))).value_or(0));
 }
 
 bool IsInterpreter(const std::string& path) {
@@ -121,6 +126,7 @@ std::vector<std::string> WordsOfWorker(const WorkerInterpreter& interpreter) {
 // `texts` as a list that ends with null, which posix_spawn takes; they own the memory.
 std::vector<char*> Pointers(std::vector<std::string>& texts) {
   std::vector<char*> pointers;
+  pointers.reserve(texts.size() + 1);
   for (std::string& text : texts) pointers.push_back(text.data());
   pointers.push_back(nullptr);
   return pointers;
@@ -163,7 +169,7 @@ int Spawn(std::vector<std::string> words, std::vector<std::string> variables, in
 bool InCompileWorker() {
   const char* const value = std::getenv(kInWorker);
   if (value == nullptr) return false;
-  const pid_t runtime = std::atoi(value);
+  const std::optional<int64_t> runtime = ToNumber(value);
   constexpr int kGenerations = 8;  // the interpreter may be started by scripts
   pid_t ancestor = getppid();
   for (int i = 0; i < kGenerations && ancestor > 1; ++i, ancestor = ParentOf(ancestor)) {
