@@ -215,7 +215,7 @@ Status LoadedProgram::Load(const schema::Conditional& thunk, LoadedConditional& 
 
 Status LoadedProgram::Load(const schema::LibraryCall& thunk, LoadedCall& loaded, double* cost_ns) {
   *cost_ns += thunk.cost_ns;
-  const Status status = MakeCall(thunk, loaded);
+  Status status = MakeCall(thunk, loaded);
   if (status.ok()) return status;
   const std::string name =
       thunk.name == "custom-call" ? "custom call" : StrCat("library call ", thunk.name);

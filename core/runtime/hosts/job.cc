@@ -69,8 +69,9 @@ void Job::Forget(const std::shared_ptr<KeyValueStore>& store) {
 
 std::chrono::milliseconds Job::timeout() const {
   // The store takes an `int` of milliseconds: for ever is 20 days.
-  const int64_t seconds = timeout_seconds_ == 0 ? 20 * 86400 : timeout_seconds_;
-  return std::chrono::seconds(std::min<int64_t>(seconds, 20 * 86400));
+  constexpr int64_t kForEver = int64_t{20} * 86400;
+  const int64_t seconds = timeout_seconds_ == 0 ? kForEver : timeout_seconds_;
+  return std::chrono::seconds(std::min(seconds, kForEver));
 }
 
 StatusOr<Job*> Job::Join(Settings settings) {
@@ -111,7 +112,7 @@ Status Job::ExchangeTopology() {
   };
   // What has been put cannot be put again, and the others may have read it.
   const auto put = [&](const std::string& key, const std::string& value) {
-    const Status status = store->Put(key, value);
+    Status status = store->Put(key, value);
     if (status.code() != StatusCode::kAlreadyExists) return status;
     return FailedPrecondition("process ", process_, " of ", num_processes(),
                               " has tried to join this job before, without success: start the job "
@@ -183,7 +184,7 @@ void Job::StartMpi() {
   SetPatientSpin(kPatientSpin);
   watcher_ = std::thread([this] { Watch(); });
   // MPI's own threads and memory go in the destructors of its libraries, which come after this.
-  std::atexit([] {
+  (void)std::atexit([] {
     if (Job* const job = Current(); job != nullptr) job->EndWithProcess();
   });
 }

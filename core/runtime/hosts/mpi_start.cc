@@ -126,7 +126,7 @@ StatusOr<int> Await(const MpiStart& start, Initialisation& call) {
     if (status.ok()) continue;
     call.server->FallSilent();
     // Not now: other processes of this machine may be about to open them.
-    std::atexit(RemoveSharedMemoryFiles);
+    (void)std::atexit(RemoveSharedMemoryFiles);
     return status;
   }
   TRIPONT_RETURN_IF_ERROR(start.mpi->Check(*call.code, kCall));
