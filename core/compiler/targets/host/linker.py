@@ -148,6 +148,9 @@ def read(obj: bytes) -> Object:
         part, place = source.at(offset)
         used: Section | str
         if isinstance(target, _Header):  # the addend says which of its parts
+            if machine == EM_X86_64 and len(target.parts) > 1 and not target.before:
+                # It is less by what is left of the instruction. LLVM names constants of one length by symbols.
+                raise internal(f"linker: an instruction reads {target.name}, and no constant in it")
             used, addend = target.at(addend)
         elif isinstance(target, str):
             used = target

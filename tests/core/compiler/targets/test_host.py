@@ -210,3 +210,26 @@ def test_stores_that_llvm_widens_are_found():
         target.compile_object(stores_of_one_lane(f"<{', '.join(lanes)}>"))
     lanes[1] = "i1 true"
     assert target.compile_object(stores_of_one_lane(f"<{', '.join(lanes)}>")).functions
+
+
+def test_constants_of_one_length_are_read_by_their_symbols():
+    """An addend alone would say which constant, less the length of the rest of the instruction."""
+    target = host.for_cpu("x86-64-v2")
+    lines = [
+        ".section .rodata.cst4, \\22aM\\22, @progbits, 4",
+        ".Lfirst: .long 1",
+        ".Lsecond: .long 2",
+        ".text",
+        ".globl f",
+        "f: movl {}(%rip), %eax",
+        "ret",
+    ]
+
+    def compiled(place: str):
+        return target.compile_object("\n".join(f'module asm "{x.format(place)}"' for x in lines))
+
+    section, _ = compiled(".Lsecond").functions["f"]
+    ((_, _, constant, addend),) = section.references
+    assert (constant.code, addend) == (b"\2\0\0\0", -4)
+    with pytest.raises(CompileError, match=r"an instruction reads \.rodata\.cst4"):
+        compiled(".rodata.cst4 + 4")
