@@ -8,6 +8,7 @@ written must stay in the arena, and what was alive before it can go.
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -19,18 +20,19 @@ from .arena import rounded
 from .liveness import Group
 
 MOST_LOANS: Final = 256
-LEAST_PART: Final = (
-    256  # temporaries below this part of what is alive at the fullest time are not worth a look
-)
+# Temporaries below this part of what is alive at the fullest time are not worth a look.
+LEAST_PART: Final = 256
 
 
 @dataclass(slots=True)
 class Loan:
-    """``group`` lies in the memory of ``lender`` from ``offset`` on."""
+    """``group``, which is alive from ``start`` to ``end``, lies in the memory of ``lender`` from ``offset`` on."""
 
     group: Group
     lender: Group
     offset: int
+    start: int
+    end: int
 
 
 @dataclass(slots=True)
@@ -40,20 +42,20 @@ class _Lender:
 
     def lend(self, group: Group) -> Loan | None:
         """The first gap that is free as long as ``group`` is alive."""
-        if group.end >= self.group.start:
+        start, end = group.start, group.end
+        if end >= self.group.start:
             return None
         offset = 0
         for loan in self.taken:  # in the order of their offsets
-            if loan.group.end < group.start or group.end < loan.group.start:
+            if loan.end < start or end < loan.start:
                 continue
             if offset + group.size <= loan.offset:
                 break
             offset = max(offset, loan.offset + rounded(loan.group.size))
         if offset + group.size > self.group.size:
             return None
-        loan = Loan(group, self.group, offset)
-        self.taken.append(loan)
-        self.taken.sort(key=lambda other: other.offset)
+        loan = Loan(group, self.group, offset, start, end)
+        bisect.insort(self.taken, loan, key=lambda other: other.offset)
         return loan
 
 
