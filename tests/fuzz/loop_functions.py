@@ -136,6 +136,7 @@ def loop(chances: Random, steps: int) -> Callable[..., Any]:
     kind = chances.choice(["scan", "scan", "scan", "fori", "while", "until", "nested"])
     reverse, reads, late = chances.random() < 0.3, chances.random() < 0.6, chances.randint(0, 1)
     writes = kind != "scan" or chances.random() < 0.3
+    skipped = late if steps > 1 else 0  # XLA:CPU takes no step of two to an end of one
     seed = chances.random()
 
     def one(i: Array, states: list[Array], array: Array, row: Array | None) -> tuple[Any, ...]:
@@ -166,7 +167,7 @@ def loop(chances: Random, steps: int) -> Callable[..., Any]:
 
         def body(carry: Any) -> Any:
             i, states, array = carry
-            return i + 1 + late, *one(i, states, array, rows[i] if reads else None)[:2]
+            return i + 1 + skipped, *one(i, states, array, rows[i] if reads else None)[:2]
 
         return lax.while_loop(unfinished, body, (jnp.int32(0), states, array))
 
