@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import warnings
 from collections.abc import Callable
 from random import Random
 from typing import Any, Final
@@ -554,6 +555,16 @@ STEPS: Final[list[Step]] = [
 ]
 
 
+def lowered(
+    function: Callable[..., Any], arguments: list[np.ndarray], donated: tuple[int, ...]
+) -> str:
+    """The program of a function as JAX lowers it; it warns of what is donated and cannot be used."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        traced = jax.jit(function, donate_argnums=donated, keep_unused=True).trace(*arguments)
+        return traced.lower(lowering_platforms=("cpu",)).as_text()  # type: ignore[no-any-return]
+
+
 def make(seed: int) -> Case:
     """A function of one to three arrays, as JAX lowers it."""
     jax.config.update("jax_enable_x64", True)
@@ -580,13 +591,4 @@ def make(seed: int) -> Case:
         return list(made)
 
     donated = tuple(n for n in range(len(arguments)) if seed % 4 == 0 and n % 2 == 0)
-    import warnings
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        lowered = (
-            jax.jit(function, donate_argnums=donated, keep_unused=True)
-            .trace(*arguments)
-            .lower(lowering_platforms=("cpu",))
-        )
-    return Case(lowered.as_text(), arguments, exact=False, xla=True)
+    return Case(lowered(function, arguments, donated), arguments, exact=False, xla=True)

@@ -7,7 +7,6 @@ before, after or instead of the one that replaces it.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from random import Random
 from typing import Any, Final
@@ -17,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from tests.fuzz.jax_functions import lowered
 from tests.fuzz.judge import Case
 
 Array = Any
@@ -208,13 +208,5 @@ def make(seed: int) -> Case:
         return run(list(given[:-2]), *given[-2:])
 
     donated = tuple(range(len(arguments))) if seed % 3 == 0 else ()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        lowered = (
-            jax.jit(
-                jax.vmap(function) if batch else function, donate_argnums=donated, keep_unused=True
-            )
-            .trace(*arguments)
-            .lower(lowering_platforms=("cpu",))
-        )
-    return Case(lowered.as_text(), arguments, xla=True)
+    text = lowered(jax.vmap(function) if batch else function, arguments, donated)
+    return Case(text, arguments, xla=True)

@@ -24,9 +24,8 @@ def run(folder: Path, **environment: str) -> str:
     """Standard error of the program, saved as a file so that its lines are sources."""
     path = folder / "program.py"
     path.write_text(PROGRAM)
-    if flags := environment.get(
-        "XLA_FLAGS"
-    ):  # beside those of all tests: JAX's cache has other programs for others
+    if flags := environment.get("XLA_FLAGS"):
+        # Beside those of all tests: JAX's cache has other programs for others.
         environment["XLA_FLAGS"] = f"{os.environ['XLA_FLAGS']} {flags}"
     done = subprocess.run(
         [sys.executable, str(path)],

@@ -44,12 +44,12 @@ def resident(process: int | str = "self") -> float:
 
 
 class Malloc(NamedTuple):
-    """MB of this process."""
+    """MB of this process. ``used``: from malloc and not freed; what threads keep for their next request counts as used.
+    ``free``: freed, and not given back to the system.
+    """
 
-    used: (
-        float  # from malloc and not freed; what threads keep for their next request counts as used
-    )
-    free: float  # freed, and not given back to the system
+    used: float
+    free: float
 
 
 def malloc() -> Malloc:

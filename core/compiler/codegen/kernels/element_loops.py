@@ -500,16 +500,12 @@ class _Block:
             start_coordinate(g, start, (), dim - size)
             for start, dim, size in zip(starts, target.dims, update.dims, strict=True)
         ]
-        return [
-            (
-                tuple(
-                    g.sum(c, offset)
-                    for c, offset in zip(self.index(update, place), offsets, strict=True)
-                ),
-                value,
-            )
-            for place, value in self.numbers(update).items()
-        ]
+        written = []
+        for place, value in self.numbers(update).items():
+            index = self.index(update, place)
+            moved = tuple(g.sum(c, offset) for c, offset in zip(index, offsets, strict=True))
+            written.append((moved, value))
+        return written
 
     def store(self, array: Array, update: list[tuple[Index, Element]]) -> None:
         for index, value in update:

@@ -155,35 +155,33 @@ class Module:
         copy, an internal one.
         """
         own, groups = set(names), dict[str, int]()
-        tables: set[str] = set()
-        declared: set[str] = set()
+        reached = self._reached(names)
         functions = []
-        for function in self._reached(names):
+        for function in reached:
             group = groups.setdefault(function.attributes, len(groups))
             linkage = function.linkage if function.name in own else "internal"
             functions.append(text.head_of(function, linkage, group, apart=True) + function.body)
-            for used in function.references:
-                if used in self.globals:
-                    tables.add(used)
-                elif used not in self.functions:
-                    declared.add(used)
+        tables, declared = self._used(reached)
         read = [text.table_of(self.globals[name], apart=True) for name in sorted(tables)]
         return self._text(read, functions, sorted(declared), groups)
 
     def meaning(self, name: str) -> str:
         """What the code of an external function depends on: its text and that of what it uses, but for its name."""
         parts = []
-        used: dict[str, None] = {}
-        for function in self._reached([name]):
+        reached = self._reached([name])
+        for function in reached:
             shown = function if function.name != name else replace(function, name="")
             parts += [text.head_of(shown, "", 0), function.attributes, function.body]
-            used |= function.references
-        for name_ in used:
-            if name_ in self.globals:
-                parts.append(text.table_of(self.globals[name_]))
-            elif name_ not in self.functions:
-                parts.append(text.declaration(name_, *self.declarations[name_]))
+        tables, declared = self._used(reached)
+        parts += [text.table_of(self.globals[table]) for table in tables]
+        parts += [text.declaration(other, *self.declarations[other]) for other in declared]
         return "\n".join(parts)
+
+    def _used(self, functions: Iterable[Function]) -> tuple[list[str], list[str]]:
+        """The tables that functions read, and what they call that is not in the module, in their order."""
+        used = dict.fromkeys(name for function in functions for name in function.references)
+        tables = [name for name in used if name in self.globals]
+        return tables, [n for n in used if n not in self.globals and n not in self.functions]
 
     def _reached(self, names: Iterable[str]) -> list[Function]:
         """The functions ``names`` and those that they call, each behind what it calls."""

@@ -26,9 +26,8 @@ from ..image import Image
 # Functions that the loader provides; LLVM makes calls of the mem* functions for loops and copies by itself.
 IMPORTABLE: Final = frozenset({"memcpy", "memset", "memmove", "fmod", "fmodf"})
 
-ALIGNMENT: Final = (
-    4096  # of a section, at most: a page as ADRP counts them, however large the system's are
-)
+# Of a section, at most: a page as ADRP counts them, however large the system's are.
+ALIGNMENT: Final = 4096
 X86_ALIGNMENT: Final = 64  # the same on x86, whose instructions know no pages
 EM_X86_64: Final = 62
 EM_AARCH64: Final = 183

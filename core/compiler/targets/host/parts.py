@@ -32,7 +32,7 @@ QUICK_SHARE = 1 << 20
 # A label that LLVM makes: of a block (.LBB3_1), constants (.LCPI3_0), a jump table, the end of a function. The number
 # is that of the function in its module.
 _LOCAL_LABEL: Final = re.compile(r"(\.L[A-Za-z_]+)(\d+)")
-
+# A branch of which LLVM may make a table of jumps.
 _SWITCH: Final = "\n  switch "
 
 
@@ -48,17 +48,12 @@ class Parts(Compilation):
         self._cached = cached
         self._seen = 0  # functions of the module that have been looked at
         self._written = 0  # length of all texts seen
-        self._quick: dict[
-            str, bool
-        ] = {}  # of each external function, whether it is compiled quickly
-        self._new: list[str] = []  # those that nobody has looked for
-        self._keys: dict[str, bytes] = {}  # of those that somebody has
+        # External functions that nobody has looked for, and whether each is compiled quickly.
+        self._new: list[tuple[str, bool]] = []
+        self._keys: dict[str, bytes] = {}  # of those that somebody has looked for
         self._code: dict[str, tuple[Section, int]] = {}  # of those that are compiled
-        self._machine = 0
-        self._pending: tuple[list[str], list[str]] = (
-            [],
-            [],
-        )  # careful and quick ones that no part has
+        # Careful and quick ones that no part has.
+        self._pending: tuple[list[str], list[str]] = ([], [])
         self._sizes = [0, 0]  # and the lengths of their texts
         self._parts: list[tuple[str, bool]] = []  # each part's text, and whether it is quick
         self._told = 0  # parts that other processes know
@@ -72,8 +67,7 @@ class Parts(Compilation):
             self._written += function.size
             # Only LLVM's full effort leaves what loops carry in registers.
             quick = self._written > effort.CAREFUL and not function.carries_values
-            self._quick[function.name] = quick
-            self._new.append(function.name)
+            self._new.append((function.name, quick))
         if self._written >= PART:
             self._look_up(module)
             self._begin()
@@ -82,7 +76,7 @@ class Parts(Compilation):
         self.written(module)
         launched = module.launched
         if launched is not None:  # what others call goes with them
-            self._new = [name for name in self._new if name in launched]
+            self._new = [(name, quick) for name, quick in self._new if name in launched]
         self._look_up(module)
         for quick in (False, True):
             self._end_part(module, quick)
@@ -112,8 +106,7 @@ class Parts(Compilation):
 
     def _look_up(self, module: llvm_ir.Module) -> None:
         """Find the code of all new functions; those without go into parts."""
-        for name in self._new:
-            quick = self._quick[name]
+        for name, quick in self._new:
             effort_ = "quick" if quick else "careful"
             key = code_cache.key(f"{self.target.identity} {effort_}", module.meaning(name))
             self._keys[name] = key
