@@ -33,6 +33,10 @@ loss = jax.jit(jax.value_and_grad(lambda x: jnp.tanh(x @ x.T).sum()))
 value, gradient = loss(x)
 assert np.isfinite(value) and gradient.shape == x.shape
 np.testing.assert_allclose(jnp.linalg.inv(x) @ x, np.eye(300), atol=1e-2)"""
+# LLVM calls std::call_once of a libstdc++ that the bindings have loaded before: two C++ libraries in one process.
+BESIDE_ANOTHER = """from tripont.core import _tripont
+from llvmlite import binding
+binding.initialize_all_targets()"""
 
 
 def find_pythons() -> dict[str, str]:
@@ -113,7 +117,8 @@ def check(wheel: Path, version: str, python: str) -> None:
         ]
         subprocess.run([*pip, f"{wheel}[jax]"], check=True)
         seconds = time.monotonic() - start
-        for command in (["python", "-c", PROGRAM], ["tripont", "doctor"]):
+        commands = [["python", "-c", program] for program in (PROGRAM, BESIDE_ANOTHER)]
+        for command in (*commands, ["tripont", "doctor"]):
             environment = {"PATH": os.environ["PATH"], "HOME": folder}
             done = subprocess.run(
                 [f"{folder}/bin/{command[0]}", *command[1:]],
