@@ -24,6 +24,9 @@
 namespace tripont {
 namespace {
 
+// For so many threads and fewer, work is cut in the same way.
+constexpr int kFewThreads = 4;
+
 std::atomic<Core*> core_instance{nullptr};
 
 // Serialises the creation of the core. Never destroyed: a client may be created while the process
@@ -174,6 +177,14 @@ void Core::ChildAfterFork() {
 
 namespace {
 
+// The largest power of two up to the number of threads: the cache of programs need not tell more
+// numbers apart. The compiler cuts work for four and fewer in the same way.
+int ThreadsToCutFor() {
+  int threads = kFewThreads;
+  while (2 * threads <= NumThreads()) threads *= 2;
+  return threads;
+}
+
 // What the compiler must know of where the program runs, unless the caller compiles for another
 // machine.
 void AddFactsOfThisMachine(const Backend& backend, std::map<std::string, std::string>& options) {
@@ -181,6 +192,8 @@ void AddFactsOfThisMachine(const Backend& backend, std::map<std::string, std::st
   if (cpu != options.end() && IsAnotherCpu(cpu->second)) return;
   if (!ActingCpu().empty()) options.insert_or_assign("cpu", std::string(ActingCpu()));
   if (!onednn::IsUsable(backend)) options.try_emplace("onednn", "0");
+  if (const int threads = ThreadsToCutFor(); threads > kFewThreads)
+    options.try_emplace("threads", std::to_string(threads));
 }
 
 }  // namespace

@@ -77,6 +77,7 @@ class Threads:
     grain: Annotated[float, "ns", "less work is not worth waking a thread"]
     unit: Annotated[float, "ns", "less of a product is not worth a unit of work"]
     units: Annotated[int, "units", "that work which is not small is cut into"]
+    product_units: Annotated[int, "units", "that products and convolutions are cut into"]
     long_units: Annotated[
         int, "units", "the same of long operands, which larger blocks read less often"
     ]
@@ -253,6 +254,7 @@ class Products:
     library_types: Annotated[
         frozenset[str], "types of lhs", "besides f32 that a library multiplies faster"
     ]
+    library_integers: Annotated[int, "multiply-adds", "of integers from which on it does"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,10 +264,12 @@ class Convolutions:
     few_outputs: Annotated[
         int, "features", "less than the vector of outputs that a library computes"
     ]
+    narrow_group: Annotated[int, "features", "of a group, for which a library is slow"]
     depthwise: Annotated[
         int, "positions", "up to which a library's depthwise gradient of weights is fast"
     ]
     generates_bf16: Annotated[bool, "yes or no", "generated code is faster for bf16, not depthwise"]
+    tiles_bf16: Annotated[bool, "yes or no", "a library multiplies bf16 in tiles of matrices (AMX)"]
     generates_gradients: Annotated[
         bool, "yes or no", "it is for gradients of weights as the next two say"
     ]

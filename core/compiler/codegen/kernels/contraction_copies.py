@@ -39,7 +39,7 @@ def _plan(loops: Loops) -> _Copies:
     # Blocks whose sums the caches keep; more of them for the threads, but each with rows that pay for its copies.
     most = max(1, costs.memory.copied_panel // (height * bytes_))
     least = -(-costs.products.copied_complex_rows // height)
-    wanted = -(-costs.threads.units // (panels * math.prod(d.size for d in loops.outer)))
+    wanted = -(-costs.threads.product_units // (panels * math.prod(d.size for d in loops.outer)))
     tall = -(-tiles // max(-(-tiles // most), min(wanted, tiles // least), 1))
     blocks, piece = -(-tiles // tall), -(-depth // pieces)
     return _Copies(height, lanes, width, pieces, piece, tiles, tall, blocks, panels)

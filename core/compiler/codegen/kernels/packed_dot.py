@@ -107,7 +107,7 @@ class _PackedDot(tiles.Places):
             units = batches * -(-self.tiles // tall) * -(-self.panels // wide)
             fits = self.pieces == 1 or tall * wide * tile_bytes <= costs.memory.block
             short = tall * wide * tile_ns <= 2 * costs.threads.unit
-            if fits and (units >= costs.threads.units or short):
+            if fits and (units >= costs.threads.product_units or short):
                 break
             if (tall * self.rows >= wide * self.width and tall > 1) or wide == 1:
                 tall = -(-tall // 2)

@@ -112,7 +112,7 @@ class _WindowProduct(Places):
             # Floats are exact enough in pieces of PIECE terms, and PIECE pieces. (Integers are exact anyway.)
             self.piece = max(PIECE, -(-self.terms // PIECE)) if form.result.is_float else PIECE
         rows = costs.blocks.long_rows if self.piece < self.terms else costs.blocks.rows
-        least = costs.threads.long_units if self.piece < self.terms else costs.threads.units
+        least = costs.threads.long_units if self.piece < self.terms else costs.threads.product_units
         self.tile_ns = self.rows * self.vectors * self.terms / costs.kernels.tiled_multiply_adds
         tall = max(1, min(self.tiles, rows // self.rows))
         wide = max(1, min(self.panels, costs.blocks.columns // self.width))

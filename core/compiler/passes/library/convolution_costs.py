@@ -3,8 +3,7 @@
 The sizes are the target's (:class:`...targets.costs.Convolutions`). These are the host's.
 
 The table was measured with ``python -m benchmarks.convolutions`` (docs/cpus.md has the figures) on a Xeon of 2023
-without AMX, with all its instructions and kept to those of x86-64-v3, and on a Zen 4. Its rows about AMX are not
-measured.
+without AMX, with all its instructions and kept to those of x86-64-v3, on a Zen 4, and on a Xeon of that kind with AMX.
 
 =================  ===================================================================  ============================
 operands           generated                                                            otherwise
@@ -17,13 +16,17 @@ f32 bf16 and f16   three dimensions, features first, or the gradient of windows 
                    3x3; gradients of the weights of dilated (transposed) ones;
                    gradients of inputs in one dimension, features first; sums of more
                    than 4,096 terms (16,384 in gradients of inputs), which oneDNN adds up
-                   one after the other; without
+                   one after the other; groups of up to 8 features, forward; without
                    AVX-512 some gradients of weights; on Zen 4 features first
                    in one dimension, and gradients of weights of grouped and strided ones
                    and of dilated ones in one dimension
-bf16 of oneDNN,    as f32, but for gradients of inputs in one dimension, for what        oneDNN
-AMX and Zen        only Zen 4 generates, and for sums of up to 16,384 terms that are
-                   rounded to bf16; gradients of weights of windows that do not overlap
+bf16 of oneDNN,    as f32, but for groups, for gradients of inputs in one dimension,     oneDNN
+Zen                for what only Zen 4 generates, and for sums of up to 16,384 terms
+                   that are rounded to bf16; gradients of weights of windows that do
+                   not overlap
+bf16 of oneDNN,    as on Zen, but for few output features, which tiles compute fast;     oneDNN
+AMX                groups of up to 8 features, but gradients of weights; depthwise
+                   gradients of inputs of windows above 3x3
 any, no oneDNN     all but complex numbers and truth values                             the "convolution" kernel
 =================  ===================================================================  ============================
 """
@@ -95,6 +98,7 @@ class _Class:
         self.positions = math.prod(sizes)
         # Whether the forward convolution's windows, whose size a gradient of weights has, do not overlap.
         self.is_apart = all(w.window_dilation >= n for w, n in zip(windows, sizes, strict=True))
+        self.is_bf16 = dtypes.BF16 in (o.dtype for o in convolution.operands)
         self.is_rounded = convolution.dtype is dtypes.BF16
         self.is_spatial_minor = self.rank > 0 and (
             numbers.input_spatial[-1] == len(convolution.operands[0].dims) - 1
@@ -105,6 +109,10 @@ class _Class:
         """Whether each group has one feature: that of the output, for the gradient of weights."""
         one = self.outputs == 1 if self.is_weights else self.inputs == 1
         return self.groups > 1 and one
+
+    def is_narrow(self, costs: Convolutions) -> bool:
+        """Whether each group has a few features, less than fill the library's tiles."""
+        return self.groups > 1 and not self.is_depthwise and self.inputs <= costs.narrow_group
 
     def is_slow_in_f32(self, costs: Convolutions) -> bool:
         """Whether oneDNN is slower than generated code in f32, or adds up too long sums."""
@@ -117,7 +125,7 @@ class _Class:
         if self.is_input:
             return (self.rank == 1 and self.is_spatial_minor) or self.terms > _LONGEST_ROUGH_SUM
         minor = self.rank == 1 and self.is_spatial_minor and costs.generates_minor
-        return minor or self.terms > _LONGEST_SUM
+        return minor or self.is_narrow(costs) or self.terms > _LONGEST_SUM
 
     def is_slow_gradient(self, costs: Convolutions) -> bool:
         """The same of a gradient of weights."""
@@ -136,22 +144,26 @@ class _Class:
             return True
         if self.is_weights:
             return not self.is_depthwise and self.inputs <= costs.few_outputs and self.is_apart
+        if costs.tiles_bf16 and self.is_narrow(costs):
+            return True
         return self.terms > (
             _LONGEST_ROUGH_SUM if self.is_rounded or self.is_input else _LONGEST_SUM
         )
 
     def is_slow(self, costs: Convolutions) -> bool:
         """Whether oneDNN has a slow kernel for it in each type, or none but its reference."""
+        tiles = costs.tiles_bf16 and self.is_bf16
         if self.is_depthwise:
             if self.rank != 2:
                 return True
             if self.is_weights:
                 return self.positions > costs.depthwise
-            return self.is_spatial_minor
+            return self.is_spatial_minor or (
+                tiles and self.is_input and self.window > costs.depthwise
+            )
         if self.is_dilated and self.window > self.positions:
             return True
         if self.groups > 1:
             return False
-        return self.outputs <= costs.few_outputs < self.inputs or (
-            self.inputs == 1 and not self.is_weights
-        )
+        few = self.outputs <= costs.few_outputs < self.inputs and not tiles
+        return few or (self.inputs == 1 and not self.is_weights)

@@ -3,13 +3,12 @@
 The sizes are the target's (:class:`...targets.costs.Products`). These are the host's.
 
 The table was measured with ``python -m benchmarks.products`` (docs/products.md has the figures) on a Xeon of 2023
-without AMX, with all its instructions and kept to those of x86-64-v3, and on a Zen 4. Its rows about AMX are not
-measured.
+without AMX, with all its instructions and kept to those of x86-64-v3, on a Zen 4, and on a Xeon of that kind with AMX.
 
 ===============  =============================  ==================================================================
 operands         generated                      otherwise
 ===============  =============================  ==================================================================
-integers         from 40^3 on                   the "dot" kernel; oneDNN where there is AMX
+integers         from 40^3 on                   the "dot" kernel; oneDNN from 80^3 on where there is AMX
 f64              from 80^3 on (Zen 4: also     the "dot" kernel
                  from 50^3 to 63^3 with rows
                  of less than 1 KB in the
@@ -91,4 +90,5 @@ def prefers_generated(
         least, most = costs.small_sides
         small = least <= min(m, n) and max(m, n, k) <= most
         return m * n * k <= costs.most_f32 or flat or small
-    return lhs.name not in costs.library_types
+    few = lhs.is_integer and m * n * k < costs.library_integers
+    return few or lhs.name not in costs.library_types

@@ -111,6 +111,7 @@ _HOST: Final = Costs(
         grain=8_000.0,
         unit=15_000.0,
         units=16,
+        product_units=16,
         long_units=6,
         line_units=32,
         split_elements=1 << 17,
@@ -193,6 +194,7 @@ _HOST: Final = Costs(
         copied_complex=1 << 15,
         copied_complex_rows=24,
         library_types=frozenset(),
+        library_integers=80**3,
     ),
     blocks=Blocks(
         rows=128,
@@ -203,8 +205,10 @@ _HOST: Final = Costs(
     ),
     convolutions=Convolutions(
         few_outputs=4,
+        narrow_group=8,
         depthwise=9,
         generates_bf16=False,
+        tiles_bf16=False,
         # oneDNN computes those with many features and terms in less than two thirds of the time of others.
         generates_gradients=True,
         gradient_features=128,
@@ -304,6 +308,7 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
     convolutions = replace(
         _HOST.convolutions,
         generates_bf16=has_avx512 and "bf16" not in types,
+        tiles_bf16="amx-bf16" in features,
         generates_gradients=not has_avx512,
     )
     products = replace(_HOST.products, library_types=frozenset(types))
@@ -316,4 +321,32 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
     return replace(_HOST, memory=memory, products=products, convolutions=convolutions)
 
 
-__all__ = ["costs_of"]
+#: The most threads for which the sizes above cut work.
+FEW_THREADS: Final = 4
+
+
+@functools.cache
+def costs_with_threads(costs: Costs, count: int) -> Costs:
+    """``costs`` where ``count`` threads want work: products, convolutions and attention are cut into smaller units.
+
+    Only what decides where units end: no number that a program computes depends on it.
+    """
+    if count <= FEW_THREADS:
+        return costs
+    more = count // FEW_THREADS
+    threads, blocks, attention = costs.threads, costs.blocks, costs.attention
+    # A row of 256 columns is what is left of what processors fetch ahead.
+    columns = max(blocks.streamed_columns // more, min(blocks.streamed_columns, 256))
+    return replace(
+        costs,
+        threads=replace(
+            threads,
+            product_units=threads.product_units * more,
+            long_units=threads.long_units * more,
+        ),
+        blocks=replace(blocks, streamed_columns=columns),
+        attention=replace(attention, units=max(attention.units, FEW_THREADS * count)),
+    )
+
+
+__all__ = ["FEW_THREADS", "costs_of", "costs_with_threads"]

@@ -17,7 +17,7 @@ from ...ir.errors import internal
 from ..image import Image
 from ..target import Compilation, Libraries
 from . import cpu, linker
-from .costs import costs_of
+from .costs import FEW_THREADS, costs_of, costs_with_threads
 from .parts import Parts
 from .text_target import TextTarget
 
@@ -99,10 +99,11 @@ def _check_masked_stores(optimised: str) -> None:
 
 
 @functools.cache
-def for_cpu(model: str = "host", onednn: bool = True) -> HostTarget:
+def for_cpu(model: str = "host", onednn: bool = True, threads: int = FEW_THREADS) -> HostTarget:
     """The target for ``model``: ``"host"`` (the CPU that runs this) or a name such as ``"x86-64-v2"``.
 
-    ``onednn``: whether the runtime finds oneDNN where the program runs; there is one for x86-64 only.
+    ``onednn``: whether the runtime finds oneDNN where the program runs; there is one for x86-64 only. ``threads``: for
+    how many work is cut.
 
     Raises CompileError INVALID_ARGUMENT for an unknown name.
     """
@@ -121,7 +122,8 @@ def for_cpu(model: str = "host", onednn: bool = True) -> HostTarget:
         )
     libraries = Libraries(onednn and triple == _X86_TRIPLE, frozenset(features))
     versions = [str(llvm.llvm_version_info), llvmlite.__version__]
-    text = "|".join([triple, name, *features, f"onednn={libraries.onednn}", *versions])
+    made_for = [f"onednn={libraries.onednn}", f"threads={max(threads, FEW_THREADS)}"]
+    text = "|".join([triple, name, *features, *made_for, *versions])
     return HostTarget(
         name="host",
         triple=triple,
@@ -132,7 +134,7 @@ def for_cpu(model: str = "host", onednn: bool = True) -> HostTarget:
         function_attributes=" ".join(attributes),
         fingerprint=hashlib.sha256(text.encode()).hexdigest()[:16],
         libraries=libraries,
-        costs=costs_of(name, frozenset(features)),
+        costs=costs_with_threads(costs_of(name, frozenset(features)), threads),
     )
 
 

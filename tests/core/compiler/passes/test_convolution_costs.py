@@ -30,6 +30,7 @@ CPUS = ("x86-64-v3", "x86-64-v4")
         (False, {"feature_groups": 64}),
         (True, {"feature_groups": 64, "layout": LAYOUTS[1]}),
         (False, {"feature_groups": 4}),
+        (True, {"feature_groups": 8}),  # of 8 features
         (False, {"window": [W(4, 1, 2, 2, base_dilation=2)] * 2}),
         (True, {"window": [W(40, 1, 1, 1, base_dilation=2)] * 2}),
     ],
@@ -112,3 +113,25 @@ def test_bf16_of_one_dnn(generated: bool, result: DType, options: dict[str, Any]
         **{"sizes": LARGE, "window": SAME, "dtype": dtypes.BF16, "result": result, **options}
     )
     assert prefers_generated(made, for_cpu("znver4")) is generated
+
+
+@pytest.mark.parametrize(
+    ("with_tiles", "on_zen", "options"),
+    [
+        (False, True, {"sizes": {**LARGE, "O": 3}}),
+        (True, True, {"sizes": {**LARGE, "C": 1}}),
+        (False, False, {"feature_groups": 4}),
+        (True, False, {"feature_groups": 8}),
+        (False, False, {"feature_groups": 64}),
+        (True, True, _gradient_of_weights(3, 3)),
+        (False, False, {**_gradient_of_weights(64, 1), "batch_groups": 8}),
+    ],
+    ids=str,
+)
+def test_bf16_in_tiles(with_tiles: bool, on_zen: bool, options: dict[str, Any]) -> None:
+    """AMX makes few output features fast, and groups of few features slow."""
+    made = convolution(
+        **{"sizes": LARGE, "window": SAME, "dtype": dtypes.BF16, "result": dtypes.BF16, **options}
+    )
+    assert prefers_generated(made, for_cpu("emeraldrapids+amx-bf16")) is with_tiles
+    assert prefers_generated(made, for_cpu("znver4")) is on_zen

@@ -41,6 +41,9 @@ def test_bf16_is_the_library_s_where_the_cpu_has_tiles() -> None:
     assert prefers_generated(BF16, 512, 512, 512, for_cpu("x86-64-v4"))
     tiles = for_cpu("graniterapids+amx-tile+amx-int8+amx-bf16")
     assert not prefers_generated(BF16, 512, 512, 512, tiles)
+    integers = (dtypes.S8, dtypes.S8, dtypes.S32)
+    assert prefers_generated(integers, 64, 64, 64, tiles)
+    assert not prefers_generated(integers, 96, 96, 96, tiles)
 
 
 @pytest.mark.parametrize(
