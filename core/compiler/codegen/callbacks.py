@@ -52,6 +52,4 @@ def _reduction(call: hlo.Instruction) -> hlo.Instruction:
     )
     computation = hlo.Computation.from_root(body.name, arrays, root)
     operands = [hlo.parameter(n, shape) for n in range(2)]
-    return hlo.Instruction(
-        "fusion", shape, operands, {"kind": "loop"}, (computation,), metadata=call.metadata
-    )
+    return call.derive("fusion", operands, {"kind": "loop"}, (computation,), shape=shape)

@@ -268,6 +268,19 @@ class Instruction:
             self.metadata,
         )
 
+    def derive(
+        self,
+        opcode: str,
+        operands: Sequence[Instruction],
+        attributes: Mapping[str, Any] | None = None,
+        called: Sequence[Computation] = (),
+        *,
+        shape: AnyShape | None = None,
+    ) -> Instruction:
+        """Another instruction from the same place of the user's program, by default of the same shape."""
+        shape = self.shape if shape is None else shape
+        return Instruction(opcode, shape, operands, attributes, called, "", self.metadata)
+
     def with_operands(
         self, operands: Sequence[Instruction], called: Sequence[Computation] | None = None
     ) -> Instruction:
@@ -457,13 +470,9 @@ def broadcast(
 ) -> Instruction:
     """``operand`` with dimension i placed at ``dimensions[i]`` of ``dims``; a scalar to every element by default."""
     shape = Shape(operand.dtype, tuple(dims))
-    return Instruction(
-        "broadcast", shape, (operand,), {"dimensions": tuple(dimensions)}, metadata=operand.metadata
-    )
+    return operand.derive("broadcast", (operand,), {"dimensions": tuple(dimensions)}, shape=shape)
 
 
 def get_tuple_element(operand: Instruction, index: int) -> Instruction:
     shape = operand.result_shapes[index]
-    return Instruction(
-        "get-tuple-element", shape, (operand,), {"index": index}, metadata=operand.metadata
-    )
+    return operand.derive("get-tuple-element", (operand,), {"index": index}, shape=shape)

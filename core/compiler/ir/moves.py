@@ -30,14 +30,21 @@ def cut(
     """The places [start, stop) of a dimension; ``operand`` itself if these are all."""
     if (start, stop) == (0, operand.dims[dimension]):
         return operand
-    starts, limits = [0] * len(operand.dims), list(operand.dims)
-    starts[dimension], limits[dimension] = start, stop
-    shape = Shape(operand.dtype, tuple([b - a for a, b in zip(starts, limits, strict=True)]))
-    attributes = {
-        "starts": tuple(starts),
-        "limits": tuple(limits),
-        "strides": (1,) * len(starts),
-    }
+    starts, dims = [0] * len(operand.dims), list(operand.dims)
+    starts[dimension], dims[dimension] = start, stop - start
+    return block(operand, starts, dims, metadata)
+
+
+def block(
+    operand: Instruction,
+    starts: Sequence[int],
+    dims: Sequence[int],
+    metadata: Metadata | None = None,
+) -> Instruction:
+    """The ``dims`` elements from ``starts`` on."""
+    limits = tuple([s + d for s, d in zip(starts, dims, strict=True)])
+    attributes = {"starts": tuple(starts), "limits": limits, "strides": (1,) * len(limits)}
+    shape = Shape(operand.dtype, tuple(dims))
     return Instruction(
         "slice", shape, (operand,), attributes, metadata=metadata or operand.metadata
     )

@@ -68,7 +68,7 @@ def reshape(operand: Instruction, dims: Sequence[int]) -> Instruction:
     if operand.dims == dims:
         return operand
     shape = Shape(operand.dtype, dims)
-    return Instruction("reshape", shape, (operand,), metadata=operand.metadata)
+    return operand.derive("reshape", (operand,), shape=shape)
 
 
 def convert(operand: Instruction, dtype: DType) -> Instruction:
@@ -76,7 +76,7 @@ def convert(operand: Instruction, dtype: DType) -> Instruction:
     if operand.dtype is dtype:
         return operand
     shape = operand.shape.with_dtype(dtype)  # type: ignore[union-attr]
-    return Instruction("convert", shape, (operand,), metadata=operand.metadata)
+    return operand.derive("convert", (operand,), shape=shape)
 
 
 def reshaped_broadcast(
@@ -216,8 +216,8 @@ def body_on_arrays(body: Computation, arguments: Sequence[Instruction]) -> list[
             continue
         elif i.is_elementwise and isinstance(i.shape, Shape):
             shape = Shape(i.dtype, dims)
-            values[i] = Instruction(
-                i.opcode, shape, [values[o] for o in i.operands], i.attributes, metadata=i.metadata
+            values[i] = i.derive(
+                i.opcode, [values[o] for o in i.operands], i.attributes, shape=shape
             )
         else:
             return None

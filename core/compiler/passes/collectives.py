@@ -278,9 +278,7 @@ def _transpose_before_reducing(computation: Computation) -> Computation:
             if turned is not new.operands[0]:
                 instructions.append(turned)
             shape = turned.shape
-            new = Instruction(
-                i.opcode, shape, (turned,), i.attributes, i.called, metadata=i.metadata
-            )
+            new = i.derive(i.opcode, (turned,), i.attributes, i.called, shape=shape)
         instructions.append(new)
         mapped[i] = new
     root = mapped[computation.root]
@@ -290,7 +288,7 @@ def _transpose_before_reducing(computation: Computation) -> Computation:
 def _results(i: Instruction, values: Iterable[Instruction]) -> Instruction:
     values = tuple(values)
     if isinstance(i.shape, TupleShape):
-        return Instruction("tuple", i.shape, values, metadata=i.metadata)
+        return i.derive("tuple", values)
     return values[0]
 
 
@@ -331,7 +329,7 @@ def _each(
     for operand in i.operands:
         x = before(operand)
         attributes = {**i.attributes, **changed}
-        whole = Instruction(i.opcode, shape(x), (x,), attributes, i.called, metadata=i.metadata)
+        whole = i.derive(i.opcode, (x,), attributes, i.called, shape=shape(x))
         values.append(after(whole))
     return _results(i, values)
 
@@ -381,7 +379,7 @@ def _arrange_tuple_all_to_all(i: Instruction, size: int) -> Instruction:
     rows = [reshape(o, (1, *dims)) for o in i.operands]
     joined = concatenate(rows, 0, i.metadata)
     attributes = {**i.attributes, "split_dimension": 0, "concat_dimension": 0}
-    whole = Instruction("all-to-all", shape, (joined,), attributes, metadata=i.metadata)
+    whole = i.derive("all-to-all", (joined,), attributes, shape=shape)
     values = []
     for n in range(size):
         values.append(reshape(cut(whole, 0, n, n + 1, i.metadata), dims))
@@ -537,7 +535,7 @@ def _combine_all_reduces(
             values = [get_tuple_element(whole, first + n) for n in range(len(member.operands))]
             first += len(member.operands)
             mapped[member] = (
-                Instruction("tuple", member.shape, values, metadata=member.metadata)
+                member.derive("tuple", values)
                 if isinstance(member.shape, TupleShape)
                 else values[0]
             )

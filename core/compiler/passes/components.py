@@ -34,6 +34,7 @@ from ..ir.hlo import (
     broadcast,
     constant,
 )
+from ..ir.moves import block
 from ..ir.patterns import body_on_arrays, reshape, reshape_groups, splat
 from .rewrite import prune, unplaced, with_called, with_entry
 
@@ -378,9 +379,7 @@ class _Splitter:
                 for n, (size, m) in enumerate(zip(i.dims, pieces[0].dims, strict=True))
             )
         )
-        return self.add(
-            Instruction("concatenate", shape, pieces, {"dimension": d}, metadata=i.metadata)
-        )
+        return self.add(i.derive("concatenate", pieces, {"dimension": d}, shape=shape))
 
     def reshape(self, i: Instruction, dims: Sequence[int]) -> Instruction:
         new = reshape(i, dims)
@@ -406,14 +405,8 @@ class _Splitter:
                 place = tuple([at.get(d, slice(None)) for d in range(len(dims))])
                 found = self.add(constant(literal[place], value.dtype, value.metadata))
             else:
-                attributes = {
-                    "starts": tuple([at.get(d, 0) for d in range(len(dims))]),
-                    "limits": tuple([at[d] + 1 if d in at else n for d, n in enumerate(dims)]),
-                    "strides": (1,) * len(dims),
-                }
-                cut = tuple([1 if d in at else n for d, n in enumerate(dims)])
-                shape = value.shape.with_dims(cut)  # type: ignore[union-attr]
-                piece = Instruction("slice", shape, (value,), attributes, metadata=value.metadata)
+                starts = [at.get(d, 0) for d in range(len(dims))]
+                piece = block(value, starts, [1 if d in at else n for d, n in enumerate(dims)])
                 found = self.reshape(self.add(piece), kept)
             self.taken_apart[key] = found
         return found
@@ -657,12 +650,8 @@ def _dot(s: _Splitter, i: Instruction, at: dict[int, int], rest: Index) -> Instr
                 part = s.add(broadcast(part, rest, tuple(places)))
             factors.append(part)
         shape = i.shape.with_dims(rest)  # type: ignore[union-attr]
-        term = s.add(Instruction("multiply", shape, factors, metadata=i.metadata))
-        total = (
-            term
-            if total is None
-            else s.add(Instruction("add", shape, (total, term), metadata=i.metadata))
-        )
+        term = s.add(i.derive("multiply", factors, shape=shape))
+        total = term if total is None else s.add(i.derive("add", (total, term), shape=shape))
     return total
 
 

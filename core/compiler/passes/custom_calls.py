@@ -224,13 +224,13 @@ def _call(
         _back(_element(call, n, s, i), order, i)
         for n, (s, order) in enumerate(zip(shapes, orders, strict=True))
     ]
-    return Instruction("tuple", i.shape, results, metadata=i.metadata)
+    return i.derive("tuple", results)
 
 
 def _element(
     call: Instruction, index: int, shape: Shape | TokenShape, i: Instruction
 ) -> Instruction:
-    return Instruction("get-tuple-element", shape, (call,), {"index": index}, metadata=i.metadata)
+    return i.derive("get-tuple-element", (call,), {"index": index}, shape=shape)
 
 
 def _back(value: Instruction, order: tuple[int, ...] | None, i: Instruction) -> Instruction:
@@ -294,11 +294,9 @@ def _eigh(i: Instruction) -> Instruction | None:
     )
     vectors = _back(_element(call, 0, _permuted(a, order), i), order, i)
     failed = _element(call, 2, info, i)
-    return Instruction(
+    return i.derive(
         "tuple",
-        i.shape,
         [_unless_failed(vectors, failed, i), _unless_failed(_element(call, 1, w, i), failed, i)],
-        metadata=i.metadata,
     )
 
 
@@ -314,9 +312,7 @@ def _lu(i: Instruction) -> Instruction:
         attributes=_lapack(i, "getrf", {}),
     )
     one = broadcast(constant(np.asarray(1, np.int32)), pivots.dims)
-    zero_based = Instruction(
-        "subtract", pivots, (_element(call, 1, pivots, i), one), metadata=i.metadata
-    )
+    zero_based = i.derive("subtract", (_element(call, 1, pivots, i), one), shape=pivots)
     permuted = i.replace(
         operands=[zero_based],
         shape=permutation,
@@ -326,7 +322,7 @@ def _lu(i: Instruction) -> Instruction:
         },
     )
     results = [_back(_element(call, 0, _permuted(lu, order), i), order, i), zero_based, permuted]
-    return Instruction("tuple", i.shape, results, metadata=i.metadata)
+    return i.derive("tuple", results)
 
 
 def _unless_failed(value: Instruction, info: Instruction, i: Instruction) -> Instruction:
@@ -335,22 +331,20 @@ def _unless_failed(value: Instruction, info: Instruction, i: Instruction) -> Ins
     assert isinstance(shape, Shape)
     zero = constant(np.asarray(0, np.int32))
     zeros = broadcast(zero, info.dims) if info.dims else zero
-    good = Instruction(
+    good = i.derive(
         "compare",
-        Shape(dtypes.PRED, info.dims),
         (info, zeros),
         {"direction": "EQ", "comparison_type": "SIGNED"},
-        metadata=i.metadata,
+        shape=Shape(dtypes.PRED, info.dims),
     )
-    goods = Instruction(
+    goods = i.derive(
         "broadcast",
-        Shape(dtypes.PRED, shape.dims),
         (good,),
         {"dimensions": tuple(range(len(info.dims)))},
-        metadata=i.metadata,
+        shape=Shape(dtypes.PRED, shape.dims),
     )
     nan = broadcast(constant(np.asarray(np.nan).astype(shape.dtype.numpy)), shape.dims)
-    return Instruction("select", shape, (goods, value, nan), metadata=i.metadata)
+    return i.derive("select", (goods, value, nan), shape=shape)
 
 
 _XLA_NAMES: Final[dict[str, Callable[[Instruction], Instruction | None]]] = {

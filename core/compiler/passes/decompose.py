@@ -30,7 +30,7 @@ def remove_barriers(module: Module) -> Module:
         if i.opcode == "optimization-barrier":
             if len(i.operands) == 1 and not isinstance(i.shape, TupleShape):
                 return i.operands[0]
-            return Instruction("tuple", i.shape, i.operands, metadata=i.metadata)
+            return i.derive("tuple", i.operands)
         if i.opcode == "get-tuple-element" and i.operands[0].opcode == "tuple":
             return element_of_tuple(i)
         return None
@@ -61,13 +61,12 @@ def _sum(x: Instruction, feature: int) -> Instruction:
     """The sum over all dimensions but ``feature``."""
     dimensions = tuple(n for n in range(len(x.dims)) if n != feature)
     shape = Shape(x.dtype, (x.dims[feature],))
-    return Instruction(
+    return x.derive(
         "reduce",
-        shape,
         (x, constant(0, x.dtype)),
         {"dimensions": dimensions},
         (addition(x.dtype, f"sum_{x.dtype.name}"),),
-        metadata=x.metadata,
+        shape=shape,
     )
 
 
@@ -81,11 +80,11 @@ def _wide(x: Instruction) -> Instruction:
 def _as(x: Instruction, like: Instruction) -> Instruction:
     if x.dtype is like.dtype:
         return x
-    return Instruction("convert", Shape(like.dtype, x.dims), (x,), metadata=like.metadata)
+    return like.derive("convert", (x,), shape=Shape(like.dtype, x.dims))
 
 
 def _tuple(i: Instruction, values: Sequence[Instruction]) -> Instruction:
-    return Instruction("tuple", i.shape, values, metadata=i.metadata)
+    return i.derive("tuple", values)
 
 
 def batch_norm_training(i: Instruction) -> Instruction:

@@ -46,7 +46,5 @@ def _round(i: Instruction) -> Instruction | None:
     computes = op.elementwise and op.rounding not in (CHOOSES, IN_DTYPE) and i.operands
     if not computes and i.opcode not in _SUMS:
         return None
-    wide = Instruction(
-        "convert", i.shape.with_dtype(dtypes.F32), (i.replace(),), metadata=i.metadata
-    )
-    return Instruction("convert", i.shape, (wide,), metadata=i.metadata)
+    wide = i.derive("convert", (i.replace(),), shape=i.shape.with_dtype(dtypes.F32))
+    return i.derive("convert", (wide,))

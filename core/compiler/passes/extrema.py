@@ -50,7 +50,7 @@ def _ordered(body: Computation) -> Computation | None:
     other_is_nan = is_nan.replace(operands=(other, other))
 
     def op(opcode: str, *operands: Instruction) -> Instruction:
-        return Instruction(opcode, taken.shape, operands, metadata=taken.metadata)
+        return taken.derive(opcode, operands)
 
     # Of two NaNs neither is beyond the other: the position decides.
     number = op("not", other_is_nan)

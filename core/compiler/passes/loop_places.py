@@ -64,12 +64,7 @@ def _update(scatter: Instruction, steps: Steps) -> Instruction | None:
             return None
     zero = constant(0, indices.dtype, scatter.metadata)
     at = [starts.get(d, zero) for d in range(len(target.dims))]
-    return Instruction(
-        "dynamic-update-slice",
-        scatter.shape,
-        (target, reshape(updates, window), *at),
-        metadata=scatter.metadata,
-    )
+    return scatter.derive("dynamic-update-slice", (target, reshape(updates, window), *at))
 
 
 def _scalars(indices: Instruction) -> list[Instruction] | None:

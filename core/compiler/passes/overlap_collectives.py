@@ -221,12 +221,8 @@ def _with_asynchronous(
 
     def place_done(start: Instruction) -> None:
         call = mapped[start]
-        done = Instruction(
-            "collective-done",
-            start.shape,
-            (call,),
-            {"meeting": start.attributes["config"]["meeting"]},
-            metadata=start.metadata,
+        done = start.derive(
+            "collective-done", (call,), {"meeting": start.attributes["config"]["meeting"]}
         )
         waits[start] = done
         output.append(done)

@@ -75,7 +75,7 @@ class _Writer:
 
     def op(self, opcode: str, dtype: DType, *operands: Instruction, **given: Any) -> Instruction:
         shape = Shape(dtype, operands[0].dims)
-        return Instruction(opcode, shape, operands, given, metadata=self.rng.metadata)
+        return self.rng.derive(opcode, operands, given, shape=shape)
 
     def full(self, value: Any, like: Instruction) -> Instruction:
         return splat(constant(np.asarray(value).astype(like.dtype.numpy)), like.dims)
@@ -88,12 +88,11 @@ class _Writer:
         state = state_call(self.rng.metadata)
         size = math.prod(self.dims)
         flat = Shape(dtype, (count * size,))
-        both = Instruction(
+        both = self.rng.derive(
             "rng-bit-generator",
-            TupleShape((STATE_SHAPE, flat)),
             (state,),
             {"algorithm": "PHILOX"},
-            metadata=self.rng.metadata,
+            shape=TupleShape((STATE_SHAPE, flat)),
         )
         drawn = Instruction("get-tuple-element", flat, (both,), {"index": 1})
         found = []

@@ -27,14 +27,6 @@ from ..ir.patterns import (
 Rule = Callable[[Instruction], Instruction | None]
 
 
-def _binary(opcode: str, a: Instruction, b: Instruction, like: Instruction) -> Instruction:
-    return Instruction(opcode, like.shape, (a, b), metadata=like.metadata)
-
-
-def _unary(opcode: str, a: Instruction, like: Instruction) -> Instruction:
-    return Instruction(opcode, like.shape, (a,), metadata=like.metadata)
-
-
 def add_zero(i: Instruction) -> Instruction | None:
     """x + 0 = x."""
     a, b = i.operands
@@ -55,7 +47,7 @@ def subtract_zero(i: Instruction) -> Instruction | None:
     if i.dtype.is_integer and a is b:
         return splat_value(0, i)
     if i.dtype.is_integer and is_constant(a, 0):
-        return _unary("negate", b, i)
+        return i.derive("negate", (b,))
     return None
 
 
@@ -70,7 +62,7 @@ def multiply_identity(i: Instruction) -> Instruction | None:
         if i.dtype.is_integer and value == 0:
             return y
         if value == -1 and i.dtype.kind in ("int", "float"):
-            return _unary("negate", x, i)
+            return i.derive("negate", (x,))
     return None
 
 
@@ -88,7 +80,7 @@ def divide_constant(i: Instruction) -> Instruction | None:
         mantissa, exponent = math.frexp(float(value))
         limits = {16: 13, 32: 125, 64: 1000}[i.dtype.bits]
         if abs(mantissa) == 0.5 and abs(exponent) < limits:
-            return _binary("multiply", a, splat_value(1.0 / float(value), i), i)
+            return i.derive("multiply", (a, splat_value(1.0 / float(value), i)))
     return None
 
 
@@ -107,13 +99,13 @@ def power_small(i: Instruction) -> Instruction | None:
     if value == 1:
         return a
     if value == 2:
-        return _binary("multiply", a, a, i)
+        return i.derive("multiply", (a, a))
     if value == 3 and not i.dtype.is_integer:
-        return _binary("multiply", _binary("multiply", a, a, i), a, i)
+        return i.derive("multiply", (i.derive("multiply", (a, a)), a))
     if value == 0:
         return splat_value(1, i)
     if value == -1 and i.dtype.is_float:
-        return _binary("divide", splat_value(1, i), a, i)
+        return i.derive("divide", (splat_value(1, i), a))
     return None
 
 
@@ -217,7 +209,7 @@ def compare_known(i: Instruction) -> Instruction | None:
         return splat_value(direction in ("EQ", "LE", "GE"), i)
     value = constant_value(b)
     if a.dtype.kind == "pred" and value is not None and direction in ("EQ", "NE"):
-        return a if bool(value) == (direction == "EQ") else _unary("not", a, i)
+        return a if bool(value) == (direction == "EQ") else i.derive("not", (a,))
     if value is not None and counts(a):
         return _compared_count(i, a, int(value))
     return None
@@ -270,7 +262,7 @@ def convert_trivial(i: Instruction) -> Instruction | None:
         and not _holds(i.dtype, source)
     ):
         return None  # integers wrap around where floats saturate
-    return _unary("convert", a.operands[0], i)
+    return i.derive("convert", (a.operands[0],))
 
 
 def _holds(wide: Any, narrow: Any) -> bool:
@@ -309,7 +301,7 @@ def on_splats(i: Instruction) -> Instruction | None:
         scalars.append(scalar)
     if not scalars:
         return None
-    inner = Instruction(i.opcode, i.shape.with_dims(()), scalars, i.attributes, metadata=i.metadata)  # type: ignore[union-attr]
+    inner = i.derive(i.opcode, scalars, i.attributes, shape=i.shape.with_dims(()))  # type: ignore[union-attr]
     return splat(inner, i.dims)
 
 
@@ -332,7 +324,7 @@ def on_broadcasts(i: Instruction) -> Instruction | None:
         if scalar is None:
             return None
         inner.append(splat(scalar, dims) if operand.dims == i.dims else scalar)
-    small = Instruction(i.opcode, i.shape.with_dims(dims), inner, i.attributes, metadata=i.metadata)  # type: ignore[union-attr]
+    small = i.derive(i.opcode, inner, i.attributes, shape=i.shape.with_dims(dims))  # type: ignore[union-attr]
     return first.replace(operands=(small,), shape=i.shape)
 
 
@@ -359,8 +351,8 @@ def on_reshapes(i: Instruction) -> Instruction | None:
             scalar = scalar_of(operand)
             assert scalar is not None
             inner.append(splat(scalar, dims) if operand.dims == i.dims else scalar)
-    new = Instruction(i.opcode, i.shape.with_dims(dims), inner, i.attributes, metadata=i.metadata)  # type: ignore[union-attr]
-    return Instruction("reshape", i.shape, (new,), metadata=i.metadata)
+    new = i.derive(i.opcode, inner, i.attributes, shape=i.shape.with_dims(dims))  # type: ignore[union-attr]
+    return i.derive("reshape", (new,))
 
 
 def dot_of_batches(i: Instruction) -> Instruction | None:
@@ -373,7 +365,7 @@ def dot_of_batches(i: Instruction) -> Instruction | None:
         return None
     if lhs.dtype is not i.dtype or rhs.dtype is not i.dtype or i.dtype.kind == "pred":
         return None
-    return _binary("multiply", lhs, rhs, i)
+    return i.derive("multiply", (lhs, rhs))
 
 
 def dot_without_sum(i: Instruction) -> Instruction | None:
@@ -396,7 +388,7 @@ def dot_without_sum(i: Instruction) -> Instruction | None:
             return None
         factors.append(broadcast(convert(operand, i.dtype), i.dims, mapped))
     lhs, rhs = factors
-    return _binary("multiply", lhs, rhs, i)
+    return i.derive("multiply", (lhs, rhs))
 
 
 ELEMENTWISE_RULES: Final[tuple[Rule, ...]] = (on_splats, on_broadcasts, on_reshapes)

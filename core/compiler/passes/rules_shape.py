@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from ..ir.hlo import GatherDimensionNumbers, Instruction, Shape, constant
+from ..ir.moves import block, cut, pad, transpose
 from ..ir.patterns import (
     binary_body,
     body_on_arrays,
@@ -50,33 +51,19 @@ def broadcast_simpler(i: Instruction) -> Instruction | None:
         return operand
     if operand.opcode == "broadcast":
         inner = operand.attributes["dimensions"]
-        return Instruction(
-            "broadcast",
-            i.shape,
-            operand.operands,
-            {"dimensions": tuple([dimensions[d] for d in inner])},
-            metadata=i.metadata,
+        return i.derive(
+            "broadcast", operand.operands, {"dimensions": tuple([dimensions[d] for d in inner])}
         )
     if 1 in operand.dims:
         kept = tuple([t for d, t in zip(operand.dims, dimensions, strict=True) if d != 1])
-        return Instruction(
-            "broadcast",
-            i.shape,
-            (reshape(operand, squeezed(operand.dims)),),
-            {"dimensions": kept},
-            metadata=i.metadata,
+        return i.derive(
+            "broadcast", (reshape(operand, squeezed(operand.dims)),), {"dimensions": kept}
         )
     if operand.dims and operand.dims == squeezed(i.dims) and list(dimensions) == sorted(dimensions):
         return reshape(operand, i.dims)
     if dimensions and list(dimensions) != sorted(dimensions):
         order = tuple(sorted(range(len(dimensions)), key=dimensions.__getitem__))
-        moved = Instruction(
-            "transpose",
-            operand.shape.with_dims([operand.dims[n] for n in order]),  # type: ignore[union-attr]
-            (operand,),
-            {"dimensions": order},
-            metadata=i.metadata,
-        )
+        moved = transpose(operand, order, i.metadata)
         return i.replace(operands=(moved,), attributes={"dimensions": tuple(sorted(dimensions))})
     return None
 
@@ -216,15 +203,7 @@ def pad_simpler(i: Instruction) -> Instruction | None:
     if not any(low) and not any(high):
         return operand
     if all(n <= 0 for n in (*low, *high)) and i.elements:
-        starts = tuple([-n for n in low])
-        limits = tuple([s + d for s, d in zip(starts, i.dims, strict=True)])
-        return Instruction(
-            "slice",
-            i.shape,
-            (operand,),
-            {"starts": starts, "limits": limits, "strides": (1,) * len(starts)},
-            metadata=i.metadata,
-        )
+        return block(operand, [-n for n in low], i.dims, i.metadata)
     if operand.opcode == "broadcast" and operand.operands[0] is value:
         return splat(value, i.dims)
     if not operand.elements:
@@ -295,22 +274,11 @@ def gather_known(i: Instruction) -> Instruction | None:
     pieces = []
     for place in places:
         at = min(max(int(place), 0), operand.dims[along] - 1)
-        starts = tuple([at if d == along else 0 for d in range(len(whole))])
-        limits = tuple([start + size for start, size in zip(starts, whole, strict=True)])
-        piece = Instruction(
-            "slice",
-            Shape(i.dtype, whole),
-            (operand,),
-            {"starts": starts, "limits": limits, "strides": (1,) * len(whole)},
-            metadata=i.metadata,
-        )
-        pieces.append(reshape(piece, piece_dims))
+        pieces.append(reshape(cut(operand, along, at, at + 1, i.metadata), piece_dims))
     if len(pieces) == 1:
         return pieces[0]
     (dimension,) = batch
-    return Instruction(
-        "concatenate", i.shape, pieces, {"dimension": dimension}, metadata=i.metadata
-    )
+    return i.derive("concatenate", pieces, {"dimension": dimension})
 
 
 def gather_of_all(i: Instruction) -> Instruction | None:
@@ -331,11 +299,7 @@ def gather_of_all(i: Instruction) -> Instruction | None:
     places = [d for d in range(len(i.dims)) if d not in n.offset_dims and i.dims[d] > 1]
     if len(places) != 1 or math.prod(i.dims[: places[0]]) != math.prod(operand.dims[:along]):
         return None
-    limits = tuple([count if d == along else size for d, size in enumerate(operand.dims)])
-    attributes = {"starts": (0,) * len(limits), "limits": limits, "strides": (1,) * len(limits)}
-    shape = Shape(i.dtype, limits)
-    part = Instruction("slice", shape, (operand,), attributes, metadata=i.metadata)
-    return reshape(part, i.dims)
+    return reshape(cut(operand, along, 0, count, i.metadata), i.dims)
 
 
 def dynamic_slice_known(i: Instruction) -> Instruction | None:
@@ -344,11 +308,7 @@ def dynamic_slice_known(i: Instruction) -> Instruction | None:
     if operand.dims == i.dims:
         return operand
     starts = _known_starts(indices, i.dims, operand.dims)
-    if starts is None:
-        return None
-    limits = tuple([s + d for s, d in zip(starts, i.dims, strict=True)])
-    attributes = {"starts": starts, "limits": limits, "strides": (1,) * len(starts)}
-    return Instruction("slice", i.shape, (operand,), attributes, metadata=i.metadata)
+    return None if starts is None else block(operand, starts, i.dims, i.metadata)
 
 
 def dynamic_update_slice_known(i: Instruction) -> Instruction | None:
@@ -362,9 +322,8 @@ def dynamic_update_slice_known(i: Instruction) -> Instruction | None:
     starts = _known_starts(indices, update.dims, operand.dims)
     if scalar is None or starts is None:
         return None
-    high = tuple([n - s - d for n, s, d in zip(i.dims, starts, update.dims, strict=True)])
-    attributes = {"low": starts, "high": high, "interior": (0,) * len(high)}
-    return Instruction("pad", i.shape, (update, scalar), attributes, metadata=i.metadata)
+    high = [n - s - d for n, s, d in zip(i.dims, starts, update.dims, strict=True)]
+    return pad(update, scalar, starts, high, metadata=i.metadata)
 
 
 def _known_starts(
@@ -427,9 +386,7 @@ def reduce_simpler(i: Instruction) -> Instruction | None:
         if kept == in_order:
             return inner
         back = tuple([in_order.index(d) for d in kept])
-        return Instruction(
-            "transpose", i.shape, (inner,), {"dimensions": back}, metadata=i.metadata
-        )
+        return i.derive("transpose", (inner,), {"dimensions": back})
     if operand.opcode == "reduce" and isinstance(operand.shape, Shape):
         return _reduce_of_reduce(i, operand)
     return None

@@ -72,13 +72,7 @@ def turn_blocks(module: Module, target: Target) -> Module:
 
 
 def _turned(transpose: Instruction) -> Instruction:
-    return Instruction(
-        "block-transpose",
-        transpose.shape,
-        transpose.operands,
-        transpose.attributes,
-        metadata=transpose.metadata,
-    )
+    return transpose.derive("block-transpose", transpose.operands, transpose.attributes)
 
 
 def _without_small_dimensions(i: Instruction, target: Target) -> Instruction | None:
@@ -104,23 +98,21 @@ def _gathered(i: Instruction, runs: Sequence[Digit], costs: Transposes) -> Instr
     starts = _starts(outer, i)
     dims = (starts.elements, row.elements)
     # Both are below the number of elements, and so is their sum.
-    indices = Instruction(
+    indices = i.derive(
         "add",
-        Shape(dtypes.U32, dims),
         (broadcast(starts, dims, (0,)), broadcast(row, dims, (1,))),
-        metadata=i.metadata,
+        shape=Shape(dtypes.U32, dims),
     )
     attributes = {
         "dimension_numbers": GatherDimensionNumbers((), (0,), (0,), 2),
         "slice_sizes": (1,),
         "indices_are_sorted": False,
     }
-    gathered = Instruction(
+    gathered = i.derive(
         "gather",
-        Shape(i.dtype, dims),
         (reshape(operand, (operand.elements,)), indices),
         attributes,
-        metadata=i.metadata,
+        shape=Shape(i.dtype, dims),
     )
     return reshape(gathered, i.dims)
 
@@ -130,13 +122,13 @@ def _starts(runs: Sequence[Digit], like: Instruction) -> Instruction:
     shape = Shape(dtypes.U32, (math.prod(run.size for run in runs),))
 
     def with_number(opcode: str, x: Instruction, number: int) -> Instruction:
-        return Instruction(opcode, shape, (x, splat_value(number, x)), metadata=like.metadata)
+        return like.derive(opcode, (x, splat_value(number, x)), shape=shape)
 
-    row = Instruction("iota", shape, (), {"dimension": 0}, metadata=like.metadata)
+    row = like.derive("iota", (), {"dimension": 0}, shape=shape)
     starts, step = splat_value(0, row), 1
     for run in reversed(runs):
         index = with_number("remainder", with_number("divide", row, step), run.size)
         terms = (starts, with_number("multiply", index, run.source))
-        starts = Instruction("add", shape, terms, metadata=like.metadata)
+        starts = like.derive("add", terms, shape=shape)
         step *= run.size
     return starts

@@ -53,15 +53,14 @@ def _split_dot(dot: Instruction, costs: Costs) -> Instruction | None:
         return None  # a transpose would be needed
     shape = Shape(dot.dtype, left)
     operands = (reshape(lhs, left), reshape(rhs, left))
-    products = Instruction("multiply", shape, operands, metadata=dot.metadata)
+    products = dot.derive("multiply", operands, shape=shape)
     zero = constant(np.zeros((), dot.dtype.numpy), dot.dtype, dot.metadata)
-    total = Instruction(
+    total = dot.derive(
         "reduce",
-        Shape(dot.dtype, ()),
         (products, zero),
         {"dimensions": tuple(range(len(left)))},
         (addition(dot.dtype),),
-        metadata=dot.metadata,
+        shape=Shape(dot.dtype, ()),
     )
     return reshape(_split(total, costs) or total, dot.dims)
 
@@ -104,13 +103,12 @@ def _split(i: Instruction, costs: Costs) -> Instruction | None:
         outer_at = at - sum(d < at for d in inner_dimensions)
     kept = [d for n, d in enumerate(source.dims) if n not in inner_dimensions]
     attributes = {**i.attributes, "split": True}
-    inner = Instruction(
+    inner = i.derive(
         "reduce",
-        Shape(i.dtype, tuple(kept)),
         (source, none),
         {**attributes, "dimensions": inner_dimensions},
         i.called,
-        metadata=i.metadata,
+        shape=Shape(i.dtype, tuple(kept)),
     )
     return i.replace(
         operands=(inner, initial), attributes={**attributes, "dimensions": (outer_at,)}

@@ -74,9 +74,7 @@ def _split(i: Instruction, threads: Threads) -> Instruction | None:
     sums = _scan(i, reshape(totals, whole), initial, d, scan.backward)
     before = pad_dimension(sums, initial, d, *((-1, 1) if scan.backward else (1, -1)))
     kept = tuple([k for k in range(len(parted)) if k != d + 1])
-    spread = Instruction(
-        "broadcast", Shape(i.dtype, parted), (before,), {"dimensions": kept}, metadata=i.metadata
-    )
+    spread = i.derive("broadcast", (before,), {"dimensions": kept}, shape=Shape(i.dtype, parted))
     pair = (inside, spread) if scan.backward else (spread, inside)
     joined = body_on_arrays(i.called[0], pair)
     if joined is None:

@@ -74,15 +74,14 @@ def _split(i: Instruction, threads: Threads) -> Instruction | None:
         attributes={**i.attributes, "dimension_numbers": numbers},
     )
     initial = constant(np.asarray(neutral), i.dtype, i.metadata)
-    total = Instruction(
+    total = i.derive(
         "reduce",
-        operand.shape,
         (scattered, initial),
         {"dimensions": (0,), "split": True},
         i.called,
-        metadata=i.metadata,
+        shape=operand.shape,
     )
-    return Instruction(opcode, i.shape, (operand, total), metadata=i.metadata)
+    return i.derive(opcode, (operand, total))
 
 
 def _parts(most: float, threads: Threads) -> int:

@@ -332,9 +332,7 @@ def collapse(computation: hlo.Computation) -> hlo.Computation:
 def _bitcast(operand: hlo.Instruction, dims: Sequence[int]) -> hlo.Instruction:
     if operand.dims == tuple(dims):
         return operand
-    return hlo.Instruction(
-        "bitcast", hlo.Shape(operand.dtype, tuple(dims)), (operand,), metadata=operand.metadata
-    )
+    return operand.derive("bitcast", (operand,), shape=hlo.Shape(operand.dtype, tuple(dims)))
 
 
 def _rewrite(j: _Joints, i: hlo.Instruction, operands: list[hlo.Instruction]) -> hlo.Instruction:
@@ -421,11 +419,7 @@ def _rewrite_reduce(j: _Joints, i: hlo.Instruction, o: list[hlo.Instruction]) ->
     for n, shape in enumerate(shapes):
         one = hlo.Computation(body.name, body.parameters, body.instructions, body.results[n])
         attributes = {"dimensions": tuple(range(len(dims)))}
-        parts.append(
-            hlo.Instruction(
-                "map", shape, (*starts, *o[:count]), attributes, (one,), metadata=i.metadata
-            )
-        )
+        parts.append(i.derive("map", (*starts, *o[:count]), attributes, (one,), shape=shape))
     return parts[0] if single else hlo.Instruction("tuple", hlo.TupleShape(shapes), parts)
 
 

@@ -53,13 +53,13 @@ class Body:
     ) -> Instruction:
         shape = operands[0].shape
         given = attributes.attributes if attributes is not None else {}
-        return self.member(Instruction(opcode, shape, operands, given, metadata=like.metadata))
+        return self.member(like.derive(opcode, operands, given, shape=shape))
 
     def converted(self, i: Instruction, dtype: dtypes.DType) -> Instruction:
         if i.dtype is dtype:
             return i
         shape = Shape(dtype, i.dims)
-        return self.member(Instruction("convert", shape, (i,), metadata=i.metadata))
+        return self.member(i.derive("convert", (i,), shape=shape))
 
     def reduced(self, i: Instruction, opcode: str, start: float) -> Instruction:
         scalar = Shape(i.dtype, ())
@@ -69,13 +69,12 @@ class Body:
         )
         init = self.member(constant(start, i.dtype))
         return self.member(
-            Instruction(
+            i.derive(
                 "reduce",
-                Shape(i.dtype, i.dims[:-1]),
                 (i, init),
                 {"dimensions": (len(i.dims) - 1,)},
                 [body],
-                metadata=i.metadata,
+                shape=Shape(i.dtype, i.dims[:-1]),
             )
         )
 
@@ -90,12 +89,11 @@ class Body:
             tuple(m.keys_view.index(label) for label in m.batch),
         )
         dot = m.first
-        made = Instruction(
+        made = dot.derive(
             "dot",
-            Shape(dot.dtype, self.dims),
             (m.queries_array, m.keys_array),
             {**dot.attributes, "dimension_numbers": numbers},
-            metadata=dot.metadata,
+            shape=Shape(dot.dtype, self.dims),
         )
         self.fix(dot, m.first_view, made)
         return self.member(made)
@@ -157,9 +155,7 @@ class Body:
         dot = m.last
         attributes = {**dot.attributes, "dimension_numbers": numbers}
         shape = Shape(dtype, (*self.dims[:-1], m.values_array.dims[-1]))
-        made = Instruction(
-            "dot", shape, (weights, m.values_array), attributes, metadata=dot.metadata
-        )
+        made = dot.derive("dot", (weights, m.values_array), attributes, shape=shape)
         return self.member(made)
 
     def value(self, i: Instruction, view: View) -> Instruction:

@@ -290,13 +290,12 @@ class _Gradient:
         product = Instruction("multiply", wide.shape, (wide, result))
         column = self.gradient_view.index(DEPTH)
         dims = tuple(size for d, size in enumerate(product.dims) if d != column)
-        sums = Instruction(
+        sums = m.last.derive(
             "reduce",
-            Shape(m.wide, dims),
             (product, constant(0.0, m.wide)),
             {"dimensions": (column,)},
             [addition(m.wide)],
-            metadata=m.last.metadata,
+            shape=Shape(m.wide, dims),
         )
         left = tuple(label for label in labels_of(self.gradient_view) if label != DEPTH)
         return transposed(sums, left, (*m.batch, *m.queries))
@@ -445,12 +444,8 @@ class _GradientBody(Body):
             tuple(keys[1].index(label) for label in m.batch),
         )
         attributes = {**dot.attributes, "dimension_numbers": numbers}
-        made = Instruction(
-            "dot",
-            Shape(dot.dtype, self.dims),
-            (queries[0], keys[0]),
-            attributes,
-            metadata=dot.metadata,
+        made = dot.derive(
+            "dot", (queries[0], keys[0]), attributes, shape=Shape(dot.dtype, self.dims)
         )
         self.slopes = self.member(made)
         return self.slopes

@@ -59,13 +59,11 @@ def in_blocks(
     product = multiply(split)
     if product is None:
         return None
-    return Instruction(
+    return dot.derive(
         "reduce",
-        dot.shape,
         (as_integers(product, dot.dtype), constant(np.zeros((), dot.dtype.numpy), dot.dtype)),
         {"dimensions": (len(numbers.lhs_batch),)},
         (addition(dot.dtype),),
-        metadata=dot.metadata,
     )
 
 

@@ -15,11 +15,9 @@ def library_call(
 
     ``config``: the artifact's attributes; ``cost_ns``: the estimate of its time.
     """
-    return Instruction(
+    return instruction.derive(
         "library-call",
-        instruction.shape,
         instruction.operands,
         {"name": name, "config": {**config, "cost_ns": cost_ns}},
-        called=instruction.called,
-        metadata=instruction.metadata,
+        instruction.called,
     )

@@ -243,13 +243,7 @@ def make_instruction(
         "padding_high": tuple(padding_high),
         "cost_ns": library.contraction_ns(multiply_adds(convolution), operands[0].dtype, moved),
     }
-    return Instruction(
-        "library-call",
-        convolution.shape,
-        operands,
-        {"name": "convolution", "config": config},
-        metadata=convolution.metadata,
-    )
+    return convolution.derive("library-call", operands, {"name": "convolution", "config": config})
 
 
 # --------------------------------------------------------------------------------------- making it simple first
@@ -270,7 +264,7 @@ def oriented_kernel(convolution: Instruction, backwards: bool) -> View:
         d for d, w in zip(spatial, windows, strict=True) if w.reversal != backwards and w.size > 1
     )
     if flip:
-        rhs = Instruction("reverse", rhs.shape, (rhs,), {"dimensions": flip}, metadata=rhs.metadata)
+        rhs = rhs.derive("reverse", (rhs,), {"dimensions": flip})
     return View(rhs, row_major(rhs.dims))
 
 

@@ -93,10 +93,9 @@ def _with_config(
 ) -> Instruction:
     """``gemm`` with more operands and another configuration, in place of ``replaced``."""
     config = {**gemm.attributes["config"], **changes}
-    return Instruction(
+    return gemm.derive(
         "library-call",
-        replaced.shape,
         (*gemm.operands, *operands),
         {"name": "gemm", "config": config},
-        metadata=gemm.metadata,
+        shape=replaced.shape,
     )

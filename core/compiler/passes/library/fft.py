@@ -31,7 +31,7 @@ from ...codegen.kernels import fft as kernel
 from ...codegen.kernels.butterflies import SUMMED_PRIMES
 from ...ir.dtypes import C64, C128
 from ...ir.hlo import Instruction, Shape, broadcast, constant
-from ...ir.moves import concatenate, cut
+from ...ir.moves import concatenate, cut, pad
 from ...ir.patterns import reshape
 
 if TYPE_CHECKING:
@@ -432,9 +432,7 @@ class _Transform:
 
     def kernel(self, x: Instruction, config: dict[str, Any], shape: Any) -> Instruction:
         table = self.table(config)
-        return Instruction(
-            "fft-pass", shape, (x, table), {"config": config}, metadata=self.fft.metadata
-        )
+        return self.fft.derive("fft-pass", (x, table), {"config": config}, shape=shape)
 
     def table(self, config: dict[str, Any]) -> Instruction:
         """The factors of a kernel: one constant for all kernels of this transform that have the same."""
@@ -468,9 +466,8 @@ class _Transform:
         chirp = constant(factors.astype(self.cplx.numpy))
         x = self.times(x, chirp)
         zero = constant(np.zeros((), self.cplx.numpy))
-        padding = {"low": (0, 0, 0), "high": (0, length - n, 0), "interior": (0, 0, 0)}
         shape = Shape(self.cplx, (rows, length, inner))
-        x = Instruction("pad", shape, (x, zero), padding, metadata=self.fft.metadata)
+        x = pad(x, zero, (0, 0, 0), (0, length - n, 0), metadata=self.fft.metadata)
         flat = (rows, length, inner)
         transformed = self.passes(x, flat, False, 1.0, shape)
         x = self.times(transformed, constant(spectrum.astype(self.cplx.numpy)))
@@ -553,7 +550,7 @@ class _Transform:
 
     # -------------------------------------------------------------------------------------------------- instructions
     def binary(self, opcode: str, a: Instruction, b: Instruction) -> Instruction:
-        return Instruction(opcode, a.shape, (a, b), metadata=self.fft.metadata)
+        return self.fft.derive(opcode, (a, b), shape=a.shape)
 
     def times(self, x: Instruction, factors: Instruction) -> Instruction:
         """``x`` by factors along its dimension 1."""
@@ -564,7 +561,7 @@ class _Transform:
         value = constant(np.full((), 0.5, self.real.numpy))
         scale = broadcast(value, x.dims)
         parts = [self.binary("multiply", self.parts(x, p), scale) for p in ("real", "imag")]
-        return Instruction("complex", x.shape, parts, metadata=self.fft.metadata)
+        return self.fft.derive("complex", parts, shape=x.shape)
 
     def turns(self, factor: complex, half: int, count: int) -> Instruction:
         """factor * exp(-i pi k / half) for the first ``count`` k."""

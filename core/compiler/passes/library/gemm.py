@@ -352,12 +352,8 @@ def make_gemm(dot: Instruction, target: Target) -> Instruction | None:
     config["cost_ns"] = target.costs.library.contraction_ns(
         math.prod(batch) * m * n * k, lhs.instruction.dtype, moved
     )
-    return Instruction(
-        "library-call",
-        dot.shape,
-        (lhs.instruction, rhs.instruction),
-        {"name": "gemm", "config": config},
-        metadata=dot.metadata,
+    return dot.derive(
+        "library-call", (lhs.instruction, rhs.instruction), {"name": "gemm", "config": config}
     )
 
 

@@ -44,7 +44,7 @@ def orient_results(computation: Computation, target: Target) -> Computation:
             results[reader] = after[dot] = _result(reader, target)
         else:
             back = {"dimensions": tuple(order.index(d) for d in range(len(order)))}
-            other = Instruction("transpose", dot.shape, (reader,), back, metadata=dot.metadata)
+            other = dot.derive("transpose", (reader,), back)
             if root in users[reader]:
                 other = _result(other, target)
             results[dot] = after[reader] = other

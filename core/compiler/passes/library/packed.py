@@ -104,13 +104,7 @@ def packed_product(
         "form": form,
     }
     new |= {name: config[name] for name in ("alpha", "epilogue", "rounded") if name in config}
-    return Instruction(
-        "packed-dot",
-        gemm.shape,
-        (left, right, *gemm.operands[2:]),
-        {"config": new},
-        metadata=gemm.metadata,
-    )
+    return gemm.derive("packed-dot", (left, right, *gemm.operands[2:]), {"config": new})
 
 
 def _unconverted(operand: Instruction, dtype: DType) -> Instruction:
@@ -150,7 +144,7 @@ def _packed(gemm: Instruction, right: Instruction, form: ProductForm, width: int
         values = packed_literal(right.attributes["literal"], shape, new)
         pack = constant(values, form.rhs, right.metadata)
     else:
-        pack = Instruction("pack", shape, (operand,), {"config": new}, metadata=gemm.metadata)
+        pack = gemm.derive("pack", (operand,), {"config": new}, shape=shape)
     matrices = [0] * len(batch)
     for d, step in zip(present, strides_of(sizes), strict=True):
         matrices[d] = step
@@ -194,7 +188,7 @@ def _made(
         "turns": turns,
     }
     shape = Shape(form.rhs, (1, -(-n // width), k, width, 1))
-    pack = Instruction("pack", shape, (matrix,), {"config": new}, metadata=gemm.metadata)
+    pack = gemm.derive("pack", (matrix,), {"config": new}, shape=shape)
     return weights.fusion([matrix], pack, "pack", fusions) if computed else pack
 
 

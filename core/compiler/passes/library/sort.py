@@ -55,13 +55,11 @@ def match_sort(sort: Instruction, context: Context) -> Instruction | None:
         config["key_orders"] = tuple(k.order for k in keys)
     library = context.target.costs.library
     config["cost_ns"] = library.sort_ns(shape.elements, shape.dims[dimension], called=not known)
-    return Instruction(
+    return sort.derive(
         "library-call",
-        sort.shape,
         sort.operands,
         {"name": "sort", "config": config},
-        called=() if known else sort.called,
-        metadata=sort.metadata,
+        () if known else sort.called,
     )
 
 

@@ -98,4 +98,4 @@ def _split(
         sizes += [size for d, size in enumerate(new[side].dims) if d not in used]
     attributes = {**dot.attributes, "dimension_numbers": split}
     shape = Shape(dot.dtype, tuple(sizes))
-    return Instruction("dot", shape, new, attributes, metadata=dot.metadata)
+    return dot.derive("dot", new, attributes, shape=shape)

@@ -47,12 +47,11 @@ def match_streamed(dot: Instruction, context: Context) -> Instruction | None:
     if in_word > 1 and k % (lanes * in_word) == 0:
         left = _interleaved(left, lanes, in_word)
         attributes["interleaved"] = in_word
-    product = Instruction(
+    product = dot.derive(
         "dot",
-        Shape(dot.dtype, (few, many)),
         (left, right),
         {**attributes, "dimension_numbers": DotDimensionNumbers((1,), (contracted,))},
-        metadata=dot.metadata,
+        shape=Shape(dot.dtype, (few, many)),
     )
     if is_made:
         product = weights.fusion([right], product, "dot", context.fusions)

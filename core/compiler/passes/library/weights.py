@@ -202,7 +202,7 @@ class Weights:
         if attributes is None:
             attributes = dict(origin.attributes) if opcode == origin.opcode else {}
         shape = Shape(dtype or operands[0].dtype, dims)
-        made = Instruction(opcode, shape, operands, attributes, metadata=origin.metadata)
+        made = origin.derive(opcode, operands, attributes, shape=shape)
         self.members.add(made)
         self.cost += self.costs.instructions(made) if dims != () else 0.0
         return made

@@ -38,7 +38,7 @@ from ...ir.hlo import (
     constant,
     strides_of,
 )
-from ...ir.moves import addition, concatenate, cut, pad, transpose
+from ...ir.moves import addition, concatenate, cut, pad, pad_dimension, transpose
 from ...ir.patterns import convert, reshape, splat_value
 from .blocks import as_integers
 from .gemm import accumulator
@@ -156,12 +156,8 @@ class _Generated:
         joined = split[0] if len(split) == 1 else concatenate(split, f + 1)
         order = [n for n in range(len(joined.dims)) if n != f + 1]
         order.insert(order.index(y if y < f else y + 2) + 1, f + 1)
-        joined = Instruction(
-            "reverse",
-            joined.shape,
-            (joined,),
-            {"dimensions": (f + 1,)},
-            metadata=convolution.metadata,
+        joined = convolution.derive(
+            "reverse", (joined,), {"dimensions": (f + 1,)}, shape=joined.shape
         )
         ordered = transpose(joined, order)
         dims = list(convolution.dims)
@@ -471,12 +467,11 @@ def emit_product(
         # Of [groups, features]: the strides of the outer dimensions.
         width = next((d.size for d in free if d.name == "output"), 1)
         config["bias"] = tuple(width if d.name == "group" else 0 for d in outer)
-    product = Instruction(
+    product = convolution.derive(
         "window-product",
-        Shape(form.result, tuple(d.size for d in ordered)),
         operands,
         {"config": config},
-        metadata=convolution.metadata,
+        shape=Shape(form.result, tuple(d.size for d in ordered)),
     )
     wanted = sorted(ordered, key=lambda d: d.result or ())
     return reshape(transpose(product, [ordered.index(d) for d in wanted]), convolution.dims)
@@ -581,13 +576,8 @@ def _feature_sums(rhs: Instruction, feature: int, factor: int) -> Instruction:
     shape = Shape(dtypes.S32, (rhs.dims[feature],))
     dimensions = tuple(d for d in range(len(rhs.dims)) if d != feature)
     zero = constant(np.zeros((), np.int32), dtypes.S32)
-    total = Instruction(
-        "reduce",
-        shape,
-        (wide, zero),
-        {"dimensions": dimensions},
-        (addition(dtypes.S32),),
-        metadata=rhs.metadata,
+    total = rhs.derive(
+        "reduce", (wide, zero), {"dimensions": dimensions}, (addition(dtypes.S32),), shape=shape
     )
     return Instruction("multiply", shape, (total, splat_value(factor, total)))
 
@@ -595,9 +585,9 @@ def _feature_sums(rhs: Instruction, feature: int, factor: int) -> Instruction:
 def _flipped(operand: Instruction, dtype: DType) -> Instruction:
     """Bytes with their highest bit flipped, as ``dtype``: s8 + 128 in u8, or u8 - 128 in s8."""
     bit = splat_value(128 if operand.dtype is dtypes.U8 else -128, operand)
-    changed = Instruction("xor", operand.shape, (operand, bit), metadata=operand.metadata)
+    changed = operand.derive("xor", (operand, bit))
     shape = Shape(dtype, operand.dims)
-    return Instruction("bitcast-convert", shape, (changed,), metadata=operand.metadata)
+    return operand.derive("bitcast-convert", (changed,), shape=shape)
 
 
 # ------------------------------------------------------------------------------------------------- small rewritings
@@ -611,7 +601,7 @@ def _without_reversal(convolution: Instruction) -> Instruction:
         return convolution
     lhs, rhs = convolution.operands
     if flip:
-        rhs = Instruction("reverse", rhs.shape, (rhs,), {"dimensions": flip}, metadata=rhs.metadata)
+        rhs = rhs.derive("reverse", (rhs,), {"dimensions": flip})
     plain = tuple(replace(w, reversal=False) for w in windows)
     return convolution.replace(
         operands=(lhs, rhs), attributes={**convolution.attributes, "window": plain}
@@ -627,10 +617,8 @@ def _pad(
 
 def _resized(operand: Instruction, dimension: int, size: int) -> Instruction:
     """``operand`` with zeros behind, or without the last elements of, ``dimension``."""
-    none = [0] * len(operand.dims)
-    high = list(none)
-    high[dimension] = size - operand.dims[dimension]
-    return _pad(operand, none, high, none)
+    zero = constant(np.zeros((), operand.dtype.numpy), operand.dtype)
+    return pad_dimension(operand, zero, dimension, 0, size - operand.dims[dimension])
 
 
 def _in_order(operand: Instruction, order: Sequence[int] | None) -> Instruction:
