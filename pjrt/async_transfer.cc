@@ -201,17 +201,10 @@ Status AsyncHostToDeviceTransferManager_RetrieveBuffer(
   return OkStatus();
 }
 
-Status AsyncHostToDeviceTransferManager_Device(
-    PJRT_AsyncHostToDeviceTransferManager_Device_Args& args) {
-  args.device_out = args.transfer_manager->memory->device;
-  return OkStatus();
-}
-
-Status AsyncHostToDeviceTransferManager_BufferCount(
-    PJRT_AsyncHostToDeviceTransferManager_BufferCount_Args& args) {
-  args.buffer_count = args.transfer_manager->buffers.size();
-  return OkStatus();
-}
+TRIPONT_PJRT_GIVES(AsyncHostToDeviceTransferManager_Device, device_out,
+                   args.transfer_manager->memory->device)
+TRIPONT_PJRT_GIVES(AsyncHostToDeviceTransferManager_BufferCount, buffer_count,
+                   args.transfer_manager->buffers.size())
 
 Status AsyncHostToDeviceTransferManager_BufferSize(
     PJRT_AsyncHostToDeviceTransferManager_BufferSize_Args& args) {

@@ -133,19 +133,11 @@ Status Buffer_Destroy(PJRT_Buffer_Destroy_Args& args) {
   return OkStatus();
 }
 
-Status Buffer_ElementType(PJRT_Buffer_ElementType_Args& args) {
-  args.type = ToBufferType(args.buffer->buffer->shape().type);
-  return OkStatus();
-}
-
-Status Buffer_Dimensions(PJRT_Buffer_Dimensions_Args& args) {
-  return Lend(args.buffer->dims(), args.dims, args.num_dims);
-}
+TRIPONT_PJRT_GIVES(Buffer_ElementType, type, ToBufferType(args.buffer->buffer->shape().type))
+TRIPONT_PJRT_LENDS(Buffer_Dimensions, dims, num_dims, args.buffer->dims())
 
 // All dimensions are static: nothing is padded.
-Status Buffer_UnpaddedDimensions(PJRT_Buffer_UnpaddedDimensions_Args& args) {
-  return Lend(args.buffer->dims(), args.unpadded_dims, args.num_dims);
-}
+TRIPONT_PJRT_LENDS(Buffer_UnpaddedDimensions, unpadded_dims, num_dims, args.buffer->dims())
 
 Status Buffer_DynamicDimensionIndices(PJRT_Buffer_DynamicDimensionIndices_Args& args) {
   args.dynamic_dim_indices = nullptr;
@@ -171,30 +163,17 @@ Status Buffer_GetMemoryLayout(PJRT_Buffer_GetMemoryLayout_Args& args) {
   return OkStatus();
 }
 
-Status Buffer_OnDeviceSizeInBytes(PJRT_Buffer_OnDeviceSizeInBytes_Args& args) {
-  args.on_device_size_in_bytes = args.buffer->buffer->byte_size();
-  return OkStatus();
-}
-
-Status Buffer_Device(PJRT_Buffer_Device_Args& args) {
-  args.device = args.buffer->memory->device;
-  return OkStatus();
-}
-
-Status Buffer_Memory(PJRT_Buffer_Memory_Args& args) {
-  args.memory = args.buffer->memory;
-  return OkStatus();
-}
+TRIPONT_PJRT_GIVES(Buffer_OnDeviceSizeInBytes, on_device_size_in_bytes,
+                   args.buffer->buffer->byte_size())
+TRIPONT_PJRT_GIVES(Buffer_Device, device, args.buffer->memory->device)
+TRIPONT_PJRT_GIVES(Buffer_Memory, memory, args.buffer->memory)
 
 Status Buffer_Delete(PJRT_Buffer_Delete_Args& args) {
   args.buffer->buffer->Delete();
   return OkStatus();
 }
 
-Status Buffer_IsDeleted(PJRT_Buffer_IsDeleted_Args& args) {
-  args.is_deleted = args.buffer->buffer->IsDeleted();
-  return OkStatus();
-}
+TRIPONT_PJRT_GIVES(Buffer_IsDeleted, is_deleted, args.buffer->buffer->IsDeleted())
 
 Status Buffer_IsOnCpu(PJRT_Buffer_IsOnCpu_Args& args) {
   args.is_on_cpu = true;  // JAX then reads results in place instead of copying them

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <string>
 #include <utility>
 
 #include "core/runtime/status.h"
@@ -42,6 +43,16 @@ template <typename List, typename Pointer>
 Status Lend(const List& list, Pointer& data, size_t& size) {
   data = list.data();
   size = list.size();
+  return OkStatus();
+}
+
+// Gives the caller bytes, in a holder that it keeps until it calls `deleter`.
+template <typename Args, typename Holder>
+Status GiveBytes(std::string bytes, Args& args, Holder*& holder, void (*&deleter)(Holder*)) {
+  holder = new Holder{std::move(bytes)};
+  args.serialized_bytes = holder->bytes.data();
+  args.serialized_bytes_size = holder->bytes.size();
+  deleter = [](Holder* given) { delete given; };
   return OkStatus();
 }
 
@@ -136,6 +147,16 @@ struct UnimplementedFunction {
     static constexpr const char* kHandleName = "";                                           \
     static constexpr bool HasHandle(const Args&) { return true; }                            \
   };
+
+// A function of the API that gives one value, which is an expression of `args`.
+#define TRIPONT_PJRT_GIVES(name, field, ...) \
+  Status name(PJRT_##name##_Args& args) {    \
+    args.field = __VA_ARGS__;                \
+    return OkStatus();                       \
+  }
+// A function of the API that lends a text or an array that a handle keeps.
+#define TRIPONT_PJRT_LENDS(name, data, size, ...) \
+  Status name(PJRT_##name##_Args& args) { return Lend(__VA_ARGS__, args.data, args.size); }
 
 // Whether the caller's nested struct (PJRT_ExecuteOptions, PJRT_Program) is long enough to have
 // `field`.

@@ -172,28 +172,14 @@ Status Client_Destroy(PJRT_Client_Destroy_Args& args) {
   return OkStatus();
 }
 
-Status Client_PlatformName(PJRT_Client_PlatformName_Args& args) {
-  return Lend(kPlatformName, args.platform_name, args.platform_name_size);
-}
-
-Status Client_ProcessIndex(PJRT_Client_ProcessIndex_Args& args) {
-  args.process_index = args.client->job != nullptr ? args.client->job->process() : 0;
-  return OkStatus();
-}
-
-Status Client_PlatformVersion(PJRT_Client_PlatformVersion_Args& args) {
-  return Lend(args.client->topology->platform_version, args.platform_version,
-              args.platform_version_size);
-}
-
-Status Client_Devices(PJRT_Client_Devices_Args& args) {
-  return Lend(args.client->device_pointers, args.devices, args.num_devices);
-}
-
-Status Client_AddressableDevices(PJRT_Client_AddressableDevices_Args& args) {
-  return Lend(args.client->addressable_pointers, args.addressable_devices,
-              args.num_addressable_devices);
-}
+TRIPONT_PJRT_LENDS(Client_PlatformName, platform_name, platform_name_size, kPlatformName)
+TRIPONT_PJRT_GIVES(Client_ProcessIndex, process_index,
+                   args.client->job != nullptr ? args.client->job->process() : 0)
+TRIPONT_PJRT_LENDS(Client_PlatformVersion, platform_version, platform_version_size,
+                   args.client->topology->platform_version)
+TRIPONT_PJRT_LENDS(Client_Devices, devices, num_devices, args.client->device_pointers)
+TRIPONT_PJRT_LENDS(Client_AddressableDevices, addressable_devices, num_addressable_devices,
+                   args.client->addressable_pointers)
 
 Status Client_LookupDevice(PJRT_Client_LookupDevice_Args& args) {
   PJRT_Device* device = args.client->device(args.id);
@@ -216,15 +202,9 @@ Status Client_LookupAddressableDevice(PJRT_Client_LookupAddressableDevice_Args& 
                          " devices");
 }
 
-Status Client_AddressableMemories(PJRT_Client_AddressableMemories_Args& args) {
-  return Lend(args.client->memory_pointers, args.addressable_memories,
-              args.num_addressable_memories);
-}
-
-Status Client_TopologyDescription(PJRT_Client_TopologyDescription_Args& args) {
-  args.topology = args.client->topology.get();
-  return OkStatus();
-}
+TRIPONT_PJRT_LENDS(Client_AddressableMemories, addressable_memories, num_addressable_memories,
+                   args.client->memory_pointers)
+TRIPONT_PJRT_GIVES(Client_TopologyDescription, topology, args.client->topology.get())
 
 Status Client_DefaultDeviceAssignment(PJRT_Client_DefaultDeviceAssignment_Args& args) {
   const auto num_devices = static_cast<int64_t>(args.client->devices.size());

@@ -1,6 +1,7 @@
 #include "pjrt/compile_options.h"
 
-#include <cstring>
+#include <bit>
+#include <utility>
 
 #include "pjrt/wire.h"
 
@@ -38,158 +39,95 @@ enum OverrideField : uint32_t { kString = 1, kBool = 2, kInt = 3, kDouble = 4 };
 // More devices than any machine has; keeps arithmetic on counts far from overflow.
 constexpr int64_t kMaxDevices = 1 << 20;
 
-Status Malformed(const char* message) {
-  return InvalidArgument("compile options: the serialized ", message, " is malformed");
-}
-
-StatusOr<DeviceAssignment> ParseDeviceAssignment(std::string_view bytes) {
+Status ParseDeviceAssignment(std::string_view bytes, DeviceAssignment* assignment) {
+  constexpr std::string_view kMessage = "DeviceAssignmentProto";
   int64_t replicas = 0;
   int64_t partitions = 0;
   std::vector<std::vector<int64_t>> computations;
-  WireReader reader(bytes);
-  while (reader.Next()) {
-    switch (reader.field()) {
-      case kReplicaCount:
-        replicas = reader.signed_number();
-        break;
-      case kComputationCount:
-        partitions = reader.signed_number();
-        break;
-      case kComputationDevices: {
-        std::vector<int64_t>& ids = computations.emplace_back();
-        WireReader computation(reader.bytes());
-        while (computation.Next()) {
-          if (computation.field() == kReplicaDeviceIds && !computation.AppendTo(&ids)) {
-            return Malformed("DeviceAssignmentProto");
-          }
-        }
-        if (!computation.ok()) return Malformed("DeviceAssignmentProto");
-        break;
-      }
-      default:
-        break;
-    }
-  }
-  if (!reader.ok()) return Malformed("DeviceAssignmentProto");
+  TRIPONT_RETURN_IF_ERROR(ReadMessage(bytes, kMessage,
+                                      {{kReplicaCount, &replicas},
+                                       {kComputationCount, &partitions},
+                                       {kComputationDevices, [&](std::string_view computation) {
+                                          return ReadMessage(
+                                              computation, kMessage,
+                                              {{kReplicaDeviceIds, &computations.emplace_back()}});
+                                        }}}));
   if (replicas <= 0 || partitions <= 0 || replicas > kMaxDevices || partitions > kMaxDevices ||
       computations.size() != static_cast<size_t>(partitions)) {
-    return InvalidArgument("compile options: a device assignment for ", replicas, " replicas and ",
-                           partitions, " partitions lists ", computations.size(), " partitions");
+    return InvalidArgument("a device assignment for ", replicas, " replicas and ", partitions,
+                           " partitions lists ", computations.size(), " partitions");
   }
-  DeviceAssignment assignment{replicas, partitions, {}};
+  *assignment = {replicas, partitions, {}};
   for (const std::vector<int64_t>& ids : computations) {
     if (ids.size() != static_cast<size_t>(replicas)) {
-      return InvalidArgument("compile options: a device assignment for ", replicas,
-                             " replicas lists ", ids.size(), " devices for a partition");
+      return InvalidArgument("a device assignment for ", replicas, " replicas lists ", ids.size(),
+                             " devices for a partition");
     }
   }
   for (int64_t replica = 0; replica < replicas; ++replica) {
     for (int64_t partition = 0; partition < partitions; ++partition) {
-      assignment.device_ids.push_back(computations[partition][replica]);
+      assignment->device_ids.push_back(computations[partition][replica]);
     }
   }
-  return assignment;
+  return OkStatus();
 }
 
-StatusOr<std::pair<std::string, std::string>> ParseOverride(std::string_view bytes) {
-  std::pair<std::string, std::string> result;
-  WireReader entry(bytes);
-  while (entry.Next()) {
-    if (entry.field() == kKey) {
-      result.first = entry.bytes();
-    } else if (entry.field() == kValue) {
-      WireReader value(entry.bytes());
-      while (value.Next()) {
-        switch (value.field()) {
-          case kString:
-            result.second = value.bytes();
-            break;
-          case kBool:
-            result.second = value.number() != 0 ? "true" : "false";
-            break;
-          case kInt:
-            result.second = std::to_string(value.signed_number());
-            break;
-          case kDouble: {
-            double number;
-            const uint64_t bits = value.number();
-            std::memcpy(&number, &bits, sizeof(number));
-            result.second = std::to_string(number);
-            break;
-          }
-          default:
-            break;
-        }
-      }
-      if (!value.ok()) return Malformed("OptionOverrideProto");
-    }
+// The value of an override as text, whatever its type is.
+Status ParseOverrideValue(std::string_view bytes, std::string* text) {
+  WireReader value(bytes);
+  while (value.Next()) {
+    if (value.field() == kString) *text = value.bytes();
+    if (value.field() == kBool) *text = value.number() != 0 ? "true" : "false";
+    if (value.field() == kInt) *text = std::to_string(value.signed_number());
+    if (value.field() == kDouble) *text = std::to_string(std::bit_cast<double>(value.number()));
   }
-  if (!entry.ok()) return Malformed("option override");
-  return result;
+  if (!value.ok()) return InvalidArgument("the serialized OptionOverrideProto is malformed");
+  return OkStatus();
+}
+
+Status ParseOverride(std::string_view bytes, std::map<std::string, std::string>* overrides) {
+  std::string name, text;
+  TRIPONT_RETURN_IF_ERROR(ReadMessage(bytes, "option override",
+                                      {{kKey, &name}, {kValue, [&](std::string_view value) {
+                                                         return ParseOverrideValue(value, &text);
+                                                       }}}));
+  overrides->insert_or_assign(std::move(name), std::move(text));
+  return OkStatus();
 }
 
 Status ParseDebugOptions(std::string_view bytes, CompileOptions* options) {
-  WireReader reader(bytes);
-  while (reader.Next()) {
-    switch (reader.field()) {
-      case kDumpTo:
-        options->dump_to = reader.bytes();
-        break;
-      case kDumpHloPassRe:
-        options->dump_pass_re = reader.bytes();
-        break;
-      case kDumpHloAsText:
-        options->dump_hlo_as_text = reader.number() != 0;
-        break;
-      default:
-        break;
-    }
-  }
-  return reader.ok() ? OkStatus() : Malformed("DebugOptions");
+  return ReadMessage(bytes, "DebugOptions",
+                     {{kDumpTo, &options->dump_to},
+                      {kDumpHloPassRe, &options->dump_pass_re},
+                      {kDumpHloAsText, &options->dump_hlo_as_text}});
 }
 
 Status ParseBuildOptions(std::string_view bytes, CompileOptions* options) {
-  WireReader reader(bytes);
-  while (reader.Next()) {
-    switch (reader.field()) {
-      case kDeviceOrdinal:
-        options->device_ordinal = reader.signed_number();
-        break;
-      case kDebugOptions:
-        if (Status status = ParseDebugOptions(reader.bytes(), options); !status.ok()) return status;
-        break;
-      case kNumReplicas:
-        options->num_replicas = reader.signed_number();
-        break;
-      case kNumPartitions:
-        options->num_partitions = reader.signed_number();
-        break;
-      case kUseSpmdPartitioning:
-        options->use_spmd_partitioning = reader.number() != 0;
-        break;
-      case kUseShardyPartitioner:
-        options->use_shardy_partitioner = reader.number() != 0;
-        break;
-      case kPropagationToOutputs:
-        if (!reader.AppendTo(&options->propagation_to_outputs))
-          return Malformed("ExecutableBuildOptionsProto");
-        break;
-      case kPropagationToParameters:
-        if (!reader.AppendTo(&options->propagation_to_parameters))
-          return Malformed("ExecutableBuildOptionsProto");
-        break;
-      case kDeviceAssignment: {
-        StatusOr<DeviceAssignment> assignment = ParseDeviceAssignment(reader.bytes());
-        if (!assignment.ok()) return assignment.status();
-        options->device_assignment = *std::move(assignment);
-        options->has_device_assignment = true;
-        break;
-      }
-      default:
-        break;
-    }
-  }
-  return reader.ok() ? OkStatus() : Malformed("ExecutableBuildOptionsProto");
+  return ReadMessage(
+      bytes, "ExecutableBuildOptionsProto",
+      {{kDeviceOrdinal, &options->device_ordinal},
+       {kDebugOptions, [=](std::string_view debug) { return ParseDebugOptions(debug, options); }},
+       {kNumReplicas, &options->num_replicas},
+       {kNumPartitions, &options->num_partitions},
+       {kUseSpmdPartitioning, &options->use_spmd_partitioning},
+       {kUseShardyPartitioner, &options->use_shardy_partitioner},
+       {kPropagationToOutputs, &options->propagation_to_outputs},
+       {kPropagationToParameters, &options->propagation_to_parameters},
+       {kDeviceAssignment, [=](std::string_view assignment) {
+          options->has_device_assignment = true;
+          return ParseDeviceAssignment(assignment, &options->device_assignment);
+        }}});
+}
+
+Status ParseWhole(std::string_view bytes, CompileOptions* options) {
+  return ReadMessage(bytes, "CompileOptionsProto",
+                     {{kParameterIsTupledArguments, &options->parameter_is_tupled_arguments},
+                      {kExecutableBuildOptions,
+                       [=](std::string_view build) { return ParseBuildOptions(build, options); }},
+                      {kCompilePortableExecutable, &options->compile_portable_executable},
+                      {kEnvOptionOverrides, [=](std::string_view entry) {
+                         return ParseOverride(entry, &options->overrides);
+                       }}});
 }
 
 }  // namespace
@@ -259,30 +197,8 @@ std::map<std::string, std::string> CompilerOptions(const CompileOptions& options
 
 StatusOr<CompileOptions> ParseCompileOptions(std::string_view bytes) {
   CompileOptions options;
-  WireReader reader(bytes);
-  while (reader.Next()) {
-    switch (reader.field()) {
-      case kParameterIsTupledArguments:
-        options.parameter_is_tupled_arguments = reader.number() != 0;
-        break;
-      case kExecutableBuildOptions:
-        if (Status status = ParseBuildOptions(reader.bytes(), &options); !status.ok())
-          return status;
-        break;
-      case kCompilePortableExecutable:
-        options.compile_portable_executable = reader.number() != 0;
-        break;
-      case kEnvOptionOverrides: {
-        StatusOr<std::pair<std::string, std::string>> entry = ParseOverride(reader.bytes());
-        if (!entry.ok()) return entry.status();
-        options.overrides.insert_or_assign(std::move(entry->first), std::move(entry->second));
-        break;
-      }
-      default:
-        break;
-    }
-  }
-  if (!reader.ok()) return Malformed("CompileOptionsProto");
+  if (const Status status = ParseWhole(bytes, &options); !status.ok())
+    return status.WithPrefix("compile options");
   // proto3 leaves out zeros, and a zero count means "not given".
   if (options.num_replicas == 0) options.num_replicas = 1;
   if (options.num_partitions == 0) options.num_partitions = 1;

@@ -16,15 +16,8 @@ Status CheckAddressable(const PJRT_Device& device) {
 
 }  // namespace
 
-Status Device_GetDescription(PJRT_Device_GetDescription_Args& args) {
-  args.device_description = args.device->description;
-  return OkStatus();
-}
-
-Status Device_IsAddressable(PJRT_Device_IsAddressable_Args& args) {
-  args.is_addressable = args.device->is_addressable();
-  return OkStatus();
-}
+TRIPONT_PJRT_GIVES(Device_GetDescription, device_description, args.device->description)
+TRIPONT_PJRT_GIVES(Device_IsAddressable, is_addressable, args.device->is_addressable())
 
 Status Device_LocalHardwareId(PJRT_Device_LocalHardwareId_Args& args) {
   // The API has no other way to say that it is not known here.
@@ -69,35 +62,20 @@ Status Device_MemoryStats(PJRT_Device_MemoryStats_Args& args) {
 }
 
 // No tracker is installed: a null event is what the API has for that.
-Status Device_CreateAsyncTrackingEvent(PJRT_Device_CreateAsyncTrackingEvent_Args& args) {
-  args.event = nullptr;
-  return OkStatus();
-}
+TRIPONT_PJRT_GIVES(Device_CreateAsyncTrackingEvent, event, nullptr)
 
 Status AsyncTrackingEvent_Destroy(PJRT_AsyncTrackingEvent_Destroy_Args&) { return OkStatus(); }
 
-Status Memory_Id(PJRT_Memory_Id_Args& args) {
-  args.id = args.memory->id;
-  return OkStatus();
-}
+TRIPONT_PJRT_GIVES(Memory_Id, id, args.memory->id)
 
 Status Memory_Kind(PJRT_Memory_Kind_Args& args) {
   const std::string_view kind = args.memory->memory->kind_name();
   return Lend(kind, args.kind, args.kind_size);
 }
 
-Status Memory_Kind_Id(PJRT_Memory_Kind_Id_Args& args) {
-  args.kind_id = static_cast<int>(args.memory->memory->kind());
-  return OkStatus();
-}
-
-Status Memory_DebugString(PJRT_Memory_DebugString_Args& args) {
-  return Lend(args.memory->debug_string, args.debug_string, args.debug_string_size);
-}
-
-Status Memory_ToString(PJRT_Memory_ToString_Args& args) {
-  return Lend(args.memory->debug_string, args.to_string, args.to_string_size);
-}
+TRIPONT_PJRT_GIVES(Memory_Kind_Id, kind_id, static_cast<int>(args.memory->memory->kind()))
+TRIPONT_PJRT_LENDS(Memory_DebugString, debug_string, debug_string_size, args.memory->debug_string)
+TRIPONT_PJRT_LENDS(Memory_ToString, to_string, to_string_size, args.memory->debug_string)
 
 Status Memory_AddressableByDevices(PJRT_Memory_AddressableByDevices_Args& args) {
   args.devices = &args.memory->device;

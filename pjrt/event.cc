@@ -11,10 +11,7 @@ Status Event_Destroy(PJRT_Event_Destroy_Args& args) {
   return OkStatus();
 }
 
-Status Event_IsReady(PJRT_Event_IsReady_Args& args) {
-  args.is_ready = FromHandle(args.event)->IsReady();
-  return OkStatus();
-}
+TRIPONT_PJRT_GIVES(Event_IsReady, is_ready, FromHandle(args.event)->IsReady())
 
 Status Event_Error(PJRT_Event_Error_Args& args) {
   Event* event = FromHandle(args.event);

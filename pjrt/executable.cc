@@ -241,32 +241,16 @@ Status Executable_Name(PJRT_Executable_Name_Args& args) {
   return Lend(name, args.executable_name, args.executable_name_size);
 }
 
-Status Executable_NumReplicas(PJRT_Executable_NumReplicas_Args& args) {
-  args.num_replicas =
-      static_cast<size_t>(args.executable->info->executable->artifact().num_replicas);
-  return OkStatus();
-}
-
-Status Executable_NumPartitions(PJRT_Executable_NumPartitions_Args& args) {
-  args.num_partitions =
-      static_cast<size_t>(args.executable->info->executable->artifact().num_partitions);
-  return OkStatus();
-}
-
-Status Executable_NumOutputs(PJRT_Executable_NumOutputs_Args& args) {
-  args.num_outputs = args.executable->info->num_outputs();
-  return OkStatus();
-}
-
-Status Executable_SizeOfGeneratedCodeInBytes(
-    PJRT_Executable_SizeOfGeneratedCodeInBytes_Args& args) {
-  args.size_in_bytes = args.executable->info->executable->memory_stats().generated_code_size;
-  return OkStatus();
-}
-
-Status Executable_GetCostAnalysis(PJRT_Executable_GetCostAnalysis_Args& args) {
-  return Lend(args.executable->info->costs, args.properties, args.num_properties);
-}
+TRIPONT_PJRT_GIVES(Executable_NumReplicas, num_replicas,
+                   static_cast<size_t>(args.executable->info->executable->artifact().num_replicas))
+TRIPONT_PJRT_GIVES(
+    Executable_NumPartitions, num_partitions,
+    static_cast<size_t>(args.executable->info->executable->artifact().num_partitions))
+TRIPONT_PJRT_GIVES(Executable_NumOutputs, num_outputs, args.executable->info->num_outputs())
+TRIPONT_PJRT_GIVES(Executable_SizeOfGeneratedCodeInBytes, size_in_bytes,
+                   args.executable->info->executable->memory_stats().generated_code_size)
+TRIPONT_PJRT_LENDS(Executable_GetCostAnalysis, properties, num_properties,
+                   args.executable->info->costs)
 
 Status Executable_OutputMemoryKinds(PJRT_Executable_OutputMemoryKinds_Args& args) {
   args.num_outputs = args.executable->info->num_outputs();
@@ -320,14 +304,8 @@ Status Executable_Serialize(PJRT_Executable_Serialize_Args& args) {
   writer.Bytes(kSerializedExecutable, info.executable->bytes());
   writer.Bytes(kCompileOptions, info.compile_options);
   writer.Bytes(kClientName, kPlatformName);
-  auto* serialized = new PJRT_SerializedExecutable{writer.Take()};
-  args.serialized_bytes = serialized->bytes.data();
-  args.serialized_bytes_size = serialized->bytes.size();
-  args.serialized_executable = serialized;
-  args.serialized_executable_deleter = [](PJRT_SerializedExecutable* serialized) {
-    delete serialized;
-  };
-  return OkStatus();
+  return GiveBytes(writer.Take(), args, args.serialized_executable,
+                   args.serialized_executable_deleter);
 }
 
 Status Executable_DeserializeAndLoad(PJRT_Executable_DeserializeAndLoad_Args& args) {
@@ -383,14 +361,8 @@ Status Executable_GetCompiledMemoryStats(PJRT_Executable_GetCompiledMemoryStats_
 }
 
 Status Executable_GetCompileOptions(PJRT_Executable_GetCompileOptions_Args& args) {
-  auto* serialized = new PJRT_SerializedCompileOptions{args.executable->info->compile_options};
-  args.serialized_bytes = serialized->bytes.data();
-  args.serialized_bytes_size = serialized->bytes.size();
-  args.serialized_compile_options = serialized;
-  args.serialized_compile_options_deleter = [](PJRT_SerializedCompileOptions* options) {
-    delete options;
-  };
-  return OkStatus();
+  return GiveBytes(args.executable->info->compile_options, args, args.serialized_compile_options,
+                   args.serialized_compile_options_deleter);
 }
 
 Status LoadedExecutable_Destroy(PJRT_LoadedExecutable_Destroy_Args& args) {
@@ -403,22 +375,14 @@ Status LoadedExecutable_GetExecutable(PJRT_LoadedExecutable_GetExecutable_Args& 
   return OkStatus();
 }
 
-Status LoadedExecutable_AddressableDevices(PJRT_LoadedExecutable_AddressableDevices_Args& args) {
-  return Lend(args.executable->devices, args.addressable_devices, args.num_addressable_devices);
-}
+TRIPONT_PJRT_LENDS(LoadedExecutable_AddressableDevices, addressable_devices,
+                   num_addressable_devices, args.executable->devices)
 
 // No bytes means that the executable is portable and has no assignment.
 Status LoadedExecutable_GetDeviceAssignment(PJRT_LoadedExecutable_GetDeviceAssignment_Args& args) {
-  auto* serialized = new PJRT_DeviceAssignmentSerialized;
-  if (!args.executable->portable)
-    serialized->bytes = args.executable->device_assignment.Serialize();
-  args.serialized_bytes = serialized->bytes.data();
-  args.serialized_bytes_size = serialized->bytes.size();
-  args.serialized_device_assignment = serialized;
-  args.serialized_device_assignment_deleter = [](PJRT_DeviceAssignmentSerialized* assignment) {
-    delete assignment;
-  };
-  return OkStatus();
+  const PJRT_LoadedExecutable& executable = *args.executable;
+  return GiveBytes(executable.portable ? "" : executable.device_assignment.Serialize(), args,
+                   args.serialized_device_assignment, args.serialized_device_assignment_deleter);
 }
 
 Status LoadedExecutable_Delete(PJRT_LoadedExecutable_Delete_Args& args) {
@@ -426,10 +390,8 @@ Status LoadedExecutable_Delete(PJRT_LoadedExecutable_Delete_Args& args) {
   return OkStatus();
 }
 
-Status LoadedExecutable_IsDeleted(PJRT_LoadedExecutable_IsDeleted_Args& args) {
-  args.is_deleted = args.executable->deleted.load(std::memory_order_acquire);
-  return OkStatus();
-}
+TRIPONT_PJRT_GIVES(LoadedExecutable_IsDeleted, is_deleted,
+                   args.executable->deleted.load(std::memory_order_acquire))
 
 Status LoadedExecutable_Fingerprint(PJRT_LoadedExecutable_Fingerprint_Args& args) {
   const std::string& fingerprint = args.executable->info->executable->fingerprint();

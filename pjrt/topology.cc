@@ -197,18 +197,12 @@ Status TopologyDescription_Destroy(PJRT_TopologyDescription_Destroy_Args& args) 
   return OkStatus();
 }
 
-Status TopologyDescription_PlatformName(PJRT_TopologyDescription_PlatformName_Args& args) {
-  return Lend(kPlatformName, args.platform_name, args.platform_name_size);
-}
-
-Status TopologyDescription_PlatformVersion(PJRT_TopologyDescription_PlatformVersion_Args& args) {
-  return Lend(args.topology->platform_version, args.platform_version, args.platform_version_size);
-}
-
-Status TopologyDescription_GetDeviceDescriptions(
-    PJRT_TopologyDescription_GetDeviceDescriptions_Args& args) {
-  return Lend(args.topology->device_pointers, args.descriptions, args.num_descriptions);
-}
+TRIPONT_PJRT_LENDS(TopologyDescription_PlatformName, platform_name, platform_name_size,
+                   kPlatformName)
+TRIPONT_PJRT_LENDS(TopologyDescription_PlatformVersion, platform_version, platform_version_size,
+                   args.topology->platform_version)
+TRIPONT_PJRT_LENDS(TopologyDescription_GetDeviceDescriptions, descriptions, num_descriptions,
+                   args.topology->device_pointers)
 
 Status TopologyDescription_Serialize(PJRT_TopologyDescription_Serialize_Args& args) {
   WireWriter ours;
@@ -233,12 +227,8 @@ Status TopologyDescription_Serialize(PJRT_TopologyDescription_Serialize_Args& ar
   topology.Bytes(kName, kPlatformName);
   topology.Bytes(kVersion, args.topology->platform_version);
   topology.Bytes(kPlatformSpecific, any.str());
-  auto* serialized = new PJRT_SerializedTopology{topology.Take()};
-  args.serialized_bytes = serialized->bytes.data();
-  args.serialized_bytes_size = serialized->bytes.size();
-  args.serialized_topology = serialized;
-  args.serialized_topology_deleter = [](PJRT_SerializedTopology* topology) { delete topology; };
-  return OkStatus();
+  return GiveBytes(topology.Take(), args, args.serialized_topology,
+                   args.serialized_topology_deleter);
 }
 
 Status TopologyDescription_Deserialize(PJRT_TopologyDescription_Deserialize_Args& args) {
@@ -246,41 +236,31 @@ Status TopologyDescription_Deserialize(PJRT_TopologyDescription_Deserialize_Args
     return InvalidArgument("PJRT_TopologyDescription_Deserialize: `serialized_topology` is null");
   }
   TRIPONT_RETURN_IF_ERROR(LoadChosenBackends());
-  std::string_view platform_version, any;
-  WireReader topology({args.serialized_topology, args.serialized_topology_size});
-  while (topology.Next()) {
-    if (topology.field() == kVersion) platform_version = topology.bytes();
-    if (topology.field() == kPlatformSpecific) any = topology.bytes();
-  }
-  std::string_view type_url, value;
-  WireReader any_reader(any);
-  while (any_reader.Next()) {
-    if (any_reader.field() == kTypeUrl) type_url = any_reader.bytes();
-    if (any_reader.field() == kAnyValue) value = any_reader.bytes();
-  }
-  std::string_view device_kind;
-  uint64_t num_devices = 0;
-  std::vector<int> processes;
+  constexpr std::string_view kMessage = "topology";
+  std::string_view platform_version, type_url, value, device_kind;
+  int64_t num_devices = 0;
+  std::vector<int64_t> processes;
   std::map<std::string, std::string> compiler_options;
-  bool entries_ok = true;
-  WireReader ours(value);
-  while (ours.Next()) {
-    if (ours.field() == kDeviceKind) device_kind = ours.bytes();
-    if (ours.field() == kNumDevices) num_devices = ours.number();
-    if (ours.field() == kProcess && processes.size() < num_devices)
-      processes.push_back(static_cast<int>(ours.number() & 0xFFFF));
-    if (ours.field() != kCompilerOption) continue;
-    std::string_view name, text;
-    WireReader entry(ours.bytes());
-    while (entry.Next()) {
-      if (entry.field() == kEntryKey) name = entry.bytes();
-      if (entry.field() == kEntryValue) text = entry.bytes();
-    }
-    entries_ok = entries_ok && entry.ok();
-    compiler_options.insert_or_assign(std::string(name), std::string(text));
+  const auto read_option = [&](std::string_view entry) {
+    std::string name, text;
+    const Status status = ReadMessage(entry, kMessage, {{kEntryKey, &name}, {kEntryValue, &text}});
+    compiler_options.insert_or_assign(name, text);
+    return status;
+  };
+  const auto read_any = [&](std::string_view any) {
+    return ReadMessage(any, kMessage, {{kTypeUrl, &type_url}, {kAnyValue, &value}});
+  };
+  Status status = ReadMessage({args.serialized_topology, args.serialized_topology_size}, kMessage,
+                              {{kVersion, &platform_version}, {kPlatformSpecific, read_any}});
+  if (status.ok()) {
+    status = ReadMessage(value, kMessage,
+                         {{kDeviceKind, &device_kind},
+                          {kNumDevices, &num_devices},
+                          {kProcess, &processes},
+                          {kCompilerOption, read_option}});
   }
-  if (!topology.ok() || !any_reader.ok() || !ours.ok() || !entries_ok || type_url != kOurTypeUrl ||
-      num_devices < 1 || num_devices > static_cast<uint64_t>(kMaxTopologyDevices)) {
+  if (!status.ok() || type_url != kOurTypeUrl || num_devices < 1 ||
+      num_devices > kMaxTopologyDevices || std::ssize(processes) > num_devices) {
     return InvalidArgument("these ", args.serialized_topology_size,
                            " bytes are not a serialized topology of platform ", kPlatformName);
   }
@@ -289,39 +269,23 @@ Status TopologyDescription_Deserialize(PJRT_TopologyDescription_Deserialize_Args
       MakeTopology(platform_version, TargetOfThisProcess(), device_kind,
                    static_cast<int>(num_devices), std::move(compiler_options));
   for (size_t i = 0; i < processes.size(); ++i)
-    AssignToProcess(*made->devices[i], processes[i], device_kind);
+    AssignToProcess(*made->devices[i], static_cast<int>(processes[i] & 0xFFFF), device_kind);
   args.topology = made.release();
   return OkStatus();
 }
 
-Status TopologyDescription_Attributes(PJRT_TopologyDescription_Attributes_Args& args) {
-  return Lend(args.topology->attributes, args.attributes, args.num_attributes);
-}
-
-Status DeviceDescription_Id(PJRT_DeviceDescription_Id_Args& args) {
-  args.id = args.device_description->id;
-  return OkStatus();
-}
-
-Status DeviceDescription_ProcessIndex(PJRT_DeviceDescription_ProcessIndex_Args& args) {
-  args.process_index = args.device_description->process_index;
-  return OkStatus();
-}
-
-Status DeviceDescription_Attributes(PJRT_DeviceDescription_Attributes_Args& args) {
-  return Lend(args.device_description->attributes, args.attributes, args.num_attributes);
-}
-
-Status DeviceDescription_Kind(PJRT_DeviceDescription_Kind_Args& args) {
-  return Lend(args.device_description->kind, args.device_kind, args.device_kind_size);
-}
-
-Status DeviceDescription_DebugString(PJRT_DeviceDescription_DebugString_Args& args) {
-  return Lend(args.device_description->debug_string, args.debug_string, args.debug_string_size);
-}
-
-Status DeviceDescription_ToString(PJRT_DeviceDescription_ToString_Args& args) {
-  return Lend(args.device_description->to_string, args.to_string, args.to_string_size);
-}
+TRIPONT_PJRT_LENDS(TopologyDescription_Attributes, attributes, num_attributes,
+                   args.topology->attributes)
+TRIPONT_PJRT_GIVES(DeviceDescription_Id, id, args.device_description->id)
+TRIPONT_PJRT_GIVES(DeviceDescription_ProcessIndex, process_index,
+                   args.device_description->process_index)
+TRIPONT_PJRT_LENDS(DeviceDescription_Attributes, attributes, num_attributes,
+                   args.device_description->attributes)
+TRIPONT_PJRT_LENDS(DeviceDescription_Kind, device_kind, device_kind_size,
+                   args.device_description->kind)
+TRIPONT_PJRT_LENDS(DeviceDescription_DebugString, debug_string, debug_string_size,
+                   args.device_description->debug_string)
+TRIPONT_PJRT_LENDS(DeviceDescription_ToString, to_string, to_string_size,
+                   args.device_description->to_string)
 
 }  // namespace tripont::pjrt

@@ -1,7 +1,7 @@
 #include "pjrt/wire.h"
 
 #include <cstring>
-#include <utility>
+#include <type_traits>
 
 namespace tripont::pjrt {
 namespace {
@@ -21,6 +21,10 @@ bool TakeVarint(std::string_view* rest, uint64_t* value) {
     }
   }
   return false;
+}
+
+Status Malformed(std::string_view message) {
+  return InvalidArgument("the serialized ", message, " is malformed");
 }
 
 template <typename T>
@@ -81,6 +85,34 @@ bool WireReader::AppendTo(std::vector<int64_t>* out) const {
     out->push_back(static_cast<int64_t>(value));
   }
   return true;
+}
+
+Status ReadMessage(std::string_view bytes, std::string_view name,
+                   std::initializer_list<WireField> fields) {
+  WireReader reader(bytes);
+  while (reader.Next()) {
+    for (const WireField& field : fields) {
+      if (field.number != reader.field()) continue;
+      TRIPONT_RETURN_IF_ERROR(std::visit(
+          [&](const auto& target) -> Status {
+            using Target = std::decay_t<decltype(target)>;
+            if constexpr (std::is_same_v<Target, bool*>) {
+              *target = reader.number() != 0;
+            } else if constexpr (std::is_same_v<Target, int64_t*>) {
+              *target = reader.signed_number();
+            } else if constexpr (std::is_same_v<Target, std::vector<int64_t>*>) {
+              if (!reader.AppendTo(target)) return Malformed(name);
+            } else if constexpr (std::is_pointer_v<Target>) {
+              *target = reader.bytes();
+            } else {
+              return target(reader.bytes());
+            }
+            return OkStatus();
+          },
+          field.target));
+    }
+  }
+  return reader.ok() ? OkStatus() : Malformed(name);
 }
 
 void WireWriter::RawVarint(uint64_t value) {

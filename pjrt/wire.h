@@ -8,9 +8,14 @@
 #define TRIPONT_PJRT_WIRE_H_
 
 #include <cstdint>
+#include <functional>
+#include <initializer_list>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
+
+#include "core/runtime/status.h"
 
 namespace tripont::pjrt {
 
@@ -55,6 +60,20 @@ class WireReader {
   WireType type_ = WireType::kVarint;
   bool ok_ = true;
 };
+
+// Where the values of a field go. Of a field that stands several times the last one stays, but a
+// list gets all of them, and a function is given the bytes of each.
+struct WireField {
+  uint32_t number;
+  std::variant<bool*, int64_t*, std::string*, std::string_view*, std::vector<int64_t>*,
+               std::function<Status(std::string_view)>>
+      target;
+};
+
+// Reads a message; fields that are not named are passed over. INVALID_ARGUMENT with the message's
+// name if it is malformed, or the error of a function.
+Status ReadMessage(std::string_view bytes, std::string_view name,
+                   std::initializer_list<WireField> fields);
 
 // Appends fields to a message.
 class WireWriter {
